@@ -1,1 +1,17 @@
+//! Runs programs: tensors, ops, autodiff, optimizers, plans and the executor.
+//!
+//! The layers, each of which uses only those before it:
+//! [`tensor`] (memory) · [`op`] (the contract of an op) · [`ops`] (every op) · autodiff and
+//! optimizers (program to program) · layers (the builder) · plan and executor (program to steps).
+//! The engine does not know that a network exists.
 
+mod error;
+pub mod gemm;
+pub mod op;
+pub mod ops;
+pub mod random;
+pub mod tensor;
+mod value;
+
+pub use error::{Error, Result};
+pub use value::Value;

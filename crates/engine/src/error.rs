@@ -1,0 +1,138 @@
+//! Everything that can go wrong while building, loading or running a program.
+
+use bireme_ir::DType;
+
+use crate::tensor::Dims;
+
+/// An error of the engine; names the op, variable or file it is about.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The program itself is at fault.
+    #[error(transparent)]
+    Program(#[from] bireme_ir::Error),
+    /// A kernel refused its inputs; [`Error::in_op`] adds which op it was.
+    #[error("{problem}")]
+    Kernel {
+        /// What does not fit.
+        problem: String,
+    },
+    /// An op failed while running.
+    #[error("op `{op}` ({outputs}){site}: {problem}")]
+    Op {
+        /// The op's type.
+        op: String,
+        /// Its outputs, to find it in the printed program.
+        outputs: String,
+        /// ` created at file:line`, or nothing.
+        site: String,
+        /// What went wrong.
+        problem: String,
+    },
+    /// A tensor has another element type than its user expects.
+    #[error("expected {expected} elements, but the tensor holds {given}")]
+    DType {
+        /// What was asked for.
+        expected: DType,
+        /// What is there.
+        given: DType,
+    },
+    /// A number of values does not fill a shape.
+    #[error("shape {dims} needs {} values, but {values} are given", .dims.numel())]
+    ElementCount {
+        /// The shape.
+        dims: Dims,
+        /// The number of values.
+        values: usize,
+    },
+    /// Sequence offsets do not fit the rows.
+    #[error("LoD level {level} must rise from 0 to {end}")]
+    BadLod {
+        /// The level, from 0.
+        level: usize,
+        /// What its last offset must be.
+        end: usize,
+    },
+    /// Selected rows stand where only a dense tensor is understood.
+    #[error("expected a dense tensor, but the variable holds selected rows")]
+    NotDense,
+    /// A feed does not fit the variable it is for, or there is none.
+    #[error("feed `{var}`: {problem}")]
+    Feed {
+        /// The variable.
+        var: String,
+        /// Expected and given.
+        problem: String,
+    },
+    /// A variable that is needed holds nothing yet.
+    #[error("variable `{var}` has no value: run the startup program first, or load a saved model")]
+    NotInitialized {
+        /// The variable.
+        var: String,
+    },
+    /// A value stopped being a number, under `check_finite`.
+    #[error("step {step}: op `{op}`{site} produced {what} in `{var}`")]
+    NotFinite {
+        /// The step of this executor, from 1.
+        step: u64,
+        /// The first op that produced it.
+        op: String,
+        /// ` created at file:line`, or nothing.
+        site: String,
+        /// The output.
+        var: String,
+        /// `NaN` or `infinity`.
+        what: &'static str,
+    },
+    /// A device that this machine or build does not have.
+    #[error("{problem}")]
+    Device {
+        /// What is missing, and what to do.
+        problem: String,
+    },
+    /// A file cannot be read, written or understood.
+    #[error("`{path}`: {problem}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The result of an engine operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of a kernel or shape rule that knows what is wrong but not which op it serves.
+    pub fn kernel(problem: impl Into<String>) -> Error {
+        Error::Kernel { problem: problem.into() }
+    }
+
+    /// Adds the op to an error that one of its functions returned.
+    pub fn in_op(self, op: &bireme_ir::Op) -> Error {
+        match self {
+            Error::Program(_) | Error::Op { .. } | Error::NotFinite { .. } => self,
+            other => Error::Op {
+                op: op.kind.clone(),
+                outputs: op
+                    .output_vars()
+                    .map(|var| format!("`{var}`"))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                site: site_text(op),
+                problem: other.to_string(),
+            },
+        }
+    }
+
+    /// An error about a file.
+    pub fn file(path: impl AsRef<std::path::Path>, problem: impl ToString) -> Error {
+        Error::File { path: path.as_ref().display().to_string(), problem: problem.to_string() }
+    }
+}
+
+/// ` created at file:line` when the op knows it.
+pub(crate) fn site_text(op: &bireme_ir::Op) -> String {
+    op.site.as_ref().map_or_else(String::new, |site| format!(" created at {site}"))
+}

@@ -1,0 +1,164 @@
+//! Matrix products over slices, single-threaded: the executor splits batches, not products.
+
+#![expect(unsafe_code, reason = "the library takes pointers; sizes are checked here")]
+
+use gemm_common::Parallelism;
+
+/// How a matrix lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Row after row.
+    Plain,
+    /// Column after column: the memory holds the transpose.
+    Transposed,
+}
+
+/// Float types that have a matrix product.
+pub trait Matrix: crate::tensor::Element {
+    /// `out = alpha * out + lhs * rhs` through strided pointers.
+    ///
+    /// # Safety
+    /// The pointers must be valid for the sizes and strides given.
+    #[expect(clippy::too_many_arguments, reason = "the shape of the operation")]
+    unsafe fn raw(
+        sizes: [usize; 3],
+        out: *mut Self,
+        add: bool,
+        lhs: *const Self,
+        lhs_strides: (isize, isize),
+        rhs: *const Self,
+        rhs_strides: (isize, isize),
+    );
+}
+
+macro_rules! matrix {
+    ($($t:ty => $gemm:path),*) => {$(
+        impl Matrix for $t {
+            unsafe fn raw(
+                [m, n, k]: [usize; 3],
+                out: *mut $t,
+                add: bool,
+                lhs: *const $t,
+                (lhs_cs, lhs_rs): (isize, isize),
+                rhs: *const $t,
+                (rhs_cs, rhs_rs): (isize, isize),
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    // The library writes columns; a row-major product is the transposed one.
+                    $gemm()(
+                        n, m, k, out, n as isize, 1, add, rhs, rhs_rs, rhs_cs, lhs, lhs_rs, lhs_cs,
+                        1.0, 1.0, false, false, false, Parallelism::None,
+                    );
+                }
+            }
+        }
+    )*};
+}
+
+matrix! { f32 => gemm_f32::gemm::f32::get_gemm_fn, f64 => gemm_f64::gemm::f64::get_gemm_fn }
+
+/// `out = lhs * rhs`, where `out` is m×n, `lhs` m×k and `rhs` k×n after their layouts are applied.
+///
+/// # Panics
+/// When a slice is not as long as its matrix: shape rules checked that before.
+#[expect(clippy::too_many_arguments, reason = "the shape of the operation")]
+pub fn gemm<T: Matrix>(
+    m: usize,
+    n: usize,
+    k: usize,
+    out: &mut [T],
+    lhs: &[T],
+    lhs_layout: Layout,
+    rhs: &[T],
+    rhs_layout: Layout,
+) {
+    product(m, n, k, out, false, lhs, lhs_layout, rhs, rhs_layout);
+}
+
+/// `out += lhs * rhs`; sizes as for [`gemm`].
+///
+/// # Panics
+/// As [`gemm`].
+#[expect(clippy::too_many_arguments, reason = "the shape of the operation")]
+pub fn gemm_add<T: Matrix>(
+    m: usize,
+    n: usize,
+    k: usize,
+    out: &mut [T],
+    lhs: &[T],
+    lhs_layout: Layout,
+    rhs: &[T],
+    rhs_layout: Layout,
+) {
+    product(m, n, k, out, true, lhs, lhs_layout, rhs, rhs_layout);
+}
+
+#[expect(clippy::too_many_arguments, reason = "the shape of the operation")]
+fn product<T: Matrix>(
+    m: usize,
+    n: usize,
+    k: usize,
+    out: &mut [T],
+    add: bool,
+    lhs: &[T],
+    lhs_layout: Layout,
+    rhs: &[T],
+    rhs_layout: Layout,
+) {
+    assert!(
+        out.len() == m * n && lhs.len() == m * k && rhs.len() == k * n,
+        "matrices have their sizes"
+    );
+    if k == 0 && !add {
+        out.fill(T::default());
+    }
+    if m * n * k == 0 {
+        return;
+    }
+    let strides = |layout, rows: usize, columns: usize| match layout {
+        Layout::Plain => (1, columns as isize),
+        Layout::Transposed => (rows as isize, 1),
+    };
+    // SAFETY: the lengths were checked against the sizes, and the strides cover exactly those.
+    unsafe {
+        T::raw(
+            [m, n, k],
+            out.as_mut_ptr(),
+            add,
+            lhs.as_ptr(),
+            strides(lhs_layout, m, k),
+            rhs.as_ptr(),
+            strides(rhs_layout, k, n),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_agree_with_the_definition() {
+        let (m, n, k) = (3, 5, 4);
+        let lhs: Vec<f32> = (0..m * k).map(|i| i as f32 - 3.0).collect();
+        let rhs: Vec<f32> = (0..k * n).map(|i| 0.5 * i as f32 - 2.0).collect();
+        let transpose = |x: &[f32], rows: usize, columns: usize| -> Vec<f32> {
+            (0..x.len()).map(|i| x[(i % rows) * columns + i / rows]).collect()
+        };
+        let mut expected = vec![0.0f32; m * n];
+        for i in 0..m {
+            for j in 0..n {
+                expected[i * n + j] = (0..k).map(|p| lhs[i * k + p] * rhs[p * n + j]).sum();
+            }
+        }
+        let (lhs_t, rhs_t) = (transpose(&lhs, m, k), transpose(&rhs, k, n));
+        let mut out = vec![f32::NAN; m * n];
+        gemm(m, n, k, &mut out, &lhs, Layout::Plain, &rhs, Layout::Plain);
+        assert_eq!(out, expected);
+        gemm(m, n, k, &mut out, &lhs_t, Layout::Transposed, &rhs_t, Layout::Transposed);
+        assert_eq!(out, expected);
+        gemm_add(m, n, k, &mut out, &lhs, Layout::Plain, &rhs, Layout::Plain);
+        assert_eq!(out, expected.iter().map(|x| 2.0 * x).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,159 @@
+//! An op definition: everything the engine knows about one op type, as one static value.
+//!
+//! A definition is written as a constant in the op's own file, from [`OpDef::new`] and the `const`
+//! setters below, and listed in `ops/mod.rs`.
+
+use bireme_ir::{AttrDefault, AttrKind, AttrSpec, Signature, Slot};
+
+use super::{GradRule, Infer, Kernel, OpView, SplitRule};
+use crate::Result;
+
+/// Everything the engine knows about one op type.
+#[derive(Debug)]
+pub struct OpDef {
+    /// Paddle's op type.
+    pub name: &'static str,
+    /// Slots and attributes.
+    pub signature: Signature,
+    /// How output shapes follow from input shapes.
+    pub infer: InferRule,
+    /// Which op computes its gradient.
+    pub grad: GradRule,
+    /// How it behaves when a batch is split over workers.
+    pub split: SplitRule,
+    /// Output slots that may be the same variable as an input slot: `(input, output)`.
+    pub inplace: &'static [(&'static str, &'static str)],
+    /// The slot whose sequence offsets the outputs take over.
+    pub lod_from: Option<&'static str>,
+    /// Whether it must run even if nothing uses its outputs (`print`).
+    pub side_effect: bool,
+    /// Prepares the kernel: reads attributes and slots once, returns what runs each step.
+    pub kernel: fn(&OpView<'_>) -> Result<Kernel>,
+}
+
+/// How output shapes follow from input shapes.
+#[derive(Clone, Copy, Debug)]
+pub enum InferRule {
+    /// Each `(output, input)`: the outputs look like the inputs, one to one.
+    Like(&'static [(&'static str, &'static str)]),
+    /// Computed.
+    Fn(fn(&mut Infer<'_>) -> Result<()>),
+}
+
+impl OpDef {
+    /// A definition with no slots, no attributes, no gradient, and no outputs to shape.
+    pub const fn new(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
+        OpDef {
+            name,
+            signature: Signature { inputs: &[], outputs: &[], attrs: &[] },
+            infer: InferRule::Like(&[]),
+            grad: GradRule::None,
+            split: SplitRule::Whole,
+            inplace: &[],
+            lod_from: None,
+            side_effect: false,
+            kernel,
+        }
+    }
+
+    /// Sets the input slots.
+    pub const fn inputs(mut self, slots: &'static [Slot]) -> OpDef {
+        self.signature.inputs = slots;
+        self
+    }
+
+    /// Sets the output slots.
+    pub const fn outputs(mut self, slots: &'static [Slot]) -> OpDef {
+        self.signature.outputs = slots;
+        self
+    }
+
+    /// Sets the attributes.
+    pub const fn attrs(mut self, attrs: &'static [AttrSpec]) -> OpDef {
+        self.signature.attrs = attrs;
+        self
+    }
+
+    /// Outputs look like inputs: pairs `(output slot, input slot)`.
+    pub const fn like(mut self, pairs: &'static [(&'static str, &'static str)]) -> OpDef {
+        self.infer = InferRule::Like(pairs);
+        self
+    }
+
+    /// Sets a computed shape rule.
+    pub const fn infer(mut self, rule: fn(&mut Infer<'_>) -> Result<()>) -> OpDef {
+        self.infer = InferRule::Fn(rule);
+        self
+    }
+
+    /// Sets the gradient rule.
+    pub const fn grad(mut self, rule: GradRule) -> OpDef {
+        self.grad = rule;
+        self
+    }
+
+    /// Sets the behaviour under a batch split.
+    pub const fn split(mut self, rule: SplitRule) -> OpDef {
+        self.split = rule;
+        self
+    }
+
+    /// Allows outputs to be the same variable as inputs: pairs `(input slot, output slot)`.
+    pub const fn inplace(mut self, pairs: &'static [(&'static str, &'static str)]) -> OpDef {
+        self.inplace = pairs;
+        self
+    }
+
+    /// Outputs take over the sequence offsets of input slot `slot`.
+    pub const fn lod_from(mut self, slot: &'static str) -> OpDef {
+        self.lod_from = Some(slot);
+        self
+    }
+
+    /// Marks an op that must run even if nothing uses its outputs.
+    pub const fn side_effect(mut self) -> OpDef {
+        self.side_effect = true;
+        self
+    }
+}
+
+macro_rules! attr_spec {
+    ($($(#[$doc:meta])* $name:ident($type:ty) => $variant:ident;)*) => {$(
+        $(#[$doc])*
+        pub const fn $name(name: &'static str, default: $type) -> AttrSpec {
+            AttrSpec { name, default: AttrDefault::$variant(default) }
+        }
+    )*};
+}
+
+/// Attribute tables read best when their entries are calls: `attr::float("scale", 1.0)`.
+pub mod attr {
+    use super::{AttrDefault, AttrKind, AttrSpec};
+
+    attr_spec! {
+        /// A 32-bit integer.
+        int(i32) => Int;
+        /// A 64-bit integer.
+        long(i64) => Long;
+        /// A single-precision number.
+        float(f32) => Float;
+        /// A double-precision number.
+        float64(f64) => Float64;
+        /// A truth value.
+        bool(bool) => Bool;
+        /// A text.
+        str(&'static str) => Str;
+        /// 32-bit integers.
+        ints(&'static [i32]) => Ints;
+        /// 64-bit integers.
+        longs(&'static [i64]) => Longs;
+        /// Single-precision numbers.
+        floats(&'static [f32]) => Floats;
+        /// Texts.
+        strings(&'static [&'static str]) => Strings;
+        /// An attribute that must be given.
+        required(AttrKind) => Required;
+        /// An attribute that may be missing.
+        absent(AttrKind) => Absent;
+    }
+}

@@ -1,0 +1,82 @@
+//! Gradient rules: which ops compute the gradient of an op.
+
+use bireme_ir::{GRAD_SUFFIX, Op};
+
+use super::OpView;
+use crate::Result;
+
+/// Which ops compute the gradient of an op.
+#[derive(Clone, Copy, Debug)]
+pub enum GradRule {
+    /// None: the op's outputs do not depend on its inputs smoothly, or it is itself a gradient.
+    None,
+    /// One op, `<type>_grad`, that reads the named slots of the forward op, all output gradients
+    /// (`<slot>@GRAD`), and the forward op's attributes, and writes the input gradients it
+    /// declares as outputs.
+    Op {
+        /// Forward input slots that it reads.
+        inputs: &'static [&'static str],
+        /// Forward output slots that it reads.
+        outputs: &'static [&'static str],
+    },
+    /// Something else: the ops, with full input and output slots. Output gradients of inputs that
+    /// need none are dropped afterwards.
+    Fn(fn(&OpView<'_>) -> Result<Vec<Op>>),
+}
+
+impl GradRule {
+    /// The gradient ops of `view`, as if every input needed a gradient.
+    ///
+    /// # Errors
+    /// When a computed rule refuses the op.
+    pub fn ops(&self, view: &OpView<'_>) -> Result<Vec<Op>> {
+        match self {
+            GradRule::None => Ok(Vec::new()),
+            GradRule::Op { inputs, outputs } => Ok(vec![default_op(view, inputs, outputs)?]),
+            GradRule::Fn(rule) => rule(view),
+        }
+    }
+}
+
+/// The default gradient op; computed rules start from it too.
+///
+/// # Errors
+/// When `<type>_grad` is not defined.
+pub fn default_op(view: &OpView<'_>, inputs: &[&str], outputs: &[&str]) -> Result<Op> {
+    let forward = view.op;
+    let kind = format!("{}_grad", forward.kind);
+    let def = crate::ops::find(&kind)?;
+    let mut grad = Op::new(kind);
+    for slot in inputs {
+        copy_slot(&mut grad.inputs, slot, forward.inputs_of(slot));
+    }
+    for slot in outputs {
+        copy_slot(&mut grad.inputs, slot, forward.outputs_of(slot));
+    }
+    for slot in view.def.signature.outputs {
+        let grad_slot = format!("{}{GRAD_SUFFIX}", slot.name);
+        // An output whose gradient nobody reads (batch statistics, masks) is not declared.
+        if def.signature.inputs.iter().any(|slot| slot.name == grad_slot) {
+            copy_slot(&mut grad.inputs, &grad_slot, &gradients(forward.outputs_of(slot.name)));
+        }
+    }
+    for slot in def.signature.outputs {
+        if let Some(forward_slot) = slot.name.strip_suffix(GRAD_SUFFIX) {
+            copy_slot(&mut grad.outputs, slot.name, &gradients(forward.inputs_of(forward_slot)));
+        }
+    }
+    grad.attrs.clone_from(&forward.attrs);
+    grad.attrs.retain(|name, _| !matches!(name.as_str(), "op_role" | "op_role_var"));
+    grad.site.clone_from(&forward.site);
+    Ok(grad)
+}
+
+fn gradients(vars: &[String]) -> Vec<String> {
+    vars.iter().map(|var| bireme_ir::grad_name(var)).collect()
+}
+
+fn copy_slot(slots: &mut bireme_ir::Slots, slot: &str, vars: &[String]) {
+    if !vars.is_empty() {
+        slots.insert(slot.to_owned(), vars.to_vec());
+    }
+}

@@ -1,0 +1,166 @@
+//! Shape rules: from what is known of an op's inputs to what will be known of its outputs.
+//!
+//! The same rule runs when a program is built (batch dimensions unknown, -1) and when it is planned
+//! for a concrete batch. A rule that cannot know a dimension leaves -1; the kernel then sizes its
+//! output itself.
+
+use bireme_ir::{DType, Var, VarKind};
+
+use super::{InferRule, OpView};
+use crate::{Error, Result};
+
+/// What is known of a variable before it has a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Meta {
+    /// Dense or selected rows.
+    pub kind: VarKind,
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions; -1 where unknown.
+    pub dims: Vec<i64>,
+    /// Levels of raggedness.
+    pub lod_level: u32,
+}
+
+impl Meta {
+    /// A dense tensor.
+    pub fn new(dtype: DType, dims: impl Into<Vec<i64>>) -> Meta {
+        Meta { kind: VarKind::LodTensor, dtype, dims: dims.into(), lod_level: 0 }
+    }
+
+    /// What a declaration says.
+    pub fn of(var: &Var) -> Meta {
+        Meta { kind: var.kind, dtype: var.dtype, dims: var.shape.clone(), lod_level: var.lod_level }
+    }
+
+    /// The same with other dimensions.
+    pub fn with_dims(&self, dims: impl Into<Vec<i64>>) -> Meta {
+        Meta { dims: dims.into(), ..self.clone() }
+    }
+
+    /// The same with another element type.
+    pub fn with_dtype(&self, dtype: DType) -> Meta {
+        Meta { dtype, ..self.clone() }
+    }
+
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// Whether every dimension is known.
+    pub fn is_static(&self) -> bool {
+        self.dims.iter().all(|dim| *dim >= 0)
+    }
+
+    /// The number of elements, when known.
+    pub fn numel(&self) -> Option<i64> {
+        self.is_static().then(|| self.dims.iter().product())
+    }
+
+    /// An axis counted from the end when negative.
+    ///
+    /// # Errors
+    /// When it lies outside the rank.
+    pub fn axis(&self, axis: i64) -> Result<usize> {
+        let rank = self.rank() as i64;
+        let positive = if axis < 0 { axis + rank } else { axis };
+        if (0..rank.max(1)).contains(&positive) {
+            Ok(positive as usize)
+        } else {
+            Err(Error::kernel(format!("axis {axis} lies outside a tensor of rank {rank}")))
+        }
+    }
+}
+
+/// One application of a shape rule.
+pub struct Infer<'a> {
+    view: &'a OpView<'a>,
+    inputs: &'a [Meta],
+    outputs: Vec<Option<Meta>>,
+}
+
+impl<'a> Infer<'a> {
+    /// Runs the op's shape rule on its inputs (in the order of [`OpView::flat_inputs`]).
+    ///
+    /// # Errors
+    /// When the inputs do not fit, or the rule forgets an output.
+    pub fn run(view: &OpView<'_>, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        let names: Vec<_> = view.flat_outputs().collect();
+        let mut infer = Infer { view, inputs, outputs: vec![None; names.len()] };
+        match view.def.infer {
+            InferRule::Like(pairs) => infer.like(pairs)?,
+            InferRule::Fn(rule) => rule(&mut infer)?,
+        }
+        let outputs = infer.outputs.into_iter().zip(names);
+        outputs
+            .map(|(meta, name)| {
+                meta.ok_or_else(|| Error::kernel(format!("no shape rule for output `{name}`")))
+            })
+            .collect()
+    }
+
+    /// The op, for its attributes.
+    pub fn op(&self) -> &OpView<'a> {
+        self.view
+    }
+
+    /// The input in slot `slot`.
+    ///
+    /// # Errors
+    /// When the slot is empty.
+    pub fn input(&self, slot: &str) -> Result<&'a Meta> {
+        Ok(&self.inputs[usize::from(self.view.input(slot)?.0)])
+    }
+
+    /// The input in slot `slot`, if there is one.
+    pub fn maybe_input(&self, slot: &str) -> Option<&'a Meta> {
+        Some(&self.inputs[usize::from(self.view.maybe_input(slot)?.0)])
+    }
+
+    /// All inputs in slot `slot`.
+    pub fn inputs(&self, slot: &str) -> Vec<&'a Meta> {
+        self.view.inputs(slot).iter().map(|id| &self.inputs[usize::from(id.0)]).collect()
+    }
+
+    /// Sets every output of slot `slot` (usually one); an absent slot is ignored.
+    pub fn set(&mut self, slot: &str, meta: Meta) {
+        for out in self.view.outputs(slot) {
+            self.outputs[usize::from(out.0)] = Some(meta.clone());
+        }
+    }
+
+    /// Sets the outputs of slot `slot` one by one.
+    pub fn set_each(&mut self, slot: &str, metas: impl IntoIterator<Item = Meta>) {
+        for (out, meta) in self.view.outputs(slot).into_iter().zip(metas) {
+            self.outputs[usize::from(out.0)] = Some(meta);
+        }
+    }
+
+    /// Outputs look like inputs: pairs `(output slot, input slot)`.
+    ///
+    /// # Errors
+    /// When an input slot is empty although its output is asked for.
+    pub fn like(&mut self, pairs: &[(&str, &str)]) -> Result<()> {
+        for (output, input) in pairs {
+            let metas: Vec<Meta> = self.inputs(input).into_iter().cloned().collect();
+            if metas.is_empty() && !self.view.outputs(output).is_empty() {
+                return Err(Error::kernel(format!("input slot `{input}` is empty")));
+            }
+            self.set_each(output, metas);
+        }
+        Ok(())
+    }
+}
+
+/// The two dimensions as one; unknown gives way to known.
+///
+/// # Errors
+/// When both are known and differ.
+pub fn same_dim(a: i64, b: i64) -> Result<i64> {
+    match (a, b) {
+        (-1, known) | (known, -1) => Ok(known),
+        (a, b) if a == b => Ok(a),
+        (a, b) => Err(Error::kernel(format!("dimensions {a} and {b} differ"))),
+    }
+}

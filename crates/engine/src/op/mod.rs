@@ -1,0 +1,19 @@
+//! The contract between ops and the engine: what a definition says, what a kernel sees.
+
+mod def;
+mod grad;
+mod infer;
+mod once;
+mod run;
+mod split;
+mod view;
+
+pub use def::{InferRule, OpDef, attr};
+pub use grad::{GradRule, default_op};
+pub use infer::{Infer, Meta, same_dim};
+pub use once::{meta_of, run_once, shape_like};
+pub use run::{Kernel, Run, Share};
+pub use split::{SplitRule, SplitView, Spread};
+pub use view::{In, OpView, Out};
+
+pub use bireme_ir::{AttrKind, Slot};

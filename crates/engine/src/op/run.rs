@@ -1,0 +1,144 @@
+//! What a kernel sees in one step: its inputs, its outputs, and its share of the batch.
+
+#![expect(unsafe_code, reason = "the one place where a step's variables are reached by pointer")]
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use super::{In, Out};
+use crate::tensor::{Dims, Element, SelectedRows, Tensor};
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// What runs each step. Scratch memory lives in the closure, so a step allocates nothing.
+pub type Kernel = Box<dyn FnMut(&Run<'_>) -> Result<()> + Send>;
+
+/// The rows of the batch that this call works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The first row.
+    pub first: usize,
+    /// The number of rows.
+    pub rows: usize,
+    /// Rows of the whole batch.
+    pub total: usize,
+}
+
+impl Share {
+    /// The whole batch.
+    pub const WHOLE: Share = Share { first: 0, rows: 1, total: 1 };
+
+    /// This share as a fraction of the batch: what a mean over the share counts in the mean over
+    /// the batch.
+    pub fn fraction(self) -> f64 {
+        self.rows as f64 / self.total as f64
+    }
+}
+
+/// The arguments of one kernel call.
+///
+/// The pointers come from a plan (or an eager call) that checked when it was made: outputs are
+/// distinct from one another, and from the inputs except for the pairs a definition declares as
+/// `inplace`, whose kernels go through [`Run::update`].
+pub struct Run<'a> {
+    pub(crate) inputs: &'a [NonNull<Value>],
+    pub(crate) outputs: &'a [NonNull<Value>],
+    /// This call's part of the batch.
+    pub share: Share,
+    /// How often this plan has run, from 0: gives random ops fresh numbers every step.
+    pub step: u64,
+    pub(crate) lifetime: PhantomData<&'a mut Value>,
+}
+
+impl<'a> Run<'a> {
+    /// What an input variable holds.
+    pub fn value(&self, input: In) -> &'a Value {
+        // SAFETY: the pointer is valid during the call, and nothing writes an input (see above).
+        unsafe { self.inputs[usize::from(input.0)].as_ref() }
+    }
+
+    /// An input tensor.
+    ///
+    /// # Errors
+    /// When the variable holds selected rows.
+    pub fn tensor(&self, input: In) -> Result<&'a Tensor> {
+        self.value(input).tensor()
+    }
+
+    /// The elements of an input tensor.
+    ///
+    /// # Errors
+    /// When they are of another type.
+    pub fn get<T: Element>(&self, input: In) -> Result<&'a [T]> {
+        self.tensor(input)?.as_slice()
+    }
+
+    /// The first element of an input tensor: a learning rate, a counter.
+    ///
+    /// # Errors
+    /// When it is of another type or there is none.
+    pub fn first<T: Element>(&self, input: In) -> Result<T> {
+        let values = self.get::<T>(input)?;
+        values.first().copied().ok_or_else(|| Error::kernel("an empty tensor stands for a number"))
+    }
+
+    /// The shape of an input tensor.
+    ///
+    /// # Errors
+    /// When the variable holds selected rows.
+    pub fn dims(&self, input: In) -> Result<Dims> {
+        Ok(self.tensor(input)?.dims())
+    }
+
+    /// What an output variable holds, to be changed.
+    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
+    pub fn value_mut(&self, output: Out) -> &'a mut Value {
+        // SAFETY: valid during the call; the planner checked that outputs alias nothing.
+        unsafe { &mut *self.outputs[usize::from(output.0)].as_ptr() }
+    }
+
+    /// An output tensor; already of its final shape unless the shape rule left it open.
+    ///
+    /// # Errors
+    /// When the variable holds selected rows.
+    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
+    pub fn out(&self, output: Out) -> Result<&'a mut Tensor> {
+        self.value_mut(output).tensor_mut()
+    }
+
+    /// The elements of an output tensor.
+    ///
+    /// # Errors
+    /// When they are of another type.
+    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
+    pub fn set<T: Element>(&self, output: Out) -> Result<&'a mut [T]> {
+        self.out(output)?.as_mut_slice()
+    }
+
+    /// An output as selected rows of `height` rows; what it held is kept for its memory.
+    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
+    pub fn out_rows(&self, output: Out, dtype: bireme_ir::DType) -> &'a mut SelectedRows {
+        let value = self.value_mut(output);
+        if value.rows().is_none() {
+            *value = Value::Rows(SelectedRows::empty(dtype));
+        }
+        match value {
+            Value::Rows(rows) => rows,
+            Value::Tensor(_) => unreachable!("made selected rows above"),
+        }
+    }
+
+    /// The elements of an output that continues an input of the same shape (a parameter, an
+    /// accumulator): when the two are different variables, the input is copied over first.
+    ///
+    /// # Errors
+    /// When the elements are of another type.
+    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
+    pub fn update<T: Element>(&self, input: In, output: Out) -> Result<&'a mut [T]> {
+        if self.inputs[usize::from(input.0)] != self.outputs[usize::from(output.0)] {
+            let source = self.tensor(input)?;
+            self.out(output)?.copy_from(source);
+        }
+        self.set(output)
+    }
+}

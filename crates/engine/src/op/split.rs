@@ -1,0 +1,94 @@
+//! How an op behaves when a batch is split by rows over worker threads.
+//!
+//! Each variable of a step is *whole* (the same for every worker), *rows* (each worker has its rows
+//! of it) or *partial* (each worker has a full-size piece; their sum is the value). A rule says
+//! what an op's outputs are, given its inputs; an op with no answer runs once, after the workers
+//! have met, on the whole batch. So a missing rule costs speed, never correctness.
+
+use bireme_ir::VarKind;
+
+use super::{Meta, OpView};
+
+/// How the value of a variable is spread over the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// The same for everyone.
+    Whole,
+    /// Dimension 0 is the batch (or a multiple of it); each worker has its rows.
+    Rows,
+    /// The sum of the workers' pieces.
+    Partial,
+}
+
+/// How an op behaves under a split.
+#[derive(Clone, Copy, Debug)]
+pub enum SplitRule {
+    /// It must see the whole batch.
+    Whole,
+    /// Row `i` of each output depends on row `i` of each `Rows` input, and on whole inputs that
+    /// have no batch dimension.
+    RowWise,
+    /// Computed: the spread of each output in flat order, or `None` to see the whole batch.
+    Fn(fn(&SplitView<'_>) -> Option<Vec<Spread>>),
+}
+
+/// The inputs of a split rule.
+pub struct SplitView<'a> {
+    /// The op.
+    pub op: &'a OpView<'a>,
+    /// Spread of each input, in flat order.
+    pub spreads: &'a [Spread],
+    /// Concrete shapes of the inputs, in flat order.
+    pub inputs: &'a [Meta],
+    /// Concrete shapes of the outputs, in flat order.
+    pub outputs: &'a [Meta],
+    /// Rows of the batch.
+    pub batch: usize,
+}
+
+impl SplitView<'_> {
+    /// The spread of the variable in input slot `slot`; whole when the slot is empty.
+    pub fn spread(&self, slot: &str) -> Spread {
+        self.op.maybe_input(slot).map_or(Spread::Whole, |id| self.spreads[usize::from(id.0)])
+    }
+
+    /// The shape of the variable in input slot `slot`.
+    pub fn meta(&self, slot: &str) -> Option<&Meta> {
+        self.op.maybe_input(slot).map(|id| &self.inputs[usize::from(id.0)])
+    }
+
+    /// Whether every input is spread by rows or has no batch dimension, and none is partial.
+    pub fn inputs_fit_rows(&self) -> bool {
+        self.spreads.iter().zip(self.inputs).all(|(spread, meta)| match spread {
+            Spread::Rows => true,
+            Spread::Whole => meta.dims.first() != Some(&(self.batch as i64)),
+            Spread::Partial => false,
+        })
+    }
+
+    /// The outputs' spreads, by slot: what `of` says for each output slot.
+    pub fn outputs_by_slot(&self, of: impl Fn(&str) -> Spread) -> Option<Vec<Spread>> {
+        let mut spreads = Vec::new();
+        for slot in self.op.def.signature.outputs {
+            spreads.extend(self.op.outputs(slot.name).iter().map(|_| of(slot.name)));
+        }
+        Some(spreads)
+    }
+}
+
+impl SplitRule {
+    /// What the outputs are, or `None` when the op must see the whole batch.
+    pub fn apply(&self, view: &SplitView<'_>) -> Option<Vec<Spread>> {
+        match self {
+            SplitRule::Whole => None,
+            SplitRule::RowWise => {
+                let rows = view.outputs.iter().all(|meta| {
+                    meta.kind == VarKind::LodTensor
+                        && meta.dims.first().is_some_and(|d| *d > 0 && *d % view.batch as i64 == 0)
+                });
+                (rows && view.inputs_fit_rows()).then(|| vec![Spread::Rows; view.outputs.len()])
+            }
+            SplitRule::Fn(rule) => rule(view),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! An op of a program seen through its definition: typed attributes with defaults, slots as
+//! positions. Everything here happens when a program is built or planned, never in a step.
+
+use bireme_ir::{Attr, DType, Op, Scalar, Slot, Slots};
+
+use super::OpDef;
+use crate::{Error, Result};
+
+/// The position of an input variable of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct In(pub(crate) u16);
+
+/// The position of an output variable of an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Out(pub(crate) u16);
+
+/// An op and its definition.
+#[derive(Clone, Copy)]
+pub struct OpView<'a> {
+    /// The op.
+    pub op: &'a Op,
+    /// Its definition.
+    pub def: &'static OpDef,
+    /// Seed for random ops that have none of their own.
+    pub seed: u64,
+}
+
+impl<'a> OpView<'a> {
+    /// Looks `op` up in the list of definitions.
+    ///
+    /// # Errors
+    /// When there is no such op.
+    pub fn new(op: &'a Op) -> Result<OpView<'a>> {
+        Ok(OpView { op, def: crate::ops::find(&op.kind)?, seed: 0 })
+    }
+
+    /// Input variables in slot order: what [`In`] counts.
+    pub fn flat_inputs(&self) -> impl Iterator<Item = &'a String> + use<'a> {
+        let op = self.op;
+        self.def.signature.inputs.iter().flat_map(move |slot| op.inputs_of(slot.name))
+    }
+
+    /// Output variables in slot order: what [`Out`] counts.
+    pub fn flat_outputs(&self) -> impl Iterator<Item = &'a String> + use<'a> {
+        let op = self.op;
+        self.def.signature.outputs.iter().flat_map(move |slot| op.outputs_of(slot.name))
+    }
+
+    /// The variable in input slot `slot`.
+    ///
+    /// # Errors
+    /// When the slot is empty.
+    pub fn input(&self, slot: &str) -> Result<In> {
+        self.maybe_input(slot).ok_or_else(|| Error::kernel(format!("input slot `{slot}` is empty")))
+    }
+
+    /// The variable in input slot `slot`, if there is one.
+    pub fn maybe_input(&self, slot: &str) -> Option<In> {
+        range(self.def.signature.inputs, &self.op.inputs, slot).next().map(In)
+    }
+
+    /// All variables in input slot `slot`.
+    pub fn inputs(&self, slot: &str) -> Vec<In> {
+        range(self.def.signature.inputs, &self.op.inputs, slot).map(In).collect()
+    }
+
+    /// The variable in output slot `slot`.
+    ///
+    /// # Errors
+    /// When the slot is empty.
+    pub fn output(&self, slot: &str) -> Result<Out> {
+        self.maybe_output(slot)
+            .ok_or_else(|| Error::kernel(format!("output slot `{slot}` is empty")))
+    }
+
+    /// The variable in output slot `slot`, if there is one.
+    pub fn maybe_output(&self, slot: &str) -> Option<Out> {
+        range(self.def.signature.outputs, &self.op.outputs, slot).next().map(Out)
+    }
+
+    /// All variables in output slot `slot`.
+    pub fn outputs(&self, slot: &str) -> Vec<Out> {
+        range(self.def.signature.outputs, &self.op.outputs, slot).map(Out).collect()
+    }
+
+    /// The name of the first variable in output slot `slot`; random ops key their generator by it.
+    pub fn output_name(&self, slot: &str) -> &'a str {
+        self.op.outputs_of(slot).first().map_or("", String::as_str)
+    }
+
+    /// The attribute as the program or its default gives it.
+    ///
+    /// # Errors
+    /// When it has neither.
+    pub fn attr(&self, name: &str) -> Result<Attr> {
+        self.maybe_attr(name)
+            .ok_or_else(|| Error::kernel(format!("attribute `{name}` must be given")))
+    }
+
+    /// The attribute, if the program or its default gives one.
+    pub fn maybe_attr(&self, name: &str) -> Option<Attr> {
+        if let Some(attr) = self.op.attrs.get(name) {
+            return Some(attr.clone());
+        }
+        let spec = self.def.signature.attrs.iter().find(|spec| spec.name == name)?;
+        spec.default.value()
+    }
+
+    /// A truth value.
+    ///
+    /// # Errors
+    /// When the attribute is missing or of another type; so for all that follow.
+    pub fn bool(&self, name: &str) -> Result<bool> {
+        Ok(self.i64(name)? != 0)
+    }
+
+    /// An integer.
+    pub fn i64(&self, name: &str) -> Result<i64> {
+        Ok(match self.attr(name)? {
+            Attr::Int(value) | Attr::Block(value) => i64::from(value),
+            Attr::Long(value) | Attr::Scalar(Scalar::Long(value)) => value,
+            Attr::Bool(value) | Attr::Scalar(Scalar::Bool(value)) => i64::from(value),
+            other => return Err(wrong_type(name, "an integer", &other)),
+        })
+    }
+
+    /// A real number.
+    pub fn f64(&self, name: &str) -> Result<f64> {
+        Ok(match self.attr(name)? {
+            Attr::Float(value) => f64::from(value),
+            Attr::Float64(value) | Attr::Scalar(Scalar::Float64(value)) => value,
+            Attr::Int(value) => f64::from(value),
+            Attr::Long(value) | Attr::Scalar(Scalar::Long(value)) => value as f64,
+            other => return Err(wrong_type(name, "a number", &other)),
+        })
+    }
+
+    /// A single-precision number.
+    pub fn f32(&self, name: &str) -> Result<f32> {
+        Ok(self.f64(name)? as f32)
+    }
+
+    /// Integers.
+    pub fn longs(&self, name: &str) -> Result<Vec<i64>> {
+        Ok(match self.attr(name)? {
+            Attr::Ints(values) => values.into_iter().map(i64::from).collect(),
+            Attr::Longs(values) => values,
+            Attr::Int(value) => vec![i64::from(value)],
+            Attr::Long(value) => vec![value],
+            Attr::Bools(values) => values.into_iter().map(i64::from).collect(),
+            // An empty list loses its type in some of Paddle's files.
+            Attr::Floats(values) if values.is_empty() => Vec::new(),
+            other => return Err(wrong_type(name, "integers", &other)),
+        })
+    }
+
+    /// Real numbers.
+    pub fn floats(&self, name: &str) -> Result<Vec<f64>> {
+        Ok(match self.attr(name)? {
+            Attr::Floats(values) => values.into_iter().map(f64::from).collect(),
+            Attr::Float64s(values) => values,
+            Attr::Ints(values) => values.into_iter().map(f64::from).collect(),
+            other => return Err(wrong_type(name, "numbers", &other)),
+        })
+    }
+
+    /// A text.
+    pub fn string(&self, name: &str) -> Result<String> {
+        match self.attr(name)? {
+            Attr::String(value) => Ok(value),
+            other => Err(wrong_type(name, "a text", &other)),
+        }
+    }
+
+    /// An element type, given by Paddle's number.
+    pub fn dtype(&self, name: &str) -> Result<DType> {
+        let code = self.i64(name)?;
+        i32::try_from(code).ok().and_then(DType::from_code).ok_or_else(|| {
+            Error::kernel(format!("attribute `{name}` is {code}, which is no element type"))
+        })
+    }
+}
+
+fn range(table: &'static [Slot], slots: &Slots, name: &str) -> impl Iterator<Item = u16> + use<> {
+    let count = |slot: &Slot| slots.get(slot.name).map_or(0, Vec::len);
+    let first = table.iter().take_while(|slot| slot.name != name).map(count).sum::<usize>();
+    let len = table.iter().find(|slot| slot.name == name).map_or(0, count);
+    debug_assert!(table.iter().any(|slot| slot.name == name), "slot `{name}` is in the signature");
+    (first as u16)..((first + len) as u16)
+}
+
+fn wrong_type(name: &str, expected: &str, given: &Attr) -> Error {
+    Error::kernel(format!("attribute `{name}` must be {expected}, not {:?}", given.kind()))
+}

@@ -1,0 +1,76 @@
+//! `scale`: `Out = scale * X + bias`, or `scale * (X + bias)`.
+
+use bireme_ir::{Op, VarKind};
+
+use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
+use crate::tensor::{Element, Tensor};
+use crate::value::Value;
+use crate::{Error, Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("scale", kernel)
+    .inputs(&[Slot::one("X"), Slot::maybe("ScaleTensor")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[
+        attr::float("scale", 1.0),
+        attr::float("bias", 0.0),
+        attr::bool("bias_after_scale", true),
+    ])
+    .like(&[("Out", "X")])
+    .lod_from("X")
+    .inplace(&[("X", "Out")])
+    .grad(GradRule::Fn(grad))
+    .split(SplitRule::Fn(split));
+
+/// The gradient is a scale by the same factor.
+fn grad(view: &OpView<'_>) -> Result<Vec<Op>> {
+    let mut op = Op::new("scale")
+        .input("X", view.op.outputs_of("Out").iter().map(|out| bireme_ir::grad_name(out)))
+        .output("Out", view.op.inputs_of("X").iter().map(|x| bireme_ir::grad_name(x)))
+        .attr("scale", view.attr("scale")?)
+        .attr("bias", 0.0f32)
+        .attr("bias_after_scale", true);
+    if let Some(factor) = view.op.inputs.get("ScaleTensor") {
+        op.inputs.insert("ScaleTensor".to_owned(), factor.clone());
+    }
+    Ok(vec![op])
+}
+
+/// Linear without a bias, so it may scale rows or pieces of a sum alike.
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let spread = view.spread("X");
+    let dense = view.meta("X")?.kind == VarKind::LodTensor;
+    let piecewise = spread != Spread::Partial || view.op.f64("bias").is_ok_and(|bias| bias == 0.0);
+    (dense && piecewise && view.spread("ScaleTensor") == Spread::Whole).then(|| vec![spread])
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, factor, out) = (op.input("X")?, op.maybe_input("ScaleTensor"), op.output("Out")?);
+    let (scale, bias, after) = (op.f64("scale")?, op.f64("bias")?, op.bool("bias_after_scale")?);
+    Ok(Box::new(move |run| {
+        let scale = match factor {
+            Some(factor) => run.tensor(factor)?.to_f64_vec().first().copied().unwrap_or(scale),
+            None => scale,
+        };
+        let bias = if after { bias } else { bias * scale };
+        match run.value(x) {
+            Value::Tensor(x) => affine(x, run.out(out)?, scale, bias),
+            Value::Rows(x) => {
+                let out = run.out_rows(out, x.value.dtype());
+                out.rows.clone_from(&x.rows);
+                out.height = x.height;
+                out.value.resize(x.value.dtype(), x.value.dims());
+                affine(&x.value, &mut out.value, scale, bias)
+            }
+        }
+    }))
+}
+
+fn affine(x: &Tensor, out: &mut Tensor, scale: f64, bias: f64) -> Result<()> {
+    dispatch!(x.dtype(), T in [f32, f64, i32, i64] => {
+        let (scale, bias) = (T::from_f64(scale), T::from_f64(bias));
+        for (out, x) in out.as_mut_slice::<T>()?.iter_mut().zip(x.as_slice::<T>()?) {
+            *out = *x * scale + bias;
+        }
+        Ok(())
+    }, else => Err(Error::kernel(format!("cannot scale {} elements", x.dtype()))))
+}

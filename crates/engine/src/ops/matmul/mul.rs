@@ -1,0 +1,95 @@
+//! `mul`: the product of two tensors seen as matrices; what `fc` is made of.
+
+use crate::gemm::{Layout, gemm};
+use crate::op::{
+    GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr, same_dim,
+};
+use crate::{Error, Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("mul", kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Y")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::int("x_num_col_dims", 1), attr::int("y_num_col_dims", 1)])
+    .infer(infer)
+    .lod_from("X")
+    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &[] })
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("mul_grad", grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
+    .attrs(&[attr::int("x_num_col_dims", 1), attr::int("y_num_col_dims", 1)])
+    .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
+    .split(SplitRule::Fn(split_grad));
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let (x, y) = (cx.input("X")?, cx.input("Y")?);
+    let (xc, yc) =
+        (cx.op().i64("x_num_col_dims")? as usize, cx.op().i64("y_num_col_dims")? as usize);
+    if xc == 0 || xc >= x.rank() || yc == 0 || yc >= y.rank() {
+        return Err(Error::kernel(format!(
+            "cannot see shapes {:?} and {:?} as matrices split at {xc} and {yc}",
+            x.dims, y.dims
+        )));
+    }
+    let product = |dims: &[i64]| if dims.contains(&-1) { -1 } else { dims.iter().product() };
+    same_dim(product(&x.dims[xc..]), product(&y.dims[..yc])).map_err(|_| {
+        Error::kernel(format!(
+            "`X` {:?} has {} columns, but `Y` {:?} has {} rows",
+            x.dims,
+            product(&x.dims[xc..]),
+            y.dims,
+            product(&y.dims[..yc])
+        ))
+    })?;
+    let out = x.with_dims([&x.dims[..xc], &y.dims[yc..]].concat());
+    cx.set("Out", out);
+    Ok(())
+}
+
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let fits = view.spread("X") == Spread::Rows && view.spread("Y") == Spread::Whole;
+    fits.then(|| vec![Spread::Rows])
+}
+
+/// A weight's gradient is a sum over the batch, so each worker has a piece of it.
+fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let rows = view.spread("X") == Spread::Rows && view.spread("Out@GRAD") == Spread::Rows;
+    if !rows || view.spread("Y") != Spread::Whole {
+        return None;
+    }
+    view.outputs_by_slot(|slot| if slot == "X@GRAD" { Spread::Rows } else { Spread::Partial })
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (xc, yc) = (op.i64("x_num_col_dims")? as usize, op.i64("y_num_col_dims")? as usize);
+    Ok(Box::new(move |run| {
+        let ((m, k), (_, n)) = (run.dims(x)?.matrix(xc), run.dims(y)?.matrix(yc));
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            gemm::<T>(m, n, k, run.set(out)?, run.get(x)?, Layout::Plain, run.get(y)?, Layout::Plain);
+            Ok(())
+        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
+    }))
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
+    let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
+    let (xc, yc) = (op.i64("x_num_col_dims")? as usize, op.i64("y_num_col_dims")? as usize);
+    Ok(Box::new(move |run| {
+        let ((m, k), (_, n)) = (run.dims(x)?.matrix(xc), run.dims(y)?.matrix(yc));
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            let dout = run.get::<T>(dout)?;
+            if let Some(dx) = dx {
+                gemm::<T>(m, k, n, run.set(dx)?, dout, Layout::Plain, run.get(y)?, Layout::Transposed);
+            }
+            if let Some(dy) = dy {
+                gemm::<T>(k, n, m, run.set(dy)?, run.get(x)?, Layout::Transposed, dout, Layout::Plain);
+            }
+            Ok(())
+        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
+    }))
+}

@@ -1,0 +1,48 @@
+//! Every op, by family: one folder a family, one file an op.
+//!
+//! To add an op: write its file, and name its definitions in the list of its family's `mod.rs`.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use crate::op::OpDef;
+use crate::{Error, Result};
+
+mod activation;
+mod math;
+mod matmul;
+
+/// The families.
+const FAMILIES: &[&[OpDef]] = &[activation::DEFS, math::DEFS, matmul::DEFS];
+
+/// Every definition, family by family.
+pub fn all() -> impl Iterator<Item = &'static OpDef> {
+    FAMILIES.iter().flat_map(|family| family.iter())
+}
+
+/// The definition of op type `kind`.
+///
+/// # Errors
+/// When there is none.
+pub fn find(kind: &str) -> Result<&'static OpDef> {
+    // Built once from constants: a table, not state.
+    static BY_NAME: OnceLock<HashMap<&'static str, &'static OpDef>> = OnceLock::new();
+    let table = BY_NAME.get_or_init(|| all().map(|def| (def.name, def)).collect());
+    table.get(kind).copied().ok_or_else(|| Error::kernel(format!("there is no op `{kind}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_gradients_exist() {
+        let mut seen = std::collections::HashSet::new();
+        for def in all() {
+            assert!(seen.insert(def.name), "op `{}` is defined twice", def.name);
+            if matches!(def.grad, crate::op::GradRule::Op { .. }) {
+                assert!(find(&format!("{}_grad", def.name)).is_ok(), "`{}` has no grad", def.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Memory of a tensor: a block of its own, or a window into one that is owned elsewhere.
+//!
+//! Every block starts on a cache line, so kernels may assume aligned vectors. All raw memory of the
+//! engine is handled in this file.
+
+#![expect(unsafe_code, reason = "tensor memory is typed at run time")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Alignment of every block, in bytes: one cache line.
+pub const ALIGN: usize = 64;
+
+/// Bytes on a cache-line boundary.
+#[derive(Debug)]
+pub struct Buffer {
+    start: NonNull<u8>,
+    bytes: usize,
+    owner: Owner,
+}
+
+#[derive(Debug)]
+enum Owner {
+    /// This buffer frees the block.
+    Own,
+    /// The block belongs to an arena that lives at least as long as this window.
+    Arena(#[expect(dead_code, reason = "held to keep the memory alive")] Arc<Buffer>),
+    /// The block belongs to somebody who promised to outlive this window.
+    Foreign,
+}
+
+// SAFETY: a buffer is plain bytes. Access from several threads is governed by the tensor around it
+// (`&`/`&mut`) or, for windows, by the plan, which gives each worker its own part.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// A block of its own, zeroed.
+    pub fn zeroed(bytes: usize) -> Buffer {
+        if bytes == 0 {
+            return Buffer {
+                start: NonNull::<Line>::dangling().cast(),
+                bytes,
+                owner: Owner::Foreign,
+            };
+        }
+        // SAFETY: the size is not zero.
+        let start = unsafe { alloc_zeroed(layout(bytes)) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout(bytes)) };
+        Buffer { start, bytes, owner: Owner::Own }
+    }
+
+    /// A window into `arena`. The caller keeps overlapping windows from being used at one time.
+    ///
+    /// # Panics
+    /// When the window does not lie inside the arena.
+    pub fn window(arena: &Arc<Buffer>, offset: usize, bytes: usize) -> Buffer {
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= arena.bytes), "window in arena");
+        // SAFETY: the offset was checked to lie inside the block.
+        let start = unsafe { arena.start.add(offset) };
+        Buffer { start, bytes, owner: Owner::Arena(Arc::clone(arena)) }
+    }
+
+    /// A window into memory that somebody else keeps.
+    ///
+    /// # Safety
+    /// The `bytes` bytes at `start` must stay valid, and must not be written by others in a way
+    /// that conflicts with the use made of this window, for as long as it exists.
+    pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Buffer {
+        Buffer { start, bytes, owner: Owner::Foreign }
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if matches!(self.owner, Owner::Own) {
+            // SAFETY: `zeroed` allocated exactly this block with this layout.
+            unsafe { dealloc(self.start.as_ptr(), layout(self.bytes)) }
+        }
+    }
+}
+
+#[repr(align(64))]
+struct Line;
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, ALIGN).expect("a tensor's size fits the address space")
+}

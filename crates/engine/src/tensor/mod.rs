@@ -1,0 +1,256 @@
+//! Tensors: typed at run time, row-major, optionally ragged (LoD).
+//!
+//! A tensor owns its memory or is a window into memory that the plan owns; the difference is
+//! invisible to kernels, which see slices.
+
+mod buffer;
+mod dims;
+mod element;
+mod selected_rows;
+
+#[cfg(test)]
+mod tests;
+
+pub use buffer::{ALIGN, Buffer};
+pub use dims::{Dims, MAX_RANK};
+pub use element::Element;
+pub use selected_rows::SelectedRows;
+
+use bireme_ir::DType;
+
+use crate::{Error, Result};
+
+/// Offsets of sequences, level by level; empty for a plain tensor. Each level starts with 0, and
+/// the last level ends with the number of rows.
+pub type Lod = Vec<Vec<usize>>;
+
+/// A dense, row-major array.
+#[derive(Debug)]
+pub struct Tensor {
+    dtype: DType,
+    dims: Dims,
+    lod: Lod,
+    buffer: Buffer,
+}
+
+impl Tensor {
+    /// A tensor of zeros.
+    pub fn zeros(dtype: DType, dims: impl Into<Dims>) -> Tensor {
+        let dims = dims.into();
+        let buffer = Buffer::zeroed(dims.numel() * dtype.size());
+        Tensor { dtype, dims, lod: Lod::new(), buffer }
+    }
+
+    /// A tensor with no elements; what a variable holds before it is first written.
+    pub fn empty(dtype: DType) -> Tensor {
+        Tensor::zeros(dtype, [0])
+    }
+
+    /// A tensor holding a copy of `values`.
+    ///
+    /// # Errors
+    /// When the number of values is not the product of the dimensions.
+    pub fn from_slice<T: Element>(dims: impl Into<Dims>, values: &[T]) -> Result<Tensor> {
+        let dims = dims.into();
+        if dims.numel() != values.len() {
+            return Err(Error::ElementCount { dims, values: values.len() });
+        }
+        let mut tensor = Tensor::zeros(T::DTYPE, dims);
+        tensor.as_mut_slice::<T>()?.copy_from_slice(values);
+        Ok(tensor)
+    }
+
+    /// A one-element tensor of shape `[1]`, as Paddle 2.6's scalars are.
+    pub fn scalar<T: Element>(value: T) -> Tensor {
+        Tensor::from_slice([1], &[value]).expect("one value fits shape [1]")
+    }
+
+    /// A window of this dtype and shape into `buffer`.
+    ///
+    /// # Panics
+    /// When the buffer is too small.
+    pub fn window(dtype: DType, dims: Dims, buffer: Buffer) -> Tensor {
+        assert!(dims.numel() * dtype.size() <= buffer.bytes(), "a window holds its tensor");
+        Tensor { dtype, dims, lod: Lod::new(), buffer }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The dimensions.
+    pub fn dims(&self) -> Dims {
+        self.dims
+    }
+
+    /// The first dimension; 1 for a scalar.
+    pub fn rows(&self) -> usize {
+        self.dims.first().copied().unwrap_or(1)
+    }
+
+    /// The number of elements.
+    pub fn numel(&self) -> usize {
+        self.dims.numel()
+    }
+
+    /// The sequence offsets.
+    pub fn lod(&self) -> &Lod {
+        &self.lod
+    }
+
+    /// Sets the sequence offsets; the caller has checked them against the rows.
+    pub fn set_lod(&mut self, lod: &[Vec<usize>]) {
+        // `clone_from` keeps the allocations of the last batch.
+        self.lod.resize(lod.len(), Vec::new());
+        for (mine, theirs) in self.lod.iter_mut().zip(lod) {
+            mine.clone_from(theirs);
+        }
+    }
+
+    /// Checks `lod` against the rows of this tensor and sets it.
+    ///
+    /// # Errors
+    /// When a level does not start at 0, decreases, or does not end at the number of entries of
+    /// the next level (rows, for the last).
+    pub fn with_lod(mut self, lod: &[Vec<usize>]) -> Result<Tensor> {
+        for (level, offsets) in lod.iter().enumerate() {
+            let end = lod.get(level + 1).map_or(self.rows(), |next| next.len().saturating_sub(1));
+            let sorted = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+            if offsets.first() != Some(&0) || offsets.last() != Some(&end) || !sorted {
+                return Err(Error::BadLod { level, end });
+            }
+        }
+        self.set_lod(lod);
+        Ok(self)
+    }
+
+    /// The elements.
+    ///
+    /// # Errors
+    /// When they are not stored as `T`.
+    #[expect(unsafe_code, reason = "the dtype is checked against the Rust type")]
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        self.check::<T>()?;
+        // SAFETY: the buffer holds `numel` elements of this type on an aligned address; `T` is Pod.
+        Ok(unsafe {
+            std::slice::from_raw_parts(self.buffer.start().cast::<T>().as_ptr(), self.numel())
+        })
+    }
+
+    /// The elements, to be changed.
+    ///
+    /// # Errors
+    /// When they are not stored as `T`.
+    #[expect(unsafe_code, reason = "the dtype is checked against the Rust type")]
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
+        self.check::<T>()?;
+        // SAFETY: as in `as_slice`; `&mut self` makes the access exclusive.
+        Ok(unsafe {
+            std::slice::from_raw_parts_mut(self.buffer.start().cast::<T>().as_ptr(), self.numel())
+        })
+    }
+
+    /// The elements as bytes in memory order (little-endian on every supported machine).
+    #[expect(unsafe_code, reason = "any element is plain bytes")]
+    pub fn as_bytes(&self) -> &[u8] {
+        let bytes = self.numel() * self.dtype.size();
+        // SAFETY: the buffer holds at least this many initialised bytes.
+        unsafe { std::slice::from_raw_parts(self.buffer.start().as_ptr(), bytes) }
+    }
+
+    /// The elements as bytes, to be changed.
+    #[expect(unsafe_code, reason = "any element is plain bytes")]
+    pub fn as_mut_bytes(&mut self) -> &mut [u8] {
+        let bytes = self.numel() * self.dtype.size();
+        // SAFETY: as in `as_bytes`; `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.buffer.start().as_ptr(), bytes) }
+    }
+
+    /// Gives the tensor another type and shape; memory is kept when it suffices, and its contents
+    /// are then unspecified.
+    pub fn resize(&mut self, dtype: DType, dims: impl Into<Dims>) {
+        let dims = dims.into();
+        let bytes = dims.numel() * dtype.size();
+        if bytes > self.buffer.bytes() {
+            self.buffer = Buffer::zeroed(bytes);
+        }
+        self.dtype = dtype;
+        self.dims = dims;
+    }
+
+    /// Gives the tensor another shape with the same number of elements.
+    ///
+    /// # Errors
+    /// When the numbers of elements differ.
+    pub fn reshape(&mut self, dims: impl Into<Dims>) -> Result<()> {
+        let dims = dims.into();
+        if dims.numel() != self.numel() {
+            return Err(Error::ElementCount { dims, values: self.numel() });
+        }
+        self.dims = dims;
+        Ok(())
+    }
+
+    /// Makes this tensor an exact copy of `other`, in the memory it has when that suffices.
+    pub fn copy_from(&mut self, other: &Tensor) {
+        self.resize(other.dtype, other.dims);
+        self.as_mut_bytes().copy_from_slice(other.as_bytes());
+        self.set_lod(&other.lod);
+    }
+
+    /// A window onto rows `first .. first + rows` of this tensor's memory.
+    ///
+    /// # Safety
+    /// The window must not outlive this tensor's memory, nor be used against its borrows.
+    #[expect(unsafe_code, reason = "a window's lifetime is kept by the plan")]
+    pub unsafe fn rows_window(&self, first: usize, rows: usize) -> Tensor {
+        let row_bytes =
+            self.dims.get(1..).map_or(1, |rest| rest.iter().product::<usize>()) * self.dtype.size();
+        assert!(first + rows <= self.rows(), "the rows lie inside the tensor");
+        // SAFETY: the rows lie inside the buffer; the caller keeps it alive.
+        let buffer = unsafe {
+            Buffer::foreign(self.buffer.start().add(first * row_bytes), rows * row_bytes)
+        };
+        Tensor { dtype: self.dtype, dims: self.dims.with_rows(rows), lod: Lod::new(), buffer }
+    }
+
+    /// The elements as real numbers, whatever they are stored as.
+    pub fn to_f64_vec(&self) -> Vec<f64> {
+        macro_rules! all {
+            ($($t:ty),*) => {$(
+                if let Ok(values) = self.as_slice::<$t>() {
+                    return values.iter().map(|value| Element::to_f64(*value)).collect();
+                }
+            )*};
+        }
+        all!(f32, f64, i64, i32, u8, i8, i16, half::f16, half::bf16);
+        unreachable!("every dtype has a Rust type")
+    }
+
+    fn check<T: Element>(&self) -> Result<()> {
+        if T::stores(self.dtype) {
+            Ok(())
+        } else {
+            Err(Error::DType { expected: T::DTYPE, given: self.dtype })
+        }
+    }
+}
+
+impl Clone for Tensor {
+    fn clone(&self) -> Tensor {
+        let mut copy = Tensor::empty(self.dtype);
+        copy.copy_from(self);
+        copy
+    }
+}
+
+impl PartialEq for Tensor {
+    /// Bit equality: two NaNs of the same bits are equal.
+    fn eq(&self, other: &Tensor) -> bool {
+        self.dtype == other.dtype
+            && self.dims == other.dims
+            && self.lod == other.lod
+            && self.as_bytes() == other.as_bytes()
+    }
+}
