@@ -19,7 +19,6 @@ pub trait Matrix: crate::tensor::Element {
     ///
     /// # Safety
     /// The pointers must be valid for the sizes and strides given.
-    #[expect(clippy::too_many_arguments, reason = "the shape of the operation")]
     unsafe fn raw(
         sizes: [usize; 3],
         out: *mut Self,

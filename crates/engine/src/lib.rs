@@ -7,6 +7,7 @@
 
 mod error;
 pub mod gemm;
+pub mod graph;
 pub mod op;
 pub mod ops;
 pub mod random;

@@ -101,7 +101,6 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// When the variable holds selected rows.
-    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
     pub fn out(&self, output: Out) -> Result<&'a mut Tensor> {
         self.value_mut(output).tensor_mut()
     }
@@ -110,13 +109,11 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// When they are of another type.
-    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
     pub fn set<T: Element>(&self, output: Out) -> Result<&'a mut [T]> {
         self.out(output)?.as_mut_slice()
     }
 
     /// An output as selected rows of `height` rows; what it held is kept for its memory.
-    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
     pub fn out_rows(&self, output: Out, dtype: bireme_ir::DType) -> &'a mut SelectedRows {
         let value = self.value_mut(output);
         if value.rows().is_none() {
@@ -133,7 +130,6 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// When the elements are of another type.
-    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
     pub fn update<T: Element>(&self, input: In, output: Out) -> Result<&'a mut [T]> {
         if self.inputs[usize::from(input.0)] != self.outputs[usize::from(output.0)] {
             let source = self.tensor(input)?;

@@ -1,0 +1,237 @@
+//! A program under construction: the main program, its startup program, and fresh names.
+//!
+//! A [`Graph`] is a handle; clones build the same programs. A [`Variable`] knows its graph, so that
+//! layers read like the formulas they stand for. Names are Paddle's (`fc_0.w_0`, `fc_0.tmp_1`).
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bireme_ir::{DType, Op, OpRole, Program, Var};
+
+use crate::op::{Infer, Meta, OpView};
+use crate::{Error, Result};
+
+/// A main program and its startup program, being built.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    main: Program,
+    startup: Program,
+    /// How often each name prefix has been used.
+    names: HashMap<String, usize>,
+    /// The role that appended ops get.
+    role: i32,
+}
+
+/// A variable of a graph.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    graph: Graph,
+    name: String,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Graph {
+        Graph::default()
+    }
+
+    /// A copy of the main program as it is now.
+    pub fn main(&self) -> Program {
+        self.lock().main.clone()
+    }
+
+    /// A copy of the startup program as it is now.
+    pub fn startup(&self) -> Program {
+        self.lock().startup.clone()
+    }
+
+    /// Changes the main program directly; for passes that rewrite it (autodiff, transpilers).
+    pub fn edit_main<T>(&self, edit: impl FnOnce(&mut Program) -> T) -> T {
+        edit(&mut self.lock().main)
+    }
+
+    /// Changes the startup program directly.
+    pub fn edit_startup<T>(&self, edit: impl FnOnce(&mut Program) -> T) -> T {
+        edit(&mut self.lock().startup)
+    }
+
+    /// The seed of random ops that have none of their own, in both programs.
+    pub fn set_random_seed(&self, seed: u64) {
+        let mut state = self.lock();
+        state.main.random_seed = seed;
+        state.startup.random_seed = seed;
+    }
+
+    /// A fresh name: `fc` gives `fc_0`, then `fc_1`.
+    pub fn unique_name(&self, prefix: &str) -> String {
+        let mut state = self.lock();
+        let count = state.names.entry(prefix.to_owned()).or_insert(0);
+        *count += 1;
+        format!("{prefix}_{}", *count - 1)
+    }
+
+    /// A handle to the variable `name` of the main program.
+    ///
+    /// # Errors
+    /// When it is not declared.
+    pub fn variable(&self, name: &str) -> Result<Variable> {
+        if self.lock().main.global().var(name).is_none() {
+            return Err(Error::kernel(format!("the program has no variable `{name}`")));
+        }
+        Ok(Variable { graph: self.clone(), name: name.to_owned() })
+    }
+
+    /// Declares `var` in the main program.
+    pub fn declare(&self, var: Var) -> Variable {
+        let name = var.name.clone();
+        self.lock().main.global_mut().add_var(var);
+        Variable { graph: self.clone(), name }
+    }
+
+    /// Declares a fresh temporary of layer `layer` (`fc_0` gives `fc_0.tmp_0`); its shape comes
+    /// from the op that writes it.
+    pub fn temporary(&self, layer: &str) -> Variable {
+        let name = self.unique_name(&format!("{layer}.tmp"));
+        self.declare(Var::tensor(name, DType::F32, []))
+    }
+
+    /// Declares a persistable variable in both programs and appends `init`, the op that gives it
+    /// its first value, to the startup program.
+    #[track_caller]
+    pub fn persistable(&self, var: Var, init: Op) -> Variable {
+        let init = located(init, Location::caller());
+        let mut state = self.lock();
+        let name = var.name.clone();
+        state.startup.global_mut().add_var(var.clone());
+        state.startup.global_mut().ops.push(init);
+        state.main.global_mut().add_var(var);
+        drop(state);
+        Variable { graph: self.clone(), name }
+    }
+
+    /// Appends `op` to the main program, and gives its outputs the shapes of its shape rule.
+    /// Outputs that are not declared yet become temporaries.
+    ///
+    /// # Errors
+    /// When there is no such op, an input is not declared, or the inputs do not fit.
+    #[track_caller]
+    pub fn append_op(&self, op: Op) -> Result<()> {
+        let op = located(op, Location::caller());
+        let mut state = self.lock();
+        let op = if op.attrs.contains_key("op_role") { op } else { op.role(OpRole(state.role)) };
+        let block = state.main.global_mut();
+        infer_into(block, &op)?;
+        block.ops.push(op);
+        Ok(())
+    }
+
+    /// Runs `build` with `role` as the role of the ops it appends.
+    ///
+    /// # Errors
+    /// What `build` returns.
+    pub fn with_role<T>(&self, role: OpRole, build: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = std::mem::replace(&mut self.lock().role, role.0);
+        let built = build();
+        self.lock().role = before;
+        built
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("building a program does not panic")
+    }
+}
+
+impl Variable {
+    /// Its graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its declaration.
+    pub fn var(&self) -> Var {
+        let state = self.graph.lock();
+        state.main.global().var(&self.name).expect("a handle's variable stays declared").clone()
+    }
+
+    /// Its shape; -1 where only data will tell.
+    pub fn shape(&self) -> Vec<i64> {
+        self.var().shape
+    }
+
+    /// Its element type.
+    pub fn dtype(&self) -> DType {
+        self.var().dtype
+    }
+
+    /// Stops (or lets pass) gradients at this variable.
+    pub fn set_stop_gradient(&self, stop: bool) {
+        self.graph.edit_main(|main| {
+            if let Some(var) = main.global_mut().vars.get_mut(&self.name) {
+                var.stop_gradient = stop;
+            }
+        });
+    }
+}
+
+/// Declares the outputs of `op` in `block` with the shapes of its shape rule.
+///
+/// # Errors
+/// When there is no such op, an input is not declared, or the inputs do not fit.
+pub fn infer_into(block: &mut bireme_ir::Block, op: &Op) -> Result<()> {
+    let in_op = |error: Error| error.in_op(op);
+    let view = OpView::new(op).map_err(in_op)?;
+    let mut inputs = Vec::new();
+    for name in view.flat_inputs() {
+        let var = block.var(name).ok_or_else(|| {
+            in_op(Error::kernel(format!("input `{name}` is not declared in the program")))
+        })?;
+        inputs.push(Meta::of(var));
+    }
+    let outputs = Infer::run(&view, &inputs).map_err(in_op)?;
+    for (name, meta) in view.flat_outputs().zip(outputs) {
+        let var =
+            block.vars.entry(name.clone()).or_insert_with(|| Var::tensor(name, meta.dtype, []));
+        // A parameter's declaration is the user's; an op that updates it does not change it.
+        if !var.persistable {
+            (var.kind, var.dtype, var.shape) = (meta.kind, meta.dtype, meta.dims);
+            var.lod_level = meta.lod_level;
+        }
+    }
+    Ok(())
+}
+
+fn located(mut op: Op, location: &Location<'_>) -> Op {
+    op.site.get_or_insert_with(|| format!("{}:{}", location.file(), location.line()));
+    op
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appended_ops_shape_their_outputs() {
+        let graph = Graph::new();
+        graph.declare(Var::tensor("x", DType::F32, [-1, 13]));
+        graph.declare(Var::parameter("w", DType::F32, [13, 4]));
+        let layer = graph.unique_name("fc");
+        let out = graph.temporary(&layer);
+        let op = Op::new("mul").input("X", ["x"]).input("Y", ["w"]).output("Out", [out.name()]);
+        graph.append_op(op.clone()).unwrap();
+        assert_eq!((out.name(), out.shape()), ("fc_0.tmp_0", vec![-1, 4]));
+        assert!(graph.main().global().ops[0].site.as_ref().unwrap().contains("graph.rs"));
+        let bad = graph.append_op(op.input("Y", ["x"])).unwrap_err().to_string();
+        assert!(bad.contains("graph.rs") && bad.contains("has 13 columns"), "{bad}");
+    }
+}
