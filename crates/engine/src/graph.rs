@@ -225,13 +225,14 @@ mod tests {
         let graph = Graph::new();
         graph.declare(Var::tensor("x", DType::F32, [-1, 13]));
         graph.declare(Var::parameter("w", DType::F32, [13, 4]));
+        graph.declare(Var::parameter("v", DType::F32, [5, 4]));
         let layer = graph.unique_name("fc");
         let out = graph.temporary(&layer);
         let op = Op::new("mul").input("X", ["x"]).input("Y", ["w"]).output("Out", [out.name()]);
         graph.append_op(op.clone()).unwrap();
         assert_eq!((out.name(), out.shape()), ("fc_0.tmp_0", vec![-1, 4]));
         assert!(graph.main().global().ops[0].site.as_ref().unwrap().contains("graph.rs"));
-        let bad = graph.append_op(op.input("Y", ["x"])).unwrap_err().to_string();
+        let bad = graph.append_op(op.input("Y", ["v"])).unwrap_err().to_string();
         assert!(bad.contains("graph.rs") && bad.contains("has 13 columns"), "{bad}");
     }
 }

@@ -91,7 +91,6 @@ impl<'a> Run<'a> {
     }
 
     /// What an output variable holds, to be changed.
-    #[expect(clippy::mut_from_ref, reason = "each output is reached once per call; see `Run`")]
     pub fn value_mut(&self, output: Out) -> &'a mut Value {
         // SAFETY: valid during the call; the planner checked that outputs alias nothing.
         unsafe { &mut *self.outputs[usize::from(output.0)].as_ptr() }
