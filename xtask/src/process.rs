@@ -144,6 +144,12 @@ mod tests {
     }
 
     #[test]
+    fn this_test_was_built_in_the_target_dir() {
+        let target = target_dir().unwrap();
+        assert!(env::current_exe().unwrap().starts_with(&target), "{}", target.display());
+    }
+
+    #[test]
     fn json_string_takes_the_value_and_unescapes_it() {
         let json = r#"{"version":1,"target_directory":"C:\\build","x":"y"}"#;
         assert_eq!(json_string(json, "target_directory").as_deref(), Some("C:\\build"));
