@@ -1,1 +1,123 @@
-fn main() {}
+//! `cargo xtask`: the one entry to everything a contributor runs, one file per command.
+//!
+//! Progress goes to stderr, so that stdout holds only what a command prints as its result and
+//! `cargo xtask bench --json` can be piped.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "an executable that talks to a person at a terminal"
+)]
+
+mod bench;
+mod ci;
+mod golden;
+mod interop;
+mod peers;
+mod process;
+mod test;
+mod tidy;
+mod venv;
+
+use std::env;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+usage: cargo xtask COMMAND [ARGUMENTS]
+
+Every day
+  test [CARGO-TEST-ARGS]   run the tests: unit, integration and doctests of every crate
+  ci                       run the gate: fmt, clippy, tidy, deny, typos, then `test`
+  tidy                     check the house rules (headers, sizes, layers, links) and count lines
+
+Figures
+  bench [NAME] [--json]    build in release and run `bireme bench NAME` (default `engine`)
+  peers [ARGUMENTS]        measure against real Paddle and PyTorch: tools/peers/compare.py
+
+Against real Paddle (a virtual environment is made on first use; this downloads packages)
+  interop [ARGUMENTS]      exchange models both ways: tools/interop/run.py
+  golden [ARGUMENTS]       regenerate crates/engine/tests/golden: tools/golden/generate.py
+
+Environment
+  BIREME_CACHE             folder for what is downloaded or built aside (default ~/.cache/bireme)
+  BIREME_PYTHON            Python for the virtual environment (default: the first of python3.8
+                           to python3.12 that is found)";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<()> {
+    let Some((command, rest)) = args.split_first() else {
+        bail!("no command given\n\n{HELP}");
+    };
+    if matches!(command.as_str(), "help" | "--help" | "-h") || asks_for_help(rest) {
+        println!("{HELP}");
+        return Ok(());
+    }
+    match command.as_str() {
+        "test" => test::run(rest),
+        "ci" => takes_nothing(command, rest).and_then(|()| ci::run()),
+        "tidy" => takes_nothing(command, rest).and_then(|()| tidy::run()),
+        "bench" => bench::run(rest),
+        "interop" => interop::run(rest),
+        "golden" => golden::run(rest),
+        "peers" => peers::run(rest),
+        other => bail!("no command `{other}`: `cargo xtask --help` lists them"),
+    }
+}
+
+/// What follows `--` belongs to the tool that a command calls.
+fn asks_for_help(args: &[String]) -> bool {
+    args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h")
+}
+
+fn takes_nothing(command: &str, args: &[String]) -> Result<()> {
+    match args.first() {
+        Some(arg) => bail!("`{command}` takes no arguments, but `{arg}` was given"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(args: &[&str]) -> Vec<String> {
+        args.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn unknown_command_points_to_help() {
+        let error = dispatch(&strings(&["tset"])).unwrap_err().to_string();
+        assert_eq!(error, "no command `tset`: `cargo xtask --help` lists them");
+    }
+
+    #[test]
+    fn help_after_two_dashes_is_not_ours() {
+        assert!(asks_for_help(&strings(&["-p", "bireme-ir", "--help"])));
+        assert!(!asks_for_help(&strings(&["--", "--help"])));
+    }
+
+    #[test]
+    fn commands_without_arguments_refuse_them() {
+        let error = dispatch(&strings(&["ci", "fast"])).unwrap_err().to_string();
+        assert_eq!(error, "`ci` takes no arguments, but `fast` was given");
+    }
+
+    #[test]
+    fn help_names_every_command() {
+        for command in ["test", "ci", "tidy", "bench", "peers", "interop", "golden"] {
+            assert!(HELP.contains(&format!("\n  {command} ")), "{command}");
+        }
+    }
+}
