@@ -10,9 +10,13 @@ pub mod gemm;
 pub mod graph;
 pub mod op;
 pub mod ops;
+mod place;
 pub mod random;
+mod scope;
 pub mod tensor;
 mod value;
 
 pub use error::{Error, Result};
+pub use place::Place;
+pub use scope::Scope;
 pub use value::Value;

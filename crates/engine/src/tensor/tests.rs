@@ -1,3 +1,5 @@
+//! Tests of tensors and their dimensions.
+
 use super::*;
 
 #[test]

@@ -1,0 +1,130 @@
+//! Variables that outlive a run: parameters, optimizer state, metrics.
+//!
+//! A [`Scope`] is a handle; clones see the same variables. Plans bind to a variable's cell once and
+//! then read and write it without looking it up; training threads that share a scope update its
+//! parameters without locks, as Hogwild does.
+
+#![expect(unsafe_code, reason = "cells are shared by training threads on purpose")]
+
+use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::tensor::Tensor;
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// Variables by name.
+#[derive(Clone, Default)]
+pub struct Scope {
+    vars: Arc<Mutex<BTreeMap<String, Arc<Cell>>>>,
+}
+
+/// One variable; empty until something writes it.
+pub(crate) struct Cell(UnsafeCell<Option<Value>>);
+
+// SAFETY: plans of one process read and write cells from several threads. Values have a fixed
+// address and size once training runs; concurrent updates of single floats are the documented
+// behaviour of shared training threads, and everything else (saving, loading, resizing) happens
+// while no plan runs.
+unsafe impl Send for Cell {}
+// SAFETY: as above.
+unsafe impl Sync for Cell {}
+
+impl Cell {
+    /// The value, if there is one; the pointer is good while the cell lives.
+    pub(crate) fn get(&self) -> Option<NonNull<Value>> {
+        // SAFETY: only the discriminant is read here.
+        unsafe { (*self.0.get()).as_mut() }.map(NonNull::from)
+    }
+
+    /// The value, made by `init` if there is none.
+    pub(crate) fn get_or_init(&self, init: impl FnOnce() -> Value) -> NonNull<Value> {
+        // SAFETY: plans are bound, one at a time, before they run.
+        NonNull::from(unsafe { (*self.0.get()).get_or_insert_with(init) })
+    }
+}
+
+impl Scope {
+    /// An empty scope.
+    pub fn new() -> Scope {
+        Scope::default()
+    }
+
+    /// A copy of what `name` holds.
+    ///
+    /// # Errors
+    /// When it holds nothing, or selected rows.
+    pub fn get(&self, name: &str) -> Result<Tensor> {
+        self.read(name, |value| value.tensor().cloned())?
+    }
+
+    /// Sets what `name` holds, in the memory it has when that suffices.
+    pub fn set(&self, name: &str, tensor: &Tensor) {
+        let cell = self.cell(name);
+        let mut value = cell.get_or_init(|| Value::Tensor(Tensor::empty(tensor.dtype())));
+        // SAFETY: by the rule above, no plan runs while a variable is set.
+        match unsafe { value.as_mut() } {
+            Value::Tensor(mine) => mine.copy_from(tensor),
+            other => *other = Value::Tensor(tensor.clone()),
+        }
+    }
+
+    /// Looks at what `name` holds without copying it.
+    ///
+    /// # Errors
+    /// When it holds nothing.
+    pub fn read<T>(&self, name: &str, look: impl FnOnce(&Value) -> T) -> Result<T> {
+        let cell = self.lock().get(name).cloned();
+        let value = cell.as_ref().and_then(|cell| cell.get());
+        let value = value.ok_or_else(|| Error::NotInitialized { var: name.to_owned() })?;
+        // SAFETY: the cell is kept alive by `cell`; see the rule above.
+        Ok(look(unsafe { value.as_ref() }))
+    }
+
+    /// Whether `name` holds a value.
+    pub fn contains(&self, name: &str) -> bool {
+        self.lock().get(name).is_some_and(|cell| cell.get().is_some())
+    }
+
+    /// Names of the variables that hold a value, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let vars = self.lock();
+        vars.iter().filter(|(_, cell)| cell.get().is_some()).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Forgets `name`.
+    pub fn remove(&self, name: &str) {
+        self.lock().remove(name);
+    }
+
+    /// The cell of `name`, made empty if there is none.
+    pub(crate) fn cell(&self, name: &str) -> Arc<Cell> {
+        let mut vars = self.lock();
+        let cell =
+            vars.entry(name.to_owned()).or_insert_with(|| Arc::new(Cell(UnsafeCell::new(None))));
+        Arc::clone(cell)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cell>>> {
+        self.vars.lock().expect("looking a variable up does not panic")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_share_variables() {
+        let scope = Scope::new();
+        let other = scope.clone();
+        assert!(matches!(scope.get("w"), Err(Error::NotInitialized { .. })));
+        other.set("w", &Tensor::scalar(2.0f32));
+        assert_eq!(scope.get("w").unwrap(), Tensor::scalar(2.0f32));
+        assert_eq!(scope.names(), ["w"]);
+        scope.remove("w");
+        assert!(!other.contains("w"));
+    }
+}
