@@ -1,0 +1,46 @@
+//! No op without a golden case, no gradient without a compared one.
+
+use std::collections::HashSet;
+
+use bireme_engine::op::GradRule;
+use bireme_engine::ops;
+
+use crate::case;
+
+/// Ops that golden cases cannot show, and why. They have tests of their own.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("feed", "moves values between a program and its caller"),
+    ("fetch", "moves values between a program and its caller"),
+    ("print", "writes to the terminal"),
+    ("gaussian_random", "random: our generator is not Paddle's"),
+    ("truncated_gaussian_random", "random: our generator is not Paddle's"),
+    ("uniform_random", "random: our generator is not Paddle's"),
+    ("uniform_random_batch_size_like", "random: our generator is not Paddle's"),
+    ("randint", "random: our generator is not Paddle's"),
+    ("randperm", "random: our generator is not Paddle's"),
+    ("bernoulli", "random: our generator is not Paddle's"),
+];
+
+#[test]
+fn every_op_has_a_golden_case() {
+    let cases = case::all();
+    let shown: HashSet<&str> = cases.iter().map(|(_, case)| case.op.as_str()).collect();
+    let with_gradient: HashSet<&str> = cases
+        .iter()
+        .filter(|(_, case)| !case.grads.is_empty())
+        .map(|(_, case)| case.op.as_str())
+        .collect();
+    let mut missing = Vec::new();
+    for def in ops::all() {
+        let excepted = EXCEPTIONS.iter().any(|(name, _)| *name == def.name);
+        if def.name.ends_with("_grad") || excepted {
+            continue;
+        }
+        if !shown.contains(def.name) {
+            missing.push(format!("op `{}` has no golden case", def.name));
+        } else if !matches!(def.grad, GradRule::None) && !with_gradient.contains(def.name) {
+            missing.push(format!("op `{}` has a gradient, but no golden case of it", def.name));
+        }
+    }
+    assert!(missing.is_empty(), "add cases in tools/golden/cases:\n{}", missing.join("\n"));
+}

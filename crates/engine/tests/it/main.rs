@@ -1,0 +1,9 @@
+//! The engine from outside: every op against values that Paddle computed, and against itself.
+//!
+//! `tests/golden/<family>.json` is written by `tools/golden/generate.py`; see its README.
+
+mod case;
+mod compare;
+mod coverage;
+mod finite_difference;
+mod golden;
