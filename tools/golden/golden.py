@@ -83,18 +83,19 @@ class Case:
     check    output slots whose values are compared; default all
     grad     input slots whose gradients are compared; default every float input that has one
     targets  output slots that get a gradient; default every float output that is no by-product
+    rows_out output slots that hold selected rows, where Paddle does not find out by itself
     fd       whether finite differences confirm the gradients
     rtol, atol  tolerances in place of the harness's defaults
     """
 
     def __init__(self, op, inputs, attrs=None, outputs=("Out",), check=None, grad=None,
-                 targets=None, fd=True, rtol=None, atol=None):
+                 targets=None, rows_out=(), fd=True, rtol=None, atol=None):
         self.op = op
         self.inputs = {s: v if isinstance(v, (list, tuple)) else [v] for s, v in inputs.items()}
         self.attrs = attrs or {}
         self.outputs = _outputs(outputs)
         self.check = list(self.outputs) if check is None else list(check)
-        self.grad, self.targets = grad, targets
+        self.grad, self.targets, self.rows_out = grad, targets, rows_out
         self.fd, self.rtol, self.atol = fd, rtol, atol
 
     def rng(self, number):
