@@ -6,17 +6,20 @@
 //! The engine does not know that a network exists.
 
 mod error;
+mod executor;
 pub mod gemm;
 pub mod graph;
 pub mod op;
 pub mod ops;
 mod place;
+mod plan;
 pub mod random;
 mod scope;
 pub mod tensor;
 mod value;
 
 pub use error::{Error, Result};
+pub use executor::{Executor, Step};
 pub use place::Place;
 pub use scope::Scope;
 pub use value::Value;

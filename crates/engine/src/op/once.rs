@@ -46,6 +46,7 @@ pub fn shape_like(value: &mut Value, meta: &Meta) {
 /// When an input is missing, or shape rule or kernel refuse the inputs.
 pub fn run_once(op: &Op, values: &mut HashMap<String, Value>) -> Result<()> {
     let view = OpView::new(op)?;
+    view.check_aliases().map_err(|error| error.in_op(op))?;
     let mut metas = Vec::new();
     let mut lod = Vec::new();
     for name in view.flat_inputs() {
@@ -64,8 +65,12 @@ pub fn run_once(op: &Op, values: &mut HashMap<String, Value>) -> Result<()> {
         // An output that continues an input already has its shape; touching it could lose it.
         if meta_of(value) != *meta {
             shape_like(value, meta);
+            // A plan's buffers hold what was there before; a kernel that counts on zeros must fail.
+            if let (true, Value::Tensor(tensor)) = (cfg!(debug_assertions), &mut *value) {
+                tensor.as_mut_bytes().fill(0xab);
+            }
         }
-        if let (Value::Tensor(tensor), false) = (value, lod.is_empty()) {
+        if let (Value::Tensor(tensor), false) = (value, op.input_vars().any(|var| var == name)) {
             tensor.set_lod(&lod);
         }
     }

@@ -1,6 +1,8 @@
 //! An op of a program seen through its definition: typed attributes with defaults, slots as
 //! positions. Everything here happens when a program is built or planned, never in a step.
 
+use std::collections::HashSet;
+
 use bireme_ir::{Attr, DType, Op, Scalar, Slot, Slots};
 
 use super::OpDef;
@@ -86,6 +88,34 @@ impl<'a> OpView<'a> {
     /// The name of the first variable in output slot `slot`; random ops key their generator by it.
     pub fn output_name(&self, slot: &str) -> &'a str {
         self.op.outputs_of(slot).first().map_or("", String::as_str)
+    }
+
+    /// Kernels hold a shared reference to each input and an exclusive one to each output; this is where
+    /// that is made true.
+    ///
+    /// # Errors
+    /// When the op writes a variable twice, or one it reads without being made for that.
+    pub(crate) fn check_aliases(&self) -> Result<()> {
+        let mut written = HashSet::new();
+        for output in self.flat_outputs() {
+            if !written.insert(output) {
+                return Err(Error::kernel(format!("writes `{output}` twice")));
+            }
+        }
+        for slot in self.def.signature.inputs {
+            for input in self.op.inputs_of(slot.name) {
+                let allowed =
+                    view.def.inplace.iter().any(|(from, to)| {
+                        *from == slot.name && self.op.outputs_of(to).contains(input)
+                    });
+                if written.contains(input) && !allowed {
+                    return Err(Error::kernel(format!(
+                        "reads `{input}` and writes it too, which this op cannot do in place"
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The attribute as the program or its default gives it.

@@ -108,6 +108,11 @@ impl Tensor {
         }
     }
 
+    /// Takes over another tensor's offset lists as memory for this one's.
+    pub(crate) fn take_lod_memory(&mut self, other: &mut Tensor) {
+        self.lod = std::mem::take(&mut other.lod);
+    }
+
     /// Checks `lod` against the rows of this tensor and sets it.
     ///
     /// # Errors
@@ -176,6 +181,24 @@ impl Tensor {
             self.buffer = Buffer::zeroed(bytes);
         }
         self.dtype = dtype;
+        self.dims = dims;
+    }
+
+    /// Changes the number of rows; rows that stay keep their values. Memory grows by half at
+    /// least, so that appending is cheap.
+    pub fn grow_rows(&mut self, rows: usize) {
+        let dims = self.dims.with_rows(rows);
+        let bytes = dims.numel() * self.dtype.size();
+        if bytes > self.buffer.bytes() {
+            let mut grown = Tensor {
+                dtype: self.dtype,
+                dims: self.dims,
+                lod: std::mem::take(&mut self.lod),
+                buffer: Buffer::zeroed(bytes.max(self.buffer.bytes() * 3 / 2)),
+            };
+            grown.as_mut_bytes().copy_from_slice(self.as_bytes());
+            *self = grown;
+        }
         self.dims = dims;
     }
 

@@ -26,4 +26,14 @@ impl SelectedRows {
     pub fn width(&self) -> usize {
         self.value.dims().get(1..).map_or(1, |rest| rest.iter().product())
     }
+
+    /// Appends the rows of `other`, which must be of the same width and type.
+    pub fn append(&mut self, other: &SelectedRows) {
+        let (mine, theirs) = (self.rows.len(), other.rows.len());
+        let row_bytes = other.width() * other.value.dtype().size();
+        self.height = self.height.max(other.height);
+        self.value.grow_rows(mine + theirs);
+        self.rows.extend_from_slice(&other.rows);
+        self.value.as_mut_bytes()[mine * row_bytes..].copy_from_slice(other.value.as_bytes());
+    }
 }

@@ -1,0 +1,188 @@
+//! Runs programs against a scope.
+
+use bireme_ir::{Program, Var};
+
+use crate::plan::{Plan, Pool};
+use crate::tensor::Tensor;
+use crate::{Error, Place, Result, Scope};
+
+/// Programs whose plans [`Executor::run`] keeps.
+const MAX_PLANS: usize = 16;
+
+/// Runs programs: compiles each once, keeps its plan, and keeps persistable variables in a scope.
+pub struct Executor {
+    scope: Scope,
+    threads: usize,
+    check_finite: bool,
+    kept: Vec<Kept>,
+}
+
+/// A program that `run` has met before.
+struct Kept {
+    program: Program,
+    feeds: Vec<String>,
+    fetches: Vec<String>,
+    step: Step,
+}
+
+/// A program compiled for certain feeds and fetches: the fast way to run it many times.
+pub struct Step {
+    plan: Plan,
+    pool: Pool,
+    /// Declarations of the feeds.
+    feeds: Vec<Var>,
+    fetched: Vec<Tensor>,
+}
+
+impl Executor {
+    /// An executor with a scope of its own, on one thread.
+    ///
+    /// # Errors
+    /// When this build cannot run on `place`.
+    pub fn new(place: Place) -> Result<Executor> {
+        place.check()?;
+        Ok(Executor { scope: Scope::new(), threads: 1, check_finite: false, kept: Vec::new() })
+    }
+
+    /// Splits each batch over this many threads. The results depend on the number of threads only
+    /// in the last digits (the order of sums), and not at all on timing.
+    pub fn threads(mut self, threads: usize) -> Executor {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Stops at the first op that produces NaN or infinity, naming the op and the step.
+    pub fn check_finite(mut self, check: bool) -> Executor {
+        self.check_finite = check;
+        self
+    }
+
+    /// Uses the variables of `scope`; executors on several threads may share one.
+    pub fn with_scope(mut self, scope: Scope) -> Executor {
+        self.scope = scope;
+        self
+    }
+
+    /// The scope.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Runs `program` once. Plans are kept, so running the same program again is quick; a loop
+    /// that counts microseconds uses [`Executor::prepare`].
+    ///
+    /// # Errors
+    /// When a feed is missing or does not fit, a variable has no value, or an op fails.
+    pub fn run(
+        &mut self,
+        program: &Program,
+        feeds: &[(&str, &Tensor)],
+        fetches: &[&str],
+    ) -> Result<Vec<Tensor>> {
+        let names: Vec<&str> = feeds.iter().map(|(name, _)| *name).collect();
+        let tensors: Vec<&Tensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
+        let same = |kept: &Kept| {
+            kept.feeds == names && kept.fetches == fetches && kept.program == *program
+        };
+        let at = match self.kept.iter().position(same) {
+            Some(at) => at,
+            None => self.keep(program, &names, fetches)?,
+        };
+        let step = &mut self.kept[at].step;
+        step.run(&tensors)?;
+        Ok(step.fetched.clone())
+    }
+
+    /// Compiles `program` for these feeds and fetches.
+    ///
+    /// # Errors
+    /// When an op does not exist, a feed is not declared, or nothing computes a fetch.
+    pub fn prepare(&self, program: &Program, feeds: &[&str], fetches: &[&str]) -> Result<Step> {
+        self.prepare_private(program, feeds, fetches, &[])
+    }
+
+    /// As [`Executor::prepare`], but persistable variables named in `private` (metrics, counters)
+    /// belong to this step alone: for training threads that share everything else.
+    ///
+    /// # Errors
+    /// As [`Executor::prepare`].
+    pub fn prepare_private(
+        &self,
+        program: &Program,
+        feeds: &[&str],
+        fetches: &[&str],
+        private: &[&str],
+    ) -> Result<Step> {
+        let plan = Plan::new(program, feeds, fetches, &self.scope, private, self.check_finite)?;
+        let declared = |name: &&str| program.global().var(name).cloned().expect("checked above");
+        Ok(Step {
+            plan,
+            pool: Pool::new(self.threads),
+            feeds: feeds.iter().map(declared).collect(),
+            fetched: fetches.iter().map(|_| Tensor::empty(bireme_ir::DType::F32)).collect(),
+        })
+    }
+
+    fn keep(&mut self, program: &Program, feeds: &[&str], fetches: &[&str]) -> Result<usize> {
+        let step = self.prepare(program, feeds, fetches)?;
+        if self.kept.len() >= MAX_PLANS {
+            self.kept.remove(0);
+        }
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        self.kept.push(Kept {
+            program: program.clone(),
+            feeds: owned(feeds),
+            fetches: owned(fetches),
+            step,
+        });
+        Ok(self.kept.len() - 1)
+    }
+}
+
+impl Step {
+    /// Runs once, with tensors in the order of the feeds' names.
+    ///
+    /// # Errors
+    /// When a feed is missing or does not fit, a variable has no value, or an op fails.
+    pub fn run(&mut self, feeds: &[&Tensor]) -> Result<()> {
+        if feeds.len() != self.feeds.len() {
+            let missing = self.feeds.get(feeds.len()).map_or("", |var| &var.name);
+            return Err(Error::Feed {
+                var: missing.to_owned(),
+                problem: format!("{} feeds expected, {} given", self.feeds.len(), feeds.len()),
+            });
+        }
+        for (var, feed) in self.feeds.iter().zip(feeds) {
+            check_feed(var, feed)?;
+        }
+        self.plan.run(feeds, &mut self.pool, &mut self.fetched)
+    }
+
+    /// What the last run fetched, by position.
+    pub fn fetched(&self, fetch: usize) -> &Tensor {
+        &self.fetched[fetch]
+    }
+
+    /// A copy of a persistable variable as this step sees it; private ones can be read only here.
+    pub fn persistable(&self, name: &str) -> Option<Tensor> {
+        self.plan.persistable(name)
+    }
+}
+
+fn check_feed(var: &Var, feed: &Tensor) -> Result<()> {
+    let dims = feed.dims();
+    let fits = dims.len() == var.shape.len()
+        && var.shape.iter().zip(dims.iter()).all(|(want, have)| *want < 0 || *want == *have as i64);
+    if fits && feed.dtype() == var.dtype {
+        return Ok(());
+    }
+    Err(Error::Feed {
+        var: var.name.clone(),
+        problem: format!(
+            "expected {} of shape {:?} (-1: any), given {} of shape {dims}",
+            var.dtype,
+            var.shape,
+            feed.dtype()
+        ),
+    })
+}

@@ -1,0 +1,169 @@
+//! The variables of one worker, and ops bound to them.
+
+#![expect(unsafe_code, reason = "ops reach their variables by pointers that were bound once")]
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use bireme_ir::DType;
+
+use crate::error::site_text;
+use crate::op::{Infer, Kernel, OpView, Run, Share, meta_of, shape_like};
+use crate::plan::select::SelectedOp;
+use crate::tensor::Tensor;
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// Values at fixed addresses.
+pub(crate) struct Frame(Box<[UnsafeCell<Value>]>);
+
+impl Frame {
+    /// A frame of `len` empty values.
+    pub(crate) fn new(len: usize) -> Frame {
+        let empty = || UnsafeCell::new(Value::Tensor(Tensor::empty(DType::F32)));
+        Frame((0..len).map(|_| empty()).collect())
+    }
+
+    /// The address of a value, good while the frame lives.
+    pub(crate) fn at(&self, var: usize) -> NonNull<Value> {
+        NonNull::new(self.0[var].get()).expect("a cell's address is not null")
+    }
+}
+
+/// One op bound to the variables of one worker.
+pub(crate) struct Call {
+    /// Position in the selection.
+    pub(crate) op: usize,
+    kernel: Kernel,
+    inputs: Box<[NonNull<Value>]>,
+    outputs: Box<[NonNull<Value>]>,
+    share: Share,
+    /// Output shapes depend on values, so they are inferred before each run.
+    dynamic: bool,
+    /// The input whose sequence offsets the outputs take over.
+    lod_input: Option<usize>,
+}
+
+impl Call {
+    /// Prepares the kernel of `selected` for these variables.
+    ///
+    /// # Errors
+    /// When the op refuses its attributes.
+    pub(crate) fn new(
+        position: usize,
+        selected: &SelectedOp,
+        seed: u64,
+        address: impl Fn(usize) -> NonNull<Value>,
+        share: Share,
+        shapes: Shapes,
+    ) -> Result<Call> {
+        let view = OpView { seed, ..OpView::new(&selected.op)? };
+        let kernel = (view.def.kernel)(&view).map_err(|error| error.in_op(&selected.op))?;
+        let lod_input = view
+            .def
+            .lod_from
+            .filter(|_| shapes.ragged)
+            .and_then(|slot| view.maybe_input(slot))
+            .map(|input| usize::from(input.0));
+        Ok(Call {
+            op: position,
+            kernel,
+            inputs: selected.inputs.iter().map(|var| address(*var)).collect(),
+            outputs: selected.outputs.iter().map(|var| address(*var)).collect(),
+            share,
+            dynamic: shapes.dynamic,
+            lod_input,
+        })
+    }
+
+    /// Runs the op once.
+    ///
+    /// # Errors
+    /// When the kernel refuses its inputs, or, with `check`, when it produces a value that is not
+    /// finite.
+    pub(crate) fn run(&mut self, selected: &SelectedOp, step: u64, check: bool) -> Result<()> {
+        if self.dynamic {
+            self.shape_outputs(selected).map_err(|error| error.in_op(&selected.op))?;
+        }
+        if let Some(input) = self.lod_input {
+            self.pass_lod(input);
+        }
+        let run = Run {
+            inputs: &self.inputs,
+            outputs: &self.outputs,
+            share: self.share,
+            step,
+            lifetime: PhantomData,
+        };
+        (self.kernel)(&run).map_err(|error| error.in_op(&selected.op))?;
+        if check { self.check_finite(selected, step) } else { Ok(()) }
+    }
+
+    fn shape_outputs(&mut self, selected: &SelectedOp) -> Result<()> {
+        let view = OpView::new(&selected.op)?;
+        // SAFETY: the frame or scope that holds the values outlives the call; nothing else runs
+        // on them (the plan's stages see to that).
+        let inputs: Vec<_> = self.inputs.iter().map(|v| meta_of(unsafe { v.as_ref() })).collect();
+        for (output, meta) in self.outputs.iter_mut().zip(Infer::run(&view, &inputs)?) {
+            if self.inputs.contains(output) {
+                continue;
+            }
+            // SAFETY: as above, and an output is reached by this op alone.
+            shape_like(unsafe { output.as_mut() }, &meta);
+        }
+        Ok(())
+    }
+
+    fn pass_lod(&mut self, input: usize) {
+        // SAFETY: as in `shape_outputs`; in-place pairs are skipped, so the two do not overlap.
+        let Value::Tensor(source) = (unsafe { self.inputs[input].as_ref() }) else { return };
+        for output in self.outputs.iter_mut().filter(|output| **output != self.inputs[input]) {
+            // SAFETY: as above.
+            if let Value::Tensor(target) = unsafe { output.as_mut() } {
+                target.set_lod(source.lod());
+            }
+        }
+    }
+
+    fn check_finite(&self, selected: &SelectedOp, step: u64) -> Result<()> {
+        let names = OpView::new(&selected.op)?;
+        for (output, var) in self.outputs.iter().zip(names.flat_outputs()) {
+            // SAFETY: as in `shape_outputs`.
+            let tensor = match unsafe { output.as_ref() } {
+                Value::Tensor(tensor) => tensor,
+                Value::Rows(rows) => &rows.value,
+            };
+            if let Some(what) = not_finite(tensor) {
+                return Err(Error::NotFinite {
+                    step: step + 1,
+                    op: selected.op.kind.clone(),
+                    site: site_text(&selected.op),
+                    var: var.clone(),
+                    what,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the plan knows of an op's shapes.
+#[derive(Clone, Copy)]
+pub(crate) struct Shapes {
+    /// Some output shape is known only at run time.
+    pub(crate) dynamic: bool,
+    /// Some input may carry sequence offsets.
+    pub(crate) ragged: bool,
+}
+
+fn not_finite(tensor: &Tensor) -> Option<&'static str> {
+    let name = |nan: bool| if nan { "NaN" } else { "infinity" };
+    if let Ok(values) = tensor.as_slice::<f32>() {
+        return values.iter().find(|x| !x.is_finite()).map(|x| name(x.is_nan()));
+    }
+    if let Ok(values) = tensor.as_slice::<f64>() {
+        return values.iter().find(|x| !x.is_finite()).map(|x| name(x.is_nan()));
+    }
+    None
+}

@@ -1,0 +1,448 @@
+//! A selection laid out for feeds of given shapes: shapes inferred, stages assigned, memory placed,
+//! kernels prepared. Everything a step does is decided here, so that a step decides nothing.
+
+#![expect(unsafe_code, reason = "binds variables to the memory that the layout owns")]
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bireme_ir::{DType, VarKind};
+
+use crate::op::{Infer, Meta, OpView, Share, Spread, meta_of, shape_like};
+use crate::plan::frame::{Call, Frame, Shapes};
+use crate::plan::memory::{Need, pack};
+use crate::plan::select::{Selection, VarId};
+use crate::plan::stage::{self, Stage, Stages};
+use crate::scope::Cell;
+use crate::tensor::{Buffer, Dims, Tensor};
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// What makes two batches alike enough to share a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FeedShape {
+    pub(crate) dtype: DType,
+    pub(crate) dims: Dims,
+    /// Ragged feeds have another number of rows each time.
+    pub(crate) lod_level: u32,
+}
+
+impl FeedShape {
+    pub(crate) fn of(tensor: &Tensor) -> FeedShape {
+        let lod_level = tensor.lod().len() as u32;
+        let dims = if lod_level > 0 { tensor.dims().with_rows(0) } else { tensor.dims() };
+        FeedShape { dtype: tensor.dtype(), dims, lod_level }
+    }
+
+    fn meta(&self) -> Meta {
+        let mut dims: Vec<i64> = self.dims.iter().map(|dim| *dim as i64).collect();
+        if self.lod_level > 0 && !dims.is_empty() {
+            dims[0] = -1;
+        }
+        Meta { kind: VarKind::LodTensor, dtype: self.dtype, dims, lod_level: self.lod_level }
+    }
+}
+
+/// The pieces of a partial variable: the first becomes the sum.
+pub(crate) struct Merge {
+    pub(crate) pieces: Vec<NonNull<Value>>,
+    /// Elements to add; `None` for selected rows, which are appended.
+    pub(crate) range: Option<std::ops::Range<usize>>,
+}
+
+/// A step, ready to run for feeds of one shape.
+pub(crate) struct Layout {
+    pub(crate) shapes: Vec<FeedShape>,
+    pub(crate) shares: Vec<Share>,
+    pub(crate) before: Vec<Call>,
+    /// One list for each worker.
+    pub(crate) split: Vec<Vec<Call>>,
+    pub(crate) merges: Vec<Merge>,
+    /// One list for each level.
+    pub(crate) after: Vec<Vec<Call>>,
+    /// Where each feed goes: the whole, then each worker's rows.
+    pub(crate) feeds: Vec<Vec<NonNull<Value>>>,
+    pub(crate) fetches: Vec<NonNull<Value>>,
+    /// Persistable inputs and the shapes they had when the layout was made.
+    bound: Vec<(NonNull<Value>, DType, Dims)>,
+    /// The frames hold what the pointers above point to.
+    _frames: Vec<Frame>,
+}
+
+/// What a layout is made from.
+pub(crate) struct Source<'a> {
+    pub(crate) selection: &'a Selection,
+    /// The cell of each persistable variable.
+    pub(crate) cells: &'a HashMap<VarId, Arc<Cell>>,
+    pub(crate) workers: usize,
+    pub(crate) seed: u64,
+}
+
+impl Layout {
+    /// Lays the selection out for feeds of these shapes.
+    ///
+    /// # Errors
+    /// When shapes do not fit, or a persistable variable is read that holds nothing.
+    pub(crate) fn new(source: &Source<'_>, shapes: Vec<FeedShape>) -> Result<Layout> {
+        let metas = infer_all(source, &shapes)?;
+        let batch = common_rows(&shapes);
+        let split = source.workers > 1 && batch >= source.workers;
+        let (stages, shares) = if split {
+            let count = source.selection.vars.len();
+            let persistable: Vec<bool> =
+                (0..count).map(|v| source.cells.contains_key(&v)).collect();
+            let selection = source.selection;
+            let stages =
+                stage::assign(&selection.ops, &metas, &persistable, &selection.feeds, batch);
+            (stages, shares(batch, source.workers))
+        } else {
+            (Stages::single(source.selection.ops.len()), vec![Share::WHOLE])
+        };
+        Builder { source, metas: &metas, stages: &stages, shares: &shares, batch }.build(shapes)
+    }
+
+    /// Whether the persistable variables still have the shapes the layout was made for.
+    pub(crate) fn still_fits(&self) -> bool {
+        self.bound.iter().all(|(value, dtype, dims)| {
+            // SAFETY: the plan holds the cells; nothing runs between steps.
+            match unsafe { value.as_ref() } {
+                Value::Tensor(tensor) => tensor.dtype() == *dtype && tensor.dims() == *dims,
+                Value::Rows(_) => false,
+            }
+        })
+    }
+}
+
+/// Runs every shape rule, starting from the feeds and the persistable variables as they are.
+fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Meta>>> {
+    let selection = source.selection;
+    let mut metas: Vec<Option<Meta>> = vec![None; selection.vars.len()];
+    for (var, shape) in selection.feeds.iter().zip(shapes) {
+        metas[*var] = Some(shape.meta());
+    }
+    for (var, cell) in source.cells {
+        // SAFETY: nothing runs while a layout is made.
+        metas[*var] = cell.get().map(|value| meta_of(unsafe { value.as_ref() }));
+    }
+    for selected in &selection.ops {
+        let known = |var: &VarId| {
+            let name = &selection.vars[*var];
+            metas[*var].clone().ok_or_else(|| Error::NotInitialized { var: name.clone() })
+        };
+        let inputs = selected.inputs.iter().map(known).collect::<Result<Vec<_>>>()?;
+        let view = OpView::new(&selected.op)?;
+        let outputs = Infer::run(&view, &inputs).map_err(|error| error.in_op(&selected.op))?;
+        for (var, meta) in selected.outputs.iter().zip(outputs) {
+            if !selected.inputs.contains(var) {
+                metas[*var] = Some(meta);
+            }
+        }
+    }
+    Ok(metas)
+}
+
+/// The number of rows that all feeds have; 0 when they differ, or when one is ragged.
+fn common_rows(shapes: &[FeedShape]) -> usize {
+    let rows =
+        |shape: &FeedShape| if shape.lod_level > 0 { None } else { shape.dims.first().copied() };
+    let first = shapes.first().and_then(rows).unwrap_or(0);
+    if shapes.iter().all(|shape| rows(shape) == Some(first)) { first } else { 0 }
+}
+
+/// The batch in parts that differ by one row at most.
+fn shares(batch: usize, workers: usize) -> Vec<Share> {
+    let start = |worker: usize| batch * worker / workers;
+    let share = |worker| Share {
+        first: start(worker),
+        rows: start(worker + 1) - start(worker),
+        total: batch,
+    };
+    (0..workers).map(share).collect()
+}
+
+struct Builder<'a> {
+    source: &'a Source<'a>,
+    metas: &'a [Option<Meta>],
+    stages: &'a Stages,
+    shares: &'a [Share],
+    batch: usize,
+}
+
+/// How the workers see a variable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home {
+    /// One value, shared by all.
+    Main,
+    /// One value, of which each worker sees its rows.
+    MainRows,
+    /// Each worker has its own.
+    Own,
+    /// Each worker has its own; worker 0 has the shared one, into which the others are summed.
+    Summed,
+}
+
+impl Builder<'_> {
+    fn build(&self, shapes: Vec<FeedShape>) -> Result<Layout> {
+        let vars = self.source.selection.vars.len();
+        let homes: Vec<Home> = (0..vars).map(|var| self.home(var)).collect();
+        let main = Frame::new(vars);
+        let workers: Vec<Frame> = self.shares.iter().map(|_| Frame::new(vars)).collect();
+        self.shape_persistables();
+        self.place_main(&main, &homes);
+        if self.is_split() {
+            for (worker, frame) in workers.iter().enumerate() {
+                self.place_worker(worker, frame, &main, &homes);
+            }
+        }
+        let calls = self.bind(&main, &workers, &homes)?;
+        let merges = self.merges(&main, &workers, &homes);
+        let at = |var: VarId| self.main_address(&main, var);
+        let feeds = self.source.selection.feeds.iter().map(|var| {
+            let rows = workers.iter().filter(|_| self.is_split()).map(|frame| frame.at(*var));
+            std::iter::once(main.at(*var)).chain(rows).collect()
+        });
+        Ok(Layout {
+            shapes,
+            shares: self.shares.to_vec(),
+            before: calls.0,
+            split: calls.1,
+            merges,
+            after: calls.2,
+            feeds: feeds.collect(),
+            fetches: self.source.selection.fetches.iter().map(|var| at(*var)).collect(),
+            bound: self.bound(),
+            _frames: workers.into_iter().chain([main]).collect(),
+        })
+    }
+
+    fn is_split(&self) -> bool {
+        self.stages.ops.contains(&Stage::Split)
+    }
+
+    fn home(&self, var: VarId) -> Home {
+        let selection = self.source.selection;
+        let readers = selection.ops.iter().zip(&self.stages.ops);
+        let crosses = selection.feeds.contains(&var)
+            || selection.fetches.contains(&var)
+            || readers
+                .clone()
+                .any(|(op, stage)| matches!(stage, Stage::After(_)) && op.inputs.contains(&var));
+        match self.stages.spread(var) {
+            _ if self.source.cells.contains_key(&var) => Home::Main,
+            Spread::Whole => Home::Main,
+            Spread::Rows if crosses => Home::MainRows,
+            Spread::Partial if crosses => Home::Summed,
+            _ => Home::Own,
+        }
+    }
+
+    /// Gives persistable outputs their shapes, and remembers nothing: cells keep them.
+    fn shape_persistables(&self) {
+        for (var, cell) in self.source.cells {
+            let Some(meta) = &self.metas[*var] else { continue };
+            let mut value = cell.get_or_init(|| Value::Tensor(Tensor::empty(meta.dtype)));
+            // SAFETY: nothing runs while a layout is made.
+            let value = unsafe { value.as_mut() };
+            if meta.is_static() && meta_of(value) != *meta {
+                shape_like(value, meta);
+            }
+        }
+    }
+
+    fn bound(&self) -> Vec<(NonNull<Value>, DType, Dims)> {
+        let mut bound = Vec::new();
+        for value in self.source.cells.values().filter_map(|cell| cell.get()) {
+            // SAFETY: nothing runs while a layout is made.
+            if let Value::Tensor(tensor) = unsafe { value.as_ref() } {
+                bound.push((value, tensor.dtype(), tensor.dims()));
+            }
+        }
+        bound
+    }
+
+    /// The shared value of a variable: in the scope if it persists, else in the main frame.
+    fn main_address(&self, main: &Frame, var: VarId) -> NonNull<Value> {
+        let cell = self.source.cells.get(&var).and_then(|cell| cell.get());
+        cell.unwrap_or_else(|| main.at(var))
+    }
+
+    /// Temporaries with a fixed size; feeds bring their own memory, selected rows grow theirs.
+    fn placeable(&self, var: VarId) -> Option<&Meta> {
+        let temporary =
+            !self.source.cells.contains_key(&var) && !self.source.selection.feeds.contains(&var);
+        let meta = self.metas[var].as_ref()?;
+        (temporary && meta.kind == VarKind::LodTensor && meta.is_static()).then_some(meta)
+    }
+
+    /// Places shared temporaries. On one thread, those that are never alive together share memory;
+    /// with workers the stages overlap, and what is left here is small.
+    fn place_main(&self, main: &Frame, homes: &[Home]) {
+        let placed: Vec<VarId> = (0..homes.len())
+            .filter(|var| homes[*var] != Home::Own && self.placeable(*var).is_some())
+            .collect();
+        let always = (0, self.stages.ops.len());
+        let lifetimes = if self.is_split() { HashMap::new() } else { self.lifetimes(|_| true) };
+        let needs = placed.iter().map(|var| {
+            let fetched = self.source.selection.fetches.contains(var);
+            let (first, last) = lifetimes.get(var).copied().filter(|_| !fetched).unwrap_or(always);
+            (*var, dims_of(self.placeable(*var)), first, last)
+        });
+        self.place(main, needs.collect());
+    }
+
+    fn place_worker(&self, worker: usize, frame: &Frame, main: &Frame, homes: &[Home]) {
+        let lifetimes = self.lifetimes(|stage| stage == Stage::Split);
+        let mut needs = Vec::new();
+        for (var, home) in homes.iter().enumerate() {
+            let Some(meta) = self.placeable(var) else { continue };
+            let dims = dims_of(Some(meta));
+            let (first, last) = lifetimes.get(&var).copied().unwrap_or((0, self.stages.ops.len()));
+            match home {
+                Home::Main => {}
+                Home::MainRows => self.window_rows(worker, frame, main, var),
+                Home::Own if self.stages.spread(var) == Spread::Rows => {
+                    let rows = dims[0] / self.batch * self.shares[worker].rows;
+                    needs.push((var, dims.with_rows(rows), first, last));
+                }
+                Home::Own => needs.push((var, dims, first, last)),
+                // A piece is read after the split, so nothing may reuse its memory.
+                Home::Summed if worker > 0 => needs.push((var, dims, 0, self.stages.ops.len())),
+                Home::Summed => {}
+            }
+        }
+        self.place(frame, needs);
+    }
+
+    fn window_rows(&self, worker: usize, frame: &Frame, main: &Frame, var: VarId) {
+        // SAFETY: nothing runs while a layout is made; the main frame's memory is never moved
+        // after `place_main`, and lives as long as the worker's frame.
+        let (whole, mut mine) = (main.at(var), frame.at(var));
+        if let Value::Tensor(whole) = unsafe { whole.as_ref() } {
+            let share = self.shares[worker];
+            let per_row = whole.rows() / self.batch;
+            // SAFETY: as above.
+            unsafe {
+                *mine.as_mut() =
+                    Value::Tensor(whole.rows_window(share.first * per_row, share.rows * per_row));
+            }
+        }
+    }
+
+    /// First and last op to touch each variable, among ops of the stages that `counts` accepts.
+    fn lifetimes(&self, counts: impl Fn(Stage) -> bool) -> HashMap<VarId, (usize, usize)> {
+        let mut lifetimes = HashMap::new();
+        let ops = self.source.selection.ops.iter().zip(&self.stages.ops).enumerate();
+        for (position, (op, _)) in ops.filter(|(_, (_, stage))| counts(**stage)) {
+            for var in op.inputs.iter().chain(&op.outputs) {
+                lifetimes.entry(*var).or_insert((position, position)).1 = position;
+            }
+        }
+        lifetimes
+    }
+
+    fn place(&self, frame: &Frame, wanted: Vec<(VarId, Dims, usize, usize)>) {
+        let dtype = |var: VarId| self.metas[var].as_ref().map_or(DType::F32, |meta| meta.dtype);
+        let need = |(var, dims, first, last): &(VarId, Dims, usize, usize)| Need {
+            bytes: dims.numel() * dtype(*var).size(),
+            first: *first,
+            last: *last,
+        };
+        let packing = pack(&wanted.iter().map(need).collect::<Vec<_>>());
+        let arena = Arc::new(Buffer::zeroed(packing.bytes));
+        for ((var, dims, ..), offset) in wanted.into_iter().zip(packing.offsets) {
+            let bytes = dims.numel() * dtype(var).size();
+            let window = Tensor::window(dtype(var), dims, Buffer::window(&arena, offset, bytes));
+            // SAFETY: nothing runs while a layout is made.
+            unsafe { *frame.at(var).as_mut() = Value::Tensor(window) };
+        }
+    }
+
+    #[expect(clippy::type_complexity, reason = "the three stages, named where they are used")]
+    fn bind(
+        &self,
+        main: &Frame,
+        workers: &[Frame],
+        homes: &[Home],
+    ) -> Result<(Vec<Call>, Vec<Vec<Call>>, Vec<Vec<Call>>)> {
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let mut split: Vec<Vec<Call>> = workers.iter().map(|_| Vec::new()).collect();
+        for (position, selected) in self.source.selection.ops.iter().enumerate() {
+            let shapes = self.shapes_of(position);
+            let bind = |address: &dyn Fn(VarId) -> NonNull<Value>, share| {
+                Call::new(position, selected, self.source.seed, address, share, shapes)
+            };
+            let in_main = |var: VarId| self.main_address(main, var);
+            match self.stages.ops[position] {
+                Stage::Before => before.push(bind(&in_main, Share::WHOLE)?),
+                Stage::After(level) => {
+                    if after.len() <= level {
+                        after.resize_with(level + 1, Vec::new);
+                    }
+                    after[level].push(bind(&in_main, Share::WHOLE)?);
+                }
+                Stage::Split => {
+                    for (worker, frame) in workers.iter().enumerate() {
+                        let address = |var: VarId| match homes[var] {
+                            Home::Main => in_main(var),
+                            Home::Summed if worker == 0 => main.at(var),
+                            _ => frame.at(var),
+                        };
+                        split[worker].push(bind(&address, self.shares[worker])?);
+                    }
+                }
+            }
+        }
+        // Long tasks first, so that workers finish a level together.
+        for level in &mut after {
+            level.sort_by_key(|call| std::cmp::Reverse(self.cost(call.op)));
+        }
+        Ok((before, split, after))
+    }
+
+    fn shapes_of(&self, position: usize) -> Shapes {
+        let op = &self.source.selection.ops[position];
+        let open = |var: &VarId| {
+            self.metas[*var]
+                .as_ref()
+                .is_none_or(|meta| meta.kind == VarKind::LodTensor && !meta.is_static())
+        };
+        let ragged = |var: &VarId| self.metas[*var].as_ref().is_some_and(|meta| meta.lod_level > 0);
+        Shapes { dynamic: op.outputs.iter().any(open), ragged: op.inputs.iter().any(ragged) }
+    }
+
+    /// A rough measure of an op's work: the elements it touches. Selected rows count as if dense,
+    /// which rightly puts table updates first.
+    fn cost(&self, position: usize) -> i64 {
+        let op = &self.source.selection.ops[position];
+        let size = |var: &VarId| self.metas[*var].as_ref().and_then(Meta::numel).unwrap_or(0);
+        op.inputs.iter().chain(&op.outputs).map(size).sum()
+    }
+
+    fn merges(&self, main: &Frame, workers: &[Frame], homes: &[Home]) -> Vec<Merge> {
+        /// Elements that one worker sums in one go: half of a first-level cache.
+        const CHUNK: usize = 1 << 14;
+        let mut merges = Vec::new();
+        for (var, _) in homes.iter().enumerate().filter(|(_, home)| **home == Home::Summed) {
+            let others = workers[1..].iter().map(|frame| frame.at(var));
+            let pieces: Vec<_> = std::iter::once(main.at(var)).chain(others).collect();
+            match self.placeable(var) {
+                None => merges.push(Merge { pieces, range: None }),
+                Some(meta) => {
+                    let len = dims_of(Some(meta)).numel();
+                    merges.extend((0..len).step_by(CHUNK).map(|start| Merge {
+                        pieces: pieces.clone(),
+                        range: Some(start..len.min(start + CHUNK)),
+                    }));
+                }
+            }
+        }
+        merges.sort_by_key(|merge| merge.range.is_some());
+        merges
+    }
+}
+
+fn dims_of(meta: Option<&Meta>) -> Dims {
+    let dims = meta.map(|meta| meta.dims.iter().map(|dim| *dim as usize).collect::<Vec<_>>());
+    Dims::new(&dims.unwrap_or_default())
+}

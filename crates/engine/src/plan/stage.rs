@@ -1,0 +1,146 @@
+//! Decides where each op of a step runs when a batch is split over workers.
+//!
+//! *Before*: ops on whole values only, run once while the workers wait. *Split*: ops that each
+//! worker runs on its rows. *After*: everything else, run once the workers have met and their
+//! partial results are summed; grouped in levels, so that ops of one level may run side by side.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::op::{Meta, OpView, SplitView, Spread};
+use crate::plan::select::{SelectedOp, VarId};
+
+/// Where an op runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Once, before the split.
+    Before,
+    /// On every worker, on its rows.
+    Split,
+    /// Once, in this level after the split.
+    After(usize),
+}
+
+/// The outcome for a whole step.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    /// One for each op.
+    pub(crate) ops: Vec<Stage>,
+    /// How each variable is spread; whole when absent.
+    pub(crate) spreads: HashMap<VarId, Spread>,
+}
+
+impl Stages {
+    /// Everything at once, on one thread.
+    pub(crate) fn single(ops: usize) -> Stages {
+        Stages { ops: vec![Stage::Before; ops], spreads: HashMap::new() }
+    }
+
+    /// The spread of a variable.
+    pub(crate) fn spread(&self, var: VarId) -> Spread {
+        self.spreads.get(&var).copied().unwrap_or(Spread::Whole)
+    }
+}
+
+/// Assigns the ops of a step with `batch` rows in each of `feeds`.
+pub(crate) fn assign(
+    ops: &[SelectedOp],
+    metas: &[Option<Meta>],
+    persistable: &[bool],
+    feeds: &[VarId],
+    batch: usize,
+) -> Stages {
+    let mut hazards = Hazards::default();
+    let mut stages = Stages {
+        ops: Vec::with_capacity(ops.len()),
+        spreads: feeds.iter().map(|var| (*var, Spread::Rows)).collect(),
+    };
+    for selected in ops {
+        let spreads: Vec<Spread> = selected.inputs.iter().map(|var| stages.spread(*var)).collect();
+        let (stage, outputs) = if hazards.needs_after(selected) {
+            (None, None)
+        } else if spreads.iter().all(|spread| *spread == Spread::Whole) {
+            let stage = (!hazards.overtakes(selected)).then_some(Stage::Before);
+            (stage, None)
+        } else {
+            let outputs = split_outputs(selected, &spreads, metas, batch)
+                .filter(|_| !selected.outputs.iter().any(|var| persistable[*var]))
+                .filter(|_| !hazards.overtakes(selected));
+            (outputs.as_ref().map(|_| Stage::Split), outputs)
+        };
+        let stage = stage.unwrap_or_else(|| Stage::After(hazards.level(selected)));
+        hazards.record(selected, stage);
+        for (i, var) in selected.outputs.iter().enumerate() {
+            stages.spreads.insert(*var, outputs.as_ref().map_or(Spread::Whole, |o| o[i]));
+        }
+        stages.ops.push(stage);
+    }
+    stages
+}
+
+fn split_outputs(
+    selected: &SelectedOp,
+    spreads: &[Spread],
+    metas: &[Option<Meta>],
+    batch: usize,
+) -> Option<Vec<Spread>> {
+    let known = |vars: &[VarId]| -> Option<Vec<Meta>> {
+        vars.iter().map(|var| metas[*var].clone().filter(Meta::is_static)).collect()
+    };
+    let (inputs, outputs) = (known(&selected.inputs)?, known(&selected.outputs)?);
+    let op = OpView::new(&selected.op).ok()?;
+    let view = SplitView { op: &op, spreads, inputs: &inputs, outputs: &outputs, batch };
+    op.def.split.apply(&view)
+}
+
+/// Which variables ops outside the first stage have touched, in program order.
+#[derive(Default)]
+struct Hazards {
+    /// The level after which a variable written in the last stage can be read.
+    written_after: HashMap<VarId, usize>,
+    /// The level after which a variable read in the last stage can be written.
+    read_after: HashMap<VarId, usize>,
+    /// Variables read or written in the split stage.
+    split: HashSet<VarId>,
+}
+
+impl Hazards {
+    /// Whether an input comes from the last stage.
+    fn needs_after(&self, op: &SelectedOp) -> bool {
+        op.inputs.iter().any(|var| self.written_after.contains_key(var))
+    }
+
+    /// Whether running this op earlier would overwrite what an op before it still reads or wrote.
+    fn overtakes(&self, op: &SelectedOp) -> bool {
+        op.outputs.iter().any(|var| {
+            self.split.contains(var)
+                || self.written_after.contains_key(var)
+                || self.read_after.contains_key(var)
+        })
+    }
+
+    fn level(&self, op: &SelectedOp) -> usize {
+        let after = |map: &HashMap<VarId, usize>, var: &VarId| map.get(var).map_or(0, |l| l + 1);
+        let reads = op.inputs.iter().map(|var| after(&self.written_after, var));
+        let writes = op
+            .outputs
+            .iter()
+            .map(|var| after(&self.written_after, var).max(after(&self.read_after, var)));
+        reads.chain(writes).max().unwrap_or(0)
+    }
+
+    fn record(&mut self, op: &SelectedOp, stage: Stage) {
+        match stage {
+            Stage::Before => {}
+            Stage::Split => self.split.extend(op.inputs.iter().chain(&op.outputs)),
+            Stage::After(level) => {
+                for var in &op.outputs {
+                    self.written_after.insert(*var, level);
+                }
+                for var in &op.inputs {
+                    let last = self.read_after.entry(*var).or_insert(level);
+                    *last = level.max(*last);
+                }
+            }
+        }
+    }
+}
