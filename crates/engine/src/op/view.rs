@@ -105,7 +105,7 @@ impl<'a> OpView<'a> {
         for slot in self.def.signature.inputs {
             for input in self.op.inputs_of(slot.name) {
                 let allowed =
-                    view.def.inplace.iter().any(|(from, to)| {
+                    self.def.inplace.iter().any(|(from, to)| {
                         *from == slot.name && self.op.outputs_of(to).contains(input)
                     });
                 if written.contains(input) && !allowed {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use bireme_ir::{Op, Program};
 
+use crate::Result;
 use crate::op::OpView;
-use crate::{Error, Result};
 
 /// A variable, by its position in [`Selection::vars`].
 pub(crate) type VarId = usize;
