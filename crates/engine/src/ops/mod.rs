@@ -9,11 +9,12 @@ use crate::op::OpDef;
 use crate::{Error, Result};
 
 mod activation;
+mod fused;
 mod math;
 mod matmul;
 
 /// The families.
-const FAMILIES: &[&[OpDef]] = &[activation::DEFS, math::DEFS, matmul::DEFS];
+const FAMILIES: &[&[OpDef]] = &[activation::DEFS, fused::DEFS, math::DEFS, matmul::DEFS];
 
 /// Every definition, family by family.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {

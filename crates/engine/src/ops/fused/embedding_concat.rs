@@ -1,0 +1,286 @@
+//! `fused_embedding_concat`: many slots' lookups, and dense features, side by side in one row.
+//!
+//! What a recommender does before its first layer: `lookup_table` for every slot, a reshape each,
+//! and a `concat`. Here each looked-up row is copied once, straight to its place; the gradient
+//! goes back as one list of rows for each table.
+
+use bireme_ir::{DType, VarKind};
+
+use crate::op::{
+    In, Infer, Kernel, Meta, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
+};
+use crate::tensor::Tensor;
+use crate::{Error, Result};
+
+/// `order` lists the parts of a row: `i >= 0` is the i-th of `Ids`, `-1 - i` the i-th of `Dense`.
+/// `table` names the table of each of `Ids`; `padding_idx` its padding row, or -1.
+const ATTRS: &[bireme_ir::AttrSpec] =
+    &[attr::ints("order", &[]), attr::ints("table", &[]), attr::longs("padding_idx", &[])];
+
+pub(super) const DEF: OpDef = OpDef::new("fused_embedding_concat", kernel)
+    .inputs(&[Slot::many("W"), Slot::many("Ids"), Slot::any("Dense")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(ATTRS)
+    .infer(infer)
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("fused_embedding_concat_grad", grad_kernel)
+    .inputs(&[Slot::many("W"), Slot::many("Ids"), Slot::any("Dense"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::any("W@GRAD"), Slot::any("Dense@GRAD")])
+    .attrs(ATTRS)
+    .infer(infer_grad)
+    .split(SplitRule::Fn(split_grad));
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let (tables, ids, dense) = (cx.inputs("W"), cx.inputs("Ids"), cx.inputs("Dense"));
+    let table_of = cx.op().longs("table")?;
+    let first = ids.first().ok_or_else(|| Error::kernel("no ids"))?;
+    let rows = first.dims.first().copied().unwrap_or(-1);
+    let mut width = 0;
+    for (ids, table) in ids.iter().zip(table_of) {
+        let per_row: i64 = ids.dims[1..].iter().product();
+        width += per_row * tables[table as usize].dims[1];
+    }
+    for dense in dense {
+        width += dense.dims[1];
+    }
+    let out = Meta::new(tables[0].dtype, [rows, width]);
+    cx.set("Out", out);
+    Ok(())
+}
+
+fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
+    let tables = cx
+        .inputs("W")
+        .into_iter()
+        .map(|table| Meta { kind: VarKind::SelectedRows, ..table.clone() });
+    let tables: Vec<Meta> = tables.collect();
+    cx.set_each("W@GRAD", tables);
+    let dense: Vec<Meta> = cx.inputs("Dense").into_iter().cloned().collect();
+    cx.set_each("Dense@GRAD", dense);
+    Ok(())
+}
+
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    rows_fit(view).then(|| vec![Spread::Rows])
+}
+
+fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    if !rows_fit(view) || view.spread("Out@GRAD") != Spread::Rows {
+        return None;
+    }
+    view.outputs_by_slot(|slot| if slot == "W@GRAD" { Spread::Partial } else { Spread::Rows })
+}
+
+fn rows_fit(view: &SplitView<'_>) -> bool {
+    let all = |slot: &str, spread: Spread| {
+        view.op.inputs(slot).iter().all(|id| view.spreads[usize::from(id.0)] == spread)
+    };
+    all("W", Spread::Whole) && all("Ids", Spread::Rows) && all("Dense", Spread::Rows)
+}
+
+/// One stretch of a row.
+#[derive(Clone, Copy)]
+enum Part {
+    /// Looked up in a table.
+    Ids { ids: In, table: usize, padding: i64 },
+    /// Copied.
+    Dense(usize),
+}
+
+/// The attributes and slots, read once.
+struct Parts {
+    tables: Vec<In>,
+    dense: Vec<In>,
+    parts: Vec<Part>,
+}
+
+impl Parts {
+    fn of(op: &OpView<'_>) -> Result<Parts> {
+        let (ids, table, padding) =
+            (op.inputs("Ids"), op.longs("table")?, op.longs("padding_idx")?);
+        let part = |at: i64| match usize::try_from(at) {
+            Ok(at) => Part::Ids { ids: ids[at], table: table[at] as usize, padding: padding[at] },
+            Err(_) => Part::Dense((-1 - at) as usize),
+        };
+        let parts = op.longs("order")?.into_iter().map(part).collect();
+        Ok(Parts { tables: op.inputs("W"), dense: op.inputs("Dense"), parts })
+    }
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let parts = Parts::of(op)?;
+    let out = op.output("Out")?;
+    Ok(Box::new(move |run| {
+        let out = run.out(out)?;
+        let (rows, width) = out.dims().matrix(1);
+        let out = out.as_mut_slice::<f32>()?;
+        let mut column = 0;
+        for part in &parts.parts {
+            column += match *part {
+                Part::Ids { ids, table, padding } => {
+                    let table = Table::of(run.tensor(parts.tables[table])?, padding)?;
+                    gather(run.get(ids)?, &table, rows, &mut out[column..], width)?
+                }
+                Part::Dense(dense) => {
+                    let dense = run.get::<f32>(parts.dense[dense])?;
+                    let columns = dense.len().checked_div(rows).unwrap_or(0);
+                    for (row, dense) in dense.chunks_exact(columns.max(1)).enumerate() {
+                        out[row * width + column..][..columns].copy_from_slice(dense);
+                    }
+                    columns
+                }
+            };
+        }
+        Ok(())
+    }))
+}
+
+struct Table<'a> {
+    values: &'a [f32],
+    rows: usize,
+    dim: usize,
+    padding: i64,
+}
+
+impl<'a> Table<'a> {
+    fn of(tensor: &'a Tensor, padding: i64) -> Result<Table<'a>> {
+        let (rows, dim) = tensor.dims().matrix(1);
+        Ok(Table { values: tensor.as_slice()?, rows, dim, padding })
+    }
+
+    fn check(&self, id: i64, position: usize) -> Result<usize> {
+        usize::try_from(id).ok().filter(|id| *id < self.rows).ok_or_else(|| {
+            Error::kernel(format!(
+                "id {id} at position {position} lies outside the table of {} rows",
+                self.rows
+            ))
+        })
+    }
+}
+
+/// Rows are far apart in a large table: ask for them this many ids ahead.
+const AHEAD: usize = 16;
+
+/// Copies the rows of `ids` to the start of each row of `out`; returns how many columns they fill.
+fn gather(
+    ids: &[i64],
+    table: &Table<'_>,
+    rows: usize,
+    out: &mut [f32],
+    width: usize,
+) -> Result<usize> {
+    let per_row = ids.len().checked_div(rows).unwrap_or(0);
+    let dim = table.dim;
+    for (row, line) in ids.chunks_exact(per_row.max(1)).enumerate() {
+        let target = &mut out[row * width..][..per_row * dim];
+        for (i, (id, target)) in line.iter().zip(target.chunks_exact_mut(dim)).enumerate() {
+            let position = row * per_row + i;
+            if let Some(next) = ids.get(position + AHEAD) {
+                crate::prefetch::prefetch(table.values, (*next as usize).wrapping_mul(dim), dim);
+            }
+            let at = table.check(*id, position)?;
+            if *id == table.padding {
+                target.fill(0.0);
+            } else {
+                target.copy_from_slice(&table.values[at * dim..][..dim]);
+            }
+        }
+    }
+    Ok(per_row * dim)
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let parts = Parts::of(op)?;
+    let dout = op.input("Out@GRAD")?;
+    let (dtables, ddense) = (op.outputs("W@GRAD"), op.outputs("Dense@GRAD"));
+    Ok(Box::new(move |run| {
+        let (rows, width) = run.dims(dout)?.matrix(1);
+        let dout = run.get::<f32>(dout)?;
+        for (table, output) in dtables.iter().enumerate() {
+            let dims = run.dims(parts.tables[table])?;
+            let grad = run.out_rows(*output, DType::F32);
+            grad.height = dims[0];
+            grad.rows.clear();
+            let count = looked_up(run, &parts, table)?;
+            grad.value.resize(DType::F32, [count, dims[1]]);
+            scatter(run, &parts, table, (dout, rows, width), grad)?;
+        }
+        let mut column = 0;
+        for part in &parts.parts {
+            column += match *part {
+                Part::Ids { ids, table, .. } => {
+                    let per_row = run.tensor(ids)?.numel().checked_div(rows).unwrap_or(0);
+                    per_row * run.dims(parts.tables[table])?[1]
+                }
+                Part::Dense(dense) => {
+                    let columns = run.dims(parts.dense[dense])?[1];
+                    if let Some(output) = ddense.get(dense) {
+                        let grad = run.set::<f32>(*output)?;
+                        for (row, grad) in grad.chunks_exact_mut(columns.max(1)).enumerate() {
+                            grad.copy_from_slice(&dout[row * width + column..][..columns]);
+                        }
+                    }
+                    columns
+                }
+            };
+        }
+        Ok(())
+    }))
+}
+
+/// How many rows of `table` the batch looks up, padding left out.
+fn looked_up(run: &Run<'_>, parts: &Parts, table: usize) -> Result<usize> {
+    let mut count = 0;
+    for part in &parts.parts {
+        if let Part::Ids { ids, table: of, padding } = *part
+            && of == table
+        {
+            let ids = run.get::<i64>(ids)?;
+            count += if padding < 0 {
+                ids.len()
+            } else {
+                ids.iter().filter(|id| **id != padding).count()
+            };
+        }
+    }
+    Ok(count)
+}
+
+/// Appends the gradient rows of `table` in the order of the parts.
+fn scatter(
+    run: &Run<'_>,
+    parts: &Parts,
+    table: usize,
+    (dout, rows, width): (&[f32], usize, usize),
+    grad: &mut crate::tensor::SelectedRows,
+) -> Result<()> {
+    let mut column = 0;
+    let (names, values) = (&mut grad.rows, grad.value.as_mut_slice::<f32>()?);
+    let mut next = 0;
+    for part in &parts.parts {
+        let (ids, of, padding) = match *part {
+            Part::Ids { ids, table, padding } => (run.get::<i64>(ids)?, table, padding),
+            Part::Dense(dense) => {
+                column += run.dims(parts.dense[dense])?[1];
+                continue;
+            }
+        };
+        let dim = run.dims(parts.tables[of])?[1];
+        let per_row = ids.len().checked_div(rows).unwrap_or(0);
+        if of == table {
+            for (row, line) in ids.chunks_exact(per_row.max(1)).enumerate() {
+                let source = &dout[row * width + column..][..per_row * dim];
+                for (id, source) in line.iter().zip(source.chunks_exact(dim)) {
+                    if *id != padding {
+                        names.push(*id);
+                        values[next..next + dim].copy_from_slice(source);
+                        next += dim;
+                    }
+                }
+            }
+        }
+        column += per_row * dim;
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! `fused_fc`: `Out = act(X * W + Bias)`, and its gradient in one go.
+//!
+//! Saves two passes over the activations in each direction. The gradient of the activation, the
+//! bias gradient and the copy that the products need come from one pass.
+
+use crate::gemm::{Layout, gemm};
+use crate::op::{
+    In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
+};
+use crate::simd::vectorized;
+use crate::{Error, Result};
+
+pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
+    .inputs(&[Slot::one("X"), Slot::one("W"), Slot::one("Bias")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", "")])
+    .infer(infer)
+    .lod_from("X")
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
+    .inputs(&[
+        Slot::one("X"),
+        Slot::one("W"),
+        Slot::maybe("Bias"),
+        Slot::maybe("Out"),
+        Slot::one("Out@GRAD"),
+    ])
+    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("W@GRAD"), Slot::maybe("Bias@GRAD")])
+    .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", "")])
+    .like(&[("X@GRAD", "X"), ("W@GRAD", "W"), ("Bias@GRAD", "Bias")])
+    .split(SplitRule::Fn(split_grad));
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let (x, w) = (cx.input("X")?, cx.input("W")?);
+    let columns_from = cx.op().i64("x_num_col_dims")? as usize;
+    if columns_from == 0 || columns_from >= x.rank() || w.rank() != 2 {
+        return Err(Error::kernel(format!("cannot multiply {:?} by {:?}", x.dims, w.dims)));
+    }
+    let columns = &x.dims[columns_from..];
+    let k = if columns.contains(&-1) { -1 } else { columns.iter().product() };
+    same_dim(k, w.dims[0]).map_err(|_| {
+        Error::kernel(format!("input {:?} has {k} columns, weight {:?}", x.dims, w.dims))
+    })?;
+    let out = x.with_dims([&x.dims[..columns_from], &w.dims[1..]].concat());
+    cx.set("Out", out);
+    Ok(())
+}
+
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let fits = view.spread("X") == Spread::Rows
+        && view.spread("W") == Spread::Whole
+        && view.spread("Bias") == Spread::Whole;
+    fits.then(|| vec![Spread::Rows])
+}
+
+fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let fits = view.spread("X") == Spread::Rows
+        && view.spread("Out@GRAD") == Spread::Rows
+        && view.spread("W") == Spread::Whole;
+    if !fits {
+        return None;
+    }
+    view.outputs_by_slot(|slot| if slot == "X@GRAD" { Spread::Rows } else { Spread::Partial })
+}
+
+/// Activations that have a gradient in terms of their output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    None,
+    Relu,
+    Sigmoid,
+    Tanh,
+}
+
+impl Act {
+    fn of(op: &OpView<'_>) -> Result<Act> {
+        match op.string("act")?.as_str() {
+            "" => Ok(Act::None),
+            "relu" => Ok(Act::Relu),
+            "sigmoid" => Ok(Act::Sigmoid),
+            "tanh" => Ok(Act::Tanh),
+            other => Err(Error::kernel(format!("`{other}` is not a fused activation"))),
+        }
+    }
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, w, bias, out) = (op.input("X")?, op.input("W")?, op.input("Bias")?, op.output("Out")?);
+    let columns_from = op.i64("x_num_col_dims")? as usize;
+    let act = Act::of(op)?;
+    Ok(Box::new(move |run| {
+        let ((m, k), n) = (run.dims(x)?.matrix(columns_from), run.dims(w)?[1]);
+        let (bias, out) = (run.get::<f32>(bias)?, run.set::<f32>(out)?);
+        if bias.len() != n {
+            return Err(Error::kernel(format!("{} biases for {n} columns", bias.len())));
+        }
+        gemm(m, n, k, out, run.get(x)?, Layout::Plain, run.get(w)?, Layout::Plain);
+        match act {
+            Act::None => add_bias(out, bias, |z| z),
+            Act::Relu => add_bias(out, bias, |z| z.max(0.0)),
+            Act::Sigmoid => add_bias(out, bias, |z| 1.0 / (1.0 + (-z).exp())),
+            Act::Tanh => add_bias(out, bias, f32::tanh),
+        }
+        Ok(())
+    }))
+}
+
+fn add_bias(out: &mut [f32], bias: &[f32], act: impl Fn(f32) -> f32) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for row in out.chunks_exact_mut(bias.len().max(1)) {
+                for (out, bias) in row.iter_mut().zip(bias) {
+                    *out = act(*out + *bias);
+                }
+            }
+        },
+    );
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, w, dout) = (op.input("X")?, op.input("W")?, op.input("Out@GRAD")?);
+    let out = op.maybe_input("Out");
+    let (dx, dw) = (op.maybe_output("X@GRAD"), op.maybe_output("W@GRAD"));
+    let dbias = op.maybe_output("Bias@GRAD");
+    let columns_from = op.i64("x_num_col_dims")? as usize;
+    let act = Act::of(op)?;
+    let mut scratch = Scratch::default();
+    Ok(Box::new(move |run| {
+        let ((m, k), n) = (run.dims(x)?.matrix(columns_from), run.dims(w)?[1]);
+        let dz = scratch.through_activation(run, act, out, dout, n)?;
+        if let Some(dbias) = dbias {
+            run.set::<f32>(dbias)?.copy_from_slice(&scratch.bias);
+        }
+        let dz = match dz {
+            Some(()) => &scratch.dz,
+            None => run.get::<f32>(dout)?,
+        };
+        if let Some(dw) = dw {
+            gemm(k, n, m, run.set(dw)?, run.get(x)?, Layout::Transposed, dz, Layout::Plain);
+        }
+        if let Some(dx) = dx {
+            gemm(m, k, n, run.set(dx)?, dz, Layout::Plain, run.get(w)?, Layout::Transposed);
+        }
+        Ok(())
+    }))
+}
+
+/// Memory kept from step to step.
+#[derive(Default)]
+struct Scratch {
+    /// The gradient before the activation.
+    dz: Vec<f32>,
+    /// Its sum over the rows.
+    bias: Vec<f32>,
+}
+
+impl Scratch {
+    /// Fills the bias gradient, and `dz` when there is an activation (without one, the gradient
+    /// passes unchanged and is not copied).
+    fn through_activation(
+        &mut self,
+        run: &Run<'_>,
+        act: Act,
+        out: Option<In>,
+        dout: In,
+        n: usize,
+    ) -> Result<Option<()>> {
+        let dout = run.get::<f32>(dout)?;
+        self.bias.clear();
+        self.bias.resize(n, 0.0);
+        let Some(out) = out.filter(|_| act != Act::None) else {
+            sum_rows(dout, &mut self.bias);
+            return Ok(None);
+        };
+        let out = run.get::<f32>(out)?;
+        self.dz.resize(dout.len(), 0.0);
+        let (dz, bias) = (&mut self.dz, &mut self.bias);
+        match act {
+            Act::None | Act::Relu => {
+                derive(out, dout, dz, bias, |y, g| if y > 0.0 { g } else { 0.0 });
+            }
+            Act::Sigmoid => derive(out, dout, dz, bias, |y, g| g * y * (1.0 - y)),
+            Act::Tanh => derive(out, dout, dz, bias, |y, g| g * (1.0 - y * y)),
+        }
+        Ok(Some(()))
+    }
+}
+
+fn sum_rows(dout: &[f32], bias: &mut [f32]) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for row in dout.chunks_exact(bias.len().max(1)) {
+                for (bias, dout) in bias.iter_mut().zip(row) {
+                    *bias += *dout;
+                }
+            }
+        },
+    );
+}
+
+fn derive(
+    out: &[f32],
+    dout: &[f32],
+    dz: &mut [f32],
+    bias: &mut [f32],
+    slope: impl Fn(f32, f32) -> f32,
+) {
+    let n = bias.len().max(1);
+    vectorized(
+        #[inline(always)]
+        || {
+            let rows = out.chunks_exact(n).zip(dout.chunks_exact(n)).zip(dz.chunks_exact_mut(n));
+            for ((out, dout), dz) in rows {
+                for (((bias, out), dout), dz) in bias.iter_mut().zip(out).zip(dout).zip(dz) {
+                    *dz = slope(*out, *dout);
+                    *bias += *dz;
+                }
+            }
+        },
+    );
+}

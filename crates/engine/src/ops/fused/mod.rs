@@ -1,0 +1,11 @@
+//! Ops that stand for several: the plan puts them in when it finds the pattern (`plan/fuse`).
+//! They are never part of a program that a user sees, so they have no gradient rules.
+
+use crate::op::OpDef;
+
+mod embedding_concat;
+mod fc;
+
+/// The definitions of this family.
+pub(super) const DEFS: &[OpDef] =
+    &[fc::DEF, fc::GRAD, embedding_concat::DEF, embedding_concat::GRAD];

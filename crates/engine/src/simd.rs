@@ -1,0 +1,8 @@
+//! Loops compiled for the widest vectors of the machine they run on.
+
+/// Runs `kernel`, compiled once for each level of vector instructions, at the level this machine
+/// has. Loops must be inlined into the closure to profit: call `#[inline(always)]` functions.
+#[inline(always)]
+pub fn vectorized<R>(kernel: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(kernel)
+}
