@@ -16,13 +16,17 @@ pub(super) fn write(site: &str) -> OpDescAttr {
 /// The call site in a stack: `file:line` of the user's frame, or else the last line that says
 /// anything.
 pub(super) fn read(lines: &[String]) -> Option<String> {
-    let frames = lines.iter().filter_map(|line| frame(line));
-    let users = frames.filter(|(file, _)| !file.contains("-packages/"));
-    if let Some((file, line)) = users.last() {
-        return Some(format!("{file}:{line}"));
+    let mut frames = lines.iter().rev().filter_map(|line| frame(line));
+    match frames.find(|(file, _)| !file.contains("-packages/")) {
+        Some((file, line)) => last_line(&format!("{file}:{line}")),
+        None => lines.iter().rev().find_map(|line| last_line(line)),
     }
-    let said = lines.iter().flat_map(|line| line.lines()).map(str::trim);
-    said.filter(|line| !line.is_empty()).last().map(str::to_owned)
+}
+
+/// The last line of `text` that is not blank; reading a call site written by this crate thus
+/// changes nothing.
+fn last_line(text: &str) -> Option<String> {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// File and line of `File "a.py", line 3, in f`.
@@ -57,6 +61,7 @@ mod tests {
     fn takes_the_last_line_of_anything_else() {
         assert_eq!(site(&["fit.py:3"]).as_deref(), Some("fit.py:3"));
         assert_eq!(site(&["a\n b \n", ""]).as_deref(), Some("b"));
+        assert_eq!(site(&["  File \" a.py\", line 3"]).as_deref(), Some("a.py:3"));
         assert_eq!(site(&[" "]), None);
         assert_eq!(site(&[]), None);
     }

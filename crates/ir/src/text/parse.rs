@@ -192,7 +192,7 @@ fn op(cursor: &mut Cursor<'_>) -> Result<Op> {
     }
     if cursor.eat("#") {
         cursor.expect("at")?;
-        op.site = Some(cursor.rest_of_line().to_owned());
+        op.site = Some(cursor.rest_of_line().to_owned()).filter(|site| !site.is_empty());
     }
     Ok(op)
 }

@@ -120,10 +120,11 @@ impl Display for Op {
             write!(f, " = {value}")?;
         }
         f.write_str(")")?;
-        match self.site.as_deref().map(str::trim) {
+        // A line break would end the comment, so control characters become spaces.
+        let site = self.site.as_ref().map(|site| site.replace(char::is_control, " "));
+        match site.as_deref().map(str::trim) {
             None | Some("") => Ok(()),
-            // A line break would end the comment, so control characters become spaces.
-            Some(site) => write!(f, "  # at {}", site.replace(char::is_control, " ")),
+            Some(site) => write!(f, "  # at {site}"),
         }
     }
 }
