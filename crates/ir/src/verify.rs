@@ -3,12 +3,12 @@
 //! The first thing wrong is the error; it names the op with its position and call site, and the
 //! variable, slot or attribute. A program that passes gives the engine no name it cannot resolve.
 
-mod common;
+mod attrs;
 mod order;
 
 use std::collections::HashMap;
 
-pub use common::COMMON_ATTRS;
+pub use attrs::COMMON_ATTRS;
 
 use crate::{
     Attr, AttrDefault, AttrProblem, Block, Catalog, EMPTY_VAR, Error, Op, OpPlace, Program, Result,
