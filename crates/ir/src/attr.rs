@@ -1,5 +1,7 @@
 //! Operator attributes: Paddle's closed set of value types.
 
+use std::fmt;
+
 /// The value of one operator attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attr {
@@ -76,6 +78,70 @@ pub enum AttrKind {
     Float64 = 15,
     Scalar = 16,
     Scalars = 17,
+}
+
+impl AttrKind {
+    /// Every type, in the order of Paddle's numbers.
+    pub const ALL: [AttrKind; 18] = [
+        AttrKind::Int,
+        AttrKind::Float,
+        AttrKind::String,
+        AttrKind::Ints,
+        AttrKind::Floats,
+        AttrKind::Strings,
+        AttrKind::Bool,
+        AttrKind::Bools,
+        AttrKind::Block,
+        AttrKind::Long,
+        AttrKind::Blocks,
+        AttrKind::Longs,
+        AttrKind::Float64s,
+        AttrKind::Var,
+        AttrKind::Vars,
+        AttrKind::Float64,
+        AttrKind::Scalar,
+        AttrKind::Scalars,
+    ];
+
+    /// The type's name in messages and in front of lists: `int`, `floats`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AttrKind::Int => "int",
+            AttrKind::Float => "float",
+            AttrKind::String => "string",
+            AttrKind::Ints => "ints",
+            AttrKind::Floats => "floats",
+            AttrKind::Strings => "strings",
+            AttrKind::Bool => "bool",
+            AttrKind::Bools => "bools",
+            AttrKind::Block => "block",
+            AttrKind::Long => "long",
+            AttrKind::Blocks => "blocks",
+            AttrKind::Longs => "longs",
+            AttrKind::Float64s => "float64s",
+            AttrKind::Var => "var",
+            AttrKind::Vars => "vars",
+            AttrKind::Float64 => "float64",
+            AttrKind::Scalar => "scalar",
+            AttrKind::Scalars => "scalars",
+        }
+    }
+
+    /// The number in `AttrType`, as program files carry it.
+    pub const fn code(self) -> i32 {
+        self as i32
+    }
+
+    /// The type with this number in `AttrType`, if there is one.
+    pub fn from_code(code: i32) -> Option<AttrKind> {
+        AttrKind::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+impl fmt::Display for AttrKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl Attr {

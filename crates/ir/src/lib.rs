@@ -6,18 +6,31 @@
 
 mod attr;
 mod block;
+mod coerce;
+mod convert;
+mod dot;
 mod dtype;
 mod error;
+mod inference;
+mod nearest;
 mod op;
 mod program;
+mod proto;
+mod prune;
 mod signature;
+mod text;
 mod var;
+mod verify;
 
 pub use attr::{Attr, AttrKind, Scalar};
 pub use block::Block;
+pub use convert::MAX_PROGRAM_BYTES;
 pub use dtype::DType;
-pub use error::{Error, Result};
+pub use error::{AttrProblem, Error, OpPlace, Result, SlotProblem, TargetProblem};
+pub use inference::FetchStyle;
+pub use nearest::{did_you_mean, nearest};
 pub use op::{Op, OpRole, Slots};
-pub use program::{GRAD_SUFFIX, Program, grad_name};
+pub use program::{EMPTY_VAR, GRAD_SUFFIX, Program, grad_name};
 pub use signature::{AttrDefault, AttrSpec, Catalog, Signature, Slot};
 pub use var::{Param, Regularizer, Var, VarKind};
+pub use verify::{COMMON_ATTRS, verify};

@@ -29,6 +29,72 @@ pub enum VarKind {
     Tuple,
 }
 
+impl VarKind {
+    /// Every kind, in the order of Paddle's numbers.
+    pub const ALL: [VarKind; 11] = [
+        VarKind::LodTensor,
+        VarKind::SelectedRows,
+        VarKind::FeedMinibatch,
+        VarKind::FetchList,
+        VarKind::StepScopes,
+        VarKind::LodRankTable,
+        VarKind::LodTensorArray,
+        VarKind::PlaceList,
+        VarKind::Reader,
+        VarKind::Raw,
+        VarKind::Tuple,
+    ];
+
+    /// Paddle's name: `LOD_TENSOR`, `SELECTED_ROWS`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            VarKind::LodTensor => "LOD_TENSOR",
+            VarKind::SelectedRows => "SELECTED_ROWS",
+            VarKind::FeedMinibatch => "FEED_MINIBATCH",
+            VarKind::FetchList => "FETCH_LIST",
+            VarKind::StepScopes => "STEP_SCOPES",
+            VarKind::LodRankTable => "LOD_RANK_TABLE",
+            VarKind::LodTensorArray => "LOD_TENSOR_ARRAY",
+            VarKind::PlaceList => "PLACE_LIST",
+            VarKind::Reader => "READER",
+            VarKind::Raw => "RAW",
+            VarKind::Tuple => "TUPLE",
+        }
+    }
+
+    /// The kind that Paddle calls `name`, if there is one.
+    pub fn from_name(name: &str) -> Option<VarKind> {
+        VarKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The number in `VarType.Type`, as program files carry it.
+    pub const fn code(self) -> i32 {
+        match self {
+            VarKind::LodTensor => 7,
+            VarKind::SelectedRows => 8,
+            VarKind::FeedMinibatch => 9,
+            VarKind::FetchList => 10,
+            VarKind::StepScopes => 11,
+            VarKind::LodRankTable => 12,
+            VarKind::LodTensorArray => 13,
+            VarKind::PlaceList => 14,
+            VarKind::Reader => 15,
+            VarKind::Raw => 17,
+            VarKind::Tuple => 18,
+        }
+    }
+
+    /// The kind with this number in `VarType.Type`, if it is one.
+    pub fn from_code(code: i32) -> Option<VarKind> {
+        VarKind::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// Whether it holds one tensor, dense or of rows.
+    pub const fn is_tensor(self) -> bool {
+        matches!(self, VarKind::LodTensor | VarKind::SelectedRows)
+    }
+}
+
 /// The declaration of one variable in a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Var {
