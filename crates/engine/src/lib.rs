@@ -13,10 +13,10 @@ pub mod op;
 pub mod ops;
 mod place;
 mod plan;
-mod prefetch;
+pub mod prefetch;
 pub mod random;
 mod scope;
-mod simd;
+pub mod simd;
 pub mod tensor;
 mod value;
 

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "workers run the calls of a layout side by side")]
 
 mod frame;
+mod fuse;
 mod layout;
 mod memory;
 mod pool;
@@ -62,6 +63,7 @@ impl Plan {
     ) -> Result<Plan> {
         let ops = select::needed_ops(program, fetches)?;
         check_ends(program, &ops, feeds, fetches)?;
+        let ops = fuse::fuse(ops, program, fetches);
         let selection = Selection::new(ops, feeds, fetches)?;
         let own = Scope::new();
         let mut cells = HashMap::new();
