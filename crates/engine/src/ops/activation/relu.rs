@@ -1,26 +1,22 @@
 //! `relu`: `Out = max(X, 0)`.
 
-use super::unary;
-use crate::op::{GradRule, OpDef, Slot, SplitRule};
+use super::unary::{self, FROM_OUT};
+use crate::op::OpDef;
+use crate::ops::math::number::Real;
 
 pub(super) const DEF: OpDef =
-    OpDef::new("relu", |op| unary::map(op, |x| x.max(0.0), |x| x.max(0.0)))
-        .inputs(&[Slot::one("X")])
-        .outputs(&[Slot::one("Out")])
-        .like(&[("Out", "X")])
-        .lod_from("X")
-        .grad(GradRule::Op { inputs: &[], outputs: &["Out"] })
-        .split(SplitRule::RowWise);
+    unary::def("relu", |op| unary::map(op, value::<f32>, value::<f64>)).grad(FROM_OUT);
 
-pub(super) const GRAD: OpDef = OpDef::new("relu_grad", |op| {
-    unary::map_grad(
-        op,
-        "Out",
-        |out, dout| if out > 0.0 { dout } else { 0.0 },
-        |out, dout| if out > 0.0 { dout } else { 0.0 },
-    )
-})
-.inputs(&[Slot::one("Out"), Slot::one("Out@GRAD")])
-.outputs(&[Slot::one("X@GRAD")])
-.like(&[("X@GRAD", "Out")])
-.split(SplitRule::RowWise);
+pub(super) const GRAD: OpDef = unary::grad_from_out("relu_grad", |op| {
+    unary::map_grad(op, "Out", slope::<f32>, slope::<f64>)
+});
+
+#[inline(always)]
+fn value<T: Real>(x: T) -> T {
+    if x > T::ZERO { x } else { T::ZERO }
+}
+
+#[inline(always)]
+fn slope<T: Real>(out: T, dout: T) -> T {
+    if out > T::ZERO { dout } else { T::ZERO }
+}

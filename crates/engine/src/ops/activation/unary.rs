@@ -1,10 +1,55 @@
-//! What functions of one element share: apply a closure over slices, for both float types.
+//! What functions of one element share: slots, shapes, and loops over slices for both float types.
 
-use crate::op::{Kernel, OpView};
+use bireme_ir::DType;
+
+use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule};
+use crate::simd::widest;
 use crate::{Error, Result};
 
+/// The gradient needs the forward op's input.
+pub(in crate::ops) const FROM_X: GradRule = GradRule::Op { inputs: &["X"], outputs: &[] };
+/// The gradient needs the forward op's output.
+pub(in crate::ops) const FROM_OUT: GradRule = GradRule::Op { inputs: &[], outputs: &["Out"] };
+
+/// The definition of `Out = f(X)`.
+pub(in crate::ops) const fn def(
+    name: &'static str,
+    kernel: fn(&OpView<'_>) -> Result<Kernel>,
+) -> OpDef {
+    OpDef::new(name, kernel)
+        .inputs(&[Slot::one("X")])
+        .outputs(&[Slot::one("Out")])
+        .like(&[("Out", "X")])
+        .lod_from("X")
+        .split(SplitRule::RowWise)
+}
+
+/// The definition of a gradient made [`FROM_X`].
+pub(in crate::ops) const fn grad_from_x(
+    name: &'static str,
+    kernel: fn(&OpView<'_>) -> Result<Kernel>,
+) -> OpDef {
+    OpDef::new(name, kernel)
+        .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
+        .outputs(&[Slot::one("X@GRAD")])
+        .like(&[("X@GRAD", "X")])
+        .split(SplitRule::RowWise)
+}
+
+/// The definition of a gradient made [`FROM_OUT`].
+pub(in crate::ops) const fn grad_from_out(
+    name: &'static str,
+    kernel: fn(&OpView<'_>) -> Result<Kernel>,
+) -> OpDef {
+    OpDef::new(name, kernel)
+        .inputs(&[Slot::one("Out"), Slot::one("Out@GRAD")])
+        .outputs(&[Slot::one("X@GRAD")])
+        .like(&[("X@GRAD", "Out")])
+        .split(SplitRule::RowWise)
+}
+
 /// A kernel `Out = f(X)` for both float types.
-pub(crate) fn map(
+pub(in crate::ops) fn map(
     view: &OpView<'_>,
     f32_fn: impl Fn(f32) -> f32 + Send + 'static,
     f64_fn: impl Fn(f64) -> f64 + Send + 'static,
@@ -13,8 +58,8 @@ pub(crate) fn map(
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
         match dtype {
-            bireme_ir::DType::F32 => each(run.get(x)?, run.set(out)?, &f32_fn),
-            bireme_ir::DType::F64 => each(run.get(x)?, run.set(out)?, &f64_fn),
+            DType::F32 => each(run.get(x)?, run.set(out)?, &f32_fn),
+            DType::F64 => each(run.get(x)?, run.set(out)?, &f64_fn),
             other => {
                 return Err(Error::kernel(format!("`X` must be float32 or float64, not {other}")));
             }
@@ -23,15 +68,21 @@ pub(crate) fn map(
     }))
 }
 
-fn each<T: Copy>(x: &[T], out: &mut [T], f: &impl Fn(T) -> T) {
-    for (out, x) in out.iter_mut().zip(x) {
-        *out = f(*x);
-    }
+/// Writes `f(x)` for every element.
+pub(in crate::ops) fn each<T: Copy, R>(x: &[T], out: &mut [R], f: &impl Fn(T) -> R) {
+    widest(
+        #[inline(always)]
+        || {
+            for (out, x) in out.iter_mut().zip(x) {
+                *out = f(*x);
+            }
+        },
+    );
 }
 
 /// A kernel `X@GRAD = f(value, Out@GRAD)`, where `value` is the forward input or output in slot
 /// `slot`.
-pub(crate) fn map_grad(
+pub(in crate::ops) fn map_grad(
     view: &OpView<'_>,
     slot: &str,
     f32_fn: impl Fn(f32, f32) -> f32 + Send + 'static,
@@ -42,12 +93,8 @@ pub(crate) fn map_grad(
     Ok(Box::new(move |run| {
         let dtype = run.tensor(dout)?.dtype();
         match dtype {
-            bireme_ir::DType::F32 => {
-                each_grad(run.get(value)?, run.get(dout)?, run.set(dx)?, &f32_fn);
-            }
-            bireme_ir::DType::F64 => {
-                each_grad(run.get(value)?, run.get(dout)?, run.set(dx)?, &f64_fn);
-            }
+            DType::F32 => each_grad(run.get(value)?, run.get(dout)?, run.set(dx)?, &f32_fn),
+            DType::F64 => each_grad(run.get(value)?, run.get(dout)?, run.set(dx)?, &f64_fn),
             other => {
                 return Err(Error::kernel(format!(
                     "gradients are float32 or float64, not {other}"
@@ -58,8 +105,19 @@ pub(crate) fn map_grad(
     }))
 }
 
-fn each_grad<T: Copy>(value: &[T], dout: &[T], dx: &mut [T], f: &impl Fn(T, T) -> T) {
-    for ((dx, value), dout) in dx.iter_mut().zip(value).zip(dout) {
-        *dx = f(*value, *dout);
-    }
+/// Writes `f(value, dout)` for every element.
+pub(in crate::ops) fn each_grad<T: Copy>(
+    value: &[T],
+    dout: &[T],
+    dx: &mut [T],
+    f: &impl Fn(T, T) -> T,
+) {
+    widest(
+        #[inline(always)]
+        || {
+            for ((dx, value), dout) in dx.iter_mut().zip(value).zip(dout) {
+                *dx = f(*value, *dout);
+            }
+        },
+    );
 }

@@ -1,6 +1,8 @@
 //! `mean`: the mean of all elements, a scalar.
 
+use super::number::sum_of;
 use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread};
+use crate::simd::widest;
 use crate::tensor::Element;
 use crate::{Error, Result, dispatch};
 
@@ -40,7 +42,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64] => {
             let x = run.get::<T>(x)?;
             // Summed in double precision: a mean over millions of rows keeps its digits.
-            let sum: f64 = x.iter().map(|x| x.to_f64()).sum();
+            let sum: f64 = widest(
+                #[inline(always)]
+                || sum_of(x, |x| x.to_f64()),
+            );
             run.set::<T>(out)?[0] = T::from_f64(sum / x.len() as f64 * run.share.fraction());
             Ok(())
         }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))

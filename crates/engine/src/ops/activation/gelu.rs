@@ -1,0 +1,64 @@
+//! `gelu`: `Out = X * Φ(X)`, with the normal distribution's Φ exact or through `tanh`.
+
+use super::unary::{self, FROM_X};
+use crate::op::{Kernel, OpDef, OpView, attr};
+use crate::ops::math::number::Real;
+use crate::Result;
+
+pub(super) const DEF: OpDef =
+    unary::def("gelu", kernel).attrs(&[attr::bool("approximate", false)]).grad(FROM_X);
+
+pub(super) const GRAD: OpDef =
+    unary::grad_from_x("gelu_grad", grad_kernel).attrs(&[attr::bool("approximate", false)]);
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    if op.bool("approximate")? {
+        unary::map(op, approximate::<f32>, approximate::<f64>)
+    } else {
+        unary::map(op, exact::<f32>, exact::<f64>)
+    }
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    if op.bool("approximate")? {
+        unary::map_grad(op, "X", approximate_slope::<f32>, approximate_slope::<f64>)
+    } else {
+        unary::map_grad(op, "X", exact_slope::<f32>, exact_slope::<f64>)
+    }
+}
+
+#[inline(always)]
+fn phi<T: Real>(x: T) -> T {
+    T::of(0.5) * (T::ONE + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
+}
+
+#[inline(always)]
+fn exact<T: Real>(x: T) -> T {
+    x * phi(x)
+}
+
+#[inline(always)]
+fn exact_slope<T: Real>(x: T, dout: T) -> T {
+    let density = (x * x * T::of(-0.5)).exp() * T::of(INV_SQRT_TAU);
+    dout * (phi(x) + x * density)
+}
+
+/// `1 / sqrt(2π)`
+const INV_SQRT_TAU: f64 = std::f64::consts::FRAC_1_SQRT_2 * std::f64::consts::FRAC_2_SQRT_PI / 2.0;
+/// `sqrt(2 / π)`
+const SQRT_2_OVER_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+const CUBIC: f64 = 0.044_715;
+
+#[inline(always)]
+fn approximate<T: Real>(x: T) -> T {
+    let inner = T::of(SQRT_2_OVER_PI) * (x + T::of(CUBIC) * x * x * x);
+    T::of(0.5) * x * (T::ONE + inner.tanh())
+}
+
+#[inline(always)]
+fn approximate_slope<T: Real>(x: T, dout: T) -> T {
+    let tanh = (T::of(SQRT_2_OVER_PI) * (x + T::of(CUBIC) * x * x * x)).tanh();
+    let inner_slope = T::of(SQRT_2_OVER_PI) * (T::ONE + T::of(3.0 * CUBIC) * x * x);
+    let slope = T::ONE + tanh + x * (T::ONE - tanh * tanh) * inner_slope;
+    dout * T::of(0.5) * slope
+}

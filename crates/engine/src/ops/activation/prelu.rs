@@ -1,0 +1,133 @@
+//! `prelu`: `Out = X` above zero, `Alpha * X` below, with one learnt `Alpha` for all elements, per
+//! channel, or per element of a row.
+
+use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
+use crate::ops::elementwise::binary::{apply, gather};
+use crate::ops::elementwise::walk::Walk;
+use crate::ops::math::number::{Number, Real};
+use crate::tensor::{Dims, MAX_RANK};
+use crate::{Error, Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("prelu", kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Alpha")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::str("mode", "all"), attr::str("data_format", "NCHW")])
+    .like(&[("Out", "X")])
+    .lod_from("X")
+    .grad(GradRule::Op { inputs: &["X", "Alpha"], outputs: &[] })
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("prelu_grad", grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Alpha"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Alpha@GRAD")])
+    .attrs(&[attr::str("mode", "all"), attr::str("data_format", "NCHW")])
+    .like(&[("X@GRAD", "X"), ("Alpha@GRAD", "Alpha")])
+    .split(SplitRule::Fn(split_grad));
+
+/// `Alpha` never has a batch dimension.
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let fits = view.spread("X") == Spread::Rows && view.spread("Alpha") == Spread::Whole;
+    fits.then(|| vec![Spread::Rows])
+}
+
+fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    if split(view).is_none() || view.spread("Out@GRAD") != Spread::Rows {
+        return None;
+    }
+    view.outputs_by_slot(|slot| if slot == "X@GRAD" { Spread::Rows } else { Spread::Partial })
+}
+
+/// What one element of `Alpha` is for.
+#[derive(Clone, Copy)]
+enum Mode {
+    All,
+    Channel { last: bool },
+    Element,
+}
+
+impl Mode {
+    fn of(op: &OpView<'_>) -> Result<Mode> {
+        Ok(match op.string("mode")?.as_str() {
+            "all" => Mode::All,
+            "channel" => Mode::Channel { last: op.string("data_format")? == "NHWC" },
+            "element" => Mode::Element,
+            other => {
+                return Err(Error::kernel(format!(
+                    "attribute `mode` must be `all`, `channel` or `element`, not `{other}`"
+                )));
+            }
+        })
+    }
+
+    /// The walk over `X` and `Alpha`.
+    fn walk(self, x: Dims, alpha: Dims) -> Result<Walk<2>> {
+        let mut dims = [1; MAX_RANK];
+        let rank = x.len();
+        match self {
+            Mode::All => {}
+            Mode::Channel { .. } if rank < 2 => {
+                return Err(Error::kernel(format!("`X` {x} has no channels")));
+            }
+            Mode::Channel { last } => {
+                let axis = if last { rank - 1 } else { 1 };
+                dims[axis] = x[axis];
+            }
+            Mode::Element => {
+                let axes = 1.min(rank)..rank;
+                dims[axes.clone()].copy_from_slice(&x[axes]);
+            }
+        }
+        let needed: usize = dims.iter().product();
+        if alpha.numel() != needed {
+            return Err(Error::kernel(format!(
+                "`Alpha` must have {needed} elements for `X` {x}, not {}",
+                alpha.numel()
+            )));
+        }
+        Walk::new(&x, [&x, &dims[..rank]])
+    }
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, alpha, out) = (op.input("X")?, op.input("Alpha")?, op.output("Out")?);
+    let mode = Mode::of(op)?;
+    Ok(Box::new(move |run| {
+        let walk = mode.walk(run.dims(x)?, run.dims(alpha)?)?;
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            apply(&walk, run.get::<T>(x)?, run.get::<T>(alpha)?, run.set::<T>(out)?, |x, alpha| {
+                slope(x, alpha, x)
+            })
+        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
+    }))
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, alpha, dout) = (op.input("X")?, op.input("Alpha")?, op.input("Out@GRAD")?);
+    let (dx, dalpha) = (op.maybe_output("X@GRAD"), op.maybe_output("Alpha@GRAD"));
+    let mode = Mode::of(op)?;
+    Ok(Box::new(move |run| {
+        let walk = mode.walk(run.dims(x)?, run.dims(alpha)?)?;
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            let (x, alpha) = (run.get::<T>(x)?, run.get::<T>(alpha)?);
+            let dout = run.get::<T>(dout)?;
+            if let Some(dx) = dx {
+                gather(&walk, 0, x, alpha, dout, run.set(dx)?, slope::<T>);
+            }
+            if let Some(dalpha) = dalpha {
+                gather(&walk, 1, alpha, x, dout, run.set(dalpha)?, |_, x, dout| {
+                    if x > T::ZERO { T::ZERO } else { x * dout }
+                });
+            }
+            Ok(())
+        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
+    }))
+}
+
+/// What the function does to `x` and to its gradient alike.
+#[inline(always)]
+fn slope<T: Real>(x: T, alpha: T, value: T) -> T {
+    if x > T::ZERO { value } else { alpha * value }
+}
+

@@ -1,0 +1,29 @@
+//! `relu6`: `Out = min(max(X, 0), 6)`. Paddle 1 had the 6 as an attribute.
+
+use super::unary::{self, FROM_OUT};
+use crate::op::{OpDef, attr};
+use crate::ops::math::number::Real;
+
+pub(super) const DEF: OpDef = unary::def("relu6", |op| {
+    let top = op.f64("threshold")?;
+    unary::map(op, move |x| value(x, top as f32), move |x| value(x, top))
+})
+.attrs(&[attr::float("threshold", 6.0)])
+.grad(FROM_OUT);
+
+pub(super) const GRAD: OpDef = unary::grad_from_out("relu6_grad", |op| {
+    let top = op.f64("threshold")?;
+    unary::map_grad(op, "Out", move |out, d| slope(out, d, top as f32), move |out, d| slope(out, d, top))
+})
+.attrs(&[attr::float("threshold", 6.0)]);
+
+#[inline(always)]
+fn value<T: Real>(x: T, top: T) -> T {
+    let x = if x > T::ZERO { x } else { T::ZERO };
+    if x < top { x } else { top }
+}
+
+#[inline(always)]
+fn slope<T: Real>(out: T, dout: T, top: T) -> T {
+    if out > T::ZERO && out < top { dout } else { T::ZERO }
+}

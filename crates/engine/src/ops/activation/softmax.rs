@@ -1,0 +1,272 @@
+//! `softmax` and `log_softmax`: `exp(X)` over its sum along an axis, and the logarithm of that.
+
+use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
+use crate::ops::math::number::{Number, Real, sum_of, sum_of_pairs};
+use crate::simd::widest;
+use crate::tensor::Dims;
+use crate::{Error, Result, dispatch};
+
+pub(super) const SOFTMAX: OpDef = def("softmax", kernel::<Plain>);
+pub(super) const SOFTMAX_GRAD: OpDef = grad_def("softmax_grad", grad_kernel::<Plain>);
+pub(super) const LOG_SOFTMAX: OpDef = def("log_softmax", kernel::<Log>);
+pub(super) const LOG_SOFTMAX_GRAD: OpDef = grad_def("log_softmax_grad", grad_kernel::<Log>);
+
+const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
+    OpDef::new(name, kernel)
+        .inputs(&[Slot::one("X")])
+        .outputs(&[Slot::one("Out")])
+        .attrs(&[attr::int("axis", -1)])
+        .like(&[("Out", "X")])
+        .lod_from("X")
+        .grad(GradRule::Op { inputs: &[], outputs: &["Out"] })
+        .split(SplitRule::Fn(split))
+}
+
+const fn grad_def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
+    OpDef::new(name, kernel)
+        .inputs(&[Slot::one("Out"), Slot::one("Out@GRAD")])
+        .outputs(&[Slot::one("X@GRAD")])
+        .attrs(&[attr::int("axis", -1)])
+        .like(&[("X@GRAD", "Out")])
+        .split(SplitRule::Fn(split))
+}
+
+/// Rows are independent unless they are what the sum is over.
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let within_rows = view.inputs[0].axis(view.op.i64("axis").ok()?).ok()? > 0;
+    let rows = view.spreads.iter().all(|spread| *spread == Spread::Rows);
+    (within_rows && rows).then(|| vec![Spread::Rows])
+}
+
+/// One of the two functions, on a vector given row by row (see [`Blocks`]).
+trait Softmax: 'static {
+    /// Whether the sum is needed as its logarithm.
+    const LOGARITHM: bool;
+    /// From the shifted input to the output; `sum` is of the exponentials. Elements of `out` hold
+    /// `exp(x - top)` at first.
+    fn finish<T: Real>(x: T, top: T, exp: T, sum: T) -> T;
+    /// What of `(out, dout)` is summed along the axis.
+    fn weigh<T: Real>(out: T, dout: T) -> T;
+    /// The gradient, given that sum.
+    fn slope<T: Real>(out: T, dout: T, sum: T) -> T;
+}
+
+struct Plain;
+
+impl Softmax for Plain {
+    const LOGARITHM: bool = false;
+
+    #[inline(always)]
+    fn finish<T: Real>(_: T, _: T, exp: T, sum: T) -> T {
+        exp / sum
+    }
+    #[inline(always)]
+    fn weigh<T: Real>(out: T, dout: T) -> T {
+        out * dout
+    }
+    #[inline(always)]
+    fn slope<T: Real>(out: T, dout: T, sum: T) -> T {
+        out * (dout - sum)
+    }
+}
+
+struct Log;
+
+impl Softmax for Log {
+    const LOGARITHM: bool = true;
+
+    #[inline(always)]
+    fn finish<T: Real>(x: T, top: T, _: T, log_sum: T) -> T {
+        x - top - log_sum
+    }
+    #[inline(always)]
+    fn weigh<T: Real>(_: T, dout: T) -> T {
+        dout
+    }
+    #[inline(always)]
+    fn slope<T: Real>(out: T, dout: T, sum: T) -> T {
+        dout - out.exp() * sum
+    }
+}
+
+/// A tensor seen as blocks of `len` rows of `width` elements; the axis runs down the rows.
+#[derive(Clone, Copy)]
+struct Blocks {
+    len: usize,
+    width: usize,
+}
+
+impl Blocks {
+    fn of(dims: Dims, axis: i64) -> Result<Blocks> {
+        let rank = dims.len() as i64;
+        let positive = if axis < 0 { axis + rank } else { axis };
+        match usize::try_from(positive) {
+            _ if rank == 0 => Ok(Blocks { len: 1, width: 1 }),
+            Ok(axis) if axis < dims.len() => {
+                Ok(Blocks { len: dims[axis], width: dims.tail(axis + 1) })
+            }
+            _ => Err(Error::kernel(format!("axis {axis} lies outside shape {dims}"))),
+        }
+    }
+
+    /// Elements of a block; never 0, so that slices can be cut by it.
+    fn size(self) -> usize {
+        (self.len * self.width).max(1)
+    }
+}
+
+fn kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let axis = op.i64("axis")?;
+    let (mut scratch32, mut scratch64) = (Vec::<f32>::new(), Vec::<f64>::new());
+    Ok(Box::new(move |run| {
+        let blocks = Blocks::of(run.dims(x)?, axis)?;
+        let dtype = run.tensor(x)?.dtype();
+        match dtype {
+            bireme_ir::DType::F32 => {
+                forward::<S, f32>(blocks, run.get(x)?, run.set(out)?, &mut scratch32);
+            }
+            bireme_ir::DType::F64 => {
+                forward::<S, f64>(blocks, run.get(x)?, run.set(out)?, &mut scratch64);
+            }
+            _ => return Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))),
+        }
+        Ok(())
+    }))
+}
+
+fn forward<S: Softmax, T: Real>(
+    blocks: Blocks,
+    x: &[T],
+    out: &mut [T],
+    scratch: &mut Vec<T>,
+) {
+    let size = blocks.size();
+    scratch.resize(2 * blocks.width, T::ZERO);
+    let (tops, sums) = scratch.split_at_mut(blocks.width);
+    widest(
+        #[inline(always)]
+        || {
+            for (x, out) in x.chunks_exact(size).zip(out.chunks_exact_mut(size)) {
+                if blocks.width == 1 {
+                    row::<S, T>(x, out);
+                } else {
+                    block::<S, T>(x, out, tops, sums);
+                }
+            }
+        },
+    );
+}
+
+/// The axis is the last one: one contiguous row.
+#[inline(always)]
+fn row<S: Softmax, T: Real>(x: &[T], out: &mut [T]) {
+    let top = maximum(x);
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = (*x - top).exp();
+    }
+    let sum = sum_of(out, |exp| exp);
+    let sum = if S::LOGARITHM { sum.ln() } else { sum };
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = S::finish(*x, top, *out, sum);
+    }
+}
+
+/// The axis is an earlier one: neighbours in memory belong to different vectors.
+#[inline(always)]
+fn block<S: Softmax, T: Real>(
+    x: &[T],
+    out: &mut [T],
+    tops: &mut [T],
+    sums: &mut [T],
+) {
+    let width = tops.len();
+    tops.fill(T::LOWEST);
+    sums.fill(T::ZERO);
+    for x in x.chunks_exact(width) {
+        for (top, x) in tops.iter_mut().zip(x) {
+            *top = if *x > *top { *x } else { *top };
+        }
+    }
+    for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+        for ((out, x), (sum, top)) in out.iter_mut().zip(x).zip(sums.iter_mut().zip(&*tops)) {
+            *out = (*x - *top).exp();
+            *sum = *sum + *out;
+        }
+    }
+    if S::LOGARITHM {
+        sums.iter_mut().for_each(|sum| *sum = sum.ln());
+    }
+    for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+        for ((out, x), (sum, top)) in out.iter_mut().zip(x).zip(sums.iter().zip(&*tops)) {
+            *out = S::finish(*x, *top, *out, *sum);
+        }
+    }
+}
+
+#[inline(always)]
+fn maximum<T: Real>(x: &[T]) -> T {
+    let mut lanes = [T::LOWEST; 8];
+    let larger = |a: T, b: T| if b > a { b } else { a };
+    let chunks = x.chunks_exact(8);
+    let rest = chunks.remainder().iter().fold(T::LOWEST, |top, x| larger(top, *x));
+    for x in chunks {
+        for (top, x) in lanes.iter_mut().zip(x) {
+            *top = larger(*top, *x);
+        }
+    }
+    lanes.into_iter().fold(rest, larger)
+}
+
+fn grad_kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
+    let (out, dout, dx) = (op.input("Out")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let axis = op.i64("axis")?;
+    let mut scratch = Vec::<f64>::new();
+    Ok(Box::new(move |run| {
+        let blocks = Blocks::of(run.dims(out)?, axis)?;
+        let dtype = run.tensor(out)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            let (out, dout) = (run.get::<T>(out)?, run.get::<T>(dout)?);
+            backward::<S, T>(blocks, out, dout, run.set::<T>(dx)?, &mut scratch);
+            Ok(())
+        }, else => Err(Error::kernel(format!("`Out` must be float32 or float64, not {dtype}"))))
+    }))
+}
+
+fn backward<S: Softmax, T: Real>(
+    blocks: Blocks,
+    out: &[T],
+    dout: &[T],
+    dx: &mut [T],
+    scratch: &mut Vec<f64>,
+) {
+    let (size, width) = (blocks.size(), blocks.width.max(1));
+    scratch.resize(width, 0.0);
+    let given = out.chunks_exact(size).zip(dout.chunks_exact(size));
+    widest(
+        #[inline(always)]
+        || {
+            for ((out, dout), dx) in given.zip(dx.chunks_exact_mut(size)) {
+                if width == 1 {
+                    let sum = sum_of_pairs(out, dout, S::weigh::<T>);
+                    for ((dx, out), dout) in dx.iter_mut().zip(out).zip(dout) {
+                        *dx = S::slope(*out, *dout, sum);
+                    }
+                    continue;
+                }
+                scratch.fill(0.0);
+                for (out, dout) in out.chunks_exact(width).zip(dout.chunks_exact(width)) {
+                    for ((sum, out), dout) in scratch.iter_mut().zip(out).zip(dout) {
+                        *sum += S::weigh(*out, *dout).to_f64();
+                    }
+                }
+                let given = out.chunks_exact(width).zip(dout.chunks_exact(width));
+                for ((out, dout), dx) in given.zip(dx.chunks_exact_mut(width)) {
+                    for ((dx, out), (dout, sum)) in dx.iter_mut().zip(out).zip(dout.iter().zip(&*scratch)) {
+                        *dx = S::slope(*out, *dout, T::of(*sum));
+                    }
+                }
+            }
+        },
+    );
+}

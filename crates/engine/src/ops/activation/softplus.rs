@@ -1,0 +1,36 @@
+//! `softplus`: `Out = ln(1 + exp(beta * X)) / beta`, and `X` itself where `beta * X` exceeds
+//! `threshold`.
+
+use super::unary::{self, FROM_X};
+use crate::op::{OpDef, attr};
+use crate::ops::math::number::Real;
+
+pub(super) const DEF: OpDef = unary::def("softplus", |op| {
+    let (beta, top) = (op.f64("beta")?, op.f64("threshold")?);
+    unary::map(op, move |x| value(x, beta as f32, top as f32), move |x| value(x, beta, top))
+})
+.attrs(&[attr::float("beta", 1.0), attr::float("threshold", 20.0)])
+.grad(FROM_X);
+
+pub(super) const GRAD: OpDef = unary::grad_from_x("softplus_grad", |op| {
+    let (beta, top) = (op.f64("beta")?, op.f64("threshold")?);
+    unary::map_grad(
+        op,
+        "X",
+        move |x, dout| slope(x, dout, beta as f32, top as f32),
+        move |x, dout| slope(x, dout, beta, top),
+    )
+})
+.attrs(&[attr::float("beta", 1.0), attr::float("threshold", 20.0)]);
+
+#[inline(always)]
+fn value<T: Real>(x: T, beta: T, top: T) -> T {
+    let scaled = beta * x;
+    if scaled > top { x } else { scaled.exp().ln_1p() / beta }
+}
+
+#[inline(always)]
+fn slope<T: Real>(x: T, dout: T, beta: T, top: T) -> T {
+    let scaled = beta * x;
+    if scaled > top { dout } else { dout * scaled.sigmoid() }
+}

@@ -1,0 +1,23 @@
+//! `softsign`: `Out = X / (1 + |X|)`.
+
+use super::unary::{self, FROM_X};
+use crate::op::OpDef;
+use crate::ops::math::number::Real;
+
+pub(super) const DEF: OpDef =
+    unary::def("softsign", |op| unary::map(op, value::<f32>, value::<f64>)).grad(FROM_X);
+
+pub(super) const GRAD: OpDef = unary::grad_from_x("softsign_grad", |op| {
+    unary::map_grad(op, "X", slope::<f32>, slope::<f64>)
+});
+
+#[inline(always)]
+fn value<T: Real>(x: T) -> T {
+    x / (T::ONE + x.magnitude())
+}
+
+#[inline(always)]
+fn slope<T: Real>(x: T, dout: T) -> T {
+    let below = T::ONE + x.magnitude();
+    dout / (below * below)
+}

@@ -1,0 +1,24 @@
+//! Comparisons, logic, and tests of single elements; their results are truth values.
+
+use crate::op::OpDef;
+
+mod finite;
+mod logical;
+mod relation;
+
+/// The definitions of this family.
+pub(super) const DEFS: &[OpDef] = &[
+    relation::EQUAL,
+    relation::NOT_EQUAL,
+    relation::LESS_THAN,
+    relation::LESS_EQUAL,
+    relation::GREATER_THAN,
+    relation::GREATER_EQUAL,
+    logical::AND,
+    logical::OR,
+    logical::XOR,
+    logical::NOT,
+    finite::ISNAN_V2,
+    finite::ISINF_V2,
+    finite::ISFINITE_V2,
+];

@@ -1,0 +1,32 @@
+//! `elementwise_add`: `Out = X + Y`; a layer's bias.
+
+use super::binary::{self, Binary, FROM_OPERANDS, Partials};
+use crate::op::{OpDef, SplitRule};
+use crate::ops::math::number::{Number, Real};
+
+pub(super) const DEF: OpDef = binary::def("elementwise_add", binary::kernel::<Add>)
+    .grad(FROM_OPERANDS)
+    .split(SplitRule::Fn(binary::split_linear));
+
+pub(super) const GRAD: OpDef =
+    binary::grad_def("elementwise_add_grad", binary::grad_kernel::<Add>);
+
+struct Add;
+
+impl Binary for Add {
+    #[inline(always)]
+    fn apply<T: Number>(x: T, y: T) -> T {
+        x.plus(y)
+    }
+}
+
+impl Partials for Add {
+    #[inline(always)]
+    fn dx<T: Real>(_: T, _: T, dout: T) -> T {
+        dout
+    }
+    #[inline(always)]
+    fn dy<T: Real>(_: T, _: T, dout: T) -> T {
+        dout
+    }
+}

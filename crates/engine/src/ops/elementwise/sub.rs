@@ -1,0 +1,32 @@
+//! `elementwise_sub`: `Out = X - Y`.
+
+use super::binary::{self, Binary, FROM_OPERANDS, Partials};
+use crate::op::{OpDef, SplitRule};
+use crate::ops::math::number::{Number, Real};
+
+pub(super) const DEF: OpDef = binary::def("elementwise_sub", binary::kernel::<Sub>)
+    .grad(FROM_OPERANDS)
+    .split(SplitRule::Fn(binary::split_linear));
+
+pub(super) const GRAD: OpDef =
+    binary::grad_def("elementwise_sub_grad", binary::grad_kernel::<Sub>);
+
+struct Sub;
+
+impl Binary for Sub {
+    #[inline(always)]
+    fn apply<T: Number>(x: T, y: T) -> T {
+        x.minus(y)
+    }
+}
+
+impl Partials for Sub {
+    #[inline(always)]
+    fn dx<T: Real>(_: T, _: T, dout: T) -> T {
+        dout
+    }
+    #[inline(always)]
+    fn dy<T: Real>(_: T, _: T, dout: T) -> T {
+        -dout
+    }
+}

@@ -1,0 +1,169 @@
+//! `clip`: `Out = X`, kept between `min` and `max`, which may come as tensors. Of selected rows,
+//! equal ones are added up first, because a bound holds for their sum.
+
+use bireme_ir::VarKind;
+
+use crate::op::{
+    AttrKind, GradRule, In, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
+};
+use crate::ops::activation::unary;
+use crate::tensor::{Element, SelectedRows, Tensor};
+use crate::value::Value;
+use crate::{Error, Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("clip", kernel)
+    .inputs(&[Slot::one("X"), Slot::maybe("Min"), Slot::maybe("Max")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::absent("min", AttrKind::Float), attr::absent("max", AttrKind::Float)])
+    .like(&[("Out", "X")])
+    .lod_from("X")
+    .grad(GradRule::Op { inputs: &["X", "Min", "Max"], outputs: &[] })
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("clip_grad", grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::maybe("Min"), Slot::maybe("Max"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::one("X@GRAD")])
+    .attrs(&[attr::absent("min", AttrKind::Float), attr::absent("max", AttrKind::Float)])
+    .like(&[("X@GRAD", "X")])
+    .split(SplitRule::Fn(split));
+
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let dense = view.meta("X")?.kind == VarKind::LodTensor;
+    let bounds = view.spread("Min") == Spread::Whole && view.spread("Max") == Spread::Whole;
+    let gradient = view.meta("Out@GRAD").is_none() || view.spread("Out@GRAD") == Spread::Rows;
+    let rows = view.spread("X") == Spread::Rows && gradient;
+    (dense && bounds && rows).then(|| vec![Spread::Rows])
+}
+
+/// Where a bound comes from.
+#[derive(Clone, Copy)]
+enum Bound {
+    Tensor(In),
+    Given(f64),
+}
+
+impl Bound {
+    fn of(op: &OpView<'_>, slot: &str, name: &str) -> Result<Bound> {
+        match op.maybe_input(slot) {
+            Some(tensor) => Ok(Bound::Tensor(tensor)),
+            None => op.f64(name).map(Bound::Given),
+        }
+    }
+
+    fn value(self, run: &Run<'_>) -> Result<f64> {
+        match self {
+            Bound::Given(value) => Ok(value),
+            Bound::Tensor(input) => {
+                let tensor = run.tensor(input)?;
+                dispatch!(tensor.dtype(), T in [f32, f64, i32, i64] => {
+                    Ok(run.first::<T>(input)?.to_f64())
+                }, else => Err(Error::kernel(format!("a bound cannot be {}", tensor.dtype()))))
+            }
+        }
+    }
+}
+
+fn bounds(op: &OpView<'_>) -> Result<(Bound, Bound)> {
+    Ok((Bound::of(op, "Min", "min")?, Bound::of(op, "Max", "max")?))
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (min, max) = bounds(op)?;
+    let mut order = Vec::new();
+    Ok(Box::new(move |run| {
+        let (min, max) = (min.value(run)?, max.value(run)?);
+        if min > max {
+            return Err(Error::kernel(format!("`min` {min} exceeds `max` {max}")));
+        }
+        match run.value(x) {
+            Value::Tensor(x) => {
+                let out = run.out(out)?;
+                dispatch!(x.dtype(), T in [f32, f64, i32, i64] => {
+                    let (min, max) = (T::from_f64(min), T::from_f64(max));
+                    unary::each(x.as_slice()?, out.as_mut_slice()?, &|x: T| within(x, min, max));
+                    Ok(())
+                }, else => Err(Error::kernel(format!("cannot clip {} elements", x.dtype()))))
+            }
+            Value::Rows(x) => {
+                let out = run.out_rows(out, x.value.dtype());
+                merge(x, out, &mut order)?;
+                clip_in_place(&mut out.value, min, max)
+            }
+        }
+    }))
+}
+
+#[inline(always)]
+fn within<T: PartialOrd>(x: T, min: T, max: T) -> T {
+    let x = if x < min { min } else { x };
+    if x > max { max } else { x }
+}
+
+fn clip_in_place(value: &mut Tensor, min: f64, max: f64) -> Result<()> {
+    dispatch!(value.dtype(), T in [f32, f64] => {
+        let (min, max) = (T::from_f64(min), T::from_f64(max));
+        value.as_mut_slice::<T>()?.iter_mut().for_each(|x| *x = within(*x, min, max));
+        Ok(())
+    }, else => Err(Error::kernel(format!("cannot clip {} rows", value.dtype()))))
+}
+
+/// Adds up the values of rows that are named more than once; the rows come out sorted.
+fn merge(x: &SelectedRows, out: &mut SelectedRows, order: &mut Vec<usize>) -> Result<()> {
+    order.clear();
+    order.extend(0..x.rows.len());
+    // The position breaks ties, so that the order of sums does not depend on the sort.
+    order.sort_unstable_by_key(|at| (x.rows[*at], *at));
+    out.height = x.height;
+    out.rows.clear();
+    out.rows.extend(order.iter().map(|at| x.rows[*at]));
+    out.rows.dedup();
+    out.value.resize(x.value.dtype(), x.value.dims().with_rows(out.rows.len()));
+    let width = x.width();
+    dispatch!(x.value.dtype(), T in [f32, f64] => {
+        let (from, to) = (x.value.as_slice::<T>()?, out.value.as_mut_slice::<T>()?);
+        to.fill(0.0);
+        let mut target = 0;
+        for (position, at) in order.iter().enumerate() {
+            if position > 0 && x.rows[order[position - 1]] != x.rows[*at] {
+                target += 1;
+            }
+            let row = &mut to[target * width..(target + 1) * width];
+            for (to, from) in row.iter_mut().zip(&from[at * width..(at + 1) * width]) {
+                *to += *from;
+            }
+        }
+        Ok(())
+    }, else => Err(Error::kernel(format!("cannot add up {} rows", x.value.dtype()))))
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (min, max) = bounds(op)?;
+    Ok(Box::new(move |run| {
+        let (min, max) = (min.value(run)?, max.value(run)?);
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            let (min, max) = (T::from_f64(min), T::from_f64(max));
+            unary::each_grad(run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?, &|x, dout| {
+                if x > min && x < max { dout } else { 0.0 }
+            });
+            Ok(())
+        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_rows_add_up() {
+        let value = Tensor::from_slice([3, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+        let x = SelectedRows { rows: vec![7, 2, 7], height: 9, value };
+        let mut out = SelectedRows::empty(bireme_ir::DType::F32);
+        merge(&x, &mut out, &mut Vec::new()).unwrap();
+        assert_eq!(out.rows, [2, 7]);
+        assert_eq!(out.value.as_slice::<f32>().unwrap(), [3.0, 4.0, 6.0, 8.0]);
+    }
+}

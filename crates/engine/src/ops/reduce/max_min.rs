@@ -1,0 +1,62 @@
+//! `reduce_max` and `reduce_min`. Every element that equals the result gets its whole gradient, as
+//! in Paddle.
+
+use super::axes::{self, Axes, FROM_BOTH};
+use crate::op::{Kernel, OpDef, OpView};
+use crate::ops::math::number::Number;
+use crate::{Error, Result, dispatch};
+
+pub(super) const MAX: OpDef = axes::def("reduce_max", |op| kernel(op, true)).grad(FROM_BOTH);
+pub(super) const MAX_GRAD: OpDef = axes::grad_from_both("reduce_max_grad", grad_kernel);
+pub(super) const MIN: OpDef = axes::def("reduce_min", |op| kernel(op, false)).grad(FROM_BOTH);
+pub(super) const MIN_GRAD: OpDef = axes::grad_from_both("reduce_min_grad", grad_kernel);
+
+#[inline(always)]
+fn larger<T: Number>(a: T, b: T) -> T {
+    if b > a { b } else { a }
+}
+
+#[inline(always)]
+fn smaller<T: Number>(a: T, b: T) -> T {
+    if b < a { b } else { a }
+}
+
+fn kernel(op: &OpView<'_>, largest: bool) -> Result<Kernel> {
+    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let axes = Axes::of(op)?;
+    Ok(Box::new(move |run| {
+        let (walk, count) = axes.walk(run.dims(x)?)?;
+        if count == 0 {
+            return Err(Error::kernel("nothing has no largest or smallest element"));
+        }
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64, i32, i64] => {
+            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+            if largest {
+                let run = |top: T, x: &[T]| x.iter().copied().fold(top, larger);
+                axes::reduce(&walk, x, out, T::LOWEST, larger, run);
+            } else {
+                let run = |low: T, x: &[T]| x.iter().copied().fold(low, smaller);
+                axes::reduce(&walk, x, out, T::HIGHEST, smaller, run);
+            }
+            Ok(())
+        }, else => Err(Error::kernel(format!("{dtype} elements have no order"))))
+    }))
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, out) = (op.input("X")?, op.input("Out")?);
+    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let axes = Axes::of(op)?;
+    Ok(Box::new(move |run| {
+        let (walk, _) = axes.walk(run.dims(x)?)?;
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
+            axes::spread(&walk, x, out, dout, run.set::<T>(dx)?, |x, out, dout| {
+                if x == out { dout } else { T::ZERO }
+            });
+            Ok(())
+        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
+    }))
+}
