@@ -1,6 +1,6 @@
 """Small mathematics: means, scales, sums."""
 
-from golden import Case, f32, f64, i64, rows, values
+from golden import Case, f32, f64, i32, i64, rows, values
 
 CASES = [
     Case("mean", {"X": f32(3, 4)}),
@@ -11,4 +11,51 @@ CASES = [
     Case("scale", {"X": f32(5, 2, lod=[[0, 2, 5]])}, {"scale": 0.5}),
     Case("scale", {"X": rows(6, [4, 1, 4], 2)}, {"scale": 2.0}, grad=[], rows_out=["Out"]),
     Case("scale", {"X": f32(4), "ScaleTensor": values([3.0])}, grad=["X"]),
+    Case("mean", {"X": f32(7, 13)}),
+    Case("sum", {"X": [f32(3, 4), f32(3, 4)]}),
+    Case("sum", {"X": [f32(2, 3)]}),
+    Case("sum", {"X": [f64(5), f64(5), f64(5)]}),
+    Case("sum", {"X": [i64(4), i64(4)]}),
+    Case("sum", {"X": [f32(4, 2), rows(4, [3, 0, 3], 2)]}, grad=[]),
+    Case("cumsum", {"X": f32(3, 4)}),
+    Case("cumsum", {"X": f32(2, 3, 2)}, {"axis": 1}),
+    Case("cumsum", {"X": f32(3, 4)}, {"axis": 0, "reverse": True}),
+    Case("cumsum", {"X": f32(3, 4)}, {"axis": -1, "exclusive": True}),
+    Case("cumsum", {"X": f64(3, 4)}, {"axis": 0, "exclusive": True, "reverse": True}),
+    Case("cumsum", {"X": f32(2, 3)}, {"flatten": True}),
+    Case("cumsum", {"X": i64(2, 3)}, {"axis": 1}),
+    Case("exp", {"X": f32(3, 19, low=-4, high=4)}),
+    Case("exp", {"X": f64(4)}),
+    Case("exp", {"X": values([-200.0, -80.0, 0.0, 80.0, 200.0])}, fd=False),  # infinite
+    Case("log", {"X": f32(3, 4, low=0.5, high=3)}),
+    Case("log", {"X": f64(4, low=0.5, high=3)}),
+    Case("log1p", {"X": f32(3, 4, low=-0.5, high=2)}),
+    Case("log2", {"X": f32(3, 4, low=0.5, high=3)}),
+    Case("sqrt", {"X": f32(3, 4, low=0.5, high=3)}),
+    Case("sqrt", {"X": f64(4, low=0.5, high=3)}),
+    Case("rsqrt", {"X": f32(3, 4, low=0.5, high=3)}),
+    Case("square", {"X": f32(3, 4)}),
+    Case("square", {"X": i64(4)}),
+    Case("abs", {"X": values([[-2.0, -0.5, 0.5], [1.0, 3.0, -4.0]])}),
+    Case("abs", {"X": i64(5, low=-9)}),
+    Case("sign", {"X": values([-2.0, -0.5, 0.5, 3.0])}),
+    Case("sign", {"X": values([0.0, -0.0])}, fd=False),  # steps there
+    Case("reciprocal", {"X": f32(3, 4, low=0.5, high=2)}),
+    Case("pow", {"X": f32(3, 4, low=0.5, high=2)}, {"factor": 2.5}),
+    Case("pow", {"X": f32(3, 4)}, {"factor": 2.0}),
+    Case("pow", {"X": f32(4), "FactorTensor": values([3.0])}, grad=["X"]),
+    Case("pow", {"X": i32(4)}, {"factor": 3.0}),
+    Case("floor", {"X": values([-1.7, -0.2, 0.4, 2.6])}),
+    Case("ceil", {"X": values([-1.7, -0.2, 0.4, 2.6])}),
+    Case("round", {"X": values([-1.7, -0.2, 0.4, 2.6])}),
+    Case("round", {"X": values([-1.5, -0.5, 0.5, 2.5])}, fd=False),  # steps there
+    Case("clip", {"X": values([[-2.0, -0.5, 0.1], [0.4, 0.9, 3.0]])}, {"min": -0.3, "max": 0.7}),
+    Case("clip", {"X": values([-2.0, 0.2, 3.0]), "Min": values([-1.0]), "Max": values([1.5])},
+         {"min": 0.0, "max": 0.0}, grad=["X"]),
+    Case("clip", {"X": i64(6)}, {"min": 2.0, "max": 6.0}),
+    Case("clip", {"X": rows(6, [4, 1, 4], 2)}, {"min": -0.2, "max": 0.2}, grad=[], rows_out=["Out"]),
+    Case("cos", {"X": f32(3, 4, low=-3, high=3)}),
+    Case("sin", {"X": f32(3, 4, low=-3, high=3)}),
+    Case("erf", {"X": f32(3, 4, low=-3, high=3)}),
+    Case("erf", {"X": f64(6, low=-3, high=3)}),
 ]

@@ -9,12 +9,23 @@ use crate::op::OpDef;
 use crate::{Error, Result};
 
 mod activation;
+mod compare;
+mod elementwise;
 mod fused;
 mod math;
 mod matmul;
+mod reduce;
 
 /// The families.
-const FAMILIES: &[&[OpDef]] = &[activation::DEFS, fused::DEFS, math::DEFS, matmul::DEFS];
+const FAMILIES: &[&[OpDef]] = &[
+    activation::DEFS,
+    compare::DEFS,
+    elementwise::DEFS,
+    fused::DEFS,
+    math::DEFS,
+    matmul::DEFS,
+    reduce::DEFS,
+];
 
 /// Every definition, family by family.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {

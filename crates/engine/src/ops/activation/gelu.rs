@@ -1,9 +1,9 @@
 //! `gelu`: `Out = X * Φ(X)`, with the normal distribution's Φ exact or through `tanh`.
 
 use super::unary::{self, FROM_X};
+use crate::Result;
 use crate::op::{Kernel, OpDef, OpView, attr};
 use crate::ops::math::number::Real;
-use crate::Result;
 
 pub(super) const DEF: OpDef =
     unary::def("gelu", kernel).attrs(&[attr::bool("approximate", false)]).grad(FROM_X);

@@ -6,11 +6,7 @@ use crate::ops::math::number::Real;
 
 pub(super) const DEF: OpDef = unary::def("hard_sigmoid", |op| {
     let (slope, offset) = (op.f64("slope")?, op.f64("offset")?);
-    unary::map(
-        op,
-        move |x| value(x, slope as f32, offset as f32),
-        move |x| value(x, slope, offset),
-    )
+    unary::map(op, move |x| value(x, slope as f32, offset as f32), move |x| value(x, slope, offset))
 })
 .attrs(&[attr::float("slope", 0.2), attr::float("offset", 0.5)])
 .grad(FROM_OUT);

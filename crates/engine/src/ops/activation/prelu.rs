@@ -130,4 +130,3 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 fn slope<T: Real>(x: T, alpha: T, value: T) -> T {
     if x > T::ZERO { value } else { alpha * value }
 }
-

@@ -13,7 +13,12 @@ pub(super) const DEF: OpDef = unary::def("relu6", |op| {
 
 pub(super) const GRAD: OpDef = unary::grad_from_out("relu6_grad", |op| {
     let top = op.f64("threshold")?;
-    unary::map_grad(op, "Out", move |out, d| slope(out, d, top as f32), move |out, d| slope(out, d, top))
+    unary::map_grad(
+        op,
+        "Out",
+        move |out, d| slope(out, d, top as f32),
+        move |out, d| slope(out, d, top),
+    )
 })
 .attrs(&[attr::float("threshold", 6.0)]);
 

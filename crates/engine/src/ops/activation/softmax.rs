@@ -1,8 +1,8 @@
 //! `softmax` and `log_softmax`: `exp(X)` over its sum along an axis, and the logarithm of that.
 
 use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::math::number::{Number, Real, sum_of, sum_of_pairs};
-use crate::simd::widest;
+use crate::ops::math::number::{Real, sum_of, sum_of_pairs};
+use crate::simd::vectorized;
 use crate::tensor::Dims;
 use crate::{Error, Result, dispatch};
 
@@ -13,9 +13,9 @@ pub(super) const LOG_SOFTMAX_GRAD: OpDef = grad_def("log_softmax_grad", grad_ker
 
 const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X")])
-        .outputs(&[Slot::one("Out")])
-        .attrs(&[attr::int("axis", -1)])
+        .inputs(const { &[Slot::one("X")] })
+        .outputs(const { &[Slot::one("Out")] })
+        .attrs(const { &[attr::int("axis", -1)] })
         .like(&[("Out", "X")])
         .lod_from("X")
         .grad(GradRule::Op { inputs: &[], outputs: &["Out"] })
@@ -24,9 +24,9 @@ const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> O
 
 const fn grad_def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("Out"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
-        .attrs(&[attr::int("axis", -1)])
+        .inputs(const { &[Slot::one("Out"), Slot::one("Out@GRAD")] })
+        .outputs(const { &[Slot::one("X@GRAD")] })
+        .attrs(const { &[attr::int("axis", -1)] })
         .like(&[("X@GRAD", "Out")])
         .split(SplitRule::Fn(split))
 }
@@ -135,16 +135,11 @@ fn kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
     }))
 }
 
-fn forward<S: Softmax, T: Real>(
-    blocks: Blocks,
-    x: &[T],
-    out: &mut [T],
-    scratch: &mut Vec<T>,
-) {
+fn forward<S: Softmax, T: Real>(blocks: Blocks, x: &[T], out: &mut [T], scratch: &mut Vec<T>) {
     let size = blocks.size();
     scratch.resize(2 * blocks.width, T::ZERO);
     let (tops, sums) = scratch.split_at_mut(blocks.width);
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             for (x, out) in x.chunks_exact(size).zip(out.chunks_exact_mut(size)) {
@@ -174,12 +169,7 @@ fn row<S: Softmax, T: Real>(x: &[T], out: &mut [T]) {
 
 /// The axis is an earlier one: neighbours in memory belong to different vectors.
 #[inline(always)]
-fn block<S: Softmax, T: Real>(
-    x: &[T],
-    out: &mut [T],
-    tops: &mut [T],
-    sums: &mut [T],
-) {
+fn block<S: Softmax, T: Real>(x: &[T], out: &mut [T], tops: &mut [T], sums: &mut [T]) {
     let width = tops.len();
     tops.fill(T::LOWEST);
     sums.fill(T::ZERO);
@@ -243,7 +233,7 @@ fn backward<S: Softmax, T: Real>(
     let (size, width) = (blocks.size(), blocks.width.max(1));
     scratch.resize(width, 0.0);
     let given = out.chunks_exact(size).zip(dout.chunks_exact(size));
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             for ((out, dout), dx) in given.zip(dx.chunks_exact_mut(size)) {
@@ -262,7 +252,9 @@ fn backward<S: Softmax, T: Real>(
                 }
                 let given = out.chunks_exact(width).zip(dout.chunks_exact(width));
                 for ((out, dout), dx) in given.zip(dx.chunks_exact_mut(width)) {
-                    for ((dx, out), (dout, sum)) in dx.iter_mut().zip(out).zip(dout.iter().zip(&*scratch)) {
+                    for ((dx, out), (dout, sum)) in
+                        dx.iter_mut().zip(out).zip(dout.iter().zip(&*scratch))
+                    {
                         *dx = S::slope(*out, *dout, T::of(*sum));
                     }
                 }

@@ -3,7 +3,7 @@
 use bireme_ir::DType;
 
 use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule};
-use crate::simd::widest;
+use crate::simd::vectorized;
 use crate::{Error, Result};
 
 /// The gradient needs the forward op's input.
@@ -17,8 +17,8 @@ pub(in crate::ops) const fn def(
     kernel: fn(&OpView<'_>) -> Result<Kernel>,
 ) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X")])
-        .outputs(&[Slot::one("Out")])
+        .inputs(const { &[Slot::one("X")] })
+        .outputs(const { &[Slot::one("Out")] })
         .like(&[("Out", "X")])
         .lod_from("X")
         .split(SplitRule::RowWise)
@@ -30,8 +30,8 @@ pub(in crate::ops) const fn grad_from_x(
     kernel: fn(&OpView<'_>) -> Result<Kernel>,
 ) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
+        .inputs(const { &[Slot::one("X"), Slot::one("Out@GRAD")] })
+        .outputs(const { &[Slot::one("X@GRAD")] })
         .like(&[("X@GRAD", "X")])
         .split(SplitRule::RowWise)
 }
@@ -42,8 +42,8 @@ pub(in crate::ops) const fn grad_from_out(
     kernel: fn(&OpView<'_>) -> Result<Kernel>,
 ) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("Out"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
+        .inputs(const { &[Slot::one("Out"), Slot::one("Out@GRAD")] })
+        .outputs(const { &[Slot::one("X@GRAD")] })
         .like(&[("X@GRAD", "Out")])
         .split(SplitRule::RowWise)
 }
@@ -70,7 +70,7 @@ pub(in crate::ops) fn map(
 
 /// Writes `f(x)` for every element.
 pub(in crate::ops) fn each<T: Copy, R>(x: &[T], out: &mut [R], f: &impl Fn(T) -> R) {
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             for (out, x) in out.iter_mut().zip(x) {
@@ -112,7 +112,7 @@ pub(in crate::ops) fn each_grad<T: Copy>(
     dx: &mut [T],
     f: &impl Fn(T, T) -> T,
 ) {
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             for ((dx, value), dout) in dx.iter_mut().zip(value).zip(dout) {

@@ -12,8 +12,8 @@ pub(super) const ISFINITE_V2: OpDef = def("isfinite_v2", |op| kernel(op, f64::is
 
 const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X")])
-        .outputs(&[Slot::one("Out")])
+        .inputs(const { &[Slot::one("X")] })
+        .outputs(const { &[Slot::one("Out")] })
         .infer(infer_one)
         .lod_from("X")
         .split(SplitRule::RowWise)

@@ -14,9 +14,9 @@ pub(super) const XOR: OpDef = def("logical_xor", |op| kernel(op, |x, y| x ^ y));
 /// Paddle's have no `axis`; it stands here for the broadcasting that they share with others.
 const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X"), Slot::one("Y")])
-        .outputs(&[Slot::one("Out")])
-        .attrs(&[attr::int("axis", -1)])
+        .inputs(const { &[Slot::one("X"), Slot::one("Y")] })
+        .outputs(const { &[Slot::one("Out")] })
+        .attrs(const { &[attr::int("axis", -1)] })
         .infer(infer)
         .lod_from("X")
         .split(SplitRule::Fn(broadcast::split))

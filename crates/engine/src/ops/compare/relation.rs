@@ -16,9 +16,9 @@ pub(super) const GREATER_EQUAL: OpDef = def("greater_equal", kernel::<GreaterEqu
 
 const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X"), Slot::one("Y")])
-        .outputs(&[Slot::one("Out")])
-        .attrs(&[attr::int("axis", -1), attr::bool("force_cpu", false)])
+        .inputs(const { &[Slot::one("X"), Slot::one("Y")] })
+        .outputs(const { &[Slot::one("Out")] })
+        .attrs(const { &[attr::int("axis", -1), attr::bool("force_cpu", false)] })
         .infer(infer)
         .lod_from("X")
         .split(SplitRule::Fn(broadcast::split))

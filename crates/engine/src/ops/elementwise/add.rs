@@ -8,8 +8,7 @@ pub(super) const DEF: OpDef = binary::def("elementwise_add", binary::kernel::<Ad
     .grad(FROM_OPERANDS)
     .split(SplitRule::Fn(binary::split_linear));
 
-pub(super) const GRAD: OpDef =
-    binary::grad_def("elementwise_add_grad", binary::grad_kernel::<Add>);
+pub(super) const GRAD: OpDef = binary::grad_def("elementwise_add_grad", binary::grad_kernel::<Add>);
 
 struct Add;
 

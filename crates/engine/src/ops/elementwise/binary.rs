@@ -4,7 +4,7 @@ use super::broadcast;
 use super::walk::Walk;
 use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
 use crate::ops::math::number::{Number, Real, sum_of_pairs};
-use crate::simd::widest;
+use crate::simd::vectorized;
 use crate::tensor::{Element, SelectedRows, Tensor};
 use crate::value::Value;
 use crate::{Error, Result, dispatch};
@@ -29,9 +29,9 @@ pub(in crate::ops) trait Partials: 'static {
 /// The definition of `Out = f(X, Y)`.
 pub(super) const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X"), Slot::one("Y")])
-        .outputs(&[Slot::one("Out")])
-        .attrs(&[attr::int("axis", -1)])
+        .inputs(const { &[Slot::one("X"), Slot::one("Y")] })
+        .outputs(const { &[Slot::one("Out")] })
+        .attrs(const { &[attr::int("axis", -1)] })
         .infer(broadcast::infer)
         .lod_from("X")
         .split(SplitRule::Fn(broadcast::split))
@@ -46,9 +46,9 @@ pub(super) const fn grad_def(
     kernel: fn(&OpView<'_>) -> Result<Kernel>,
 ) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-        .attrs(&[attr::int("axis", -1)])
+        .inputs(const { &[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")] })
+        .outputs(const { &[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")] })
+        .attrs(const { &[attr::int("axis", -1)] })
         .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
         .split(SplitRule::Fn(broadcast::split_grad))
 }
@@ -112,7 +112,7 @@ pub(in crate::ops) fn apply<T: Element, R: Element>(
     f: impl Fn(T, T) -> R,
 ) -> Result<()> {
     let len = walk.run;
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             walk.for_each(
@@ -199,7 +199,7 @@ fn gather_runs<T: Real>(
 ) {
     let len = walk.run;
     let moves = [walk.moves[which], walk.moves[1 - which]];
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             walk.for_each(

@@ -9,13 +9,8 @@ pub(super) const DEF: OpDef = binary::def("elementwise_div", binary::kernel::<Di
     .split(SplitRule::Fn(binary::split_scaling));
 
 /// Paddle's programs give it `Out` too; `X` and `Y` suffice.
-pub(super) const GRAD: OpDef =
-    binary::grad_def("elementwise_div_grad", binary::grad_kernel::<Div>).inputs(&[
-        Slot::one("X"),
-        Slot::one("Y"),
-        Slot::maybe("Out"),
-        Slot::one("Out@GRAD"),
-    ]);
+pub(super) const GRAD: OpDef = binary::grad_def("elementwise_div_grad", binary::grad_kernel::<Div>)
+    .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::maybe("Out"), Slot::one("Out@GRAD")]);
 
 struct Div;
 

@@ -8,8 +8,7 @@ pub(super) const DEF: OpDef = binary::def("elementwise_mul", binary::kernel::<Mu
     .grad(FROM_OPERANDS)
     .split(SplitRule::Fn(binary::split_scaling));
 
-pub(super) const GRAD: OpDef =
-    binary::grad_def("elementwise_mul_grad", binary::grad_kernel::<Mul>);
+pub(super) const GRAD: OpDef = binary::grad_def("elementwise_mul_grad", binary::grad_kernel::<Mul>);
 
 struct Mul;
 

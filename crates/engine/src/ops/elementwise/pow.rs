@@ -7,8 +7,7 @@ use crate::ops::math::number::{Number, Real};
 pub(super) const DEF: OpDef =
     binary::def("elementwise_pow", binary::kernel::<Pow>).grad(FROM_OPERANDS);
 
-pub(super) const GRAD: OpDef =
-    binary::grad_def("elementwise_pow_grad", binary::grad_kernel::<Pow>);
+pub(super) const GRAD: OpDef = binary::grad_def("elementwise_pow_grad", binary::grad_kernel::<Pow>);
 
 struct Pow;
 

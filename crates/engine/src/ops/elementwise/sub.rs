@@ -8,8 +8,7 @@ pub(super) const DEF: OpDef = binary::def("elementwise_sub", binary::kernel::<Su
     .grad(FROM_OPERANDS)
     .split(SplitRule::Fn(binary::split_linear));
 
-pub(super) const GRAD: OpDef =
-    binary::grad_def("elementwise_sub_grad", binary::grad_kernel::<Sub>);
+pub(super) const GRAD: OpDef = binary::grad_def("elementwise_sub_grad", binary::grad_kernel::<Sub>);
 
 struct Sub;
 

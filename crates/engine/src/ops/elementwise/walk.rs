@@ -35,7 +35,8 @@ impl<const N: usize> Walk<N> {
     /// When an operand's dimension is neither 1 nor that of `full`.
     pub(in crate::ops) fn new(full: &[usize], operands: [&[usize]; N]) -> Result<Walk<N>> {
         let fits = |dims: &&[usize]| {
-            dims.len() == full.len() && dims.iter().zip(full).all(|(dim, all)| [1, *all].contains(dim))
+            dims.len() == full.len()
+                && dims.iter().zip(full).all(|(dim, all)| [1, *all].contains(dim))
         };
         if let Some(dims) = operands.iter().find(|dims| !fits(dims)) {
             return Err(Error::kernel(format!("shape {dims:?} does not repeat over {full:?}")));
@@ -85,7 +86,10 @@ impl<const N: usize> Walk<N> {
                     break;
                 }
                 *index = 0;
-                starts.iter_mut().zip(level.steps).for_each(|(start, step)| *start -= step * level.len);
+                starts
+                    .iter_mut()
+                    .zip(level.steps)
+                    .for_each(|(start, step)| *start -= step * level.len);
             }
         }
     }

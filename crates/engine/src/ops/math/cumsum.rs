@@ -55,11 +55,8 @@ fn kernel(op: &OpView<'_>, from: &str, to: &str, backwards: bool) -> Result<Kern
     let (axis, flatten) = (op.i64("axis")?, op.bool("flatten")?);
     let (exclusive, reverse) = (op.bool("exclusive")?, op.bool("reverse")? != backwards);
     Ok(Box::new(move |run| {
-        let (len, width) = if flatten {
-            (run.dims(x)?.numel(), 1)
-        } else {
-            blocks(run.dims(x)?, axis)?
-        };
+        let (len, width) =
+            if flatten { (run.dims(x)?.numel(), 1) } else { blocks(run.dims(x)?, axis)? };
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
             let (from, out) = (run.get::<T>(from)?, run.set::<T>(out)?);
@@ -90,7 +87,11 @@ fn running_sums<T: Number>(x: &[T], out: &mut [T], width: usize, exclusive: bool
         let now = position(step);
         if step == 0 {
             let first = &mut out[now..now + width];
-            if exclusive { first.fill(T::ZERO) } else { first.copy_from_slice(&x[now..now + width]) }
+            if exclusive {
+                first.fill(T::ZERO)
+            } else {
+                first.copy_from_slice(&x[now..now + width])
+            }
             continue;
         }
         let before = position(step - 1);

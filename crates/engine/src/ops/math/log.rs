@@ -6,8 +6,7 @@ use super::number::Real;
 use crate::op::OpDef;
 use crate::ops::activation::unary::{self, FROM_X};
 
-pub(super) const LOG: OpDef =
-    unary::def("log", |op| unary::map(op, f32::ln, f64::ln)).grad(FROM_X);
+pub(super) const LOG: OpDef = unary::def("log", |op| unary::map(op, f32::ln, f64::ln)).grad(FROM_X);
 
 pub(super) const LOG_GRAD: OpDef = unary::grad_from_x("log_grad", |op| {
     unary::map_grad(op, "X", |x, dout| dout / x, |x, dout| dout / x)

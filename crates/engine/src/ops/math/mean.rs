@@ -2,7 +2,7 @@
 
 use super::number::sum_of;
 use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread};
-use crate::simd::widest;
+use crate::simd::vectorized;
 use crate::tensor::Element;
 use crate::{Error, Result, dispatch};
 
@@ -42,7 +42,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64] => {
             let x = run.get::<T>(x)?;
             // Summed in double precision: a mean over millions of rows keeps its digits.
-            let sum: f64 = widest(
+            let sum: f64 = vectorized(
                 #[inline(always)]
                 || sum_of(x, |x| x.to_f64()),
             );

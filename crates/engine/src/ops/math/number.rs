@@ -149,16 +149,6 @@ pub(in crate::ops) trait Real:
     fn powf(self, exponent: Self) -> Self;
     /// The error function.
     fn erf(self) -> Self;
-    /// The sine.
-    fn sin(self) -> Self;
-    /// The cosine.
-    fn cos(self) -> Self;
-    /// Rounded down.
-    fn floor(self) -> Self;
-    /// Rounded up.
-    fn ceil(self) -> Self;
-    /// Rounded to the nearest integer, halves away from zero.
-    fn round(self) -> Self;
 
     /// The sign: -1, 0 or 1.
     #[inline(always)]
@@ -213,26 +203,6 @@ macro_rules! real {
             #[inline(always)]
             fn erf(self) -> $t {
                 erf::erf(f64::from(self)) as $t
-            }
-            #[inline(always)]
-            fn sin(self) -> $t {
-                <$t>::sin(self)
-            }
-            #[inline(always)]
-            fn cos(self) -> $t {
-                <$t>::cos(self)
-            }
-            #[inline(always)]
-            fn floor(self) -> $t {
-                <$t>::floor(self)
-            }
-            #[inline(always)]
-            fn ceil(self) -> $t {
-                <$t>::ceil(self)
-            }
-            #[inline(always)]
-            fn round(self) -> $t {
-                <$t>::round(self)
             }
         }
     )*};

@@ -21,8 +21,8 @@ const ZERO: GradRule = GradRule::Op { inputs: &[], outputs: &[] };
 
 const fn zero_def(name: &'static str) -> OpDef {
     OpDef::new(name, zero)
-        .inputs(&[Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
+        .inputs(const { &[Slot::one("Out@GRAD")] })
+        .outputs(const { &[Slot::one("X@GRAD")] })
         .like(&[("X@GRAD", "Out@GRAD")])
         .split(SplitRule::RowWise)
 }

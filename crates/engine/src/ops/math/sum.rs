@@ -10,9 +10,8 @@ use crate::op::{
     GradRule, In, Infer, Kernel, Meta, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread,
     same_dim,
 };
-use crate::simd::widest;
+use crate::simd::vectorized;
 use crate::tensor::{SelectedRows, Tensor};
-use crate::value::Value;
 use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("sum", kernel)
@@ -125,11 +124,7 @@ fn add_dense(run: &Run<'_>, inputs: &[In], out: &mut Tensor) -> Result<()> {
 }
 
 fn same_len(out: usize, x: usize) -> Result<()> {
-    if out == x {
-        Ok(())
-    } else {
-        Err(Error::kernel(format!("cannot add {x} elements to {out}")))
-    }
+    if out == x { Ok(()) } else { Err(Error::kernel(format!("cannot add {x} elements to {out}"))) }
 }
 
 fn copy<T: Number>(out: &mut [T], x: &[T]) -> Result<()> {
@@ -141,7 +136,7 @@ fn copy<T: Number>(out: &mut [T], x: &[T]) -> Result<()> {
 fn add<T: Number>(out: &mut [T], a: &[T], b: &[T]) -> Result<()> {
     same_len(out.len(), a.len())?;
     same_len(out.len(), b.len())?;
-    widest(
+    vectorized(
         #[inline(always)]
         || out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = a.plus(*b)),
     );
@@ -150,7 +145,7 @@ fn add<T: Number>(out: &mut [T], a: &[T], b: &[T]) -> Result<()> {
 
 fn add_to<T: Number>(out: &mut [T], x: &[T]) -> Result<()> {
     same_len(out.len(), x.len())?;
-    widest(
+    vectorized(
         #[inline(always)]
         || out.iter_mut().zip(x).for_each(|(out, x)| *out = out.plus(*x)),
     );
@@ -162,9 +157,10 @@ fn scatter<T: Number>(out: &mut [T], rows: &SelectedRows) -> Result<()> {
     let values = rows.value.as_slice::<T>()?;
     for (row, values) in rows.rows.iter().zip(values.chunks_exact(width.max(1))) {
         let start = usize::try_from(*row).ok().map(|row| row * width);
-        let target = start.and_then(|start| out.get_mut(start..start + width)).ok_or_else(|| {
-            Error::kernel(format!("row {row} lies outside a tensor of {} rows", rows.height))
-        })?;
+        let target =
+            start.and_then(|start| out.get_mut(start..start + width)).ok_or_else(|| {
+                Error::kernel(format!("row {row} lies outside a tensor of {} rows", rows.height))
+            })?;
         add_to(target, values)?;
     }
     Ok(())
@@ -176,6 +172,7 @@ mod tests {
 
     use super::*;
     use crate::op::run_once;
+    use crate::value::Value;
 
     fn rows(rows: &[i64], values: &[f32]) -> Value {
         let value = Tensor::from_slice([rows.len(), 1], values).unwrap();

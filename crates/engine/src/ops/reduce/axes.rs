@@ -2,11 +2,10 @@
 
 use bireme_ir::{AttrSpec, DType};
 
-use crate::op::{Infer, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::op::{GradRule, Kernel};
+use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
 use crate::ops::elementwise::walk::Walk;
 use crate::ops::math::number::Number;
-use crate::simd::widest;
+use crate::simd::vectorized;
 use crate::tensor::{Dims, Element, MAX_RANK};
 use crate::{Error, Result};
 
@@ -21,8 +20,8 @@ const ATTRS: &[AttrSpec] = &[
 /// The definition of a reduction.
 pub(super) const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X")])
-        .outputs(&[Slot::one("Out")])
+        .inputs(const { &[Slot::one("X")] })
+        .outputs(const { &[Slot::one("Out")] })
         .attrs(ATTRS)
         .infer(infer)
         .split(SplitRule::Fn(split_kept))
@@ -34,8 +33,8 @@ pub(super) const fn grad_def(
     kernel: fn(&OpView<'_>) -> Result<Kernel>,
 ) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
+        .inputs(const { &[Slot::one("X"), Slot::one("Out@GRAD")] })
+        .outputs(const { &[Slot::one("X@GRAD")] })
         .attrs(ATTRS)
         .like(&[("X@GRAD", "X")])
         .split(SplitRule::Fn(split_grad))
@@ -47,7 +46,7 @@ pub(super) const fn grad_from_both(
     kernel: fn(&OpView<'_>) -> Result<Kernel>,
 ) -> OpDef {
     grad_def(name, kernel)
-        .inputs(&[Slot::one("X"), Slot::one("Out"), Slot::one("Out@GRAD")])
+        .inputs(const { &[Slot::one("X"), Slot::one("Out"), Slot::one("Out@GRAD")] })
         .split(SplitRule::Fn(split_kept_grad))
 }
 
@@ -90,13 +89,16 @@ impl Axes {
     /// The walk over `X` with the result as its operand, and how many elements make one result.
     pub(super) fn walk(&self, x: Dims) -> Result<(Walk<1>, usize)> {
         let reduced = self.reduced(x.len())?;
-        let mut kept = x;
+        let mut kept = [1; MAX_RANK];
         let mut count = 1;
-        for axis in (0..x.len()).filter(|axis| reduced[*axis]) {
-            count *= x[axis];
-            kept = kept.with_dim(axis, 1);
+        for (axis, dim) in x.iter().enumerate() {
+            if reduced[axis] {
+                count *= dim;
+            } else {
+                kept[axis] = *dim;
+            }
         }
-        Ok((Walk::new(&x, [&kept])?, count))
+        Ok((Walk::new(&x, [&kept[..x.len()]])?, count))
     }
 
     /// Whether the batch is among what is reduced.
@@ -167,7 +169,7 @@ pub(super) fn reduce<T: Element>(
 ) {
     out.fill(start);
     let len = walk.run;
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             walk.for_each(
@@ -197,7 +199,7 @@ pub(super) fn spread<T: Number>(
     f: impl Fn(T, T, T) -> T,
 ) {
     let len = walk.run;
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             walk.for_each(

@@ -1,8 +1,8 @@
 //! `reduce_any` and `reduce_all`: whether some, or all, of the elements are true.
 
 use super::axes::{self, Axes};
-use crate::op::{Kernel, OpDef, OpView};
 use crate::Result;
+use crate::op::{Kernel, OpDef, OpView};
 
 pub(super) const ANY: OpDef = axes::def("reduce_any", |op| kernel(op, false));
 pub(super) const ALL: OpDef = axes::def("reduce_all", |op| kernel(op, true));
