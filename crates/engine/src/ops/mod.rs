@@ -9,12 +9,27 @@ use crate::op::OpDef;
 use crate::{Error, Result};
 
 mod activation;
+mod create;
 mod fused;
+mod index;
 mod math;
 mod matmul;
+mod random;
+mod shape;
+mod sort;
 
 /// The families.
-const FAMILIES: &[&[OpDef]] = &[activation::DEFS, fused::DEFS, math::DEFS, matmul::DEFS];
+const FAMILIES: &[&[OpDef]] = &[
+    activation::DEFS,
+    create::DEFS,
+    fused::DEFS,
+    index::DEFS,
+    math::DEFS,
+    matmul::DEFS,
+    random::DEFS,
+    shape::DEFS,
+    sort::DEFS,
+];
 
 /// Every definition, family by family.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
