@@ -10,21 +10,31 @@ use crate::{Error, Result};
 
 mod activation;
 mod compare;
+mod create;
 mod elementwise;
 mod fused;
+mod index;
 mod math;
 mod matmul;
+mod random;
 mod reduce;
+mod shape;
+mod sort;
 
 /// The families.
 const FAMILIES: &[&[OpDef]] = &[
     activation::DEFS,
     compare::DEFS,
+    create::DEFS,
     elementwise::DEFS,
     fused::DEFS,
+    index::DEFS,
     math::DEFS,
     matmul::DEFS,
+    random::DEFS,
     reduce::DEFS,
+    shape::DEFS,
+    sort::DEFS,
 ];
 
 /// Every definition, family by family.

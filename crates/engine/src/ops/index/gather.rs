@@ -1,0 +1,169 @@
+//! `gather` and `index_select`: slices of a tensor along one axis, in the order that a list of
+//! indices gives. The gradient adds each slice back to where it came from.
+
+use half::{bf16, f16};
+
+use super::positions;
+use crate::op::{
+    GradRule, In, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
+};
+use crate::ops::shape::dims::axis_in;
+use crate::ops::shape::given::integer;
+use crate::tensor::{Dims, MAX_RANK, Tensor};
+use crate::{Error, Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("gather", |op| kernel(op, "axis", op.maybe_input("Axis")))
+    .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::maybe("Axis")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::int("axis", 0)])
+    .infer(|cx| {
+        let by_tensor = cx.maybe_input("Axis").is_some();
+        infer(cx, "axis", by_tensor)
+    })
+    .grad(GradRule::Op { inputs: &["X", "Index", "Axis"], outputs: &[] })
+    .split(SplitRule::Fn(|view| split(view, "axis")));
+
+pub(super) const GRAD: OpDef =
+    OpDef::new("gather_grad", |op| grad_kernel(op, "axis", op.maybe_input("Axis")))
+        .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::maybe("Axis"), Slot::one("Out@GRAD")])
+        .outputs(&[Slot::one("X@GRAD")])
+        .attrs(&[attr::int("axis", 0)])
+        .like(&[("X@GRAD", "X")])
+        .split(SplitRule::Fn(|view| split_grad(view, "axis")));
+
+pub(super) const SELECT: OpDef = OpDef::new("index_select", |op| kernel(op, "dim", None))
+    .inputs(&[Slot::one("X"), Slot::one("Index")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::int("dim", 0)])
+    .infer(|cx| infer(cx, "dim", false))
+    .grad(GradRule::Op { inputs: &["X", "Index"], outputs: &[] })
+    .split(SplitRule::Fn(|view| split(view, "dim")));
+
+pub(super) const SELECT_GRAD: OpDef =
+    OpDef::new("index_select_grad", |op| grad_kernel(op, "dim", None))
+        .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::one("Out@GRAD")])
+        .outputs(&[Slot::one("X@GRAD")])
+        .attrs(&[attr::int("dim", 0)])
+        .like(&[("X@GRAD", "X")])
+        .split(SplitRule::Fn(|view| split_grad(view, "dim")));
+
+fn infer(cx: &mut Infer<'_>, attr: &str, by_tensor: bool) -> Result<()> {
+    let (x, index) = (cx.input("X")?, cx.input("Index")?);
+    let count = positions::count(index)?;
+    let mut out = x.clone();
+    if by_tensor {
+        out.dims.fill(-1);
+        out.dims.truncate(x.rank() - usize::from(index.rank() == 0));
+    } else {
+        let axis = axis_in(cx.op().i64(attr)?, x.rank())?;
+        // A single index, not a list of one, takes its axis away.
+        if index.rank() == 0 {
+            out.dims.remove(axis);
+        } else {
+            out.dims[axis] = count;
+        }
+    }
+    out.lod_level = 0;
+    cx.set("Out", out);
+    Ok(())
+}
+
+/// Rows of a whole table by rows of indices, or columns of rows by whole indices.
+fn split(view: &SplitView<'_>, attr: &str) -> Option<Vec<Spread>> {
+    let axis = axis_in(view.op.i64(attr).ok()?, view.meta("X")?.rank()).ok()?;
+    let fits = match (view.spread("X"), view.spread("Index")) {
+        (Spread::Whole, Spread::Rows) => axis == 0,
+        (Spread::Rows, Spread::Whole) => axis > 0,
+        _ => false,
+    };
+    (fits && view.inputs.len() == 2).then(|| vec![Spread::Rows])
+}
+
+fn split_grad(view: &SplitView<'_>, attr: &str) -> Option<Vec<Spread>> {
+    let axis = axis_in(view.op.i64(attr).ok()?, view.meta("X")?.rank()).ok()?;
+    if view.spread("Out@GRAD") != Spread::Rows || view.inputs.len() != 3 {
+        return None;
+    }
+    match (view.spread("X"), view.spread("Index")) {
+        (Spread::Whole, Spread::Rows) if axis == 0 => Some(vec![Spread::Partial]),
+        (Spread::Rows, Spread::Whole) if axis > 0 => Some(vec![Spread::Rows]),
+        _ => None,
+    }
+}
+
+fn kernel(op: &OpView<'_>, attr: &str, by_tensor: Option<In>) -> Result<Kernel> {
+    let (x, index, out) = (op.input("X")?, op.input("Index")?, op.output("Out")?);
+    let axis = op.i64(attr)?;
+    let mut positions = Vec::new();
+    Ok(Box::new(move |run| {
+        let (x, index, out) = (run.tensor(x)?, run.tensor(index)?, run.out(out)?);
+        let axis = by_tensor.map_or(Ok(axis), |tensor| integer(run.tensor(tensor)?))?;
+        let axis = axis_in(axis, x.dims().len())?;
+        positions::read(&mut positions, index, x.dims()[axis])?;
+        let keep = (!index.dims().is_empty()).then_some(positions.len());
+        out.resize(x.dtype(), with_axis(x.dims(), axis, keep));
+        let width = x.dims().tail(axis + 1) * x.dtype().size();
+        let slab = x.dims()[axis] * width;
+        if width == 0 || slab == 0 || positions.is_empty() {
+            return Ok(());
+        }
+        let outer = out.as_mut_bytes().chunks_exact_mut(positions.len() * width);
+        for (out, x) in outer.zip(x.as_bytes().chunks_exact(slab)) {
+            for (out, at) in out.chunks_exact_mut(width).zip(&positions) {
+                out.copy_from_slice(&x[at * width..(at + 1) * width]);
+            }
+        }
+        Ok(())
+    }))
+}
+
+/// The dimensions with `axis` set to `keep`, or taken away.
+fn with_axis(dims: Dims, axis: usize, keep: Option<usize>) -> Dims {
+    let mut all = [0; MAX_RANK];
+    let rank = dims.len();
+    all[..rank].copy_from_slice(&dims);
+    match keep {
+        Some(count) => all[axis] = count,
+        None => all.copy_within(axis + 1.., axis),
+    }
+    Dims::new(&all[..rank - usize::from(keep.is_none())])
+}
+
+fn grad_kernel(op: &OpView<'_>, attr: &str, by_tensor: Option<In>) -> Result<Kernel> {
+    let (x, index) = (op.input("X")?, op.input("Index")?);
+    let (dout, dx, axis) = (op.input("Out@GRAD")?, op.output("X@GRAD")?, op.i64(attr)?);
+    let mut positions = Vec::new();
+    Ok(Box::new(move |run| {
+        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
+        let axis = by_tensor.map_or(Ok(axis), |tensor| integer(run.tensor(tensor)?))?;
+        let axis = axis_in(axis, dims.len())?;
+        positions::read(&mut positions, run.tensor(index)?, dims[axis])?;
+        dx.resize(dout.dtype(), dims);
+        dx.as_mut_bytes().fill(0);
+        let width = dims.tail(axis + 1);
+        add_back(dx, dout, &positions, dims[axis] * width, width)
+    }))
+}
+
+/// Adds slices of `width` elements of `dout` to the positions they came from, slab by slab.
+pub(super) fn add_back(
+    dx: &mut Tensor,
+    dout: &Tensor,
+    positions: &[usize],
+    slab: usize,
+    width: usize,
+) -> Result<()> {
+    if width == 0 || slab == 0 || positions.is_empty() {
+        return Ok(());
+    }
+    dispatch!(dout.dtype(), T in [f32, f64, i32, i64, f16, bf16] => {
+        let outer = dout.as_slice::<T>()?.chunks_exact(positions.len() * width);
+        for (dx, dout) in dx.as_mut_slice::<T>()?.chunks_exact_mut(slab).zip(outer) {
+            for (dout, at) in dout.chunks_exact(width).zip(positions) {
+                let dx = &mut dx[at * width..(at + 1) * width];
+                dx.iter_mut().zip(dout).for_each(|(dx, dout)| *dx += *dout);
+            }
+        }
+        Ok(())
+    }, else => Err(Error::kernel(format!("cannot add {} elements", dout.dtype()))))
+}

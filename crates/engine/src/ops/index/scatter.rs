@@ -1,0 +1,121 @@
+//! `scatter`: rows of a tensor replaced by others, or by sums of others.
+//!
+//! With `overwrite` the last update of a row wins; without, a named row becomes the sum of its
+//! updates (what was there is lost).
+
+use half::{bf16, f16};
+
+use super::positions;
+use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr, same_dim};
+use crate::tensor::Tensor;
+use crate::{Error, Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("scatter", kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Ids"), Slot::one("Updates")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::bool("overwrite", true)])
+    .infer(infer)
+    .lod_from("X")
+    .grad(GradRule::Op { inputs: &["Ids", "Updates"], outputs: &[] });
+
+pub(super) const GRAD: OpDef = OpDef::new("scatter_grad", grad_kernel)
+    .inputs(&[Slot::one("Ids"), Slot::one("Updates"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Updates@GRAD")])
+    .attrs(&[attr::bool("overwrite", true)])
+    .like(&[("X@GRAD", "Out@GRAD"), ("Updates@GRAD", "Updates")]);
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let (x, ids, updates) = (cx.input("X")?, cx.input("Ids")?, cx.input("Updates")?);
+    let fits = (!x.dims.is_empty() && x.rank() == updates.rank())
+        .then(|| x.dims[1..].iter().zip(&updates.dims[1..]).all(|(a, b)| same_dim(*a, *b).is_ok()))
+        .is_some_and(|fits| {
+            fits && same_dim(positions::count(ids).unwrap_or(-2), updates.dims[0]).is_ok()
+        });
+    if !fits {
+        let shapes = format!("`Updates` {:?} by `Ids` {:?}", updates.dims, ids.dims);
+        return Err(Error::kernel(format!("{shapes} do not fit the rows of `X` {:?}", x.dims)));
+    }
+    cx.set("Out", x.clone());
+    Ok(())
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, ids, updates) = (op.input("X")?, op.input("Ids")?, op.input("Updates")?);
+    let (out, overwrite) = (op.output("Out")?, op.bool("overwrite")?);
+    let mut rows = Vec::new();
+    Ok(Box::new(move |run| {
+        let (x, updates) = (run.tensor(x)?, run.tensor(updates)?);
+        let out = run.out(out)?;
+        positions::read(&mut rows, run.tensor(ids)?, x.rows())?;
+        out.copy_from(x);
+        let width = x.numel() / x.rows().max(1);
+        if updates.numel() != rows.len() * width {
+            return Err(Error::kernel(format!(
+                "{} rows cannot be updated by {}",
+                rows.len(),
+                updates.dims()
+            )));
+        }
+        put(out, updates, &rows, width, overwrite)
+    }))
+}
+
+fn put(
+    out: &mut Tensor,
+    updates: &Tensor,
+    rows: &[usize],
+    width: usize,
+    overwrite: bool,
+) -> Result<()> {
+    if width == 0 {
+        return Ok(());
+    }
+    if overwrite {
+        let width = width * out.dtype().size();
+        for (update, row) in updates.as_bytes().chunks_exact(width).zip(rows) {
+            out.as_mut_bytes()[row * width..(row + 1) * width].copy_from_slice(update);
+        }
+        return Ok(());
+    }
+    clear(out, rows, width);
+    dispatch!(out.dtype(), T in [f32, f64, i32, i64, f16, bf16] => {
+        let out = out.as_mut_slice::<T>()?;
+        for (update, row) in updates.as_slice::<T>()?.chunks_exact(width).zip(rows) {
+            let out = &mut out[row * width..(row + 1) * width];
+            out.iter_mut().zip(update).for_each(|(out, update)| *out += *update);
+        }
+        Ok(())
+    }, else => Err(Error::kernel(format!("cannot add {} elements", out.dtype()))))
+}
+
+fn clear(out: &mut Tensor, rows: &[usize], width: usize) {
+    let width = width * out.dtype().size();
+    for row in rows {
+        out.as_mut_bytes()[row * width..(row + 1) * width].fill(0);
+    }
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (ids, updates, dout) = (op.input("Ids")?, op.input("Updates")?, op.input("Out@GRAD")?);
+    let (dx, dupdates) = (op.maybe_output("X@GRAD"), op.maybe_output("Updates@GRAD"));
+    let mut rows = Vec::new();
+    Ok(Box::new(move |run| {
+        let (dout, dims) = (run.tensor(dout)?, run.dims(updates)?);
+        let width = dout.numel() / dout.rows().max(1);
+        positions::read(&mut rows, run.tensor(ids)?, dout.rows())?;
+        if let Some(dx) = dx {
+            let dx = run.out(dx)?;
+            dx.copy_from(dout);
+            clear(dx, &rows, width);
+        }
+        let bytes = width * dout.dtype().size();
+        if let (Some(dupdates), true) = (dupdates, bytes > 0) {
+            let dupdates = run.out(dupdates)?;
+            dupdates.resize(dout.dtype(), dims);
+            for (out, row) in dupdates.as_mut_bytes().chunks_exact_mut(bytes).zip(&rows) {
+                out.copy_from_slice(&dout.as_bytes()[row * bytes..(row + 1) * bytes]);
+            }
+        }
+        Ok(())
+    }))
+}

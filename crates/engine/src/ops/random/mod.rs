@@ -1,0 +1,20 @@
+//! Ops that draw random numbers.
+//!
+//! Each element is a function of (seed, output variable, step, position), so a variable starts the
+//! same however it is sliced and wherever it lives.
+
+use crate::op::OpDef;
+
+mod draw;
+mod integers;
+mod reals;
+
+/// The definitions of this family.
+pub(super) const DEFS: &[OpDef] = &[
+    reals::UNIFORM,
+    reals::GAUSSIAN,
+    reals::TRUNCATED_GAUSSIAN,
+    reals::BERNOULLI,
+    integers::RANDINT,
+    integers::RANDPERM,
+];

@@ -1,0 +1,50 @@
+//! Arithmetic on dimensions that shape rules and kernels of several families share.
+
+use crate::tensor::{Dims, MAX_RANK, Tensor};
+use crate::{Error, Result};
+
+/// The dimensions, if a tensor can have as many; shape rules that add dimensions end with this.
+pub(in crate::ops) fn ranked(dims: Vec<i64>) -> Result<Vec<i64>> {
+    if dims.len() <= MAX_RANK {
+        return Ok(dims);
+    }
+    Err(Error::kernel(format!("a tensor has at most {MAX_RANK} dimensions, not {}", dims.len())))
+}
+
+/// Known dimensions in the form of a shape rule.
+pub(in crate::ops) fn signed(dims: &[usize]) -> Vec<i64> {
+    dims.iter().map(|dim| *dim as i64).collect()
+}
+
+/// The result of a shape rule on known dimensions, for a kernel that sizes its own output.
+pub(in crate::ops) fn sized(dims: &[i64]) -> Result<Dims> {
+    let mut known = [0; MAX_RANK];
+    if dims.len() > MAX_RANK {
+        return Err(Error::kernel(format!("a tensor has at most {MAX_RANK} dimensions")));
+    }
+    for (known, dim) in known.iter_mut().zip(dims) {
+        *known = usize::try_from(*dim)
+            .map_err(|_| Error::kernel(format!("shape {dims:?} has a negative dimension")))?;
+    }
+    Ok(Dims::new(&known[..dims.len()]))
+}
+
+/// The product, or -1 when a factor is unknown.
+pub(in crate::ops) fn product(dims: &[i64]) -> i64 {
+    if dims.contains(&-1) { -1 } else { dims.iter().product() }
+}
+
+/// An axis of a tensor of `rank` dimensions, counted from the end when negative.
+pub(in crate::ops) fn axis_in(axis: i64, rank: usize) -> Result<usize> {
+    let positive = if axis < 0 { axis + rank as i64 } else { axis };
+    if (0..rank as i64).contains(&positive) {
+        return Ok(positive as usize);
+    }
+    Err(Error::kernel(format!("axis {axis} lies outside a tensor of rank {rank}")))
+}
+
+/// Rows that stay rows keep their sequences; otherwise the output has none.
+pub(in crate::ops) fn keep_lod(x: &Tensor, out: &mut Tensor) {
+    let kept = if x.rows() == out.rows() { x.lod().as_slice() } else { &[] };
+    out.set_lod(kept);
+}

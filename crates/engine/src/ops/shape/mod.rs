@@ -1,0 +1,66 @@
+//! Ops that move elements without changing them: joining, cutting, reshaping, repeating.
+
+use crate::op::OpDef;
+
+mod blocks;
+mod concat;
+pub(in crate::ops) mod dims;
+mod expand;
+mod flatten;
+mod flip;
+pub(in crate::ops) mod given;
+mod relabel;
+mod reshape;
+mod slice;
+mod split;
+mod squeeze;
+mod stack;
+mod tile;
+mod transpose;
+mod unsqueeze;
+pub(in crate::ops) mod walk;
+
+/// The definitions of this family.
+pub(super) const DEFS: &[OpDef] = &[
+    concat::DEF,
+    concat::GRAD,
+    split::DEF,
+    stack::STACK,
+    stack::STACK_GRAD,
+    stack::UNSTACK,
+    stack::UNSTACK_GRAD,
+    stack::UNBIND,
+    reshape::DEF,
+    reshape::GRAD,
+    reshape::OLD,
+    reshape::OLD_GRAD,
+    transpose::DEF,
+    transpose::GRAD,
+    transpose::OLD,
+    transpose::OLD_GRAD,
+    squeeze::DEF,
+    squeeze::GRAD,
+    squeeze::OLD,
+    squeeze::OLD_GRAD,
+    unsqueeze::DEF,
+    unsqueeze::GRAD,
+    unsqueeze::OLD,
+    unsqueeze::OLD_GRAD,
+    flatten::RANGE,
+    flatten::RANGE_GRAD,
+    flatten::DEF,
+    flatten::GRAD,
+    flatten::OLD,
+    flatten::OLD_GRAD,
+    expand::DEF,
+    expand::GRAD,
+    expand::AS,
+    expand::AS_GRAD,
+    tile::DEF,
+    tile::GRAD,
+    slice::DEF,
+    slice::GRAD,
+    slice::STRIDED,
+    slice::STRIDED_GRAD,
+    flip::DEF,
+];

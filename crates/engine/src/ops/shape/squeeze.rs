@@ -1,0 +1,59 @@
+//! `squeeze2` (and the older `squeeze`): drops dimensions of size 1, the given ones or all.
+
+use super::dims::axis_in;
+use super::given::Given;
+use super::relabel;
+use crate::Result;
+use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
+
+pub(super) const DEF: OpDef = OpDef::new("squeeze2", kernel)
+    .inputs(&[Slot::one("X")])
+    .outputs(&[Slot::one("Out"), Slot::maybe("XShape")])
+    .attrs(&[attr::ints("axes", &[])])
+    .infer(infer)
+    .grad(GradRule::Op { inputs: &[], outputs: &["XShape"] })
+    .split(SplitRule::Fn(relabel::split));
+
+pub(super) const GRAD: OpDef = OpDef::new("squeeze2_grad", relabel::grad_kernel)
+    .inputs(&[Slot::one("XShape"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::one("X@GRAD")])
+    .attrs(&[attr::ints("axes", &[])])
+    .infer(relabel::infer_grad)
+    .split(SplitRule::Fn(relabel::split_grad));
+
+pub(super) const OLD: OpDef = OpDef::new("squeeze", kernel)
+    .inputs(&[Slot::one("X")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::ints("axes", &[])])
+    .infer(infer)
+    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
+    .split(SplitRule::Fn(relabel::split));
+
+pub(super) const OLD_GRAD: OpDef = OpDef::new("squeeze_grad", relabel::grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::one("X@GRAD")])
+    .attrs(&[attr::ints("axes", &[])])
+    .like(&[("X@GRAD", "X")])
+    .split(SplitRule::Fn(relabel::split_grad));
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    relabel::kernel(op, Given::attr(op, "axes")?, shape)
+}
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let axes = cx.op().longs("axes")?;
+    relabel::infer(cx, &axes, shape)
+}
+
+/// A named dimension that is not 1 stays, as in Paddle.
+fn shape(x: &[i64], axes: &[i64]) -> Result<Vec<i64>> {
+    let mut dropped = vec![axes.is_empty(); x.len()];
+    for axis in axes {
+        dropped[axis_in(*axis, x.len())?] = true;
+    }
+    Ok(x.iter()
+        .zip(dropped)
+        .filter(|(dim, drop)| !(*drop && **dim == 1))
+        .map(|(d, _)| *d)
+        .collect())
+}
