@@ -1,0 +1,1 @@
+//! Layers append Paddle's ops under Paddle's names.
