@@ -5,10 +5,14 @@
 //! optimizers (program to program) · layers (the builder) · plan and executor (program to steps).
 //! The engine does not know that a network exists.
 
+pub mod autodiff;
+pub mod catalog;
 mod error;
 mod executor;
 pub mod gemm;
 pub mod graph;
+pub mod initializer;
+pub mod layers;
 pub mod op;
 pub mod ops;
 mod place;

@@ -1,0 +1,261 @@
+//! Writes the gradient ops of a path, last op first, and adds up contributions to one gradient.
+
+use std::collections::{HashMap, HashSet};
+
+use bireme_ir::{Block, Op, OpRole, grad_name};
+
+use super::path::Path;
+use crate::op::OpView;
+use crate::{Result, ops};
+
+/// The gradient ops of one backward pass, under construction.
+pub(super) struct Emitter<'a> {
+    block: &'a Block,
+    path: &'a Path,
+    ops: Vec<Op>,
+    /// By Paddle's name of the gradient, `x@GRAD`.
+    grads: HashMap<String, Grad>,
+    /// Keys of `grads` in order of creation, so that equal programs give equal programs.
+    order: Vec<String>,
+    /// Gradient names that this pass has given away.
+    taken: HashSet<String>,
+}
+
+/// The gradients that an op's rule can compute, and whether each is wanted.
+type Targets = HashMap<String, bool>;
+
+/// What has been computed of one gradient.
+#[derive(Default)]
+struct Grad {
+    /// Its contributions.
+    parts: Vec<Part>,
+    /// How many contributions have been renamed.
+    renamed: usize,
+}
+
+/// One contribution to a gradient.
+struct Part {
+    name: String,
+    /// The op (by position) and the place in an output slot that writes it; `None` when it is the
+    /// user's own variable.
+    at: Option<(usize, String, usize)>,
+}
+
+impl<'a> Emitter<'a> {
+    pub(super) fn new(block: &'a Block, path: &'a Path) -> Emitter<'a> {
+        Emitter {
+            block,
+            path,
+            ops: Vec::new(),
+            grads: HashMap::new(),
+            order: Vec::new(),
+            taken: HashSet::new(),
+        }
+    }
+
+    /// Starts the pass at `target`, whose gradient `fill` computes.
+    pub(super) fn start(&mut self, target: &str, mut fill: Op) {
+        let writes = |op: &&Op| op.output_vars().any(|out| out == target);
+        let writer = self.block.ops.iter().rev().find(writes);
+        fill.site = writer.and_then(|op| op.site.clone());
+        self.push(fill, &HashMap::from([(grad_name(target), true)]));
+    }
+
+    /// Starts the pass at `target`, whose gradient is the user's variable `weight`.
+    pub(super) fn start_with(&mut self, target: &str, weight: &str) {
+        let part = Part { name: weight.to_owned(), at: None };
+        self.contributions(grad_name(target)).parts.push(part);
+    }
+
+    /// Emits the gradients of every op on the path.
+    ///
+    /// # Errors
+    /// When a gradient rule refuses its op.
+    pub(super) fn run(&mut self) -> Result<()> {
+        for index in &self.path.ops {
+            let forward = &self.block.ops[*index];
+            let view = OpView::new(forward).map_err(|error| error.in_op(forward))?;
+            let ops = view.def.grad.ops(&view).map_err(|error| error.in_op(forward))?;
+            let targets: Targets = forward
+                .input_vars()
+                .map(|var| (grad_name(var), self.path.wanted.contains(var)))
+                .collect();
+            for mut op in keep_live(ops, &targets) {
+                drop_foreign_attrs(&mut op, &view);
+                op.site.clone_from(&forward.site);
+                self.read_inputs(&mut op, forward);
+                self.push(op.role(OpRole::BACKWARD), &targets);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sums what is still in pieces. Returns the ops, and for each gradient the name it ended with.
+    pub(super) fn finish(mut self) -> (Vec<Op>, HashMap<String, String>) {
+        let order = std::mem::take(&mut self.order);
+        let finals = order.into_iter().filter_map(|key| Some((key.clone(), self.whole(&key)?)));
+        let finals: HashMap<String, String> = finals.collect();
+        (self.ops, finals)
+    }
+
+    /// Lets `op` read each output gradient of `forward` under its final name; one that nobody
+    /// computed is zero, or left out where the op allows that.
+    fn read_inputs(&mut self, op: &mut Op, forward: &Op) {
+        let grads: HashMap<String, &String> =
+            forward.output_vars().map(|out| (grad_name(out), out)).collect();
+        let slots: Vec<String> = op.inputs.keys().cloned().collect();
+        for slot in slots {
+            let mut vars = op.inputs_of(&slot).to_vec();
+            let is_grad = |var: &String| grads.contains_key(var);
+            let known = |var: &String| self.grads.contains_key(var);
+            if vars.iter().all(|var| is_grad(var) && !known(var)) && !is_required(op, &slot) {
+                op.inputs.remove(&slot);
+                continue;
+            }
+            for var in &mut vars {
+                match grads.get(var) {
+                    None => {}
+                    Some(_) if self.grads.contains_key(var) => {
+                        *var = self.whole(var).expect("a known gradient has a contribution");
+                    }
+                    Some(out) => *var = self.zeros(out, var, forward),
+                }
+            }
+            op.inputs.insert(slot, vars);
+        }
+    }
+
+    fn zeros(&mut self, like: &str, grad: &str, forward: &Op) -> String {
+        let mut op = Op::new("fill_zeros_like").input("X", [like]).output("Out", [grad]);
+        op.site.clone_from(&forward.site);
+        self.push(op.role(OpRole::BACKWARD), &HashMap::from([(grad.to_owned(), true)]));
+        self.whole(grad).expect("just made")
+    }
+
+    /// Appends `op`; its outputs in `targets` become contributions.
+    fn push(&mut self, op: Op, targets: &Targets) {
+        let index = self.ops.len();
+        let places: Vec<(String, usize)> = op
+            .outputs
+            .iter()
+            .flat_map(|(slot, vars)| (0..vars.len()).map(|place| (slot.clone(), place)))
+            .collect();
+        // Known to `rename_first` from here on: one op may contribute twice to one gradient.
+        self.ops.push(op);
+        for (slot, place) in places {
+            let key = self.ops[index].outputs_of(&slot)[place].clone();
+            let name = match targets.get(&key) {
+                Some(true) => self.add(&key, index, &slot, place),
+                // A slot holds the gradients of all its variables or of none, so one that nobody
+                // wants may be computed beside others; it must not pass for a contribution.
+                Some(false) => self.take_name(&format!("{key}@UNUSED")),
+                None => continue,
+            };
+            set_output(&mut self.ops[index], &slot, place, name);
+        }
+    }
+
+    /// Adds a contribution to gradient `key` and returns its name.
+    fn add(&mut self, key: &str, op: usize, slot: &str, place: usize) -> String {
+        let first = self.contributions(key.to_owned()).parts.is_empty();
+        let name = if first {
+            self.take_name(key)
+        } else {
+            self.rename_first(key);
+            self.next_part_name(key)
+        };
+        let part = Part { name: name.clone(), at: Some((op, slot.to_owned(), place)) };
+        self.contributions(key.to_owned()).parts.push(part);
+        name
+    }
+
+    /// Gives the only contribution so far a name that says it is one of several.
+    fn rename_first(&mut self, key: &str) {
+        let grad = self.contributions(key.to_owned());
+        let [Part { name, at: Some((op, slot, place)) }] = grad.parts.as_slice() else { return };
+        let (old, op, slot, place) = (name.clone(), *op, slot.clone(), *place);
+        let name = self.next_part_name(key);
+        self.taken.remove(&old);
+        set_output(&mut self.ops[op], &slot, place, name.clone());
+        self.contributions(key.to_owned()).parts[0].name = name;
+    }
+
+    fn next_part_name(&mut self, key: &str) -> String {
+        let grad = self.contributions(key.to_owned());
+        let name = format!("{key}@RENAME@block0@{}", grad.renamed);
+        grad.renamed += 1;
+        self.take_name(&name)
+    }
+
+    /// The gradient `key` in one piece: sums its contributions when there are several.
+    fn whole(&mut self, key: &str) -> Option<String> {
+        let grad = self.grads.get(key)?;
+        if let [only] = grad.parts.as_slice() {
+            return Some(only.name.clone());
+        }
+        let parts: Vec<String> = grad.parts.iter().map(|part| part.name.clone()).collect();
+        let site = grad.parts.last().and_then(|part| part.at.as_ref());
+        let site = site.and_then(|(op, ..)| self.ops[*op].site.clone());
+        let name = self.take_name(key);
+        let mut sum = Op::new("sum").input("X", parts).output("Out", [name.as_str()]);
+        sum.site = site;
+        let at = Some((self.ops.len(), "Out".to_owned(), 0));
+        self.ops.push(sum.role(OpRole::BACKWARD));
+        self.grads.get_mut(key)?.parts = vec![Part { name: name.clone(), at }];
+        Some(name)
+    }
+
+    fn contributions(&mut self, key: String) -> &mut Grad {
+        if !self.grads.contains_key(&key) {
+            self.order.push(key.clone());
+        }
+        self.grads.entry(key).or_default()
+    }
+
+    /// `name`, or with a number when an earlier backward pass has taken it.
+    fn take_name(&mut self, name: &str) -> String {
+        let free = |name: &String| self.block.var(name).is_none() && !self.taken.contains(name);
+        let numbered = (0..).map(|number| format!("{name}_{number}"));
+        let mut names = std::iter::once(name.to_owned()).chain(numbered);
+        let name = names.find(free).expect("numbers do not end");
+        self.taken.insert(name.clone());
+        name
+    }
+}
+
+fn set_output(op: &mut Op, slot: &str, place: usize, name: String) {
+    op.outputs.get_mut(slot).expect("the slot was read from this op")[place] = name;
+}
+
+fn is_required(op: &Op, slot: &str) -> bool {
+    let def = ops::find(&op.kind);
+    def.is_ok_and(|def| def.signature.inputs.iter().any(|s| s.name == slot && s.required))
+}
+
+/// Drops ops, and gradient slots of ops, that compute nothing wanted.
+fn keep_live(ops: Vec<Op>, targets: &Targets) -> Vec<Op> {
+    let mut read: HashSet<String> = HashSet::new();
+    let mut kept = Vec::new();
+    for mut op in ops.into_iter().rev() {
+        let live = |var: &String| targets.get(var) == Some(&true) || read.contains(var);
+        if !op.output_vars().any(live) {
+            continue;
+        }
+        op.outputs.retain(|_, vars| {
+            vars.iter().any(live) || !vars.iter().all(|var| targets.contains_key(var))
+        });
+        read.extend(op.input_vars().cloned());
+        kept.push(op);
+    }
+    kept.reverse();
+    kept
+}
+
+/// A default gradient op repeats the forward op's attributes; those it does not know are left out.
+fn drop_foreign_attrs(op: &mut Op, forward: &OpView<'_>) {
+    let Ok(def) = ops::find(&op.kind) else { return };
+    let lists = |attrs: &[bireme_ir::AttrSpec], name: &str| attrs.iter().any(|a| a.name == name);
+    op.attrs.retain(|name, _| {
+        lists(def.signature.attrs, name) || !lists(forward.def.signature.attrs, name)
+    });
+}
