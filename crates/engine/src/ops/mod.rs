@@ -9,11 +9,28 @@ use crate::op::OpDef;
 use crate::{Error, Result};
 
 mod activation;
+mod control;
+pub(crate) mod embedding;
+mod loss;
 mod math;
 mod matmul;
+mod metric;
+mod norm;
+mod real;
+mod sequence;
 
 /// The families.
-const FAMILIES: &[&[OpDef]] = &[activation::DEFS, math::DEFS, matmul::DEFS];
+const FAMILIES: &[&[OpDef]] = &[
+    activation::DEFS,
+    control::DEFS,
+    embedding::DEFS,
+    loss::DEFS,
+    math::DEFS,
+    matmul::DEFS,
+    metric::DEFS,
+    norm::DEFS,
+    sequence::DEFS,
+];
 
 /// Every definition, family by family.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
