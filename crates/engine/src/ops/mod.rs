@@ -10,14 +10,20 @@ use crate::{Error, Result};
 
 mod activation;
 mod compare;
+mod control;
 mod create;
 mod elementwise;
 mod fused;
 mod index;
+mod loss;
 mod math;
 mod matmul;
+mod metric;
+mod norm;
 mod random;
+mod real;
 mod reduce;
+mod sequence;
 mod shape;
 mod sort;
 
@@ -25,14 +31,20 @@ mod sort;
 const FAMILIES: &[&[OpDef]] = &[
     activation::DEFS,
     compare::DEFS,
+    control::DEFS,
     create::DEFS,
     elementwise::DEFS,
+    embedding::DEFS,
     fused::DEFS,
     index::DEFS,
+    loss::DEFS,
     math::DEFS,
     matmul::DEFS,
+    metric::DEFS,
+    norm::DEFS,
     random::DEFS,
     reduce::DEFS,
+    sequence::DEFS,
     shape::DEFS,
     sort::DEFS,
 ];

@@ -1,0 +1,11 @@
+//! Ops about the run rather than the numbers: counters, printing, the way in and out.
+
+use crate::op::OpDef;
+
+mod feed_fetch;
+mod increment;
+mod print;
+
+/// The definitions of this family.
+pub(super) const DEFS: &[OpDef] =
+    &[feed_fetch::FEED, feed_fetch::FETCH, increment::DEF, print::DEF];

@@ -1,0 +1,10 @@
+//! Embeddings: rows of a table by id, and the gradient of the rows that were read.
+
+use crate::op::OpDef;
+
+mod lookup;
+mod prefetch;
+pub(crate) mod table;
+
+/// The definitions of this family.
+pub(super) const DEFS: &[OpDef] = &[lookup::V1, lookup::V1_GRAD, lookup::V2, lookup::V2_GRAD];

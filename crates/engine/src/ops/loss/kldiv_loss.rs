@@ -1,0 +1,130 @@
+//! `kldiv_loss`: the Kullback-Leibler divergence of log-probabilities `X` from `Target`.
+
+use super::pairwise::{same_len, same_shape};
+use crate::op::{
+    GradRule, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
+};
+use crate::ops::real::{Real, not_float, sum2};
+use crate::{Error, Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("kldiv_loss", kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Target")])
+    .outputs(&[Slot::one("Loss")])
+    .attrs(&[attr::str("reduction", "mean")])
+    .infer(infer)
+    .grad(GradRule::Op { inputs: &["X", "Target"], outputs: &[] })
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("kldiv_loss_grad", grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Target"), Slot::one("Loss@GRAD")])
+    .outputs(&[Slot::one("X@GRAD")])
+    .attrs(&[attr::str("reduction", "mean")])
+    .like(&[("X@GRAD", "X")])
+    .split(SplitRule::Fn(split_grad));
+
+/// What becomes of the element-wise losses.
+#[derive(Clone, Copy, PartialEq)]
+enum Reduction {
+    None,
+    Sum,
+    Mean,
+    BatchMean,
+}
+
+impl Reduction {
+    fn of(op: &OpView<'_>) -> Result<Reduction> {
+        Ok(match op.string("reduction")?.as_str() {
+            "none" => Reduction::None,
+            "sum" => Reduction::Sum,
+            "mean" => Reduction::Mean,
+            "batchmean" => Reduction::BatchMean,
+            other => {
+                return Err(Error::kernel(format!(
+                    "`reduction` must be none, sum, mean or batchmean, not `{other}`"
+                )));
+            }
+        })
+    }
+
+    /// What one element counts in the result, given the elements and rows of this share.
+    fn weight(self, run: &Run<'_>, elements: usize, rows: usize) -> f64 {
+        match self {
+            Reduction::None | Reduction::Sum => 1.0,
+            Reduction::Mean => run.share.fraction() / elements.max(1) as f64,
+            Reduction::BatchMean => run.share.fraction() / rows.max(1) as f64,
+        }
+    }
+}
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    same_shape(cx, "X", "Target")?;
+    let x = cx.input("X")?;
+    let reduced = Reduction::of(cx.op())? != Reduction::None;
+    cx.set("Loss", if reduced { x.with_dims([]) } else { x.clone() });
+    Ok(())
+}
+
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let rows = view.spread("X") == Spread::Rows && view.spread("Target") == Spread::Rows;
+    let reduced = Reduction::of(view.op).ok()? != Reduction::None;
+    rows.then(|| vec![if reduced { Spread::Partial } else { Spread::Rows }])
+}
+
+fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let rows = view.spread("X") == Spread::Rows && view.spread("Target") == Spread::Rows;
+    let reduced = Reduction::of(view.op).ok()? != Reduction::None;
+    let dloss = if reduced { Spread::Whole } else { Spread::Rows };
+    (rows && view.spread("Loss@GRAD") == dloss).then(|| vec![Spread::Rows])
+}
+
+/// A target of 0 adds nothing, whatever the prediction.
+fn loss<T: Real>(x: T, target: T) -> T {
+    if target > T::ZERO { target * (target.ln() - x) } else { T::ZERO }
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, target, out) = (op.input("X")?, op.input("Target")?, op.output("Loss")?);
+    let reduction = Reduction::of(op)?;
+    Ok(Box::new(move |run| {
+        let (dtype, rows) = (run.tensor(x)?.dtype(), run.tensor(x)?.rows());
+        dispatch!(dtype, T in [f32, f64] => {
+            let (x, target, out) = (run.get::<T>(x)?, run.get::<T>(target)?, run.set::<T>(out)?);
+            same_len(x.len(), target.len())?;
+            if reduction == Reduction::None {
+                for ((out, x), target) in out.iter_mut().zip(x).zip(target) {
+                    *out = loss(*x, *target);
+                }
+            } else {
+                out[0] = sum2(x, target, loss) * reduction.weight(run, x.len(), rows) as T;
+            }
+            Ok(())
+        }, else => Err(not_float("X", dtype)))
+    }))
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (target, dloss) = (op.input("Target")?, op.input("Loss@GRAD")?);
+    let dx = op.output("X@GRAD")?;
+    let reduction = Reduction::of(op)?;
+    Ok(Box::new(move |run| {
+        let (dtype, rows) = (run.tensor(target)?.dtype(), run.tensor(target)?.rows());
+        dispatch!(dtype, T in [f32, f64] => {
+            let (target, dx) = (run.get::<T>(target)?, run.set::<T>(dx)?);
+            same_len(dx.len(), target.len())?;
+            if reduction == Reduction::None {
+                let dloss = run.get::<T>(dloss)?;
+                same_len(dx.len(), dloss.len())?;
+                for ((dx, target), dloss) in dx.iter_mut().zip(target).zip(dloss) {
+                    *dx = -target.max(0.0) * dloss;
+                }
+            } else {
+                let weight = reduction.weight(run, dx.len(), rows) as T;
+                let factor = run.first::<T>(dloss)? * weight;
+                for (dx, target) in dx.iter_mut().zip(target) {
+                    *dx = -target.max(0.0) * factor;
+                }
+            }
+            Ok(())
+        }, else => Err(not_float("Target", dtype)))
+    }))
+}

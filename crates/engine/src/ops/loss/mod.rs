@@ -1,0 +1,34 @@
+//! Losses: how far a prediction is from its label, sample by sample.
+
+use crate::op::OpDef;
+
+mod bce_loss;
+mod cross_entropy;
+mod cross_entropy2;
+mod huber_loss;
+mod kldiv_loss;
+mod labels;
+mod log_loss;
+mod pairwise;
+mod sigmoid_cross_entropy_with_logits;
+mod softmax_with_cross_entropy;
+
+/// The definitions of this family.
+pub(super) const DEFS: &[OpDef] = &[
+    bce_loss::DEF,
+    bce_loss::GRAD,
+    cross_entropy::DEF,
+    cross_entropy::GRAD,
+    cross_entropy2::DEF,
+    cross_entropy2::GRAD,
+    huber_loss::DEF,
+    huber_loss::GRAD,
+    kldiv_loss::DEF,
+    kldiv_loss::GRAD,
+    log_loss::DEF,
+    log_loss::GRAD,
+    sigmoid_cross_entropy_with_logits::DEF,
+    sigmoid_cross_entropy_with_logits::GRAD,
+    softmax_with_cross_entropy::DEF,
+    softmax_with_cross_entropy::GRAD,
+];

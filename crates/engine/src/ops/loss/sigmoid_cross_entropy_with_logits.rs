@@ -1,0 +1,147 @@
+//! `sigmoid_cross_entropy_with_logits`: binary cross-entropy of `sigmoid(X)`, computed from the
+//! logits so that neither end of the sigmoid loses its digits.
+
+use super::pairwise::{same_len, same_shape};
+use crate::op::{
+    GradRule, In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
+};
+use crate::ops::real::{Real, not_float};
+use crate::tensor::Element;
+use crate::{Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits", kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Label"), Slot::maybe("pos_weight")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::bool("normalize", false), attr::int("ignore_index", -100)])
+    .infer(infer)
+    .lod_from("X")
+    .grad(GradRule::Op { inputs: &["X", "Label", "pos_weight"], outputs: &[] })
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits_grad", grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Label"), Slot::maybe("pos_weight"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::one("X@GRAD")])
+    .attrs(&[attr::bool("normalize", false), attr::int("ignore_index", -100)])
+    .like(&[("X@GRAD", "X")])
+    .split(SplitRule::Fn(split));
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    same_shape(cx, "X", "Label")?;
+    if cx.maybe_input("pos_weight").is_some() {
+        same_shape(cx, "X", "pos_weight")?;
+    }
+    cx.like(&[("Out", "X")])
+}
+
+/// Normalising divides by the number of labels in the whole batch, so that must be seen whole.
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    if view.op.bool("normalize").ok()? { None } else { SplitRule::RowWise.apply(view) }
+}
+
+/// The attributes.
+#[derive(Clone, Copy)]
+struct Config {
+    normalize: bool,
+    ignore: i32,
+}
+
+impl Config {
+    fn of(op: &OpView<'_>) -> Result<Config> {
+        Ok(Config { normalize: op.bool("normalize")?, ignore: op.i64("ignore_index")? as i32 })
+    }
+
+    /// The divisor: labels that count, or 1.
+    fn divisor<T: Real>(self, labels: &[T]) -> Option<T> {
+        let ignore = f64::from(self.ignore);
+        let counts = |label: &&T| (label.to_f64() - ignore).abs() > 1e-6;
+        let count = || labels.iter().filter(counts).count().max(1);
+        self.normalize.then(|| T::from_f64(count() as f64))
+    }
+
+    /// Paddle compares labels with `ignore_index` as integers.
+    fn ignores<T: Real>(self, label: T) -> bool {
+        label.to_f64() as i32 == self.ignore
+    }
+}
+
+/// Weights, or as many ones as a loop asks for.
+fn weights<'a, T: Element + Real>(
+    run: &Run<'a>,
+    input: Option<In>,
+    len: usize,
+) -> Result<Option<&'a [T]>> {
+    let Some(input) = input else { return Ok(None) };
+    let weights = run.get::<T>(input)?;
+    same_len(len, weights.len())?;
+    Ok(Some(weights))
+}
+
+/// Paddle's weight scales the logarithm only.
+fn loss<T: Real>(x: T, label: T, weight: T) -> T {
+    x.max(T::ZERO) - x * label + (-x.abs()).exp().ln_1p() * weight
+}
+
+fn slope<T: Real>(x: T, label: T) -> T {
+    let e = (-x.abs()).exp();
+    let sigmoid = if x >= T::ZERO { T::ONE } else { e } / (T::ONE + e);
+    sigmoid - label
+}
+
+/// Paddle's weighted slope weighs `-sigmoid(-x)`, the slope of `softplus(-x)`.
+fn weighted_slope<T: Real>(x: T, label: T, weight: T) -> T {
+    let e = (-x.abs()).exp();
+    let tail = if x >= T::ZERO { e } else { T::ONE } / (T::ONE + e);
+    T::ONE - label - weight * tail
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, label, out) = (op.input("X")?, op.input("Label")?, op.output("Out")?);
+    let (pos_weight, config) = (op.maybe_input("pos_weight"), Config::of(op)?);
+    Ok(Box::new(move |run| {
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            let (x, labels, out) = (run.get::<T>(x)?, run.get::<T>(label)?, run.set::<T>(out)?);
+            same_len(x.len(), labels.len())?;
+            let weights = weights::<T>(run, pos_weight, x.len())?;
+            for (i, ((out, x), label)) in out.iter_mut().zip(x).zip(labels).enumerate() {
+                let weight = weights.map_or(1.0, |weights| weights[i]);
+                let value = loss(*x, *label, weight);
+                *out = if config.ignores(*label) { 0.0 } else { value };
+            }
+            divide(out, config.divisor(labels));
+            Ok(())
+        }, else => Err(not_float("X", dtype)))
+    }))
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, label) = (op.input("X")?, op.input("Label")?);
+    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (pos_weight, config) = (op.maybe_input("pos_weight"), Config::of(op)?);
+    Ok(Box::new(move |run| {
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            let (x, labels) = (run.get::<T>(x)?, run.get::<T>(label)?);
+            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+            same_len(x.len(), labels.len())?;
+            same_len(x.len(), dout.len())?;
+            let weights = weights::<T>(run, pos_weight, x.len())?;
+            let rows = dx.iter_mut().zip(x).zip(labels).zip(dout).enumerate();
+            for (i, (((dx, x), label), dout)) in rows {
+                let slope = match weights {
+                    Some(weights) => weighted_slope(*x, *label, weights[i]),
+                    None => slope(*x, *label),
+                };
+                *dx = if config.ignores(*label) { 0.0 } else { dout * slope };
+            }
+            divide(dx, config.divisor(labels));
+            Ok(())
+        }, else => Err(not_float("X", dtype)))
+    }))
+}
+
+fn divide<T: Real>(values: &mut [T], divisor: Option<T>) {
+    if let Some(divisor) = divisor {
+        values.iter_mut().for_each(|value| *value = *value / divisor);
+    }
+}

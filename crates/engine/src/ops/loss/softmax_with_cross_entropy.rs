@@ -1,0 +1,273 @@
+//! `softmax_with_cross_entropy`: cross-entropy of `softmax(Logits)` along `axis`, computed from
+//! the logits (`ln` of a sum of exponentials), so that an improbable class keeps its digits.
+//!
+//! The loss is exact where Paddle's CPU kernel saturates (a logit 64 below the greatest).
+
+use super::labels::{Labels, minus_ln};
+use crate::op::{
+    GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr, same_dim,
+};
+use crate::ops::real::{Real, not_float};
+use crate::tensor::{Dims, Tensor};
+use crate::{Error, Result, dispatch};
+
+const ATTRS: &[bireme_ir::AttrSpec] = &[
+    attr::bool("soft_label", false),
+    attr::bool("use_softmax", true),
+    attr::bool("numeric_stable_mode", true),
+    attr::int("ignore_index", -100),
+    attr::int("axis", -1),
+];
+
+pub(super) const DEF: OpDef = OpDef::new("softmax_with_cross_entropy", kernel)
+    .inputs(&[Slot::one("Logits"), Slot::one("Label")])
+    .outputs(&[Slot::one("Softmax"), Slot::one("Loss")])
+    .attrs(ATTRS)
+    .infer(infer)
+    .lod_from("Logits")
+    .grad(GradRule::Op { inputs: &["Label"], outputs: &["Softmax"] })
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("softmax_with_cross_entropy_grad", grad_kernel)
+    .inputs(&[Slot::one("Label"), Slot::one("Softmax"), Slot::one("Loss@GRAD")])
+    .outputs(&[Slot::one("Logits@GRAD")])
+    .attrs(ATTRS)
+    .like(&[("Logits@GRAD", "Softmax")])
+    .split(SplitRule::Fn(split));
+
+/// The attributes.
+#[derive(Clone, Copy)]
+struct Config {
+    soft_label: bool,
+    use_softmax: bool,
+    ignore: i64,
+    axis: i64,
+}
+
+impl Config {
+    fn of(op: &OpView<'_>) -> Result<Config> {
+        Ok(Config {
+            soft_label: op.bool("soft_label")?,
+            use_softmax: op.bool("use_softmax")?,
+            ignore: op.i64("ignore_index")?,
+            axis: op.i64("axis")?,
+        })
+    }
+
+    fn classes(self, dims: Dims) -> Result<Classes> {
+        let axis = if self.axis < 0 { self.axis + dims.len() as i64 } else { self.axis } as usize;
+        match dims.get(axis) {
+            Some(&classes) if classes > 0 => Ok(Classes { classes, step: dims.tail(axis + 1) }),
+            _ => Err(Error::kernel(format!("logits {dims} have no classes on axis {axis}"))),
+        }
+    }
+}
+
+/// Where the classes of one sample lie: `classes` elements, `step` apart.
+#[derive(Clone, Copy)]
+struct Classes {
+    classes: usize,
+    step: usize,
+}
+
+impl Classes {
+    /// The position of the first class of sample `sample`.
+    fn start(self, sample: usize) -> usize {
+        let block = sample / self.step;
+        block * self.classes * self.step + (sample - block * self.step)
+    }
+
+    /// The positions of all classes of sample `sample`.
+    fn of(self, sample: usize) -> impl Iterator<Item = usize> {
+        let start = self.start(sample);
+        (0..self.classes).map(move |class| start + class * self.step)
+    }
+}
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let (logits, label) = (cx.input("Logits")?, cx.input("Label")?);
+    let axis = logits.axis(cx.op().i64("axis")?)?;
+    let mut loss = logits.clone();
+    let Some(classes) = loss.dims.get_mut(axis) else {
+        return Err(Error::kernel("`Logits` must have at least one dimension"));
+    };
+    *classes = 1;
+    let expected = if cx.op().bool("soft_label")? { &logits.dims } else { &loss.dims };
+    let fits = label.rank() == expected.len()
+        && label.dims.iter().zip(expected).all(|(a, b)| same_dim(*a, *b).is_ok());
+    if !fits {
+        return Err(Error::kernel(format!(
+            "`Label` must have shape {expected:?} for logits {:?}, not {:?}",
+            logits.dims, label.dims
+        )));
+    }
+    cx.set("Softmax", logits.clone());
+    cx.set("Loss", loss);
+    Ok(())
+}
+
+/// Samples are independent unless the classes are the batch.
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let rank = view.outputs.first()?.rank() as i64;
+    let axis = view.op.i64("axis").ok()?;
+    let first = axis == 0 || axis + rank == 0;
+    if first { None } else { SplitRule::RowWise.apply(view) }
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (logits, label) = (op.input("Logits")?, op.input("Label")?);
+    let (softmax, loss) = (op.output("Softmax")?, op.output("Loss")?);
+    let config = Config::of(op)?;
+    Ok(Box::new(move |run| {
+        let (dtype, label) = (run.tensor(logits)?.dtype(), run.tensor(label)?);
+        let classes = config.classes(run.dims(logits)?)?;
+        dispatch!(dtype, T in [f32, f64] => {
+            let logits = run.get::<T>(logits)?;
+            let (softmax, loss) = (run.set::<T>(softmax)?, run.set::<T>(loss)?);
+            let target = Target::<T>::of(label, &config, logits.len(), loss.len())?;
+            for (sample, loss) in loss.iter_mut().enumerate() {
+                *loss = if config.use_softmax {
+                    let ln_sum = normalize(logits, softmax, classes, sample);
+                    target.mean(classes, sample, |at| ln_sum - logits[at])?
+                } else {
+                    target.mean(classes, sample, |at| minus_ln(logits[at]))?
+                };
+            }
+            if !config.use_softmax {
+                softmax.copy_from_slice(logits);
+            }
+            Ok(())
+        }, else => Err(not_float("Logits", dtype)))
+    }))
+}
+
+/// Writes the softmax of one sample and returns the `ln` of its sum of exponentials.
+fn normalize<T: Real>(logits: &[T], softmax: &mut [T], classes: Classes, sample: usize) -> T {
+    let greatest = classes.of(sample).fold(logits[classes.start(sample)], |max, at| {
+        if logits[at] > max { logits[at] } else { max }
+    });
+    let mut total = T::ZERO;
+    for at in classes.of(sample) {
+        softmax[at] = (logits[at] - greatest).exp();
+        total += softmax[at];
+    }
+    let factor = T::ONE / total;
+    for at in classes.of(sample) {
+        softmax[at] *= factor;
+    }
+    greatest + total.ln()
+}
+
+/// What the prediction is compared with.
+enum Target<'a, T> {
+    /// One class a sample, or none where it is to be ignored.
+    Hard(Labels<'a>, i64),
+    /// A probability for every class.
+    Soft(&'a [T]),
+}
+
+impl<'a, T: Real> Target<'a, T> {
+    fn of(label: &'a Tensor, config: &Config, len: usize, samples: usize) -> Result<Self> {
+        if !config.soft_label {
+            return Ok(Target::Hard(Labels::of(label, samples)?, config.ignore));
+        }
+        let label = label.as_slice::<T>()?;
+        if label.len() != len {
+            let given = label.len();
+            return Err(Error::kernel(format!("soft labels need {len} values, not {given}")));
+        }
+        Ok(Target::Soft(label))
+    }
+
+    /// The mean of `cost` (by position) under the target's distribution over classes.
+    fn mean(&self, classes: Classes, sample: usize, cost: impl Fn(usize) -> T) -> Result<T> {
+        match self {
+            Target::Hard(labels, ignore) => {
+                let class = labels.class(sample, classes.classes, *ignore)?;
+                let at = |class| classes.start(sample) + class * classes.step;
+                Ok(class.map_or(T::ZERO, |class| cost(at(class))))
+            }
+            Target::Soft(label) => {
+                let costs = classes.of(sample).map(|at| label[at] * cost(at));
+                Ok(costs.fold(T::ZERO, |sum, cost| sum + cost))
+            }
+        }
+    }
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (label, softmax) = (op.input("Label")?, op.input("Softmax")?);
+    let (dloss, dlogits) = (op.input("Loss@GRAD")?, op.output("Logits@GRAD")?);
+    let config = Config::of(op)?;
+    Ok(Box::new(move |run| {
+        let (dtype, label) = (run.tensor(softmax)?.dtype(), run.tensor(label)?);
+        let classes = config.classes(run.dims(softmax)?)?;
+        dispatch!(dtype, T in [f32, f64] => {
+            let (softmax, dloss) = (run.get::<T>(softmax)?, run.get::<T>(dloss)?);
+            let dlogits = run.set::<T>(dlogits)?;
+            let target = Target::<T>::of(label, &config, softmax.len(), dloss.len())?;
+            if config.use_softmax {
+                slope_of_logits(softmax, dloss, &target, classes, dlogits)
+            } else {
+                slope_of_probabilities(softmax, dloss, &target, classes, dlogits)
+            }
+        }, else => Err(not_float("Softmax", dtype)))
+    }))
+}
+
+/// `(softmax - target) * dloss`.
+fn slope_of_logits<T: Real>(
+    softmax: &[T],
+    dloss: &[T],
+    target: &Target<'_, T>,
+    classes: Classes,
+    dlogits: &mut [T],
+) -> Result<()> {
+    for (sample, dloss) in dloss.iter().enumerate() {
+        match target {
+            Target::Soft(label) => {
+                for at in classes.of(sample) {
+                    dlogits[at] = *dloss * (softmax[at] - label[at]);
+                }
+            }
+            Target::Hard(labels, ignore) => {
+                let class = labels.class(sample, classes.classes, *ignore)?;
+                let factor = if class.is_some() { *dloss } else { T::ZERO };
+                for at in classes.of(sample) {
+                    dlogits[at] = softmax[at] * factor;
+                }
+                if let Some(class) = class {
+                    dlogits[classes.start(sample) + class * classes.step] -= *dloss;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `-target / probability * dloss`.
+fn slope_of_probabilities<T: Real>(
+    probability: &[T],
+    dloss: &[T],
+    target: &Target<'_, T>,
+    classes: Classes,
+    dx: &mut [T],
+) -> Result<()> {
+    for (sample, dloss) in dloss.iter().enumerate() {
+        match target {
+            Target::Soft(label) => {
+                for at in classes.of(sample) {
+                    dx[at] = -label[at] / probability[at] * *dloss;
+                }
+            }
+            Target::Hard(labels, ignore) => {
+                classes.of(sample).for_each(|at| dx[at] = T::ZERO);
+                if let Some(class) = labels.class(sample, classes.classes, *ignore)? {
+                    let at = classes.start(sample) + class * classes.step;
+                    dx[at] = -*dloss / probability[at];
+                }
+            }
+        }
+    }
+    Ok(())
+}

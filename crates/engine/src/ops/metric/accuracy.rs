@@ -1,0 +1,58 @@
+//! `accuracy`: the share of samples whose label is among their top-k classes (`Indices`).
+
+use bireme_ir::DType;
+
+use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot};
+use crate::tensor::Tensor;
+use crate::{Error, Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("accuracy", kernel)
+    .inputs(&[Slot::one("Out"), Slot::one("Indices"), Slot::one("Label")])
+    .outputs(&[Slot::one("Accuracy"), Slot::one("Correct"), Slot::one("Total")])
+    .infer(infer);
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let dtype = cx.input("Out")?.dtype;
+    cx.set("Accuracy", Meta::new(dtype, []));
+    cx.set("Correct", Meta::new(DType::I32, []));
+    cx.set("Total", Meta::new(DType::I32, []));
+    Ok(())
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (indices, label) = (op.input("Indices")?, op.input("Label")?);
+    let [accuracy, correct, total] =
+        [op.output("Accuracy")?, op.output("Correct")?, op.output("Total")?];
+    Ok(Box::new(move |run| {
+        let (indices, label) = (run.tensor(indices)?, run.tensor(label)?);
+        let samples = indices.rows();
+        if label.numel() != samples {
+            return Err(Error::kernel(format!(
+                "`Label` has {} entries, but `Indices` has {samples} rows",
+                label.numel()
+            )));
+        }
+        let hits = dispatch!(label.dtype(), L in [i64, i32] => {
+            hits(indices, label.as_slice::<L>()?.iter().map(|label| i64::from(*label)))?
+        }, else => {
+            return Err(Error::kernel(format!("labels are int64 or int32, not {}", label.dtype())));
+        });
+        run.set::<i32>(correct)?[0] = hits as i32;
+        run.set::<i32>(total)?[0] = samples as i32;
+        let share = hits as f64 / samples.max(1) as f64;
+        let accuracy = run.out(accuracy)?;
+        dispatch!(accuracy.dtype(), T in [f32, f64] => {
+            accuracy.as_mut_slice::<T>()?[0] = share as T;
+            Ok(())
+        }, else => Err(crate::ops::real::not_float("Out", accuracy.dtype())))
+    }))
+}
+
+/// How many rows of `indices` contain their label.
+fn hits(indices: &Tensor, labels: impl Iterator<Item = i64>) -> Result<usize> {
+    let width = indices.dims().get(1..).map_or(1, |rest| rest.iter().product::<usize>()).max(1);
+    dispatch!(indices.dtype(), I in [i64, i32] => {
+        let rows = indices.as_slice::<I>()?.chunks_exact(width).zip(labels);
+        Ok(rows.filter(|(row, label)| row.iter().any(|index| i64::from(*index) == *label)).count())
+    }, else => Err(Error::kernel(format!("indices are int64 or int32, not {}", indices.dtype()))))
+}

@@ -1,0 +1,102 @@
+//! `norm`: divides by the Euclidean norm along `axis` (`l2_normalize`).
+
+use bireme_ir::{AttrKind, AttrSpec};
+
+use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
+use crate::ops::real::not_float;
+use crate::tensor::Dims;
+use crate::{Error, Result, dispatch};
+
+const ATTRS: &[AttrSpec] = &[
+    attr::required("axis", AttrKind::Int),
+    attr::float("epsilon", 1e-10),
+    attr::bool("is_test", false),
+];
+
+pub(super) const DEF: OpDef = OpDef::new("norm", kernel)
+    .inputs(&[Slot::one("X")])
+    .outputs(&[Slot::one("Out"), Slot::maybe("Norm")])
+    .attrs(ATTRS)
+    .infer(infer)
+    .lod_from("X")
+    .grad(GradRule::Op { inputs: &["X"], outputs: &["Norm"] })
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("norm_grad", grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Norm"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::one("X@GRAD")])
+    .attrs(ATTRS)
+    .like(&[("X@GRAD", "X")])
+    .split(SplitRule::Fn(split));
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let x = cx.input("X")?;
+    let mut norm = x.clone();
+    match norm.dims.get_mut(x.axis(cx.op().i64("axis")?)?) {
+        Some(dim) => *dim = 1,
+        None => return Err(Error::kernel("`X` must have at least one dimension")),
+    }
+    cx.set("Norm", norm);
+    cx.like(&[("Out", "X")])
+}
+
+/// Rows are independent unless the norm runs over them.
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let rank = view.outputs.first()?.rank() as i64;
+    let axis = view.op.i64("axis").ok()?;
+    if axis == 0 || axis + rank == 0 { None } else { SplitRule::RowWise.apply(view) }
+}
+
+/// Elements that share a norm: `len` of them, `step` apart, starting in each block of `len * step`.
+fn lines(dims: Dims, axis: i64) -> (usize, usize) {
+    let axis = if axis < 0 { axis + dims.len() as i64 } else { axis } as usize;
+    (dims[axis], dims.tail(axis + 1))
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, out, norm) = (op.input("X")?, op.output("Out")?, op.maybe_output("Norm"));
+    let (axis, epsilon) = (op.i64("axis")?, op.f64("epsilon")?);
+    Ok(Box::new(move |run| {
+        let (dtype, (len, step)) = (run.tensor(x)?.dtype(), lines(run.dims(x)?, axis));
+        dispatch!(dtype, T in [f32, f64] => {
+            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+            let mut norms = norm.map(|norm| run.set::<T>(norm)).transpose()?;
+            let blocks = x.chunks_exact((len * step).max(1)).zip(out.chunks_exact_mut((len * step).max(1)));
+            for (block, (x, out)) in blocks.enumerate() {
+                for first in 0..step {
+                    let line = || (first..len * step).step_by(step);
+                    let square: T = line().map(|at| x[at] * x[at]).sum();
+                    let norm = (square + epsilon as T).sqrt();
+                    line().for_each(|at| out[at] = x[at] / norm);
+                    norms.iter_mut().for_each(|norms| norms[block * step + first] = norm);
+                }
+            }
+            Ok(())
+        }, else => Err(not_float("X", dtype)))
+    }))
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, norm) = (op.input("X")?, op.input("Norm")?);
+    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let axis = op.i64("axis")?;
+    Ok(Box::new(move |run| {
+        let (dtype, (len, step)) = (run.tensor(x)?.dtype(), lines(run.dims(x)?, axis));
+        dispatch!(dtype, T in [f32, f64] => {
+            let (x, norms) = (run.get::<T>(x)?, run.get::<T>(norm)?);
+            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+            let size = (len * step).max(1);
+            let blocks = x.chunks_exact(size).zip(dout.chunks_exact(size));
+            for (block, ((x, dout), dx)) in blocks.zip(dx.chunks_exact_mut(size)).enumerate() {
+                for first in 0..step {
+                    let line = || (first..len * step).step_by(step);
+                    let norm = norms[block * step + first];
+                    let along: T = line().map(|at| x[at] * dout[at]).sum();
+                    let along = along / (norm * norm);
+                    line().for_each(|at| dx[at] = (dout[at] - x[at] * along) / norm);
+                }
+            }
+            Ok(())
+        }, else => Err(not_float("X", dtype)))
+    }))
+}

@@ -1,0 +1,73 @@
+//! `squared_l2_norm`: the sum of squares of all elements; global-norm clipping adds these up.
+
+use super::merged_rows::{Merger, square_sum};
+use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread};
+use crate::ops::real::not_float;
+use crate::tensor::SelectedRows;
+use crate::value::Value;
+use crate::{Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("squared_l2_norm", kernel)
+    .inputs(&[Slot::one("X")])
+    .outputs(&[Slot::one("Out")])
+    .infer(infer)
+    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
+    .split(SplitRule::Fn(split));
+
+pub(super) const GRAD: OpDef = OpDef::new("squared_l2_norm_grad", grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::one("X@GRAD")])
+    .like(&[("X@GRAD", "X")])
+    .split(SplitRule::Fn(split_grad));
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let out = Meta::new(cx.input("X")?.dtype, [1]);
+    cx.set("Out", out);
+    Ok(())
+}
+
+/// Squares of rows add up; squares of pieces of a sum do not.
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    (view.spread("X") == Spread::Rows).then(|| vec![Spread::Partial])
+}
+
+fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let fits = view.spread("X") == Spread::Rows && view.spread("Out@GRAD") == Spread::Whole;
+    fits.then(|| vec![Spread::Rows])
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let mut merger = Merger::default();
+    let mut merged = SelectedRows::empty(bireme_ir::DType::F32);
+    Ok(Box::new(move |run| {
+        let dtype = match run.value(x) {
+            Value::Tensor(x) => x.dtype(),
+            Value::Rows(x) => x.value.dtype(),
+        };
+        dispatch!(dtype, T in [f32, f64] => {
+            run.set::<T>(out)?[0] = match run.value(x) {
+                Value::Tensor(x) => square_sum(x.as_slice::<T>()?),
+                Value::Rows(x) => {
+                    merger.merge::<T>(x, &mut merged)?;
+                    square_sum(merged.value.as_slice::<T>()?)
+                }
+            };
+            Ok(())
+        }, else => Err(not_float("X", dtype)))
+    }))
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    Ok(Box::new(move |run| {
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => {
+            let factor = 2.0 * run.first::<T>(dout)?;
+            for (dx, x) in run.set::<T>(dx)?.iter_mut().zip(run.get::<T>(x)?) {
+                *dx = factor * x;
+            }
+            Ok(())
+        }, else => Err(not_float("X", dtype)))
+    }))
+}
