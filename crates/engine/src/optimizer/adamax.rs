@@ -1,0 +1,134 @@
+//! Adamax: Adam with the decayed greatest gradient in place of the mean square.
+
+use bireme_ir::Op;
+
+use super::apply::{Update, not_float, number};
+use super::settings::{setters, settings_setters};
+use super::{Absent, Optimizer, Real, Rule, Settings, Step};
+use crate::lr::Lr;
+use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+use crate::{Result, dispatch};
+
+/// Adamax.
+#[derive(Clone, Debug)]
+pub struct Adamax {
+    settings: Settings,
+    beta1: f32,
+    beta2: f32,
+    epsilon: f32,
+}
+
+impl Adamax {
+    /// With this learning rate.
+    pub fn new(learning_rate: impl Into<Lr>) -> Adamax {
+        let settings = Settings::new(learning_rate.into());
+        Adamax { settings, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }
+    }
+
+    settings_setters!();
+
+    setters! {
+        /// How much of the mean gradient stays; 0.9 by default.
+        beta1: f32;
+        /// How much of the greatest gradient stays; 0.999 by default.
+        beta2: f32;
+        /// Keeps the division from zero; 1e-8 by default.
+        epsilon: f32;
+    }
+}
+
+impl Optimizer for Adamax {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn update(&self, step: &Step<'_>) -> Result<Op> {
+        let moment = step.accumulator("moment", 0.0);
+        let inf_norm = step.accumulator("inf_norm", 0.0);
+        let beta1_pow = step.number("beta1_pow_acc", self.beta1);
+        let op = inf_norm.join(moment.join(step.op("adamax"), "Moment"), "InfNorm");
+        Ok(op
+            .input("Beta1Pow", [beta1_pow.name()])
+            .attr("beta1", self.beta1)
+            .attr("beta2", self.beta2)
+            .attr("epsilon", self.epsilon))
+    }
+
+    /// Raises the power, which the op itself only reads.
+    fn finish(&self, step: &Step<'_>, update: &Op) -> Option<Op> {
+        let power = update.inputs_of("Beta1Pow");
+        let op = step.tagged(Op::new("scale").input("X", power).output("Out", power));
+        Some(op.attr("scale", self.beta1).attr("bias", 0.0f32).attr("bias_after_scale", true))
+    }
+}
+
+pub(super) const DEF: OpDef = OpDef::new("adamax", kernel)
+    .inputs(&[
+        Slot::one("Param"),
+        Slot::one("Grad"),
+        Slot::one("LearningRate"),
+        Slot::one("Moment"),
+        Slot::one("InfNorm"),
+        Slot::one("Beta1Pow"),
+    ])
+    .outputs(&[Slot::one("ParamOut"), Slot::one("MomentOut"), Slot::one("InfNormOut")])
+    .attrs(&[
+        attr::float("beta1", 0.9),
+        attr::float("beta2", 0.999),
+        attr::float("epsilon", 1.0e-8),
+        attr::bool("multi_precision", false),
+    ])
+    .like(&[("ParamOut", "Param"), ("MomentOut", "Moment"), ("InfNormOut", "InfNorm")])
+    .inplace(&[("Param", "ParamOut"), ("Moment", "MomentOut"), ("InfNorm", "InfNormOut")]);
+
+/// The rule of [`Adamax`]; its accumulators are the mean gradient and the greatest one.
+#[derive(Clone, Copy, Debug)]
+pub struct AdamaxRule<T> {
+    beta1: T,
+    beta2: T,
+    epsilon: T,
+    rate: T,
+}
+
+impl<T: Real> AdamaxRule<T> {
+    /// The rule of one step; `beta1_pow` is `beta1` to the power of the number of this step, from
+    /// 1.
+    pub fn new(
+        beta1: f64,
+        beta2: f64,
+        epsilon: f64,
+        learning_rate: f64,
+        beta1_pow: f64,
+    ) -> AdamaxRule<T> {
+        AdamaxRule {
+            beta1: T::from_f64(beta1),
+            beta2: T::from_f64(beta2),
+            epsilon: T::from_f64(epsilon),
+            rate: T::from_f64(learning_rate / (1.0 - beta1_pow)),
+        }
+    }
+}
+
+impl<T: Real> Rule<T, 2> for AdamaxRule<T> {
+    #[inline(always)]
+    fn element(&self, param: T, grad: T, [mean, greatest]: [T; 2]) -> (T, [T; 2]) {
+        let mean = self.beta1 * mean + (T::ONE - self.beta1) * grad;
+        let greatest = grad.abs().greater(self.beta2 * greatest + self.epsilon);
+        (param - self.rate * (mean / greatest), [mean, greatest])
+    }
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let mut update = Update::new(op, [("Moment", "MomentOut"), ("InfNorm", "InfNormOut")])?;
+    // The power has no output slot here; `finish` appends the op that raises it.
+    let beta1_pow = op.input("Beta1Pow")?;
+    let (beta1, beta2, epsilon) = (op.f64("beta1")?, op.f64("beta2")?, op.f64("epsilon")?);
+    Ok(Box::new(move |run| {
+        let (dtype, rate) = (update.dtype(run)?, update.learning_rate(run)?);
+        let power = number(run, beta1_pow)?;
+        dispatch!(dtype, T in [f32, f64] => {
+            let rule = AdamaxRule::new(beta1, beta2, epsilon, rate, power);
+            update.apply::<T, _>(run, &rule, Absent::ZeroGradient)
+        }, else => Err(not_float(dtype)))
+    }))
+}

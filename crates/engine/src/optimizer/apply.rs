@@ -1,0 +1,204 @@
+//! From an optimizer op to its rule: finds parameter, gradient and accumulators, and applies the
+//! rule to a dense gradient or to selected rows.
+//!
+//! With a dense gradient only the numbers of elements must agree, not the shapes: a plan may give a
+//! kernel windows onto a range of elements of its variables, and so share a large parameter out.
+
+use bireme_ir::DType;
+
+use super::merge_rows::RowMergers;
+use super::{Loops, Real, rule};
+use crate::op::{In, OpView, Out, Run};
+use crate::tensor::Tensor;
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// What happens to the rows that a sparse gradient does not name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// They stay as they are.
+    Keep,
+    /// They are updated with a gradient of zero: accumulators decay, and momentum goes on.
+    ZeroGradient,
+}
+
+/// The variables of an optimizer op with `N` accumulators.
+pub(super) struct Update<const N: usize> {
+    param: (In, Out),
+    grad: In,
+    learning_rate: In,
+    state: [(In, Out); N],
+    mergers: RowMergers,
+}
+
+impl<const N: usize> Update<N> {
+    /// Finds `Param`, `Grad`, `LearningRate` and the accumulators, given as pairs of slots
+    /// `(input, output)`.
+    pub(super) fn new(op: &OpView<'_>, state: [(&str, &str); N]) -> Result<Update<N>> {
+        let pair = |input, output| Ok::<_, Error>((op.input(input)?, op.output(output)?));
+        let param = pair("Param", "ParamOut")?;
+        let mut slots = [param; N];
+        for (slot, (input, output)) in slots.iter_mut().zip(state) {
+            *slot = pair(input, output)?;
+        }
+        Ok(Update {
+            param,
+            grad: op.input("Grad")?,
+            learning_rate: op.input("LearningRate")?,
+            state: slots,
+            mergers: RowMergers::default(),
+        })
+    }
+
+    /// The parameter's element type.
+    pub(super) fn dtype(&self, run: &Run<'_>) -> Result<DType> {
+        Ok(run.tensor(self.param.0)?.dtype())
+    }
+
+    /// The learning rate of this step.
+    pub(super) fn learning_rate(&self, run: &Run<'_>) -> Result<f64> {
+        number(run, self.learning_rate)
+    }
+
+    /// Applies `rule`.
+    pub(super) fn apply<T: Real, R: Loops<T, N>>(
+        &mut self,
+        run: &Run<'_>,
+        rule: &R,
+        absent: Absent,
+    ) -> Result<()> {
+        let param = run.update::<T>(self.param.0, self.param.1)?;
+        let state = accumulators(run, &self.state, param.len())?;
+        match run.value(self.grad) {
+            Value::Tensor(grad) => {
+                rule::update(rule, param, dense(grad, param.len())?, state);
+            }
+            Value::Rows(grad) => {
+                let height = grad.height;
+                if height * grad.width() != param.len() {
+                    return Err(Error::kernel(format!(
+                        "`Grad` is of {height} rows of {}, but `Param` has {} elements",
+                        grad.width(),
+                        param.len()
+                    )));
+                }
+                let merger = T::merger(&mut self.mergers);
+                if absent == Absent::Keep {
+                    rule::update_rows(rule, param, state, &merger.merge(grad, height)?);
+                } else {
+                    let (merged, order) = merger.merge_sorted(grad, height)?;
+                    rule::update_all_rows(rule, param, state, &merged, order);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Parameter, whole gradient and accumulators, for rules that need norms of whole tensors;
+    /// `scratch` holds the gradient when it comes as selected rows.
+    pub(super) fn whole<'a, T: Real>(
+        &mut self,
+        run: &Run<'a>,
+        scratch: &'a mut Vec<T>,
+    ) -> Result<Whole<'a, T, N>> {
+        let param = run.update::<T>(self.param.0, self.param.1)?;
+        let state = accumulators(run, &self.state, param.len())?;
+        let grad = match run.value(self.grad) {
+            Value::Tensor(grad) => dense(grad, param.len())?,
+            Value::Rows(grad) => {
+                let merged = T::merger(&mut self.mergers).merge(grad, grad.height)?;
+                scratch.clear();
+                scratch.resize(param.len(), T::ZERO);
+                for (row, values) in merged.iter() {
+                    let place = scratch.get_mut(row * merged.width..(row + 1) * merged.width);
+                    let problem = || Error::kernel("`Grad` has more rows than `Param`");
+                    place.ok_or_else(problem)?.copy_from_slice(values);
+                }
+                scratch
+            }
+        };
+        Ok(Whole { param, grad, state })
+    }
+}
+
+/// The slices of one update.
+pub(super) struct Whole<'a, T, const N: usize> {
+    pub(super) param: &'a mut [T],
+    pub(super) grad: &'a [T],
+    pub(super) state: [&'a mut [T]; N],
+}
+
+/// The powers of the decay rates that Adam and its kin keep beside a parameter.
+pub(super) struct Power {
+    input: In,
+    output: Option<Out>,
+    base: f64,
+}
+
+impl Power {
+    /// The power of attribute `base` in slot `slot`.
+    pub(super) fn new(op: &OpView<'_>, slot: &str, base: &str) -> Result<Power> {
+        let output = op.maybe_output(&format!("{slot}Out"));
+        Ok(Power { input: op.input(slot)?, output, base: op.f64(base)? })
+    }
+
+    /// Its value in this step.
+    pub(super) fn get(&self, run: &Run<'_>) -> Result<f64> {
+        number(run, self.input)
+    }
+
+    /// Raises it for the next step, or keeps it. An op whose output slot is empty leaves this to
+    /// another: of the kernels that share out one parameter, one has the slot.
+    pub(super) fn advance(&self, run: &Run<'_>, keep: bool) -> Result<()> {
+        let Some(output) = self.output else { return Ok(()) };
+        let base = if keep { 1.0 } else { self.base };
+        crate::dispatch!(run.tensor(self.input)?.dtype(), T in [f32, f64] => {
+            for power in run.update::<T>(self.input, output)? {
+                *power *= base as T;
+            }
+            Ok(())
+        }, else => Err(Error::kernel("powers of decay rates are float32 or float64")))
+    }
+}
+
+/// The error of an optimizer whose parameter is no float tensor.
+pub(super) fn not_float(dtype: DType) -> Error {
+    Error::kernel(format!("`Param` must be float32 or float64, not {dtype}"))
+}
+
+fn accumulators<'a, T: Real, const N: usize>(
+    run: &Run<'a>,
+    slots: &[(In, Out); N],
+    len: usize,
+) -> Result<[&'a mut [T]; N]> {
+    let mut state: [&mut [T]; N] = std::array::from_fn(|_| Default::default());
+    for (slice, (input, output)) in state.iter_mut().zip(slots) {
+        *slice = run.update(*input, *output)?;
+        if slice.len() != len {
+            return Err(Error::kernel(format!(
+                "an accumulator has {} elements, but `Param` has {len}",
+                slice.len()
+            )));
+        }
+    }
+    Ok(state)
+}
+
+fn dense<T: Real>(grad: &Tensor, len: usize) -> Result<&[T]> {
+    if grad.numel() != len {
+        return Err(Error::kernel(format!(
+            "`Grad` {} has {} elements, but `Param` has {len}",
+            grad.dims(),
+            grad.numel()
+        )));
+    }
+    grad.as_slice()
+}
+
+/// A number kept in a float tensor of either type.
+pub(super) fn number(run: &Run<'_>, input: In) -> Result<f64> {
+    match run.tensor(input)?.dtype() {
+        DType::F64 => run.first::<f64>(input),
+        _ => Ok(f64::from(run.first::<f32>(input)?)),
+    }
+}

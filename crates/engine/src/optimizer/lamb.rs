@@ -1,0 +1,204 @@
+//! Lamb: Adam's direction with weight decay, scaled so that a step is in proportion to the norm of
+//! the parameter. The norms are of whole tensors, so an update cannot be shared out.
+
+use bireme_ir::Op;
+
+use super::adam::{self, AdamConfig};
+use super::apply::{Power, Update, Whole, not_float};
+use super::real::norm;
+use super::settings::{setters, settings_setters};
+use super::{Optimizer, Real, Rule, Settings, Step, rule};
+use crate::lr::Lr;
+use crate::op::{Kernel, OpDef, OpView, attr};
+use crate::{Result, dispatch};
+
+/// Lamb, for large batches.
+#[derive(Clone, Debug)]
+pub struct Lamb {
+    settings: Settings,
+    beta1: f32,
+    beta2: f32,
+    epsilon: f32,
+    lamb_weight_decay: f32,
+    always_adapt: bool,
+    without_decay: Vec<String>,
+}
+
+impl Lamb {
+    /// With this learning rate.
+    pub fn new(learning_rate: impl Into<Lr>) -> Lamb {
+        Lamb {
+            settings: Settings::new(learning_rate.into()),
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-6,
+            lamb_weight_decay: 0.01,
+            always_adapt: false,
+            without_decay: Vec::new(),
+        }
+    }
+
+    settings_setters!();
+
+    setters! {
+        /// How much of the mean gradient stays; 0.9 by default.
+        beta1: f32;
+        /// How much of the mean squared gradient stays; 0.999 by default.
+        beta2: f32;
+        /// Keeps the division from zero; 1e-6 by default.
+        epsilon: f32;
+        /// How much of a parameter is added to its direction; 0.01 by default.
+        lamb_weight_decay: f32;
+        /// Whether parameters without weight decay are scaled by their norm too; no by default.
+        always_adapt: bool;
+    }
+
+    /// Lets these parameters keep their weight: biases, scales of normalisations.
+    #[must_use]
+    pub fn without_decay<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Lamb {
+        self.without_decay = names.into_iter().map(Into::into).collect();
+        self
+    }
+}
+
+impl Optimizer for Lamb {
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn update(&self, step: &Step<'_>) -> Result<Op> {
+        let decays = !self.without_decay.iter().any(|name| name == step.param.name());
+        Ok(adam::with_moments(step, "lamb", self.beta1, self.beta2)
+            .attr("epsilon", self.epsilon)
+            .attr("weight_decay", if decays { self.lamb_weight_decay } else { 0.0 })
+            .attr("always_adapt", self.always_adapt))
+    }
+}
+
+pub(super) const DEF: OpDef = OpDef::new("lamb", kernel)
+    .inputs(adam::INPUTS)
+    .outputs(adam::OUTPUTS)
+    .attrs(&[
+        attr::float("weight_decay", 0.01),
+        attr::float("beta1", 0.9),
+        attr::float("beta2", 0.999),
+        attr::float("epsilon", 1.0e-6),
+        attr::bool("always_adapt", false),
+        attr::bool("multi_precision", false),
+    ])
+    .like(adam::LIKE)
+    .inplace(adam::INPLACE);
+
+/// The numbers of [`Lamb`] in one step.
+#[derive(Clone, Copy, Debug)]
+pub struct LambRule {
+    /// Adam's decay rates and epsilon.
+    pub adam: AdamConfig,
+    /// How much of a parameter is added to its direction.
+    pub weight_decay: f64,
+    /// Whether parameters without weight decay are scaled by their norm too.
+    pub always_adapt: bool,
+    /// The learning rate.
+    pub learning_rate: f64,
+    /// `beta1` to the power of the number of this step, from 1.
+    pub beta1_pow: f64,
+    /// `beta2` to the power of the number of this step.
+    pub beta2_pow: f64,
+}
+
+impl LambRule {
+    /// Updates a whole parameter; the accumulators are Adam's.
+    pub fn update<T: Real>(
+        &self,
+        param: &mut [T],
+        grad: &[T],
+        mean: &mut [T],
+        square: &mut [T],
+    ) {
+        let direction = Direction::new(self);
+        // Two passes: the first leaves the direction where the moments are, since it follows from
+        // them; only then is its norm known.
+        rule::update(&direction, param, grad, [&mut *mean, &mut *square]);
+        let mut ratio = 1.0;
+        if self.weight_decay > 0.0 || self.always_adapt {
+            let size = norm(param, param, |param, _| param);
+            let mut step = 0.0;
+            let elements = param.iter().zip(&*mean).zip(&*square);
+            for ((param, mean), square) in elements {
+                step += direction.of(*param, *mean, *square).to_f64().powi(2);
+            }
+            if size > 0.0 && step > 0.0 {
+                ratio = size / step.sqrt();
+            }
+        }
+        let rate = T::from_f64(self.learning_rate * ratio);
+        for ((param, mean), square) in param.iter_mut().zip(&*mean).zip(&*square) {
+            *param = *param - rate * direction.of(*param, *mean, *square);
+        }
+    }
+}
+
+/// The direction of a step, and the update of the moments it follows from.
+#[derive(Clone, Copy, Debug)]
+struct Direction<T> {
+    beta1: T,
+    beta2: T,
+    epsilon: T,
+    weight_decay: T,
+    /// The corrections for moments that started at zero, as factors.
+    unbias: [T; 2],
+}
+
+impl<T: Real> Direction<T> {
+    fn new(rule: &LambRule) -> Direction<T> {
+        let unbias = [1.0 / (1.0 - rule.beta1_pow), 1.0 / (1.0 - rule.beta2_pow)];
+        Direction {
+            beta1: T::from_f64(rule.adam.beta1),
+            beta2: T::from_f64(rule.adam.beta2),
+            epsilon: T::from_f64(rule.adam.epsilon),
+            weight_decay: T::from_f64(rule.weight_decay),
+            unbias: unbias.map(T::from_f64),
+        }
+    }
+
+    #[inline(always)]
+    fn of(&self, param: T, mean: T, square: T) -> T {
+        let (mean, square) = (mean * self.unbias[0], square * self.unbias[1]);
+        mean / (square.sqrt() + self.epsilon) + self.weight_decay * param
+    }
+}
+
+impl<T: Real> Rule<T, 2> for Direction<T> {
+    #[inline(always)]
+    fn element(&self, param: T, grad: T, [mean, square]: [T; 2]) -> (T, [T; 2]) {
+        let mean = self.beta1 * mean + (T::ONE - self.beta1) * grad;
+        let square = self.beta2 * square + (T::ONE - self.beta2) * grad * grad;
+        (param, [mean, square])
+    }
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let mut update = Update::new(op, [("Moment1", "Moment1Out"), ("Moment2", "Moment2Out")])?;
+    let beta1_pow = Power::new(op, "Beta1Pow", "beta1")?;
+    let beta2_pow = Power::new(op, "Beta2Pow", "beta2")?;
+    let adam = AdamConfig::new(op)?;
+    let (weight_decay, always_adapt) = (op.f64("weight_decay")?, op.bool("always_adapt")?);
+    Ok(Box::new(move |run| {
+        let dtype = update.dtype(run)?;
+        let rule = LambRule {
+            adam,
+            weight_decay,
+            always_adapt,
+            learning_rate: update.learning_rate(run)?,
+            beta1_pow: beta1_pow.get(run)?,
+            beta2_pow: beta2_pow.get(run)?,
+        };
+        dispatch!(dtype, T in [f32, f64] => {
+            let Whole { param, grad, state: [mean, square] } = update.whole::<T>(run)?;
+            rule.update(param, grad, mean, square);
+            Ok(())
+        }, else => Err(not_float(dtype)))?;
+        beta1_pow.advance(run, false)?;
+        beta2_pow.advance(run, false)
+    }))
+}
