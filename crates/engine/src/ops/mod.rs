@@ -13,6 +13,7 @@ mod compare;
 mod control;
 mod create;
 mod elementwise;
+mod embedding;
 mod fused;
 mod index;
 mod loss;
