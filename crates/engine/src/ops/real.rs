@@ -63,6 +63,7 @@ real! { f32, f64 }
 const LANES: usize = 16;
 
 /// The sum of `f(x)` over `xs`.
+#[inline(always)]
 pub(crate) fn sum<T: Real>(xs: &[T], f: impl Fn(T) -> T) -> T {
     let chunks = xs.chunks_exact(LANES);
     let tail = chunks.remainder().iter().fold(T::ZERO, |sum, x| sum + f(*x));
@@ -76,6 +77,7 @@ pub(crate) fn sum<T: Real>(xs: &[T], f: impl Fn(T) -> T) -> T {
 }
 
 /// The sum of `f(x, y)` over pairs of `xs` and `ys`.
+#[inline(always)]
 pub(crate) fn sum2<T: Real>(xs: &[T], ys: &[T], f: impl Fn(T, T) -> T) -> T {
     let (x_chunks, y_chunks) = (xs.chunks_exact(LANES), ys.chunks_exact(LANES));
     let tail = x_chunks.remainder().iter().zip(y_chunks.remainder());

@@ -3,8 +3,7 @@
 use crate::op::OpDef;
 
 mod lookup;
-mod prefetch;
-pub(crate) mod table;
+mod table;
 
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[lookup::V1, lookup::V1_GRAD, lookup::V2, lookup::V2_GRAD];

@@ -3,8 +3,8 @@
 //! An id outside the table is an error that names it; the padding id reads as zeros and its
 //! gradient is dropped.
 
-use super::prefetch::prefetch;
 use crate::ops::real::Real;
+use crate::prefetch::prefetch;
 use crate::tensor::{Element, SelectedRows};
 use crate::{Error, Result};
 
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 const AHEAD: usize = 16;
 
 /// An integer that can name a row.
-pub(crate) trait Id: Element {
+pub(super) trait Id: Element {
     /// The id as Paddle stores it in selected rows.
     fn long(self) -> i64;
 }
@@ -31,13 +31,13 @@ impl Id for i32 {
 
 /// The shape of a table, and the id that stands for nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Table {
+pub(super) struct Table {
     /// Rows.
-    pub(crate) rows: usize,
+    pub(super) rows: usize,
     /// Elements in a row.
-    pub(crate) width: usize,
+    pub(super) width: usize,
     /// The id that stands for nothing, if there is one.
-    pub(crate) padding: Option<i64>,
+    pub(super) padding: Option<i64>,
 }
 
 impl Table {
@@ -45,7 +45,7 @@ impl Table {
     ///
     /// # Errors
     /// When an id lies outside the table, or `out` has another size.
-    pub(crate) fn gather<T: Real, I: Id>(
+    pub(super) fn gather<T: Real, I: Id>(
         self,
         table: &[T],
         ids: &[I],
@@ -69,7 +69,7 @@ impl Table {
     ///
     /// # Errors
     /// As for [`Table::gather`].
-    pub(crate) fn scatter_add<T: Real, I: Id>(
+    pub(super) fn scatter_add<T: Real, I: Id>(
         self,
         grad: &[T],
         ids: &[I],
@@ -93,7 +93,7 @@ impl Table {
     ///
     /// # Errors
     /// As for [`Table::gather`].
-    pub(crate) fn select<T: Real, I: Id>(
+    pub(super) fn select<T: Real, I: Id>(
         self,
         grad: &[T],
         ids: &[I],

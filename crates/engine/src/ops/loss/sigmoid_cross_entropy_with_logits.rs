@@ -6,7 +6,6 @@ use crate::op::{
     GradRule, In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
 };
 use crate::ops::real::{Real, not_float};
-use crate::tensor::Element;
 use crate::{Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits", kernel)
@@ -64,12 +63,8 @@ impl Config {
     }
 }
 
-/// Weights, or as many ones as a loop asks for.
-fn weights<'a, T: Element + Real>(
-    run: &Run<'a>,
-    input: Option<In>,
-    len: usize,
-) -> Result<Option<&'a [T]>> {
+/// The weights of all elements, when there are any.
+fn weights<'a, T: Real>(run: &Run<'a>, input: Option<In>, len: usize) -> Result<Option<&'a [T]>> {
     let Some(input) = input else { return Ok(None) };
     let weights = run.get::<T>(input)?;
     same_len(len, weights.len())?;
@@ -81,17 +76,11 @@ fn loss<T: Real>(x: T, label: T, weight: T) -> T {
     x.max(T::ZERO) - x * label + (-x.abs()).exp().ln_1p() * weight
 }
 
-fn slope<T: Real>(x: T, label: T) -> T {
+/// In Paddle's slope the weight scales the whole sigmoid.
+fn slope<T: Real>(x: T, label: T, weight: T) -> T {
     let e = (-x.abs()).exp();
     let sigmoid = if x >= T::ZERO { T::ONE } else { e } / (T::ONE + e);
-    sigmoid - label
-}
-
-/// Paddle's weighted slope weighs `-sigmoid(-x)`, the slope of `softplus(-x)`.
-fn weighted_slope<T: Real>(x: T, label: T, weight: T) -> T {
-    let e = (-x.abs()).exp();
-    let tail = if x >= T::ZERO { e } else { T::ONE } / (T::ONE + e);
-    T::ONE - label - weight * tail
+    weight * sigmoid - label
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
@@ -128,11 +117,9 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             let weights = weights::<T>(run, pos_weight, x.len())?;
             let rows = dx.iter_mut().zip(x).zip(labels).zip(dout).enumerate();
             for (i, (((dx, x), label), dout)) in rows {
-                let slope = match weights {
-                    Some(weights) => weighted_slope(*x, *label, weights[i]),
-                    None => slope(*x, *label),
-                };
-                *dx = if config.ignores(*label) { 0.0 } else { dout * slope };
+                let weight = weights.map_or(1.0, |weights| weights[i]);
+                let value = dout * slope(*x, *label, weight);
+                *dx = if config.ignores(*label) { 0.0 } else { value };
             }
             divide(dx, config.divisor(labels));
             Ok(())

@@ -32,11 +32,13 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
                 label.numel()
             )));
         }
-        let hits = dispatch!(label.dtype(), L in [i64, i32] => {
-            hits(indices, label.as_slice::<L>()?.iter().map(|label| i64::from(*label)))?
-        }, else => {
-            return Err(Error::kernel(format!("labels are int64 or int32, not {}", label.dtype())));
-        });
+        let hits = match label.dtype() {
+            DType::I64 => hits(indices, label.as_slice::<i64>()?)?,
+            DType::I32 => hits(indices, label.as_slice::<i32>()?)?,
+            other => {
+                return Err(Error::kernel(format!("labels are int64 or int32, not {other}")));
+            }
+        };
         run.set::<i32>(correct)?[0] = hits as i32;
         run.set::<i32>(total)?[0] = samples as i32;
         let share = hits as f64 / samples.max(1) as f64;
@@ -49,10 +51,20 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 /// How many rows of `indices` contain their label.
-fn hits(indices: &Tensor, labels: impl Iterator<Item = i64>) -> Result<usize> {
-    let width = indices.dims().get(1..).map_or(1, |rest| rest.iter().product::<usize>()).max(1);
-    dispatch!(indices.dtype(), I in [i64, i32] => {
-        let rows = indices.as_slice::<I>()?.chunks_exact(width).zip(labels);
-        Ok(rows.filter(|(row, label)| row.iter().any(|index| i64::from(*index) == *label)).count())
-    }, else => Err(Error::kernel(format!("indices are int64 or int32, not {}", indices.dtype()))))
+fn hits<L: Copy + Into<i64>>(indices: &Tensor, labels: &[L]) -> Result<usize> {
+    let width = indices.numel().checked_div(indices.rows()).unwrap_or(1).max(1);
+    match indices.dtype() {
+        DType::I64 => Ok(matches(indices.as_slice::<i64>()?, width, labels)),
+        DType::I32 => Ok(matches(indices.as_slice::<i32>()?, width, labels)),
+        other => Err(Error::kernel(format!("indices are int64 or int32, not {other}"))),
+    }
+}
+
+fn matches<I: Copy + Into<i64>, L: Copy + Into<i64>>(
+    indices: &[I],
+    width: usize,
+    labels: &[L],
+) -> usize {
+    let rows = indices.chunks_exact(width).zip(labels);
+    rows.filter(|(row, label)| row.iter().any(|index| (*index).into() == (**label).into())).count()
 }

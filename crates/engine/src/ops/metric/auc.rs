@@ -10,7 +10,7 @@ use bireme_ir::DType;
 
 use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
 use crate::ops::real::not_float;
-use crate::tensor::Tensor;
+use crate::tensor::{Element, Tensor};
 use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("auc", kernel)
@@ -167,7 +167,7 @@ fn count(
             for (sample, (row, label)) in rows.zip(label.as_slice::<L>()?).enumerate() {
                 let probability = row[width - 1];
                 if !(0.0..=1.0).contains(&probability) {
-                    return Err(not_a_probability(sample, f64::from(probability)));
+                    return Err(not_a_probability(sample, probability.to_f64()));
                 }
                 let bucket = (probability * thresholds as T) as usize;
                 if *label > 0 {
@@ -189,13 +189,14 @@ fn not_a_probability(sample: usize, value: f64) -> Error {
 /// The area under the curve through all thresholds, by trapezoids; 0 without positives, and without
 /// negatives.
 fn area(positive: &[i64], negative: &[i64]) -> f64 {
-    let (mut area, mut positives, mut negatives) = (0.0, 0, 0);
+    // Twice the area in whole numbers: exact, and faster than a chain of float additions.
+    let (mut twice, mut positives, mut negatives) = (0i128, 0i64, 0i64);
     for (positive, negative) in positive.iter().zip(negative).rev() {
-        // Whole numbers up to 2^53 are exact, so the order of additions does not matter.
-        area += *negative as f64 * ((2 * positives + *positive) as f64 / 2.0);
+        twice += i128::from(*negative) * i128::from(2 * positives + *positive);
         positives += *positive;
         negatives += *negative;
     }
+    let area = twice as f64 / 2.0;
     if positives > 0 && negatives > 0 { area / positives as f64 / negatives as f64 } else { area }
 }
 

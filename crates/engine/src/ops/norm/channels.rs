@@ -1,6 +1,7 @@
 //! A tensor seen as channels: `[outer, channels, inner]`, where statistics are kept per channel.
 
 use crate::ops::real::{Real, sum2};
+use crate::simd::vectorized;
 use crate::tensor::Dims;
 use crate::{Error, Result};
 
@@ -39,43 +40,47 @@ impl Channels {
         f: impl Fn(T, T, T) -> T,
     ) {
         out.fill(T::ZERO);
-        if self.inner == 1 {
-            let rows = a.chunks_exact(self.count.max(1)).zip(b.chunks_exact(self.count.max(1)));
-            for (a, b) in rows {
-                for (((out, a), b), shift) in out.iter_mut().zip(a).zip(b).zip(shift) {
-                    *out += f(*a, *b, *shift);
+        vectorized(
+            #[inline(always)]
+            || {
+                let parts = a.chunks_exact(self.part()).zip(b.chunks_exact(self.part()));
+                for (part, (a, b)) in parts.enumerate() {
+                    if self.inner == 1 {
+                        for (((out, a), b), shift) in out.iter_mut().zip(a).zip(b).zip(shift) {
+                            *out += f(*a, *b, *shift);
+                        }
+                    } else {
+                        let channel = part % self.count;
+                        out[channel] += sum2(a, b, |a, b| f(a, b, shift[channel]));
+                    }
                 }
-            }
-            return;
-        }
-        let planes = a.chunks_exact(self.inner.max(1)).zip(b.chunks_exact(self.inner.max(1)));
-        for (plane, (a, b)) in planes.enumerate() {
-            let channel = plane % self.count;
-            out[channel] += sum2(a, b, |a, b| f(a, b, shift[channel]));
-        }
+            },
+        );
     }
 
     /// `out = factor[c] * a + slope[c] * (b - shift[c]) + offset[c]` for the elements of channel
     /// `c`.
     pub(super) fn affine<T: Real>(self, (a, b): (&[T], &[T]), by: &Coefficients<T>, out: &mut [T]) {
-        let width = if self.inner == 1 { self.count } else { self.inner }.max(1);
-        let parts = out.chunks_exact_mut(width).zip(a.chunks_exact(width));
-        for (plane, ((out, a), b)) in parts.zip(b.chunks_exact(width)).enumerate() {
-            if self.inner == 1 {
-                let [factor, slope, shift, offset] =
-                    [&by.factor, &by.slope, &by.shift, &by.offset].map(|values| &values[..width]);
-                for i in 0..width {
-                    out[i] = factor[i] * a[i] + slope[i] * (b[i] - shift[i]) + offset[i];
+        vectorized(
+            #[inline(always)]
+            || {
+                let parts = a.chunks_exact(self.part()).zip(b.chunks_exact(self.part()));
+                for (part, (out, (a, b))) in
+                    out.chunks_exact_mut(self.part()).zip(parts).enumerate()
+                {
+                    if self.inner == 1 {
+                        by.apply_row(a, b, out);
+                    } else {
+                        by.apply_channel(part % self.count, a, b, out);
+                    }
                 }
-            } else {
-                let channel = plane % self.count;
-                let (factor, slope) = (by.factor[channel], by.slope[channel]);
-                let (shift, offset) = (by.shift[channel], by.offset[channel]);
-                for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-                    *out = factor * *a + slope * (*b - shift) + offset;
-                }
-            }
-        }
+            },
+        );
+    }
+
+    /// Neighbours that are worked on together: a row of all channels, or a plane of one.
+    fn part(self) -> usize {
+        if self.inner == 1 { self.count } else { self.inner }.max(1)
     }
 }
 
@@ -94,6 +99,26 @@ impl<T: Real> Coefficients<T> {
         for values in [&mut self.factor, &mut self.slope, &mut self.shift, &mut self.offset] {
             values.clear();
             values.resize(count, T::ZERO);
+        }
+    }
+
+    #[inline(always)]
+    fn apply_row(&self, a: &[T], b: &[T], out: &mut [T]) {
+        // Slices of one known length leave no bounds checks in the loop.
+        let width = out.len();
+        let [factor, slope, shift, offset, a, b] =
+            [&self.factor, &self.slope, &self.shift, &self.offset, a, b].map(|v| &v[..width]);
+        for i in 0..width {
+            out[i] = factor[i] * a[i] + slope[i] * (b[i] - shift[i]) + offset[i];
+        }
+    }
+
+    #[inline(always)]
+    fn apply_channel(&self, channel: usize, a: &[T], b: &[T], out: &mut [T]) {
+        let (factor, slope) = (self.factor[channel], self.slope[channel]);
+        let (shift, offset) = (self.shift[channel], self.offset[channel]);
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = factor * *a + slope * (*b - shift) + offset;
         }
     }
 }

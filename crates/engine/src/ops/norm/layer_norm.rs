@@ -6,6 +6,7 @@ use crate::op::{
     GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr, same_dim,
 };
 use crate::ops::real::{Real, not_float, sum, sum2};
+use crate::simd::vectorized;
 use crate::tensor::Dims;
 use crate::{Error, Result, dispatch};
 
@@ -63,14 +64,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 /// Rows are independent; the gradients of `Scale` and `Bias` are sums over them.
 fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let slots = view.op.def.signature.inputs.iter().zip(0..);
-    let fits = slots.fold(true, |fits, (slot, _)| {
-        let expected = match slot.name {
-            "Scale" | "Bias" => Spread::Whole,
-            _ if view.op.maybe_input(slot.name).is_none() => Spread::Whole,
-            _ => Spread::Rows,
-        };
-        fits && view.spread(slot.name) == expected
+    let fits = view.op.def.signature.inputs.iter().all(|slot| {
+        let parameter = matches!(slot.name, "Scale" | "Bias");
+        view.spread(slot.name) == if parameter { Spread::Whole } else { Spread::Rows }
     });
     if !fits {
         return None;
@@ -121,14 +117,19 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 /// Writes the normalised row; returns its mean and variance.
 fn normalize<T: Real>(x: &[T], epsilon: T, y: &mut [T]) -> (T, T) {
-    let count = T::from_f64(x.len() as f64);
-    let mean = sum(x, |x| x) / count;
-    let variance = sum(x, |x| (x - mean) * (x - mean)) / count;
-    let factor = T::ONE / (variance + epsilon).sqrt();
-    for (y, x) in y.iter_mut().zip(x) {
-        *y = (*x - mean) * factor;
-    }
-    (mean, variance)
+    vectorized(
+        #[inline(always)]
+        || {
+            let count = T::from_f64(x.len() as f64);
+            let mean = sum(x, |x| x) / count;
+            let variance = sum(x, |x| (x - mean) * (x - mean)) / count;
+            let factor = T::ONE / (variance + epsilon).sqrt();
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = (*x - mean) * factor;
+            }
+            (mean, variance)
+        },
+    )
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
@@ -189,25 +190,31 @@ impl Scratch for f64 {
 }
 
 fn accumulate<T: Real>(sums: &mut [T], normalized: &[T], dy: &[T]) {
-    for ((sum, normalized), dy) in sums.iter_mut().zip(normalized).zip(dy) {
-        *sum += *normalized * *dy;
-    }
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((sum, normalized), dy) in sums.iter_mut().zip(normalized).zip(dy) {
+                *sum += *normalized * *dy;
+            }
+        },
+    );
 }
 
 /// With `g = dy * scale` and `n` the normalised row: `factor * (g - mean(g) - n * mean(g * n))`.
 fn row_grad<T: Real>(normalized: &[T], dy: &[T], scale: Option<&[T]>, factor: T, dx: &mut [T]) {
-    match scale {
-        Some(scale) => {
-            for ((dx, dy), scale) in dx.iter_mut().zip(dy).zip(scale) {
-                *dx = *dy * *scale;
+    dx.copy_from_slice(dy);
+    if let Some(scale) = scale {
+        dx.iter_mut().zip(scale).for_each(|(dx, scale)| *dx *= *scale);
+    }
+    vectorized(
+        #[inline(always)]
+        || {
+            let count = T::from_f64(dx.len() as f64);
+            let mean = sum(dx, |g| g) / count;
+            let slope = sum2(dx, normalized, |g, n| g * n) / count;
+            for (dx, n) in dx.iter_mut().zip(normalized) {
+                *dx = factor * (*dx - mean - *n * slope);
             }
-        }
-        None => dx.copy_from_slice(dy),
-    }
-    let count = T::from_f64(dx.len() as f64);
-    let mean = sum(dx, |g| g) / count;
-    let slope = sum2(dx, normalized, |g, n| g * n) / count;
-    for (dx, n) in dx.iter_mut().zip(normalized) {
-        *dx = factor * (*dx - mean - *n * slope);
-    }
+        },
+    );
 }

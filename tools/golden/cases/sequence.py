@@ -1,0 +1,55 @@
+"""Ops on sequences, and those of click models."""
+
+from golden import Case, f32, f64, values
+
+POOL = ["Out", "MaxIndex"]
+NORM = ["Y", "Means", "Scales"]
+
+
+def statistics(columns):
+    return {"BatchSize": f32(columns, low=10, high=20), "BatchSum": f32(columns, low=-5, high=5),
+            "BatchSquareSum": f32(columns, low=10, high=30)}
+
+
+CASES = [
+    *(Case("sequence_pool", {"X": f32(5, 3, lod=[[0, 2, 5]])}, {"pooltype": how}, outputs=POOL,
+           check=POOL if how == "MAX" else ["Out"])
+      for how in ("SUM", "AVERAGE", "SQRT", "MAX", "FIRST", "LAST")),
+    *(Case("sequence_pool", {"X": f32(5, 2, lod=[[0, 2, 2, 5]])},
+           {"pooltype": how, "pad_value": 0.5}, outputs=POOL,
+           check=POOL if how == "MAX" else ["Out"])
+      for how in ("SUM", "AVERAGE", "SQRT", "MAX", "FIRST", "LAST")),
+    Case("sequence_pool", {"X": f32(5, 2, lod=[[0, 2, 3], [0, 1, 3, 5]])}, {"pooltype": "SUM"},
+         outputs=POOL, check=["Out"]),
+    Case("sequence_pool", {"X": f64(4, 2, 3, lod=[[0, 3, 4]])}, {"pooltype": "AVERAGE"},
+         outputs=POOL, check=["Out"]),
+
+    Case("sequence_expand", {"X": f32(4, 2, lod=[[0, 2, 4]]),
+                             "Y": f32(8, 1, lod=[[0, 2, 4], [0, 3, 6, 7, 8]])},
+         {"ref_level": 0}, grad=["X"]),
+    Case("sequence_expand", {"X": f32(3, 2), "Y": f32(5, 1, lod=[[0, 2, 2, 5]])}, grad=["X"]),
+    Case("sequence_expand", {"X": f32(4, 1, lod=[[0, 1, 4]]), "Y": f32(3, 1, lod=[[0, 0, 3]])},
+         grad=["X"]),
+
+    Case("sequence_softmax", {"X": f32(5, 1, lod=[[0, 2, 5]])}),
+    Case("sequence_softmax", {"X": f32(6, lod=[[0, 1, 4, 6]])}),
+
+    # The gradient of the counters is what the sample says, not a gradient.
+    Case("cvm", {"X": f32(3, 5, low=0.5, high=4), "CVM": f32(3, 2, low=0, high=4)}, outputs=["Y"],
+         grad=["X"], fd=False),
+    Case("cvm", {"X": f32(3, 5, low=0.5, high=4), "CVM": f32(3, 2, low=0, high=4)},
+         {"use_cvm": False}, outputs=["Y"], grad=["X"], fd=False),
+    Case("cvm", {"X": f32(5, 4, low=0.5, high=4, lod=[[0, 2, 5]]), "CVM": f32(2, 2, low=0, high=4)},
+         outputs=["Y"], grad=["X"], fd=False),
+
+    # The gradients of the statistics are what the batch adds to them, not gradients.
+    Case("data_norm", {"X": f32(4, 3), **statistics(3)}, {"epsilon": 1e-3}, outputs=NORM,
+         fd=False),
+    Case("data_norm", {"X": f32(4, 3), **statistics(3), "scale_w": f32(3), "bias": f32(3)},
+         {"enable_scale_and_shift": True}, outputs=NORM, fd=False),
+    Case("data_norm", {"X": values([[1, 0.5, 0, 2], [0, 1, 3, 0.25], [2, -1, 0, 5]]),
+                       **statistics(4)}, {"slot_dim": 2}, outputs=NORM, fd=False),
+    Case("data_norm", {"X": values([[1, 0.5, 0, 2], [0, 1, 3, 0.25], [2, -1, 0, 5]]),
+                       **statistics(4), "scale_w": f32(4), "bias": f32(4)},
+         {"slot_dim": 2, "enable_scale_and_shift": True}, outputs=NORM, fd=False),
+]
