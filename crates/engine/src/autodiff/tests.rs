@@ -66,6 +66,10 @@ fn a_line_of_ops() {
         expect![[r#"
             Out=mean_0.tmp_0@GRAD = fill_constant()
             X@GRAD=square_error_cost_0.tmp_1@GRAD = mean_grad(Out@GRAD=mean_0.tmp_0@GRAD X=square_error_cost_0.tmp_1)
+            X@GRAD=square_error_cost_0.tmp_0@GRAD = square_grad(Out@GRAD=square_error_cost_0.tmp_1@GRAD X=square_error_cost_0.tmp_0)
+            X@GRAD=fc_0.tmp_1@GRAD = elementwise_sub_grad(Out@GRAD=square_error_cost_0.tmp_0@GRAD X=fc_0.tmp_1 Y=y)
+            X@GRAD=fc_0.tmp_0@GRAD Y@GRAD=fc_0.b_0@GRAD = elementwise_add_grad(Out@GRAD=fc_0.tmp_1@GRAD X=fc_0.tmp_0 Y=fc_0.b_0)  [fc_0.b_0 fc_0.b_0@GRAD]
+            Y@GRAD=fc_0.w_0@GRAD = mul_grad(Out@GRAD=fc_0.tmp_0@GRAD X=x Y=fc_0.w_0)  [fc_0.w_0 fc_0.w_0@GRAD]
         "#]],
     );
     let main = graph.main();
@@ -79,7 +83,26 @@ fn a_line_of_ops() {
 
 #[test]
 fn contributions_are_renamed_and_summed() {
-    check(shared, expect![[]]);
+    check(
+        shared,
+        expect![[r#"
+        Out=mean_0.tmp_0@GRAD = fill_constant()
+        X@GRAD=scale_0.tmp_0@GRAD = mean_grad(Out@GRAD=mean_0.tmp_0@GRAD X=scale_0.tmp_0)
+        Out=elementwise_add_1.tmp_0@GRAD = scale(X=scale_0.tmp_0@GRAD)
+        X@GRAD=elementwise_add_0.tmp_0@GRAD Y@GRAD=fc_0.tmp_2@GRAD@RENAME@block0@0 = elementwise_add_grad(Out@GRAD=elementwise_add_1.tmp_0@GRAD X=elementwise_add_0.tmp_0 Y=fc_0.tmp_2)
+        X@GRAD=fc_1.tmp_2@GRAD@RENAME@block0@0 Y@GRAD=fc_2.tmp_0@GRAD = elementwise_add_grad(Out@GRAD=elementwise_add_0.tmp_0@GRAD X=fc_1.tmp_2 Y=fc_2.tmp_0)
+        X@GRAD=fc_1.tmp_2@GRAD@RENAME@block0@1 Y@GRAD=w@GRAD@RENAME@block0@0 = mul_grad(Out@GRAD=fc_2.tmp_0@GRAD X=fc_1.tmp_2 Y=w)
+        Out=fc_1.tmp_2@GRAD = sum(X=fc_1.tmp_2@GRAD@RENAME@block0@0+fc_1.tmp_2@GRAD@RENAME@block0@1)
+        X@GRAD=fc_1.tmp_1@GRAD = tanh_grad(Out=fc_1.tmp_2 Out@GRAD=fc_1.tmp_2@GRAD)
+        X@GRAD=fc_1.tmp_0@GRAD Y@GRAD=fc_1.b_0@GRAD = elementwise_add_grad(Out@GRAD=fc_1.tmp_1@GRAD X=fc_1.tmp_0 Y=fc_1.b_0)  [fc_1.b_0 fc_1.b_0@GRAD]
+        X@GRAD=fc_0.tmp_2@GRAD@RENAME@block0@1 Y@GRAD=w@GRAD@RENAME@block0@1 = mul_grad(Out@GRAD=fc_1.tmp_0@GRAD X=fc_0.tmp_2 Y=w)
+        Out=fc_0.tmp_2@GRAD = sum(X=fc_0.tmp_2@GRAD@RENAME@block0@0+fc_0.tmp_2@GRAD@RENAME@block0@1)
+        X@GRAD=fc_0.tmp_1@GRAD = relu_grad(Out=fc_0.tmp_2 Out@GRAD=fc_0.tmp_2@GRAD)
+        X@GRAD=fc_0.tmp_0@GRAD Y@GRAD=fc_0.b_0@GRAD = elementwise_add_grad(Out@GRAD=fc_0.tmp_1@GRAD X=fc_0.tmp_0 Y=fc_0.b_0)  [fc_0.b_0 fc_0.b_0@GRAD]
+        Y@GRAD=fc_0.w_0@GRAD = mul_grad(Out@GRAD=fc_0.tmp_0@GRAD X=x Y=fc_0.w_0)  [fc_0.w_0 fc_0.w_0@GRAD]
+        Out=w@GRAD = sum(X=w@GRAD@RENAME@block0@0+w@GRAD@RENAME@block0@1)  [w w@GRAD]
+    "#]],
+    );
 }
 
 #[test]
@@ -88,7 +111,17 @@ fn one_op_can_contribute_twice() {
         let x = layers::fc(&layers::data(graph, "x", [2], DType::F32), 2, Act::None)?;
         layers::mean(&layers::elementwise_mul(&x, &x)?)
     };
-    check(square, expect![[]]);
+    check(
+        square,
+        expect![[r#"
+        Out=mean_0.tmp_0@GRAD = fill_constant()
+        X@GRAD=elementwise_mul_0.tmp_0@GRAD = mean_grad(Out@GRAD=mean_0.tmp_0@GRAD X=elementwise_mul_0.tmp_0)
+        X@GRAD=fc_0.tmp_1@GRAD@RENAME@block0@0 Y@GRAD=fc_0.tmp_1@GRAD@RENAME@block0@1 = elementwise_mul_grad(Out@GRAD=elementwise_mul_0.tmp_0@GRAD X=fc_0.tmp_1 Y=fc_0.tmp_1)
+        Out=fc_0.tmp_1@GRAD = sum(X=fc_0.tmp_1@GRAD@RENAME@block0@0+fc_0.tmp_1@GRAD@RENAME@block0@1)
+        X@GRAD=fc_0.tmp_0@GRAD Y@GRAD=fc_0.b_0@GRAD = elementwise_add_grad(Out@GRAD=fc_0.tmp_1@GRAD X=fc_0.tmp_0 Y=fc_0.b_0)  [fc_0.b_0 fc_0.b_0@GRAD]
+        Y@GRAD=fc_0.w_0@GRAD = mul_grad(Out@GRAD=fc_0.tmp_0@GRAD X=x Y=fc_0.w_0)  [fc_0.w_0 fc_0.w_0@GRAD]
+    "#]],
+    );
 }
 
 #[test]
@@ -98,7 +131,17 @@ fn outputs_nobody_used_have_zero_gradients() {
         let parts = layers::split(&layers::fc(&x, 4, Act::None)?, 2, 1)?;
         layers::mean(&parts[0])
     };
-    check(half, expect![[]]);
+    check(
+        half,
+        expect![[r#"
+        Out=mean_0.tmp_0@GRAD = fill_constant()
+        X@GRAD=split_0.tmp_0@GRAD = mean_grad(Out@GRAD=mean_0.tmp_0@GRAD X=split_0.tmp_0)
+        Out=split_0.tmp_1@GRAD = fill_zeros_like(X=split_0.tmp_1)
+        Out=fc_0.tmp_1@GRAD = concat(X=split_0.tmp_0@GRAD+split_0.tmp_1@GRAD)
+        X@GRAD=fc_0.tmp_0@GRAD Y@GRAD=fc_0.b_0@GRAD = elementwise_add_grad(Out@GRAD=fc_0.tmp_1@GRAD X=fc_0.tmp_0 Y=fc_0.b_0)  [fc_0.b_0 fc_0.b_0@GRAD]
+        Y@GRAD=fc_0.w_0@GRAD = mul_grad(Out@GRAD=fc_0.tmp_0@GRAD X=x Y=fc_0.w_0)  [fc_0.w_0 fc_0.w_0@GRAD]
+    "#]],
+    );
 }
 
 #[test]
@@ -112,7 +155,19 @@ fn sparse_tables_get_selected_rows() {
         let b = layers::reshape(&table.apply(&b)?, &[-1, 4])?;
         layers::mean(&layers::concat(&[&a, &dense, &b], 1)?)
     };
-    let graph = check(lookup, expect![[]]);
+    let graph = check(
+        lookup,
+        expect![[r#"
+        Out=mean_0.tmp_0@GRAD = fill_constant()
+        X@GRAD=concat_0.tmp_0@GRAD = mean_grad(Out@GRAD=mean_0.tmp_0@GRAD X=concat_0.tmp_0)
+        X@GRAD=reshape2_0.tmp_0@GRAD+dense@GRAD@UNUSED+reshape2_1.tmp_0@GRAD = concat_grad(Out@GRAD=concat_0.tmp_0@GRAD X=reshape2_0.tmp_0+dense+reshape2_1.tmp_0)
+        X@GRAD=embedding_1.tmp_0@GRAD = reshape2_grad(Out@GRAD=reshape2_1.tmp_0@GRAD XShape=reshape2_1.tmp_1)
+        W@GRAD=table@GRAD@RENAME@block0@0 = lookup_table_v2_grad(Ids=b Out@GRAD=embedding_1.tmp_0@GRAD W=table)
+        X@GRAD=embedding_0.tmp_0@GRAD = reshape2_grad(Out@GRAD=reshape2_0.tmp_0@GRAD XShape=reshape2_0.tmp_1)
+        W@GRAD=table@GRAD@RENAME@block0@1 = lookup_table_v2_grad(Ids=a Out@GRAD=embedding_0.tmp_0@GRAD W=table)
+        Out=table@GRAD = sum(X=table@GRAD@RENAME@block0@0+table@GRAD@RENAME@block0@1)  [table table@GRAD]
+    "#]],
+    );
     let main = graph.main();
     for name in ["table@GRAD", "table@GRAD@RENAME@block0@1"] {
         let var = main.global().var(name).unwrap();
@@ -148,7 +203,12 @@ fn gradients_of_any_targets() {
     let grads = gradients(&[&out, &hidden], &[&x, &hidden, &other], Some(&weights), &[]).unwrap();
     let names: Vec<_> = grads.iter().map(|grad| grad.as_ref().map(Variable::name)).collect();
     assert_eq!(names, [Some("x@GRAD"), Some("relu_0.tmp_0@GRAD"), None]);
-    expect![[]].assert_eq(&appended(&graph));
+    expect![[r#"
+        Out=relu_0.tmp_0@GRAD@RENAME@block0@0 = fill_any_like(X=relu_0.tmp_0)
+        Out=relu_0.tmp_0@GRAD@RENAME@block0@1 = scale(X=weight)
+        Out=relu_0.tmp_0@GRAD = sum(X=relu_0.tmp_0@GRAD@RENAME@block0@0+relu_0.tmp_0@GRAD@RENAME@block0@1)
+        X@GRAD=x@GRAD = relu_grad(Out=relu_0.tmp_0 Out@GRAD=relu_0.tmp_0@GRAD)
+    "#]].assert_eq(&appended(&graph));
     let again = gradients(&[&out], &[&x], None, &[]).unwrap();
     assert_eq!(again[0].as_ref().unwrap().name(), "x@GRAD_0");
 }
