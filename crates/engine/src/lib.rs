@@ -7,18 +7,22 @@
 
 pub mod autodiff;
 pub mod catalog;
+pub mod clip;
 mod error;
 mod executor;
 pub mod gemm;
 pub mod graph;
 pub mod initializer;
 pub mod layers;
+pub mod lr;
 pub mod op;
 pub mod ops;
+pub mod optimizer;
 mod place;
 mod plan;
 pub mod prefetch;
 pub mod random;
+pub mod regularizer;
 mod scope;
 pub mod simd;
 pub mod tensor;

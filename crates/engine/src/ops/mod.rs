@@ -43,6 +43,7 @@ const FAMILIES: &[&[OpDef]] = &[
     matmul::DEFS,
     metric::DEFS,
     norm::DEFS,
+    crate::optimizer::DEFS,
     random::DEFS,
     reduce::DEFS,
     sequence::DEFS,

@@ -9,7 +9,7 @@ use bireme_ir::DType;
 use super::merge_rows::RowMergers;
 use super::{Loops, Real, rule};
 use crate::op::{In, OpView, Out, Run};
-use crate::tensor::Tensor;
+use crate::tensor::{SelectedRows, Tensor};
 use crate::value::Value;
 use crate::{Error, Result};
 
@@ -74,14 +74,8 @@ impl<const N: usize> Update<N> {
                 rule::update(rule, param, dense(grad, param.len())?, state);
             }
             Value::Rows(grad) => {
+                check_rows(grad, param.len())?;
                 let height = grad.height;
-                if height * grad.width() != param.len() {
-                    return Err(Error::kernel(format!(
-                        "`Grad` is of {height} rows of {}, but `Param` has {} elements",
-                        grad.width(),
-                        param.len()
-                    )));
-                }
                 let merger = T::merger(&mut self.mergers);
                 if absent == Absent::Keep {
                     rule::update_rows(rule, param, state, &merger.merge(grad, height)?);
@@ -94,27 +88,18 @@ impl<const N: usize> Update<N> {
         Ok(())
     }
 
-    /// Parameter, whole gradient and accumulators, for rules that need norms of whole tensors;
-    /// `scratch` holds the gradient when it comes as selected rows.
-    pub(super) fn whole<'a, T: Real>(
-        &mut self,
+    /// Parameter, whole gradient and accumulators, for rules that need norms of whole tensors.
+    pub(super) fn whole<'s, 'a: 's, T: Real>(
+        &'s mut self,
         run: &Run<'a>,
-        scratch: &'a mut Vec<T>,
-    ) -> Result<Whole<'a, T, N>> {
+    ) -> Result<Whole<'s, T, N>> {
         let param = run.update::<T>(self.param.0, self.param.1)?;
         let state = accumulators(run, &self.state, param.len())?;
         let grad = match run.value(self.grad) {
             Value::Tensor(grad) => dense(grad, param.len())?,
             Value::Rows(grad) => {
-                let merged = T::merger(&mut self.mergers).merge(grad, grad.height)?;
-                scratch.clear();
-                scratch.resize(param.len(), T::ZERO);
-                for (row, values) in merged.iter() {
-                    let place = scratch.get_mut(row * merged.width..(row + 1) * merged.width);
-                    let problem = || Error::kernel("`Grad` has more rows than `Param`");
-                    place.ok_or_else(problem)?.copy_from_slice(values);
-                }
-                scratch
+                check_rows(grad, param.len())?;
+                T::merger(&mut self.mergers).scatter(grad)?
             }
         };
         Ok(Whole { param, grad, state })
@@ -193,6 +178,17 @@ fn dense<T: Real>(grad: &Tensor, len: usize) -> Result<&[T]> {
         )));
     }
     grad.as_slice()
+}
+
+fn check_rows(grad: &SelectedRows, len: usize) -> Result<()> {
+    if grad.height * grad.width() == len {
+        return Ok(());
+    }
+    Err(Error::kernel(format!(
+        "`Grad` is of {} rows of {}, but `Param` has {len} elements",
+        grad.height,
+        grad.width()
+    )))
 }
 
 /// A number kept in a float tensor of either type.

@@ -22,6 +22,8 @@ pub struct RowMerger<T> {
     positions: Vec<u32>,
     /// Positions in the order of rising row numbers.
     order: Vec<u32>,
+    /// The gradient as a dense tensor.
+    dense: Vec<T>,
 }
 
 /// A merger for each float type: a kernel learns its type when it runs.
@@ -102,6 +104,22 @@ impl<T: Real> RowMerger<T> {
         Ok((Merged { rows, values, width: grad.width() }, order))
     }
 
+    /// The gradient as a dense tensor.
+    ///
+    /// # Errors
+    /// As [`RowMerger::merge`].
+    pub fn scatter(&mut self, grad: &SelectedRows) -> Result<&[T]> {
+        self.merge(grad, grad.height)?;
+        let width = grad.width();
+        self.dense.clear();
+        self.dense.resize(grad.height * width, T::ZERO);
+        let merged = Merged { rows: &self.rows, values: &self.values, width };
+        for (row, values) in merged.iter() {
+            self.dense[row * width..(row + 1) * width].copy_from_slice(values);
+        }
+        Ok(&self.dense)
+    }
+
     /// Fills `rows` with the distinct rows, and `positions` with the place of each input row.
     fn number(&mut self, rows: &[i64]) {
         self.start(rows.len());
@@ -151,7 +169,7 @@ impl<T: Real> RowMerger<T> {
             return;
         }
         let (sums, positions) = (&mut self.values[..], &self.positions[..]);
-        crate::simd::widest(
+        crate::simd::vectorized(
             #[inline(always)]
             || {
                 for (position, values) in positions.iter().zip(values.chunks_exact(width)) {
@@ -183,7 +201,7 @@ mod tests {
 
     #[test]
     fn duplicates_add_up_in_order_of_first_occurrence() {
-        let mut merger = RowMerger::default();
+        let mut merger = RowMerger::<f32>::default();
         // Twice, with other rows between: entries of an earlier merge must not be found.
         for _ in 0..2 {
             let grad = rows(&[7, 3, 7, 99, 3, 7], &[1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12.]);

@@ -7,7 +7,7 @@
 use super::Real;
 use super::merge_rows::Merged;
 use crate::prefetch::prefetch;
-use crate::simd::widest;
+use crate::simd::vectorized;
 
 /// How far ahead of its use a row is fetched: about the time memory takes, in rows.
 const AHEAD: usize = 12;
@@ -87,7 +87,7 @@ pub fn update<T: Real, R: Loops<T, N>, const N: usize>(
     grad: &[T],
     state: [&mut [T]; N],
 ) {
-    widest(
+    vectorized(
         #[inline(always)]
         || rule.each(param, grad, state),
     );
@@ -107,7 +107,7 @@ pub fn update_rows<T: Real, R: Loops<T, N>, const N: usize>(
     if width == 0 {
         return;
     }
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             for (i, (row, grad)) in merged.iter().enumerate() {
@@ -142,7 +142,7 @@ pub fn update_all_rows<T: Real, R: Loops<T, N>, const N: usize>(
     order: &[u32],
 ) {
     let (width, len) = (merged.width, param.len());
-    widest(
+    vectorized(
         #[inline(always)]
         || {
             let mut done = 0;
