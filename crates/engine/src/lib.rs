@@ -12,6 +12,7 @@ mod executor;
 pub mod gemm;
 pub mod graph;
 pub mod initializer;
+pub mod io;
 pub mod layers;
 pub mod op;
 pub mod ops;
