@@ -7,3 +7,4 @@ mod compare;
 mod coverage;
 mod finite_difference;
 mod golden;
+mod saved_model;
