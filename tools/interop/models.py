@@ -172,7 +172,7 @@ def random_rows(program, feeds, count, seed=0):
     """Rows for these feeds; ids lie inside the tables of the program."""
     random = np.random.default_rng(seed)
     block = program.global_block()
-    lookups = [op for op in block.ops if op.type.startswith("lookup_table") and "Ids" in op.input_names]
+    lookups = [op for op in block.ops if op.type in ("lookup_table", "lookup_table_v2")]
     sizes = {op.input("Ids")[0]: block.var(op.input("W")[0]).shape[0] for op in lookups}
     rows = {}
     for name in feeds:

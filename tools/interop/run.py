@@ -33,7 +33,7 @@ ROWS = 64
 def main(names):
     unknown = set(names) - set(models.BUILDERS)
     if unknown:
-        sys.exit(f"no such model: {', '.join(sorted(unknown))} (there are {', '.join(models.BUILDERS)})")
+        sys.exit(f"no such model: {', '.join(unknown)}: there are {', '.join(models.BUILDERS)}")
     paddle.enable_static()
     # It warns at each load of the older layout.
     logging.disable(logging.WARNING)
@@ -203,7 +203,8 @@ class Table:
         return good
 
     def line(self, model, direction, what, layout, number, result):
-        print(f"{model:<11} {direction:<17} {what:<12} {layout:<13} {number:>10}  {result}", flush=True)
+        start = f"{model:<11} {direction:<17} {what:<12} {layout:<13}"
+        print(f"{start} {number:>10}  {result}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 //!
 //! `tests/data/tiny_ctr/make.py` made the files.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -42,8 +44,7 @@ fn tensor(rows: &[Vec<f64>], dtype: DType) -> Tensor {
 fn predict(program: &Program, feeds: &[String], fetches: &[String], scope: Scope) -> Vec<f64> {
     let given = expected().feeds;
     let dtype = |name: &String| program.global().var(name).unwrap().dtype;
-    let tensors: Vec<Tensor> =
-        feeds.iter().map(|name| tensor(&given[name], dtype(name))).collect();
+    let tensors: Vec<Tensor> = feeds.iter().map(|name| tensor(&given[name], dtype(name))).collect();
     let feeds: Vec<(&str, &Tensor)> = feeds.iter().map(String::as_str).zip(&tensors).collect();
     let mut executor = Executor::new(Place::Cpu).unwrap().with_scope(scope);
     executor.run(program, &feeds, &[&fetches[0]]).unwrap()[0].to_f64_vec()

@@ -24,7 +24,7 @@ def build():
     dense = paddle.static.data("dense", [None, DENSE], "float32")
     table = paddle.ParamAttr(name="table", initializer=paddle.nn.initializer.Uniform(-1, 1))
     found = [
-        paddle.static.nn.embedding(slot, [ROWS, DIM], is_sparse=True, padding_idx=0, param_attr=table)
+        paddle.static.nn.embedding(slot, [ROWS, DIM], padding_idx=0, param_attr=table)
         for slot in ids
     ]
     parts = [paddle.reshape(rows, [-1, DIM]) for rows in found] + [dense]
