@@ -13,6 +13,7 @@ mod executor;
 pub mod gemm;
 pub mod graph;
 pub mod initializer;
+pub mod io;
 pub mod layers;
 pub mod lr;
 pub mod op;

@@ -8,3 +8,4 @@ mod coverage;
 mod finite_difference;
 mod golden;
 mod plan;
+mod saved_model;
