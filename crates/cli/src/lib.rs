@@ -3,6 +3,7 @@
 //! Results go to stdout; progress, advice and errors go to stderr. A library only so that examples
 //! and tests can use [`demo`].
 
+mod bench;
 mod commands;
 pub mod demo;
 mod interrupt;

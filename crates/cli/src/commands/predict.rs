@@ -4,9 +4,9 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use bireme_engine::io::{InferenceModel, load_inference_model};
+use bireme_engine::io::load_inference_model;
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place, Scope};
+use bireme_engine::{Executor, Place, Scope, Step};
 use bireme_ir::DType;
 
 use super::{Outcome, available_cores, positive};
@@ -38,8 +38,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let model = load_inference_model(&args.model, &scope)?;
     let mut rows = Rows::new(&model.program, &model.feeds)?;
     let threads = args.threads.unwrap_or_else(available_cores);
-    let executor = Executor::new(Place::Cpu)?.scope(scope).threads(threads);
-    let mut predictor = Predictor { model, executor, out: BufWriter::new(io::stdout().lock()) };
+    let executor = Executor::new(Place::Cpu)?.with_scope(scope).threads(threads);
+    let step = executor.prepare(&model.program, &as_strs(&model.feeds), &as_strs(&model.fetches))?;
+    let out = BufWriter::new(io::stdout().lock());
+    let mut predictor = Predictor { step, fetches: model.fetches, out };
 
     let mut format = args.format;
     let mut number = 0;
@@ -60,9 +62,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+fn as_strs(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
 struct Predictor<W> {
-    model: InferenceModel,
-    executor: Executor,
+    step: Step,
+    fetches: Vec<String>,
     out: W,
 }
 
@@ -73,13 +79,12 @@ impl<W: Write> Predictor<W> {
             return Ok(());
         }
         let first = last + 1 - rows.len();
-        let fetched =
-            self.run(rows).with_context(|| format!("stdin, lines {first} to {last}"))?;
+        self.run(rows).with_context(|| format!("stdin, lines {first} to {last}"))?;
         for row in 0..rows.len() {
-            for (index, (name, tensor)) in self.model.fetches.iter().zip(&fetched).enumerate() {
+            for (index, name) in self.fetches.iter().enumerate() {
                 let open = if index == 0 { "{" } else { "," };
-                let name = serde_json::to_string(name)?;
-                write!(self.out, "{open}{name}:{}", row_text(tensor, rows.len(), row)?)?;
+                let values = row_text(self.step.fetched(index), rows.len(), row)?;
+                write!(self.out, "{open}{}:{values}", serde_json::to_string(name)?)?;
             }
             writeln!(self.out, "}}")?;
         }
@@ -87,21 +92,19 @@ impl<W: Write> Predictor<W> {
         Ok(self.out.flush()?)
     }
 
-    fn run(&self, rows: &Rows) -> Result<Vec<Tensor>> {
+    fn run(&mut self, rows: &Rows) -> Result<()> {
         let tensors = rows.tensors()?;
-        let names = self.model.feeds.iter().map(String::as_str);
-        let feeds: Vec<(&str, &Tensor)> = names.zip(&tensors).collect();
-        let fetches: Vec<&str> = self.model.fetches.iter().map(String::as_str).collect();
-        let fetched = self.executor.run(&self.model.program, &feeds, &fetches)?;
-        for (name, tensor) in fetches.iter().zip(&fetched) {
+        self.step.run(&tensors.iter().collect::<Vec<_>>())?;
+        for (index, name) in self.fetches.iter().enumerate() {
+            let fetched = self.step.fetched(index);
             ensure!(
-                tensor.rows() == rows.len(),
+                fetched.rows() == rows.len(),
                 "output `{name}` has shape {}, not one row for each of {} lines",
-                tensor.dims(),
+                fetched.dims(),
                 rows.len()
             );
         }
-        Ok(fetched)
+        Ok(())
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let config = Config { rows: args.rows, learning_rate: args.learning_rate, seed: args.seed };
     let model = CtrDnn::build(config)?;
     let scope = Scope::new();
-    Executor::new(Place::Cpu)?.scope(scope.clone()).run(&model.startup, &[], &[])?;
+    Executor::new(Place::Cpu)?.with_scope(scope.clone()).run(&model.startup, &[], &[])?;
     let schedule = Schedule {
         epochs: args.epochs,
         batch_size: args.batch_size,

@@ -57,6 +57,11 @@ impl Batch {
         values.copy_from_slice(&samples.dense[first * DENSE..(first + rows) * DENSE]);
     }
 
+    /// The feeds themselves.
+    pub fn into_tensors(self) -> Vec<Tensor> {
+        self.tensors
+    }
+
     /// All feeds, in the order of [`feed_names`].
     pub fn tensors(&self) -> Vec<&Tensor> {
         self.tensors.iter().collect()

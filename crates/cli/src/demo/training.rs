@@ -53,7 +53,7 @@ pub(crate) fn train(
     let failed = AtomicBool::new(false);
     let work = || {
         let executor = Executor::new(Place::Cpu)?
-            .scope(scope.clone())
+            .with_scope(scope.clone())
             .threads(split)
             .check_finite(schedule.check_finite);
         let stop = || interrupt.is_raised() || failed.load(Ordering::Relaxed);
@@ -111,7 +111,7 @@ pub(crate) fn predict(
     const ROWS: usize = 2048;
     let feeds = model.prediction_feeds();
     let program = model.main.prune(&feeds, &[&model.prediction])?.clone_for_test();
-    let executor = Executor::new(Place::Cpu)?.scope(scope.clone()).threads(threads);
+    let executor = Executor::new(Place::Cpu)?.with_scope(scope.clone()).threads(threads);
     let mut step = executor.prepare(&program, &feeds, &[&model.prediction])?;
     let mut clicks = Vec::with_capacity(samples.len());
     let mut batch = Batch::default();
