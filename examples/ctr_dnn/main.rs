@@ -10,12 +10,13 @@ use bireme_cli::demo::data::{DENSE, SLOTS, Source};
 use bireme_cli::demo::metrics;
 use bireme_engine::graph::Graph;
 use bireme_engine::initializer::Initializer;
+use bireme_engine::layers::{self, Act, Auc, Embedding, Label, ParamAttr};
 use bireme_engine::optimizer::{Adam, Optimizer};
-use bireme_engine::{Executor, Place, layers};
+use bireme_engine::{Executor, Place};
 use bireme_ir::DType;
 
 const ROWS: usize = 1_000_001;
-const EMBEDDING: usize = 9;
+const EMBEDDING: i64 = 9;
 const BATCH: usize = 512;
 const SAMPLES: usize = 400 * BATCH;
 const HELD_OUT: usize = 20_000;
@@ -29,28 +30,28 @@ fn main() -> Result<()> {
     // Forward: every slot looks its ids up in one table; what comes out meets the dense features.
     let graph = Graph::new();
     graph.set_random_seed(1);
-    let label = layers::data(&graph, "label", &[-1, 1], DType::I64);
+    let label = layers::data(&graph, "label", [1], DType::I64);
     let mut feeds = vec!["label".to_owned()];
+    let table = Embedding::new([ROWS as i64, EMBEDDING])
+        .sparse(true)
+        .param_attr(ParamAttr::named("table").init(Initializer::uniform(-1.0, 1.0)));
     let mut inputs = Vec::new();
     for slot in 1..=SLOTS {
         feeds.push(slot.to_string());
-        let ids = layers::data(&graph, &slot.to_string(), &[-1, 1], DType::I64);
-        let embedded = layers::embedding(&ids, ROWS, EMBEDDING)
-            .sparse(true)
-            .param("SparseFeatFactors", Initializer::uniform(-1.0, 1.0))
-            .build()?;
-        inputs.push(layers::reshape(&embedded, &[-1, EMBEDDING as i64])?);
+        let ids = layers::data(&graph, &slot.to_string(), [1], DType::I64);
+        inputs.push(layers::reshape(&table.apply(&ids)?, &[-1, EMBEDDING as i32])?);
     }
     feeds.push("dense_input".to_owned());
-    inputs.push(layers::data(&graph, "dense_input", &[-1, DENSE as i64], DType::F32));
-    let mut hidden = layers::concat(&inputs, 1)?;
+    inputs.push(layers::data(&graph, "dense_input", [DENSE as i64], DType::F32));
+    let mut hidden = layers::concat(&inputs.iter().collect::<Vec<_>>(), 1)?;
     for width in [512, 256, 128, 32] {
-        hidden = layers::fc(&hidden, width).relu().build()?;
+        hidden = layers::fc(&hidden, width, Act::Relu)?;
     }
-    let logits = layers::fc(&hidden, 2).build()?;
+    let logits = layers::fc(&hidden, 2, Act::None)?;
     let prediction = layers::softmax(&logits)?;
-    let auc = layers::auc(&prediction, &label)?.global;
-    let loss = layers::mean(&layers::softmax_with_cross_entropy(&logits, &label)?)?;
+    let auc = layers::auc(&prediction, &label, &Auc::default())?.auc;
+    let (losses, _) = layers::softmax_with_cross_entropy(&logits, &label, Label::Hard)?;
+    let loss = layers::mean(&losses)?;
 
     // The program that predicts is the forward part alone; `minimize` appends the rest.
     let predictor = graph.main().prune(&refs(&feeds[1..]), &[prediction.name()])?;

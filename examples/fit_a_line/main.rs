@@ -6,10 +6,11 @@
 #![expect(clippy::print_stdout, reason = "an example prints what it does")]
 
 use bireme_engine::graph::Graph;
+use bireme_engine::layers::{self, Act};
 use bireme_engine::optimizer::{Optimizer, Sgd};
 use bireme_engine::random::Philox;
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place, Result, layers};
+use bireme_engine::{Executor, Place, Result};
 use bireme_ir::DType;
 
 const FEATURES: usize = 13;
@@ -22,9 +23,9 @@ fn main() -> Result<()> {
     let (train, test) = table.split_at(table.len() * 4 / 5);
 
     let graph = Graph::new();
-    let x = layers::data(&graph, "x", &[-1, FEATURES as i64], DType::F32);
-    let y = layers::data(&graph, "y", &[-1, 1], DType::F32);
-    let predicted = layers::fc(&x, 1).build()?;
+    let x = layers::data(&graph, "x", [FEATURES as i64], DType::F32);
+    let y = layers::data(&graph, "y", [1], DType::F32);
+    let predicted = layers::fc(&x, 1, Act::None)?;
     let loss = layers::mean(&layers::square_error_cost(&predicted, &y)?)?;
     let forward = graph.main();
     Sgd::new(0.01).minimize(&loss)?;

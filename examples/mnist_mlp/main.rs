@@ -12,10 +12,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use bireme_engine::graph::Graph;
+use bireme_engine::layers::{self, Act, Label};
 use bireme_engine::optimizer::{Adam, Optimizer};
 use bireme_engine::random::Philox;
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place, layers};
+use bireme_engine::{Executor, Place};
 use bireme_ir::DType;
 
 use idx::{Images, PIXELS};
@@ -31,12 +32,12 @@ fn main() -> Result<()> {
 
     let graph = Graph::new();
     graph.set_random_seed(1);
-    let x = layers::data(&graph, "x", &[-1, PIXELS as i64], DType::F32);
-    let y = layers::data(&graph, "y", &[-1, 1], DType::I64);
-    let hidden = layers::fc(&x, 128).tanh().build()?;
-    let hidden = layers::fc(&hidden, 128).tanh().build()?;
-    let prediction = layers::fc(&hidden, 10).softmax().build()?;
-    let cost = layers::mean(&layers::cross_entropy(&prediction, &y)?)?;
+    let x = layers::data(&graph, "x", [PIXELS as i64], DType::F32);
+    let y = layers::data(&graph, "y", [1], DType::I64);
+    let hidden = layers::fc(&x, 128, Act::Tanh)?;
+    let hidden = layers::fc(&hidden, 128, Act::Tanh)?;
+    let prediction = layers::fc(&hidden, 10, Act::Softmax)?;
+    let cost = layers::mean(&layers::cross_entropy(&prediction, &y, Label::Hard)?)?;
     let accuracy = layers::accuracy(&prediction, &y, 1)?;
     let forward = graph.main();
     Adam::new(0.001).minimize(&cost)?;

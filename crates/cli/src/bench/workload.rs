@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use bireme_engine::graph::Graph;
+use bireme_engine::layers::Label;
 use bireme_engine::optimizer::{Adam, Optimizer};
 use bireme_engine::random::Philox;
 use bireme_engine::tensor::Tensor;
@@ -68,10 +69,11 @@ fn ctr_dnn(batch: usize, threads: usize) -> Result<Workload> {
 fn mnist_mlp(batch: usize, threads: usize) -> Result<Workload> {
     let graph = Graph::new();
     graph.set_random_seed(SEED);
-    let images = layers::data(&graph, "x", &[-1, MNIST_WIDTHS[0] as i64], DType::F32);
-    let labels = layers::data(&graph, "y", &[-1, 1], DType::I64);
+    let images = layers::data(&graph, "x", [MNIST_WIDTHS[0] as i64], DType::F32);
+    let labels = layers::data(&graph, "y", [1], DType::I64);
     let logits = perceptron(images, &MNIST_WIDTHS)?;
-    let loss = layers::mean(&layers::softmax_with_cross_entropy(&logits, &labels)?)?;
+    let (losses, _) = layers::softmax_with_cross_entropy(&logits, &labels, Label::Hard)?;
+    let loss = layers::mean(&losses)?;
     Adam::new(LEARNING_RATE).minimize(&loss)?;
     let step = prepare(&graph.startup(), &graph.main(), &["x", "y"], loss.name(), threads)?;
     let batches = (0..BATCHES as u64).map(|index| images_and_labels(index, batch)).collect();

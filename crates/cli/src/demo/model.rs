@@ -3,7 +3,8 @@
 //! Shape and names are those of PaddleRec's `models/rank/dnn`.
 
 use bireme_engine::graph::{Graph, Variable};
-use bireme_engine::initializer::{Normal, Uniform};
+use bireme_engine::initializer::Initializer;
+use bireme_engine::layers::{Act, Auc, Embedding, Fc, Label, ParamAttr};
 use bireme_engine::optimizer::{Adam, Optimizer};
 use bireme_engine::{Result, layers};
 use bireme_ir::{DType, Program};
@@ -42,6 +43,8 @@ pub struct CtrDnn {
     pub loss: String,
     /// The AUC since the start of training.
     pub auc: String,
+    /// What the AUC is computed from: counts that each training thread keeps for itself.
+    pub auc_counts: Vec<String>,
     /// The probabilities of no click and click.
     pub prediction: String,
 }
@@ -54,28 +57,31 @@ impl CtrDnn {
     pub fn build(config: Config) -> Result<CtrDnn> {
         let graph = Graph::new();
         graph.set_random_seed(config.seed);
-        let label = layers::data(&graph, LABEL_FEED, &[-1, 1], DType::I64);
+        let label = layers::data(&graph, LABEL_FEED, [1], DType::I64);
+        let table = Embedding::new([config.rows as i64, EMBEDDING as i64])
+            .sparse(true)
+            .param_attr(ParamAttr::named(TABLE).init(Initializer::uniform(-1.0, 1.0)));
         let mut inputs = Vec::with_capacity(SLOTS + 1);
         for slot in 1..=SLOTS {
-            let ids = layers::data(&graph, &slot.to_string(), &[-1, 1], DType::I64);
-            let embedded = layers::embedding(&ids, config.rows, EMBEDDING)
-                .sparse(true)
-                .param(TABLE, Uniform::new(-1.0, 1.0))
-                .build()?;
-            inputs.push(layers::reshape(&embedded, &[-1, EMBEDDING as i64])?);
+            let ids = layers::data(&graph, &slot.to_string(), [1], DType::I64);
+            inputs.push(layers::reshape(&table.apply(&ids)?, &[-1, EMBEDDING as i32])?);
         }
-        inputs.push(layers::data(&graph, DENSE_FEED, &[-1, DENSE as i64], DType::F32));
+        inputs.push(layers::data(&graph, DENSE_FEED, [DENSE as i64], DType::F32));
+        let inputs: Vec<&Variable> = inputs.iter().collect();
         let logits = perceptron(layers::concat(&inputs, 1)?, &WIDTHS)?;
         let prediction = layers::softmax(&logits)?;
-        let auc = layers::auc(&prediction, &label)?.global;
-        let loss = layers::mean(&layers::softmax_with_cross_entropy(&logits, &label)?)?;
+        let auc = Auc { num_thresholds: 4096, slide_steps: 20, ..Auc::default() };
+        let auc = layers::auc(&prediction, &label, &auc)?;
+        let (losses, _) = layers::softmax_with_cross_entropy(&logits, &label, Label::Hard)?;
+        let loss = layers::mean(&losses)?;
         Adam::new(config.learning_rate).lazy_mode(true).minimize(&loss)?;
         Ok(CtrDnn {
             startup: graph.startup(),
             main: graph.main(),
             feeds: feed_names(),
             loss: loss.name().to_owned(),
-            auc: auc.name().to_owned(),
+            auc: auc.auc.name().to_owned(),
+            auc_counts: auc.stats.iter().map(|counts| counts.name().to_owned()).collect(),
             prediction: prediction.name().to_owned(),
         })
     }
@@ -90,9 +96,9 @@ impl CtrDnn {
 pub fn perceptron(input: Variable, widths: &[usize]) -> Result<Variable> {
     let mut hidden = input;
     for (index, pair) in widths.windows(2).enumerate() {
-        let initial = Normal::new(0.0, 1.0 / (pair[0] as f32).sqrt());
-        let layer = layers::fc(&hidden, pair[1]).weight(initial);
-        hidden = if index + 2 < widths.len() { layer.relu() } else { layer }.build()?;
+        let initial = Initializer::normal(0.0, 1.0 / (pair[0] as f32).sqrt());
+        let act = if index + 2 < widths.len() { Act::Relu } else { Act::None };
+        hidden = Fc::new(pair[1] as i64).act(act).param_attr(initial).apply(&hidden)?;
     }
     Ok(hidden)
 }

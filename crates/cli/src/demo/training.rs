@@ -82,7 +82,14 @@ fn run_steps(
     progress: &Mutex<Progress>,
 ) -> Result<()> {
     let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
-    let mut step = executor.prepare(&model.main, &feeds, &[&model.loss, &model.auc])?;
+    let fetches = [model.loss.as_str(), &model.auc];
+    // Counts that several threads change at once would be wrong; each thread's own are a fair
+    // sample.
+    let private: Vec<&str> = match schedule.parallel {
+        Parallel::Batch => Vec::new(),
+        Parallel::Threads => model.auc_counts.iter().map(String::as_str).collect(),
+    };
+    let mut step = executor.prepare_private(&model.main, &feeds, &fetches, &private)?;
     let per_epoch = samples.len().div_ceil(schedule.batch_size);
     let batches = (per_epoch * schedule.epochs) as u64;
     let mut batch = Batch::default();
@@ -110,7 +117,7 @@ pub(crate) fn predict(
 ) -> Result<Vec<f32>> {
     const ROWS: usize = 2048;
     let feeds = model.prediction_feeds();
-    let program = model.main.prune(&feeds, &[&model.prediction])?.clone_for_test();
+    let program = model.main.clone_for_test().prune(&feeds, &[&model.prediction])?;
     let executor = Executor::new(Place::Cpu)?.with_scope(scope.clone()).threads(threads);
     let mut step = executor.prepare(&program, &feeds, &[&model.prediction])?;
     let mut clicks = Vec::with_capacity(samples.len());
