@@ -44,7 +44,11 @@ fn main() -> Result<()> {
                 let feeds = [("x", &features), ("y", &prices)];
                 Ok(executor.run(&forward, &feeds, &[loss.name()])?[0].as_slice::<f32>()?[0])
             };
-            println!("pass {pass:>3}  train MSE {:.4}  test MSE {:.4}", error(train)?, error(test)?);
+            println!(
+                "pass {pass:>3}  train MSE {:.4}  test MSE {:.4}",
+                error(train)?,
+                error(test)?
+            );
         }
     }
     Ok(())

@@ -8,19 +8,19 @@ use anyhow::{Context, Result, bail, ensure};
 use flate2::read::GzDecoder;
 
 /// Pixels of one image.
-pub const PIXELS: usize = 28 * 28;
+pub(crate) const PIXELS: usize = 28 * 28;
 
 /// One part of MNIST.
-pub struct Images {
+pub(crate) struct Images {
     /// [`PIXELS`] numbers an image, from -1 to 1 as Paddle scales them.
-    pub pixels: Vec<f32>,
+    pub(crate) pixels: Vec<f32>,
     /// The digit on each image.
-    pub labels: Vec<i64>,
+    pub(crate) labels: Vec<i64>,
 }
 
 impl Images {
     /// Reads the images and labels whose file names start with `part`: `train` or `t10k`.
-    pub fn read(folder: &Path, part: &str) -> Result<Images> {
+    pub(crate) fn read(folder: &Path, part: &str) -> Result<Images> {
         let pixels = read(folder, &format!("{part}-images-idx3-ubyte"), &[28, 28])?;
         let labels = read(folder, &format!("{part}-labels-idx1-ubyte"), &[])?;
         ensure!(
@@ -38,7 +38,7 @@ impl Images {
     }
 
     /// The number of images.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 }

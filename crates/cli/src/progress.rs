@@ -88,8 +88,7 @@ impl Progress {
             self.losses = (0.0, 0);
         }
         let speed = grouped(self.speed() as u64);
-        let figures =
-            format!("{speed} samples/s  loss {:.4}  AUC {:.4}", self.loss, self.auc);
+        let figures = format!("{speed} samples/s  loss {:.4}  AUC {:.4}", self.loss, self.auc);
         match &self.shown {
             Shown::Bar(bar) => {
                 bar.set_position(self.done);

@@ -55,7 +55,7 @@ impl Floor {
         };
         std::thread::scope(|scope| {
             let spawn = |layers| scope.spawn(|| part(layers));
-            let running: Vec<_> = self.parts.iter_mut().map(spawn).collect();
+            let running: Vec<_> = self.parts.iter_mut().map(Vec::as_mut_slice).map(spawn).collect();
             let seconds = running.into_iter().map(|thread| thread.join());
             seconds.map(|s| s.expect("products do not panic")).fold(0.0, f64::max)
         })

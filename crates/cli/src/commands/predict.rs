@@ -39,7 +39,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let mut rows = Rows::new(&model.program, &model.feeds)?;
     let threads = args.threads.unwrap_or_else(available_cores);
     let executor = Executor::new(Place::Cpu)?.with_scope(scope).threads(threads);
-    let step = executor.prepare(&model.program, &as_strs(&model.feeds), &as_strs(&model.fetches))?;
+    let step =
+        executor.prepare(&model.program, &as_strs(&model.feeds), &as_strs(&model.fetches))?;
     let out = BufWriter::new(io::stdout().lock());
     let mut predictor = Predictor { step, fetches: model.fetches, out };
 

@@ -29,8 +29,10 @@ pub(super) fn read(line: &str, rows: &mut Rows) -> Result<()> {
         }
     }
     // A sequence may be empty; any other feed without values is a line cut short.
-    let absent = rows.columns.iter().find(|column| !column.ragged && column.len() == column.start());
+    let absent =
+        rows.columns.iter().find(|column| !column.ragged && column.len() == column.start());
     match absent {
+        Some(column) if column.name == DENSE_FEED => bail!("slot `{DENSE}` is missing"),
         Some(column) => bail!("slot `{}` is missing", column.name),
         None => Ok(()),
     }

@@ -50,7 +50,7 @@ fn both_formats_give_the_same_tensors() {
 #[test]
 fn bad_lines_say_what_is_wrong() {
     refused("1:5 dense_feature:1", "feed `dense_input` needs 2 values, but 1 are given");
-    refused("1:5", "slot `dense_input` is missing");
+    refused("1:5", "slot `dense_feature` is missing");
     refused("1:5 7", "`7` is not of the form `slot:value`");
     refused("1:x dense_feature:1 dense_feature:2", "slot `1`: `x` is not a whole number");
     refused("1:5 dense_featur:1", "no feed `dense_featur`");

@@ -1,5 +1,7 @@
 //! The command as a user meets it: arguments and stdin in; exit code, stdout and stderr out.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod bad_input;
 mod bench;
 mod story;
