@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// How lines are written [default: what the first line looks like]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Rows to compute at once
+    /// Rows to compute at once; a model that takes a fixed number gets that
     #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
     batch_size: usize,
     /// Threads to compute with [default: all processors]
@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let scope = Scope::new();
     let model = load_inference_model(&args.model, &scope)?;
     let mut rows = Rows::new(&model.program, &model.feeds)?;
+    let batch_size = rows.fixed().unwrap_or(args.batch_size);
     let threads = args.threads.unwrap_or_else(available_cores);
     let executor = Executor::new(Place::Cpu)?.with_scope(scope).threads(threads);
     let step =
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             predictor.predict(&rows, number - 1)?;
             return Err(error.context(format!("stdin, line {number}")));
         }
-        if rows.len() == args.batch_size {
+        if rows.len() == batch_size {
             predictor.predict(&rows, number)?;
             rows.clear();
         }
@@ -84,7 +85,7 @@ impl<W: Write> Predictor<W> {
         for row in 0..rows.len() {
             for (index, name) in self.fetches.iter().enumerate() {
                 let open = if index == 0 { "{" } else { "," };
-                let values = row_text(self.step.fetched(index), rows.len(), row)?;
+                let values = row_text(self.step.fetched(index), row)?;
                 write!(self.out, "{open}{}:{values}", serde_json::to_string(name)?)?;
             }
             writeln!(self.out, "}}")?;
@@ -96,13 +97,13 @@ impl<W: Write> Predictor<W> {
     fn run(&mut self, rows: &Rows) -> Result<()> {
         let tensors = rows.tensors()?;
         self.step.run(&tensors.iter().collect::<Vec<_>>())?;
+        let expected = rows.fixed().unwrap_or(rows.len());
         for (index, name) in self.fetches.iter().enumerate() {
             let fetched = self.step.fetched(index);
             ensure!(
-                fetched.rows() == rows.len(),
-                "output `{name}` has shape {}, not one row for each of {} lines",
-                fetched.dims(),
-                rows.len()
+                fetched.rows() == expected,
+                "output `{name}` has shape {}, not one row for each of {expected} lines",
+                fetched.dims()
             );
         }
         Ok(())
@@ -110,8 +111,8 @@ impl<W: Write> Predictor<W> {
 }
 
 /// One row of `tensor` as a JSON list.
-fn row_text(tensor: &Tensor, rows: usize, row: usize) -> Result<String> {
-    let width = tensor.numel() / rows;
+fn row_text(tensor: &Tensor, row: usize) -> Result<String> {
+    let width = tensor.numel() / tensor.rows();
     let range = row * width..(row + 1) * width;
     let texts: Vec<String> = match tensor.dtype() {
         // The shortest text that reads back as the same number; JSON has no NaN.

@@ -31,6 +31,8 @@ impl Format {
 pub(crate) struct Rows {
     columns: Vec<Column>,
     count: usize,
+    /// The one number of rows that the program takes, if it is fixed.
+    fixed: Option<usize>,
 }
 
 /// One feed.
@@ -58,10 +60,27 @@ impl Rows {
     /// No rows yet, for these feeds of `program`.
     ///
     /// # Errors
-    /// When the program does not declare a feed, or text cannot express its type.
+    /// When the program does not declare a feed, text cannot express its type, or two feeds are
+    /// fixed to different numbers of rows.
     pub(crate) fn new(program: &Program, feeds: &[String]) -> Result<Rows> {
         let columns = feeds.iter().map(|feed| Column::new(program, feed)).collect::<Result<_>>()?;
-        Ok(Rows { columns, count: 0 })
+        let mut fixed = None;
+        for var in feeds.iter().filter_map(|feed| program.global().var(feed)) {
+            let rows = var.shape.first().and_then(|rows| usize::try_from(*rows).ok());
+            if let Some(rows) = rows.filter(|_| var.lod_level == 0) {
+                let other = *fixed.get_or_insert(rows);
+                ensure!(
+                    other == rows,
+                    "the model takes {other} rows in one feed, {rows} in another"
+                );
+            }
+        }
+        Ok(Rows { columns, count: 0, fixed })
+    }
+
+    /// The one number of rows that the program takes, if it is fixed.
+    pub(crate) fn fixed(&self) -> Option<usize> {
+        self.fixed
     }
 
     /// The number of rows.
@@ -90,12 +109,14 @@ impl Rows {
         read
     }
 
-    /// The rows as one tensor for each feed, in the order given to [`Rows::new`].
+    /// The rows as one tensor for each feed, in the order given to [`Rows::new`]; the last row is
+    /// repeated to make up a fixed number.
     ///
     /// # Errors
     /// When rows of one feed differ in length without it being a sequence.
     pub(crate) fn tensors(&self) -> Result<Vec<Tensor>> {
-        self.columns.iter().map(|column| column.tensor(self.count)).collect()
+        let tensor = |column: &Column| column.tensor(self.count, self.fixed);
+        self.columns.iter().map(tensor).collect()
     }
 
     /// Forgets all rows; their memory is used again.
@@ -201,7 +222,7 @@ impl Column {
         Ok(())
     }
 
-    fn tensor(&self, rows: usize) -> Result<Tensor> {
+    fn tensor(&self, rows: usize, fixed: Option<usize>) -> Result<Tensor> {
         let known: usize = self.dims.iter().flatten().product::<usize>().max(1);
         let entries = |row: usize| (self.offsets[row + 1] - self.offsets[row]) / known;
         let (first, free) = if self.ragged {
@@ -217,7 +238,7 @@ impl Column {
                     entries(row) * known
                 );
             }
-            (rows, free)
+            (fixed.unwrap_or(rows), free)
         };
         let tail = self.dims.iter().map(|dim| dim.unwrap_or(free));
         let dims: Vec<usize> = [first].into_iter().chain(tail).collect();
@@ -236,8 +257,14 @@ impl Column {
     }
 }
 
+/// A tensor of these values; where they are too few, the last row is repeated.
 fn build<V, T: Element>(dims: Vec<usize>, values: &[V], cast: impl Fn(&V) -> T) -> Result<Tensor> {
-    Ok(Tensor::from_slice(dims, &values.iter().map(cast).collect::<Vec<T>>())?)
+    let width: usize = dims[1..].iter().product();
+    let mut all: Vec<T> = values.iter().map(cast).collect();
+    while all.len() < dims[0] * width && all.len() >= width {
+        all.extend_from_within(all.len() - width..);
+    }
+    Ok(Tensor::from_slice(dims, &all)?)
 }
 
 fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {

@@ -63,6 +63,20 @@ fn bad_lines_say_what_is_wrong() {
 }
 
 #[test]
+fn a_fixed_batch_is_made_up_with_the_last_row() {
+    let mut program = Program::new();
+    program.global_mut().add_var(Var::tensor("x", DType::I32, [3, 2]));
+    let mut rows = Rows::new(&program, &["x".to_owned()]).unwrap();
+    assert_eq!(rows.fixed(), Some(3));
+    rows.push("{\"x\": [1, 2]}", Format::Json).unwrap();
+    rows.push("{\"x\": [3, 4]}", Format::Json).unwrap();
+    assert_eq!(rows.tensors().unwrap()[0].as_slice::<i32>().unwrap(), [1, 2, 3, 4, 3, 4]);
+    program.global_mut().add_var(Var::tensor("y", DType::I32, [4, 2]));
+    let error = Rows::new(&program, &["x", "y"].map(str::to_owned)).unwrap_err().to_string();
+    assert!(error.contains("3 rows in one feed, 4 in another"), "{error}");
+}
+
+#[test]
 fn the_format_is_guessed_from_the_first_character() {
     assert_eq!(Format::guess(" {\"x\": 1}"), Format::Json);
     assert_eq!(Format::guess("click:0"), Format::Slot);
