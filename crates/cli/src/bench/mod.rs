@@ -1,0 +1,89 @@
+//! Training steps and their floors, timed in turn.
+
+mod floor;
+mod workload;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use self::floor::Floor;
+use self::workload::Workload;
+
+/// Rounds in which step and floor alternate; the best of each counts.
+const ROUNDS: u32 = 10;
+
+/// Every case, in the order of the table.
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "ctr_dnn_b512_t1", model: Model::CtrDnn, batch: 512, threads: 1 },
+    Case { name: "ctr_dnn_b2048_t1", model: Model::CtrDnn, batch: 2048, threads: 1 },
+    Case { name: "ctr_dnn_b512_t2", model: Model::CtrDnn, batch: 512, threads: 2 },
+    Case { name: "ctr_dnn_b2048_t2", model: Model::CtrDnn, batch: 2048, threads: 2 },
+    Case { name: "mnist_mlp_b64_t1", model: Model::MnistMlp, batch: 64, threads: 1 },
+];
+
+/// One line of the table.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    model: Model,
+    batch: usize,
+    threads: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Model {
+    CtrDnn,
+    MnistMlp,
+}
+
+/// Seconds for one step and for its matrix products.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) step_s: f64,
+    pub(crate) floor_s: f64,
+}
+
+impl Case {
+    /// Measures for about `seconds`, after a warm-up.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub(crate) fn measure(&self, seconds: f64) -> Result<Measured> {
+        let mut workload = Workload::new(self.model, self.batch, self.threads)?;
+        let mut floor = Floor::new(self.model, self.batch, self.threads);
+        let round = Duration::from_secs_f64(seconds / f64::from(2 * ROUNDS));
+        workload.run_for(round)?;
+        floor.run_for(round);
+        let mut best = Measured { step_s: f64::INFINITY, floor_s: f64::INFINITY };
+        for _ in 0..ROUNDS {
+            best.step_s = best.step_s.min(workload.run_for(round)?);
+            best.floor_s = best.floor_s.min(floor.run_for(round));
+        }
+        workload.check()?;
+        Ok(best)
+    }
+}
+
+impl Measured {
+    /// Samples of `case` trained in a second.
+    pub(crate) fn samples_per_second(&self, case: &Case) -> f64 {
+        case.batch as f64 / self.step_s
+    }
+
+    /// Floor time over step time: 1 would be a step of nothing but matrix products.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.floor_s / self.step_s
+    }
+}
+
+/// Repeats `work` for about `time`, at least once; returns the seconds that one took.
+fn time_per_run(time: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let started = Instant::now();
+    let mut runs = 0u32;
+    while runs == 0 || started.elapsed() < time {
+        work()?;
+        runs += 1;
+    }
+    Ok(started.elapsed().as_secs_f64() / f64::from(runs))
+}

@@ -1,0 +1,109 @@
+//! The subcommands, and how each run ends: 0 done, 1 an error, 2 wrong usage, 130 interrupted.
+
+mod bench;
+mod inspect;
+mod predict;
+mod train;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Trains, inspects and uses recommender and dense models.
+#[derive(Debug, Parser)]
+#[command(name = "bireme", version, arg_required_else_help = true)]
+#[command(after_help = "Start with `bireme train`: it needs no arguments, no data and no network.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Train(train::Args),
+    Inspect(inspect::Args),
+    Predict(predict::Args),
+    Bench(bench::Args),
+}
+
+/// How a command ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// The user pressed Ctrl-C, and was told where things are.
+    Interrupted,
+}
+
+/// Runs the command that this process was started with.
+#[expect(clippy::print_stderr, reason = "errors of the command go to the terminal")]
+pub fn run() -> ExitCode {
+    // Clap prints help and usage errors itself, and exits with 0 and 2.
+    let outcome = match Cli::parse().command {
+        Command::Train(args) => train::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Predict(args) => predict::run(&args),
+        Command::Bench(args) => bench::run(&args),
+    };
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        // Whoever read our output has seen enough (`bireme inspect model | head`).
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Parses a count of at least one.
+fn positive(text: &str) -> Result<usize, String> {
+    let digits = text.replace('_', "");
+    match digits.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("is not a whole number".to_owned()),
+    }
+}
+
+/// Parses a finite number above zero.
+fn positive_real(text: &str) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        Ok(_) => Err("must be above 0".to_owned()),
+        Err(_) => Err("is not a number".to_owned()),
+    }
+}
+
+/// The number of processors that this process may use.
+fn available_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn counts_and_rates_are_checked() {
+        assert_eq!(positive("1_000_001"), Ok(1_000_001));
+        assert!(positive("0").is_err() && positive("-3").is_err() && positive("x").is_err());
+        assert_eq!(positive_real("1e-3"), Ok(1e-3));
+        assert!(positive_real("0").is_err() && positive_real("inf").is_err());
+    }
+}

@@ -1,0 +1,24 @@
+//! What `bireme train` trains without arguments: generated click data, and the CTR-DNN.
+
+pub mod batch;
+pub mod data;
+pub mod metrics;
+pub mod model;
+pub(crate) mod training;
+
+use std::sync::Mutex;
+
+/// Does every job once, on as many threads; the order is open.
+pub(crate) fn in_parallel<J: Send>(threads: usize, jobs: Vec<J>, work: impl Fn(J) + Sync) {
+    let jobs = Mutex::new(jobs);
+    let take = || jobs.lock().expect("taking a job does not panic").pop();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while let Some(job) = take() {
+                    work(job);
+                }
+            });
+        }
+    });
+}

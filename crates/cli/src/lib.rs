@@ -1,0 +1,15 @@
+//! The `bireme` command: `train`, `inspect`, `predict` and `bench`, one file each in `commands`.
+//!
+//! Results go to stdout; progress, advice and errors go to stderr. A library only so that examples
+//! and tests can use [`demo`].
+
+mod bench;
+mod commands;
+pub mod demo;
+mod interrupt;
+mod progress;
+mod rows;
+mod table;
+mod units;
+
+pub use commands::run;

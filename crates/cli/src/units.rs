@@ -1,0 +1,54 @@
+//! Numbers as people read them.
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes in the largest unit that leaves at least one of it.
+pub(crate) fn bytes(count: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.iter().find(|(_, shift)| count >> shift > 0) {
+        Some((unit, shift)) => format!("{:.1} {unit}", count as f64 / (1u64 << shift) as f64),
+        None => format!("{count} B"),
+    }
+}
+
+/// An argument as a shell takes it unchanged.
+pub(crate) fn shell(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        argument.to_owned()
+    } else {
+        format!("'{}'", argument.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(grouped),
+            ["0", "999", "1,000", "1,234,567"].map(String::from)
+        );
+        assert_eq!([512, 2048, 36 << 20].map(bytes), ["512 B", "2.0 KiB", "36.0 MiB"]);
+    }
+
+    #[test]
+    fn arguments_survive_a_shell() {
+        assert_eq!(shell("demo/model"), "demo/model");
+        assert_eq!(shell("my demo"), "'my demo'");
+        assert_eq!(shell("it's"), "'it'\\''s'");
+    }
+}

@@ -1,0 +1,109 @@
+//! Wrong arguments, files and lines: one line that says what is wrong, and a failing exit code.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{bireme, train_small};
+
+/// Runs a command that must fail with `code` and name every one of `reasons`.
+#[track_caller]
+fn refused(folder: &Path, args: &[&str], stdin: &str, code: i32, reasons: &[&str]) {
+    let ran = bireme(folder, args, stdin);
+    assert_eq!(ran.code, Some(code), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
+    for reason in reasons {
+        assert!(ran.stderr.contains(reason), "`{reason}` in: {}", ran.stderr);
+    }
+    if code == 1 {
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |args: &[&str], reason| refused(folder.path(), args, "", 2, &[reason]);
+    refused(&["train", "--sample", "3"], "--samples");
+    refused(&["train", "--batch-size", "0"], "must be at least 1");
+    refused(&["train", "--learning-rate", "-1"], "must be above 0");
+    refused(&["inspect"], "<MODEL>");
+    refused(&["inspect", "m", "--text", "--dot"], "cannot be used with");
+    refused(&["predict", "m", "--format", "csv"], "json, slot");
+    refused(&["fly"], "unrecognized subcommand");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing was written");
+}
+
+#[test]
+fn every_command_has_help() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in [&["train"][..], &["inspect"], &["predict"], &["bench", "engine"]] {
+        let ran = bireme(folder.path(), &[command, &["--help"]].concat(), "");
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        assert!(ran.stdout.contains("Usage: bireme"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_written_is_refused_before_training() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let args = ["train", "--output", "file/demo"];
+    refused(folder.path(), &args, "", 1, &["cannot write to the output folder `file/demo`"]);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing was written");
+}
+
+#[test]
+fn a_missing_model_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    refused(folder.path(), &["inspect", "nowhere"], "", 1, &["nowhere"]);
+    refused(folder.path(), &["predict", "nowhere"], "", 1, &["nowhere"]);
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    refused(folder.path(), &["inspect", "empty"], "", 1, &["empty", "__model__"]);
+}
+
+#[test]
+fn damaged_models_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    train_small(folder.path());
+    let model = folder.path().join("demo/model.pdmodel");
+    let params = folder.path().join("demo/model.pdiparams");
+    let (whole, values) = (fs::read(&model).unwrap(), fs::read(&params).unwrap());
+    fs::write(&params, &values[..values.len() - 3]).unwrap();
+    refused(folder.path(), &["predict", "demo/model"], "", 1, &["model.pdiparams"]);
+    refused(folder.path(), &["inspect", "demo/model", "--params"], "", 1, &["model.pdiparams"]);
+    fs::write(&model, &whole[..whole.len() / 2]).unwrap();
+    refused(folder.path(), &["inspect", "demo/model"], "", 1, &["model.pdmodel"]);
+    refused(folder.path(), &["predict", "demo/model"], "", 1, &["model.pdmodel"]);
+}
+
+#[test]
+fn a_bad_line_is_named_after_the_lines_before_it_are_predicted() {
+    let folder = tempfile::tempdir().unwrap();
+    train_small(folder.path());
+    let sample = fs::read_to_string(folder.path().join("demo/sample.txt")).unwrap();
+    let good: Vec<&str> = sample.lines().take(3).collect();
+    let broken = good[0].replace(" 26:", " 26:x");
+    let stdin = format!("{}\n{broken}\n{}\n", good.join("\n"), good[0]);
+    let ran = bireme(folder.path(), &["predict", "demo/model"], &stdin);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(1), 3));
+    assert!(ran.stderr.starts_with("error: stdin, line 4: slot `26`: `x"), "{}", ran.stderr);
+
+    let predict = ["predict", "demo/model"];
+    let short = good[0].split_once(' ').unwrap().1.split_once(' ').unwrap().1;
+    refused(folder.path(), &predict, short, 1, &["line 1", "needs 13 values, but 12 are given"]);
+    refused(folder.path(), &predict, "\n", 1, &["line 1", "missing"]);
+    refused(folder.path(), &predict, "{\"1\": 2}", 1, &["line 1", "is missing"]);
+    let outside = good[0].replace(" 26:", " 26:9999");
+    refused(folder.path(), &predict, &outside, 1, &["lines 1 to 1", "9999"]);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    train_small(folder.path());
+    let bireme = env!("CARGO_BIN_EXE_bireme");
+    let line = format!("'{bireme}' inspect demo/model --text | head -n 1");
+    let mut shell = std::process::Command::new("sh");
+    let ran = crate::finish(shell.args(["-c", &line]).current_dir(&folder), "");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}

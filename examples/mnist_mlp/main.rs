@@ -1,0 +1,109 @@
+//! A multilayer perceptron on MNIST, the model of Paddle's `fleetrun` guide.
+//!
+//! Reads the four IDX files (gzipped or not) from `--data FOLDER`, `$BIREME_DATA`,
+//! `~/.cache/bireme/mnist` or Paddle's own `~/.cache/paddle/dataset/mnist`; downloads nothing.
+
+#![expect(clippy::print_stdout, reason = "an example prints what it does")]
+
+mod idx;
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use bireme_engine::graph::Graph;
+use bireme_engine::layers::{self, Act, Label};
+use bireme_engine::optimizer::{Adam, Optimizer};
+use bireme_engine::random::Philox;
+use bireme_engine::tensor::Tensor;
+use bireme_engine::{Executor, Place};
+use bireme_ir::DType;
+
+use idx::{Images, PIXELS};
+
+const BATCH: usize = 64;
+const EPOCHS: u64 = 5;
+
+fn main() -> Result<()> {
+    let folder = data_folder()?;
+    let train = Images::read(&folder, "train")?;
+    let test = Images::read(&folder, "t10k")?;
+    println!("{} images to train on, {} to test with", train.len(), test.len());
+
+    let graph = Graph::new();
+    graph.set_random_seed(1);
+    let x = layers::data(&graph, "x", [PIXELS as i64], DType::F32);
+    let y = layers::data(&graph, "y", [1], DType::I64);
+    let hidden = layers::fc(&x, 128, Act::Tanh)?;
+    let hidden = layers::fc(&hidden, 128, Act::Tanh)?;
+    let prediction = layers::fc(&hidden, 10, Act::Softmax)?;
+    let cost = layers::mean(&layers::cross_entropy(&prediction, &y, Label::Hard)?)?;
+    let accuracy = layers::accuracy(&prediction, &y, 1)?;
+    let forward = graph.main();
+    Adam::new(0.001).minimize(&cost)?;
+
+    let mut executor = Executor::new(Place::Cpu)?;
+    executor.run(&graph.startup(), &[], &[])?;
+    let mut step = executor.prepare(&graph.main(), &["x", "y"], &[cost.name()])?;
+    for epoch in 0..EPOCHS {
+        let mut loss = 0.0;
+        let order = shuffled(train.len(), epoch);
+        let batches = order.chunks_exact(BATCH);
+        let steps = batches.len();
+        for chosen in batches {
+            let (images, labels) = tensors(&train, chosen)?;
+            step.run(&[&images, &labels])?;
+            loss += step.fetched(0).as_slice::<f32>()?[0];
+        }
+        let all: Vec<usize> = (0..test.len()).collect();
+        let (images, labels) = tensors(&test, &all)?;
+        let feeds = [("x", &images), ("y", &labels)];
+        let tested = executor.run(&forward, &feeds, &[accuracy.name()])?;
+        println!(
+            "epoch {epoch}  train loss {:.4}  test accuracy {:.4}",
+            loss / steps as f32,
+            tested[0].as_slice::<f32>()?[0]
+        );
+    }
+    Ok(())
+}
+
+/// The first folder that is named or known and there.
+fn data_folder() -> Result<PathBuf> {
+    let mut args = env::args().skip(1);
+    match (args.next().as_deref(), args.next()) {
+        (Some("--data"), Some(folder)) => return Ok(folder.into()),
+        (None, _) => {}
+        _ => bail!("usage: mnist_mlp [--data FOLDER]"),
+    }
+    if let Some(folder) = env::var_os("BIREME_DATA") {
+        return Ok(folder.into());
+    }
+    let home = PathBuf::from(env::var_os("HOME").context("HOME is not set: use --data FOLDER")?);
+    let known = ["bireme/mnist", "paddle/dataset/mnist"].map(|at| home.join(".cache").join(at));
+    match known.iter().find(|folder| folder.is_dir()) {
+        Some(folder) => Ok(folder.clone()),
+        None => bail!(
+            "MNIST is neither in `{}` nor in `{}`: put its four IDX files into one of them, or \
+             name their folder with `--data FOLDER`",
+            known[0].display(),
+            known[1].display()
+        ),
+    }
+}
+
+/// The numbers below `count`, in an order that differs from epoch to epoch.
+fn shuffled(count: usize, epoch: u64) -> Vec<usize> {
+    let random = Philox::new(1, "shuffle").stream(epoch);
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_cached_key(|index| random.u64(*index as u64));
+    order
+}
+
+fn tensors(images: &Images, chosen: &[usize]) -> Result<(Tensor, Tensor)> {
+    let pixels = |i: &usize| &images.pixels[i * PIXELS..(i + 1) * PIXELS];
+    let pixels: Vec<f32> = chosen.iter().flat_map(pixels).copied().collect();
+    let labels: Vec<i64> = chosen.iter().map(|i| images.labels[*i]).collect();
+    let pixels = Tensor::from_slice([chosen.len(), PIXELS], &pixels)?;
+    Ok((pixels, Tensor::from_slice([chosen.len(), 1], &labels)?))
+}
