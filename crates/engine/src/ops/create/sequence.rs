@@ -58,7 +58,10 @@ fn range(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [i64, i32, f32, f64] => {
             let (start, end, step) = (run.first::<T>(start)?, run.first::<T>(end)?, run.first::<T>(step)?);
             let (from, to, by) = (start.to_f64(), end.to_f64(), step.to_f64());
-            let count = ((to - from) / by).ceil();
+            // In the element type, as Paddle does, so that both round to the same count.
+            let real = T::DTYPE.is_float();
+            let ratio = if real { ((end - start) / step).to_f64() } else { (to - from) / by };
+            let count = ratio.ceil();
             if !(0.0..1e12).contains(&count) {
                 return Err(Error::kernel(format!("cannot go from {from} to {to} by {by}")));
             }
@@ -66,9 +69,11 @@ fn range(op: &OpView<'_>) -> Result<Kernel> {
             out.resize(dtype, [count as usize]);
             // Added up step by step in the element type, as Paddle does.
             let mut value = start;
-            for out in out.as_mut_slice::<T>()? {
+            for (i, out) in out.as_mut_slice::<T>()?.iter_mut().enumerate() {
+                if i > 0 {
+                    value += step;
+                }
                 *out = value;
-                value += step;
             }
             Ok(())
         }, else => Err(Error::kernel(format!("no range of {dtype} elements"))))
@@ -121,7 +126,7 @@ fn eye(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64, i32, i64, u8, i8, i16, f16, bf16] => {
             let one = T::from_f64(1.0);
             let diagonal = out.as_mut_slice::<T>()?.iter_mut().step_by(columns as usize + 1);
-            diagonal.take(rows as usize).for_each(|out| *out = one);
+            diagonal.take(rows.min(columns) as usize).for_each(|out| *out = one);
             Ok(())
         }, else => unreachable!("every element type is listed"))
     }))

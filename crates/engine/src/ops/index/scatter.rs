@@ -26,11 +26,14 @@ pub(super) const GRAD: OpDef = OpDef::new("scatter_grad", grad_kernel)
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, ids, updates) = (cx.input("X")?, cx.input("Ids")?, cx.input("Updates")?);
-    let fits = (!x.dims.is_empty() && x.rank() == updates.rank())
-        .then(|| x.dims[1..].iter().zip(&updates.dims[1..]).all(|(a, b)| same_dim(*a, *b).is_ok()))
-        .is_some_and(|fits| {
-            fits && same_dim(positions::count(ids).unwrap_or(-2), updates.dims[0]).is_ok()
-        });
+    let count = positions::count(ids)?;
+    let fits = match (x.dims.as_slice(), updates.dims.as_slice()) {
+        ([_, x @ ..], [rows, updates @ ..]) if x.len() == updates.len() => {
+            same_dim(count, *rows).is_ok()
+                && x.iter().zip(updates).all(|(a, b)| same_dim(*a, *b).is_ok())
+        }
+        _ => false,
+    };
     if !fits {
         let shapes = format!("`Updates` {:?} by `Ids` {:?}", updates.dims, ids.dims);
         return Err(Error::kernel(format!("{shapes} do not fit the rows of `X` {:?}", x.dims)));

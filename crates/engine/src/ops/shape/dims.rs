@@ -3,12 +3,23 @@
 use crate::tensor::{Dims, MAX_RANK, Tensor};
 use crate::{Error, Result};
 
-/// The dimensions, if a tensor can have as many; shape rules that add dimensions end with this.
+/// The most elements a tensor may have: the size of more in bytes fits no address.
+const MAX_ELEMENTS: i64 = i64::MAX / 16;
+
+/// The dimensions, if a tensor can have them; shape rules that make new ones end with this.
 pub(in crate::ops) fn ranked(dims: Vec<i64>) -> Result<Vec<i64>> {
-    if dims.len() <= MAX_RANK {
-        return Ok(dims);
+    check(&dims).map(|()| dims)
+}
+
+fn check(dims: &[i64]) -> Result<()> {
+    if dims.len() > MAX_RANK {
+        let problem = format!("a tensor has at most {MAX_RANK} dimensions, not {}", dims.len());
+        return Err(Error::kernel(problem));
     }
-    Err(Error::kernel(format!("a tensor has at most {MAX_RANK} dimensions, not {}", dims.len())))
+    if product(dims) > MAX_ELEMENTS {
+        return Err(Error::kernel(format!("a tensor of shape {dims:?} is too large")));
+    }
+    Ok(())
 }
 
 /// Known dimensions in the form of a shape rule.
@@ -18,10 +29,8 @@ pub(in crate::ops) fn signed(dims: &[usize]) -> Vec<i64> {
 
 /// The result of a shape rule on known dimensions, for a kernel that sizes its own output.
 pub(in crate::ops) fn sized(dims: &[i64]) -> Result<Dims> {
+    check(dims)?;
     let mut known = [0; MAX_RANK];
-    if dims.len() > MAX_RANK {
-        return Err(Error::kernel(format!("a tensor has at most {MAX_RANK} dimensions")));
-    }
     for (known, dim) in known.iter_mut().zip(dims) {
         *known = usize::try_from(*dim)
             .map_err(|_| Error::kernel(format!("shape {dims:?} has a negative dimension")))?;
@@ -31,7 +40,7 @@ pub(in crate::ops) fn sized(dims: &[i64]) -> Result<Dims> {
 
 /// The product, or -1 when a factor is unknown.
 pub(in crate::ops) fn product(dims: &[i64]) -> i64 {
-    if dims.contains(&-1) { -1 } else { dims.iter().product() }
+    if dims.contains(&-1) { -1 } else { dims.iter().fold(1, |all, dim| all.saturating_mul(*dim)) }
 }
 
 /// An axis of a tensor of `rank` dimensions, counted from the end when negative.

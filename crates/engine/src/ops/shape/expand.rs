@@ -81,18 +81,23 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 fn infer_as(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
     let dims = match cx.maybe_input("Y") {
-        // An unknown dimension of `Y` leaves that of `Out` unknown, unless `X` settles it.
-        Some(y) => target(&x.dims, &y.dims).unwrap_or_else(|_| y.dims.clone()),
+        Some(y) => {
+            let new = y.rank().saturating_sub(x.rank());
+            // Where `Y` is unknown, `X` settles the dimension unless it may be repeated.
+            let settled = |at: usize| at >= new && x.dims[at - new] > 1;
+            let want = |(at, dim): (usize, &i64)| if settled(at) { *dim } else { dim.abs() };
+            let mut dims =
+                target(&x.dims, &y.dims.iter().enumerate().map(want).collect::<Vec<_>>())?;
+            for (at, dim) in dims.iter_mut().enumerate() {
+                if y.dims[at] == -1 && !settled(at) {
+                    *dim = -1;
+                }
+            }
+            dims
+        }
         None => target(&x.dims, &cx.op().longs("target_shape")?)?,
     };
-    let mut out = x.with_dims(dims);
-    if let Some(y) = cx.maybe_input("Y") {
-        for (out, y) in out.dims.iter_mut().zip(&y.dims).filter(|(out, y)| **out == 1 && **y == -1)
-        {
-            *out = *y;
-        }
-    }
-    cx.set("Out", out);
+    cx.set("Out", x.with_dims(dims));
     Ok(())
 }
 

@@ -31,6 +31,11 @@ impl Given {
         Ok(Given { tensor: tensor.filter(|_| list.is_empty()), list, ..given })
     }
 
+    /// From attribute `attr`, unless input slot `list` is filled.
+    pub(in crate::ops) fn or_list(op: &OpView<'_>, attr: &str, list: &str) -> Result<Given> {
+        Ok(Given { list: op.inputs(list), ..Given::attr(op, attr)? })
+    }
+
     /// From attribute `attr` only.
     pub(in crate::ops) fn attr(op: &OpView<'_>, attr: &str) -> Result<Given> {
         let values = if op.maybe_attr(attr).is_some() { op.longs(attr)? } else { Vec::new() };

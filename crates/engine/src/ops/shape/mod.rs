@@ -20,6 +20,9 @@ mod transpose;
 mod unsqueeze;
 pub(in crate::ops) mod walk;
 
+#[cfg(test)]
+mod tests;
+
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
     concat::DEF,

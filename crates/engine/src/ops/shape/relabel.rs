@@ -69,9 +69,11 @@ fn relabelled(view: &SplitView<'_>, slot: &str) -> Option<Spread> {
 pub(super) fn kernel(op: &OpView<'_>, mut given: Given, rule: Rule) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
     let xshape = if has_xshape(op) { op.maybe_output("XShape") } else { None };
+    let mut open = given.known().is_none();
     Ok(Box::new(move |run| {
         let (x, out) = (run.tensor(x)?, run.out(out)?);
-        if given.known().is_none() || out.numel() != x.numel() || x.numel() == 0 {
+        open |= out.numel() != x.numel() || x.numel() == 0;
+        if open {
             let dims = sized(&rule(&signed(&x.dims()), given.read(run)?)?)?;
             resize(x, out, dims)?;
             if let Some(xshape) = xshape {
@@ -89,9 +91,11 @@ pub(super) fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let by_xshape = op.def.signature.inputs.iter().any(|slot| slot.name == "XShape");
     let like = op.input(if by_xshape { "XShape" } else { "X" })?;
+    let mut open = false;
     Ok(Box::new(move |run| {
         let (dout, dx) = (run.tensor(dout)?, run.out(dx)?);
-        if dx.numel() != dout.numel() || dx.numel() == 0 {
+        open |= dx.numel() != dout.numel() || dx.numel() == 0;
+        if open {
             let dims = run.dims(like)?;
             let skip = usize::from(by_xshape).min(dims.len());
             resize(dout, dx, Dims::new(&dims[skip..]))?;

@@ -84,11 +84,10 @@ fn shape(x: &[i64], want: &[i64]) -> Result<Vec<i64>> {
     }
     let total = product(&rest);
     let hole = want.iter().position(|dim| *dim == -1);
-    // Copied unknown dimensions were taken out of `rest`, so they count as 1 here too.
-    let known: i64 = (out.iter().enumerate())
+    // Copied unknown dimensions were taken out of `rest`, so they are left out here too.
+    let known = (out.iter().enumerate())
         .filter(|(axis, dim)| Some(*axis) != hole && **dim != -1)
-        .map(|(_, dim)| *dim)
-        .product();
+        .fold(1i64, |known, (_, dim)| known.saturating_mul(*dim));
     match hole {
         _ if total == -1 => {}
         Some(hole) if known == 0 && total == 0 => out[hole] = 0,

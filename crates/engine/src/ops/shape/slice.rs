@@ -196,7 +196,7 @@ fn part(bounds: (i64, i64, Option<i64>), dim: i64, dropped: bool) -> Result<Part
             if start > end {
                 return Err(refuse());
             }
-            (start, (end - start + step - 1) / step, step)
+            (start, (end - start).unsigned_abs().div_ceil(step.unsigned_abs()), step)
         }
         step => {
             // -1 means "to the very front" when going backwards: Paddle's form of an omitted end.
@@ -205,10 +205,12 @@ fn part(bounds: (i64, i64, Option<i64>), dim: i64, dropped: bool) -> Result<Part
                 return Err(refuse());
             }
             let start = wrap(start).min(dim - 1);
-            (start, ((start - end).max(0) - step - 1) / -step, step)
+            (start, (start - end).max(0).unsigned_abs().div_ceil(step.unsigned_abs()), step)
         }
     };
+    // A step that leads nowhere could be anything; 1 overflows nothing.
     let first = if count == 0 { 0 } else { first };
+    let step = if count > 1 { step } else { 1 };
     Ok(Part { first: first as usize, step: step as isize, count: count as usize })
 }
 

@@ -30,11 +30,7 @@ fn grad(view: &OpView<'_>) -> Result<Vec<Op>> {
 }
 
 fn sections(op: &OpView<'_>) -> Result<Given> {
-    let mut given = Given::attr(op, "sections")?;
-    if !op.inputs("SectionsTensorList").is_empty() {
-        given = Given::new(op, "sections", "AxisTensor", "SectionsTensorList")?;
-    }
-    Ok(given)
+    Given::or_list(op, "sections", "SectionsTensorList")
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {

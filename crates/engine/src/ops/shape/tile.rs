@@ -40,8 +40,8 @@ fn tiled(x: &[i64], times: &[i64]) -> Result<Vec<i64>> {
         return Err(Error::kernel(format!("cannot repeat {times:?} times")));
     }
     let dim = |at| match (padded(x, at), padded(times, at)) {
-        (-1, 1) | (-1, _) | (_, -1) => -1,
-        (dim, times) => dim * times,
+        (-1, _) | (_, -1) => -1,
+        (dim, times) => dim.saturating_mul(times),
     };
     ranked((0..rank).map(dim).collect())
 }

@@ -1,0 +1,73 @@
+"""Making tensors: constants, copies, other element types, sequences of numbers."""
+
+from golden import Case, boolean, f32, f64, i32, i64, values
+
+BOOL, I16, I32, I64, F16, F32, F64, U8, I8 = 0, 1, 2, 3, 4, 5, 6, 20, 21
+
+
+def scalar(value, dtype):
+    return values([value], dtype)
+
+
+CASES = [
+    Case("fill_constant", {}, {"shape": [2, 3], "value": 1.5, "dtype": F32}),
+    Case("fill_constant", {}, {"shape": [2], "value": 1.5, "dtype": I64}),
+    Case("fill_constant", {}, {"shape": [2], "value": 0.1, "dtype": F64}),
+    Case("fill_constant", {}, {"shape": [1], "str_value": "0.1", "value": 3.0, "dtype": F64}),
+    Case("fill_constant", {}, {"shape": [2], "str_value": "-inf", "dtype": F32}),
+    Case("fill_constant", {}, {"shape": [1], "str_value": "3.7", "dtype": I32}),
+    Case("fill_constant", {}, {"shape": [3], "value": 1.0, "dtype": BOOL}),
+    Case("fill_constant", {}, {"shape": [], "value": 4.0, "dtype": F32}),
+    Case("fill_constant", {"ValueTensor": scalar(2.5, "float32")}, {"shape": [3], "dtype": F32}),
+    Case("fill_constant", {"ShapeTensor": values([2, 3], "int32")}, {"value": 2.0, "dtype": F32}),
+    Case("fill_constant",
+         {"ShapeTensorList": [scalar(2, "int32"), scalar(4, "int32")]},
+         {"shape": [-1, -1], "value": 2.0, "dtype": F32}),
+    Case("fill_constant_batch_size_like", {"Input": f32(3, 2)},
+         {"shape": [-1, 4], "value": 2.0, "dtype": F32}, grad=[]),
+    Case("fill_constant_batch_size_like", {"Input": f32(3, 2)},
+         {"shape": [4, 7], "value": 2.0, "dtype": I64, "input_dim_idx": 1, "output_dim_idx": 1},
+         grad=[]),
+    Case("fill_constant_batch_size_like", {"Input": f32(5, 2, lod=[[0, 2, 5]])},
+         {"shape": [-1, 3], "value": 1.0, "dtype": F32}, grad=[]),
+    Case("fill_any_like", {"X": f32(2, 3)}, {"value": 2.5}, grad=[]),
+    Case("fill_any_like", {"X": f32(2, 3)}, {"value": 2.5, "dtype": I64}, grad=[]),
+    Case("fill_zeros_like", {"X": f32(3, 2, lod=[[0, 1, 3]])}, grad=[]),
+    Case("fill_zeros_like", {"X": i64(4)}),
+    Case("assign", {"X": f32(2, 3)}),
+    Case("assign", {"X": f64(3, 2, lod=[[0, 1, 3]])}),
+    Case("assign", {"X": i64(4)}),
+    Case("assign_value", {}, {"shape": [2, 2], "dtype": F32, "fp32_values": [1.0, 2.5, -3.0, 0.1]}),
+    Case("assign_value", {}, {"shape": [3], "dtype": I32, "int32_values": [1, -2, 3]}),
+    Case("assign_value", {}, {"shape": [2], "dtype": I64, "int64_values": [1 << 60, -5]}),
+    Case("assign_value", {}, {"shape": [2, 1], "dtype": BOOL, "bool_values": [1, 0]}),
+    Case("cast", {"X": f32(2, 3)}, {"in_dtype": F32, "out_dtype": F64}),
+    Case("cast", {"X": f64(2, 3)}, {"in_dtype": F64, "out_dtype": F32}),
+    Case("cast", {"X": values([1.7, -1.7, 300.0, -0.2])}, {"in_dtype": F32, "out_dtype": I64},
+         grad=[]),
+    Case("cast", {"X": values([1.7, -1.7, 0.0, 1e20])}, {"in_dtype": F32, "out_dtype": BOOL},
+         grad=[]),
+    Case("cast", {"X": i64(2, 3)}, {"in_dtype": I64, "out_dtype": F32}),
+    Case("cast", {"X": values([300, -1, (1 << 40) + 5], "int64")},
+         {"in_dtype": I64, "out_dtype": I32}),
+    Case("cast", {"X": values([300, -1, 1 << 40], "int64")}, {"in_dtype": I64, "out_dtype": U8}),
+    Case("cast", {"X": boolean(5)}, {"in_dtype": BOOL, "out_dtype": F32}),
+    Case("cast", {"X": f32(3, 1, lod=[[0, 1, 3]])}, {"in_dtype": F32, "out_dtype": F64}),
+    Case("shape", {"Input": f32(2, 3, 1)}, grad=[]),
+    Case("shape", {"Input": f32()}, grad=[]),
+    Case("range", {"Start": scalar(5, "int64"), "End": scalar(0, "int64"),
+                   "Step": scalar(-2, "int64")}),
+    Case("range", {"Start": scalar(1, "int32"), "End": scalar(7, "int32"),
+                   "Step": scalar(3, "int32")}),
+    Case("range", {"Start": scalar(0, "float32"), "End": scalar(1, "float32"),
+                   "Step": scalar(0.3, "float32")}, grad=[]),
+    Case("linspace", {"Start": scalar(0, "float32"), "Stop": scalar(1, "float32"),
+                      "Num": scalar(5, "int32")}, {"dtype": F32}, grad=[]),
+    Case("linspace", {"Start": scalar(0, "float32"), "Stop": scalar(10, "float32"),
+                      "Num": scalar(4, "int32")}, {"dtype": I64}, grad=[]),
+    Case("linspace", {"Start": scalar(3, "float64"), "Stop": scalar(-1, "float64"),
+                      "Num": scalar(1, "int32")}, {"dtype": F64}, grad=[]),
+    Case("eye", {}, {"num_rows": 3, "num_columns": 4, "dtype": F32}),
+    Case("eye", {}, {"num_rows": 4, "num_columns": 2, "dtype": I64}),
+    Case("eye", {}, {"num_rows": 2, "num_columns": -1, "dtype": F64}),
+]
