@@ -48,9 +48,7 @@ pub(crate) fn append(clip: GradClip, graph: &Graph, params_grads: Pairs) -> Resu
             continue;
         }
         let op = match (clip, &scale) {
-            (GradClip::Value { min, max }, _) => {
-                Op::new("clip").attr("min", min).attr("max", max)
-            }
+            (GradClip::Value { min, max }, _) => Op::new("clip").attr("min", min).attr("max", max),
             (GradClip::Norm(max), _) => Op::new("clip_by_norm").attr("max_norm", max),
             (GradClip::GlobalNorm(_), scale) => {
                 let scale = scale.iter().map(Variable::name);

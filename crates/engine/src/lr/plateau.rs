@@ -163,7 +163,10 @@ mod tests {
             .patience(0)
             .min_lr(0.05)
             .epsilon(0.0);
-        assert_eq!([0.5, 0.7, 0.75, 0.7, 0.7].map(|m| plateau.step(m)), [1.0, 1.0, 0.1, 0.05, 0.05]);
+        assert_eq!(
+            [0.5, 0.7, 0.75, 0.7, 0.7].map(|m| plateau.step(m)),
+            [1.0, 1.0, 0.1, 0.05, 0.05]
+        );
         assert_eq!(plateau.rate(), 0.05);
     }
 }

@@ -151,12 +151,7 @@ impl AdamConfig {
 
     /// The rule of one step; `beta1_pow` and `beta2_pow` are the decay rates to the power of the
     /// number of this step, from 1.
-    pub fn rule<T: Real>(
-        &self,
-        learning_rate: f64,
-        beta1_pow: f64,
-        beta2_pow: f64,
-    ) -> AdamRule<T> {
+    pub fn rule<T: Real>(&self, learning_rate: f64, beta1_pow: f64, beta2_pow: f64) -> AdamRule<T> {
         let correction = (1.0 - beta2_pow).sqrt();
         AdamRule {
             beta1: T::from_f64(self.beta1),

@@ -124,8 +124,7 @@ impl<T: Real, const SQRT: bool> Rule<T, 2> for FtrlRule<T, SQRT> {
         let sum = square + grad * grad;
         let root = self.root(sum);
         let linear = linear + grad - (root - self.root(square)) / self.rate * param;
-        let moved = (self.l1.copysign(linear) - linear)
-            / (root / self.rate + (self.l2 + self.l2));
+        let moved = (self.l1.copysign(linear) - linear) / (root / self.rate + (self.l2 + self.l2));
         (if linear.abs() > self.l1 { moved } else { T::ZERO }, [sum, linear])
     }
 }

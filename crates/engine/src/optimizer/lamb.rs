@@ -108,33 +108,23 @@ pub struct LambRule {
 
 impl LambRule {
     /// Updates a whole parameter; the accumulators are Adam's.
-    pub fn update<T: Real>(
-        &self,
-        param: &mut [T],
-        grad: &[T],
-        mean: &mut [T],
-        square: &mut [T],
-    ) {
+    pub fn update<T: Real>(&self, param: &mut [T], grad: &[T], mean: &mut [T], square: &mut [T]) {
         let direction = Direction::new(self);
-        // Two passes: the first leaves the direction where the moments are, since it follows from
-        // them; only then is its norm known.
+        // The norm of the direction must be known before the first element moves; the direction
+        // itself follows from the moments, so it is computed twice and kept nowhere.
         rule::update(&direction, param, grad, [&mut *mean, &mut *square]);
         let mut ratio = 1.0;
         if self.weight_decay > 0.0 || self.always_adapt {
-            let size = norm(param, param, |param, _| param);
-            let mut step = 0.0;
-            let elements = param.iter().zip(&*mean).zip(&*square);
-            for ((param, mean), square) in elements {
-                step += direction.of(*param, *mean, *square).to_f64().powi(2);
-            }
+            let size = norm([&*param; 3], |param, _, _| param);
+            let step = norm([&*param, &*mean, &*square], |param, mean, square| {
+                direction.of(param, mean, square)
+            });
             if size > 0.0 && step > 0.0 {
-                ratio = size / step.sqrt();
+                ratio = size / step;
             }
         }
         let rate = T::from_f64(self.learning_rate * ratio);
-        for ((param, mean), square) in param.iter_mut().zip(&*mean).zip(&*square) {
-            *param = *param - rate * direction.of(*param, *mean, *square);
-        }
+        rule::update(&Move { direction, rate }, param, grad, [mean, square]);
     }
 }
 
@@ -174,6 +164,20 @@ impl<T: Real> Rule<T, 2> for Direction<T> {
         let mean = self.beta1 * mean + (T::ONE - self.beta1) * grad;
         let square = self.beta2 * square + (T::ONE - self.beta2) * grad * grad;
         (param, [mean, square])
+    }
+}
+
+/// A step in a direction, once its length is known.
+#[derive(Clone, Copy, Debug)]
+struct Move<T> {
+    direction: Direction<T>,
+    rate: T,
+}
+
+impl<T: Real> Rule<T, 2> for Move<T> {
+    #[inline(always)]
+    fn element(&self, param: T, _: T, [mean, square]: [T; 2]) -> (T, [T; 2]) {
+        (param - self.rate * self.direction.of(param, mean, square), [mean, square])
     }
 }
 

@@ -118,8 +118,8 @@ pub struct LarsRule {
 impl LarsRule {
     /// Updates a whole parameter; the accumulator is the velocity.
     pub fn update<T: Real>(&self, param: &mut [T], grad: &[T], velocity: &mut [T]) {
-        let size = norm(param, param, |param, _| param);
-        let slope = norm(grad, grad, |grad, _| grad) * self.rescale_grad;
+        let size = norm([param; 3], |param, _, _| param);
+        let slope = norm([grad; 3], |grad, _, _| grad) * self.rescale_grad;
         let mut rate = self.learning_rate;
         if self.weight_decay > 0.0 && size > 0.0 && slope > 0.0 {
             rate *= self.coeff * size / (slope + self.weight_decay * size + self.epsilon);

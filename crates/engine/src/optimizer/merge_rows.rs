@@ -126,25 +126,27 @@ impl<T: Real> RowMerger<T> {
         let Self { index, stamp, rows: distinct, positions, .. } = self;
         let (mask, shift) = (index.len() - 1, 64 - index.len().trailing_zeros());
         let stamp = u64::from(*stamp) << 32;
-        for row in rows {
+        let mut count = 0;
+        for (row, position) in rows.iter().zip(positions) {
             // Fibonacci hashing: the upper bits of the product depend on all bits of the row.
             let mut at = ((*row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize;
-            let position = loop {
+            // The row is put down as the next new one, so that a free entry looks like a match:
+            // whether a row is new is a coin toss, and must not be a branch.
+            distinct[count] = *row;
+            loop {
                 let entry = &mut index[at & mask];
-                if *entry >> 32 != stamp >> 32 {
-                    let position = distinct.len() as u32;
-                    *entry = stamp | u64::from(position);
-                    distinct.push(*row);
-                    break position;
-                }
-                let position = *entry as u32;
-                if distinct[position as usize] == *row {
-                    break position;
+                let is_new = *entry >> 32 != stamp >> 32;
+                let found = if is_new { count as u32 } else { *entry as u32 };
+                if distinct[found as usize] == *row {
+                    *entry = stamp | u64::from(found);
+                    *position = found;
+                    count += usize::from(is_new);
+                    break;
                 }
                 at += 1;
-            };
-            positions.push(position);
+            }
         }
+        distinct.truncate(count);
     }
 
     /// Makes room for `count` rows: the index stays at most half full.
@@ -156,9 +158,8 @@ impl<T: Real> RowMerger<T> {
             self.stamp = 0;
         }
         self.stamp += 1;
-        self.rows.clear();
-        self.positions.clear();
-        self.positions.reserve(count);
+        self.rows.resize(count, 0);
+        self.positions.resize(count, 0);
     }
 
     /// Adds each input row to its place.
@@ -204,7 +205,8 @@ mod tests {
         let mut merger = RowMerger::<f32>::default();
         // Twice, with other rows between: entries of an earlier merge must not be found.
         for _ in 0..2 {
-            let grad = rows(&[7, 3, 7, 99, 3, 7], &[1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12.]);
+            let grad =
+                rows(&[7, 3, 7, 99, 3, 7], &[1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12.]);
             let merged = merger.merge(&grad, 100).unwrap();
             assert_eq!(merged.rows, [7, 3, 99]);
             assert_eq!(merged.values, [17., 20., 12., 14., 7., 8.]);

@@ -72,20 +72,18 @@ real! { f32, f64 }
 /// Partial sums kept side by side: the compiler may not reorder float additions by itself.
 const LANES: usize = 8;
 
-/// The Euclidean norm of `f(x, y)` over pairs of elements, summed in double precision.
-pub(super) fn norm<T: Real>(xs: &[T], ys: &[T], f: impl Fn(T, T) -> T) -> f64 {
-    let square = |x: &T, y: &T| {
-        let value = f(*x, *y).to_f64();
-        value * value
-    };
-    let (x_chunks, y_chunks) = (xs.chunks_exact(LANES), ys.chunks_exact(LANES));
-    let tail = x_chunks.remainder().iter().zip(y_chunks.remainder());
-    let tail: f64 = tail.map(|(x, y)| square(x, y)).sum();
+/// The Euclidean norm of `f` over the elements of three slices, summed in double precision.
+pub(super) fn norm<T: Real>(slices: [&[T]; 3], f: impl Fn(T, T, T) -> T) -> f64 {
     let mut lanes = [0.0; LANES];
-    for (x_chunk, y_chunk) in x_chunks.zip(y_chunks) {
-        for ((lane, x), y) in lanes.iter_mut().zip(x_chunk).zip(y_chunk) {
-            *lane += square(x, y);
+    let mut add = |[x, y, z]: [&[T]; 3]| {
+        for (((lane, x), y), z) in lanes.iter_mut().zip(x).zip(y).zip(z) {
+            let value = f(*x, *y, *z).to_f64();
+            *lane += value * value;
         }
+    };
+    let [xs, ys, zs] = slices.map(|slice| slice.chunks(LANES));
+    for ((x, y), z) in xs.zip(ys).zip(zs) {
+        add([x, y, z]);
     }
-    lanes.into_iter().fold(tail, Add::add).sqrt()
+    lanes.into_iter().fold(0.0, Add::add).sqrt()
 }

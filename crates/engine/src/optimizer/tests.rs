@@ -255,9 +255,9 @@ fn accumulators_have_paddles_names() {
     assert!(startup.global().var("fc_0.b_0_beta1_pow_acc_0").unwrap().persistable);
 }
 
-#[test]
-fn every_builder_makes_an_op_that_its_definition_accepts() {
-    let optimizers: Vec<(Box<dyn Optimizer>, usize)> = vec![
+/// Every optimizer, with the number of its accumulators.
+fn optimizers() -> Vec<(Box<dyn Optimizer>, usize)> {
+    vec![
         (Box::new(Sgd::new(0.1)), 0),
         (Box::new(Momentum::new(0.1, 0.9).use_nesterov(true)), 1),
         (Box::new(Adagrad::new(0.1).initial_accumulator_value(0.1)), 1),
@@ -270,8 +270,12 @@ fn every_builder_makes_an_op_that_its_definition_accepts() {
         (Box::new(Ftrl::new(0.1).l1(0.1).l2(0.1)), 2),
         (Box::new(Lamb::new(0.1).always_adapt(true)), 4),
         (Box::new(Lars::new(0.1, 0.9).lars_coeff(0.1)), 1),
-    ];
-    for (optimizer, accumulators) in optimizers {
+    ]
+}
+
+#[test]
+fn every_builder_makes_an_op_that_its_definition_accepts() {
+    for (optimizer, accumulators) in optimizers() {
         let (graph, pairs) = graph();
         let made = optimizer.apply_gradients(pairs).unwrap();
         for op in &made.optimize_ops {
@@ -281,7 +285,7 @@ fn every_builder_makes_an_op_that_its_definition_accepts() {
                 assert!(known, "`{}` has no attribute `{name}`", op.kind);
             }
             let view = crate::op::OpView::new(op).unwrap();
-            (def.kernel)(&view).unwrap();
+            drop((def.kernel)(&view).unwrap());
         }
         // Two parameters' accumulators, and the learning rate.
         let kind = &made.optimize_ops[0].kind;
@@ -332,4 +336,38 @@ fn gradients_are_clipped_then_regularized() {
     let bias = numbers(&values, "fc_0.b_0");
     assert!((bias[0] - (-1.0 + 0.01)).abs() < 1e-6 && (bias[1] - 0.91).abs() < 1e-6, "{bias:?}");
     assert_eq!(made.params_grads[0].0.name(), "fc_0.b_0");
+}
+
+#[test]
+fn every_optimizer_makes_a_loss_smaller() {
+    for (optimizer, _) in optimizers() {
+        let graph = Graph::new();
+        graph.declare(Var::tensor("x", DType::F32, [2, 3]));
+        let mut fill = Op::new("fill_constant").output("Out", ["fc_0.w_0"]).attr("value", 1.0f32);
+        fill = fill.attr("shape", vec![3i64, 1]).attr("dtype", DType::F32.code());
+        graph.persistable(Var::parameter("fc_0.w_0", DType::F32, [3, 1]), fill);
+        let forward = [
+            Op::new("mul").input("X", ["x"]).input("Y", ["fc_0.w_0"]).output("Out", ["y"]),
+            Op::new("square").input("X", ["y"]).output("Out", ["error"]),
+            Op::new("mean").input("X", ["error"]).output("Out", ["loss"]),
+        ];
+        for op in forward {
+            graph.append_op(op).unwrap();
+        }
+        let made = optimizer.minimize(&graph.variable("loss").unwrap()).unwrap();
+        let mut values = Values::new();
+        let x = Tensor::from_slice([2, 3], &[0.5f32, -1.0, 0.25, 1.0, 2.0, -0.5]).unwrap();
+        values.insert("x".into(), x.into());
+        for op in &graph.startup().global().ops {
+            run_once(op, &mut values).unwrap();
+        }
+        let mut losses = Vec::new();
+        for _ in 0..20 {
+            for op in &graph.main().global().ops {
+                run_once(op, &mut values).unwrap();
+            }
+            losses.push(numbers(&values, "loss")[0]);
+        }
+        assert!(losses[19] < losses[0], "{}: {losses:?}", made.optimize_ops[0].kind);
+    }
 }
