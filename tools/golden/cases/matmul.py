@@ -22,7 +22,7 @@ CASES = [
     Case("matmul_v2", {"X": f32(2, 3, 4), "Y": f32(4, 2)}),
     Case("matmul_v2", {"X": f32(2, 4, 3), "Y": f32(4, 2)}, {"trans_x": True}),
     Case("matmul_v2", {"X": f32(3, 4), "Y": f32(2, 4, 2)}),
-    Case("matmul_v2", {"X": f32(2, 1, 3, 4), "Y": f32(3, 4, 2)}),
+    Case("matmul_v2", {"X": f32(2, 1, 3, 4), "Y": f32(3, 4, 2)}, grad=[]),  # Paddle's gradient fails
     Case("matmul_v2", {"X": f32(2, 1, 4, 3), "Y": f32(1, 3, 2, 4)}, {"trans_x": True, "trans_y": True}),
     Case("matmul_v2", {"X": f32(4), "Y": f32(4)}),
     Case("matmul_v2", {"X": f32(4), "Y": f32(4, 3)}),

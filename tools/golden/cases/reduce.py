@@ -35,4 +35,5 @@ CASES = [
     Case("reduce_all", {"X": boolean(4, 2)}, {"dim": [1]}),
     Case("reduce_all", {"X": boolean(3, 2)}, {"dim": [0], "keep_dim": True}),
     Case("reduce_all", {"X": boolean(3, 2)}, {"reduce_all": True}),
+    Case("reduce_any", {"X": i64(3, 2, high=2)}, {"dim": [1]}),
 ]

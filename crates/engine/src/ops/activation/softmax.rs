@@ -1,7 +1,7 @@
 //! `softmax` and `log_softmax`: `exp(X)` over its sum along an axis, and the logarithm of that.
 
 use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::math::number::{Real, sum_of, sum_of_pairs};
+use crate::ops::math::number::{Real, fold_of, sum_of, sum_of_pairs};
 use crate::simd::vectorized;
 use crate::tensor::Dims;
 use crate::{Error, Result, dispatch};
@@ -156,7 +156,7 @@ fn forward<S: Softmax, T: Real>(blocks: Blocks, x: &[T], out: &mut [T], scratch:
 /// The axis is the last one: one contiguous row.
 #[inline(always)]
 fn row<S: Softmax, T: Real>(x: &[T], out: &mut [T]) {
-    let top = maximum(x);
+    let top = fold_of(x, T::LOWEST, |top, x| if x > top { x } else { top });
     for (out, x) in out.iter_mut().zip(x) {
         *out = (*x - top).exp();
     }
@@ -192,20 +192,6 @@ fn block<S: Softmax, T: Real>(x: &[T], out: &mut [T], tops: &mut [T], sums: &mut
             *out = S::finish(*x, *top, *out, *sum);
         }
     }
-}
-
-#[inline(always)]
-fn maximum<T: Real>(x: &[T]) -> T {
-    let mut lanes = [T::LOWEST; 8];
-    let larger = |a: T, b: T| if b > a { b } else { a };
-    let chunks = x.chunks_exact(8);
-    let rest = chunks.remainder().iter().fold(T::LOWEST, |top, x| larger(top, *x));
-    for x in chunks {
-        for (top, x) in lanes.iter_mut().zip(x) {
-            *top = larger(*top, *x);
-        }
-    }
-    lanes.into_iter().fold(rest, larger)
 }
 
 fn grad_kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {

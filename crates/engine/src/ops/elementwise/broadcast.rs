@@ -63,7 +63,7 @@ fn pad<D: Copy + PartialEq + From<u8>>(
         Ok(axis) => axis,
         Err(_) => rank - dims.len(),
     };
-    // The first programs of this format wrote [C, 1, 1] for a vector laid at a late axis.
+    // Old programs write [C, 1] for a vector laid along the last axis.
     while first + dims.len() > rank && dims.last() == Some(&one) {
         dims = &dims[..dims.len() - 1];
     }
@@ -161,7 +161,10 @@ pub(in crate::ops) fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 #[cfg(test)]
 mod tests {
+    use bireme_ir::Op;
+
     use super::*;
+    use crate::op::{OpView, SplitRule};
 
     fn joined(x: &[i64], y: &[i64], axis: i64) -> Result<Vec<i64>> {
         let meta = |dims: &[i64]| Meta::new(bireme_ir::DType::F32, dims);
@@ -172,12 +175,55 @@ mod tests {
     fn shapes_meet() {
         assert_eq!(joined(&[2, 3, 4], &[4], -1).unwrap(), [2, 3, 4]);
         assert_eq!(joined(&[2, 3, 4], &[3], 1).unwrap(), [2, 3, 4]);
-        assert_eq!(joined(&[2, 3, 4], &[3, 1, 1], 1).unwrap(), [2, 3, 4]);
+        assert_eq!(joined(&[2, 3, 4], &[4, 1], 2).unwrap(), [2, 3, 4]);
         assert_eq!(joined(&[4], &[2, 3, 4], -1).unwrap(), [2, 3, 4]);
         assert_eq!(joined(&[2, 1], &[1, 3], -1).unwrap(), [2, 3]);
         assert_eq!(joined(&[-1, 1], &[-1, 3], -1).unwrap(), [-1, 3]);
         assert_eq!(joined(&[2, 3], &[], -1).unwrap(), [2, 3]);
         assert_eq!(joined(&[0, 3], &[1, 3], -1).unwrap(), [0, 3]);
+    }
+
+    fn spreads(
+        rule: SplitRule,
+        op: &Op,
+        shapes: &[&[i64]],
+        given: &[Spread],
+    ) -> Option<Vec<Spread>> {
+        let op = OpView::new(op).unwrap();
+        let inputs: Vec<Meta> =
+            shapes.iter().map(|dims| Meta::new(bireme_ir::DType::F32, *dims)).collect();
+        let outputs = Infer::run(&op, &inputs).unwrap();
+        let view =
+            SplitView { op: &op, spreads: given, inputs: &inputs, outputs: &outputs, batch: 4 };
+        rule.apply(&view)
+    }
+
+    #[test]
+    fn a_bias_as_long_as_the_batch_is_no_row() {
+        use Spread::{Partial, Rows, Whole};
+        let op = Op::new("elementwise_add").input("X", ["x"]).input("Y", ["y"]);
+        let op = op.output("Out", ["out"]);
+        let of =
+            |shapes: &[&[i64]], given: &[Spread]| spreads(SplitRule::Fn(split), &op, shapes, given);
+        assert_eq!(of(&[&[4, 4], &[4]], &[Rows, Whole]), Some(vec![Rows]));
+        assert_eq!(of(&[&[4, 3], &[4, 3]], &[Rows, Rows]), Some(vec![Rows]));
+        assert_eq!(of(&[&[4, 3], &[4, 3]], &[Rows, Whole]), None);
+        assert_eq!(of(&[&[4, 4], &[4]], &[Whole, Rows]), None);
+        assert_eq!(of(&[&[1, 3], &[4, 3]], &[Whole, Rows]), Some(vec![Rows]));
+        assert_eq!(of(&[&[4, 4], &[4]], &[Rows, Partial]), None);
+    }
+
+    #[test]
+    fn what_repeats_over_the_batch_gathers_pieces() {
+        use Spread::{Partial, Rows, Whole};
+        let op = Op::new("elementwise_add_grad").input("X", ["x"]).input("Y", ["y"]);
+        let op = op.input("Out@GRAD", ["d"]).output("X@GRAD", ["dx"]).output("Y@GRAD", ["dy"]);
+        let rule = SplitRule::Fn(split_grad);
+        let shapes: [&[i64]; 3] = [&[4, 4], &[4], &[4, 4]];
+        assert_eq!(spreads(rule, &op, &shapes, &[Rows, Whole, Rows]), Some(vec![Rows, Partial]));
+        assert_eq!(spreads(rule, &op, &shapes, &[Rows, Whole, Whole]), None);
+        let shapes: [&[i64]; 3] = [&[4, 2], &[4, 2], &[4, 2]];
+        assert_eq!(spreads(rule, &op, &shapes, &[Rows, Rows, Rows]), Some(vec![Rows, Rows]));
     }
 
     #[test]

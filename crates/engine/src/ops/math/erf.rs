@@ -1,11 +1,13 @@
-//! `erf`: the error function, in double precision throughout.
+//! `erf`: the error function.
 //!
 //! Near zero by its power series; elsewhere `erfc(x) = t * exp(-x^2 + p(t))` with
 //! `t = 1 / (1 + x / 2)`, where `p` is smooth and its Chebyshev coefficients fall off quickly
-//! (computed with mpmath at 40 digits from 64 nodes). The absolute error is below 5e-16.
+//! (computed with mpmath at 40 digits from 64 nodes). The absolute error is below 5e-16 in double
+//! and 3e-7 in single precision, whose version has no branches and vectorises.
 
 use std::f64::consts::FRAC_2_SQRT_PI;
 
+use super::fast_exp;
 use super::number::Real;
 use crate::op::OpDef;
 use crate::ops::activation::unary::{self, FROM_X};
@@ -21,7 +23,41 @@ fn slope<T: Real>(x: T, dout: T) -> T {
     dout * T::of(FRAC_2_SQRT_PI) * (-(x * x)).exp()
 }
 
-/// The error function.
+/// The error function in single precision.
+#[inline(always)]
+pub(super) fn erf_single(x: f32) -> f32 {
+    // Least maximal error by mpmath.chebyfit, for `p(t)` on [0.3, 1] and `erf(x) / x` in `x^2` on
+    // [0, 0.3]; highest power first.
+    const P: [f32; 10] = [
+        0.036_272_38,
+        -0.054_907_79,
+        -0.413_611_8,
+        1.552_992_1,
+        -2.104_680_4,
+        1.187_202_1,
+        -0.417_139_46,
+        0.494_451_25,
+        0.984_011,
+        -1.264_589_3,
+    ];
+    const NEAR: [f32; 5] = [
+        0.004_624_812,
+        -0.026_712_318,
+        0.112_821_59,
+        -0.376_125_78,
+        std::f32::consts::FRAC_2_SQRT_PI,
+    ];
+    let distance = x.abs();
+    // From 4 on, the result is 1; written so that NaN passes.
+    let distance = if distance > 4.0 { 4.0 } else { distance };
+    let square = distance * distance;
+    let near = NEAR.into_iter().fold(0.0, |sum, c| sum * square + c) * distance;
+    let t = 1.0 / (1.0 + 0.5 * distance);
+    let far = 1.0 - t * fast_exp::exp(P.into_iter().fold(0.0, |sum, c| sum * t + c) - square);
+    (if distance < 0.5 { near } else { far }).copysign(x)
+}
+
+/// The error function in double precision.
 pub(super) fn erf(x: f64) -> f64 {
     let distance = x.abs();
     if distance < 0.5 { series(x) } else { (1.0 - erfc(distance)).copysign(x) }
@@ -97,6 +133,12 @@ mod tests {
             assert_eq!(super::erf(-x), -super::erf(x));
         }
         assert_eq!(super::erf(f64::INFINITY), 1.0);
+        for step in -5000i16..=5000 {
+            let x = f32::from(step) / 1000.0;
+            let error = f64::from(super::erf_single(x)) - super::erf(f64::from(x));
+            assert!(error.abs() <= 3e-7, "erf({x}) is off by {error}");
+        }
+        assert!(super::erf_single(f32::NAN).is_nan());
         assert!(super::erf(f64::NAN).is_nan());
     }
 }

@@ -170,7 +170,7 @@ pub(in crate::ops) trait Real:
 }
 
 macro_rules! real {
-    ($($t:ty, $exp:path, $tanh:path;)*) => {$(
+    ($($t:ty, $exp:path, $tanh:path, $erf:path;)*) => {$(
         impl Real for $t {
             #[inline(always)]
             fn of(value: f64) -> $t {
@@ -202,15 +202,15 @@ macro_rules! real {
             }
             #[inline(always)]
             fn erf(self) -> $t {
-                erf::erf(f64::from(self)) as $t
+                $erf(self)
             }
         }
     )*};
 }
 
 real! {
-    f32, fast_exp::exp, fast_exp::tanh;
-    f64, f64::exp, f64::tanh;
+    f32, fast_exp::exp, fast_exp::tanh, erf::erf_single;
+    f64, f64::exp, f64::tanh, erf::erf;
 }
 
 /// The sum of `f(x)` over all elements, in eight independent chains: vectorises, and keeps more
@@ -241,4 +241,19 @@ pub(in crate::ops) fn sum_of_pairs<T: Number, S: Number>(
     }
     let pairs = [0, 1, 2, 3].map(|lane| lanes[lane].plus(lanes[lane + 4]));
     pairs[0].plus(pairs[2]).plus(pairs[1].plus(pairs[3])).plus(rest)
+}
+
+/// Folds all elements with `f`, which must not care about their order, from `start`; in eight
+/// chains, so that it vectorises.
+#[inline(always)]
+pub(in crate::ops) fn fold_of<T: Number>(x: &[T], start: T, f: impl Fn(T, T) -> T) -> T {
+    let mut lanes = [start; 8];
+    let chunks = x.chunks_exact(8);
+    let rest = chunks.remainder().iter().fold(start, |so_far, x| f(so_far, *x));
+    for x in chunks {
+        for (so_far, x) in lanes.iter_mut().zip(x) {
+            *so_far = f(*so_far, *x);
+        }
+    }
+    lanes.into_iter().fold(rest, f)
 }

@@ -4,7 +4,7 @@ use crate::op::OpDef;
 
 mod bmm;
 mod dot;
-mod matmul;
+mod matmul_v2;
 mod mul;
 mod p_norm;
 mod product;
@@ -15,10 +15,10 @@ pub(super) const DEFS: &[OpDef] = &[
     bmm::GRAD,
     dot::DEF,
     dot::GRAD,
-    matmul::V1,
-    matmul::V1_GRAD,
-    matmul::V2,
-    matmul::V2_GRAD,
+    matmul_v2::V1,
+    matmul_v2::V1_GRAD,
+    matmul_v2::V2,
+    matmul_v2::V2_GRAD,
     mul::DEF,
     mul::GRAD,
     p_norm::DEF,

@@ -7,7 +7,7 @@ use bireme_ir::AttrSpec;
 
 use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
 use crate::ops::math::number::Real;
-use crate::tensor::Dims;
+use crate::tensor::{Dims, Element};
 use crate::{Error, Result, dispatch};
 
 const ATTRS: &[AttrSpec] = &[
@@ -97,7 +97,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             for (index, out) in out.iter_mut().enumerate() {
                 let start = index / width.max(1) * len * width + index % width.max(1);
                 let vector = x.iter().skip(start).step_by(width.max(1)).take(len);
-                *out = norm_of(vector.map(|x| f64::from(*x)), norm.order) as T;
+                *out = norm_of(vector.map(|x| x.to_f64()), norm.order) as T;
             }
             Ok(())
         }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))

@@ -1,8 +1,10 @@
 //! The axes of a reduction, and loops over what is kept and what is reduced.
 
-use bireme_ir::{AttrSpec, DType};
+use bireme_ir::AttrSpec;
 
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
+use crate::op::{
+    GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
+};
 use crate::ops::elementwise::walk::Walk;
 use crate::ops::math::number::Number;
 use crate::simd::vectorized;
@@ -108,6 +110,13 @@ impl Axes {
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let out = result(cx)?;
+    cx.set("Out", out);
+    Ok(())
+}
+
+/// What a reduction makes of `X`; `out_dtype` is its element type when given.
+pub(super) fn result(cx: &Infer<'_>) -> Result<Meta> {
     let x = cx.input("X")?;
     let reduced = Axes::of(cx.op())?.reduced(x.rank())?;
     let keep = cx.op().bool("keep_dim")?;
@@ -119,15 +128,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
             (true, false) => {}
         }
     }
-    let dtype = result_type(cx.op(), x.dtype)?;
-    let out = x.with_dims(dims).with_dtype(dtype);
-    cx.set("Out", out);
-    Ok(())
-}
-
-/// The element type of the result: `out_dtype` when given.
-pub(super) fn result_type(op: &OpView<'_>, x: DType) -> Result<DType> {
-    if op.i64("out_dtype")? < 0 { Ok(x) } else { op.dtype("out_dtype") }
+    let given = cx.op().i64("out_dtype")? >= 0;
+    let dtype = if given { cx.op().dtype("out_dtype")? } else { x.dtype };
+    Ok(x.with_dims(dims).with_dtype(dtype))
 }
 
 /// Rows stay rows when the batch is kept.

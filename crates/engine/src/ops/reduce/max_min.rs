@@ -3,7 +3,7 @@
 
 use super::axes::{self, Axes, FROM_BOTH};
 use crate::op::{Kernel, OpDef, OpView};
-use crate::ops::math::number::Number;
+use crate::ops::math::number::{Number, fold_of};
 use crate::{Error, Result, dispatch};
 
 pub(super) const MAX: OpDef = axes::def("reduce_max", |op| kernel(op, true)).grad(FROM_BOTH);
@@ -33,10 +33,10 @@ fn kernel(op: &OpView<'_>, largest: bool) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
             let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
             if largest {
-                let run = |top: T, x: &[T]| x.iter().copied().fold(top, larger);
+                let run = |top: T, x: &[T]| fold_of(x, top, larger);
                 axes::reduce(&walk, x, out, T::LOWEST, larger, run);
             } else {
-                let run = |low: T, x: &[T]| x.iter().copied().fold(low, smaller);
+                let run = |low: T, x: &[T]| fold_of(x, low, smaller);
                 axes::reduce(&walk, x, out, T::HIGHEST, smaller, run);
             }
             Ok(())

@@ -74,7 +74,7 @@ fn mean(op: &OpView<'_>) -> Result<Kernel> {
             let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
             axes::reduce(&walk, x, out, T::ZERO, T::plus, |sum, x| sum + sum_of(x, |x| x));
             let weight = T::of(share / count as f64);
-            out.iter_mut().for_each(|sum| *sum = *sum * weight);
+            out.iter_mut().for_each(|sum| *sum *= weight);
             Ok(())
         }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
     }))
