@@ -2,15 +2,20 @@
 //!
 //! `housing.data` is the original file of the UCI repository, byte for byte the one that Paddle
 //! downloads (MD5 d4accdce7a25600298819f8e28e8d593): 506 rows of 13 features and a price.
+//! `--save FOLDER` keeps the model, for `bireme predict` or for Paddle.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it does")]
 
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
 use bireme_engine::graph::Graph;
+use bireme_engine::io::save_inference_model;
 use bireme_engine::layers::{self, Act};
 use bireme_engine::optimizer::{Optimizer, Sgd};
 use bireme_engine::random::Philox;
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place, Result};
+use bireme_engine::{Executor, Place};
 use bireme_ir::DType;
 
 const FEATURES: usize = 13;
@@ -18,6 +23,7 @@ const BATCH: usize = 20;
 const PASSES: u64 = 1000;
 
 fn main() -> Result<()> {
+    let save = save_folder()?;
     let table = scaled(include_str!("housing.data"));
     // Paddle's split: the first 80 % of the rows are for training.
     let (train, test) = table.split_at(table.len() * 4 / 5);
@@ -51,7 +57,22 @@ fn main() -> Result<()> {
             );
         }
     }
+    if let Some(folder) = save {
+        let prefix = folder.join("model");
+        save_inference_model(&prefix, &["x"], &[predicted.name()], &forward, executor.scope())?;
+        println!("saved as `{}`", prefix.display());
+    }
     Ok(())
+}
+
+/// What `--save` names.
+fn save_folder() -> Result<Option<PathBuf>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match &args[..] {
+        [] => Ok(None),
+        [flag, folder] if flag == "--save" => Ok(Some(folder.into())),
+        _ => bail!("usage: fit_a_line [--save FOLDER]"),
+    }
 }
 
 /// Features and price of one house.

@@ -2,6 +2,7 @@
 //!
 //! Reads the four IDX files (gzipped or not) from `--data FOLDER`, `$BIREME_DATA`,
 //! `~/.cache/bireme/mnist` or Paddle's own `~/.cache/paddle/dataset/mnist`; downloads nothing.
+//! `--save FOLDER` keeps the model, for `bireme predict` or for Paddle.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it does")]
 
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use bireme_engine::graph::Graph;
+use bireme_engine::io::save_inference_model;
 use bireme_engine::layers::{self, Act, Label};
 use bireme_engine::optimizer::{Adam, Optimizer};
 use bireme_engine::random::Philox;
@@ -25,7 +27,8 @@ const BATCH: usize = 64;
 const EPOCHS: u64 = 5;
 
 fn main() -> Result<()> {
-    let folder = data_folder()?;
+    let args = Args::parse()?;
+    let folder = args.data.map_or_else(data_folder, Ok)?;
     let train = Images::read(&folder, "train")?;
     let test = Images::read(&folder, "t10k")?;
     println!("{} images to train on, {} to test with", train.len(), test.len());
@@ -65,17 +68,37 @@ fn main() -> Result<()> {
             tested[0].as_slice::<f32>()?[0]
         );
     }
+    if let Some(folder) = args.save {
+        let prefix = folder.join("model");
+        save_inference_model(&prefix, &["x"], &[prediction.name()], &forward, executor.scope())?;
+        println!("saved as `{}`", prefix.display());
+    }
     Ok(())
 }
 
-/// The first folder that is named or known and there.
-fn data_folder() -> Result<PathBuf> {
-    let mut args = env::args().skip(1);
-    match (args.next().as_deref(), args.next()) {
-        (Some("--data"), Some(folder)) => return Ok(folder.into()),
-        (None, _) => {}
-        _ => bail!("usage: mnist_mlp [--data FOLDER]"),
+#[derive(Default)]
+struct Args {
+    data: Option<PathBuf>,
+    save: Option<PathBuf>,
+}
+
+impl Args {
+    fn parse() -> Result<Args> {
+        let mut parsed = Args::default();
+        let mut args = env::args().skip(1);
+        while let Some(flag) = args.next() {
+            match (flag.as_str(), args.next()) {
+                ("--data", Some(folder)) => parsed.data = Some(folder.into()),
+                ("--save", Some(folder)) => parsed.save = Some(folder.into()),
+                _ => bail!("usage: mnist_mlp [--data FOLDER] [--save FOLDER]"),
+            }
+        }
+        Ok(parsed)
     }
+}
+
+/// The first folder that is known and there.
+fn data_folder() -> Result<PathBuf> {
     if let Some(folder) = env::var_os("BIREME_DATA") {
         return Ok(folder.into());
     }
