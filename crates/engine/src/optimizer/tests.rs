@@ -371,3 +371,33 @@ fn every_optimizer_makes_a_loss_smaller() {
         assert!(losses[19] < losses[0], "{}: {losses:?}", made.optimize_ops[0].kind);
     }
 }
+
+#[test]
+fn a_sparse_gradient_is_clipped_by_the_norm_of_its_sum() {
+    for (clip, decay) in [(GradClip::GlobalNorm(1.0), 0.0), (GradClip::Norm(1.0), 0.5)] {
+        let graph = Graph::new();
+        let param = graph.declare(Var::parameter("emb", DType::F32, [3, 2]));
+        let mut grad = Var::tensor("emb@GRAD", DType::F32, [3, 2]);
+        grad.kind = bireme_ir::VarKind::SelectedRows;
+        let pairs = vec![(param, graph.declare(grad))];
+        let mut optimizer = Sgd::new(1.0).grad_clip(clip);
+        if decay > 0.0 {
+            optimizer = optimizer.regularization(Regularizer::L2(decay));
+        }
+        optimizer.apply_gradients(pairs).unwrap();
+        let mut values = Values::new();
+        values.insert("emb".into(), Tensor::from_slice([3, 2], &[1.0f32; 6]).unwrap().into());
+        // Row 2 is named twice: the sum is (3, 4), of norm 5.
+        let value = Tensor::from_slice([2, 2], &[1.0f32, 4.0, 2.0, 0.0]).unwrap();
+        let rows = SelectedRows { rows: vec![2, 2], height: 3, value };
+        values.insert("emb@GRAD".into(), Value::Rows(rows));
+        for op in graph.startup().global().ops.iter().chain(&graph.main().global().ops) {
+            run_once(op, &mut values).unwrap();
+        }
+        let kept = 1.0 - decay;
+        let expected = [kept, kept, kept, kept, kept - 0.6, kept - 0.8];
+        for (given, expected) in numbers(&values, "emb").iter().zip(expected) {
+            assert!((given - expected).abs() < 1e-6, "{clip:?}: {given}, not {expected}");
+        }
+    }
+}
