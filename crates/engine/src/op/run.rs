@@ -124,16 +124,34 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Makes an output a copy of an input, unless the two are one variable: the first half of any
+    /// kernel that may work in place.
+    ///
+    /// # Errors
+    /// When one holds selected rows and the other cannot.
+    pub fn carry_over(&self, input: In, output: Out) -> Result<()> {
+        if self.inputs[usize::from(input.0)] == self.outputs[usize::from(output.0)] {
+            return Ok(());
+        }
+        match self.value(input) {
+            Value::Tensor(tensor) => self.out(output)?.copy_from(tensor),
+            Value::Rows(rows) => {
+                let out = self.out_rows(output, rows.value.dtype());
+                out.rows.clone_from(&rows.rows);
+                out.height = rows.height;
+                out.value.copy_from(&rows.value);
+            }
+        }
+        Ok(())
+    }
+
     /// The elements of an output that continues an input of the same shape (a parameter, an
     /// accumulator): when the two are different variables, the input is copied over first.
     ///
     /// # Errors
     /// When the elements are of another type.
     pub fn update<T: Element>(&self, input: In, output: Out) -> Result<&'a mut [T]> {
-        if self.inputs[usize::from(input.0)] != self.outputs[usize::from(output.0)] {
-            let source = self.tensor(input)?;
-            self.out(output)?.copy_from(source);
-        }
+        self.carry_over(input, output)?;
         self.set(output)
     }
 }

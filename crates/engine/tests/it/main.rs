@@ -2,6 +2,8 @@
 //!
 //! `tests/golden/<family>.json` is written by `tools/golden/generate.py`; see its README.
 
+#![expect(clippy::unwrap_used, reason = "a step that fails stops its test")]
+
 mod case;
 mod compare;
 mod coverage;

@@ -3,6 +3,7 @@
 use bireme_ir::{Op, VarKind};
 
 use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
+use crate::simd::vectorized;
 use crate::tensor::{Element, Tensor};
 use crate::value::Value;
 use crate::{Error, Result, dispatch};
@@ -52,25 +53,23 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             None => scale,
         };
         let bias = if after { bias } else { bias * scale };
-        match run.value(x) {
-            Value::Tensor(x) => affine(x, run.out(out)?, scale, bias),
-            Value::Rows(x) => {
-                let out = run.out_rows(out, x.value.dtype());
-                out.rows.clone_from(&x.rows);
-                out.height = x.height;
-                out.value.resize(x.value.dtype(), x.value.dims());
-                affine(&x.value, &mut out.value, scale, bias)
-            }
+        run.carry_over(x, out)?;
+        match run.value_mut(out) {
+            Value::Tensor(out) => affine(out, scale, bias),
+            Value::Rows(out) => affine(&mut out.value, scale, bias),
         }
     }))
 }
 
-fn affine(x: &Tensor, out: &mut Tensor, scale: f64, bias: f64) -> Result<()> {
-    dispatch!(x.dtype(), T in [f32, f64, i32, i64] => {
+fn affine(out: &mut Tensor, scale: f64, bias: f64) -> Result<()> {
+    let dtype = out.dtype();
+    dispatch!(dtype, T in [f32, f64, i32, i64] => {
         let (scale, bias) = (T::from_f64(scale), T::from_f64(bias));
-        for (out, x) in out.as_mut_slice::<T>()?.iter_mut().zip(x.as_slice::<T>()?) {
-            *out = *x * scale + bias;
-        }
+        let out = out.as_mut_slice::<T>()?;
+        vectorized(
+            #[inline(always)]
+            || out.iter_mut().for_each(|out| *out = *out * scale + bias),
+        );
         Ok(())
-    }, else => Err(Error::kernel(format!("cannot scale {} elements", x.dtype()))))
+    }, else => Err(Error::kernel(format!("cannot scale {dtype} elements"))))
 }
