@@ -1,6 +1,6 @@
 //! The engine's op types as `ir` sees them, so that programs can be checked before they run.
 
-use bireme_ir::{Catalog, Op, Signature, Var};
+use bireme_ir::{Catalog, Op, Program, Signature, Var, verify};
 
 use crate::op::{Infer, Meta, OpView};
 use crate::{Error, Result, ops};
@@ -48,6 +48,24 @@ fn declaration(name: &str, meta: Meta) -> Var {
     let mut var = Var::tensor(name, meta.dtype, meta.dims);
     (var.kind, var.lod_level) = (meta.kind, meta.lod_level);
     var
+}
+
+/// That the engine knows every op and attribute of `program`, that its shapes agree, and that every
+/// variable comes from somewhere: an op, the scope, or one of `feeds`.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn check(program: &Program, feeds: &[&str]) -> bireme_ir::Result<()> {
+    let mut inner = program.clone();
+    let global = inner.global_mut();
+    // They only say what goes in and out; the executor does their work.
+    global.ops.retain(|op| op.kind != "feed" && op.kind != "fetch");
+    for feed in feeds {
+        if let Some(var) = global.vars.get_mut(*feed) {
+            var.need_check_feed = true;
+        }
+    }
+    verify(&inner, &Ops)
 }
 
 #[cfg(test)]

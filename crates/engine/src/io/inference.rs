@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use bireme_ir::{FetchStyle, MAX_PROGRAM_BYTES, Program};
 
-use super::check::check;
 use super::files::FileSet;
 use super::persistables::{check_held, read_vars, select, write_vars};
+use crate::catalog::check;
 use crate::{Error, Result, Scope};
 
 /// The program's file in the layout of Paddle 1.x.
@@ -156,7 +156,9 @@ fn read_program(path: &Path) -> Result<Program> {
     let file = File::open(path).map_err(failed)?;
     file.take(MAX_PROGRAM_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     let program = Program::from_bytes(&bytes).map_err(|error| Error::file(path, error))?;
-    check(&program).map_err(|error| Error::file(path, error))?;
+    let feeds = program.feed_names();
+    let feeds: Vec<&str> = feeds.iter().map(String::as_str).collect();
+    check(&program, &feeds).map_err(|error| Error::file(path, error))?;
     Ok(program)
 }
 

@@ -4,7 +4,6 @@
 //! Loading believes no size before it has compared it with what the file holds, and changes a
 //! scope only when everything has been read.
 
-mod check;
 mod files;
 mod inference;
 mod persistables;

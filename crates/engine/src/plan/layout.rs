@@ -126,10 +126,7 @@ fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Met
         metas[*var] = cell.get().map(|value| meta_of(unsafe { value.as_ref() }));
     }
     for selected in &selection.ops {
-        let known = |var: &VarId| {
-            let name = &selection.vars[*var];
-            metas[*var].clone().ok_or_else(|| Error::NotInitialized { var: name.clone() })
-        };
+        let known = |var: &VarId| metas[*var].clone().ok_or_else(|| no_value(source, *var));
         let inputs = selected.inputs.iter().map(known).collect::<Result<Vec<_>>>()?;
         let view = OpView::new(&selected.op)?;
         let outputs = Infer::run(&view, &inputs).map_err(|error| error.in_op(&selected.op))?;
@@ -140,6 +137,15 @@ fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Met
         }
     }
     Ok(metas)
+}
+
+fn no_value(source: &Source<'_>, var: VarId) -> Error {
+    let name = source.selection.vars[var].clone();
+    if source.cells.contains_key(&var) {
+        Error::NotInitialized { var: name }
+    } else {
+        Error::Feed { var: name, problem: "the program reads it, so it must be fed".to_owned() }
+    }
 }
 
 /// The number of rows that all feeds have; 0 when they differ, or when one is ragged.

@@ -61,6 +61,7 @@ impl Plan {
         private: &[&str],
         check_finite: bool,
     ) -> Result<Plan> {
+        crate::catalog::check(program, feeds)?;
         let ops = select::needed_ops(program, fetches)?;
         check_ends(program, &ops, feeds, fetches)?;
         let ops = fuse::fuse(ops, program, fetches);
@@ -204,19 +205,34 @@ struct Step<'a> {
 
 impl Step<'_> {
     fn run(&self, call: &mut Call) {
+        let (op, selected) = (call.op, &self.selection.ops[call.op]);
+        self.guard(op, || call.run(selected, self.number, self.check));
+    }
+
+    fn merge(&self, pieces: &Merge) {
+        self.guard(usize::MAX, || {
+            merge(pieces);
+            Ok(())
+        });
+    }
+
+    /// Runs a part of the step unless another has failed. A panic counts as a failure: it would
+    /// leave the other workers waiting at a barrier for ever.
+    fn guard(&self, op: usize, part: impl FnOnce() -> Result<()>) {
         if self.failed.load(Ordering::Relaxed) {
             return;
         }
-        let selected = &self.selection.ops[call.op];
-        let run = || call.run(selected, self.number, self.check);
-        // A panic would leave the other workers waiting at a barrier for ever.
-        let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let outcome = catch_unwind(AssertUnwindSafe(part)).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
-            Err(Error::kernel(format!("internal error: {text}")).in_op(&selected.op))
+            let error = Error::kernel(format!("internal error: {text}"));
+            Err(match self.selection.ops.get(op) {
+                Some(selected) => error.in_op(&selected.op),
+                None => error,
+            })
         });
         if let Err(error) = outcome {
-            self.fail(call.op, error);
+            self.fail(op, error);
         }
     }
 
@@ -255,7 +271,7 @@ fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
             step.run(call);
         }
         barrier.wait();
-        claim(&merges, layout.merges.len(), |i| merge(&layout.merges[i]));
+        claim(&merges, layout.merges.len(), |i| step.merge(&layout.merges[i]));
         for (level, calls) in layout.after.iter_mut().enumerate() {
             barrier.wait();
             let calls = calls.as_mut_slice();

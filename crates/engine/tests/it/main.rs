@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a step that fails stops its test")]
 
+mod bad_input;
 mod case;
 mod compare;
 mod coverage;
@@ -11,3 +12,4 @@ mod finite_difference;
 mod golden;
 mod plan;
 mod saved_model;
+mod training;
