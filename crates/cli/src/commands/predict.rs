@@ -1,5 +1,6 @@
 //! `bireme predict`: rows in on stdin, predictions out on stdout.
 
+use std::collections::HashSet;
 use std::io::{self, BufRead, BufWriter, Write};
 use std::path::PathBuf;
 
@@ -43,7 +44,12 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let step =
         executor.prepare(&model.program, &as_strs(&model.feeds), &as_strs(&model.fetches))?;
     let out = BufWriter::new(io::stdout().lock());
-    let fetches = model.fetches.iter().map(|name| before_scale(&model.program, name)).collect();
+    let named = model.fetches.iter().map(|name| before_scale(&model.program, name));
+    let mut fetches: Vec<String> = named.collect();
+    // A model may give out one variable twice; then only the copies' names tell them apart.
+    if fetches.iter().collect::<HashSet<_>>().len() < fetches.len() {
+        fetches = model.fetches;
+    }
     let mut predictor = Predictor { step, fetches, out };
 
     let mut format = args.format;
