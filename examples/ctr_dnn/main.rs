@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     let mut feeds = vec!["label".to_owned()];
     let table = Embedding::new([ROWS as i64, EMBEDDING])
         .sparse(true)
-        .param_attr(ParamAttr::named("table").init(Initializer::uniform(-1.0, 1.0)));
+        .param_attr(ParamAttr::named("table").init(Initializer::uniform(-0.05, 0.05)));
     let mut inputs = Vec::new();
     for slot in 1..=SLOTS {
         feeds.push(slot.to_string());

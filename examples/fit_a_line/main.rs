@@ -23,7 +23,12 @@ const BATCH: usize = 20;
 const PASSES: u64 = 1000;
 
 fn main() -> Result<()> {
-    let save = save_folder()?;
+    fit(save_folder()?)?;
+    Ok(())
+}
+
+/// Trains, saves where that is asked for, and returns the mean squared error of the training rows.
+fn fit(save: Option<PathBuf>) -> Result<f32> {
     let table = scaled(include_str!("housing.data"));
     // Paddle's split: the first 80 % of the rows are for training.
     let (train, test) = table.split_at(table.len() * 4 / 5);
@@ -39,6 +44,7 @@ fn main() -> Result<()> {
 
     let mut executor = Executor::new(Place::Cpu)?;
     executor.run(&graph.startup(), &[], &[])?;
+    let mut fitted = f32::NAN;
     for pass in 0..PASSES {
         for batch in shuffled(train, pass).chunks(BATCH) {
             let (features, prices) = tensors(batch)?;
@@ -50,11 +56,8 @@ fn main() -> Result<()> {
                 let feeds = [("x", &features), ("y", &prices)];
                 Ok(executor.run(&forward, &feeds, &[loss.name()])?[0].as_slice::<f32>()?[0])
             };
-            println!(
-                "pass {pass:>3}  train MSE {:.4}  test MSE {:.4}",
-                error(train)?,
-                error(test)?
-            );
+            fitted = error(train)?;
+            println!("pass {pass:>3}  train MSE {fitted:.4}  test MSE {:.4}", error(test)?);
         }
     }
     if let Some(folder) = save {
@@ -62,7 +65,7 @@ fn main() -> Result<()> {
         save_inference_model(&prefix, &["x"], &[predicted.name()], &forward, executor.scope())?;
         println!("saved as `{}`", prefix.display());
     }
-    Ok(())
+    Ok(fitted)
 }
 
 /// What `--save` names.
@@ -108,4 +111,28 @@ fn tensors(rows: &[Row]) -> Result<(Tensor, Tensor)> {
     let prices: Vec<f32> = rows.iter().map(|row| row[FEATURES]).collect();
     let features = Tensor::from_slice([rows.len(), FEATURES], &features)?;
     Ok((features, Tensor::from_slice([rows.len(), 1], &prices)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Exact least squares gives 22.7784.
+    #[test]
+    fn comes_close_to_least_squares() {
+        let error = fit(None).unwrap();
+        assert!((22.77..23.2).contains(&error), "{error}");
+    }
+
+    #[test]
+    fn the_table_is_scaled_as_paddle_does() {
+        let table = scaled(include_str!("housing.data"));
+        assert_eq!(table.len(), 506);
+        for column in 0..FEATURES {
+            let values = || table.iter().map(|row| row[column]);
+            assert!((values().sum::<f32>() / 506.0).abs() < 1e-5);
+            let range = values().fold(f32::MIN, f32::max) - values().fold(f32::MAX, f32::min);
+            assert!((range - 1.0).abs() < 1e-5);
+        }
+    }
 }

@@ -12,7 +12,7 @@ pub(crate) const PIXELS: usize = 28 * 28;
 
 /// One part of MNIST.
 pub(crate) struct Images {
-    /// [`PIXELS`] numbers an image, from -1 to 1 as Paddle scales them.
+    /// [`PIXELS`] numbers an image, from 0 (black) to 1.
     pub(crate) pixels: Vec<f32>,
     /// The digit on each image.
     pub(crate) labels: Vec<i64>,
@@ -30,7 +30,7 @@ impl Images {
             labels.len()
         );
         ensure!(labels.iter().all(|label| *label < 10), "`{part}` has a label above 9");
-        let scaled = |pixel: &u8| f32::from(*pixel) / 127.5 - 1.0;
+        let scaled = |pixel: &u8| f32::from(*pixel) / 255.0;
         Ok(Images {
             pixels: pixels.iter().map(scaled).collect(),
             labels: labels.iter().map(|label| i64::from(*label)).collect(),
@@ -75,4 +75,23 @@ fn parse(bytes: &[u8], entry: &[u32]) -> Result<Vec<u8>> {
         data.len()
     );
     Ok(data.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_as_long_as_its_header_says() {
+        let labels = [0, 0, 8, 1, 0, 0, 0, 2, 7, 9];
+        assert_eq!(parse(&labels, &[]).unwrap(), [7, 9]);
+        let refused = |bytes: &[u8], entry: &[u32], reason: &str| {
+            let error = parse(bytes, entry).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        };
+        refused(&labels[..9], &[], "promises 2 bytes, but 1 follow");
+        refused(&labels[..6], &[], "ends inside its header");
+        refused(&labels, &[28, 28], "ends inside its header");
+        refused(&[1; 12], &[], "not an IDX file");
+    }
 }

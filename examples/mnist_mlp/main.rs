@@ -24,7 +24,7 @@ use bireme_ir::DType;
 use idx::{Images, PIXELS};
 
 const BATCH: usize = 64;
-const EPOCHS: u64 = 5;
+const EPOCHS: u64 = 10;
 
 fn main() -> Result<()> {
     let args = Args::parse()?;

@@ -22,6 +22,11 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
+/// `1 op`, `2 ops`.
+pub(crate) fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// An argument as a shell takes it unchanged.
 pub(crate) fn shell(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);

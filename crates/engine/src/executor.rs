@@ -102,7 +102,8 @@ impl Executor {
     }
 
     /// As [`Executor::prepare`], but persistable variables named in `private` (metrics, counters)
-    /// belong to this step alone: for training threads that share everything else.
+    /// belong to this step alone, starting with what they hold in the scope now: for training
+    /// threads that share everything else.
     ///
     /// # Errors
     /// As [`Executor::prepare`].

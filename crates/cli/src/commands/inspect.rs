@@ -13,7 +13,7 @@ use bireme_ir::{Program, Var, VarKind};
 
 use super::Outcome;
 use crate::table::{Align, Table};
-use crate::units::{bytes, grouped};
+use crate::units::{bytes, grouped, plural};
 
 /// Show what is in a saved model
 ///
@@ -105,10 +105,6 @@ fn summary(program: &Program, path: &Path) -> String {
     }
     text.push_str(&format!("\nParameters\n{}\nOps\n{}", parameters(program), histogram(program)));
     text
-}
-
-fn plural(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn declarations<'a>(vars: impl Iterator<Item = &'a Var>) -> Table {

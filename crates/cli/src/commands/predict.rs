@@ -1,5 +1,6 @@
 //! `bireme predict`: rows in on stdin, predictions out on stdout.
 
+use std::collections::HashSet;
 use std::io::{self, BufRead, BufWriter, Write};
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bireme_engine::io::load_inference_model;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Scope, Step};
-use bireme_ir::DType;
+use bireme_ir::{DType, Program};
 
 use super::{Outcome, available_cores, positive};
 use crate::rows::{Format, Rows};
@@ -43,7 +44,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let step =
         executor.prepare(&model.program, &as_strs(&model.feeds), &as_strs(&model.fetches))?;
     let out = BufWriter::new(io::stdout().lock());
-    let mut predictor = Predictor { step, fetches: model.fetches, out };
+    let named = model.fetches.iter().map(|name| before_scale(&model.program, name));
+    let mut fetches: Vec<String> = named.collect();
+    // A model may give out one variable twice; then only the copies' names tell them apart.
+    if fetches.iter().collect::<HashSet<_>>().len() < fetches.len() {
+        fetches = model.fetches;
+    }
+    let mut predictor = Predictor { step, fetches, out };
 
     let mut format = args.format;
     let mut number = 0;
@@ -66,6 +73,16 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 
 fn as_strs(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
+}
+
+/// The name that the model's author gave to an output. A `.pdmodel` file copies each output to a
+/// variable with a name of its own (`save_infer_model/scale_0.tmp_0`), which tells nobody anything.
+fn before_scale(program: &Program, fetch: &str) -> String {
+    let copies = fetch.starts_with("save_infer_model/");
+    let ops = program.global().ops.iter().filter(|op| copies && op.kind == "scale");
+    let mut writers = ops.filter(|op| op.outputs_of("Out") == [fetch]);
+    let source = writers.next().and_then(|op| op.inputs_of("X").first());
+    source.map_or_else(|| fetch.to_owned(), Clone::clone)
 }
 
 struct Predictor<W> {

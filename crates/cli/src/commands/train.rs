@@ -21,7 +21,7 @@ use crate::demo::model::{Config, CtrDnn};
 use crate::demo::training::{self, Parallel, Schedule};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
-use crate::units::{grouped, shell};
+use crate::units::{grouped, plural, shell};
 
 /// Lines in the sample file that `predict` can be tried with.
 const SAMPLE_LINES: usize = 100;
@@ -51,6 +51,7 @@ pub(crate) struct Args {
     parallel: Parallel,
     /// Learning rate of Adam
     #[arg(long, value_name = "RATE", default_value = "0.001", value_parser = positive_real)]
+    #[arg(allow_negative_numbers = true)]
     learning_rate: f32,
     /// Seed of the data and of the model's initial values
     #[arg(long, value_name = "N", default_value = "1")]
@@ -104,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         parallel: args.parallel,
         check_finite: args.check_finite,
     };
-    say(format!("training on {threads} threads, batches of {}", args.batch_size));
+    say(format!("training on {}, batches of {}", plural(threads, "thread"), args.batch_size));
     let progress = Mutex::new(Progress::new(count * args.epochs as u64, args.quiet));
     let trained = training::train(&model, &scope, &train, schedule, &progress, &interrupt);
     let mut progress = progress.into_inner().expect("progress does not panic");

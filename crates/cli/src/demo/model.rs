@@ -60,7 +60,7 @@ impl CtrDnn {
         let label = layers::data(&graph, LABEL_FEED, [1], DType::I64);
         let table = Embedding::new([config.rows as i64, EMBEDDING as i64])
             .sparse(true)
-            .param_attr(ParamAttr::named(TABLE).init(Initializer::uniform(-1.0, 1.0)));
+            .param_attr(ParamAttr::named(TABLE).init(Initializer::uniform(-0.05, 0.05)));
         let mut inputs = Vec::with_capacity(SLOTS + 1);
         for slot in 1..=SLOTS {
             let ids = layers::data(&graph, &slot.to_string(), [1], DType::I64);

@@ -48,8 +48,8 @@ pub(crate) struct Plan {
 unsafe impl Send for Plan {}
 
 impl Plan {
-    /// Compiles the global block of `program`. Variables named in `private` are not looked up in
-    /// the scope but kept by this plan alone.
+    /// Compiles the global block of `program`. Variables named in `private` start with what they
+    /// hold in the scope now, and are then kept by this plan alone.
     ///
     /// # Errors
     /// When an op does not exist or is wired in a way it cannot run, or nothing computes a fetch.
@@ -71,8 +71,11 @@ impl Plan {
         for (var, name) in selection.vars.iter().enumerate() {
             let fed = feeds.contains(&name.as_str());
             if !fed && program.global().var(name).is_some_and(|var| var.persistable) {
-                let scope = if private.contains(&name.as_str()) { &own } else { scope };
-                cells.insert(var, scope.cell(name));
+                let private = private.contains(&name.as_str());
+                if private && let Ok(value) = scope.get(name) {
+                    own.set(name, &value);
+                }
+                cells.insert(var, if private { &own } else { scope }.cell(name));
             }
         }
         let seed = program.random_seed;
