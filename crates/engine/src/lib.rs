@@ -29,8 +29,16 @@ pub mod simd;
 pub mod tensor;
 mod value;
 
+pub use bireme_ir as ir;
+pub use bireme_ir::DType;
+
 pub use error::{Error, Result};
 pub use executor::{Executor, Step};
 pub use place::Place;
 pub use scope::Scope;
 pub use value::Value;
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

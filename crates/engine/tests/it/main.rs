@@ -11,5 +11,6 @@ mod coverage;
 mod finite_difference;
 mod golden;
 mod plan;
+mod reference;
 mod saved_model;
 mod training;

@@ -1,0 +1,76 @@
+//! `docs/ops.md` is written from the definitions; `UPDATE_EXPECT=1 cargo test` renews it.
+
+use std::fmt::Write;
+
+use bireme_engine::op::{GradRule, OpDef, SplitRule};
+use bireme_engine::ops;
+use bireme_ir::{AttrDefault, Slot};
+use expect_test::expect_file;
+
+const HEADER: &str = "\
+# Ops
+
+Every op of the engine, with Paddle's names: written from the definitions, not by hand.
+`?` marks a slot that may be empty, `*` one that may hold several variables.
+Attributes show their defaults; one without must be given, or may be absent (`?`).
+*rows* says that a step split over threads runs the op on each thread's rows (where its inputs allow it); other ops run once on the whole batch.
+Gradient ops (`…_grad`) follow the same rules and are left out, as are the ops that the plan puts in (`fused_…`).
+
+| op | inputs | outputs | attributes | gradient | rows |
+|---|---|---|---|---|---|
+";
+
+#[test]
+fn the_reference_of_ops_is_current() {
+    let mut defs: Vec<&OpDef> = ops::all()
+        .filter(|def| !def.name.contains("_grad") && !def.name.starts_with("fused_"))
+        .collect();
+    defs.sort_by_key(|def| def.name);
+    let mut page = HEADER.to_owned();
+    for def in defs {
+        let attrs: Vec<String> = def
+            .signature
+            .attrs
+            .iter()
+            .map(|spec| format!("{}{}", spec.name, default(spec.default)))
+            .collect();
+        let gradient = if matches!(def.grad, GradRule::None) { "" } else { "yes" };
+        let rows = if matches!(def.split, SplitRule::Whole) { "" } else { "yes" };
+        let row = [
+            format!("`{}`", def.name),
+            slots(def.signature.inputs),
+            slots(def.signature.outputs),
+            attrs.join(", "),
+            gradient.to_owned(),
+            rows.to_owned(),
+        ];
+        writeln!(page, "| {} |", row.join(" | ")).unwrap();
+    }
+    expect_file!["../../../../docs/ops.md"].assert_eq(&page);
+}
+
+fn slots(slots: &[Slot]) -> String {
+    let mark = |slot: &Slot| match (slot.required, slot.many) {
+        (true, false) => "",
+        (false, false) => "?",
+        (_, true) => "*",
+    };
+    slots.iter().map(|slot| format!("{}{}", slot.name, mark(slot))).collect::<Vec<_>>().join(", ")
+}
+
+fn default(default: AttrDefault) -> String {
+    match default {
+        AttrDefault::Required(_) => String::new(),
+        AttrDefault::Absent(_) => "?".to_owned(),
+        AttrDefault::Int(value) => format!(" = {value}"),
+        AttrDefault::Long(value) => format!(" = {value}"),
+        AttrDefault::Float(value) => format!(" = {value:?}"),
+        AttrDefault::Float64(value) => format!(" = {value:?}"),
+        AttrDefault::Bool(value) => format!(" = {value}"),
+        AttrDefault::Str(value) => format!(" = {value:?}"),
+        AttrDefault::Ints(value) => format!(" = {value:?}"),
+        AttrDefault::Longs(value) => format!(" = {value:?}"),
+        AttrDefault::Floats(value) => format!(" = {value:?}"),
+        AttrDefault::Strings(value) => format!(" = {value:?}"),
+    }
+}
