@@ -2,7 +2,6 @@
 //! each product: a test binary of its own, for it counts every allocation of the process.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
-#![expect(clippy::unwrap_used, reason = "a step that fails stops its test")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
