@@ -3,10 +3,13 @@
 
 usage: compare.py [--rounds N] [--peers DIR] [--only ctr|ctr2|mnist] [--json]
 
-DIR holds the peers' scripts (paddle_ctr.py, paddle_mnist.py, torch_bench.py) and their
-virtual environments are expected under $PEERS_HOME/{paddle,torch}; a peer that is not there is
-named and left out. $BIREME_BIN is our executable (`cargo xtask peers` sets both).
-Machines are noisy: each round runs every contender once, and the best of the rounds counts.
+DIR (or $BIREME_PEERS) holds the peers' scripts: paddle_ctr.py, paddle_mnist.py, torch_bench.py,
+which print their epochs as `EVT {json}` lines. Their virtual environments and data are expected
+under $PEERS_HOME (default ~/.cache/bireme-peers); a peer that is not there is named and left out.
+$BIREME_BIN is our executable; `cargo xtask peers` sets it.
+All contenders train the same model with the same batch size on data of the same kind: 26 slots
+drawn from Criteo's cardinalities, about 100,000 samples in memory. Only speed and memory are
+compared here. Machines are noisy: each round runs every contender once, and the best counts.
 """
 import argparse
 import json
@@ -14,18 +17,34 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 HOME = pathlib.Path(os.environ.get("PEERS_HOME", "~/.cache/bireme-peers")).expanduser()
 # Paddle's bundled MKL falls back to slow kernels on AMD unless told otherwise.
 FAIR = {"MKL_DEBUG_CPU_TYPE": "5"}
 
 
+def measured(command, environment):
+    """Standard output of a command, and its peak memory in MiB. It runs in a folder of its own, for
+    peers leave files behind."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as complaints:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=complaints, text=True)
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            complaints.seek(0)
+            tail = "".join(complaints.readlines()[-15:])
+            sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{tail}")
+        return output, usage.ru_maxrss / 1024
+
+
 def ours(case, seconds=4):
-    """Samples/s of one case of our benchmark."""
+    """Samples/s of one case of our benchmark, and its peak memory in MiB."""
     def run():
         command = [os.environ["BIREME_BIN"], "bench", "engine", "--json", "--case", case, "--seconds", str(seconds)]
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-        return next(json.loads(line)["value"] for line in lines if json.loads(line)["case"] == case), None
+        output, memory = measured(command, dict(os.environ))
+        return next(json.loads(line)["value"] for line in output.splitlines() if json.loads(line)["case"] == case), memory
     return run
 
 
@@ -35,15 +54,9 @@ def peer(folder, python, threads, *arguments):
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads), **FAIR)
         environment.pop("EVTDIR", None)
         script, *rest = arguments
-        command = ["/usr/bin/env", str(python), str(folder / script), *map(str, rest)]
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        output = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise RuntimeError(f"{script} ended with {process.returncode}")
+        output, memory = measured([str(python), str(folder / script), *map(str, rest)], environment)
         events = [json.loads(line[4:]) for line in output.splitlines() if line.startswith("EVT ")]
-        return max(event["sps"] for event in events if event["kind"] == "epoch"), usage.ru_maxrss / 1024
+        return max(event["sps"] for event in events if event["kind"] == "epoch"), memory
     return run
 
 
