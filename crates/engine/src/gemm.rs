@@ -45,7 +45,7 @@ macro_rules! matrix {
                 // SAFETY: the caller's promise.
                 unsafe {
                     // The library writes columns; a row-major product is the transposed one.
-                    $gemm()(
+                    $gemm(rhs_rs == 1)(
                         n, m, k, out, n as isize, 1, add, rhs, rhs_rs, rhs_cs, lhs, lhs_rs, lhs_cs,
                         1.0, 1.0, false, false, false, Parallelism::None,
                     );
@@ -55,7 +55,115 @@ macro_rules! matrix {
     )*};
 }
 
-matrix! { f32 => gemm_f32::gemm::f32::get_gemm_fn, f64 => gemm_f64::gemm::f64::get_gemm_fn }
+matrix! { f32 => single, f64 => double }
+
+/// A product of the library: sizes, destination, operands, factors, conjugations.
+type Product<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
+
+/// The library's choice for this machine. On one with 512-bit vectors that is a kernel which is
+/// 3 % faster when both operands lie row by row, and up to 15 % slower when the right one lies
+/// column by column, as a weight does in the gradient of a layer's input.
+fn single(rhs_by_columns: bool) -> Product<f32> {
+    #[cfg(target_arch = "x86_64")]
+    if rhs_by_columns && std::arch::is_x86_feature_detected!("avx512f") {
+        return narrow::product;
+    }
+    let _ = rhs_by_columns;
+    gemm_f32::gemm::f32::get_gemm_fn()
+}
+
+fn double(_rhs_by_columns: bool) -> Product<f64> {
+    gemm_f64::gemm::f64::get_gemm_fn()
+}
+
+/// The library's product with 256-bit vectors, which it does not offer by name.
+#[cfg(target_arch = "x86_64")]
+mod narrow {
+    use gemm_common::Parallelism;
+    use gemm_common::gemm::gemm_basic_generic;
+    use gemm_common::simd::{MixedSimd, V3};
+    use gemm_f32::microkernel::fma::f32::{H_M, H_N, H_UKR, MR_DIV_N, NR, UKR};
+
+    /// Elements in a vector.
+    const N: usize = 8;
+
+    /// # Safety
+    /// The pointers must be valid for the sizes and strides given.
+    #[expect(clippy::too_many_arguments, reason = "the library's signature")]
+    pub(super) unsafe fn product(
+        m: usize,
+        n: usize,
+        k: usize,
+        dst: *mut f32,
+        dst_cs: isize,
+        dst_rs: isize,
+        read_dst: bool,
+        lhs: *const f32,
+        lhs_cs: isize,
+        lhs_rs: isize,
+        rhs: *const f32,
+        rhs_cs: isize,
+        rhs_rs: isize,
+        alpha: f32,
+        beta: f32,
+        conj_dst: bool,
+        conj_lhs: bool,
+        conj_rhs: bool,
+        parallelism: Parallelism,
+    ) {
+        let simd = <V3 as MixedSimd<f32, f32, f32, f32>>::try_new();
+        let simd = simd.expect("a machine with 512-bit vectors has 256-bit ones");
+        // SAFETY: the caller's promise.
+        unsafe {
+            gemm_basic_generic::<_, f32, N, { MR_DIV_N * N }, NR, MR_DIV_N, H_M, H_N>(
+                simd,
+                m,
+                n,
+                k,
+                dst,
+                dst_cs,
+                dst_rs,
+                read_dst,
+                lhs,
+                lhs_cs,
+                lhs_rs,
+                rhs,
+                rhs_cs,
+                rhs_rs,
+                alpha,
+                beta,
+                conj_dst,
+                conj_lhs,
+                conj_rhs,
+                |a, b, c| a * b + c,
+                &UKR,
+                &H_UKR,
+                false,
+                parallelism,
+            );
+        }
+    }
+}
 
 /// `out = lhs * rhs`, where `out` is m×n, `lhs` m×k and `rhs` k×n after their layouts are applied.
 ///
