@@ -6,6 +6,9 @@ use crate::plan::{Plan, Pool};
 use crate::tensor::Tensor;
 use crate::{Error, Place, Result, Scope};
 
+/// More workers than this have no rows to work on, and may be more than the system can start.
+const MAX_THREADS: usize = 256;
+
 /// Programs whose plans [`Executor::run`] keeps.
 const MAX_PLANS: usize = 16;
 
@@ -44,22 +47,25 @@ impl Executor {
         Ok(Executor { scope: Scope::new(), threads: 1, check_finite: false, kept: Vec::new() })
     }
 
-    /// Splits each batch over this many threads. The results depend on the number of threads only
+    /// Splits each batch over this many threads, 256 at most. The results depend on the number of threads only
     /// in the last digits (the order of sums), and not at all on timing.
     pub fn threads(mut self, threads: usize) -> Executor {
-        self.threads = threads.max(1);
+        self.threads = threads.clamp(1, MAX_THREADS);
+        self.kept.clear();
         self
     }
 
     /// Stops at the first op that produces NaN or infinity, naming the op and the step.
     pub fn check_finite(mut self, check: bool) -> Executor {
         self.check_finite = check;
+        self.kept.clear();
         self
     }
 
     /// Uses the variables of `scope`; executors on several threads may share one.
     pub fn with_scope(mut self, scope: Scope) -> Executor {
         self.scope = scope;
+        self.kept.clear();
         self
     }
 

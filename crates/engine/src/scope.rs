@@ -9,6 +9,7 @@
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::tensor::Tensor;
@@ -19,15 +20,26 @@ use crate::{Error, Result};
 #[derive(Clone, Default)]
 pub struct Scope {
     vars: Arc<Mutex<BTreeMap<String, Arc<Cell>>>>,
+    /// Steps and readers at work; while there are any, no variable may be set or removed.
+    users: Arc<AtomicUsize>,
+}
+
+/// Keeps a scope's variables from being set while a step runs or a reader looks.
+pub(crate) struct InUse(Arc<AtomicUsize>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// One variable; empty until something writes it.
 pub(crate) struct Cell(UnsafeCell<Option<Value>>);
 
-// SAFETY: plans of one process read and write cells from several threads. Values have a fixed
-// address and size once training runs; concurrent updates of single floats are the documented
-// behaviour of shared training threads, and everything else (saving, loading, resizing) happens
-// while no plan runs.
+// SAFETY: plans of one process read and write cells from several threads. Concurrent updates of
+// single floats are the documented behaviour of shared training threads. Values are replaced or
+// resized only by `set` and `remove`, which refuse while a step or a reader is at work, and while a
+// layout is made, which takes the scope's lock.
 unsafe impl Send for Cell {}
 // SAFETY: as above.
 unsafe impl Sync for Cell {}
@@ -35,8 +47,8 @@ unsafe impl Sync for Cell {}
 impl Cell {
     /// The value, if there is one; the pointer is good while the cell lives.
     pub(crate) fn get(&self) -> Option<NonNull<Value>> {
-        // SAFETY: only the discriminant is read here.
-        unsafe { (*self.0.get()).as_mut() }.map(NonNull::from)
+        // SAFETY: only the discriminant is read here; see the rule above.
+        unsafe { (*self.0.get()).as_ref() }.map(NonNull::from)
     }
 
     /// The value, made by `init` if there is none.
@@ -61,14 +73,21 @@ impl Scope {
     }
 
     /// Sets what `name` holds, in the memory it has when that suffices.
+    ///
+    /// # Panics
+    /// When a step runs on this scope, or one of its variables is being read: that would change
+    /// memory under their hands.
     pub fn set(&self, name: &str, tensor: &Tensor) {
         let cell = self.cell(name);
+        let vars = self.lock();
+        self.assert_unused(name);
         let mut value = cell.get_or_init(|| Value::Tensor(Tensor::empty(tensor.dtype())));
         // SAFETY: by the rule above, no plan runs while a variable is set.
         match unsafe { value.as_mut() } {
             Value::Tensor(mine) => mine.copy_from(tensor),
             other => *other = Value::Tensor(tensor.clone()),
         }
+        drop(vars);
     }
 
     /// Looks at what `name` holds without copying it.
@@ -76,6 +95,7 @@ impl Scope {
     /// # Errors
     /// When it holds nothing.
     pub fn read<T>(&self, name: &str, look: impl FnOnce(&Value) -> T) -> Result<T> {
+        let _in_use = self.in_use();
         let cell = self.lock().get(name).cloned();
         let value = cell.as_ref().and_then(|cell| cell.get());
         let value = value.ok_or_else(|| Error::NotInitialized { var: name.to_owned() })?;
@@ -94,9 +114,35 @@ impl Scope {
         vars.iter().filter(|(_, cell)| cell.get().is_some()).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Forgets `name`.
+    /// Forgets what `name` holds.
+    ///
+    /// # Panics
+    /// As [`Scope::set`].
     pub fn remove(&self, name: &str) {
-        self.lock().remove(name);
+        let vars = self.lock();
+        self.assert_unused(name);
+        if let Some(cell) = vars.get(name) {
+            // SAFETY: by the rule above, nobody looks at the cell now. It stays in its place, so
+            // that plans which are bound to it see that it is empty.
+            unsafe { *cell.0.get() = None };
+        }
+    }
+
+    /// Marks the scope as in use until the mark is dropped.
+    pub(crate) fn in_use(&self) -> InUse {
+        self.users.fetch_add(1, Ordering::Acquire);
+        InUse(Arc::clone(&self.users))
+    }
+
+    /// Runs `work` while no other thread makes, sets or removes variables.
+    pub(crate) fn exclusively<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _vars = self.lock();
+        work()
+    }
+
+    fn assert_unused(&self, name: &str) {
+        let users = self.users.load(Ordering::Acquire);
+        assert!(users == 0, "`{name}` was changed while a step ran or a variable was read");
     }
 
     /// The cell of `name`, made empty if there is none.
@@ -108,7 +154,8 @@ impl Scope {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cell>>> {
-        self.vars.lock().expect("looking a variable up does not panic")
+        // A panic of `assert_unused` leaves the map as it was.
+        self.vars.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -126,5 +173,17 @@ mod tests {
         assert_eq!(scope.names(), ["w"]);
         scope.remove("w");
         assert!(!other.contains("w"));
+    }
+
+    #[test]
+    fn a_variable_is_not_changed_under_a_reader() {
+        let scope = Scope::new();
+        scope.set("w", &Tensor::scalar(2.0f32));
+        let inside = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            scope.read("w", |_| scope.set("w", &Tensor::scalar(3.0f32)))
+        }));
+        assert!(inside.is_err());
+        scope.set("w", &Tensor::scalar(4.0f32));
+        assert_eq!(scope.get("w").unwrap(), Tensor::scalar(4.0f32));
     }
 }

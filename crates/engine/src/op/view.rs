@@ -98,7 +98,7 @@ impl<'a> OpView<'a> {
     pub(crate) fn check_aliases(&self) -> Result<()> {
         let mut written = HashSet::new();
         for output in self.flat_outputs() {
-            if !written.insert(output) {
+            if !written.insert(output) && output != bireme_ir::EMPTY_VAR {
                 return Err(Error::kernel(format!("writes `{output}` twice")));
             }
         }

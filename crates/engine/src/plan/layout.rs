@@ -65,7 +65,7 @@ pub(crate) struct Layout {
     pub(crate) feeds: Vec<Vec<NonNull<Value>>>,
     pub(crate) fetches: Vec<NonNull<Value>>,
     /// Persistable inputs and the shapes they had when the layout was made.
-    bound: Vec<(NonNull<Value>, DType, Dims)>,
+    bound: Vec<(Arc<Cell>, DType, Dims)>,
     /// The frames hold what the pointers above point to.
     _frames: Vec<Frame>,
 }
@@ -99,16 +99,22 @@ impl Layout {
         } else {
             (Stages::single(source.selection.ops.len()), vec![Share::WHOLE])
         };
+        // With nothing to split, ops run in program order, which memory is then packed by.
+        let (stages, shares) = if stages.ops.contains(&Stage::Split) {
+            (stages, shares)
+        } else {
+            (Stages::single(source.selection.ops.len()), vec![Share::WHOLE])
+        };
         Builder { source, metas: &metas, stages: &stages, shares: &shares, batch }.build(shapes)
     }
 
     /// Whether the persistable variables still have the shapes the layout was made for.
     pub(crate) fn still_fits(&self) -> bool {
-        self.bound.iter().all(|(value, dtype, dims)| {
-            // SAFETY: the plan holds the cells; nothing runs between steps.
-            match unsafe { value.as_ref() } {
-                Value::Tensor(tensor) => tensor.dtype() == *dtype && tensor.dims() == *dims,
-                Value::Rows(_) => false,
+        self.bound.iter().all(|(cell, dtype, dims)| {
+            // SAFETY: only the shape is read, which nobody changes while steps run.
+            match cell.get().map(|value| unsafe { value.as_ref() }) {
+                Some(Value::Tensor(tensor)) => tensor.dtype() == *dtype && tensor.dims() == *dims,
+                _ => false,
             }
         })
     }
@@ -201,6 +207,11 @@ impl Builder<'_> {
                 self.place_worker(worker, frame, &main, &homes);
             }
         }
+        for var in &self.source.selection.fetches {
+            if self.metas[*var].is_none() {
+                return Err(no_value(self.source, *var));
+            }
+        }
         let calls = self.bind(&main, &workers, &homes)?;
         let merges = self.merges(&main, &workers, &homes);
         let at = |var: VarId| self.main_address(&main, var);
@@ -256,12 +267,12 @@ impl Builder<'_> {
         }
     }
 
-    fn bound(&self) -> Vec<(NonNull<Value>, DType, Dims)> {
+    fn bound(&self) -> Vec<(Arc<Cell>, DType, Dims)> {
         let mut bound = Vec::new();
-        for value in self.source.cells.values().filter_map(|cell| cell.get()) {
+        for cell in self.source.cells.values() {
             // SAFETY: nothing runs while a layout is made.
-            if let Value::Tensor(tensor) = unsafe { value.as_ref() } {
-                bound.push((value, tensor.dtype(), tensor.dims()));
+            if let Some(Value::Tensor(tensor)) = cell.get().map(|value| unsafe { value.as_ref() }) {
+                bound.push((Arc::clone(cell), tensor.dtype(), tensor.dims()));
             }
         }
         bound

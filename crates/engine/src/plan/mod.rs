@@ -10,6 +10,7 @@ mod memory;
 mod pool;
 mod select;
 mod stage;
+mod versions;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,6 +37,7 @@ const MAX_LAYOUTS: usize = 8;
 /// A program ready to run with certain feeds and fetches.
 pub(crate) struct Plan {
     selection: Selection,
+    scope: Scope,
     cells: HashMap<VarId, Arc<Cell>>,
     seed: u64,
     check_finite: bool,
@@ -64,8 +66,11 @@ impl Plan {
         crate::catalog::check(program, feeds)?;
         let ops = select::needed_ops(program, fetches)?;
         check_ends(program, &ops, feeds, fetches)?;
-        let ops = fuse::fuse(ops, program, fetches);
-        let selection = Selection::new(ops, feeds, fetches)?;
+        let (ops, renamed) = versions::rename(ops, program, feeds, fetches);
+        let fetches: Vec<&str> = renamed.iter().map(String::as_str).collect();
+        // A fused op can hide what a check is meant to find, and is not the user's.
+        let ops = if check_finite { ops } else { fuse::fuse(ops, program, &fetches) };
+        let selection = Selection::new(ops, feeds, &fetches)?;
         let own = Scope::new();
         let mut cells = HashMap::new();
         for (var, name) in selection.vars.iter().enumerate() {
@@ -79,7 +84,8 @@ impl Plan {
             }
         }
         let seed = program.random_seed;
-        Ok(Plan { selection, cells, seed, check_finite, layouts: Vec::new(), steps: 0 })
+        let scope = scope.clone();
+        Ok(Plan { selection, scope, cells, seed, check_finite, layouts: Vec::new(), steps: 0 })
     }
 
     /// The value of persistable variable `name` as this plan sees it.
@@ -100,6 +106,7 @@ impl Plan {
         pool: &mut Pool,
         fetched: &mut [Tensor],
     ) -> Result<()> {
+        let _in_use = self.scope.in_use();
         let at = self.layout_for(feeds, pool.workers())?;
         let layout = &mut self.layouts[at];
         bind_feeds(layout, feeds);
@@ -128,7 +135,9 @@ impl Plan {
                 && layout.still_fits()
         };
         if let Some(at) = self.layouts.iter().position(fits) {
-            return Ok(at);
+            // The one in use moves to the end, so that the oldest is dropped first.
+            self.layouts[at..].rotate_left(1);
+            return Ok(self.layouts.len() - 1);
         }
         self.layouts.retain(Layout::still_fits);
         if self.layouts.len() >= MAX_LAYOUTS {
@@ -137,7 +146,9 @@ impl Plan {
         let source =
             Source { selection: &self.selection, cells: &self.cells, workers, seed: self.seed };
         let shapes = feeds.iter().map(|feed| FeedShape::of(feed)).collect();
-        self.layouts.push(Layout::new(&source, shapes)?);
+        // Two training threads may meet an empty cell at one time.
+        let layout = self.scope.exclusively(|| Layout::new(&source, shapes))?;
+        self.layouts.push(layout);
         Ok(self.layouts.len() - 1)
     }
 }

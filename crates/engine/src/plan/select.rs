@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bireme_ir::{Op, Program};
+use bireme_ir::{EMPTY_VAR, Op, Program};
 
 use crate::Result;
 use crate::op::OpView;
@@ -83,7 +83,9 @@ struct Numbers {
 
 impl Numbers {
     fn of(&mut self, name: &str) -> VarId {
-        if let Some(id) = self.by_name.get(name) {
+        // Not a variable but the lack of one: each place is on its own.
+        let id = self.by_name.get(name).filter(|_| name != EMPTY_VAR);
+        if let Some(id) = id {
             return *id;
         }
         self.names.push(name.to_owned());

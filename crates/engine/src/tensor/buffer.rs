@@ -56,7 +56,8 @@ impl Buffer {
     ///
     /// # Panics
     /// When the window does not lie inside the arena.
-    pub fn window(arena: &Arc<Buffer>, offset: usize, bytes: usize) -> Buffer {
+    pub(crate) fn window(arena: &Arc<Buffer>, offset: usize, bytes: usize) -> Buffer {
+        assert!(offset.is_multiple_of(ALIGN), "a window starts on a cache line");
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= arena.bytes), "window in arena");
         // SAFETY: the offset was checked to lie inside the block.
         let start = unsafe { arena.start.add(offset) };

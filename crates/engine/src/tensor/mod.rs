@@ -69,7 +69,7 @@ impl Tensor {
     ///
     /// # Panics
     /// When the buffer is too small.
-    pub fn window(dtype: DType, dims: Dims, buffer: Buffer) -> Tensor {
+    pub(crate) fn window(dtype: DType, dims: Dims, buffer: Buffer) -> Tensor {
         assert!(dims.numel() * dtype.size() <= buffer.bytes(), "a window holds its tensor");
         Tensor { dtype, dims, lod: Lod::new(), buffer }
     }

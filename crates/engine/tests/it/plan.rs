@@ -125,3 +125,90 @@ fn the_same_threads_give_the_same_bits() {
         assert!((0..3).all(|_| execute(&model, &feeds, threads) == first));
     }
 }
+
+/// Runs `ops` on fed `x` (rows of 8) with 1, 2 and 3 threads; all must give what the ops one by one
+/// give.
+fn check_ops(ops: Vec<bireme_ir::Op>, rows: usize, fetch: &str) {
+    let graph = Graph::new();
+    layers::data(&graph, "x", [8], DType::F32);
+    ops.iter().for_each(|op| graph.append_op(op.clone()).unwrap());
+    let values: Vec<f32> = (0..rows * 8).map(|i| ((i * 5) % 13) as f32 - 6.0).collect();
+    let x = Tensor::from_slice([rows, 8], &values).unwrap();
+    let mut one_by_one: HashMap<String, Value> = HashMap::from([("x".into(), x.clone().into())]);
+    ops.iter().for_each(|op| run_once(op, &mut one_by_one).unwrap());
+    for threads in [1, 2, 3] {
+        let mut executor = Executor::new(Place::Cpu).unwrap().threads(threads);
+        let got = executor.run(&graph.main(), &[("x", &x)], &[fetch]).unwrap();
+        assert_eq!(got[0], *one_by_one[fetch].tensor().unwrap(), "{threads} threads");
+        assert_eq!(x.as_slice::<f32>().unwrap(), values, "a feed is the caller's");
+    }
+}
+
+fn unary(kind: &str, input: &str, output: &str) -> bireme_ir::Op {
+    bireme_ir::Op::new(kind).input("X", [input]).output("Out", [output])
+}
+
+#[test]
+fn a_variable_may_be_written_twice() {
+    let double = |from: &str, to: &str| unary("scale", from, to).attr("scale", 2.0f32);
+    check_ops(vec![unary("relu", "x", "h"), double("h", "h"), unary("square", "h", "y")], 4, "y");
+    check_ops(vec![unary("relu", "x", "h"), double("h", "h")], 4, "h");
+}
+
+#[test]
+fn a_feed_that_is_written_stays_the_callers() {
+    let double = unary("scale", "x", "x").attr("scale", 2.0f32);
+    let graph_free = vec![double.clone(), unary("relu", "x", "y")];
+    let graph = Graph::new();
+    layers::data(&graph, "x", [2], DType::F32);
+    graph_free.iter().for_each(|op| graph.append_op(op.clone()).unwrap());
+    let x = Tensor::from_slice([1, 2], &[1.0f32, -1.0]).unwrap();
+    let mut executor = Executor::new(Place::Cpu).unwrap();
+    let got = executor.run(&graph.main(), &[("x", &x)], &["y"]).unwrap();
+    assert_eq!(got[0].as_slice::<f32>().unwrap(), [2.0, 0.0]);
+    assert_eq!(x.as_slice::<f32>().unwrap(), [1.0, -1.0]);
+}
+
+#[test]
+fn ops_that_see_the_whole_batch_run_in_order() {
+    let along_rows = |from: &str, to: &str| unary("cumsum", from, to).attr("axis", 0);
+    let constant = bireme_ir::Op::new("fill_constant")
+        .output("Out", ["c"])
+        .attr("shape", vec![4i64, 8])
+        .attr("value", 1.0f32)
+        .attr("dtype", DType::F32.code());
+    let sum = bireme_ir::Op::new("elementwise_add")
+        .input("X", ["t1"])
+        .input("Y", ["c"])
+        .output("Out", ["y"]);
+    check_ops(vec![along_rows("x", "t0"), along_rows("t0", "t1"), constant, sum], 4, "y");
+}
+
+/// A layer beside the lookups: its gradient is read before the lookups' gradients are complete.
+#[test]
+fn a_trained_part_beside_the_lookups_gets_its_gradient() {
+    let graph = Graph::new();
+    let label = layers::data(&graph, "label", [1], DType::I64);
+    let ids = layers::data(&graph, "ids", [SLOTS], DType::I64);
+    let dense = layers::data(&graph, "dense", [4], DType::F32);
+    let rows = layers::Embedding::new([ROWS, 5]).sparse(true).param_attr("table");
+    let rows = layers::reshape(&rows.apply(&ids).unwrap(), &[-1, 5 * SLOTS as i32]).unwrap();
+    let beside = layers::fc(&dense, 8, Act::Relu).unwrap();
+    let joined = layers::concat(&[&rows, &beside], 1).unwrap();
+    let logits = layers::fc(&joined, 2, Act::None).unwrap();
+    let (cost, _) =
+        layers::softmax_with_cross_entropy(&logits, &label, layers::Label::Hard).unwrap();
+    let loss = layers::mean(&cost).unwrap();
+    let pairs = append_backward(&loss, None, &[]).unwrap();
+    let dense = pairs.iter().filter(|(param, _)| param.name() != "table");
+    let fetches = dense.map(|(_, grad)| grad.name().to_owned()).collect();
+    let (model, feeds) = (Model { graph, fetches }, feeds(false));
+    let expected = interpret(&model, &feeds);
+    for threads in [1, 2, 3] {
+        for (expected, got) in expected.iter().zip(execute(&model, &feeds, threads)) {
+            for (a, b) in expected.iter().zip(got.to_f64_vec()) {
+                assert!((a - b).abs() <= 1e-6 + 1e-5 * a.abs(), "{a} expected, {b} given");
+            }
+        }
+    }
+}

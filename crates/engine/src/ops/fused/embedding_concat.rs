@@ -7,7 +7,7 @@
 use bireme_ir::{DType, VarKind};
 
 use crate::op::{
-    In, Infer, Kernel, Meta, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
+    In, Infer, Kernel, Meta, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
 };
 use crate::tensor::Tensor;
 use crate::{Error, Result};
@@ -35,18 +35,34 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (tables, ids, dense) = (cx.inputs("W"), cx.inputs("Ids"), cx.inputs("Dense"));
     let table_of = cx.op().longs("table")?;
     let first = ids.first().ok_or_else(|| Error::kernel("no ids"))?;
-    let rows = first.dims.first().copied().unwrap_or(-1);
+    let mut rows = first.dims.first().copied().unwrap_or(-1);
     let mut width = 0;
     for (ids, table) in ids.iter().zip(table_of) {
-        let per_row: i64 = ids.dims[1..].iter().product();
-        width += per_row * tables[table as usize].dims[1];
+        let table = tables[table as usize];
+        if table.rank() != 2 || ids.rank() == 0 {
+            return Err(Error::kernel(format!(
+                "cannot look ids of shape {:?} up in a table of shape {:?}",
+                ids.dims, table.dims
+            )));
+        }
+        rows = same_rows(rows, ids.dims[0])?;
+        width += ids.dims[1..].iter().product::<i64>() * table.dims[1];
     }
     for dense in dense {
+        if dense.rank() != 2 {
+            return Err(Error::kernel(format!("cannot join a tensor of shape {:?}", dense.dims)));
+        }
+        rows = same_rows(rows, dense.dims[0])?;
         width += dense.dims[1];
     }
     let out = Meta::new(tables[0].dtype, [rows, width]);
     cx.set("Out", out);
     Ok(())
+}
+
+fn same_rows(a: i64, b: i64) -> Result<i64> {
+    same_dim(a, b)
+        .map_err(|_| Error::kernel(format!("cannot join {a} rows and {b} rows side by side")))
 }
 
 fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
@@ -179,10 +195,10 @@ fn gather(
             if let Some(next) = ids.get(position + AHEAD) {
                 crate::prefetch::prefetch(table.values, (*next as usize).wrapping_mul(dim), dim);
             }
-            let at = table.check(*id, position)?;
-            if *id == table.padding {
+            if *id == table.padding && table.padding >= 0 {
                 target.fill(0.0);
             } else {
+                let at = table.check(*id, position)?;
                 target.copy_from_slice(&table.values[at * dim..][..dim]);
             }
         }

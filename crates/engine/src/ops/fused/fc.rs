@@ -7,6 +7,7 @@ use crate::gemm::{Layout, gemm};
 use crate::op::{
     In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
 };
+use crate::ops::math::number::Real;
 use crate::simd::vectorized;
 use crate::{Error, Result};
 
@@ -99,8 +100,8 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         match act {
             Act::None => add_bias(out, bias, |z| z),
             Act::Relu => add_bias(out, bias, |z| z.max(0.0)),
-            Act::Sigmoid => add_bias(out, bias, |z| 1.0 / (1.0 + (-z).exp())),
-            Act::Tanh => add_bias(out, bias, f32::tanh),
+            Act::Sigmoid => add_bias(out, bias, |z| 1.0 / (1.0 + Real::exp(-z))),
+            Act::Tanh => add_bias(out, bias, Real::tanh),
         }
         Ok(())
     }))

@@ -136,7 +136,7 @@ impl Join {
         let concat = &ops[self.concat];
         let fused =
             self.op("fused_embedding_concat").output("Out", concat.outputs_of("Out").to_vec());
-        edits.replace(&forward, located(fused, concat));
+        edits.replace(&forward, self.concat, located(fused, concat));
         let Some(concat_grad) = self.concat_grad else { return };
         let mut backward = vec![concat_grad];
         backward.extend(
@@ -157,7 +157,8 @@ impl Join {
         if !dense.is_empty() {
             grad = grad.output("Dense@GRAD", dense);
         }
-        edits.replace(&backward, located(grad, concat));
+        // All it reads is there when the gradient of the whole is.
+        edits.replace(&backward, concat_grad, located(grad, concat));
     }
 
     /// Gradients of the dense parts: of all of them if anybody reads one, else of none. `None`
@@ -224,8 +225,13 @@ impl Lookup {
             return None;
         }
         let (table, ids) = (input(op, "W")?, input(op, "Ids")?);
-        let whole_row = uses.shape(rows).get(1..)?.iter().product::<i64>();
-        let plain = uses.shape(var).len() == 2 && uses.shape(var)[1] == whole_row;
+        if uses.written_between(table, lookup, concat) || uses.written_between(ids, lookup, concat)
+        {
+            return None;
+        }
+        let row = uses.shape(rows).get(1..)?;
+        let whole_row = if row.contains(&-1) { -1 } else { row.iter().product::<i64>() };
+        let plain = whole_row > 0 && uses.shape(var).len() == 2 && uses.shape(var)[1] == whole_row;
         let float = program.global().var(table)?.dtype == DType::F32;
         let ids64 = program.global().var(ids)?.dtype == DType::I64 && !uses.shape(ids).is_empty();
         if !plain || !float || !ids64 || program.global().var(ids)?.lod_level > 0 {

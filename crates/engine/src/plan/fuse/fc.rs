@@ -47,7 +47,11 @@ impl Layer {
             .find_map(|act| uses.reader_of_kind(sum, act, "X"))
             .filter(|act| uses.inner(sum, &[*act]));
         let mut layer = Layer { product: at, bias, act, backward: None, columns_from };
-        let out = output(&ops[act.unwrap_or(bias)], "Out")?;
+        let last = act.unwrap_or(bias);
+        if [x, w, bias_var].iter().any(|var| uses.written_between(var, at, last)) {
+            return None;
+        }
+        let out = output(&ops[last], "Out")?;
         let grads = |kind: &str| uses.reader_of_kind(product_out, kind, "X");
         let Some(bias_grad) = grads("elementwise_add_grad") else {
             // Inference, or a layer that gradients do not reach.
@@ -80,11 +84,7 @@ impl Layer {
             output(&ops[act_grad], "X@GRAD") == dsum
                 && dsum.is_some_and(|dsum| uses.inner(dsum, &[bias_grad]))
         });
-        // The fused op stands where the product's gradient stood; nobody may read the bias's
-        // gradient before that.
-        let bias_later = output(&ops[bias_grad], "Y@GRAD")
-            .is_none_or(|dbias| !uses.read_before(dbias, product_grad));
-        act_fits && bias_later && uses.inner(dproduct, &[product_grad])
+        act_fits && uses.inner(dproduct, &[product_grad])
     }
 
     fn replace(&self, ops: &[Op], edits: &mut Edits) {
@@ -122,9 +122,10 @@ impl Layer {
             grad.site.clone_from(&ops[self.product].site);
             let backward: Vec<usize> =
                 [Some(product_grad), Some(bias_grad), act_grad].into_iter().flatten().collect();
-            edits.replace(&backward, grad);
+            // All it reads is there when the first of the three runs.
+            edits.replace(&backward, first, grad);
         }
-        edits.replace(&forward, fused);
+        edits.replace(&forward, self.act.unwrap_or(self.bias), fused);
     }
 }
 

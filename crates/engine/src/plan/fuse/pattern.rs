@@ -56,9 +56,11 @@ impl<'a> Uses<'a> {
             && self.readers(var).iter().all(|reader| ops.contains(reader))
     }
 
-    /// Whether any reader of `var` stands before position `end`.
-    pub(super) fn read_before(&self, var: &str, end: usize) -> bool {
-        self.readers(var).iter().any(|reader| *reader < end)
+    /// Whether `var` is written between positions `first` and `last`: reading it later than the
+    /// program does would then read something else.
+    pub(super) fn written_between(&self, var: &str, first: usize, last: usize) -> bool {
+        let writers = self.writers.get(var).map_or(&[][..], Vec::as_slice);
+        writers.iter().any(|at| first < *at && *at < last)
     }
 
     /// The reader of `var` that is of type `kind` and has it in slot `slot`, if there is only one.
@@ -86,11 +88,10 @@ impl<'a> Uses<'a> {
 }
 
 impl Edits {
-    /// Replaces the ops at `positions` by `op`, which stands where the last of them stood.
-    pub(super) fn replace(&mut self, positions: &[usize], op: Op) {
-        let last = positions.iter().copied().max().expect("a pattern has ops");
+    /// Replaces the ops at `positions` by `op`, which stands at `at`, one of them.
+    pub(super) fn replace(&mut self, positions: &[usize], at: usize, op: Op) {
         self.removed.extend(positions);
-        self.inserted.insert(last, op);
+        self.inserted.insert(at, op);
     }
 
     /// Whether the op at `position` is part of a pattern already.
