@@ -119,3 +119,18 @@ fn ctrl_c_ends_training_in_order() {
     let saved = rest.iter().any(|line| line.ends_with("demo/interrupted/model"));
     assert_eq!(folder.path().join("demo/interrupted/model.pdmodel").exists(), saved, "{rest:?}");
 }
+
+#[test]
+fn names_cannot_send_commands_to_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "{ // block 0\n    persist param 'w\\u{1b}[2J' : \
+                LOD_TENSOR.shape(2, 3).dtype(float32).stop_gradient(False)\n}\n";
+    fs::write(folder.path().join("program.txt"), text).unwrap();
+    for view in [&[][..], &["--text"], &["--dot"]] {
+        let ran = bireme(folder.path(), &[&["inspect", "program.txt"], view].concat(), "");
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        assert!(!ran.stdout.contains('\u{1b}'), "{:?}", ran.stdout);
+    }
+    let summary = bireme(folder.path(), &["inspect", "program.txt"], "").stdout;
+    assert!(summary.contains("w\\u{1b}[2J"), "{summary}");
+}
