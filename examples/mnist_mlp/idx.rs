@@ -2,13 +2,16 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use flate2::read::GzDecoder;
 
 /// Pixels of one image.
 pub(crate) const PIXELS: usize = 28 * 28;
+
+/// The most bytes that a file may hold, unpacked; MNIST's largest has 47 million.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// One part of MNIST.
 pub(crate) struct Images {
@@ -21,8 +24,9 @@ pub(crate) struct Images {
 impl Images {
     /// Reads the images and labels whose file names start with `part`: `train` or `t10k`.
     pub(crate) fn read(folder: &Path, part: &str) -> Result<Images> {
-        let pixels = read(folder, &format!("{part}-images-idx3-ubyte"), &[28, 28])?;
-        let labels = read(folder, &format!("{part}-labels-idx1-ubyte"), &[])?;
+        let [images, labels] = file_names(part).map(|name| find(folder, &name));
+        let pixels = read(&images, &[28, 28])?;
+        let labels = read(&labels, &[])?;
         ensure!(
             pixels.len() == labels.len() * PIXELS,
             "`{part}` has {} images, but {} labels",
@@ -37,26 +41,48 @@ impl Images {
         })
     }
 
+    /// Whether `folder` holds all four files.
+    pub(crate) fn are_in(folder: &Path) -> bool {
+        let mut names = ["train", "t10k"].into_iter().flat_map(file_names);
+        names.all(|name| find(folder, &name).is_file())
+    }
+
     /// The number of images.
     pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 }
 
-/// The bytes of an IDX file whose entries have the dimensions `entry`.
-fn read(folder: &Path, name: &str, entry: &[u32]) -> Result<Vec<u8>> {
+/// The files of `part`: images, labels.
+fn file_names(part: &str) -> [String; 2] {
+    [format!("{part}-images-idx3-ubyte"), format!("{part}-labels-idx1-ubyte")]
+}
+
+/// The file `name` if it is there, or else its gzipped form.
+fn find(folder: &Path, name: &str) -> PathBuf {
     let plain = folder.join(name);
-    let zipped = folder.join(format!("{name}.gz"));
-    let path = if plain.is_file() { &plain } else { &zipped };
+    if plain.is_file() { plain } else { folder.join(format!("{name}.gz")) }
+}
+
+/// The bytes of an IDX file whose entries have the dimensions `entry`.
+fn read(path: &Path, entry: &[u32]) -> Result<Vec<u8>> {
     let shown = || format!("cannot read `{}`", path.display());
-    let mut bytes = Vec::new();
-    let mut file = File::open(path).with_context(shown)?;
-    if path == &plain {
-        file.read_to_end(&mut bytes).with_context(shown)?;
-    } else {
-        GzDecoder::new(file).read_to_end(&mut bytes).with_context(shown)?;
-    }
+    let file = File::open(path).with_context(shown)?;
+    let unpacked: Box<dyn Read> = match path.extension() {
+        Some(ending) if ending == "gz" => Box::new(GzDecoder::new(file)),
+        _ => Box::new(file),
+    };
+    let bytes = bounded(unpacked, MAX_BYTES).with_context(shown)?;
     parse(&bytes, entry).with_context(shown)
+}
+
+/// All that `source` holds, unless that is more than `most` bytes: a small gzipped file can unpack
+/// to any size.
+fn bounded(source: impl Read, most: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    source.take(most + 1).read_to_end(&mut bytes)?;
+    ensure!(bytes.len() as u64 <= most, "it holds more than {most} bytes");
+    Ok(bytes)
 }
 
 /// Checks the header: two zeros, type 8 (bytes), the number of dimensions, and the dimensions.
@@ -93,5 +119,24 @@ mod tests {
         refused(&labels[..6], &[], "ends inside its header");
         refused(&labels, &[28, 28], "ends inside its header");
         refused(&[1; 12], &[], "not an IDX file");
+    }
+
+    #[test]
+    fn an_endless_file_is_not_read_to_its_end() {
+        let error = bounded(std::io::repeat(0), 1000).unwrap_err().to_string();
+        assert!(error.contains("more than 1000 bytes"), "{error}");
+        assert_eq!(bounded(&[1u8, 2][..], 2).unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn all_four_files_are_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["train", "t10k"].into_iter().flat_map(file_names);
+        for (index, name) in names.enumerate() {
+            assert!(!Images::are_in(folder.path()));
+            let ending = if index % 2 == 0 { "" } else { ".gz" };
+            std::fs::write(folder.path().join(name + ending), "").unwrap();
+        }
+        assert!(Images::are_in(folder.path()));
     }
 }

@@ -9,9 +9,9 @@
 mod idx;
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bireme_engine::graph::Graph;
 use bireme_engine::io::save_inference_model;
 use bireme_engine::layers::{self, Act, Label};
@@ -32,7 +32,18 @@ fn main() -> Result<()> {
     let train = Images::read(&folder, "train")?;
     let test = Images::read(&folder, "t10k")?;
     println!("{} images to train on, {} to test with", train.len(), test.len());
+    run(&train, &test, EPOCHS, args.save.as_deref())?;
+    Ok(())
+}
 
+/// Trains, and saves the model if asked to; returns the accuracy on `test` after the last epoch.
+fn run(train: &Images, test: &Images, epochs: u64, save: Option<&Path>) -> Result<f32> {
+    ensure!(
+        train.len() >= BATCH && test.len() > 0,
+        "{} images to train on and {} to test with are too few: one batch has {BATCH}",
+        train.len(),
+        test.len()
+    );
     let graph = Graph::new();
     graph.set_random_seed(1);
     let x = layers::data(&graph, "x", [PIXELS as i64], DType::F32);
@@ -48,32 +59,31 @@ fn main() -> Result<()> {
     let mut executor = Executor::new(Place::Cpu)?;
     executor.run(&graph.startup(), &[], &[])?;
     let mut step = executor.prepare(&graph.main(), &["x", "y"], &[cost.name()])?;
-    for epoch in 0..EPOCHS {
+    let mut accurate = 0.0;
+    for epoch in 0..epochs {
         let mut loss = 0.0;
         let order = shuffled(train.len(), epoch);
         let batches = order.chunks_exact(BATCH);
         let steps = batches.len();
         for chosen in batches {
-            let (images, labels) = tensors(&train, chosen)?;
+            let (images, labels) = tensors(train, chosen)?;
             step.run(&[&images, &labels])?;
             loss += step.fetched(0).as_slice::<f32>()?[0];
         }
         let all: Vec<usize> = (0..test.len()).collect();
-        let (images, labels) = tensors(&test, &all)?;
+        let (images, labels) = tensors(test, &all)?;
         let feeds = [("x", &images), ("y", &labels)];
         let tested = executor.run(&forward, &feeds, &[accuracy.name()])?;
-        println!(
-            "epoch {epoch}  train loss {:.4}  test accuracy {:.4}",
-            loss / steps as f32,
-            tested[0].as_slice::<f32>()?[0]
-        );
+        accurate = tested[0].as_slice::<f32>()?[0];
+        let loss = loss / steps as f32;
+        println!("epoch {epoch}  train loss {loss:.4}  test accuracy {accurate:.4}");
     }
-    if let Some(folder) = args.save {
+    if let Some(folder) = save {
         let prefix = folder.join("model");
         save_inference_model(&prefix, &["x"], &[prediction.name()], &forward, executor.scope())?;
         println!("saved as `{}`", prefix.display());
     }
-    Ok(())
+    Ok(accurate)
 }
 
 #[derive(Default)]
@@ -97,14 +107,14 @@ impl Args {
     }
 }
 
-/// The first folder that is known and there.
+/// The folder that is named, or the first known one that holds the four files.
 fn data_folder() -> Result<PathBuf> {
     if let Some(folder) = env::var_os("BIREME_DATA") {
         return Ok(folder.into());
     }
     let home = PathBuf::from(env::var_os("HOME").context("HOME is not set: use --data FOLDER")?);
     let known = ["bireme/mnist", "paddle/dataset/mnist"].map(|at| home.join(".cache").join(at));
-    match known.iter().find(|folder| folder.is_dir()) {
+    match known.iter().find(|folder| Images::are_in(folder)) {
         Some(folder) => Ok(folder.clone()),
         None => bail!(
             "MNIST is neither in `{}` nor in `{}`: put its four IDX files into one of them, or \
@@ -129,4 +139,29 @@ fn tensors(images: &Images, chosen: &[usize]) -> Result<(Tensor, Tensor)> {
     let labels: Vec<i64> = chosen.iter().map(|i| images.labels[*i]).collect();
     let pixels = Tensor::from_slice([chosen.len(), PIXELS], &pixels)?;
     Ok((pixels, Tensor::from_slice([chosen.len(), 1], &labels)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accuracy_on_the_real_images() {
+        let folder = env::var_os("BIREME_DATA").map(PathBuf::from);
+        let Some(folder) = folder.filter(|folder| Images::are_in(folder)) else {
+            println!("skipped: BIREME_DATA does not name a folder with MNIST's four files");
+            return;
+        };
+        let [train, test] = ["train", "t10k"].map(|part| Images::read(&folder, part).unwrap());
+        let accuracy = run(&train, &test, 1, None).unwrap();
+        assert!(accuracy > 0.9, "{accuracy}");
+    }
+
+    #[test]
+    fn less_than_a_batch_is_refused() {
+        let images = |count| Images { pixels: vec![0.0; count * PIXELS], labels: vec![0; count] };
+        let error = run(&images(BATCH - 1), &images(1), 1, None).unwrap_err().to_string();
+        assert!(error.contains("63 images to train on and 1 to test with are too few"), "{error}");
+        assert!(run(&images(BATCH), &images(1), 1, None).is_ok());
+    }
 }

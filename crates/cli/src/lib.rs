@@ -10,6 +10,7 @@ mod interrupt;
 mod progress;
 mod rows;
 mod table;
+mod terminal;
 mod units;
 
 pub use commands::run;

@@ -2,13 +2,12 @@
 //!
 //! Everything goes to stderr; stdout is for results.
 
-#![expect(clippy::print_stderr, reason = "progress is for the person at the terminal")]
-
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::terminal::say;
 use crate::units::grouped;
 
 /// Time between two lines where there is no terminal.
@@ -66,8 +65,10 @@ impl Progress {
     /// Ends the display; the last figures stay.
     pub(crate) fn finish(&mut self) {
         self.report();
-        if let Shown::Bar(bar) = &self.shown {
-            bar.abandon();
+        match &self.shown {
+            Shown::Bar(bar) if self.done == 0 => bar.finish_and_clear(),
+            Shown::Bar(bar) => bar.abandon(),
+            Shown::Lines | Shown::Nothing => {}
         }
     }
 
@@ -82,6 +83,10 @@ impl Progress {
     }
 
     fn report(&mut self) {
+        if self.done == 0 {
+            // No step, no figures.
+            return;
+        }
         self.reported = Instant::now();
         if self.losses.1 > 0 {
             self.loss = self.losses.0 / f64::from(self.losses.1);
@@ -96,8 +101,8 @@ impl Progress {
             }
             Shown::Lines => {
                 let left = self.total.saturating_sub(self.done) as f64 / self.speed().max(1e-9);
-                let percent = 100 * self.done / self.total.max(1);
-                eprintln!("{percent:>3}%  {figures}  ETA {left:.0}s");
+                let percent = 100 * u128::from(self.done) / u128::from(self.total.max(1));
+                say(&format!("{percent:>3}%  {figures}  ETA {left:.0}s"));
             }
             Shown::Nothing => {}
         }

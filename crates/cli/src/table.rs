@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::terminal::printable;
+
 /// Where the cells of a column stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -26,7 +28,8 @@ impl Table {
     /// Adds a row, one cell for each column.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         assert_eq!(N, self.align.len(), "a row has a cell for each column");
-        self.rows.push(cells.into());
+        // Cells hold names from files; none may move the cursor or add a line.
+        self.rows.push(cells.iter().map(|cell| printable(cell).into_owned()).collect());
     }
 }
 
@@ -58,7 +61,7 @@ mod tests {
     fn columns_line_up() {
         let mut table = Table::new(&[("op", Align::Left), ("count", Align::Right)]);
         table.row(["mul".into(), "5".into()]);
-        table.row(["concat".into(), "12".into()]);
-        assert_eq!(table.to_string(), "op      count\nmul         5\nconcat     12\n");
+        table.row(["con\tcat".into(), "12".into()]);
+        assert_eq!(table.to_string(), "op        count\nmul           5\ncon\\tcat     12\n");
     }
 }

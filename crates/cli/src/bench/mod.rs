@@ -77,13 +77,21 @@ impl Measured {
     }
 }
 
+/// The most memory that this process has held so far, in MiB, where the system tells.
+pub(crate) fn peak_mib() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = peak.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1024.0)
+}
+
 /// Repeats `work` for about `time`, at least once; returns the seconds that one took.
 fn time_per_run(time: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let started = Instant::now();
-    let mut runs = 0u32;
+    let mut runs = 0u64;
     while runs == 0 || started.elapsed() < time {
         work()?;
         runs += 1;
     }
-    Ok(started.elapsed().as_secs_f64() / f64::from(runs))
+    Ok(started.elapsed().as_secs_f64() / runs as f64)
 }

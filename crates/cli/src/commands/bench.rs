@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::{Outcome, positive_real};
-use crate::bench::{CASES, Case, Measured};
-use crate::table::{Align, Table};
+use crate::bench::{CASES, Case, Measured, peak_mib};
 use crate::units::grouped;
 
 /// Measure the speed of this machine and build
@@ -27,51 +27,54 @@ enum What {
 ///
 /// The floor of a step is the time of its matrix products alone, in the same process on buffers of
 /// the same sizes. Steps and floor alternate in rounds, and the best round of each counts; `ratio`
-/// is floor time over step time. Measure on an idle machine.
+/// is floor time over step time. `peak_mib`, with `--json`, is the most memory that the process has
+/// held up to the end of the case: measure one case at a time to compare it. Measure on an idle
+/// machine.
 #[derive(Debug, clap::Args)]
 struct Engine {
     /// Print one JSON object for each case
     #[arg(long)]
     json: bool,
     /// Measure only this case; may be given several times [default: all]
-    #[arg(long = "case", value_name = "NAME")]
-    cases: Vec<String>,
+    #[arg(long = "case", value_name = "NAME", value_parser = case())]
+    cases: Vec<&'static Case>,
     /// Time to measure each case for
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = positive_real)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     seconds: f32,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let What::Engine(args) = &args.what;
-    let cases = choose(&args.cases)?;
+    let cases = if args.cases.is_empty() { CASES.iter().collect() } else { args.cases.clone() };
     let mut out = io::stdout().lock();
-    let mut table = Table::new(&[
-        ("case", Align::Left),
-        ("samples/s", Align::Right),
-        ("step ms", Align::Right),
-        ("floor ms", Align::Right),
-        ("ratio", Align::Right),
-    ]);
+    if !args.json {
+        line(&mut out, ["case", "samples/s", "step ms", "floor ms", "ratio"].map(str::to_owned))?;
+    }
     for case in cases {
         let measured = case.measure(args.seconds.into())?;
         if args.json {
             writeln!(out, "{}", to_json(case, &measured))?;
             out.flush()?;
-        } else {
-            table.row([
-                case.name.to_owned(),
-                grouped(measured.samples_per_second(case) as u64),
-                format!("{:.3}", measured.step_s * 1e3),
-                format!("{:.3}", measured.floor_s * 1e3),
-                format!("{:.3}", measured.ratio()),
-            ]);
+            continue;
         }
-    }
-    if !args.json {
-        write!(out, "{table}")?;
+        let cells = [
+            case.name.to_owned(),
+            grouped(measured.samples_per_second(case) as u64),
+            format!("{:.3}", measured.step_s * 1e3),
+            format!("{:.3}", measured.floor_s * 1e3),
+            format!("{:.3}", measured.ratio()),
+        ];
+        line(&mut out, cells)?;
     }
     Ok(Outcome::Done)
+}
+
+/// Prints one line of the table at once: a case takes long enough to wonder about the others.
+fn line(out: &mut impl Write, [case, speed, step, floor, ratio]: [String; 5]) -> io::Result<()> {
+    let widest = CASES.iter().map(|case| case.name.len()).max().unwrap_or(0);
+    writeln!(out, "{case:<widest$}  {speed:>11}  {step:>9}  {floor:>9}  {ratio:>6}")?;
+    out.flush()
 }
 
 fn to_json(case: &Case, measured: &Measured) -> serde_json::Value {
@@ -82,19 +85,21 @@ fn to_json(case: &Case, measured: &Measured) -> serde_json::Value {
         "ratio": measured.ratio(),
         "step_ms": measured.step_s * 1e3,
         "floor_ms": measured.floor_s * 1e3,
+        "peak_mib": peak_mib(),
     })
 }
 
-fn choose(names: &[String]) -> Result<Vec<&'static Case>> {
-    if names.is_empty() {
-        return Ok(CASES.iter().collect());
-    }
-    let find = |name: &String| match CASES.iter().find(|case| case.name == name) {
-        Some(case) => Ok(case),
-        None => {
-            let known: Vec<&str> = CASES.iter().map(|case| case.name).collect();
-            bail!("there is no case `{name}`: choose from {}", known.join(", "))
-        }
-    };
-    names.iter().map(find).collect()
+/// Parses the name of a case.
+fn case() -> impl TypedValueParser<Value = &'static Case> {
+    let known = PossibleValuesParser::new(CASES.iter().map(|case| case.name));
+    known.map(|name| CASES.iter().find(|case| case.name == name).expect("the name is possible"))
+}
+
+/// Parses a time; more than a day is a slip of the hand.
+fn seconds(text: &str) -> Result<f32, String> {
+    const DAY: f32 = 86_400.0;
+    positive_real(text).and_then(|seconds| match seconds <= DAY {
+        true => Ok(seconds),
+        false => Err(format!("must be at most {DAY}")),
+    })
 }

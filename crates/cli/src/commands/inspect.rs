@@ -1,18 +1,20 @@
 //! `bireme inspect`: what is in a saved model.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bireme_engine::Scope;
 use bireme_engine::io::load_inference_model;
 use bireme_engine::tensor::Tensor;
-use bireme_ir::{Program, Var, VarKind};
+use bireme_ir::{MAX_PROGRAM_BYTES, Program, Var, VarKind};
 
 use super::Outcome;
 use crate::table::{Align, Table};
+use crate::terminal::printable;
 use crate::units::{bytes, grouped, plural};
 
 /// Show what is in a saved model
@@ -22,8 +24,8 @@ use crate::units::{bytes, grouped, plural};
 /// parameters' values instead.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A folder with `__model__`, the path of a `.pdmodel` file with or without its ending, or any
-    /// file that holds a program (binary or text)
+    /// A folder that holds one model, the path of a `.pdmodel` file with or without its ending, or
+    /// any file that holds a program (binary or text)
     model: PathBuf,
     /// Print the program as text
     #[arg(long, group = "view")]
@@ -43,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let text = if args.text {
         program.to_string()
     } else if args.dot {
-        program.to_dot()
+        program.to_dot().lines().map(|line| printable(line).into_owned() + "\n").collect()
     } else if args.params {
         let scope = Scope::new();
         let model = load_inference_model(&args.model, &scope)?;
@@ -59,25 +61,46 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The file that holds the program of `model`.
+/// The file that holds the program of `model`, looked for in the order of `predict`.
 fn program_file(model: &Path) -> Result<PathBuf> {
     let mut prefixed = model.as_os_str().to_owned();
     prefixed.push(".pdmodel");
-    let candidates = [model.join("__model__"), model.to_owned(), PathBuf::from(prefixed)];
+    let candidates = [PathBuf::from(prefixed), model.to_owned(), model.join("__model__")];
     if let Some(found) = candidates.iter().find(|path| path.is_file()) {
         return Ok(found.clone());
     }
     let shown = model.display();
-    if model.is_dir() {
-        bail!("`{shown}` is a folder without `__model__`: name the `.pdmodel` file in it");
+    if !model.is_dir() {
+        bail!("there is no model `{shown}`: neither that file, nor `{shown}.pdmodel`");
     }
-    bail!("there is no model `{shown}`: neither that file, nor `{shown}.pdmodel`")
+    let entries = fs::read_dir(model).with_context(|| format!("`{shown}`"))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_program = |path: &PathBuf| path.extension() == Some(OsStr::new("pdmodel"));
+    let mut found: Vec<PathBuf> = paths.filter(is_program).collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (Some(_), false) => bail!("`{shown}` holds several models: name a `.pdmodel` file in it"),
+        (None, _) => {
+            bail!(
+                "`{shown}` is a folder without a model: neither `__model__` nor a `.pdmodel` file"
+            )
+        }
+    }
 }
 
 /// Reads a program in either form.
 fn read_program(path: &Path) -> Result<Program> {
     let shown = || format!("`{}`", path.display());
-    let bytes = fs::read(path).with_context(shown)?;
+    let mut bytes = Vec::new();
+    // One byte more than a program may have shows that a file is too large.
+    let mut file = File::open(path).with_context(shown)?.take(MAX_PROGRAM_BYTES as u64 + 1);
+    file.read_to_end(&mut bytes).with_context(shown)?;
+    ensure!(!bytes.is_empty(), "{} is empty: it holds 0 bytes", shown());
+    ensure!(
+        bytes.len() <= MAX_PROGRAM_BYTES,
+        "{} is no program: it has more than {MAX_PROGRAM_BYTES} bytes",
+        shown()
+    );
     // A printed program is text throughout; the binary form has control characters from the start.
     let text = std::str::from_utf8(&bytes).ok();
     let text = text.filter(|text| !text.chars().any(|c| c.is_control() && !c.is_whitespace()));
@@ -93,7 +116,7 @@ fn summary(program: &Program, path: &Path) -> String {
     let vars: usize = program.blocks.iter().map(|block| block.vars.len()).sum();
     let mut text = format!(
         "{}: {} in {}, {vars} variables\n",
-        path.display(),
+        printable(&path.to_string_lossy()),
         plural(ops, "op"),
         plural(program.blocks.len(), "block")
     );

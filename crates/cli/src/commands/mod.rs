@@ -10,6 +10,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::terminal::say;
+
 /// Trains, inspects and uses recommender and dense models.
 #[derive(Debug, Parser)]
 #[command(name = "bireme", version, arg_required_else_help = true)]
@@ -36,7 +38,6 @@ enum Outcome {
 }
 
 /// Runs the command that this process was started with.
-#[expect(clippy::print_stderr, reason = "errors of the command go to the terminal")]
 pub fn run() -> ExitCode {
     // Clap prints help and usage errors itself, and exits with 0 and 2.
     let outcome = match Cli::parse().command {
@@ -51,7 +52,7 @@ pub fn run() -> ExitCode {
         // Whoever read our output has seen enough (`bireme inspect model | head`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            say(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -64,13 +65,19 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Parses a count of at least one.
-fn positive(text: &str) -> Result<usize, String> {
+/// The most threads that a flag may ask for.
+const MAX_THREADS: usize = 1024;
+
+/// Parses a count of at least one and at most `MAX`.
+fn up_to<const MAX: usize>(text: &str) -> Result<usize, String> {
     let digits = text.replace('_', "");
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("is not a whole number".to_owned());
+    }
     match digits.parse() {
         Ok(0) => Err("must be at least 1".to_owned()),
-        Ok(count) => Ok(count),
-        Err(_) => Err("is not a whole number".to_owned()),
+        Ok(count) if count <= MAX => Ok(count),
+        _ => Err(format!("must be at most {MAX}")),
     }
 }
 
@@ -101,8 +108,15 @@ mod tests {
 
     #[test]
     fn counts_and_rates_are_checked() {
+        let positive = up_to::<2_000_000>;
         assert_eq!(positive("1_000_001"), Ok(1_000_001));
-        assert!(positive("0").is_err() && positive("-3").is_err() && positive("x").is_err());
+        assert_eq!(positive("0"), Err("must be at least 1".to_owned()));
+        for wrong in ["-3", "x", "", "1.5"] {
+            assert_eq!(positive(wrong), Err("is not a whole number".to_owned()));
+        }
+        for large in ["2000001", "99999999999999999999999"] {
+            assert_eq!(positive(large), Err("must be at most 2000000".to_owned()));
+        }
         assert_eq!(positive_real("1e-3"), Ok(1e-3));
         assert!(positive_real("0").is_err() && positive_real("inf").is_err());
     }

@@ -10,13 +10,13 @@ use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Scope, Step};
 use bireme_ir::{DType, Program};
 
-use super::{Outcome, available_cores, positive};
-use crate::rows::{Format, Rows};
+use super::{MAX_THREADS, Outcome, available_cores, up_to};
+use crate::rows::{Format, MAX_ROWS, Rows};
 
 /// Run a saved model on rows from stdin
 ///
-/// Reads one row a line and writes one JSON object a line, with the values of every output. A line
-/// that cannot be used ends the command with its number and the reason; predictions of the lines
+/// Reads one row a line and writes one JSON object a line, with the values of every output. Blank
+/// lines are skipped. A line that cannot be used ends the command with its number and the reason; predictions of the lines
 /// before it have been written by then.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -26,10 +26,10 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Rows to compute at once; a model that takes a fixed number gets that
-    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    #[arg(long, value_name = "N", default_value = "512", value_parser = up_to::<MAX_ROWS>)]
     batch_size: usize,
     /// Threads to compute with [default: all processors]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = up_to::<MAX_THREADS>)]
     threads: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let scope = Scope::new();
     let model = load_inference_model(&args.model, &scope)?;
-    let mut rows = Rows::new(&model.program, &model.feeds)?;
+    let rows = Rows::new(&model.program, &model.feeds)?;
     let batch_size = rows.fixed().unwrap_or(args.batch_size);
     let threads = args.threads.unwrap_or_else(available_cores);
     let executor = Executor::new(Place::Cpu)?.with_scope(scope).threads(threads);
@@ -50,25 +50,40 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if fetches.iter().collect::<HashSet<_>>().len() < fetches.len() {
         fetches = model.fetches;
     }
-    let mut predictor = Predictor { step, fetches, out };
+    let mut predictor = Predictor { step, fetches, rows, lines: Vec::new(), batch_size, out };
+    let read = read_lines(io::stdin().lock(), args.format, &mut predictor);
+    // Whatever ended the input, the rows before it are good; should one of them fail, its line
+    // comes first.
+    predictor.finish()?;
+    read.map(|()| Outcome::Done)
+}
 
-    let mut format = args.format;
-    let mut number = 0;
-    for line in io::stdin().lock().lines() {
-        number += 1;
-        let line = line.with_context(|| format!("stdin, line {number}"))?;
-        let format = *format.get_or_insert_with(|| Format::guess(&line));
-        if let Err(error) = rows.push(&line, format) {
-            predictor.predict(&rows, number - 1)?;
-            return Err(error.context(format!("stdin, line {number}")));
+/// Hands over every line that is not blank.
+fn read_lines<W: Write>(
+    mut input: impl BufRead,
+    mut format: Option<Format>,
+    predictor: &mut Predictor<W>,
+) -> Result<()> {
+    let mut bytes = Vec::new();
+    for number in 1.. {
+        let place = || format!("stdin, line {number}");
+        bytes.clear();
+        if input.read_until(b'\n', &mut bytes).with_context(place)? == 0 {
+            break;
         }
-        if rows.len() == batch_size {
-            predictor.predict(&rows, number)?;
-            rows.clear();
+        let line = std::str::from_utf8(&bytes).context("not UTF-8 text").with_context(place)?;
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
+        let format = *format.get_or_insert_with(|| Format::guess(line));
+        predictor.rows.push(line, format).with_context(place)?;
+        predictor.lines.push(number);
+        if predictor.rows.len() == predictor.batch_size {
+            predictor.finish()?;
         }
     }
-    predictor.predict(&rows, number)?;
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 fn as_strs(names: &[String]) -> Vec<&str> {
@@ -88,33 +103,51 @@ fn before_scale(program: &Program, fetch: &str) -> String {
 struct Predictor<W> {
     step: Step,
     fetches: Vec<String>,
+    /// Rows that wait for a batch to be full.
+    rows: Rows,
+    /// The line that each of them came from.
+    lines: Vec<usize>,
+    batch_size: usize,
     out: W,
 }
 
 impl<W: Write> Predictor<W> {
-    /// Predicts `rows`, the last of which came from line `last`.
-    fn predict(&mut self, rows: &Rows, last: usize) -> Result<()> {
-        if rows.len() == 0 {
-            return Ok(());
-        }
-        let first = last + 1 - rows.len();
-        self.run(rows).with_context(|| format!("stdin, lines {first} to {last}"))?;
-        for row in 0..rows.len() {
-            for (index, name) in self.fetches.iter().enumerate() {
-                let open = if index == 0 { "{" } else { "," };
-                let values = row_text(self.step.fetched(index), row)?;
-                write!(self.out, "{open}{}:{values}", serde_json::to_string(name)?)?;
-            }
-            writeln!(self.out, "}}")?;
-        }
+    /// Predicts the rows that wait; none are left, even after an error.
+    fn finish(&mut self) -> Result<()> {
+        let lines = std::mem::take(&mut self.lines);
+        let predicted = self.predict(&lines);
+        self.rows.clear();
         // A batch is complete for whoever reads our output, even if the next one takes its time.
-        Ok(self.out.flush()?)
+        let flushed = self.out.flush();
+        predicted?;
+        Ok(flushed?)
     }
 
-    fn run(&mut self, rows: &Rows) -> Result<()> {
+    fn predict(&mut self, lines: &[usize]) -> Result<()> {
+        let (&[first, ..], &[.., last]) = (lines, lines) else { return Ok(()) };
+        if Self::run(&mut self.step, &self.rows).is_ok() {
+            let place = || format!("stdin, lines {first} to {last}");
+            self.check_outputs(lines.len()).with_context(place)?;
+            return self.write(lines.len());
+        }
+        // One row spoils a whole batch: alone, the others still give their predictions, and the
+        // error is about the right line.
+        for (row, line) in lines.iter().enumerate() {
+            let alone = Self::run(&mut self.step, &self.rows.single(row));
+            let checked = alone.and_then(|()| self.check_outputs(1));
+            checked.with_context(|| format!("stdin, line {line}"))?;
+            self.write(1)?;
+        }
+        Ok(())
+    }
+
+    fn run(step: &mut Step, rows: &Rows) -> Result<()> {
         let tensors = rows.tensors()?;
-        self.step.run(&tensors.iter().collect::<Vec<_>>())?;
-        let expected = rows.fixed().unwrap_or(rows.len());
+        Ok(step.run(&tensors.iter().collect::<Vec<_>>())?)
+    }
+
+    fn check_outputs(&self, rows: usize) -> Result<()> {
+        let expected = self.rows.fixed().unwrap_or(rows);
         for (index, name) in self.fetches.iter().enumerate() {
             let fetched = self.step.fetched(index);
             ensure!(
@@ -122,6 +155,19 @@ impl<W: Write> Predictor<W> {
                 "output `{name}` has shape {}, not one row for each of {expected} lines",
                 fetched.dims()
             );
+        }
+        Ok(())
+    }
+
+    /// Writes the first `rows` rows of what was computed.
+    fn write(&mut self, rows: usize) -> Result<()> {
+        for row in 0..rows {
+            for (index, name) in self.fetches.iter().enumerate() {
+                let open = if index == 0 { "{" } else { "," };
+                let values = row_text(self.step.fetched(index), row)?;
+                write!(self.out, "{open}{}:{values}", serde_json::to_string(name)?)?;
+            }
+            writeln!(self.out, "}}")?;
         }
         Ok(())
     }

@@ -1,12 +1,6 @@
 //! `bireme train`: the built-in demo, from data to a saved model.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "results for stdout, advice for the terminal"
-)]
-
-use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -14,37 +8,42 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use bireme_engine::{Executor, Place, Scope, io};
 
-use super::{Outcome, available_cores, positive, positive_real};
+use super::{MAX_THREADS, Outcome, available_cores, positive_real, up_to};
 use crate::demo::data::{Samples, Source};
 use crate::demo::metrics;
 use crate::demo::model::{Config, CtrDnn};
 use crate::demo::training::{self, Parallel, Schedule};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
+use crate::rows::MAX_ROWS;
+use crate::terminal;
 use crate::units::{grouped, plural, shell};
 
 /// Lines in the sample file that `predict` can be tried with.
 const SAMPLE_LINES: usize = 100;
+/// Samples, and rows of the table: a hundred million take some 10 GiB of memory.
+const MAX_SIZE: usize = 100_000_000;
+const MAX_EPOCHS: usize = 1_000_000;
 
 /// Train a click-through-rate model on generated data
 ///
 /// Generates Criteo-like click data (26 slots of skewed ids, 13 dense features, labels from a
 /// hidden model), trains the CTR-DNN of PaddleRec on it, evaluates it on data it has not seen, and
 /// saves it. Needs no arguments and takes less than a minute on two cores. Ctrl-C ends training
-/// after the current step and saves what there is.
+/// after the current step and saves what there is in the folder `interrupted` of the output folder.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Samples to train on; a tenth as many are held out for evaluation
-    #[arg(long, value_name = "N", default_value = "1000000", value_parser = positive)]
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = up_to::<MAX_SIZE>)]
     samples: usize,
     /// Times to go through the samples
-    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = up_to::<MAX_EPOCHS>)]
     epochs: usize,
     /// Samples in one step
-    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    #[arg(long, value_name = "N", default_value = "512", value_parser = up_to::<MAX_ROWS>)]
     batch_size: usize,
     /// Threads to train with [default: all processors]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = up_to::<MAX_THREADS>)]
     threads: Option<usize>,
     /// How the threads share the work
     #[arg(long, value_enum, default_value = "batch")]
@@ -57,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
     /// Rows of the embedding table
-    #[arg(long, value_name = "N", default_value = "1000001", value_parser = positive)]
+    #[arg(long, value_name = "N", default_value = "1000001", value_parser = up_to::<MAX_SIZE>)]
     rows: usize,
     /// Folder for the model and a file of sample lines; made if missing
     #[arg(long, short, value_name = "FOLDER", default_value = "bireme-demo")]
@@ -77,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let threads = args.threads.unwrap_or_else(available_cores);
     let say = |text: String| {
         if !args.quiet {
-            eprintln!("{text}");
+            terminal::say(&text);
         }
     };
 
@@ -117,35 +116,29 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     let prefix = save(&args.output, &model, &scope, Some(&held_out))?;
     let clicks = training::predict(&model, &scope, &held_out, threads)?;
-    report(&held_out, &clicks, &prefix);
+    report(&mut std::io::stdout().lock(), &held_out, &clicks, &prefix)?;
     say(next_steps(&args.output, &prefix));
     Ok(Outcome::Done)
 }
 
-/// Fails now rather than after training.
+/// Fails now rather than after training; leaves nothing behind.
 fn check_writable(folder: &Path) -> Result<()> {
-    let refused = || format!("cannot write to the output folder `{}`", folder.display());
-    let existed = folder.exists();
-    fs::create_dir_all(folder).with_context(refused)?;
-    let probe = folder.join(".bireme-probe");
-    let written = fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe));
-    if written.is_err() && !existed {
-        // Made by us a moment ago, so it is empty and of no use to anybody.
-        fs::remove_dir(folder).ok();
-    }
-    written.with_context(refused)
+    let tried = io::FileSet::begin(folder);
+    tried.with_context(|| format!("cannot write to the output folder `{}`", folder.display()))?;
+    Ok(())
 }
 
+/// Saves a model that is not finished, away from a finished one that may be there.
 fn interrupted(args: &Args, model: &CtrDnn, scope: &Scope, done: u64) -> Result<Outcome> {
     if done == 0 {
-        eprintln!("interrupted before the first step; nothing is saved");
+        terminal::say("interrupted before the first step; nothing is saved");
     } else {
-        let prefix = save(&args.output, model, scope, None)?;
-        eprintln!(
+        let prefix = save(&args.output.join("interrupted"), model, scope, None)?;
+        terminal::say(&format!(
             "interrupted after {} samples; the model as it is then: {}",
             grouped(done),
             prefix.display()
-        );
+        ));
     }
     Ok(Outcome::Interrupted)
 }
@@ -164,8 +157,8 @@ fn save(
     if let Some(samples) = held_out {
         let lines = (0..samples.len().min(SAMPLE_LINES)).map(|row| samples.slot_line(row) + "\n");
         let path = sample_path(folder);
-        fs::write(&path, lines.collect::<String>())
-            .with_context(|| format!("cannot write `{}`", path.display()))?;
+        let text: String = lines.collect();
+        io::write_file(&path, |out| out.write_all(text.as_bytes()))?;
     }
     Ok(prefix)
 }
@@ -175,20 +168,22 @@ fn sample_path(folder: &Path) -> PathBuf {
 }
 
 /// Prints the result.
-fn report(held_out: &Samples, clicks: &[f32], prefix: &Path) {
+fn report(
+    out: &mut impl Write,
+    held_out: &Samples,
+    clicks: &[f32],
+    prefix: &Path,
+) -> std::io::Result<()> {
     let best = &held_out.probabilities;
     let auc = |scores: &[f32]| match metrics::auc(&held_out.labels, scores) {
         Some(auc) => format!("{auc:.4}"),
         None => "undefined: all labels are the same".to_owned(),
     };
-    println!("held-out samples  {}", grouped(held_out.len() as u64));
-    println!("AUC               {}  (best possible {})", auc(clicks), auc(best));
-    println!(
-        "log loss          {:.4}  (best possible {:.4})",
-        metrics::log_loss(&held_out.labels, clicks),
-        metrics::log_loss(&held_out.labels, best)
-    );
-    println!("model             {}", prefix.display());
+    let loss = |scores: &[f32]| metrics::log_loss(&held_out.labels, scores);
+    writeln!(out, "held-out samples  {}", grouped(held_out.len() as u64))?;
+    writeln!(out, "AUC               {}  (best possible {})", auc(clicks), auc(best))?;
+    writeln!(out, "log loss          {:.4}  (best possible {:.4})", loss(clicks), loss(best))?;
+    writeln!(out, "model             {}", prefix.display())
 }
 
 /// Commands that work as printed, in this shell and folder.

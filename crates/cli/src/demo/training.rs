@@ -6,7 +6,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bireme_engine::{Executor, Place, Scope};
 
 use super::batch::Batch;
@@ -64,7 +64,10 @@ pub(crate) fn train(
         done
     };
     std::thread::scope(|threads| {
-        let spawned: Vec<_> = (1..workers).map(|_| threads.spawn(work)).collect();
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(threads, work);
+        let spawned = (1..workers).map(spawn).collect::<std::io::Result<Vec<_>>>();
+        let spawned = spawned.inspect_err(|_| failed.store(true, Ordering::Relaxed));
+        let spawned = spawned.context("cannot start a thread: use fewer with `--threads`")?;
         let mine = work();
         let others = spawned.into_iter().map(|thread| thread.join().expect("steps do not panic"));
         others.fold(mine, Result::and)
@@ -91,7 +94,7 @@ fn run_steps(
     };
     let mut step = executor.prepare_private(&model.main, &feeds, &fetches, &private)?;
     let per_epoch = samples.len().div_ceil(schedule.batch_size);
-    let batches = (per_epoch * schedule.epochs) as u64;
+    let batches = per_epoch as u64 * schedule.epochs as u64;
     let mut batch = Batch::default();
     while !stop() {
         let index = next.fetch_add(1, Ordering::Relaxed);

@@ -1,12 +1,12 @@
 //! A JSON object a line: feed names to numbers or (nested) lists of numbers.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use super::{Column, Rows};
 
 pub(super) fn read(line: &str, rows: &mut Rows) -> Result<()> {
-    let value: Value = serde_json::from_str(line).context("not valid JSON")?;
+    let value: Value = serde_json::from_str(line).map_err(|error| invalid(&error))?;
     let Value::Object(fields) = value else { bail!("not a JSON object") };
     for (name, value) in &fields {
         let Some(column) = rows.column(name) else { return Err(rows.unknown(name)) };
@@ -17,6 +17,15 @@ pub(super) fn read(line: &str, rows: &mut Rows) -> Result<()> {
         Some(column) => bail!("feed `{}` is missing", column.name),
         None => Ok(()),
     }
+}
+
+/// The parser counts lines of its own, which would contradict the number of the line that we name.
+fn invalid(error: &serde_json::Error) -> anyhow::Error {
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let place = format!(" at line {line} column {column}");
+    let reason = text.strip_suffix(&place).unwrap_or(&text);
+    anyhow!("not valid JSON: {reason} (column {column})")
 }
 
 fn push(value: &Value, column: &mut Column) -> Result<()> {

@@ -7,8 +7,13 @@ mod json;
 mod slot;
 
 use anyhow::{Context, Result, bail, ensure};
-use bireme_engine::tensor::{Element, Tensor};
-use bireme_ir::{DType, Program};
+use bireme_engine::tensor::{Element, MAX_RANK, Tensor};
+use bireme_ir::{DType, Program, Var};
+
+/// The most rows that one batch may have, whether a flag or the model asks for them.
+pub(crate) const MAX_ROWS: usize = 1 << 20;
+/// The most values that the rows of one feed may have together once they are made up.
+const MAX_VALUES: usize = 1 << 30;
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -42,6 +47,8 @@ struct Column {
     dtype: DType,
     /// Dimensions of one row; a single free one is the length of the row's list.
     dims: Vec<Option<usize>>,
+    /// The product of the dimensions that are not free.
+    known: usize,
     /// Whether a row is a sequence of any length.
     ragged: bool,
     values: Values,
@@ -60,14 +67,13 @@ impl Rows {
     /// No rows yet, for these feeds of `program`.
     ///
     /// # Errors
-    /// When the program does not declare a feed, text cannot express its type, or two feeds are
-    /// fixed to different numbers of rows.
+    /// When the program does not declare a feed, text cannot express its type, its shape is none
+    /// that a tensor can have, or two feeds are fixed to different numbers of rows.
     pub(crate) fn new(program: &Program, feeds: &[String]) -> Result<Rows> {
         let columns = feeds.iter().map(|feed| Column::new(program, feed)).collect::<Result<_>>()?;
         let mut fixed = None;
         for var in feeds.iter().filter_map(|feed| program.global().var(feed)) {
-            let rows = var.shape.first().and_then(|rows| usize::try_from(*rows).ok());
-            if let Some(rows) = rows.filter(|_| var.lod_level == 0) {
+            if let Some(rows) = fixed_rows(var)? {
                 let other = *fixed.get_or_insert(rows);
                 ensure!(
                     other == rows,
@@ -119,6 +125,12 @@ impl Rows {
         self.columns.iter().map(tensor).collect()
     }
 
+    /// Row `row` alone.
+    pub(crate) fn single(&self, row: usize) -> Rows {
+        let columns = self.columns.iter().map(|column| column.single(row)).collect();
+        Rows { columns, count: 1, fixed: self.fixed }
+    }
+
     /// Forgets all rows; their memory is used again.
     pub(crate) fn clear(&mut self) {
         self.count = 0;
@@ -153,15 +165,36 @@ impl Column {
             DType::I64 | DType::I32 | DType::U8 => Values::Integers(Vec::new()),
             other => bail!("feed `{feed}` holds {other}, which cannot be read from text"),
         };
-        let dims = var.shape.iter().skip(1).map(|dim| usize::try_from(*dim).ok()).collect();
+        let rank = var.shape.len();
+        ensure!(rank <= MAX_RANK, "feed `{feed}` has {rank} dimensions: at most {MAX_RANK} work");
+        let dims: Vec<_> = var.shape.iter().skip(1).map(|dim| usize::try_from(*dim).ok()).collect();
+        let known = dims.iter().flatten().try_fold(1usize, |all, dim| all.checked_mul(*dim));
+        let known = known.filter(|known| (1..=MAX_VALUES).contains(known)).with_context(|| {
+            format!(
+                "feed `{feed}` has shape {:?}: a row needs between 1 and {MAX_VALUES} values",
+                var.shape
+            )
+        })?;
         Ok(Column {
             name: feed.to_owned(),
             dtype: var.dtype,
             dims,
+            known,
             ragged: var.lod_level > 0,
             values,
             offsets: vec![0],
         })
+    }
+
+    fn single(&self, row: usize) -> Column {
+        let range = self.offsets[row]..self.offsets[row + 1];
+        let offsets = vec![0, range.len()];
+        let values = match &self.values {
+            Values::Integers(values) => Values::Integers(values[range].to_vec()),
+            Values::Reals(values) => Values::Reals(values[range].to_vec()),
+        };
+        let (name, dims) = (self.name.clone(), self.dims.clone());
+        Column { name, dims, values, offsets, ..*self }
     }
 
     fn len(&self) -> usize {
@@ -188,10 +221,11 @@ impl Column {
     fn push_text(&mut self, text: &str) -> Result<()> {
         match &mut self.values {
             Values::Integers(values) => {
-                // Ids of 64 bits without a sign are stored as Paddle stores them: the same bits.
-                let id = text.parse::<i64>().or_else(|_| text.parse::<u64>().map(|id| id as i64));
-                let id = id.ok();
-                values.push(id.with_context(|| format!("`{text}` is not a whole number"))?);
+                let id: i128 =
+                    text.parse().ok().with_context(|| format!("`{text}` is not a whole number"))?;
+                let id = integer(id, self.dtype)
+                    .with_context(|| format!("`{text}` does not fit {}", self.dtype))?;
+                values.push(id);
             }
             Values::Reals(values) => {
                 values.push(text.parse().ok().with_context(|| format!("`{text}` is no number"))?);
@@ -203,7 +237,7 @@ impl Column {
     /// Checks the number of values of the row that was just read.
     fn check_row(&self) -> Result<()> {
         let given = self.len() - self.start();
-        let known: usize = self.dims.iter().flatten().product();
+        let known = self.known;
         let free = self.dims.iter().filter(|dim| dim.is_none()).count();
         if free == 0 && !self.ragged {
             ensure!(
@@ -214,7 +248,7 @@ impl Column {
         } else {
             ensure!(free < 2, "feed `{}` has more than one free dimension", self.name);
             ensure!(
-                given.is_multiple_of(known.max(1)),
+                given.is_multiple_of(known),
                 "feed `{}` needs a multiple of {known} values, but {given} are given",
                 self.name
             );
@@ -223,7 +257,7 @@ impl Column {
     }
 
     fn tensor(&self, rows: usize, fixed: Option<usize>) -> Result<Tensor> {
-        let known: usize = self.dims.iter().flatten().product::<usize>().max(1);
+        let known = self.known;
         let entries = |row: usize| (self.offsets[row + 1] - self.offsets[row]) / known;
         let (first, free) = if self.ragged {
             (self.len() / known, 1)
@@ -231,8 +265,7 @@ impl Column {
             let free = if rows == 0 { 0 } else { entries(0) };
             if let Some(row) = (1..rows).find(|row| entries(*row) != free) {
                 bail!(
-                    "feed `{}` has {} values in one line and {} in another of the same batch: \
-                     use `--batch-size 1`",
+                    "feed `{}` has {} values in one line and {} in another of the same batch",
                     self.name,
                     free * known,
                     entries(row) * known
@@ -257,11 +290,38 @@ impl Column {
     }
 }
 
+/// The number of rows that `var` is declared with, unless it takes any.
+fn fixed_rows(var: &Var) -> Result<Option<usize>> {
+    let rows = var.shape.first().and_then(|rows| usize::try_from(*rows).ok());
+    let rows = rows.filter(|_| var.lod_level == 0);
+    ensure!(
+        rows.is_none_or(|rows| (1..=MAX_ROWS).contains(&rows)),
+        "feed `{}` takes {} rows at once: only 1 to {MAX_ROWS} work",
+        var.name,
+        var.shape[0]
+    );
+    Ok(rows)
+}
+
+/// `number` as a column of this type stores it, if it fits.
+fn integer(number: i128, dtype: DType) -> Option<i64> {
+    match dtype {
+        DType::U8 => u8::try_from(number).ok().map(i64::from),
+        DType::I32 => i32::try_from(number).ok().map(i64::from),
+        // Ids of 64 bits without a sign are stored as Paddle stores them: the same bits.
+        _ => i64::try_from(number).ok().or_else(|| u64::try_from(number).ok().map(|id| id as i64)),
+    }
+}
+
 /// A tensor of these values; where they are too few, the last row is repeated.
 fn build<V, T: Element>(dims: Vec<usize>, values: &[V], cast: impl Fn(&V) -> T) -> Result<Tensor> {
     let width: usize = dims[1..].iter().product();
+    let needed = dims[0].checked_mul(width).filter(|needed| *needed <= MAX_VALUES);
+    let needed = needed.with_context(|| {
+        format!("a batch of {} rows with {width} values each is too large", dims[0])
+    })?;
     let mut all: Vec<T> = values.iter().map(cast).collect();
-    while all.len() < dims[0] * width && all.len() >= width {
+    while all.len() < needed && all.len() >= width {
         all.extend_from_within(all.len() - width..);
     }
     Ok(Tensor::from_slice(dims, &all)?)

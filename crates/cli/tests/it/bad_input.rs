@@ -29,6 +29,12 @@ fn wrong_usage_exits_with_2() {
     refused(&["inspect"], "<MODEL>");
     refused(&["inspect", "m", "--text", "--dot"], "cannot be used with");
     refused(&["predict", "m", "--format", "csv"], "json, slot");
+    refused(&["train", "--threads", "1000000"], "must be at most 1024");
+    refused(&["train", "--samples", "99999999999999999999"], "must be at most 100000000");
+    refused(&["train", "--epochs", "18446744073709551615"], "must be at most 1000000");
+    refused(&["train", "--rows", "18446744073709551615"], "must be at most 100000000");
+    refused(&["predict", "m", "--batch-size", "1000000000"], "must be at most 1048576");
+    refused(&["bench", "engine", "--seconds", "1e30"], "must be at most 86400");
     refused(&["fly"], "unrecognized subcommand");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "nothing was written");
 }
@@ -59,6 +65,8 @@ fn a_missing_model_is_named() {
     refused(folder.path(), &["predict", "nowhere"], "", 1, &["nowhere"]);
     fs::create_dir(folder.path().join("empty")).unwrap();
     refused(folder.path(), &["inspect", "empty"], "", 1, &["empty", "__model__"]);
+    fs::write(folder.path().join("nothing"), "").unwrap();
+    refused(folder.path(), &["inspect", "nothing"], "", 1, &["`nothing` is empty"]);
 }
 
 #[test]
@@ -91,10 +99,25 @@ fn a_bad_line_is_named_after_the_lines_before_it_are_predicted() {
     let predict = ["predict", "demo/model"];
     let short = good[0].split_once(' ').unwrap().1.split_once(' ').unwrap().1;
     refused(folder.path(), &predict, short, 1, &["line 1", "needs 13 values, but 12 are given"]);
-    refused(folder.path(), &predict, "\n", 1, &["line 1", "missing"]);
     refused(folder.path(), &predict, "{\"1\": 2}", 1, &["line 1", "is missing"]);
     let outside = good[0].replace(" 26:", " 26:9999");
-    refused(folder.path(), &predict, &outside, 1, &["lines 1 to 1", "9999"]);
+    refused(folder.path(), &predict, &outside, 1, &["line 1", "9999"]);
+    refused(folder.path(), &predict, "\n\n{]", 1, &["line 3: not valid JSON", "(column 2)"]);
+
+    // An id that the table does not have is noticed only when the batch runs.
+    let stdin = format!("{}\n\n{outside}\n{}\n \n", good.join("\n"), good[0]);
+    let ran = bireme(folder.path(), &predict, &stdin);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(1), 3));
+    assert!(ran.stderr.starts_with("error: stdin, line 5: "), "{}", ran.stderr);
+    let blank_at_the_end = format!("{}\n\n", good.join("\r\n"));
+    let ran = bireme(folder.path(), &predict, &blank_at_the_end);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 3), "{}", ran.stderr);
+    let mut binary = good.join("\n").into_bytes();
+    binary.extend(b"\n\xff\n");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_bireme"));
+    let ran = crate::finish(command.args(predict).current_dir(&folder), &binary);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(1), 3));
+    assert!(ran.stderr.starts_with("error: stdin, line 4: not UTF-8 text"), "{}", ran.stderr);
 }
 
 #[test]
@@ -116,9 +139,26 @@ fn training_that_diverges_names_the_op_when_asked_to() {
     assert_eq!(checked.code, Some(1), "{}", checked.stderr);
     assert!(checked.stderr.starts_with("error: step "), "{}", checked.stderr);
     assert!(checked.stderr.contains("produced"), "{}", checked.stderr);
-    assert_eq!(fs::read_dir(folder.path().join("bireme-demo")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "no empty folder is left");
     // Without the flag, the first op that cannot go on says so.
     let unchecked = bireme(folder.path(), &args, "");
     assert_eq!(unchecked.code, Some(1), "{}", unchecked.stderr);
     assert!(unchecked.stderr.contains("prediction NaN"), "{}", unchecked.stderr);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn results_that_cannot_be_written_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let bireme = env!("CARGO_BIN_EXE_bireme");
+    let train = format!("'{bireme}' train --samples 1000 --rows 500 --threads 1");
+    let run = |line: String| {
+        let mut shell = std::process::Command::new("sh");
+        crate::finish(shell.args(["-c", &line]).current_dir(&folder), "")
+    };
+    let full = run(format!("{train} --quiet > /dev/full"));
+    assert_eq!(full.code, Some(1), "{}", full.stderr);
+    assert!(full.stderr.starts_with("error: No space left"), "{}", full.stderr);
+    let silent = run(format!("{train} 2> /dev/full"));
+    assert_eq!(silent.code, Some(0), "advice that nobody can read is no error");
 }

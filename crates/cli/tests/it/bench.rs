@@ -11,13 +11,25 @@ fn one_case_prints_one_json_object() {
     let line: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(line["case"], "mnist_mlp_b64_t1");
     assert_eq!(line["unit"], "samples/s");
+    if cfg!(target_os = "linux") {
+        assert!(line["peak_mib"].as_f64().unwrap() > 1.0, "{line}");
+    }
     assert!(line["value"].as_f64().unwrap() > 0.0 && line["ratio"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn the_table_has_a_line_for_each_case() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["bench", "engine", "--case", "mnist_mlp_b64_t1", "--seconds", "0.1"];
+    let ran = bireme(folder.path(), &args, "");
+    let first: Vec<&str> = ran.stdout.lines().map(|l| l.split(' ').next().unwrap()).collect();
+    assert_eq!(first, ["case", "mnist_mlp_b64_t1"], "{}", ran.stdout);
 }
 
 #[test]
 fn an_unknown_case_is_refused_with_the_known_ones() {
     let folder = tempfile::tempdir().unwrap();
-    let ran = bireme(folder.path(), &["bench", "engine", "--case", "mnist"], "");
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.starts_with("error: there is no case `mnist`: choose from ctr_dnn_b512_t1"));
+    let ran = bireme(folder.path(), &["bench", "engine", "--case", "nope"], "");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("ctr_dnn_b512_t1, ctr_dnn_b2048_t1"), "{}", ran.stderr);
 }

@@ -22,11 +22,11 @@ fn bireme(folder: &Path, args: &[&str], stdin: &str) -> Ran {
     finish(Command::new(env!("CARGO_BIN_EXE_bireme")).args(args).current_dir(folder), stdin)
 }
 
-fn finish(command: &mut Command, stdin: &str) -> Ran {
+fn finish(command: &mut Command, stdin: impl AsRef<[u8]>) -> Ran {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
     // A command that fails early does not read its input.
-    child.stdin.take().unwrap().write_all(stdin.as_bytes()).ok();
+    child.stdin.take().unwrap().write_all(stdin.as_ref()).ok();
     let output = child.wait_with_output().unwrap();
     Ran {
         code: output.status.code(),

@@ -55,6 +55,8 @@ fn inspect_shows_each_view() {
     for part in ["Feeds", "dense_input", "Fetches", "SparseFeatFactors", "[2000, 9]", "total"] {
         assert!(summary.contains(part), "{part} in {summary}");
     }
+    let by_folder = bireme(folder.path(), &["inspect", "demo"], "");
+    assert_eq!((by_folder.code, by_folder.stdout), (Some(0), summary));
     assert!(view(&["--dot"]).starts_with("digraph"));
     let statistics = view(&["--params"]);
     assert!(statistics.contains("non-finite") && !statistics.contains("NaN"), "{statistics}");
@@ -95,8 +97,11 @@ fn slot_to_json(line: &str) -> String {
 #[test]
 fn ctrl_c_ends_training_in_order() {
     let folder = tempfile::tempdir().unwrap();
+    train_small(folder.path());
+    let finished = fs::read(folder.path().join("demo/model.pdiparams")).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_bireme"))
         .args(["train", "--samples", "2000", "--epochs", "100000", "--rows", "2000"])
+        .args(["--output", "demo"])
         .current_dir(&folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -109,4 +114,23 @@ fn ctrl_c_ends_training_in_order() {
     let rest: Vec<String> = stderr.collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
     assert!(rest.iter().any(|line| line.starts_with("interrupted")), "{rest:?}");
+    let kept = fs::read(folder.path().join("demo/model.pdiparams")).unwrap();
+    assert!(kept == finished, "the finished model is as before");
+    let saved = rest.iter().any(|line| line.ends_with("demo/interrupted/model"));
+    assert_eq!(folder.path().join("demo/interrupted/model.pdmodel").exists(), saved, "{rest:?}");
+}
+
+#[test]
+fn names_cannot_send_commands_to_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "{ // block 0\n    persist param 'w\\u{1b}[2J' : \
+                LOD_TENSOR.shape(2, 3).dtype(float32).stop_gradient(False)\n}\n";
+    fs::write(folder.path().join("program.txt"), text).unwrap();
+    for view in [&[][..], &["--text"], &["--dot"]] {
+        let ran = bireme(folder.path(), &[&["inspect", "program.txt"], view].concat(), "");
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        assert!(!ran.stdout.contains('\u{1b}'), "{:?}", ran.stdout);
+    }
+    let summary = bireme(folder.path(), &["inspect", "program.txt"], "").stdout;
+    assert!(summary.contains("w\\u{1b}[2J"), "{summary}");
 }
