@@ -51,12 +51,17 @@ fn declaration(name: &str, meta: Meta) -> Var {
     var
 }
 
-/// That the engine knows every op and attribute of `program`, that its shapes agree, and that every
-/// variable comes from somewhere: an op, the scope, or one of `feeds`.
+/// That the engine knows every op and attribute of `program`, that its shapes are possible and
+/// agree, and that every variable comes from somewhere: an op, the scope, or one of `feeds`.
 ///
 /// # Errors
 /// The first thing that is wrong.
 pub fn check(program: &Program, feeds: &[&str]) -> bireme_ir::Result<()> {
+    // Before any shape rule multiplies dimensions.
+    for var in program.list_vars().filter(|var| var.kind.is_tensor()) {
+        let bad = |problem| bireme_ir::Error::BadVar { var: var.name.clone(), problem };
+        Meta::of(var).check_size().map_err(bad)?;
+    }
     let mut inner = program.clone();
     let global = inner.global_mut();
     // They only say what goes in and out; the executor does their work.
@@ -73,6 +78,55 @@ pub fn check(program: &Program, feeds: &[&str]) -> bireme_ir::Result<()> {
 mod tests {
     use super::*;
     use bireme_ir::DType;
+
+    /// The error of `bmm` on feeds of these shapes, or of building it.
+    fn bmm_error(x: Vec<i64>, y: Vec<i64>) -> String {
+        let mut program = Program::new();
+        let global = program.global_mut();
+        global.add_var(Var::tensor("x", DType::F32, x));
+        global.add_var(Var::tensor("y", DType::F32, y));
+        global.add_var(Var::tensor("out", DType::F32, [-1, 4, 4]));
+        global.ops.push(Op::new("bmm").input("X", ["x"]).input("Y", ["y"]).output("Out", ["out"]));
+        check(&program, &["x", "y"]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn shapes_that_no_tensor_can_have_are_refused() {
+        let huge = (1 << 62) + 1;
+        assert_eq!(
+            bmm_error(vec![-1, 4, huge], vec![-1, huge, 4]),
+            "variable `x` has the shape [-1, 4, 4611686018427387905], which is too large for any \
+             memory"
+        );
+        assert_eq!(
+            bmm_error(vec![-1, 4, 4], vec![1; 10]),
+            "variable `y` has 10 dimensions, which is more than 9"
+        );
+    }
+
+    #[test]
+    fn shapes_that_ops_compute_are_checked() {
+        let x = Var::tensor("x", DType::F32, [1 << 40, 1]);
+        let y = Var::parameter("y", DType::F32, [1, 1 << 40]);
+        let op = Op::new("mul").input("X", ["x"]).input("Y", ["y"]).output("Out", ["out"]);
+        let find = |name: &str| Some(if name == "x" { &x } else { &y });
+        let error = Ops.infer(&op, &find).unwrap_err().to_string();
+        assert!(error.contains("output `out` has the shape"), "{error}");
+        for (dims, possible) in [
+            (vec![1; 9], true),
+            (vec![1; 10], false),
+            (vec![-1, 1 << 60], true),
+            (vec![-1, 1 << 61], false),
+            (vec![0, 1 << 61], false),
+            (vec![-2], false),
+        ] {
+            assert_eq!(
+                Meta::new(DType::F32, dims.clone()).check_size().is_ok(),
+                possible,
+                "{dims:?}"
+            );
+        }
+    }
 
     #[test]
     fn infers_declarations_and_names_the_call_site() {

@@ -213,14 +213,12 @@ fn product<T: Matrix>(
     rhs: &[T],
     rhs_layout: Layout,
 ) {
-    assert!(
-        out.len() == m * n && lhs.len() == m * k && rhs.len() == k * n,
-        "matrices have their sizes"
-    );
+    let holds = |slice: &[T], rows: usize, columns| Some(slice.len()) == rows.checked_mul(columns);
+    assert!(holds(out, m, n) && holds(lhs, m, k) && holds(rhs, k, n), "matrices have their sizes");
     if k == 0 && !add {
         out.fill(T::default());
     }
-    if m * n * k == 0 {
+    if m == 0 || n == 0 || k == 0 {
         return;
     }
     let strides = |layout, rows: usize, columns: usize| match layout {
@@ -244,6 +242,14 @@ fn product<T: Matrix>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "matrices have their sizes")]
+    fn sizes_that_wrap_around_are_refused() {
+        let k = (1 << 62) + 1;
+        let side = [0.0f32; 4];
+        gemm(4, 4, k, &mut [0.0; 16], &side, Layout::Plain, &side, Layout::Plain);
+    }
 
     #[test]
     fn layouts_agree_with_the_definition() {

@@ -30,6 +30,14 @@ pub enum Error {
         /// What is wrong there.
         problem: String,
     },
+    /// A declaration that no variable can have.
+    #[error("variable `{var}` {problem}")]
+    BadVar {
+        /// The variable.
+        var: String,
+        /// What is wrong with it; continues the sentence.
+        problem: String,
+    },
     /// An op does not fit its inputs; raised by shape rules.
     #[error("op `{op}`{}: {problem}", created_at(.site))]
     BadOp {
@@ -152,6 +160,15 @@ pub enum AttrProblem {
         expected: AttrKind,
         /// The type in the program.
         found: AttrKind,
+    },
+    /// It asks for a fusion, a quantisation or a server that would change the result.
+    #[error(
+        "is {value}, which this build cannot honour: save the model without the fusion or \
+         quantisation it asks for"
+    )]
+    NotHonoured {
+        /// Its value.
+        value: String,
     },
     /// It names a block that cannot be the op's sub-block.
     #[error("names block {block}, but sub-blocks here are those after the op's own, of {blocks}")]

@@ -7,6 +7,7 @@
 use bireme_ir::{DType, Var, VarKind};
 
 use super::{InferRule, OpView};
+use crate::tensor::MAX_RANK;
 use crate::{Error, Result};
 
 /// What is known of a variable before it has a value.
@@ -30,7 +31,29 @@ impl Meta {
 
     /// What a declaration says.
     pub fn of(var: &Var) -> Meta {
-        Meta { kind: var.kind, dtype: var.dtype, dims: var.shape.clone(), lod_level: var.lod_level }
+        // Paddle 1.x multiplies unknown dimensions; any negative product is as unknown as -1.
+        let dims = var.shape.iter().map(|dim| (*dim).max(-1)).collect();
+        Meta { kind: var.kind, dtype: var.dtype, dims, lod_level: var.lod_level }
+    }
+
+    /// That a tensor can have this shape: [`MAX_RANK`] dimensions at most, each known or -1, and a
+    /// product that fits the address space. Dimensions of zero count as one, as in `Dims::bytes`.
+    ///
+    /// # Errors
+    /// When it cannot; the text continues a sentence about the variable.
+    pub(crate) fn check_size(&self) -> std::result::Result<(), String> {
+        let dims = &self.dims;
+        if self.rank() > MAX_RANK {
+            return Err(format!("has {} dimensions, which is more than {MAX_RANK}", self.rank()));
+        }
+        if dims.iter().any(|dim| *dim < -1) {
+            return Err(format!("has the impossible shape {dims:?}"));
+        }
+        let mut known = dims.iter().filter(|dim| **dim > 0);
+        match known.try_fold(self.dtype.size() as i64, |bytes, dim| bytes.checked_mul(*dim)) {
+            Some(bytes) if isize::try_from(bytes).is_ok() => Ok(()),
+            _ => Err(format!("has the shape {dims:?}, which is too large for any memory")),
+        }
     }
 
     /// The same with other dimensions.
@@ -84,7 +107,8 @@ impl<'a> Infer<'a> {
     /// Runs the op's shape rule on its inputs (in the order of [`OpView::flat_inputs`]).
     ///
     /// # Errors
-    /// When the inputs do not fit, or the rule forgets an output.
+    /// When the inputs do not fit, the rule forgets an output, or no tensor can have the shape that
+    /// it computes.
     pub fn run(view: &OpView<'_>, inputs: &[Meta]) -> Result<Vec<Meta>> {
         let names: Vec<_> = view.flat_outputs().collect();
         let mut infer = Infer { view, inputs, outputs: vec![None; names.len()] };
@@ -95,7 +119,11 @@ impl<'a> Infer<'a> {
         let outputs = infer.outputs.into_iter().zip(names);
         outputs
             .map(|(meta, name)| {
-                meta.ok_or_else(|| Error::kernel(format!("no shape rule for output `{name}`")))
+                let meta = meta
+                    .ok_or_else(|| Error::kernel(format!("no shape rule for output `{name}`")))?;
+                let possible = meta.check_size();
+                possible.map_err(|problem| Error::kernel(format!("output `{name}` {problem}")))?;
+                Ok(meta)
             })
             .collect()
     }

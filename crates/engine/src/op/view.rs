@@ -16,6 +16,9 @@ pub struct In(pub(crate) u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Out(pub(crate) u16);
 
+/// The most inputs, or outputs, of one op.
+const MAX_VARS: usize = u16::MAX as usize;
+
 /// An op and its definition.
 #[derive(Clone, Copy)]
 pub struct OpView<'a> {
@@ -31,9 +34,16 @@ impl<'a> OpView<'a> {
     /// Looks `op` up in the list of definitions.
     ///
     /// # Errors
-    /// When there is no such op.
+    /// When there is no such op, or it has more variables than [`In`] and [`Out`] can count.
     pub fn new(op: &'a Op) -> Result<OpView<'a>> {
-        Ok(OpView { op, def: crate::ops::find(&op.kind)?, seed: 0 })
+        let def = crate::ops::find(&op.kind)?;
+        for (what, slots) in [("inputs", &op.inputs), ("outputs", &op.outputs)] {
+            let count = slots.values().map(Vec::len).sum::<usize>();
+            if count > MAX_VARS {
+                return Err(Error::kernel(format!("has {count} {what}, more than {MAX_VARS}")));
+            }
+        }
+        Ok(OpView { op, def, seed: 0 })
     }
 
     /// Input variables in slot order: what [`In`] counts.
@@ -216,9 +226,29 @@ fn range(table: &'static [Slot], slots: &Slots, name: &str) -> impl Iterator<Ite
     let first = table.iter().take_while(|slot| slot.name != name).map(count).sum::<usize>();
     let len = table.iter().find(|slot| slot.name == name).map_or(0, count);
     debug_assert!(table.iter().any(|slot| slot.name == name), "slot `{name}` is in the signature");
-    (first as u16)..((first + len) as u16)
+    let position = |at: usize| u16::try_from(at).expect("`OpView::new` counted the variables");
+    position(first)..position(first + len)
 }
 
 fn wrong_type(name: &str, expected: &str, given: &Attr) -> Error {
     Error::kernel(format!("attribute `{name}` must be {expected}, not {:?}", given.kind()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_variables_than_positions_are_refused() {
+        let op = |count: usize| {
+            let names = (0..count).map(|i| format!("x{i}")).collect::<Vec<_>>();
+            let mut op = Op::new("sum").output("Out", ["out"]);
+            op.inputs.insert("X".to_owned(), names);
+            op
+        };
+        let most = op(MAX_VARS);
+        assert_eq!(OpView::new(&most).unwrap().inputs("X").len(), MAX_VARS);
+        let error = OpView::new(&op(MAX_VARS + 1)).err().unwrap().to_string();
+        assert_eq!(error, "has 65536 inputs, more than 65535");
+    }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
+use bireme_ir::DType;
+
 /// The most dimensions a tensor can have (Paddle's limit).
 pub const MAX_RANK: usize = 9;
 
@@ -26,9 +28,21 @@ impl Dims {
         Dims { len: dims.len() as u8, dims: all }
     }
 
-    /// The number of elements: the product of the dimensions, 1 for a scalar.
+    /// The number of elements: the product of the dimensions, 1 for a scalar. A product that does
+    /// not fit is the largest number, never a small one; no tensor has such dimensions.
     pub fn numel(&self) -> usize {
-        self.iter().product()
+        self.iter().fold(1, |product, dim| product.saturating_mul(*dim))
+    }
+
+    /// The bytes of a tensor with these dimensions; `None` when no tensor can have them.
+    ///
+    /// Dimensions of zero count as one in that question: strides and the products of some of the
+    /// dimensions must not overflow either.
+    pub fn bytes(&self, dtype: DType) -> Option<usize> {
+        let mut known = self.iter().copied().filter(|dim| *dim > 0);
+        let most = known.try_fold(dtype.size(), usize::checked_mul)?;
+        isize::try_from(most).ok()?;
+        Some(if self.contains(&0) { 0 } else { most })
     }
 
     /// The product of the dimensions from `axis` on.

@@ -35,9 +35,13 @@ pub struct Tensor {
 
 impl Tensor {
     /// A tensor of zeros.
+    ///
+    /// # Panics
+    /// When no tensor can be as large as these dimensions say; shape rules reject such programs
+    /// before any tensor exists.
     pub fn zeros(dtype: DType, dims: impl Into<Dims>) -> Tensor {
         let dims = dims.into();
-        let buffer = Buffer::zeroed(dims.numel() * dtype.size());
+        let buffer = Buffer::zeroed(bytes_of(dtype, dims));
         Tensor { dtype, dims, lod: Lod::new(), buffer }
     }
 
@@ -49,9 +53,11 @@ impl Tensor {
     /// A tensor holding a copy of `values`.
     ///
     /// # Errors
-    /// When the number of values is not the product of the dimensions.
+    /// When the number of values is not the product of the dimensions, or that product does not fit
+    /// the address space.
     pub fn from_slice<T: Element>(dims: impl Into<Dims>, values: &[T]) -> Result<Tensor> {
         let dims = dims.into();
+        check_size(T::DTYPE, dims)?;
         if dims.numel() != values.len() {
             return Err(Error::ElementCount { dims, values: values.len() });
         }
@@ -70,7 +76,7 @@ impl Tensor {
     /// # Panics
     /// When the buffer is too small.
     pub(crate) fn window(dtype: DType, dims: Dims, buffer: Buffer) -> Tensor {
-        assert!(dims.numel() * dtype.size() <= buffer.bytes(), "a window holds its tensor");
+        assert!(bytes_of(dtype, dims) <= buffer.bytes(), "a window holds its tensor");
         Tensor { dtype, dims, lod: Lod::new(), buffer }
     }
 
@@ -174,9 +180,12 @@ impl Tensor {
 
     /// Gives the tensor another type and shape; memory is kept when it suffices, and its contents
     /// are then unspecified.
+    ///
+    /// # Panics
+    /// As [`Tensor::zeros`].
     pub fn resize(&mut self, dtype: DType, dims: impl Into<Dims>) {
         let dims = dims.into();
-        let bytes = dims.numel() * dtype.size();
+        let bytes = bytes_of(dtype, dims);
         if bytes > self.buffer.bytes() {
             self.buffer = Buffer::zeroed(bytes);
         }
@@ -186,9 +195,12 @@ impl Tensor {
 
     /// Changes the number of rows; rows that stay keep their values. Memory grows by half at
     /// least, so that appending is cheap.
+    ///
+    /// # Panics
+    /// As [`Tensor::zeros`].
     pub fn grow_rows(&mut self, rows: usize) {
         let dims = self.dims.with_rows(rows);
-        let bytes = dims.numel() * self.dtype.size();
+        let bytes = bytes_of(self.dtype, dims);
         if bytes > self.buffer.bytes() {
             let mut grown = Tensor {
                 dtype: self.dtype,
@@ -205,9 +217,10 @@ impl Tensor {
     /// Gives the tensor another shape with the same number of elements.
     ///
     /// # Errors
-    /// When the numbers of elements differ.
+    /// When the numbers of elements differ, or the dimensions do not fit the address space.
     pub fn reshape(&mut self, dims: impl Into<Dims>) -> Result<()> {
         let dims = dims.into();
+        check_size(self.dtype, dims)?;
         if dims.numel() != self.numel() {
             return Err(Error::ElementCount { dims, values: self.numel() });
         }
@@ -230,7 +243,8 @@ impl Tensor {
     pub unsafe fn rows_window(&self, first: usize, rows: usize) -> Tensor {
         let row_bytes =
             self.dims.get(1..).map_or(1, |rest| rest.iter().product::<usize>()) * self.dtype.size();
-        assert!(first + rows <= self.rows(), "the rows lie inside the tensor");
+        let end = first.checked_add(rows);
+        assert!(end.is_some_and(|end| end <= self.rows()), "the rows lie inside the tensor");
         // SAFETY: the rows lie inside the buffer; the caller keeps it alive.
         let buffer = unsafe {
             Buffer::foreign(self.buffer.start().add(first * row_bytes), rows * row_bytes)
@@ -257,6 +271,18 @@ impl Tensor {
         } else {
             Err(Error::DType { expected: T::DTYPE, given: self.dtype })
         }
+    }
+}
+
+/// The bytes of a tensor. Every tensor is sized here, so the unsafe code around can rely on it.
+fn bytes_of(dtype: DType, dims: Dims) -> usize {
+    dims.bytes(dtype).unwrap_or_else(|| panic!("a tensor of shape {dims} is too large"))
+}
+
+fn check_size(dtype: DType, dims: Dims) -> Result<()> {
+    match dims.bytes(dtype) {
+        Some(_) => Ok(()),
+        None => Err(Error::kernel(format!("a tensor of shape {dims} is too large"))),
     }
 }
 

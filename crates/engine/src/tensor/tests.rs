@@ -40,3 +40,22 @@ fn dims_copy_and_divide() {
     assert_eq!(&*dims.with_rows(7), [7, 3, 4]);
     assert_eq!(Dims::new(&[]).numel(), 1);
 }
+
+#[test]
+fn sizes_that_overflow_are_refused() {
+    let huge = (1 << 62) + 1;
+    // The products wrap around to 4 and 0.
+    for dims in [[4, huge], [1 << 32, 1 << 32], [0, usize::MAX]] {
+        let error = Tensor::from_slice(dims, &[1.0f32; 4]).unwrap_err().to_string();
+        assert!(error.ends_with("is too large"), "{error}");
+        assert_eq!(Dims::from(dims).bytes(DType::F32), None);
+        let mut empty = Tensor::empty(DType::F32);
+        assert!(empty.reshape(dims).is_err());
+        let resized = std::panic::catch_unwind(move || empty.resize(DType::F32, dims));
+        assert!(resized.is_err(), "{dims:?}");
+    }
+    assert_eq!(Dims::from([4, huge]).numel(), usize::MAX);
+    assert_eq!(Dims::from([huge, huge, 0]).numel(), 0);
+    assert_eq!(Dims::from([0, 8]).bytes(DType::F32), Some(0));
+    assert_eq!(Dims::from([3, 8]).bytes(DType::F32), Some(96));
+}
