@@ -1,10 +1,19 @@
-//! Files that appear as a whole or not at all.
+//! Files that are saved together, and replaced only when all of them are complete.
 //!
 //! A [`FileSet`] writes its files aside, under hidden names, flushes them to disk, and renames them
 //! when the last one is complete. A set that is dropped before that removes all it made, folders
-//! included. A folder that does not exist yet appears with all its files at one moment; in one
-//! that exists, files are replaced one by one, each as a whole.
+//! included. A folder that does not exist yet appears with all its files at one moment. In one that
+//! exists, files are replaced one by one, each as a whole; when one cannot be replaced, those before
+//! it are put back (`files/replace.rs`).
+//!
+//! What is left: a process killed, or a machine that stops, between the first and the last of these
+//! renames leaves some files of the new set beside some of the old. Each is complete, and the old
+//! ones are still there under their hidden names, `.NAME.PROCESS-NUMBER.tmp`. Only saving into a new
+//! folder has no such moment.
 
+mod replace;
+
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -106,7 +115,8 @@ impl FileSet {
     /// Puts the files in their place.
     ///
     /// # Errors
-    /// When they cannot be renamed.
+    /// When a folder stands where a file is to go, or a file cannot be renamed; what was there is
+    /// then there again.
     pub fn commit(mut self) -> Result<()> {
         let renamed = match &self.aside {
             Some(aside) if fs::rename(aside, &self.folder).is_ok() => Ok(()),
@@ -127,12 +137,9 @@ impl FileSet {
     }
 
     fn move_files(&self) -> std::io::Result<()> {
-        for (temporary, name) in &self.files {
-            let path = self.folder.join(name);
-            fs::create_dir_all(path.parent().expect("it is inside a folder"))?;
-            fs::rename(temporary, path)?;
-        }
-        Ok(())
+        let target =
+            |(temporary, name): &(PathBuf, PathBuf)| (temporary.clone(), self.folder.join(name));
+        replace::files(&self.files.iter().map(target).collect::<Vec<_>>())
     }
 
     /// Makes `folder` and those around it, and remembers which were missing.
@@ -162,12 +169,23 @@ impl FileSet {
     /// Makes the new names survive a loss of power, where the system can; the files' contents are
     /// on disk already.
     fn sync_folders(&self) {
-        let around = self.folder.parent().filter(|_| self.aside.is_some());
-        for folder in [Some(self.folder.as_path()), around].into_iter().flatten() {
+        for folder in self.changed_folders() {
             if let Ok(folder) = File::open(folder) {
                 let _ = folder.sync_all();
             }
         }
+    }
+
+    /// Folders that have a new entry.
+    fn changed_folders(&self) -> BTreeSet<PathBuf> {
+        let files = self.files.iter().map(|(_, name)| self.folder.join(name));
+        let folders = self.aside.iter().map(|_| self.folder.clone());
+        let entries = files.chain(folders).chain(self.made.iter().cloned());
+        let around = entries.filter_map(|path| path.parent().map(Path::to_owned));
+        // The folder around `name` is the current one, which opens only as `.`.
+        around
+            .map(|path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path })
+            .collect()
     }
 }
 

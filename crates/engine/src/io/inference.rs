@@ -4,23 +4,15 @@
 //! either one file per parameter or a common one (Paddle 1.x). Both are read; a program is checked
 //! against the engine's ops before its parameters are looked at.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use bireme_ir::{FetchStyle, MAX_PROGRAM_BYTES, Program};
+use bireme_ir::{FetchStyle, Program};
 
 use super::files::FileSet;
+use super::find::{MODEL, ModelFiles, PARAMS, PARAMS_SUFFIX, PROGRAM_SUFFIX, find_model, is_file};
 use super::persistables::{check_held, read_vars, select, write_vars};
 use crate::catalog::check;
 use crate::{Error, Result, Scope};
-
-/// The program's file in the layout of Paddle 1.x.
-const MODEL: &str = "__model__";
-/// The usual name of a common parameter file beside it.
-const PARAMS: &str = "__params__";
-const PROGRAM_SUFFIX: &str = ".pdmodel";
-const PARAMS_SUFFIX: &str = ".pdiparams";
 
 /// A loaded model; its parameters are in the scope it was loaded into.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,21 +73,12 @@ pub fn save_inference_model_dir(
 /// When there is no model, a file is damaged, the program has an op or attribute that the engine
 /// does not know, or the parameters do not fit it; the scope is then unchanged.
 pub fn load_inference_model(path: impl AsRef<Path>, scope: &Scope) -> Result<InferenceModel> {
-    let files = find(path.as_ref())?;
-    load(&files.program, scope, |vars| match &files.params {
-        Params::Common(path) => (folder_of(path), path.file_name().map(PathBuf::from)),
-        Params::Beside => {
-            let folder = folder_of(&files.program);
-            let common = folder.join(PARAMS);
-            let own = vars.iter().any(|name| folder.join(name).exists());
-            let filename = (!own && common.is_file()).then(|| PathBuf::from(PARAMS));
-            (folder, filename)
-        }
-    })
+    load(&find_model(path)?, scope)
 }
 
 /// Loads a model of Paddle 1.x's layout whose files have other names than usual; see
-/// [`save_inference_model_dir`].
+/// [`save_inference_model_dir`]. Without `params_filename` the parameters are in one file each, or
+/// all in `__params__`.
 ///
 /// # Errors
 /// As [`load_inference_model`].
@@ -107,7 +90,7 @@ pub fn load_inference_model_dir(
 ) -> Result<InferenceModel> {
     let dir = dir.as_ref();
     let program = dir.join(model_filename.unwrap_or(MODEL));
-    load(&program, scope, |_| (dir.to_owned(), params_filename.map(PathBuf::from)))
+    load(&ModelFiles { program, params: params_filename.map(|name| dir.join(name)) }, scope)
 }
 
 fn save(
@@ -131,30 +114,51 @@ fn save(
     files.commit()
 }
 
-/// Reads program and parameters; `place` tells folder and common file of the latter.
-fn load(
-    path: &Path,
-    scope: &Scope,
-    place: impl FnOnce(&[&str]) -> (PathBuf, Option<PathBuf>),
-) -> Result<InferenceModel> {
-    let program = read_program(path)?;
+fn load(files: &ModelFiles, scope: &Scope) -> Result<InferenceModel> {
+    let path = files.program.as_path();
+    let program = read_program(files)?;
     let (feeds, fetches) = (program.feed_names(), program.fetch_names());
     check_targets(&program, &feeds, &fetches).map_err(|problem| Error::file(path, problem))?;
     let model = InferenceModel { program, feeds, fetches };
     let vars = select(&model.program, |_| true);
     if !vars.is_empty() {
-        let names: Vec<&str> = vars.keys().copied().collect();
-        let (folder, filename) = place(&names);
-        read_vars(&folder, &vars, scope, filename.as_deref())?;
+        let folder = folder_of(path);
+        match &files.params {
+            Some(common) => read_vars(Path::new(""), &vars, scope, Some(common))?,
+            None => {
+                let common = params_beside(&folder, vars.keys().copied())?;
+                read_vars(&folder, &vars, scope, common)?;
+            }
+        }
     }
     Ok(model)
 }
 
-fn read_program(path: &Path) -> Result<Program> {
-    let failed = |error: std::io::Error| Error::file(path, format!("cannot read it: {error}"));
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(MAX_PROGRAM_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+/// The common parameter file of a folder; `None` when each parameter has its own.
+///
+/// Where both are, one of them was left by an earlier save, and nothing tells which.
+fn params_beside<'n>(
+    folder: &Path,
+    mut vars: impl Iterator<Item = &'n str>,
+) -> Result<Option<&'static Path>> {
+    if !is_file(&folder.join(PARAMS))? {
+        return Ok(None);
+    }
+    match vars.find(|name| folder.join(name).is_file()) {
+        None => Ok(Some(Path::new(PARAMS))),
+        Some(own) => {
+            let problem = format!(
+                "it holds parameters twice, in `{PARAMS}` and in a file for each (`{own}`): remove \
+                 those that are out of date, or name the common file"
+            );
+            Err(Error::file(folder, problem))
+        }
+    }
+}
+
+fn read_program(files: &ModelFiles) -> Result<Program> {
+    let path = &files.program;
+    let bytes = files.program_bytes()?;
     let program = Program::from_bytes(&bytes).map_err(|error| Error::file(path, error))?;
     let feeds = program.feed_names();
     let feeds: Vec<&str> = feeds.iter().map(String::as_str).collect();
@@ -179,76 +183,6 @@ fn check_targets(
         None => Ok(()),
         Some(name) => Err(format!("it feeds or fetches `{name}`, which it does not declare")),
     }
-}
-
-/// Where a model's files are.
-struct Files {
-    program: PathBuf,
-    params: Params,
-}
-
-enum Params {
-    /// In this one file.
-    Common(PathBuf),
-    /// In the folder of the program, as Paddle 1.x leaves them.
-    Beside,
-}
-
-impl Files {
-    /// The two files that share `prefix`.
-    fn of(prefix: &Path) -> Files {
-        let params = Params::Common(with_suffix(prefix, PARAMS_SUFFIX));
-        Files { program: with_suffix(prefix, PROGRAM_SUFFIX), params }
-    }
-}
-
-fn find(path: &Path) -> Result<Files> {
-    if let Some(prefix) = path.to_str().and_then(|path| path.strip_suffix(PROGRAM_SUFFIX)) {
-        return Ok(Files::of(Path::new(prefix)));
-    }
-    let files = Files::of(path);
-    if files.program.is_file() {
-        return Ok(files);
-    }
-    if path.is_file() {
-        return Ok(Files { program: path.to_owned(), params: Params::Beside });
-    }
-    let program = path.join(MODEL);
-    if program.is_file() {
-        return Ok(Files { program, params: Params::Beside });
-    }
-    find_in_folder(path)
-}
-
-/// The only `.pdmodel` of a folder.
-fn find_in_folder(folder: &Path) -> Result<Files> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut prefixes: Vec<String> =
-        names.filter_map(|name| Some(name.strip_suffix(PROGRAM_SUFFIX)?.to_owned())).collect();
-    prefixes.sort();
-    match &prefixes[..] {
-        [prefix] => Ok(Files::of(&folder.join(prefix))),
-        [] => {
-            let problem = format!(
-                "no model there: looked for `{}` and for `{}` or a `{PROGRAM_SUFFIX}` file inside",
-                with_suffix(folder, PROGRAM_SUFFIX).display(),
-                folder.join(MODEL).display(),
-            );
-            Err(Error::file(folder, problem))
-        }
-        several => {
-            let problem = format!("it holds several models: name one of {}", several.join(", "));
-            Err(Error::file(folder, problem))
-        }
-    }
-}
-
-/// `path` with `suffix` appended; other than `with_extension`, this keeps dots in names.
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    PathBuf::from(path)
 }
 
 fn folder_of(path: &Path) -> PathBuf {

@@ -111,3 +111,48 @@ fn names_stay_inside_the_folder() {
     }
     assert!(write_file(dir.path().join(".."), text("1")).is_err());
 }
+
+#[test]
+fn old_files_come_back_when_one_cannot_be_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for (name, contents) in [("a", "old a"), ("c", "old c"), ("new a", "1"), ("new b", "2")] {
+        fs::write(at(name), contents).unwrap();
+    }
+    // The third source is missing, so the third rename fails.
+    let moves = [("new a", "a"), ("new b", "b"), ("gone", "c")].map(|(x, y)| (at(x), at(y)));
+    let error = replace::files(&moves).unwrap_err();
+    assert!(error.to_string().starts_with("`c`: "), "{error}");
+    assert_eq!(listing(dir.path()), ["a", "c"]);
+    assert_eq!(fs::read_to_string(at("a")).unwrap(), "old a");
+    assert_eq!(fs::read_to_string(at("c")).unwrap(), "old c");
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_file_is_found_before_anything_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "old").unwrap();
+    fs::create_dir(dir.path().join("b")).unwrap();
+    let mut set = FileSet::begin(dir.path()).unwrap();
+    set.write("a", text("new")).unwrap();
+    set.write("b", text("new")).unwrap();
+    let error = set.commit().unwrap_err().to_string();
+    assert!(error.contains("`b`: is a directory"), "{error}");
+    assert_eq!(listing(dir.path()), ["a", "b"]);
+    assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "old");
+}
+
+#[test]
+fn every_folder_with_a_new_entry_is_flushed() {
+    let set = |aside: Option<&str>, made: &[&str]| FileSet {
+        folder: PathBuf::from("model"),
+        aside: aside.map(PathBuf::from),
+        files: vec![("t".into(), "x".into()), ("u".into(), "sub/y".into())],
+        made: made.iter().map(PathBuf::from).collect(),
+        committed: true,
+    };
+    let folders = |names: &[&str]| names.iter().map(PathBuf::from).collect::<BTreeSet<_>>();
+    assert_eq!(set(None, &[]).changed_folders(), folders(&["model", "model/sub"]));
+    let new = set(Some(".model"), &[".model"]).changed_folders();
+    assert_eq!(new, folders(&[".", "model", "model/sub"]));
+}

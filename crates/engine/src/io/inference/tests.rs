@@ -203,3 +203,22 @@ fn missing_models_are_explained() {
     fs::remove_file(dir.path().join("a.pdiparams")).unwrap();
     assert!(message(&dir.path().join("a")).contains("a.pdiparams`: cannot read it"));
 }
+
+#[test]
+fn parameters_in_both_layouts_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let save = |params| {
+        let (program, scope) = (program(), scope());
+        save_inference_model_dir(dir.path(), &["x"], &["y"], &program, &scope, None, params)
+    };
+    save(None).unwrap();
+    save(Some(PARAMS)).unwrap();
+    let loaded = Scope::new();
+    let error = load_inference_model(dir.path(), &loaded).unwrap_err().to_string();
+    assert!(error.contains("in `__params__` and in a file for each (`w`)"), "{error}");
+    assert!(load_inference_model_dir(dir.path(), &loaded, None, None).is_err());
+    assert!(loaded.names().is_empty());
+    load_inference_model_dir(dir.path(), &loaded, None, Some(PARAMS)).unwrap();
+    fs::remove_file(dir.path().join("w")).unwrap();
+    load_inference_model(dir.path(), &loaded).unwrap();
+}
