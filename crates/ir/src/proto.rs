@@ -2,8 +2,8 @@
 //!
 //! Enums are plain `int32` here: they look the same on the wire, and an unknown number then is an
 //! error with a place instead of a silent default. Lists of numbers are not packed, as in Paddle.
-//! Blocks, variables, ops and attributes stay bytes until each is converted: two bytes of hostile
-//! input would otherwise become an empty message of hundreds.
+//! Blocks, variables, ops, slots and attributes stay bytes until each is converted: two bytes of
+//! hostile input would otherwise become an empty message of hundreds.
 
 /// `ProgramDesc`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -13,8 +13,9 @@ pub(crate) struct ProgramDesc {
     pub(crate) blocks: Vec<Vec<u8>>,
     #[prost(message, optional, tag = "4")]
     pub(crate) version: Option<Version>,
-    #[prost(message, optional, tag = "5")]
-    pub(crate) op_version_map: Option<OpVersionMap>,
+    /// A message of type [`OpVersionMap`].
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub(crate) op_version_map: Option<Vec<u8>>,
 }
 
 /// `Version`.
@@ -115,10 +116,11 @@ pub(crate) struct LodTensorDesc {
 /// `OpDesc`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct OpDesc {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) inputs: Vec<OpDescVar>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) outputs: Vec<OpDescVar>,
+    /// Messages of type [`OpDescVar`]; so are the outputs.
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(crate) inputs: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub(crate) outputs: Vec<Vec<u8>>,
     #[prost(string, required, tag = "3")]
     pub(crate) r#type: String,
     /// Messages of type [`OpDescAttr`].

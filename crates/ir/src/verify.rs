@@ -110,6 +110,11 @@ impl Check<'_> {
             }
         }
         let known = |attr: &str| signature.attrs.iter().any(|spec| spec.name == attr);
+        for (attr, value) in self.op.attrs.iter().filter(|(attr, _)| !known(attr)) {
+            if !attrs::is_harmless(attr, value) {
+                return bad(attr, AttrProblem::NotHonoured { value: format!("{value:?}") });
+            }
+        }
         let mut names = self.op.attrs.keys().map(String::as_str);
         match names.find(|attr| !known(attr) && !COMMON_ATTRS.contains(attr)) {
             None => Ok(()),

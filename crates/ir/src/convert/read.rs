@@ -1,9 +1,10 @@
 //! Messages to program. Checks what the rest of the crate relies on: blocks are numbered in
 //! order, parents come first, names are unique.
 
-use super::{attr, bad, callstack, decode};
+use super::{MAX_BLOCKS, MAX_PARTS, attr, bad, callstack, decode};
 use crate::proto::{
-    BlockDesc, LodTensorDesc, OpDesc, OpDescAttr, OpDescVar, ProgramDesc, TensorDesc, VarDesc,
+    BlockDesc, LodTensorDesc, OpDesc, OpDescAttr, OpDescVar, OpVersionMap, ProgramDesc, TensorDesc,
+    VarDesc,
 };
 use crate::{Attr, Block, DType, Op, Param, Program, Result, Slots, Var, VarKind};
 
@@ -12,12 +13,26 @@ pub(super) fn program(bytes: &[u8]) -> Result<Program> {
     if desc.blocks.is_empty() {
         return bad("program", "it has no blocks");
     }
-    let blocks = desc.blocks.iter().enumerate().map(|(idx, bytes)| block(idx, bytes));
-    let pairs = desc.op_version_map.unwrap_or_default().pair;
+    if desc.blocks.len() > MAX_BLOCKS {
+        let count = desc.blocks.len();
+        return bad("program", format!("{count} blocks are more than {MAX_BLOCKS}"));
+    }
+    let (mut blocks, mut parts) = (Vec::new(), 0);
+    for (idx, bytes) in desc.blocks.iter().enumerate() {
+        let block = block(idx, bytes)?;
+        parts += block.vars.len() + block.ops.len();
+        if parts > MAX_PARTS {
+            return bad("program", format!("it has more than {MAX_PARTS} variables and ops"));
+        }
+        blocks.push(block);
+    }
+    let versions = desc.op_version_map.unwrap_or_default();
+    let versions: OpVersionMap = decode(&versions, &|| "versions of ops".to_owned())?;
     Ok(Program {
-        blocks: blocks.collect::<Result<_>>()?,
+        blocks,
         version: desc.version.and_then(|version| version.version).unwrap_or(0),
-        op_versions: pairs
+        op_versions: versions
+            .pair
             .into_iter()
             .map(|pair| (pair.op_name, pair.op_version.version))
             .collect(),
@@ -124,8 +139,8 @@ fn op(bytes: &[u8], place: &dyn Fn() -> String) -> Result<Op> {
     let place = || format!("{} (`{}`)", place(), desc.r#type);
     let is_target = desc.is_target();
     let mut op = Op { is_target, ..Op::new(desc.r#type.as_str()) };
-    op.inputs = slots(desc.inputs, &place)?;
-    op.outputs = slots(desc.outputs, &place)?;
+    op.inputs = slots(&desc.inputs, &place)?;
+    op.outputs = slots(&desc.outputs, &place)?;
     for bytes in &desc.attrs {
         let mut desc: OpDescAttr = decode(bytes, &place)?;
         let name = std::mem::take(&mut desc.name);
@@ -142,9 +157,10 @@ fn op(bytes: &[u8], place: &dyn Fn() -> String) -> Result<Op> {
     Ok(op)
 }
 
-fn slots(descs: Vec<OpDescVar>, place: &dyn Fn() -> String) -> Result<Slots> {
+fn slots(descs: &[Vec<u8>], place: &dyn Fn() -> String) -> Result<Slots> {
     let mut slots = Slots::new();
-    for desc in descs {
+    for bytes in descs {
+        let desc: OpDescVar = decode(bytes, place)?;
         if slots.contains_key(&desc.parameter) {
             return bad(place(), format!("slot `{}` is given twice", desc.parameter));
         }

@@ -1,5 +1,6 @@
 //! The protobuf form against bytes written by hand; real programs are in `tests/it`.
 
+use super::{MAX_BLOCKS, MAX_PARTS};
 use crate::{Attr, Block, DType, Op, Program, Scalar, Var, VarKind};
 
 /// `ProgramDesc { blocks: [BlockDesc { idx: 0, parent_idx: -1, ..}] }` around `fields`.
@@ -77,4 +78,20 @@ fn blocks_must_be_in_order() {
     let mut program = Program::new();
     program.blocks[0].parent = Some(0);
     assert!(error(&program.to_bytes()).contains("does not come before it"));
+}
+
+#[test]
+fn floods_of_tiny_parts_are_refused() {
+    // Field 1, length 0: an empty block.
+    let error = Program::from_bytes(&[0x0a, 0].repeat(MAX_BLOCKS + 1)).unwrap_err().to_string();
+    assert!(error.ends_with("10001 blocks are more than 10000"), "{error}");
+    let error = Program::from_bytes(&[0x0a, 0].repeat(MAX_PARTS + 1)).unwrap_err().to_string();
+    assert!(error.ends_with("it has more than 1000000 parts"), "{error}");
+    // One block with as many empty ops (field 4).
+    let ops = [0x22, 0].repeat(MAX_PARTS + 1);
+    let mut program = vec![0x0a];
+    prost::encoding::encode_varint(ops.len() as u64, &mut program);
+    program.extend(ops);
+    let error = Program::from_bytes(&program).unwrap_err().to_string();
+    assert!(error.ends_with("block 0: it has more than 1000000 parts"), "{error}");
 }

@@ -18,7 +18,7 @@ pub(super) fn program(program: &Program) -> Vec<u8> {
     ProgramDesc {
         blocks: program.blocks.iter().map(|b| block(b).encode_to_vec()).collect(),
         version: Some(Version { version: Some(program.version) }),
-        op_version_map: Some(versions).filter(|versions| !versions.pair.is_empty()),
+        op_version_map: (!versions.pair.is_empty()).then(|| versions.encode_to_vec()),
     }
     .encode_to_vec()
 }
@@ -74,10 +74,11 @@ fn op(op: &Op) -> OpDesc {
     }
 }
 
-fn slots(slots: &Slots) -> Vec<OpDescVar> {
+/// Messages of type [`OpDescVar`].
+fn slots(slots: &Slots) -> Vec<Vec<u8>> {
     let slot = |(slot, vars): (&String, &Vec<String>)| OpDescVar {
         parameter: slot.clone(),
         arguments: vars.clone(),
     };
-    slots.iter().map(slot).collect()
+    slots.iter().map(|entry| slot(entry).encode_to_vec()).collect()
 }

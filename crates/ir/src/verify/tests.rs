@@ -214,3 +214,19 @@ fn empty_names_and_other_kinds_need_no_value() {
     program.append_block(0);
     verify(&program, &Few).unwrap();
 }
+
+#[test]
+fn fusions_are_not_silently_dropped() {
+    check(
+        |block| drop(block.ops[1].attrs.insert("fuse_with_relu".into(), true.into())),
+        expect![
+            "op `relu` (op 1 of block 0): attribute `fuse_with_relu` is Bool(true), which this build cannot honour: save the model without the fusion or quantisation it asks for"
+        ],
+    );
+    let mut program = net();
+    let attrs = &mut program.global_mut().ops[1].attrs;
+    attrs.insert("fuse_with_relu".into(), false.into());
+    attrs.insert("Scale_x".into(), 1.0f32.into());
+    attrs.insert("use_cudnn".into(), true.into());
+    verify(&program, &Few).unwrap();
+}
