@@ -12,15 +12,17 @@ const DEFAULT_SUITE: &str = "engine";
 /// Runs one suite; flags go through to `bireme bench`, whose stdout is ours.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     step("build in release", || {
-        run_command(&mut cargo(&["build", "--release", "--package", "bireme-cli"]))
+        run_command(&mut cargo(&["build", "--locked", "--release", "--package", "bireme-cli"]))
     })?;
     let bireme = target_dir()?.join("release").join(format!("bireme{EXE_SUFFIX}"));
     run_command(command(bireme).arg("bench").args(suite_and_flags(args)))
 }
 
-/// Puts the default suite in front when the arguments do not begin with a name.
+/// Puts the default suite in front when the arguments do not begin with a name. Who asks for help
+/// wants that of all suites.
 fn suite_and_flags(args: &[String]) -> Vec<&str> {
-    let named = args.first().is_some_and(|arg| !arg.starts_with('-'));
+    let named =
+        args.first().is_some_and(|arg| !arg.starts_with('-') || arg == "--help" || arg == "-h");
     let default = (!named).then_some(DEFAULT_SUITE);
     default.into_iter().chain(args.iter().map(String::as_str)).collect()
 }
@@ -38,5 +40,6 @@ mod tests {
         check(&[], &["engine"]);
         check(&["--json"], &["engine", "--json"]);
         check(&["engine", "--json"], &["engine", "--json"]);
+        check(&["--help"], &["--help"]);
     }
 }

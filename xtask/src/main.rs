@@ -33,7 +33,8 @@ Every day
   tidy                     check the house rules (headers, sizes, layers, links) and count lines
 
 Figures
-  bench [NAME] [--json]    build in release and run `bireme bench NAME` (default `engine`)
+  bench [NAME] [FLAGS]     build in release and run `bireme bench NAME` (default `engine`);
+                           `bench --help` is that command's own
   peers [ARGUMENTS]        measure against real Paddle and PyTorch: tools/peers/compare.py
 
 Against real Paddle (a virtual environment is made on first use; this downloads packages)
@@ -60,7 +61,9 @@ fn dispatch(args: &[String]) -> Result<()> {
     let Some((command, rest)) = args.split_first() else {
         bail!("no command given\n\n{HELP}");
     };
-    if matches!(command.as_str(), "help" | "--help" | "-h") || asks_for_help(rest) {
+    if matches!(command.as_str(), "help" | "--help" | "-h")
+        || (command != "bench" && asks_for_help(rest))
+    {
         println!("{HELP}");
         return Ok(());
     }
@@ -76,7 +79,7 @@ fn dispatch(args: &[String]) -> Result<()> {
     }
 }
 
-/// What follows `--` belongs to the tool that a command calls.
+/// What follows `--` belongs to the tool that a command calls; `bench` leaves all flags to it.
 fn asks_for_help(args: &[String]) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h")
 }

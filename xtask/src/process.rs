@@ -82,6 +82,7 @@ pub(crate) fn build_release() -> Result<PathBuf> {
     step("build in release", || {
         run(&mut cargo(&[
             "build",
+            "--locked",
             "--release",
             "--workspace",
             "--exclude",

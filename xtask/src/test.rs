@@ -20,7 +20,7 @@ const LEFT_OUT: &[(&str, &str, &str, &str)] = &[
 pub(crate) fn run(args: &[String]) -> Result<()> {
     // Without a target selection `cargo test` covers unit tests, integration tests and doctests,
     // and compiles the examples.
-    step("cargo test", || run_command(cargo(&["test"]).args(scope(args)).args(args)))?;
+    step("cargo test", || run_command(cargo(&["test", "--locked"]).args(scope(args)).args(args)))?;
     for line in left_out(&root()) {
         eprintln!("    skipped: {line}");
     }

@@ -1,9 +1,11 @@
 //! A virtual environment with real Paddle, outside the repository, made on first use.
 //!
 //! An interrupted installation is repaired by the next run: what counts is whether the pinned
-//! versions are there, not whether the folder is.
+//! versions are there, not whether the folder is. A folder that is no virtual environment is never
+//! cleared.
 
 use std::env;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,6 +16,9 @@ use crate::process::{command, output, root, run, step, succeeds};
 /// Pinned together: Paddle 2.6.2 is the last release with parameter servers for these Pythons, and
 /// it needs this protobuf, a NumPy before 2, and setuptools at run time.
 const PACKAGES: &[&str] = &["paddlepaddle==2.6.2", "protobuf==4.25.8", "numpy<2", "setuptools"];
+
+/// The environment's folder in the cache.
+const FOLDER: &str = "paddle-2.6.2";
 
 /// Tried in this order; Paddle 2.6.2 has wheels for no others.
 const PYTHONS: &[&str] =
@@ -36,7 +41,7 @@ pub(crate) struct Venv {
 impl Venv {
     /// The environment with Paddle, made or repaired if need be.
     pub(crate) fn with_paddle() -> Result<Venv> {
-        let venv = Venv { dir: cache_dir()?.join("interop") };
+        let venv = Venv { dir: cache_dir()?.join(FOLDER) };
         if !venv.is_ready() {
             let name = format!("install Paddle in {}", venv.dir.display());
             step(&name, || venv.install())?;
@@ -62,6 +67,7 @@ impl Venv {
 
     fn install(&self) -> Result<()> {
         let python = find_python()?;
+        check_clearable(&self.dir)?;
         run(command(&python).args(["-m", "venv", "--clear"]).arg(&self.dir))?;
         run(self.python().args(["-m", "pip", "install", "--quiet"]).args(PACKAGES)).context(
             "cannot install Paddle: is PyPI reachable? \
@@ -72,6 +78,19 @@ impl Venv {
         }
         Ok(())
     }
+}
+
+/// That nothing but an environment is lost when `dir` is cleared.
+fn check_clearable(dir: &Path) -> Result<()> {
+    // Links count as they are: what they lead to is somebody's.
+    let absent = dir.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if !absent && !dir.join("pyvenv.cfg").is_file() {
+        bail!(
+            "`{}` is in the way, and is no virtual environment: remove it, or set `BIREME_CACHE`",
+            dir.display()
+        );
+    }
+    Ok(())
 }
 
 /// The full path of a script of the repository; an error where the checkout does not have it.
@@ -136,6 +155,19 @@ mod tests {
         for version in ["3 7", "3 13", "2 7", "3", "", "x y"] {
             assert!(!has_wheels(version), "{version}");
         }
+    }
+
+    #[test]
+    fn only_environments_are_cleared() {
+        let dir = env::temp_dir().join(format!("bireme-xtask-venv-{}", std::process::id()));
+        check_clearable(&dir).unwrap();
+        std::fs::create_dir(&dir).unwrap();
+        let refused = check_clearable(&dir);
+        std::fs::write(dir.join("pyvenv.cfg"), "").unwrap();
+        let accepted = check_clearable(&dir);
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert!(refused.unwrap_err().to_string().contains("is no virtual environment"));
+        accepted.unwrap();
     }
 
     #[test]
