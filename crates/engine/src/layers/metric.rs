@@ -36,7 +36,7 @@ pub fn accuracy(probability: &Variable, label: &Variable, k: i32) -> Result<Vari
 /// Options of [`auc`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Auc {
-    /// `ROC` (the default) or `PR`.
+    /// `ROC`, the default and the only one there is.
     pub curve: String,
     /// Buckets that predictions are counted in; 4095 by default.
     pub num_thresholds: i32,
@@ -71,8 +71,10 @@ pub fn auc(prediction: &Variable, label: &Variable, options: &Auc) -> Result<Auc
     let graph = prediction.graph();
     let layer = graph.unique_name("auc");
     let buckets = i64::from(options.num_thresholds) + 1;
-    // Paddle's layout: the window's batches one after the other, and how far the window has come.
-    let window = [(1 + i64::from(options.slide_steps)) * buckets + 1];
+    // Paddle's layout: the window's batches one after the other, their sum, and how far the window
+    // has come; without a window, the sum alone.
+    let steps = i64::from(options.slide_steps);
+    let window = [(1 + steps) * buckets + i64::from(steps > 0)];
     let batch_positive = counts(graph, window)?;
     let batch_negative = counts(graph, window)?;
     let positive = counts(graph, [1, buckets])?;

@@ -88,17 +88,21 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, seed_input) = (op.input("X")?, op.maybe_input("Seed"));
     let (out, mask) = (op.output("Out")?, op.maybe_output("Mask"));
     let (mode, name) = (Mode::of(op)?, op.output_name("Out").to_owned());
-    let seed = match op.i64("seed")? {
-        0 => op.seed,
-        seed => seed as u64,
+    let own = Philox::new(op.seed, &name);
+    let given = match op.i64("seed")? {
+        0 => None,
+        seed => Some(Philox::new(seed as u64, &name)),
     };
+    let fixed = op.bool("fix_seed")?;
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
-        let seed = match seed_input {
-            Some(input) => u64::from(run.first::<i32>(input)?.cast_unsigned()),
-            None => seed,
+        let seed = seed_input.map_or(Ok(0), |input| run.first::<i32>(input))?;
+        let stream = match given {
+            // A seed that says which mask is meant gives the same one every step, as in Paddle.
+            _ if seed != 0 => Philox::new(u64::from(seed.cast_unsigned()), &name),
+            Some(given) if fixed => given,
+            _ => given.unwrap_or(own).stream(run.step),
         };
-        let stream = Philox::new(seed, &name).stream(run.step);
         let mask = mask.map(|mask| run.set::<u8>(mask)).transpose()?;
         dispatch!(dtype, T in [f32, f64] => {
             let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
