@@ -112,3 +112,20 @@ impl Embedding {
             .output("Out")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+    use crate::layers::data;
+
+    #[test]
+    fn padding_must_be_a_row() {
+        let graph = Graph::new();
+        let ids = data(&graph, "ids", [1], DType::I64);
+        for (padding, fits) in [(9, true), (-10, true), (10, false), (-11, false)] {
+            let table = Embedding::new([10, 4]).padding_idx(padding);
+            assert_eq!(table.apply(&ids).is_ok(), fits, "{padding}");
+        }
+    }
+}

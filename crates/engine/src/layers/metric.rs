@@ -111,3 +111,20 @@ fn counts(graph: &Graph, shape: impl Into<Vec<i64>>) -> Result<Variable> {
     let init = Initializer::Constant(0.0).op(&var)?;
     Ok(graph.persistable(var, init))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::data;
+
+    #[test]
+    fn counts_fit_any_window() {
+        for slide_steps in [0, 1, 3] {
+            let graph = Graph::new();
+            let prediction = data(&graph, "prediction", [2], DType::F32);
+            let label = data(&graph, "label", [1], DType::I64);
+            let options = Auc { slide_steps, ..Auc::default() };
+            auc(&prediction, &label, &options).unwrap();
+        }
+    }
+}

@@ -20,20 +20,19 @@ pub(super) const DEF: OpDef = OpDef::new("clip", kernel)
     .like(&[("Out", "X")])
     .lod_from("X")
     .grad(GradRule::Op { inputs: &["X", "Min", "Max"], outputs: &[] })
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(|view| split(view, true)));
 
 pub(super) const GRAD: OpDef = OpDef::new("clip_grad", grad_kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("Min"), Slot::maybe("Max"), Slot::one("Out@GRAD")])
     .outputs(&[Slot::one("X@GRAD")])
     .attrs(&[attr::absent("min", AttrKind::Float), attr::absent("max", AttrKind::Float)])
     .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(|view| split(view, view.spread("Out@GRAD") == Spread::Rows)));
 
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+fn split(view: &SplitView<'_>, gradient_fits: bool) -> Option<Vec<Spread>> {
     let dense = view.meta("X")?.kind == VarKind::LodTensor;
     let bounds = view.spread("Min") == Spread::Whole && view.spread("Max") == Spread::Whole;
-    let gradient = view.meta("Out@GRAD").is_none() || view.spread("Out@GRAD") == Spread::Rows;
-    let rows = view.spread("X") == Spread::Rows && gradient;
+    let rows = view.spread("X") == Spread::Rows && gradient_fits;
     (dense && bounds && rows).then(|| vec![Spread::Rows])
 }
 

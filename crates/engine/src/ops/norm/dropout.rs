@@ -208,6 +208,23 @@ mod tests {
     }
 
     #[test]
+    fn a_fixed_seed_repeats_its_mask() {
+        for fixed in [true, false] {
+            let mut program = bireme_ir::Program::new();
+            let block = program.global_mut();
+            for name in ["x", "out"] {
+                block.add_var(bireme_ir::Var::tensor(name, bireme_ir::DType::F32, [-1, 50]));
+            }
+            let op = Op::new("dropout").input("X", ["x"]).output("Out", ["out"]);
+            block.ops.push(op.attr("seed", 5).attr("fix_seed", fixed));
+            let mut executor = crate::Executor::new(crate::Place::Cpu).unwrap();
+            let x = Tensor::from_slice([40, 50], &[3.0f32; 2000]).unwrap();
+            let mut step = || executor.run(&program, &[("x", &x)], &["out"]).unwrap();
+            assert_eq!(step() == step(), fixed);
+        }
+    }
+
+    #[test]
     fn drops_the_asked_share_and_scales_the_rest() {
         for (mode, kept) in [("upscale_in_train", 4.0), ("downgrade_in_infer", 3.0)] {
             let values = run(mode);

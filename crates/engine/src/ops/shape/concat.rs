@@ -170,3 +170,21 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         Ok(())
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bireme_ir::Op;
+
+    use crate::op::run_once;
+
+    #[test]
+    fn nothing_cannot_be_joined() {
+        let none: [String; 0] = [];
+        for (kind, to) in [("concat", "Out"), ("stack", "Y")] {
+            let op = Op::new(kind).input("X", none.clone()).output(to, ["out"]);
+            assert!(run_once(&op, &mut HashMap::new()).is_err(), "{kind}");
+        }
+    }
+}
