@@ -3,9 +3,9 @@
 use bireme_ir::DType;
 
 use super::{ParamAttr, create_parameter, op};
-use crate::Result;
 use crate::graph::Variable;
 use crate::initializer::Initializer;
+use crate::{Error, Result};
 
 /// An embedding table; applied to several inputs, it is shared when it has a name.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Embedding {
     /// Appends the lookup.
     ///
     /// # Errors
-    /// When `ids` are no integers, or a shared table has another shape.
+    /// When `ids` are no integers, a shared table has another shape, or the padding id is no row.
     #[track_caller]
     pub fn apply(&self, ids: &Variable) -> Result<Variable> {
         let graph = ids.graph();
@@ -90,9 +90,15 @@ impl Embedding {
         let prefix = format!("{layer}.w");
         let table =
             create_parameter(graph, &self.weight, &prefix, self.size, self.dtype, &default)?;
+        let rows = self.size[0];
         let padding = match self.padding_idx {
             None => -1,
-            Some(id) if id < 0 => id + self.size[0],
+            Some(id) if !(-rows..rows).contains(&id) => {
+                return Err(Error::kernel(format!(
+                    "`padding_idx` {id} lies outside a table of {rows} rows"
+                )));
+            }
+            Some(id) if id < 0 => id + rows,
             Some(id) => id,
         };
         op(graph, if self.legacy { "lookup_table" } else { "lookup_table_v2" })
@@ -104,5 +110,22 @@ impl Embedding {
             .attr("padding_idx", padding)
             .of_layer(&layer)
             .output("Out")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+    use crate::layers::data;
+
+    #[test]
+    fn padding_must_be_a_row() {
+        let graph = Graph::new();
+        let ids = data(&graph, "ids", [1], DType::I64);
+        for (padding, fits) in [(9, true), (-10, true), (10, false), (-11, false)] {
+            let table = Embedding::new([10, 4]).padding_idx(padding);
+            assert_eq!(table.apply(&ids).is_ok(), fits, "{padding}");
+        }
     }
 }

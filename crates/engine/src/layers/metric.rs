@@ -36,7 +36,7 @@ pub fn accuracy(probability: &Variable, label: &Variable, k: i32) -> Result<Vari
 /// Options of [`auc`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Auc {
-    /// `ROC` (the default) or `PR`.
+    /// `ROC`, the default and the only one there is.
     pub curve: String,
     /// Buckets that predictions are counted in; 4095 by default.
     pub num_thresholds: i32,
@@ -71,8 +71,10 @@ pub fn auc(prediction: &Variable, label: &Variable, options: &Auc) -> Result<Auc
     let graph = prediction.graph();
     let layer = graph.unique_name("auc");
     let buckets = i64::from(options.num_thresholds) + 1;
-    // Paddle's layout: the window's batches one after the other, and how far the window has come.
-    let window = [(1 + i64::from(options.slide_steps)) * buckets + 1];
+    // Paddle's layout: the window's batches one after the other, their sum, and how far the window
+    // has come; without a window, the sum alone.
+    let steps = i64::from(options.slide_steps);
+    let window = [(1 + steps) * buckets + i64::from(steps > 0)];
     let batch_positive = counts(graph, window)?;
     let batch_negative = counts(graph, window)?;
     let positive = counts(graph, [1, buckets])?;
@@ -108,4 +110,21 @@ fn counts(graph: &Graph, shape: impl Into<Vec<i64>>) -> Result<Variable> {
     (var.persistable, var.stop_gradient) = (true, true);
     let init = Initializer::Constant(0.0).op(&var)?;
     Ok(graph.persistable(var, init))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layers::data;
+
+    #[test]
+    fn counts_fit_any_window() {
+        for slide_steps in [0, 1, 3] {
+            let graph = Graph::new();
+            let prediction = data(&graph, "prediction", [2], DType::F32);
+            let label = data(&graph, "label", [1], DType::I64);
+            let options = Auc { slide_steps, ..Auc::default() };
+            auc(&prediction, &label, &options).unwrap();
+        }
+    }
 }

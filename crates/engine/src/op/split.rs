@@ -59,9 +59,17 @@ impl SplitView<'_> {
 
     /// Whether every input is spread by rows or has no batch dimension, and none is partial.
     pub fn inputs_fit_rows(&self) -> bool {
-        self.spreads.iter().zip(self.inputs).all(|(spread, meta)| match spread {
+        let inputs = || self.spreads.iter().zip(self.inputs);
+        // Rows may be a multiple of the batch; a whole value with as many is one of theirs.
+        let is_rows = |dim: Option<&i64>| {
+            dim == Some(&(self.batch as i64))
+                || inputs().any(|(other, meta)| {
+                    *other == Spread::Rows && dim.is_some() && meta.dims.first() == dim
+                })
+        };
+        inputs().all(|(spread, meta)| match spread {
             Spread::Rows => true,
-            Spread::Whole => meta.dims.first() != Some(&(self.batch as i64)),
+            Spread::Whole => !is_rows(meta.dims.first()),
             Spread::Partial => false,
         })
     }

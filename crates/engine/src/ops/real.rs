@@ -3,9 +3,10 @@
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use bireme_ir::DType;
+use half::{bf16, f16};
 
-use crate::Error;
-use crate::tensor::Element;
+use crate::tensor::{Element, Tensor};
+use crate::{Error, dispatch};
 
 /// `f32` or `f64`: what a float kernel is written over.
 pub(crate) trait Real:
@@ -89,6 +90,13 @@ pub(crate) fn sum2<T: Real>(xs: &[T], ys: &[T], f: impl Fn(T, T) -> T) -> T {
         }
     }
     lanes.into_iter().fold(tail, Add::add)
+}
+
+/// The first element of a tensor that stands for a number, whatever its type.
+pub(crate) fn first_number(tensor: &Tensor) -> Option<f64> {
+    dispatch!(tensor.dtype(), T in [f32, f64, i32, i64, u8, i8, i16, f16, bf16] => {
+        tensor.as_slice::<T>().ok()?.first().map(|first| first.to_f64())
+    }, else => None)
 }
 
 /// The error of a float kernel that was given something else in slot `slot`.

@@ -68,10 +68,16 @@ fn check(case: &Case) -> Result<Vec<String>> {
 }
 
 /// Runs the gradient ops of `op` on `values`, which hold its inputs, outputs and target gradients.
-/// Only the input gradients that the case compares are asked for.
 pub(crate) fn run_gradient(case: &Case, op: &Op, values: &mut Values) -> Result<()> {
+    gradient_ops(case, op, values)?.iter().try_for_each(|grad| run_once(grad, values))
+}
+
+/// The gradient ops of `op`; `values` gets the target gradients that are missing. Only the input
+/// gradients that the case compares are asked for.
+pub(crate) fn gradient_ops(case: &Case, op: &Op, values: &mut Values) -> Result<Vec<Op>> {
+    let mut ops = Vec::new();
     if case.grads.is_empty() {
-        return Ok(());
+        return Ok(ops);
     }
     let view = OpView::new(op)?;
     let unwanted: HashSet<String> = case
@@ -84,10 +90,10 @@ pub(crate) fn run_gradient(case: &Case, op: &Op, values: &mut Values) -> Result<
         grad.outputs.retain(|_, vars| !vars.iter().any(|var| unwanted.contains(var)));
         if !grad.outputs.is_empty() {
             fill_missing_targets(op, &mut grad, values)?;
-            run_once(&grad, values)?;
+            ops.push(grad);
         }
     }
-    Ok(())
+    Ok(ops)
 }
 
 /// An output with no target gradient counts nothing: its gradient is left out where the gradient

@@ -13,4 +13,5 @@ mod golden;
 mod plan;
 mod reference;
 mod saved_model;
+mod split;
 mod training;

@@ -4,8 +4,10 @@ use bireme_ir::DType;
 use half::{bf16, f16};
 
 use crate::op::{AttrKind, Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
+use crate::ops::math::number::Number;
+use crate::ops::real::first_number;
 use crate::ops::shape::given::integer;
-use crate::tensor::{Element, Tensor};
+use crate::tensor::Element;
 use crate::{Error, Result, dispatch};
 
 pub(super) const RANGE: OpDef = OpDef::new("range", range)
@@ -71,7 +73,7 @@ fn range(op: &OpView<'_>) -> Result<Kernel> {
             let mut value = start;
             for (i, out) in out.as_mut_slice::<T>()?.iter_mut().enumerate() {
                 if i > 0 {
-                    value += step;
+                    value = value.plus(step);
                 }
                 *out = value;
             }
@@ -83,9 +85,8 @@ fn range(op: &OpView<'_>) -> Result<Kernel> {
 fn linspace(op: &OpView<'_>) -> Result<Kernel> {
     let (start, stop, num) = (op.input("Start")?, op.input("Stop")?, op.input("Num")?);
     let (dtype, out) = (op.dtype("dtype")?, op.output("Out")?);
-    let end_of = |tensor: &Tensor| tensor.to_f64_vec().first().copied();
     Ok(Box::new(move |run| {
-        let ends = end_of(run.tensor(start)?).zip(end_of(run.tensor(stop)?));
+        let ends = first_number(run.tensor(start)?).zip(first_number(run.tensor(stop)?));
         let (from, to) = ends.ok_or_else(|| Error::kernel("`Start` or `Stop` is empty"))?;
         let count = integer(run.tensor(num)?)?;
         let count = usize::try_from(count)

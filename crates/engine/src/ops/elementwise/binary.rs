@@ -59,9 +59,12 @@ pub(super) fn split_linear(view: &SplitView<'_>) -> Option<Vec<Spread>> {
     if pieces { Some(vec![Spread::Partial]) } else { broadcast::split(view) }
 }
 
-/// The split rule of a product or quotient by a whole value: pieces stay pieces.
+/// The split rule of a product or quotient by a whole value: pieces stay pieces, except of
+/// integers, whose quotients are cut off.
 pub(super) fn split_scaling(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let scaled = view.spread("X") == Spread::Partial && view.spread("Y") == Spread::Whole;
+    let scaled = view.spread("X") == Spread::Partial
+        && view.spread("Y") == Spread::Whole
+        && view.meta("X")?.dtype.is_float();
     if scaled { Some(vec![Spread::Partial]) } else { broadcast::split(view) }
 }
 

@@ -1,6 +1,8 @@
 //! `gather` and `index_select`: slices of a tensor along one axis, in the order that a list of
 //! indices gives. The gradient adds each slice back to where it came from.
 
+use std::ops::Add;
+
 use half::{bf16, f16};
 
 use super::positions;
@@ -145,6 +147,27 @@ fn grad_kernel(op: &OpView<'_>, attr: &str, by_tensor: Option<In>) -> Result<Ker
     }))
 }
 
+/// Elements that can be added; integers wrap around, as everywhere.
+pub(super) trait Sum: Copy {
+    fn plus(self, other: Self) -> Self;
+}
+
+macro_rules! sum {
+    ($($t:ty: $plus:expr),*) => {$(
+        impl Sum for $t {
+            #[inline(always)]
+            fn plus(self, other: $t) -> $t {
+                $plus(self, other)
+            }
+        }
+    )*};
+}
+
+sum! {
+    f32: Add::add, f64: Add::add, f16: Add::add, bf16: Add::add,
+    i32: i32::wrapping_add, i64: i64::wrapping_add
+}
+
 /// Adds slices of `width` elements of `dout` to the positions they came from, slab by slab.
 pub(super) fn add_back(
     dx: &mut Tensor,
@@ -161,7 +184,7 @@ pub(super) fn add_back(
         for (dx, dout) in dx.as_mut_slice::<T>()?.chunks_exact_mut(slab).zip(outer) {
             for (dout, at) in dout.chunks_exact(width).zip(positions) {
                 let dx = &mut dx[at * width..(at + 1) * width];
-                dx.iter_mut().zip(dout).for_each(|(dx, dout)| *dx += *dout);
+                dx.iter_mut().zip(dout).for_each(|(dx, dout)| *dx = dx.plus(*dout));
             }
         }
         Ok(())

@@ -5,6 +5,7 @@
 
 use half::{bf16, f16};
 
+use super::gather::Sum;
 use super::positions;
 use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr, same_dim};
 use crate::tensor::Tensor;
@@ -37,6 +38,10 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     if !fits {
         let shapes = format!("`Updates` {:?} by `Ids` {:?}", updates.dims, ids.dims);
         return Err(Error::kernel(format!("{shapes} do not fit the rows of `X` {:?}", x.dims)));
+    }
+    if updates.dtype != x.dtype {
+        let types = format!("`Updates` are {} and `X` is {}", updates.dtype, x.dtype);
+        return Err(Error::kernel(format!("{types}, but both must have one element type")));
     }
     cx.set("Out", x.clone());
     Ok(())
@@ -85,7 +90,7 @@ fn put(
         let out = out.as_mut_slice::<T>()?;
         for (update, row) in updates.as_slice::<T>()?.chunks_exact(width).zip(rows) {
             let out = &mut out[row * width..(row + 1) * width];
-            out.iter_mut().zip(update).for_each(|(out, update)| *out += *update);
+            out.iter_mut().zip(update).for_each(|(out, update)| *out = out.plus(*update));
         }
         Ok(())
     }, else => Err(Error::kernel(format!("cannot add {} elements", out.dtype()))))

@@ -5,7 +5,9 @@ use super::pairwise::{same_len, same_shape};
 use crate::op::{
     GradRule, In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
 };
+use crate::ops::math::number;
 use crate::ops::real::{Real, not_float};
+use crate::simd::vectorized;
 use crate::{Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits", kernel)
@@ -72,13 +74,16 @@ fn weights<'a, T: Real>(run: &Run<'a>, input: Option<In>, len: usize) -> Result<
 }
 
 /// Paddle's weight scales the logarithm only.
-fn loss<T: Real>(x: T, label: T, weight: T) -> T {
-    x.max(T::ZERO) - x * label + (-x.abs()).exp().ln_1p() * weight
+#[inline(always)]
+fn loss<T: number::Real>(x: T, label: T, weight: T) -> T {
+    let positive = if x > T::ZERO { x } else { T::ZERO };
+    positive - x * label + (-x.magnitude()).exp().ln_1p() * weight
 }
 
 /// In Paddle's slope the weight scales the whole sigmoid.
-fn slope<T: Real>(x: T, label: T, weight: T) -> T {
-    let e = (-x.abs()).exp();
+#[inline(always)]
+fn slope<T: number::Real>(x: T, label: T, weight: T) -> T {
+    let e = (-x.magnitude()).exp();
     let sigmoid = if x >= T::ZERO { T::ONE } else { e } / (T::ONE + e);
     weight * sigmoid - label
 }
@@ -116,11 +121,16 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             same_len(x.len(), dout.len())?;
             let weights = weights::<T>(run, pos_weight, x.len())?;
             let rows = dx.iter_mut().zip(x).zip(labels).zip(dout).enumerate();
-            for (i, (((dx, x), label), dout)) in rows {
-                let weight = weights.map_or(1.0, |weights| weights[i]);
-                let value = dout * slope(*x, *label, weight);
-                *dx = if config.ignores(*label) { 0.0 } else { value };
-            }
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (i, (((dx, x), label), dout)) in rows {
+                        let weight = weights.map_or(1.0, |weights| weights[i]);
+                        let value = dout * slope(*x, *label, weight);
+                        *dx = if config.ignores(*label) { 0.0 } else { value };
+                    }
+                },
+            );
             divide(dx, config.divisor(labels));
             Ok(())
         }, else => Err(not_float("X", dtype)))

@@ -7,7 +7,9 @@ use super::labels::{Labels, minus_ln};
 use crate::op::{
     GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr, same_dim,
 };
+use crate::ops::math::number;
 use crate::ops::real::{Real, not_float};
+use crate::simd::vectorized;
 use crate::tensor::{Dims, Tensor};
 use crate::{Error, Result, dispatch};
 
@@ -125,35 +127,80 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             let logits = run.get::<T>(logits)?;
             let (softmax, loss) = (run.set::<T>(softmax)?, run.set::<T>(loss)?);
             let target = Target::<T>::of(label, &config, logits.len(), loss.len())?;
-            for (sample, loss) in loss.iter_mut().enumerate() {
-                *loss = if config.use_softmax {
-                    let ln_sum = normalize(logits, softmax, classes, sample);
-                    target.mean(classes, sample, |at| ln_sum - logits[at])?
-                } else {
-                    target.mean(classes, sample, |at| minus_ln(logits[at]))?
-                };
-            }
-            if !config.use_softmax {
+            if config.use_softmax {
+                normalize(logits, softmax, classes, loss);
+                for (sample, loss) in loss.iter_mut().enumerate() {
+                    let ln_sum = *loss;
+                    *loss = target.mean(classes, sample, |at| ln_sum - logits[at])?;
+                }
+            } else {
                 softmax.copy_from_slice(logits);
+                for (sample, loss) in loss.iter_mut().enumerate() {
+                    *loss = target.mean(classes, sample, |at| minus_ln(logits[at]))?;
+                }
             }
             Ok(())
         }, else => Err(not_float("Logits", dtype)))
     }))
 }
 
-/// Writes the softmax of one sample and returns the `ln` of its sum of exponentials.
-fn normalize<T: Real>(logits: &[T], softmax: &mut [T], classes: Classes, sample: usize) -> T {
+/// Writes the softmax of every sample, and the `ln` of its sum of exponentials.
+fn normalize<T: number::Real>(
+    logits: &[T],
+    softmax: &mut [T],
+    classes: Classes,
+    ln_sums: &mut [T],
+) {
+    if classes.step > 1 {
+        for (sample, ln_sum) in ln_sums.iter_mut().enumerate() {
+            *ln_sum = normalize_strided(logits, softmax, classes, sample);
+        }
+        return;
+    }
+    let rows = logits.chunks_exact(classes.classes).zip(softmax.chunks_exact_mut(classes.classes));
+    vectorized(
+        #[inline(always)]
+        || {
+            for ((logits, softmax), ln_sum) in rows.zip(ln_sums) {
+                *ln_sum = normalize_row(logits, softmax);
+            }
+        },
+    );
+}
+
+/// Classes that lie side by side.
+#[inline(always)]
+fn normalize_row<T: number::Real>(logits: &[T], softmax: &mut [T]) -> T {
+    let greatest = number::fold_of(logits, T::LOWEST, |max, x| if x > max { x } else { max });
+    for (out, x) in softmax.iter_mut().zip(logits) {
+        *out = (*x - greatest).exp();
+    }
+    let total = number::sum_of(softmax, |x| x);
+    let factor = T::ONE / total;
+    for out in softmax {
+        *out = *out * factor;
+    }
+    greatest + total.ln()
+}
+
+/// Classes with those of other samples between them.
+fn normalize_strided<T: number::Real>(
+    logits: &[T],
+    softmax: &mut [T],
+    classes: Classes,
+    sample: usize,
+) -> T {
     let greatest = classes.of(sample).fold(logits[classes.start(sample)], |max, at| {
         if logits[at] > max { logits[at] } else { max }
     });
     let mut total = T::ZERO;
     for at in classes.of(sample) {
         softmax[at] = (logits[at] - greatest).exp();
-        total += softmax[at];
+        total = total + softmax[at];
     }
     let factor = T::ONE / total;
     for at in classes.of(sample) {
-        softmax[at] *= factor;
+        softmax[at] = softmax[at] * factor;
     }
     greatest + total.ln()
 }
@@ -233,8 +280,13 @@ fn slope_of_logits<T: Real>(
             Target::Hard(labels, ignore) => {
                 let class = labels.class(sample, classes.classes, *ignore)?;
                 let factor = if class.is_some() { *dloss } else { T::ZERO };
-                for at in classes.of(sample) {
-                    dlogits[at] = softmax[at] * factor;
+                if classes.step == 1 {
+                    let row = classes.start(sample)..classes.start(sample) + classes.classes;
+                    for (dlogit, softmax) in dlogits[row.clone()].iter_mut().zip(&softmax[row]) {
+                        *dlogit = *softmax * factor;
+                    }
+                } else {
+                    classes.of(sample).for_each(|at| dlogits[at] = softmax[at] * factor);
                 }
                 if let Some(class) = class {
                     dlogits[classes.start(sample) + class * classes.step] -= *dloss;

@@ -7,7 +7,9 @@ use crate::op::{
     AttrKind, GradRule, In, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
 };
 use crate::ops::activation::unary;
-use crate::tensor::{Element, SelectedRows, Tensor};
+use crate::ops::norm::merged_rows::merge;
+use crate::optimizer::RowMergers;
+use crate::tensor::Element;
 use crate::value::Value;
 use crate::{Error, Result, dispatch};
 
@@ -18,20 +20,19 @@ pub(super) const DEF: OpDef = OpDef::new("clip", kernel)
     .like(&[("Out", "X")])
     .lod_from("X")
     .grad(GradRule::Op { inputs: &["X", "Min", "Max"], outputs: &[] })
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(|view| split(view, true)));
 
 pub(super) const GRAD: OpDef = OpDef::new("clip_grad", grad_kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("Min"), Slot::maybe("Max"), Slot::one("Out@GRAD")])
     .outputs(&[Slot::one("X@GRAD")])
     .attrs(&[attr::absent("min", AttrKind::Float), attr::absent("max", AttrKind::Float)])
     .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(|view| split(view, view.spread("Out@GRAD") == Spread::Rows)));
 
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+fn split(view: &SplitView<'_>, gradient_fits: bool) -> Option<Vec<Spread>> {
     let dense = view.meta("X")?.kind == VarKind::LodTensor;
     let bounds = view.spread("Min") == Spread::Whole && view.spread("Max") == Spread::Whole;
-    let gradient = view.meta("Out@GRAD").is_none() || view.spread("Out@GRAD") == Spread::Rows;
-    let rows = view.spread("X") == Spread::Rows && gradient;
+    let rows = view.spread("X") == Spread::Rows && gradient_fits;
     (dense && bounds && rows).then(|| vec![Spread::Rows])
 }
 
@@ -70,7 +71,7 @@ fn bounds(op: &OpView<'_>) -> Result<(Bound, Bound)> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
     let (min, max) = bounds(op)?;
-    let mut order = Vec::new();
+    let mut mergers = RowMergers::default();
     Ok(Box::new(move |run| {
         let (min, max) = (min.value(run)?, max.value(run)?);
         if min > max {
@@ -87,8 +88,13 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             }
             Value::Rows(x) => {
                 let out = run.out_rows(out, x.value.dtype());
-                merge(x, out, &mut order)?;
-                clip_in_place(&mut out.value, min, max)
+                dispatch!(x.value.dtype(), T in [f32, f64] => {
+                    merge::<T>(&mut mergers, x, out)?;
+                    let (min, max) = (T::from_f64(min), T::from_f64(max));
+                    let values = out.value.as_mut_slice::<T>()?;
+                    values.iter_mut().for_each(|x| *x = within(*x, min, max));
+                    Ok(())
+                }, else => Err(Error::kernel(format!("cannot clip {} rows", x.value.dtype()))))
             }
         }
     }))
@@ -98,43 +104,6 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 fn within<T: PartialOrd>(x: T, min: T, max: T) -> T {
     let x = if x < min { min } else { x };
     if x > max { max } else { x }
-}
-
-fn clip_in_place(value: &mut Tensor, min: f64, max: f64) -> Result<()> {
-    dispatch!(value.dtype(), T in [f32, f64] => {
-        let (min, max) = (T::from_f64(min), T::from_f64(max));
-        value.as_mut_slice::<T>()?.iter_mut().for_each(|x| *x = within(*x, min, max));
-        Ok(())
-    }, else => Err(Error::kernel(format!("cannot clip {} rows", value.dtype()))))
-}
-
-/// Adds up the values of rows that are named more than once; the rows come out sorted.
-fn merge(x: &SelectedRows, out: &mut SelectedRows, order: &mut Vec<usize>) -> Result<()> {
-    order.clear();
-    order.extend(0..x.rows.len());
-    // The position breaks ties, so that the order of sums does not depend on the sort.
-    order.sort_unstable_by_key(|at| (x.rows[*at], *at));
-    out.height = x.height;
-    out.rows.clear();
-    out.rows.extend(order.iter().map(|at| x.rows[*at]));
-    out.rows.dedup();
-    out.value.resize(x.value.dtype(), x.value.dims().with_rows(out.rows.len()));
-    let width = x.width();
-    dispatch!(x.value.dtype(), T in [f32, f64] => {
-        let (from, to) = (x.value.as_slice::<T>()?, out.value.as_mut_slice::<T>()?);
-        to.fill(0.0);
-        let mut target = 0;
-        for (position, at) in order.iter().enumerate() {
-            if position > 0 && x.rows[order[position - 1]] != x.rows[*at] {
-                target += 1;
-            }
-            let row = &mut to[target * width..(target + 1) * width];
-            for (to, from) in row.iter_mut().zip(&from[at * width..(at + 1) * width]) {
-                *to += *from;
-            }
-        }
-        Ok(())
-    }, else => Err(Error::kernel(format!("cannot add up {} rows", x.value.dtype()))))
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
@@ -151,19 +120,4 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             Ok(())
         }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_rows_add_up() {
-        let value = Tensor::from_slice([3, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
-        let x = SelectedRows { rows: vec![7, 2, 7], height: 9, value };
-        let mut out = SelectedRows::empty(bireme_ir::DType::F32);
-        merge(&x, &mut out, &mut Vec::new()).unwrap();
-        assert_eq!(out.rows, [2, 7]);
-        assert_eq!(out.value.as_slice::<f32>().unwrap(), [3.0, 4.0, 6.0, 8.0]);
-    }
 }

@@ -3,6 +3,7 @@
 use super::number::{Number, Real};
 use crate::op::{GradRule, In, Kernel, OpDef, OpView, Run, Slot, attr};
 use crate::ops::activation::unary::{self, FROM_OUT, FROM_X};
+use crate::ops::real::first_number;
 use crate::tensor::Element;
 use crate::{Error, Result, dispatch};
 
@@ -41,8 +42,7 @@ fn square(op: &OpView<'_>) -> Result<Kernel> {
 
 fn factor(run: &Run<'_>, tensor: Option<In>, attribute: f64) -> Result<f64> {
     let Some(tensor) = tensor else { return Ok(attribute) };
-    let values = run.tensor(tensor)?.to_f64_vec();
-    values.first().copied().ok_or_else(|| Error::kernel("`FactorTensor` is empty"))
+    first_number(run.tensor(tensor)?).ok_or_else(|| Error::kernel("`FactorTensor` is empty"))
 }
 
 fn pow(op: &OpView<'_>) -> Result<Kernel> {

@@ -2,7 +2,9 @@
 
 use bireme_ir::{Op, VarKind};
 
+use super::number::Number;
 use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
+use crate::ops::real::first_number;
 use crate::simd::vectorized;
 use crate::tensor::{Element, Tensor};
 use crate::value::Value;
@@ -49,7 +51,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (scale, bias, after) = (op.f64("scale")?, op.f64("bias")?, op.bool("bias_after_scale")?);
     Ok(Box::new(move |run| {
         let scale = match factor {
-            Some(factor) => run.tensor(factor)?.to_f64_vec().first().copied().unwrap_or(scale),
+            Some(factor) => first_number(run.tensor(factor)?).unwrap_or(scale),
             None => scale,
         };
         let bias = if after { bias } else { bias * scale };
@@ -68,7 +70,7 @@ fn affine(out: &mut Tensor, scale: f64, bias: f64) -> Result<()> {
         let out = out.as_mut_slice::<T>()?;
         vectorized(
             #[inline(always)]
-            || out.iter_mut().for_each(|out| *out = *out * scale + bias),
+            || out.iter_mut().for_each(|out| *out = out.times(scale).plus(bias)),
         );
         Ok(())
     }, else => Err(Error::kernel(format!("cannot scale {dtype} elements"))))

@@ -8,7 +8,7 @@ use bireme_ir::AttrSpec;
 
 use super::channels::{Channels, Coefficients};
 use crate::op::{GradRule, In, Infer, Kernel, OpDef, OpView, Out, Run, Slot, attr, same_dim};
-use crate::ops::real::{Real, not_float};
+use crate::ops::real::{Real, first_number, not_float};
 use crate::tensor::Dims;
 use crate::{Error, Result};
 
@@ -156,7 +156,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (mut f32_by, mut f64_by) = (Coefficients::default(), Coefficients::default());
     Ok(Box::new(move |run| {
         let momentum = match momentum_input {
-            Some(input) => run.tensor(input)?.to_f64_vec().first().copied().unwrap_or(momentum),
+            Some(input) => first_number(run.tensor(input)?).unwrap_or(momentum),
             None => momentum,
         };
         let dtype = run.tensor(forward.x)?.dtype();

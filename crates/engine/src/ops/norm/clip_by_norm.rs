@@ -1,8 +1,9 @@
 //! `clip_by_norm`: scales a tensor, or selected rows, down to norm `max_norm`.
 
-use super::merged_rows::{Merger, square_sum};
+use super::merged_rows::{merge, square_sum};
 use crate::op::{AttrKind, Kernel, OpDef, OpView, Slot, attr};
 use crate::ops::real::{Real, not_float};
+use crate::optimizer::RowMergers;
 use crate::value::Value;
 use crate::{Error, Result, dispatch};
 
@@ -18,7 +19,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     if max_norm.is_nan() || max_norm <= 0.0 {
         return Err(Error::kernel(format!("`max_norm` must be greater than 0, not {max_norm}")));
     }
-    let mut merger = Merger::default();
+    let mut mergers = RowMergers::default();
     Ok(Box::new(move |run| {
         let dtype = match run.value(x) {
             Value::Tensor(x) => x.dtype(),
@@ -33,7 +34,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
                 }
                 Value::Rows(x) => {
                     let out = run.out_rows(out, dtype);
-                    merger.merge::<T>(x, out)?;
+                    merge::<T>(&mut mergers, x, out)?;
                     out.value.as_mut_slice::<T>()?
                 }
             };

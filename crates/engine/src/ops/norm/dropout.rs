@@ -88,17 +88,21 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, seed_input) = (op.input("X")?, op.maybe_input("Seed"));
     let (out, mask) = (op.output("Out")?, op.maybe_output("Mask"));
     let (mode, name) = (Mode::of(op)?, op.output_name("Out").to_owned());
-    let seed = match op.i64("seed")? {
-        0 => op.seed,
-        seed => seed as u64,
+    let own = Philox::new(op.seed, &name);
+    let given = match op.i64("seed")? {
+        0 => None,
+        seed => Some(Philox::new(seed as u64, &name)),
     };
+    let fixed = op.bool("fix_seed")?;
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
-        let seed = match seed_input {
-            Some(input) => u64::from(run.first::<i32>(input)?.cast_unsigned()),
-            None => seed,
+        let seed = seed_input.map_or(Ok(0), |input| run.first::<i32>(input))?;
+        let stream = match given {
+            // A seed that says which mask is meant gives the same one every step, as in Paddle.
+            _ if seed != 0 => Philox::new(u64::from(seed.cast_unsigned()), &name),
+            Some(given) if fixed => given,
+            _ => given.unwrap_or(own).stream(run.step),
         };
-        let stream = Philox::new(seed, &name).stream(run.step);
         let mask = mask.map(|mask| run.set::<u8>(mask)).transpose()?;
         dispatch!(dtype, T in [f32, f64] => {
             let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
@@ -201,6 +205,23 @@ mod tests {
             .output("X@GRAD", ["x@GRAD"]);
         run_once(&Op { attrs: op.attrs, ..grad }, &mut values).unwrap();
         values
+    }
+
+    #[test]
+    fn a_fixed_seed_repeats_its_mask() {
+        for fixed in [true, false] {
+            let mut program = bireme_ir::Program::new();
+            let block = program.global_mut();
+            for name in ["x", "out"] {
+                block.add_var(bireme_ir::Var::tensor(name, bireme_ir::DType::F32, [-1, 50]));
+            }
+            let op = Op::new("dropout").input("X", ["x"]).output("Out", ["out"]);
+            block.ops.push(op.attr("seed", 5).attr("fix_seed", fixed));
+            let mut executor = crate::Executor::new(crate::Place::Cpu).unwrap();
+            let x = Tensor::from_slice([40, 50], &[3.0f32; 2000]).unwrap();
+            let mut step = || executor.run(&program, &[("x", &x)], &["out"]).unwrap();
+            assert_eq!(step() == step(), fixed);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod clip_by_norm;
 mod dropout;
 mod l2_norm;
 mod layer_norm;
-mod merged_rows;
+pub(super) mod merged_rows;
 mod squared_l2_norm;
 
 /// The definitions of this family.

@@ -1,9 +1,9 @@
 //! `squared_l2_norm`: the sum of squares of all elements; global-norm clipping adds these up.
 
-use super::merged_rows::{Merger, square_sum};
+use super::merged_rows::square_sum;
 use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread};
 use crate::ops::real::not_float;
-use crate::tensor::SelectedRows;
+use crate::optimizer::{Real, RowMergers};
 use crate::value::Value;
 use crate::{Result, dispatch};
 
@@ -38,8 +38,7 @@ fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
-    let mut merger = Merger::default();
-    let mut merged = SelectedRows::empty(bireme_ir::DType::F32);
+    let mut mergers = RowMergers::default();
     Ok(Box::new(move |run| {
         let dtype = match run.value(x) {
             Value::Tensor(x) => x.dtype(),
@@ -49,8 +48,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             run.set::<T>(out)?[0] = match run.value(x) {
                 Value::Tensor(x) => square_sum(x.as_slice::<T>()?),
                 Value::Rows(x) => {
-                    merger.merge::<T>(x, &mut merged)?;
-                    square_sum(merged.value.as_slice::<T>()?)
+                    square_sum(T::merger(&mut mergers).merge(x, x.height)?.values)
                 }
             };
             Ok(())

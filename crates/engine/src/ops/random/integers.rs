@@ -66,7 +66,8 @@ fn randint(op: &OpView<'_>) -> Result<Kernel> {
     Ok(Box::new(move |run| {
         let (out, draw) = (run.out(out)?, draw.step(run.step));
         out.resize(dtype, sized(shape.read(run)?)?);
-        set(out, |index| low + below(draw.u64(index), (high - low) as u64) as i64)
+        let count = high.wrapping_sub(low).cast_unsigned();
+        set(out, |index| low.wrapping_add_unsigned(below(draw.u64(index), count)))
     }))
 }
 

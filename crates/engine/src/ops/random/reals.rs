@@ -137,9 +137,9 @@ fn bernoulli(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, draw) = (op.input("X")?, op.output("Out")?, Draw::new(op)?);
     Ok(Box::new(move |run| {
         let (x, out, draw) = (run.tensor(x)?, run.out(out)?, draw.step(run.step));
-        let row = x.numel() / x.rows().max(1);
-        // The same coins fall for a row whichever worker has it.
-        let first = (run.share.first * row) as u64;
+        // The same coins fall for a row whichever worker has it. A row of the batch may be several
+        // of the tensor.
+        let first = (run.share.first * (x.numel() / run.share.rows.max(1))) as u64;
         out.resize(x.dtype(), x.dims());
         dispatch!(x.dtype(), T in [f32, f64] => {
             let (x, out) = (x.as_slice::<T>()?, out.as_mut_slice::<T>()?);

@@ -6,7 +6,10 @@
 
 use bireme_ir::AttrSpec;
 
-use crate::op::{GradRule, In, Infer, Kernel, OpDef, OpView, Run, Slot, attr, same_dim};
+use crate::op::{
+    GradRule, In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
+    same_dim,
+};
 use crate::ops::real::{Real, not_float};
 use crate::{Error, Result, dispatch};
 
@@ -32,7 +35,8 @@ pub(super) const DEF: OpDef = OpDef::new("data_norm", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "scale_w", "bias"], outputs: &["Means", "Scales"] });
+    .grad(GradRule::Op { inputs: &["X", "scale_w", "bias"], outputs: &["Means", "Scales"] })
+    .split(SplitRule::Fn(split));
 
 // Paddle's gradient op also names the statistics as outputs, for its GPU kernel; they are accepted
 // and left alone.
@@ -89,6 +93,15 @@ fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
         cx.set(slot.name, columns.clone());
     }
     Ok(())
+}
+
+/// Rows by whole statistics. Every worker needs `Means` and `Scales`, but only the first may count
+/// in them: they are a sum of pieces of which all others are zero.
+fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    let statistics = ["BatchSize", "BatchSum", "BatchSquareSum", "scale_w", "bias"];
+    let whole = statistics.iter().all(|slot| view.spread(slot) == Spread::Whole);
+    let of = |slot: &str| if slot == "Y" { Spread::Rows } else { Spread::Partial };
+    if whole && view.spread("X") == Spread::Rows { view.outputs_by_slot(of) } else { None }
 }
 
 /// The columns of a row in runs that are shown or not shown together.
@@ -169,6 +182,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
                     }
                 }
             });
+            if run.share.first > 0 {
+                means.fill(0.0);
+                scales.fill(0.0);
+            }
             Ok(())
         }, else => Err(not_float("X", dtype)))
     }))
@@ -199,10 +216,12 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             if let Some(dx) = dx {
                 input_grad(slots, x, dy, scales, shifted, run.set::<T>(dx)?);
             }
+            let dscale = dscale.map(|dscale| run.set::<T>(dscale)).transpose()?;
+            let dbias = dbias.map(|dbias| run.set::<T>(dbias)).transpose()?;
+            let mut grads = [dscale, dbias];
+            grads.iter_mut().flatten().for_each(|grad| grad.fill(0.0));
             if shifted.is_some() {
-                let dscale = dscale.map(|dscale| run.set::<T>(dscale)).transpose()?;
-                let dbias = dbias.map(|dbias| run.set::<T>(dbias)).transpose()?;
-                shift_grads(slots, x, dy, means, scales, [dscale, dbias]);
+                shift_grads(slots, x, dy, means, scales, grads);
             }
             summarize(slots, x, means, &mut sums);
             for (column, sum) in sums.chunks_exact_mut(3).enumerate() {
@@ -240,7 +259,7 @@ fn input_grad<T: Real>(
     });
 }
 
-/// The gradients of `scale_w` and `bias`.
+/// Adds up the gradients of `scale_w` and `bias`.
 fn shift_grads<T: Real>(
     slots: Slots,
     x: &[T],
@@ -249,7 +268,6 @@ fn shift_grads<T: Real>(
     scales: &[T],
     mut grads: [Option<&mut [T]>; 2],
 ) {
-    grads.iter_mut().flatten().for_each(|grad| grad.fill(T::ZERO));
     slots.each(x, |columns, elements, shown| {
         for (column, at) in columns.zip(elements).filter(|_| shown) {
             if let Some(dscale) = &mut grads[0] {

@@ -60,7 +60,7 @@ impl Axis {
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let inputs = cx.inputs("X");
-    let first = inputs[0];
+    let first = *inputs.first().ok_or_else(|| Error::kernel("`X` is empty"))?;
     let Some(axis) = Axis::new(cx.op())?.known(first.rank())? else {
         cx.set("Out", first.with_dims(vec![-1; first.rank()]));
         return Ok(());
@@ -92,6 +92,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (inputs, axis, out) = (op.inputs("X"), Axis::new(op)?, op.output("Out")?);
+    if inputs.is_empty() {
+        return Err(Error::kernel("`X` is empty"));
+    }
     Ok(Box::new(move |run| {
         let first = run.tensor(inputs[0])?;
         let axis = axis.read(run, first.dims().len())?;
@@ -143,7 +146,7 @@ pub(super) fn wanted_outputs(op: &OpView<'_>, slot: &str) -> Vec<Option<Out>> {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (inputs, dout) = (op.inputs("X"), op.input("Out@GRAD")?);
     let (axis, outputs) = (Axis::new(op)?, wanted_outputs(op, "X@GRAD"));
-    if inputs.len() != outputs.len() {
+    if inputs.is_empty() || inputs.len() != outputs.len() {
         return Err(Error::kernel("`X@GRAD` must have one variable for each of `X`"));
     }
     Ok(Box::new(move |run| {
@@ -166,4 +169,22 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         }
         Ok(())
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bireme_ir::Op;
+
+    use crate::op::run_once;
+
+    #[test]
+    fn nothing_cannot_be_joined() {
+        let none: [String; 0] = [];
+        for (kind, to) in [("concat", "Out"), ("stack", "Y")] {
+            let op = Op::new(kind).input("X", none.clone()).output(to, ["out"]);
+            assert!(run_once(&op, &mut HashMap::new()).is_err(), "{kind}");
+        }
+    }
 }

@@ -57,6 +57,10 @@ pub(super) fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 fn relabelled(view: &SplitView<'_>, slot: &str) -> Option<Spread> {
     let batch = view.batch as i64;
+    // Rows of no elements do not tell how many there are.
+    if view.meta(slot)?.dims.contains(&0) {
+        return None;
+    }
     let fits = match view.spread(slot) {
         Spread::Rows => view.outputs[0].dims.first().is_some_and(|d| *d > 0 && *d % batch == 0),
         Spread::Partial => true,

@@ -63,6 +63,7 @@ fn sizes(dim: i64, sections: &[i64], count: usize) -> Result<Vec<i64>> {
     };
     if sections.is_empty() {
         return match dim {
+            _ if count == 0 => refuse(),
             -1 => Ok(vec![-1; count]),
             _ if dim % count as i64 == 0 => Ok(vec![dim / count as i64; count]),
             _ => refuse(),
@@ -119,6 +120,8 @@ mod tests {
         assert_eq!(sizes(-1, &[2, -1], 2).unwrap(), [2, -1]);
         for (dim, sections, count) in
             [(5, &[][..], 2), (6, &[2, 3], 2), (6, &[-1, -1], 2), (6, &[7, -1], 2), (6, &[6], 2)]
+                .into_iter()
+                .chain([(6, &[][..], 0), (-1, &[], 0)])
         {
             assert!(sizes(dim, sections, count).is_err(), "{dim} {sections:?}");
         }

@@ -77,7 +77,7 @@ fn split_inside(view: &SplitView<'_>, rank: usize) -> Option<Vec<Spread>> {
 
 fn infer_join(cx: &mut Infer<'_>, from: &str, to: &str) -> Result<()> {
     let inputs = cx.inputs(from);
-    let first = inputs[0];
+    let first = *inputs.first().ok_or_else(|| Error::kernel(format!("`{from}` is empty")))?;
     let mut dims = first.dims.clone();
     for input in &inputs[1..] {
         let fits = input.rank() == first.rank() && input.dtype == first.dtype;
@@ -117,6 +117,9 @@ fn infer_cut(cx: &mut Infer<'_>, from: &str, to: &str) -> Result<()> {
 }
 
 fn join(inputs: Vec<In>, out: Out, axis: i64) -> Result<Kernel> {
+    if inputs.is_empty() {
+        return Err(Error::kernel("there is nothing to stack"));
+    }
     Ok(Box::new(move |run| {
         let first = run.tensor(inputs[0])?;
         let (dims, rank) = (first.dims(), first.dims().len());
