@@ -1,16 +1,14 @@
 //! `bireme inspect`: what is in a saved model.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use bireme_engine::Scope;
-use bireme_engine::io::load_inference_model;
+use bireme_engine::io::{ModelFiles, find_model, load_inference_model};
 use bireme_engine::tensor::Tensor;
-use bireme_ir::{MAX_PROGRAM_BYTES, Program, Var, VarKind};
+use bireme_ir::{Program, Var, VarKind};
 
 use super::Outcome;
 use crate::table::{Align, Table};
@@ -40,8 +38,8 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let path = program_file(&args.model)?;
-    let program = read_program(&path)?;
+    let files = find_model(&args.model)?;
+    let program = read_program(&files)?;
     let text = if args.text {
         program.to_string()
     } else if args.dot {
@@ -51,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         let model = load_inference_model(&args.model, &scope)?;
         statistics(&model.program, &scope)?
     } else {
-        summary(&program, &path)
+        summary(&program, &files.program)
     };
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -61,46 +59,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The file that holds the program of `model`, looked for in the order of `predict`.
-fn program_file(model: &Path) -> Result<PathBuf> {
-    let mut prefixed = model.as_os_str().to_owned();
-    prefixed.push(".pdmodel");
-    let candidates = [PathBuf::from(prefixed), model.to_owned(), model.join("__model__")];
-    if let Some(found) = candidates.iter().find(|path| path.is_file()) {
-        return Ok(found.clone());
-    }
-    let shown = model.display();
-    if !model.is_dir() {
-        bail!("there is no model `{shown}`: neither that file, nor `{shown}.pdmodel`");
-    }
-    let entries = fs::read_dir(model).with_context(|| format!("`{shown}`"))?;
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_program = |path: &PathBuf| path.extension() == Some(OsStr::new("pdmodel"));
-    let mut found: Vec<PathBuf> = paths.filter(is_program).collect();
-    match (found.pop(), found.is_empty()) {
-        (Some(only), true) => Ok(only),
-        (Some(_), false) => bail!("`{shown}` holds several models: name a `.pdmodel` file in it"),
-        (None, _) => {
-            bail!(
-                "`{shown}` is a folder without a model: neither `__model__` nor a `.pdmodel` file"
-            )
-        }
-    }
-}
-
 /// Reads a program in either form.
-fn read_program(path: &Path) -> Result<Program> {
-    let shown = || format!("`{}`", path.display());
-    let mut bytes = Vec::new();
-    // One byte more than a program may have shows that a file is too large.
-    let mut file = File::open(path).with_context(shown)?.take(MAX_PROGRAM_BYTES as u64 + 1);
-    file.read_to_end(&mut bytes).with_context(shown)?;
-    ensure!(!bytes.is_empty(), "{} is empty: it holds 0 bytes", shown());
-    ensure!(
-        bytes.len() <= MAX_PROGRAM_BYTES,
-        "{} is no program: it has more than {MAX_PROGRAM_BYTES} bytes",
-        shown()
-    );
+fn read_program(files: &ModelFiles) -> Result<Program> {
+    let shown = || format!("`{}`", files.program.display());
+    let bytes = files.program_bytes()?;
     // A printed program is text throughout; the binary form has control characters from the start.
     let text = std::str::from_utf8(&bytes).ok();
     let text = text.filter(|text| !text.chars().any(|c| c.is_control() && !c.is_whitespace()));

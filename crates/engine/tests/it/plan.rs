@@ -158,10 +158,10 @@ fn a_variable_may_be_written_twice() {
 #[test]
 fn a_feed_that_is_written_stays_the_callers() {
     let double = unary("scale", "x", "x").attr("scale", 2.0f32);
-    let graph_free = vec![double.clone(), unary("relu", "x", "y")];
+    let ops = [double, unary("relu", "x", "y")];
     let graph = Graph::new();
     layers::data(&graph, "x", [2], DType::F32);
-    graph_free.iter().for_each(|op| graph.append_op(op.clone()).unwrap());
+    ops.iter().for_each(|op| graph.append_op(op.clone()).unwrap());
     let x = Tensor::from_slice([1, 2], &[1.0f32, -1.0]).unwrap();
     let mut executor = Executor::new(Place::Cpu).unwrap();
     let got = executor.run(&graph.main(), &[("x", &x)], &["y"]).unwrap();
