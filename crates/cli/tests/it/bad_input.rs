@@ -66,7 +66,7 @@ fn a_missing_model_is_named() {
     fs::create_dir(folder.path().join("empty")).unwrap();
     refused(folder.path(), &["inspect", "empty"], "", 1, &["empty", "__model__"]);
     fs::write(folder.path().join("nothing"), "").unwrap();
-    refused(folder.path(), &["inspect", "nothing"], "", 1, &["`nothing` is empty"]);
+    refused(folder.path(), &["inspect", "nothing"], "", 1, &["`nothing`: the file is empty"]);
 }
 
 #[test]
