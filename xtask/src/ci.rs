@@ -28,7 +28,7 @@ const STEPS: &[Step] = &[
     Step { name: "fmt", check: fmt, again: "cargo fmt --all" },
     Step { name: "clippy", check: clippy, again: "cargo clippy --workspace --all-targets" },
     Step { name: "tidy", check: tidy_check, again: "cargo xtask tidy" },
-    Step { name: "deny", check: deny, again: "cargo deny check" },
+    Step { name: "deny", check: deny, again: "cargo deny check bans licenses sources" },
     Step { name: "typos", check: typos, again: "typos" },
     Step { name: "test", check: test_check, again: "cargo xtask test" },
 ];
@@ -93,7 +93,8 @@ fn deny() -> Result<Outcome> {
             "cargo-deny is not installed: `cargo install --locked cargo-deny`",
         ));
     }
-    run_command(&mut cargo(&["deny", "check"]))?;
+    // Advisories change from day to day; a gate that does is no gate.
+    run_command(&mut cargo(&["deny", "check", "bans", "licenses", "sources"]))?;
     Ok(Outcome::Passed)
 }
 
