@@ -232,6 +232,8 @@ mod tests {
         graph.append_op(op.clone()).unwrap();
         assert_eq!((out.name(), out.shape()), ("fc_0.tmp_0", vec![-1, 4]));
         assert!(graph.main().global().ops[0].site.as_ref().unwrap().contains("graph.rs"));
+        let empty = graph.append_op(Op::new("concat").output("Out", ["y"])).unwrap_err();
+        assert!(empty.to_string().contains("input slot `X` is empty"), "{empty}");
         let bad = graph.append_op(op.input("Y", ["v"])).unwrap_err().to_string();
         assert!(bad.contains("graph.rs") && bad.contains("has 13 columns"), "{bad}");
     }

@@ -110,6 +110,11 @@ impl<'a> Infer<'a> {
     /// When the inputs do not fit, the rule forgets an output, or no tensor can have the shape that
     /// it computes.
     pub fn run(view: &OpView<'_>, inputs: &[Meta]) -> Result<Vec<Meta>> {
+        for slot in view.def.signature.inputs.iter().filter(|slot| slot.required) {
+            if view.op.inputs_of(slot.name).is_empty() {
+                return Err(Error::kernel(format!("input slot `{}` is empty", slot.name)));
+            }
+        }
         let names: Vec<_> = view.flat_outputs().collect();
         let mut infer = Infer { view, inputs, outputs: vec![None; names.len()] };
         match view.def.infer {
