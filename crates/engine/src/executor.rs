@@ -7,7 +7,7 @@ use crate::tensor::Tensor;
 use crate::{Error, Place, Result, Scope};
 
 /// More workers than this have no rows to work on, and may be more than the system can start.
-const MAX_THREADS: usize = 256;
+pub const MAX_THREADS: usize = 256;
 
 /// Programs whose plans [`Executor::run`] keeps.
 const MAX_PLANS: usize = 16;

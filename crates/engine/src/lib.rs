@@ -33,7 +33,7 @@ pub use bireme_ir as ir;
 pub use bireme_ir::DType;
 
 pub use error::{Error, Result};
-pub use executor::{Executor, Step};
+pub use executor::{Executor, MAX_THREADS, Step};
 pub use place::Place;
 pub use scope::Scope;
 pub use value::Value;

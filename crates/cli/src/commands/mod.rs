@@ -8,6 +8,7 @@ mod train;
 use std::io;
 use std::process::ExitCode;
 
+use bireme_engine::MAX_THREADS;
 use clap::{Parser, Subcommand};
 
 use crate::terminal::say;
@@ -65,9 +66,6 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The most threads that a flag may ask for.
-const MAX_THREADS: usize = 1024;
-
 /// Parses a count of at least one and at most `MAX`.
 fn up_to<const MAX: usize>(text: &str) -> Result<usize, String> {
     let digits = text.replace('_', "");
@@ -92,7 +90,7 @@ fn positive_real(text: &str) -> Result<f32, String> {
 
 /// The number of processors that this process may use.
 fn available_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MAX_THREADS)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ fn wrong_usage_exits_with_2() {
     refused(&["inspect"], "<MODEL>");
     refused(&["inspect", "m", "--text", "--dot"], "cannot be used with");
     refused(&["predict", "m", "--format", "csv"], "json, slot");
-    refused(&["train", "--threads", "1000000"], "must be at most 1024");
+    refused(&["train", "--threads", "1000000"], "must be at most 256");
     refused(&["train", "--samples", "99999999999999999999"], "must be at most 100000000");
     refused(&["train", "--epochs", "18446744073709551615"], "must be at most 1000000");
     refused(&["train", "--rows", "18446744073709551615"], "must be at most 100000000");

@@ -212,3 +212,15 @@ fn a_trained_part_beside_the_lookups_gets_its_gradient() {
         }
     }
 }
+
+#[test]
+fn a_fused_lookup_names_ids_and_table() {
+    let (model, mut feeds) = (click_model(true), feeds(true));
+    feeds[3].1.as_mut_slice::<i64>().unwrap()[4] = ROWS;
+    let mut executor = Executor::new(Place::Cpu).unwrap();
+    executor.run(&model.graph.startup(), &[], &[]).unwrap();
+    let feeds: Vec<(&str, &Tensor)> = feeds.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    let message = executor.run(&model.graph.main(), &feeds, &[]).unwrap_err().to_string();
+    let expected = "id 50 at position 4 of `slot_1` lies outside the table `table` of 50 rows";
+    assert!(message.contains(expected), "{message}");
+}

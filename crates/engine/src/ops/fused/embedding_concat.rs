@@ -99,7 +99,7 @@ fn rows_fit(view: &SplitView<'_>) -> bool {
 #[derive(Clone, Copy)]
 enum Part {
     /// Looked up in a table.
-    Ids { ids: In, table: usize, padding: i64 },
+    Ids { at: usize, ids: In, table: usize, padding: i64 },
     /// Copied.
     Dense(usize),
 }
@@ -109,6 +109,9 @@ struct Parts {
     tables: Vec<In>,
     dense: Vec<In>,
     parts: Vec<Part>,
+    /// Names of the tables and the ids, for messages.
+    table_names: Vec<String>,
+    ids_names: Vec<String>,
 }
 
 impl Parts {
@@ -116,11 +119,19 @@ impl Parts {
         let (ids, table, padding) =
             (op.inputs("Ids"), op.longs("table")?, op.longs("padding_idx")?);
         let part = |at: i64| match usize::try_from(at) {
-            Ok(at) => Part::Ids { ids: ids[at], table: table[at] as usize, padding: padding[at] },
+            Ok(at) => {
+                Part::Ids { at, ids: ids[at], table: table[at] as usize, padding: padding[at] }
+            }
             Err(_) => Part::Dense((-1 - at) as usize),
         };
         let parts = op.longs("order")?.into_iter().map(part).collect();
-        Ok(Parts { tables: op.inputs("W"), dense: op.inputs("Dense"), parts })
+        Ok(Parts {
+            tables: op.inputs("W"),
+            dense: op.inputs("Dense"),
+            parts,
+            table_names: op.op.inputs_of("W").to_vec(),
+            ids_names: op.op.inputs_of("Ids").to_vec(),
+        })
     }
 }
 
@@ -134,9 +145,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let mut column = 0;
         for part in &parts.parts {
             column += match *part {
-                Part::Ids { ids, table, padding } => {
+                Part::Ids { at, ids, table, padding } => {
+                    let names = (&parts.ids_names[at], &parts.table_names[table]);
                     let table = Table::of(run.tensor(parts.tables[table])?, padding)?;
-                    gather(run.get(ids)?, &table, rows, &mut out[column..], width)?
+                    gather(run.get(ids)?, &table, rows, &mut out[column..], width)
+                        .map_err(|outside| outside.named(names))?
                 }
                 Part::Dense(dense) => {
                     let dense = run.get::<f32>(parts.dense[dense])?;
@@ -165,13 +178,25 @@ impl<'a> Table<'a> {
         Ok(Table { values: tensor.as_slice()?, rows, dim, padding })
     }
 
-    fn check(&self, id: i64, position: usize) -> Result<usize> {
-        usize::try_from(id).ok().filter(|id| *id < self.rows).ok_or_else(|| {
-            Error::kernel(format!(
-                "id {id} at position {position} lies outside the table of {} rows",
-                self.rows
-            ))
-        })
+    fn check(&self, id: i64, position: usize) -> std::result::Result<usize, Outside> {
+        let at = usize::try_from(id).ok().filter(|id| *id < self.rows);
+        at.ok_or(Outside { id, position, rows: self.rows })
+    }
+}
+
+/// An id that its table does not have.
+struct Outside {
+    id: i64,
+    position: usize,
+    rows: usize,
+}
+
+impl Outside {
+    fn named(self, (ids, table): (&String, &String)) -> Error {
+        let Outside { id, position, rows } = self;
+        Error::kernel(format!(
+            "id {id} at position {position} of `{ids}` lies outside the table `{table}` of {rows} rows"
+        ))
     }
 }
 
@@ -185,7 +210,7 @@ fn gather(
     rows: usize,
     out: &mut [f32],
     width: usize,
-) -> Result<usize> {
+) -> std::result::Result<usize, Outside> {
     let per_row = ids.len().checked_div(rows).unwrap_or(0);
     let dim = table.dim;
     for (row, line) in ids.chunks_exact(per_row.max(1)).enumerate() {
@@ -249,7 +274,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 fn looked_up(run: &Run<'_>, parts: &Parts, table: usize) -> Result<usize> {
     let mut count = 0;
     for part in &parts.parts {
-        if let Part::Ids { ids, table: of, padding } = *part
+        if let Part::Ids { ids, table: of, padding, .. } = *part
             && of == table
         {
             let ids = run.get::<i64>(ids)?;
@@ -276,7 +301,7 @@ fn scatter(
     let mut next = 0;
     for part in &parts.parts {
         let (ids, of, padding) = match *part {
-            Part::Ids { ids, table, padding } => (run.get::<i64>(ids)?, table, padding),
+            Part::Ids { ids, table, padding, .. } => (run.get::<i64>(ids)?, table, padding),
             Part::Dense(dense) => {
                 column += run.dims(parts.dense[dense])?[1];
                 continue;
