@@ -1,0 +1,1 @@
+"""Bireme: distributed training for recommender and dense models, with Paddle's API."""
