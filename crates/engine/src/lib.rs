@@ -2,12 +2,14 @@
 //!
 //! The layers, each of which uses only those before it:
 //! [`tensor`] (memory) · [`op`] (the contract of an op) · [`ops`] (every op) · autodiff and
-//! optimizers (program to program) · layers (the builder) · plan and executor (program to steps).
+//! optimizers (program to program) · layers (the builder) · plan and executor (program to steps) ·
+//! [`eager`] (one op at a time).
 //! The engine does not know that a network exists.
 
 pub mod autodiff;
 pub mod catalog;
 pub mod clip;
+pub mod eager;
 mod error;
 mod executor;
 pub mod gemm;

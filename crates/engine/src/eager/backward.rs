@@ -1,0 +1,259 @@
+//! The backward pass: from some tensors along the tape to the leaves.
+
+#![expect(unsafe_code, reason = "kernels reach values by pointer; see `op::Run`")]
+
+use std::collections::{BinaryHeap, HashMap};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::gradient::Source;
+use super::prepared::unwritten;
+use super::session::shape_of;
+use super::tape::{Edge, Node, Saved};
+use super::{EagerTensor, Form, Session};
+use crate::tensor::Tensor;
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// Gradients on their way.
+struct Pass<'a> {
+    session: &'a Session,
+    /// Nodes that have received a gradient, by their number: the last one first.
+    waiting: BinaryHeap<u64>,
+    nodes: HashMap<u64, (Arc<Node>, Vec<Option<Arc<Value>>>)>,
+    /// Leaves by identity, in the order they were reached.
+    leaves: Vec<(EagerTensor, Arc<Value>)>,
+    leaf_places: HashMap<usize, usize>,
+}
+
+impl Session {
+    /// Adds the gradients of `roots` to the leaves they depend on. A root without a weight counts
+    /// with 1 in every element.
+    ///
+    /// # Errors
+    /// When a root does not depend on anything that wants a gradient, or its tape has been used up.
+    pub fn backward(
+        &self,
+        roots: &[(EagerTensor, Option<EagerTensor>)],
+        retain_graph: bool,
+    ) -> Result<()> {
+        let mut pass = Pass::start(self, roots)?;
+        pass.run(retain_graph, &mut |_, _, _| {})?;
+        for (leaf, grad) in std::mem::take(&mut pass.leaves) {
+            let grad = hooked(&leaf, grad)?;
+            let total = match leaf.grad() {
+                Some(before) => self.add(&before.value(), &grad)?,
+                None => grad,
+            };
+            leaf.set_grad(Some(EagerTensor::of(total)));
+        }
+        Ok(())
+    }
+
+    /// The gradients of `roots` with respect to `inputs`, which may be leaves or not; no tensor's
+    /// own gradient changes. `None` for an input that the roots do not depend on.
+    ///
+    /// # Errors
+    /// As [`Session::backward`].
+    pub fn gradients(
+        &self,
+        roots: &[(EagerTensor, Option<EagerTensor>)],
+        inputs: &[EagerTensor],
+        retain_graph: bool,
+    ) -> Result<Vec<Option<EagerTensor>>> {
+        let origins: Vec<_> = inputs
+            .iter()
+            .map(|input| input.lock().origin.as_ref().map(|(node, at)| (node.number, *at)))
+            .collect();
+        let mut found: Vec<Option<EagerTensor>> = vec![None; inputs.len()];
+        let mut pass = Pass::start(self, roots)?;
+        pass.run(retain_graph, &mut |node, at, grad| {
+            for (place, _) in
+                origins.iter().enumerate().filter(|(_, origin)| **origin == Some((node, at)))
+            {
+                found[place] = Some(EagerTensor::of(Arc::clone(grad)));
+            }
+        })?;
+        for (leaf, grad) in std::mem::take(&mut pass.leaves) {
+            let grad = hooked(&leaf, grad)?;
+            let same = inputs.iter().enumerate().filter(|(_, input)| input.id() == leaf.id());
+            for (place, _) in same {
+                found[place] = Some(EagerTensor::of(Arc::clone(&grad)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The sum of two gradients, dense or of selected rows.
+    fn add(&self, a: &Arc<Value>, b: &Arc<Value>) -> Result<Arc<Value>> {
+        let form = Form { attrs: &[], inputs: &[2], outputs: &[1] };
+        let parts = [EagerTensor::of(Arc::clone(a)), EagerTensor::of(Arc::clone(b))];
+        Ok(self.apply(&self.sum, form, &parts)?.swap_remove(0).value())
+    }
+}
+
+impl<'a> Pass<'a> {
+    fn start(
+        session: &'a Session,
+        roots: &[(EagerTensor, Option<EagerTensor>)],
+    ) -> Result<Pass<'a>> {
+        let mut pass = Pass {
+            session,
+            waiting: BinaryHeap::new(),
+            nodes: HashMap::new(),
+            leaves: Vec::new(),
+            leaf_places: HashMap::new(),
+        };
+        for (root, weight) in roots {
+            let weight = match weight {
+                Some(weight) => given_weight(root, weight)?,
+                None => Arc::new(one(root)?),
+            };
+            let origin = root.lock().origin.clone();
+            if root.stop_gradient() {
+                return Err(Error::kernel(
+                    "a tensor with `stop_gradient` has no gradient: it depends on no tensor that \
+                     wants one, or was computed without a tape (`no_grad`)",
+                ));
+            }
+            pass.send(
+                &match origin {
+                    Some((node, at)) => Edge::Output(node, at),
+                    None => Edge::Leaf(root.clone()),
+                },
+                weight,
+            )?;
+        }
+        Ok(pass)
+    }
+
+    /// Runs the gradients of all nodes, last first, and shows each output's gradient to `see`.
+    fn run(&mut self, retain: bool, see: &mut dyn FnMut(u64, usize, &Arc<Value>)) -> Result<()> {
+        while let Some(number) = self.waiting.pop() {
+            let Some((node, mut grads)) = self.nodes.remove(&number) else { continue };
+            for (at, grad) in grads.iter_mut().enumerate() {
+                let Some(value) = grad else { continue };
+                if let Some(tensor) = node.tensor(at) {
+                    *value = hooked(&tensor, Arc::clone(value))?;
+                    if tensor.retains_grad() {
+                        tensor.set_grad(Some(EagerTensor::of(Arc::clone(value))));
+                    }
+                }
+                see(number, at, value);
+            }
+            let saved = node.saved(retain).ok_or_else(|| {
+                Error::kernel(format!(
+                    "the tape of op `{}` has been used up: a second backward pass needs \
+                     `retain_graph=True` in the first",
+                    node.kind
+                ))
+            })?;
+            for (input, value) in differentiate(&node, &saved, &grads, self.session.next_step())? {
+                if let Some(edge) = &node.edges[input] {
+                    self.send(edge, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, edge: &Edge, value: Arc<Value>) -> Result<()> {
+        match edge {
+            Edge::Leaf(leaf) => {
+                let next = self.leaves.len();
+                let place = *self.leaf_places.entry(leaf.id()).or_insert(next);
+                if place == next {
+                    self.leaves.push((leaf.clone(), value));
+                } else {
+                    self.leaves[place].1 = self.session.add(&self.leaves[place].1, &value)?;
+                }
+            }
+            Edge::Output(node, at) => {
+                let (_, grads) = self.nodes.entry(node.number).or_insert_with(|| {
+                    self.waiting.push(node.number);
+                    (Arc::clone(node), vec![None; node.outputs.len()])
+                });
+                grads[*at] = Some(match &grads[*at] {
+                    Some(before) => self.session.add(before, &value)?,
+                    None => value,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The gradients of a node's inputs.
+fn differentiate(
+    node: &Node,
+    saved: &Saved,
+    grads: &[Option<Arc<Value>>],
+    step: u64,
+) -> Result<Vec<(usize, Arc<Value>)>> {
+    let gradient = &node.gradient;
+    let mut held: Vec<Option<Arc<Value>>> = vec![None; gradient.routine.len()];
+    for (place, source) in &gradient.sources {
+        held[*place] = Some(match source {
+            Source::Input(at) => Arc::clone(saved.inputs[*at].as_ref().expect("saved when it ran")),
+            Source::Output(at) => {
+                Arc::clone(saved.outputs[*at].as_ref().expect("saved when it ran"))
+            }
+            Source::OutputGrad(at) => match &grads[*at] {
+                Some(grad) => Arc::clone(grad),
+                None => {
+                    let (dtype, dims) = node.outputs[*at];
+                    Arc::new(Tensor::zeros(dtype, dims).into())
+                }
+            },
+        });
+    }
+    let mut made: Vec<Option<Arc<Value>>> =
+        held.iter().map(|value| value.is_none().then(|| Arc::new(unwritten()))).collect();
+    let table: Vec<NonNull<Value>> = held
+        .iter()
+        .zip(&mut made)
+        .map(|(held, made)| match (held, made) {
+            (Some(value), _) => NonNull::from(&**value),
+            (None, Some(value)) => NonNull::from(Arc::get_mut(value).expect("made above")),
+            (None, None) => unreachable!("what is not held is made"),
+        })
+        .collect();
+    // SAFETY: what is held is only read (gradient ops write gradients of inputs, never what the
+    // tape gave them); what was made is nobody else's.
+    unsafe { gradient.routine.run(&table, step)? };
+    let mut result = |(input, place): &(usize, usize)| {
+        Some((*input, made[*place].take().or_else(|| held[*place].clone())?))
+    };
+    Ok(gradient.results.iter().filter_map(&mut result).collect())
+}
+
+/// Lets the hooks of `tensor` see its gradient.
+fn hooked(tensor: &EagerTensor, mut grad: Arc<Value>) -> Result<Arc<Value>> {
+    for hook in tensor.hooks() {
+        if let Some(other) = hook(EagerTensor::of(Arc::clone(&grad)))? {
+            grad = other.value();
+        }
+    }
+    Ok(grad)
+}
+
+fn given_weight(root: &EagerTensor, weight: &EagerTensor) -> Result<Arc<Value>> {
+    let (mine, theirs) = (root.look(|v| shape_of(v)), weight.look(|v| shape_of(v)));
+    if mine != theirs {
+        return Err(Error::kernel(format!(
+            "the gradient of a {} tensor of shape {} cannot be {} of shape {}",
+            mine.0, mine.1, theirs.0, theirs.1
+        )));
+    }
+    Ok(weight.value())
+}
+
+/// The weight of a root that has none: 1, as Paddle gives every element of it.
+fn one(root: &EagerTensor) -> Result<Value> {
+    let (dtype, dims) = root.look(|value| shape_of(value));
+    let mut ones = Tensor::zeros(dtype, dims);
+    crate::dispatch!(dtype, T in [f32, f64] => {
+        ones.as_mut_slice::<T>()?.fill(1 as T);
+        Ok(Value::Tensor(ones))
+    }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
+}

@@ -1,0 +1,142 @@
+//! The gradient of one op in one form, from the same rules that differentiate a program.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bireme_ir::{Op, Program, Var};
+
+use super::cache::{input_name, output_name};
+use super::routine::Routine;
+use crate::op::{Meta, OpView};
+use crate::{Result, autodiff};
+
+/// The gradients of one prepared op, by which inputs want one.
+#[derive(Default)]
+pub(super) struct Gradients(Mutex<Vec<(Vec<bool>, Arc<Gradient>)>>);
+
+/// How to compute the gradients of some inputs of an op.
+pub(super) struct Gradient {
+    pub(super) routine: Routine,
+    /// What the routine reads: places of the table and what belongs there.
+    pub(super) sources: Vec<(usize, Source)>,
+    /// Gradients that the routine computes: the input, and the place; none when the gradient of an
+    /// output is the gradient of the input itself.
+    pub(super) results: Vec<(usize, usize)>,
+    /// Forward inputs whose values are read.
+    pub(super) saves_input: Vec<bool>,
+    /// Forward outputs whose values are read.
+    pub(super) saves_output: Vec<bool>,
+}
+
+/// A value that a gradient reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    /// A forward input.
+    Input(usize),
+    /// A forward output.
+    Output(usize),
+    /// The gradient of a forward output.
+    OutputGrad(usize),
+}
+
+impl Gradients {
+    /// The gradient for the inputs that `wanted` marks.
+    ///
+    /// # Errors
+    /// When a gradient rule refuses the op.
+    pub(super) fn get(
+        &self,
+        op: &Op,
+        wanted: &[bool],
+        inputs: &[Meta],
+        outputs: &[Meta],
+    ) -> Result<Arc<Gradient>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, gradient)) = known.iter().find(|(mask, _)| mask == wanted) {
+            return Ok(Arc::clone(gradient));
+        }
+        let gradient = Arc::new(Gradient::new(op, wanted, inputs, outputs)?);
+        known.push((wanted.to_vec(), Arc::clone(&gradient)));
+        Ok(gradient)
+    }
+
+    /// The gradient for `wanted`, if it has been asked for before.
+    pub(super) fn find(&self, wanted: &[bool]) -> Option<Arc<Gradient>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known.iter().find(|(mask, _)| mask == wanted);
+        found.map(|(_, gradient)| Arc::clone(gradient))
+    }
+}
+
+impl Gradient {
+    fn new(op: &Op, wanted: &[bool], inputs: &[Meta], outputs: &[Meta]) -> Result<Gradient> {
+        let mut program = Program::default();
+        let block = program.global_mut();
+        for (position, meta) in inputs.iter().enumerate() {
+            block.add_var(declared(input_name(position), meta));
+        }
+        let mut targets = Vec::new();
+        for (position, meta) in outputs.iter().enumerate() {
+            block.add_var(declared(output_name(position), meta));
+            if meta.dtype.is_float() {
+                block.add_var(declared(grad_name(position), meta));
+                targets.push(position);
+            }
+        }
+        let mut located = op.clone();
+        located.site = None;
+        block.ops.push(located);
+        let names: Vec<String> = targets.iter().map(|at| output_name(*at)).collect();
+        let weights: Vec<String> = targets.iter().map(|at| grad_name(*at)).collect();
+        let asked: Vec<usize> = (0..inputs.len()).filter(|at| wanted[*at]).collect();
+        let asked_names: Vec<String> = asked.iter().map(|at| input_name(*at)).collect();
+        let found = autodiff::gradients_in(
+            &mut program,
+            &texts(&names),
+            &texts(&asked_names),
+            Some(&weights.iter().map(|name| Some(name.as_str())).collect::<Vec<_>>()),
+            &[],
+        )?;
+        let routine = Routine::new(&program.global().ops[1..], 0)?;
+        let results = asked.iter().zip(found);
+        let results = results.filter_map(|(at, name)| Some((*at, routine.find(&name?)?))).collect();
+        Ok(Gradient::reading(routine, results, OpView::new(op)?, inputs.len(), outputs.len()))
+    }
+
+    fn reading(
+        routine: Routine,
+        results: Vec<(usize, usize)>,
+        view: OpView<'_>,
+        inputs: usize,
+        outputs: usize,
+    ) -> Gradient {
+        debug_assert_eq!(view.flat_inputs().count(), inputs);
+        let mut sources = Vec::new();
+        let mut look = |name: String, source: Source| {
+            let place = routine.find(&name);
+            sources.extend(place.map(|place| (place, source)));
+            place.is_some()
+        };
+        let saves_input = (0..inputs).map(|at| look(input_name(at), Source::Input(at))).collect();
+        let saves_output =
+            (0..outputs).map(|at| look(output_name(at), Source::Output(at))).collect();
+        for at in 0..outputs {
+            look(grad_name(at), Source::OutputGrad(at));
+        }
+        Gradient { routine, sources, results, saves_input, saves_output }
+    }
+}
+
+/// The given gradient of a flat output.
+fn grad_name(position: usize) -> String {
+    format!("g{position}")
+}
+
+fn declared(name: String, meta: &Meta) -> Var {
+    let mut var = Var::tensor(name, meta.dtype, meta.dims.clone());
+    (var.kind, var.lod_level) = (meta.kind, meta.lod_level);
+    var
+}
+
+fn texts(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}

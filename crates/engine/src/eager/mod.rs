@@ -1,0 +1,26 @@
+//! Eager mode: runs each op at once, with the kernels that plans use, and keeps a tape of the same
+//! gradient rules.
+//!
+//! A [`Session`] has what a program would have (a seed, a count of steps). [`OpCache`] keeps
+//! prepared ops of one type, so that a call looks up, shapes its outputs and runs. A value that the
+//! tape has saved is never changed: whoever changes a tensor makes a new value, or first makes sure
+//! that nobody shares the old one.
+
+mod backward;
+mod cache;
+mod gradient;
+mod optimizer;
+mod prepared;
+mod routine;
+mod session;
+mod tape;
+mod tensor;
+
+#[cfg(test)]
+mod tests;
+
+pub use cache::{Form, OpCache};
+pub use optimizer::EagerOptimizer;
+pub use prepared::Prepared;
+pub use session::Session;
+pub use tensor::{EagerTensor, Hook};

@@ -1,0 +1,173 @@
+//! Runs ops on eager tensors and puts them on the tape.
+
+#![expect(unsafe_code, reason = "kernels reach values by pointer; see `op::Run`")]
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::cache::Ready;
+use super::prepared::unwritten;
+use super::tape::{Edge, Node, Saved};
+use super::{EagerTensor, Form, OpCache};
+use crate::Result;
+use crate::op::{GradRule, meta_of};
+use crate::value::Value;
+
+/// What a program would hold for the ops of eager mode: a seed, a count, a switch.
+pub struct Session {
+    seed: AtomicU64,
+    /// Ops run since the seed was set: gives random ops fresh numbers.
+    step: AtomicU64,
+    nodes: AtomicU64,
+    grad_enabled: AtomicBool,
+    /// Adds gradients.
+    pub(super) sum: OpCache,
+}
+
+/// An input as an op sees it.
+struct Input {
+    value: Arc<Value>,
+    /// Where its gradient goes, if it wants one.
+    edge: Option<Edge>,
+}
+
+impl Default for Session {
+    fn default() -> Session {
+        Session {
+            seed: AtomicU64::new(0),
+            step: AtomicU64::new(0),
+            nodes: AtomicU64::new(0),
+            grad_enabled: AtomicBool::new(true),
+            sum: OpCache::new("sum").expect("`sum` is an op"),
+        }
+    }
+}
+
+impl Session {
+    /// Random numbers start anew from `seed`.
+    pub fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
+        self.step.store(0, Ordering::Relaxed);
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed.load(Ordering::Relaxed)
+    }
+
+    /// Whether ops are put on the tape; returns what was before.
+    pub fn set_grad_enabled(&self, enabled: bool) -> bool {
+        self.grad_enabled.swap(enabled, Ordering::Relaxed)
+    }
+
+    /// Whether ops are put on the tape.
+    pub fn is_grad_enabled(&self) -> bool {
+        self.grad_enabled.load(Ordering::Relaxed)
+    }
+
+    /// Runs an op of the type of `cache` in the form `form`; inputs and outputs are flat, in the
+    /// order of the signature.
+    ///
+    /// # Errors
+    /// When the op refuses its attributes or its inputs.
+    pub fn apply(
+        &self,
+        cache: &OpCache,
+        form: Form<'_>,
+        inputs: &[EagerTensor],
+    ) -> Result<Vec<EagerTensor>> {
+        let ready = cache.get(form, self.seed())?;
+        let differentiable = self.is_grad_enabled() && !matches!(cache.def().grad, GradRule::None);
+        let inputs: Vec<Input> = inputs.iter().map(|tensor| look(tensor, differentiable)).collect();
+        let outputs = run(&ready, &inputs, form.outputs.iter().sum(), self.next_step())?;
+        if !inputs.iter().any(|input| input.edge.is_some()) {
+            return Ok(outputs.into_iter().map(EagerTensor::of).collect());
+        }
+        self.record(cache.def().name, &ready, inputs, outputs)
+    }
+
+    /// The number of the next op.
+    pub(super) fn next_step(&self) -> u64 {
+        self.step.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts an op that has run on the tape.
+    fn record(
+        &self,
+        kind: &'static str,
+        ready: &Ready,
+        inputs: Vec<Input>,
+        outputs: Vec<Arc<Value>>,
+    ) -> Result<Vec<EagerTensor>> {
+        let wanted: Vec<bool> = inputs.iter().map(|input| input.edge.is_some()).collect();
+        let gradient = match ready.gradients.find(&wanted) {
+            Some(gradient) => gradient,
+            None => {
+                let input_metas: Vec<_> = inputs.iter().map(|i| meta_of(&i.value)).collect();
+                let output_metas: Vec<_> = outputs.iter().map(|o| meta_of(o)).collect();
+                ready.gradients.get(ready.forward.op(), &wanted, &input_metas, &output_metas)?
+            }
+        };
+        let kept = |value: &Arc<Value>, keep: &bool| keep.then(|| Arc::clone(value));
+        let saved = Saved {
+            inputs: inputs
+                .iter()
+                .zip(&gradient.saves_input)
+                .map(|(i, k)| kept(&i.value, k))
+                .collect(),
+            outputs: outputs.iter().zip(&gradient.saves_output).map(|(o, k)| kept(o, k)).collect(),
+        };
+        let node = Arc::new(Node {
+            kind,
+            number: self.nodes.fetch_add(1, Ordering::Relaxed),
+            gradient,
+            edges: inputs.into_iter().map(|input| input.edge).collect(),
+            outputs: outputs.iter().map(|value| shape_of(value)).collect(),
+            tensors: Mutex::default(),
+            saved: Mutex::new(Some(saved)),
+        });
+        let tensors: Vec<EagerTensor> = outputs
+            .into_iter()
+            .enumerate()
+            .map(|(at, value)| {
+                let float = node.outputs[at].0.is_float();
+                let origin = float.then(|| (Arc::clone(&node), at));
+                EagerTensor::with(value, !float, origin)
+            })
+            .collect();
+        *node.tensors.lock().expect("nobody else has seen the node") =
+            tensors.iter().map(EagerTensor::downgrade).collect();
+        Ok(tensors)
+    }
+}
+
+fn look(tensor: &EagerTensor, differentiable: bool) -> Input {
+    let state = tensor.lock();
+    let wants = differentiable && !state.stop_gradient && shape_of(&state.value).0.is_float();
+    let edge = wants.then(|| match &state.origin {
+        Some((node, output)) => Edge::Output(Arc::clone(node), *output),
+        None => Edge::Leaf(tensor.clone()),
+    });
+    Input { value: Arc::clone(&state.value), edge }
+}
+
+/// Element type and shape of a value.
+pub(super) fn shape_of(value: &Value) -> (bireme_ir::DType, crate::tensor::Dims) {
+    match value {
+        Value::Tensor(tensor) => (tensor.dtype(), tensor.dims()),
+        Value::Rows(rows) => (rows.value.dtype(), rows.value.dims().with_rows(rows.height)),
+    }
+}
+
+fn run(ready: &Ready, inputs: &[Input], outputs: usize, step: u64) -> Result<Vec<Arc<Value>>> {
+    let mut values: Vec<Arc<Value>> = (0..outputs).map(|_| Arc::new(unwritten())).collect();
+    let inputs: Vec<NonNull<Value>> = inputs.iter().map(|i| NonNull::from(&*i.value)).collect();
+    let outputs: Vec<NonNull<Value>> = values
+        .iter_mut()
+        .map(|value| NonNull::from(Arc::get_mut(value).expect("made above, not shared")))
+        .collect();
+    // SAFETY: inputs are held by `inputs` and only read; outputs are new and nobody else's.
+    unsafe { ready.forward.run(&inputs, &outputs, step)? };
+    Ok(values)
+}

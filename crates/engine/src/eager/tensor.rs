@@ -1,0 +1,224 @@
+//! A tensor with a past: its value, its gradient, and how it was computed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bireme_ir::{DType, Param};
+
+use super::tape::Node;
+use crate::Result;
+use crate::tensor::{Dims, Tensor};
+use crate::value::Value;
+
+/// A tensor of eager mode; a handle, whose clones are the same tensor.
+#[derive(Clone)]
+pub struct EagerTensor(Arc<Mutex<State>>);
+
+/// A function that sees the gradient of a tensor when it is known, and may replace it.
+pub type Hook = Arc<dyn Fn(EagerTensor) -> Result<Option<EagerTensor>> + Send + Sync>;
+
+/// What a tensor is at the moment.
+pub(super) struct State {
+    /// Shared with the tape; never changed while somebody else holds it.
+    pub(super) value: Arc<Value>,
+    pub(super) stop_gradient: bool,
+    pub(super) grad: Option<EagerTensor>,
+    /// The op that computed it, and which of its outputs it is.
+    pub(super) origin: Option<(Arc<Node>, usize)>,
+    /// What few tensors have.
+    pub(super) rare: Option<Box<Rare>>,
+}
+
+/// What few tensors have.
+#[derive(Default)]
+pub(super) struct Rare {
+    pub(super) name: Option<String>,
+    pub(super) persistable: bool,
+    pub(super) param: Option<Param>,
+    /// Whether the gradient is kept although an op computed the tensor.
+    pub(super) retains_grad: bool,
+    pub(super) hooks: Vec<(u64, Hook)>,
+    next_hook: u64,
+}
+
+impl EagerTensor {
+    /// A tensor that nothing computed; gradients stop at it until told otherwise.
+    pub fn new(value: impl Into<Value>) -> EagerTensor {
+        EagerTensor::of(Arc::new(value.into()))
+    }
+
+    pub(super) fn of(value: Arc<Value>) -> EagerTensor {
+        EagerTensor::with(value, true, None)
+    }
+
+    pub(super) fn with(
+        value: Arc<Value>,
+        stop_gradient: bool,
+        origin: Option<(Arc<Node>, usize)>,
+    ) -> EagerTensor {
+        let state = State { value, stop_gradient, grad: None, origin, rare: None };
+        EagerTensor(Arc::new(Mutex::new(state)))
+    }
+
+    /// Its value; stays as it is when the tensor changes.
+    pub fn value(&self) -> Arc<Value> {
+        Arc::clone(&self.lock().value)
+    }
+
+    /// Gives it another value, and forgets how the old one was computed.
+    pub fn set_value(&self, value: Arc<Value>) {
+        let mut state = self.lock();
+        state.value = value;
+        state.origin = None;
+    }
+
+    /// Its shape.
+    pub fn dims(&self) -> Dims {
+        self.look(|value| match value {
+            Value::Tensor(tensor) => tensor.dims(),
+            Value::Rows(rows) => rows.value.dims().with_rows(rows.height),
+        })
+    }
+
+    /// Its element type.
+    pub fn dtype(&self) -> DType {
+        self.look(|value| match value {
+            Value::Tensor(tensor) => tensor.dtype(),
+            Value::Rows(rows) => rows.value.dtype(),
+        })
+    }
+
+    /// Looks at its value.
+    pub fn look<T>(&self, look: impl FnOnce(&Value) -> T) -> T {
+        look(&self.lock().value)
+    }
+
+    /// A copy of its value as a dense tensor.
+    ///
+    /// # Errors
+    /// When it holds selected rows.
+    pub fn to_tensor(&self) -> Result<Tensor> {
+        self.look(|value| value.tensor().cloned())
+    }
+
+    /// Whether gradients stop here.
+    pub fn stop_gradient(&self) -> bool {
+        self.lock().stop_gradient
+    }
+
+    /// Stops gradients here, or lets them pass.
+    pub fn set_stop_gradient(&self, stop: bool) {
+        self.lock().stop_gradient = stop;
+    }
+
+    /// Whether no op computed it, as far as gradients know.
+    pub fn is_leaf(&self) -> bool {
+        self.lock().origin.is_none()
+    }
+
+    /// The same value without a past.
+    pub fn detach(&self) -> EagerTensor {
+        EagerTensor::of(self.value())
+    }
+
+    /// The gradient that backward passes have added up.
+    pub fn grad(&self) -> Option<EagerTensor> {
+        self.lock().grad.clone()
+    }
+
+    /// Sets or forgets the gradient.
+    pub fn set_grad(&self, grad: Option<EagerTensor>) {
+        self.lock().grad = grad;
+    }
+
+    /// Keeps the gradient of this tensor although an op computed it.
+    pub fn retain_grad(&self) {
+        self.rare(|rare| rare.retains_grad = true);
+    }
+
+    /// Its name, if it has one.
+    pub fn name(&self) -> Option<String> {
+        self.lock().rare.as_ref().and_then(|rare| rare.name.clone())
+    }
+
+    /// Names it.
+    pub fn set_name(&self, name: impl Into<String>) {
+        let name = name.into();
+        self.rare(|rare| rare.name = Some(name));
+    }
+
+    /// Whether a model keeps it.
+    pub fn persistable(&self) -> bool {
+        self.lock().rare.as_ref().is_some_and(|rare| rare.persistable)
+    }
+
+    /// Says whether a model keeps it.
+    pub fn set_persistable(&self, persistable: bool) {
+        self.rare(|rare| rare.persistable = persistable);
+    }
+
+    /// What optimizers need to know, if it is a parameter.
+    pub fn param(&self) -> Option<Param> {
+        self.lock().rare.as_ref().and_then(|rare| rare.param.clone())
+    }
+
+    /// Makes it a parameter, or changes what optimizers know of it.
+    pub fn set_param(&self, param: Param) {
+        self.set_stop_gradient(!param.trainable);
+        self.rare(|rare| rare.param = Some(param));
+    }
+
+    /// Calls `hook` with each gradient of this tensor; returns a number to remove it by.
+    pub fn add_hook(&self, hook: Hook) -> u64 {
+        self.rare(|rare| {
+            rare.next_hook += 1;
+            rare.hooks.push((rare.next_hook, hook));
+            rare.next_hook
+        })
+    }
+
+    /// Removes a hook; whether there was one.
+    pub fn remove_hook(&self, number: u64) -> bool {
+        self.rare(|rare| {
+            let before = rare.hooks.len();
+            rare.hooks.retain(|(known, _)| *known != number);
+            rare.hooks.len() < before
+        })
+    }
+
+    /// Something that is equal for clones of one tensor, and for nothing else that lives.
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    pub(super) fn hooks(&self) -> Vec<Hook> {
+        let state = self.lock();
+        let hooks = state.rare.iter().flat_map(|rare| &rare.hooks);
+        hooks.map(|(_, hook)| Arc::clone(hook)).collect()
+    }
+
+    pub(super) fn retains_grad(&self) -> bool {
+        self.lock().rare.as_ref().is_some_and(|rare| rare.retains_grad)
+    }
+
+    pub(super) fn downgrade(&self) -> WeakTensor {
+        WeakTensor(Arc::downgrade(&self.0))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that is done under the lock leaves a state half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rare<T>(&self, change: impl FnOnce(&mut Rare) -> T) -> T {
+        change(self.lock().rare.get_or_insert_default())
+    }
+}
+
+/// A tensor that the tape knows but does not keep alive.
+pub(super) struct WeakTensor(std::sync::Weak<Mutex<State>>);
+
+impl WeakTensor {
+    pub(super) fn upgrade(&self) -> Option<EagerTensor> {
+        self.0.upgrade().map(EagerTensor)
+    }
+}

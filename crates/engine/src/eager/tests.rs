@@ -1,0 +1,144 @@
+//! Eager mode against programs and known gradients.
+
+use std::sync::Arc;
+
+use bireme_ir::{Attr, Param};
+
+use super::*;
+use crate::optimizer::{Adam, Sgd};
+use crate::tensor::Tensor;
+
+fn tensor(dims: &[usize], values: &[f32]) -> EagerTensor {
+    EagerTensor::new(Tensor::from_slice(crate::tensor::Dims::new(dims), values).unwrap())
+}
+
+fn parameter(name: &str, dims: &[usize], values: &[f32]) -> EagerTensor {
+    let parameter = tensor(dims, values);
+    parameter.set_name(name);
+    parameter.set_param(Param::default());
+    parameter
+}
+
+fn values(tensor: &EagerTensor) -> Vec<f32> {
+    tensor.to_tensor().unwrap().as_slice::<f32>().unwrap().to_vec()
+}
+
+fn binary(session: &Session, kind: &str, x: &EagerTensor, y: &EagerTensor) -> EagerTensor {
+    let cache = OpCache::new(kind).unwrap();
+    let form = Form { attrs: &[], inputs: &[1, 1], outputs: &[1] };
+    session.apply(&cache, form, &[x.clone(), y.clone()]).unwrap().remove(0)
+}
+
+fn mean(session: &Session, x: &EagerTensor) -> EagerTensor {
+    let cache = OpCache::new("mean").unwrap();
+    let form = Form { attrs: &[], inputs: &[1], outputs: &[1] };
+    session.apply(&cache, form, &[x.clone()]).unwrap().remove(0)
+}
+
+#[test]
+fn a_tensor_used_twice_adds_its_gradients() {
+    let session = Session::default();
+    let x = parameter("x", &[4], &[1.0, 2.0, 3.0, 4.0]);
+    let square = binary(&session, "elementwise_mul", &x, &x);
+    let loss = mean(&session, &binary(&session, "elementwise_add", &square, &x));
+    session.backward(&[(loss.clone(), None)], false).unwrap();
+    let expected: Vec<f32> = [1.0f32, 2.0, 3.0, 4.0].map(|x| (2.0 * x + 1.0) / 4.0).to_vec();
+    assert_eq!(values(&x.grad().unwrap()), expected);
+    let again = session.backward(&[(loss, None)], false).unwrap_err().to_string();
+    assert!(again.contains("retain_graph=True"), "{again}");
+}
+
+#[test]
+fn nothing_is_recorded_without_need() {
+    let session = Session::default();
+    let (x, w) = (tensor(&[2], &[1.0, 2.0]), parameter("w", &[2], &[1.0, 1.0]));
+    assert!(binary(&session, "elementwise_mul", &x, &x).is_leaf());
+    assert!(!binary(&session, "elementwise_mul", &x, &w).is_leaf());
+    session.set_grad_enabled(false);
+    let frozen = binary(&session, "elementwise_mul", &x, &w);
+    assert!(frozen.is_leaf() && frozen.stop_gradient());
+    let error = session.backward(&[(frozen, None)], false).unwrap_err().to_string();
+    assert!(error.contains("stop_gradient"), "{error}");
+}
+
+#[test]
+fn gradients_of_inner_tensors_leave_the_leaves_alone() {
+    let session = Session::default();
+    let w = parameter("w", &[2], &[3.0, 4.0]);
+    let h = binary(&session, "elementwise_mul", &w, &w);
+    let y = binary(&session, "elementwise_mul", &h, &h);
+    let found = session.gradients(&[(y, None)], &[h.clone(), w.clone()], false).unwrap();
+    assert_eq!(values(found[0].as_ref().unwrap()), [18.0, 32.0]);
+    assert_eq!(values(found[1].as_ref().unwrap()), [108.0, 256.0]);
+    assert!(w.grad().is_none());
+}
+
+#[test]
+fn hooks_see_and_change_gradients() {
+    let session = Session::default();
+    let w = parameter("w", &[2], &[3.0, 4.0]);
+    let h = binary(&session, "elementwise_mul", &w, &w);
+    let doubled = |grad: EagerTensor| {
+        let twice: Vec<f32> = values(&grad).iter().map(|x| x * 2.0).collect();
+        Ok(Some(tensor(&[2], &twice)))
+    };
+    let number = h.add_hook(Arc::new(doubled));
+    session.backward(&[(h.clone(), None)], true).unwrap();
+    assert_eq!(values(&w.grad().unwrap()), [12.0, 16.0]);
+    assert!(h.remove_hook(number) && !h.remove_hook(number));
+}
+
+#[test]
+fn errors_name_op_and_shapes() {
+    let session = Session::default();
+    let cache = OpCache::new("matmul_v2").unwrap();
+    let form = Form { attrs: &[("trans_x", Attr::Bool(false))], inputs: &[1, 1], outputs: &[1] };
+    let inputs = [tensor(&[2, 3], &[0.0; 6]), tensor(&[4, 5], &[0.0; 20])];
+    let error = session.apply(&cache, form, &inputs).err().unwrap().to_string();
+    assert!(error.starts_with("op `matmul_v2` (float32 [2, 3], float32 [4, 5])"), "{error}");
+}
+
+#[test]
+fn random_ops_differ_from_call_to_call_and_repeat_with_the_seed() {
+    let session = Session::default();
+    let cache = OpCache::new("uniform_random").unwrap();
+    let attrs = [("shape", Attr::Longs(vec![4]))];
+    let form = Form { attrs: &attrs, inputs: &[0, 0], outputs: &[1] };
+    let draw = || values(&session.apply(&cache, form, &[]).unwrap()[0]);
+    session.set_seed(7);
+    let (first, second) = (draw(), draw());
+    assert_ne!(first, second);
+    session.set_seed(7);
+    assert_eq!([draw(), draw()], [first, second]);
+}
+
+#[test]
+fn a_long_chain_is_dropped_without_recursion() {
+    let session = Session::default();
+    let mut x = parameter("x", &[1], &[1.0]);
+    let one = tensor(&[1], &[1.0]);
+    let cache = OpCache::new("elementwise_add").unwrap();
+    let form = Form { attrs: &[], inputs: &[1, 1], outputs: &[1] };
+    for _ in 0..100_000 {
+        x = session.apply(&cache, form, &[x, one.clone()]).unwrap().remove(0);
+    }
+    drop(x);
+}
+
+#[test]
+fn an_optimizer_steps_and_leaves_shared_values_alone() {
+    let session = Session::default();
+    let w = parameter("w", &[2], &[1.0, 2.0]);
+    let before = w.value();
+    let loss = mean(&session, &binary(&session, "elementwise_mul", &w, &w));
+    session.backward(&[(loss, None)], false).unwrap();
+    let mut sgd = EagerOptimizer::new(Box::new(Sgd::new(0.1)));
+    sgd.step(&[w.clone(), w.clone()], 0.5).unwrap();
+    assert_eq!(values(&w), [0.5, 1.0]);
+    assert_eq!(before.tensor().unwrap().as_slice::<f32>().unwrap(), [1.0, 2.0]);
+    let mut adam = EagerOptimizer::new(Box::new(Adam::new(0.1)));
+    adam.step(&[w.clone()], 0.1).unwrap();
+    let names: Vec<&str> = adam.accumulators().map(|(name, _)| name).collect();
+    assert_eq!(names, ["w_beta1_pow_acc_0", "w_beta2_pow_acc_0", "w_moment1_0", "w_moment2_0"]);
+    assert!((values(&w)[0] - 0.4).abs() < 1e-6);
+}
