@@ -45,7 +45,7 @@ impl Session {
                 Some(before) => self.add(&before.value(), &grad)?,
                 None => grad,
             };
-            leaf.set_grad(Some(EagerTensor::of(total)));
+            leaf.set_grad(Some(EagerTensor::from_shared(total)));
         }
         Ok(())
     }
@@ -71,14 +71,14 @@ impl Session {
             for (place, _) in
                 origins.iter().enumerate().filter(|(_, origin)| **origin == Some((node, at)))
             {
-                found[place] = Some(EagerTensor::of(Arc::clone(grad)));
+                found[place] = Some(EagerTensor::from_shared(Arc::clone(grad)));
             }
         })?;
         for (leaf, grad) in std::mem::take(&mut pass.leaves) {
             let grad = hooked(&leaf, grad)?;
             let same = inputs.iter().enumerate().filter(|(_, input)| input.id() == leaf.id());
             for (place, _) in same {
-                found[place] = Some(EagerTensor::of(Arc::clone(&grad)));
+                found[place] = Some(EagerTensor::from_shared(Arc::clone(&grad)));
             }
         }
         Ok(found)
@@ -87,7 +87,7 @@ impl Session {
     /// The sum of two gradients, dense or of selected rows.
     fn add(&self, a: &Arc<Value>, b: &Arc<Value>) -> Result<Arc<Value>> {
         let form = Form { attrs: &[], inputs: &[2], outputs: &[1] };
-        let parts = [EagerTensor::of(Arc::clone(a)), EagerTensor::of(Arc::clone(b))];
+        let parts = [EagerTensor::from_shared(Arc::clone(a)), EagerTensor::from_shared(Arc::clone(b))];
         Ok(self.apply(&self.sum, form, &parts)?.swap_remove(0).value())
     }
 }
@@ -136,7 +136,7 @@ impl<'a> Pass<'a> {
                 if let Some(tensor) = node.tensor(at) {
                     *value = hooked(&tensor, Arc::clone(value))?;
                     if tensor.retains_grad() {
-                        tensor.set_grad(Some(EagerTensor::of(Arc::clone(value))));
+                        tensor.set_grad(Some(EagerTensor::from_shared(Arc::clone(value))));
                     }
                 }
                 see(number, at, value);
@@ -230,7 +230,7 @@ fn differentiate(
 /// Lets the hooks of `tensor` see its gradient.
 fn hooked(tensor: &EagerTensor, mut grad: Arc<Value>) -> Result<Arc<Value>> {
     for hook in tensor.hooks() {
-        if let Some(other) = hook(EagerTensor::of(Arc::clone(&grad)))? {
+        if let Some(other) = hook(EagerTensor::from_shared(Arc::clone(&grad)))? {
             grad = other.value();
         }
     }

@@ -82,7 +82,7 @@ impl Session {
         let inputs: Vec<Input> = inputs.iter().map(|tensor| look(tensor, differentiable)).collect();
         let outputs = run(&ready, &inputs, form.outputs.iter().sum(), self.next_step())?;
         if !inputs.iter().any(|input| input.edge.is_some()) {
-            return Ok(outputs.into_iter().map(EagerTensor::of).collect());
+            return Ok(outputs.into_iter().map(EagerTensor::from_shared).collect());
         }
         self.record(cache.def().name, &ready, inputs, outputs)
     }

@@ -46,7 +46,8 @@ impl EagerTensor {
         EagerTensor::of(Arc::new(value.into()))
     }
 
-    pub(super) fn of(value: Arc<Value>) -> EagerTensor {
+    /// As [`EagerTensor::new`], of a value that others may share.
+    pub fn from_shared(value: Arc<Value>) -> EagerTensor {
         EagerTensor::with(value, true, None)
     }
 
@@ -69,6 +70,16 @@ impl EagerTensor {
         let mut state = self.lock();
         state.value = value;
         state.origin = None;
+    }
+
+    /// Becomes what `other` is: its value, and how that was computed.
+    pub fn take_over(&self, other: &EagerTensor) {
+        let (value, stop_gradient, origin) = {
+            let other = other.lock();
+            (Arc::clone(&other.value), other.stop_gradient, other.origin.clone())
+        };
+        let mut state = self.lock();
+        (state.value, state.stop_gradient, state.origin) = (value, stop_gradient, origin);
     }
 
     /// Its shape.
@@ -117,7 +128,7 @@ impl EagerTensor {
 
     /// The same value without a past.
     pub fn detach(&self) -> EagerTensor {
-        EagerTensor::of(self.value())
+        EagerTensor::from_shared(self.value())
     }
 
     /// The gradient that backward passes have added up.

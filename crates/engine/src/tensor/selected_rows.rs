@@ -3,7 +3,8 @@
 
 use bireme_ir::DType;
 
-use crate::tensor::Tensor;
+use crate::tensor::{Element, Tensor};
+use crate::{Error, Result, dispatch};
 
 /// Some rows of a tensor of `height` rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,5 +36,25 @@ impl SelectedRows {
         self.value.grow_rows(mine + theirs);
         self.rows.extend_from_slice(&other.rows);
         self.value.as_mut_bytes()[mine * row_bytes..].copy_from_slice(other.value.as_bytes());
+    }
+
+    /// The tall tensor: zero where no row is named, sums where one is named more than once.
+    ///
+    /// # Errors
+    /// When a row lies outside, or the elements are no floats.
+    pub fn to_dense(&self) -> Result<Tensor> {
+        let (dtype, width) = (self.value.dtype(), self.width());
+        let mut dense = Tensor::zeros(dtype, self.value.dims().with_rows(self.height));
+        dispatch!(dtype, T in [f32, f64] => {
+            let (from, to) = (self.value.as_slice::<T>()?, dense.as_mut_slice::<T>()?);
+            for (row, values) in self.rows.iter().zip(from.chunks_exact(width.max(1))) {
+                let row = usize::try_from(*row).ok().filter(|row| *row < self.height);
+                let row = row.ok_or_else(|| Error::kernel("a selected row lies outside its tensor"))?;
+                for (sum, value) in to[row * width..].iter_mut().zip(values) {
+                    *sum = T::from_f64(Element::to_f64(*sum) + Element::to_f64(*value));
+                }
+            }
+            Ok(dense)
+        }, else => Err(Error::kernel(format!("rows of {dtype} elements cannot be added up"))))
     }
 }
