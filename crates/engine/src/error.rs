@@ -70,6 +70,14 @@ pub enum Error {
         /// The variable.
         var: String,
     },
+    /// A variable would change under the hands of a step or a reader.
+    #[error(
+        "variable `{var}` cannot be changed now: a step runs on its scope, or it is being read"
+    )]
+    InUse {
+        /// The variable.
+        var: String,
+    },
     /// A value stopped being a number, under `check_finite`.
     #[error("step {step}: op `{op}`{site} produced {what} in `{var}`")]
     NotFinite {

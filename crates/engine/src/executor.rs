@@ -2,6 +2,7 @@
 
 use bireme_ir::{Program, Var};
 
+use crate::graph::ProgramHandle;
 use crate::plan::{Plan, Pool};
 use crate::tensor::Tensor;
 use crate::{Error, Place, Result, Scope};
@@ -20,12 +21,22 @@ pub struct Executor {
     kept: Vec<Kept>,
 }
 
-/// A program that `run` has met before.
+/// A program that has been run before.
 struct Kept {
-    program: Program,
+    of: Of,
+    /// The variables that the step is bound to; kept alive, so that no other scope is taken for it.
+    scope: Scope,
     feeds: Vec<String>,
     fetches: Vec<String>,
     step: Step,
+}
+
+/// How a program is recognised.
+enum Of {
+    /// By comparing it.
+    Program(Box<Program>),
+    /// By its number and version.
+    Handle { id: u64, version: u64 },
 }
 
 /// A program compiled for certain feeds and fetches: the fast way to run it many times.
@@ -88,15 +99,51 @@ impl Executor {
         let names: Vec<&str> = feeds.iter().map(|(name, _)| *name).collect();
         let tensors: Vec<&Tensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
         let same = |kept: &Kept| {
-            kept.feeds == names && kept.fetches == fetches && kept.program == *program
+            kept.suits(&self.scope, &names, fetches)
+                && matches!(&kept.of, Of::Program(other) if **other == *program)
         };
         let at = match self.kept.iter().position(same) {
             Some(at) => at,
-            None => self.keep(program, &names, fetches)?,
+            None => {
+                let step = self.prepare(program, &names, fetches)?;
+                let of = Of::Program(Box::new(program.clone()));
+                let scope = self.scope.clone();
+                self.keep(of, scope, &names, fetches, step)
+            }
         };
         let step = &mut self.kept[at].step;
         step.run(&tensors)?;
         Ok(step.fetched.clone())
+    }
+
+    /// The program of a handle, compiled for these feeds and fetches and bound to `scope`: kept
+    /// from an earlier call when the program has not been edited since. A call that finds it looks
+    /// at no op, so that a caller may ask for every step.
+    ///
+    /// # Errors
+    /// As [`Executor::prepare`].
+    pub fn step(
+        &mut self,
+        program: &ProgramHandle,
+        scope: &Scope,
+        feeds: &[&str],
+        fetches: &[&str],
+    ) -> Result<&mut Step> {
+        let (id, version) = (program.id(), program.version());
+        let same = |kept: &Kept| {
+            matches!(kept.of, Of::Handle { id: i, version: v } if (i, v) == (id, version))
+                && kept.suits(scope, feeds, fetches)
+        };
+        let at = match self.kept.iter().position(same) {
+            Some(at) => at,
+            None => {
+                let old = |kept: &Kept| matches!(kept.of, Of::Handle { id: i, version: v } if i == id && v != version);
+                self.kept.retain(|kept| !old(kept));
+                let step = program.read(|p| self.prepare_in(p, scope, feeds, fetches, &[]))?;
+                self.keep(Of::Handle { id, version }, scope.clone(), feeds, fetches, step)
+            }
+        };
+        Ok(&mut self.kept[at].step)
     }
 
     /// Compiles `program` for these feeds and fetches.
@@ -120,7 +167,18 @@ impl Executor {
         fetches: &[&str],
         private: &[&str],
     ) -> Result<Step> {
-        let plan = Plan::new(program, feeds, fetches, &self.scope, private, self.check_finite)?;
+        self.prepare_in(program, &self.scope, feeds, fetches, private)
+    }
+
+    fn prepare_in(
+        &self,
+        program: &Program,
+        scope: &Scope,
+        feeds: &[&str],
+        fetches: &[&str],
+        private: &[&str],
+    ) -> Result<Step> {
+        let plan = Plan::new(program, feeds, fetches, scope, private, self.check_finite)?;
         let declared = |name: &&str| program.global().var(name).cloned().expect("checked above");
         Ok(Step {
             plan,
@@ -130,19 +188,26 @@ impl Executor {
         })
     }
 
-    fn keep(&mut self, program: &Program, feeds: &[&str], fetches: &[&str]) -> Result<usize> {
-        let step = self.prepare(program, feeds, fetches)?;
+    fn keep(
+        &mut self,
+        of: Of,
+        scope: Scope,
+        feeds: &[&str],
+        fetches: &[&str],
+        step: Step,
+    ) -> usize {
         if self.kept.len() >= MAX_PLANS {
             self.kept.remove(0);
         }
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        self.kept.push(Kept {
-            program: program.clone(),
-            feeds: owned(feeds),
-            fetches: owned(fetches),
-            step,
-        });
-        Ok(self.kept.len() - 1)
+        self.kept.push(Kept { of, scope, feeds: owned(feeds), fetches: owned(fetches), step });
+        self.kept.len() - 1
+    }
+}
+
+impl Kept {
+    fn suits(&self, scope: &Scope, feeds: &[&str], fetches: &[&str]) -> bool {
+        self.scope.is_same(scope) && self.feeds == feeds && self.fetches == fetches
     }
 }
 
@@ -170,6 +235,17 @@ impl Step {
         &self.fetched[fetch]
     }
 
+    /// What the last run fetched, handed over: the next run makes a new tensor for it.
+    pub fn take_fetched(&mut self, fetch: usize) -> Tensor {
+        let empty = Tensor::empty(bireme_ir::DType::F32);
+        std::mem::replace(&mut self.fetched[fetch], empty)
+    }
+
+    /// Declarations of the feeds, in their order.
+    pub fn feeds(&self) -> &[Var] {
+        &self.feeds
+    }
+
     /// A copy of a persistable variable as this step sees it; private ones can be read only here.
     pub fn persistable(&self, name: &str) -> Option<Tensor> {
         self.plan.persistable(name)
@@ -192,4 +268,35 @@ fn check_feed(var: &Var, feed: &Tensor) -> Result<()> {
             feed.dtype()
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bireme_ir::{DType, Op};
+
+    #[test]
+    fn steps_of_a_handle_are_kept_until_it_is_edited() {
+        let program = ProgramHandle::default();
+        program.edit(|program| {
+            let block = program.global_mut();
+            let x = block.add_var(Var::tensor("x", DType::F32, [-1]));
+            x.need_check_feed = true;
+            block.add_var(Var::tensor("y", DType::F32, [-1]));
+            block.ops.push(Op::new("relu").input("X", ["x"]).output("Out", ["y"]));
+        });
+        let (mut executor, scope) = (Executor::new(Place::Cpu).unwrap(), Scope::new());
+        let mut run = |x: f32| {
+            let step = executor.step(&program, &scope, &["x"], &["y"]).unwrap();
+            step.run(&[&Tensor::scalar(x)]).unwrap();
+            (step.take_fetched(0).to_f64_vec(), executor.kept.len())
+        };
+        assert_eq!(run(-2.0), (vec![0.0], 1));
+        assert_eq!(run(2.0), (vec![2.0], 1));
+        program.edit(|program| program.global_mut().ops[0].kind = "square".to_owned());
+        assert_eq!(run(-2.0), (vec![4.0], 1));
+        let other = Scope::new();
+        executor.step(&program, &other, &["x"], &["y"]).unwrap();
+        assert_eq!(executor.kept.len(), 2);
+    }
 }

@@ -3,11 +3,17 @@
 //! A [`Graph`] is a handle; clones build the same programs. A [`Variable`] knows its graph, so that
 //! layers read like the formulas they stand for. Names are Paddle's (`fc_0.w_0`, `fc_0.tmp_1`).
 
-use std::collections::HashMap;
+mod handle;
+mod names;
+
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use bireme_ir::{DType, Op, OpRole, Program, Var};
+
+pub use handle::ProgramHandle;
+pub use names::Names;
 
 use crate::op::{Infer, Meta, OpView};
 use crate::{Error, Result};
@@ -15,17 +21,13 @@ use crate::{Error, Result};
 /// A main program and its startup program, being built.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    state: Arc<Mutex<State>>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    main: Program,
-    startup: Program,
-    /// How often each name prefix has been used.
-    names: HashMap<String, usize>,
+    main: ProgramHandle,
+    startup: ProgramHandle,
+    names: Names,
     /// The role that appended ops get.
-    role: i32,
+    role: Arc<AtomicI32>,
+    /// The line of user code that appended ops are attributed to, when the caller's is not it.
+    site: Option<Arc<str>>,
 }
 
 /// A variable of a graph.
@@ -41,39 +43,57 @@ impl Graph {
         Graph::default()
     }
 
+    /// A graph that builds programs which exist already.
+    pub fn from_parts(main: ProgramHandle, startup: ProgramHandle, names: Names) -> Graph {
+        Graph { main, startup, names, ..Graph::default() }
+    }
+
+    /// The same graph, whose ops are attributed to `site` (`file:line`) instead of the Rust line
+    /// that appends them; for front ends in other languages.
+    pub fn at_site(mut self, site: &str) -> Graph {
+        self.site = Some(site.into());
+        self
+    }
+
     /// A copy of the main program as it is now.
     pub fn main(&self) -> Program {
-        self.lock().main.clone()
+        self.main.program()
     }
 
     /// A copy of the startup program as it is now.
     pub fn startup(&self) -> Program {
-        self.lock().startup.clone()
+        self.startup.program()
+    }
+
+    /// The main program itself.
+    pub fn main_handle(&self) -> &ProgramHandle {
+        &self.main
+    }
+
+    /// The startup program itself.
+    pub fn startup_handle(&self) -> &ProgramHandle {
+        &self.startup
     }
 
     /// Changes the main program directly; for passes that rewrite it (autodiff, transpilers).
     pub fn edit_main<T>(&self, edit: impl FnOnce(&mut Program) -> T) -> T {
-        edit(&mut self.lock().main)
+        self.main.edit(edit)
     }
 
     /// Changes the startup program directly.
     pub fn edit_startup<T>(&self, edit: impl FnOnce(&mut Program) -> T) -> T {
-        edit(&mut self.lock().startup)
+        self.startup.edit(edit)
     }
 
     /// The seed of random ops that have none of their own, in both programs.
     pub fn set_random_seed(&self, seed: u64) {
-        let mut state = self.lock();
-        state.main.random_seed = seed;
-        state.startup.random_seed = seed;
+        self.main.edit(|main| main.random_seed = seed);
+        self.startup.edit(|startup| startup.random_seed = seed);
     }
 
     /// A fresh name: `fc` gives `fc_0`, then `fc_1`.
     pub fn unique_name(&self, prefix: &str) -> String {
-        let mut state = self.lock();
-        let count = state.names.entry(prefix.to_owned()).or_insert(0);
-        *count += 1;
-        format!("{prefix}_{}", *count - 1)
+        self.names.unique(prefix)
     }
 
     /// A handle to the variable `name` of the main program.
@@ -81,7 +101,7 @@ impl Graph {
     /// # Errors
     /// When it is not declared.
     pub fn variable(&self, name: &str) -> Result<Variable> {
-        if self.lock().main.global().var(name).is_none() {
+        if self.main.read(|main| main.global().var(name).is_none()) {
             return Err(Error::kernel(format!("the program has no variable `{name}`")));
         }
         Ok(Variable { graph: self.clone(), name: name.to_owned() })
@@ -90,7 +110,9 @@ impl Graph {
     /// Declares `var` in the main program.
     pub fn declare(&self, var: Var) -> Variable {
         let name = var.name.clone();
-        self.lock().main.global_mut().add_var(var);
+        self.main.edit(|main| {
+            main.global_mut().add_var(var);
+        });
         Variable { graph: self.clone(), name }
     }
 
@@ -102,17 +124,20 @@ impl Graph {
     }
 
     /// Declares a persistable variable in both programs and appends `init`, the op that gives it
-    /// its first value, to the startup program.
+    /// its first value, to the startup program; one that it initialises already is left as it is,
+    /// for several main programs may share a startup program.
     #[track_caller]
     pub fn persistable(&self, var: Var, init: Op) -> Variable {
-        let init = located(init, Location::caller());
-        let mut state = self.lock();
-        let name = var.name.clone();
-        state.startup.global_mut().add_var(var.clone());
-        state.startup.global_mut().ops.push(init);
-        state.main.global_mut().add_var(var);
-        drop(state);
-        Variable { graph: self.clone(), name }
+        let init = self.located(init, Location::caller());
+        self.startup.edit(|startup| {
+            let block = startup.global_mut();
+            let writes = |op: &Op| op.output_vars().any(|name| *name == var.name);
+            if block.var(&var.name).is_none() || !block.ops.iter().any(writes) {
+                block.add_var(var.clone());
+                block.ops.push(init);
+            }
+        });
+        self.declare(var)
     }
 
     /// Appends `op` to the main program, and gives its outputs the shapes of its shape rule.
@@ -122,13 +147,15 @@ impl Graph {
     /// When there is no such op, an input is not declared, or the inputs do not fit.
     #[track_caller]
     pub fn append_op(&self, op: Op) -> Result<()> {
-        let op = located(op, Location::caller());
-        let mut state = self.lock();
-        let op = if op.attrs.contains_key("op_role") { op } else { op.role(OpRole(state.role)) };
-        let block = state.main.global_mut();
-        infer_into(block, &op)?;
-        block.ops.push(op);
-        Ok(())
+        let op = self.located(op, Location::caller());
+        let role = OpRole(self.role.load(Ordering::Relaxed));
+        let op = if op.attrs.contains_key("op_role") { op } else { op.role(role) };
+        self.main.edit(|main| {
+            let block = main.global_mut();
+            infer_into(block, &op)?;
+            block.ops.push(op);
+            Ok(())
+        })
     }
 
     /// Runs `build` with `role` as the role of the ops it appends.
@@ -136,14 +163,18 @@ impl Graph {
     /// # Errors
     /// What `build` returns.
     pub fn with_role<T>(&self, role: OpRole, build: impl FnOnce() -> Result<T>) -> Result<T> {
-        let before = std::mem::replace(&mut self.lock().role, role.0);
+        let before = self.role.swap(role.0, Ordering::Relaxed);
         let built = build();
-        self.lock().role = before;
+        self.role.store(before, Ordering::Relaxed);
         built
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("building a program does not panic")
+    fn located(&self, mut op: Op, location: &Location<'_>) -> Op {
+        op.site.get_or_insert_with(|| match &self.site {
+            Some(site) => site.to_string(),
+            None => format!("{}:{}", location.file(), location.line()),
+        });
+        op
     }
 }
 
@@ -160,8 +191,8 @@ impl Variable {
 
     /// Its declaration.
     pub fn var(&self) -> Var {
-        let state = self.graph.lock();
-        state.main.global().var(&self.name).expect("a handle's variable stays declared").clone()
+        let declared = |main: &Program| main.global().var(&self.name).cloned();
+        self.graph.main.read(declared).expect("a handle's variable stays declared")
     }
 
     /// Its shape; -1 where only data will tell.
@@ -209,11 +240,6 @@ pub fn infer_into(block: &mut bireme_ir::Block, op: &Op) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn located(mut op: Op, location: &Location<'_>) -> Op {
-    op.site.get_or_insert_with(|| format!("{}:{}", location.file(), location.line()));
-    op
 }
 
 #[cfg(test)]

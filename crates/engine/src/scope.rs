@@ -78,9 +78,17 @@ impl Scope {
     /// When a step runs on this scope, or one of its variables is being read: that would change
     /// memory under their hands.
     pub fn set(&self, name: &str, tensor: &Tensor) {
+        self.try_set(name, tensor).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// [`Scope::set`] for callers that cannot know whether a step runs.
+    ///
+    /// # Errors
+    /// When one does, or a variable is being read.
+    pub fn try_set(&self, name: &str, tensor: &Tensor) -> Result<()> {
         let cell = self.cell(name);
         let vars = self.lock();
-        self.assert_unused(name);
+        self.check_unused(name)?;
         let mut value = cell.get_or_init(|| Value::Tensor(Tensor::empty(tensor.dtype())));
         // SAFETY: by the rule above, no plan runs while a variable is set.
         match unsafe { value.as_mut() } {
@@ -88,6 +96,7 @@ impl Scope {
             other => *other = Value::Tensor(tensor.clone()),
         }
         drop(vars);
+        Ok(())
     }
 
     /// Looks at what `name` holds without copying it.
@@ -119,13 +128,27 @@ impl Scope {
     /// # Panics
     /// As [`Scope::set`].
     pub fn remove(&self, name: &str) {
+        self.try_remove(name).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// [`Scope::remove`] for callers that cannot know whether a step runs.
+    ///
+    /// # Errors
+    /// As [`Scope::try_set`].
+    pub fn try_remove(&self, name: &str) -> Result<()> {
         let vars = self.lock();
-        self.assert_unused(name);
+        self.check_unused(name)?;
         if let Some(cell) = vars.get(name) {
             // SAFETY: by the rule above, nobody looks at the cell now. It stays in its place, so
             // that plans which are bound to it see that it is empty.
             unsafe { *cell.0.get() = None };
         }
+        Ok(())
+    }
+
+    /// Whether both are handles to the same variables.
+    pub fn is_same(&self, other: &Scope) -> bool {
+        Arc::ptr_eq(&self.vars, &other.vars)
     }
 
     /// Marks the scope as in use until the mark is dropped.
@@ -140,9 +163,11 @@ impl Scope {
         work()
     }
 
-    fn assert_unused(&self, name: &str) {
-        let users = self.users.load(Ordering::Acquire);
-        assert!(users == 0, "`{name}` was changed while a step ran or a variable was read");
+    fn check_unused(&self, name: &str) -> Result<()> {
+        match self.users.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(Error::InUse { var: name.to_owned() }),
+        }
     }
 
     /// The cell of `name`, made empty if there is none.
@@ -154,7 +179,7 @@ impl Scope {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cell>>> {
-        // A panic of `assert_unused` leaves the map as it was.
+        // A panic leaves the map as it was: nothing panics between two changes of it.
         self.vars.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -150,7 +150,7 @@ pub(super) fn read_vars(
         None => vars.values().map(|var| read_own(dir, var)).collect::<Result<_>>()?,
     };
     for (name, tensor) in vars.keys().zip(tensors) {
-        store(scope, name, tensor);
+        store(scope, name, tensor)?;
     }
     Ok(())
 }
@@ -222,12 +222,12 @@ fn fitting(mut tensor: Tensor, var: &Var, path: &Path) -> Result<Tensor> {
 }
 
 /// Puts a tensor into the scope; without a copy where the variable is new.
-fn store(scope: &Scope, name: &str, tensor: Tensor) {
+fn store(scope: &Scope, name: &str, tensor: Tensor) -> Result<()> {
     if scope.contains(name) {
-        scope.set(name, &tensor);
-    } else {
-        scope.cell(name).get_or_init(|| tensor.into());
+        return scope.try_set(name, &tensor);
     }
+    scope.cell(name).get_or_init(|| tensor.into());
+    Ok(())
 }
 
 #[cfg(test)]

@@ -80,6 +80,33 @@ impl Tensor {
         Tensor { dtype, dims, lod: Lod::new(), buffer }
     }
 
+    /// A tensor in memory that somebody else keeps.
+    ///
+    /// # Errors
+    /// When no tensor can have these dimensions.
+    ///
+    /// # Safety
+    /// `start` must be the aligned address of a row-major array of this type and shape, which stays
+    /// valid, and is not written in a way that conflicts with the use made of this tensor, for as
+    /// long as it exists.
+    #[expect(unsafe_code, reason = "the caller vouches for the memory")]
+    pub unsafe fn foreign(
+        dtype: DType,
+        dims: impl Into<Dims>,
+        start: std::ptr::NonNull<u8>,
+    ) -> Result<Tensor> {
+        let dims = dims.into();
+        check_size(dtype, dims)?;
+        // SAFETY: as the caller promises.
+        let buffer = unsafe { Buffer::foreign(start, bytes_of(dtype, dims)) };
+        Ok(Tensor { dtype, dims, lod: Lod::new(), buffer })
+    }
+
+    /// Its first element's address; for handing the memory to other languages.
+    pub fn start(&self) -> std::ptr::NonNull<u8> {
+        self.buffer.start()
+    }
+
     /// The element type.
     pub fn dtype(&self) -> DType {
         self.dtype
