@@ -1,0 +1,161 @@
+//! Appends an op to a program: what `_core.ops.<type>` does when an input is a static variable.
+
+use bireme_engine::graph::infer_into;
+use bireme_engine::ir::{Attr, Block, Op, Param, Var};
+use bireme_engine::op::OpDef;
+use bireme_engine::tensor::Tensor;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::context;
+use crate::error::to_py;
+use crate::program::Program;
+use crate::site::site;
+use crate::variable::Variable;
+
+/// An input of an op that is appended.
+pub(crate) enum Operand<'a, 'py> {
+    /// A variable of a program.
+    Variable(&'a Bound<'py, Variable>),
+    /// An eager tensor: it becomes a persistable variable of the program, with a copy of its value
+    /// in the current scope.
+    Eager {
+        /// The name of the variable.
+        name: &'a str,
+        /// The value.
+        value: &'a Tensor,
+        /// Facts of a parameter; `None` for a constant.
+        param: Option<Param>,
+    },
+}
+
+impl Operand<'_, '_> {
+    fn name(&self) -> &str {
+        match self {
+            Operand::Variable(variable) => &variable.get().name,
+            Operand::Eager { name, .. } => name,
+        }
+    }
+}
+
+/// What to append.
+pub(crate) struct Append<'a, 'py> {
+    /// The op.
+    pub(crate) def: &'static OpDef,
+    /// Variables read, by slot.
+    pub(crate) inputs: Vec<(&'a str, Vec<Operand<'a, 'py>>)>,
+    /// Attributes, already of their declared types.
+    pub(crate) attrs: Vec<(&'a str, Attr)>,
+    /// Output slots that get new variables, and how many.
+    pub(crate) outputs: Vec<(&'a str, usize)>,
+    /// Output slots that write variables which exist.
+    pub(crate) into: Vec<(&'a str, Vec<&'a Bound<'py, Variable>>)>,
+    /// The layer that names new variables (`fc_0` gives `fc_0.tmp_0`); a new one of the op's type
+    /// when not given.
+    pub(crate) layer: Option<&'a str>,
+}
+
+/// Appends an op to the program of its first variable, or to the default main program, and returns
+/// its new variables, slot by slot.
+pub(crate) fn append_op(py: Python<'_>, append: Append<'_, '_>) -> PyResult<Vec<Variable>> {
+    let program = program_of(py, &append)?;
+    let program = program.bind(py);
+    register(py, program.get(), &append)?;
+    let names = context::names(py)?;
+    let taken =
+        |name: &str| program.get().handle.read(|program| program.global().var(name).is_some());
+    // A generator that was switched starts again at 0, where the program may have names already.
+    let fresh = |prefix: &str| loop {
+        let name = names.unique(prefix);
+        if !taken(&name) {
+            return name;
+        }
+    };
+    let layer = match append.layer {
+        Some(layer) => layer.to_owned(),
+        None if append.outputs.is_empty() => String::new(),
+        None => names.unique(append.def.name),
+    };
+    let mut op = Op::new(append.def.name);
+    for (slot, operands) in &append.inputs {
+        op = op.input(slot, operands.iter().map(Operand::name));
+    }
+    for (name, attr) in append.attrs {
+        op.attrs.insert(name.to_owned(), attr);
+    }
+    for (slot, variables) in &append.into {
+        op = op.output(slot, variables.iter().map(|variable| variable.get().name.as_str()));
+    }
+    let mut made = Vec::new();
+    for (slot, count) in &append.outputs {
+        let new: Vec<String> = (0..*count).map(|_| fresh(&format!("{layer}.tmp"))).collect();
+        made.extend(new.iter().cloned());
+        op = op.output(slot, new);
+    }
+    op.attrs.entry("op_role".to_owned()).or_insert(Attr::Int(0));
+    op.site = site(py);
+    let appended = program.get().handle.edit(|program| {
+        let block = program.global_mut();
+        infer_into(block, &op)?;
+        stop_gradients(block, &op);
+        block.ops.push(op);
+        Ok(())
+    });
+    appended.map_err(to_py)?;
+    Ok(made.into_iter().map(|name| Variable::new(program, 0, name)).collect())
+}
+
+/// Gradients stop at the outputs of an op when they stop at all its inputs, as in Paddle.
+pub(crate) fn stop_gradients(block: &mut Block, op: &Op) {
+    let stops = op.input_vars().all(|name| block.var(name).is_none_or(|var| var.stop_gradient));
+    for name in op.output_vars() {
+        let read = op.input_vars().any(|input| input == name);
+        if let Some(var) = block.vars.get_mut(name).filter(|var| !var.persistable && !read) {
+            var.stop_gradient = stops;
+        }
+    }
+}
+
+fn program_of(py: Python<'_>, append: &Append<'_, '_>) -> PyResult<Py<Program>> {
+    let inputs = append.inputs.iter().flat_map(|(_, operands)| operands);
+    let inputs = inputs.filter_map(|operand| match operand {
+        Operand::Variable(variable) => Some(*variable),
+        Operand::Eager { .. } => None,
+    });
+    let into = append.into.iter().flat_map(|(_, variables)| variables.iter().copied());
+    let mut variables = inputs.chain(into);
+    let Some(first) = variables.next() else {
+        return context::default_main_program(py);
+    };
+    let program = &first.get().program;
+    match variables.find(|other| !other.get().program.is(program)) {
+        None => Ok(program.clone_ref(py)),
+        Some(other) => Err(PyValueError::new_err(format!(
+            "op `{}`: `{}` and `{}` belong to different programs: build both under one \
+             `program_guard`",
+            append.def.name,
+            first.get().name,
+            other.get().name
+        ))),
+    }
+}
+
+/// Declares the eager tensors among the inputs, with their values in the current scope.
+fn register(py: Python<'_>, program: &Program, append: &Append<'_, '_>) -> PyResult<()> {
+    for operand in append.inputs.iter().flat_map(|(_, operands)| operands) {
+        let Operand::Eager { name, value, param } = operand else { continue };
+        if program.handle.read(|program| program.global().var(name).is_some()) {
+            continue;
+        }
+        let shape: Vec<i64> = value.dims().iter().map(|dim| *dim as i64).collect();
+        let mut var = Var::tensor(*name, value.dtype(), shape);
+        var.persistable = true;
+        var.stop_gradient = param.as_ref().is_none_or(|param| !param.trainable);
+        var.param.clone_from(param);
+        context::global_scope(py)?.get().engine.try_set(name, value).map_err(to_py)?;
+        program.handle.edit(|program| {
+            program.global_mut().add_var(var);
+        });
+    }
+    Ok(())
+}

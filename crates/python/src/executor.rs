@@ -1,0 +1,207 @@
+//! `Executor`: runs programs with numpy feeds and fetches.
+//!
+//! Feeds are windows onto the arrays they come in, fetches hand their memory to the arrays they go
+//! out as, and the interpreter is free for other threads while a step runs.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bireme_engine::ir::{self, Var};
+use bireme_engine::tensor::Tensor;
+use bireme_engine::{DType, Error, Executor as Engine, Place, Result as EngineResult};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use crate::block::name_of;
+use crate::context;
+use crate::error::{enter, to_py};
+use crate::lod_tensor::{LoDTensor, fetched_array};
+use crate::program::Program;
+use crate::scope::Scope;
+use crate::window::Array;
+
+/// Runs programs.
+#[pyclass(frozen, weakref, module = "bireme._core")]
+pub(crate) struct Executor {
+    /// `None` once closed. Locked only while the interpreter is free, so that a thread that waits
+    /// for the lock never keeps the one that has it from ending.
+    engine: Mutex<Option<Engine>>,
+}
+
+/// A value that is fed.
+enum Feed {
+    Array(Array),
+    Ragged(Arc<Tensor>),
+}
+
+impl Feed {
+    fn tensor(&self) -> &Tensor {
+        match self {
+            Feed::Array(array) => array.tensor(),
+            Feed::Ragged(tensor) => tensor,
+        }
+    }
+}
+
+#[pymethods]
+impl Executor {
+    /// An executor for `place`, which splits batches over `threads` threads.
+    #[new]
+    #[pyo3(signature = (place=None, threads=1, check_finite=false))]
+    fn new(
+        place: Option<&Bound<'_, PyAny>>,
+        threads: usize,
+        check_finite: bool,
+    ) -> PyResult<Executor> {
+        // A place that exists on this machine, or was sent to the CPU, is the CPU.
+        let _ = place;
+        let engine = Engine::new(Place::Cpu).map_err(to_py)?;
+        let engine = engine.threads(threads).check_finite(check_finite);
+        Ok(Executor { engine: Mutex::new(Some(engine)) })
+    }
+
+    /// Runs `program` once and returns what `fetch` names.
+    #[pyo3(signature = (program, feed=None, fetch=None, scope=None, return_numpy=true))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        program: &Bound<'py, Program>,
+        feed: Option<&Bound<'py, PyDict>>,
+        fetch: Option<&Bound<'py, PyAny>>,
+        scope: Option<&Bound<'py, Scope>>,
+        return_numpy: bool,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let program = program.get();
+        let (names, feeds) = feeds(program, feed)?;
+        let fetches: Vec<String> = match fetch {
+            Some(fetch) => fetch.try_iter()?.map(|one| name_of(&one?)).collect::<PyResult<_>>()?,
+            None => Vec::new(),
+        };
+        let scope = match scope {
+            Some(scope) => scope.get().engine.clone(),
+            None => context::global_scope(py)?.get().engine.clone(),
+        };
+        let fetched = enter(py, || {
+            let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(engine) = engine.as_mut() else { return Ok(None) };
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
+            let step = engine
+                .step(&program.handle, &scope, &names, &fetches)
+                .map_err(|error| explain(error, program))?;
+            let converted = converted(step.feeds(), &feeds)?;
+            let tensors: Vec<&Tensor> = feeds
+                .iter()
+                .zip(&converted)
+                .map(|(feed, converted)| converted.as_ref().unwrap_or(feed.tensor()))
+                .collect();
+            step.run(&tensors)?;
+            Ok(Some((0..fetches.len()).map(|at| step.take_fetched(at)).collect::<Vec<_>>()))
+        })?;
+        let Some(fetched) = fetched else {
+            return Err(PyRuntimeError::new_err("this executor is closed: make a new one"));
+        };
+        let values = fetches.iter().zip(fetched).map(|(name, tensor)| {
+            if return_numpy {
+                fetched_array(py, name, tensor)
+            } else {
+                LoDTensor::own(tensor).into_py_any(py)
+            }
+        });
+        PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// Lets go of the compiled programs; the executor cannot run any more.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.engine.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Names and values of what is fed.
+fn feeds(
+    program: &Program,
+    feed: Option<&Bound<'_, PyDict>>,
+) -> PyResult<(Vec<String>, Vec<Feed>)> {
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    for (name, value) in feed.into_iter().flat_map(|feed| feed.iter()) {
+        let name = match name.cast::<PyString>() {
+            Ok(name) => name.to_str()?.to_owned(),
+            Err(_) => name_of(&name)?,
+        };
+        values
+            .push(fed(program, &name, &value).map_err(|error| in_feed(value.py(), &name, error))?);
+        names.push(name);
+    }
+    Ok((names, values))
+}
+
+fn in_feed(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
+    PyErr::from_type(error.get_type(py), format!("feed `{name}`: {}", error.value(py)))
+}
+
+/// One value: an array as it is; lists and numbers, as in Paddle, in the variable's type.
+fn fed(program: &Program, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Feed> {
+    if let Ok(tensor) = value.cast::<LoDTensor>() {
+        return Ok(Feed::Ragged(tensor.get().tensor()?));
+    }
+    if value.is_instance_of::<numpy::PyUntypedArray>() {
+        return Array::new(value).map(Feed::Array);
+    }
+    let numpy = value.py().import("numpy")?;
+    if value.hasattr("__array__")? {
+        return Array::new(&numpy.call_method1("asarray", (value,))?).map(Feed::Array);
+    }
+    let dtype = program.handle.read(|inner| inner.global().var(name).map(|var| var.dtype));
+    let array = numpy.call_method1("asarray", (value,)).map_err(|error| {
+        PyTypeError::new_err(format!(
+            "cannot be made an array ({}): rows of different lengths go into a `LoDTensor`",
+            error.value(value.py())
+        ))
+    })?;
+    let dtype = dtype.map_or("float32", DType::name);
+    Array::new(&array.call_method1("astype", (dtype,))?).map(Feed::Array)
+}
+
+/// Copies of integer feeds in the other width, for variables that are not checked: Paddle's
+/// kernels take both there.
+fn converted(vars: &[Var], feeds: &[Feed]) -> EngineResult<Vec<Option<Tensor>>> {
+    let convert = |(var, feed): (&Var, &Feed)| {
+        let tensor = feed.tensor();
+        if var.need_check_feed {
+            return Ok(None);
+        }
+        match (tensor.dtype(), var.dtype) {
+            (DType::I32, DType::I64) => {
+                let wide: Vec<i64> =
+                    tensor.as_slice::<i32>()?.iter().map(|v| (*v).into()).collect();
+                let wide = Tensor::from_slice(tensor.dims(), &wide)?;
+                wide.with_lod(tensor.lod()).map(Some)
+            }
+            (DType::I64, DType::I32) => {
+                let narrow = tensor.as_slice::<i64>()?.iter().map(|v| i32::try_from(*v));
+                let narrow: Vec<i32> =
+                    narrow.collect::<Result<_, _>>().map_err(|_| Error::Feed {
+                        var: var.name.clone(),
+                        problem: "a value does not fit int32".to_owned(),
+                    })?;
+                let narrow = Tensor::from_slice(tensor.dims(), &narrow)?;
+                narrow.with_lod(tensor.lod()).map(Some)
+            }
+            _ => Ok(None),
+        }
+    };
+    vars.iter().zip(feeds).map(convert).collect()
+}
+
+/// Adds what is spelled alike to an error about a feed that the program does not have.
+fn explain(error: Error, program: &Program) -> Error {
+    let Error::Feed { var, problem } = error else { return error };
+    let near = program.handle.read(|inner| {
+        if inner.global().var(&var).is_some() {
+            return Vec::new();
+        }
+        ir::nearest(&var, inner.global().vars.keys().map(String::as_str))
+    });
+    Error::Feed { problem: format!("{problem}{}", ir::did_you_mean(&near)), var }
+}

@@ -1,0 +1,94 @@
+//! Optimizers on static programs: gradients and updates as ops.
+
+use std::sync::PoisonError;
+
+use bireme_engine::graph::{Graph, Variable as Handle};
+use bireme_engine::optimizer::Minimized;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::backward::{Pairs, names_of, wrap};
+use crate::context;
+use crate::error::to_py;
+use crate::operator::Operator;
+use crate::optimizer::Optimizer;
+use crate::optimizer_config::{Chosen, optimizer_of};
+use crate::program::Program;
+use crate::site::site;
+use crate::variable::Variable;
+
+/// What one call says: parameters to train, and variables of the loss's program that stop gradients.
+pub(crate) fn chosen(
+    loss: &Bound<'_, Variable>,
+    parameter_list: Option<&Bound<'_, PyAny>>,
+    no_grad_set: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Chosen> {
+    let mut no_grad = no_grad_set.map(names_of).transpose()?.unwrap_or_default();
+    let program = loss.get().program.get();
+    program.handle.read(|inner| no_grad.retain(|name| inner.global().var(name).is_some()));
+    Ok(Chosen { parameter_list: parameter_list.map(names_of).transpose()?, no_grad })
+}
+
+/// Appends gradients and updates of `loss`.
+pub(crate) fn minimize(
+    py: Python<'_>,
+    optimizer: &Optimizer,
+    loss: &Bound<'_, Variable>,
+    chosen: Chosen,
+    startup: Option<&Bound<'_, Program>>,
+) -> PyResult<(Vec<Operator>, Pairs)> {
+    let program = loss.get().program.bind(py);
+    let graph = graph(py, program, startup)?;
+    let loss = graph.variable(&loss.get().name).map_err(to_py)?;
+    let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
+    let minimized = engine.minimize(&loss).map_err(to_py)?;
+    let pairs = wrap(program, minimized.params_grads.clone());
+    Ok((finish(optimizer, program, &minimized), pairs))
+}
+
+/// Appends updates for given gradients; parameters without one are left as they are.
+pub(crate) fn apply_gradients(
+    py: Python<'_>,
+    optimizer: &Optimizer,
+    params_grads: Vec<(Bound<'_, Variable>, Option<Bound<'_, Variable>>)>,
+    startup: Option<&Bound<'_, Program>>,
+) -> PyResult<Vec<Operator>> {
+    let Some((first, _)) = params_grads.first() else {
+        return Err(PyValueError::new_err("no gradients to apply: does the loss have parameters?"));
+    };
+    let program = first.get().program.bind(py);
+    let graph = graph(py, program, startup)?;
+    let handle = |variable: &Bound<'_, Variable>| graph.variable(&variable.get().name);
+    let mut pairs: Vec<(Handle, Handle)> = Vec::new();
+    for (param, grad) in &params_grads {
+        if let Some(grad) = grad {
+            pairs.push((handle(param).map_err(to_py)?, handle(grad).map_err(to_py)?));
+        }
+    }
+    let config = optimizer.config.bind(py);
+    let engine = optimizer_of(&optimizer.kind, config, Chosen::default())?;
+    let minimized = engine.apply_gradients(pairs).map_err(to_py)?;
+    Ok(finish(optimizer, program, &minimized))
+}
+
+fn graph(
+    py: Python<'_>,
+    program: &Bound<'_, Program>,
+    startup: Option<&Bound<'_, Program>>,
+) -> PyResult<Graph> {
+    let startup = startup.map(|startup| startup.get());
+    context::graph(py, program.get(), startup, site(py).as_deref())
+}
+
+/// Remembers the learning rate, and finds the update ops: they are the last of the program.
+fn finish(
+    optimizer: &Optimizer,
+    program: &Bound<'_, Program>,
+    minimized: &Minimized,
+) -> Vec<Operator> {
+    let rate = minimized.learning_rate.name().to_owned();
+    *optimizer.learning_rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(rate);
+    let count = minimized.optimize_ops.len();
+    let total = program.get().handle.read(|inner| inner.global().ops.len());
+    (total - count..total).map(|index| Operator::new(program, 0, index)).collect()
+}
