@@ -53,6 +53,8 @@ pub(crate) struct Append<'a, 'py> {
     /// The layer that names new variables (`fc_0` gives `fc_0.tmp_0`); a new one of the op's type
     /// when not given.
     pub(crate) layer: Option<&'a str>,
+    /// A variable whose program an op without variables goes to; else the default main program.
+    pub(crate) beside: Option<&'a Bound<'py, Variable>>,
 }
 
 /// Appends an op to the program of its first variable, or to the default main program, and returns
@@ -123,7 +125,7 @@ fn program_of(py: Python<'_>, append: &Append<'_, '_>) -> PyResult<Py<Program>> 
         Operand::Eager { .. } => None,
     });
     let into = append.into.iter().flat_map(|(_, variables)| variables.iter().copied());
-    let mut variables = inputs.chain(into);
+    let mut variables = inputs.chain(into).chain(append.beside);
     let Some(first) = variables.next() else {
         return context::default_main_program(py);
     };

@@ -5,12 +5,14 @@ use bireme_engine::ir::{Attr, AttrKind, Scalar};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyInt, PyList, PyString};
 
 /// The element type that a name (`"float32"`, also with a module before it), a number of Paddle's
 /// `VarType`, a numpy type or a dtype object stands for.
 pub(crate) fn dtype_of(value: &Bound<'_, PyAny>) -> PyResult<DType> {
+    if let Ok(dtype) = value.cast::<crate::dtype::DType>() {
+        return Ok(dtype.get().0);
+    }
     if let Ok(text) = value.cast::<PyString>() {
         return named(text.to_str()?);
     }
@@ -45,16 +47,9 @@ fn named(name: &str) -> PyResult<DType> {
     })
 }
 
-/// The Python object of an element type: `_core.dtype(name)`.
+/// The Python object of an element type.
 pub(crate) fn dtype_object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyAny>> {
-    static MAKE: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
-    let make = MAKE.get_or_init(py, || {
-        py.import("bireme._core").and_then(|core| core.getattr("dtype")).ok().map(Bound::unbind)
-    });
-    match make {
-        Some(make) => make.call1(py, (dtype.name(),)),
-        None => dtype.name().into_py_any(py),
-    }
+    Ok(crate::dtype::object(py, dtype)?.into_any())
 }
 
 /// An attribute's value. Where the op declares its type, that type; element types become numbers.

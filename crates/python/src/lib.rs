@@ -4,32 +4,43 @@
 //! comes back. What a user sees (names, defaults, documentation) is Python, in `python/bireme`.
 
 mod append;
+mod array;
+mod autograd;
 mod backward;
 mod block;
 mod context;
 mod convert;
+mod dtype;
 mod error;
 mod executor;
 mod files;
 mod kwargs;
 mod lod_tensor;
+mod op_call;
 mod operator;
+mod operators;
 mod optimizer;
 mod optimizer_config;
 mod parameter;
 mod place;
 mod program;
 mod scope;
+mod session;
 mod site;
 mod static_optimizer;
+mod tensor;
 mod variable;
 mod window;
 
-use pyo3::prelude::*;
+use pyo3::prelude::pymodule;
 
 /// The module that Python imports.
 #[pymodule]
 mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::autograd::{backward, grad};
     #[pymodule_export]
     use crate::backward::{append_backward, gradients};
     #[pymodule_export]
@@ -41,6 +52,8 @@ mod _core {
         switch_startup_program, unique_name,
     };
     #[pymodule_export]
+    use crate::dtype::{DType, dtype};
+    #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
     use crate::files::{
@@ -50,7 +63,11 @@ mod _core {
     #[pymodule_export]
     use crate::lod_tensor::LoDTensor;
     #[pymodule_export]
+    use crate::op_call::{OpCall, Ops};
+    #[pymodule_export]
     use crate::operator::Operator;
+    #[pymodule_export]
+    use crate::operators::operator;
     #[pymodule_export]
     use crate::optimizer::Optimizer;
     #[pymodule_export]
@@ -62,5 +79,17 @@ mod _core {
     #[pymodule_export]
     use crate::scope::{Scope, ScopeVar};
     #[pymodule_export]
+    use crate::session::{
+        get_default_dtype, is_grad_enabled, seed, set_default_dtype, set_grad_enabled,
+    };
+    #[pymodule_export]
+    use crate::tensor::{Parameter, Tensor, to_tensor};
+    #[pymodule_export]
     use crate::variable::Variable;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("ops", Bound::new(module.py(), Ops)?)?;
+        crate::error::register(module)
+    }
 }

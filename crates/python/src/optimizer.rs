@@ -2,14 +2,18 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use bireme_engine::Value;
+use bireme_engine::eager::{EagerOptimizer, EagerTensor};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::backward::Pairs;
+use crate::error::enter_held;
 use crate::operator::Operator;
 use crate::optimizer_config::{Chosen, optimizer_of};
 use crate::program::Program;
 use crate::static_optimizer;
+use crate::tensor::{Tensor, value_from};
 use crate::variable::Variable;
 
 /// Makes a loss smaller.
@@ -22,15 +26,18 @@ pub(crate) struct Optimizer {
     pub(crate) config: Py<PyDict>,
     /// The variable of the learning rate in the program that was last given updates.
     pub(crate) learning_rate: Mutex<Option<String>>,
+    /// The state of eager parameters.
+    eager: Mutex<EagerOptimizer>,
 }
 
 #[pymethods]
 impl Optimizer {
     #[new]
     fn new(kind: String, config: &Bound<'_, PyDict>) -> PyResult<Optimizer> {
-        optimizer_of(&kind, config, Chosen::default())?;
+        let engine = optimizer_of(&kind, config, Chosen::default())?;
         let config = config.copy()?.unbind();
-        Ok(Optimizer { kind, config, learning_rate: Mutex::new(None) })
+        let eager = Mutex::new(EagerOptimizer::new(engine));
+        Ok(Optimizer { kind, config, learning_rate: Mutex::new(None), eager })
     }
 
     /// Appends gradients and updates of `loss`; returns the update ops and the parameters with the
@@ -69,6 +76,39 @@ impl Optimizer {
         startup_program: Option<&Bound<'_, Program>>,
     ) -> PyResult<Vec<Operator>> {
         static_optimizer::apply_gradients(py, self, params_grads, startup_program)
+    }
+
+    /// Makes one step on those of `params` that have gradients.
+    fn step(
+        &self,
+        py: Python<'_>,
+        params: Vec<PyRef<'_, Tensor>>,
+        learning_rate: f64,
+    ) -> PyResult<()> {
+        let params: Vec<EagerTensor> = params.iter().map(|param| param.inner.clone()).collect();
+        let mut eager = self.eager.lock().unwrap_or_else(PoisonError::into_inner);
+        enter_held(py, || eager.step(&params, learning_rate))
+    }
+
+    /// Copies of the state kept beside eager parameters, by name.
+    fn accumulators<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = PyDict::new(py);
+        let eager = self.eager.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, value) in eager.accumulators() {
+            let tensor = EagerTensor::new(value.clone());
+            tensor.set_name(name);
+            tensor.set_persistable(true);
+            all.set_item(name, Tensor::wrap(py, tensor)?)?;
+        }
+        Ok(all)
+    }
+
+    /// Sets the state of one accumulator, as a saved state gives it.
+    fn set_accumulator(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = value_from(value, None)?;
+        let mut eager = self.eager.lock().unwrap_or_else(PoisonError::into_inner);
+        eager.set_accumulator(name, Value::clone(&value));
+        Ok(())
     }
 
     /// The variable that holds the learning rate; `None` before updates have been appended.

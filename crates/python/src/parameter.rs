@@ -1,7 +1,7 @@
 //! Parameters and other persistable variables of static programs, and their first values.
 
 use bireme_engine::initializer::{Fan, Initializer};
-use bireme_engine::ir::{OpRole, Regularizer, Var};
+use bireme_engine::ir::{OpRole, Param, Regularizer, Var};
 use bireme_engine::layers::{self, ParamAttr};
 use bireme_engine::{DType, tensor::Tensor};
 use pyo3::IntoPyObjectExt;
@@ -11,9 +11,11 @@ use pyo3::types::PyDict;
 
 use crate::context;
 use crate::convert::dtype_of;
-use crate::error::to_py;
+use crate::error::{enter_held, to_py};
 use crate::kwargs::Kwargs;
+use crate::session::session;
 use crate::site::site;
+use crate::tensor::Parameter;
 use crate::variable::Variable;
 use crate::window::Array;
 
@@ -53,7 +55,7 @@ pub(crate) fn create_static(py: Python<'_>, spec: ParamSpec) -> PyResult<Variabl
     Ok(Variable::new(program.bind(py), 0, made.name().to_owned()))
 }
 
-/// A parameter: of the default programs in static mode.
+/// A parameter: of the default programs in static mode, a tensor in eager mode.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype, name, initializer, trainable=true, learning_rate=1.0,
                     regularizer=None, need_clip=true))]
@@ -87,7 +89,26 @@ pub(crate) fn create_parameter(
         regularizer,
         need_clip,
     };
-    create_static(py, spec)?.into_py_any(py)
+    if context::in_dynamic_mode() {
+        create_eager(py, &spec)
+    } else {
+        create_static(py, spec)?.into_py_any(py)
+    }
+}
+
+/// A parameter of eager mode, with its first value.
+fn create_eager(py: Python<'_>, spec: &ParamSpec) -> PyResult<Py<PyAny>> {
+    let var = Var::parameter(spec.name.as_str(), spec.dtype, spec.shape.clone());
+    let op = spec.initializer.op(&var).map_err(to_py)?;
+    let tensor = enter_held(py, || session().initial_value(&op))?;
+    tensor.set_name(spec.name.as_str());
+    let param = Param {
+        trainable: spec.trainable,
+        learning_rate: spec.learning_rate,
+        regularizer: spec.regularizer,
+        need_clip: spec.need_clip,
+    };
+    Parameter::wrap(py, tensor, param)
 }
 
 /// A persistable variable of the default programs, filled with `value` by the startup program.

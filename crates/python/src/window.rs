@@ -6,7 +6,9 @@ use std::ptr::{NonNull, null_mut};
 
 use bireme_engine::DType;
 use bireme_engine::tensor::{MAX_RANK, Tensor};
-use numpy::npyffi::{self, NPY_ARRAY_CARRAY, NPY_TYPES, PY_ARRAY_API, npy_intp};
+use numpy::npyffi::{
+    self, NPY_ARRAY_CARRAY, NPY_ARRAY_CARRAY_RO, NPY_TYPES, PY_ARRAY_API, npy_intp,
+};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -61,7 +63,7 @@ impl Array {
 }
 
 /// The element type of a numpy type.
-fn element_type(descr: &Bound<'_, PyArrayDescr>) -> PyResult<DType> {
+pub(crate) fn element_type(descr: &Bound<'_, PyArrayDescr>) -> PyResult<DType> {
     const SHORT: i32 = NPY_TYPES::NPY_SHORT as i32;
     let dtype = match (descr.num(), descr.itemsize()) {
         (n, _) if n == NPY_TYPES::NPY_BOOL as i32 => Some(DType::Bool),
@@ -115,30 +117,57 @@ struct TensorMemory {
     tensor: Tensor,
 }
 
+/// Whether Python may write an array's memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    ReadOnly,
+    Writable,
+}
+
 /// A numpy array that owns the memory of `tensor`.
 pub(crate) fn into_array(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
-    let mut dims: Vec<npy_intp> = tensor.dims().iter().map(|dim| *dim as npy_intp).collect();
-    let number = numpy_type(tensor.dtype()) as i32;
+    let (dtype, dims) = (tensor.dtype(), tensor.dims());
     let memory = Bound::new(py, TensorMemory { tensor })?;
     let start = memory.get().tensor.start();
-    // SAFETY: the descriptor reference is new and is taken over; the dimensions are those of a
-    // row-major block at `start`, which `memory` owns and nobody else refers to; `memory` becomes
-    // the array's base (whose reference is taken over) and so lives as long as the array.
+    // SAFETY: `memory` owns the block, and nobody else refers to it.
+    unsafe { array_over(py, dtype, &dims, start.as_ptr(), Access::Writable, memory.into_any()) }
+}
+
+/// An array of `dims` elements of `dtype` at `start`, which `memory` keeps.
+///
+/// # Safety
+/// There is a row-major block of this type and shape at `start` for as long as `memory` lives; who
+/// else refers to it can live with what `access` allows.
+pub(crate) unsafe fn array_over<'py>(
+    py: Python<'py>,
+    dtype: DType,
+    dims: &[usize],
+    start: *mut u8,
+    access: Access,
+    memory: Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut dims: Vec<npy_intp> = dims.iter().map(|dim| *dim as npy_intp).collect();
+    let flags = match access {
+        Access::ReadOnly => NPY_ARRAY_CARRAY_RO,
+        Access::Writable => NPY_ARRAY_CARRAY,
+    };
+    // SAFETY: the descriptor reference is new and is taken over; the block is there by the caller's
+    // promise; `memory` becomes the array's base (whose reference is taken over) and so lives as
+    // long as the array.
     unsafe {
         let array = PY_ARRAY_API.PyArray_NewFromDescr(
             py,
             npyffi::get_type_object(py, npyffi::NpyTypes::PyArray_Type),
-            PY_ARRAY_API.PyArray_DescrFromType(py, number),
+            PY_ARRAY_API.PyArray_DescrFromType(py, numpy_type(dtype) as i32),
             dims.len() as i32,
             dims.as_mut_ptr(),
             null_mut(),
-            start.as_ptr().cast(),
-            NPY_ARRAY_CARRAY,
+            start.cast(),
+            flags,
             null_mut(),
         );
         let array = Bound::from_owned_ptr_or_err(py, array)?;
-        let base = memory.into_any().into_ptr();
-        match PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), base) {
+        match PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), memory.into_ptr()) {
             0 => Ok(array),
             _ => Err(PyErr::fetch(py)),
         }

@@ -87,7 +87,8 @@ impl Session {
     /// The sum of two gradients, dense or of selected rows.
     fn add(&self, a: &Arc<Value>, b: &Arc<Value>) -> Result<Arc<Value>> {
         let form = Form { attrs: &[], inputs: &[2], outputs: &[1] };
-        let parts = [EagerTensor::from_shared(Arc::clone(a)), EagerTensor::from_shared(Arc::clone(b))];
+        let parts =
+            [EagerTensor::from_shared(Arc::clone(a)), EagerTensor::from_shared(Arc::clone(b))];
         Ok(self.apply(&self.sum, form, &parts)?.swap_remove(0).value())
     }
 }

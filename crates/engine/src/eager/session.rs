@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use super::cache::Ready;
 use super::prepared::unwritten;
 use super::tape::{Edge, Node, Saved};
-use super::{EagerTensor, Form, OpCache};
+use super::{EagerTensor, Form, OpCache, Prepared};
 use crate::Result;
 use crate::op::{GradRule, meta_of};
 use crate::value::Value;
@@ -85,6 +85,19 @@ impl Session {
             return Ok(outputs.into_iter().map(EagerTensor::from_shared).collect());
         }
         self.record(cache.def().name, &ready, inputs, outputs)
+    }
+
+    /// The first value of a parameter: what `op`, an initialiser without inputs, gives its output.
+    /// It depends on seed and name alone, as in a startup program.
+    ///
+    /// # Errors
+    /// When the op refuses its attributes.
+    pub fn initial_value(&self, op: &bireme_ir::Op) -> Result<EagerTensor> {
+        let forward = Prepared::new(op.clone(), self.seed())?;
+        let mut value = unwritten();
+        // SAFETY: there are no inputs, and the output is nobody else's.
+        unsafe { forward.run(&[], &[NonNull::from(&mut value)], 0)? };
+        Ok(EagerTensor::new(value))
     }
 
     /// The number of the next op.

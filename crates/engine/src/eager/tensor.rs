@@ -43,7 +43,7 @@ pub(super) struct Rare {
 impl EagerTensor {
     /// A tensor that nothing computed; gradients stop at it until told otherwise.
     pub fn new(value: impl Into<Value>) -> EagerTensor {
-        EagerTensor::of(Arc::new(value.into()))
+        EagerTensor::from_shared(Arc::new(value.into()))
     }
 
     /// As [`EagerTensor::new`], of a value that others may share.

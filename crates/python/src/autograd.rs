@@ -1,0 +1,101 @@
+//! Gradients of eager tensors.
+
+use std::sync::Arc;
+
+use bireme_engine::eager::EagerTensor;
+use bireme_engine::{Error, Value};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::{enter_held, to_py};
+use crate::session::session;
+use crate::tensor::Tensor;
+
+type Roots = Vec<(EagerTensor, Option<EagerTensor>)>;
+
+/// Adds the gradients of `tensors` to the leaves they depend on.
+#[pyfunction]
+#[pyo3(signature = (tensors, grad_tensors=None, retain_graph=false))]
+pub(crate) fn backward(
+    py: Python<'_>,
+    tensors: Vec<PyRef<'_, Tensor>>,
+    grad_tensors: Option<Vec<Option<PyRef<'_, Tensor>>>>,
+    retain_graph: bool,
+) -> PyResult<()> {
+    let roots = roots(&tensors, grad_tensors.as_deref())?;
+    enter_held(py, || session().backward(&roots, retain_graph))
+}
+
+/// The gradients of `outputs` with respect to `inputs`; changes no tensor's own gradient.
+#[pyfunction]
+#[pyo3(signature = (outputs, inputs, grad_outputs=None, retain_graph=false, allow_unused=false, no_grad_vars=None))]
+pub(crate) fn grad(
+    py: Python<'_>,
+    outputs: Vec<PyRef<'_, Tensor>>,
+    inputs: Vec<PyRef<'_, Tensor>>,
+    grad_outputs: Option<Vec<Option<PyRef<'_, Tensor>>>>,
+    retain_graph: bool,
+    allow_unused: bool,
+    no_grad_vars: Option<Vec<PyRef<'_, Tensor>>>,
+) -> PyResult<Vec<Option<Tensor>>> {
+    if no_grad_vars.is_some_and(|vars| !vars.is_empty()) {
+        return Err(crate::error::unimplemented(
+            "`no_grad_vars`: set `stop_gradient` on these tensors before they are used",
+        ));
+    }
+    let roots = roots(&outputs, grad_outputs.as_deref())?;
+    let wanted: Vec<EagerTensor> = inputs.iter().map(|input| input.inner.clone()).collect();
+    let found = enter_held(py, || session().gradients(&roots, &wanted, retain_graph))?;
+    if let Some(at) = found.iter().position(Option::is_none).filter(|_| !allow_unused) {
+        return Err(PyValueError::new_err(format!(
+            "input {at} has no part in the outputs, or stops gradients: pass `allow_unused=True` \
+             to get `None` for it"
+        )));
+    }
+    Ok(found.into_iter().map(|grad| grad.map(|inner| Tensor { inner })).collect())
+}
+
+fn roots(
+    tensors: &[PyRef<'_, Tensor>],
+    weights: Option<&[Option<PyRef<'_, Tensor>>]>,
+) -> PyResult<Roots> {
+    if let Some(weights) = weights.filter(|weights| weights.len() != tensors.len()) {
+        return Err(PyValueError::new_err(format!(
+            "{} tensors, but {} gradients: give one for each, or none",
+            tensors.len(),
+            weights.len()
+        )));
+    }
+    let weight = |at: usize| weights?[at].as_ref().map(|weight| weight.inner.clone());
+    Ok(tensors.iter().enumerate().map(|(at, root)| (root.inner.clone(), weight(at))).collect())
+}
+
+/// Lets a Python function see a gradient, and perhaps replace it.
+pub(crate) fn call_hook(
+    hook: &Py<PyAny>,
+    grad: EagerTensor,
+) -> bireme_engine::Result<Option<EagerTensor>> {
+    Python::attach(|py| {
+        let result = hook.call1(py, (Tensor { inner: grad },));
+        let replaced = result.and_then(|result| {
+            if result.is_none(py) {
+                return Ok(None);
+            }
+            Ok(Some(result.bind(py).cast::<Tensor>()?.get().inner.clone()))
+        });
+        replaced.map_err(|error| {
+            let problem = format!("a gradient hook failed: {error}");
+            error.restore(py);
+            Error::kernel(problem)
+        })
+    })
+}
+
+/// A value as a dense one: selected rows are added up into a full tensor.
+pub(crate) fn dense(tensor: &EagerTensor) -> PyResult<Arc<Value>> {
+    let value = tensor.value();
+    match value.rows() {
+        None => Ok(value),
+        Some(rows) => Ok(Arc::new(rows.to_dense().map_err(to_py)?.into())),
+    }
+}

@@ -1,0 +1,61 @@
+//! The one eager session of the process, and its switches.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use bireme_engine::DType;
+use bireme_engine::eager::Session;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::convert::{dtype_object, dtype_of};
+
+static SESSION: LazyLock<Session> = LazyLock::new(Session::default);
+
+/// The type of Python floats; Paddle's `get_default_dtype`.
+static FLOAT: AtomicI32 = AtomicI32::new(DType::F32.code());
+
+/// The session of every eager op.
+pub(crate) fn session() -> &'static Session {
+    &SESSION
+}
+
+/// The type that Python floats become.
+pub(crate) fn float_type() -> DType {
+    DType::from_code(FLOAT.load(Ordering::Relaxed)).unwrap_or(DType::F32)
+}
+
+/// The type that Python floats become.
+#[pyfunction]
+pub(crate) fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    dtype_object(py, float_type())
+}
+
+/// Makes Python floats `dtype`.
+#[pyfunction]
+pub(crate) fn set_default_dtype(dtype: &Bound<'_, PyAny>) -> PyResult<()> {
+    let dtype = dtype_of(dtype)?;
+    if !dtype.is_float() {
+        return Err(PyTypeError::new_err(format!("the default type must be a float, not {dtype}")));
+    }
+    FLOAT.store(dtype.code(), Ordering::Relaxed);
+    Ok(())
+}
+
+/// Random numbers of eager mode start anew from `seed`.
+#[pyfunction]
+pub(crate) fn seed(seed: u64) {
+    session().set_seed(seed);
+}
+
+/// Whether ops are put on the tape; returns what was before.
+#[pyfunction]
+pub(crate) fn set_grad_enabled(enabled: bool) -> bool {
+    session().set_grad_enabled(enabled)
+}
+
+/// Whether ops are put on the tape.
+#[pyfunction]
+pub(crate) fn is_grad_enabled() -> bool {
+    session().is_grad_enabled()
+}

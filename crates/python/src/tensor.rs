@@ -1,0 +1,619 @@
+//! `Tensor`: a tensor of eager mode. Named methods (`reshape`, `sum`, ...) are attached in Python.
+
+use std::sync::Arc;
+
+use bireme_engine::eager::EagerTensor;
+use bireme_engine::ir::{Param, Regularizer};
+use bireme_engine::tensor::Tensor as EngineTensor;
+use bireme_engine::{DType, Value};
+use pyo3::IntoPyObjectExt;
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::array;
+use crate::autograd;
+use crate::context;
+use crate::convert::dtype_of;
+use crate::dtype;
+use crate::error::{enter_held, to_py};
+use crate::operators::{Binary, Unary, binary, compare, unary};
+use crate::parameter::{Penalty, penalty_of};
+use crate::session::{float_type, session};
+
+/// A tensor that ops run on at once.
+#[pyclass(frozen, dict, weakref, subclass, module = "bireme._core")]
+pub(crate) struct Tensor {
+    pub(crate) inner: EagerTensor,
+}
+
+impl Tensor {
+    pub(crate) fn wrap(py: Python<'_>, inner: EagerTensor) -> PyResult<Py<PyAny>> {
+        Ok(Py::new(py, Tensor { inner })?.into_any())
+    }
+
+    /// Its name, made up when first asked for.
+    pub(crate) fn name_of(&self, py: Python<'_>) -> PyResult<String> {
+        if let Some(name) = self.inner.name() {
+            return Ok(name);
+        }
+        let name = context::unique_name(py, "generated_tensor")?;
+        self.inner.set_name(name.clone());
+        Ok(name)
+    }
+
+    fn one_element(&self, as_what: &str) -> PyResult<Arc<Value>> {
+        let value = self.inner.value();
+        let dims = self.inner.dims();
+        if dims.numel() == 1 && value.rows().is_none() {
+            return Ok(value);
+        }
+        Err(PyTypeError::new_err(format!(
+            "only a tensor of one element can be {as_what}; this one has shape {dims}"
+        )))
+    }
+}
+
+/// The value of anything that stands for a tensor: a tensor, an array, numbers.
+pub(crate) fn value_from(value: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Arc<Value>> {
+    if let Ok(tensor) = value.cast::<Tensor>() {
+        let value = tensor.get().inner.value();
+        if dtype.is_none_or(|dtype| dtype == tensor.get().inner.dtype()) {
+            return Ok(value);
+        }
+        let array = array::view(tensor.py(), value)?;
+        return Ok(Arc::new(array::tensor_from(&array, dtype, float_type())?.into()));
+    }
+    Ok(Arc::new(array::tensor_from(value, dtype, float_type())?.into()))
+}
+
+fn optional_dtype(dtype: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
+    dtype.map(dtype_of).transpose()
+}
+
+/// A new tensor with a copy of `value`.
+#[pyfunction]
+#[pyo3(signature = (value, dtype=None, stop_gradient=true))]
+pub(crate) fn to_tensor(
+    value: &Bound<'_, PyAny>,
+    dtype: Option<&Bound<'_, PyAny>>,
+    stop_gradient: bool,
+) -> PyResult<Tensor> {
+    let inner = EagerTensor::from_shared(value_from(value, optional_dtype(dtype)?)?);
+    inner.set_stop_gradient(stop_gradient);
+    Ok(Tensor { inner })
+}
+
+#[pymethods]
+impl Tensor {
+    #[new]
+    #[pyo3(signature = (value=None, dtype=None, stop_gradient=true, name=None, persistable=false))]
+    fn new(
+        value: Option<&Bound<'_, PyAny>>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        stop_gradient: bool,
+        name: Option<String>,
+        persistable: bool,
+    ) -> PyResult<Tensor> {
+        let dtype = optional_dtype(dtype)?;
+        let inner = match value {
+            Some(value) => EagerTensor::from_shared(value_from(value, dtype)?),
+            None => EagerTensor::new(EngineTensor::empty(dtype.unwrap_or_else(float_type))),
+        };
+        inner.set_stop_gradient(stop_gradient);
+        if let Some(name) = name {
+            inner.set_name(name);
+        }
+        if persistable {
+            inner.set_persistable(true);
+        }
+        Ok(Tensor { inner })
+    }
+
+    /// The dimensions.
+    #[getter]
+    fn shape(&self) -> Vec<usize> {
+        self.inner.dims().to_vec()
+    }
+
+    /// The element type.
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<Py<dtype::DType>> {
+        dtype::object(py, self.inner.dtype())
+    }
+
+    /// The number of dimensions.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.inner.dims().len()
+    }
+
+    /// The number of elements.
+    #[getter]
+    fn size(&self) -> usize {
+        self.inner.dims().numel()
+    }
+
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        self.name_of(py)
+    }
+
+    #[setter]
+    fn set_name(&self, name: String) {
+        self.inner.set_name(name);
+    }
+
+    /// Whether gradients stop here.
+    #[getter]
+    fn stop_gradient(&self) -> bool {
+        self.inner.stop_gradient()
+    }
+
+    #[setter]
+    fn set_stop_gradient(&self, stop: bool) {
+        self.inner.set_stop_gradient(stop);
+    }
+
+    /// Whether a model keeps it.
+    #[getter]
+    fn persistable(&self) -> bool {
+        self.inner.persistable()
+    }
+
+    #[setter]
+    fn set_persistable(&self, persistable: bool) {
+        self.inner.set_persistable(persistable);
+    }
+
+    /// The gradient that backward passes have added up, or `None`.
+    #[getter]
+    fn grad(&self) -> Option<Tensor> {
+        self.inner.grad().map(|inner| Tensor { inner })
+    }
+
+    #[setter]
+    fn set_grad(&self, grad: Option<PyRef<'_, Tensor>>) {
+        self.inner.set_grad(grad.map(|grad| grad.inner.clone()));
+    }
+
+    /// Whether no op computed it.
+    #[getter]
+    fn is_leaf(&self) -> bool {
+        self.inner.is_leaf()
+    }
+
+    /// Whether it holds some rows of a taller tensor, as the gradient of an embedding does.
+    fn is_selected_rows(&self) -> bool {
+        self.inner.look(|value| value.rows().is_some())
+    }
+
+    /// The rows that selected rows hold.
+    fn rows(&self) -> PyResult<Vec<i64>> {
+        let rows = self.inner.look(|value| value.rows().map(|rows| rows.rows.clone()));
+        rows.ok_or_else(|| PyTypeError::new_err("a dense tensor has no list of rows"))
+    }
+
+    /// The values of the rows that selected rows hold, as an array.
+    fn rows_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let values = self.inner.look(|value| value.rows().map(|rows| rows.value.clone()));
+        let values = values.ok_or_else(|| PyTypeError::new_err("a dense tensor has no rows"))?;
+        crate::window::into_array(py, values)
+    }
+
+    /// Offsets of sequences, level by level.
+    fn lod(&self) -> Vec<Vec<usize>> {
+        self.inner.look(|value| value.tensor().map(|t| t.lod().clone()).unwrap_or_default())
+    }
+
+    /// A copy as a numpy array.
+    fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        array::copied(py, &*autograd::dense(&self.inner)?)
+    }
+
+    /// The gradient as a numpy array, or `None`.
+    fn gradient<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.inner.grad().map(|grad| array::copied(py, &*autograd::dense(&grad)?)).transpose()
+    }
+
+    /// A view for numpy: no copy, and not writable.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let value = autograd::dense(&self.inner)?;
+        let array =
+            if copy == Some(true) { array::copied(py, &value)? } else { array::view(py, value)? };
+        match dtype {
+            None => Ok(array),
+            Some(dtype) => {
+                let options = PyDict::new(py);
+                options.set_item("copy", false)?;
+                array.call_method("astype", (dtype,), Some(&options))
+            }
+        }
+    }
+
+    /// The only element, or the one at `index`, as a Python number.
+    #[pyo3(signature = (*index))]
+    fn item<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if index.is_empty() {
+            self.one_element("a Python number")?;
+        }
+        array::view(py, autograd::dense(&self.inner)?)?.call_method1("item", index)
+    }
+
+    /// The elements as nested lists.
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        array::view(py, autograd::dense(&self.inner)?)?.call_method0("tolist")
+    }
+
+    /// Adds the gradients of this tensor to the leaves it depends on.
+    #[pyo3(signature = (grad_tensor=None, retain_graph=false))]
+    fn backward(
+        &self,
+        py: Python<'_>,
+        grad_tensor: Option<PyRef<'_, Tensor>>,
+        retain_graph: bool,
+    ) -> PyResult<()> {
+        let root = (self.inner.clone(), grad_tensor.map(|grad| grad.inner.clone()));
+        enter_held(py, || session().backward(&[root], retain_graph))
+    }
+
+    /// Forgets the gradient, or makes it zero.
+    #[pyo3(signature = (set_to_zero=false))]
+    fn clear_gradient(&self, set_to_zero: bool) {
+        let zeroed = self
+            .inner
+            .grad()
+            .filter(|_| set_to_zero)
+            .map(|grad| EagerTensor::new(EngineTensor::zeros(grad.dtype(), grad.dims())));
+        self.inner.set_grad(zeroed);
+    }
+
+    /// Forgets the gradient.
+    fn clear_grad(&self) {
+        self.inner.set_grad(None);
+    }
+
+    /// Keeps the gradient of this tensor although an op computed it.
+    fn retain_grads(&self) {
+        self.inner.retain_grad();
+    }
+
+    /// The same values without a past.
+    fn detach(&self) -> Tensor {
+        Tensor { inner: self.inner.detach() }
+    }
+
+    /// Takes over the values of an array or tensor of the same shape.
+    fn set_value(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = value_from(value, Some(self.inner.dtype()))?;
+        let (mine, given) = (self.inner.dims(), value.tensor().map_err(to_py)?.dims());
+        if mine != given {
+            return Err(PyValueError::new_err(format!(
+                "a tensor of shape {mine} cannot take values of shape {given}"
+            )));
+        }
+        self.inner.set_value(value);
+        Ok(())
+    }
+
+    /// Becomes what `other` is: its values and its past.
+    fn _share(&self, other: PyRef<'_, Tensor>) {
+        self.inner.take_over(&other.inner);
+    }
+
+    /// Calls `hook` with each gradient of this tensor; returns a number for `_remove_hook`.
+    fn _register_hook(&self, hook: Py<PyAny>) -> u64 {
+        self.inner.add_hook(Arc::new(move |grad| autograd::call_hook(&hook, grad)))
+    }
+
+    fn _remove_hook(&self, number: u64) -> bool {
+        self.inner.remove_hook(number)
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        let first = self.inner.dims().first().copied();
+        first.ok_or_else(|| PyTypeError::new_err("a tensor of rank 0 has no length"))
+    }
+
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        self.one_element("true or false")?;
+        self.item(py, &PyTuple::empty(py))?.is_truthy()
+    }
+
+    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.one_element("an integer")?;
+        self.item(py, &PyTuple::empty(py))?.call_method0("__int__")
+    }
+
+    fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.inner.dtype().is_float() {
+            return Err(PyIndexError::new_err("only a tensor of integers can be an index"));
+        }
+        self.__int__(py)
+    }
+
+    fn __float__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.one_element("a float")?;
+        self.item(py, &PyTuple::empty(py))?.call_method0("__float__")
+    }
+
+    fn __hash__(&self) -> isize {
+        self.inner.id() as isize
+    }
+
+    fn __richcmp__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        op: CompareOp,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        compare(op, slf.as_any(), other)
+    }
+
+    fn __add__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Add, slf.as_any(), other, false)
+    }
+
+    fn __radd__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Add, slf.as_any(), other, true)
+    }
+
+    fn __sub__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Sub, slf.as_any(), other, false)
+    }
+
+    fn __rsub__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Sub, slf.as_any(), other, true)
+    }
+
+    fn __mul__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Mul, slf.as_any(), other, false)
+    }
+
+    fn __rmul__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Mul, slf.as_any(), other, true)
+    }
+
+    fn __truediv__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Div, slf.as_any(), other, false)
+    }
+
+    fn __rtruediv__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Div, slf.as_any(), other, true)
+    }
+
+    fn __floordiv__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::FloorDiv, slf.as_any(), other, false)
+    }
+
+    fn __rfloordiv__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::FloorDiv, slf.as_any(), other, true)
+    }
+
+    fn __mod__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Mod, slf.as_any(), other, false)
+    }
+
+    fn __rmod__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Mod, slf.as_any(), other, true)
+    }
+
+    fn __pow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        modulo: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        no_modulo(modulo)?;
+        binary(Binary::Pow, slf.as_any(), other, false)
+    }
+
+    fn __rpow__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+        modulo: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        no_modulo(modulo)?;
+        binary(Binary::Pow, slf.as_any(), other, true)
+    }
+
+    fn __matmul__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::MatMul, slf.as_any(), other, false)
+    }
+
+    fn __rmatmul__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::MatMul, slf.as_any(), other, true)
+    }
+
+    fn __and__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::And, slf.as_any(), other, false)
+    }
+
+    fn __or__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Or, slf.as_any(), other, false)
+    }
+
+    fn __xor__<'py>(
+        slf: &Bound<'py, Self>,
+        other: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        binary(Binary::Xor, slf.as_any(), other, false)
+    }
+
+    fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        unary(Unary::Not, slf.as_any())
+    }
+
+    fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        unary(Unary::Neg, slf.as_any())
+    }
+
+    fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        unary(Unary::Abs, slf.as_any())
+    }
+
+    fn __pos__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+}
+
+fn no_modulo(modulo: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    match modulo {
+        None => Ok(()),
+        Some(_) => Err(PyTypeError::new_err("a power of tensors takes no modulus")),
+    }
+}
+
+/// A tensor that optimizers update.
+#[pyclass(frozen, dict, weakref, subclass, extends = Tensor, module = "bireme._core")]
+pub(crate) struct Parameter;
+
+impl Parameter {
+    /// Makes a parameter of `inner`.
+    pub(crate) fn wrap(py: Python<'_>, inner: EagerTensor, param: Param) -> PyResult<Py<PyAny>> {
+        inner.set_param(param);
+        inner.set_persistable(true);
+        let class = PyClassInitializer::from(Tensor { inner }).add_subclass(Parameter);
+        Py::new(py, class)?.into_py_any(py)
+    }
+}
+
+fn edit(slf: &Bound<'_, Parameter>, change: impl FnOnce(&mut Param)) {
+    let inner = &slf.as_super().get().inner;
+    let mut param = inner.param().unwrap_or_default();
+    change(&mut param);
+    inner.set_param(param);
+}
+
+fn param(slf: &Bound<'_, Parameter>) -> Param {
+    slf.as_super().get().inner.param().unwrap_or_default()
+}
+
+#[pymethods]
+impl Parameter {
+    /// A parameter with a copy of `value`.
+    #[new]
+    #[pyo3(signature = (value, dtype=None, name=None, trainable=true))]
+    fn new(
+        py: Python<'_>,
+        value: &Bound<'_, PyAny>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        name: Option<String>,
+        trainable: bool,
+    ) -> PyResult<PyClassInitializer<Parameter>> {
+        let inner = EagerTensor::from_shared(value_from(value, optional_dtype(dtype)?)?);
+        inner.set_name(match name {
+            Some(name) => name,
+            None => context::unique_name(py, "parameter")?,
+        });
+        inner.set_param(Param { trainable, ..Param::default() });
+        inner.set_persistable(true);
+        Ok(PyClassInitializer::from(Tensor { inner }).add_subclass(Parameter))
+    }
+
+    /// Whether optimizers update it.
+    #[getter]
+    fn trainable(slf: &Bound<'_, Self>) -> bool {
+        !slf.as_super().get().inner.stop_gradient()
+    }
+
+    #[setter]
+    fn set_trainable(slf: &Bound<'_, Self>, trainable: bool) {
+        edit(slf, |param| param.trainable = trainable);
+    }
+
+    /// The factor on the optimizer's learning rate.
+    #[getter]
+    fn learning_rate(slf: &Bound<'_, Self>) -> f32 {
+        param(slf).learning_rate
+    }
+
+    #[setter]
+    fn set_learning_rate(slf: &Bound<'_, Self>, factor: f32) {
+        edit(slf, |param| param.learning_rate = factor);
+    }
+
+    /// Its own penalty: `("l2", coefficient)`, `("l1", coefficient)` or `None`.
+    #[getter]
+    fn regularizer(slf: &Bound<'_, Self>) -> Option<Penalty> {
+        param(slf).regularizer.map(|regularizer| match regularizer {
+            Regularizer::L1(coefficient) => ("l1".to_owned(), coefficient),
+            Regularizer::L2(coefficient) => ("l2".to_owned(), coefficient),
+        })
+    }
+
+    #[setter]
+    fn set_regularizer(slf: &Bound<'_, Self>, penalty: Option<Penalty>) -> PyResult<()> {
+        let regularizer = penalty.map(penalty_of).transpose()?;
+        edit(slf, |param| param.regularizer = regularizer);
+        Ok(())
+    }
+
+    /// Whether gradient clipping includes it.
+    #[getter]
+    fn need_clip(slf: &Bound<'_, Self>) -> bool {
+        param(slf).need_clip
+    }
+
+    #[setter]
+    fn set_need_clip(slf: &Bound<'_, Self>, need_clip: bool) {
+        edit(slf, |param| param.need_clip = need_clip);
+    }
+}
