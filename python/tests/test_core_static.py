@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from bireme import _core
 
 X = np.random.default_rng(0).normal(size=(20, 13)).astype("float32")
@@ -59,7 +58,7 @@ def test_a_program_shows_what_it_is_made_of():
     pred, loss = fit_a_line()
     main = _core.default_main_program()
     block = main.global_block()
-    assert [op.type for op in block.ops][0] == "mul"
+    assert block.ops[0].type == "mul"
     assert block.ops[0].input("X") == ["x"] and block.ops[0].output_arg_names == ["fc_0.tmp_0"]
     assert block.ops[0].attr("x_num_col_dims") == 1 and block.ops[1].attr("axis") == 1
     assert "test_core_static.py" in block.ops[0].site
@@ -133,7 +132,10 @@ def test_a_wrong_setting_is_an_error():
 def test_bad_feeds_say_what_to_do():
     executor, pred, _ = trained(1)
     main = _core.default_main_program()
-    run = lambda **feed: executor.run(main, feed, [pred])  # noqa: E731
+
+    def run(**feed):
+        return executor.run(main, feed, [pred])
+
     with pytest.raises(ValueError, match="feed `y`: the program reads it, so it must be fed"):
         run(x=X)
     with pytest.raises(ValueError, match="feed `xx`: .*no such variable.*`x`"):
@@ -222,7 +224,7 @@ def test_scopes_hold_what_is_set():
 
 
 def test_programs_survive_paddles_form():
-    pred, loss = fit_a_line()
+    _, loss = fit_a_line()
     main = _core.default_main_program()
     copy = _core.Program.parse_from_string(main.serialize())
     assert str(copy) == str(main)
@@ -286,3 +288,26 @@ def test_names_and_places(monkeypatch):
     with pytest.warns(RuntimeWarning, match="BIREME_DEVICE"):
         place = _core.CUDAPlace(0)
     assert place == _core.CUDAPlace(0) and _core.CPUPlace() == _core.CPUPlace()
+
+
+def test_threads_may_share_an_executor_and_a_scope():
+    import threading
+
+    executor, pred, _ = trained(1)
+    test = _core.default_main_program().prune_with_input(["x"], [pred.name])
+    (expected,) = executor.run(test, {"x": X}, [pred.name])
+    wrong = []
+
+    def work(own):
+        runner = _core.Executor() if own else executor
+        for _ in range(200):
+            (given,) = runner.run(test, {"x": X}, [pred.name])
+            if not np.array_equal(given, expected):
+                wrong.append(given)
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in (True, False, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
