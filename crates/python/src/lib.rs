@@ -8,6 +8,7 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
+mod console;
 mod context;
 mod convert;
 mod dtype;
@@ -32,7 +33,7 @@ mod tensor;
 mod variable;
 mod window;
 
-use pyo3::prelude::pymodule;
+use pyo3::pymodule;
 
 /// The module that Python imports.
 #[pymodule]
@@ -45,6 +46,8 @@ mod _core {
     use crate::backward::{append_backward, gradients};
     #[pymodule_export]
     use crate::block::Block;
+    #[pymodule_export]
+    use crate::console::main;
     #[pymodule_export]
     use crate::context::{
         UniqueNames, default_main_program, default_startup_program, disable_static, enable_static,
@@ -89,6 +92,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("ops", Bound::new(module.py(), Ops)?)?;
         crate::error::register(module)
     }
