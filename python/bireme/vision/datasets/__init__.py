@@ -1,0 +1,5 @@
+"""Image data sets for `bireme.io.DataLoader`."""
+
+from .mnist import MNIST, FashionMNIST
+
+__all__ = ["MNIST", "FashionMNIST"]
