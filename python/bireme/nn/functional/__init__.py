@@ -1,0 +1,1 @@
+"""Functions of neural networks, without parameters of their own: `paddle.nn.functional`."""

@@ -1,0 +1,169 @@
+"""Turns what users write as arguments into what ops take.
+
+Every function here is mode-blind: it returns eager tensors for eager input and static variables
+for static input, so that the functions above it are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+
+Tensor = _core.Tensor
+Variable = _core.Variable
+ops = _core.ops
+
+#: What counts as a tensor: eager or static.
+TENSORS = (Tensor, Variable)
+
+_FLOATS = frozenset(("float32", "float64", "float16", "bfloat16"))
+_INTEGERS = frozenset(("int8", "int16", "int32", "int64", "uint8"))
+
+
+def default_dtype() -> str:
+    """The element type of tensors made without one: see `set_default_dtype`."""
+    from ..framework import get_default_dtype
+
+    return get_default_dtype()
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of an element type given as a string, numpy type or `paddle.dtype`."""
+    return dtype if type(dtype) is str else _core.dtype(dtype).name
+
+
+def is_float(x: Any) -> bool:
+    """Whether a tensor holds floating point numbers."""
+    return x.dtype.name in _FLOATS
+
+
+def is_integer(x: Any) -> bool:
+    """Whether a tensor holds integers (booleans are none)."""
+    return x.dtype.name in _INTEGERS
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a plain number, Python's or numpy's."""
+    return isinstance(value, (int, float, np.number, np.bool_))
+
+
+def constant(value: Any, dtype: Any, like: Any = None) -> Any:
+    """A number as a 0-D tensor of the mode of `like` (of the current mode without it)."""
+    static = isinstance(like, Variable) if like is not None else not _core.in_dynamic_mode()
+    if static:
+        return ops.fill_constant(shape=[], dtype=dtype, value=float(value), str_value=str(value))
+    return _core.to_tensor(value, dtype=dtype)
+
+
+def as_tensor(value: Any, like: Any = None, dtype: Any = None) -> Any:
+    """`value` as a tensor: tensors pass, numbers and arrays take the type of `like`."""
+    if isinstance(value, TENSORS):
+        return value
+    if dtype is None and like is not None:
+        dtype = like.dtype
+    if is_number(value):
+        return constant(value, dtype_name(dtype) if dtype is not None else None, like)
+    return _core.to_tensor(value, dtype=dtype)
+
+
+def int_list(values: Any) -> list[int]:
+    """A list of integers from an integer, a sequence, or an eager tensor of them."""
+    if isinstance(values, Tensor):
+        values = values.tolist()
+    if isinstance(values, (int, np.integer)):
+        return [int(values)]
+    return [int(v) for v in values]
+
+
+def shape_slots(shape: Any, what: str = "shape") -> tuple[list[int], Any, list[Any]]:
+    """Splits a shape argument into (attribute, whole-shape variable, variable for each dimension).
+
+    Integers and eager tensors give the attribute alone. Static variables can only be inputs of
+    the op: one variable for the whole shape, or one for each dimension, as Paddle does.
+    """
+    if isinstance(shape, Variable):
+        return [], shape, []
+    if isinstance(shape, Tensor) or not isinstance(shape, (list, tuple)):
+        return int_list(shape), None, []
+    if not any(isinstance(d, Variable) for d in shape):
+        return [_dimension(d, what) for d in shape], None, []
+    attribute = [-1 if isinstance(d, Variable) else _dimension(d, what) for d in shape]
+    variables = [
+        d
+        if isinstance(d, Variable)
+        else ops.fill_constant(shape=[1], dtype="int32", value=float(d), str_value=str(d))
+        for d in shape
+    ]
+    return attribute, None, variables
+
+
+def _dimension(value: Any, what: str) -> int:
+    try:
+        return value.__index__() if not isinstance(value, float) else _not_an_integer(value, what)
+    except AttributeError:
+        return _not_an_integer(value, what)
+
+
+def _not_an_integer(value: Any, what: str) -> int:
+    raise TypeError(
+        f"`{what}` must hold integers or integer tensors, but has {value!r} "
+        f"of type `{type(value).__name__}`"
+    )
+
+
+def reduce_dims(x: Any, axis: Any) -> dict[str, Any]:
+    """The attributes `dim` and `reduce_all` of a reduction over `axis` (None or [] for all)."""
+    if axis is None:
+        return {"dim": [], "reduce_all": True}
+    dims = int_list(axis)
+    return {"dim": dims, "reduce_all": not dims or len(dims) == x.ndim}
+
+
+def normal_axis(axis: Any, ndim: int, what: str = "axis") -> int:
+    """`axis` counted from the front, or an error that names the range."""
+    number = int(axis)
+    if not -ndim <= number < max(ndim, 1):
+        raise ValueError(
+            f"`{what}` is {number}, but must be in [{-ndim}, {ndim}) for {ndim}-D input"
+        )
+    return number + ndim if number < 0 else number
+
+
+def pair(value: Any, count: int = 2, what: str = "argument") -> list[int]:
+    """`value` as `count` integers: one number is repeated."""
+    if isinstance(value, (int, np.integer)):
+        return [int(value)] * count
+    numbers = int_list(value)
+    if len(numbers) == 1:
+        return numbers * count
+    if len(numbers) != count:
+        raise ValueError(f"`{what}` must be one number or {count} numbers, but is {list(value)}")
+    return numbers
+
+
+def numpy_of(x: Any, what: str) -> np.ndarray:
+    """The value of an eager tensor, for the few functions that compute in numpy."""
+    if isinstance(x, Variable):
+        raise NotImplementedError(f"`{what}` needs values, so it works in eager mode only")
+    return x.numpy() if isinstance(x, Tensor) else np.asarray(x)
+
+
+def check_no_output(out: Any, name: str) -> None:
+    """Refuses the `out=` argument, which has no meaning for values that are never overwritten."""
+    if out is not None:
+        raise ValueError(f"`{name}` cannot write into `out=`: use its return value")
+
+
+def sequence_of(values: Any, name: str) -> Sequence[Any]:
+    """`values` if it is a list or tuple of tensors, else an error that says so."""
+    if isinstance(values, (list, tuple)) and values:
+        return values
+    if isinstance(values, TENSORS):
+        return [values]
+    raise TypeError(
+        f"`{name}` needs a non-empty list or tuple of tensors, but got `{type(values).__name__}`"
+    )

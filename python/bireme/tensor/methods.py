@@ -1,0 +1,190 @@
+"""Gives eager tensors and static variables their methods: the same functions for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .. import _core
+from . import (
+    attribute,
+    creation,
+    inplace,
+    linalg,
+    logic,
+    manipulation,
+    math,
+    ops,
+    random,
+    scatter,
+    search,
+    stat,
+)
+from .arguments import ops as core_ops
+from .indexing import getitem, set_item_in_place
+from .to_string import tensor_repr
+
+#: Functions whose first argument is a tensor, by the module they are in.
+_METHOD_MODULES = (math, ops, manipulation, logic, linalg, search, stat, scatter, attribute)
+
+#: Functions of these modules that do not make sense as methods.
+_NOT_METHODS = {"broadcast_shape", "shape", "scatter_nd", "multi_dot", "as_complex"}
+
+_CREATION_METHODS = ("clone", "diag", "diagflat", "tril", "triu")
+_RANDOM_METHODS = ("bernoulli", "multinomial")
+
+
+def astype(x: Any, dtype: Any) -> Any:
+    """The same values with another element type."""
+    return core_ops.cast(x, in_dtype=x.dtype, out_dtype=dtype)
+
+
+def dim(x: Any) -> int:
+    """The number of axes."""
+    return x.ndim
+
+
+def element_size(x: Any) -> int:
+    """The bytes of one element."""
+    import numpy as np
+
+    return np.dtype(x.dtype.name).itemsize
+
+
+def cpu(x: Any) -> Any:
+    """The tensor itself: it is in main memory already."""
+    return x
+
+
+def cuda(x: Any, device_id: int | None = None, blocking: bool = True) -> Any:
+    """The tensor on a GPU: an error where there is none."""
+    _core.CUDAPlace(device_id or 0)
+    return x
+
+
+def to(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """The tensor with another element type; the only device is the CPU.
+
+    >>> paddle.ones([1]).to("float64").dtype
+    paddle.float64
+    """
+    from ..nn.layer.state import _check_device
+
+    dtype = kwargs.pop("dtype", None)
+    device = kwargs.pop("device", None)
+    kwargs.pop("blocking", None)
+    if kwargs:
+        raise TypeError(f"`to` has no arguments {sorted(kwargs)}")
+    for argument in args:
+        if isinstance(argument, (_core.Tensor, _core.Variable)):
+            dtype = argument.dtype
+        elif isinstance(argument, str) and argument.partition(":")[0] in ("cpu", "gpu"):
+            device = argument
+        elif isinstance(argument, bool) or argument is None:
+            continue
+        elif type(argument).__name__.endswith("Place"):
+            device = argument
+        else:
+            dtype = argument
+    _check_device(device)
+    return x if dtype is None or x.dtype == dtype else astype(x, dtype)
+
+
+def iterate(x: Any) -> Iterator[Any]:
+    """The slices along the first axis."""
+    if x.ndim == 0:
+        raise TypeError("a tensor without axes cannot be iterated over")
+    for i in range(x.shape[0]):
+        yield getitem(x, i)
+
+
+def transposed(x: Any) -> Any:
+    """The axes in the opposite order."""
+    return x if x.ndim <= 1 else core_ops.transpose2(x, axis=list(range(x.ndim))[::-1])
+
+
+def copy_(x: Any, other: Any, blocking: bool = True) -> Any:
+    """Takes over the values of another tensor."""
+    x.set_value(other)
+    return x
+
+
+def value(x: Any) -> Any:
+    """The tensor itself."""
+    return x
+
+
+def softmax(x: Any, axis: int = -1, dtype: Any = None, name: str | None = None) -> Any:
+    """As `nn.functional.softmax`."""
+    from ..nn.functional import softmax as function
+
+    return function(x, axis, dtype, name)
+
+
+def retain_grads(x: Any) -> None:
+    """Keeps the gradient of a tensor that is no leaf."""
+    if not hasattr(x, "_retain_grads"):
+        raise NotImplementedError("gradients are kept for leaves only: use `register_hook`")
+    x._retain_grads()
+
+
+def _deep_copy(x: Any, memo: dict[int, Any]) -> Any:
+    """For `copy.deepcopy`: a tensor of its own, with the same name only for parameters."""
+    if not x.is_leaf:
+        raise RuntimeError("only leaves can be copied deeply: use `clone()` or `detach()`")
+    if isinstance(x, _core.Parameter):
+        spec = ("assign", {"value": x.numpy()})
+        copy = _core.create_parameter(list(x.shape), x.dtype, _core.unique_name(x.name), spec)
+        copy.stop_gradient = x.stop_gradient
+    else:
+        copy = _core.Tensor(x.numpy(), dtype=x.dtype, stop_gradient=x.stop_gradient)
+    memo[id(x)] = copy
+    return copy
+
+
+_OWN = (astype, dim, element_size, cpu, cuda, to, softmax)
+
+
+def _methods() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for module in _METHOD_MODULES:
+        for name in module.__all__:
+            if name not in _NOT_METHODS:
+                found[name] = getattr(module, name)
+    found.update({name: getattr(creation, name) for name in _CREATION_METHODS})
+    found.update({name: getattr(random, name) for name in _RANDOM_METHODS})
+    found.update(inplace.METHODS)
+    found.update({function.__name__: function for function in _OWN})
+    found["ndimension"] = dim
+    found["sigmoid"] = ops.sigmoid
+    return found
+
+
+def attach() -> None:
+    """Sets the methods of both classes; called once, when the package is imported."""
+    both = _methods()
+    for kind in (_core.Tensor, _core.Variable):
+        own = vars(kind)
+        for name, function in both.items():
+            if name not in own:
+                setattr(kind, name, function)
+        kind.__getitem__ = getitem
+        kind.__setitem__ = set_item_in_place
+        kind.__iter__ = iterate
+        kind.T = property(transposed)
+    eager = _core.Tensor
+    eager.__repr__ = tensor_repr
+    eager.__str__ = tensor_repr
+    eager.__deepcopy__ = _deep_copy
+    eager.copy_ = copy_
+    eager.value = value
+    eager.retain_grads = retain_grads
+    if "stop_gradient" in vars(_core.Variable):
+        _core.Variable.detach = _static_detach
+
+
+def _static_detach(x: Any) -> Any:
+    """A copy that no gradient passes through."""
+    out = core_ops.assign(x)
+    out.stop_gradient = True
+    return out

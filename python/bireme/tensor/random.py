@@ -1,0 +1,167 @@
+"""Random tensors; `paddle.seed` makes them repeatable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .arguments import TENSORS, Tensor, default_dtype, ops, shape_slots
+
+__all__ = [
+    "bernoulli",
+    "gaussian",
+    "multinomial",
+    "normal",
+    "rand",
+    "randint",
+    "randint_like",
+    "randn",
+    "randperm",
+    "standard_normal",
+    "uniform",
+]
+
+
+def uniform(
+    shape: Any,
+    dtype: Any = None,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+    name: str | None = None,
+) -> Any:
+    """Random numbers evenly spread over [min, max).
+
+    >>> paddle.uniform([2, 3]).shape
+    [2, 3]
+    """
+    attribute, tensor, tensors = shape_slots(shape)
+    dtype = default_dtype() if dtype is None else dtype
+    return ops.uniform_random(
+        tensor, tensors, shape=attribute, dtype=dtype, min=float(min), max=float(max), seed=seed
+    )
+
+
+def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """Random numbers evenly spread over [0, 1).
+
+    >>> paddle.rand([2, 3]).shape
+    [2, 3]
+    """
+    return uniform(shape, dtype, 0.0, 1.0)
+
+
+def standard_normal(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """Normally distributed random numbers of mean 0 and deviation 1.
+
+    >>> paddle.standard_normal([2, 3]).shape
+    [2, 3]
+    """
+    return _gaussian(shape, 0.0, 1.0, dtype)
+
+
+def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """Normally distributed random numbers of mean 0 and deviation 1.
+
+    >>> paddle.randn([2, 3]).shape
+    [2, 3]
+    """
+    return _gaussian(shape, 0.0, 1.0, dtype)
+
+
+def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Any:
+    """Normally distributed random numbers; mean and deviation may be tensors.
+
+    >>> paddle.normal(shape=[2, 3]).shape
+    [2, 3]
+    """
+    like = next((v for v in (mean, std) if isinstance(v, TENSORS)), None)
+    if like is None:
+        return _gaussian([1] if shape is None else shape, float(mean), float(std))
+    noise = ops.gaussian_random(shape=list(like.shape), dtype=like.dtype)
+    return noise * std + mean
+
+
+def gaussian(
+    shape: Any,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Normally distributed random numbers.
+
+    >>> paddle.tensor.random.gaussian([2, 3]).shape
+    [2, 3]
+    """
+    return _gaussian(shape, mean, std, dtype, seed)
+
+
+def randint(
+    low: Any = 0, high: Any = None, shape: Any = (1,), dtype: Any = None, name: str | None = None
+) -> Any:
+    """Random integers from [low, high), or from [0, low).
+
+    >>> paddle.randint(0, 5, [2, 3]).shape
+    [2, 3]
+    """
+    if high is None:
+        low, high = 0, low
+    attribute, tensor, tensors = shape_slots(shape)
+    return ops.randint(
+        tensor,
+        tensors,
+        low=int(low),
+        high=int(high),
+        shape=attribute,
+        dtype="int64" if dtype is None else dtype,
+    )
+
+
+def randint_like(
+    x: Tensor, low: Any = 0, high: Any = None, dtype: Any = None, name: str | None = None
+) -> Any:
+    """Random integers in the shape of another tensor.
+
+    >>> paddle.randint_like(paddle.ones([2]), 0, 5).shape
+    [2]
+    """
+    out = randint(low, high, list(x.shape))
+    return ops.cast(out, in_dtype="int64", out_dtype=x.dtype if dtype is None else dtype)
+
+
+def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Any:
+    """The numbers from 0 to `n - 1` in random order.
+
+    >>> sorted(paddle.randperm(3).tolist())
+    [0, 1, 2]
+    """
+    return ops.randperm(n=int(n), dtype=dtype)
+
+
+def bernoulli(x: Tensor, name: str | None = None) -> Any:
+    """1 with the probability that each element is, else 0.
+
+    >>> paddle.bernoulli(paddle.ones([2])).tolist()
+    [1.0, 1.0]
+    """
+    return ops.bernoulli(x)
+
+
+def multinomial(
+    x: Tensor, num_samples: int = 1, replacement: bool = False, name: str | None = None
+) -> Any:
+    """Places drawn with probabilities in proportion to the last axis.
+
+    >>> paddle.multinomial(paddle.to_tensor([0.0, 1.0]), 1).tolist()
+    [1]
+    """
+    return ops.multinomial(x, num_samples=int(num_samples), replacement=replacement)
+
+
+def _gaussian(shape: Any, mean: float, std: float, dtype: Any = None, seed: int = 0) -> Tensor:
+    attribute, tensor, tensors = shape_slots(shape)
+    dtype = default_dtype() if dtype is None else dtype
+    return ops.gaussian_random(
+        tensor, tensors, shape=attribute, mean=float(mean), std=float(std), seed=seed, dtype=dtype
+    )
