@@ -247,10 +247,10 @@ def _fed_value(program: Program, name: str, value: Any) -> Any:
 
 
 def _set_learning_rate(program: Program, scope: Scope | None) -> None:
-    scheduler = getattr(program, "lr_scheduler", None)
+    scheduler = getattr(program, "_lr_scheduler", None)
     if scheduler is None:
         return
-    rate = (scope or _core.global_scope()).var(program.lr_var)
+    rate = (scope or _core.global_scope()).var(program._lr_name)
     rate.get_tensor().set(np.array([scheduler()], "float32"), None)
 
 
