@@ -1,0 +1,102 @@
+"""Which process this is among how many, as the launcher says in the environment.
+
+Read anew at every call: a launcher, or a test, may set the variables after the import.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def get_rank() -> int:
+    """The number of this process, from 0.
+
+    >>> paddle.distributed.get_rank()
+    0
+    """
+    return _number("PADDLE_TRAINER_ID", 0)
+
+
+def get_world_size() -> int:
+    """How many processes train together.
+
+    >>> paddle.distributed.get_world_size()
+    1
+    """
+    return _number("PADDLE_TRAINERS_NUM", 1)
+
+
+class ParallelEnv:
+    """The same as properties.
+
+    >>> paddle.distributed.ParallelEnv().world_size
+    1
+    """
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+        return get_rank()
+
+    @property
+    def local_rank(self) -> int:
+        """As `rank`."""
+        return get_rank()
+
+    @property
+    def world_size(self) -> int:
+        """How many processes train together."""
+        return get_world_size()
+
+    @property
+    def nranks(self) -> int:
+        """As `world_size`."""
+        return get_world_size()
+
+    @property
+    def dev_id(self) -> int:
+        """The number of the GPU that the launcher chose."""
+        return int(os.environ.get("FLAGS_selected_gpus", "0").split(",")[0])
+
+    device_id = dev_id
+
+    @property
+    def current_endpoint(self) -> str:
+        """The address of this process."""
+        return os.environ.get("PADDLE_CURRENT_ENDPOINT", "")
+
+    @property
+    def trainer_endpoints(self) -> list[str]:
+        """The addresses of all processes."""
+        return list(filter(None, os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")))
+
+
+def init_parallel_env() -> ParallelEnv:
+    """Gets ready to train together with the other processes; there must be none.
+
+    >>> paddle.distributed.init_parallel_env().rank
+    0
+    """
+    require_one_process()
+    return ParallelEnv()
+
+
+def require_one_process() -> None:
+    """Raises where the launcher started several processes: they would train apart unnoticed.
+
+    >>> from bireme.distributed.environment import require_one_process
+    >>> require_one_process()
+    """
+    size = get_world_size()
+    if size > 1:
+        raise NotImplementedError(
+            "collective training over several processes is not in this version, but"
+            f" `PADDLE_TRAINERS_NUM` is {size}"
+        )
+
+
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name) or str(default)
+    if not text.isdigit():
+        raise ValueError(f"the environment says `{name}={text}`, which is not a number")
+    return int(text)

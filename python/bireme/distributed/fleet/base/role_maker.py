@@ -1,0 +1,8 @@
+"""Roles, where Paddle keeps them."""
+
+from ...._missing import missing_names
+from ..role import PaddleCloudRoleMaker, Role, UserDefinedRoleMaker
+
+__all__ = ["PaddleCloudRoleMaker", "Role", "UserDefinedRoleMaker"]
+
+__getattr__ = missing_names(__name__)

@@ -1,0 +1,110 @@
+"""Where a model is, and how to run it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from .. import _core
+
+
+class PlaceType(IntEnum):
+    """Where a predictor runs; there are CPUs only.
+
+    >>> paddle.inference.PlaceType.CPU.name
+    'CPU'
+    """
+
+    CPU = 0
+
+
+class PrecisionType(IntEnum):
+    """How exact a predictor computes; there is one precision.
+
+    >>> paddle.inference.PrecisionType.Float32.name
+    'Float32'
+    """
+
+    Float32 = 0
+
+
+class Config:
+    """The files of a model: a folder, a prefix, or the paths of program and parameters.
+
+    Switches that only make Paddle faster on a CPU are taken without effect (they change no
+    result); those that ask for another device or precision raise.
+
+    >>> paddle.inference.Config("model.pdmodel", "model.pdiparams").prog_file()
+    'model.pdmodel'
+    """
+
+    def __init__(self, model_or_folder: str | None = None, params_file: str | None = None) -> None:
+        self._model, self._params = model_or_folder, params_file
+
+    def set_model(self, model_or_folder: str, params_file: str | None = None) -> None:
+        """Names the files, as the constructor does.
+
+        >>> config = paddle.inference.Config()
+        >>> config.set_model("folder")
+        >>> config.model_dir()
+        'folder'
+        """
+        self._model, self._params = model_or_folder, params_file
+
+    def model_dir(self) -> str | None:
+        """The folder or prefix, where one was given."""
+        return self._model if self._params is None else None
+
+    def prog_file(self) -> str | None:
+        """The path of the program, where both were given."""
+        return None if self._params is None else self._model
+
+    def params_file(self) -> str | None:
+        """The path of the parameters, where both were given."""
+        return self._params
+
+    def enable_use_gpu(self, memory_pool_init_size_mb: int = 100, device_id: int = 0) -> None:
+        """Asks for a GPU: an error without one (see `CUDAPlace`).
+
+        >>> paddle.inference.Config().enable_use_gpu  # doctest: +ELLIPSIS
+        <bound method Config.enable_use_gpu of ...>
+        """
+        _core.CUDAPlace(device_id)
+
+    def disable_gpu(self) -> None:
+        """Runs on the CPU, as always."""
+
+    def use_gpu(self) -> bool:
+        """Whether it runs on a GPU: it does not."""
+        return False
+
+    def set_cpu_math_library_num_threads(self, count: int) -> None:
+        """Paddle's number of threads; the engine chooses its own."""
+        if count < 1:
+            raise ValueError(f"the number of threads must be at least 1, not {count}")
+
+    def switch_ir_optim(self, enabled: bool = True) -> None:
+        """Whether the program is optimised; it always is."""
+
+    def switch_use_feed_fetch_ops(self, enabled: bool = True) -> None:
+        """Whether inputs pass through feed ops; they never do."""
+
+    def switch_specify_input_names(self, enabled: bool = True) -> None:
+        """Whether inputs go by name; they always do."""
+
+    def enable_memory_optim(self, enabled: bool = True) -> None:
+        """Whether temporaries share memory; they always do."""
+
+    def enable_mkldnn(self) -> None:
+        """Asks for a matrix library; the engine has its own."""
+
+    def disable_glog_info(self) -> None:
+        """Asks for silence; the engine is silent."""
+
+
+def get_version() -> str:
+    """The version of Bireme.
+
+    >>> isinstance(paddle.inference.get_version(), str)
+    True
+    """
+    return f"version: {_core.__version__}"

@@ -1,0 +1,258 @@
+"""Runs programs: `Executor`, and the thin `CompiledProgram` with its settings.
+
+A fetched scalar comes back with shape [1], in `static` and in `fluid` alike: scripts of every
+Paddle before 2.5 write `loss[0]`, and `float(loss)` or `loss.item()` of later ones work as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import _core
+from .program import Program, Scope, Variable, default_main_program
+from .settings import Settings
+
+Place = Any
+
+
+class Executor:
+    """Runs programs on a place, with values of the global scope.
+
+    >>> import bireme as paddle, numpy as np
+    >>> paddle.enable_static()
+    >>> main = paddle.static.Program()
+    >>> with paddle.static.program_guard(main):
+    ...     x = paddle.static.data("x", [None, 2])
+    ...     total = paddle.sum(x)
+    >>> exe = paddle.static.Executor(paddle.CPUPlace())
+    >>> exe.run(main, feed={"x": np.ones([3, 2], "float32")}, fetch_list=[total])
+    [array([6.], dtype=float32)]
+    >>> paddle.disable_static()
+    """
+
+    def __init__(self, place: Place = None) -> None:
+        self.place = _core.CPUPlace() if place is None else place
+        self._core = _core.Executor(self.place)
+
+    def run(
+        self,
+        program: Program | CompiledProgram | None = None,
+        feed: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        fetch_list: Sequence[Variable | str] | Variable | str | None = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+        use_prune: bool = False,
+    ) -> list[Any]:
+        """Runs `program` once and returns what `fetch_list` names.
+
+        `feed` is a dictionary, or a list with one (what a `DataLoader` yields). `feed_var_name`,
+        `fetch_var_name`, `use_program_cache` and `use_prune` have no meaning here: a program is
+        always compiled once and cut down to what is fetched and what it updates.
+        A fetched scalar has shape [1] (see the top of this file).
+
+        >>> import bireme as paddle
+        >>> paddle.static.Executor().run(paddle.static.Program())
+        []
+        """
+        program = _plain_program(program)
+        names = fetch_names(fetch_list)
+        _set_learning_rate(program, scope)
+        values = self._core.run(program, _feed(program, feed), names, scope, return_numpy)
+        return [_at_least_1d(value) for value in values] if return_numpy else values
+
+    def close(self) -> None:
+        """Frees what the executor compiled.
+
+        >>> import bireme as paddle
+        >>> paddle.static.Executor().close()
+        """
+        self._core.close()
+
+
+class BuildStrategy(Settings):
+    """Paddle's settings for compiling a graph.
+
+    The plan fuses ops and reuses memory by itself, and one process has nothing to reduce over, so
+    none of them changes a result; they are checked and kept.
+
+    >>> import bireme as paddle
+    >>> strategy = paddle.static.BuildStrategy()
+    >>> strategy.fuse_elewise_add_act_ops = True
+    """
+
+    class ReduceStrategy:
+        """How several devices sum gradients; with one there is nothing to sum."""
+
+        AllReduce, Reduce, _NoReduce = 0, 1, 2
+
+    class GradientScaleStrategy:
+        """By what gradients of several devices are divided; with one it is 1."""
+
+        CoeffNumDevice, One, Customized = 0, 1, 2
+
+    DEFAULTS: ClassVar[dict[str, Any]] = {
+        "allow_cuda_graph_capture": False,
+        "build_cinn_pass": False,
+        "cache_runtime_context": False,
+        "debug_graphviz_path": "",
+        "enable_addto": False,
+        "enable_auto_fusion": False,
+        "enable_inplace": True,
+        "enable_sequential_execution": False,
+        "fuse_all_optimizer_ops": False,
+        "fuse_all_reduce_ops": False,
+        "fuse_bn_act_ops": False,
+        "fuse_bn_add_act_ops": False,
+        "fuse_broadcast_ops": False,
+        "fuse_elewise_add_act_ops": False,
+        "fuse_gemm_epilogue": False,
+        "fuse_relu_depthwise_conv": False,
+        "gradient_scale_strategy": 0,
+        "memory_optimize": None,
+        "reduce_strategy": 0,
+        "remove_unnecessary_lock": True,
+        "sync_batch_norm": False,
+    }
+
+
+class ExecutionStrategy(Settings):
+    """Paddle's settings for running a graph on several devices.
+
+    One program runs on one device here, with the threads that the executor decides on, so these
+    are checked and kept without effect; only `num_iteration_per_run` would change what a run does.
+
+    >>> import bireme as paddle
+    >>> strategy = paddle.static.ExecutionStrategy()
+    >>> strategy.num_threads = 4
+    """
+
+    DEFAULTS: ClassVar[dict[str, Any]] = {
+        "allow_op_delay": False,
+        "dry_run": False,
+        "num_iteration_per_drop_scope": 100,
+        "num_iteration_per_run": 1,
+        "num_threads": 0,
+        "use_thread_barrier": False,
+    }
+
+    def _checked(self, name: str, value: Any) -> Any:
+        if name in ("num_iteration_per_run", "dry_run") and value not in (1, False):
+            raise NotImplementedError(f"`{name}` other than its default is not in this version")
+        return super()._checked(name, value)
+
+
+class CompiledProgram:
+    """A program that an executor runs as it is: the executor compiles every program.
+
+    >>> import bireme as paddle
+    >>> compiled = paddle.static.CompiledProgram(paddle.static.Program())
+    >>> paddle.static.Executor().run(compiled)
+    []
+    """
+
+    def __init__(self, program_or_graph: Program, build_strategy: Any = None) -> None:
+        if not isinstance(program_or_graph, Program):
+            kind = type(program_or_graph).__name__
+            raise TypeError(f"`CompiledProgram` takes a `Program`, not {kind}")
+        self._program = program_or_graph
+        self._build_strategy = build_strategy
+
+    def with_data_parallel(
+        self,
+        loss_name: str | None = None,
+        build_strategy: BuildStrategy | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        share_vars_from: Any = None,
+        places: Sequence[Place] | None = None,
+    ) -> CompiledProgram:
+        """The same program on one device; several places are refused.
+
+        >>> import bireme as paddle
+        >>> compiled = paddle.static.CompiledProgram(paddle.static.Program())
+        >>> compiled.with_data_parallel(places=paddle.static.cpu_places(1)) is compiled
+        True
+        """
+        if places is not None and len(places) > 1:
+            raise NotImplementedError(
+                f"one process runs on one place, not on {len(places)}: the executor uses all"
+                " cores of it already"
+            )
+        return self
+
+
+def fetch_names(fetch_list: Any) -> list[str]:
+    """The names of what to fetch; nested lists are flattened, as Paddle does.
+
+    >>> from bireme.static.executor import fetch_names
+    >>> fetch_names(["loss", ["acc"]])
+    ['loss', 'acc']
+    """
+    if fetch_list is None:
+        return []
+    if isinstance(fetch_list, (str, Variable)):
+        fetch_list = [fetch_list]
+    names: list[str] = []
+    for item in fetch_list:
+        if isinstance(item, str):
+            names.append(item)
+        elif isinstance(item, (list, tuple)):
+            names.extend(fetch_names(item))
+        elif isinstance(getattr(item, "name", None), str):
+            names.append(item.name)
+        else:
+            kind = type(item).__name__
+            raise TypeError(f"`fetch_list` must hold variables or their names, not {kind}")
+    return names
+
+
+def _plain_program(program: Any) -> Program:
+    if program is None:
+        return default_main_program()
+    if isinstance(program, CompiledProgram):
+        return program._program
+    if not isinstance(program, Program):
+        raise TypeError(f"`program` must be a `Program`, not {type(program).__name__}")
+    return program
+
+
+def _feed(program: Program, feed: Any) -> dict[str, Any]:
+    if not feed:
+        return {}
+    if isinstance(feed, (list, tuple)):
+        if len(feed) != 1:
+            raise ValueError(
+                f"`feed` holds {len(feed)} dictionaries, one for each device, but there is one"
+                " device: feed one dictionary"
+            )
+        feed = feed[0]
+    if not isinstance(feed, Mapping):
+        kind = type(feed).__name__
+        raise TypeError(f"`feed` must be a dictionary of names and values, not {kind}")
+    return {name: _fed_value(program, name, value) for name, value in feed.items()}
+
+
+def _fed_value(program: Program, name: str, value: Any) -> Any:
+    if isinstance(value, (list, tuple, int, float)):
+        # Lists carry no element type: they take the declared one.
+        block = program.global_block()
+        dtype = block.var(name).dtype.name if block.has_var(name) else None
+        return np.array(value, dtype)
+    return value
+
+
+def _set_learning_rate(program: Program, scope: Scope | None) -> None:
+    scheduler = getattr(program, "_lr_scheduler", None)
+    if scheduler is None:
+        return
+    rate = (scope or _core.global_scope()).var(program._lr_name)
+    rate.get_tensor().set(np.array([scheduler()], "float32"), None)
+
+
+def _at_least_1d(value: Any) -> Any:
+    return value.reshape(1) if isinstance(value, np.ndarray) and value.ndim == 0 else value
