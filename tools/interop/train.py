@@ -166,6 +166,9 @@ def train_static(model, options, batches):
     executor.run(startup)
     if options.resume:
         paddle.static.load(main, options.resume, executor)
+        # These files hold what programs do; the schedule is the script's to bring back.
+        for _ in range(options.first if schedule else 0):
+            schedule.step()
     else:
         assign(net, np.load(options.weights), place)
     losses, judgements = [], []
