@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::process::{cargo, command, run as run_command, succeeds};
+use crate::venv::Venv;
 use crate::{test, tidy};
 
 /// One check of the gate.
@@ -30,6 +31,7 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", check: tidy_check, again: "cargo xtask tidy" },
     Step { name: "deny", check: deny, again: "cargo deny check bans licenses sources" },
     Step { name: "typos", check: typos, again: "typos" },
+    Step { name: "ruff", check: ruff, again: "ruff check && ruff format" },
     Step { name: "test", check: test_check, again: "cargo xtask test" },
 ];
 
@@ -106,6 +108,15 @@ fn typos() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+fn ruff() -> Result<Outcome> {
+    // Pinned with the test tools: another version formats differently.
+    let ruff = Venv::with_tools()?.program("ruff");
+    for check in [&["check", "--quiet"][..], &["format", "--check", "--quiet"]] {
+        run_command(command(&ruff).args(check).args(["python", "tools/wheel"]))?;
+    }
+    Ok(Outcome::Passed)
+}
+
 /// The same function as `cargo xtask test`, so that the two cannot drift apart.
 fn test_check() -> Result<Outcome> {
     test::run(&[])?;
@@ -140,6 +151,6 @@ mod tests {
     #[test]
     fn gate_ends_with_the_tests() {
         let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
-        assert_eq!(names, ["fmt", "clippy", "tidy", "deny", "typos", "test"]);
+        assert_eq!(names, ["fmt", "clippy", "tidy", "deny", "typos", "ruff", "test"]);
     }
 }

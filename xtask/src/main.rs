@@ -15,9 +15,11 @@ mod golden;
 mod interop;
 mod peers;
 mod process;
+mod pytest;
 mod test;
 mod tidy;
 mod venv;
+mod wheel;
 
 use std::env;
 use std::process::ExitCode;
@@ -28,9 +30,12 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND [ARGUMENTS]
 
 Every day
-  test [CARGO-TEST-ARGS]   run the tests: unit, integration and doctests of every crate
-  ci                       run the gate: fmt, clippy, tidy, deny, typos, then `test`
+  test [CARGO-TEST-ARGS]   run the tests: unit, integration and doctests of every crate, then
+                           `pytest`; with arguments only those of the crates
+  pytest [PYTEST-ARGS]     build the extension and run the tests of the Python package
+  ci                       run the gate: fmt, clippy, tidy, deny, typos, ruff, then `test`
   tidy                     check the house rules (headers, sizes, layers, links) and count lines
+  wheel                    build the release wheel and try it in a bare virtual environment
 
 Figures
   bench [NAME] [FLAGS]     build in release and run `bireme bench NAME` (default `engine`);
@@ -43,8 +48,11 @@ Against real Paddle (a virtual environment is made on first use; this downloads 
 
 Environment
   BIREME_CACHE             folder for what is downloaded or built aside (default ~/.cache/bireme)
-  BIREME_PYTHON            Python for the virtual environment (default: the first of python3.8
-                           to python3.12 that is found)";
+  BIREME_PYTHON            Python for the virtual environments (default: the first fitting one
+                           that is found: 3.8 to 3.12 for Paddle, 3.10 to 3.14 otherwise)
+
+`test`, `pytest`, `ci` and `wheel` keep pytest, NumPy, ruff and maturin in an environment in the
+build folder; making it downloads them once.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -62,15 +70,17 @@ fn dispatch(args: &[String]) -> Result<()> {
         bail!("no command given\n\n{HELP}");
     };
     if matches!(command.as_str(), "help" | "--help" | "-h")
-        || (command != "bench" && asks_for_help(rest))
+        || (!matches!(command.as_str(), "bench" | "pytest") && asks_for_help(rest))
     {
         println!("{HELP}");
         return Ok(());
     }
     match command.as_str() {
         "test" => test::run(rest),
+        "pytest" => pytest::run(pytest::ALONE, rest),
         "ci" => takes_nothing(command, rest).and_then(|()| ci::run()),
         "tidy" => takes_nothing(command, rest).and_then(|()| tidy::run()),
+        "wheel" => takes_nothing(command, rest).and_then(|()| wheel::run()),
         "bench" => bench::run(rest),
         "interop" => interop::run(rest),
         "golden" => golden::run(rest),
@@ -79,7 +89,8 @@ fn dispatch(args: &[String]) -> Result<()> {
     }
 }
 
-/// What follows `--` belongs to the tool that a command calls; `bench` leaves all flags to it.
+/// What follows `--` belongs to the tool that a command calls; `bench` and `pytest` leave all flags
+/// to it.
 fn asks_for_help(args: &[String]) -> bool {
     args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h")
 }
@@ -119,7 +130,9 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for command in ["test", "ci", "tidy", "bench", "peers", "interop", "golden"] {
+        let commands =
+            ["test", "pytest", "ci", "tidy", "wheel", "bench", "peers", "interop", "golden"];
+        for command in commands {
             assert!(HELP.contains(&format!("\n  {command} ")), "{command}");
         }
     }

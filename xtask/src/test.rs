@@ -1,12 +1,14 @@
 //! `cargo xtask test`: the README's test command, and the last step of `cargo xtask ci`.
 //!
-//! Needs no network and no Python; what it leaves out, it names.
+//! Needs Python, and the network once, for the packages of the Python tests; what it leaves out, it
+//! names.
 
 use std::path::Path;
 
 use anyhow::Result;
 
 use crate::process::{cargo, root, run as run_command, step};
+use crate::pytest;
 
 /// What the default tests leave out: the thing, why, and how to run it. The path says which
 /// checkouts have the thing at all.
@@ -16,11 +18,16 @@ const LEFT_OUT: &[(&str, &str, &str, &str)] = &[
     ("fuzz", "long fuzz runs", "need a nightly compiler", "cargo +nightly fuzz run TARGET"),
 ];
 
-/// Runs every test of the workspace; `args` go to `cargo test`.
+/// Runs every test of the workspace; `args` go to `cargo test`, and leave the Python tests out.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     // Without a target selection `cargo test` covers unit tests, integration tests and doctests,
     // and compiles the examples.
     step("cargo test", || run_command(cargo(&["test", "--locked"]).args(scope(args)).args(args)))?;
+    if args.is_empty() {
+        pytest::run(pytest::AFTER_TESTS, &[])?;
+    } else {
+        eprintln!("    skipped: Python tests (arguments were given): `cargo xtask pytest`");
+    }
     for line in left_out(&root()) {
         eprintln!("    skipped: {line}");
     }

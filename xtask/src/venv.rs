@@ -1,4 +1,4 @@
-//! A virtual environment with real Paddle, outside the repository, made on first use.
+//! Virtual environments with pinned packages, made on first use.
 //!
 //! An interrupted installation is repaired by the next run: what counts is whether the pinned
 //! versions are there, not whether the folder is. A folder that is no virtual environment is never
@@ -6,32 +6,70 @@
 
 use std::env;
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{command, output, root, run, step, succeeds};
+use crate::process::{command, output, root, run, step, succeeds, target_dir};
+
+/// What an environment holds, and the Pythons that can hold it.
+struct Recipe {
+    /// For messages: what is installed.
+    name: &'static str,
+    /// Requirements as pip takes them.
+    packages: &'static [&'static str],
+    /// Exits with zero when `packages` are installed; reads metadata only, since importing takes
+    /// seconds.
+    probe: &'static str,
+    /// The `x` of the Pythons `3.x` that `packages` exist for.
+    minors: RangeInclusive<u32>,
+    /// Commands tried in this order.
+    pythons: &'static [&'static str],
+}
 
 /// Pinned together: Paddle 2.6.2 is the last release with parameter servers for these Pythons, and
 /// it needs this protobuf, a NumPy before 2, and setuptools at run time.
-const PACKAGES: &[&str] = &["paddlepaddle==2.6.2", "protobuf==4.25.8", "numpy<2", "setuptools"];
-
-/// The environment's folder in the cache.
-const FOLDER: &str = "paddle-2.6.2";
-
-/// Tried in this order; Paddle 2.6.2 has wheels for no others.
-const PYTHONS: &[&str] =
-    &["python3.11", "python3.10", "python3.12", "python3.9", "python3.8", "python3", "python"];
-
-/// Exits with zero when `PACKAGES` are installed; reads metadata only, since importing Paddle
-/// takes seconds.
-const PROBE: &str = "\
+const PADDLE: Recipe = Recipe {
+    name: "Paddle",
+    packages: &["paddlepaddle==2.6.2", "protobuf==4.25.8", "numpy<2", "setuptools"],
+    probe: "\
 from importlib.metadata import version
 version('setuptools')
 ready = (version('paddlepaddle') == '2.6.2' and version('protobuf') == '4.25.8'
          and int(version('numpy').split('.')[0]) < 2)
-raise SystemExit(0 if ready else 1)";
+raise SystemExit(0 if ready else 1)",
+    minors: 8..=12,
+    pythons: &[
+        "python3.11",
+        "python3.10",
+        "python3.12",
+        "python3.9",
+        "python3.8",
+        "python3",
+        "python",
+    ],
+};
+
+/// What the Python tests, ruff and the wheel need; NumPy 2.2 is the last one for Python 3.10.
+const TOOLS: Recipe = Recipe {
+    name: "the Python tools",
+    packages: &[
+        "numpy==2.2.6; python_version < '3.11'",
+        "numpy==2.4.6; python_version >= '3.11'",
+        "pytest==9.2.0",
+        "ruff==0.17.4",
+        "maturin==1.16.0",
+    ],
+    probe: "\
+from importlib.metadata import version
+ready = (version('numpy') in ('2.2.6', '2.4.6') and version('pytest') == '9.2.0'
+         and version('ruff') == '0.17.4' and version('maturin') == '1.16.0')
+raise SystemExit(0 if ready else 1)",
+    minors: 10..=14,
+    pythons: &["python3", "python3.11", "python3.12", "python3.13", "python3.10", "python"],
+};
 
 /// A virtual environment that is ready to use.
 pub(crate) struct Venv {
@@ -39,42 +77,74 @@ pub(crate) struct Venv {
 }
 
 impl Venv {
-    /// The environment with Paddle, made or repaired if need be.
+    /// The environment with Paddle, in the cache, made or repaired if need be.
     pub(crate) fn with_paddle() -> Result<Venv> {
-        let venv = Venv { dir: cache_dir()?.join(FOLDER) };
-        if !venv.is_ready() {
-            let name = format!("install Paddle in {}", venv.dir.display());
-            step(&name, || venv.install())?;
+        Venv::ready(cache_dir()?.join("paddle-2.6.2"), &PADDLE)
+    }
+
+    /// The environment with pytest, ruff and maturin, in the build folder.
+    pub(crate) fn with_tools() -> Result<Venv> {
+        Venv::ready(target_dir()?.join("python-tools"), &TOOLS)
+    }
+
+    /// A new, bare environment in the build folder, of the same Python as the tools.
+    pub(crate) fn bare(name: &str) -> Result<Venv> {
+        let venv = Venv { dir: target_dir()?.join(name) };
+        venv.create(&find_python(&TOOLS)?)?;
+        Ok(venv)
+    }
+
+    fn ready(dir: PathBuf, recipe: &Recipe) -> Result<Venv> {
+        let venv = Venv { dir };
+        if !venv.has(recipe) {
+            let name = format!("install {} in {}", recipe.name, venv.dir.display());
+            step(&name, || venv.install(recipe))?;
         }
         Ok(venv)
     }
 
     /// Its Python, started in the repository root, with the cache folder in `BIREME_CACHE`.
     pub(crate) fn python(&self) -> Command {
-        let bin = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
-        let mut python = command(self.dir.join(bin));
+        let mut python = command(self.program("python"));
         // Scripts must not leave compiled files in the checkout.
         python.env("PYTHONDONTWRITEBYTECODE", "1");
-        if let Some(cache) = self.dir.parent() {
+        if let Ok(cache) = cache_dir() {
             python.env("BIREME_CACHE", cache);
         }
         python
     }
 
-    fn is_ready(&self) -> bool {
-        succeeds(self.python().args(["-c", PROBE]))
+    /// One of its programs, by full path.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        let (folder, suffix) = if cfg!(windows) { ("Scripts", ".exe") } else { ("bin", "") };
+        self.dir.join(folder).join(format!("{name}{suffix}"))
     }
 
-    fn install(&self) -> Result<()> {
-        let python = find_python()?;
+    /// Installs requirements, given as pip takes them.
+    pub(crate) fn pip_install(&self, what: &str, requirements: &[&str]) -> Result<()> {
+        run(self.python().args(["-m", "pip", "install", "--quiet"]).args(requirements))
+            .with_context(|| {
+                format!(
+                    "cannot install {what}: is PyPI reachable? \
+                     The environment of pip applies (PIP_INDEX_URL, PIP_FIND_LINKS)"
+                )
+            })
+    }
+
+    fn has(&self, recipe: &Recipe) -> bool {
+        succeeds(self.python().args(["-c", recipe.probe]))
+    }
+
+    fn create(&self, python: &Path) -> Result<()> {
         check_clearable(&self.dir)?;
-        run(command(&python).args(["-m", "venv", "--clear"]).arg(&self.dir))?;
-        run(self.python().args(["-m", "pip", "install", "--quiet"]).args(PACKAGES)).context(
-            "cannot install Paddle: is PyPI reachable? \
-             The environment of pip applies (PIP_INDEX_URL, PIP_FIND_LINKS)",
-        )?;
-        if !self.is_ready() {
-            bail!("pip succeeded, but the versions are not those of {PACKAGES:?}");
+        run(command(python).args(["-m", "venv", "--clear"]).arg(&self.dir))
+    }
+
+    fn install(&self, recipe: &Recipe) -> Result<()> {
+        self.create(&find_python(recipe)?)?;
+        self.pip_install(recipe.name, recipe.packages)?;
+        if !self.has(recipe) {
+            bail!("pip succeeded, but the versions are not those of {:?}", recipe.packages);
         }
         Ok(())
     }
@@ -117,31 +187,39 @@ fn cache_dir() -> Result<PathBuf> {
     std::path::absolute(&dir).with_context(|| format!("no such folder `{}`", dir.display()))
 }
 
-/// `BIREME_PYTHON` if set, else the first Python that Paddle has wheels for.
-fn find_python() -> Result<PathBuf> {
+/// `BIREME_PYTHON` if set, else the first Python that the packages exist for.
+fn find_python(recipe: &Recipe) -> Result<PathBuf> {
+    let (low, high) = (recipe.minors.start(), recipe.minors.end());
     if let Some(python) = env::var_os("BIREME_PYTHON") {
         let python = PathBuf::from(python);
-        if !is_supported(&python) {
-            bail!("`BIREME_PYTHON` ({}) is not a Python 3.8 to 3.12", python.display());
+        if !is_supported(&python, &recipe.minors) {
+            bail!("`BIREME_PYTHON` ({}) is not a Python 3.{low} to 3.{high}", python.display());
         }
         return Ok(python);
     }
-    PYTHONS.iter().map(PathBuf::from).find(|python| is_supported(python)).context(
-        "no Python 3.8 to 3.12 found: install one, or set `BIREME_PYTHON` to its full path",
-    )
+    let mut pythons = recipe.pythons.iter().map(PathBuf::from);
+    pythons.find(|python| is_supported(python, &recipe.minors)).with_context(|| {
+        format!(
+            "no Python 3.{low} to 3.{high} found for {}: install one, \
+             or set `BIREME_PYTHON` to its full path",
+            recipe.name
+        )
+    })
 }
 
-fn is_supported(python: &Path) -> bool {
+fn is_supported(python: &Path, minors: &RangeInclusive<u32>) -> bool {
     // A launcher shim of a version that is not installed exists but fails: ask, don't look.
     let args = ["-c", "import sys, venv; print(*sys.version_info[:2])"];
     succeeds(command(python).arg("--version"))
-        && output(command(python).args(args)).is_ok_and(|version| has_wheels(&version))
+        && output(command(python).args(args)).is_ok_and(|version| is_within(&version, minors))
 }
 
-/// Whether a version, printed as `3 11`, is one that Paddle 2.6.2 has wheels for.
-fn has_wheels(version: &str) -> bool {
+/// Whether a version, printed as `3 11`, is a `3.x` of the range.
+fn is_within(version: &str, minors: &RangeInclusive<u32>) -> bool {
     let mut numbers = version.split_whitespace().map(|number| number.parse::<u32>().ok());
-    numbers.next() == Some(Some(3)) && matches!(numbers.next(), Some(Some(8..=12)))
+    let major = numbers.next().flatten();
+    let minor = numbers.next().flatten();
+    major == Some(3) && minor.is_some_and(|minor| minors.contains(&minor))
 }
 
 #[cfg(test)]
@@ -149,11 +227,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wheels_exist_for_python_3_8_to_3_12() {
-        assert!(has_wheels("3 8\n"));
-        assert!(has_wheels("3 12\n"));
+    fn paddle_has_wheels_for_python_3_8_to_3_12() {
+        assert!(is_within("3 8\n", &PADDLE.minors));
+        assert!(is_within("3 12\n", &PADDLE.minors));
         for version in ["3 7", "3 13", "2 7", "3", "", "x y"] {
-            assert!(!has_wheels(version), "{version}");
+            assert!(!is_within(version, &PADDLE.minors), "{version}");
+        }
+    }
+
+    #[test]
+    fn tools_are_pinned_and_probed_for_the_same_versions() {
+        for package in TOOLS.packages {
+            let (_, version) = package.split_once("==").expect("pinned");
+            let version = version.split(';').next().expect("a first part");
+            assert!(TOOLS.probe.contains(&format!("'{version}'")), "{package}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The `bireme` command: `train`, `inspect`, `predict` and `bench`, one file each in `commands`.
 //!
-//! Results go to stdout; progress, advice and errors go to stderr. A library only so that examples
-//! and tests can use [`demo`].
+//! Results go to stdout; progress, advice and errors go to stderr. A library so that the
+//! Python package can run the command too, and examples and tests can use [`demo`].
 
 mod bench;
 mod commands;
@@ -13,4 +13,4 @@ mod table;
 mod terminal;
 mod units;
 
-pub use commands::run;
+pub use commands::{run, run_from};

@@ -5,6 +5,7 @@ mod inspect;
 mod predict;
 mod train;
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
@@ -40,21 +41,36 @@ enum Outcome {
 
 /// Runs the command that this process was started with.
 pub fn run() -> ExitCode {
-    // Clap prints help and usage errors itself, and exits with 0 and 2.
-    let outcome = match Cli::parse().command {
+    ExitCode::from(run_from(std::env::args_os()))
+}
+
+/// Runs the command of `args`, the first of which is the program's name; returns the exit code.
+///
+/// Never ends the process itself, so that a host such as Python can clean up after it.
+pub fn run_from(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(message) => {
+            // Help is a message too: it goes to stdout with 0, a usage error to stderr with 2.
+            // That nobody reads it changes nothing.
+            message.print().ok();
+            return u8::try_from(message.exit_code()).unwrap_or(2);
+        }
+    };
+    let outcome = match cli.command {
         Command::Train(args) => train::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Bench(args) => bench::run(&args),
     };
     match outcome {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::Interrupted) => 130,
         // Whoever read our output has seen enough (`bireme inspect model | head`).
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             say(&format!("error: {error:#}"));
-            ExitCode::FAILURE
+            1
         }
     }
 }
@@ -102,6 +118,13 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn usage_errors_and_help_are_exit_codes() {
+        let run = |args: &[&str]| run_from(args.iter().map(OsString::from));
+        assert_eq!(run(&["bireme", "--version"]), 0);
+        assert_eq!(run(&["bireme", "no-such-command"]), 2);
     }
 
     #[test]
