@@ -38,7 +38,10 @@ def main():
         predict = predict_static if options.mode == "static" else predict_eager
         result = {"predicted": predict(model, options.predict, batches[0])}
     else:
-        result = (train_static if options.mode == "static" else train_eager)(model, options, batches)
+        result = (train_static if options.mode == "static" else train_eager)(
+            model, options, batches
+        )
+    result["package"] = paddle.__name__
     with open(options.out, "w") as file:
         json.dump(result, file)
 
