@@ -22,8 +22,8 @@ os.environ.setdefault("FLAGS_enable_pir_api", "0")
 import numpy as np
 import paddle
 
+import exchanged
 import idx
-import models
 
 # Of 1, and relative above: what the order of sums may change in single precision.
 TOLERANCE = 1e-5
@@ -31,15 +31,15 @@ ROWS = 64
 
 
 def main(names):
-    unknown = set(names) - set(models.BUILDERS)
+    unknown = set(names) - set(exchanged.BUILDERS)
     if unknown:
-        sys.exit(f"no such model: {', '.join(unknown)}: there are {', '.join(models.BUILDERS)}")
+        sys.exit(f"no such model: {', '.join(unknown)}: there are {', '.join(exchanged.BUILDERS)}")
     paddle.enable_static()
     # It warns at each load of the older layout.
     logging.disable(logging.WARNING)
     table = Table()
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
-        for name in names or models.BUILDERS:
+        for name in names or exchanged.BUILDERS:
             work = Path(folder) / name
             from_bireme(name, work / "bireme", table)
             from_paddle(name, work / "paddle", table)
@@ -84,13 +84,13 @@ def train_here(name, work):
 
 
 def from_paddle(name, work, table):
-    for form, build in models.BUILDERS[name].items():
+    for form, build in exchanged.BUILDERS[name].items():
         folder = work / form
         saved = {}
 
         def train():
             folder.mkdir(parents=True)
-            saved.update(models.train_and_save(build, folder))
+            saved.update(exchanged.train_and_save(build, folder))
 
         if not table.attempt(name, "Paddle -> bireme", form, "train", train):
             continue
@@ -110,7 +110,7 @@ def compare(path, layout):
         if layout == "1.x one file":
             names = {"model_filename": "__model__", "params_filename": "__params__"}
         program, feeds, fetches = paddle.static.load_inference_model(str(path), executor, **names)
-        rows = models.random_rows(program, feeds, ROWS)
+        rows = exchanged.random_rows(program, feeds, ROWS)
         theirs = executor.run(program, feed=rows, fetch_list=fetches)
     inspect(path, program)
     ours = predict(path, rows, feeds)
@@ -135,7 +135,7 @@ def inspect(path, program):
     """`bireme inspect` names every parameter that Paddle sees."""
     path = path if (path / "__model__").exists() else Path(f"{path}.pdmodel")
     printed = call([bireme(), "inspect", path])
-    for var in filter(models.is_persistable, program.list_vars()):
+    for var in filter(exchanged.is_persistable, program.list_vars()):
         if var.name not in printed:
             raise Mismatch(f"`inspect` does not mention `{var.name}`")
 

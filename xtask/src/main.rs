@@ -9,10 +9,12 @@
     reason = "an executable that talks to a person at a terminal"
 )]
 
+mod api_coverage;
 mod bench;
 mod ci;
 mod golden;
 mod interop;
+mod package;
 mod peers;
 mod process;
 mod pytest;
@@ -35,15 +37,19 @@ Every day
   pytest [PYTEST-ARGS]     build the extension and run the tests of the Python package
   ci                       run the gate: fmt, clippy, tidy, deny, typos, ruff, then `test`
   tidy                     check the house rules (headers, sizes, layers, links) and count lines
+  api-coverage [--check]   count the names of Paddle's API that exist here and write docs/api.md;
+                           with `--check` fail when that page is stale
   wheel                    build the release wheel and try it in a bare virtual environment
 
 Figures
   bench [NAME] [FLAGS]     build in release and run `bireme bench NAME` (default `engine`);
                            `bench --help` is that command's own
-  peers [ARGUMENTS]        measure against real Paddle and PyTorch: tools/peers/compare.py
+  peers [PART] [ARGUMENTS] measure against real Paddle and PyTorch; PART is `engine`
+                           (tools/peers/compare.py) or `python` (tools/peers/python.py)
 
 Against real Paddle (a virtual environment is made on first use; this downloads packages)
-  interop [ARGUMENTS]      exchange models both ways: tools/interop/run.py
+  interop [PART] [ARGS]    exchange models and compare training; PART is `files`
+                           (tools/interop/run.py) or `python` (tools/interop/python.py)
   golden [ARGUMENTS]       regenerate crates/engine/tests/golden: tools/golden/generate.py
 
 Environment
@@ -79,6 +85,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         "test" => test::run(rest),
         "pytest" => pytest::run(pytest::ALONE, rest),
         "ci" => takes_nothing(command, rest).and_then(|()| ci::run()),
+        "api-coverage" => api_coverage::run(rest),
         "tidy" => takes_nothing(command, rest).and_then(|()| tidy::run()),
         "wheel" => takes_nothing(command, rest).and_then(|()| wheel::run()),
         "bench" => bench::run(rest),
@@ -130,8 +137,18 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        let commands =
-            ["test", "pytest", "ci", "tidy", "wheel", "bench", "peers", "interop", "golden"];
+        let commands = [
+            "test",
+            "pytest",
+            "ci",
+            "tidy",
+            "api-coverage",
+            "wheel",
+            "bench",
+            "peers",
+            "interop",
+            "golden",
+        ];
         for command in commands {
             assert!(HELP.contains(&format!("\n  {command} ")), "{command}");
         }

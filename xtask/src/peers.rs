@@ -1,14 +1,18 @@
 //! `cargo xtask peers`: the same work in Bireme, real Paddle and PyTorch, alternating in one run.
 //!
-//! What is measured, and how, is the script's.
+//! What is measured, and how, is the scripts'.
 
 use anyhow::Result;
 
-use crate::interop::run_both_sides;
+use crate::interop::{Part, run_both_sides};
 
-const SCRIPT: &str = "tools/peers/compare.py";
+/// What can be asked for alone by its word.
+const PARTS: &[Part] = &[
+    Part { word: "engine", script: "tools/peers/compare.py" },
+    Part { word: "python", script: "tools/peers/python.py" },
+];
 
-/// Runs the comparison; `args` go to the script.
+/// Runs the comparisons; `args` may begin with the word of a part, the rest goes to the scripts.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    run_both_sides(SCRIPT, args)
+    run_both_sides(PARTS, args)
 }

@@ -77,7 +77,7 @@ pub(crate) fn step(name: &str, body: impl FnOnce() -> Result<()>) -> Result<()> 
     result.with_context(|| format!("{name} failed after {seconds:.1} s"))
 }
 
-/// Builds the `bireme` command and the examples in release; returns the folder they are in.
+/// Builds the `bireme` command, the examples and the Python extension in release; returns the folder they are in.
 pub(crate) fn build_release() -> Result<PathBuf> {
     step("build in release", || {
         run(&mut cargo(&[
@@ -87,6 +87,7 @@ pub(crate) fn build_release() -> Result<PathBuf> {
             "--workspace",
             "--exclude",
             "xtask",
+            "--lib",
             "--bins",
             "--examples",
         ]))

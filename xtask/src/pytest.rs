@@ -16,7 +16,7 @@ use crate::venv::Venv;
 const PACKAGE_PARENT: &str = "python";
 
 /// The name under which Python finds the extension.
-const EXTENSION: &str = if cfg!(windows) { "_core.pyd" } else { "_core.abi3.so" };
+pub(crate) const EXTENSION: &str = if cfg!(windows) { "_core.pyd" } else { "_core.abi3.so" };
 
 /// Builds the extension and nothing else.
 pub(crate) const ALONE: &[&str] = &["--package", "bireme-python"];
@@ -36,7 +36,7 @@ pub(crate) fn run(selection: &[&str], args: &[String]) -> Result<()> {
 }
 
 /// Builds `bireme._core` in the development profile and puts it into the package.
-fn build_extension(selection: &[&str]) -> Result<()> {
+pub(crate) fn build_extension(selection: &[&str]) -> Result<()> {
     run_command(cargo(&["build", "--locked"]).args(selection))?;
     let built = target_dir()?.join("debug").join(format!("{DLL_PREFIX}_core{DLL_SUFFIX}"));
     let package = root().join(PACKAGE_PARENT).join("bireme");
