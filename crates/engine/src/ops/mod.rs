@@ -11,6 +11,7 @@ use crate::{Error, Result};
 mod activation;
 mod compare;
 mod control;
+mod conv;
 mod create;
 mod elementwise;
 mod embedding;
@@ -33,6 +34,7 @@ const FAMILIES: &[&[OpDef]] = &[
     activation::DEFS,
     compare::DEFS,
     control::DEFS,
+    conv::DEFS,
     create::DEFS,
     elementwise::DEFS,
     embedding::DEFS,

@@ -1,0 +1,12 @@
+//! Convolutions of images.
+
+use crate::op::OpDef;
+
+mod columns;
+mod conv2d;
+mod depthwise;
+pub(super) mod window;
+
+/// The definitions of this family.
+pub(super) const DEFS: &[OpDef] =
+    &[conv2d::DEF, conv2d::GRAD, conv2d::DEPTHWISE, conv2d::DEPTHWISE_GRAD];
