@@ -14,7 +14,7 @@ from typing import Any
 from .. import _core
 from .dataloader.batch_sampler import BatchSampler
 from .dataloader.collate import default_collate_fn, default_convert_fn, to_arrays, to_tensors
-from .dataloader.dataset import IterableDataset
+from .dataloader.dataset import IterableDataset, NoLength
 from .dataloader.fetcher import DRAINED, IterableFetcher, MapFetcher
 
 
@@ -82,7 +82,7 @@ class DataLoader:
 
     def __len__(self) -> int:
         if self._streams:
-            raise _NoLength("a `DataLoader` of an IterableDataset has no length")
+            raise NoLength("a `DataLoader` of an IterableDataset has no length")
         return len(self.dataset if self.batch_sampler is None else self.batch_sampler)
 
     def __iter__(self) -> Iterator[Any]:
@@ -186,10 +186,6 @@ class DataLoader:
             if not (self._persistent and finished):
                 self._pool = None
                 pool.close()
-
-
-class _NoLength(ValueError, TypeError):
-    """Paddle's ValueError, and the TypeError that lets `list(loader)` do without a length."""
 
 
 def as_feed(feed_list: Sequence[Any], batch: Any) -> list[dict[str, Any]]:

@@ -54,21 +54,23 @@ def default_convert_fn(batch: Any) -> Any:
 
 
 def stack_arrays(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """`numpy.stack`, but several times faster for many small arrays.
+    """What `numpy.stack` makes, but `numpy.array` is several times faster at it.
 
     >>> stack_arrays([np.zeros(2), np.ones(2)]).tolist()
     [[0.0, 0.0], [1.0, 1.0]]
     """
     shape = arrays[0].shape
-    for position, array in enumerate(arrays):
-        if array.shape != shape:
-            raise ValueError(
-                f"samples of one batch have different shapes: {list(shape)} in sample 0, "
-                f"{list(array.shape)} in sample {position}: pad them, or give a `collate_fn`"
-            )
-    if not shape:
-        return np.array(arrays)
-    return np.concatenate(arrays).reshape(len(arrays), *shape)
+    try:
+        stacked = np.array(arrays)
+    except ValueError:
+        stacked = np.empty(0)
+    if stacked.shape == (len(arrays), *shape):
+        return stacked
+    other = next(position for position, array in enumerate(arrays) if array.shape != shape)
+    raise ValueError(
+        f"samples of one batch have different shapes: {list(shape)} in sample 0, "
+        f"{list(arrays[other].shape)} in sample {other}: pad them, or give a `collate_fn`"
+    )
 
 
 def to_tensors(batch: Any) -> Any:

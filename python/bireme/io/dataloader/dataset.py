@@ -10,6 +10,10 @@ from typing import Any
 from .sampler import random_order
 
 
+class NoLength(RuntimeError, ValueError, TypeError):
+    """A stream has no length: an error of Paddle's types and the one that lets `list()` go on."""
+
+
 class Dataset:
     """What data sets by index derive from: define `__getitem__` and `__len__`.
 
@@ -51,7 +55,7 @@ class IterableDataset(Dataset):
         raise RuntimeError(f"{type(self).__name__} is an IterableDataset: it has no sample {idx}")
 
     def __len__(self) -> int:
-        raise RuntimeError(f"{type(self).__name__} is an IterableDataset: it has no length")
+        raise NoLength(f"{type(self).__name__} is an IterableDataset: it has no length")
 
 
 class TensorDataset(Dataset):

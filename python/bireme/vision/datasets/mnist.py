@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import _core
 from ...dataset._idx import read_pair
 from ...dataset.common import _check_exists_and_download
 from ...io import Dataset
@@ -47,8 +48,6 @@ class MNIST(Dataset):
         download: bool = True,
         backend: str | None = None,
     ) -> None:
-        from ... import get_default_dtype
-
         if mode.lower() not in ("train", "test"):
             raise ValueError(f"`mode` must be `train` or `test`, got `{mode}`")
         backend = backend or image_backend.get_image_backend()
@@ -57,7 +56,7 @@ class MNIST(Dataset):
         self.mode = mode.lower()
         self.backend = backend
         self.transform = transform
-        self.dtype = str(np.dtype(get_default_dtype()))
+        self.dtype = _core.get_default_dtype().name
         self._to_image = self._image_maker()
         self.image_path = self._find(image_path, "IMAGE", "images-idx3-ubyte.gz", download)
         self.label_path = self._find(label_path, "LABEL", "labels-idx1-ubyte.gz", download)
