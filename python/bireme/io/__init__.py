@@ -1,5 +1,6 @@
 """Data sets, samplers and the `DataLoader` that turns them into batches."""
 
+from .._missing import missing_names
 from .dataloader import (
     BatchSampler,
     ChainDataset,
@@ -39,3 +40,5 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+__getattr__ = missing_names(__name__)

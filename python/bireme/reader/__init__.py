@@ -4,6 +4,7 @@ A reader is a function without arguments that returns an iterable of samples; a 
 readers and returns a reader.
 """
 
+from .._missing import missing_names
 from .decorator import (
     ComposeNotAligned,
     buffered,
@@ -28,3 +29,5 @@ __all__ = [
     "shuffle",
     "xmap_readers",
 ]
+
+__getattr__ = missing_names(__name__)

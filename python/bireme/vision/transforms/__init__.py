@@ -1,5 +1,6 @@
 """Transforms of single images: numpy arrays, Pillow images or tensors."""
 
+from ..._missing import missing_names
 from .functional import normalize, to_tensor
 from .transforms import BaseTransform, Compose, Normalize, ToTensor, Transpose
 
@@ -12,3 +13,5 @@ __all__ = [
     "normalize",
     "to_tensor",
 ]
+
+__getattr__ = missing_names(__name__)
