@@ -7,6 +7,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
+from ... import _core
 from .sampler import random_order
 
 
@@ -69,8 +72,6 @@ class TensorDataset(Dataset):
     """
 
     def __init__(self, tensors: Sequence[Any]) -> None:
-        from ... import _core
-
         if not _core.in_dynamic_mode():
             raise RuntimeError("`TensorDataset` works in eager mode only: call `disable_static()`")
         lengths = [tensor.shape[0] for tensor in tensors]
@@ -79,7 +80,9 @@ class TensorDataset(Dataset):
         self.tensors = tensors
 
     def __getitem__(self, index: int) -> tuple:
-        return tuple(tensor[index] for tensor in self.tensors)
+        # Rows are cut by numpy: a forked worker must not use the engine's threads.
+        rows = (np.asarray(tensor)[index, ...] for tensor in self.tensors)
+        return tuple(_core.to_tensor(row) for row in rows)
 
     def __len__(self) -> int:
         return self.tensors[0].shape[0]

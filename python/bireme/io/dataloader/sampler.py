@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ... import _core
+
 
 class Sampler:
     """What samplers derive from: define `__iter__` (indices) and `__len__`.
@@ -155,8 +157,6 @@ class SubsetRandomSampler(Sampler):
 
 def random_order(count: int) -> list[int]:
     """The numbers below `count` in an order that `bireme.seed` determines, in either mode."""
-    from ... import _core
-
     static = not _core.in_dynamic_mode()
     if static:
         _core.disable_static()
