@@ -1,6 +1,7 @@
 """`DataLoader` when something goes wrong: the cause is shown, nothing hangs, nothing is left over."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -20,9 +21,11 @@ def kill_self():
 def alive(pid):
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        state = pathlib.Path(f"/proc/{pid}/stat")
+        # A zombie has ended; its new parent may take its time to notice.
+        return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return True
 
 
 def wait_until(condition, seconds=5.0):
@@ -143,17 +146,28 @@ def test_the_timeout_is_honoured():
     assert time.monotonic() - start < 4.0
 
 
+def note(samples):
+    return os.getpid()
+
+
 def test_leaving_an_epoch_ends_the_workers():
-    pids = []
-
-    def note(samples):
-        return os.getpid()
-
     batches = iter(DataLoader(Numbers(), collate_fn=note, num_workers=2))
     pids = [next(batches), next(batches)]
     assert len(set(pids)) == 2 and all(map(alive, pids))
     del batches
     assert wait_until(lambda: not any(map(alive, pids)))
+
+
+def test_loaders_side_by_side_end_without_each_other():
+    first = DataLoader(Numbers(), collate_fn=note, num_workers=1, persistent_workers=True)
+    second = DataLoader(Numbers(), collate_fn=note, num_workers=1, persistent_workers=True)
+    pids = [next(iter(first)), next(iter(second))]
+    start = time.monotonic()
+    del first
+    assert wait_until(lambda: not alive(pids[0])) and alive(pids[1])
+    del second
+    assert wait_until(lambda: not alive(pids[1]))
+    assert time.monotonic() - start < 1.0
 
 
 SCRIPT = """

@@ -126,6 +126,24 @@ def test_a_loader_that_is_not_iterable_ends_with_eof(static):
         iter(loader)
 
 
+def test_the_executor_reads_from_a_started_loader(static):
+    from bireme.static import Executor
+
+    x = variable("x", [-1, 2])
+    total = _core.ops.reduce_sum(x, reduce_all=True)
+    loader = DataLoader.from_generator([x], capacity=2, iterable=False)
+    loader.set_batch_generator(lambda: ([np.full((n, 2), n, "float32")] for n in (1, 2)))
+    executor = Executor()
+    for _ in range(2):
+        sums = []
+        loader.start()
+        with pytest.raises(EOFException):
+            while True:
+                sums.append(executor.run(fetch_list=[total])[0].item())
+        loader.reset()
+        assert sums == [2.0, 8.0]
+
+
 def test_generators_in_eager_mode_yield_tensors():
     loader = DataLoader.from_generator(capacity=2, return_list=True)
     loader.set_sample_generator(samples, batch_size=2)

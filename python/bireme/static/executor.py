@@ -223,7 +223,7 @@ def _plain_program(program: Any) -> Program:
 
 def _feed(program: Program, feed: Any) -> dict[str, Any]:
     if not feed:
-        return {}
+        return _read(program)
     if isinstance(feed, (list, tuple)):
         if len(feed) != 1:
             raise ValueError(
@@ -235,6 +235,14 @@ def _feed(program: Program, feed: Any) -> dict[str, Any]:
         kind = type(feed).__name__
         raise TypeError(f"`feed` must be a dictionary of names and values, not {kind}")
     return {name: _fed_value(program, name, value) for name, value in feed.items()}
+
+
+def _read(program: Program) -> dict[str, Any]:
+    """The next batch of the program's loaders that are not iterable, see `io.generator_loader`."""
+    feed: dict[str, Any] = {}
+    for loader in getattr(program, "_readers", ()):
+        feed.update(loader.next_feed())
+    return feed
 
 
 def _fed_value(program: Program, name: str, value: Any) -> Any:

@@ -28,7 +28,7 @@ def default_collate_fn(batch: Sequence[Any]) -> Any:
     if isinstance(sample, _core.Tensor):
         return stack_arrays([np.asarray(tensor) for tensor in batch])
     if isinstance(sample, (str, bytes)):
-        return batch
+        return list(batch)
     if isinstance(sample, Mapping):
         return {key: default_collate_fn([fields[key] for fields in batch]) for key in sample}
     if isinstance(sample, Sequence):

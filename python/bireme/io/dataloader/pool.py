@@ -8,10 +8,13 @@ copied out of shared memory, so the slot of that batch is free again.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from multiprocessing import connection
 from typing import Any
 
@@ -22,6 +25,10 @@ from . import worker
 from .transfer import decode, shared_memory
 
 _JOIN_S = 2.0
+
+# All pools of this process: a worker closes the pipes that it inherits from each of them, or the
+# workers of one loader would keep those of another from noticing their end.
+_live: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
 class Pool:
@@ -36,6 +43,8 @@ class Pool:
         self._memories: list[Any] = []
         self._outstanding = [0] * self._count
         self._context = _context()
+        self._owner = os.getpid()
+        _live.add(self)
         # Drawn before the first batch of indices, as Paddle draws it.
         base_seed = int(np.random.randint(0, sys.maxsize))
         try:
@@ -69,6 +78,8 @@ class Pool:
     def close(self) -> None:
         """Ends the workers: nicely, then by force."""
         for pipe in self._pipes:
+            with suppress(OSError):
+                pipe.send(None)
             pipe.close()
         deadline = time.monotonic() + _JOIN_S
         for process in self._processes:
@@ -77,6 +88,11 @@ class Pool:
                 process.kill()
                 process.join()
         self._pipes, self._processes, self._memories = [], [], []
+
+    def __del__(self) -> None:
+        # A forked worker has a copy of this object, but not of its processes.
+        if self._owner == os.getpid():
+            self.close()
 
     def _start(self, loader: Any, make_fetcher: Callable, worker_id: int, seed: int) -> None:
         forked = self._context.get_start_method() == "fork"
@@ -93,7 +109,8 @@ class Pool:
             memory=memory,
             slots=self._prefetch,
         )
-        inherited = [*self._pipes, ours] if forked else []
+        others = [pipe for pool in _live for pipe in pool._pipes]
+        inherited = [*others, ours] if forked else []
         process = self._context.Process(target=worker.run, args=(job, theirs, inherited))
         process.daemon = True
         try:

@@ -79,15 +79,17 @@ def run(job: Job, pipe: Any, inherited: list[Any]) -> None:
 
 def _receive(pipe: Any, tasks: queue.SimpleQueue) -> None:
     # Tasks are taken off the pipe at once: were both sides to wait for room in it, both would hang.
-    try:
-        while True:
-            tasks.put(pipe.recv())
-    except (EOFError, OSError):
-        tasks.put(None)
-        # The main thread ends the process by itself unless it is busy in the user's code.
-        time.sleep(_GRACE_S)
-        sys.stdout.flush()
-        os._exit(0)
+    task: Any = ()
+    while task is not None:
+        try:
+            task = pipe.recv()
+        except (EOFError, OSError):
+            task = None
+        tasks.put(task)
+    # The main thread ends the process by itself unless it is busy in the user's code.
+    time.sleep(_GRACE_S)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _serve(job: Job, pipe: Any, tasks: queue.SimpleQueue) -> None:
