@@ -149,7 +149,7 @@ class DataLoader:
             return map(to_tensors, batches())
         if self.return_list:
             return map(to_arrays, batches())
-        return map(functools.partial(as_feed, self.feed_list), batches())
+        return map(functools.partial(as_feed, self.feed_list or []), batches())
 
     def _indices(self) -> Any:
         if self._streams:

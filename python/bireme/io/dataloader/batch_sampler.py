@@ -40,7 +40,7 @@ class BatchSampler(Sampler):
         if sampler is None:
             sampler = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
         super().__init__(dataset)
-        self.sampler = sampler
+        self.sampler: Any = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last
 

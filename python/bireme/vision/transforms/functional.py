@@ -57,7 +57,9 @@ def normalize(
         array = array.astype("float32")
     if to_rgb:
         array = array[..., ::-1]
-    scaled = (array - np.float32(mean).reshape(shape)) / np.float32(std).reshape(shape)
+    scaled = (array - np.array(mean, "float32").reshape(shape)) / np.array(std, "float32").reshape(
+        shape
+    )
     return _core.to_tensor(scaled) if isinstance(img, _core.Tensor) else scaled
 
 

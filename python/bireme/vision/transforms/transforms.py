@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -115,8 +114,8 @@ class Normalize(BaseTransform):
         keys: Sequence[str] | None = None,
     ) -> None:
         super().__init__(keys)
-        self.mean = [mean] * 3 if isinstance(mean, Number) else mean
-        self.std = [std] * 3 if isinstance(std, Number) else std
+        self.mean = [mean] * 3 if isinstance(mean, (int, float)) else mean
+        self.std = [std] * 3 if isinstance(std, (int, float)) else std
         self.data_format = data_format
         self.to_rgb = to_rgb
 

@@ -96,7 +96,7 @@ class MultiSlotDataGenerator(DataGenerator):
     def _gen_str(self, line: Any) -> str:
         slots = _as_slots(line)
         first = self._proto_info is None
-        known = [] if first else self._proto_info
+        known = list(self._proto_info or [])
         if not first and len(slots) != len(known):
             raise ValueError(
                 f"a sample has {len(slots)} slots but the first one had {len(known)}: "
