@@ -23,6 +23,7 @@ mod metric;
 mod norm;
 mod random;
 mod real;
+mod recurrent;
 mod reduce;
 mod sequence;
 mod shape;
@@ -45,6 +46,7 @@ const FAMILIES: &[&[OpDef]] = &[
     norm::DEFS,
     crate::optimizer::DEFS,
     random::DEFS,
+    recurrent::DEFS,
     reduce::DEFS,
     sequence::DEFS,
     shape::DEFS,
