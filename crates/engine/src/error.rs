@@ -92,6 +92,9 @@ pub enum Error {
         /// `NaN` or `infinity`.
         what: &'static str,
     },
+    /// The caller asked a running step to stop; see [`crate::Executor::interrupt`].
+    #[error("interrupted")]
+    Interrupted,
     /// A device that this machine or build does not have.
     #[error("{problem}")]
     Device {

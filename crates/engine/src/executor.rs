@@ -1,9 +1,11 @@
 //! Runs programs against a scope.
 
+use std::sync::Arc;
+
 use bireme_ir::{Program, Var};
 
 use crate::graph::ProgramHandle;
-use crate::plan::{Plan, Pool};
+use crate::plan::{Plan, Pool, Question};
 use crate::tensor::Tensor;
 use crate::{Error, Place, Result, Scope};
 
@@ -18,6 +20,7 @@ pub struct Executor {
     scope: Scope,
     threads: usize,
     check_finite: bool,
+    interrupt: Option<Question>,
     kept: Vec<Kept>,
 }
 
@@ -55,7 +58,13 @@ impl Executor {
     /// When this build cannot run on `place`.
     pub fn new(place: Place) -> Result<Executor> {
         place.check()?;
-        Ok(Executor { scope: Scope::new(), threads: 1, check_finite: false, kept: Vec::new() })
+        Ok(Executor {
+            scope: Scope::new(),
+            threads: 1,
+            check_finite: false,
+            interrupt: None,
+            kept: Vec::new(),
+        })
     }
 
     /// Splits each batch over this many threads, 256 at most. The results depend on the number of threads only
@@ -69,6 +78,15 @@ impl Executor {
     /// Stops at the first op that produces NaN or infinity, naming the op and the step.
     pub fn check_finite(mut self, check: bool) -> Executor {
         self.check_finite = check;
+        self.kept.clear();
+        self
+    }
+
+    /// Asks `question` between ops, on the thread that runs the step, at most every few
+    /// milliseconds. When it says yes the step ends with [`Error::Interrupted`], and may be run
+    /// again; parameters that it had updated by then stay so.
+    pub fn interrupt(mut self, question: Arc<dyn Fn() -> bool + Send + Sync>) -> Executor {
+        self.interrupt = Some(question);
         self.kept.clear();
         self
     }
@@ -178,7 +196,10 @@ impl Executor {
         fetches: &[&str],
         private: &[&str],
     ) -> Result<Step> {
-        let plan = Plan::new(program, feeds, fetches, scope, private, self.check_finite)?;
+        let mut plan = Plan::new(program, feeds, fetches, scope, private, self.check_finite)?;
+        if let Some(question) = &self.interrupt {
+            plan.ask_between_ops(Arc::clone(question));
+        }
         let declared = |name: &&str| program.global().var(name).cloned().expect("checked above");
         Ok(Step {
             plan,

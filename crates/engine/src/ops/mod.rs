@@ -24,6 +24,7 @@ mod metric;
 mod norm;
 mod random;
 mod real;
+mod recurrent;
 mod reduce;
 mod sequence;
 mod shape;
@@ -47,6 +48,7 @@ const FAMILIES: &[&[OpDef]] = &[
     norm::DEFS,
     crate::optimizer::DEFS,
     random::DEFS,
+    recurrent::DEFS,
     reduce::DEFS,
     sequence::DEFS,
     shape::DEFS,

@@ -5,6 +5,7 @@
 
 mod frame;
 mod fuse;
+mod interrupt;
 mod layout;
 mod memory;
 mod pool;
@@ -20,9 +21,11 @@ use std::sync::{Arc, Mutex};
 
 use bireme_ir::Program;
 
+pub(crate) use interrupt::Question;
 pub(crate) use pool::Pool;
 
 use crate::plan::frame::Call;
+use crate::plan::interrupt::Interrupt;
 use crate::plan::layout::{FeedShape, Layout, Merge, Source};
 use crate::plan::pool::Barrier;
 use crate::plan::select::{Selection, VarId};
@@ -43,6 +46,7 @@ pub(crate) struct Plan {
     check_finite: bool,
     layouts: Vec<Layout>,
     steps: u64,
+    interrupt: Option<Interrupt>,
 }
 
 // SAFETY: a plan's pointers lead into its own frames and into cells that it keeps alive; it moves
@@ -85,7 +89,21 @@ impl Plan {
         }
         let seed = program.random_seed;
         let scope = scope.clone();
-        Ok(Plan { selection, scope, cells, seed, check_finite, layouts: Vec::new(), steps: 0 })
+        Ok(Plan {
+            selection,
+            scope,
+            cells,
+            seed,
+            check_finite,
+            layouts: Vec::new(),
+            steps: 0,
+            interrupt: None,
+        })
+    }
+
+    /// Asks `question` between ops, now and then; a step ends when the answer is yes.
+    pub(crate) fn ask_between_ops(&mut self, question: Question) {
+        self.interrupt = Some(Interrupt::new(question));
     }
 
     /// The value of persistable variable `name` as this plan sees it.
@@ -114,6 +132,7 @@ impl Plan {
             selection: &self.selection,
             number: self.steps,
             check: self.check_finite,
+            interrupt: self.interrupt.as_ref(),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
         };
@@ -211,6 +230,8 @@ struct Step<'a> {
     selection: &'a Selection,
     number: u64,
     check: bool,
+    /// Asked by worker 0, which runs on the caller's thread.
+    interrupt: Option<&'a Interrupt>,
     /// Set with the first error; the others then only meet at barriers.
     failed: AtomicBool,
     /// The error of the earliest op that failed.
@@ -218,9 +239,15 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn run(&self, call: &mut Call) {
+    fn run(&self, worker: usize, call: &mut Call) {
         let (op, selected) = (call.op, &self.selection.ops[call.op]);
-        self.guard(op, || call.run(selected, self.number, self.check));
+        self.guard(op, || {
+            let mut asked = self.interrupt.filter(|_| worker == 0).into_iter();
+            if asked.any(Interrupt::is_wanted) {
+                return Err(Error::Interrupted);
+            }
+            call.run(selected, self.number, self.check)
+        });
     }
 
     fn merge(&self, pieces: &Merge) {
@@ -267,10 +294,10 @@ unsafe impl<T> Sync for Shared<T> {}
 
 fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
     for call in &mut layout.before {
-        step.run(call);
+        step.run(0, call);
     }
     if layout.split.iter().all(Vec::is_empty) {
-        return layout.after.iter_mut().flatten().for_each(|call| step.run(call));
+        return layout.after.iter_mut().flatten().for_each(|call| step.run(0, call));
     }
     let barrier = Barrier::new(layout.split.len());
     let merges = AtomicUsize::new(0);
@@ -282,7 +309,7 @@ fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
         // split calls, and each merge and task is claimed by exactly one worker.
         let layout = unsafe { &mut *shared.0.as_ptr() };
         for call in &mut layout.split[worker] {
-            step.run(call);
+            step.run(worker, call);
         }
         barrier.wait();
         claim(&merges, layout.merges.len(), |i| step.merge(&layout.merges[i]));
@@ -291,8 +318,8 @@ fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
             let calls = calls.as_mut_slice();
             // Levels beyond the counters run on worker 0 alone.
             match tasks.get(level) {
-                Some(next) => claim(next, calls.len(), |i| step.run(&mut calls[i])),
-                None if worker == 0 => calls.iter_mut().for_each(|call| step.run(call)),
+                Some(next) => claim(next, calls.len(), |i| step.run(worker, &mut calls[i])),
+                None if worker == 0 => calls.iter_mut().for_each(|call| step.run(0, call)),
                 None => {}
             }
         }

@@ -23,6 +23,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("randperm", "random: our generator is not Paddle's"),
     ("bernoulli", "random: our generator is not Paddle's"),
     ("flatten", "of older programs, no longer in Paddle 2.6"),
+    ("lstm_unit", "of older programs, no longer in Paddle 2.6"),
     ("one_hot", "of older programs, no longer in Paddle 2.6"),
     ("squeeze", "of older programs, no longer in Paddle 2.6"),
     ("unsqueeze", "of older programs, no longer in Paddle 2.6"),

@@ -10,6 +10,7 @@ mod compare;
 mod coverage;
 mod finite_difference;
 mod golden;
+mod interrupt;
 mod plan;
 mod reference;
 mod saved_model;

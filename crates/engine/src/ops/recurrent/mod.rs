@@ -1,0 +1,19 @@
+//! Recurrent networks: whole ones over a batch of sequences, and single steps of 1.x programs.
+
+mod activation;
+mod backward;
+mod cell;
+mod forward;
+mod gru_unit;
+mod lstm_unit;
+mod rnn;
+mod sizes;
+
+#[cfg(test)]
+mod tests;
+
+use crate::op::OpDef;
+
+/// The ops of this family.
+pub(super) const DEFS: &[OpDef] =
+    &[rnn::DEF, rnn::GRAD, gru_unit::DEF, gru_unit::GRAD, lstm_unit::DEF, lstm_unit::GRAD];
