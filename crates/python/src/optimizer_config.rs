@@ -13,6 +13,7 @@ use pyo3::types::PyDict;
 
 use crate::kwargs::Kwargs;
 use crate::parameter::{Penalty, penalty_of};
+use crate::variable::Variable;
 
 /// An optimizer of the engine, whichever it is.
 pub(crate) type AnyOptimizer = Box<dyn Optimizer + Send + Sync>;
@@ -161,14 +162,17 @@ fn clip_of(clip: &Bound<'_, PyAny>) -> PyResult<GradClip> {
     }
 }
 
-/// The learning rate that a number or a schedule `(kind, numbers)` stands for.
+/// The learning rate that a number, a schedule `(kind, numbers)` or a variable stands for.
 pub(crate) fn rate_of(rate: &Bound<'_, PyAny>) -> PyResult<Lr> {
+    if let Ok(variable) = rate.cast::<Variable>() {
+        return Ok(Lr::Variable(variable.get().name.clone()));
+    }
     if let Ok(rate) = rate.extract::<f32>() {
         return Ok(Lr::Constant(rate));
     }
     let Ok((kind, numbers)) = rate.extract::<(String, Bound<'_, PyDict>)>() else {
         return Err(PyTypeError::new_err(format!(
-            "`learning_rate` is a number or a schedule (kind, settings), not {}",
+            "`learning_rate` is a number, a schedule (kind, settings) or a variable, not {}",
             rate.repr()?
         )));
     };

@@ -12,7 +12,7 @@ use crate::context;
 use crate::error::to_py;
 use crate::operator::Operator;
 use crate::optimizer::Optimizer;
-use crate::optimizer_config::{Chosen, optimizer_of};
+use crate::optimizer_config::{Chosen, optimizer_of, rate_of};
 use crate::program::Program;
 use crate::site::site;
 use crate::variable::Variable;
@@ -69,6 +69,15 @@ pub(crate) fn apply_gradients(
     let engine = optimizer_of(&optimizer.kind, config, Chosen::default())?;
     let minimized = engine.apply_gradients(pairs).map_err(to_py)?;
     Ok(finish(optimizer, program, &minimized))
+}
+
+/// Declares a learning rate in the default programs, with the ops that compute it.
+#[pyfunction]
+pub(crate) fn learning_rate(py: Python<'_>, rate: &Bound<'_, PyAny>) -> PyResult<Variable> {
+    let program = context::default_main_program(py)?;
+    let program = program.bind(py);
+    let built = rate_of(rate)?.build(&graph(py, program, None)?).map_err(to_py)?;
+    Ok(Variable::new(program, 0, built.name().to_owned()))
 }
 
 fn graph(
