@@ -25,6 +25,8 @@ pub(crate) struct Chosen {
     pub(crate) parameter_list: Option<Vec<String>>,
     /// Variables that no gradient passes through.
     pub(crate) no_grad: Vec<String>,
+    /// The variable that holds the learning rate already, from an earlier call.
+    pub(crate) learning_rate: Option<String>,
 }
 
 /// Sets what all optimizers share, then each of the optimizer's own numbers that is given.
@@ -63,6 +65,7 @@ pub(crate) fn optimizer_of(
 ) -> PyResult<AnyOptimizer> {
     let mut given = Kwargs::new(format!("optimizer `{kind}`"), config)?;
     let lr = rate_of(&given.take("learning_rate")?)?;
+    let lr = chosen.learning_rate.clone().map_or(lr, Lr::Variable);
     let clip = given.object("grad_clip")?.map(|clip| clip_of(&clip)).transpose()?;
     let penalty: Option<Penalty> = given.maybe("regularization")?;
     let common = Common { clip, penalty: penalty.map(penalty_of).transpose()?, chosen };
