@@ -6,6 +6,7 @@ use bireme_engine::ir::{self, Op, Slots, Var};
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::append::stop_gradients;
 use crate::convert::{attr_of, dtype_of};
@@ -170,6 +171,10 @@ impl Block {
             Ok(block.ops.len() - 1)
         });
         Ok(Operator::new(self.program.bind(py), self.idx, appended.map_err(to_py)?))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.program)
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

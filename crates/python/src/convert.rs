@@ -64,7 +64,10 @@ pub(crate) fn attr_of(
         {
             match value.extract::<f64>() {
                 Ok(number) => Attr::Float64(number),
-                Err(_) => Attr::Int(dtype_of(value)?.code()),
+                Err(_) => match dtype_of(value) {
+                    Ok(dtype) => Attr::Int(dtype.code()),
+                    Err(_) => natural(value)?,
+                },
             }
         }
         _ => natural(value)?,

@@ -86,6 +86,8 @@ mod _core {
         get_default_dtype, is_grad_enabled, seed, set_default_dtype, set_grad_enabled,
     };
     #[pymodule_export]
+    use crate::static_optimizer::learning_rate;
+    #[pymodule_export]
     use crate::tensor::{Parameter, Tensor, to_tensor};
     #[pymodule_export]
     use crate::variable::Variable;

@@ -5,6 +5,7 @@ use bireme_engine::ops;
 use pyo3::exceptions::{PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::block::Block;
 use crate::convert::{attr_object, attr_of};
@@ -145,6 +146,10 @@ impl Operator {
         program.global_mut().ops.push(op);
         let text = program.to_string();
         Ok(text.lines().find(|line| line.contains(" = ")).unwrap_or_default().trim().to_owned())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.program)
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

@@ -24,8 +24,8 @@ pub(crate) struct Optimizer {
     pub(crate) kind: String,
     /// Its settings, checked when it is made.
     pub(crate) config: Py<PyDict>,
-    /// The variable of the learning rate in the program that was last given updates.
-    pub(crate) learning_rate: Mutex<Option<String>>,
+    /// The program that was last given updates, and its variable of the learning rate.
+    pub(crate) learning_rate: Mutex<Option<(u64, String)>>,
     /// The state of eager parameters.
     eager: Mutex<EagerOptimizer>,
 }
@@ -114,6 +114,7 @@ impl Optimizer {
     /// The variable that holds the learning rate; `None` before updates have been appended.
     #[getter]
     fn learning_rate_name(&self) -> Option<String> {
-        self.learning_rate.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let rate = self.learning_rate.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.as_ref().map(|(_, name)| name.clone())
     }
 }

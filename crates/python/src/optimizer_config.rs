@@ -13,6 +13,7 @@ use pyo3::types::PyDict;
 
 use crate::kwargs::Kwargs;
 use crate::parameter::{Penalty, penalty_of};
+use crate::variable::Variable;
 
 /// An optimizer of the engine, whichever it is.
 pub(crate) type AnyOptimizer = Box<dyn Optimizer + Send + Sync>;
@@ -24,6 +25,8 @@ pub(crate) struct Chosen {
     pub(crate) parameter_list: Option<Vec<String>>,
     /// Variables that no gradient passes through.
     pub(crate) no_grad: Vec<String>,
+    /// The variable that holds the learning rate already, from an earlier call.
+    pub(crate) learning_rate: Option<String>,
 }
 
 /// Sets what all optimizers share, then each of the optimizer's own numbers that is given.
@@ -62,6 +65,7 @@ pub(crate) fn optimizer_of(
 ) -> PyResult<AnyOptimizer> {
     let mut given = Kwargs::new(format!("optimizer `{kind}`"), config)?;
     let lr = rate_of(&given.take("learning_rate")?)?;
+    let lr = chosen.learning_rate.clone().map_or(lr, Lr::Variable);
     let clip = given.object("grad_clip")?.map(|clip| clip_of(&clip)).transpose()?;
     let penalty: Option<Penalty> = given.maybe("regularization")?;
     let common = Common { clip, penalty: penalty.map(penalty_of).transpose()?, chosen };
@@ -161,14 +165,17 @@ fn clip_of(clip: &Bound<'_, PyAny>) -> PyResult<GradClip> {
     }
 }
 
-/// The learning rate that a number or a schedule `(kind, numbers)` stands for.
+/// The learning rate that a number, a schedule `(kind, numbers)` or a variable stands for.
 pub(crate) fn rate_of(rate: &Bound<'_, PyAny>) -> PyResult<Lr> {
+    if let Ok(variable) = rate.cast::<Variable>() {
+        return Ok(Lr::Variable(variable.get().name.clone()));
+    }
     if let Ok(rate) = rate.extract::<f32>() {
         return Ok(Lr::Constant(rate));
     }
     let Ok((kind, numbers)) = rate.extract::<(String, Bound<'_, PyDict>)>() else {
         return Err(PyTypeError::new_err(format!(
-            "`learning_rate` is a number or a schedule (kind, settings), not {}",
+            "`learning_rate` is a number, a schedule (kind, settings) or a variable, not {}",
             rate.repr()?
         )));
     };

@@ -12,7 +12,7 @@ use crate::context;
 use crate::error::to_py;
 use crate::operator::Operator;
 use crate::optimizer::Optimizer;
-use crate::optimizer_config::{Chosen, optimizer_of};
+use crate::optimizer_config::{Chosen, optimizer_of, rate_of};
 use crate::program::Program;
 use crate::site::site;
 use crate::variable::Variable;
@@ -26,7 +26,8 @@ pub(crate) fn chosen(
     let mut no_grad = no_grad_set.map(names_of).transpose()?.unwrap_or_default();
     let program = loss.get().program.get();
     program.handle.read(|inner| no_grad.retain(|name| inner.global().var(name).is_some()));
-    Ok(Chosen { parameter_list: parameter_list.map(names_of).transpose()?, no_grad })
+    let parameter_list = parameter_list.map(names_of).transpose()?;
+    Ok(Chosen { parameter_list, no_grad, learning_rate: None })
 }
 
 /// Appends gradients and updates of `loss`.
@@ -40,6 +41,7 @@ pub(crate) fn minimize(
     let program = loss.get().program.bind(py);
     let graph = graph(py, program, startup)?;
     let loss = graph.variable(&loss.get().name).map_err(to_py)?;
+    let chosen = Chosen { learning_rate: known_rate(optimizer, program), ..chosen };
     let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
     let minimized = engine.minimize(&loss).map_err(to_py)?;
     let pairs = wrap(program, minimized.params_grads.clone());
@@ -65,10 +67,19 @@ pub(crate) fn apply_gradients(
             pairs.push((handle(param).map_err(to_py)?, handle(grad).map_err(to_py)?));
         }
     }
-    let config = optimizer.config.bind(py);
-    let engine = optimizer_of(&optimizer.kind, config, Chosen::default())?;
+    let chosen = Chosen { learning_rate: known_rate(optimizer, program), ..Chosen::default() };
+    let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
     let minimized = engine.apply_gradients(pairs).map_err(to_py)?;
     Ok(finish(optimizer, program, &minimized))
+}
+
+/// Declares a learning rate in the default programs, with the ops that compute it.
+#[pyfunction]
+pub(crate) fn learning_rate(py: Python<'_>, rate: &Bound<'_, PyAny>) -> PyResult<Variable> {
+    let program = context::default_main_program(py)?;
+    let program = program.bind(py);
+    let built = rate_of(rate)?.build(&graph(py, program, None)?).map_err(to_py)?;
+    Ok(Variable::new(program, 0, built.name().to_owned()))
 }
 
 fn graph(
@@ -80,13 +91,20 @@ fn graph(
     context::graph(py, program.get(), startup, site(py).as_deref())
 }
 
+/// The learning rate that this optimizer has in `program`: one serves all its updates.
+fn known_rate(optimizer: &Optimizer, program: &Bound<'_, Program>) -> Option<String> {
+    let rate = optimizer.learning_rate.lock().unwrap_or_else(PoisonError::into_inner);
+    let here = |(id, _): &&(u64, String)| *id == program.get().handle.id();
+    rate.as_ref().filter(here).map(|(_, name)| name.clone())
+}
+
 /// Remembers the learning rate, and finds the update ops: they are the last of the program.
 fn finish(
     optimizer: &Optimizer,
     program: &Bound<'_, Program>,
     minimized: &Minimized,
 ) -> Vec<Operator> {
-    let rate = minimized.learning_rate.name().to_owned();
+    let rate = (program.get().handle.id(), minimized.learning_rate.name().to_owned());
     *optimizer.learning_rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(rate);
     let count = minimized.optimize_ops.len();
     let total = program.get().handle.read(|inner| inner.global().ops.len());

@@ -4,6 +4,7 @@ use bireme_engine::ir::{self, Param, Regularizer, Var};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::block::Block;
 use crate::convert::dtype_object;
@@ -200,6 +201,10 @@ impl Variable {
 
     fn __repr__(&self) -> PyResult<String> {
         self.to_string(true, false)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.program)
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {

@@ -1,4 +1,4 @@
-//! Learning rates: constant, scheduled by ops in the program, or set from outside.
+//! Learning rates: constant, scheduled by ops in the program, computed by it, or set from outside.
 //!
 //! A schedule is a function of the step, counted by the persistable `@LR_DECAY_COUNTER@`; its ops
 //! write the same variable `learning_rate_0` that a constant rate is kept in.
@@ -26,14 +26,20 @@ pub enum Lr {
     Constant(f32),
     /// A function of the step.
     Schedule(Schedule),
+    /// A variable of the main program, which has one element and is computed elsewhere.
+    Variable(String),
 }
 
 impl Lr {
     /// Declares the learning rate of `graph`, and appends the ops that compute it.
-    pub(crate) fn build(&self, graph: &Graph) -> Result<Variable> {
+    ///
+    /// # Errors
+    /// When a schedule is impossible, or there is no such variable.
+    pub fn build(&self, graph: &Graph) -> Result<Variable> {
         let first = match self {
             Lr::Constant(rate) => *rate,
             Lr::Schedule(schedule) => schedule.at(schedule.first_step()) as f32,
+            Lr::Variable(name) => return graph.variable(name),
         };
         let var = Var::tensor(graph.unique_name("learning_rate"), DType::F32, [1]);
         let rate = persistable(graph, var, first);

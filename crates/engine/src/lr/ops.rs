@@ -58,7 +58,7 @@ fn check(schedule: &Schedule) -> Result<()> {
         Schedule::LinearWarmup { warmup_steps, then, .. } => {
             positive("warmup_steps", *warmup_steps)?;
             match &**then {
-                Lr::Constant(_) => Ok(()),
+                Lr::Constant(_) | Lr::Variable(_) => Ok(()),
                 Lr::Schedule(schedule) => check(schedule),
             }
         }
@@ -128,6 +128,7 @@ impl Build<'_> {
                 let line = self.scale(step, (end - start) / warmup_steps, *start)?;
                 let then = match &**then {
                     Lr::Constant(rate) => self.constant(*rate)?,
+                    Lr::Variable(name) => self.graph.variable(name)?,
                     Lr::Schedule(then) => {
                         let later = self.scale(step, 1.0, -warmup_steps)?;
                         // Never before its own start, even though nothing uses that rate.

@@ -96,7 +96,8 @@ impl Schedule {
         u64::from(matches!(self, Schedule::Noam { .. }))
     }
 
-    /// The rate at `step`: the formula that the ops of a program compute.
+    /// The rate at `step`: the formula that the ops of a program compute. A rate that a variable
+    /// holds is known to the program alone, and not a number here.
     pub fn at(&self, step: u64) -> f64 {
         self.at_time(step as f64)
     }
@@ -146,6 +147,7 @@ impl Schedule {
                 match &**then {
                     super::Lr::Constant(rate) => wide(*rate),
                     super::Lr::Schedule(schedule) => schedule.at_time(step - steps),
+                    super::Lr::Variable(_) => f64::NAN,
                 }
             }
         }

@@ -75,6 +75,15 @@ fn warm_up() {
 }
 
 #[test]
+fn a_variable_is_taken_as_it_is() {
+    let graph = Graph::new();
+    let rate = Lr::from(0.5).build(&graph).unwrap();
+    let same = Lr::Variable(rate.name().to_owned()).build(&graph).unwrap();
+    assert_eq!((same.name(), graph.main().global().vars.len()), ("learning_rate_0", 1));
+    assert!(Lr::Variable("lost".to_owned()).build(&graph).is_err());
+}
+
+#[test]
 fn impossible_schedules_are_errors() {
     let build = |schedule: Schedule| Lr::from(schedule).build(&Graph::new()).unwrap_err();
     let values = build(Schedule::Piecewise { boundaries: vec![1], values: vec![1.0] });

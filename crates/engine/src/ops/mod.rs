@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use bireme_ir::{did_you_mean, nearest};
+
 use crate::op::OpDef;
 use crate::{Error, Result};
 
@@ -68,7 +70,10 @@ pub fn find(kind: &str) -> Result<&'static OpDef> {
     // Built once from constants: a table, not state.
     static BY_NAME: OnceLock<HashMap<&'static str, &'static OpDef>> = OnceLock::new();
     let table = BY_NAME.get_or_init(|| all().map(|def| (def.name, def)).collect());
-    table.get(kind).copied().ok_or_else(|| Error::kernel(format!("there is no op `{kind}`")))
+    table.get(kind).copied().ok_or_else(|| {
+        let alike = did_you_mean(&nearest(kind, table.keys().copied()));
+        Error::kernel(format!("there is no op `{kind}`{alike}"))
+    })
 }
 
 #[cfg(test)]
