@@ -1,0 +1,46 @@
+"""`python -m bireme script.py [arguments]`: runs a script written for Paddle, unchanged.
+
+Also `python -m bireme -m module [arguments]`. `import paddle` means Bireme in the script and in
+the processes that it starts.
+"""
+
+from __future__ import annotations
+
+import sys
+
+USAGE = """\
+usage: python -m bireme SCRIPT [ARGUMENTS]
+       python -m bireme -m MODULE [ARGUMENTS]
+
+Runs a script in which `import paddle` means Bireme, when real Paddle is not installed.
+
+environment:
+  BIREME_ALIAS=1     `paddle` means Bireme even when real Paddle is installed
+  BIREME_ALIAS=0     `paddle` is left alone
+  BIREME_DEVICE=cpu  scripts that ask for a GPU run on the CPU, with one warning"""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs what the arguments name; returns only for help (0) and wrong usage (2).
+
+    >>> from bireme.__main__ import main
+    >>> main(["-m"])
+    2
+    """
+    from ._run import run_module, run_script
+
+    first = arguments[0] if arguments else ""
+    if first in ("-h", "--help"):
+        print(USAGE)
+    elif first == "-m" and len(arguments) > 1:
+        run_module(arguments[1], arguments[2:])
+    elif first and not first.startswith("-"):
+        run_script(first, arguments[1:])
+    else:
+        print(USAGE, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+"""The two modes: ops run at once (eager), or are written into a program (static)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _core
+from .._missing import missing_names
+
+__all__ = ["disable_signal_handler", "disable_static", "enable_static", "in_dynamic_mode"]
+
+
+def enable_static() -> None:
+    """From now on layers and ops are written into the default program.
+
+    >>> import bireme as paddle
+    >>> paddle.enable_static()
+    >>> paddle.in_dynamic_mode()
+    False
+    >>> paddle.disable_static()
+    """
+    _core.enable_static()
+
+
+def disable_static(place: Any = None) -> None:
+    """From now on ops run at once, which is how a program starts.
+
+    >>> import bireme as paddle
+    >>> paddle.disable_static()
+    >>> paddle.in_dynamic_mode()
+    True
+    """
+    if place is not None:
+        from .place import set_place
+
+        set_place(place)
+    _core.disable_static()
+
+
+def in_dynamic_mode() -> bool:
+    """Whether ops run at once.
+
+    >>> import bireme as paddle
+    >>> paddle.in_dynamic_mode()
+    True
+    """
+    return _core.in_dynamic_mode()
+
+
+def disable_signal_handler() -> None:
+    """Does nothing: Bireme installs no signal handlers that could be in the way.
+
+    >>> import bireme as paddle
+    >>> paddle.disable_signal_handler()
+    """
+
+
+__getattr__ = missing_names(__name__)

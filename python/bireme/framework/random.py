@@ -1,0 +1,24 @@
+"""Random numbers that can be repeated."""
+
+from __future__ import annotations
+
+from .. import _core
+from .._missing import missing_names
+
+__all__ = ["seed"]
+
+
+def seed(seed: int) -> None:
+    """Starts all random numbers from here: initial values, dropout, sampling.
+
+    >>> import bireme as paddle
+    >>> paddle.seed(7)
+    >>> first = paddle.rand([3]).tolist()
+    >>> paddle.seed(7)
+    >>> paddle.rand([3]).tolist() == first
+    True
+    """
+    _core.seed(int(seed))
+
+
+__getattr__ = missing_names(__name__)
