@@ -66,7 +66,7 @@ def batch_norm(
         epsilon=epsilon,
         is_test=not training,
         use_global_stats=frozen,
-        trainable_statistics=False,
+        trainable_statistics=use_global_stats is not None and not use_global_stats,
         data_layout="NHWC" if last else "NCHW",
         _into={"MeanOut": running_mean, "VarianceOut": running_var},
     )
