@@ -121,11 +121,42 @@ def softmax(x: Any, axis: int = -1, dtype: Any = None, name: str | None = None) 
     return function(x, axis, dtype, name)
 
 
-def retain_grads(x: Any) -> None:
-    """Keeps the gradient of a tensor that is no leaf."""
-    if not hasattr(x, "_retain_grads"):
-        raise NotImplementedError("gradients are kept for leaves only: use `register_hook`")
-    x._retain_grads()
+class _Hook:
+    """Returned when a hook is registered: `remove()` takes the hook away."""
+
+    def __init__(self, tensor: Any, number: int) -> None:
+        self.tensor = tensor
+        self.number = number
+
+    def remove(self) -> bool:
+        """Takes the hook away; says whether it was still there."""
+        return self.tensor._remove_hook(self.number)
+
+
+def register_hook(x: Any, hook: Any) -> _Hook:
+    """Calls `hook` with each gradient of this tensor; what it returns replaces the gradient.
+
+    >>> x = paddle.to_tensor([1.0], stop_gradient=False)
+    >>> handle = x.register_hook(lambda grad: grad * 2.0)
+    >>> (x * 3.0).backward()
+    >>> x.grad.tolist()
+    [6.0]
+    """
+    return _Hook(x, x._register_hook(hook))
+
+
+def _operator(name: str) -> Any:
+    def call(self: Any, other: Any = None) -> Any:
+        return _core.operator(name, self, other)
+
+    return call
+
+
+#: The operators of static variables, as the engine calls them; eager tensors have their own.
+_OPERATORS = (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul "
+    "rmatmul and or xor invert neg abs eq ne lt le gt ge"
+)
 
 
 def _deep_copy(x: Any, memo: dict[int, Any]) -> Any:
@@ -178,9 +209,11 @@ def attach() -> None:
     eager.__deepcopy__ = _deep_copy
     eager.copy_ = copy_
     eager.value = value
-    eager.retain_grads = retain_grads
-    if "stop_gradient" in vars(_core.Variable):
-        _core.Variable.detach = _static_detach
+    eager.register_hook = register_hook
+    static = _core.Variable
+    static.detach = _static_detach
+    for name in _OPERATORS.split():
+        setattr(static, f"__{name}__", _operator(name))
 
 
 def _static_detach(x: Any) -> Any:

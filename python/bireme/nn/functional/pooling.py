@@ -1,0 +1,203 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor.arguments import Tensor, ops, pair
+from .conv import paddings
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "max_pool1d",
+    "max_pool2d",
+]
+
+
+def max_pool2d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Tensor:
+    """The greatest element of each window of a picture.
+
+    >>> paddle.nn.functional.max_pool2d(paddle.ones([1, 1, 4, 4]), 2).shape
+    [1, 1, 2, 2]
+    """
+    _refuse_mask(return_mask)
+    return _pool2d(x, "max", kernel_size, stride, padding, ceil_mode, True, data_format)
+
+
+def avg_pool2d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    exclusive: bool = True,
+    divisor_override: float | None = None,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Tensor:
+    """The mean of each window of a picture, without the padding if `exclusive`.
+
+    >>> paddle.nn.functional.avg_pool2d(paddle.ones([1, 1, 2, 2]), 2).tolist()
+    [[[[1.0]]]]
+    """
+    out = _pool2d(x, "avg", kernel_size, stride, padding, ceil_mode, exclusive, data_format)
+    if divisor_override is None:
+        return out
+    height, width = pair(kernel_size, 2, "kernel_size")
+    return ops.scale(out, scale=height * width / divisor_override)
+
+
+def max_pool1d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """The greatest element of each window of a sequence.
+
+    >>> paddle.nn.functional.max_pool1d(paddle.to_tensor([[[1.0, 3.0]]]), 2).tolist()
+    [[[3.0]]]
+    """
+    _refuse_mask(return_mask)
+    return _pool1d(x, "max", kernel_size, stride, padding, ceil_mode, True)
+
+
+def avg_pool1d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    exclusive: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """The mean of each window of a sequence, without the padding if `exclusive`.
+
+    >>> paddle.nn.functional.avg_pool1d(paddle.to_tensor([[[1.0, 3.0]]]), 2).tolist()
+    [[[2.0]]]
+    """
+    return _pool1d(x, "avg", kernel_size, stride, padding, ceil_mode, exclusive)
+
+
+def adaptive_avg_pool2d(
+    x: Tensor, output_size: Any, data_format: str = "NCHW", name: str | None = None
+) -> Tensor:
+    """Means of windows that cut a picture into `output_size` parts.
+
+    >>> paddle.nn.functional.adaptive_avg_pool2d(paddle.ones([1, 1, 4, 4]), 2).shape
+    [1, 1, 2, 2]
+    """
+    return _adaptive2d(x, "avg", output_size, data_format)
+
+
+def adaptive_max_pool2d(
+    x: Tensor, output_size: Any, return_mask: bool = False, name: str | None = None
+) -> Tensor:
+    """Greatest elements of windows that cut a picture into `output_size` parts.
+
+    >>> paddle.nn.functional.adaptive_max_pool2d(paddle.ones([1, 1, 4, 4]), 2).shape
+    [1, 1, 2, 2]
+    """
+    _refuse_mask(return_mask)
+    return _adaptive2d(x, "max", output_size, "NCHW")
+
+
+def adaptive_avg_pool1d(x: Tensor, output_size: int, name: str | None = None) -> Tensor:
+    """Means of windows that cut a sequence into `output_size` parts.
+
+    >>> paddle.nn.functional.adaptive_avg_pool1d(paddle.to_tensor([[[1.0, 3.0]]]), 1).tolist()
+    [[[2.0]]]
+    """
+    out = _adaptive2d(ops.unsqueeze2(x, axes=[2]), "avg", [1, int(output_size)], "NCHW")
+    return ops.squeeze2(out, axes=[2])
+
+
+def adaptive_max_pool1d(
+    x: Tensor, output_size: int, return_mask: bool = False, name: str | None = None
+) -> Tensor:
+    """Greatest elements of windows that cut a sequence into `output_size` parts.
+
+    >>> paddle.nn.functional.adaptive_max_pool1d(paddle.to_tensor([[[1.0, 3.0]]]), 1).tolist()
+    [[[3.0]]]
+    """
+    _refuse_mask(return_mask)
+    out = _adaptive2d(ops.unsqueeze2(x, axes=[2]), "max", [1, int(output_size)], "NCHW")
+    return ops.squeeze2(out, axes=[2])
+
+
+def _pool2d(
+    x: Tensor,
+    kind: str,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    exclusive: bool,
+    data_format: str,
+) -> Tensor:
+    if data_format not in ("NCHW", "NHWC"):
+        raise ValueError(f"`data_format` must be NCHW or NHWC, but is {data_format!r}")
+    pads, algorithm = paddings(padding, 2, data_format == "NHWC")
+    if algorithm == "VALID" and ceil_mode:
+        raise ValueError("`ceil_mode` has no meaning with the padding VALID")
+    window = pair(kernel, 2, "kernel_size")
+    return ops.pool2d(
+        x,
+        pooling_type=kind,
+        ksize=window,
+        strides=window if stride is None else pair(stride, 2, "stride"),
+        paddings=pads,
+        padding_algorithm=algorithm,
+        ceil_mode=ceil_mode,
+        exclusive=exclusive,
+        data_format=data_format,
+    )
+
+
+def _pool1d(
+    x: Tensor, kind: str, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, exclusive: bool
+) -> Tensor:
+    if x.ndim != 3:
+        raise ValueError(f"one-dimensional pooling takes 3 axes, but the shape is {list(x.shape)}")
+    pads, algorithm = paddings(padding, 1, False)
+    window = [1, *pair(kernel, 1, "kernel_size")]
+    out = ops.pool2d(
+        ops.unsqueeze2(x, axes=[2]),
+        pooling_type=kind,
+        ksize=window,
+        strides=window if stride is None else [1, *pair(stride, 1, "stride")],
+        paddings=[0] * len(pads) + pads,
+        padding_algorithm=algorithm,
+        ceil_mode=ceil_mode,
+        exclusive=exclusive,
+    )
+    return ops.squeeze2(out, axes=[2])
+
+
+def _adaptive2d(x: Tensor, kind: str, output_size: Any, data_format: str) -> Tensor:
+    sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
+    inner = x.shape[2:] if data_format == "NCHW" else x.shape[1:3]
+    window = [int(n) if size is None else int(size) for size, n in zip(sizes, inner)]
+    return ops.pool2d(x, pooling_type=kind, ksize=window, adaptive=True, data_format=data_format)
+
+
+def _refuse_mask(return_mask: bool) -> None:
+    if return_mask:
+        raise NotImplementedError("pooling does not return the places of the maxima")

@@ -1,0 +1,5 @@
+"""Distances as layers."""
+
+from .common import PairwiseDistance
+
+__all__ = ["PairwiseDistance"]
