@@ -127,7 +127,7 @@ def save_vars(
     program = main_program or default_main_program()
     names = _chosen(program, vars, predicate)
     if names:
-        _core.save_persistables(global_scope(), program, dirname, filename, names)
+        _core.save_persistables(global_scope(), program, dirname, filename, set(names))
 
 
 def load_vars(
@@ -147,7 +147,7 @@ def load_vars(
     program = main_program or default_main_program()
     names = _chosen(program, vars, predicate)
     if names:
-        _core.load_persistables(global_scope(), program, dirname, filename, names)
+        _core.load_persistables(global_scope(), program, dirname, filename, set(names))
 
 
 def is_persistable(var: Variable) -> bool:
