@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +29,11 @@ def save(program: Program, model_path: str, protocol: int = 4, **configs: Any) -
     if not os.path.basename(model_path):
         raise ValueError(f"`model_path` is `{model_path}`, but must end in a name for the files")
     os.makedirs(os.path.dirname(model_path) or ".", exist_ok=True)
-    pickle_save(_values(program, is_parameter), model_path + ".pdparams", protocol)
-    pickle_save(_values(program, _is_state), model_path + ".pdopt", protocol)
+    with warnings.catch_warnings():
+        # A program without parameters is no mistake, though an empty state dict may be one.
+        warnings.simplefilter("ignore")
+        pickle_save(_values(program, is_parameter), model_path + ".pdparams", protocol)
+        pickle_save(_values(program, _is_state), model_path + ".pdopt", protocol)
     save_to_file(model_path + ".pdmodel", program.serialize())
 
 

@@ -18,9 +18,10 @@ def cross_entropy(
     `input` holds probabilities (after a softmax), `label` the number of a class in a last
     dimension of 1, or with `soft_label` a probability for each class.
 
-    >>> probabilities = paddle.to_tensor([[0.0, 1.0]])
-    >>> paddle.fluid.layers.cross_entropy(probabilities, paddle.to_tensor([[1]])).tolist()
-    [[0.0]]
+    >>> probabilities = paddle.to_tensor([[0.5, 0.5]])
+    >>> loss = paddle.fluid.layers.cross_entropy(probabilities, paddle.to_tensor([[1]]))
+    >>> round(loss.item(), 4)
+    0.6931
     """
     if soft_label:
         return _ops.cross_entropy(input, label, soft_label=True, ignore_index=ignore_index)
