@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ... import _core
@@ -182,6 +183,20 @@ def margin_rank_loss(
     """
     gap = _ops.elementwise_mul(label, _ops.elementwise_sub(left, right))
     return _ops.relu(_ops.scale(gap, scale=-1.0, bias=margin))
+
+
+def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
+    """The loss of pairwise ranking: how far the label's score is over those of all others.
+
+    >>> scores = paddle.to_tensor([[1.0, 1.0, 1.0]])
+    >>> round(paddle.fluid.layers.bpr_loss(scores, paddle.to_tensor([[2]])).item(), 4)
+    0.6931
+    """
+    gaps = _ops.softplus(_ops.elementwise_sub(input, _ops.index_sample(input, label)))
+    # The label's own gap is 0 and adds log(2), which is taken off again.
+    total = _ops.reduce_sum(gaps, dim=[1], keep_dim=True)
+    others = input.shape[1] - 1
+    return _ops.scale(total, scale=1.0 / others, bias=-math.log(2.0) / others)
 
 
 def label_smooth(
