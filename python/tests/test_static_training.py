@@ -149,3 +149,20 @@ def test_ctr_metric_bundle_sums_over_batches():
     sigmoids = sum(1 / (1 + np.exp(-s)) for s in (0.25, 0.5))
     squares = 0.25**2 + 0.5**2
     np.testing.assert_allclose(got, [2 * squares, 1.5, 1.5, 2 * sigmoids, 2, 4], rtol=1e-5)
+
+
+def test_a_program_takes_batches_of_its_own_loader_until_they_end():
+    x = static.data("x", [None, 4])
+    loader = paddle.io.DataLoader.from_generator(feed_list=[x], capacity=2, iterable=False)
+    loader.set_batch_generator(lambda: ([X * i] for i in range(3)), places=static.cpu_places(1))
+    total = paddle.sum(x)
+    exe = static.Executor()
+    exe.run(static.default_startup_program())
+    for _ in range(2):
+        loader.start()
+        seen = []
+        with pytest.raises(paddle.fluid.core.EOFException):
+            while True:
+                seen.append(exe.run(fetch_list=[total])[0][0])
+        loader.reset()
+        np.testing.assert_allclose(seen, X.sum() * np.arange(3), rtol=1e-5)

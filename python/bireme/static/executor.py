@@ -54,6 +54,7 @@ class Executor:
         `feed` is a dictionary, or a list with one (what a `DataLoader` yields). `feed_var_name`,
         `fetch_var_name`, `use_program_cache` and `use_prune` have no meaning here: a program is
         always compiled once and cut down to what is fetched and what it updates.
+        Without `feed`, a program with a loader that is not iterable takes that one's next batch.
         A fetched scalar has shape [1] (see the top of this file).
 
         >>> import bireme as paddle
@@ -223,7 +224,7 @@ def _plain_program(program: Any) -> Program:
 
 def _feed(program: Program, feed: Any) -> dict[str, Any]:
     if not feed:
-        return {}
+        return _next_batch(program)
     if isinstance(feed, (list, tuple)):
         if len(feed) != 1:
             raise ValueError(
@@ -235,6 +236,14 @@ def _feed(program: Program, feed: Any) -> dict[str, Any]:
         kind = type(feed).__name__
         raise TypeError(f"`feed` must be a dictionary of names and values, not {kind}")
     return {name: _fed_value(program, name, value) for name, value in feed.items()}
+
+
+def _next_batch(program: Program) -> dict[str, Any]:
+    """What the program's own loaders (`DataLoader.from_generator(iterable=False)`) have next."""
+    feed: dict[str, Any] = {}
+    for loader in getattr(program, "_readers", ()):
+        feed.update(loader.next_feed())
+    return feed
 
 
 def _fed_value(program: Program, name: str, value: Any) -> Any:
