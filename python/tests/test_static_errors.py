@@ -109,6 +109,14 @@ def test_settings_of_strategies_are_checked():
         static.ExecutionStrategy().num_iteration_per_run = 2
 
 
+def test_a_gpu_that_is_not_there_is_an_error():
+    if paddle.is_compiled_with_cuda():
+        pytest.skip("there is a GPU")
+    for ask in (static.cuda_places, static.device_guard("gpu:0").__enter__):
+        with pytest.raises(RuntimeError, match="GPU"):
+            ask()
+
+
 def test_several_places_are_refused():
     compiled = static.CompiledProgram(static.Program())
     with pytest.raises(NotImplementedError, match="one process runs on one place"):

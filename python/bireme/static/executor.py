@@ -80,7 +80,8 @@ class BuildStrategy(Settings):
     """Paddle's settings for compiling a graph.
 
     The plan fuses ops and reuses memory by itself, and one process has nothing to reduce over, so
-    none of them changes a result; they are checked and kept.
+    none of them changes a result; they are checked and kept. Drawing the graph
+    (`debug_graphviz_path`) is not in this version.
 
     >>> import bireme as paddle
     >>> strategy = paddle.static.BuildStrategy()
@@ -120,6 +121,11 @@ class BuildStrategy(Settings):
         "remove_unnecessary_lock": True,
         "sync_batch_norm": False,
     }
+
+    def _checked(self, name: str, value: Any) -> Any:
+        if name == "debug_graphviz_path" and value:
+            raise NotImplementedError("graphs are not drawn in this version: print the program")
+        return super()._checked(name, value)
 
 
 class ExecutionStrategy(Settings):

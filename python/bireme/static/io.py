@@ -103,6 +103,9 @@ def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
         if not is_persistable(var) or var.name not in state_dict:
             continue
         value = np.asarray(state_dict[var.name])
+        if value.size == 1 and tuple(var.shape) in ((), (1,)):
+            # Paddle's versions differ in whether one number has a dimension.
+            value = value.reshape(var.shape)
         if tuple(value.shape) != tuple(var.shape):
             shapes = f"{tuple(value.shape)} for shape {tuple(var.shape)}"
             raise RuntimeError(f"`{var.name}` cannot take a value of shape {shapes}")
