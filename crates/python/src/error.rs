@@ -134,6 +134,10 @@ pub(crate) fn enter<T: Send>(
     work: impl FnOnce() -> bireme_engine::Result<T> + Send,
 ) -> PyResult<T> {
     let outcome = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
+    // What a signal handler raised while the work asked for signals; see `executor`.
+    if let Some(raised) = PyErr::take(py) {
+        return Err(raised);
+    }
     py.check_signals()?;
     finish(outcome)
 }

@@ -29,6 +29,17 @@ pub(crate) struct Executor {
     engine: Mutex<Option<Engine>>,
 }
 
+/// Whether a signal (Ctrl-C) has come whose handler raises; the exception waits for [`enter`].
+fn signalled() -> bool {
+    Python::attach(|py| match py.check_signals() {
+        Ok(()) => false,
+        Err(raised) => {
+            raised.restore(py);
+            true
+        }
+    })
+}
+
 /// A value that is fed.
 enum Feed {
     Array(Array),
@@ -57,7 +68,7 @@ impl Executor {
         // A place that exists on this machine, or was sent to the CPU, is the CPU.
         let _ = place;
         let engine = Engine::new(Place::Cpu).map_err(to_py)?;
-        let engine = engine.threads(threads).check_finite(check_finite);
+        let engine = engine.threads(threads).check_finite(check_finite).interrupt(Arc::new(signalled));
         Ok(Executor { engine: Mutex::new(Some(engine)) })
     }
 

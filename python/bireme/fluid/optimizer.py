@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import optimizer as _optimizer
 from .._missing import missing_names
+from .clip import default_clip
 from .framework import static_by_default
 from .layers.learning_rate_scheduler import Schedule
 
@@ -45,6 +46,9 @@ class _Signature1x:
         no_grad_set: Any = None,
     ) -> tuple[list[Any], list[tuple[Any, Any]]]:
         """Adds gradients and updates to the program of `loss`; returns update ops and pairs."""
+        if self._grad_clip is None and default_clip() is not None:
+            self._grad_clip = default_clip()
+            self._groups = self._make_groups()
         return super().minimize(loss, startup_program, parameter_list, no_grad_set)
 
     def current_step_lr(self) -> float:

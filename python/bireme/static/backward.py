@@ -77,7 +77,7 @@ def create_global_var(
     >>> paddle.disable_static()
     """
     require_static("static.create_global_var")
-    name = name or _core.unique_name("global_var")
+    name = name or _core.unique_name("_generated_var")
     return _core.create_global_var(list(shape), value, dtype, persistable, name)
 
 

@@ -54,6 +54,7 @@ class Executor:
         `feed` is a dictionary, or a list with one (what a `DataLoader` yields). `feed_var_name`,
         `fetch_var_name`, `use_program_cache` and `use_prune` have no meaning here: a program is
         always compiled once and cut down to what is fetched and what it updates.
+        Without `feed`, a program with a loader that is not iterable takes that one's next batch.
         A fetched scalar has shape [1] (see the top of this file).
 
         >>> import bireme as paddle
@@ -79,7 +80,8 @@ class BuildStrategy(Settings):
     """Paddle's settings for compiling a graph.
 
     The plan fuses ops and reuses memory by itself, and one process has nothing to reduce over, so
-    none of them changes a result; they are checked and kept.
+    none of them changes a result; they are checked and kept. Drawing the graph
+    (`debug_graphviz_path`) is not in this version.
 
     >>> import bireme as paddle
     >>> strategy = paddle.static.BuildStrategy()
@@ -119,6 +121,11 @@ class BuildStrategy(Settings):
         "remove_unnecessary_lock": True,
         "sync_batch_norm": False,
     }
+
+    def _checked(self, name: str, value: Any) -> Any:
+        if name == "debug_graphviz_path" and value:
+            raise NotImplementedError("graphs are not drawn in this version: print the program")
+        return super()._checked(name, value)
 
 
 class ExecutionStrategy(Settings):
@@ -223,7 +230,7 @@ def _plain_program(program: Any) -> Program:
 
 def _feed(program: Program, feed: Any) -> dict[str, Any]:
     if not feed:
-        return _read(program)
+        return _next_batch(program)
     if isinstance(feed, (list, tuple)):
         if len(feed) != 1:
             raise ValueError(
@@ -237,8 +244,8 @@ def _feed(program: Program, feed: Any) -> dict[str, Any]:
     return {name: _fed_value(program, name, value) for name, value in feed.items()}
 
 
-def _read(program: Program) -> dict[str, Any]:
-    """The next batch of the program's loaders that are not iterable, see `io.generator_loader`."""
+def _next_batch(program: Program) -> dict[str, Any]:
+    """What the program's own loaders (`DataLoader.from_generator(iterable=False)`) have next."""
     feed: dict[str, Any] = {}
     for loader in getattr(program, "_readers", ()):
         feed.update(loader.next_feed())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +29,11 @@ def save(program: Program, model_path: str, protocol: int = 4, **configs: Any) -
     if not os.path.basename(model_path):
         raise ValueError(f"`model_path` is `{model_path}`, but must end in a name for the files")
     os.makedirs(os.path.dirname(model_path) or ".", exist_ok=True)
-    pickle_save(_values(program, is_parameter), model_path + ".pdparams", protocol)
-    pickle_save(_values(program, _is_state), model_path + ".pdopt", protocol)
+    with warnings.catch_warnings():
+        # A program without parameters is no mistake, though an empty state dict may be one.
+        warnings.simplefilter("ignore")
+        pickle_save(_values(program, is_parameter), model_path + ".pdparams", protocol)
+        pickle_save(_values(program, _is_state), model_path + ".pdopt", protocol)
     save_to_file(model_path + ".pdmodel", program.serialize())
 
 
@@ -99,6 +103,9 @@ def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
         if not is_persistable(var) or var.name not in state_dict:
             continue
         value = np.asarray(state_dict[var.name])
+        if value.size == 1 and tuple(var.shape) in ((), (1,)):
+            # Paddle's versions differ in whether one number has a dimension.
+            value = value.reshape(var.shape)
         if tuple(value.shape) != tuple(var.shape):
             shapes = f"{tuple(value.shape)} for shape {tuple(var.shape)}"
             raise RuntimeError(f"`{var.name}` cannot take a value of shape {shapes}")
@@ -127,7 +134,7 @@ def save_vars(
     program = main_program or default_main_program()
     names = _chosen(program, vars, predicate)
     if names:
-        _core.save_persistables(global_scope(), program, dirname, filename, names)
+        _core.save_persistables(global_scope(), program, dirname, filename, set(names))
 
 
 def load_vars(
@@ -147,7 +154,7 @@ def load_vars(
     program = main_program or default_main_program()
     names = _chosen(program, vars, predicate)
     if names:
-        _core.load_persistables(global_scope(), program, dirname, filename, names)
+        _core.load_persistables(global_scope(), program, dirname, filename, set(names))
 
 
 def is_persistable(var: Variable) -> bool:

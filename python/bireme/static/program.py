@@ -108,8 +108,8 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
 def device_guard(device: str | None = None) -> Iterator[None]:
     """Names the device of the layers inside: "cpu", "gpu", "gpu:0" or None.
 
-    All ops of a program run on the executor's device, so a guard asks for nothing that does not
-    happen on a machine with CPUs only; other devices are refused.
+    All ops of a program run on the executor's device. A GPU where there is none is an error that
+    says so (see `CUDAPlace`).
 
     >>> import bireme as paddle
     >>> with paddle.static.device_guard("cpu"):
@@ -118,6 +118,8 @@ def device_guard(device: str | None = None) -> Iterator[None]:
     kind = (device or "cpu").split(":")[0]
     if kind not in ("cpu", "gpu"):
         raise ValueError(f"`device` must be cpu, gpu or gpu:number, not {device!r}")
+    if kind == "gpu":
+        _core.CUDAPlace(0)
     yield
 
 

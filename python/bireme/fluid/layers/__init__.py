@@ -15,6 +15,7 @@ from . import (
     metric_op,
     nn,
     ops,
+    rnn,
     sequence_lod,
     tensor,
 )
@@ -31,6 +32,7 @@ from .learning_rate_scheduler import (
     polynomial_decay,
 )
 from .loss import (
+    bpr_loss,
     cross_entropy,
     huber_loss,
     kldiv_loss,
@@ -80,9 +82,10 @@ from .ops import *
 from .sequence_lod import *
 from .tensor import *
 
-_FROM_PARTS = (control_flow, manipulation, metric_op, nn, ops, sequence_lod, tensor)
+_FROM_PARTS = (control_flow, manipulation, metric_op, nn, ops, rnn, sequence_lod, tensor)
 
 __all__ = [  # noqa: PLE0604 (the names of the parts are strings)
+    "bpr_loss",
     "clip",
     "clip_by_norm",
     "cos_sim",

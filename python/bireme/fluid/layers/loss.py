@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ... import _core
@@ -18,9 +19,10 @@ def cross_entropy(
     `input` holds probabilities (after a softmax), `label` the number of a class in a last
     dimension of 1, or with `soft_label` a probability for each class.
 
-    >>> probabilities = paddle.to_tensor([[0.0, 1.0]])
-    >>> paddle.fluid.layers.cross_entropy(probabilities, paddle.to_tensor([[1]])).tolist()
-    [[0.0]]
+    >>> probabilities = paddle.to_tensor([[0.5, 0.5]])
+    >>> loss = paddle.fluid.layers.cross_entropy(probabilities, paddle.to_tensor([[1]]))
+    >>> round(loss.item(), 4)
+    0.6931
     """
     if soft_label:
         return _ops.cross_entropy(input, label, soft_label=True, ignore_index=ignore_index)
@@ -181,6 +183,20 @@ def margin_rank_loss(
     """
     gap = _ops.elementwise_mul(label, _ops.elementwise_sub(left, right))
     return _ops.relu(_ops.scale(gap, scale=-1.0, bias=margin))
+
+
+def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
+    """The loss of pairwise ranking: how far the label's score is over those of all others.
+
+    >>> scores = paddle.to_tensor([[1.0, 1.0, 1.0]])
+    >>> round(paddle.fluid.layers.bpr_loss(scores, paddle.to_tensor([[2]])).item(), 4)
+    0.6931
+    """
+    gaps = _ops.softplus(_ops.elementwise_sub(input, _ops.index_sample(input, label)))
+    # The label's own gap is 0 and adds log(2), which is taken off again.
+    total = _ops.reduce_sum(gaps, dim=[1], keep_dim=True)
+    others = input.shape[1] - 1
+    return _ops.scale(total, scale=1.0 / others, bias=-math.log(2.0) / others)
 
 
 def label_smooth(

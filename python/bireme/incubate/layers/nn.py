@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import _core
+from ...static.nn.sequence_lod import sequence_pool
 
 Variable = Any
 _ops = _core.ops
@@ -32,6 +33,31 @@ def shuffle_batch(x: Variable, seed: int | None = None) -> Variable:
     if x.ndim == 2:
         return shuffled
     return _ops.reshape2(shuffled, shape=[-1, *x.shape[1:]], _outputs=("Out",))
+
+
+def fused_seqpool_cvm(
+    input: Sequence[Variable],
+    pool_type: str,
+    cvm: Variable,
+    pad_value: float = 0.0,
+    use_cvm: bool = True,
+    cvm_offset: int = 2,
+) -> list[Variable]:
+    """Pools each of several inputs, then treats its show and click columns.
+
+    >>> paddle.enable_static()
+    >>> slots = [paddle.static.data(name, [None, 11], lod_level=1) for name in "ab"]
+    >>> cvm = paddle.static.data("cvm", [None, 2])
+    >>> [y.shape for y in paddle.incubate.layers.fused_seqpool_cvm(slots, "sum", cvm)]
+    [(-1, 11), (-1, 11)]
+    """
+    if pool_type.upper() != "SUM":
+        raise ValueError(f"`pool_type` must be sum, not {pool_type!r}")
+    if cvm_offset != 2:
+        raise NotImplementedError(f"`cvm_offset` must be 2 in this version, not {cvm_offset}")
+    inputs = list(input) if isinstance(input, (list, tuple)) else [input]
+    pooled = [sequence_pool(each, pool_type, pad_value=pad_value) for each in inputs]
+    return [_ops.cvm(each, cvm, use_cvm=use_cvm) for each in pooled]
 
 
 def partial_concat(input: Sequence[Variable], start_index: int = 0, length: int = -1) -> Variable:

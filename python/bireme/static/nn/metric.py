@@ -118,5 +118,6 @@ def _counts(shape: list[int]) -> Variable:
 def _accumulated(batch_sum: Variable) -> Variable:
     name = _core.unique_name("_generated_var")
     total = _core.create_global_var([1], 0.0, "float32", True, name)
-    ops.elementwise_add(batch_sum, total, _into={"Out": total})
+    # The engine adds in place for gradients only, so the sum takes the way over a temporary.
+    ops.assign(ops.elementwise_add(batch_sum, total), _into={"Out": total})
     return total

@@ -1,0 +1,113 @@
+"""`distributed` and `fleet` in a job of one process: they help, or say what is not there."""
+
+import bireme as paddle
+import numpy as np
+import pytest
+from bireme.distributed import fleet
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name in ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "TRAINING_ROLE"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_rank_and_world_size_come_from_the_environment(environment):
+    assert (paddle.distributed.get_rank(), paddle.distributed.get_world_size()) == (0, 1)
+    environment.setenv("PADDLE_TRAINER_ID", "3")
+    environment.setenv("PADDLE_TRAINERS_NUM", "4")
+    assert (paddle.distributed.get_rank(), paddle.distributed.get_world_size()) == (3, 4)
+    assert paddle.distributed.ParallelEnv().nranks == 4
+
+
+def test_a_rank_that_is_no_number_is_named(environment):
+    environment.setenv("PADDLE_TRAINER_ID", "first")
+    with pytest.raises(ValueError, match="`PADDLE_TRAINER_ID=first`, which is not a number"):
+        paddle.distributed.get_rank()
+
+
+def test_several_processes_are_refused_instead_of_training_apart(environment):
+    environment.setenv("PADDLE_TRAINERS_NUM", "2")
+    for start in (paddle.distributed.init_parallel_env, fleet.Fleet().init):
+        with pytest.raises(NotImplementedError, match="over several processes is not in this"):
+            start()
+
+
+def test_a_server_is_refused(environment):
+    environment.setenv("TRAINING_ROLE", "PSERVER")
+    with pytest.raises(NotImplementedError, match="parameter servers are not in this version"):
+        fleet.Fleet().init()
+
+
+def test_fleet_says_who_it_is_once_initialised(environment):
+    job = fleet.Fleet()
+    with pytest.raises(RuntimeError, match=r"call `fleet.init\(\)`"):
+        job.worker_index()
+    job.init(is_collective=True)
+    assert (job.worker_index(), job.worker_num()) == (0, 1)
+    assert job.is_first_worker() and job.is_worker() and not job.is_server()
+    job.barrier_worker()
+
+
+def test_the_missing_names_of_parameter_servers_say_so():
+    with pytest.raises(AttributeError, match="is not in Bireme"):
+        fleet.init_server()
+
+
+def test_strategy_refuses_unknown_names_with_the_nearest():
+    strategy = fleet.DistributedStrategy()
+    strategy.a_sync = True
+    strategy.a_sync_configs = {"k_steps": 400}
+    assert strategy.a_sync_configs["k_steps"] == 400
+    assert strategy.a_sync_configs["send_queue_size"] == 16
+    with pytest.raises(AttributeError, match="did you mean `a_sync_configs`"):
+        strategy.a_sync_config = {}
+    with pytest.raises(ValueError, match="did you mean `k_steps`"):
+        strategy.a_sync_configs = {"k_step": 1}
+    with pytest.raises(TypeError, match="`a_sync` must be of type bool"):
+        strategy.a_sync = "yes"
+    with pytest.raises(NotImplementedError, match="`recompute`"):
+        strategy.recompute = True
+
+
+def test_strategies_do_not_share_their_settings():
+    first, second = fleet.DistributedStrategy(), fleet.DistributedStrategy()
+    first.a_sync_configs["k_steps"] = 7
+    assert second.a_sync_configs["k_steps"] == -1
+
+
+def test_distributed_optimizer_trains_as_the_optimizer_does(environment):
+    def losses(distributed):
+        layer = paddle.nn.Linear(3, 1, weight_attr=paddle.nn.initializer.Constant(0.5))
+        optimizer = paddle.optimizer.SGD(0.1, parameters=layer.parameters())
+        if distributed:
+            fleet.init(is_collective=True)
+            optimizer = fleet.distributed_optimizer(optimizer, fleet.DistributedStrategy())
+            layer = fleet.distributed_model(layer)
+        seen = []
+        for _ in range(3):
+            loss = paddle.mean(layer(paddle.ones([4, 3])))
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            seen.append(loss.item())
+        return seen
+
+    assert losses(False) == losses(True)
+
+
+def test_files_are_shared_out_in_runs(environment):
+    files = list("abcdefg")
+    environment.setenv("PADDLE_TRAINERS_NUM", "3")
+    shares = []
+    for rank in range(3):
+        environment.setenv("PADDLE_TRAINER_ID", str(rank))
+        shares.append(fleet.util.get_file_shard(files))
+    assert shares == [["a", "b", "c"], ["d", "e"], ["f", "g"]]
+
+
+def test_all_reduce_of_one_process_is_its_own_value(environment):
+    assert fleet.util.all_reduce(np.array([1.0, 2.0])).tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="`mode` must be sum, min or max"):
+        fleet.util.all_reduce([1], mode="mean")
