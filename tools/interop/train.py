@@ -184,11 +184,9 @@ def train_static(model, options, batches):
     if options.save:
         paddle.static.save(main, options.save)
     outputs = list(output) if isinstance(output, (list, tuple)) else [output]
-    inputs = {name: value for name, value in batches[0].items() if name not in model.LABELS}
-    test = test._prune_with_input(list(inputs), outputs)
-    predicted = rows(executor.run(test, feed=inputs, fetch_list=outputs))
+    predicted = rows(executor.run(test, feed=batches[0], fetch_list=outputs))
     if options.export:
-        variables = [feeds[name] for name in inputs]
+        variables = [feeds[name] for name in feeds if name not in model.LABELS]
         paddle.static.save_inference_model(
             options.export, variables, outputs, executor, program=main
         )

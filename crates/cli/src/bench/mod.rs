@@ -1,11 +1,14 @@
-//! Training steps and their floors, timed in turn.
+//! Training steps and their floors, and single eager ops, timed in turn.
 
+mod eager;
 mod floor;
 mod workload;
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+
+pub(crate) use self::eager::{Eager, measure_add};
 
 use self::floor::Floor;
 use self::workload::Workload;

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::{Outcome, positive_real};
-use crate::bench::{CASES, Case, Measured, peak_mib};
+use crate::bench::{CASES, Case, Eager as EagerFigures, Measured, measure_add, peak_mib};
 use crate::units::grouped;
 
 /// Measure the speed of this machine and build
@@ -21,6 +21,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Engine(Engine),
+    Eager(Eager),
 }
 
 /// Measure training steps against the floor of their matrix products
@@ -43,9 +44,46 @@ struct Engine {
     seconds: f32,
 }
 
+/// Measure what one eager op costs: the addition of two tensors of two elements
+///
+/// The kernel alone on values that exist, then a whole call (a new tensor, but no Python), then one
+/// that is also put on the tape. They alternate in rounds, and the best round of each counts.
+#[derive(Debug, clap::Args)]
+struct Eager {
+    /// Print one JSON object for each figure
+    #[arg(long)]
+    json: bool,
+    /// Time to measure for
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    seconds: f32,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let What::Engine(args) = &args.what;
+    match &args.what {
+        What::Engine(args) => run_engine(args),
+        What::Eager(args) => run_eager(args),
+    }
+}
+
+fn run_eager(args: &Eager) -> Result<Outcome> {
+    let EagerFigures { kernel_s, call_s, recorded_s } = measure_add(args.seconds.into())?;
+    let mut out = io::stdout().lock();
+    for (case, seconds) in
+        [("add_2_kernel", kernel_s), ("add_2_call", call_s), ("add_2_recorded", recorded_s)]
+    {
+        let (value, ratio) = (seconds * 1e9, kernel_s / seconds);
+        if args.json {
+            let line = json!({ "case": case, "value": value, "unit": "ns", "ratio": ratio });
+            writeln!(out, "{line}")?;
+        } else {
+            writeln!(out, "{case:<14}  {value:>7.1} ns  {ratio:>6.3}")?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn run_engine(args: &Engine) -> Result<Outcome> {
     let cases = if args.cases.is_empty() { CASES.iter().collect() } else { args.cases.clone() };
     let mut out = io::stdout().lock();
     if !args.json {

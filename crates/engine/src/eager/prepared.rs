@@ -65,6 +65,18 @@ impl Prepared {
         self.seed
     }
 
+    /// Shapes the outputs and runs the kernel on values of the caller, without tensors or a tape:
+    /// what a call of eager mode costs at the least.
+    ///
+    /// # Errors
+    /// When shape rule or kernel refuse the inputs; names the op and the inputs' shapes.
+    pub fn run_on(&self, inputs: &[&Value], outputs: &mut [Value], step: u64) -> Result<()> {
+        let inputs: Vec<_> = inputs.iter().map(|input| NonNull::from(*input)).collect();
+        let outputs: Vec<_> = outputs.iter_mut().map(NonNull::from).collect();
+        // SAFETY: all are borrowed for the call; outputs exclusively, so they differ.
+        unsafe { self.run(&inputs, &outputs, step) }
+    }
+
     /// Shapes the outputs and runs the kernel. `step` gives random ops fresh numbers.
     ///
     /// # Errors
