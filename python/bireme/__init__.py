@@ -10,31 +10,43 @@ at all under `python -m bireme`. Subpackages are imported when they are first us
 
 from __future__ import annotations
 
-from . import _core, framework
+from . import _core, framework, tensor
 from ._alias import install_alias
+from ._core import (
+    BiremeError,
+    FileError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    Tensor,
+    UnavailableError,
+    UnimplementedError,
+)
 from ._missing import install_finder, missing_names
 from ._names import LAZY
+from .batch import batch
 from .framework import *
+from .tensor import *
 
 install_finder()
 __getattr__ = missing_names(__name__, LAZY)
 
 __version__: str = _core.__version__
-Tensor = _core.Tensor
 
-__all__ = ["Tensor", "install_alias"]
+__all__ = [
+    "BiremeError",
+    "FileError",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "Tensor",
+    "UnavailableError",
+    "UnimplementedError",
+    "batch",
+    "install_alias",
+]
 __all__ += framework.__all__
-
-# Until the tensor functions are merged.
-try:
-    from . import tensor
-    from .batch import batch
-    from .tensor import *
-
-    __all__ += ["batch"]
-    __all__ += tensor.__all__
-except ModuleNotFoundError:
-    pass
+__all__ += tensor.__all__
 
 
 def __dir__() -> list[str]:

@@ -130,9 +130,13 @@ class MissingFinder:
     """Asked last of all finders, and so only for modules that nobody has."""
 
     def find_spec(self, fullname: str, path=None, target=None) -> None:
-        # A module of ours that is not built or not installed is another problem than a name that
-        # we lack, and our own modules look for each other too.
-        if fullname.startswith(f"{_PACKAGE}.") and not fullname.rpartition(".")[2].startswith("_"):
+        parent, _, name = fullname.rpartition(".")
+        # Underscored names are for our own modules to look for each other.
+        if parent.partition(".")[0] != _PACKAGE or name.startswith("_"):
+            return
+        # Tools that go through the finders by themselves, with a path of their own, want an answer
+        # and not an error.
+        if path is getattr(sys.modules.get(parent), "__path__", None):
             raise missing_module(fullname)
 
 

@@ -10,6 +10,7 @@ _SUBPACKAGES = (
     "geometric",
     "hapi",
     "incubate",
+    "inference",
     "io",
     "jit",
     "linalg",

@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::site::site;
 use crate::variable::Variable;
 
-/// An input of an op that is appended.
+/// What an op that is appended reads, or writes where it exists.
 pub(crate) enum Operand<'a, 'py> {
     /// A variable of a program.
     Variable(&'a Bound<'py, Variable>),
@@ -49,7 +49,7 @@ pub(crate) struct Append<'a, 'py> {
     /// Output slots that get new variables, and how many.
     pub(crate) outputs: Vec<(&'a str, usize)>,
     /// Output slots that write variables which exist.
-    pub(crate) into: Vec<(&'a str, Vec<&'a Bound<'py, Variable>>)>,
+    pub(crate) into: Vec<(&'a str, Vec<Operand<'a, 'py>>)>,
     /// The layer that names new variables (`fc_0` gives `fc_0.tmp_0`); a new one of the op's type
     /// when not given.
     pub(crate) layer: Option<&'a str>,
@@ -85,8 +85,8 @@ pub(crate) fn append_op(py: Python<'_>, append: Append<'_, '_>) -> PyResult<Vec<
     for (name, attr) in append.attrs {
         op.attrs.insert(name.to_owned(), attr);
     }
-    for (slot, variables) in &append.into {
-        op = op.output(slot, variables.iter().map(|variable| variable.get().name.as_str()));
+    for (slot, operands) in &append.into {
+        op = op.output(slot, operands.iter().map(Operand::name));
     }
     let mut made = Vec::new();
     for (slot, count) in &append.outputs {
@@ -119,13 +119,12 @@ pub(crate) fn stop_gradients(block: &mut Block, op: &Op) {
 }
 
 fn program_of(py: Python<'_>, append: &Append<'_, '_>) -> PyResult<Py<Program>> {
-    let inputs = append.inputs.iter().flat_map(|(_, operands)| operands);
-    let inputs = inputs.filter_map(|operand| match operand {
+    let operands = append.inputs.iter().chain(&append.into).flat_map(|(_, operands)| operands);
+    let variables = operands.filter_map(|operand| match operand {
         Operand::Variable(variable) => Some(*variable),
         Operand::Eager { .. } => None,
     });
-    let into = append.into.iter().flat_map(|(_, variables)| variables.iter().copied());
-    let mut variables = inputs.chain(into).chain(append.beside);
+    let mut variables = variables.chain(append.beside);
     let Some(first) = variables.next() else {
         return context::default_main_program(py);
     };
@@ -142,9 +141,10 @@ fn program_of(py: Python<'_>, append: &Append<'_, '_>) -> PyResult<Py<Program>> 
     }
 }
 
-/// Declares the eager tensors among the inputs, with their values in the current scope.
+/// Declares the eager tensors that the op reads or writes, with their values in the current scope.
 fn register(py: Python<'_>, program: &Program, append: &Append<'_, '_>) -> PyResult<()> {
-    for operand in append.inputs.iter().flat_map(|(_, operands)| operands) {
+    let operands = append.inputs.iter().chain(&append.into).flat_map(|(_, operands)| operands);
+    for operand in operands {
         let Operand::Eager { name, value, param } = operand else { continue };
         if program.handle.read(|program| program.global().var(name).is_some()) {
             continue;

@@ -5,10 +5,11 @@
 //! among the inputs appends the op to its program.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
+use bireme_engine::Value;
 use bireme_engine::eager::{EagerTensor, Form, OpCache};
-use bireme_engine::ir::{Attr, Slot, did_you_mean, nearest};
+use bireme_engine::ir::{Attr, Param, Slot, did_you_mean, nearest};
 use bireme_engine::op::OpDef;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
@@ -311,27 +312,21 @@ impl<'py> Call<'py> {
     }
 
     fn append(self, py: Python<'py>, outputs: &[OutputSlot]) -> PyResult<Bound<'py, PyAny>> {
-        let eager = self.eager_inputs(py)?;
+        let eager = eager_tensors(py, &self.inputs)?;
         let mut at = 0;
         let mut inputs = Vec::new();
         for (slot, count) in self.def.signature.inputs.iter().zip(&self.counts) {
-            let operands = (at..at + count).map(|at| match &eager[at] {
-                Some((name, value, param)) => Ok(Operand::Eager {
-                    name,
-                    value: value.tensor().map_err(to_py)?,
-                    param: param.clone(),
-                }),
-                None => Ok(Operand::Variable(self.inputs[at].cast::<Variable>()?)),
-            });
+            let range = at..at + count;
             if *count > 0 {
-                inputs.push((slot.name, operands.collect::<PyResult<Vec<_>>>()?));
+                inputs.push((slot.name, operands(&self.inputs[range.clone()], &eager[range])?));
             }
             at += count;
         }
+        let targets = self.into.iter().map(|(_, targets)| eager_tensors(py, targets));
+        let targets = targets.collect::<PyResult<Vec<_>>>()?;
         let mut into = Vec::new();
-        for (slot, targets) in &self.into {
-            let targets = targets.iter().map(|target| Ok(target.cast::<Variable>()?));
-            into.push((*slot, targets.collect::<PyResult<Vec<_>>>()?));
+        for ((slot, given), eager) in self.into.iter().zip(&targets) {
+            into.push((*slot, operands(given, eager)?));
         }
         let given = |slot: &str| self.into.iter().any(|(name, _)| *name == slot);
         let new = outputs.iter().filter(|output| output.count > 0 && !given(output.slot));
@@ -362,30 +357,37 @@ impl<'py> Call<'py> {
         }
         one_or_tuple(py, returned)
     }
+}
 
-    /// The eager tensors among the inputs of a static op: name, value, and what a parameter is.
-    #[expect(clippy::type_complexity, reason = "used once, a name would not say more")]
-    fn eager_inputs(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<
-        Vec<
-            Option<(
-                String,
-                std::sync::Arc<bireme_engine::Value>,
-                Option<bireme_engine::ir::Param>,
-            )>,
-        >,
-    > {
-        let look = |value: &Bound<'py, PyAny>| match value.cast::<Tensor>() {
-            Err(_) => Ok(None),
-            Ok(tensor) => {
-                let tensor = tensor.get();
-                Ok(Some((tensor.name_of(py)?, tensor.inner.value(), tensor.inner.param())))
-            }
-        };
-        self.inputs.iter().map(look).collect()
-    }
+/// An eager tensor in a static op: name, value, and what a parameter is.
+type EagerFacts = (String, Arc<Value>, Option<Param>);
+
+/// The eager tensors among what a static op reads or writes.
+fn eager_tensors<'py>(
+    py: Python<'py>,
+    values: &[Bound<'py, PyAny>],
+) -> PyResult<Vec<Option<EagerFacts>>> {
+    let look = |value: &Bound<'py, PyAny>| match value.cast::<Tensor>() {
+        Err(_) => Ok(None),
+        Ok(tensor) => {
+            let tensor = tensor.get();
+            Ok(Some((tensor.name_of(py)?, tensor.inner.value(), tensor.inner.param())))
+        }
+    };
+    values.iter().map(look).collect()
+}
+
+fn operands<'a, 'py>(
+    values: &'a [Bound<'py, PyAny>],
+    eager: &'a [Option<EagerFacts>],
+) -> PyResult<Vec<Operand<'a, 'py>>> {
+    let operand = |(value, eager): (&'a Bound<'py, PyAny>, &'a Option<EagerFacts>)| match eager {
+        Some((name, value, param)) => {
+            Ok(Operand::Eager { name, value: value.tensor().map_err(to_py)?, param: param.clone() })
+        }
+        None => Ok(Operand::Variable(value.cast::<Variable>()?)),
+    };
+    values.iter().zip(eager).map(operand).collect()
 }
 
 /// A slot's values as Python sees them.

@@ -46,7 +46,7 @@ def get_device_properties(device: Any = None) -> NoReturn:
     >>> paddle.device.cuda.get_device_properties()
     Traceback (most recent call last):
     ...
-    bireme._core.UnavailableError: `get_device_properties`: this build of Bireme has no GPU support
+    bireme.UnavailableError: `get_device_properties`: this build of Bireme has no GPU support
     """
     _no_gpu("get_device_properties")
 
@@ -58,7 +58,7 @@ def get_device_name(device: Any = None) -> NoReturn:
     >>> paddle.device.cuda.get_device_name()
     Traceback (most recent call last):
     ...
-    bireme._core.UnavailableError: `get_device_name`: this build of Bireme has no GPU support
+    bireme.UnavailableError: `get_device_name`: this build of Bireme has no GPU support
     """
     _no_gpu("get_device_name")
 
@@ -70,7 +70,7 @@ def get_device_capability(device: Any = None) -> NoReturn:
     >>> paddle.device.cuda.get_device_capability()
     Traceback (most recent call last):
     ...
-    bireme._core.UnavailableError: `get_device_capability`: this build of Bireme has no GPU support
+    bireme.UnavailableError: `get_device_capability`: this build of Bireme has no GPU support
     """
     _no_gpu("get_device_capability")
 
@@ -82,7 +82,7 @@ def synchronize(device: Any = None) -> NoReturn:
     >>> paddle.device.cuda.synchronize()
     Traceback (most recent call last):
     ...
-    bireme._core.UnavailableError: `synchronize`: this build of Bireme has no GPU support
+    bireme.UnavailableError: `synchronize`: this build of Bireme has no GPU support
     """
     _no_gpu("synchronize")
 
@@ -94,7 +94,7 @@ def memory_allocated(device: Any = None) -> NoReturn:
     >>> paddle.device.cuda.memory_allocated()
     Traceback (most recent call last):
     ...
-    bireme._core.UnavailableError: `memory_allocated`: this build of Bireme has no GPU support
+    bireme.UnavailableError: `memory_allocated`: this build of Bireme has no GPU support
     """
     _no_gpu("memory_allocated")
 
@@ -106,7 +106,7 @@ def memory_reserved(device: Any = None) -> NoReturn:
     >>> paddle.device.cuda.memory_reserved()
     Traceback (most recent call last):
     ...
-    bireme._core.UnavailableError: `memory_reserved`: this build of Bireme has no GPU support
+    bireme.UnavailableError: `memory_reserved`: this build of Bireme has no GPU support
     """
     _no_gpu("memory_reserved")
 
@@ -118,7 +118,7 @@ def max_memory_allocated(device: Any = None) -> NoReturn:
     >>> paddle.device.cuda.max_memory_allocated()
     Traceback (most recent call last):
     ...
-    bireme._core.UnavailableError: `max_memory_allocated`: this build of Bireme has no GPU support
+    bireme.UnavailableError: `max_memory_allocated`: this build of Bireme has no GPU support
     """
     _no_gpu("max_memory_allocated")
 
@@ -130,7 +130,7 @@ def max_memory_reserved(device: Any = None) -> NoReturn:
     >>> paddle.device.cuda.max_memory_reserved()
     Traceback (most recent call last):
     ...
-    bireme._core.UnavailableError: `max_memory_reserved`: this build of Bireme has no GPU support
+    bireme.UnavailableError: `max_memory_reserved`: this build of Bireme has no GPU support
     """
     _no_gpu("max_memory_reserved")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import _core
+from .._errors import EOFException
 from .._missing import missing_names
 from .place import (
     CPUPlace,
@@ -14,6 +15,7 @@ from .place import (
 )
 
 LoDTensor = _core.LoDTensor
+Program = _core.Program
 Scope = _core.Scope
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "CUDAPlace",
     "EOFException",
     "LoDTensor",
+    "Program",
     "Scope",
     "VarDesc",
     "get_cuda_device_count",
@@ -29,15 +32,6 @@ __all__ = [
     "is_compiled_with_rocm",
     "is_compiled_with_xpu",
 ]
-
-
-class EOFException(Exception):
-    """Raised by a reader that feeds a program when it has no more data.
-
-    >>> import bireme as paddle
-    >>> issubclass(paddle.framework.core.EOFException, Exception)
-    True
-    """
 
 
 class VarDesc:

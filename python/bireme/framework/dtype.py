@@ -36,8 +36,6 @@ __all__ = [
     "uint8",
 ]
 
-_default = "float32"
-
 
 def get_default_dtype() -> str:
     """The type of floating-point tensors and parameters for which none is given.
@@ -46,7 +44,7 @@ def get_default_dtype() -> str:
     >>> paddle.get_default_dtype()
     'float32'
     """
-    return _default
+    return _core.dtype(_core.get_default_dtype()).name
 
 
 def set_default_dtype(d: Any) -> None:
@@ -58,13 +56,12 @@ def set_default_dtype(d: Any) -> None:
     'float64'
     >>> paddle.set_default_dtype("float32")
     """
-    global _default
     name = dtype(d).name
     if name not in ("float16", "float32", "float64", "bfloat16"):
         raise TypeError(
             f"the default dtype must be float16, float32, float64 or bfloat16, not {name}"
         )
-    _default = name
+    _core.set_default_dtype(name)
 
 
 class iinfo:

@@ -37,6 +37,7 @@ def save(
     >>> import bireme as paddle, io
     >>> buffer = io.BytesIO()
     >>> paddle.save({"w": paddle.to_tensor([1.0, 2.0])}, buffer)
+    >>> start = buffer.seek(0)
     >>> paddle.load(buffer)["w"].tolist()
     [1.0, 2.0]
     """
@@ -63,6 +64,7 @@ def load(
     >>> import bireme as paddle, io
     >>> buffer = io.BytesIO()
     >>> paddle.save([paddle.to_tensor([1]), "text"], buffer)
+    >>> start = buffer.seek(0)
     >>> paddle.load(buffer, return_numpy=True)
     [array([1]), 'text']
     """
@@ -82,8 +84,7 @@ def load(
         if first == b"\x80":
             return _load_pickle(file, path, as_tensor, keep_names)
         if first == b"\0":
-            tensor = _core.load_tensor(path)
-            return _as_array(tensor) if return_numpy else tensor
+            return as_tensor(_core.load_tensor(path))
         return _core.Program.parse_from_string(file.read())
 
 

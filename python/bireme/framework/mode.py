@@ -55,4 +55,14 @@ def disable_signal_handler() -> None:
     """
 
 
+def _refuse_truth(variable: Any) -> bool:
+    raise _core.InvalidArgumentError(
+        f"variable `{variable.name}` has no value while a program is built, so `if`, `while` and "
+        "`and` cannot look at it: choose between results with `paddle.where`"
+    )
+
+
+# Python would take every variable for true.
+_core.Variable.__bool__ = _refuse_truth
+
 __getattr__ = missing_names(__name__)

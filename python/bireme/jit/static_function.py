@@ -53,8 +53,12 @@ class StaticFunction:
 class Trace:
     """A function as a program: its feeds, its results, and the tensors it uses."""
 
-    def __init__(self, program: Any, feeds: list[str], fetches: list[Any], state: dict[str, Any]):
+    def __init__(
+        self, program: Any, scope: Any, feeds: list[str], fetches: list[Any], state: dict[str, Any]
+    ) -> None:
         self.program = program
+        # Holds copies of all tensors that the function has used.
+        self.scope = scope
         self.feeds = feeds
         self.fetches = fetches
         # Structured name to tensor.
@@ -64,13 +68,14 @@ class Trace:
         """Writes the program, the values of the tensors, and what Paddle wants to know of them."""
         os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
         program = self.program.clone(for_test=True)
-        block, scope, about = program.global_block(), _core.Scope(), {}
-        for structured, tensor in self.state.items():
-            if block.has_var(tensor.name):
-                scope.var(tensor.name).get_tensor().set(tensor.numpy(), _core.CPUPlace())
-                about[tensor.name] = _about(structured, tensor)
         fetches = [variable.name for variable in self.fetches]
-        _core.save_inference(scope, program, self.feeds, fetches, prefix, "prefix")
+        _core.save_inference(self.scope, program, self.feeds, fetches, prefix, "prefix")
+        block = program.global_block()
+        about = {
+            tensor.name: _about(structured, tensor)
+            for structured, tensor in self.state.items()
+            if block.has_var(tensor.name)
+        }
         with open(f"{prefix}.pdiparams.info", "wb") as file:
             pickle.dump(about, file, protocol=2)
 
@@ -102,7 +107,7 @@ def trace(function: Any, input_spec: Any, layer: Any = None) -> Trace:
         )
     owner = layer if layer is not None else getattr(marked.function, "__self__", None)
     feeds: list[str] = []
-    with _fresh_program() as program:
+    with _fresh_program() as (program, scope):
         names = _argument_names(marked.function)
         inputs = [_declare(s, n, feeds) for s, n in zip(specs, names, strict=False)]
         # The layer is called, and not its method, so that its hooks are written down too.
@@ -110,22 +115,23 @@ def trace(function: Any, input_spec: Any, layer: Any = None) -> Trace:
     fetches = list(_variables(results))
     if not fetches:
         raise ValueError(f"`{marked.__name__}` returns nothing that depends on its inputs")
-    return Trace(program, feeds, fetches, _state(owner))
+    return Trace(program, scope, feeds, fetches, _state(owner))
 
 
 @contextmanager
 def _fresh_program() -> Iterator[Any]:
-    program, was_dynamic = _core.Program(), _core.in_dynamic_mode()
+    # Names go on counting: tensors from outside must not meet new ones of the same name.
+    program, scope, was_dynamic = _core.Program(), _core.Scope(), _core.in_dynamic_mode()
+    outer_scope = _core.switch_scope(scope)
     main = _core.switch_main_program(program)
     startup = _core.switch_startup_program(_core.Program())
-    names = _core.switch_names(_core.UniqueNames())
     _core.enable_static()
     try:
-        yield program
+        yield program, scope
     finally:
         _core.switch_main_program(main)
         _core.switch_startup_program(startup)
-        _core.switch_names(names)
+        _core.switch_scope(outer_scope)
         if was_dynamic:
             _core.disable_static()
 

@@ -64,9 +64,9 @@ class TranslatedLayer(Layer):
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The values of the model, by the names they had in the layer that was saved."""
         tensors = {}
-        for name in self._scope.names():
+        for name in [*self._structured, *self._scope.names()]:
             value = np.array(self._scope.find_var(name).get_tensor())
-            tensors[self._structured.get(name, name)] = _core.to_tensor(value)
+            tensors.setdefault(self._structured.get(name, name), _core.to_tensor(value))
         return tensors
 
     def train(self) -> None:

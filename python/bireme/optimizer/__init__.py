@@ -1,5 +1,6 @@
 """Optimizers and learning rate schedules: `paddle.optimizer`."""
 
+from .._missing import missing_names
 from . import lr
 from .optimizer import Optimizer
 from .optimizers import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lamb, Momentum, RMSProp
@@ -17,3 +18,5 @@ __all__ = [
     "RMSProp",
     "lr",
 ]
+
+__getattr__ = missing_names(__name__)

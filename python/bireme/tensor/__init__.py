@@ -1,5 +1,6 @@
 """Functions on tensors: everything here is also `paddle.<name>`."""
 
+from .._missing import missing_names
 from . import inplace, methods
 from .attribute import *
 from .creation import *
@@ -291,3 +292,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+__getattr__ = missing_names(__name__)

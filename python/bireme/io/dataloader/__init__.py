@@ -1,5 +1,6 @@
 """The parts of `bireme.io`: data sets, samplers, collation and worker processes."""
 
+from ..._missing import missing_names
 from .batch_sampler import BatchSampler, DistributedBatchSampler
 from .dataset import (
     ChainDataset,
@@ -38,3 +39,5 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+__getattr__ = missing_names(__name__)

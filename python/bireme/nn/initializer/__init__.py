@@ -1,5 +1,6 @@
 """How parameters get their first values: `paddle.nn.initializer`."""
 
+from ..._missing import missing_names
 from .initializer import (
     Assign,
     Constant,
@@ -32,3 +33,5 @@ __all__ = [
     "calculate_gain",
     "set_global_initializer",
 ]
+
+__getattr__ = missing_names(__name__)
