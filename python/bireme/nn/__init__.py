@@ -1,5 +1,6 @@
 """Neural networks: layers, and functions and initialisers for them."""
 
+from .._missing import missing_names
 from . import functional, initializer, utils
 from .clip import ClipGradByGlobalNorm, ClipGradByNorm, ClipGradByValue
 from .layer import *
@@ -107,3 +108,5 @@ __all__ = [
     "initializer",
     "utils",
 ]
+
+__getattr__ = missing_names(__name__)

@@ -1,5 +1,6 @@
 """Functions of neural networks, without parameters of their own: `paddle.nn.functional`."""
 
+from ..._missing import missing_names
 from .activation import *
 from .common import *
 from .conv import *
@@ -97,3 +98,5 @@ __all__ = [
     "triplet_margin_loss",
     "zeropad2d",
 ]
+
+__getattr__ = missing_names(__name__)

@@ -1,5 +1,6 @@
 """Layers: everything here is also `paddle.nn.<name>`."""
 
+from ..._missing import missing_names
 from .activation import *
 from .cells import *
 from .common import *
@@ -108,3 +109,5 @@ __all__ = [
     "Unflatten",
     "ZeroPad2D",
 ]
+
+__getattr__ = missing_names(__name__)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ... import _core
+from ..._missing import missing_names
 
 __all__ = [
     "clip_grad_norm_",
@@ -84,3 +85,6 @@ def clip_grad_value_(parameters: Any, clip_value: float) -> None:
 def _with_gradients(parameters: Any) -> list[Any]:
     parameters = [parameters] if isinstance(parameters, _core.Tensor) else parameters
     return [p for p in parameters if p.grad is not None]
+
+
+__getattr__ = missing_names(__name__)
