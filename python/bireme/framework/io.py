@@ -151,14 +151,15 @@ def _holds_tensor(obj: Any) -> bool:
 
 
 def _state_dict_as_stored(state: dict[str, Any], protocol: int) -> dict[str, Any]:
-    if not state:
-        warnings.warn("the state dict that is saved is empty", stacklevel=3)
     names = {key: value.name for key, value in state.items() if isinstance(value, _core.Tensor)}
     is_tensor = (_core.Tensor, _core.LoDTensor)
     stored = {k: np.array(v) if isinstance(v, is_tensor) else v for k, v in state.items()}
-    # Static mode has no structured names, and Paddle writes no table then.
+    # Static mode has no structured names, and Paddle writes no table then; there an optimizer
+    # without a state is nothing to warn of.
     if _core.in_dynamic_mode():
         stored[NAME_TABLE] = names
+        if not state:
+            warnings.warn("the state dict that is saved is empty", stacklevel=3)
     return stored if protocol >= 4 else _cut_large_arrays(stored)
 
 
