@@ -1,5 +1,8 @@
 """The console commands."""
 
+import subprocess
+import sys
+
 import pytest
 from bireme import _cli
 
@@ -26,3 +29,14 @@ def test_bireme_is_the_command_line_of_the_core(monkeypatch, capfd):
 def test_fleetrun_refuses_what_it_cannot_do(arguments, reason, capsys):
     assert _cli.fleetrun(arguments) == 2
     assert capsys.readouterr().err.startswith(f"fleetrun: {reason}")
+
+
+def test_fleetrun_runs_one_process_with_the_alias(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import sys, paddle, bireme\nprint(paddle is bireme, sys.argv)\n1 / 0\n")
+    code = "import sys; from bireme._cli import fleetrun; sys.exit(fleetrun())"
+    command = [sys.executable, "-c", code, "--worker_num=1", "--gpus", "0", "train.py", "--lr=1"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.stdout == "True ['train.py', '--lr=1']\n"
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[1] == f'  File "{script}", line 3, in <module>'
