@@ -12,6 +12,7 @@ import paddle
 TESTS = pathlib.Path(__file__).parent.parent / "python" / "tests"
 sys.path.insert(0, str(TESTS))
 
+import training_cases
 import value_cases
 
 
@@ -22,8 +23,24 @@ def rounded(array):
     return {"shape": list(array.shape), "values": values}
 
 
+def write_trainings():
+    """Small trainings, one line each."""
+    results = training_cases.run_all(paddle)
+    lines = []
+    for family, named in results.items():
+        inner = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in named.items()]
+        lines.append(f"{json.dumps(family)}: {{\n" + ",\n".join(inner) + "\n}")
+    path = TESTS / "data" / "trainings.json"
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"{path.name}: {sum(map(len, results.values()))} cases")
+
+
 def main(families):
+    if not families or "trainings" in families:
+        write_trainings()
     for family in families or value_cases.CASES:
+        if family == "trainings":
+            continue
         stored = {}
         for expression in value_cases.CASES[family]:
             try:
