@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor.arguments import Tensor, ops
-from .segment import gathered
+from .segment import gathered, sent
 
 _MESSAGES = {
     "add": ops.elementwise_add,
@@ -31,8 +31,7 @@ def send_u_recv(
     >>> paddle.geometric.send_u_recv(x, a, b).tolist()
     [[0.0], [3.0]]
     """
-    messages = ops.gather(x, src_index)
-    return gathered(messages, dst_index, reduce_op, _rows(out_size, x))
+    return sent(x, src_index, dst_index, reduce_op, 0 if out_size is None else int(out_size))
 
 
 def send_ue_recv(

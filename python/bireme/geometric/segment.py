@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tensor.arguments import Tensor, numpy_of, ops
+from ..tensor.arguments import Tensor, constant, numpy_of, ops
 
 
 def segment_sum(data: Tensor, segment_ids: Tensor, name: str | None = None) -> Tensor:
@@ -52,34 +52,12 @@ def _segments(segment_ids: Tensor) -> int:
 
 def gathered(rows: Tensor, index: Tensor, how: str, count: int) -> Tensor:
     """`count` rows: row i from the rows whose index is i, and zeros where there are none."""
+    places = ops.range(*(constant(n, "int64", rows) for n in (0, rows.shape[0], 1)))
+    return sent(rows, places, index, how, count)
+
+
+def sent(x: Tensor, source: Tensor, target: Tensor, how: str, count: int) -> Tensor:
+    """Row `source[i]` of `x` to row `target[i]` of the result; 0 for as many rows as `x` has."""
     if how not in ("sum", "mean", "max", "min"):
         raise ValueError(f"rows are put together by sum, mean, max or min, not by {how!r}")
-    if how in ("max", "min"):
-        return _extremes(rows, index, how, count)
-    out = _sums(rows, index, count)
-    if how == "sum":
-        return out
-    ones = ops.fill_constant(shape=[index.shape[0]], dtype=rows.dtype, value=1.0)
-    sizes = _sums(ones, index, count)
-    sizes = ops.elementwise_max(sizes, ops.fill_any_like(sizes, value=1.0))
-    return out / ops.reshape2(sizes, shape=[count] + [1] * (rows.ndim - 1))
-
-
-def _sums(rows: Tensor, index: Tensor, count: int) -> Tensor:
-    zeros = ops.fill_constant(shape=[count, *rows.shape[1:]], dtype=rows.dtype, value=0.0)
-    return ops.scatter(zeros, index, rows, overwrite=False)
-
-
-def _extremes(rows: Tensor, index: Tensor, how: str, count: int) -> Tensor:
-    """Picks the row of each extreme, so that gradients go to the elements that won."""
-    ids = numpy_of(index, f"gathering by {how}")
-    parts = []
-    for i in range(count):
-        places = (ids == i).nonzero()[0]
-        if places.size == 0:
-            parts.append(ops.fill_constant(shape=list(rows.shape[1:]), dtype=rows.dtype, value=0.0))
-            continue
-        own = rows[places]
-        reduce = ops.reduce_max if how == "max" else ops.reduce_min
-        parts.append(reduce(own, dim=[0]))
-    return ops.stack(parts, axis=0)
+    return ops.graph_send_recv(x, source, target, reduce_op=how.upper(), out_size=[count])
