@@ -1,5 +1,7 @@
 """Linear algebra: the functions of `paddle.linalg` that Bireme has.
 
+Decompositions (svd, qr, eig, inverse, ...) are not there: no kernel computes them yet.
+
 >>> import bireme as paddle
 >>> paddle.linalg.norm(paddle.to_tensor([3.0, 4.0])).item()
 5.0

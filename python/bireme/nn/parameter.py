@@ -25,7 +25,7 @@ def parameter_attr(attr: Any) -> Any:
         return ParamAttr(name=attr)
     if isinstance(attr, Initializer):
         return ParamAttr(initializer=attr)
-    if regularizer_spec(attr) is not None:
+    if not isinstance(attr, (int, float)) and regularizer_spec(attr) is not None:
         return ParamAttr(regularizer=attr)
     raise TypeError(
         "a parameter is described by a `ParamAttr`, a name, an initialiser, a regulariser or False, "

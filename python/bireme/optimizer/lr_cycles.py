@@ -54,7 +54,7 @@ class OneCycleLR(LRScheduler):
     """Up to `max_learning_rate` and down again, once in `total_steps`.
 
     >>> schedule = paddle.optimizer.lr.OneCycleLR(1.0, total_steps=10)
-    >>> schedule()
+    >>> round(schedule(), 4)
     0.04
     """
 

@@ -55,7 +55,9 @@ def constant(value: Any, dtype: Any, like: Any = None) -> Any:
     """A number as a 0-D tensor of the mode of `like` (of the current mode without it)."""
     static = isinstance(like, Variable) if like is not None else not _core.in_dynamic_mode()
     if static:
-        return ops.fill_constant(shape=[], dtype=dtype, value=float(value), str_value=str(value))
+        # As text, since large integers do not survive as floats.
+        text = str(int(value)) if isinstance(value, (bool, np.bool_)) else str(value)
+        return ops.fill_constant(shape=[], dtype=dtype, value=float(value), str_value=text)
     return _core.to_tensor(value, dtype=dtype)
 
 

@@ -24,6 +24,13 @@ def getitem(x: Any, index: Any) -> Any:
     >>> x[1].tolist(), x[:, 1:].tolist(), x[[0, 1], [2, 0]].tolist(), x[x > 4].tolist()
     ([4, 5, 6], [[2, 3], [5, 6]], [3, 4], [5, 6])
     """
+    if type(index) is int and x.ndim:
+        # The most frequent index by far, without making a plan.
+        size = x.shape[0]
+        if size >= 0 and not -size <= index < size:
+            raise IndexError(f"index {index} is out of range for axis 0 of size {size}")
+        last = _END if index == -1 else index + 1
+        return ops.slice(x, axes=[0], starts=[index], ends=[last], decrease_axis=[0])
     plan = _Plan(x, index)
     return _pick(plan.sliced(x), plan.picks)
 
@@ -31,7 +38,7 @@ def getitem(x: Any, index: Any) -> Any:
 def setitem(x: Any, index: Any, value: Any) -> Any:
     """A tensor as `x` with `value` at `index`; what `x[index] = value` puts into `x`.
 
-    >>> paddle.static.setitem(paddle.zeros([3]), 1, 5.0).tolist()
+    >>> paddle.tensor.indexing.setitem(paddle.zeros([3]), 1, 5.0).tolist()
     [0.0, 5.0, 0.0]
     """
     value = _fitting(value, x)
@@ -203,8 +210,8 @@ def _clamped(first: int, last: int, size: int) -> tuple[int, int]:
     """Start and end of a slice that goes backwards, within the axis."""
     first = first + size if first < 0 else first
     last = last + size if -size <= last < 0 else last
-    # An end before the first element has no number that is not taken for one from the back.
-    return min(first, size - 1), last if last >= 0 else -size - 1
+    # In ops that go backwards, -1 is the place before the first element.
+    return min(first, size - 1), max(last, -1)
 
 
 def _full_index(x: Any, index: Any) -> list[Any]:
@@ -245,15 +252,17 @@ def _whole_picks(x: Any, picks: list[tuple[int, Any]]) -> tuple[list[int], list[
             axes.append(axis)
             tensors.append(picker)
             continue
-        if list(picker.shape) != list(x.shape[axis : axis + picker.ndim]):
-            raise IndexError(
-                f"a mask of shape {list(picker.shape)} does not fit axes of sizes "
-                f"{list(x.shape[axis : axis + picker.ndim])}"
-            )
+        _check_mask(picker, x, axis)
         columns = ops.unbind(ops.where_index(picker), axis=1, _count=picker.ndim)
         axes.extend(range(axis, axis + picker.ndim))
         tensors.extend(columns)
     return axes, tensors
+
+
+def _check_mask(mask: Any, x: Any, axis: int) -> None:
+    sizes = list(x.shape[axis : axis + mask.ndim])
+    if any(m != n and -1 not in (m, n) for m, n in zip(mask.shape, sizes)):
+        raise IndexError(f"a mask of shape {list(mask.shape)} does not fit axes of sizes {sizes}")
 
 
 def _pick(x: Any, picks: list[tuple[int, Any]]) -> Any:
@@ -263,7 +272,10 @@ def _pick(x: Any, picks: list[tuple[int, Any]]) -> Any:
         axis, picker = picks[0]
         if picker.dtype == "bool" and axis == 0 and list(picker.shape) == list(x.shape):
             return ops.masked_select(x, picker)
-        if picker.dtype != "bool" and picker.ndim == 1:
+        if picker.ndim == 1 and picker.dtype == "bool":
+            _check_mask(picker, x, axis)
+            return ops.gather(x, ops.reshape2(ops.where_index(picker), shape=[-1]), axis=axis)
+        if picker.ndim == 1:
             return ops.gather(x, _counted_from_front(picker, x.shape[axis]), axis=axis)
     axes, tensors = _whole_picks(x, picks)
     order = [*axes, *(i for i in range(x.ndim) if i not in axes)]

@@ -20,7 +20,6 @@ from .arguments import (
 )
 
 __all__ = [
-    "as_complex",
     "atleast_1d",
     "atleast_2d",
     "broadcast_tensors",
@@ -473,17 +472,6 @@ def shard_index(
     own = ops.elementwise_floordiv(input, as_tensor(size, input)) == shard_id
     inside = ops.elementwise_mod(input, as_tensor(size, input))
     return ops.where(own, inside, ops.fill_any_like(input, value=float(ignore_value)))
-
-
-def as_complex(x: Tensor, name: str | None = None) -> Any:
-    """Not there: complex numbers have no kernels.
-
-    >>> paddle.as_complex(paddle.ones([1, 2]))
-    Traceback (most recent call last):
-    ...
-    NotImplementedError: `as_complex` needs complex numbers, which are not there
-    """
-    raise NotImplementedError("`as_complex` needs complex numbers, which are not there")
 
 
 broadcast_to = expand

@@ -28,7 +28,7 @@ from .to_string import tensor_repr
 _METHOD_MODULES = (math, ops, manipulation, logic, linalg, search, stat, scatter, attribute)
 
 #: Functions of these modules that do not make sense as methods.
-_NOT_METHODS = {"broadcast_shape", "shape", "scatter_nd", "multi_dot", "as_complex"}
+_NOT_METHODS = {"shape", "scatter_nd", "multi_dot"}
 
 _CREATION_METHODS = ("clone", "diag", "diagflat", "tril", "triu")
 _RANDOM_METHODS = ("bernoulli", "multinomial")

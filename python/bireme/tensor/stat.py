@@ -89,17 +89,24 @@ def median(x: Tensor, axis: Any = None, keepdim: bool = False, name: str | None 
     >>> paddle.median(paddle.to_tensor([3.0, 1.0, 2.0])).item()
     2.0
     """
-    return quantile(x, 0.5, axis, keepdim)
+    return _quantile(x, 0.5, axis, keepdim)
 
 
 def quantile(x: Tensor, q: Any, axis: Any = None, keepdim: bool = False) -> Any:
     """What a share `q` of the elements does not exceed, between neighbours in proportion.
 
+    As in Paddle, the result is float64.
+
     >>> paddle.quantile(paddle.to_tensor([1.0, 2.0]), 0.5).item()
     1.5
     """
+    x = ops.cast(x, in_dtype=x.dtype, out_dtype="float64")
     if isinstance(q, (list, tuple)):
-        return ops.stack([quantile(x, share, axis, keepdim) for share in q])
+        return ops.stack([_quantile(x, share, axis, keepdim) for share in q])
+    return _quantile(x, q, axis, keepdim)
+
+
+def _quantile(x: Tensor, q: float, axis: int | None, keepdim: bool) -> Any:
     if not 0 <= q <= 1:
         raise ValueError(f"`q` must be in [0, 1], but is {q}")
     ndim = x.ndim

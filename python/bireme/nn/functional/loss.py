@@ -109,9 +109,9 @@ def binary_cross_entropy_with_logits(
     >>> round(paddle.nn.functional.binary_cross_entropy_with_logits(paddle.zeros([1]), paddle.ones([1])).item(), 4)
     0.6931
     """
-    out = ops.sigmoid_cross_entropy_with_logits(logit, label)
-    if pos_weight is not None:
-        out = out * (label * (pos_weight - 1.0) + 1.0)
+    # As Paddle's kernel has it: the weight of the label 1 is on the logarithm only.
+    scale = None if pos_weight is None else label * (pos_weight - 1.0) + 1.0
+    out = ops.sigmoid_cross_entropy_with_logits(logit, label, scale)
     return reduced(out if weight is None else ops.elementwise_mul(out, weight), reduction)
 
 

@@ -29,12 +29,13 @@ def max_pool2d(
     data_format: str = "NCHW",
     name: str | None = None,
 ) -> Tensor:
-    """The greatest element of each window of a picture.
+    """The greatest element of each window of a picture, and its place in it if `return_mask`.
 
     >>> paddle.nn.functional.max_pool2d(paddle.ones([1, 1, 4, 4]), 2).shape
     [1, 1, 2, 2]
     """
-    _refuse_mask(return_mask)
+    if return_mask:
+        return _max_with_places(x, kernel_size, stride, padding, ceil_mode, data_format)
     return _pool2d(x, "max", kernel_size, stride, padding, ceil_mode, True, data_format)
 
 
@@ -75,7 +76,9 @@ def max_pool1d(
     >>> paddle.nn.functional.max_pool1d(paddle.to_tensor([[[1.0, 3.0]]]), 2).tolist()
     [[[3.0]]]
     """
-    _refuse_mask(return_mask)
+    if return_mask:
+        places = ([1, *pair(kernel_size, 1, "kernel_size")], _line(stride), _line(padding, 0))
+        return _squeezed(_max_with_places(ops.unsqueeze2(x, axes=[2]), *places, ceil_mode, "NCHW"))
     return _pool1d(x, "max", kernel_size, stride, padding, ceil_mode, True)
 
 
@@ -115,7 +118,8 @@ def adaptive_max_pool2d(
     >>> paddle.nn.functional.adaptive_max_pool2d(paddle.ones([1, 1, 4, 4]), 2).shape
     [1, 1, 2, 2]
     """
-    _refuse_mask(return_mask)
+    if return_mask:
+        return ops.max_pool2d_with_index(x, ksize=_sizes(x, output_size, "NCHW"), adaptive=True)
     return _adaptive2d(x, "max", output_size, "NCHW")
 
 
@@ -137,8 +141,10 @@ def adaptive_max_pool1d(
     >>> paddle.nn.functional.adaptive_max_pool1d(paddle.to_tensor([[[1.0, 3.0]]]), 1).tolist()
     [[[3.0]]]
     """
-    _refuse_mask(return_mask)
-    out = _adaptive2d(ops.unsqueeze2(x, axes=[2]), "max", [1, int(output_size)], "NCHW")
+    picture = ops.unsqueeze2(x, axes=[2])
+    if return_mask:
+        return _squeezed(adaptive_max_pool2d(picture, [1, int(output_size)], True))
+    out = _adaptive2d(picture, "max", [1, int(output_size)], "NCHW")
     return ops.squeeze2(out, axes=[2])
 
 
@@ -191,13 +197,34 @@ def _pool1d(
     return ops.squeeze2(out, axes=[2])
 
 
-def _adaptive2d(x: Tensor, kind: str, output_size: Any, data_format: str) -> Tensor:
+def _max_with_places(
+    x: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, data_format: str
+) -> tuple[Tensor, Tensor]:
+    """Maxima and their places in the flattened picture."""
+    pads, algorithm = paddings(padding, 2, False)
+    if data_format != "NCHW" or ceil_mode or algorithm != "EXPLICIT" or len(pads) != 2:
+        raise NotImplementedError("places of maxima need NCHW and the same padding on both sides")
+    window = pair(kernel, 2, "kernel_size")
+    steps = window if stride is None else pair(stride, 2, "stride")
+    return ops.max_pool2d_with_index(x, ksize=window, strides=steps, paddings=pads)
+
+
+def _line(value: Any, across: int = 1) -> Any:
+    """A setting of sequences as that of pictures of height 1."""
+    return None if value is None else [across, *pair(value, 1)]
+
+
+def _squeezed(parts: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    first, second = (ops.squeeze2(part, axes=[2]) for part in parts)
+    return first, second
+
+
+def _sizes(x: Tensor, output_size: Any, data_format: str) -> list[int]:
     sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
     inner = x.shape[2:] if data_format == "NCHW" else x.shape[1:3]
-    window = [int(n) if size is None else int(size) for size, n in zip(sizes, inner)]
+    return [int(n) if size is None else int(size) for size, n in zip(sizes, inner)]
+
+
+def _adaptive2d(x: Tensor, kind: str, output_size: Any, data_format: str) -> Tensor:
+    window = _sizes(x, output_size, data_format)
     return ops.pool2d(x, pooling_type=kind, ksize=window, adaptive=True, data_format=data_format)
-
-
-def _refuse_mask(return_mask: bool) -> None:
-    if return_mask:
-        raise NotImplementedError("pooling does not return the places of the maxima")

@@ -142,7 +142,9 @@ class _BatchNormBase(_Statistics):
 
     def extra_repr(self) -> str:
         numbers = f"num_features={self._num_features}, momentum={self._momentum}"
-        layout = "" if self._data_format == "NCHW" else f", data_format={self._data_format}"
+        layout = (
+            "" if self._data_format == self._formats[0] else f", data_format={self._data_format}"
+        )
         return f"{numbers}, epsilon={self._epsilon}{layout}{named(self._name)}"
 
 

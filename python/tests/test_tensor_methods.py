@@ -1,0 +1,146 @@
+"""Methods of tensors: in place, printing, indexing with assignment, iteration."""
+
+from __future__ import annotations
+
+import copy
+
+import bireme as paddle
+import numpy as np
+import pytest
+
+
+def test_printing() -> None:
+    x = paddle.to_tensor([[1.5, -2.25], [0.25, 3.0]], stop_gradient=False)
+    assert repr(x) == (
+        "Tensor(shape=[2, 2], dtype=float32, place=Place(cpu), stop_gradient=False,\n"
+        "       [[ 1.50000000, -2.25000000],\n"
+        "        [ 0.25000000,  3.        ]])"
+    )
+    assert repr(paddle.to_tensor(7)).endswith("\n       7)")
+    assert repr(paddle.to_tensor([True])).endswith("[True])")
+    assert "..." in repr(paddle.zeros([2000]))
+    weight = paddle.nn.Linear(1, 1).weight
+    assert repr(weight).startswith("Parameter containing:\nTensor(shape=[1, 1]")
+
+
+def test_in_place_methods_keep_the_past() -> None:
+    x = paddle.to_tensor([1.0, -2.0], stop_gradient=False)
+    y = x * 2.0
+    assert y.add_(paddle.ones([2])) is y
+    y.scale_(3.0)
+    y.sum().backward()
+    assert y.tolist() == [9.0, -9.0]
+    assert x.grad.tolist() == [6.0, 6.0]
+    z = paddle.zeros([2, 3])
+    assert z.reshape_([3, 2]).shape == [3, 2] and z.shape == [3, 2]
+    assert z.fill_(2.0).tolist() == [[2.0, 2.0]] * 3
+    assert z.zero_().sum().item() == 0.0
+    assert z.exp_().clip_(0.0, 0.5).tolist() == [[0.5, 0.5]] * 3
+
+
+def test_chains_of_methods() -> None:
+    x = paddle.arange(6).astype("float32").reshape([2, 3])
+    assert x.sum(axis=0).tolist() == [3.0, 5.0, 7.0]
+    assert x.mean().item() == 2.5
+    assert x.max(axis=1).tolist() == [2.0, 5.0]
+    assert x.T.shape == [3, 2]
+    assert x.unsqueeze(0).squeeze(0).flatten().numel().item() == 6
+    assert x.matmul(x.t()).shape == [2, 2]
+    assert x.tile([2, 1]).expand([4, 3]).shape == [4, 3]
+    assert x.pow(2).sqrt().abs().sign().tolist() == [[0.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    assert x.add(x).multiply(x).argmax().item() == 5
+    assert x.topk(1)[1].tolist() == [[2], [2]]
+    assert x.dim() == x.ndimension() == 2
+    assert x.cpu() is x
+    assert x.softmax(-1).sum().item() == pytest.approx(2.0)
+    assert x.clone().is_tensor()
+
+
+def test_to_takes_types_and_devices() -> None:
+    x = paddle.ones([2])
+    assert x.to("float64").dtype == "float64"
+    assert x.to("cpu") is x
+    assert x.to(dtype="int64").dtype == "int64"
+    assert x.to(paddle.ones([1], "int32")).dtype == "int32"
+
+
+def test_iteration_and_length() -> None:
+    x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert [row.tolist() for row in x] == [[1.0, 2.0], [3.0, 4.0]]
+    assert len(x) == 2
+    with pytest.raises(TypeError):
+        iter(paddle.to_tensor(1.0)).__next__()
+
+
+def test_copies() -> None:
+    x = paddle.to_tensor([1.0], stop_gradient=False)
+    assert copy.deepcopy(x).stop_gradient is False
+    with pytest.raises(RuntimeError, match="leaves"):
+        copy.deepcopy(x * 2.0)
+
+
+def test_hooks_on_tensors() -> None:
+    x = paddle.to_tensor([1.0], stop_gradient=False)
+    handle = x.register_hook(lambda grad: grad * 10.0)
+    (x * 2.0).backward()
+    assert x.grad.tolist() == [20.0]
+    assert handle.remove()
+    x.clear_grad()
+    (x * 2.0).backward()
+    assert x.grad.tolist() == [2.0]
+
+
+def test_index_errors() -> None:
+    x = paddle.ones([2, 3])
+    for index in (5, (0, 3), (0, 0, 0), (Ellipsis, Ellipsis), True):
+        with pytest.raises(IndexError):
+            x[index]
+    with pytest.raises(IndexError, match="mask"):
+        x[paddle.to_tensor([True, False, True])]
+    with pytest.raises(TypeError, match="str"):
+        x["a"]
+    with pytest.raises(ValueError, match="step"):
+        x[::0]
+
+
+def test_negative_indices_count_from_the_end() -> None:
+    x = paddle.arange(5)
+    array = np.arange(5)
+    for index in (slice(None, None, -1), slice(3, 0, -1), slice(-2, None), slice(None, -1)):
+        assert x[index].tolist() == array[index].tolist()
+    assert x[[-1, 0]].tolist() == [4, 0]
+    assert x[paddle.to_tensor([-1, 0])].tolist() == [4, 0]
+
+
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [
+        (0, 5.0),
+        ((slice(None), 1), 5.0),
+        ((slice(None), slice(1, 3)), np.arange(6).reshape(3, 2)),
+        ((slice(None), slice(None, None, 2)), 7.0),
+        (Ellipsis, 1.0),
+        ((1, 2), 9.0),
+        ((slice(None), [0, 2]), 5.0),
+        (([0, 1], [2, 3]), [1.0, 2.0]),
+        ([2, 0], np.ones((2, 4))),
+        (-1, np.arange(4)),
+    ],
+)
+def test_assignment(index, value) -> None:
+    array = np.arange(12, dtype="float32").reshape(3, 4)
+    x = paddle.to_tensor(array)
+    array = array.copy()
+    array[index] = value
+    x[index] = value if not isinstance(value, np.ndarray) else value.astype("float32")
+    np.testing.assert_array_equal(x.numpy(), array)
+
+
+def test_assignment_by_mask_and_gradients() -> None:
+    x = paddle.to_tensor([1.0, -2.0, 3.0], stop_gradient=False)
+    y = x * 2.0
+    y[y < 0] = 0.0
+    y[0] = paddle.to_tensor(7.0)
+    y.sum().backward()
+    assert y.tolist() == [7.0, 0.0, 6.0]
+    assert x.grad.tolist() == [0.0, 0.0, 2.0]
