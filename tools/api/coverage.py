@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 import page
-from names import resolve, signature
+from names import lacking_ops, only_raises, resolve, signature
 
 HERE = Path(__file__).resolve().parent
 # Of the names that two or more models use.
@@ -35,7 +35,9 @@ class Entry:
         self.name, _, self.use = row["name"].partition(" ")
         self.calls, self.models = int(row["calls"]), int(row["models"])
         found = resolve(self.name)
-        self.exists = found is not None
+        # A name that only raises, or whose op is not there, is of no use to a model.
+        self.lacks = lacking_ops(found[0]) if found else []
+        self.exists = found is not None and not self.lacks and not only_raises(found[0])
         self.refused = []
         if self.exists:
             wanted = set(row["keywords"].split()) - EXCUSED.get(self.name, set())
@@ -78,7 +80,8 @@ def report(entries):
         print(f"{label:>8} {names:6} {exist:6}  {exist / names:6.1%}")
     for entry in entries:
         if not entry.exists:
-            print(f"missing: {entry.name} ({entry.models} models, {entry.calls} calls)")
+            ops = f", calls op {', '.join(entry.lacks)}, which is not there" if entry.lacks else ""
+            print(f"missing: {entry.name} ({entry.models} models, {entry.calls} calls){ops}")
     several = [entry for entry in entries if entry.models > 1]
     return sum(entry.exists for entry in several) / len(several)
 

@@ -34,10 +34,33 @@ def signature(thing):
         return None
 
 
+def only_raises(thing):
+    """Whether a function or the making of an object does nothing but raise: a name in name only."""
+    if inspect.isclass(thing):
+        thing = vars(thing).get("__init__")
+    thing = inspect.unwrap(thing) if callable(thing) else thing
+    if not inspect.isfunction(thing):
+        return False
+    try:
+        function = ast.parse(textwrap.dedent(inspect.getsource(thing))).body[0]
+    except (OSError, SyntaxError):
+        return False
+    body = function.body if isinstance(function, ast.FunctionDef) else []
+    is_text = body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+    return isinstance((body[1:] if is_text else body or [None])[0], ast.Raise)
+
+
+def lacking_ops(thing):
+    """The ops that it calls and the engine does not have."""
+    known = importlib.import_module("bireme._core").ops
+    return [op for op in ops_of(thing) if not hasattr(known, op)]
+
+
 def ops_of(thing, depth=DEPTH):
     """The engine's ops that a function or a layer's `forward` calls, in the order of the text."""
     if inspect.isclass(thing):
-        thing = vars(thing).get("forward")
+        # Inherited too: the layers of a kind often share it.
+        thing = getattr(thing, "forward", None)
     thing = inspect.unwrap(thing) if callable(thing) else thing
     if not inspect.isfunction(thing) or depth == 0:
         return []
