@@ -4,7 +4,6 @@ use bireme_engine::ir::{self, Param, Regularizer, Var};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use pyo3::{PyTraverseError, PyVisit};
 
 use crate::block::Block;
 use crate::convert::dtype_object;
@@ -12,6 +11,9 @@ use crate::parameter::{Penalty, penalty_of};
 use crate::program::Program;
 
 /// A variable of a static program.
+///
+/// Not traversed by the collector: some interpreters make the instance's dictionary, and may collect
+/// meanwhile, before the fields here have been written.
 #[pyclass(frozen, dict, weakref, subclass, module = "bireme._core")]
 pub(crate) struct Variable {
     pub(crate) program: Py<Program>,
@@ -201,10 +203,6 @@ impl Variable {
 
     fn __repr__(&self) -> PyResult<String> {
         self.to_string(true, false)
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.program)
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
