@@ -46,4 +46,13 @@ CASES = [
     Case("log_softmax", {"X": f32(2, 17, low=-4, high=4)}),
     Case("log_softmax", {"X": f32(2, 3, 4)}, {"axis": -2}),
     Case("log_softmax", {"X": f64(3, 2)}, {"axis": 0}),
+    Case("selu", {"X": f32(3, 4)}),
+    Case("selu", {"X": f64(3, 4)}, {"scale": 1.5, "alpha": 0.5}),
+    Case("mish", {"X": f32(3, 4, low=-3, high=3)}),
+    Case("mish", {"X": values([-30, -20.5, -1, 0, 2, 19, 21, 30])}),
+    Case("hard_swish", {"X": f32(3, 4, low=-5, high=5)}),
+    # Paddle 2.6 forgets the attributes that programs of 1.x set.
+    Case("hard_swish", {"X": f64(3, 4, low=-5, high=5)}),
+    Case("brelu", {"X": f32(3, 4, low=-30, high=30)}),
+    Case("brelu", {"X": f64(3, 4, low=-2, high=2)}, {"t_min": -1.0, "t_max": 1.0}),
 ]

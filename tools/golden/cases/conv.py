@@ -30,6 +30,9 @@ CASES = [
     conv(f32(3, 2, 1, 5), f32(4, 2, 1, 3), {"paddings": [0, 1]}),
     # One channel in each group.
     conv(f32(2, 3, 4, 3), f32(6, 1, 2, 2), {"groups": 3, "paddings": [1, 0]}),
+    # A text, and windows over words.
+    conv(f32(2, 1, 5, 3), f32(6, 1, 2, 3), {"paddings": [1, 0]}),
+    conv(f32(2, 1, 5, 2), f32(1, 1, 3, 2), {"strides": [2, 1]}),
     conv(f32(2, 2, 4, 5), f32(2, 1, 3, 3), {"groups": 2, "paddings": [1, 1]}, "depthwise_conv2d"),
     conv(f32(1, 2, 5, 6), f32(4, 1, 3, 2), {"groups": 2, "strides": [2, 3]}, "depthwise_conv2d"),
     conv(f32(1, 2, 5, 5), f32(2, 1, 2, 2), {"groups": 2, "dilations": [2, 2], "paddings": [1, 1]},

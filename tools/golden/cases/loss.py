@@ -91,4 +91,7 @@ CASES = [
            outputs=["Loss"], grad=["X"]) for how in ("none", "sum", "mean", "batchmean")),
     Case("kldiv_loss", {"X": f32(1, 3), "Target": values([[-1, 0, 0.5]])}, {"reduction": "none"},
          outputs=["Loss"], grad=["X"]),
+    Case("label_smooth", {"X": f32(3, 4)}, {"epsilon": 0.1}),
+    Case("label_smooth", {"X": f64(3, 4), "PriorDist": f64(1, 4, low=0, high=1)},
+         {"epsilon": 0.2}, grad=["X"]),
 ]

@@ -57,4 +57,7 @@ CASES = [
     Case("sin", {"X": f32(3, 4, low=-3, high=3)}),
     Case("erf", {"X": f32(3, 4, low=-3, high=3)}),
     Case("erf", {"X": f64(6, low=-3, high=3)}),
+    Case("log10", {"X": f32(3, 4, low=0.1, high=3)}),
+    Case("expm1", {"X": f32(3, 4)}),
+    Case("expm1", {"X": values([1e-7, -1e-7, 0, 3])}),
 ]

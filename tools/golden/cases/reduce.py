@@ -36,4 +36,9 @@ CASES = [
     Case("reduce_all", {"X": boolean(3, 2)}, {"dim": [0], "keep_dim": True}),
     Case("reduce_all", {"X": boolean(3, 2)}, {"reduce_all": True}),
     Case("reduce_any", {"X": i64(3, 2, high=2)}, {"dim": [1]}),
+    Case("logsumexp", {"X": f32(3, 4)}),
+    Case("logsumexp", {"X": f32(2, 3, 4, low=-5, high=5)}, {"axis": [1], "keepdim": True}),
+    Case("logsumexp", {"X": f32(2, 3, 4)}, {"axis": [0, -1]}),
+    Case("logsumexp", {"X": f64(2, 3)}, {"axis": [0, 1], "reduce_all": True}),
+    Case("logsumexp", {"X": f32(2, 3, low=900, high=1000)}, {"axis": [1]}, fd=False),
 ]

@@ -1,6 +1,6 @@
 """Ops on sequences, and those of click models."""
 
-from golden import Case, f32, f64, values
+from golden import Case, f32, f64, i32, i64, values
 
 POOL = ["Out", "MaxIndex"]
 NORM = ["Y", "Means", "Scales"]
@@ -52,4 +52,12 @@ CASES = [
     Case("data_norm", {"X": values([[1, 0.5, 0, 2], [0, 1, 3, 0.25], [2, -1, 0, 5]]),
                        **statistics(4), "scale_w": f32(4), "bias": f32(4)},
          {"slot_dim": 2, "enable_scale_and_shift": True}, outputs=NORM, fd=False),
+    Case("sequence_mask", {"X": i64(3, low=0, high=5)}, {"maxlen": 4, "out_dtype": 5},
+         outputs=["Y"]),
+    Case("sequence_mask", {"X": i32(2, 2, low=0, high=5)}, {"maxlen": -1, "out_dtype": 3},
+         outputs=["Y"]),
+    Case("sequence_mask", {"X": f32(3, low=0, high=3)}, {"maxlen": 3, "out_dtype": 0},
+         outputs=["Y"]),
+    Case("sequence_mask", {"X": i64(3, low=0, high=5), "MaxLenTensor": values([3], "int32")},
+         {"maxlen": -1, "out_dtype": 6}, outputs=["Y"]),
 ]

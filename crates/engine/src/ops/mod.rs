@@ -24,6 +24,7 @@ mod math;
 mod matmul;
 mod metric;
 mod norm;
+mod pool;
 mod random;
 mod real;
 mod recurrent;
@@ -49,6 +50,7 @@ const FAMILIES: &[&[OpDef]] = &[
     metric::DEFS,
     norm::DEFS,
     crate::optimizer::DEFS,
+    pool::DEFS,
     random::DEFS,
     recurrent::DEFS,
     reduce::DEFS,

@@ -22,9 +22,13 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("randint", "random: our generator is not Paddle's"),
     ("randperm", "random: our generator is not Paddle's"),
     ("bernoulli", "random: our generator is not Paddle's"),
+    ("multinomial", "random: our generator is not Paddle's"),
     ("flatten", "of older programs, no longer in Paddle 2.6"),
     ("lstm_unit", "of older programs, no longer in Paddle 2.6"),
     ("one_hot", "of older programs, no longer in Paddle 2.6"),
+    ("cos_sim", "of older programs, no longer in Paddle 2.6"),
+    ("pad2d", "of older programs, without a kernel in Paddle 2.6"),
+    ("smooth_l1_loss", "of older programs, no longer in Paddle 2.6"),
     ("squeeze", "of older programs, no longer in Paddle 2.6"),
     ("unsqueeze", "of older programs, no longer in Paddle 2.6"),
 ];

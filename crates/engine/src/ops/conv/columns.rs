@@ -9,14 +9,13 @@ use crate::ops::real::Real;
 /// Writes the windows of `planes` (channels of one image) to `columns`.
 pub(super) fn gather<T: Real>(axes: &[Axis; 2], planes: &[T], columns: &mut [T]) {
     let [y, x] = axes;
-    let stride = x.stride;
     let rows = &mut columns.chunks_exact_mut((y.output * x.output).max(1));
     for plane in planes.chunks_exact((y.input * x.input).max(1)) {
         for tap in taps(axes) {
             let Some(row) = rows.next() else { return };
             // What no run below writes is padding.
             row.fill(T::ZERO);
-            each_run(axes, tap, |to, from, len| {
+            each_run(axes, tap, |to, from, len, stride| {
                 let to = &mut row[to..to + len];
                 if stride == 1 {
                     to.copy_from_slice(&plane[from..from + len]);
@@ -36,9 +35,9 @@ pub(super) fn scatter<T: Real>(axes: &[Axis; 2], columns: &[T], planes: &mut [T]
     for plane in planes.chunks_exact_mut((y.input * x.input).max(1)) {
         for tap in taps(axes) {
             let Some(row) = rows.next() else { return };
-            each_run(axes, tap, |from, to, len| {
+            each_run(axes, tap, |from, to, len, stride| {
                 let from = &row[from..from + len];
-                let to = plane[to..].iter_mut().step_by(x.stride);
+                let to = plane[to..].iter_mut().step_by(stride);
                 to.zip(from).for_each(|(to, from)| *to += *from);
             });
         }

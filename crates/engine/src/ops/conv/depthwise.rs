@@ -17,13 +17,13 @@ pub(super) fn forward<T: Real>(axes: &[Axis; 2], plane: &[T], weights: &[T], out
                     axes,
                     tap,
                     #[inline(always)]
-                    |to, from, len| {
+                    |to, from, len, stride| {
                         let out = &mut out[to..to + len];
-                        if axes[1].stride == 1 {
+                        if stride == 1 {
                             let from = &plane[from..from + len];
                             out.iter_mut().zip(from).for_each(|(out, x)| *out += *weight * *x);
                         } else {
-                            let from = plane[from..].iter().step_by(axes[1].stride);
+                            let from = plane[from..].iter().step_by(stride);
                             out.iter_mut().zip(from).for_each(|(out, x)| *out += *weight * *x);
                         }
                     },
@@ -43,13 +43,13 @@ pub(super) fn input_grad<T: Real>(axes: &[Axis; 2], dout: &[T], weights: &[T], d
                     axes,
                     tap,
                     #[inline(always)]
-                    |from, to, len| {
+                    |from, to, len, stride| {
                         let dout = &dout[from..from + len];
-                        if axes[1].stride == 1 {
+                        if stride == 1 {
                             let to = dplane[to..to + len].iter_mut();
                             to.zip(dout).for_each(|(dx, dout)| *dx += *weight * *dout);
                         } else {
-                            let to = dplane[to..].iter_mut().step_by(axes[1].stride);
+                            let to = dplane[to..].iter_mut().step_by(stride);
                             to.zip(dout).for_each(|(dx, dout)| *dx += *weight * *dout);
                         }
                     },
@@ -60,12 +60,7 @@ pub(super) fn input_grad<T: Real>(axes: &[Axis; 2], dout: &[T], weights: &[T], d
 }
 
 /// Adds to `dweights` what `dout` means for them.
-pub(super) fn filter_grad<T: Real>(
-    axes: &[Axis; 2],
-    plane: &[T],
-    dout: &[T],
-    dweights: &mut [T],
-) {
+pub(super) fn filter_grad<T: Real>(axes: &[Axis; 2], plane: &[T], dout: &[T], dweights: &mut [T]) {
     vectorized(
         #[inline(always)]
         || {
@@ -74,12 +69,12 @@ pub(super) fn filter_grad<T: Real>(
                     axes,
                     tap,
                     #[inline(always)]
-                    |at, from, len| {
+                    |at, from, len, stride| {
                         let dout = &dout[at..at + len];
-                        if axes[1].stride == 1 {
+                        if stride == 1 {
                             *dweight += sum2(&plane[from..from + len], dout, |x, dout| x * dout);
                         } else {
-                            let from = plane[from..].iter().step_by(axes[1].stride);
+                            let from = plane[from..].iter().step_by(stride);
                             from.zip(dout).for_each(|(x, dout)| *dweight += *x * *dout);
                         }
                     },

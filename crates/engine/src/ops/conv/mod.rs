@@ -5,6 +5,7 @@ use crate::op::OpDef;
 mod columns;
 mod conv2d;
 mod depthwise;
+mod sizes;
 pub(super) mod window;
 
 /// The definitions of this family.

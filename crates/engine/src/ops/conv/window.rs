@@ -37,21 +37,25 @@ impl Axis {
     }
 }
 
-/// Calls `run(output, input, len)` for each line of outputs of a plane that sees real input through
-/// one tap; neighbours are `x.stride` inputs apart.
+/// Calls `run(output, input, len, stride)` for each line of outputs of a plane that sees real input
+/// through one tap; neighbours are `stride` inputs apart.
 #[inline(always)]
 pub(in crate::ops) fn each_run(
     [y, x]: &[Axis; 2],
     [tap_y, tap_x]: [usize; 2],
-    mut run: impl FnMut(usize, usize, usize),
+    mut run: impl FnMut(usize, usize, usize, usize),
 ) {
     let ((rows, first_row), (columns, first)) = (y.inside(tap_y), x.inside(tap_x));
-    if columns.is_empty() {
+    if columns.is_empty() || rows.is_empty() {
         return;
     }
+    let at = |row: usize| (first_row + row * y.stride) * x.input + first;
+    // Windows as wide as the image, as those over the words of a text, make one line of all rows.
+    if x.output == 1 {
+        return run(rows.start, at(0), rows.len(), y.stride * x.input);
+    }
     for (i, row) in rows.enumerate() {
-        let input = (first_row + i * y.stride) * x.input + first;
-        run(row * x.output + columns.start, input, columns.len());
+        run(row * x.output + columns.start, at(i), columns.len(), x.stride);
     }
 }
 

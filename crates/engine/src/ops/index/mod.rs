@@ -3,6 +3,7 @@
 use crate::op::OpDef;
 
 mod choose;
+mod diag;
 mod gather;
 mod gather_nd;
 mod index_sample;
@@ -10,6 +11,8 @@ mod masked;
 mod one_hot;
 mod positions;
 mod scatter;
+mod send_recv;
+mod take_along_axis;
 mod tril_triu;
 
 /// The definitions of this family.
@@ -33,4 +36,10 @@ pub(super) const DEFS: &[OpDef] = &[
     one_hot::OLD,
     tril_triu::DEF,
     tril_triu::GRAD,
+    diag::DEF,
+    diag::GRAD,
+    send_recv::DEF,
+    send_recv::GRAD,
+    take_along_axis::DEF,
+    take_along_axis::GRAD,
 ];

@@ -7,10 +7,12 @@ mod cross_entropy;
 mod cross_entropy2;
 mod huber_loss;
 mod kldiv_loss;
+mod label_smooth;
 mod labels;
 mod log_loss;
 mod pairwise;
 mod sigmoid_cross_entropy_with_logits;
+mod smooth_l1_loss;
 mod softmax_with_cross_entropy;
 
 /// The definitions of this family.
@@ -31,4 +33,8 @@ pub(super) const DEFS: &[OpDef] = &[
     sigmoid_cross_entropy_with_logits::GRAD,
     softmax_with_cross_entropy::DEF,
     softmax_with_cross_entropy::GRAD,
+    smooth_l1_loss::DEF,
+    smooth_l1_loss::GRAD,
+    label_smooth::DEF,
+    label_smooth::GRAD,
 ];

@@ -1,4 +1,4 @@
-//! `exp`: `e` to the power of `X`.
+//! `exp`: `e` to the power of `X`, and `expm1`, one less.
 
 use super::number::Real;
 use crate::op::OpDef;
@@ -9,4 +9,11 @@ pub(super) const DEF: OpDef =
 
 pub(super) const GRAD: OpDef = unary::grad_from_out("exp_grad", |op| {
     unary::map_grad(op, "Out", |out, dout| out * dout, |out, dout| out * dout)
+});
+
+pub(super) const EXPM1: OpDef =
+    unary::def("expm1", |op| unary::map(op, f32::exp_m1, f64::exp_m1)).grad(FROM_OUT);
+
+pub(super) const EXPM1_GRAD: OpDef = unary::grad_from_out("expm1_grad", |op| {
+    unary::map_grad(op, "Out", |out, dout| dout * (out + 1.0), |out, dout| dout * (out + 1.0))
 });

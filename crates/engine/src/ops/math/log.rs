@@ -1,6 +1,6 @@
-//! `log`, `log1p` and `log2`: logarithms.
+//! `log`, `log1p`, `log2` and `log10`: logarithms.
 
-use std::f64::consts::LN_2;
+use std::f64::consts::{LN_2, LN_10};
 
 use super::number::Real;
 use crate::op::OpDef;
@@ -29,4 +29,16 @@ pub(super) const LOG2_GRAD: OpDef = unary::grad_from_x("log2_grad", |op| {
 #[inline(always)]
 fn log2_slope<T: Real>(x: T, dout: T) -> T {
     dout / (x * T::of(LN_2))
+}
+
+pub(super) const LOG10: OpDef =
+    unary::def("log10", |op| unary::map(op, f32::log10, f64::log10)).grad(FROM_X);
+
+pub(super) const LOG10_GRAD: OpDef = unary::grad_from_x("log10_grad", |op| {
+    unary::map_grad(op, "X", log10_slope::<f32>, log10_slope::<f64>)
+});
+
+#[inline(always)]
+fn log10_slope<T: Real>(x: T, dout: T) -> T {
+    dout / (x * T::of(LN_10))
 }

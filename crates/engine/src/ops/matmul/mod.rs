@@ -3,6 +3,7 @@
 use crate::op::OpDef;
 
 mod bmm;
+mod cos_sim;
 mod dot;
 mod matmul_v2;
 mod mul;
@@ -23,4 +24,6 @@ pub(super) const DEFS: &[OpDef] = &[
     mul::GRAD,
     p_norm::DEF,
     p_norm::GRAD,
+    cos_sim::DEF,
+    cos_sim::GRAD,
 ];

@@ -7,7 +7,9 @@ use crate::op::OpDef;
 
 mod draw;
 mod integers;
+mod multinomial;
 mod reals;
+mod shuffle_batch;
 
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
@@ -17,4 +19,7 @@ pub(super) const DEFS: &[OpDef] = &[
     reals::BERNOULLI,
     integers::RANDINT,
     integers::RANDPERM,
+    multinomial::DEF,
+    shuffle_batch::DEF,
+    shuffle_batch::GRAD,
 ];

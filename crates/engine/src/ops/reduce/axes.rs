@@ -64,7 +64,12 @@ pub(super) struct Axes {
 
 impl Axes {
     pub(super) fn of(op: &OpView<'_>) -> Result<Axes> {
-        let dims = op.longs("dim")?;
+        Axes::named(op, "dim")
+    }
+
+    /// Those that attribute `attr` lists.
+    pub(super) fn named(op: &OpView<'_>, attr: &str) -> Result<Axes> {
+        let dims = op.longs(attr)?;
         let all = op.bool("reduce_all")? || dims.is_empty();
         Ok(Axes { dims, all })
     }
@@ -80,7 +85,7 @@ impl Axes {
                 _ if rank == 0 && [0, -1].contains(axis) => {}
                 _ => {
                     return Err(Error::kernel(format!(
-                        "attribute `dim` names axis {axis} of a tensor of rank {rank}"
+                        "cannot reduce axis {axis} of a tensor of rank {rank}"
                     )));
                 }
             }

@@ -4,6 +4,7 @@ use crate::op::OpDef;
 
 mod axes;
 mod logic;
+mod logsumexp;
 mod max_min;
 mod prod;
 mod sum;
@@ -22,4 +23,6 @@ pub(super) const DEFS: &[OpDef] = &[
     prod::GRAD,
     logic::ANY,
     logic::ALL,
+    logsumexp::DEF,
+    logsumexp::GRAD,
 ];

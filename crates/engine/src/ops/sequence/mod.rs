@@ -7,6 +7,7 @@ mod cvm;
 mod data_norm;
 mod offsets;
 mod sequence_expand;
+mod sequence_mask;
 mod sequence_pool;
 mod sequence_softmax;
 
@@ -22,4 +23,5 @@ pub(super) const DEFS: &[OpDef] = &[
     sequence_pool::GRAD,
     sequence_softmax::DEF,
     sequence_softmax::GRAD,
+    sequence_mask::DEF,
 ];

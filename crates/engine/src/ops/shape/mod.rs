@@ -9,8 +9,13 @@ mod expand;
 mod flatten;
 mod flip;
 pub(in crate::ops) mod given;
+mod meshgrid;
+mod pad;
 mod relabel;
+mod relocate;
 mod reshape;
+mod roll;
+mod set_value;
 mod slice;
 mod split;
 mod squeeze;
@@ -61,9 +66,23 @@ pub(super) const DEFS: &[OpDef] = &[
     expand::AS_GRAD,
     tile::DEF,
     tile::GRAD,
+    tile::EXPAND,
+    tile::EXPAND_GRAD,
     slice::DEF,
     slice::GRAD,
     slice::STRIDED,
     slice::STRIDED_GRAD,
     flip::DEF,
+    roll::DEF,
+    roll::GRAD,
+    pad::PAD,
+    pad::PAD_GRAD,
+    pad::PAD2D,
+    pad::PAD2D_GRAD,
+    pad::PAD3D,
+    pad::PAD3D_GRAD,
+    meshgrid::DEF,
+    meshgrid::GRAD,
+    set_value::DEF,
+    set_value::GRAD,
 ];

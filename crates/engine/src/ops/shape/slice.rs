@@ -102,13 +102,16 @@ pub(super) const STRIDED_GRAD: OpDef = OpDef::new("strided_slice_grad", grad_ker
     .split(SplitRule::Fn(split));
 
 /// What an op cuts out.
-struct Cut {
+pub(super) struct Cut {
     axes: Vec<i64>,
     starts: Given,
     ends: Given,
     strides: Option<Given>,
     decrease: Vec<i64>,
-    walk: Walk,
+    /// Whether an end before the front, going backwards, includes the front.
+    to_front: bool,
+    /// From the whole tensor to the part, once [`Cut::prepare`] has run.
+    pub(super) walk: Walk,
 }
 
 /// The part of one axis: its first index, the step to the next, and how many there are.
@@ -131,12 +134,26 @@ impl Cut {
             ends: Given::new(op, "ends", "EndsTensor", "EndsTensorList")?,
             strides,
             decrease: op.longs("decrease_axis")?,
+            to_front: false,
+            walk: Walk::default(),
+        })
+    }
+
+    /// What `set_value` assigns to.
+    pub(super) fn assigned(op: &OpView<'_>) -> Result<Cut> {
+        Ok(Cut {
+            axes: op.longs("axes")?,
+            starts: Given::or_list(op, "starts", "StartsTensorList")?,
+            ends: Given::or_list(op, "ends", "EndsTensorList")?,
+            strides: Some(Given::or_list(op, "steps", "StepsTensorList")?),
+            decrease: op.longs("decrease_axes")?,
+            to_front: true,
             walk: Walk::default(),
         })
     }
 
     /// Sets the walk over the chosen part of a tensor; returns the part's shape.
-    fn prepare(&mut self, run: &Run<'_>, dims: Dims) -> Result<Dims> {
+    pub(super) fn prepare(&mut self, run: &Run<'_>, dims: Dims) -> Result<Dims> {
         let strides = self.strides.as_mut().map(|strides| strides.read(run)).transpose()?;
         let (starts, ends) = (self.starts.read(run)?, self.ends.read(run)?);
         let count = self.axes.len();
@@ -149,7 +166,9 @@ impl Cut {
         for (i, axis) in self.axes.iter().enumerate() {
             let at = axis_in(*axis, dims.len())?;
             let dropped = self.decrease.contains(axis);
-            let bounds = (starts[i], ends[i], strides.map(|strides| strides[i]));
+            let stride = strides.map(|strides| strides[i]);
+            let front = self.to_front && stride < Some(0) && ends[i] < -(dims[at] as i64);
+            let bounds = (starts[i], if front { -1 } else { ends[i] }, stride);
             parts[at] = part(bounds, dims[at] as i64, dropped)?;
         }
         let steps = dims.strides();

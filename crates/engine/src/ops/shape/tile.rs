@@ -1,4 +1,5 @@
-//! `tile`: a tensor repeated along each axis; the gradient sums over the repeats.
+//! `tile`, and `expand` of Paddle 1.x: a tensor repeated along each axis; the gradient sums over the
+//! repeats.
 
 use super::dims::{ranked, signed, sized};
 use super::given::Given;
@@ -27,7 +28,30 @@ pub(super) const GRAD: OpDef = OpDef::new("tile_grad", grad_kernel)
     .like(&[("X@GRAD", "X")])
     .split(SplitRule::Fn(split));
 
+pub(super) const EXPAND: OpDef = OpDef::new("expand", kernel)
+    .inputs(&[Slot::one("X"), Slot::maybe("ExpandTimes"), Slot::any("expand_times_tensor")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[attr::ints("expand_times", &[])])
+    .infer(infer)
+    .grad(GradRule::Op { inputs: &["X", "ExpandTimes", "expand_times_tensor"], outputs: &[] })
+    .split(SplitRule::Fn(split));
+
+pub(super) const EXPAND_GRAD: OpDef = OpDef::new("expand_grad", grad_kernel)
+    .inputs(&[
+        Slot::one("X"),
+        Slot::maybe("ExpandTimes"),
+        Slot::any("expand_times_tensor"),
+        Slot::one("Out@GRAD"),
+    ])
+    .outputs(&[Slot::one("X@GRAD")])
+    .attrs(&[attr::ints("expand_times", &[])])
+    .like(&[("X@GRAD", "X")])
+    .split(SplitRule::Fn(split));
+
 fn given(op: &OpView<'_>) -> Result<Given> {
+    if op.def.name.starts_with("expand") {
+        return Given::new(op, "expand_times", "ExpandTimes", "expand_times_tensor");
+    }
     Given::new(op, "repeat_times", "RepeatTimes", "repeat_times_tensor")
 }
 

@@ -59,6 +59,23 @@ impl Walk {
         }
     }
 
+    /// Writes the dense `from` to the strided `to`, whatever the elements are; the rest of `to`
+    /// stays.
+    pub(in crate::ops) fn write(&mut self, from: &Tensor, to: &mut Tensor) {
+        let (from, size, to) = (from.as_bytes(), from.dtype().size(), to.as_mut_bytes());
+        macro_rules! as_words {
+            ($t:ty) => {
+                self.write_slice::<$t>(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to))
+            };
+        }
+        match size {
+            1 => self.write_slice(from, to),
+            2 => as_words!(u16),
+            4 => as_words!(u32),
+            _ => as_words!(u64),
+        }
+    }
+
     /// Adds the dense `from` to the strided `to`, which starts from zero.
     pub(in crate::ops) fn add(&mut self, from: &Tensor, to: &mut Tensor) -> Result<()> {
         to.as_mut_bytes().fill(0);
@@ -83,6 +100,26 @@ impl Walk {
                 0 => run.fill(from[offset]),
                 1 => run.copy_from_slice(&from[offset..offset + len]),
                 _ => copy_strided(from, offset, stride, run),
+            }
+        });
+    }
+
+    fn write_slice<T: Copy>(&mut self, from: &[T], to: &mut [T]) {
+        if self.empty {
+            return;
+        }
+        let (len, stride) = self.axes.last().copied().unwrap_or((1, 1));
+        let mut runs = from.chunks_exact(len);
+        self.each_run(|offset| {
+            let Some(run) = runs.next() else { return };
+            if stride == 1 {
+                to[offset..offset + len].copy_from_slice(run);
+                return;
+            }
+            let mut at = offset as isize;
+            for from in run {
+                to[at as usize] = *from;
+                at += stride;
             }
         });
     }

@@ -1,0 +1,36 @@
+//! `brelu`: `X` cut off at `t_min` and `t_max`; what `hardtanh` is made of.
+
+use super::unary::{self, FROM_X};
+use crate::op::{OpDef, attr};
+use crate::ops::math::number::Real;
+
+const ATTRS: &[bireme_ir::AttrSpec] = &[attr::float("t_min", 0.0), attr::float("t_max", 24.0)];
+
+pub(super) const DEF: OpDef = unary::def("brelu", |op| {
+    let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);
+    unary::map(op, move |x| cut(x, low as f32, high as f32), move |x| cut(x, low, high))
+})
+.attrs(ATTRS)
+.grad(FROM_X);
+
+pub(super) const GRAD: OpDef = unary::grad_from_x("brelu_grad", |op| {
+    let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);
+    unary::map_grad(
+        op,
+        "X",
+        move |x, d| slope(x, d, low as f32, high as f32),
+        move |x, d| slope(x, d, low, high),
+    )
+})
+.attrs(ATTRS);
+
+#[inline(always)]
+fn cut<T: Real>(x: T, low: T, high: T) -> T {
+    let x = if x > low { x } else { low };
+    if x < high { x } else { high }
+}
+
+#[inline(always)]
+fn slope<T: Real>(x: T, dout: T, low: T, high: T) -> T {
+    if x > low && x < high { dout } else { T::ZERO }
+}

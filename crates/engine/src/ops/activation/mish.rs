@@ -1,0 +1,46 @@
+//! `mish`: `Out = X * tanh(ln(1 + exp(X)))`.
+
+use super::unary::{self, FROM_X};
+use crate::op::{OpDef, attr};
+use crate::ops::math::number::Real;
+
+pub(super) const DEF: OpDef = unary::def("mish", |op| {
+    let threshold = op.f64("threshold")?;
+    unary::map(op, move |x| value(x, threshold as f32), move |x| value(x, threshold))
+})
+.attrs(&[attr::float("threshold", 20.0)])
+.grad(FROM_X);
+
+pub(super) const GRAD: OpDef = unary::grad_from_x("mish_grad", |op| {
+    let threshold = op.f64("threshold")?;
+    unary::map_grad(
+        op,
+        "X",
+        move |x, d| slope(x, d, threshold as f32),
+        move |x, d| slope(x, d, threshold),
+    )
+})
+.attrs(&[attr::float("threshold", 20.0)]);
+
+/// `ln(1 + exp(x))`; beyond the threshold either way it is what it tends to.
+#[inline(always)]
+fn softplus<T: Real>(x: T, threshold: T) -> T {
+    if x > threshold {
+        x
+    } else if x < -threshold {
+        x.exp()
+    } else {
+        x.exp().ln_1p()
+    }
+}
+
+#[inline(always)]
+fn value<T: Real>(x: T, threshold: T) -> T {
+    x * softplus(x, threshold).tanh()
+}
+
+#[inline(always)]
+fn slope<T: Real>(x: T, dout: T, threshold: T) -> T {
+    let tanh = softplus(x, threshold).tanh();
+    dout * (tanh + x * (T::ONE - tanh * tanh) * x.sigmoid())
+}

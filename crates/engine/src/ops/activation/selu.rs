@@ -1,0 +1,42 @@
+//! `selu`: `Out = scale * X` above zero, `scale * alpha * (exp(X) - 1)` below.
+
+use super::unary::{self, FROM_OUT};
+use crate::Result;
+use crate::op::{OpDef, OpView, attr};
+use crate::ops::math::number::Real;
+
+const ATTRS: &[bireme_ir::AttrSpec] =
+    &[attr::float("scale", 1.050_701), attr::float("alpha", 1.673_263_2)];
+
+pub(super) const DEF: OpDef = unary::def("selu", |op| {
+    let (scale, alpha) = factors(op)?;
+    unary::map(op, move |x| value(x, scale as f32, alpha as f32), move |x| value(x, scale, alpha))
+})
+.attrs(ATTRS)
+.grad(FROM_OUT);
+
+pub(super) const GRAD: OpDef = unary::grad_from_out("selu_grad", |op| {
+    let (scale, alpha) = factors(op)?;
+    unary::map_grad(
+        op,
+        "Out",
+        move |out, d| slope(out, d, scale as f32, alpha as f32),
+        move |out, d| slope(out, d, scale, alpha),
+    )
+})
+.attrs(ATTRS);
+
+fn factors(op: &OpView<'_>) -> Result<(f64, f64)> {
+    Ok((op.f64("scale")?, op.f64("alpha")?))
+}
+
+#[inline(always)]
+fn value<T: Real>(x: T, scale: T, alpha: T) -> T {
+    scale * if x > T::ZERO { x } else { alpha * (x.exp() - T::ONE) }
+}
+
+#[inline(always)]
+fn slope<T: Real>(out: T, dout: T, scale: T, alpha: T) -> T {
+    // Below zero, `out + scale * alpha` is what the exponential alone would give.
+    dout * if out > T::ZERO { scale } else { out + scale * alpha }
+}

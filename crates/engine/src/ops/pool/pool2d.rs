@@ -1,0 +1,197 @@
+//! `pool2d`: the maximum or the mean of each window.
+
+use bireme_ir::AttrSpec;
+
+use super::windows::{Config, Windows, infer};
+use crate::op::{AttrKind, GradRule, Kernel, OpDef, OpView, Slot, SplitRule, attr};
+use crate::ops::real::{Real, not_float, sum};
+use crate::simd::vectorized;
+use crate::{Error, Result, dispatch};
+
+const ATTRS: &[AttrSpec] = &[
+    attr::required("pooling_type", AttrKind::String),
+    attr::required("ksize", AttrKind::Ints),
+    attr::ints("strides", &[1, 1]),
+    attr::ints("paddings", &[0, 0]),
+    attr::str("padding_algorithm", "EXPLICIT"),
+    attr::bool("global_pooling", false),
+    attr::bool("adaptive", false),
+    attr::bool("ceil_mode", false),
+    attr::bool("exclusive", true),
+    attr::str("data_format", "NCHW"),
+];
+
+pub(super) const DEF: OpDef = OpDef::new("pool2d", kernel)
+    .inputs(&[Slot::one("X")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(ATTRS)
+    .infer(infer)
+    .grad(GradRule::Op { inputs: &["X"], outputs: &["Out"] })
+    .split(SplitRule::RowWise);
+
+pub(super) const GRAD: OpDef = OpDef::new("pool2d_grad", grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Out"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::one("X@GRAD")])
+    .attrs(ATTRS)
+    .like(&[("X@GRAD", "X")])
+    .split(SplitRule::RowWise);
+
+/// What becomes of a window.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Max,
+    Mean,
+}
+
+impl Kind {
+    fn of(op: &OpView<'_>) -> Result<Kind> {
+        match op.string("pooling_type")?.as_str() {
+            "max" => Ok(Kind::Max),
+            "avg" => Ok(Kind::Mean),
+            other => {
+                Err(Error::kernel(format!("`pooling_type` must be max or avg, not `{other}`")))
+            }
+        }
+    }
+}
+
+/// What a maximum starts from, in both float types, as in Paddle.
+const LOWEST: f64 = f32::MIN as f64;
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, out, kind, config) =
+        (op.input("X")?, op.output("Out")?, Kind::of(op)?, Config::of(op)?);
+    let mut windows = Windows::default();
+    Ok(Box::new(move |run| {
+        let (dims, dtype) = (run.dims(x)?, run.tensor(x)?.dtype());
+        config.lay(&mut windows, dims, run.out(out)?.numel())?;
+        dispatch!(dtype, T in [f32, f64] => {
+            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+            match kind {
+                Kind::Max => max(&windows, x, out),
+                Kind::Mean => mean(&windows, x, out),
+            }
+            Ok(())
+        }, else => Err(not_float("X", dtype)))
+    }))
+}
+
+fn max<T: Real>(windows: &Windows, x: &[T], out: &mut [T]) {
+    let greater = |a: T, b: T| if a > b { a } else { b };
+    fold(windows, x, out, T::from_f64(LOWEST), greater, |start, line| {
+        line.iter().fold(start, |so_far, x| greater(so_far, *x))
+    });
+}
+
+fn mean<T: Real>(windows: &Windows, x: &[T], out: &mut [T]) {
+    fold(windows, x, out, T::ZERO, |a, b| a + b, |start, line| start + sum(line, |x| x));
+    for outer in 0..windows.outer {
+        let out = &mut out[outer * windows.result()..][..windows.result()];
+        windows.each(|at, rows, columns| {
+            let count = T::from_f64((rows.weight * columns.weight) as f64);
+            out[at..at + windows.inner].iter_mut().for_each(|out| *out = *out / count);
+        });
+    }
+}
+
+/// Folds every window with `join` from `start`; `join_line` joins the whole line of one channel.
+fn fold<T: Real>(
+    windows: &Windows,
+    x: &[T],
+    out: &mut [T],
+    start: T,
+    join: impl Fn(T, T) -> T,
+    join_line: impl Fn(T, &[T]) -> T,
+) {
+    let inner = windows.inner;
+    out.fill(start);
+    vectorized(
+        #[inline(always)]
+        || {
+            for outer in 0..windows.outer {
+                let plane = &x[outer * windows.plane..][..windows.plane];
+                let out = &mut out[outer * windows.result()..][..windows.result()];
+                windows.each(
+                    #[inline(always)]
+                    |at, rows, columns| {
+                        for row in rows.start..rows.end {
+                            let line = &plane[windows.line(row, columns)];
+                            if inner == 1 {
+                                out[at] = join_line(out[at], line);
+                                continue;
+                            }
+                            let out = &mut out[at..at + inner];
+                            for x in line.chunks_exact(inner.max(1)) {
+                                out.iter_mut().zip(x).for_each(|(out, x)| *out = join(*out, *x));
+                            }
+                        }
+                    },
+                );
+            }
+        },
+    );
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, out, dout) = (op.input("X")?, op.input("Out")?, op.input("Out@GRAD")?);
+    let (dx, kind, config) = (op.output("X@GRAD")?, Kind::of(op)?, Config::of(op)?);
+    let mut windows = Windows::default();
+    Ok(Box::new(move |run| {
+        let (dims, dtype) = (run.dims(x)?, run.tensor(dout)?.dtype());
+        config.lay(&mut windows, dims, run.tensor(dout)?.numel())?;
+        if run.tensor(out)?.numel() != run.tensor(dout)?.numel() {
+            return Err(Error::kernel("`Out` and `Out@GRAD` differ in shape"));
+        }
+        dispatch!(dtype, T in [f32, f64] => {
+            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+            match kind {
+                Kind::Max => max_grad(&windows, run.get::<T>(x)?, run.get::<T>(out)?, dout, dx),
+                Kind::Mean => mean_grad(&windows, dout, dx),
+            }
+            Ok(())
+        }, else => Err(not_float("Out@GRAD", dtype)))
+    }))
+}
+
+/// The first of equal maxima takes the whole gradient.
+fn max_grad<T: Real>(windows: &Windows, x: &[T], out: &[T], dout: &[T], dx: &mut [T]) {
+    dx.fill(T::ZERO);
+    let (inner, result) = (windows.inner, windows.result());
+    for outer in 0..windows.outer {
+        let (from, to) = (outer * windows.plane, outer * result);
+        let (x, dx) = (&x[from..][..windows.plane], &mut dx[from..][..windows.plane]);
+        let (out, dout) = (&out[to..][..result], &dout[to..][..result]);
+        windows.each(|at, rows, columns| {
+            for channel in 0..inner {
+                let found = (rows.start..rows.end).find_map(|row| {
+                    let line = windows.line(row, columns);
+                    let start = line.start + channel;
+                    let mut elements = x[line].iter().skip(channel).step_by(inner);
+                    let column = elements.position(|x| *x == out[at + channel])?;
+                    Some(start + column * inner)
+                });
+                if let Some(found) = found {
+                    dx[found] += dout[at + channel];
+                }
+            }
+        });
+    }
+}
+
+fn mean_grad<T: Real>(windows: &Windows, dout: &[T], dx: &mut [T]) {
+    dx.fill(T::ZERO);
+    let (inner, result) = (windows.inner, windows.result());
+    for outer in 0..windows.outer {
+        let dx = &mut dx[outer * windows.plane..][..windows.plane];
+        let dout = &dout[outer * result..][..result];
+        windows.each(|at, rows, columns| {
+            let share = T::ONE / T::from_f64((rows.weight * columns.weight) as f64);
+            let dout = &dout[at..at + inner];
+            for row in rows.start..rows.end {
+                for dx in dx[windows.line(row, columns)].chunks_exact_mut(inner.max(1)) {
+                    dx.iter_mut().zip(dout).for_each(|(dx, dout)| *dx += *dout * share);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,148 @@
+//! `shuffle_batch`: the rows of a batch in random order. Row `i` of `X` becomes row
+//! `ShuffleIdx[i]` of `Out`; a row is all of the last axis, as in Paddle.
+
+use bireme_ir::DType;
+
+use super::integers::below;
+use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
+use crate::random::Philox;
+use crate::tensor::Tensor;
+use crate::{Error, Result};
+
+pub(super) const DEF: OpDef = OpDef::new("shuffle_batch", kernel)
+    .inputs(&[Slot::one("X"), Slot::maybe("Seed")])
+    .outputs(&[Slot::one("Out"), Slot::one("ShuffleIdx"), Slot::maybe("SeedOut")])
+    .attrs(&[attr::int("startup_seed", 0)])
+    .infer(infer)
+    .inplace(&[("Seed", "SeedOut")])
+    .grad(GradRule::Op { inputs: &[], outputs: &["ShuffleIdx"] });
+
+pub(super) const GRAD: OpDef = OpDef::new("shuffle_batch_grad", grad_kernel)
+    .inputs(&[Slot::one("ShuffleIdx"), Slot::one("Out@GRAD")])
+    .outputs(&[Slot::one("X@GRAD")])
+    .attrs(&[attr::int("startup_seed", 0)])
+    .like(&[("X@GRAD", "Out@GRAD")]);
+
+fn infer(cx: &mut Infer<'_>) -> Result<()> {
+    let x = cx.input("X")?;
+    let [outer @ .., _] = x.dims.as_slice() else {
+        return Err(Error::kernel("`X` must have rows, but is a scalar"));
+    };
+    let rows = if outer.contains(&-1) { -1 } else { outer.iter().product() };
+    cx.set("Out", x.clone());
+    cx.set("ShuffleIdx", Meta::new(DType::I64, [rows]));
+    cx.set("SeedOut", Meta::new(DType::I64, [1]));
+    Ok(())
+}
+
+/// What the standard library of C++ makes of a seed: the next seed, so that steps differ.
+fn next_seed(seed: i64) -> i64 {
+    const MODULUS: i64 = (1 << 31) - 1;
+    let seed = seed.rem_euclid(MODULUS);
+    16807 * seed.max(1) % MODULUS
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, seed, out) = (op.input("X")?, op.maybe_input("Seed"), op.output("Out")?);
+    let (index, seed_out) = (op.output("ShuffleIdx")?, op.maybe_output("SeedOut"));
+    let (startup, name) = (op.i64("startup_seed")?, op.output_name("Out").to_owned());
+    Ok(Box::new(move |run| {
+        let given = seed.and_then(|seed| run.first::<i64>(seed).ok());
+        let key = given.unwrap_or(startup);
+        let draw = Philox::new(key.cast_unsigned(), &name);
+        let draw = if given.is_some() { draw } else { draw.stream(run.step) };
+        let (x, index) = (run.tensor(x)?, run.out(index)?);
+        let rows: usize = x.dims().iter().rev().skip(1).product();
+        index.resize(DType::I64, [rows]);
+        let index = index.as_mut_slice::<i64>()?;
+        (0..).zip(index.iter_mut()).for_each(|(i, index)| *index = i);
+        // Fisher and Yates.
+        for last in (1..rows).rev() {
+            index.swap(last, below(draw.u64(last as u64), last as u64 + 1) as usize);
+        }
+        let out = run.out(out)?;
+        out.resize(x.dtype(), x.dims());
+        move_rows(x, out, index, Direction::To)?;
+        if let Some(seed_out) = seed_out {
+            let seed_out = run.out(seed_out)?;
+            seed_out.resize(DType::I64, [1]);
+            seed_out.as_mut_slice::<i64>()?[0] = next_seed(key);
+        }
+        Ok(())
+    }))
+}
+
+/// Whether an index says where its row goes, or where it comes from.
+#[derive(Clone, Copy, PartialEq)]
+enum Direction {
+    To,
+    From,
+}
+
+fn move_rows(from: &Tensor, to: &mut Tensor, index: &[i64], direction: Direction) -> Result<()> {
+    let width = from.as_bytes().len() / index.len().max(1);
+    let row = |at: usize| at * width..(at + 1) * width;
+    let (from, to) = (from.as_bytes(), to.as_mut_bytes());
+    for (i, at) in index.iter().enumerate() {
+        let at = usize::try_from(*at).ok().filter(|at| *at < index.len()).ok_or_else(|| {
+            Error::kernel(format!("`ShuffleIdx` {at} lies outside 0..{}", index.len()))
+        })?;
+        let (source, target) = if direction == Direction::To { (i, at) } else { (at, i) };
+        to[row(target)].copy_from_slice(&from[row(source)]);
+    }
+    Ok(())
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (index, dout) = (op.input("ShuffleIdx")?, op.input("Out@GRAD")?);
+    let dx = op.output("X@GRAD")?;
+    Ok(Box::new(move |run| {
+        let (index, dout, dx) = (run.get::<i64>(index)?, run.tensor(dout)?, run.out(dx)?);
+        if !index.is_empty() && !dout.numel().is_multiple_of(index.len()) {
+            let problem = format!("{} indices do not fit `Out@GRAD` {}", index.len(), dout.dims());
+            return Err(Error::kernel(problem));
+        }
+        dx.resize(dout.dtype(), dout.dims());
+        move_rows(dout, dx, index, Direction::From)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bireme_ir::Op;
+
+    use crate::op::{OpView, run_once};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn rows_are_moved_and_their_gradients_moved_back() {
+        let op = Op::new("shuffle_batch").input("X", ["x"]).input("Seed", ["seed"]);
+        let op = op.output("Out", ["out"]).output("ShuffleIdx", ["index"]);
+        let op = op.output("SeedOut", ["seed"]);
+        let rows: Vec<f32> = (0..64).map(|i| i as f32).collect();
+        let x = Tensor::from_slice([8, 4, 2], &rows).unwrap();
+        let mut values = HashMap::new();
+        values.insert("x".to_owned(), x.clone().into());
+        values.insert("seed".to_owned(), Tensor::from_slice([1], &[7i64]).unwrap().into());
+        run_once(&op, &mut values).unwrap();
+        let index = values["index"].tensor().unwrap().as_slice::<i64>().unwrap().to_vec();
+        let out = values["out"].tensor().unwrap().clone();
+        for (row, to) in index.iter().enumerate() {
+            let to = *to as usize;
+            assert_eq!(out.as_slice::<f32>().unwrap()[2 * to], (2 * row) as f32);
+        }
+        let mut sorted = index.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..32).collect::<Vec<_>>());
+        assert_ne!(sorted, index);
+        assert_eq!(values["seed"].tensor().unwrap().as_slice::<i64>().unwrap(), [117_649]);
+        values.insert("out@GRAD".to_owned(), out.into());
+        let view = OpView::new(&op).unwrap();
+        for grad in view.def.grad.ops(&view).unwrap() {
+            run_once(&grad, &mut values).unwrap();
+        }
+        assert!(*values["x@GRAD"].tensor().unwrap() == x);
+    }
+}
