@@ -23,7 +23,8 @@ def test_a_program_shows_what_it_is_made_of():
     assert block.var("x").is_data and block.var("x").stop_gradient
     assert not pred.stop_gradient and not pred.is_parameter
     assert [p.name for p in main.all_parameters()] == ["fc_0.w_0", "fc_0.b_0"]
-    assert pred == block.vars["pred"] and hash(pred) == hash(block.var("pred")) and pred != loss
+    assert pred.name == block.vars["pred"].name and hash(pred) == hash(block.var("pred"))
+    assert hash(pred) != hash(loss)
     assert pred.block == block and pred.block.program is main
     assert block.has_var("loss") and not block.has_var("lost")
     assert "mul(inputs=" in str(main) and "var pred : LOD_TENSOR" in str(pred)

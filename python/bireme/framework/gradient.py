@@ -16,6 +16,8 @@ class _GradMode:
     """A context manager and decorator that switches the recording of ops on or off."""
 
     enabled: bool
+    # What was set before, for each time it was entered.
+    before: list[bool]
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         mode = super().__new__(cls)

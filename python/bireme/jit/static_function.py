@@ -18,6 +18,8 @@ __all__ = ["StaticFunction", "Trace", "trace_for_saving"]
 class StaticFunction:
     """A function marked by `to_static`: runs as ever, and knows what inputs to be saved with."""
 
+    __name__: str
+
     def __init__(self, function: Callable[..., Any], input_spec: Any = None) -> None:
         functools.update_wrapper(self, function)
         if input_spec is not None and not isinstance(input_spec, (list, tuple)):
