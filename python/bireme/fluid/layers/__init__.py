@@ -79,6 +79,7 @@ from .math import (
 from .metric_op import *
 from .nn import *
 from .ops import *
+from .rnn import *
 from .sequence_lod import *
 from .tensor import *
 
