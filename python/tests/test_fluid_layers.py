@@ -139,7 +139,8 @@ def test_files_of_1x(tmp_path):
 
 def test_steps_of_recurrent_layers_learn():
     x, state, cell = (layers.data(name, [size]) for name, size in (("x", 6), ("h", 4), ("c", 4)))
-    hidden, _, _ = layers.gru_unit(layers.fc(x, 12, bias_attr=False), state, 12)
+    hidden, reset, gate = layers.gru_unit(layers.fc(x, 12, bias_attr=False), state, 12)
+    assert [var.shape for var in (hidden, reset, gate)] == [(-1, 4), (-1, 4), (-1, 12)]
     hidden, memory = layers.lstm_unit(hidden, state, cell)
     loss = layers.mean(layers.square(layers.concat([hidden, memory], axis=1)))
     fluid.optimizer.Adam(0.05).minimize(loss)
