@@ -119,6 +119,13 @@ def test_missing_parts_of_fluid_say_so(name):
         getattr(fluid, name)
 
 
+def test_what_has_another_name_now_is_named():
+    with pytest.raises(AttributeError, match=r"nearest: `paddle.where`"):
+        _ = layers.cond
+    with pytest.raises(AttributeError, match=r"nearest: `paddle.io.DataLoader.from_generator`"):
+        _ = layers.py_reader
+
+
 def test_files_of_1x(tmp_path):
     x = layers.data("x", [3])
     out = layers.fc(x, 2)
