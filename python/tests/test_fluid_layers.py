@@ -119,6 +119,13 @@ def test_missing_parts_of_fluid_say_so(name):
         getattr(fluid, name)
 
 
+def test_what_has_another_name_now_is_named():
+    with pytest.raises(AttributeError, match=r"nearest: `paddle.where`"):
+        _ = layers.cond
+    with pytest.raises(AttributeError, match=r"nearest: `paddle.io.DataLoader.from_generator`"):
+        _ = layers.py_reader
+
+
 def test_files_of_1x(tmp_path):
     x = layers.data("x", [3])
     out = layers.fc(x, 2)
@@ -135,3 +142,33 @@ def test_files_of_1x(tmp_path):
         program, feeds, targets = fluid.io.load_inference_model(folder, exe)
         (got,) = exe.run(program, feed={feeds[0]: data}, fetch_list=targets)
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_steps_of_recurrent_layers_learn():
+    x, state, cell = (layers.data(name, [size]) for name, size in (("x", 6), ("h", 4), ("c", 4)))
+    hidden, reset, gate = layers.gru_unit(layers.fc(x, 12, bias_attr=False), state, 12)
+    assert [var.shape for var in (hidden, reset, gate)] == [(-1, 4), (-1, 4), (-1, 12)]
+    hidden, memory = layers.lstm_unit(hidden, state, cell)
+    loss = layers.mean(layers.square(layers.concat([hidden, memory], axis=1)))
+    fluid.optimizer.Adam(0.05).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    feed = {name: RANDOM.random([3, size], dtype="float32") for name, size in (("x", 6), ("h", 4))}
+    feed["c"] = feed["h"]
+    losses = [exe.run(feed=feed, fetch_list=[loss])[0][0] for _ in range(20)]
+    assert losses[-1] < losses[0] / 2
+
+
+def test_set_gradient_clip_holds_for_optimizers_without_their_own():
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByGlobalNorm(0.001))
+    try:
+        loss = layers.mean(layers.fc(layers.data("x", [2]), 1, param_attr="w"))
+        fluid.optimizer.SGD(1.0).minimize(loss)
+    finally:
+        fluid.clip.set_gradient_clip(None)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    before = np.array(fluid.global_scope().find_var("w").get_tensor())
+    exe.run(feed={"x": np.ones([1, 2], "float32")})
+    after = np.array(fluid.global_scope().find_var("w").get_tensor())
+    assert 0 < np.abs(before - after).max() <= 0.001

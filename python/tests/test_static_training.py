@@ -166,3 +166,13 @@ def test_a_program_takes_batches_of_its_own_loader_until_they_end():
                 seen.append(exe.run(fetch_list=[total])[0][0])
         loader.reset()
         np.testing.assert_allclose(seen, X.sum() * np.arange(3), rtol=1e-5)
+
+
+def test_layers_are_numbered_as_in_paddle():
+    x = static.data("x", [None, 4])
+    for _ in range(2):
+        x = static.nn.prelu(static.nn.layer_norm(static.nn.batch_norm(static.nn.fc(x, 4))), "all")
+    static.nn.conv2d(static.nn.conv2d(static.data("image", [None, 1, 8, 8]), 2, 3), 2, 3)
+    names = {var.name.split(".")[0] for var in static.default_main_program().all_parameters()}
+    kinds = ("batch_norm", "conv2d", "fc", "layer_norm", "prelu")
+    assert names == {f"{kind}_{number}" for kind in kinds for number in range(2)}

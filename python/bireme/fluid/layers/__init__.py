@@ -7,6 +7,7 @@ programs (`py_reader`), control flow and detection layers are missing.
 from ..._missing import missing_names
 from . import (
     control_flow,
+    elementwise,
     io,
     learning_rate_scheduler,
     loss,
@@ -20,6 +21,7 @@ from . import (
     tensor,
 )
 from .control_flow import *
+from .elementwise import *
 from .io import data
 from .learning_rate_scheduler import (
     cosine_decay,
@@ -52,15 +54,6 @@ from .math import (
     clip_by_norm,
     cos_sim,
     cumsum,
-    elementwise_add,
-    elementwise_div,
-    elementwise_floordiv,
-    elementwise_max,
-    elementwise_min,
-    elementwise_mod,
-    elementwise_mul,
-    elementwise_pow,
-    elementwise_sub,
     l2_normalize,
     matmul,
     mean,
@@ -79,10 +72,21 @@ from .math import (
 from .metric_op import *
 from .nn import *
 from .ops import *
+from .rnn import *
 from .sequence_lod import *
 from .tensor import *
 
-_FROM_PARTS = (control_flow, manipulation, metric_op, nn, ops, rnn, sequence_lod, tensor)
+_FROM_PARTS = (
+    control_flow,
+    elementwise,
+    manipulation,
+    metric_op,
+    nn,
+    ops,
+    rnn,
+    sequence_lod,
+    tensor,
+)
 
 __all__ = [  # noqa: PLE0604 (the names of the parts are strings)
     "bpr_loss",
@@ -93,15 +97,6 @@ __all__ = [  # noqa: PLE0604 (the names of the parts are strings)
     "cross_entropy",
     "cumsum",
     "data",
-    "elementwise_add",
-    "elementwise_div",
-    "elementwise_floordiv",
-    "elementwise_max",
-    "elementwise_min",
-    "elementwise_mod",
-    "elementwise_mul",
-    "elementwise_pow",
-    "elementwise_sub",
     "exponential_decay",
     "huber_loss",
     "inverse_time_decay",

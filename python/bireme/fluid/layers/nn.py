@@ -83,8 +83,10 @@ def embedding(
             f"the last size of `input` must be 1, not that of {tuple(input.shape)}:"
             " `fluid.embedding` takes ids without it"
         )
-    return _ops.lookup_table(
-        LayerNames("embedding").weight(param_attr, size, dtype),
+    layer = LayerNames("embedding")
+    return layer.apply(
+        "lookup_table",
+        layer.weight(param_attr, size, dtype),
         input,
         padding_idx=padding_row(padding_idx, size),
         is_sparse=is_sparse,

@@ -42,15 +42,17 @@ def gru_unit(
     """
     cells = _part(size, 3)
     layer = LayerNames("gru_unit")
-    new, reset, gate = _ops.gru_unit(
+    weight = layer.weight(param_attr, [cells, 3 * cells], input.dtype)
+    bias = layer.bias(bias_attr, [1, 3 * cells], input.dtype)
+    gate, reset, new = _ops.gru_unit(
         input,
         hidden,
-        layer.weight(param_attr, [cells, 3 * cells], input.dtype),
-        layer.bias(bias_attr, [1, 3 * cells], input.dtype),
+        weight,
+        bias,
         activation=_gate("activation", activation),
         gate_activation=_gate("gate_activation", gate_activation),
         origin_mode=origin_mode,
-        _outputs=("Hidden", "ResetHiddenPrev", "Gate"),
+        _outputs=("Gate", "ResetHiddenPrev", "Hidden"),
     )
     return new, reset, gate
 

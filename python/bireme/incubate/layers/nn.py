@@ -83,6 +83,9 @@ def partial_sum(input: Sequence[Variable], start_index: int = 0, length: int = -
 def _columns(inputs: Sequence[Variable], start: int, length: int) -> list[Variable]:
     inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     width = inputs[0].shape[1]
+    if any(each.shape[1] != width for each in inputs):
+        widths = [each.shape[1] for each in inputs]
+        raise ValueError(f"the inputs must have the same number of columns, not {widths}")
     start = start + width if start < 0 else start
     end = width if length < 0 else start + length
     if not 0 <= start < end <= width:

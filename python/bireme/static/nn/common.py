@@ -9,7 +9,7 @@ from typing import Any
 from ... import _core
 from ...nn.initializer import Constant, Normal
 from ..program import Variable
-from .parameters import LayerNames, activate, check_sizes
+from .parameters import LayerNames, check_sizes
 
 ops = _core.ops
 
@@ -45,12 +45,12 @@ def fc(
         kept = each.ndim - 1 if num_flatten_dims == -1 else num_flatten_dims
         check_sizes(layer.name, each.shape[kept:])
         weight = layer.weight(attr, [math.prod(each.shape[kept:]), size], each.dtype)
-        products.append(ops.mul(each, weight, x_num_col_dims=kept))
+        products.append(layer.apply("mul", each, weight, x_num_col_dims=kept))
     out = products[0] if len(products) == 1 else ops.sum(products)
     bias = layer.bias(bias_attr, [size], out.dtype)
     if bias is not None:
-        out = ops.elementwise_add(out, bias, axis=kept)
-    return activate(out, activation)
+        out = layer.apply("elementwise_add", out, bias, axis=kept)
+    return layer.activate(out, activation)
 
 
 def embedding(
@@ -73,7 +73,8 @@ def embedding(
     >>> paddle.disable_static()
     """
     layer = LayerNames("embedding")
-    return ops.lookup_table_v2(
+    return layer.apply(
+        "lookup_table_v2",
         layer.weight(param_attr, size, dtype),
         input,
         padding_idx=padding_row(padding_idx, size),
@@ -111,7 +112,8 @@ def sparse_embedding(
     if entry is not None and not hasattr(entry, "_to_attr"):
         raise TypeError(f"`entry` must be an entry of `paddle.distributed`, not {entry!r}")
     layer = LayerNames("sparse_embedding")
-    return ops.lookup_table(
+    return layer.apply(
+        "lookup_table",
         layer.weight(param_attr, size, dtype),
         input,
         padding_idx=padding_row(padding_idx, size),
@@ -175,9 +177,11 @@ def conv2d(
         Normal(0.0, std),
     )
     algorithm = padding.upper() if isinstance(padding, str) else "EXPLICIT"
-    out = ops.conv2d(
+    out = layer.apply(
+        "conv2d",
         input,
         weight,
+        _slots=("Output",),
         strides=_pair("stride", stride),
         paddings=[0, 0] if isinstance(padding, str) else image_padding(padding),
         dilations=_pair("dilation", dilation),
@@ -187,8 +191,8 @@ def conv2d(
     )
     bias = layer.bias(bias_attr, [num_filters], input.dtype)
     if bias is not None:
-        out = ops.elementwise_add(out, bias, axis=1 if data_format == "NCHW" else 3)
-    return activate(out, act)
+        out = layer.apply("elementwise_add", out, bias, axis=1 if data_format == "NCHW" else 3)
+    return layer.activate(out, act)
 
 
 def prelu(
@@ -212,14 +216,14 @@ def prelu(
         shape = [1]
     elif mode == "channel":
         channels = x.shape[1] if data_format == "NCHW" else x.shape[-1]
+        # Four sizes whatever the input has, as in Paddle's files.
         shape = [1, channels, 1, 1] if data_format == "NCHW" else [1, 1, 1, channels]
-        shape = shape[: x.ndim] if x.ndim > 2 or data_format == "NCHW" else [1, channels]
     elif mode == "element":
         shape = [1, *x.shape[1:]]
     else:
         raise ValueError(f"`mode` must be all, channel or element, not {mode!r}")
     alpha = layer.weight(param_attr, shape, x.dtype, Constant(0.25))
-    return ops.prelu(x, alpha, mode=mode, data_format=data_format)
+    return layer.apply("prelu", x, alpha, mode=mode, data_format=data_format)
 
 
 def bilinear_tensor_product(
@@ -251,7 +255,7 @@ def bilinear_tensor_product(
     weighted = ops.elementwise_mul(split, ops.unsqueeze2(y, axes=[1]))
     out = ops.reduce_sum(weighted, dim=[2])
     bias = layer.bias(bias_attr, [1, size], x.dtype)
-    return activate(out if bias is None else ops.elementwise_add(out, bias), act)
+    return layer.activate(out if bias is None else ops.elementwise_add(out, bias), act)
 
 
 def _pair(what: str, value: int | Sequence[int]) -> list[int]:

@@ -50,7 +50,8 @@ def batch_norm(
     bias = layer.bias(bias_attr, shape, input.dtype)
     mean = _statistic(layer, moving_mean_name, shape, input.dtype, 0.0)
     variance = _statistic(layer, moving_variance_name, shape, input.dtype, 1.0)
-    out = ops.batch_norm(
+    out = layer.apply(
+        "batch_norm",
         input,
         scale,
         bias,
@@ -61,10 +62,10 @@ def batch_norm(
         is_test=is_test,
         data_layout=data_layout,
         use_global_stats=use_global_stats,
+        _slots=("SavedMean", "SavedVariance", "ReserveSpace", "Y"),
         _into={"MeanOut": mean, "VarianceOut": variance},
-        _outputs=("Y",),
     )
-    return activate(out, act)
+    return layer.activate(out, act)
 
 
 def layer_norm(
@@ -95,10 +96,16 @@ def layer_norm(
         gain = layer.weight(param_attr, shape, input.dtype, Constant(1.0))
     if shift:
         bias = layer.bias(bias_attr, shape, input.dtype)
-    out = ops.layer_norm(
-        input, gain, bias, epsilon=epsilon, begin_norm_axis=begin_norm_axis, _outputs=("Y",)
+    out = layer.apply(
+        "layer_norm",
+        input,
+        gain,
+        bias,
+        epsilon=epsilon,
+        begin_norm_axis=begin_norm_axis,
+        _slots=("Mean", "Variance", "Y"),
     )
-    return activate(out, act)
+    return layer.activate(out, act)
 
 
 def data_norm(

@@ -43,6 +43,32 @@ class LayerNames:
         check_sizes(self.name, shape)
         return make_parameter(self.name, shape, attr, dtype, is_bias=True)
 
+    def apply(
+        self,
+        op: str,
+        *inputs: Any,
+        _slots: Sequence[str] = ("Out",),
+        _into: dict[str, Any] | None = None,
+        **attrs: Any,
+    ) -> Variable:
+        """Adds an op whose outputs are named after the layer (`fc_0.tmp_0`); returns the last.
+
+        An op names its outputs after its own type otherwise, and would use up the number of the
+        next layer where both are called the same: `batch_norm_1` would become `batch_norm_2`.
+        """
+        first = next(each for each in inputs if isinstance(each, Variable))
+        made = {}
+        for slot in _slots:
+            name = _core.unique_name(f"{self.name}.tmp")
+            var = first.block.create_var(name=name, dtype=first.dtype, stop_gradient=False)
+            made[slot] = var
+        getattr(_core.ops, op)(*inputs, **attrs, _into={**made, **(_into or {})})
+        return var
+
+    def activate(self, x: Variable, act: str | None) -> Variable:
+        """Applies the activation op of that name."""
+        return x if act is None else self.apply(checked_activation(act), x)
+
 
 def activate(x: Variable, act: str | None) -> Variable:
     """Applies the activation op of that name.
@@ -56,15 +82,23 @@ def activate(x: Variable, act: str | None) -> Variable:
     ...
     ValueError: there is no activation `rely`: did you mean `relu`?
     """
-    if act is None:
-        return x
+    return x if act is None else getattr(_core.ops, checked_activation(act))(x)
+
+
+def checked_activation(act: str) -> str:
+    """The name of an activation op; an unknown one raises with the nearest.
+
+    >>> from bireme.static.nn.parameters import checked_activation
+    >>> checked_activation("tanh")
+    'tanh'
+    """
     if act not in ACTIVATIONS:
         import difflib
 
         nearest = difflib.get_close_matches(act, ACTIVATIONS, n=1)
         hint = f"did you mean `{nearest[0]}`?" if nearest else f"there are {', '.join(ACTIVATIONS)}"
         raise ValueError(f"there is no activation `{act}`: {hint}")
-    return getattr(_core.ops, act)(x)
+    return act
 
 
 ACTIVATIONS = [
