@@ -87,6 +87,8 @@ def shape_slots(shape: Any, what: str = "shape") -> tuple[list[int], Any, list[A
     Integers and eager tensors give the attribute alone. Static variables can only be inputs of
     the op: one variable for the whole shape, or one for each dimension, as Paddle does.
     """
+    if type(shape) is list and all(type(size) is int for size in shape):
+        return shape, None, []
     if isinstance(shape, Variable):
         return [], shape, []
     if isinstance(shape, Tensor) or not isinstance(shape, (list, tuple)):
