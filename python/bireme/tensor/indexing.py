@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import TENSORS, Tensor, Variable, as_tensor, ops
+from .arguments import TENSORS, Tensor, Variable, as_tensor, matched_shape, ops
 from .scatter import index_put
 
 #: The end of a slice that goes to the end, in Paddle's programs.
@@ -298,7 +298,7 @@ def _pick(x: Any, picks: list[tuple[int, Any]]) -> Any:
     axes, tensors = _whole_picks(x, picks)
     order = [*axes, *(i for i in range(x.ndim) if i not in axes)]
     moved = x if order == list(range(x.ndim)) else ops.transpose2(x, axis=order)
-    shape = list(np.broadcast_shapes(*(tuple(t.shape) for t in tensors)))
+    shape = matched_shape(*(t.shape for t in tensors))
     columns = [
         _counted_from_front(t if list(t.shape) == shape else ops.expand_v2(t, shape=shape), n)
         for t, n in zip(tensors, moved.shape)
@@ -336,7 +336,7 @@ def _value_in_order(value: Any, x: Any, axes: list[int], tensors: list[Any]) -> 
     """A value in the shape of `x[index]`, with the picked axes first as `index_put` wants them."""
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return value
-    shape = list(np.broadcast_shapes(*(tuple(t.shape) for t in tensors)))
+    shape = matched_shape(*(t.shape for t in tensors))
     before, after = list(x.shape[: axes[0]]), list(x.shape[axes[0] + len(axes) :])
     value = ops.expand_v2(value, shape=[*before, *shape, *after])
     middle = list(range(len(before), len(before) + len(shape)))

@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import TENSORS, Tensor, Variable, as_tensor, dtype_name, normal_axis, numpy_of, ops
+from .arguments import (
+    TENSORS,
+    Tensor,
+    Variable,
+    as_tensor,
+    dtype_name,
+    matched_shape,
+    normal_axis,
+    numpy_of,
+    ops,
+)
 
 __all__ = [
     "argmax",
@@ -295,5 +305,5 @@ def _matched(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, T
 
 
 def _same_shape(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    shape = list(np.broadcast_shapes(tuple(x.shape), tuple(mask.shape)))
+    shape = matched_shape(x.shape, mask.shape)
     return ops.expand_v2(x, shape=shape), ops.expand_v2(mask, shape=shape)

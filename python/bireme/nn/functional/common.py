@@ -76,8 +76,10 @@ def dropout(
     if axis is None:
         return ops.dropout(x, **settings)
     axes = [a + x.ndim if a < 0 else a for a in int_list(axis)]
-    shape = [size if i in axes else 1 for i, size in enumerate(x.shape)]
-    return x * ops.dropout(ops.fill_constant(shape=shape, dtype=x.dtype, value=1.0), **settings)
+    others = [i for i in range(x.ndim) if i not in axes]
+    zeros, ones = [0] * len(others), [1] * len(others)
+    line = ops.slice(x, axes=others, starts=zeros, ends=ones) if others else x
+    return x * ops.dropout(ops.fill_any_like(line, value=1.0), **settings)
 
 
 def dropout2d(
@@ -295,8 +297,10 @@ def _pad_all(x: Tensor, pad: list[int], value: float) -> Tensor:
         parts = [x]
         for size, place in ((before, 0), (after, 2)):
             if size:
-                shape = [size if i == axis else n for i, n in enumerate(x.shape)]
-                border = ops.fill_constant(shape=shape, dtype=x.dtype, value=value)
+                # Made of a slice, since the sizes of other axes may not be known yet.
+                edge = ops.slice(x, axes=[axis], starts=[0], ends=[1])
+                times = [size if i == axis else 1 for i in range(x.ndim)]
+                border = ops.fill_any_like(ops.tile(edge, repeat_times=times), value=value)
                 parts.insert(place, border)
         x = ops.concat(parts, axis=axis) if len(parts) > 1 else x
     return x
