@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import linalg, logic, manipulation, math, ops, scatter, search
+from . import creation, linalg, logic, manipulation, math, ops, scatter, search
 from .arguments import Variable
 from .arguments import ops as core_ops
 
-_SOURCES = (math, ops, manipulation, logic, linalg, search, scatter)
+_SOURCES = (math, ops, manipulation, logic, linalg, search, scatter, creation)
 
 #: What Paddle has in place, and we have.
 _NAMES = [
@@ -83,6 +83,8 @@ _NAMES = [
     "tan",
     "tanh",
     "transpose",
+    "tril",
+    "triu",
     "trunc",
     "unsqueeze",
 ]

@@ -24,6 +24,7 @@ from .arguments import (
 __all__ = [
     "atleast_1d",
     "atleast_2d",
+    "atleast_3d",
     "broadcast_tensors",
     "broadcast_to",
     "cast",
@@ -499,6 +500,22 @@ def atleast_2d(*inputs: Any, name: str | None = None) -> Any:
     [1, 2]
     """
     return _each(inputs, lambda x: x if x.ndim >= 2 else ops.reshape2(x, shape=[1, -1]))
+
+
+def atleast_3d(*inputs: Any, name: str | None = None) -> Any:
+    """Tensors with three axes or more: as numpy, new ones in front and behind.
+
+    >>> paddle.atleast_3d(paddle.ones([2, 3])).shape
+    [2, 3, 1]
+    """
+    shapes = {0: [1, 1, 1], 1: [1, -1, 1]}
+
+    def grown(x: Any) -> Any:
+        if x.ndim >= 3:
+            return x
+        return ops.unsqueeze2(x, axes=[2]) if x.ndim == 2 else ops.reshape2(x, shape=shapes[x.ndim])
+
+    return _each(inputs, grown)
 
 
 def _each(inputs: Any, function: Any) -> Any:

@@ -34,6 +34,7 @@ __all__ = [
     "reciprocal",
     "round",
     "rsqrt",
+    "sgn",
     "sigmoid",
     "sign",
     "sin",
@@ -377,3 +378,6 @@ def stanh(
     [0.0]
     """
     return ops.scale(ops.tanh(ops.scale(x, scale=scale_a)), scale=scale_b)
+
+
+sgn = sign
