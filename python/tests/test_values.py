@@ -55,7 +55,14 @@ BATCHES = [
 ]
 
 #: Computes with sizes that an open batch does not tell.
-NEEDS_SIZES = ("put_along_axis", "scatter_nd_add", "tensordot", "select_scatter", "index_put")
+NEEDS_SIZES = (
+    "put_along_axis",
+    "scatter_nd_add",
+    "tensordot",
+    "select_scatter",
+    "index_put",
+    "take(",
+)
 
 
 def _array(stored: dict[str, Any], dtype: str) -> np.ndarray:

@@ -159,7 +159,7 @@ def mish(x: Tensor, name: str | None = None) -> Any:
     >>> paddle.nn.functional.mish(paddle.to_tensor([0.0])).tolist()
     [0.0]
     """
-    return x * ops.tanh(ops.softplus(x))
+    return ops.mish(x)
 
 
 def softplus(x: Tensor, beta: int = 1, threshold: int = 20, name: str | None = None) -> Any:
@@ -233,7 +233,7 @@ def hardswish(x: Tensor, name: str | None = None) -> Any:
     >>> paddle.nn.functional.hardswish(paddle.to_tensor([-4.0, 4.0])).tolist()
     [0.0, 4.0]
     """
-    return ops.scale(x * ops.relu6(ops.scale(x, bias=3.0)), scale=1.0 / 6.0)
+    return ops.hard_swish(x)
 
 
 def hardtanh(x: Tensor, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Any:

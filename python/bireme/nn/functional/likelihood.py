@@ -83,12 +83,15 @@ def multi_margin_loss(
     classes = input.shape[1]
     right = ops.one_hot_v2(label, depth=classes).astype(input.dtype)
     score = ops.reduce_sum(input * right, dim=[1], keep_dim=True)
-    out = ops.pow(ops.relu(ops.scale(input - score, bias=float(margin))), factor=float(p)) * (
-        1.0 - right
-    )
-    if weight is not None:
-        out = out * ops.unsqueeze2(ops.pow(ops.gather(weight, label), factor=float(p)), axes=[1])
-    return reduced(ops.scale(ops.reduce_sum(out, dim=[1]), scale=1.0 / classes), reduction)
+    apart = ops.scale(input - score, bias=float(margin))
+    # The right class is taken off as Paddle does it: by its weight, not by a power of it.
+    extra = float(margin) ** p / classes
+    if weight is None:
+        out = ops.pow(ops.relu(apart), factor=float(p))
+        return reduced(ops.scale(ops.reduce_mean(out, dim=[1]), bias=-extra), reduction)
+    own = ops.unsqueeze2(ops.gather(weight, label), axes=[1])
+    out = ops.reduce_mean(ops.pow(ops.relu(apart * own), factor=float(p)), dim=[1])
+    return reduced(out - ops.scale(ops.squeeze2(own, axes=[1]), scale=extra), reduction)
 
 
 def triplet_margin_with_distance_loss(
