@@ -144,3 +144,27 @@ def test_assignment_by_mask_and_gradients() -> None:
     y.sum().backward()
     assert y.tolist() == [7.0, 0.0, 6.0]
     assert x.grad.tolist() == [0.0, 0.0, 2.0]
+
+
+def test_leaves_that_learn_change_under_no_grad_only() -> None:
+    weight = paddle.nn.Linear(2, 2).weight
+    for change in (lambda: weight.add_(paddle.ones([2, 2])), lambda: weight.zero_()):
+        with pytest.raises(ValueError, match="no_grad"):
+            change()
+    with paddle.no_grad():
+        weight.fill_(2.0)
+    assert weight.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+    assert not weight.stop_gradient and weight.is_leaf
+    (weight * 3.0).sum().backward()
+    assert weight.grad.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+
+
+def test_arrays_on_the_left() -> None:
+    x = paddle.ones([2])
+    for out in (
+        np.full(2, 3.0, "float32") * x,
+        np.float32(3.0) * x,
+        np.full(2, 4.0, "float32") - x,
+    ):
+        assert paddle.is_tensor(out)
+        assert out.tolist() == [3.0, 3.0]

@@ -79,6 +79,7 @@ paddle.zeros_like(x) ; paddle.ones_like(n) ; paddle.full_like(x, 3) ; paddle.ful
 x[0] ; x[-1] ; x[:, 1] ; x[0, 2] ; b[:, 1:3] ; b[..., 0] ; b[None, :, 0] ; b[:, ::2] ; b[:, ::-1] ; b[1, ..., 1:] ; x[i] ; b[:, j] ; b[i, j[:2]] ; x[c] ; b[[0, 1], :, [1, 2]] ; b[:, [0, 2], [1, 3]] ; b[0, :, [1, 2]] ; b[:, c[0]] ; x[paddle.to_tensor([True, False])]
 x == y ; x > 0 ; n >= 2 ; x != y ; paddle.equal(n, k.astype("int64")) ; paddle.less_than(x, y) ; paddle.greater_equal(x, v) ; paddle.logical_and(c, c) ; paddle.logical_not(c) ; paddle.logical_xor(c, x > 0) ; paddle.equal_all(x, x) ; paddle.isclose(x, y) ; paddle.allclose(x, x)
 paddle.isnan(x) ; paddle.isfinite(x) ; paddle.count_nonzero(n) ; paddle.is_empty(x) ; ~c ; c & (x > 0) ; c | (x > 0) ; paddle.index_put(x, (i, j[:2]), v[:2]) ; paddle.select_scatter(x, v, 0, 1) ; paddle.quantile(x, 0.3, axis=1)
+paddle.take(x, n) ; paddle.take(x, n + 5, mode="wrap") ; paddle.take(x, n - 3, mode="clip") ; paddle.atleast_3d(x) ; paddle.sgn(x) ; paddle.multiplex([x, y], (column // 2).astype("int32")) ; paddle.nan_to_num(x) ; paddle.heaviside(x, y) ; paddle.hypot(x, y)
 """
 
 NETWORKS = """
@@ -97,6 +98,7 @@ F.hinge_embedding_loss(x, label * 2.0 - 1.0) ; F.soft_margin_loss(x, label * 2.0
 F.cross_entropy(x, classes) ; F.cross_entropy(x, column) ; F.cross_entropy(x, classes, reduction="none") ; F.cross_entropy(x, column, reduction="none") ; F.cross_entropy(x, classes, ignore_index=0) ; F.cross_entropy(x, classes, weight=p[0])
 F.cross_entropy(x, F.softmax(y), soft_label=True) ; F.cross_entropy(F.softmax(x), classes, use_softmax=False) ; F.cross_entropy(x, classes, label_smoothing=0.2) ; F.softmax_with_cross_entropy(x, column) ; F.nll_loss(F.log_softmax(x), classes) ; F.nll_loss(F.log_softmax(x), classes, weight=p[0])
 F.scaled_dot_product_attention(b.unsqueeze(2), b.unsqueeze(2), b.unsqueeze(2)) ; F.npair_loss(x, y, paddle.to_tensor([0.0, 1.0])) ; F.bilinear(x, y, paddle.ones([4, 3, 3])) ; F.dropout(x, 0.5, training=False) ; F.dropout(x, 0.5, training=False, mode="downscale_in_infer")
+F.gaussian_nll_loss(x, y, p, full=True) ; F.poisson_nll_loss(x, p, full=True) ; F.multi_margin_loss(x, classes, p=2, weight=p[0]) ; F.triplet_margin_with_distance_loss(x, y, x * 2.0) ; F.pixel_shuffle(filters[:, :1].reshape([1, 4, 3, 3]), 2) ; F.pixel_unshuffle(picture[:, :, :4, :4], 2) ; F.channel_shuffle(filters.reshape([2, 4, 3, 3]), 2)
 """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.arguments import TENSORS, Tensor, as_tensor, int_list, ops
+from ..tensor.arguments import TENSORS, Tensor, as_tensor, int_list, matched_shape, ops
 from .distribution import Distribution
 
 
@@ -17,7 +17,7 @@ def _pair(first: Any, second: Any) -> tuple[Tensor, Tensor]:
         v if isinstance(v, TENSORS) else as_tensor(np.asarray(v, "float32"))
         for v in (first, second)
     )
-    shape = list(np.broadcast_shapes(tuple(a.shape), tuple(b.shape)))
+    shape = matched_shape(a.shape, b.shape)
     return tuple(v if list(v.shape) == shape else ops.expand_v2(v, shape=shape) for v in (a, b))
 
 

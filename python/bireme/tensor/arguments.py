@@ -87,6 +87,8 @@ def shape_slots(shape: Any, what: str = "shape") -> tuple[list[int], Any, list[A
     Integers and eager tensors give the attribute alone. Static variables can only be inputs of
     the op: one variable for the whole shape, or one for each dimension, as Paddle does.
     """
+    if type(shape) is list and all(type(size) is int for size in shape):
+        return shape, None, []
     if isinstance(shape, Variable):
         return [], shape, []
     if isinstance(shape, Tensor) or not isinstance(shape, (list, tuple)):
@@ -123,6 +125,36 @@ def reduce_dims(x: Any, axis: Any) -> dict[str, Any]:
         return {"dim": [], "reduce_all": True}
     dims = int_list(axis)
     return {"dim": dims, "reduce_all": not dims or len(dims) == x.ndim}
+
+
+def matched_shape(*shapes: Sequence[int]) -> list[int]:
+    """The shape that fits all, as numpy matches them; -1 stands for a size not known yet."""
+    ndim = max(map(len, shapes))
+    matched = []
+    for sizes in zip(*([1] * (ndim - len(shape)) + list(shape) for shape in shapes)):
+        wide = {size for size in sizes if size not in (1, -1)}
+        if len(wide) > 1:
+            raise ValueError(
+                f"the shapes {[list(shape) for shape in shapes]} do not fit each other"
+            )
+        matched.append(wide.pop() if wide else min(sizes))
+    return matched
+
+
+def known_size(x: Any, axis: int, what: str) -> int:
+    """The size of an axis, or an error where a program leaves it open."""
+    size = x.shape[axis]
+    if size < 0:
+        raise ValueError(
+            f"`{what}` needs to know the size of axis {axis}, which the program leaves open"
+        )
+    return size
+
+
+def random_like(op: Any, x: Any, **numbers: Any) -> Any:
+    """Random numbers in the shape and type of another tensor."""
+    tensor = ops.shape(x) if -1 in x.shape else None
+    return op(tensor, shape=[] if tensor is not None else list(x.shape), dtype=x.dtype, **numbers)
 
 
 def normal_axis(axis: Any, ndim: int, what: str = "axis") -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from .arguments import (
     TENSORS,
     Tensor,
     Variable,
-    as_tensor,
     constant,
     default_dtype,
     dtype_name,
@@ -253,18 +251,9 @@ def diag(x: Tensor, offset: int = 0, padding_value: int = 0, name: str | None = 
     >>> paddle.diag(paddle.to_tensor([1.0, 2.0])).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
     """
-    if x.ndim == 2:
-        return _diagonal(x, offset)
-    if x.ndim != 1:
+    if x.ndim not in (1, 2):
         raise ValueError(f"`diag` takes one or two axes, but the input has {x.ndim}")
-    size = x.shape[0] + abs(offset)
-    places = (
-        (np.arange(x.shape[0]) + max(-offset, 0)) * size + np.arange(x.shape[0]) + max(offset, 0)
-    )
-    padding = full([size * size], padding_value, x.dtype)
-    return ops.reshape2(
-        ops.scatter(padding, as_tensor(places, dtype="int64"), x), shape=[size, size]
-    )
+    return ops.diag_v2(x, offset=int(offset), padding_value=float(padding_value))
 
 
 def diagflat(x: Tensor, offset: int = 0, name: str | None = None) -> Any:
@@ -308,9 +297,7 @@ def meshgrid(*args: Any, **kwargs: Any) -> Any:
     if kwargs:
         raise TypeError(f"`meshgrid` has no arguments {sorted(kwargs)}")
     axes = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
-    shape = [math.prod(a.shape) for a in axes]
-    lines = [[-1 if i == j else 1 for j in range(len(axes))] for i in range(len(axes))]
-    return [ops.expand_v2(ops.reshape2(a, shape=line), shape=shape) for a, line in zip(axes, lines)]
+    return ops.meshgrid(axes, _count=len(axes))
 
 
 def create_parameter(
@@ -408,9 +395,3 @@ def _range_dtype(numbers: tuple[Any, ...]) -> str:
         if isinstance(number, (float, np.floating)):
             return default_dtype()
     return "int64"
-
-
-def _diagonal(x: Tensor, offset: int) -> Tensor:
-    from .math import diagonal
-
-    return diagonal(x, offset)

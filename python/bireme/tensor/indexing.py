@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import TENSORS, Tensor, Variable, as_tensor, ops
+from .arguments import TENSORS, Tensor, Variable, as_tensor, matched_shape, ops
 from .scatter import index_put
 
 #: The end of a slice that goes to the end, in Paddle's programs.
@@ -85,16 +85,22 @@ class _Plan:
         self.steps: list[Any] = []
         self.dropped: list[int] = []
         self.added: list[int] = []
+        #: Whether a bound is known only when the program runs, and whether a step is not 1.
+        self.open = self.strided = False
         #: (axis of the sliced tensor, what picks along it)
         self.picks: list[tuple[int, Any]] = []
         axis = place = 0
+        shape = x.shape
         for item in _full_index(x, index):
-            if item is None:
+            if type(item) is slice:
+                self._slice(axis, item, shape[axis])
+                axis, place = axis + 1, place + 1
+            elif type(item) is int:
+                self._take_one(axis, item, shape[axis])
+                axis += 1
+            elif item is None:
                 self.added.append(place)
                 place += 1
-            elif isinstance(item, slice):
-                self._slice(axis, item, x.shape[axis])
-                axis, place = axis + 1, place + 1
             elif isinstance(item, TENSORS) and item.dtype == "bool":
                 self.picks.append((place, item))
                 axis, place = axis + item.ndim, place + item.ndim
@@ -102,7 +108,7 @@ class _Plan:
                 self.picks.append((place, item))
                 axis, place = axis + 1, place + 1
             else:
-                self._take_one(axis, item, x.shape[axis])
+                self._take_one(axis, _whole(item), shape[axis])
                 axis += 1
 
     @property
@@ -111,27 +117,31 @@ class _Plan:
         return not self.axes and not self.added
 
     def _slice(self, axis: int, item: slice, size: int) -> None:
-        if item.start is None and item.stop is None and item.step is None:
+        start, stop, step = item.start, item.stop, item.step
+        if step is None:
+            if start is None and stop is None:
+                return
+            first = 0 if start is None else _whole(start)
+            self._add(axis, first, _END if stop is None else _whole(stop), 1)
             return
-        step = 1 if item.step is None else _whole(item.step)
-        backwards = not isinstance(step, Variable) and step < 0
-        if step == 0:
+        step = _whole(step)
+        if isinstance(step, Variable) or step > 0:
+            first = 0 if start is None else _whole(start)
+            last = _END if stop is None else _whole(stop)
+        elif step == 0:
             raise ValueError("the step of a slice must not be 0")
-        first = (_END if backwards else 0) if item.start is None else _whole(item.start)
-        if item.stop is None:
-            last = -size - 1 if backwards and size >= 0 else (-_END if backwards else _END)
         else:
-            last = _whole(item.stop)
-        if backwards and size >= 0:
-            first, last = _clamped(first, last, size)
+            first, last = _backwards(start, stop, size)
+        self.strided = True
         self._add(axis, first, last, step)
 
-    def _take_one(self, axis: int, item: Any, size: int) -> None:
-        number = _whole(item)
-        if not isinstance(number, Variable) and size >= 0 and not -size <= number < size:
+    def _take_one(self, axis: int, number: Any, size: int) -> None:
+        if isinstance(number, Variable):
+            self._add(axis, number, number + 1, 1)
+        elif size >= 0 and not -size <= number < size:
             raise IndexError(f"index {number} is out of range for axis {axis} of size {size}")
-        last = _END if not isinstance(number, Variable) and number == -1 else number + 1
-        self._add(axis, number, last, 1)
+        else:
+            self._add(axis, number, _END if number == -1 else number + 1, 1)
         self.dropped.append(axis)
 
     def _add(self, axis: int, first: Any, last: Any, step: Any) -> None:
@@ -139,10 +149,12 @@ class _Plan:
         self.starts.append(first)
         self.ends.append(last)
         self.steps.append(step)
+        if type(first) is not int or type(last) is not int or type(step) is not int:
+            self.open = True
 
     def _numbers(self, values: list[Any]) -> tuple[list[int], list[Any]]:
         """The attribute and the input variables of a list of starts, ends or steps."""
-        if not any(isinstance(v, Variable) for v in values):
+        if not self.open or not any(isinstance(v, Variable) for v in values):
             return values, []
         numbers = [-1 if isinstance(v, Variable) else v for v in values]
         return numbers, [
@@ -158,7 +170,7 @@ class _Plan:
             starts, first = self._numbers(self.starts)
             ends, last = self._numbers(self.ends)
             numbers = {"axes": self.axes, "starts": starts, "ends": ends}
-            if all(not isinstance(s, Variable) and s == 1 for s in self.steps):
+            if not self.strided:
                 x = ops.slice(x, None, None, first, last, decrease_axis=self.dropped, **numbers)
             else:
                 strides, every = self._numbers(self.steps)
@@ -194,7 +206,7 @@ class _Plan:
 
 def _whole(number: Any) -> Any:
     """An integer, or a static variable that will hold one."""
-    if isinstance(number, Variable):
+    if type(number) is int or isinstance(number, Variable):
         return number
     if isinstance(number, Tensor):
         return int(number)
@@ -206,20 +218,26 @@ def _whole(number: Any) -> Any:
     )
 
 
-def _clamped(first: int, last: int, size: int) -> tuple[int, int]:
-    """Start and end of a slice that goes backwards, within the axis."""
-    first = first + size if first < 0 else first
-    last = last + size if -size <= last < 0 else last
-    # In ops that go backwards, -1 is the place before the first element.
-    return min(first, size - 1), max(last, -1)
+def _backwards(start: Any, stop: Any, size: int) -> tuple[int, int]:
+    """Start and end of a slice that goes backwards, within an axis whose size is known."""
+    if size < 0:
+        raise NotImplementedError("a slice that goes backwards needs an axis of a known size")
+    first, last, _ = slice(start, stop, -1).indices(size)
+    # In ops that go backwards, -1 is the place before the first element: as Python has it.
+    return first, last
 
 
 def _full_index(x: Any, index: Any) -> list[Any]:
     """The index as a list that names every axis, with tensors in place of lists and arrays."""
-    items = [_picker(item) for item in (index if isinstance(index, tuple) else (index,))]
+    items = [
+        item if item is None or type(item) is slice or type(item) is int else _picker(item)
+        for item in (index if isinstance(index, tuple) else (index,))
+    ]
     taken = 0
     for item in items:
-        if isinstance(item, TENSORS) and item.dtype == "bool":
+        if type(item) is slice or type(item) is int:
+            taken += 1
+        elif isinstance(item, TENSORS) and item.dtype == "bool":
             taken += item.ndim
         elif item is not None and item is not Ellipsis:
             taken += 1
@@ -280,7 +298,7 @@ def _pick(x: Any, picks: list[tuple[int, Any]]) -> Any:
     axes, tensors = _whole_picks(x, picks)
     order = [*axes, *(i for i in range(x.ndim) if i not in axes)]
     moved = x if order == list(range(x.ndim)) else ops.transpose2(x, axis=order)
-    shape = list(np.broadcast_shapes(*(tuple(t.shape) for t in tensors)))
+    shape = matched_shape(*(t.shape for t in tensors))
     columns = [
         _counted_from_front(t if list(t.shape) == shape else ops.expand_v2(t, shape=shape), n)
         for t, n in zip(tensors, moved.shape)
@@ -318,7 +336,7 @@ def _value_in_order(value: Any, x: Any, axes: list[int], tensors: list[Any]) -> 
     """A value in the shape of `x[index]`, with the picked axes first as `index_put` wants them."""
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return value
-    shape = list(np.broadcast_shapes(*(tuple(t.shape) for t in tensors)))
+    shape = matched_shape(*(t.shape for t in tensors))
     before, after = list(x.shape[: axes[0]]), list(x.shape[axes[0] + len(axes) :])
     value = ops.expand_v2(value, shape=[*before, *shape, *after])
     middle = list(range(len(before), len(before) + len(shape)))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import linalg, logic, manipulation, math, ops, scatter, search
+from .. import _core
+from . import creation, linalg, logic, manipulation, math, ops, scatter, search
 from .arguments import Variable
 from .arguments import ops as core_ops
 
-_SOURCES = (math, ops, manipulation, logic, linalg, search, scatter)
+_SOURCES = (math, ops, manipulation, logic, linalg, search, scatter, creation)
 
 #: What Paddle has in place, and we have.
 _NAMES = [
@@ -83,6 +84,8 @@ _NAMES = [
     "tan",
     "tanh",
     "transpose",
+    "tril",
+    "triu",
     "trunc",
     "unsqueeze",
 ]
@@ -92,7 +95,16 @@ def overwrite(x: Any, result: Any) -> Any:
     """Puts a result into an eager tensor, with its history; in static mode it stays apart."""
     if isinstance(x, Variable):
         return result
+    learns = not x.stop_gradient
+    if learns and x.is_leaf and _core.is_grad_enabled():
+        raise ValueError(
+            f"`{x.name}` takes gradients and no op made it, so it cannot be changed in place: "
+            "do it under `paddle.no_grad()`, or call `set_value`"
+        )
     x._share(result)
+    if learns and x.stop_gradient:
+        # Under `no_grad` only the values change.
+        x.stop_gradient = False
     return x
 
 

@@ -13,6 +13,8 @@ from .arguments import (
     Variable,
     as_tensor,
     int_list,
+    known_size,
+    matched_shape,
     normal_axis,
     ops,
     sequence_of,
@@ -22,6 +24,7 @@ from .arguments import (
 __all__ = [
     "atleast_1d",
     "atleast_2d",
+    "atleast_3d",
     "broadcast_tensors",
     "broadcast_to",
     "cast",
@@ -253,7 +256,7 @@ def broadcast_tensors(input: Any, name: str | None = None) -> Any:
     >>> [t.shape for t in paddle.broadcast_tensors([paddle.ones([1, 2]), paddle.ones([3, 1])])]
     [[3, 2], [3, 2]]
     """
-    shape = list(np.broadcast_shapes(*(tuple(t.shape) for t in input)))
+    shape = matched_shape(*(t.shape for t in input))
     return [expand(t, shape) for t in input]
 
 
@@ -384,7 +387,7 @@ def take_along_axis(arr: Tensor, indices: Any, axis: int, broadcast: bool = True
     """
     axis = normal_axis(axis, arr.ndim)
     if broadcast:
-        shape = list(np.broadcast_shapes(*(_but(v.shape, axis) for v in (arr, indices))))
+        shape = matched_shape(*(_but(v.shape, axis) for v in (arr, indices)))
         indices = expand(indices, [*shape[:axis], indices.shape[axis], *shape[axis + 1 :]])
         arr = expand(arr, [*shape[:axis], arr.shape[axis], *shape[axis + 1 :]])
     return ops.take_along_axis(arr, indices, Axis=axis)
@@ -400,7 +403,10 @@ def repeat_interleave(x: Tensor, repeats: Any, axis: Any = None, name: str | Non
         x, axis = ops.reshape2(x, shape=[-1]), 0
     axis = normal_axis(axis, x.ndim)
     counts = int_list(repeats)
-    places = np.repeat(np.arange(x.shape[axis]), counts if len(counts) > 1 else counts[0])
+    places = np.repeat(
+        np.arange(known_size(x, axis, "repeat_interleave")),
+        counts if len(counts) > 1 else counts[0],
+    )
     return ops.index_select(x, as_tensor(places, dtype="int64"), dim=axis)
 
 
@@ -444,7 +450,7 @@ def tensordot(x: Tensor, y: Tensor, axes: Any = 2, name: str | None = None) -> A
     left, right = _dot_axes(x, y, axes)
     keep_x = [i for i in range(x.ndim) if i not in left]
     keep_y = [i for i in range(y.ndim) if i not in right]
-    size = math.prod(x.shape[i] for i in left)
+    size = math.prod(known_size(x, i, "tensordot") for i in left)
     a = ops.reshape2(ops.transpose2(x, axis=[*keep_x, *left]), shape=[-1, size])
     b = ops.reshape2(ops.transpose2(y, axis=[*right, *keep_y]), shape=[size, -1])
     shape = [x.shape[i] for i in keep_x] + [y.shape[i] for i in keep_y]
@@ -494,6 +500,22 @@ def atleast_2d(*inputs: Any, name: str | None = None) -> Any:
     [1, 2]
     """
     return _each(inputs, lambda x: x if x.ndim >= 2 else ops.reshape2(x, shape=[1, -1]))
+
+
+def atleast_3d(*inputs: Any, name: str | None = None) -> Any:
+    """Tensors with three axes or more: as numpy, new ones in front and behind.
+
+    >>> paddle.atleast_3d(paddle.ones([2, 3])).shape
+    [2, 3, 1]
+    """
+    shapes = {0: [1, 1, 1], 1: [1, -1, 1]}
+
+    def grown(x: Any) -> Any:
+        if x.ndim >= 3:
+            return x
+        return ops.unsqueeze2(x, axes=[2]) if x.ndim == 2 else ops.reshape2(x, shape=shapes[x.ndim])
+
+    return _each(inputs, grown)
 
 
 def _each(inputs: Any, function: Any) -> Any:

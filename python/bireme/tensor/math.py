@@ -12,6 +12,8 @@ from .arguments import (
     Tensor,
     as_tensor,
     is_float,
+    known_size,
+    matched_shape,
     normal_axis,
     ops,
     reduce_dims,
@@ -353,6 +355,8 @@ def inner(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     """
     if x.ndim == 0 or y.ndim == 0:
         return ops.elementwise_mul(x, y)
+    if x.ndim <= 2 and y.ndim <= 2:
+        return ops.matmul_v2(x, y, trans_y=y.ndim == 2)
     flat = [ops.reshape2(v, shape=[-1, v.shape[-1]]) for v in (x, y)]
     out = ops.matmul_v2(*flat, trans_y=True)
     return ops.reshape2(out, shape=[*x.shape[:-1], *y.shape[:-1]])
@@ -373,6 +377,9 @@ def kron(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     >>> paddle.kron(paddle.to_tensor([1.0, 2.0]), paddle.ones([2])).tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
+    for v in (x, y):
+        for axis in range(v.ndim):
+            known_size(v, axis, "kron")
     ndim = builtins.max(x.ndim, y.ndim)
     a, b = ([1] * (ndim - v.ndim) + list(v.shape) for v in (x, y))
     left = ops.reshape2(x, shape=[s for size in a for s in (size, 1)])
@@ -402,7 +409,7 @@ def diagonal(
     axis1, axis2 = normal_axis(axis1, x.ndim), normal_axis(axis2, x.ndim)
     rest = [i for i in range(x.ndim) if i not in (axis1, axis2)]
     moved = ops.transpose2(x, axis=[axis1, axis2, *rest])
-    rows, columns = moved.shape[:2]
+    rows, columns = (known_size(moved, i, "diagonal") for i in range(2))
     count = builtins.max(
         builtins.min(rows + builtins.min(offset, 0), columns - builtins.max(offset, 0)), 0
     )
@@ -485,7 +492,7 @@ def broadcast_shape(x_shape: Any, y_shape: Any) -> Any:
     >>> paddle.broadcast_shape([2, 1, 3], [4, 1])
     [2, 4, 3]
     """
-    return list(np.broadcast_shapes(tuple(x_shape), tuple(y_shape)))
+    return matched_shape(x_shape, y_shape)
 
 
 def multiplex(inputs: Any, index: Any, name: str | None = None) -> Any:

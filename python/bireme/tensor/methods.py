@@ -203,6 +203,8 @@ def attach() -> None:
         kind.__setitem__ = set_item_in_place
         kind.__iter__ = iterate
         kind.T = property(transposed)
+        # Lets `array * tensor` be ours to compute, not numpy's.
+        kind.__array_ufunc__ = None
     eager = _core.Tensor
     eager.__repr__ = tensor_repr
     eager.__str__ = tensor_repr

@@ -34,6 +34,7 @@ __all__ = [
     "reciprocal",
     "round",
     "rsqrt",
+    "sgn",
     "sigmoid",
     "sign",
     "sin",
@@ -256,7 +257,7 @@ def log10(x: Tensor, name: str | None = None) -> Any:
     >>> paddle.log10(paddle.to_tensor([1.0])).tolist()
     [0.0]
     """
-    return ops.scale(ops.log(_floating(x)), scale=1 / math.log(10.0))
+    return ops.log10(_floating(x))
 
 
 def expm1(x: Tensor, name: str | None = None) -> Any:
@@ -265,7 +266,7 @@ def expm1(x: Tensor, name: str | None = None) -> Any:
     >>> paddle.expm1(paddle.to_tensor([0.0])).tolist()
     [0.0]
     """
-    return ops.scale(ops.exp(_floating(x)), bias=-1.0)
+    return ops.expm1(_floating(x))
 
 
 def sinh(x: Tensor, name: str | None = None) -> Any:
@@ -377,3 +378,6 @@ def stanh(
     [0.0]
     """
     return ops.scale(ops.tanh(ops.scale(x, scale=scale_a)), scale=scale_b)
+
+
+sgn = sign

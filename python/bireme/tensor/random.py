@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .arguments import TENSORS, Tensor, default_dtype, ops, shape_slots
+from .arguments import TENSORS, Tensor, default_dtype, ops, random_like, shape_slots
 
 __all__ = [
     "bernoulli",
@@ -77,7 +77,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
     like = next((v for v in (mean, std) if isinstance(v, TENSORS)), None)
     if like is None:
         return _gaussian([1] if shape is None else shape, float(mean), float(std))
-    noise = ops.gaussian_random(shape=list(like.shape), dtype=like.dtype)
+    noise = random_like(ops.gaussian_random, like)
     return noise * std + mean
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Tensor, as_tensor, int_list, normal_axis, ops
+from .arguments import Tensor, as_tensor, int_list, known_size, matched_shape, normal_axis, ops
 
 __all__ = [
     "index_add",
@@ -41,7 +41,8 @@ def scatter_nd_add(x: Tensor, index: Tensor, updates: Tensor, name: str | None =
     [0.0, 2.0, 0.0]
     """
     depth = index.shape[-1]
-    rows, rest = math.prod(x.shape[:depth]), list(x.shape[depth:])
+    sizes = [known_size(x, i, "scatter_nd_add") for i in range(depth)]
+    rows, rest = math.prod(sizes), list(x.shape[depth:])
     columns = ops.unbind(ops.reshape2(index, shape=[-1, depth]), axis=1, _count=depth)
     flat = _flat_places(columns, x.shape[:depth])
     zeros = ops.fill_constant(shape=[rows, *rest], dtype=x.dtype, value=0.0)
@@ -76,7 +77,7 @@ def index_put(
         places = ops.where_index(indices[0])
         indices = ops.unbind(places, axis=1, _count=indices[0].ndim)
     depth = len(indices)
-    shape = list(np.broadcast_shapes(*(tuple(i.shape) for i in indices)))
+    shape = matched_shape(*(i.shape for i in indices))
     columns = [ops.reshape2(_expanded(i, shape), shape=[-1]) for i in indices]
     flat, rest = _flat_places(columns, x.shape[:depth]), list(x.shape[depth:])
     updates = ops.reshape2(_expanded(as_tensor(value, x), [*shape, *rest]), shape=[-1, *rest])
@@ -127,7 +128,8 @@ def select_scatter(
     [[0.0, 0.0], [1.0, 1.0]]
     """
     axis = normal_axis(axis, x.ndim)
-    place = as_tensor([normal_axis(index, x.shape[axis], "index")], dtype="int64")
+    size = known_size(x, axis, "select_scatter")
+    place = as_tensor([normal_axis(index, size, "index")], dtype="int64")
     order = _to_front(axis, x.ndim)
     rows = ops.scatter(ops.transpose2(x, axis=order), place, ops.unsqueeze2(values, axes=[0]))
     return ops.transpose2(rows, axis=_back(order))
@@ -159,6 +161,8 @@ def put_along_axis(
         indices = _expanded(indices, shape)
     columns = []
     for i, size in enumerate(shape):
+        if i != axis:
+            known_size(arr, i, "put_along_axis")
         line = np.arange(size, dtype="int64").reshape(
             [-1 if j == i else 1 for j in range(arr.ndim)]
         )

@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import TENSORS, Tensor, Variable, as_tensor, dtype_name, normal_axis, numpy_of, ops
+from .arguments import (
+    TENSORS,
+    Tensor,
+    Variable,
+    as_tensor,
+    dtype_name,
+    known_size,
+    matched_shape,
+    normal_axis,
+    numpy_of,
+    ops,
+)
 
 __all__ = [
     "argmax",
@@ -21,6 +32,7 @@ __all__ = [
     "nonzero",
     "searchsorted",
     "sort",
+    "take",
     "topk",
     "unique",
     "unique_consecutive",
@@ -249,6 +261,29 @@ def unique_consecutive(
     return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
 
+def take(x: Tensor, index: Tensor, mode: str = "raise", name: str | None = None) -> Any:
+    """Elements of the flattened tensor; indices out of range are refused, wrapped or clipped.
+
+    >>> paddle.take(paddle.to_tensor([[1, 2], [3, 4]]), paddle.to_tensor([[3, 0]])).tolist()
+    [[4, 1]]
+    """
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"`mode` must be raise, wrap or clip, but is {mode!r}")
+    flat = ops.reshape2(x, shape=[-1])
+    size = known_size(flat, 0, "take")
+    if mode == "clip":
+        index = ops.clip(index, min=0.0, max=float(size - 1))
+    elif mode == "wrap" or not isinstance(index, Variable):
+        _check_range(index, size, mode)
+        index = ops.elementwise_mod(index, as_tensor(size, index))
+    return ops.reshape2(ops.gather(flat, ops.reshape2(index, shape=[-1])), shape=list(index.shape))
+
+
+def _check_range(index: Tensor, size: int, mode: str) -> None:
+    if mode == "raise" and ((values := index.numpy()) < -size).any() | (values >= size).any():
+        raise ValueError(f"an index of `take` is out of range for {size} elements")
+
+
 def searchsorted(
     sorted_sequence: Tensor,
     values: Tensor,
@@ -295,5 +330,5 @@ def _matched(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, T
 
 
 def _same_shape(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    shape = list(np.broadcast_shapes(tuple(x.shape), tuple(mask.shape)))
+    shape = matched_shape(x.shape, mask.shape)
     return ops.expand_v2(x, shape=shape), ops.expand_v2(mask, shape=shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .arguments import Tensor, constant, ops, reduce_dims
+from .arguments import Tensor, constant, known_size, ops, reduce_dims
 
 __all__ = ["mean", "median", "nanmean", "numel", "quantile", "std", "var"]
 
@@ -49,9 +49,12 @@ def var(
     centred = ops.square(x - ops.reduce_mean(x, keep_dim=True, **dims))
     if not unbiased:
         return ops.reduce_mean(centred, keep_dim=keepdim, **dims)
-    axes = range(x.ndim) if dims["reduce_all"] else dims["dim"]
-    count = math.prod(x.shape[a] for a in axes)
     total = ops.reduce_sum(centred, keep_dim=keepdim, **dims)
+    sizes = [x.shape[a] for a in (range(x.ndim) if dims["reduce_all"] else dims["dim"])]
+    if -1 in sizes:
+        count = ops.reduce_sum(ops.fill_any_like(x, value=1.0), keep_dim=keepdim, **dims)
+        return total / ops.scale(count, bias=-1.0)
+    count = math.prod(sizes)
     return ops.scale(total, scale=1.0 / (count - 1) if count > 1 else float("nan"))
 
 
@@ -114,7 +117,7 @@ def _quantile(x: Tensor, q: float, axis: int | None, keepdim: bool) -> Any:
         x, axis = ops.reshape2(x, shape=[-1]), 0
     else:
         ndim = 0
-    place = q * (x.shape[axis] - 1)
+    place = q * (known_size(x, axis, "quantile") - 1)
     values = ops.argsort(x, axis=axis)[0]
     low, high = (
         ops.slice(values, axes=[axis], starts=[int(p)], ends=[int(p) + 1])

@@ -5,9 +5,11 @@ from .activation import *
 from .common import *
 from .conv import *
 from .cross_entropy import *
+from .likelihood import *
 from .loss import *
 from .norm import *
 from .pooling import *
+from .vision import *
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -22,6 +24,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "channel_shuffle",
     "conv1d",
     "conv2d",
     "cosine_embedding_loss",
@@ -34,6 +37,7 @@ __all__ = [
     "elu",
     "elu_",
     "embedding",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
     "group_norm",
@@ -63,12 +67,16 @@ __all__ = [
     "mish",
     "mse_loss",
     "multi_label_soft_margin_loss",
+    "multi_margin_loss",
     "nll_loss",
     "normalize",
     "npair_loss",
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
@@ -96,6 +104,7 @@ __all__ = [
     "thresholded_relu",
     "thresholded_relu_",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "zeropad2d",
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tensor.arguments import Tensor, ops
+from ...tensor.arguments import Tensor, ops, random_like
 from ...tensor.inplace import overwrite
 
 __all__ = [
@@ -159,7 +159,7 @@ def mish(x: Tensor, name: str | None = None) -> Any:
     >>> paddle.nn.functional.mish(paddle.to_tensor([0.0])).tolist()
     [0.0]
     """
-    return x * ops.tanh(ops.softplus(x))
+    return ops.mish(x)
 
 
 def softplus(x: Tensor, beta: int = 1, threshold: int = 20, name: str | None = None) -> Any:
@@ -233,7 +233,7 @@ def hardswish(x: Tensor, name: str | None = None) -> Any:
     >>> paddle.nn.functional.hardswish(paddle.to_tensor([-4.0, 4.0])).tolist()
     [0.0, 4.0]
     """
-    return ops.scale(x * ops.relu6(ops.scale(x, bias=3.0)), scale=1.0 / 6.0)
+    return ops.hard_swish(x)
 
 
 def hardtanh(x: Tensor, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Any:
@@ -290,9 +290,7 @@ def rrelu(
     """
     if not training:
         return ops.leaky_relu(x, alpha=(lower + upper) / 2)
-    slope = ops.uniform_random(
-        shape=list(x.shape), dtype=x.dtype, min=float(lower), max=float(upper)
-    )
+    slope = random_like(ops.uniform_random, x, min=float(lower), max=float(upper))
     return ops.where(x >= 0, x, x * slope)
 
 
@@ -324,7 +322,7 @@ def gumbel_softmax(
     >>> paddle.nn.functional.gumbel_softmax(paddle.zeros([2, 3])).shape
     [2, 3]
     """
-    noise = ops.uniform_random(shape=list(x.shape), dtype=x.dtype, min=1e-10, max=1.0)
+    noise = random_like(ops.uniform_random, x, min=1e-10, max=1.0)
     gumbel = -ops.log(-ops.log(noise))
     soft = ops.softmax(ops.scale(x + gumbel, scale=1.0 / temperature), axis=axis)
     if not hard:

@@ -76,8 +76,10 @@ def dropout(
     if axis is None:
         return ops.dropout(x, **settings)
     axes = [a + x.ndim if a < 0 else a for a in int_list(axis)]
-    shape = [size if i in axes else 1 for i, size in enumerate(x.shape)]
-    return x * ops.dropout(ops.fill_constant(shape=shape, dtype=x.dtype, value=1.0), **settings)
+    others = [i for i in range(x.ndim) if i not in axes]
+    zeros, ones = [0] * len(others), [1] * len(others)
+    line = ops.slice(x, axes=others, starts=zeros, ends=ones) if others else x
+    return x * ops.dropout(ops.fill_any_like(line, value=1.0), **settings)
 
 
 def dropout2d(
@@ -200,7 +202,7 @@ def pad(
             f"`mode` must be constant, reflect, replicate or circular, but is {mode!r}"
         )
     if mode == "constant" and len(pad) == 2 * x.ndim:
-        return _pad_all(x, pad, float(value))
+        return ops.pad(x, paddings=pad, pad_value=float(value))
     if x.ndim not in (3, 4, 5) or len(pad) != 2 * (x.ndim - 2):
         raise ValueError(f"`pad` has {len(pad)} numbers, which fit no tensor with {x.ndim} axes")
     last = data_format[-1:] == "C"
@@ -286,20 +288,6 @@ def _padding_row(padding_idx: int | None, rows: int) -> int:
     if not -rows <= padding_idx < rows:
         raise ValueError(f"`padding_idx` must be in [{-rows}, {rows}), but is {padding_idx}")
     return padding_idx + rows if padding_idx < 0 else padding_idx
-
-
-def _pad_all(x: Tensor, pad: list[int], value: float) -> Tensor:
-    """Pads every axis: two numbers an axis, the first axis first."""
-    for axis in range(x.ndim):
-        before, after = pad[2 * axis], pad[2 * axis + 1]
-        parts = [x]
-        for size, place in ((before, 0), (after, 2)):
-            if size:
-                shape = [size if i == axis else n for i, n in enumerate(x.shape)]
-                border = ops.fill_constant(shape=shape, dtype=x.dtype, value=value)
-                parts.insert(place, border)
-        x = ops.concat(parts, axis=axis) if len(parts) > 1 else x
-    return x
 
 
 def scaled_dot_product_attention(

@@ -90,7 +90,7 @@ def _may_ignore(label: Any, ignore_index: int) -> bool:
     """Whether labels are ignored: eager ones are looked at, static ones as Paddle decides."""
     if label is None:
         return False
-    if hasattr(label, "numpy"):
+    if isinstance(label, Tensor):
         return bool((np.asarray(label) == ignore_index).any())
     return ignore_index >= 0
 

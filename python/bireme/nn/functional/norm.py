@@ -132,12 +132,10 @@ def local_response_norm(
     >>> paddle.nn.functional.local_response_norm(paddle.ones([1, 4, 2]), 3).shape
     [1, 4, 2]
     """
-    from .common import _pad_all
-
     axis = x.ndim - 1 if data_format[-1] == "C" else 1
     borders = [0] * (2 * x.ndim)
     borders[2 * axis : 2 * axis + 2] = [size // 2, (size - 1) // 2]
-    squares = _pad_all(ops.square(x), borders, 0.0)
+    squares = ops.pad(ops.square(x), paddings=borders, pad_value=0.0)
     count = x.shape[axis]
     parts = [ops.slice(squares, axes=[axis], starts=[i], ends=[i + count]) for i in range(size)]
     return x / ops.pow(ops.scale(ops.sum(parts), scale=alpha / size, bias=float(k)), factor=beta)

@@ -6,6 +6,7 @@ from .cells import *
 from .common import *
 from .container import *
 from .conv import *
+from .decoder import *
 from .layers import Layer
 from .loss import *
 from .norm import *
@@ -103,6 +104,9 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "ThresholdedReLU",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "TripletMarginLoss",

@@ -231,7 +231,7 @@ class BatchNorm(_Statistics):
         self._make(num_channels, param_attr, bias_attr, *names)
 
     def forward(self, input: Tensor) -> Tensor:
-        eager = hasattr(input, "numpy")
+        eager = isinstance(input, Tensor)
         out = ops.batch_norm(
             input,
             self.weight,
