@@ -24,8 +24,9 @@ HERE = Path(__file__).resolve().parent
 STEPS, SPLIT = 50, 10
 # Relative to the other side's value: what the order of sums may become over 50 steps.
 TOLERANCE = 1e-4
-# Below this a value counts as this much: a prediction near zero has no relative error to speak of.
-SMALL = 1e-2
+# A prediction counts as one at the least: of many, some are near zero by chance, and have no relative
+# error to speak of. Losses and metrics are compared as they are.
+PREDICTION = 1.0
 SIDES = ("Paddle", "bireme")
 
 
@@ -104,12 +105,12 @@ class Case:
         """The inference model of one side predicts the same on the other, in both modes."""
         self.start(give, mode)
         trained = self.run(give, mode, "start")
-        found = 0.0
+        found = []
         for runs_in in ("static", "eager"):
             flags = ["--predict", self.folder / f"{give}_{mode}_model", "--steps", "1"]
             predicted = self.run(take, runs_in, f"predict_{give}_{mode}", *flags)
-            found = max(found, outputs_difference(predicted["predicted"], trained["predicted"]))
-        return {"prediction": found}
+            found.append(outputs_difference(predicted["predicted"], trained["predicted"]))
+        return {"prediction": worst(found)}
 
     def start(self, side, mode):
         state = self.folder / f"{side}_{mode}_state"
@@ -151,23 +152,26 @@ class Failed(Exception):
     """A run did not end well; the second argument is what it complained about."""
 
 
-def difference(ours, theirs):
+def difference(ours, theirs, least=0.0):
     """The worst relative difference; not a number when either is none or lengths differ."""
     if len(ours) != len(theirs):
         return float("nan")
-    worst = 0.0
+    found = []
     for a, b in zip(ours, theirs):
-        found = abs(a - b) / max(abs(b), SMALL)
-        # `max` would drop what is not a number.
-        if not found <= worst:
-            worst = found
-    return worst
+        scale = max(abs(b), least, sys.float_info.min)
+        found.append(0.0 if a == b else abs(a - b) / scale)
+    return worst(found)
+
+
+def worst(values):
+    """The largest; `max` alone would drop what is not a number."""
+    return max(values, key=lambda value: (math.isnan(value), value))
 
 
 def outputs_difference(ours, theirs):
     if len(ours) != len(theirs):
         return float("nan")
-    return max(difference(a, b) for a, b in zip(ours, theirs))
+    return worst([difference(a, b, PREDICTION) for a, b in zip(ours, theirs)])
 
 
 class Table:
@@ -197,9 +201,7 @@ class Table:
         self.failed += not good
         parts = ", ".join(f"{name} {value:.1e}" for name, value in found.items())
         verdict = "ok" if good else f"FAILED ({parts})"
-        # The first that is not a number, if any, else the largest.
-        worst = max(found.values(), key=lambda value: (math.isnan(value), value))
-        print(f"{start} {worst:8.1e}  {verdict}", flush=True)
+        print(f"{start} {worst(found.values()):8.1e}  {verdict}", flush=True)
         return good
 
 
