@@ -128,8 +128,8 @@ fn program_of(py: Python<'_>, append: &Append<'_, '_>) -> PyResult<Py<Program>> 
     let Some(first) = variables.next() else {
         return context::default_main_program(py);
     };
-    let program = &first.get().program;
-    match variables.find(|other| !other.get().program.is(program)) {
+    let program = &first.get().program();
+    match variables.find(|other| !other.get().program().is(program)) {
         None => Ok(program.clone_ref(py)),
         Some(other) => Err(PyValueError::new_err(format!(
             "op `{}`: `{}` and `{}` belong to different programs: build both under one \

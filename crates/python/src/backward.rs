@@ -24,7 +24,7 @@ pub(crate) fn append_backward(
     parameter_list: Option<&Bound<'_, PyAny>>,
     no_grad_set: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Pairs> {
-    let program = loss.get().program.bind(py);
+    let program = loss.get().program().bind(py);
     let graph = context::graph(py, program.get(), None, site(py).as_deref())?;
     let handle = |name: &String| graph.variable(name).map_err(to_py);
     let loss = handle(&loss.get().name)?;
@@ -51,7 +51,7 @@ pub(crate) fn gradients(
     let Some(first) = targets.first() else {
         return Err(PyValueError::new_err("gradients of nothing: name at least one target"));
     };
-    let program = first.get().program.bind(py);
+    let program = first.get().program().bind(py);
     let graph = context::graph(py, program.get(), None, site(py).as_deref())?;
     let handle = |variable: &Bound<'_, Variable>| graph.variable(&variable.get().name);
     let handles = |all: &[Bound<'_, Variable>]| -> PyResult<Vec<Handle>> {

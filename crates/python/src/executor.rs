@@ -68,7 +68,8 @@ impl Executor {
         // A place that exists on this machine, or was sent to the CPU, is the CPU.
         let _ = place;
         let engine = Engine::new(Place::Cpu).map_err(to_py)?;
-        let engine = engine.threads(threads).check_finite(check_finite).interrupt(Arc::new(signalled));
+        let engine =
+            engine.threads(threads).check_finite(check_finite).interrupt(Arc::new(signalled));
         Ok(Executor { engine: Mutex::new(Some(engine)) })
     }
 

@@ -95,7 +95,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("ops", Bound::new(module.py(), Ops)?)?;
+        module.add("ops", Ops::with_all(module.py())?)?;
         crate::error::register(module)
     }
 }

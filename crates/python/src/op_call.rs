@@ -39,20 +39,26 @@ pub(crate) fn cache(kind: &str) -> &'static OpCache {
 }
 
 /// The namespace of all ops: `ops.relu`.
-#[pyclass(frozen, module = "bireme._core")]
+#[pyclass(frozen, dict, module = "bireme._core")]
 pub(crate) struct Ops;
+
+impl Ops {
+    /// The namespace, every op in its dictionary, where Python finds it without asking us.
+    pub(crate) fn with_all(py: Python<'_>) -> PyResult<Bound<'_, Ops>> {
+        let ops = Bound::new(py, Ops)?;
+        for (name, cache) in &*CACHES {
+            ops.setattr(*name, OpCall { cache })?;
+        }
+        Ok(ops)
+    }
+}
 
 #[pymethods]
 impl Ops {
+    /// Reached only for what is no op.
     fn __getattr__(&self, name: &str) -> PyResult<OpCall> {
-        match CACHES.get(name) {
-            Some(cache) => Ok(OpCall { cache }),
-            None => {
-                let near = nearest(name, CACHES.keys().copied());
-                let near = did_you_mean(&near);
-                Err(PyAttributeError::new_err(format!("there is no op `{name}`{near}")))
-            }
-        }
+        let near = did_you_mean(&nearest(name, CACHES.keys().copied()));
+        Err(PyAttributeError::new_err(format!("there is no op `{name}`{near}")))
     }
 
     fn __dir__(&self) -> Vec<&'static str> {

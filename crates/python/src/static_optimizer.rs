@@ -24,7 +24,7 @@ pub(crate) fn chosen(
     no_grad_set: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Chosen> {
     let mut no_grad = no_grad_set.map(names_of).transpose()?.unwrap_or_default();
-    let program = loss.get().program.get();
+    let program = loss.get().program().get();
     program.handle.read(|inner| no_grad.retain(|name| inner.global().var(name).is_some()));
     let parameter_list = parameter_list.map(names_of).transpose()?;
     Ok(Chosen { parameter_list, no_grad, learning_rate: None })
@@ -38,7 +38,7 @@ pub(crate) fn minimize(
     chosen: Chosen,
     startup: Option<&Bound<'_, Program>>,
 ) -> PyResult<(Vec<Operator>, Pairs)> {
-    let program = loss.get().program.bind(py);
+    let program = loss.get().program().bind(py);
     let graph = graph(py, program, startup)?;
     let loss = graph.variable(&loss.get().name).map_err(to_py)?;
     let chosen = Chosen { learning_rate: known_rate(optimizer, program), ..chosen };
@@ -58,7 +58,7 @@ pub(crate) fn apply_gradients(
     let Some((first, _)) = params_grads.first() else {
         return Err(PyValueError::new_err("no gradients to apply: does the loss have parameters?"));
     };
-    let program = first.get().program.bind(py);
+    let program = first.get().program().bind(py);
     let graph = graph(py, program, startup)?;
     let handle = |variable: &Bound<'_, Variable>| graph.variable(&variable.get().name);
     let mut pairs: Vec<(Handle, Handle)> = Vec::new();

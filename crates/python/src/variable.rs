@@ -4,6 +4,7 @@ use bireme_engine::ir::{self, Param, Regularizer, Var};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::block::Block;
 use crate::convert::dtype_object;
@@ -12,11 +13,12 @@ use crate::program::Program;
 
 /// A variable of a static program.
 ///
-/// Not traversed by the collector: some interpreters make the instance's dictionary, and may collect
-/// meanwhile, before the fields here have been written.
+/// Some interpreters make the instance's dictionary, and may collect meanwhile, before the fields
+/// here have been written; all of memory is zero then.
 #[pyclass(frozen, dict, weakref, subclass, module = "bireme._core")]
 pub(crate) struct Variable {
-    pub(crate) program: Py<Program>,
+    /// Always there; an option because the collector may look before it is written.
+    held: Option<Py<Program>>,
     block: usize,
     #[pyo3(get)]
     pub(crate) name: String,
@@ -24,13 +26,18 @@ pub(crate) struct Variable {
 
 impl Variable {
     pub(crate) fn new(program: &Bound<'_, Program>, block: usize, name: String) -> Variable {
-        Variable { program: program.clone().unbind(), block, name }
+        Variable { held: Some(program.clone().unbind()), block, name }
+    }
+
+    /// Its program.
+    pub(crate) fn program(&self) -> &Py<Program> {
+        self.held.as_ref().expect("given when it was made")
     }
 
     /// Looks at its declaration.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Var) -> T) -> PyResult<T> {
         let found = self
-            .program
+            .program()
             .get()
             .handle
             .read(|program| program.find_var(self.block, &self.name).map(look));
@@ -38,7 +45,7 @@ impl Variable {
     }
 
     fn edit<T>(&self, edit: impl FnOnce(&mut Var) -> T) -> PyResult<T> {
-        let found = self.program.get().handle.edit(|program| {
+        let found = self.program().get().handle.edit(|program| {
             let var = program.blocks.get_mut(self.block)?.vars.get_mut(&self.name);
             var.map(edit)
         });
@@ -110,7 +117,7 @@ impl Variable {
 
     #[getter]
     fn is_data(&self) -> bool {
-        self.program.get().is_data(&self.name)
+        self.program().get().is_data(&self.name)
     }
 
     #[getter]
@@ -125,7 +132,7 @@ impl Variable {
 
     #[getter]
     fn block(&self, py: Python<'_>) -> Block {
-        Block::new(self.program.bind(py), self.block)
+        Block::new(self.program().bind(py), self.block)
     }
 
     /// The name of its gradient.
@@ -208,14 +215,18 @@ impl Variable {
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
         other.cast::<Variable>().is_ok_and(|other| {
             let other = other.get();
-            other.name == self.name && other.program.is(&self.program)
+            other.name == self.name && other.program().is(self.program())
         })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.held)
     }
 
     fn __hash__(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
-        (self.program.get().handle.id(), &self.name).hash(&mut hasher);
+        (self.program().get().handle.id(), &self.name).hash(&mut hasher);
         hasher.finish()
     }
 }

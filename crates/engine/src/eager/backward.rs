@@ -15,12 +15,15 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::{Error, Result};
 
+/// The gradients of a node's outputs, as far as they have come.
+type Grads = Vec<Option<Arc<Value>>>;
+
 /// Gradients on their way.
 struct Pass<'a> {
     session: &'a Session,
     /// Nodes that have received a gradient, by their number: the last one first.
     waiting: BinaryHeap<u64>,
-    nodes: HashMap<u64, (Arc<Node>, Vec<Option<Arc<Value>>>)>,
+    nodes: HashMap<u64, (Arc<Node>, Grads)>,
     /// Leaves by identity, in the order they were reached.
     leaves: Vec<(EagerTensor, Arc<Value>)>,
     leaf_places: HashMap<usize, usize>,
@@ -239,7 +242,7 @@ fn hooked(tensor: &EagerTensor, mut grad: Arc<Value>) -> Result<Arc<Value>> {
 }
 
 fn given_weight(root: &EagerTensor, weight: &EagerTensor) -> Result<Arc<Value>> {
-    let (mine, theirs) = (root.look(|v| shape_of(v)), weight.look(|v| shape_of(v)));
+    let (mine, theirs) = (root.look(shape_of), weight.look(shape_of));
     if mine != theirs {
         return Err(Error::kernel(format!(
             "the gradient of a {} tensor of shape {} cannot be {} of shape {}",
@@ -251,7 +254,7 @@ fn given_weight(root: &EagerTensor, weight: &EagerTensor) -> Result<Arc<Value>> 
 
 /// The weight of a root that has none: 1, as Paddle gives every element of it.
 fn one(root: &EagerTensor) -> Result<Value> {
-    let (dtype, dims) = root.look(|value| shape_of(value));
+    let (dtype, dims) = root.look(shape_of);
     let mut ones = Tensor::zeros(dtype, dims);
     crate::dispatch!(dtype, T in [f32, f64] => {
         ones.as_mut_slice::<T>()?.fill(1 as T);

@@ -154,7 +154,7 @@ fn pairs_have(kinds: &[Kind], name: &str) -> bool {
 
 fn kind(param: &EagerTensor, grad: &EagerTensor) -> Result<Kind> {
     let name = param.name().ok_or_else(|| Error::kernel("a parameter must have a name"))?;
-    let (dtype, dims) = param.look(|value| shape_of(value));
+    let (dtype, dims) = param.look(shape_of);
     let sparse = grad.look(|value| value.rows().is_some());
     let shape = dims.iter().map(|dim| *dim as i64).collect();
     Ok(Kind { name, dtype, shape, sparse, param: param.param().unwrap_or_default() })
