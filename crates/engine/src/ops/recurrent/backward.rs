@@ -84,7 +84,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
     ) {
         let Sizes { network, batch, .. } = self.sizes;
         let (hidden, width) = (network.hidden, network.gate_width());
-        let column = pass % network.directions * hidden;
+        let column = network.direction(pass) * hidden;
         vectorized(
             #[inline(always)]
             || {
@@ -164,7 +164,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
             Part::Hidden => {
                 let (size, step) = (self.sizes.state(), batch * width);
                 let others = time.saturating_sub(1);
-                let forth = pass % network.directions == 0;
+                let forth = network.direction(pass) == 0;
                 // The gradients of each step but the first, and the states before them.
                 let (gates, states) = (gates.hidden(), kept.states);
                 let (first, rest, states) = if forth {

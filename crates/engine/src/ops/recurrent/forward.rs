@@ -183,7 +183,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
     fn write_out(&self, pass: usize, step: usize, state: &[T], out: &mut [T]) {
         let Sizes { network, batch, .. } = self.sizes;
         let (width, hidden) = (network.width(), network.hidden);
-        let column = pass % network.directions * hidden;
+        let column = network.direction(pass) * hidden;
         let out = out[step * batch * width..(step + 1) * batch * width].chunks_exact_mut(width);
         for ((out, state), length) in out.zip(state.chunks_exact(hidden)).zip(self.lengths) {
             let out = &mut out[column..column + hidden];

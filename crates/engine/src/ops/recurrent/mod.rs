@@ -7,6 +7,7 @@ mod forward;
 mod gru_unit;
 mod lstm_unit;
 mod rnn;
+mod rnn_grad;
 mod sizes;
 
 #[cfg(test)]
@@ -16,4 +17,4 @@ use crate::op::OpDef;
 
 /// The ops of this family.
 pub(super) const DEFS: &[OpDef] =
-    &[rnn::DEF, rnn::GRAD, gru_unit::DEF, gru_unit::GRAD, lstm_unit::DEF, lstm_unit::GRAD];
+    &[rnn::DEF, rnn_grad::DEF, gru_unit::DEF, gru_unit::GRAD, lstm_unit::DEF, lstm_unit::GRAD];

@@ -6,9 +6,8 @@
 
 use bireme_ir::{AttrSpec, DType};
 
-use super::backward::Gates;
-use super::forward::{Given, Kept};
-use super::sizes::{Network, Part, Sizes};
+use super::forward::Given;
+use super::sizes::{Network, Sizes};
 use crate::gemm::Matrix;
 use crate::op::{GradRule, In, Infer, Kernel, Meta, OpDef, OpView, Out, Run, Slot, attr};
 use crate::ops::math::number::Real;
@@ -17,7 +16,7 @@ use crate::random::Philox;
 use crate::tensor::Tensor;
 use crate::{Error, Result, dispatch};
 
-const ATTRS: &[AttrSpec] = &[
+pub(super) const ATTRS: &[AttrSpec] = &[
     attr::str("mode", "RNN_TANH"),
     attr::int("input_size", 10),
     attr::int("hidden_size", 100),
@@ -47,26 +46,6 @@ pub(super) const DEF: OpDef = OpDef::new("rnn", kernel)
         inputs: &["Input", "PreState", "WeightList", "SequenceLength"],
         outputs: &["Out", "DropoutState", "Reserve"],
     });
-
-pub(super) const GRAD: OpDef = OpDef::new("rnn_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("Input"),
-        Slot::many("PreState"),
-        Slot::many("WeightList"),
-        Slot::maybe("SequenceLength"),
-        Slot::maybe("Out"),
-        Slot::maybe("DropoutState"),
-        Slot::one("Reserve"),
-        Slot::maybe("Out@GRAD"),
-        Slot::any("State@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("Input@GRAD"), Slot::any("PreState@GRAD"), Slot::any("WeightList@GRAD")])
-    .attrs(ATTRS)
-    .like(&[
-        ("Input@GRAD", "Input"),
-        ("PreState@GRAD", "PreState"),
-        ("WeightList@GRAD", "WeightList"),
-    ]);
 
 /// Random numbers drawn at a time; they stay in the first-level cache.
 const BLOCK: usize = 256;
@@ -99,16 +78,16 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 /// Where the inputs are.
-struct Reads {
+pub(super) struct Reads {
     network: Network,
-    input: In,
+    pub(super) input: In,
     states: Vec<In>,
     weights: Vec<In>,
     lengths: Option<In>,
 }
 
 impl Reads {
-    fn of(op: &OpView<'_>) -> Result<Reads> {
+    pub(super) fn of(op: &OpView<'_>) -> Result<Reads> {
         Ok(Reads {
             network: Network::of(op)?,
             input: op.input("Input")?,
@@ -118,13 +97,18 @@ impl Reads {
         })
     }
 
-    fn sizes(&self, run: &Run<'_>) -> Result<Sizes> {
+    pub(super) fn sizes(&self, run: &Run<'_>) -> Result<Sizes> {
         let dims = run.dims(self.input)?;
         Ok(Sizes { network: self.network, time: dims[0], batch: dims[1] })
     }
 
     /// Reads the lengths of the sequences; all are full when none are given.
-    fn lengths(&self, run: &Run<'_>, sizes: &Sizes, lengths: &mut Vec<usize>) -> Result<()> {
+    pub(super) fn lengths(
+        &self,
+        run: &Run<'_>,
+        sizes: &Sizes,
+        lengths: &mut Vec<usize>,
+    ) -> Result<()> {
         lengths.clear();
         let Some(input) = self.lengths else {
             lengths.resize(sizes.batch, sizes.time);
@@ -150,7 +134,10 @@ impl Reads {
         })
     }
 
-    fn given<'a, T: Matrix + Real>(
+    /// # Errors
+    /// When a state has another element type.
+    #[expect(clippy::type_complexity, reason = "a closure has no shorter name")]
+    pub(super) fn given<'a, T: Matrix + Real>(
         &'a self,
         run: &'a Run<'a>,
         sizes: Sizes,
@@ -197,7 +184,7 @@ impl Dropout {
 }
 
 /// What a kept element is multiplied by.
-fn scale<T: Real>(drop: f32) -> T {
+pub(super) fn scale<T: Real>(drop: f32) -> T {
     // With probability 1 nothing is kept; the factor must only not be infinite.
     if drop < 1.0 { T::of(1.0 / (1.0 - f64::from(drop))) } else { T::ZERO }
 }
@@ -289,151 +276,4 @@ fn forward<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>>(
         }
     }
     Ok(())
-}
-
-/// Where the gradients are, and memory that is used again every step.
-struct Grads {
-    masks: Option<In>,
-    reserve: In,
-    dout: Option<In>,
-    dstates: Vec<In>,
-    dinput: Option<Out>,
-    dpre: Vec<Option<Out>>,
-    dweights: Vec<Option<Out>>,
-    gates: Tensor,
-    /// Gradients of the states of one pass.
-    states: [Tensor; 2],
-    /// Gradients of what a layer gives, and of what the layer below gives.
-    layers: [Tensor; 2],
-}
-
-fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let reads = Reads::of(op)?;
-    let mut lengths = Vec::new();
-    let empty = || Tensor::empty(DType::F32);
-    let wanted = |slot: &str| -> Vec<Option<Out>> {
-        let outs = op.outputs(slot).into_iter().zip(op.op.outputs_of(slot));
-        outs.map(|(out, name)| (name != bireme_ir::EMPTY_VAR).then_some(out)).collect()
-    };
-    let mut grads = Grads {
-        masks: op.maybe_input("DropoutState"),
-        reserve: op.input("Reserve")?,
-        dout: op.maybe_input("Out@GRAD"),
-        dstates: op.inputs("State@GRAD"),
-        dinput: op.maybe_output("Input@GRAD"),
-        dpre: wanted("PreState@GRAD"),
-        dweights: wanted("WeightList@GRAD"),
-        gates: empty(),
-        states: [empty(), empty()],
-        layers: [empty(), empty()],
-    };
-    Ok(Box::new(move |run| {
-        let sizes = reads.sizes(run)?;
-        reads.lengths(run, &sizes, &mut lengths)?;
-        let dtype = run.tensor(reads.input)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let given = reads.given::<T>(run, sizes, &lengths)?;
-            grads.run(&given, run, run.get(reads.input)?)
-        }, else => Err(not_float("Input", dtype)))
-    }))
-}
-
-impl Grads {
-    fn run<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>>(
-        &mut self,
-        given: &Given<'a, T, W>,
-        run: &Run<'_>,
-        input: &[T],
-    ) -> Result<()> {
-        let (sizes, network) = (&given.sizes, given.sizes.network);
-        let reserve = run.get::<T>(self.reserve)?;
-        if reserve.len() != sizes.reserve() {
-            return Err(Error::kernel("`Reserve` does not come from an `rnn` op of this shape"));
-        }
-        let (passes, inputs) = reserve.split_at(network.passes() * sizes.pass());
-        self.gates.resize(T::DTYPE, [Gates::<T>::elements(sizes)]);
-        self.layers.iter_mut().for_each(|layer| layer.resize(T::DTYPE, [sizes.layer()]));
-        match self.dout {
-            Some(dout) => self.layers[0].as_mut_slice()?.copy_from_slice(run.get::<T>(dout)?),
-            None => self.layers[0].as_mut_slice::<T>()?.fill(T::ZERO),
-        }
-        for layer in (0..network.layers).rev() {
-            let input = match layer.checked_sub(1) {
-                None => input,
-                Some(below) => &inputs[below * sizes.layer()..(below + 1) * sizes.layer()],
-            };
-            for direction in 0..network.directions {
-                let pass = layer * network.directions + direction;
-                let region = &passes[pass * sizes.pass()..(pass + 1) * sizes.pass()];
-                self.pass(given, run, pass, input, &Kept::of(sizes, region))?;
-            }
-            if layer > 0 {
-                self.through_dropout::<T>(run, network.drop, layer - 1)?;
-                self.layers.swap(0, 1);
-            }
-        }
-        Ok(())
-    }
-
-    /// The gradients of one pass; `layers[0]` is that of its layer's output.
-    fn pass<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>>(
-        &mut self,
-        given: &Given<'a, T, W>,
-        run: &Run<'_>,
-        pass: usize,
-        input: &[T],
-        kept: &Kept<'_, T>,
-    ) -> Result<()> {
-        let (sizes, network) = (&given.sizes, given.sizes.network);
-        let size = sizes.state();
-        let at = pass * size..(pass + 1) * size;
-        for (i, state) in self.states.iter_mut().enumerate() {
-            state.resize(T::DTYPE, [size]);
-            let state = state.as_mut_slice::<T>()?;
-            match self.dstates.get(i) {
-                Some(given) => state.copy_from_slice(&run.get::<T>(*given)?[at.clone()]),
-                None => state.fill(T::ZERO),
-            }
-        }
-        let [dstate, dcell] = &mut self.states;
-        let mut gates = Gates::of(sizes, self.gates.as_mut_slice()?);
-        let dstates = [dstate.as_mut_slice::<T>()?, dcell.as_mut_slice::<T>()?];
-        given.backward(pass, kept, self.layers[0].as_slice()?, dstates, &mut gates)?;
-        for (out, state) in self.dpre.iter().zip(&self.states) {
-            if let Some(out) = out {
-                run.set::<T>(*out)?[at.clone()].copy_from_slice(state.as_slice()?);
-            }
-        }
-        for part in [Part::Input, Part::Hidden, Part::InputBias, Part::HiddenBias] {
-            if let Some(Some(out)) = self.dweights.get(network.weight(pass, part)) {
-                given.weight_grad(pass, part, input, kept, &gates, run.set(*out)?);
-            }
-        }
-        let add = pass % network.directions > 0;
-        if pass >= network.directions {
-            given.input_grad(pass, &gates, self.layers[1].as_mut_slice()?, add)?;
-        } else if let Some(dinput) = self.dinput {
-            given.input_grad(pass, &gates, run.set(dinput)?, add)?;
-        }
-        Ok(())
-    }
-
-    /// Makes `layers[1]`, the gradient of a layer's input, that of what the layer below gave.
-    fn through_dropout<T: Real>(&mut self, run: &Run<'_>, drop: f32, gap: usize) -> Result<()> {
-        if drop == 0.0 {
-            return Ok(());
-        }
-        let masks =
-            self.masks.ok_or_else(|| Error::kernel("input slot `DropoutState` is empty"))?;
-        let (masks, values) = (run.get::<u8>(masks)?, self.layers[1].as_mut_slice::<T>()?);
-        let mask = masks.get(gap * values.len()..(gap + 1) * values.len());
-        let mask = mask.ok_or_else(|| {
-            Error::kernel("`DropoutState` does not come from an `rnn` op of this shape")
-        })?;
-        let scale = scale::<T>(drop);
-        for (value, mask) in values.iter_mut().zip(mask) {
-            *value = if *mask == 1 { *value * scale } else { T::ZERO };
-        }
-        Ok(())
-    }
 }

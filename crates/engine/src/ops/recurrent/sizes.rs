@@ -112,6 +112,11 @@ impl Network {
         self.layers * self.directions
     }
 
+    /// The direction of a pass: 0 forth, 1 back.
+    pub(super) fn direction(&self, pass: usize) -> usize {
+        pass % self.directions
+    }
+
     /// Columns of what all directions of a layer give.
     pub(super) fn width(&self) -> usize {
         self.directions * self.hidden
@@ -241,6 +246,6 @@ impl Sizes {
 
     /// The step that pass `pass` takes at its turn `turn`.
     pub(super) fn step(&self, pass: usize, turn: usize) -> usize {
-        if pass % self.network.directions == 0 { turn } else { self.time - 1 - turn }
+        if self.network.direction(pass) == 0 { turn } else { self.time - 1 - turn }
     }
 }
