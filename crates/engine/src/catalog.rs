@@ -1,6 +1,6 @@
 //! The engine's op types as `ir` sees them, so that programs can be checked before they run.
 
-use bireme_ir::{Catalog, Op, Program, Signature, Var, verify};
+use bireme_ir::{Catalog, Op, Program, Signature, Slot, Var, verify};
 
 use crate::op::{Infer, Meta, OpView};
 use crate::{Error, Result, ops};
@@ -41,8 +41,17 @@ fn infer<'v>(op: &Op, find: &dyn Fn(&str) -> Option<&'v Var>) -> Result<Vec<Var>
         })?;
         inputs.push(Meta::of(var));
     }
-    let outputs = view.flat_outputs().zip(Infer::run(&view, &inputs)?);
-    Ok(outputs.map(|(name, meta)| declaration(name, meta)).collect())
+    // Paddle leaves by-products that only its kernels understand (`Reserve`, `InnerCache`) without
+    // a shape, and sometimes with another type: nothing to compare.
+    let opaque = |slot: &Slot, name: &String| {
+        !slot.required && find(name).is_some_and(|var| var.shape.is_empty())
+    };
+    let slots = view.def.signature.outputs.iter();
+    let names =
+        slots.flat_map(|slot| op.outputs_of(slot.name).iter().map(move |name| (slot, name)));
+    let outputs = names.zip(Infer::run(&view, &inputs)?);
+    let outputs = outputs.filter(|((slot, name), _)| !opaque(slot, name));
+    Ok(outputs.map(|((_, name), meta)| declaration(name, meta)).collect())
 }
 
 fn declaration(name: &str, meta: Meta) -> Var {
@@ -88,6 +97,34 @@ mod tests {
         global.add_var(Var::tensor("out", DType::F32, [-1, 4, 4]));
         global.ops.push(Op::new("bmm").input("X", ["x"]).input("Y", ["y"]).output("Out", ["out"]));
         check(&program, &["x", "y"]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn by_products_that_paddle_leaves_without_a_shape_are_not_compared() {
+        let mut program = Program::new();
+        let global = program.global_mut();
+        let vars: [(&str, &[i64]); 8] = [
+            ("x", &[3, -1, 2]),
+            ("h", &[1, -1, 4]),
+            ("w", &[4, 2]),
+            ("u", &[4, 4]),
+            ("b", &[4]),
+            ("c", &[4]),
+            ("out", &[3, -1, 4]),
+            ("state", &[1, -1, 4]),
+        ];
+        for (name, shape) in vars {
+            global.add_var(Var::tensor(name, DType::F32, shape));
+        }
+        for name in ["reserve", "masks"] {
+            global.add_var(Var::tensor(name, DType::U8, []));
+        }
+        let op = Op::new("rnn").input("Input", ["x"]).input("PreState", ["h"]);
+        let op = op.input("WeightList", ["w", "u", "b", "c"]).output("Out", ["out"]);
+        let op = op.output("State", ["state"]).output("Reserve", ["reserve"]);
+        let op = op.output("DropoutState", ["masks"]).attr("input_size", 2).attr("hidden_size", 4);
+        global.ops.push(op);
+        check(&program, &["x", "h", "w", "u", "b", "c"]).unwrap();
     }
 
     #[test]
