@@ -2,6 +2,15 @@
 
 from golden import Case, f32, f64, values
 
+
+def einsum(equation, *operands, **options):
+    """Paddle's op keeps operands and shapes; what exactly is its own affair."""
+    count = len(operands)
+    return Case("einsum", {"Operands": list(operands)}, {"equation": equation},
+                outputs=["Out", ("InnerCache", count), ("XShape", count)], check=["Out"],
+                **options)
+
+
 CASES = [
     Case("mul", {"X": f32(3, 4), "Y": f32(4, 2)}),
     Case("mul", {"X": f32(2, 3, 4), "Y": f32(4, 5)}, {"x_num_col_dims": 2}),
@@ -41,4 +50,30 @@ CASES = [
     Case("p_norm", {"X": f32(3, 4)}, {"porder": float("inf"), "axis": 1}),
     Case("p_norm", {"X": f32(3, 4)}, {"porder": float("-inf"), "axis": 0}),
     Case("p_norm", {"X": values([[1.0, 0.0, 2.0]])}, {"porder": 0.0}, fd=False),  # a count
+    einsum("ij,jk->ik", f32(3, 4), f32(4, 5)),
+    einsum("ij,jk->ki", f32(3, 4), f32(4, 5)),
+    einsum("ji,kj->ik", f32(4, 3), f32(5, 4)),
+    einsum("bij,bjk->bik", f32(2, 3, 4), f32(2, 4, 5)),
+    einsum("ibj,jkb->kbi", f32(2, 3, 4), f32(4, 2, 3)),
+    einsum("ij,ij->ij", f32(2, 3), f32(2, 3)),
+    einsum("ij,ij->i", f32(2, 3), f32(2, 3)),
+    einsum("ij,ij->", f32(2, 3), f32(2, 3)),
+    einsum("i,j->ji", f32(2), f32(3)),
+    einsum("ij,k->i", f32(2, 3), f32(4)),
+    einsum("abcd,cbe->eda", f32(2, 3, 2, 2), f32(2, 3, 2)),
+    einsum("ijk->ki", f32(2, 3, 4)),
+    einsum("ij->", f32(2, 3)),
+    einsum("ij->ji", f64(2, 3)),
+    einsum("ii->i", f32(3, 3)),
+    einsum("ii->", f32(3, 3)),
+    einsum("iji->ij", f32(3, 2, 3)),
+    einsum("ii,i->i", f32(3, 3), f32(3)),
+    einsum("i->ii", f32(3)),
+    einsum("...ij,...jk->...ik", f32(2, 3, 4), f32(2, 4, 2)),
+    einsum("...ij,...jk->...ik", f32(1, 3, 4), f32(2, 4, 2)),
+    # Paddle has no gradient of this one.
+    einsum("...ij,jk->...ik", f32(2, 2, 3, 2), f32(2, 3), grad=[]),
+    einsum("i...->...", f32(3, 4)),
+    einsum("...i->i...", f32(2, 3, 4)),
+    einsum("ab...,b...->...a", f32(2, 3, 4), f32(3, 4)),
 ]

@@ -1,10 +1,11 @@
-//! Matrix products, inner products and norms.
+//! Matrix products, inner products, Einstein sums and norms.
 
 use crate::op::OpDef;
 
 mod bmm;
 mod cos_sim;
 mod dot;
+mod einsum;
 mod matmul_v2;
 mod mul;
 mod p_norm;
@@ -16,6 +17,8 @@ pub(super) const DEFS: &[OpDef] = &[
     bmm::GRAD,
     dot::DEF,
     dot::GRAD,
+    einsum::DEF,
+    einsum::GRAD,
     matmul_v2::V1,
     matmul_v2::V1_GRAD,
     matmul_v2::V2,
