@@ -1,4 +1,4 @@
-"""Counters. `feed`, `fetch` and `print` have no values to compare."""
+"""Counters. `assert`, `feed`, `fetch` and `print` have no values to compare."""
 
 from golden import Case, values
 

@@ -1,11 +1,12 @@
-//! Ops about the run rather than the numbers: counters, printing, the way in and out.
+//! Ops about the run rather than the numbers: counters, checks, printing, the way in and out.
 
 use crate::op::OpDef;
 
+mod assert;
 mod feed_fetch;
 mod increment;
 mod print;
 
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] =
-    &[feed_fetch::FEED, feed_fetch::FETCH, increment::DEF, print::DEF];
+    &[assert::DEF, feed_fetch::FEED, feed_fetch::FETCH, increment::DEF, print::DEF];

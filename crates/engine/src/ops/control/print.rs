@@ -112,7 +112,7 @@ fn lod_text(lod: &Lod) -> String {
 }
 
 /// Six significant digits, as C++ streams print.
-fn general(value: f64) -> String {
+pub(super) fn general(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-4..1e6).contains(&size) && value.is_finite() && value.fract() != 0.0 {
         return format!("{value:.5e}");
