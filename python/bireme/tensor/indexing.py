@@ -38,7 +38,7 @@ def getitem(x: Any, index: Any) -> Any:
 def setitem(x: Any, index: Any, value: Any) -> Any:
     """A tensor as `x` with `value` at `index`; what `x[index] = value` puts into `x`.
 
-    >>> paddle.tensor.indexing.setitem(paddle.zeros([3]), 1, 5.0).tolist()
+    >>> paddle.static.setitem(paddle.zeros([3]), 1, 5.0).tolist()
     [0.0, 5.0, 0.0]
     """
     value = _fitting(value, x)
