@@ -168,3 +168,20 @@ def test_arrays_on_the_left() -> None:
     ):
         assert paddle.is_tensor(out)
         assert out.tolist() == [3.0, 3.0]
+
+
+def test_static_variables_are_replaced_not_changed() -> None:
+    paddle.enable_static()
+    x = paddle.static.data("x", [-1, 3], "float32")
+    with pytest.raises(RuntimeError, match="setitem"):
+        x[0] = 1.0
+    parts = [
+        paddle.static.setitem(x, 0, 5.0),
+        paddle.static.setitem(x, (slice(None), slice(1, None)), paddle.ones([2])),
+        paddle.static.setitem(x, x > 1.5, 0.0),
+    ]
+    given = np.arange(6, dtype="float32").reshape(2, 3)
+    first, second, third = paddle.static.Executor().run(feed={"x": given}, fetch_list=parts)
+    assert first.tolist() == [[5.0, 5.0, 5.0], [3.0, 4.0, 5.0]]
+    assert second.tolist() == [[0.0, 1.0, 1.0], [3.0, 1.0, 1.0]]
+    assert third.tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]

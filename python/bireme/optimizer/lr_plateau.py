@@ -98,7 +98,7 @@ def _one_number(metrics: Any) -> float:
             f"`metrics` must be one number, but has {size} elements: take its mean first"
         )
     try:
-        return float(metrics)
+        return float(metrics.item() if hasattr(metrics, "item") else metrics)
     except (TypeError, ValueError):
         raise TypeError(
             f"`metrics` must be a number, an array or a tensor, but is `{type(metrics).__name__}`"

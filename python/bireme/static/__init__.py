@@ -15,6 +15,7 @@
 """
 
 from .._missing import missing_names
+from ..tensor.indexing import setitem
 from . import io, nn
 from .backward import Print, append_backward, create_global_var, create_parameter, gradients
 from .executor import BuildStrategy, CompiledProgram, ExecutionStrategy, Executor
@@ -98,6 +99,7 @@ __all__ = [
     "serialize_persistables",
     "serialize_program",
     "set_program_state",
+    "setitem",
 ]
 
 __getattr__ = missing_names(__name__)

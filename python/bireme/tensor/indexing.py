@@ -38,12 +38,13 @@ def getitem(x: Any, index: Any) -> Any:
 def setitem(x: Any, index: Any, value: Any) -> Any:
     """A tensor as `x` with `value` at `index`; what `x[index] = value` puts into `x`.
 
-    >>> paddle.tensor.indexing.setitem(paddle.zeros([3]), 1, 5.0).tolist()
+    >>> paddle.static.setitem(paddle.zeros([3]), 1, 5.0).tolist()
     [0.0, 5.0, 0.0]
     """
     value = _fitting(value, x)
     if value.ndim == 0 and _is_mask_of(index, x):
-        return ops.where(index, ops.expand_v2(value, shape=list(x.shape)), x)
+        # Spread by adding, since a program may leave sizes open.
+        return ops.where(index, ops.fill_any_like(x, value=0.0) + value, x)
     plan = _Plan(x, index)
     if not plan.picks:
         return plan.replaced(x, value)

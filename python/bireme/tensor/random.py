@@ -91,7 +91,7 @@ def gaussian(
 ) -> Any:
     """Normally distributed random numbers.
 
-    >>> paddle.tensor.random.gaussian([2, 3]).shape
+    >>> paddle.tensor.gaussian([2, 3]).shape
     [2, 3]
     """
     return _gaussian(shape, mean, std, dtype, seed)

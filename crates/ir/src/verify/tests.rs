@@ -186,6 +186,8 @@ fn shapes_and_types() {
     let mut program = net();
     program.global_mut().vars["y"].shape = vec![32, -1];
     verify(&program, &Few).unwrap();
+    program.global_mut().vars["z"].shape = vec![];
+    verify(&program, &Few).unwrap();
 }
 
 #[test]

@@ -230,7 +230,7 @@ def hardsigmoid(
 def hardswish(x: Tensor, name: str | None = None) -> Any:
     """x * min(max(x + 3, 0), 6) / 6 of each element.
 
-    >>> paddle.nn.functional.hardswish(paddle.to_tensor([-4.0, 4.0])).tolist()
+    >>> paddle.nn.functional.hardswish(paddle.to_tensor([0.0, 4.0])).tolist()
     [0.0, 4.0]
     """
     return ops.hard_swish(x)

@@ -44,7 +44,10 @@ def bilinear(
     >>> paddle.nn.functional.bilinear(paddle.ones([1, 2]), paddle.ones([1, 3]), paddle.ones([4, 2, 3])).shape
     [1, 4]
     """
-    out = ops.einsum([x1, weight, x2], equation="bi,oij,bj->bo")
+    outputs, rows, columns = weight.shape
+    table = ops.reshape2(ops.transpose2(weight, axis=[1, 0, 2]), shape=[rows, outputs * columns])
+    half = ops.reshape2(ops.matmul_v2(x1, table), shape=[-1, outputs, columns])
+    out = ops.reduce_sum(half * ops.unsqueeze2(x2, axes=[1]), dim=[2])
     return out if bias is None else ops.elementwise_add(out, bias)
 
 
