@@ -2,9 +2,10 @@
 //! for starting at zero.
 //!
 //! With a sparse gradient, lazy mode touches only the rows that it names; otherwise the moments of
-//! all rows decay and all rows move. Paddle's sparse CPU kernel differs from its dense one in two
-//! accidents that are not repeated here: in place, it corrects with the powers of the next step,
-//! and rows without a gradient take `epsilon` uncorrected.
+//! all rows decay and all rows move. Paddle's sparse CPU kernel updates the powers before it uses
+//! them, so it corrects as if one more step had been made; so do we, because models that are brought
+//! along must train the same. That its rows without a gradient take `epsilon` uncorrected makes no
+//! difference that shows, and is not repeated.
 
 use bireme_ir::Op;
 
@@ -180,7 +181,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let keep_powers = op.bool("use_global_beta_pow")?;
     Ok(Box::new(move |run| {
         let (dtype, rate) = (update.dtype(run)?, update.learning_rate(run)?);
-        let (power1, power2) = (beta1_pow.get(run)?, beta2_pow.get(run)?);
+        let (mut power1, mut power2) = (beta1_pow.get(run)?, beta2_pow.get(run)?);
+        if update.is_sparse(run) && !keep_powers {
+            (power1, power2) = (power1 * config.beta1, power2 * config.beta2);
+        }
         dispatch!(dtype, T in [f32, f64] => {
             update.apply::<T, _>(run, &config.rule(rate, power1, power2), absent)
         }, else => Err(not_float(dtype)))?;

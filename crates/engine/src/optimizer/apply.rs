@@ -55,6 +55,11 @@ impl<const N: usize> Update<N> {
         Ok(run.tensor(self.param.0)?.dtype())
     }
 
+    /// Whether the gradient holds selected rows.
+    pub(super) fn is_sparse(&self, run: &Run<'_>) -> bool {
+        run.value(self.grad).rows().is_some()
+    }
+
     /// The learning rate of this step.
     pub(super) fn learning_rate(&self, run: &Run<'_>) -> Result<f64> {
         number(run, self.learning_rate)

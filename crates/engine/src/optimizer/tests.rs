@@ -53,6 +53,8 @@ fn op(kind: &str) -> Op {
     let mut op = Op::new(kind).attr("lazy_mode", true).attr("centered", true);
     op = op.attr("with_decay", true).attr("regularization_method", "l2_decay");
     op = op.attr("regularization_coeff", 0.1f32).attr("l1", 0.1f32).attr("mu", 0.9f32);
+    // With powers that change, sparse Adam is one step ahead of the dense one; see its file.
+    op = op.attr("use_global_beta_pow", true);
     op.attrs.retain(|name, _| def.signature.attrs.iter().any(|attr| attr.name == name));
     for slot in def.signature.inputs {
         op = op.input(slot.name, [slot.name]);
