@@ -9,7 +9,7 @@ use bireme_engine::ir::{self, Var};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Error, Executor as Engine, Place, Result as EngineResult};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
@@ -27,6 +27,28 @@ pub(crate) struct Executor {
     /// `None` once closed. Locked only while the interpreter is free, so that a thread that waits
     /// for the lock never keeps the one that has it from ending.
     engine: Mutex<Option<Engine>>,
+}
+
+/// More threads than this rarely pay for the rows of one batch.
+const MOST_THREADS: usize = 16;
+
+/// What users say about threads: ours first, then what they say to every numeric library.
+const THREAD_VARIABLES: [&str; 2] = ["BIREME_NUM_THREADS", "OMP_NUM_THREADS"];
+
+/// The threads of an executor that was told nothing: what the environment says, or one for each
+/// core that this process may use.
+fn default_threads() -> PyResult<usize> {
+    for name in THREAD_VARIABLES {
+        let Ok(value) = std::env::var(name) else { continue };
+        return match value.trim().parse() {
+            Ok(threads) if threads > 0 => Ok(threads),
+            _ => Err(PyValueError::new_err(format!(
+                "the environment variable `{name}` is `{value}`: it must be a number from 1 on"
+            ))),
+        };
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(cores.min(MOST_THREADS))
 }
 
 /// Whether a signal (Ctrl-C) has come whose handler raises; the exception waits for [`enter`].
@@ -57,17 +79,18 @@ impl Feed {
 
 #[pymethods]
 impl Executor {
-    /// An executor for `place`, which splits batches over `threads` threads.
+    /// An executor for `place`, which splits batches over `threads` threads; see [`default_threads`].
     #[new]
-    #[pyo3(signature = (place=None, threads=1, check_finite=false))]
+    #[pyo3(signature = (place=None, threads=None, check_finite=false))]
     fn new(
         place: Option<&Bound<'_, PyAny>>,
-        threads: usize,
+        threads: Option<usize>,
         check_finite: bool,
     ) -> PyResult<Executor> {
         // A place that exists on this machine, or was sent to the CPU, is the CPU.
         let _ = place;
         let engine = Engine::new(Place::Cpu).map_err(to_py)?;
+        let threads = threads.map_or_else(default_threads, Ok)?;
         let engine =
             engine.threads(threads).check_finite(check_finite).interrupt(Arc::new(signalled));
         Ok(Executor { engine: Mutex::new(Some(engine)) })

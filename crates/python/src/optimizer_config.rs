@@ -31,7 +31,7 @@ pub(crate) struct Chosen {
 
 /// Sets what all optimizers share, then each of the optimizer's own numbers that is given.
 macro_rules! configured {
-    ($make:expr, $common:expr, $given:expr, $($name:ident),*) => {{
+    ($make:expr, $common:expr, $given:expr; $($name:ident)*) => {{
         let Common { clip, penalty, chosen, .. } = $common;
         let mut made = $make;
         $(if let Some(value) = $given.maybe(stringify!($name))? {
@@ -76,71 +76,50 @@ pub(crate) fn optimizer_of(
 
 fn make(kind: &str, lr: Lr, common: Common, given: &mut Kwargs<'_>) -> PyResult<AnyOptimizer> {
     Ok(match kind {
-        "sgd" => Box::new(configured!(Sgd::new(lr), common, given,)),
+        "sgd" => Box::new(configured!(Sgd::new(lr), common, given;)),
         "momentum" => {
             let momentum = given.or("momentum", 0.9)?;
             let made = Momentum::new(lr, momentum);
-            Box::new(configured!(made, common, given, use_nesterov, rescale_grad))
+            Box::new(configured!(made, common, given; use_nesterov rescale_grad))
         }
         "adam" => {
-            Box::new(configured!(Adam::new(lr), common, given, beta1, beta2, epsilon, lazy_mode))
+            Box::new(configured!(Adam::new(lr), common, given; beta1 beta2 epsilon lazy_mode))
         }
         "adamw" => {
             let names: Vec<String> = given.or("without_decay", Vec::new())?;
             let made = AdamW::new(lr).without_decay(names);
-            Box::new(configured!(
-                made,
-                common,
-                given,
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-                lr_ratio,
-                lazy_mode
-            ))
+            Box::new(
+                configured!(made, common, given; beta1 beta2 epsilon weight_decay lr_ratio lazy_mode),
+            )
         }
-        "adamax" => Box::new(configured!(Adamax::new(lr), common, given, beta1, beta2, epsilon)),
+        "adamax" => Box::new(configured!(Adamax::new(lr), common, given; beta1 beta2 epsilon)),
         "adagrad" => {
             let made = Adagrad::new(lr);
-            Box::new(configured!(made, common, given, epsilon, initial_accumulator_value))
+            Box::new(configured!(made, common, given; epsilon initial_accumulator_value))
         }
         "decayed_adagrad" => {
-            Box::new(configured!(DecayedAdagrad::new(lr), common, given, decay, epsilon))
+            Box::new(configured!(DecayedAdagrad::new(lr), common, given; decay epsilon))
         }
-        "adadelta" => Box::new(configured!(Adadelta::new(lr), common, given, rho, epsilon)),
+        "adadelta" => Box::new(configured!(Adadelta::new(lr), common, given; rho epsilon)),
         "rmsprop" => {
             let made = RmsProp::new(lr);
-            Box::new(configured!(made, common, given, rho, epsilon, momentum, centered))
+            Box::new(configured!(made, common, given; rho epsilon momentum centered))
         }
-        "ftrl" => Box::new(configured!(Ftrl::new(lr), common, given, l1, l2, lr_power)),
+        "ftrl" => Box::new(configured!(Ftrl::new(lr), common, given; l1 l2 lr_power)),
         "lamb" => {
             let names: Vec<String> = given.or("without_decay", Vec::new())?;
             let made = Lamb::new(lr).without_decay(names);
-            Box::new(configured!(
-                made,
-                common,
-                given,
-                beta1,
-                beta2,
-                epsilon,
-                lamb_weight_decay,
-                always_adapt
-            ))
+            Box::new(
+                configured!(made, common, given; beta1 beta2 epsilon lamb_weight_decay always_adapt),
+            )
         }
         "lars" => {
             let momentum = given.or("momentum", 0.9)?;
             let names: Vec<String> = given.or("without_decay", Vec::new())?;
             let made = Lars::new(lr, momentum).without_decay(names);
-            Box::new(configured!(
-                made,
-                common,
-                given,
-                lars_coeff,
-                lars_weight_decay,
-                epsilon,
-                rescale_grad
-            ))
+            Box::new(
+                configured!(made, common, given; lars_coeff lars_weight_decay epsilon rescale_grad),
+            )
         }
         other => {
             return Err(PyValueError::new_err(format!(

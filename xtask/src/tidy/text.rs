@@ -22,7 +22,7 @@ const PADDLE_NAMES: &str = "python/bireme/";
 /// No source file or folder is named after nothing.
 pub(super) fn banned_name(file: &File) -> Option<Finding> {
     let ours = !file.path.starts_with(PADDLE_NAMES);
-    if !file.is_rust() && !(ours && file.path.ends_with(".py")) {
+    if !(file.is_rust() || ours && file.path.ends_with(".py")) {
         return None;
     }
     let stem = |part: &str| part.split('.').next().unwrap_or_default().to_string();
