@@ -32,7 +32,7 @@ fn binary(session: &Session, kind: &str, x: &EagerTensor, y: &EagerTensor) -> Ea
 fn mean(session: &Session, x: &EagerTensor) -> EagerTensor {
     let cache = OpCache::new("mean").unwrap();
     let form = Form { attrs: &[], inputs: &[1], outputs: &[1] };
-    session.apply(&cache, form, &[x.clone()]).unwrap().remove(0)
+    session.apply(&cache, form, std::slice::from_ref(x)).unwrap().remove(0)
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn an_optimizer_steps_and_leaves_shared_values_alone() {
     assert_eq!(values(&w), [0.5, 1.0]);
     assert_eq!(before.tensor().unwrap().as_slice::<f32>().unwrap(), [1.0, 2.0]);
     let mut adam = EagerOptimizer::new(Box::new(Adam::new(0.1)));
-    adam.step(&[w.clone()], 0.1).unwrap();
+    adam.step(std::slice::from_ref(&w), 0.1).unwrap();
     let names: Vec<&str> = adam.accumulators().map(|(name, _)| name).collect();
     assert_eq!(names, ["w_beta1_pow_acc_0", "w_beta2_pow_acc_0", "w_moment1_0", "w_moment2_0"]);
     assert!((values(&w)[0] - 0.4).abs() < 1e-6);
