@@ -52,6 +52,23 @@ _RENAMED = {
     "paddle.static.nn.cond": "paddle.where",
 }
 
+# Methods of tensors that other libraries call by other names.
+_METHODS = {
+    "div": "divide",
+    "double": "astype",
+    "expand_dims": "unsqueeze",
+    "float": "astype",
+    "half": "astype",
+    "int": "astype",
+    "long": "astype",
+    "mul": "multiply",
+    "permute": "transpose",
+    "requires_grad": "stop_gradient",
+    "sub": "subtract",
+    "swapaxes": "transpose",
+    "type": "astype",
+}
+
 # Where to look for a name that its own module does not resemble.
 _HOMES = ("", ".nn", ".nn.functional", ".static", ".static.nn", ".fluid.layers", ".optimizer")
 
@@ -80,6 +97,36 @@ class MissingModuleError(ModuleNotFoundError):
 
     def __str__(self) -> str:
         return describe(*self.args)
+
+
+class MissingAttributeError(AttributeError):
+    """An attribute that Paddle's class may have and ours has not; the text is made when shown."""
+
+    def __init__(self, owner: Any, name: str):
+        super().__init__(owner, name)
+
+    def __str__(self) -> str:
+        return describe_attribute(*self.args)
+
+
+def missing_attribute(owner: Any, name: str) -> Any:
+    """The `__getattr__` of tensors, variables and layers."""
+    if name.startswith("_"):
+        # Asked for by protocols, of which there are many.
+        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+    raise MissingAttributeError(owner, name)
+
+
+def describe_attribute(owner: Any, name: str) -> str:
+    """Says that an attribute is missing, and what comes nearest."""
+    from difflib import get_close_matches
+
+    kind = type(owner).__name__
+    similar = get_close_matches(name, [n for n in dir(owner) if n[0] != "_"], n=1, cutoff=0.7)
+    other = _METHODS.get(name, "")
+    nearest = other if hasattr(type(owner), other) else next(iter(similar), None)
+    hint = f"; nearest: `{kind}.{nearest}`" if nearest else ""
+    return f"`{kind}` has no attribute `{name}` in Bireme{hint}"
 
 
 def missing_names(module: str, lazy: Mapping[str, str] | None = None) -> Callable[[str], Any]:

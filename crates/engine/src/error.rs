@@ -1,5 +1,7 @@
 //! Everything that can go wrong while building, loading or running a program.
 
+use std::any::Any;
+
 use bireme_ir::DType;
 
 use crate::tensor::Dims;
@@ -92,6 +94,14 @@ pub enum Error {
         /// `NaN` or `infinity`.
         what: &'static str,
     },
+    /// A tensor does not fit into the memory that is left.
+    #[error("out of memory{place}: a tensor of {bytes} bytes cannot be allocated")]
+    OutOfMemory {
+        /// The tensor's size.
+        bytes: usize,
+        /// ` in op ...`, or nothing.
+        place: String,
+    },
     /// The caller asked a running step to stop; see [`crate::Executor::interrupt`].
     #[error("interrupted")]
     Interrupted,
@@ -99,6 +109,12 @@ pub enum Error {
     #[error("{problem}")]
     Device {
         /// What is missing, and what to do.
+        problem: String,
+    },
+    /// A mistake of the engine itself.
+    #[error("internal error of the engine ({problem}): please report it with your script")]
+    Internal {
+        /// What it panicked with.
         problem: String,
     },
     /// A file cannot be read, written or understood.
@@ -124,6 +140,14 @@ impl Error {
     pub fn in_op(self, op: &bireme_ir::Op) -> Error {
         match self {
             Error::Program(_) | Error::Op { .. } | Error::NotFinite { .. } => self,
+            Error::OutOfMemory { bytes, place } if place.is_empty() => Error::OutOfMemory {
+                bytes,
+                place: format!(" in op `{}`{}", op.kind, site_text(op)),
+            },
+            Error::OutOfMemory { .. } => self,
+            Error::Internal { problem } => {
+                Error::Internal { problem: format!("op `{}`{}: {problem}", op.kind, site_text(op)) }
+            }
             other => Error::Op {
                 op: op.kind.clone(),
                 outputs: op
@@ -135,6 +159,17 @@ impl Error {
                 problem: other.to_string(),
             },
         }
+    }
+
+    /// What was caught as a panic: the error that it carries, or else an account of it.
+    pub fn caught(panic: Box<dyn Any + Send>) -> Error {
+        let panic = match panic.downcast::<Error>() {
+            Ok(error) => return *error,
+            Err(panic) => panic,
+        };
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
+        Error::Internal { problem: text.to_owned() }
     }
 
     /// An error about a file.

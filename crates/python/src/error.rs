@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bireme_engine::Error;
 use pyo3::exceptions::{
-    PyLookupError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError,
+    PyLookupError, PyMemoryError, PyNotImplementedError, PyOSError, PyRuntimeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -22,6 +22,7 @@ struct Classes {
     unimplemented: Py<PyType>,
     unavailable: Py<PyType>,
     file: Py<PyType>,
+    out_of_memory: Py<PyType>,
     internal: Py<PyType>,
 }
 
@@ -74,6 +75,11 @@ fn classes(py: Python<'_>) -> PyResult<&Classes> {
                 "A file cannot be read, written or understood.",
                 Some(py.get_type::<PyOSError>()),
             )?,
+            out_of_memory: class(
+                "ResourceExhaustedError",
+                "A tensor does not fit into memory.",
+                Some(py.get_type::<PyMemoryError>()),
+            )?,
             internal: class("InternalError", "A mistake in Bireme itself.", None)?,
             base,
         })
@@ -91,6 +97,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
         &all.unimplemented,
         &all.unavailable,
         &all.file,
+        &all.out_of_memory,
         &all.internal,
     ] {
         let class = class.bind(py);
@@ -113,6 +120,8 @@ pub(crate) fn to_py(error: Error) -> PyErr {
             Error::NotInitialized { .. } => &all.not_found,
             Error::Device { .. } | Error::InUse { .. } => &all.unavailable,
             Error::NotFinite { .. } => &all.base,
+            Error::OutOfMemory { .. } => &all.out_of_memory,
+            Error::Internal { .. } => &all.internal,
             _ => &all.invalid_argument,
         };
         PyErr::from_type(class.bind(py).clone(), text)
@@ -154,16 +163,6 @@ pub(crate) fn enter_held<T>(
 fn finish<T>(outcome: Result<bireme_engine::Result<T>, Box<dyn Any + Send>>) -> PyResult<T> {
     match outcome {
         Ok(result) => result.map_err(to_py),
-        Err(panic) => Err(internal(&*panic)),
+        Err(panic) => Err(to_py(Error::caught(panic))),
     }
-}
-
-fn internal(panic: &(dyn Any + Send)) -> PyErr {
-    let told = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let told = told.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    let text = format!("internal error of the engine ({told}): please report it with your script");
-    Python::attach(|py| match classes(py) {
-        Ok(all) => PyErr::from_type(all.internal.bind(py).clone(), text),
-        Err(error) => error,
-    })
 }

@@ -18,7 +18,9 @@ def seed(seed: int) -> None:
     >>> paddle.rand([3]).tolist() == first
     True
     """
-    _core.seed(int(seed))
+    from ..tensor.arguments import integer
+
+    _core.seed(integer(seed, "seed"))
 
 
 __getattr__ = missing_names(__name__)

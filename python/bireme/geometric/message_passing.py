@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor.arguments import Tensor, ops
+from ..tensor.arguments import Tensor, integer, ops
 from .segment import gathered, sent
 
 _MESSAGES = {
@@ -31,7 +31,9 @@ def send_u_recv(
     >>> paddle.geometric.send_u_recv(x, a, b).tolist()
     [[0.0], [3.0]]
     """
-    return sent(x, src_index, dst_index, reduce_op, 0 if out_size is None else int(out_size))
+    return sent(
+        x, src_index, dst_index, reduce_op, 0 if out_size is None else integer(out_size, "out_size")
+    )
 
 
 def send_ue_recv(
@@ -78,5 +80,5 @@ def _message(name: str) -> Any:
 
 
 def _rows(out_size: Any, x: Tensor) -> int:
-    size = 0 if out_size is None else int(out_size)
+    size = 0 if out_size is None else integer(out_size, "out_size")
     return size if size > 0 else x.shape[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tensor.arguments import Tensor, constant, numpy_of, ops
+from ..tensor.arguments import Tensor, constant, numpy_of, ops, require_tensor
 
 
 def segment_sum(data: Tensor, segment_ids: Tensor, name: str | None = None) -> Tensor:
@@ -52,6 +52,7 @@ def _segments(segment_ids: Tensor) -> int:
 
 def gathered(rows: Tensor, index: Tensor, how: str, count: int) -> Tensor:
     """`count` rows: row i from the rows whose index is i, and zeros where there are none."""
+    require_tensor(rows, "rows")
     places = ops.range(*(constant(n, "int64", rows) for n in (0, rows.shape[0], 1)))
     return sent(rows, places, index, how, count)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
+from ..tensor.arguments import int_list
 from .initializer.initializer import Constant, Initializer, XavierUniform, _defaults
 
 _DEFAULT_WEIGHT = XavierUniform()
@@ -63,7 +64,7 @@ def make_parameter(
     attr = parameter_attr(attr)
     if attr is False:
         return None
-    shape = [int(size) for size in shape]
+    shape = int_list(shape, "shape")
     chosen = attr.initializer or _defaults["bias" if is_bias else "weight"] or default_initializer
     if chosen is None:
         chosen = _DEFAULT_BIAS if is_bias else _DEFAULT_WEIGHT

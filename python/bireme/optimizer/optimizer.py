@@ -295,7 +295,11 @@ def _parameter_list(parameters: Any) -> list[Any] | None:
         )
     if isinstance(parameters, dict):
         raise TypeError("`parameters` must be a list: put the dictionaries of groups into a list")
-    return list(parameters)
+    listed = [] if isinstance(parameters, str) else list(parameters)
+    kinds = (dict, _core.Tensor, _core.Variable, str if not _core.in_dynamic_mode() else dict)
+    if isinstance(parameters, str) or not all(isinstance(item, kinds) for item in listed):
+        raise TypeError("`parameters` must be a list of tensors, such as `model.parameters()`")
+    return listed
 
 
 def _check_clip(clip: Any) -> None:

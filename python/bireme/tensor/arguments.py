@@ -6,6 +6,7 @@ for static input, so that the functions above it are written once.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,17 +39,58 @@ def dtype_name(dtype: Any) -> str:
 
 def is_float(x: Any) -> bool:
     """Whether a tensor holds floating point numbers."""
-    return x.dtype.name in _FLOATS
+    try:
+        return x.dtype.name in _FLOATS
+    except AttributeError:
+        raise not_a_tensor(x) from None
 
 
 def is_integer(x: Any) -> bool:
     """Whether a tensor holds integers (booleans are none)."""
-    return x.dtype.name in _INTEGERS
+    try:
+        return x.dtype.name in _INTEGERS
+    except AttributeError:
+        raise not_a_tensor(x) from None
 
 
 def is_number(value: Any) -> bool:
     """Whether a value is a plain number, Python's or numpy's."""
     return isinstance(value, (int, float, np.number, np.bool_))
+
+
+def not_a_tensor(value: Any, what: str = "x") -> TypeError:
+    """The error for a value that stands where a tensor must."""
+    hint = ": use `paddle.to_tensor`" if isinstance(value, (int, float, list, np.ndarray)) else ""
+    return TypeError(f"`{what}` must be a tensor, but is of type `{type(value).__name__}`{hint}")
+
+
+def require_tensor(value: Any, what: str) -> None:
+    """Refuses an argument that is no tensor, by its name."""
+    if not isinstance(value, TENSORS):
+        raise not_a_tensor(value, what)
+
+
+def integer(value: Any, what: str) -> int:
+    """`value` as an integer: fractions are not cut off, and texts are not read as numbers."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        return _not_an_integer(value, what)
+
+
+def real(value: Any, what: str) -> float:
+    """`value` as a float; texts are not read as numbers."""
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError(f"`{what}` must be a number, but is {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    kind = type(value).__name__
+    return f"{value!r} of type `{kind}`" if len(repr(value)) < 60 else f"of type `{kind}`"
 
 
 def constant(value: Any, dtype: Any, like: Any = None) -> Any:
@@ -58,7 +100,15 @@ def constant(value: Any, dtype: Any, like: Any = None) -> Any:
         # As text, since large integers do not survive as floats.
         text = str(int(value)) if isinstance(value, (bool, np.bool_)) else str(value)
         return ops.fill_constant(shape=[], dtype=dtype, value=float(value), str_value=text)
-    return _core.to_tensor(value, dtype=dtype)
+    return _made(value, dtype)
+
+
+def _made(value: Any, dtype: Any) -> Any:
+    try:
+        return _core.to_tensor(value, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        # numpy's words alone do not say what they are about.
+        raise type(error)(f"{_shown(value)} cannot be made a tensor: {error}") from None
 
 
 def as_tensor(value: Any, like: Any = None, dtype: Any = None) -> Any:
@@ -66,19 +116,23 @@ def as_tensor(value: Any, like: Any = None, dtype: Any = None) -> Any:
     if isinstance(value, TENSORS):
         return value
     if dtype is None and like is not None:
+        if not isinstance(like, TENSORS):
+            raise not_a_tensor(like)
         dtype = like.dtype
     if is_number(value):
         return constant(value, dtype_name(dtype) if dtype is not None else None, like)
-    return _core.to_tensor(value, dtype=dtype)
+    return _made(value, dtype)
 
 
-def int_list(values: Any) -> list[int]:
+def int_list(values: Any, what: str = "axis") -> list[int]:
     """A list of integers from an integer, a sequence, or an eager tensor of them."""
     if isinstance(values, Tensor):
         values = values.tolist()
     if isinstance(values, (int, np.integer)):
         return [int(values)]
-    return [int(v) for v in values]
+    if isinstance(values, (Variable, str)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"`{what}` must be an integer or a list of them, but is {_shown(values)}")
+    return [integer(value, what) for value in values]
 
 
 def shape_slots(shape: Any, what: str = "shape") -> tuple[list[int], Any, list[Any]]:
@@ -92,10 +146,10 @@ def shape_slots(shape: Any, what: str = "shape") -> tuple[list[int], Any, list[A
     if isinstance(shape, Variable):
         return [], shape, []
     if isinstance(shape, Tensor) or not isinstance(shape, (list, tuple)):
-        return int_list(shape), None, []
+        return int_list(shape, what), None, []
     if not any(isinstance(d, Variable) for d in shape):
-        return [_dimension(d, what) for d in shape], None, []
-    attribute = [-1 if isinstance(d, Variable) else _dimension(d, what) for d in shape]
+        return [integer(d, what) for d in shape], None, []
+    attribute = [-1 if isinstance(d, Variable) else integer(d, what) for d in shape]
     variables = [
         d
         if isinstance(d, Variable)
@@ -105,18 +159,8 @@ def shape_slots(shape: Any, what: str = "shape") -> tuple[list[int], Any, list[A
     return attribute, None, variables
 
 
-def _dimension(value: Any, what: str) -> int:
-    try:
-        return value.__index__() if not isinstance(value, float) else _not_an_integer(value, what)
-    except AttributeError:
-        return _not_an_integer(value, what)
-
-
 def _not_an_integer(value: Any, what: str) -> int:
-    raise TypeError(
-        f"`{what}` must hold integers or integer tensors, but has {value!r} "
-        f"of type `{type(value).__name__}`"
-    )
+    raise TypeError(f"`{what}` must be an integer or an integer tensor, but is {_shown(value)}")
 
 
 def reduce_dims(x: Any, axis: Any) -> dict[str, Any]:
@@ -124,6 +168,7 @@ def reduce_dims(x: Any, axis: Any) -> dict[str, Any]:
     if axis is None:
         return {"dim": [], "reduce_all": True}
     dims = int_list(axis)
+    require_tensor(x, "x")
     return {"dim": dims, "reduce_all": not dims or len(dims) == x.ndim}
 
 
@@ -143,6 +188,7 @@ def matched_shape(*shapes: Sequence[int]) -> list[int]:
 
 def known_size(x: Any, axis: int, what: str) -> int:
     """The size of an axis, or an error where a program leaves it open."""
+    require_tensor(x, "x")
     size = x.shape[axis]
     if size < 0:
         raise ValueError(
@@ -153,13 +199,14 @@ def known_size(x: Any, axis: int, what: str) -> int:
 
 def random_like(op: Any, x: Any, **numbers: Any) -> Any:
     """Random numbers in the shape and type of another tensor."""
+    require_tensor(x, "x")
     tensor = ops.shape(x) if -1 in x.shape else None
     return op(tensor, shape=[] if tensor is not None else list(x.shape), dtype=x.dtype, **numbers)
 
 
 def normal_axis(axis: Any, ndim: int, what: str = "axis") -> int:
     """`axis` counted from the front, or an error that names the range."""
-    number = int(axis)
+    number = integer(axis, what)
     if not -ndim <= number < max(ndim, 1):
         raise ValueError(
             f"`{what}` is {number}, but must be in [{-ndim}, {ndim}) for {ndim}-D input"
@@ -171,7 +218,7 @@ def pair(value: Any, count: int = 2, what: str = "argument") -> list[int]:
     """`value` as `count` integers: one number is repeated."""
     if isinstance(value, (int, np.integer)):
         return [int(value)] * count
-    numbers = int_list(value)
+    numbers = int_list(value, what)
     if len(numbers) == 1:
         return numbers * count
     if len(numbers) != count:
@@ -183,7 +230,7 @@ def numpy_of(x: Any, what: str) -> np.ndarray:
     """The value of an eager tensor, for the few functions that compute in numpy."""
     if isinstance(x, Variable):
         raise NotImplementedError(f"`{what}` needs values, so it works in eager mode only")
-    return x.numpy() if isinstance(x, Tensor) else np.asarray(x)
+    return x if isinstance(x, np.ndarray) else as_tensor(x).numpy()
 
 
 def check_no_output(out: Any, name: str) -> None:

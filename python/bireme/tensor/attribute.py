@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .arguments import Tensor, constant, is_float, ops
+from .arguments import Tensor, constant, is_float, ops, require_tensor
 from .arguments import is_integer as holds_integers
 
 __all__ = ["is_complex", "is_floating_point", "is_integer", "rank", "shape"]
@@ -25,6 +25,7 @@ def rank(input: Tensor) -> Any:
     >>> paddle.rank(paddle.ones([2, 3])).item()
     2
     """
+    require_tensor(input, "input")
     return constant(input.ndim, "int32", input)
 
 
@@ -52,4 +53,5 @@ def is_complex(x: Tensor) -> Any:
     >>> paddle.is_complex(paddle.ones([1]))
     False
     """
+    require_tensor(x, "x")
     return x.dtype.name.startswith("complex")

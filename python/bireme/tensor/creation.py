@@ -14,8 +14,11 @@ from .arguments import (
     constant,
     default_dtype,
     dtype_name,
+    integer,
     is_float,
     ops,
+    real,
+    require_tensor,
     shape_slots,
 )
 
@@ -59,7 +62,14 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
         data = _plain_list(data)
     if dtype is None and default_dtype() != "float32" and _is_python_float(data):
         dtype = default_dtype()
-    return _core.to_tensor(data, dtype=dtype, stop_gradient=stop_gradient)
+    try:
+        return _core.to_tensor(data, dtype=dtype, stop_gradient=stop_gradient)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise ValueError(
+            "a list of lists becomes a tensor when those at one depth have one length: pad them"
+        ) from None
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None) -> Any:
@@ -78,7 +88,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None
         tensors,
         shape=attribute,
         dtype=dtype,
-        value=float(fill_value),
+        value=real(fill_value, "fill_value"),
         str_value=_exact(fill_value),
     )
 
@@ -117,8 +127,8 @@ def full_like(x: Tensor, fill_value: Any, dtype: Any = None, name: str | None = 
     [3.0, 3.0]
     """
     if dtype is None:
-        return ops.fill_any_like(x, value=float(fill_value))
-    return ops.fill_any_like(x, value=float(fill_value), dtype=dtype)
+        return ops.fill_any_like(x, value=real(fill_value, "fill_value"))
+    return ops.fill_any_like(x, value=real(fill_value, "fill_value"), dtype=dtype)
 
 
 def zeros_like(x: Tensor, dtype: Any = None, name: str | None = None) -> Any:
@@ -191,7 +201,7 @@ def logspace(
     [1.0, 10.0, 100.0]
     """
     powers = linspace(start, stop, num)
-    out = ops.elementwise_pow(ops.fill_any_like(powers, value=float(base)), powers)
+    out = ops.elementwise_pow(ops.fill_any_like(powers, value=real(base, "base")), powers)
     return out if dtype is None else ops.cast(out, in_dtype=out.dtype, out_dtype=dtype)
 
 
@@ -203,8 +213,8 @@ def eye(num_rows: int, num_columns: Any = None, dtype: Any = None, name: str | N
     """
     columns = num_rows if num_columns is None else num_columns
     return ops.eye(
-        num_rows=int(num_rows),
-        num_columns=int(columns),
+        num_rows=integer(num_rows, "num_rows"),
+        num_columns=integer(columns, "num_columns"),
         dtype=default_dtype() if dtype is None else dtype,
     )
 
@@ -251,9 +261,12 @@ def diag(x: Tensor, offset: int = 0, padding_value: int = 0, name: str | None = 
     >>> paddle.diag(paddle.to_tensor([1.0, 2.0])).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
     """
+    require_tensor(x, "x")
     if x.ndim not in (1, 2):
         raise ValueError(f"`diag` takes one or two axes, but the input has {x.ndim}")
-    return ops.diag_v2(x, offset=int(offset), padding_value=float(padding_value))
+    return ops.diag_v2(
+        x, offset=integer(offset, "offset"), padding_value=real(padding_value, "padding_value")
+    )
 
 
 def diagflat(x: Tensor, offset: int = 0, name: str | None = None) -> Any:
@@ -336,7 +349,9 @@ def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False
 
 def _exact(value: Any) -> str:
     """The number as text: large integers do not survive as floats."""
-    return str(int(value)) if isinstance(value, (bool, int, np.integer)) else str(float(value))
+    return (
+        str(int(value)) if isinstance(value, (bool, int, np.integer)) else str(real(value, "value"))
+    )
 
 
 def _is_python_float(data: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _core
 from . import creation, linalg, logic, manipulation, math, ops, scatter, search
-from .arguments import Variable
+from .arguments import Variable, real, require_tensor
 from .arguments import ops as core_ops
 
 _SOURCES = (math, ops, manipulation, logic, linalg, search, scatter, creation)
@@ -110,9 +110,12 @@ def overwrite(x: Any, result: Any) -> Any:
 
 def _in_place(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        require_tensor(x, "x")
         return overwrite(x, function(x, *args, **kwargs))
 
     call.__name__ = call.__qualname__ = f"{name}_"
+    # `inspect.signature` shows what the function itself takes.
+    call.__wrapped__ = function  # type: ignore[attr-defined]
     call.__doc__ = f"As `{name}`, into its first argument, which it returns."
     return call
 
@@ -134,7 +137,7 @@ def fill_(x: Any, value: Any) -> Any:
     >>> paddle.zeros([2]).fill_(3.0).tolist()
     [3.0, 3.0]
     """
-    return overwrite(x, core_ops.fill_any_like(x, value=float(value)))
+    return overwrite(x, core_ops.fill_any_like(x, value=real(value, "value")))
 
 
 def zero_(x: Any) -> Any:
@@ -154,9 +157,10 @@ def uniform_(
     >>> paddle.zeros([2]).uniform_().shape
     [2]
     """
+    require_tensor(x, "x")
     shape = list(x.shape)
     noise = core_ops.uniform_random(
-        shape=shape, dtype=x.dtype, min=float(min), max=float(max), seed=seed
+        shape=shape, dtype=x.dtype, min=real(min, "min"), max=real(max, "max"), seed=seed
     )
     return overwrite(x, noise)
 
@@ -167,8 +171,11 @@ def normal_(x: Any, mean: float = 0.0, std: float = 1.0, name: str | None = None
     >>> paddle.zeros([2]).normal_().shape
     [2]
     """
+    require_tensor(x, "x")
     shape = list(x.shape)
-    noise = core_ops.gaussian_random(shape=shape, dtype=x.dtype, mean=float(mean), std=float(std))
+    noise = core_ops.gaussian_random(
+        shape=shape, dtype=x.dtype, mean=real(mean, "mean"), std=real(std, "std")
+    )
     return overwrite(x, noise)
 
 

@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Tensor, as_tensor, normal_axis, numpy_of, ops
+from .arguments import (
+    Tensor,
+    as_tensor,
+    int_list,
+    integer,
+    normal_axis,
+    numpy_of,
+    ops,
+    real,
+    require_tensor,
+)
 
 __all__ = [
     "bincount",
@@ -75,6 +85,7 @@ def dot(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     >>> paddle.dot(paddle.ones([3]), paddle.ones([3])).item()
     3.0
     """
+    require_tensor(x, "x")
     if x.ndim == 1:
         return ops.reduce_sum(ops.elementwise_mul(x, y), reduce_all=True, dim=[])
     return ops.reduce_sum(ops.elementwise_mul(x, y), dim=[-1])
@@ -86,6 +97,7 @@ def t(input: Tensor, name: str | None = None) -> Any:
     >>> paddle.t(paddle.ones([2, 3])).shape
     [3, 2]
     """
+    require_tensor(input, "input")
     if input.ndim > 2:
         raise ValueError(
             f"`t` takes two axes or fewer, but the input has {input.ndim}: use `transpose`"
@@ -107,7 +119,7 @@ def norm(
         return _length(x, 2.0 if p == "fro" else p, -1, keepdim, whole=True)
     if isinstance(axis, int):
         return _length(x, 2.0 if p == "fro" else p, axis, keepdim)
-    return _matrix_norm(x, p, [int(a) for a in axis], keepdim)
+    return _matrix_norm(x, p, int_list(axis), keepdim)
 
 
 def dist(x: Tensor, y: Tensor, p: Any = 2, name: str | None = None) -> Any:
@@ -116,6 +128,8 @@ def dist(x: Tensor, y: Tensor, p: Any = 2, name: str | None = None) -> Any:
     >>> paddle.dist(paddle.to_tensor([3.0, 4.0]), paddle.zeros([2])).item()
     5.0
     """
+    require_tensor(x, "x")
+    require_tensor(y, "y")
     return _length(x - y, p, -1, False, whole=True)
 
 
@@ -140,6 +154,7 @@ def cross(x: Tensor, y: Tensor, axis: Any = 9, name: str | None = None) -> Any:
     >>> paddle.cross(paddle.to_tensor([1.0, 0.0, 0.0]), paddle.to_tensor([0.0, 1.0, 0.0])).tolist()
     [0.0, 0.0, 1.0]
     """
+    require_tensor(x, "x")
     if axis == 9:
         axis = next((i for i, n in enumerate(x.shape) if n == 3), -1)
     axis = normal_axis(axis, x.ndim)
@@ -187,7 +202,7 @@ def bincount(x: Tensor, weights: Any = None, minlength: int = 0, name: str | Non
     """
     values = numpy_of(x, "bincount")
     weights = None if weights is None else numpy_of(weights, "bincount")
-    counts = np.bincount(values, weights, int(minlength))
+    counts = np.bincount(values, weights, integer(minlength, "minlength"))
     return as_tensor(counts if weights is None else counts.astype(weights.dtype))
 
 
@@ -217,6 +232,7 @@ def cov(
     >>> paddle.linalg.cov(paddle.to_tensor([[1.0, 3.0]])).item()
     2.0
     """
+    require_tensor(x, "x")
     if fweights is not None or aweights is not None:
         raise NotImplementedError("`cov` takes no weights")
     x = ops.unsqueeze2(x, axes=[0]) if x.ndim == 1 else x
@@ -229,7 +245,7 @@ def cov(
 def _length(x: Tensor, p: Any, axis: int, keepdim: bool, whole: bool = False) -> Tensor:
     if not isinstance(p, (int, float)):
         raise TypeError(f"`p` of a vector norm must be a number or fro, but is {p!r}")
-    return ops.p_norm(x, porder=float(p), axis=axis, keepdim=keepdim, asvector=whole)
+    return ops.p_norm(x, porder=real(p, "p"), axis=axis, keepdim=keepdim, asvector=whole)
 
 
 def _matrix_norm(x: Tensor, p: Any, axes: list[int], keepdim: bool) -> Tensor:
@@ -242,5 +258,5 @@ def _matrix_norm(x: Tensor, p: Any, axes: list[int], keepdim: bool) -> Tensor:
         return ops.reduce_min(ops.abs(x), dim=axes, keep_dim=keepdim)
     if p == "nuc":
         raise NotImplementedError("the nuclear norm needs singular values, which are not there")
-    total = ops.reduce_sum(ops.pow(ops.abs(x), factor=float(p)), dim=axes, keep_dim=keepdim)
-    return ops.pow(total, factor=1.0 / float(p))
+    total = ops.reduce_sum(ops.pow(ops.abs(x), factor=real(p, "p")), dim=axes, keep_dim=keepdim)
+    return ops.pow(total, factor=1.0 / real(p, "p"))

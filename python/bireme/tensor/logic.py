@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .arguments import TENSORS, Tensor, as_tensor, check_no_output, ops
+from .arguments import TENSORS, Tensor, as_tensor, check_no_output, ops, real, require_tensor
 
 __all__ = [
     "allclose",
@@ -30,6 +30,7 @@ __all__ = [
 
 
 def _truth(x: Tensor) -> Tensor:
+    require_tensor(x, "x")
     if x.dtype != "bool":
         raise NotImplementedError(
             f"bits of `{x.dtype.name}` have no kernel: bitwise functions take truth values only"
@@ -177,6 +178,7 @@ def equal_all(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     >>> paddle.equal_all(paddle.ones([2]), paddle.ones([2])).item()
     True
     """
+    require_tensor(x, "x")
     if list(x.shape) != list(y.shape):
         return as_tensor(False, dtype="bool")
     return ops.reduce_all(ops.equal(x, y), reduce_all=True, dim=[])
@@ -195,8 +197,9 @@ def isclose(
     >>> paddle.isclose(paddle.ones([1]), paddle.ones([1]) * 1.000001).tolist()
     [True]
     """
+    require_tensor(x, "x")
     near = ops.less_equal(
-        ops.abs(x - y), ops.scale(ops.abs(y), scale=float(rtol), bias=float(atol))
+        ops.abs(x - y), ops.scale(ops.abs(y), scale=real(rtol, "rtol"), bias=real(atol, "atol"))
     )
     near = ops.logical_or(near, ops.equal(x, y))
     if not equal_nan:
@@ -226,6 +229,7 @@ def is_empty(x: Tensor, name: str | None = None) -> Any:
     >>> paddle.is_empty(paddle.ones([0])).item()
     True
     """
+    require_tensor(x, "x")
     return as_tensor(0 in list(x.shape), dtype="bool")
 
 

@@ -13,10 +13,13 @@ from .arguments import (
     Variable,
     as_tensor,
     int_list,
+    integer,
     known_size,
     matched_shape,
     normal_axis,
     ops,
+    real,
+    require_tensor,
     sequence_of,
     shape_slots,
 )
@@ -70,6 +73,7 @@ def cast(x: Tensor, dtype: Any) -> Any:
     >>> paddle.cast(paddle.to_tensor([1.7]), "int64").tolist()
     [1]
     """
+    require_tensor(x, "x")
     return ops.cast(x, in_dtype=x.dtype, out_dtype=dtype)
 
 
@@ -91,6 +95,7 @@ def flatten(x: Tensor, start_axis: int = 0, stop_axis: int = -1, name: str | Non
     >>> paddle.flatten(paddle.ones([2, 3, 4]), 1).shape
     [2, 12]
     """
+    require_tensor(x, "x")
     if x.ndim == 0:
         return ops.reshape2(x, shape=[1])
     start, stop = (
@@ -153,7 +158,7 @@ def concat(x: Any, axis: Any = 0, name: str | None = None) -> Any:
     tensors = list(sequence_of(x, "concat"))
     if isinstance(axis, Variable):
         return ops.concat(tensors, axis, axis=0)
-    return ops.concat(tensors, axis=int(axis))
+    return ops.concat(tensors, axis=integer(axis, "axis"))
 
 
 def stack(x: Any, axis: Any = 0, name: str | None = None) -> Any:
@@ -162,7 +167,7 @@ def stack(x: Any, axis: Any = 0, name: str | None = None) -> Any:
     >>> paddle.stack([paddle.ones([2]), paddle.zeros([2])]).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    return ops.stack(list(sequence_of(x, "stack")), axis=int(axis))
+    return ops.stack(list(sequence_of(x, "stack")), axis=integer(axis, "axis"))
 
 
 def split(x: Tensor, num_or_sections: Any, axis: Any = 0, name: str | None = None) -> Any:
@@ -171,9 +176,10 @@ def split(x: Tensor, num_or_sections: Any, axis: Any = 0, name: str | None = Non
     >>> [part.shape for part in paddle.split(paddle.ones([2, 5]), [1, -1], axis=1)]
     [[2, 1], [2, 4]]
     """
+    require_tensor(x, "x")
     axis = normal_axis(axis, x.ndim)
     if isinstance(num_or_sections, (int, np.integer)):
-        count = int(num_or_sections)
+        count = integer(num_or_sections, "num_or_sections")
         return ops.split(x, num=count, axis=axis, _count=count)
     attribute, _, tensors = shape_slots(num_or_sections, "num_or_sections")
     sections = _with_rest(attribute, x.shape[axis]) if not tensors else attribute
@@ -195,6 +201,7 @@ def vsplit(x: Tensor, num_or_sections: Any, name: str | None = None) -> Any:
     >>> [part.shape for part in paddle.vsplit(paddle.ones([4, 2]), 2)]
     [[2, 2], [2, 2]]
     """
+    require_tensor(x, "x")
     if x.ndim < 2:
         raise ValueError(f"`vsplit` needs two axes or more, but the input has {x.ndim}")
     return split(x, num_or_sections, 0)
@@ -206,6 +213,7 @@ def unbind(input: Tensor, axis: Any = 0) -> Any:
     >>> [row.tolist() for row in paddle.unbind(paddle.eye(2))]
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    require_tensor(input, "input")
     axis = normal_axis(axis, input.ndim)
     return ops.unbind(input, axis=axis, _count=input.shape[axis])
 
@@ -216,8 +224,9 @@ def unstack(x: Tensor, axis: Any = 0, num: Any = None) -> Any:
     >>> [row.tolist() for row in paddle.unstack(paddle.eye(2))]
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    require_tensor(x, "x")
     axis = normal_axis(axis, x.ndim)
-    count = x.shape[axis] if num is None else int(num)
+    count = x.shape[axis] if num is None else integer(num, "num")
     return ops.unstack(x, axis=axis, num=count, _count=count)
 
 
@@ -350,6 +359,7 @@ def crop(x: Tensor, shape: Any = None, offsets: Any = None, name: str | None = N
     >>> paddle.crop(paddle.to_tensor([1, 2, 3]), [2], [1]).tolist()
     [2, 3]
     """
+    require_tensor(x, "x")
     first = [0] * x.ndim if offsets is None else int_list(offsets)
     sizes = list(x.shape) if shape is None else int_list(shape)
     ends = [x.shape[i] if n == -1 else first[i] + n for i, n in enumerate(sizes)]
@@ -363,7 +373,7 @@ def gather(x: Tensor, index: Any, axis: Any = None, name: str | None = None) -> 
     [[3, 4]]
     """
     tensor = axis if isinstance(axis, Variable) else None
-    number = 0 if axis is None or tensor is not None else int(axis)
+    number = 0 if axis is None or tensor is not None else integer(axis, "axis")
     if index.ndim == 0:
         out = ops.gather(x, ops.reshape2(index, shape=[1]), tensor, axis=number)
         return ops.squeeze2(out, axes=[number])
@@ -385,6 +395,7 @@ def take_along_axis(arr: Tensor, indices: Any, axis: int, broadcast: bool = True
     >>> paddle.take_along_axis(paddle.to_tensor([[1, 2], [3, 4]]), paddle.to_tensor([[1], [0]]), 1).tolist()
     [[2], [3]]
     """
+    require_tensor(arr, "arr")
     axis = normal_axis(axis, arr.ndim)
     if broadcast:
         shape = matched_shape(*(_but(v.shape, axis) for v in (arr, indices)))
@@ -402,11 +413,14 @@ def repeat_interleave(x: Tensor, repeats: Any, axis: Any = None, name: str | Non
     if axis is None:
         x, axis = ops.reshape2(x, shape=[-1]), 0
     axis = normal_axis(axis, x.ndim)
-    counts = int_list(repeats)
-    places = np.repeat(
-        np.arange(known_size(x, axis, "repeat_interleave")),
-        counts if len(counts) > 1 else counts[0],
-    )
+    counts = int_list(repeats, "repeats")
+    size = known_size(x, axis, "repeat_interleave")
+    if len(counts) not in (1, size) or not 0 <= min(counts) <= max(counts) < 2**31:
+        # numpy does not survive numbers of which the sum is none.
+        raise ValueError(
+            f"`repeats` must be one number or {size}, of 0 to 2147483647, but is {repeats}"
+        )
+    places = np.repeat(np.arange(size), counts if len(counts) > 1 else counts[0])
     return ops.index_select(x, as_tensor(places, dtype="int64"), dim=axis)
 
 
@@ -416,6 +430,7 @@ def unflatten(x: Tensor, axis: int, shape: Any, name: str | None = None) -> Any:
     >>> paddle.unflatten(paddle.ones([2, 6]), 1, [2, 3]).shape
     [2, 2, 3]
     """
+    require_tensor(x, "x")
     axis = normal_axis(axis, x.ndim)
     sizes = int_list(shape)
     return ops.reshape2(x, shape=[*x.shape[:axis], *sizes, *x.shape[axis + 1 :]])
@@ -477,7 +492,9 @@ def shard_index(
     size = (index_num + nshards - 1) // nshards
     own = ops.elementwise_floordiv(input, as_tensor(size, input)) == shard_id
     inside = ops.elementwise_mod(input, as_tensor(size, input))
-    return ops.where(own, inside, ops.fill_any_like(input, value=float(ignore_value)))
+    return ops.where(
+        own, inside, ops.fill_any_like(input, value=real(ignore_value, "ignore_value"))
+    )
 
 
 broadcast_to = expand
@@ -540,6 +557,7 @@ def _but(shape: Any, axis: int) -> tuple[int, ...]:
 
 def _dot_axes(x: Tensor, y: Tensor, axes: Any) -> tuple[list[int], list[int]]:
     """The axes of both that `tensordot` sums over, from the forms that users may write."""
+    require_tensor(x, "x")
     if isinstance(axes, int):
         return list(range(x.ndim - axes, x.ndim)), list(range(axes))
     if isinstance(axes, TENSORS):

@@ -11,12 +11,15 @@ from .arguments import (
     TENSORS,
     Tensor,
     as_tensor,
+    integer,
     is_float,
     known_size,
     matched_shape,
     normal_axis,
     ops,
+    real,
     reduce_dims,
+    require_tensor,
     sequence_of,
 )
 
@@ -165,7 +168,7 @@ def pow(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     """
     if isinstance(y, TENSORS):
         return ops.elementwise_pow(x, y)
-    return ops.pow(x, factor=float(y))
+    return ops.pow(x, factor=real(y, "y"))
 
 
 def scale(
@@ -182,8 +185,10 @@ def scale(
     [7.0]
     """
     tensor = scale if isinstance(scale, TENSORS) else None
-    factor = 1.0 if tensor is not None else float(scale)
-    out = ops.scale(x, tensor, scale=factor, bias=float(bias), bias_after_scale=bias_after_scale)
+    factor = 1.0 if tensor is not None else real(scale, "scale")
+    out = ops.scale(
+        x, tensor, scale=factor, bias=real(bias, "bias"), bias_after_scale=bias_after_scale
+    )
     return getattr(ops, act)(out) if act else out
 
 
@@ -193,7 +198,7 @@ def increment(x: Tensor, value: float = 1.0, name: str | None = None) -> Any:
     >>> paddle.increment(paddle.to_tensor([3.0])).tolist()
     [4.0]
     """
-    return ops.increment(x, step=float(value), _into={"Out": x}) or x
+    return ops.increment(x, step=real(value, "value"), _into={"Out": x}) or x
 
 
 def add_n(inputs: Any, name: str | None = None) -> Any:
@@ -213,6 +218,7 @@ def sum(
     >>> paddle.sum(paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
+    require_tensor(x, "x")
     if dtype is not None:
         x = _cast(x, dtype)
     elif x.dtype.name in _SHORT:
@@ -307,7 +313,7 @@ def cumsum(x: Tensor, axis: Any = None, dtype: Any = None, name: str | None = No
     [1.0, 3.0, 6.0]
     """
     x = x if dtype is None else _cast(x, dtype)
-    return ops.cumsum(x, axis=-1 if axis is None else int(axis), flatten=axis is None)
+    return ops.cumsum(x, axis=-1 if axis is None else integer(axis, "axis"), flatten=axis is None)
 
 
 def clip(x: Tensor, min: Any = None, max: Any = None, name: str | None = None) -> Any:
@@ -328,6 +334,8 @@ def lerp(x: Tensor, y: Tensor, weight: Any, name: str | None = None) -> Any:
     >>> paddle.lerp(paddle.zeros([1]), paddle.ones([1]), 0.5).tolist()
     [0.5]
     """
+    require_tensor(x, "x")
+    require_tensor(y, "y")
     return x + (y - x) * weight
 
 
@@ -344,6 +352,7 @@ def addmm(
     >>> paddle.addmm(paddle.ones([1, 1]), paddle.ones([1, 2]), paddle.ones([2, 1])).tolist()
     [[3.0]]
     """
+    require_tensor(input, "input")
     return input * beta + ops.matmul_v2(x, y) * alpha
 
 
@@ -353,6 +362,7 @@ def inner(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     >>> paddle.inner(paddle.ones([2, 3]), paddle.ones([4, 3])).shape
     [2, 4]
     """
+    require_tensor(x, "x")
     if x.ndim == 0 or y.ndim == 0:
         return ops.elementwise_mul(x, y)
     if x.ndim <= 2 and y.ndim <= 2:
@@ -377,6 +387,7 @@ def kron(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     >>> paddle.kron(paddle.to_tensor([1.0, 2.0]), paddle.ones([2])).tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
+    require_tensor(x, "x")
     for v in (x, y):
         for axis in range(v.ndim):
             known_size(v, axis, "kron")
@@ -406,6 +417,7 @@ def diagonal(
     >>> paddle.diagonal(paddle.eye(2)).tolist()
     [1.0, 1.0]
     """
+    require_tensor(x, "x")
     axis1, axis2 = normal_axis(axis1, x.ndim), normal_axis(axis2, x.ndim)
     rest = [i for i in range(x.ndim) if i not in (axis1, axis2)]
     moved = ops.transpose2(x, axis=[axis1, axis2, *rest])
@@ -433,6 +445,7 @@ def diff(
     >>> paddle.diff(paddle.to_tensor([1, 4, 9])).tolist()
     [3, 5]
     """
+    require_tensor(x, "x")
     axis = normal_axis(axis, x.ndim)
     parts = [v for v in (prepend, x, append) if v is not None]
     x = parts[0] if len(parts) == 1 else ops.concat(parts, axis=axis)
@@ -450,10 +463,11 @@ def nan_to_num(
     >>> paddle.nan_to_num(paddle.to_tensor([float("nan"), 1.0])).tolist()
     [0.0, 1.0]
     """
+    require_tensor(x, "x")
     limits = np.finfo(x.dtype.name)
     top = float(limits.max if posinf is None else posinf)
     bottom = float(limits.min if neginf is None else neginf)
-    x = ops.where(ops.isnan_v2(x), ops.fill_any_like(x, value=float(nan)), x)
+    x = ops.where(ops.isnan_v2(x), ops.fill_any_like(x, value=real(nan, "nan")), x)
     infinite = ops.isinf_v2(x)
     x = ops.where(_both(infinite, x > 0), ops.fill_any_like(x, value=top), x)
     return ops.where(_both(infinite, x < 0), ops.fill_any_like(x, value=bottom), x)
@@ -474,6 +488,7 @@ def heaviside(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     >>> paddle.heaviside(paddle.to_tensor([-1.0, 0.0]), paddle.to_tensor([0.5])).tolist()
     [0.0, 0.5]
     """
+    require_tensor(x, "x")
     return ops.cast(x > 0, in_dtype="bool", out_dtype=x.dtype) + y * (x == 0).astype(x.dtype)
 
 
@@ -509,6 +524,7 @@ def multiplex(inputs: Any, index: Any, name: str | None = None) -> Any:
 
 
 def _cast(x: Tensor, dtype: Any) -> Tensor:
+    require_tensor(x, "x")
     return x if x.dtype == dtype else ops.cast(x, in_dtype=x.dtype, out_dtype=dtype)
 
 

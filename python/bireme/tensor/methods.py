@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import _core
+from .._missing import missing_attribute
 from . import (
     attribute,
+    copying,
     creation,
     inplace,
     linalg,
@@ -103,6 +105,11 @@ def transposed(x: Any) -> Any:
     return x if x.ndim <= 1 else core_ops.transpose2(x, axis=list(range(x.ndim))[::-1])
 
 
+def _place(x: Any) -> Any:
+    """Where the values are."""
+    return _core.CPUPlace()
+
+
 def copy_(x: Any, other: Any, blocking: bool = True) -> Any:
     """Takes over the values of another tensor."""
     x.set_value(other)
@@ -159,20 +166,6 @@ _OPERATORS = (
 )
 
 
-def _deep_copy(x: Any, memo: dict[int, Any]) -> Any:
-    """For `copy.deepcopy`: a tensor of its own, with the same name only for parameters."""
-    if not x.is_leaf:
-        raise RuntimeError("only leaves can be copied deeply: use `clone()` or `detach()`")
-    if isinstance(x, _core.Parameter):
-        spec = ("assign", {"value": x.numpy()})
-        copy = _core.create_parameter(list(x.shape), x.dtype, _core.unique_name(x.name), spec)
-        copy.stop_gradient = x.stop_gradient
-    else:
-        copy = _core.Tensor(x.numpy(), dtype=x.dtype, stop_gradient=x.stop_gradient)
-    memo[id(x)] = copy
-    return copy
-
-
 _OWN = (astype, dim, element_size, cpu, cuda, to, softmax)
 
 
@@ -205,10 +198,13 @@ def attach() -> None:
         kind.T = property(transposed)
         # Lets `array * tensor` be ours to compute, not numpy's.
         kind.__array_ufunc__ = None
+        kind.__getattr__ = missing_attribute
     eager = _core.Tensor
     eager.__repr__ = tensor_repr
     eager.__str__ = tensor_repr
-    eager.__deepcopy__ = _deep_copy
+    eager.__deepcopy__ = copying.deep_copy
+    eager.__reduce__ = copying.reduce
+    eager.place = property(_place)
     eager.copy_ = copy_
     eager.value = value
     eager.register_hook = register_hook

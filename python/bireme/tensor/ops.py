@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .arguments import Tensor, is_integer, ops
+from .arguments import Tensor, is_integer, ops, real, require_tensor
 
 __all__ = [
     "abs",
@@ -365,7 +365,8 @@ def logit(x: Tensor, eps: Any = None, name: str | None = None) -> Any:
     >>> paddle.logit(paddle.to_tensor([0.5])).tolist()
     [0.0]
     """
-    x = x if eps is None else ops.clip(x, min=float(eps), max=1.0 - float(eps))
+    require_tensor(x, "x")
+    x = x if eps is None else ops.clip(x, min=real(eps, "eps"), max=1.0 - real(eps, "eps"))
     return ops.log(x / (1.0 - x))
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from .arguments import TENSORS, Tensor, default_dtype, ops, random_like, shape_slots
+from .arguments import (
+    TENSORS,
+    Tensor,
+    default_dtype,
+    integer,
+    ops,
+    random_like,
+    real,
+    require_tensor,
+    shape_slots,
+)
 
 __all__ = [
     "bernoulli",
@@ -37,7 +47,13 @@ def uniform(
     attribute, tensor, tensors = shape_slots(shape)
     dtype = default_dtype() if dtype is None else dtype
     return ops.uniform_random(
-        tensor, tensors, shape=attribute, dtype=dtype, min=float(min), max=float(max), seed=seed
+        tensor,
+        tensors,
+        shape=attribute,
+        dtype=dtype,
+        min=real(min, "min"),
+        max=real(max, "max"),
+        seed=seed,
     )
 
 
@@ -76,7 +92,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
     """
     like = next((v for v in (mean, std) if isinstance(v, TENSORS)), None)
     if like is None:
-        return _gaussian([1] if shape is None else shape, float(mean), float(std))
+        return _gaussian([1] if shape is None else shape, real(mean, "mean"), real(std, "std"))
     noise = random_like(ops.gaussian_random, like)
     return noise * std + mean
 
@@ -111,8 +127,8 @@ def randint(
     return ops.randint(
         tensor,
         tensors,
-        low=int(low),
-        high=int(high),
+        low=integer(low, "low"),
+        high=integer(high, "high"),
         shape=attribute,
         dtype="int64" if dtype is None else dtype,
     )
@@ -126,6 +142,7 @@ def randint_like(
     >>> paddle.randint_like(paddle.ones([2]), 0, 5).shape
     [2]
     """
+    require_tensor(x, "x")
     out = randint(low, high, list(x.shape))
     return ops.cast(out, in_dtype="int64", out_dtype=x.dtype if dtype is None else dtype)
 
@@ -136,7 +153,7 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Any:
     >>> sorted(paddle.randperm(3).tolist())
     [0, 1, 2]
     """
-    return ops.randperm(n=int(n), dtype=dtype)
+    return ops.randperm(n=integer(n, "n"), dtype=dtype)
 
 
 def bernoulli(x: Tensor, name: str | None = None) -> Any:
@@ -156,12 +173,20 @@ def multinomial(
     >>> paddle.multinomial(paddle.to_tensor([0.0, 1.0]), 1).tolist()
     [1]
     """
-    return ops.multinomial(x, num_samples=int(num_samples), replacement=replacement)
+    return ops.multinomial(
+        x, num_samples=integer(num_samples, "num_samples"), replacement=replacement
+    )
 
 
 def _gaussian(shape: Any, mean: float, std: float, dtype: Any = None, seed: int = 0) -> Tensor:
     attribute, tensor, tensors = shape_slots(shape)
     dtype = default_dtype() if dtype is None else dtype
     return ops.gaussian_random(
-        tensor, tensors, shape=attribute, mean=float(mean), std=float(std), seed=seed, dtype=dtype
+        tensor,
+        tensors,
+        shape=attribute,
+        mean=real(mean, "mean"),
+        std=real(std, "std"),
+        seed=seed,
+        dtype=dtype,
     )

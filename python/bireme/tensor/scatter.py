@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import Tensor, as_tensor, int_list, known_size, matched_shape, normal_axis, ops
+from .arguments import (
+    Tensor,
+    as_tensor,
+    int_list,
+    known_size,
+    matched_shape,
+    normal_axis,
+    ops,
+    require_tensor,
+)
 
 __all__ = [
     "index_add",
@@ -73,6 +82,7 @@ def index_put(
     >>> paddle.index_put(paddle.zeros([2, 2]), places, paddle.ones([2])).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
+    require_tensor(x, "x")
     if len(indices) == 1 and indices[0].dtype == "bool":
         places = ops.where_index(indices[0])
         indices = ops.unbind(places, axis=1, _count=indices[0].ndim)
@@ -99,6 +109,7 @@ def index_add(
     >>> paddle.index_add(x, index, 0, paddle.ones([2, 1])).tolist()
     [[0.0], [2.0]]
     """
+    require_tensor(x, "x")
     order = _to_front(axis, x.ndim)
     rows = ops.transpose2(x, axis=order)
     zeros = ops.fill_any_like(rows, value=0.0)
@@ -113,6 +124,7 @@ def index_fill(x: Tensor, index: Tensor, axis: int, value: Any, name: str | None
     >>> paddle.index_fill(paddle.zeros([2, 1]), paddle.to_tensor([1]), 0, 5.0).tolist()
     [[0.0], [5.0]]
     """
+    require_tensor(x, "x")
     order = _to_front(axis, x.ndim)
     rows = ops.transpose2(x, axis=order)
     updates = _expanded(as_tensor(value, x), [index.shape[0], *rows.shape[1:]])
@@ -127,6 +139,7 @@ def select_scatter(
     >>> paddle.select_scatter(paddle.zeros([2, 2]), paddle.ones([2]), 0, 1).tolist()
     [[0.0, 0.0], [1.0, 1.0]]
     """
+    require_tensor(x, "x")
     axis = normal_axis(axis, x.ndim)
     size = known_size(x, axis, "select_scatter")
     place = as_tensor([normal_axis(index, size, "index")], dtype="int64")
@@ -152,6 +165,7 @@ def put_along_axis(
     >>> paddle.put_along_axis(x, places, 5.0, axis=1).tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
+    require_tensor(arr, "arr")
     if reduce not in ("assign", "add") or not include_self:
         raise NotImplementedError("`put_along_axis` can assign and add to what is there only")
     axis = normal_axis(axis, arr.ndim)

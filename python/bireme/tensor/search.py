@@ -12,11 +12,13 @@ from .arguments import (
     Variable,
     as_tensor,
     dtype_name,
+    integer,
     known_size,
     matched_shape,
     normal_axis,
     numpy_of,
     ops,
+    require_tensor,
 )
 
 __all__ = [
@@ -54,7 +56,7 @@ def argmax(
     """
     return ops.arg_max(
         x,
-        axis=0 if axis is None else int(axis),
+        axis=0 if axis is None else integer(axis, "axis"),
         keepdims=keepdim,
         flatten=axis is None,
         dtype=dtype,
@@ -75,7 +77,7 @@ def argmin(
     """
     return ops.arg_min(
         x,
-        axis=0 if axis is None else int(axis),
+        axis=0 if axis is None else integer(axis, "axis"),
         keepdims=keepdim,
         flatten=axis is None,
         dtype=dtype,
@@ -116,7 +118,7 @@ def topk(
     axis = -1 if axis is None else axis
     if isinstance(k, Variable):
         return ops.top_k_v2(x, k, axis=axis, largest=largest, sorted=sorted)
-    return ops.top_k_v2(x, k=int(k), axis=axis, largest=largest, sorted=sorted)
+    return ops.top_k_v2(x, k=integer(k, "k"), axis=axis, largest=largest, sorted=sorted)
 
 
 def kthvalue(
@@ -127,6 +129,7 @@ def kthvalue(
     >>> [t.item() for t in paddle.kthvalue(paddle.to_tensor([1.0, 3.0, 2.0]), 2)]
     [2.0, 2]
     """
+    require_tensor(x, "x")
     axis = normal_axis(-1 if axis is None else axis, x.ndim)
     parts = ops.argsort(x, axis=axis)
     parts = [ops.slice(p, axes=[axis], starts=[k - 1], ends=[k]) for p in parts]
@@ -170,6 +173,7 @@ def masked_select(x: Tensor, mask: Tensor, name: str | None = None) -> Any:
     >>> paddle.masked_select(paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([False, True])).tolist()
     [2.0]
     """
+    require_tensor(x, "x")
     if list(x.shape) != list(mask.shape):
         x, mask = _same_shape(x, mask)
     return ops.masked_select(x, mask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .arguments import Tensor, constant, known_size, ops, reduce_dims
+from .arguments import Tensor, constant, known_size, ops, reduce_dims, require_tensor
 
 __all__ = ["mean", "median", "nanmean", "numel", "quantile", "std", "var"]
 
@@ -79,6 +79,7 @@ def numel(x: Tensor, name: str | None = None) -> Any:
     >>> paddle.numel(paddle.ones([2, 3])).item()
     6
     """
+    require_tensor(x, "x")
     if -1 not in list(x.shape):
         return constant(math.prod(x.shape), "int64", x)
     return ops.reduce_prod(
@@ -103,6 +104,7 @@ def quantile(x: Tensor, q: Any, axis: Any = None, keepdim: bool = False) -> Any:
     >>> paddle.quantile(paddle.to_tensor([1.0, 2.0]), 0.5).item()
     1.5
     """
+    require_tensor(x, "x")
     x = ops.cast(x, in_dtype=x.dtype, out_dtype="float64")
     if isinstance(q, (list, tuple)):
         return ops.stack([_quantile(x, share, axis, keepdim) for share in q])
@@ -110,6 +112,7 @@ def quantile(x: Tensor, q: Any, axis: Any = None, keepdim: bool = False) -> Any:
 
 
 def _quantile(x: Tensor, q: float, axis: int | None, keepdim: bool) -> Any:
+    require_tensor(x, "x")
     if not 0 <= q <= 1:
         raise ValueError(f"`q` must be in [0, 1], but is {q}")
     ndim = x.ndim

@@ -235,7 +235,7 @@ fn differentiate(
 fn hooked(tensor: &EagerTensor, mut grad: Arc<Value>) -> Result<Arc<Value>> {
     for hook in tensor.hooks() {
         if let Some(other) = hook(EagerTensor::from_shared(Arc::clone(&grad)))? {
-            grad = other.value();
+            grad = given_weight(tensor, &other)?;
         }
     }
     Ok(grad)

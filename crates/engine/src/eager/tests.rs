@@ -89,6 +89,16 @@ fn hooks_see_and_change_gradients() {
 }
 
 #[test]
+fn a_hook_cannot_give_a_gradient_another_shape() {
+    let session = Session::default();
+    let w = parameter("w", &[2], &[3.0, 4.0]);
+    let h = binary(&session, "elementwise_mul", &w, &w);
+    h.add_hook(Arc::new(|_| Ok(Some(tensor(&[3], &[1.0; 3])))));
+    let error = session.backward(&[(h.clone(), None)], true).unwrap_err().to_string();
+    assert!(error.contains("shape [2] cannot be float32 of shape [3]"), "{error}");
+}
+
+#[test]
 fn errors_name_op_and_shapes() {
     let session = Session::default();
     let cache = OpCache::new("matmul_v2").unwrap();

@@ -264,9 +264,7 @@ impl Step<'_> {
             return;
         }
         let outcome = catch_unwind(AssertUnwindSafe(part)).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
-            let error = Error::kernel(format!("internal error: {text}"));
+            let error = Error::caught(panic);
             Err(match self.selection.ops.get(op) {
                 Some(selected) => error.in_op(&selected.op),
                 None => error,

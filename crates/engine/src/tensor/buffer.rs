@@ -5,9 +5,12 @@
 
 #![expect(unsafe_code, reason = "tensor memory is typed at run time")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::panic::resume_unwind;
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+use crate::Error;
 
 /// Alignment of every block, in bytes: one cache line.
 pub const ALIGN: usize = 64;
@@ -38,6 +41,11 @@ unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// A block of its own, zeroed.
+    ///
+    /// # Panics
+    /// When there is no memory for it: unwinds with [`Error::OutOfMemory`], which those who catch
+    /// panics hand on as the error it is. Aborting, as the standard library does, would take the
+    /// user's process along with everything in it that is not saved.
     pub fn zeroed(bytes: usize) -> Buffer {
         if bytes == 0 {
             return Buffer {
@@ -48,7 +56,9 @@ impl Buffer {
         }
         // SAFETY: the size is not zero.
         let start = unsafe { alloc_zeroed(layout(bytes)) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout(bytes)) };
+        let Some(start) = NonNull::new(start) else {
+            resume_unwind(Box::new(Error::OutOfMemory { bytes, place: String::new() }))
+        };
         Buffer { start, bytes, owner: Owner::Own }
     }
 

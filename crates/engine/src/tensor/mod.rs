@@ -16,6 +16,8 @@ pub use dims::{Dims, MAX_RANK};
 pub use element::Element;
 pub use selected_rows::SelectedRows;
 
+use std::panic::resume_unwind;
+
 use bireme_ir::DType;
 
 use crate::{Error, Result};
@@ -303,7 +305,10 @@ impl Tensor {
 
 /// The bytes of a tensor. Every tensor is sized here, so the unsafe code around can rely on it.
 fn bytes_of(dtype: DType, dims: Dims) -> usize {
-    dims.bytes(dtype).unwrap_or_else(|| panic!("a tensor of shape {dims} is too large"))
+    // Unwinds with an error rather than a text, as `Buffer::zeroed` does: the dimensions are the
+    // user's.
+    check_size(dtype, dims).unwrap_or_else(|error| resume_unwind(Box::new(error)));
+    dims.bytes(dtype).expect("its size was checked")
 }
 
 fn check_size(dtype: DType, dims: Dims) -> Result<()> {

@@ -59,3 +59,18 @@ fn sizes_that_overflow_are_refused() {
     assert_eq!(Dims::from([0, 8]).bytes(DType::F32), Some(0));
     assert_eq!(Dims::from([3, 8]).bytes(DType::F32), Some(96));
 }
+
+#[test]
+fn a_tensor_that_does_not_fit_into_memory_unwinds_with_an_error() {
+    // More than any address space has, less than what is refused for its size alone.
+    let panic = std::panic::catch_unwind(|| Tensor::zeros(DType::F32, [1 << 60])).unwrap_err();
+    let error = Error::caught(panic);
+    assert!(matches!(error, Error::OutOfMemory { bytes, .. } if bytes == 1 << 62), "{error}");
+    let panic = std::panic::catch_unwind(|| Tensor::zeros(DType::F32, [1 << 62])).unwrap_err();
+    assert_eq!(
+        Error::caught(panic).to_string(),
+        "a tensor of shape [4611686018427387904] is too large"
+    );
+    let panic = std::panic::catch_unwind(|| panic!("oh {}", 1)).unwrap_err();
+    assert!(Error::caught(panic).to_string().starts_with("internal error of the engine (oh 1)"));
+}

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ... import _core
+from ...tensor.arguments import require_tensor as _require_tensor
 
 Variable = Any
 _ops = _core.ops
@@ -211,6 +212,7 @@ def label_smooth(
     >>> paddle.fluid.layers.label_smooth(paddle.to_tensor([[0.0, 1.0]]), epsilon=0.5).tolist()
     [[0.25, 0.75]]
     """
+    _require_tensor(label, "label")
     if label.dtype != dtype:
         label = _ops.cast(label, in_dtype=label.dtype, out_dtype=dtype)
     if prior_dist is None:

@@ -19,6 +19,7 @@ from ...static.nn import fc as _fc
 from ...static.nn import prelu as _prelu
 from ...static.nn.common import image_padding, padding_row
 from ...static.nn.parameters import LayerNames
+from ...tensor.arguments import require_tensor as _require_tensor
 
 Variable = Any
 _ops = _core.ops
@@ -78,6 +79,7 @@ def embedding(
     >>> paddle.fluid.layers.embedding(ids, [100, 8]).shape
     (-1, 8)
     """
+    _require_tensor(input, "input")
     if input.shape[-1] != 1:
         raise ValueError(
             f"the last size of `input` must be 1, not that of {tuple(input.shape)}:"

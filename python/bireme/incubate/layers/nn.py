@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import _core
 from ...static.nn.sequence_lod import sequence_pool
+from ...tensor.arguments import require_tensor, sequence_of
 
 Variable = Any
 _ops = _core.ops
@@ -22,6 +23,7 @@ def shuffle_batch(x: Variable, seed: int | None = None) -> Variable:
     >>> sorted(paddle.incubate.layers.shuffle_batch(x).numpy().ravel().tolist())
     [1.0, 2.0, 3.0]
     """
+    require_tensor(x, "x")
     if seed is not None:
         raise NotImplementedError("`seed` is not in this version: call `paddle.seed` instead")
     rows = _ops.reshape2(x, shape=[-1, x.shape[-1]], _outputs=("Out",))
@@ -81,7 +83,7 @@ def partial_sum(input: Sequence[Variable], start_index: int = 0, length: int = -
 
 
 def _columns(inputs: Sequence[Variable], start: int, length: int) -> list[Variable]:
-    inputs = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    inputs = list(sequence_of(inputs, "input"))
     width = inputs[0].shape[1]
     if any(each.shape[1] != width for each in inputs):
         widths = [each.shape[1] for each in inputs]

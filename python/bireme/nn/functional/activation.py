@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tensor.arguments import Tensor, ops, random_like
+from ...tensor.arguments import Tensor, ops, random_like, real, require_tensor
 from ...tensor.inplace import overwrite
 
 __all__ = [
@@ -168,7 +168,7 @@ def softplus(x: Tensor, beta: int = 1, threshold: int = 20, name: str | None = N
     >>> paddle.nn.functional.softplus(paddle.to_tensor([50.0])).tolist()
     [50.0]
     """
-    return ops.softplus(x, beta=float(beta), threshold=float(threshold))
+    return ops.softplus(x, beta=real(beta, "beta"), threshold=real(threshold, "threshold"))
 
 
 def softsign(x: Tensor, name: str | None = None) -> Any:
@@ -186,7 +186,7 @@ def softshrink(x: Tensor, threshold: float = 0.5, name: str | None = None) -> An
     >>> paddle.nn.functional.softshrink(paddle.to_tensor([-2.0, 0.25])).tolist()
     [-1.5, 0.0]
     """
-    return ops.sign(x) * ops.relu(ops.scale(ops.abs(x), bias=-float(threshold)))
+    return ops.sign(x) * ops.relu(ops.scale(ops.abs(x), bias=-real(threshold, "threshold")))
 
 
 def hardshrink(x: Tensor, threshold: float = 0.5, name: str | None = None) -> Any:
@@ -213,6 +213,7 @@ def thresholded_relu(x: Tensor, threshold: float = 1.0, name: str | None = None)
     >>> paddle.nn.functional.thresholded_relu(paddle.to_tensor([2.0, 0.5])).tolist()
     [2.0, 0.0]
     """
+    require_tensor(x, "x")
     return ops.where(x > threshold, x, ops.fill_any_like(x, value=0.0))
 
 
@@ -242,7 +243,7 @@ def hardtanh(x: Tensor, min: float = -1.0, max: float = 1.0, name: str | None = 
     >>> paddle.nn.functional.hardtanh(paddle.to_tensor([-4.0, 0.5])).tolist()
     [-1.0, 0.5]
     """
-    return ops.clip(x, min=float(min), max=float(max))
+    return ops.clip(x, min=real(min, "min"), max=real(max, "max"))
 
 
 def leaky_relu(x: Tensor, negative_slope: float = 0.01, name: str | None = None) -> Any:
@@ -260,6 +261,7 @@ def log_sigmoid(x: Tensor, name: str | None = None) -> Any:
     >>> round(paddle.nn.functional.log_sigmoid(paddle.zeros([1])).item(), 4)
     -0.6931
     """
+    require_tensor(x, "x")
     return -ops.softplus(-x)
 
 
@@ -290,7 +292,7 @@ def rrelu(
     """
     if not training:
         return ops.leaky_relu(x, alpha=(lower + upper) / 2)
-    slope = random_like(ops.uniform_random, x, min=float(lower), max=float(upper))
+    slope = random_like(ops.uniform_random, x, min=real(lower, "lower"), max=real(upper, "upper"))
     return ops.where(x >= 0, x, x * slope)
 
 
@@ -339,6 +341,7 @@ def glu(x: Tensor, axis: Any = -1, name: str | None = None) -> Any:
     >>> paddle.nn.functional.glu(paddle.to_tensor([4.0, 0.0])).tolist()
     [2.0]
     """
+    require_tensor(x, "x")
     size = x.shape[axis]
     if size % 2:
         raise ValueError(f"`glu` halves an axis, but its size is {size}")
@@ -352,6 +355,7 @@ def maxout(x: Tensor, groups: int, axis: Any = 1, name: str | None = None) -> An
     >>> paddle.nn.functional.maxout(paddle.ones([1, 4, 2, 2]), 2).shape
     [1, 2, 2, 2]
     """
+    require_tensor(x, "x")
     axis = axis + x.ndim if axis < 0 else axis
     shape = [*x.shape[:axis], x.shape[axis] // groups, groups, *x.shape[axis + 1 :]]
     return ops.reduce_max(ops.reshape2(x, shape=shape), dim=[axis + 1])

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensor.arguments import Tensor, Variable, as_tensor, int_list, ops
+from ...tensor.arguments import (
+    Tensor,
+    Variable,
+    as_tensor,
+    int_list,
+    integer,
+    ops,
+    real,
+    require_tensor,
+)
 
 __all__ = [
     "alpha_dropout",
@@ -64,7 +73,8 @@ def dropout(
     >>> paddle.nn.functional.dropout(paddle.ones([2]), 0.5, training=False).tolist()
     [1.0, 1.0]
     """
-    p = float(p)
+    require_tensor(x, "x")
+    p = real(p, "p")
     if not 0 <= p <= 1:
         raise ValueError(f"the probability of `dropout` must be in [0, 1], but is {p}")
     if mode not in _DROPOUT_MODES:
@@ -113,7 +123,7 @@ def alpha_dropout(x: Tensor, p: float = 0.5, training: bool = True, name: str | 
     low = -1.7580993408473766
     a = ((1 - p) * (1 + p * low**2)) ** -0.5
     ones = ops.fill_any_like(x, value=1.0)
-    kept = ops.dropout(ones, dropout_prob=float(p), dropout_implementation="downgrade_in_infer")
+    kept = ops.dropout(ones, dropout_prob=real(p, "p"), dropout_implementation="downgrade_in_infer")
     return ops.scale(x * kept + (1.0 - kept) * low, scale=a, bias=-a * low * p)
 
 
@@ -125,10 +135,13 @@ def label_smooth(
     >>> paddle.nn.functional.label_smooth(paddle.to_tensor([[0.0, 1.0]]), epsilon=0.5).tolist()
     [[0.25, 0.75]]
     """
+    require_tensor(label, "label")
     if not 0 <= epsilon <= 1:
         raise ValueError(f"`epsilon` must be in [0, 1], but is {epsilon}")
     if prior_dist is not None:
-        return ops.scale(label, scale=1.0 - epsilon) + ops.scale(prior_dist, scale=float(epsilon))
+        return ops.scale(label, scale=1.0 - epsilon) + ops.scale(
+            prior_dist, scale=real(epsilon, "epsilon")
+        )
     return ops.scale(label, scale=1.0 - epsilon, bias=epsilon / label.shape[-1])
 
 
@@ -152,9 +165,10 @@ def normalize(
     >>> paddle.nn.functional.normalize(paddle.to_tensor([[3.0, 4.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929]]
     """
+    require_tensor(x, "x")
     if x.ndim == 1 and axis not in (0, -1):
         raise ValueError(f"`axis` must be 0 or -1 for a tensor with one axis, but is {axis}")
-    length = ops.p_norm(x, porder=float(p), axis=axis, keepdim=True, epsilon=epsilon)
+    length = ops.p_norm(x, porder=real(p, "p"), axis=axis, keepdim=True, epsilon=epsilon)
     return x / ops.elementwise_max(length, as_tensor(epsilon, length))
 
 
@@ -166,7 +180,7 @@ def one_hot(x: Tensor, num_classes: Any, name: str | None = None) -> Any:
     """
     if isinstance(num_classes, Variable):
         return ops.one_hot_v2(x, num_classes)
-    return ops.one_hot_v2(x, depth=int(num_classes))
+    return ops.one_hot_v2(x, depth=integer(num_classes, "num_classes"))
 
 
 def embedding(
@@ -205,7 +219,7 @@ def pad(
             f"`mode` must be constant, reflect, replicate or circular, but is {mode!r}"
         )
     if mode == "constant" and len(pad) == 2 * x.ndim:
-        return ops.pad(x, paddings=pad, pad_value=float(value))
+        return ops.pad(x, paddings=pad, pad_value=real(value, "value"))
     if x.ndim not in (3, 4, 5) or len(pad) != 2 * (x.ndim - 2):
         raise ValueError(f"`pad` has {len(pad)} numbers, which fit no tensor with {x.ndim} axes")
     last = data_format[-1:] == "C"
@@ -213,7 +227,11 @@ def pad(
     pad = {3: [0, 0, 0, 0, *pad], 4: [*pad, 0, 0], 5: pad}[x.ndim]
     x = ops.unsqueeze2(x, axes=axes) if axes else x
     out = ops.pad3d(
-        x, paddings=pad, mode=mode, value=float(value), data_format="NDHWC" if last else "NCDHW"
+        x,
+        paddings=pad,
+        mode=mode,
+        value=real(value, "value"),
+        data_format="NDHWC" if last else "NCDHW",
     )
     return ops.squeeze2(out, axes=axes) if axes else out
 
@@ -237,7 +255,9 @@ def sequence_mask(
     """
     if isinstance(maxlen, Variable):
         return ops.sequence_mask(x, maxlen, out_dtype=dtype)
-    return ops.sequence_mask(x, maxlen=-1 if maxlen is None else int(maxlen), out_dtype=dtype)
+    return ops.sequence_mask(
+        x, maxlen=-1 if maxlen is None else integer(maxlen, "maxlen"), out_dtype=dtype
+    )
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
@@ -246,6 +266,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     >>> paddle.nn.functional.diag_embed(paddle.ones([2])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    require_tensor(input, "input")
     if (offset, dim1, dim2) != (0, -2, -1):
         raise NotImplementedError("`diag_embed` makes the main diagonal of the last two axes only")
     size = input.shape[-1]
@@ -267,9 +288,11 @@ def pairwise_distance(
     >>> paddle.nn.functional.pairwise_distance(paddle.ones([1, 2]), paddle.ones([1, 2]), epsilon=0.0).tolist()
     [0.0]
     """
+    require_tensor(x, "x")
+    require_tensor(y, "y")
     return ops.p_norm(
-        ops.scale(x - y, bias=float(epsilon)),
-        porder=float(p),
+        ops.scale(x - y, bias=real(epsilon, "epsilon")),
+        porder=real(p, "p"),
         axis=-1,
         keepdim=keepdim,
         epsilon=0.0,

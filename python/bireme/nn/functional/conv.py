@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensor.arguments import Tensor, int_list, ops, pair
+from ...tensor.arguments import Tensor, int_list, ops, pair, require_tensor
 
 __all__ = ["conv1d", "conv2d"]
 
@@ -26,6 +26,7 @@ def conv2d(
     >>> paddle.nn.functional.conv2d(x, weight).shape
     [1, 2, 2, 2]
     """
+    require_tensor(x, "x")
     last = _channels_last(data_format, ("NCHW", "NHWC"))
     _check_groups(x.shape[-1 if last else 1], weight.shape[0], groups)
     pads, algorithm = paddings(padding, 2, last)
@@ -58,6 +59,7 @@ def conv1d(
     >>> paddle.nn.functional.conv1d(paddle.ones([1, 1, 4]), paddle.ones([2, 1, 3])).shape
     [1, 2, 2]
     """
+    require_tensor(x, "x")
     last = _channels_last(data_format, ("NCL", "NLC"))
     if x.ndim != 3:
         raise ValueError(f"`conv1d` takes tensors with 3 axes, but the shape is {list(x.shape)}")

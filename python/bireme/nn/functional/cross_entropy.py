@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.arguments import Tensor, ops
+from ...tensor.arguments import Tensor, ops, require_tensor
 from .common import label_smooth
 from .loss import reduced
 
@@ -33,6 +33,7 @@ def cross_entropy(
     >>> round(loss.item(), 4)
     0.6931
     """
+    require_tensor(input, "input")
     if ignore_index > 0 and soft_label:
         raise ValueError("`ignore_index` has no meaning for soft labels")
     if label.ndim not in (input.ndim, input.ndim - 1) or input.ndim == 0:
@@ -109,6 +110,7 @@ def nll_loss(
     >>> paddle.nn.functional.nll_loss(logs, paddle.to_tensor([1])).item()
     2.0
     """
+    require_tensor(input, "input")
     classes = input.shape[1]
     order = [0, *range(2, input.ndim), 1]
     logs = ops.transpose2(input, axis=order) if input.ndim > 2 else input

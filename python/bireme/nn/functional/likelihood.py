@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tensor.arguments import Tensor, ops
+from ...tensor.arguments import Tensor, ops, real, require_tensor
 from .common import pairwise_distance
 from .loss import reduced
 
@@ -31,7 +31,11 @@ def gaussian_nll_loss(
     >>> paddle.nn.functional.gaussian_nll_loss(paddle.ones([2]), paddle.ones([2]), paddle.ones([2])).item()
     0.0
     """
-    variance = ops.elementwise_max(variance, ops.fill_any_like(variance, value=float(epsilon)))
+    require_tensor(input, "input")
+    require_tensor(label, "label")
+    variance = ops.elementwise_max(
+        variance, ops.fill_any_like(variance, value=real(epsilon, "epsilon"))
+    )
     out = ops.scale(ops.log(variance) + ops.square(input - label) / variance, scale=0.5)
     return reduced(ops.scale(out, bias=0.5 * math.log(2 * math.pi)) if full else out, reduction)
 
@@ -53,7 +57,7 @@ def poisson_nll_loss(
     if log_input:
         out = ops.exp(input) - label * input
     else:
-        out = input - label * ops.log(ops.scale(input, bias=float(epsilon)))
+        out = input - label * ops.log(ops.scale(input, bias=real(epsilon, "epsilon")))
     if full:
         rest = (
             label * ops.log(label)
@@ -78,19 +82,20 @@ def multi_margin_loss(
     >>> paddle.nn.functional.multi_margin_loss(paddle.zeros([1, 2]), paddle.to_tensor([1])).item()
     0.5
     """
+    require_tensor(input, "input")
     if p not in (1, 2):
         raise ValueError(f"`p` must be 1 or 2, but is {p}")
     classes = input.shape[1]
     right = ops.one_hot_v2(label, depth=classes).astype(input.dtype)
     score = ops.reduce_sum(input * right, dim=[1], keep_dim=True)
-    apart = ops.scale(input - score, bias=float(margin))
+    apart = ops.scale(input - score, bias=real(margin, "margin"))
     # The right class is taken off as Paddle does it: by its weight, not by a power of it.
-    extra = float(margin) ** p / classes
+    extra = real(margin, "margin") ** p / classes
     if weight is None:
-        out = ops.pow(ops.relu(apart), factor=float(p))
+        out = ops.pow(ops.relu(apart), factor=real(p, "p"))
         return reduced(ops.scale(ops.reduce_mean(out, dim=[1]), bias=-extra), reduction)
     own = ops.unsqueeze2(ops.gather(weight, label), axes=[1])
-    out = ops.reduce_mean(ops.pow(ops.relu(apart * own), factor=float(p)), dim=[1])
+    out = ops.reduce_mean(ops.pow(ops.relu(apart * own), factor=real(p, "p")), dim=[1])
     return reduced(out - ops.scale(ops.squeeze2(own, axes=[1]), scale=extra), reduction)
 
 
@@ -113,4 +118,4 @@ def triplet_margin_with_distance_loss(
     near, far = distance(input, positive), distance(input, negative)
     if swap:
         far = ops.elementwise_min(far, distance(positive, negative))
-    return reduced(ops.relu(ops.scale(near - far, bias=float(margin))), reduction)
+    return reduced(ops.relu(ops.scale(near - far, bias=real(margin, "margin"))), reduction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensor.arguments import Tensor, ops
+from ...tensor.arguments import Tensor, ops, real, require_tensor
 from .common import pairwise_distance
 
 __all__ = [
@@ -77,7 +77,7 @@ def log_loss(input: Tensor, label: Tensor, epsilon: float = 0.0001, name: str | 
     >>> paddle.nn.functional.log_loss(paddle.to_tensor([[0.5]]), paddle.to_tensor([[1.0]])).shape
     [1, 1]
     """
-    return ops.log_loss(input, label, epsilon=float(epsilon))
+    return ops.log_loss(input, label, epsilon=real(epsilon, "epsilon"))
 
 
 def binary_cross_entropy(
@@ -139,7 +139,9 @@ def margin_ranking_loss(
     >>> paddle.nn.functional.margin_ranking_loss(paddle.ones([1]), paddle.zeros([1]), -paddle.ones([1])).item()
     1.0
     """
-    out = ops.scale((other - input) * label, bias=float(margin))
+    require_tensor(input, "input")
+    require_tensor(other, "other")
+    out = ops.scale((other - input) * label, bias=real(margin, "margin"))
     return reduced(ops.relu(out), reduction)
 
 
@@ -156,7 +158,7 @@ def hinge_embedding_loss(
     1.0
     """
     zero = ops.fill_any_like(input, value=0.0)
-    away = ops.relu(ops.scale(input, scale=-1.0, bias=float(margin)))
+    away = ops.relu(ops.scale(input, scale=-1.0, bias=real(margin, "margin")))
     return reduced(
         ops.where(label == 1.0, input, zero) + ops.where(label == -1.0, away, zero), reduction
     )
@@ -170,6 +172,7 @@ def soft_margin_loss(
     >>> round(paddle.nn.functional.soft_margin_loss(paddle.zeros([1]), paddle.ones([1])).item(), 4)
     0.6931
     """
+    require_tensor(input, "input")
     return reduced(
         ops.log(ops.scale(ops.exp(-label.astype(input.dtype) * input), bias=1.0)), reduction
     )
@@ -194,7 +197,7 @@ def cosine_embedding_loss(
     )
     cosine = product / ops.sqrt(ops.scale(first, bias=1e-12) * ops.scale(second, bias=1e-12))
     zero = ops.fill_any_like(cosine, value=0.0)
-    far = ops.relu(ops.scale(cosine, bias=-float(margin)))
+    far = ops.relu(ops.scale(cosine, bias=-real(margin, "margin")))
     return reduced(
         ops.where(label == 1, 1.0 - cosine, zero) + ops.where(label == -1, far, zero), reduction
     )
@@ -222,7 +225,7 @@ def triplet_margin_loss(
     )
     if swap:
         far = ops.elementwise_min(far, pairwise_distance(positive, negative, p, epsilon))
-    return reduced(ops.relu(ops.scale(near - far, bias=float(margin))), reduction)
+    return reduced(ops.relu(ops.scale(near - far, bias=real(margin, "margin"))), reduction)
 
 
 def multi_label_soft_margin_loss(
@@ -237,6 +240,7 @@ def multi_label_soft_margin_loss(
     >>> round(paddle.nn.functional.multi_label_soft_margin_loss(paddle.zeros([1, 2]), paddle.ones([1, 2])).item(), 4)
     0.6931
     """
+    require_tensor(input, "input")
     out = label * ops.softplus(-input) + (1.0 - label) * ops.softplus(input)
     out = out if weight is None else out * weight
     return reduced(ops.reduce_mean(out, dim=[-1]), reduction)
@@ -270,6 +274,7 @@ def dice_loss(input: Tensor, label: Tensor, epsilon: float = 1e-05, name: str | 
     >>> paddle.nn.functional.dice_loss(paddle.to_tensor([[0.5, 0.5]]), paddle.to_tensor([[1]])).shape
     []
     """
+    require_tensor(input, "input")
     label = ops.one_hot_v2(ops.squeeze2(label, axes=[-1]), depth=input.shape[-1])
     dims = list(range(1, input.ndim))
     overlap = ops.reduce_sum(input * label, dim=dims)
@@ -313,6 +318,7 @@ def softmax_with_cross_entropy(
     >>> round(paddle.nn.functional.softmax_with_cross_entropy(paddle.zeros([1, 2]), paddle.to_tensor([[1]])).item(), 4)
     0.6931
     """
+    require_tensor(logits, "logits")
     if logits.ndim == label.ndim + 1:
         label = ops.unsqueeze2(label, axes=[axis])
     softmax, loss = ops.softmax_with_cross_entropy(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tensor.arguments import Tensor, as_tensor, ops
+from ...tensor.arguments import Tensor, as_tensor, ops, require_tensor
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm"]
 
@@ -23,6 +23,7 @@ def layer_norm(
     >>> paddle.nn.functional.layer_norm(paddle.to_tensor([[1.0, 1.0]]), [2]).tolist()
     [[0.0, 0.0]]
     """
+    require_tensor(x, "x")
     shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
     begin = x.ndim - len(shape)
     if begin < 0 or list(x.shape[begin:]) != shape:
@@ -89,6 +90,7 @@ def instance_norm(
     >>> paddle.nn.functional.instance_norm(paddle.ones([1, 1, 2, 2])).tolist()
     [[[[0.0, 0.0], [0.0, 0.0]]]]
     """
+    require_tensor(x, "x")
     if not use_input_stats:
         raise NotImplementedError("`instance_norm` normalises by the input only")
     if data_format[-1] == "C":
@@ -110,6 +112,7 @@ def group_norm(
     >>> paddle.nn.functional.group_norm(paddle.ones([1, 4, 2]), 2).shape
     [1, 4, 2]
     """
+    require_tensor(x, "x")
     if data_format[-1] == "C" and len(data_format) > 2:
         raise NotImplementedError("`group_norm` takes channels as the second axis only")
     inner = math.prod(x.shape[1:]) // num_groups
@@ -132,6 +135,7 @@ def local_response_norm(
     >>> paddle.nn.functional.local_response_norm(paddle.ones([1, 4, 2]), 3).shape
     [1, 4, 2]
     """
+    require_tensor(x, "x")
     axis = x.ndim - 1 if data_format[-1] == "C" else 1
     borders = [0] * (2 * x.ndim)
     borders[2 * axis : 2 * axis + 2] = [size // 2, (size - 1) // 2]

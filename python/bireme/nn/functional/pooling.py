@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensor.arguments import Tensor, ops, pair
+from ...tensor.arguments import Tensor, integer, ops, pair, require_tensor
 from .conv import paddings
 
 __all__ = [
@@ -129,7 +129,9 @@ def adaptive_avg_pool1d(x: Tensor, output_size: int, name: str | None = None) ->
     >>> paddle.nn.functional.adaptive_avg_pool1d(paddle.to_tensor([[[1.0, 3.0]]]), 1).tolist()
     [[[2.0]]]
     """
-    out = _adaptive2d(ops.unsqueeze2(x, axes=[2]), "avg", [1, int(output_size)], "NCHW")
+    out = _adaptive2d(
+        ops.unsqueeze2(x, axes=[2]), "avg", [1, integer(output_size, "output_size")], "NCHW"
+    )
     return ops.squeeze2(out, axes=[2])
 
 
@@ -143,8 +145,10 @@ def adaptive_max_pool1d(
     """
     picture = ops.unsqueeze2(x, axes=[2])
     if return_mask:
-        return _squeezed(adaptive_max_pool2d(picture, [1, int(output_size)], True))
-    out = _adaptive2d(picture, "max", [1, int(output_size)], "NCHW")
+        return _squeezed(
+            adaptive_max_pool2d(picture, [1, integer(output_size, "output_size")], True)
+        )
+    out = _adaptive2d(picture, "max", [1, integer(output_size, "output_size")], "NCHW")
     return ops.squeeze2(out, axes=[2])
 
 
@@ -180,6 +184,7 @@ def _pool2d(
 def _pool1d(
     x: Tensor, kind: str, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, exclusive: bool
 ) -> Tensor:
+    require_tensor(x, "x")
     if x.ndim != 3:
         raise ValueError(f"one-dimensional pooling takes 3 axes, but the shape is {list(x.shape)}")
     pads, algorithm = paddings(padding, 1, False)
@@ -220,6 +225,7 @@ def _squeezed(parts: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def _sizes(x: Tensor, output_size: Any, data_format: str) -> list[int]:
+    require_tensor(x, "x")
     sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
     inner = x.shape[2:] if data_format == "NCHW" else x.shape[1:3]
     return [int(n) if size is None else int(size) for size, n in zip(sizes, inner)]

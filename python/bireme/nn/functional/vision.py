@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tensor.arguments import Tensor, ops
+from ...tensor.arguments import Tensor, ops, require_tensor
 
 __all__ = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
 
@@ -15,6 +15,7 @@ def pixel_shuffle(
     >>> paddle.nn.functional.pixel_shuffle(paddle.ones([1, 4, 2, 2]), 2).shape
     [1, 1, 4, 4]
     """
+    require_tensor(x, "x")
     _check(data_format)
     n = upscale_factor
     _, channels, height, width = x.shape
@@ -31,6 +32,7 @@ def pixel_unshuffle(
     >>> paddle.nn.functional.pixel_unshuffle(paddle.ones([1, 1, 4, 4]), 2).shape
     [1, 4, 2, 2]
     """
+    require_tensor(x, "x")
     _check(data_format)
     n = downscale_factor
     _, channels, height, width = x.shape
@@ -47,6 +49,7 @@ def channel_shuffle(
     >>> paddle.nn.functional.channel_shuffle(paddle.ones([1, 4, 2, 2]), 2).shape
     [1, 4, 2, 2]
     """
+    require_tensor(x, "x")
     _check(data_format)
     _, channels, height, width = x.shape
     x = ops.reshape2(x, shape=[-1, groups, channels // groups, height, width])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import _core
+from ..._missing import missing_attribute
 from ..parameter import make_parameter
 from .state import StateMixin
 
@@ -269,6 +270,8 @@ class Layer(StateMixin):
                 fields[kind][name] = value
                 return
         object.__setattr__(self, name, value)
+
+    __getattr__ = missing_attribute
 
     def __delattr__(self, name: str) -> None:
         for kind in ("_parameters", "_sub_layers", "_buffers"):

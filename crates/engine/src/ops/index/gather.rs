@@ -54,6 +54,8 @@ fn infer(cx: &mut Infer<'_>, attr: &str, by_tensor: bool) -> Result<()> {
     let count = positions::count(index)?;
     let mut out = x.clone();
     if by_tensor {
+        // The axis is known at run time only, but a scalar has none at all.
+        axis_in(0, x.rank())?;
         out.dims.fill(-1);
         out.dims.truncate(x.rank() - usize::from(index.rank() == 0));
     } else {
