@@ -153,6 +153,8 @@ impl Scope {
 
     /// Marks the scope as in use until the mark is dropped.
     pub(crate) fn in_use(&self) -> InUse {
+        // Under the lock, so that nobody who has just found the scope unused is still changing it.
+        let _vars = self.lock();
         self.users.fetch_add(1, Ordering::Acquire);
         InUse(Arc::clone(&self.users))
     }

@@ -108,6 +108,9 @@ pub(crate) fn tensor_from(
     dtype: Option<DType>,
     float_type: DType,
 ) -> PyResult<Tensor> {
+    if dtype == Some(DType::BF16) && !is_bits(value)? {
+        return Ok(to_bf16(&tensor_from(value, Some(DType::F32), DType::F32)?));
+    }
     let is_array = value.is_instance_of::<PyUntypedArray>() || value.hasattr("dtype")?;
     let (array, given) = contiguous(value, dtype)?;
     let is_python_float = dtype.is_none() && !is_array && given == DType::F64;
@@ -116,14 +119,29 @@ pub(crate) fn tensor_from(
     } else {
         (array, given)
     };
-    // An array of unsigned 16-bit integers is asked for by its own name only.
     let dtype = dtype.unwrap_or(given);
     let mut tensor = Tensor::zeros(dtype, dims_of(&array)?);
     tensor.as_mut_bytes().copy_from_slice(bytes_of(&array));
     Ok(tensor)
 }
 
-/// A tensor `[1]`-free scalar of a Python number, in the type of its partner.
+/// Whether a value is an array of bfloat16 in the only form that numpy has for it.
+fn is_bits(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Ok(array) = value.cast::<PyUntypedArray>() else { return Ok(false) };
+    Ok(element_type(&array.dtype())? == DType::BF16)
+}
+
+fn to_bf16(tensor: &Tensor) -> Tensor {
+    let mut rounded = Tensor::zeros(DType::BF16, tensor.dims());
+    let (from, to) = (tensor.as_slice::<f32>(), rounded.as_mut_slice::<half::bf16>());
+    let (from, to) = (from.expect("made of float32"), to.expect("made of bfloat16"));
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = half::bf16::from_f32(*from);
+    }
+    rounded
+}
+
+/// A scalar tensor of a Python number, in the type of its partner.
 pub(crate) fn scalar(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Tensor> {
     let mut tensor = Tensor::zeros(dtype, Dims::new(&[]));
     macro_rules! fill {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use bireme_engine::eager::EagerTensor;
-use bireme_engine::{Error, Value};
+use bireme_engine::eager::{EagerTensor, Form};
+use bireme_engine::ir::Attr;
+use bireme_engine::{DType, Error, Value};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::error::{enter_held, to_py};
+use crate::error::{enter, to_py};
+use crate::op_call::cache;
 use crate::session::session;
 use crate::tensor::Tensor;
 
@@ -23,7 +25,7 @@ pub(crate) fn backward(
     retain_graph: bool,
 ) -> PyResult<()> {
     let roots = roots(&tensors, grad_tensors.as_deref())?;
-    enter_held(py, || session().backward(&roots, retain_graph))
+    enter(py, || session().backward(&roots, retain_graph))
 }
 
 /// The gradients of `outputs` with respect to `inputs`; changes no tensor's own gradient.
@@ -45,7 +47,7 @@ pub(crate) fn grad(
     }
     let roots = roots(&outputs, grad_outputs.as_deref())?;
     let wanted: Vec<EagerTensor> = inputs.iter().map(|input| input.inner.clone()).collect();
-    let found = enter_held(py, || session().gradients(&roots, &wanted, retain_graph))?;
+    let found = enter(py, || session().gradients(&roots, &wanted, retain_graph))?;
     if let Some(at) = found.iter().position(Option::is_none).filter(|_| !allow_unused) {
         return Err(PyValueError::new_err(format!(
             "input {at} has no part in the outputs, or stops gradients: pass `allow_unused=True` \
@@ -98,4 +100,21 @@ pub(crate) fn dense(tensor: &EagerTensor) -> PyResult<Arc<Value>> {
         None => Ok(value),
         Some(rows) => Ok(Arc::new(rows.to_dense().map_err(to_py)?.into())),
     }
+}
+
+/// A dense value that numpy can compute with: bfloat16, which it does not know, as float32.
+pub(crate) fn numbers(tensor: &EagerTensor) -> PyResult<Arc<Value>> {
+    if tensor.dtype() == DType::BF16 {
+        return Ok(converted(&tensor.detach(), DType::F32)?.value());
+    }
+    dense(tensor)
+}
+
+/// The elements of a tensor in another type.
+pub(crate) fn converted(tensor: &EagerTensor, dtype: DType) -> PyResult<EagerTensor> {
+    let attrs =
+        [("in_dtype", Attr::Int(tensor.dtype().code())), ("out_dtype", Attr::Int(dtype.code()))];
+    let form = Form { attrs: &attrs, inputs: &[1], outputs: &[1] };
+    let made = session().apply(cache("cast"), form, std::slice::from_ref(tensor));
+    Ok(made.map_err(to_py)?.swap_remove(0))
 }

@@ -1,9 +1,10 @@
 //! `DType`: an element type, equal to its name, to numpy's type and to Paddle's number.
 
 use bireme_engine::DType as EngineType;
+use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyInt, PyString};
+use pyo3::types::{PyInt, PyString, PyType};
 
 use crate::array;
 use crate::convert::dtype_of;
@@ -56,8 +57,9 @@ impl DType {
         self.0.code()
     }
 
-    fn __hash__(&self) -> isize {
-        self.0.code() as isize
+    /// That of the name, so that a dictionary of names finds it.
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::intern(py, self.0.name()).hash()
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
@@ -67,8 +69,9 @@ impl DType {
         if other.is_instance_of::<PyInt>() {
             return other.extract::<i32>().is_ok_and(|code| code == self.0.code());
         }
-        let named = other.is_instance_of::<PyString>() || other.hasattr("name").unwrap_or(false);
-        let named = named || other.hasattr("__name__").unwrap_or(false);
+        let named = other.is_instance_of::<PyString>()
+            || other.is_instance_of::<PyType>()
+            || other.is_instance_of::<PyArrayDescr>();
         named && dtype_of(other).is_ok_and(|other| other == self.0)
     }
 

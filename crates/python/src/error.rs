@@ -136,6 +136,14 @@ pub(crate) fn unimplemented(text: &str) -> PyErr {
     })
 }
 
+/// The exception for something that is there, but not now.
+pub(crate) fn unavailable(text: &str) -> PyErr {
+    Python::attach(|py| match classes(py) {
+        Ok(all) => PyErr::from_type(all.unavailable.bind(py).clone(), text.to_owned()),
+        Err(error) => error,
+    })
+}
+
 /// Runs `work` with the interpreter free for other threads; errors and panics become exceptions,
 /// and a Ctrl-C that came meanwhile is raised.
 pub(crate) fn enter<T: Send>(

@@ -3,7 +3,8 @@
 //! Feeds are windows onto the arrays they come in, fetches hand their memory to the arrays they go
 //! out as, and the interpreter is free for other threads while a step runs.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use bireme_engine::ir::{self, Var};
 use bireme_engine::tensor::Tensor;
@@ -15,7 +16,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::block::name_of;
 use crate::context;
-use crate::error::{enter, to_py};
+use crate::error::{enter, to_py, unavailable};
 use crate::lod_tensor::{LoDTensor, fetched_array};
 use crate::program::Program;
 use crate::scope::Scope;
@@ -27,6 +28,45 @@ pub(crate) struct Executor {
     /// `None` once closed. Locked only while the interpreter is free, so that a thread that waits
     /// for the lock never keeps the one that has it from ending.
     engine: Mutex<Option<Engine>>,
+    /// The thread that has the lock: a signal handler that runs inside a step must not wait for it.
+    owner: Mutex<Option<ThreadId>>,
+}
+
+impl Executor {
+    /// That this thread is not inside a step of this executor already.
+    fn check_free(&self) -> PyResult<()> {
+        if *lock(&self.owner) == Some(thread::current().id()) {
+            return Err(unavailable(
+                "this executor is running: a signal handler cannot use it meanwhile",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Works with the engine, which no other thread uses meanwhile; `None` once closed.
+    fn with_engine<T>(
+        &self,
+        work: impl FnOnce(&mut Option<Engine>) -> EngineResult<T>,
+    ) -> EngineResult<T> {
+        let mut engine = lock(&self.engine);
+        *lock(&self.owner) = Some(thread::current().id());
+        // Whatever becomes of the work, a panic too, the engine is free again afterwards.
+        let _free = Free(&self.owner);
+        work(&mut engine)
+    }
+}
+
+/// Forgets the owner when it goes.
+struct Free<'a>(&'a Mutex<Option<ThreadId>>);
+
+impl Drop for Free<'_> {
+    fn drop(&mut self) {
+        *lock(self.0) = None;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// More threads than this rarely pay for the rows of one batch.
@@ -47,7 +87,7 @@ fn default_threads() -> PyResult<usize> {
             ))),
         };
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
     Ok(cores.min(MOST_THREADS))
 }
 
@@ -93,7 +133,7 @@ impl Executor {
         let threads = threads.map_or_else(default_threads, Ok)?;
         let engine =
             engine.threads(threads).check_finite(check_finite).interrupt(Arc::new(signalled));
-        Ok(Executor { engine: Mutex::new(Some(engine)) })
+        Ok(Executor { engine: Mutex::new(Some(engine)), owner: Mutex::new(None) })
     }
 
     /// Runs `program` once and returns what `fetch` names.
@@ -107,6 +147,7 @@ impl Executor {
         scope: Option<&Bound<'py, Scope>>,
         return_numpy: bool,
     ) -> PyResult<Bound<'py, PyList>> {
+        self.check_free()?;
         let program = program.get();
         let (names, feeds) = feeds(program, feed)?;
         let fetches: Vec<String> = match fetch {
@@ -117,8 +158,7 @@ impl Executor {
             Some(scope) => scope.get().engine.clone(),
             None => context::global_scope(py)?.get().engine.clone(),
         };
-        let fetched = enter(py, || {
-            let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = |engine: &mut Option<Engine>| {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
@@ -133,7 +173,8 @@ impl Executor {
                 .collect();
             step.run(&tensors)?;
             Ok(Some((0..fetches.len()).map(|at| step.take_fetched(at)).collect::<Vec<_>>()))
-        })?;
+        };
+        let fetched = enter(py, || self.with_engine(step))?;
         let Some(fetched) = fetched else {
             return Err(PyRuntimeError::new_err("this executor is closed: make a new one"));
         };
@@ -148,8 +189,11 @@ impl Executor {
     }
 
     /// Lets go of the compiled programs; the executor cannot run any more.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| self.engine.lock().unwrap_or_else(PoisonError::into_inner).take());
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_free()?;
+        let closed = enter(py, || self.with_engine(|engine| Ok(engine.take())))?;
+        drop(closed);
+        Ok(())
     }
 }
 

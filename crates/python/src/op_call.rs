@@ -19,7 +19,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use crate::append::{Append, Operand, append_op};
 use crate::context::in_dynamic_mode;
 use crate::convert::attr_of;
-use crate::error::{enter_held, to_py};
+use crate::error::{enter, enter_held, to_py};
 use crate::session::session;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
@@ -214,9 +214,12 @@ impl<'py> Call<'py> {
             "_into" => {
                 for (slot, target) in value.cast::<PyDict>()? {
                     let slot = self.output_slot(slot.cast::<PyString>()?.to_str()?)?;
-                    let targets = match target.cast::<PyList>() {
-                        Ok(list) => list.iter().collect(),
-                        Err(_) => vec![target],
+                    let several =
+                        target.is_instance_of::<PyList>() || target.is_instance_of::<PyTuple>();
+                    let targets = if several {
+                        target.try_iter()?.collect::<PyResult<Vec<_>>>()?
+                    } else {
+                        vec![target]
                     };
                     self.is_static |= targets.iter().any(|t| t.is_instance_of::<Variable>());
                     self.into.push((slot, targets));
@@ -296,14 +299,14 @@ impl<'py> Call<'py> {
         let inputs = self.inputs.iter().map(tensor).collect::<PyResult<Vec<_>>>()?;
         let counts: Vec<usize> = outputs.iter().map(|output| output.count).collect();
         let form = Form { attrs: &self.attrs, inputs: &self.counts, outputs: &counts };
-        let made = enter_held(py, || session().apply(self.cache, form, &inputs))?;
+        let made = run_op(py, self.cache, form, &inputs)?;
         let mut made = made.into_iter();
         let mut returned = Vec::with_capacity(1);
         for output in outputs {
             let values: Vec<EagerTensor> = made.by_ref().take(output.count).collect();
             if let Some((_, targets)) = self.into.iter().find(|(slot, _)| *slot == output.slot) {
                 for (target, value) in targets.iter().zip(&values) {
-                    tensor(target)?.set_value(value.value());
+                    overwrite(&tensor(target)?, value)?;
                 }
                 if output.returned {
                     returned.push(listed(py, output, targets.clone())?);
@@ -394,6 +397,34 @@ fn operands<'a, 'py>(
         None => Ok(Operand::Variable(value.cast::<Variable>()?)),
     };
     values.iter().zip(eager).map(operand).collect()
+}
+
+/// Inputs of this many elements are worth letting other Python threads run meanwhile.
+const LARGE: usize = 1 << 15;
+
+/// Runs an op on eager tensors.
+pub(crate) fn run_op(
+    py: Python<'_>,
+    cache: &'static OpCache,
+    form: Form<'_>,
+    inputs: &[EagerTensor],
+) -> PyResult<Vec<EagerTensor>> {
+    let work = || session().apply(cache, form, inputs);
+    if inputs.iter().any(|input| input.dims().numel() >= LARGE) {
+        enter(py, work)
+    } else {
+        enter_held(py, work)
+    }
+}
+
+/// Makes `target` what an op computed: with its past where gradients flow, as a mere value where
+/// they do not (statistics).
+fn overwrite(target: &EagerTensor, made: &EagerTensor) -> PyResult<()> {
+    if made.is_leaf() {
+        target.set_value(made.value());
+        return Ok(());
+    }
+    target.take_over(made).map_err(to_py)
 }
 
 /// A slot's values as Python sees them.

@@ -1,7 +1,7 @@
 //! Python's operators on tensors and variables, with Paddle's rules for mixed types.
 //!
 //! A Python number takes the tensor's type, except that a float turns an integer tensor into
-//! float32; of two tensors, the right one takes the left one's type.
+//! float32. Of two float tensors the wider type wins; else the right one takes the left one's type.
 
 use bireme_engine::DType;
 use bireme_engine::eager::{EagerTensor, Form, OpCache};
@@ -13,9 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt};
 
 use crate::array;
-use crate::error::enter_held;
-use crate::op_call::{Call, cache};
-use crate::session::{float_type, session};
+use crate::op_call::{Call, cache, run_op};
+use crate::session::float_type;
 use crate::tensor::Tensor;
 use crate::variable::Variable;
 
@@ -197,7 +196,10 @@ pub(crate) fn binary<'py>(
     let mine = dtype(operand)?;
     let common = common_type(op, mine, other)?;
     let operand = cast(operand, mine, common)?;
+    // In a program as one op, as Paddle writes it; at once the number is an operand, so that each
+    // new number does not make a new op.
     if array::is_number(other)
+        && operand.is_instance_of::<Variable>()
         && let Some(scaled) = by_scale(op, &operand, other, common, reflected)?
     {
         return Ok(scaled);
@@ -214,8 +216,7 @@ fn eager<'py>(
     y: &EagerTensor,
 ) -> PyResult<Bound<'py, PyAny>> {
     let form = Form { attrs: &[], inputs: &[1, 1], outputs: &[1] };
-    let inputs = [x.clone(), y.clone()];
-    let mut made = enter_held(py, || session().apply(op.cache(), form, &inputs))?;
+    let mut made = run_op(py, op.cache(), form, &[x.clone(), y.clone()])?;
     let inner = made.pop().expect("the op has one output");
     Ok(Bound::new(py, Tensor { inner })?.into_any())
 }
@@ -242,10 +243,16 @@ fn common_type(op: Binary, mine: DType, other: &Bound<'_, PyAny>) -> PyResult<DT
             return Ok(DType::I64);
         }
     }
-    // Paddle turns the right operand into the left one's type; not so where that would lose all of
-    // a float.
-    if integral && is_operand(other) && dtype(other)?.is_float() {
-        return dtype(other);
+    // Paddle turns the right operand into the left one's type; not so where that would lose a float,
+    // or half of one.
+    if is_operand(other) {
+        let theirs = dtype(other)?;
+        if theirs.is_float() && (integral || theirs.size() > mine.size()) {
+            return Ok(theirs);
+        }
+        if theirs.is_float() && theirs != mine && theirs.size() == mine.size() {
+            return Ok(DType::F32);
+        }
     }
     Ok(mine)
 }

@@ -92,11 +92,15 @@ impl Optimizer {
 
     /// Copies of the state kept beside eager parameters, by name.
     fn accumulators<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        // Copied first: making Python objects may run any Python code, which may need the lock.
+        let copies: Vec<(String, Value)> = {
+            let eager = self.eager.lock().unwrap_or_else(PoisonError::into_inner);
+            eager.accumulators().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+        };
         let all = PyDict::new(py);
-        let eager = self.eager.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, value) in eager.accumulators() {
-            let tensor = EagerTensor::new(value.clone());
-            tensor.set_name(name);
+        for (name, value) in copies {
+            let tensor = EagerTensor::new(value);
+            tensor.set_name(name.as_str());
             tensor.set_persistable(true);
             all.set_item(name, Tensor::wrap(py, tensor)?)?;
         }

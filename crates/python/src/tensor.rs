@@ -17,7 +17,7 @@ use crate::autograd;
 use crate::context;
 use crate::convert::dtype_of;
 use crate::dtype;
-use crate::error::{enter_held, to_py};
+use crate::error::{enter, to_py};
 use crate::operators::{Binary, Unary, binary, compare, unary};
 use crate::parameter::{Penalty, penalty_of};
 use crate::session::{float_type, session};
@@ -62,8 +62,9 @@ pub(crate) fn value_from(value: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyRe
         if dtype.is_none_or(|dtype| dtype == tensor.get().inner.dtype()) {
             return Ok(value);
         }
-        let array = array::view(tensor.py(), value)?;
-        return Ok(Arc::new(array::tensor_from(&array, dtype, float_type())?.into()));
+        // The engine converts, not numpy, which does not know bfloat16.
+        let dtype = dtype.expect("checked above");
+        return Ok(autograd::converted(&tensor.get().inner.detach(), dtype)?.value());
     }
     Ok(Arc::new(array::tensor_from(value, dtype, float_type())?.into()))
 }
@@ -174,8 +175,21 @@ impl Tensor {
     }
 
     #[setter]
-    fn set_grad(&self, grad: Option<PyRef<'_, Tensor>>) {
+    fn set_grad(&self, grad: Option<PyRef<'_, Tensor>>) -> PyResult<()> {
+        if let Some(grad) = &grad {
+            let (mine, given) = (&self.inner, &grad.inner);
+            if (mine.dtype(), mine.dims()) != (given.dtype(), given.dims()) {
+                return Err(PyValueError::new_err(format!(
+                    "the gradient of a {} tensor of shape {} cannot be {} of shape {}",
+                    mine.dtype(),
+                    mine.dims(),
+                    given.dtype(),
+                    given.dims()
+                )));
+            }
+        }
         self.inner.set_grad(grad.map(|grad| grad.inner.clone()));
+        Ok(())
     }
 
     /// Whether no op computed it.
@@ -248,12 +262,12 @@ impl Tensor {
         if index.is_empty() {
             self.one_element("a Python number")?;
         }
-        array::view(py, autograd::dense(&self.inner)?)?.call_method1("item", index)
+        array::view(py, autograd::numbers(&self.inner)?)?.call_method1("item", index)
     }
 
     /// The elements as nested lists.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        array::view(py, autograd::dense(&self.inner)?)?.call_method0("tolist")
+        array::view(py, autograd::numbers(&self.inner)?)?.call_method0("tolist")
     }
 
     /// Adds the gradients of this tensor to the leaves it depends on.
@@ -265,7 +279,7 @@ impl Tensor {
         retain_graph: bool,
     ) -> PyResult<()> {
         let root = (self.inner.clone(), grad_tensor.map(|grad| grad.inner.clone()));
-        enter_held(py, || session().backward(&[root], retain_graph))
+        enter(py, || session().backward(&[root], retain_graph))
     }
 
     /// Forgets the gradient, or makes it zero.
@@ -308,8 +322,8 @@ impl Tensor {
     }
 
     /// Becomes what `other` is: its values and its past.
-    fn _share(&self, other: PyRef<'_, Tensor>) {
-        self.inner.take_over(&other.inner);
+    fn _share(&self, other: PyRef<'_, Tensor>) -> PyResult<()> {
+        self.inner.take_over(&other.inner).map_err(to_py)
     }
 
     /// Calls `hook` with each gradient of this tensor; returns a number for `_remove_hook`.

@@ -198,7 +198,10 @@ def increment(x: Tensor, value: float = 1.0, name: str | None = None) -> Any:
     >>> paddle.increment(paddle.to_tensor([3.0])).tolist()
     [4.0]
     """
-    return ops.increment(x, step=real(value, "value"), _into={"Out": x}) or x
+    if isinstance(x, _core.Variable):
+        return ops.increment(x, step=real(value, "value"), _into={"Out": x}) or x
+    x._share(ops.scale(x, bias=real(value, "value")))
+    return x
 
 
 def add_n(inputs: Any, name: str | None = None) -> Any:

@@ -2,25 +2,39 @@
 
 #![expect(unsafe_code, reason = "kernels reach values by pointer; see `op::Run`")]
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+use bireme_ir::DType;
 
 use super::gradient::Source;
 use super::prepared::unwritten;
 use super::session::shape_of;
-use super::tape::{Edge, Node, Saved};
+use super::tape::{Edge, Node, Saved, Watch};
 use super::{EagerTensor, Form, Session};
-use crate::tensor::Tensor;
+use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
 use crate::{Error, Result};
 
 /// The gradients of a node's outputs, as far as they have come.
 type Grads = Vec<Option<Arc<Value>>>;
 
+/// The part of the tape that leads from some roots to some inputs.
+struct Way {
+    /// Inputs that an op computed, as its output, with their places in the list of inputs.
+    outputs: HashMap<(u64, usize), Vec<usize>>,
+    /// Inputs that nothing computed.
+    leaves: HashSet<usize>,
+    /// Nodes on the way, by number.
+    nodes: HashSet<u64>,
+}
+
 /// Gradients on their way.
 struct Pass<'a> {
     session: &'a Session,
+    /// Where gradients are wanted, when not everywhere.
+    way: Option<&'a Way>,
     /// Nodes that have received a gradient, by their number: the last one first.
     waiting: BinaryHeap<u64>,
     nodes: HashMap<u64, (Arc<Node>, Grads)>,
@@ -40,7 +54,7 @@ impl Session {
         roots: &[(EagerTensor, Option<EagerTensor>)],
         retain_graph: bool,
     ) -> Result<()> {
-        let mut pass = Pass::start(self, roots)?;
+        let mut pass = Pass::start(self, roots, None)?;
         pass.run(retain_graph, &mut |_, _, _| {})?;
         for (leaf, grad) in std::mem::take(&mut pass.leaves) {
             let grad = hooked(&leaf, grad)?;
@@ -64,17 +78,12 @@ impl Session {
         inputs: &[EagerTensor],
         retain_graph: bool,
     ) -> Result<Vec<Option<EagerTensor>>> {
-        let origins: Vec<_> = inputs
-            .iter()
-            .map(|input| input.lock().origin.as_ref().map(|(node, at)| (node.number, *at)))
-            .collect();
+        let way = Way::to(inputs, roots);
         let mut found: Vec<Option<EagerTensor>> = vec![None; inputs.len()];
-        let mut pass = Pass::start(self, roots)?;
+        let mut pass = Pass::start(self, roots, Some(&way))?;
         pass.run(retain_graph, &mut |node, at, grad| {
-            for (place, _) in
-                origins.iter().enumerate().filter(|(_, origin)| **origin == Some((node, at)))
-            {
-                found[place] = Some(EagerTensor::from_shared(Arc::clone(grad)));
+            for place in way.outputs.get(&(node, at)).into_iter().flatten() {
+                found[*place] = Some(EagerTensor::from_shared(Arc::clone(grad)));
             }
         })?;
         for (leaf, grad) in std::mem::take(&mut pass.leaves) {
@@ -100,9 +109,11 @@ impl<'a> Pass<'a> {
     fn start(
         session: &'a Session,
         roots: &[(EagerTensor, Option<EagerTensor>)],
+        way: Option<&'a Way>,
     ) -> Result<Pass<'a>> {
         let mut pass = Pass {
             session,
+            way,
             waiting: BinaryHeap::new(),
             nodes: HashMap::new(),
             leaves: Vec::new(),
@@ -137,13 +148,11 @@ impl<'a> Pass<'a> {
             let Some((node, mut grads)) = self.nodes.remove(&number) else { continue };
             for (at, grad) in grads.iter_mut().enumerate() {
                 let Some(value) = grad else { continue };
-                if let Some(tensor) = node.tensor(at) {
-                    *value = hooked(&tensor, Arc::clone(value))?;
-                    if tensor.retains_grad() {
-                        tensor.set_grad(Some(EagerTensor::from_shared(Arc::clone(value))));
-                    }
-                }
+                show(&node, at, value)?;
                 see(number, at, value);
+            }
+            if self.way.is_some_and(|way| !way.nodes.contains(&number)) {
+                continue;
             }
             let saved = node.saved(retain).ok_or_else(|| {
                 Error::kernel(format!(
@@ -162,6 +171,9 @@ impl<'a> Pass<'a> {
     }
 
     fn send(&mut self, edge: &Edge, value: Arc<Value>) -> Result<()> {
+        if self.way.is_some_and(|way| !way.wants(edge)) {
+            return Ok(());
+        }
         match edge {
             Edge::Leaf(leaf) => {
                 let next = self.leaves.len();
@@ -184,6 +196,46 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl Way {
+    fn to(inputs: &[EagerTensor], roots: &[(EagerTensor, Option<EagerTensor>)]) -> Way {
+        let mut way =
+            Way { outputs: HashMap::new(), leaves: HashSet::new(), nodes: HashSet::new() };
+        for (place, input) in inputs.iter().enumerate() {
+            match &input.lock().origin {
+                Some((node, at)) => way.outputs.entry((node.number, *at)).or_default().push(place),
+                None => drop(way.leaves.insert(input.id())),
+            }
+        }
+        let mut reached: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
+        let origins = roots.iter().filter_map(|(root, _)| root.lock().origin.clone());
+        let mut next: Vec<Arc<Node>> = origins.map(|(node, _)| node).collect();
+        while let Some(node) = next.pop() {
+            if reached.insert(node.number, Arc::clone(&node)).is_none() {
+                next.extend(node.edges.iter().flatten().filter_map(|edge| match edge {
+                    Edge::Output(node, _) => Some(Arc::clone(node)),
+                    Edge::Leaf(_) => None,
+                }));
+            }
+        }
+        // In the order they ran: what a node depends on comes before it.
+        for (number, node) in reached {
+            if node.edges.iter().flatten().any(|edge| way.wants(edge)) {
+                way.nodes.insert(number);
+            }
+        }
+        way
+    }
+
+    fn wants(&self, edge: &Edge) -> bool {
+        match edge {
+            Edge::Leaf(leaf) => self.leaves.contains(&leaf.id()),
+            Edge::Output(node, at) => {
+                self.nodes.contains(&node.number) || self.outputs.contains_key(&(node.number, *at))
+            }
+        }
     }
 }
 
@@ -231,25 +283,52 @@ fn differentiate(
     Ok(gradient.results.iter().filter_map(&mut result).collect())
 }
 
-/// Lets the hooks of `tensor` see its gradient.
-fn hooked(tensor: &EagerTensor, mut grad: Arc<Value>) -> Result<Arc<Value>> {
-    for hook in tensor.hooks() {
+/// Lets the hooks of a leaf see its gradient.
+fn hooked(leaf: &EagerTensor, mut grad: Arc<Value>) -> Result<Arc<Value>> {
+    for hook in leaf.hooks() {
         if let Some(other) = hook(EagerTensor::from_shared(Arc::clone(&grad)))? {
-            grad = given_weight(tensor, &other)?;
+            check_weight(leaf.look(shape_of), &other)?;
+            grad = other.value();
         }
     }
     Ok(grad)
 }
 
-fn given_weight(root: &EagerTensor, weight: &EagerTensor) -> Result<Arc<Value>> {
-    let (mine, theirs) = (root.look(shape_of), weight.look(shape_of));
-    if mine != theirs {
-        return Err(Error::kernel(format!(
-            "the gradient of a {} tensor of shape {} cannot be {} of shape {}",
-            mine.0, mine.1, theirs.0, theirs.1
-        )));
+/// Lets those who watch an output see its gradient.
+fn show(node: &Node, output: usize, grad: &mut Arc<Value>) -> Result<()> {
+    for watch in node.watching(output) {
+        let shown = EagerTensor::from_shared(Arc::clone(grad));
+        match watch {
+            Watch::Hook(_, hook) => {
+                if let Some(other) = hook(shown)? {
+                    check_weight(node.outputs[output], &other)?;
+                    *grad = other.value();
+                }
+            }
+            Watch::Keep(tensor) => {
+                if let Some(tensor) = tensor.upgrade() {
+                    tensor.set_grad(Some(shown));
+                }
+            }
+        }
     }
+    Ok(())
+}
+
+fn given_weight(root: &EagerTensor, weight: &EagerTensor) -> Result<Arc<Value>> {
+    check_weight(root.look(shape_of), weight)?;
     Ok(weight.value())
+}
+
+fn check_weight(mine: (DType, Dims), weight: &EagerTensor) -> Result<()> {
+    let theirs = weight.look(shape_of);
+    if mine == theirs {
+        return Ok(());
+    }
+    Err(Error::kernel(format!(
+        "the gradient of a {} tensor of shape {} cannot be {} of shape {}",
+        mine.0, mine.1, theirs.0, theirs.1
+    )))
 }
 
 /// The weight of a root that has none: 1, as Paddle gives every element of it.

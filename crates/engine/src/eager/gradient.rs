@@ -18,8 +18,7 @@ pub(super) struct Gradient {
     pub(super) routine: Routine,
     /// What the routine reads: places of the table and what belongs there.
     pub(super) sources: Vec<(usize, Source)>,
-    /// Gradients that the routine computes: the input, and the place; none when the gradient of an
-    /// output is the gradient of the input itself.
+    /// Gradients that the routine computes: the input, and the place.
     pub(super) results: Vec<(usize, usize)>,
     /// Forward inputs whose values are read.
     pub(super) saves_input: Vec<bool>,
@@ -68,6 +67,12 @@ impl Gradients {
 }
 
 impl Gradient {
+    /// Whether the gradient of this output has a part in those of the inputs.
+    pub(super) fn reads_output_grad(&self, output: usize) -> bool {
+        let is_it = |source: &Source| matches!(source, Source::OutputGrad(at) if *at == output);
+        self.sources.iter().any(|(_, source)| is_it(source))
+    }
+
     fn new(op: &Op, wanted: &[bool], inputs: &[Meta], outputs: &[Meta]) -> Result<Gradient> {
         let mut program = Program::default();
         let block = program.global_mut();

@@ -93,9 +93,9 @@ impl EagerOptimizer {
         let (kinds, update) = &mut self.steps[at];
         let rate = Tensor::scalar(learning_rate as f32);
         self.state.insert(update.learning_rate.clone(), Box::new(rate.into()));
-        run(update, kinds, &trained, &mut self.state, self.count)?;
+        let done = run(update, kinds, &trained, &mut self.state, self.count);
         self.state.remove(&update.learning_rate);
-        Ok(())
+        done
     }
 
     fn prepare(&mut self, kinds: Vec<Kind>) -> Result<usize> {
@@ -141,7 +141,16 @@ impl EagerOptimizer {
             let mut values = HashMap::new();
             run_once(op, &mut values)?;
             for (name, value) in values {
-                self.state.entry(name).or_insert_with(|| Box::new(value));
+                let known =
+                    self.state.entry(name.clone()).or_insert_with(|| Box::new(value.clone()));
+                let (has, needs) = (shape_of(known), shape_of(&value));
+                if has != needs {
+                    return Err(Error::kernel(format!(
+                        "accumulator `{name}` is {} of shape {}, but its parameter needs {} of \
+                         shape {}: was the state saved by another model?",
+                        has.0, has.1, needs.0, needs.1
+                    )));
+                }
             }
         }
         Ok(())
@@ -156,6 +165,13 @@ fn kind(param: &EagerTensor, grad: &EagerTensor) -> Result<Kind> {
     let name = param.name().ok_or_else(|| Error::kernel("a parameter must have a name"))?;
     let (dtype, dims) = param.look(shape_of);
     let sparse = grad.look(|value| value.rows().is_some());
+    let given = grad.look(shape_of);
+    if given != (dtype, dims) {
+        return Err(Error::kernel(format!(
+            "parameter `{name}` is {dtype} of shape {dims}, but its gradient is {} of shape {}",
+            given.0, given.1
+        )));
+    }
     let shape = dims.iter().map(|dim| *dim as i64).collect();
     Ok(Kind { name, dtype, shape, sparse, param: param.param().unwrap_or_default() })
 }
@@ -167,29 +183,34 @@ fn run(
     state: &mut BTreeMap<String, Box<Value>>,
     step: u64,
 ) -> Result<()> {
-    let mut table = vec![NonNull::<Value>::dangling(); update.routine.len()];
-    let mut locks = Vec::new();
-    let mut grads = Vec::new();
-    for (kind, (param, grad)) in kinds.iter().zip(trained) {
-        if let Some(place) = update.routine.find(&grad_name(&kind.name)) {
-            let value = grad.value();
-            table[place] = NonNull::from(&*value);
-            grads.push(value);
+    let mut table: Vec<Option<NonNull<Value>>> = vec![None; update.routine.len()];
+    for (name, place) in update.routine.places() {
+        if let Some(value) = state.get_mut(name) {
+            table[place] = Some(NonNull::from(&mut **value));
+        } else if let Some(value) = &mut update.own[place] {
+            table[place] = Some(NonNull::from(&mut **value));
         }
-        if let Some(place) = update.routine.find(&kind.name) {
-            let mut lock = param.lock();
+    }
+    // All gradients before the first lock: one parameter may be another one's gradient.
+    let grads: Vec<Arc<Value>> = trained.iter().map(|(_, grad)| grad.value()).collect();
+    let mut locks = Vec::new();
+    // In one order for everybody, so that two optimizers on two threads cannot wait for each other.
+    let mut order: Vec<usize> = (0..trained.len()).collect();
+    order.sort_by_key(|at| trained[*at].0.id());
+    for at in order {
+        let name = &kinds[at].name;
+        if let Some(place) = update.routine.find(&grad_name(name)) {
+            table[place] = Some(NonNull::from(&*grads[at]));
+        }
+        if let Some(place) = update.routine.find(name) {
+            let mut lock = trained[at].0.lock();
             // A value that the tape or an array still shares is left to them.
-            table[place] = NonNull::from(Arc::make_mut(&mut lock.value));
+            table[place] = Some(NonNull::from(Arc::make_mut(&mut lock.value)));
             locks.push(lock);
         }
     }
-    for (name, place) in update.routine.places() {
-        if let Some(value) = state.get_mut(name) {
-            table[place] = NonNull::from(&mut **value);
-        } else if let Some(value) = &mut update.own[place] {
-            table[place] = NonNull::from(&mut **value);
-        }
-    }
+    let table: Vec<NonNull<Value>> =
+        table.into_iter().map(|value| value.expect("every variable has a value")).collect();
     // SAFETY: parameters are locked and unshared, gradients are held and no update writes them,
     // accumulators and temporaries are this optimizer's own; all are different values.
     unsafe { update.routine.run(&table, step) }

@@ -2,9 +2,10 @@
 
 #![expect(unsafe_code, reason = "kernels reach values by pointer; see `op::Run`")]
 
+use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cache::Ready;
 use super::prepared::unwritten;
@@ -14,13 +15,18 @@ use crate::Result;
 use crate::op::{GradRule, meta_of};
 use crate::value::Value;
 
+thread_local! {
+    /// Whether ops of this thread are put on the tape: a thread that only evaluates must not stop
+    /// another one's training.
+    static RECORDS: Cell<bool> = const { Cell::new(true) };
+}
+
 /// What a program would hold for the ops of eager mode: a seed, a count, a switch.
 pub struct Session {
     seed: AtomicU64,
     /// Ops run since the seed was set: gives random ops fresh numbers.
     step: AtomicU64,
     nodes: AtomicU64,
-    grad_enabled: AtomicBool,
     /// Adds gradients.
     pub(super) sum: OpCache,
 }
@@ -38,7 +44,6 @@ impl Default for Session {
             seed: AtomicU64::new(0),
             step: AtomicU64::new(0),
             nodes: AtomicU64::new(0),
-            grad_enabled: AtomicBool::new(true),
             sum: OpCache::new("sum").expect("`sum` is an op"),
         }
     }
@@ -56,14 +61,14 @@ impl Session {
         self.seed.load(Ordering::Relaxed)
     }
 
-    /// Whether ops are put on the tape; returns what was before.
+    /// Says whether ops of this thread are put on the tape; returns what was before.
     pub fn set_grad_enabled(&self, enabled: bool) -> bool {
-        self.grad_enabled.swap(enabled, Ordering::Relaxed)
+        RECORDS.replace(enabled)
     }
 
-    /// Whether ops are put on the tape.
+    /// Whether ops of this thread are put on the tape.
     pub fn is_grad_enabled(&self) -> bool {
-        self.grad_enabled.load(Ordering::Relaxed)
+        RECORDS.get()
     }
 
     /// Runs an op of the type of `cache` in the form `form`; inputs and outputs are flat, in the
@@ -131,27 +136,21 @@ impl Session {
                 .collect(),
             outputs: outputs.iter().zip(&gradient.saves_output).map(|(o, k)| kept(o, k)).collect(),
         };
-        let node = Arc::new(Node {
+        let node = Arc::new(Node::new(
             kind,
-            number: self.nodes.fetch_add(1, Ordering::Relaxed),
+            self.nodes.fetch_add(1, Ordering::Relaxed),
             gradient,
-            edges: inputs.into_iter().map(|input| input.edge).collect(),
-            outputs: outputs.iter().map(|value| shape_of(value)).collect(),
-            tensors: Mutex::default(),
-            saved: Mutex::new(Some(saved)),
-        });
-        let tensors: Vec<EagerTensor> = outputs
-            .into_iter()
-            .enumerate()
-            .map(|(at, value)| {
-                let float = node.outputs[at].0.is_float();
-                let origin = float.then(|| (Arc::clone(&node), at));
-                EagerTensor::with(value, !float, origin)
-            })
-            .collect();
-        *node.tensors.lock().expect("nobody else has seen the node") =
-            tensors.iter().map(EagerTensor::downgrade).collect();
-        Ok(tensors)
+            inputs.into_iter().map(|input| input.edge).collect(),
+            outputs.iter().map(|value| shape_of(value)).collect(),
+            saved,
+        ));
+        let tensor = |(at, value)| {
+            // An output whose gradient the op does not read (a statistic, a mask) has none.
+            let differentiable = node.gradient.reads_output_grad(at);
+            let origin = differentiable.then(|| (Arc::clone(&node), at));
+            EagerTensor::with(value, !differentiable, origin)
+        };
+        Ok(outputs.into_iter().enumerate().map(tensor).collect())
     }
 }
 

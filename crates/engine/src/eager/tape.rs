@@ -1,12 +1,12 @@
 //! The tape: one node an op that was run on tensors that want gradients.
 
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_ir::DType;
 
 use super::gradient::Gradient;
-use super::tensor::{EagerTensor, WeakTensor};
+use super::tensor::{EagerTensor, Hook, WeakTensor};
 use crate::tensor::Dims;
 use crate::value::Value;
 
@@ -21,10 +21,20 @@ pub(super) struct Node {
     pub(super) edges: Vec<Option<Edge>>,
     /// Type and shape of each output, for gradients that nobody gave.
     pub(super) outputs: Vec<(DType, Dims)>,
-    /// The outputs themselves, for hooks.
-    pub(super) tensors: Mutex<Vec<WeakTensor>>,
+    /// Who wants to see the gradient of which output.
+    watches: Mutex<Vec<(usize, Watch)>>,
     /// Values that the gradient reads; gone after a backward pass that does not retain them.
-    pub(super) saved: Mutex<Option<Saved>>,
+    saved: Mutex<Option<Saved>>,
+}
+
+/// Somebody who wants to see a gradient when it is whole. Kept with the node, not the tensor: the
+/// tensor may be gone, or be something else, by then.
+#[derive(Clone)]
+pub(super) enum Watch {
+    /// A hook, with the number to remove it by.
+    Hook(u64, Hook),
+    /// A tensor that keeps it as its own gradient.
+    Keep(WeakTensor),
 }
 
 /// Values of the forward op that its gradient reads.
@@ -44,14 +54,45 @@ pub(super) enum Edge {
 }
 
 impl Node {
+    pub(super) fn new(
+        kind: &'static str,
+        number: u64,
+        gradient: Arc<Gradient>,
+        edges: Vec<Option<Edge>>,
+        outputs: Vec<(DType, Dims)>,
+        saved: Saved,
+    ) -> Node {
+        let (watches, saved) = (Mutex::default(), Mutex::new(Some(saved)));
+        Node { kind, number, gradient, edges, outputs, watches, saved }
+    }
+
+    /// Lets somebody see the gradient of an output.
+    pub(super) fn watch(&self, output: usize, watch: Watch) {
+        self.watches().push((output, watch));
+    }
+
+    /// Takes a hook back; the caller drops it when no lock is held, for it may be anything.
+    pub(super) fn unwatch(&self, number: u64) -> Option<Watch> {
+        let mut watches = self.watches();
+        let is_it = |watch: &Watch| matches!(watch, Watch::Hook(known, _) if *known == number);
+        let at = watches.iter().position(|(_, watch)| is_it(watch))?;
+        Some(watches.remove(at).1)
+    }
+
+    /// Who wants to see the gradient of an output.
+    pub(super) fn watching(&self, output: usize) -> Vec<Watch> {
+        let watches = self.watches();
+        let these = watches.iter().filter(|(at, _)| *at == output);
+        these.map(|(_, watch)| watch.clone()).collect()
+    }
+
+    fn watches(&self) -> MutexGuard<'_, Vec<(usize, Watch)>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn saved(&self, retain: bool) -> Option<Saved> {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         if retain { saved.clone() } else { saved.take() }
-    }
-
-    pub(super) fn tensor(&self, output: usize) -> Option<EagerTensor> {
-        let tensors = self.tensors.lock().unwrap_or_else(PoisonError::into_inner);
-        tensors.get(output)?.upgrade()
     }
 }
 

@@ -1,13 +1,15 @@
 //! A tensor with a past: its value, its gradient, and how it was computed.
 
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_ir::{DType, Param};
 
-use super::tape::Node;
-use crate::Result;
+use super::tape::{Node, Watch};
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
+use crate::{Error, Result};
 
 /// A tensor of eager mode; a handle, whose clones are the same tensor.
 #[derive(Clone)]
@@ -34,10 +36,8 @@ pub(super) struct Rare {
     pub(super) name: Option<String>,
     pub(super) persistable: bool,
     pub(super) param: Option<Param>,
-    /// Whether the gradient is kept although an op computed the tensor.
-    pub(super) retains_grad: bool,
-    pub(super) hooks: Vec<(u64, Hook)>,
-    next_hook: u64,
+    /// Hooks of a leaf; those of other tensors are on the tape.
+    hooks: Vec<(u64, Hook)>,
 }
 
 impl EagerTensor {
@@ -68,18 +68,36 @@ impl EagerTensor {
     /// Gives it another value, and forgets how the old one was computed.
     pub fn set_value(&self, value: Arc<Value>) {
         let mut state = self.lock();
-        state.value = value;
-        state.origin = None;
+        let before = (mem::replace(&mut state.value, value), state.origin.take());
+        // A tape may hold anything, hooks of the user too: it is dropped when the lock is not held.
+        drop(state);
+        drop(before);
     }
 
     /// Becomes what `other` is: its value, and how that was computed.
-    pub fn take_over(&self, other: &EagerTensor) {
-        let (value, stop_gradient, origin) = {
+    ///
+    /// # Errors
+    /// When this is a leaf that wants a gradient, and `other` was computed: the leaf would lose the
+    /// gradient that is its own.
+    pub fn take_over(&self, other: &EagerTensor) -> Result<()> {
+        let (value, origin) = {
             let other = other.lock();
-            (Arc::clone(&other.value), other.stop_gradient, other.origin.clone())
+            (Arc::clone(&other.value), other.origin.clone())
         };
         let mut state = self.lock();
-        (state.value, state.stop_gradient, state.origin) = (value, stop_gradient, origin);
+        if origin.is_some() && state.origin.is_none() && !state.stop_gradient {
+            return Err(Error::kernel(
+                "a leaf that wants a gradient cannot be changed in place: do it under `no_grad`",
+            ));
+        }
+        if origin.is_some() {
+            state.stop_gradient = false;
+        }
+        let before =
+            (mem::replace(&mut state.value, value), mem::replace(&mut state.origin, origin));
+        drop(state);
+        drop(before);
+        Ok(())
     }
 
     /// Its shape.
@@ -138,12 +156,16 @@ impl EagerTensor {
 
     /// Sets or forgets the gradient.
     pub fn set_grad(&self, grad: Option<EagerTensor>) {
-        self.lock().grad = grad;
+        let before = mem::replace(&mut self.lock().grad, grad);
+        drop(before);
     }
 
     /// Keeps the gradient of this tensor although an op computed it.
     pub fn retain_grad(&self) {
-        self.rare(|rare| rare.retains_grad = true);
+        let origin = self.lock().origin.clone();
+        if let Some((node, output)) = origin {
+            node.watch(output, Watch::Keep(self.downgrade()));
+        }
     }
 
     /// Its name, if it has one.
@@ -178,22 +200,29 @@ impl EagerTensor {
         self.rare(|rare| rare.param = Some(param));
     }
 
-    /// Calls `hook` with each gradient of this tensor; returns a number to remove it by.
+    /// Calls `hook` with each gradient of this tensor as it is now; returns a number to remove it
+    /// by.
     pub fn add_hook(&self, hook: Hook) -> u64 {
-        self.rare(|rare| {
-            rare.next_hook += 1;
-            rare.hooks.push((rare.next_hook, hook));
-            rare.next_hook
-        })
+        // Numbers are only ever compared, so all tensors may draw from one source.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let origin = self.lock().origin.clone();
+        match origin {
+            Some((node, output)) => node.watch(output, Watch::Hook(number, hook)),
+            None => self.rare(|rare| rare.hooks.push((number, hook))),
+        }
+        number
     }
 
     /// Removes a hook; whether there was one.
     pub fn remove_hook(&self, number: u64) -> bool {
-        self.rare(|rare| {
-            let before = rare.hooks.len();
-            rare.hooks.retain(|(known, _)| *known != number);
-            rare.hooks.len() < before
-        })
+        let origin = self.lock().origin.clone();
+        let on_tape = origin.and_then(|(node, _)| node.unwatch(number));
+        let on_leaf = self.rare(|rare| {
+            let at = rare.hooks.iter().position(|(known, _)| *known == number)?;
+            Some(rare.hooks.remove(at))
+        });
+        on_tape.is_some() || on_leaf.is_some()
     }
 
     /// Something that is equal for clones of one tensor, and for nothing else that lives.
@@ -201,14 +230,11 @@ impl EagerTensor {
         Arc::as_ptr(&self.0).addr()
     }
 
+    /// The hooks of a leaf.
     pub(super) fn hooks(&self) -> Vec<Hook> {
         let state = self.lock();
         let hooks = state.rare.iter().flat_map(|rare| &rare.hooks);
         hooks.map(|(_, hook)| Arc::clone(hook)).collect()
-    }
-
-    pub(super) fn retains_grad(&self) -> bool {
-        self.lock().rare.as_ref().is_some_and(|rare| rare.retains_grad)
     }
 
     pub(super) fn downgrade(&self) -> WeakTensor {
@@ -226,6 +252,7 @@ impl EagerTensor {
 }
 
 /// A tensor that the tape knows but does not keep alive.
+#[derive(Clone)]
 pub(super) struct WeakTensor(std::sync::Weak<Mutex<State>>);
 
 impl WeakTensor {

@@ -152,3 +152,59 @@ fn an_optimizer_steps_and_leaves_shared_values_alone() {
     assert_eq!(names, ["w_beta1_pow_acc_0", "w_beta2_pow_acc_0", "w_moment1_0", "w_moment2_0"]);
     assert!((values(&w)[0] - 0.4).abs() < 1e-6);
 }
+
+#[test]
+fn hooks_outlive_their_tensor_and_follow_it_in_place() {
+    let session = Session::default();
+    let w = parameter("w", &[2], &[3.0, 4.0]);
+    let tenfold = |grad: EagerTensor| {
+        let more: Vec<f32> = values(&grad).iter().map(|x| x * 10.0).collect();
+        Ok(Some(tensor(&[2], &more)))
+    };
+    let loss = {
+        let h = binary(&session, "elementwise_add", &w, &w);
+        h.add_hook(Arc::new(tenfold));
+        binary(&session, "elementwise_add", &h, &w)
+    };
+    session.backward(&[(loss, None)], false).unwrap();
+    assert_eq!(values(&w.grad().unwrap()), [21.0, 21.0]);
+    w.set_grad(None);
+    let h = binary(&session, "elementwise_add", &w, &w);
+    h.take_over(&binary(&session, "elementwise_mul", &h, &h)).unwrap();
+    h.retain_grad();
+    session.backward(&[(h.clone(), None)], false).unwrap();
+    assert_eq!(values(&h.grad().unwrap()), [1.0, 1.0]);
+    assert!(w.take_over(&h).is_err());
+}
+
+#[test]
+fn gradients_leave_the_rest_of_the_tape_alone() {
+    let session = Session::default();
+    let w = parameter("w", &[1], &[2.0]);
+    w.add_hook(Arc::new(|_| panic!("nobody asked for this gradient")));
+    let h = binary(&session, "elementwise_mul", &w, &w);
+    let y = binary(&session, "elementwise_mul", &h, &h);
+    let found = session.gradients(&[(y, None)], std::slice::from_ref(&h), false).unwrap();
+    assert_eq!(values(found[0].as_ref().unwrap()), [8.0]);
+    // The op that computed `h` was not differentiated, so its tape is still there.
+    let found = session.gradients(&[(h, None)], &[tensor(&[1], &[0.0])], false).unwrap();
+    assert!(found[0].is_none());
+}
+
+#[test]
+fn a_step_that_cannot_be_made_changes_nothing() {
+    let (a, b) = (parameter("a", &[2], &[1.0, 1.0]), parameter("b", &[3], &[1.0; 3]));
+    a.set_grad(Some(tensor(&[2], &[1.0, 1.0])));
+    b.set_grad(Some(tensor(&[4], &[1.0; 4])));
+    let mut sgd = EagerOptimizer::new(Box::new(Sgd::new(0.1)));
+    let error = sgd.step(&[a.clone(), b.clone()], 0.1).unwrap_err().to_string();
+    assert!(error.contains("parameter `b`") && error.contains("[4]"), "{error}");
+    assert_eq!(values(&a), [1.0, 1.0]);
+    assert_eq!(sgd.accumulators().count(), 0);
+    // One parameter may be the gradient of another.
+    b.set_grad(None);
+    let c = parameter("c", &[2], &[5.0, 5.0]);
+    c.set_grad(Some(a.clone()));
+    sgd.step(&[a, c.clone()], 1.0).unwrap();
+    assert_eq!(values(&c), [4.0, 4.0]);
+}

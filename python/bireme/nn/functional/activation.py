@@ -48,7 +48,6 @@ __all__ = [
 ]
 
 #: A lower limit that limits nothing.
-_LOWEST = -3.4028234663852886e38
 
 
 def relu(x: Tensor, name: str | None = None) -> Any:
@@ -86,12 +85,7 @@ def celu(x: Tensor, alpha: float = 1.0, name: str | None = None) -> Any:
     """
     if alpha == 0:
         raise ZeroDivisionError("`alpha` of `celu` must not be 0")
-    below = ops.scale(
-        ops.exp(ops.scale(ops.clip(x, min=_LOWEST, max=0.0), scale=1.0 / alpha)),
-        scale=alpha,
-        bias=-alpha,
-    )
-    return ops.relu(x) + below
+    return ops.scale(ops.elu(ops.scale(x, scale=1.0 / alpha)), scale=alpha)
 
 
 def selu(
