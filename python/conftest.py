@@ -27,6 +27,10 @@ def clean_slate(doctest_namespace, tmp_path_factory, request):
     startup = _core.switch_startup_program(_core.Program())
     scope = _core.switch_scope(_core.Scope())
     names = _core.switch_names(_core.UniqueNames())
+    # The two modes have names of their own.
+    bireme.enable_static()
+    _core.switch_names(_core.UniqueNames())
+    bireme.disable_static()
     bireme.seed(0)
     bireme.set_default_dtype("float32")
     yield

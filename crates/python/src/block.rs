@@ -12,10 +12,10 @@ use crate::append::stop_gradients;
 use crate::convert::{attr_of, dtype_of};
 use crate::error::to_py;
 use crate::operator::Operator;
+use crate::parameter;
 use crate::program::Program;
 use crate::site::site;
 use crate::variable::Variable;
-use crate::{context, parameter};
 
 /// One block of a program.
 #[pyclass(frozen, weakref, module = "bireme._core")]
@@ -33,6 +33,17 @@ impl Block {
     fn read<T>(&self, look: impl FnOnce(&ir::Block) -> T) -> T {
         // Blocks are only added, so one that a handle was made for stays.
         self.program.get().handle.read(|program| look(&program.blocks[self.idx]))
+    }
+
+    /// The first `_generated_var_<number>` that the block does not have yet: scripts reset metrics
+    /// by these names, so they count from zero in each program, as Paddle's do.
+    fn generated_name(&self) -> String {
+        self.read(|block| {
+            (0usize..)
+                .map(|number| format!("_generated_var_{number}"))
+                .find(|name| block.var(name).is_none())
+                .expect("a block does not have every name")
+        })
     }
 
     fn variable(&self, py: Python<'_>, name: &str) -> Variable {
@@ -115,7 +126,7 @@ impl Block {
     ) -> PyResult<Variable> {
         let name = match name {
             Some(name) => name.to_owned(),
-            None => context::names(py)?.unique("_generated_var"),
+            None => self.generated_name(),
         };
         if self.has_var(&name) {
             return Ok(self.variable(py, &name));

@@ -9,6 +9,10 @@ from .._missing import missing_names
 
 __all__ = ["disable_signal_handler", "disable_static", "enable_static", "in_dynamic_mode"]
 
+#: The names that programs have used so far, kept here while the mode is eager. As in Paddle,
+#: programs go on counting where they were, and eager mode counts from zero each time it starts.
+_names_of_programs = [_core.UniqueNames()]
+
 
 def enable_static() -> None:
     """From now on layers and ops are written into the default program.
@@ -19,6 +23,8 @@ def enable_static() -> None:
     False
     >>> paddle.disable_static()
     """
+    if _core.in_dynamic_mode():
+        _core.switch_names(_names_of_programs[0])
     _core.enable_static()
 
 
@@ -34,6 +40,8 @@ def disable_static(place: Any = None) -> None:
         from .place import set_place
 
         set_place(place)
+    if not _core.in_dynamic_mode():
+        _names_of_programs[0] = _core.switch_names(_core.UniqueNames())
     _core.disable_static()
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "is_compiled_with_custom_device",
     "is_compiled_with_distribute",
     "is_compiled_with_ipu",
+    "is_compiled_with_npu",
     "is_compiled_with_rocm",
     "is_compiled_with_xpu",
     "set_device",
@@ -110,6 +111,16 @@ def is_compiled_with_ipu() -> bool:
 
     >>> import bireme as paddle
     >>> paddle.is_compiled_with_ipu()
+    False
+    """
+    return False
+
+
+def is_compiled_with_npu() -> bool:
+    """Whether this build can use Ascend chips; newer scripts ask for the custom device `npu`.
+
+    >>> import bireme as paddle
+    >>> paddle.is_compiled_with_npu()
     False
     """
     return False

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import _core
 from ..nn.parameter import make_parameter
-from .program import Variable, require_static
+from .program import Variable, generated_name, require_static
 
 
 def append_backward(
@@ -77,7 +77,7 @@ def create_global_var(
     >>> paddle.disable_static()
     """
     require_static("static.create_global_var")
-    name = name or _core.unique_name("_generated_var")
+    name = name or generated_name()
     return _core.create_global_var(list(shape), value, dtype, persistable, name)
 
 

@@ -168,6 +168,18 @@ def require_static(what: str) -> None:
         raise RuntimeError(f"`{what}` builds a program: call `paddle.enable_static()` first")
 
 
+def generated_name() -> str:
+    """The first `_generated_var_<number>` that the default main program does not have yet.
+
+    Scripts reset metrics by these names, so they count from zero in each program, as Paddle's do.
+    """
+    block = _core.default_main_program().global_block()
+    number = 0
+    while block.has_var(f"_generated_var_{number}"):
+        number += 1
+    return f"_generated_var_{number}"
+
+
 def _check_program(argument: str, program: Any) -> None:
     if not isinstance(program, Program):
         raise TypeError(f"`{argument}` must be a `Program`, not {type(program).__name__}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from .. import _core
 from .._missing import missing_attribute
 from . import (
@@ -154,9 +156,22 @@ def register_hook(x: Any, hook: Any) -> _Hook:
 
 def _operator(name: str) -> Any:
     def call(self: Any, other: Any = None) -> Any:
+        if isinstance(other, (np.generic, np.ndarray)):
+            other = _static_number(self, other)
         return _core.operator(name, self, other)
 
     return call
+
+
+def _static_number(x: Any, other: Any) -> Any:
+    """What a program holds of NumPy's `other`: a lone number is a constant of the type of `x`.
+
+    As a tensor it would be kept, saved and loaded with the parameters. `numpy.float64` stays as
+    it is, because it is a Python `float` too.
+    """
+    if isinstance(other, float) or other.ndim:
+        return other
+    return creation.full([], other.item(), x.dtype)
 
 
 #: The operators of static variables, as the engine calls them; eager tensors have their own.

@@ -37,8 +37,6 @@ pub(crate) trait Real:
     fn abs(self) -> Self;
     /// The greater of the two; the other one when one is NaN.
     fn max(self, other: Self) -> Self;
-    /// The lesser of the two; the other one when one is NaN.
-    fn min(self, other: Self) -> Self;
 }
 
 macro_rules! real {
@@ -52,7 +50,6 @@ macro_rules! real {
             fn sqrt(self) -> $t { $t::sqrt(self) }
             fn abs(self) -> $t { $t::abs(self) }
             fn max(self, other: $t) -> $t { $t::max(self, other) }
-            fn min(self, other: $t) -> $t { $t::min(self, other) }
         }
     )*};
 }

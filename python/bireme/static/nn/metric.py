@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ... import _core
-from ..program import Variable
+from ..program import Variable, generated_name
 
 ops = _core.ops
 
@@ -111,13 +111,11 @@ def ctr_metric_bundle(
 
 
 def _counts(shape: list[int]) -> Variable:
-    name = _core.unique_name("_generated_var")
-    return _core.create_global_var(shape, 0, "int64", True, name)
+    return _core.create_global_var(shape, 0, "int64", True, generated_name())
 
 
 def _accumulated(batch_sum: Variable) -> Variable:
-    name = _core.unique_name("_generated_var")
-    total = _core.create_global_var([1], 0.0, "float32", True, name)
+    total = _core.create_global_var([1], 0.0, "float32", True, generated_name())
     # The engine adds in place for gradients only, so the sum takes the way over a temporary.
     ops.assign(ops.elementwise_add(batch_sum, total), _into={"Out": total})
     return total

@@ -25,11 +25,23 @@ pub(super) const GRAD: OpDef = unary::grad_from_out("hard_sigmoid_grad", |op| {
 #[inline(always)]
 fn value<T: Real>(x: T, slope: T, offset: T) -> T {
     let line = slope * x + offset;
-    let line = if line > T::ZERO { line } else { T::ZERO };
-    if line < T::ONE { line } else { T::ONE }
+    // NaN is on neither side of a limit, and stays NaN.
+    let line = if line < T::ZERO { T::ZERO } else { line };
+    if line > T::ONE { T::ONE } else { line }
 }
 
 #[inline(always)]
 fn inside<T: Real>(out: T, gradient: T) -> T {
     if out > T::ZERO && out < T::ONE { gradient } else { T::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value;
+
+    #[test]
+    fn limits_hold_and_nan_stays() {
+        assert_eq!([-9.0f32, 0.0, 9.0].map(|x| value(x, 0.25, 0.5)), [0.0, 0.5, 1.0]);
+        assert!(value(f32::NAN, 0.25, 0.5).is_nan());
+    }
 }

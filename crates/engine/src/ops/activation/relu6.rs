@@ -24,11 +24,23 @@ pub(super) const GRAD: OpDef = unary::grad_from_out("relu6_grad", |op| {
 
 #[inline(always)]
 fn value<T: Real>(x: T, top: T) -> T {
-    let x = if x > T::ZERO { x } else { T::ZERO };
-    if x < top { x } else { top }
+    // NaN is on neither side of a limit, and stays NaN.
+    let x = if x < T::ZERO { T::ZERO } else { x };
+    if x > top { top } else { x }
 }
 
 #[inline(always)]
 fn slope<T: Real>(out: T, dout: T, top: T) -> T {
     if out > T::ZERO && out < top { dout } else { T::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value;
+
+    #[test]
+    fn limits_hold_and_nan_stays() {
+        assert_eq!([-1.0f32, 2.0, 7.0].map(|x| value(x, 6.0)), [0.0, 2.0, 6.0]);
+        assert!(value(f32::NAN, 6.0).is_nan());
+    }
 }

@@ -1,18 +1,19 @@
 //! `bce_loss`: binary cross-entropy of probabilities, `-(y ln x + (1 - y) ln(1 - x))`.
 
-use super::pairwise;
-use crate::Result;
-use crate::op::{GradRule, Infer, OpDef, Slot, SplitRule};
-use crate::ops::real::Real;
+use std::fmt::Display;
 
-pub(super) const DEF: OpDef =
-    OpDef::new("bce_loss", |op| pairwise::map(op, ["X", "Label", "Out"], loss::<f32>, loss::<f64>))
-        .inputs(&[Slot::one("X"), Slot::one("Label")])
-        .outputs(&[Slot::one("Out")])
-        .infer(infer)
-        .lod_from("X")
-        .grad(GradRule::Op { inputs: &["X", "Label"], outputs: &[] })
-        .split(SplitRule::RowWise);
+use super::pairwise;
+use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule};
+use crate::ops::real::{Real, not_float};
+use crate::{Error, Result, dispatch};
+
+pub(super) const DEF: OpDef = OpDef::new("bce_loss", kernel)
+    .inputs(&[Slot::one("X"), Slot::one("Label")])
+    .outputs(&[Slot::one("Out")])
+    .infer(infer)
+    .lod_from("X")
+    .grad(GradRule::Op { inputs: &["X", "Label"], outputs: &[] })
+    .split(SplitRule::RowWise);
 
 pub(super) const GRAD: OpDef = OpDef::new("bce_loss_grad", |op| {
     pairwise::map_grad(op, ["X", "Label", "Out@GRAD", "X@GRAD"], slope::<f32>, slope::<f64>)
@@ -27,6 +28,29 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     cx.like(&[("Out", "X")])
 }
 
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let x = op.input("X")?;
+    let mut losses = pairwise::map(op, ["X", "Label", "Out"], loss::<f32>, loss::<f64>)?;
+    Ok(Box::new(move |run| {
+        let dtype = run.tensor(x)?.dtype();
+        dispatch!(dtype, T in [f32, f64] => probabilities(run.get::<T>(x)?),
+            else => Err(not_float("X", dtype)))?;
+        losses(run)
+    }))
+}
+
+/// The logarithms below stop at a limit, which would hide NaN and what is no probability.
+fn probabilities<T: Real + Display>(x: &[T]) -> Result<()> {
+    let inside = |x: &T| (T::ZERO..=T::ONE).contains(x);
+    match x.iter().enumerate().find(|(_, x)| !inside(x)) {
+        None => Ok(()),
+        Some((index, x)) => Err(Error::kernel(format!(
+            "`X` must hold probabilities, but element {index} is {x}: is a `sigmoid` missing, \
+             or did the training diverge?"
+        ))),
+    }
+}
+
 /// Logarithms stop at -100, as Paddle's do, so that a sure but wrong prediction costs a finite
 /// amount.
 fn loss<T: Real>(x: T, label: T) -> T {
@@ -37,4 +61,34 @@ fn loss<T: Real>(x: T, label: T) -> T {
 
 fn slope<T: Real>(x: T, label: T) -> T {
     (x - label) / ((T::ONE - x) * x).max(T::from_f64(1e-12))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bireme_ir::Op;
+
+    use crate::op::run_once;
+    use crate::tensor::Tensor;
+
+    fn run(x: &[f32]) -> Result<Vec<f64>, String> {
+        let op = Op::new("bce_loss").input("X", ["x"]).input("Label", ["y"]).output("Out", ["out"]);
+        let tensor = |elements: &[f32]| Tensor::from_slice([elements.len()], elements).unwrap();
+        let mut values = HashMap::from([
+            ("x".to_owned(), tensor(x).into()),
+            ("y".to_owned(), tensor(&vec![1.0; x.len()]).into()),
+        ]);
+        run_once(&op, &mut values).map_err(|error| error.to_string())?;
+        Ok(values["out"].tensor().unwrap().to_f64_vec())
+    }
+
+    #[test]
+    fn what_is_no_probability_is_an_error_and_not_the_limit() {
+        assert_eq!(run(&[1.0, 0.0]).unwrap(), [0.0, 100.0]);
+        for (bad, written) in [(f32::NAN, "NaN"), (2.0, "2"), (-0.5, "-0.5")] {
+            let message = run(&[0.5, bad]).unwrap_err();
+            assert!(message.contains(&format!("element 1 is {written}")), "{message}");
+        }
+    }
 }

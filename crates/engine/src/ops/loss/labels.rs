@@ -48,8 +48,26 @@ impl<'a> Labels<'a> {
 }
 
 /// `-ln(x)` with Paddle's stand-in for infinity, so that one impossible sample does not turn a
-/// whole batch's mean into infinity.
+/// whole batch's mean into infinity; NaN stays NaN, so that a training that went wrong shows it.
 pub(super) fn minus_ln<T: Real>(x: T) -> T {
     let limit = T::from_f64(1e20);
-    (-x.ln()).min(limit).max(-limit)
+    let value = -x.ln();
+    if value > limit {
+        limit
+    } else if value < -limit {
+        -limit
+    } else {
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::minus_ln;
+
+    #[test]
+    fn infinity_has_a_stand_in_and_nan_stays() {
+        assert_eq!([0.0f64, 1.0, f64::INFINITY].map(minus_ln), [1e20, 0.0, -1e20]);
+        assert!(minus_ln(f64::NAN).is_nan());
+    }
 }

@@ -36,3 +36,14 @@ fn abs(op: &OpView<'_>) -> Result<Kernel> {
         }, else => Err(Error::kernel(format!("`X` must hold signed numbers, not {dtype}"))))
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Real;
+
+    #[test]
+    fn the_sign_of_nan_stays_nan() {
+        assert_eq!([-3.0f32, 0.0, 3.0].map(Real::sign), [-1.0, 0.0, 1.0]);
+        assert!(Real::sign(f32::NAN).is_nan());
+    }
+}

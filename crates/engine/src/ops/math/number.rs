@@ -150,7 +150,7 @@ pub(in crate::ops) trait Real:
     /// The error function.
     fn erf(self) -> Self;
 
-    /// The sign: -1, 0 or 1.
+    /// The sign: -1, 0 or 1; NaN of NaN.
     #[inline(always)]
     fn sign(self) -> Self {
         if self > Self::ZERO {
@@ -158,7 +158,7 @@ pub(in crate::ops) trait Real:
         } else if self < Self::ZERO {
             -Self::ONE
         } else {
-            Self::ZERO
+            self
         }
     }
 
