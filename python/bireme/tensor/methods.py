@@ -152,6 +152,16 @@ def register_hook(x: Any, hook: Any) -> _Hook:
     return _Hook(x, x._register_hook(hook))
 
 
+def _grad_ivar(x: Any) -> Any:
+    """The gradient, or None: what `grad` gives, under the name that meta-learning scripts use."""
+    return x.grad
+
+
+def _set_grad_ivar(x: Any, grad: Any) -> None:
+    """Sets the gradient, as `x.grad = grad` does."""
+    x.grad = grad
+
+
 def _operator(name: str) -> Any:
     def call(self: Any, other: Any = None) -> Any:
         return _core.operator(name, self, other)
@@ -208,6 +218,8 @@ def attach() -> None:
     eager.copy_ = copy_
     eager.value = value
     eager.register_hook = register_hook
+    eager._grad_ivar = _grad_ivar
+    eager._set_grad_ivar = _set_grad_ivar
     static = _core.Variable
     static.detach = _static_detach
     for name in _OPERATORS.split():
