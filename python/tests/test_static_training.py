@@ -176,3 +176,10 @@ def test_layers_are_numbered_as_in_paddle():
     names = {var.name.split(".")[0] for var in static.default_main_program().all_parameters()}
     kinds = ("batch_norm", "conv2d", "fc", "layer_norm", "prelu")
     assert names == {f"{kind}_{number}" for kind in kinds for number in range(2)}
+
+
+def test_a_variable_is_never_none():
+    x = static.data("x", [None, 4])
+    assert (x == None) is False and (x != None) is True
+    with pytest.raises(TypeError, match="NoneType"):
+        x + None

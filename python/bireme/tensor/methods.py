@@ -162,17 +162,26 @@ def _set_grad_ivar(x: Any, grad: Any) -> None:
     x.grad = grad
 
 
-def _operator(name: str) -> Any:
-    def call(self: Any, other: Any = None) -> Any:
-        return _core.operator(name, self, other)
+def _unary(name: str) -> Any:
+    def call(self: Any) -> Any:
+        return _core.operator(name, self, None)
+
+    return call
+
+
+def _binary(name: str) -> Any:
+    def call(self: Any, other: Any) -> Any:
+        # With None, `==` is False as for every object, and the rest is Python's own TypeError.
+        return NotImplemented if other is None else _core.operator(name, self, other)
 
     return call
 
 
 #: The operators of static variables, as the engine calls them; eager tensors have their own.
-_OPERATORS = (
+_UNARY = "invert neg abs"
+_BINARY = (
     "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul "
-    "rmatmul and or xor invert neg abs eq ne lt le gt ge"
+    "rmatmul and or xor eq ne lt le gt ge"
 )
 
 
@@ -222,8 +231,10 @@ def attach() -> None:
     eager._set_grad_ivar = _set_grad_ivar
     static = _core.Variable
     static.detach = _static_detach
-    for name in _OPERATORS.split():
-        setattr(static, f"__{name}__", _operator(name))
+    for name in _UNARY.split():
+        setattr(static, f"__{name}__", _unary(name))
+    for name in _BINARY.split():
+        setattr(static, f"__{name}__", _binary(name))
 
 
 def _static_detach(x: Any) -> Any:
