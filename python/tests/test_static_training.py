@@ -176,3 +176,20 @@ def test_layers_are_numbered_as_in_paddle():
     names = {var.name.split(".")[0] for var in static.default_main_program().all_parameters()}
     kinds = ("batch_norm", "conv2d", "fc", "layer_norm", "prelu")
     assert names == {f"{kind}_{number}" for kind in kinds for number in range(2)}
+
+
+def test_a_variable_is_never_none():
+    x = static.data("x", [None, 4])
+    assert (x == None) is False and (x != None) is True
+    with pytest.raises(TypeError, match="NoneType"):
+        x + None
+
+
+def test_squeezing_a_dimension_that_only_the_run_knows():
+    x = static.data("x", [None, 4])
+    columns = paddle.shape(paddle.ones([1, 1]))[1]
+    squeezed = paddle.reshape(x, [-1, columns, 4]).squeeze(1)
+    assert squeezed.shape == (-1, 4)
+    joined = paddle.concat([x, squeezed], axis=1)
+    (got,) = static.Executor().run(feed={"x": X}, fetch_list=[joined])
+    np.testing.assert_array_equal(got, np.concatenate([X, X], axis=1))

@@ -185,3 +185,18 @@ def test_static_variables_are_replaced_not_changed() -> None:
     assert first.tolist() == [[5.0, 5.0, 5.0], [3.0, 4.0, 5.0]]
     assert second.tolist() == [[0.0, 1.0, 1.0], [3.0, 1.0, 1.0]]
     assert third.tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+def test_gradients_of_copies_can_be_given_to_the_original() -> None:
+    model = paddle.nn.Linear(2, 1)
+    model.weight.set_value(np.ones((2, 1), "float32"))
+    grads = []
+    for scale in (1.0, 3.0):
+        task = copy.deepcopy(model)
+        (task(paddle.ones([1, 2])) * scale).sum().backward()
+        grads.append(task.weight.grad)
+    assert model.weight._grad_ivar() is None
+    model.weight._set_grad_ivar(paddle.add_n(grads) / 2)
+    assert model.weight.grad.tolist() == model.weight._grad_ivar().tolist() == [[2.0], [2.0]]
+    paddle.optimizer.SGD(0.5, parameters=model.parameters()).step()
+    assert model.weight.tolist() == [[0.0], [0.0]]

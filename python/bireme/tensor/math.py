@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
 from .arguments import (
     TENSORS,
     Tensor,

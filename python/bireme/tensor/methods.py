@@ -154,11 +154,29 @@ def register_hook(x: Any, hook: Any) -> _Hook:
     return _Hook(x, x._register_hook(hook))
 
 
-def _operator(name: str) -> Any:
-    def call(self: Any, other: Any = None) -> Any:
+def _grad_ivar(x: Any) -> Any:
+    """The gradient, or None: what `grad` gives, under the name that meta-learning scripts use."""
+    return x.grad
+
+
+def _set_grad_ivar(x: Any, grad: Any) -> None:
+    """Sets the gradient, as `x.grad = grad` does."""
+    x.grad = grad
+
+
+def _unary(name: str) -> Any:
+    def call(self: Any) -> Any:
+        return _core.operator(name, self, None)
+
+    return call
+
+
+def _binary(name: str) -> Any:
+    def call(self: Any, other: Any) -> Any:
         if isinstance(other, (np.generic, np.ndarray)):
             other = _static_number(self, other)
-        return _core.operator(name, self, other)
+        # With None, `==` is False as for every object, and the rest is Python's own TypeError.
+        return NotImplemented if other is None else _core.operator(name, self, other)
 
     return call
 
@@ -175,9 +193,10 @@ def _static_number(x: Any, other: Any) -> Any:
 
 
 #: The operators of static variables, as the engine calls them; eager tensors have their own.
-_OPERATORS = (
+_UNARY = "invert neg abs"
+_BINARY = (
     "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul "
-    "rmatmul and or xor invert neg abs eq ne lt le gt ge"
+    "rmatmul and or xor eq ne lt le gt ge"
 )
 
 
@@ -223,10 +242,14 @@ def attach() -> None:
     eager.copy_ = copy_
     eager.value = value
     eager.register_hook = register_hook
+    eager._grad_ivar = _grad_ivar
+    eager._set_grad_ivar = _set_grad_ivar
     static = _core.Variable
     static.detach = _static_detach
-    for name in _OPERATORS.split():
-        setattr(static, f"__{name}__", _operator(name))
+    for name in _UNARY.split():
+        setattr(static, f"__{name}__", _unary(name))
+    for name in _BINARY.split():
+        setattr(static, f"__{name}__", _binary(name))
 
 
 def _static_detach(x: Any) -> Any:

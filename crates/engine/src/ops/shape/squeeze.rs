@@ -45,15 +45,34 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     relabel::infer(cx, &axes, shape)
 }
 
-/// A named dimension that is not 1 stays, as in Paddle.
+/// A named dimension that is not 1 stays, as in Paddle; one that is not known yet (-1) is taken
+/// for 1 when it is named, or what follows would be built for a dimension too many.
 fn shape(x: &[i64], axes: &[i64]) -> Result<Vec<i64>> {
-    let mut dropped = vec![axes.is_empty(); x.len()];
+    let mut named = vec![false; x.len()];
     for axis in axes {
-        dropped[axis_in(*axis, x.len())?] = true;
+        named[axis_in(*axis, x.len())?] = true;
     }
+    let dropped = |dim: i64, named: bool| match dim {
+        1 => named || axes.is_empty(),
+        -1 => named,
+        _ => false,
+    };
     Ok(x.iter()
-        .zip(dropped)
-        .filter(|(dim, drop)| !(*drop && **dim == 1))
+        .zip(named)
+        .filter(|(dim, named)| !dropped(**dim, *named))
         .map(|(d, _)| *d)
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shape;
+
+    #[test]
+    fn a_named_dimension_that_is_not_known_yet_is_dropped() {
+        assert_eq!(shape(&[-1, -1, 1], &[1]).unwrap(), [-1, 1]);
+        assert_eq!(shape(&[-1, -1, 1], &[-2]).unwrap(), [-1, 1]);
+        assert_eq!(shape(&[-1, 3, 1], &[1]).unwrap(), [-1, 3, 1]);
+        assert_eq!(shape(&[-1, 3, 1], &[]).unwrap(), [-1, 3]);
+    }
 }
