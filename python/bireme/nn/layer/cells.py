@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensor.arguments import Tensor, ops
+from ...tensor.arguments import default_dtype, ops, Tensor
 from ..initializer import Constant, Uniform
 from .layers import Layer
 
@@ -61,6 +61,7 @@ class RNNCellBase(Layer):
             raise ValueError(f"`hidden_size` must be positive, but is {hidden_size}")
         self.input_size = input_size
         self.hidden_size = hidden_size
+        self._dtype = default_dtype()
         spread = Uniform(-(hidden_size**-0.5), hidden_size**-0.5)
         rows = gates * hidden_size
         shapes = ([rows, input_size], [rows, hidden_size], [rows], [rows])
