@@ -147,14 +147,18 @@ class Optimizer:
             group.engine.step(group.parameters, float(rate * group.scale))
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
-        """Forgets the gradients; none stays behind as zeros, whatever `set_to_zero` is."""
+        """Makes the gradients zero, or forgets them.
+
+        A parameter that the next loss does not depend on has a gradient of zero then, and goes on
+        with its momentum; one without a gradient is not updated.
+        """
         for group in self._groups:
             for parameter in group.parameters:
-                parameter.clear_grad()
+                parameter.clear_gradient(set_to_zero)
 
     def clear_gradients(self, set_to_zero: bool = True) -> None:
         """As `clear_grad`."""
-        self.clear_grad()
+        self.clear_grad(set_to_zero)
 
     def state_dict(self) -> dict[str, Any]:
         """The accumulators by name (`linear_0.w_0_moment1_0`), and the state of the schedule."""
