@@ -60,6 +60,12 @@ class Optimizer:
         self._parameter_list = _parameter_list(parameters)
         self._groups = self._make_groups()
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "an optimizer cannot be copied or pickled, since it belongs to its parameters: make "
+            "another one and give it this one's `state_dict()`"
+        )
+
     # Groups and settings.
 
     def _make_groups(self) -> list[_Group]:
