@@ -30,4 +30,5 @@ LAZY = {
     **{name: f"bireme.{name}" for name in _SUBPACKAGES},
     "flops": "bireme.hapi:flops",
     "summary": "bireme.hapi:summary",
+    "ResourceExhaustedError": "bireme._core:ResourceExhaustedError",
 }

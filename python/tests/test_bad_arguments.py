@@ -42,6 +42,7 @@ CASES = [
     (lambda: paddle.to_tensor(np.array([None])), TypeError, "object cannot be tensors"),
     # Values that do not fit.
     (lambda: paddle.sum(X, axis=2), ValueError, "op `reduce_sum`.* cannot reduce axis 2"),
+    (lambda: paddle.median(paddle.ones([]), axis=3), ValueError, "axis"),
     (lambda: paddle.concat([X, X], axis=-3), ValueError, "axis -3 lies outside"),
     (
         lambda: paddle.matmul(X, X),

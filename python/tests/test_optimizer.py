@@ -137,3 +137,20 @@ def test_programs_train_like_eager_models(make) -> None:
             opt._learning_rate.step()
     paddle.disable_static()
     np.testing.assert_allclose(static, eager, rtol=1e-5)
+
+
+def test_a_parameter_with_a_cleared_gradient_goes_on_with_its_momentum():
+    # Paddle 2.6.2: the second parameter moves although the later losses do not depend on it.
+    ones = paddle.nn.initializer.Constant(1.0)
+    a, b = (paddle.create_parameter([1], "float32", default_initializer=ones) for _ in range(2))
+    adam = paddle.optimizer.Adam(0.1, parameters=[a, b])
+    found = []
+    for loss in (lambda: a * b, lambda: a * a, lambda: a * a):
+        loss().sum().backward()
+        adam.step()
+        adam.clear_grad()
+        found.append(float(b))
+    assert found == pytest.approx([0.9, 0.8329944, 0.7811990], rel=1e-5)
+    assert b.grad.tolist() == [0.0]
+    adam.clear_grad(set_to_zero=False)
+    assert a.grad is None and b.grad is None

@@ -282,20 +282,15 @@ impl Tensor {
         enter(py, || session().backward(&[root], retain_graph))
     }
 
-    /// Forgets the gradient, or makes it zero.
-    #[pyo3(signature = (set_to_zero=false))]
+    /// Makes the gradient zero, or forgets it.
+    #[pyo3(signature = (set_to_zero=true))]
     fn clear_gradient(&self, set_to_zero: bool) {
-        let zeroed = self
-            .inner
-            .grad()
-            .filter(|_| set_to_zero)
-            .map(|grad| EagerTensor::new(EngineTensor::zeros(grad.dtype(), grad.dims())));
-        self.inner.set_grad(zeroed);
+        if set_to_zero { self.inner.zero_grad() } else { self.inner.set_grad(None) }
     }
 
-    /// Forgets the gradient.
+    /// Makes the gradient zero.
     fn clear_grad(&self) {
-        self.inner.set_grad(None);
+        self.inner.zero_grad();
     }
 
     /// Keeps the gradient of this tensor although an op computed it.

@@ -6,24 +6,32 @@ Read anew at every call: a launcher, or a test, may set the variables after the 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 
-def get_rank() -> int:
+def get_rank(group: Any = None) -> int:
     """The number of this process, from 0.
 
     >>> paddle.distributed.get_rank()
     0
     """
+    _refuse_group(group)
     return _number("PADDLE_TRAINER_ID", 0)
 
 
-def get_world_size() -> int:
+def get_world_size(group: Any = None) -> int:
     """How many processes train together.
 
     >>> paddle.distributed.get_world_size()
     1
     """
+    _refuse_group(group)
     return _number("PADDLE_TRAINERS_NUM", 1)
+
+
+def _refuse_group(group: Any) -> None:
+    if group is not None:
+        raise NotImplementedError("groups of processes are not in this version: leave `group` out")
 
 
 class ParallelEnv:

@@ -183,6 +183,8 @@ def load_inference_model(
 ) -> list[Any]:
     """Loads a model; returns its program, the names to feed, and the variables to fetch.
 
+    `executor` has no meaning here.
+
     >>> import tempfile
     >>> x = paddle.fluid.layers.data("x", [3])
     >>> folder = tempfile.mkdtemp()

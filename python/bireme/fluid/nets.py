@@ -29,7 +29,7 @@ def simple_img_conv_pool(
     act: str | None = None,
     use_cudnn: bool = True,
 ) -> Variable:
-    """A convolution and a pooling of images.
+    """A convolution and a pooling of images; `use_cudnn` has no meaning here.
 
     >>> images = paddle.fluid.layers.data("images", [1, 28, 28])
     >>> paddle.fluid.nets.simple_img_conv_pool(images, 20, 5, 2, 2, act="relu").shape

@@ -61,7 +61,7 @@ class TranslatedLayer(Layer):
             raise ValueError(f"the model has a program for `forward` only, not `{method_name}`")
         return self._program
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """The values of the model, by the names they had in the layer that was saved."""
         tensors = {}
         for name in [*self._structured, *self._scope.names()]:

@@ -18,7 +18,7 @@ def parameter_attr(attr: Any) -> Any:
 
     if isinstance(attr, ParamAttr):
         return attr
-    if attr is None or attr is True or attr == "":
+    if attr is None or attr is True or (isinstance(attr, str) and not attr):
         return ParamAttr()
     if attr is False:
         return False

@@ -60,6 +60,12 @@ class Optimizer:
         self._parameter_list = _parameter_list(parameters)
         self._groups = self._make_groups()
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "an optimizer cannot be copied or pickled, since it belongs to its parameters: make "
+            "another one and give it this one's `state_dict()`"
+        )
+
     # Groups and settings.
 
     def _make_groups(self) -> list[_Group]:
@@ -147,14 +153,18 @@ class Optimizer:
             group.engine.step(group.parameters, float(rate * group.scale))
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
-        """Forgets the gradients; none stays behind as zeros, whatever `set_to_zero` is."""
+        """Makes the gradients zero, or forgets them.
+
+        A parameter that the next loss does not depend on has a gradient of zero then, and goes on
+        with its momentum; one without a gradient is not updated.
+        """
         for group in self._groups:
             for parameter in group.parameters:
-                parameter.clear_grad()
+                parameter.clear_gradient(set_to_zero)
 
     def clear_gradients(self, set_to_zero: bool = True) -> None:
         """As `clear_grad`."""
-        self.clear_grad()
+        self.clear_grad(set_to_zero)
 
     def state_dict(self) -> dict[str, Any]:
         """The accumulators by name (`linear_0.w_0_moment1_0`), and the state of the schedule."""

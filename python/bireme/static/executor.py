@@ -180,6 +180,8 @@ class CompiledProgram:
     ) -> CompiledProgram:
         """The same program on one device; several places are refused.
 
+        With one device there is nothing to split or share, so the other arguments have no meaning.
+
         >>> import bireme as paddle
         >>> compiled = paddle.static.CompiledProgram(paddle.static.Program())
         >>> compiled.with_data_parallel(places=paddle.static.cpu_places(1)) is compiled

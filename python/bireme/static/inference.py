@@ -140,6 +140,8 @@ def serialize_persistables(
 ) -> bytes:
     """The bytes of the .pdiparams file that `save_inference_model` would write.
 
+    `executor` has no meaning here: values come from the global scope.
+
     >>> import bireme as paddle
     >>> paddle.enable_static()
     >>> with paddle.static.program_guard(paddle.static.Program()):
@@ -164,6 +166,8 @@ def deserialize_program(data: bytes) -> Program:
 
 def deserialize_persistables(program: Program, data: bytes, executor: Any) -> None:
     """Puts the parameters of a .pdiparams file into the global scope.
+
+    `executor` has no meaning here.
 
     >>> import bireme as paddle
     >>> paddle.static.deserialize_persistables(paddle.static.Program(), b"", None)

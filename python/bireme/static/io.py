@@ -145,7 +145,7 @@ def load_vars(
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | None = None,
 ) -> None:
-    """Loads variables from what `save_vars` wrote.
+    """Loads variables from what `save_vars` wrote; `executor` has no meaning here.
 
     >>> import bireme as paddle, tempfile
     >>> from bireme.static.io import is_persistable, load_vars

@@ -189,6 +189,8 @@ def matched_shape(*shapes: Sequence[int]) -> list[int]:
 def known_size(x: Any, axis: int, what: str) -> int:
     """The size of an axis, or an error where a program leaves it open."""
     require_tensor(x, "x")
+    if not -x.ndim <= axis < x.ndim:
+        raise ValueError(f"`{what}` needs axis {axis}, but the tensor has {x.ndim} axes")
     size = x.shape[axis]
     if size < 0:
         raise ValueError(

@@ -53,9 +53,15 @@ __all__ = [
 def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Any:
     """A tensor of numbers, lists, arrays or tensors; Python floats become the default type.
 
+    `place` can be the CPU only.
+
     >>> paddle.to_tensor([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
+    if place is not None:
+        from ..nn.layer.state import _check_device
+
+        _check_device(place)
     if not _core.in_dynamic_mode():
         return _static_constant(data, dtype)
     if isinstance(data, (list, tuple)):

@@ -142,6 +142,8 @@ def cdist(
 ) -> Any:
     """The `p`-norms of the differences of all rows of one and all rows of the other.
 
+    `compute_mode` has no meaning here: the differences are always computed.
+
     >>> paddle.cdist(paddle.zeros([2, 3]), paddle.ones([4, 3]), p=1.0).shape
     [2, 4]
     """

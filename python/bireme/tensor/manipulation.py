@@ -478,6 +478,8 @@ def tolist(x: Tensor) -> Any:
     >>> paddle.tolist(paddle.ones([2]))
     [1.0, 1.0]
     """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"`tolist` needs the values of an eager tensor, not `{type(x).__name__}`")
     return x.tolist()
 
 

@@ -24,6 +24,7 @@ from . import (
     search,
     stat,
 )
+from .arguments import known_size
 from .arguments import ops as core_ops
 from .indexing import getitem, set_item_in_place
 from .to_string import tensor_repr
@@ -61,7 +62,7 @@ def cpu(x: Any) -> Any:
 
 
 def cuda(x: Any, device_id: int | None = None, blocking: bool = True) -> Any:
-    """The tensor on a GPU: an error where there is none."""
+    """The tensor on a GPU: an error where there is none. `blocking` has no meaning here."""
     _core.CUDAPlace(device_id or 0)
     return x
 
@@ -98,7 +99,7 @@ def iterate(x: Any) -> Iterator[Any]:
     """The slices along the first axis."""
     if x.ndim == 0:
         raise TypeError("a tensor without axes cannot be iterated over")
-    for i in range(x.shape[0]):
+    for i in range(known_size(x, 0, "iterating")):
         yield getitem(x, i)
 
 
@@ -113,7 +114,7 @@ def _place(x: Any) -> Any:
 
 
 def copy_(x: Any, other: Any, blocking: bool = True) -> Any:
-    """Takes over the values of another tensor."""
+    """Takes over the values of another tensor; `blocking` has no meaning here."""
     x.set_value(other)
     return x
 
@@ -246,10 +247,30 @@ def attach() -> None:
     eager._set_grad_ivar = _set_grad_ivar
     static = _core.Variable
     static.detach = _static_detach
+    static.__getattr__ = _missing_in_programs
+    for name in ("__array__", "__float__", "__int__", "__index__", "__len__", "__contains__"):
+        setattr(static, name, _no_value)
     for name in _UNARY.split():
         setattr(static, f"__{name}__", _unary(name))
     for name in _BINARY.split():
         setattr(static, f"__{name}__", _binary(name))
+
+
+def _missing_in_programs(x: Any, name: str) -> Any:
+    """The `__getattr__` of static variables."""
+    if not name.startswith("_") and hasattr(_core.Tensor, name):
+        raise AttributeError(
+            f"`{name}` is there for eager tensors, but `{x.name}` is a variable of a program, which "
+            "has a value while it runs: fetch it with `Executor.run(fetch_list=[...])`"
+        )
+    return missing_attribute(x, name)
+
+
+def _no_value(x: Any, *args: Any, **kwargs: Any) -> Any:
+    raise TypeError(
+        f"variable `{x.name}` has no value while a program is built: "
+        "fetch it with `Executor.run(fetch_list=[...])`"
+    )
 
 
 def _static_detach(x: Any) -> Any:

@@ -58,7 +58,7 @@ impl Session {
         pass.run(retain_graph, &mut |_, _, _| {})?;
         for (leaf, grad) in std::mem::take(&mut pass.leaves) {
             let grad = hooked(&leaf, grad)?;
-            let total = match leaf.grad() {
+            let total = match leaf.grad_to_add() {
                 Some(before) => self.add(&before.value(), &grad)?,
                 None => grad,
             };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_ir::{DType, Param};
 
+use super::session::shape_of;
 use super::tape::{Node, Watch};
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
@@ -23,11 +24,21 @@ pub(super) struct State {
     /// Shared with the tape; never changed while somebody else holds it.
     pub(super) value: Arc<Value>,
     pub(super) stop_gradient: bool,
-    pub(super) grad: Option<EagerTensor>,
+    grad: Grad,
     /// The op that computed it, and which of its outputs it is.
     pub(super) origin: Option<(Arc<Node>, usize)>,
     /// What few tensors have.
     pub(super) rare: Option<Box<Rare>>,
+}
+
+/// The gradient of a tensor.
+#[derive(Default)]
+enum Grad {
+    #[default]
+    Unknown,
+    /// Zeros that nobody has looked at: the next backward pass need not add to them.
+    Zero,
+    Known(EagerTensor),
 }
 
 /// What few tensors have.
@@ -56,7 +67,7 @@ impl EagerTensor {
         stop_gradient: bool,
         origin: Option<(Arc<Node>, usize)>,
     ) -> EagerTensor {
-        let state = State { value, stop_gradient, grad: None, origin, rare: None };
+        let state = State { value, stop_gradient, grad: Grad::Unknown, origin, rare: None };
         EagerTensor(Arc::new(Mutex::new(state)))
     }
 
@@ -151,12 +162,45 @@ impl EagerTensor {
 
     /// The gradient that backward passes have added up.
     pub fn grad(&self) -> Option<EagerTensor> {
-        self.lock().grad.clone()
+        let mut state = self.lock();
+        if matches!(state.grad, Grad::Zero) {
+            let (dtype, dims) = shape_of(&state.value);
+            state.grad = Grad::Known(EagerTensor::new(Tensor::zeros(dtype, dims)));
+        }
+        match &state.grad {
+            Grad::Known(grad) => Some(grad.clone()),
+            Grad::Unknown | Grad::Zero => None,
+        }
+    }
+
+    /// The gradient that a backward pass adds to, if there is one and it is not zero.
+    pub(super) fn grad_to_add(&self) -> Option<EagerTensor> {
+        match &self.lock().grad {
+            Grad::Known(grad) => Some(grad.clone()),
+            Grad::Unknown | Grad::Zero => None,
+        }
     }
 
     /// Sets or forgets the gradient.
     pub fn set_grad(&self, grad: Option<EagerTensor>) {
+        let grad = grad.map_or(Grad::Unknown, Grad::Known);
         let before = mem::replace(&mut self.lock().grad, grad);
+        drop(before);
+    }
+
+    /// Makes the gradient zero where there is one; of selected rows, which then are none, it is
+    /// forgotten.
+    pub fn zero_grad(&self) {
+        let mut state = self.lock();
+        let zero = match &state.grad {
+            Grad::Known(grad) if grad.look(|value| matches!(value, Value::Rows(_))) => {
+                Grad::Unknown
+            }
+            Grad::Known(_) | Grad::Zero => Grad::Zero,
+            Grad::Unknown => Grad::Unknown,
+        };
+        let before = mem::replace(&mut state.grad, zero);
+        drop(state);
         drop(before);
     }
 

@@ -89,6 +89,21 @@ fn hooks_see_and_change_gradients() {
 }
 
 #[test]
+fn a_cleared_gradient_is_zero_and_is_added_to() {
+    let session = Session::default();
+    let w = parameter("w", &[2], &[3.0, 4.0]);
+    w.zero_grad();
+    assert!(w.grad().is_none());
+    let square = || binary(&session, "elementwise_mul", &w, &w);
+    session.backward(&[(square(), None)], false).unwrap();
+    w.zero_grad();
+    session.backward(&[(square(), None)], false).unwrap();
+    assert_eq!(values(&w.grad().unwrap()), [6.0, 8.0]);
+    w.zero_grad();
+    assert_eq!(values(&w.grad().unwrap()), [0.0, 0.0]);
+}
+
+#[test]
 fn a_hook_cannot_give_a_gradient_another_shape() {
     let session = Session::default();
     let w = parameter("w", &[2], &[3.0, 4.0]);

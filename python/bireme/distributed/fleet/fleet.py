@@ -33,6 +33,8 @@ class Fleet:
     ) -> Fleet:
         """Says who this process is; several processes and servers raise in this version.
 
+        `log_level` has no meaning here: nothing is logged.
+
         >>> paddle.distributed.fleet.init(is_collective=True).is_first_worker()
         True
         """
@@ -111,7 +113,10 @@ class Fleet:
         export_for_deployment: bool = True,
         mode: int = 0,
     ) -> None:
-        """Saves a model for prediction into a folder, see `fluid.io`."""
+        """Saves a model for prediction into a folder, see `fluid.io`.
+
+        `export_for_deployment` has no meaning here: the model is always cut for it.
+        """
         from ...fluid.io import save_inference_model
 
         _refuse_mode(mode)

@@ -37,7 +37,7 @@ class UtilBase:
         >>> paddle.distributed.fleet.util.all_reduce([1, 2]).tolist()
         [1, 2]
         """
-        require_one_process()
+        _check_world(comm_world)
         if mode not in ("sum", "min", "max"):
             raise ValueError(f"`mode` must be sum, min or max, not {mode!r}")
         return np.asarray(input)
@@ -48,7 +48,7 @@ class UtilBase:
         >>> paddle.distributed.fleet.util.all_gather(7)
         [7]
         """
-        require_one_process()
+        _check_world(comm_world)
         return [input]
 
     def barrier(self, comm_world: str = "worker") -> None:
@@ -56,7 +56,7 @@ class UtilBase:
 
         >>> paddle.distributed.fleet.util.barrier()
         """
-        require_one_process()
+        _check_world(comm_world)
 
     def print_on_rank(self, message: str, rank_id: int) -> None:
         """Prints in one of the processes.
@@ -66,3 +66,9 @@ class UtilBase:
         """
         if get_rank() == rank_id:
             print(message)
+
+
+def _check_world(comm_world: str) -> None:
+    require_one_process()
+    if comm_world not in ("worker", "server", "all"):
+        raise ValueError(f"`comm_world` must be worker, server or all, not {comm_world!r}")

@@ -29,6 +29,7 @@ class Linear(nn.Linear):
         dtype: Any = "float32",
     ) -> None:
         super().__init__(input_dim, output_dim, param_attr, bias_attr)
+        self.to(dtype=dtype)
         self._act = act
 
     def forward(self, input: Any) -> Any:
@@ -57,6 +58,7 @@ class Embedding(nn.Embedding):
             raise NotImplementedError("distributed tables are not in this version")
         rows, width = size
         super().__init__(rows, width, padding_idx, sparse=is_sparse, weight_attr=param_attr)
+        self.to(dtype=dtype)
 
 
 class Conv2D(nn.Conv2D):
@@ -93,6 +95,7 @@ class Conv2D(nn.Conv2D):
             weight_attr=param_attr,
             bias_attr=bias_attr,
         )
+        self.to(dtype=dtype)
         self._act = act
 
     def forward(self, input: Any) -> Any:
@@ -101,7 +104,7 @@ class Conv2D(nn.Conv2D):
 
 
 class Pool2D(nn.Layer):
-    """The largest or the average of each window of images.
+    """The largest or the average of each window of images; `use_cudnn` has no meaning here.
 
     >>> with paddle.fluid.dygraph.guard():
     ...     paddle.fluid.dygraph.Pool2D(2, "max", 2)(paddle.ones([1, 1, 4, 4])).shape
@@ -193,6 +196,7 @@ class LayerNorm(nn.LayerNorm):
             param_attr if scale else False,
             bias_attr if shift else False,
         )
+        self.to(dtype=dtype)
         self._act = act
 
     def forward(self, input: Any) -> Any:

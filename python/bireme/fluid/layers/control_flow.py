@@ -73,7 +73,7 @@ def less_than(
     cond: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
-    """`x < y`; `cond`, where given, is overwritten.
+    """`x < y`; `cond`, where given, is overwritten; `force_cpu` has no meaning here.
 
     >>> paddle.fluid.layers.less_than(paddle.zeros([1]), paddle.ones([1])).tolist()
     [True]

@@ -114,7 +114,7 @@ def fill_constant_batch_size_like(
     output_dim_idx: int = 0,
     force_cpu: bool = False,
 ) -> Variable:
-    """A tensor of one value, with one size taken from `input`.
+    """A tensor of one value, with one size taken from `input`; `force_cpu` has no meaning here.
 
     >>> batch = paddle.ones([3, 5])
     >>> paddle.fluid.layers.fill_constant_batch_size_like(batch, [-1, 1], "float32", 0.0).shape
@@ -132,7 +132,7 @@ def fill_constant_batch_size_like(
 
 
 def ones(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of ones.
+    """A tensor of ones; `force_cpu` has no meaning here.
 
     >>> paddle.fluid.layers.ones([2], "float32").tolist()
     [1.0, 1.0]
@@ -141,7 +141,7 @@ def ones(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
 
 
 def zeros(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of zeros.
+    """A tensor of zeros; `force_cpu` has no meaning here.
 
     >>> paddle.fluid.layers.zeros([2], "float32").tolist()
     [0.0, 0.0]

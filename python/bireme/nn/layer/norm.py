@@ -194,6 +194,8 @@ class SyncBatchNorm(BatchNorm2D):
 class BatchNorm(_Statistics):
     """Batch normalisation for any number of axes, with an activation: the 1.x interface.
 
+    `in_place` and `do_model_average_for_mean_and_var` have no meaning here: results are the same.
+
     >>> paddle.nn.BatchNorm(2, act="relu")(paddle.ones([3, 2])).shape
     [3, 2]
     """
@@ -216,7 +218,6 @@ class BatchNorm(_Statistics):
         use_global_stats: bool = False,
         trainable_statistics: bool = False,
     ) -> None:
-        # `in_place` saves memory in Paddle; results are the same.
         super().__init__(dtype=dtype)
         self._act = act
         self._is_test = is_test

@@ -101,6 +101,8 @@ class StateMixin:
     def to(self, device: Any = None, dtype: Any = None, blocking: bool | None = None) -> Any:
         """Converts all parameters and buffers to `dtype`; the device can only be the CPU.
 
+        `blocking` has no meaning here: nothing is copied between devices.
+
         >>> paddle.nn.Linear(1, 1).to(dtype="float64").weight.dtype
         paddle.float64
         """
@@ -163,3 +165,5 @@ def _check_device(device: Any) -> None:
         _core.CUDAPlace(int(device.partition(":")[2] or 0))
     elif isinstance(device, str):
         raise ValueError(f"there is no device {device!r}: use 'cpu'")
+    elif not isinstance(device, (_core.CUDAPlace, _core.CUDAPinnedPlace)):
+        raise TypeError(f"a device is a place or its name, not `{type(device).__name__}`")
