@@ -32,6 +32,17 @@ impl Catalog for Ops {
     }
 }
 
+/// Gives every op all the input slots of its signature, empty where it uses none: Paddle looks slots up
+/// without asking whether they are there.
+pub fn name_all_inputs(program: &mut Program) {
+    for op in program.blocks.iter_mut().flat_map(|block| &mut block.ops) {
+        let Ok(def) = ops::find(&op.kind) else { continue };
+        for slot in def.signature.inputs {
+            op.inputs.entry(slot.name.to_owned()).or_default();
+        }
+    }
+}
+
 fn infer<'v>(op: &Op, find: &dyn Fn(&str) -> Option<&'v Var>) -> Result<Vec<Var>> {
     let view = OpView::new(op)?;
     let mut inputs = Vec::new();

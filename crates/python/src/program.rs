@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
+use bireme_engine::catalog::name_all_inputs;
 use bireme_engine::graph::ProgramHandle;
 use bireme_engine::op::OpDef;
 use bireme_engine::{ir, ops};
@@ -145,7 +146,9 @@ impl Program {
 
     /// The program in Paddle's protobuf form.
     fn serialize<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.handle.read(ir::Program::to_bytes))
+        let mut program = self.handle.read(ir::Program::clone);
+        name_all_inputs(&mut program);
+        PyBytes::new(py, &program.to_bytes())
     }
 
     /// Reads a program in Paddle's protobuf form.

@@ -12,6 +12,7 @@ use super::files::FileSet;
 use super::find::{MODEL, ModelFiles, PARAMS, PARAMS_SUFFIX, PROGRAM_SUFFIX, find_model, is_file};
 use super::persistables::{check_held, read_vars, select, write_vars};
 use crate::catalog::check;
+use crate::catalog::name_all_inputs;
 use crate::{Error, Result, Scope};
 
 /// A loaded model; its parameters are in the scope it was loaded into.
@@ -106,6 +107,8 @@ fn save(
         return Err(Error::file(folder.join(model), "it cannot hold both program and parameters"));
     }
     let mut files = FileSet::begin(folder)?;
+    let mut program = program.clone();
+    name_all_inputs(&mut program);
     files.write(model, |out| out.write_all(&program.to_bytes()))?;
     // Paddle writes no parameter file for a program without parameters.
     if !vars.is_empty() {
