@@ -37,7 +37,7 @@ def main():
     options = parser.parse_args()
     if not options.peers and options.only not in ("add", "loader"):
         parser.error("name the folder of the peers' scripts: --peers DIR or $BIREME_PEERS")
-    for case in (training("static"), training("eager"), add, loader):
+    for case in (training("static"), training("static", None), training("eager"), add, loader):
         if options.only in (None, case.__name__):
             case(options)
 
@@ -45,12 +45,16 @@ def main():
 # --- The cases ------------------------------------------------------------------------------------
 
 
-def training(mode):
+def training(mode, threads="1"):
+    """The MLP on one thread, or (None) on as many as each package takes when told nothing."""
+    what = mode if threads else f"{mode} as installed"
+
     def case(options):
         script = pathlib.Path(options.peers).resolve() / "paddle_mnist.py"
         flags = ["--steps", 1500, "--reps", 2, "--dygraph", int(mode == "eager")]
-        found = alternate(options, mode, lambda side: epochs(run(side, script, *flags)), max)
-        show(options, f"mnist {mode}", "samples/s", found, lambda ours, theirs: ours / theirs)
+        work = lambda side: epochs(run(side, script, *flags, threads=threads))  # noqa: E731
+        found = alternate(options, what, work, max)
+        show(options, f"mnist {what}", "samples/s", found, lambda ours, theirs: ours / theirs)
 
     case.__name__ = mode
     return case
@@ -93,9 +97,12 @@ def alternate(options, what, work, better):
     return best
 
 
-def run(side, script, *flags):
-    """The events that a script printed under one of the packages, on one thread."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", **FAIR)
+def run(side, script, *flags, threads="1"):
+    """The events that a script printed under one of the packages."""
+    environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **FAIR)
+    environment.pop("OMP_NUM_THREADS", None)
+    if threads:
+        environment["OMP_NUM_THREADS"] = threads
     environment.pop("EVTDIR", None)
     command = [sys.executable, str(script), *map(str, flags)]
     if side == "bireme":
