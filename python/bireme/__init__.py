@@ -1,11 +1,22 @@
-"""Bireme: distributed training for recommender and dense models, with Paddle's API.
+"""Bireme: Paddle's API on an engine in Rust, for training recommender and dense models.
 
     >>> import bireme as paddle
     >>> paddle.add(paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([3.0, 4.0])).tolist()
     [4.0, 6.0]
 
 What Paddle calls `paddle.nn` is `bireme.nn`, and so on: programs need another import line, or none
-at all under `python -m bireme`. Subpackages are imported when they are first used.
+at all under `python -m bireme script.py` or after `bireme.install_alias()`.
+
+Ops run when they are called (eager mode); after `paddle.enable_static()` they are written into a
+program for `paddle.static.Executor`. Subpackages are imported when they are first used:
+
+- `nn`, `optimizer`, `metric`, `io`, `vision`: what models, training and data are made of;
+- `static`, `jit`, `inference`: programs, layers as programs, saved models;
+- `fluid`, `v2`, `dataset`, `reader`: the API of Paddle 1.x;
+- `distributed`: jobs, of one process in this version.
+
+A name of Paddle that is missing raises an error with the nearest one that is there. docs/api.md in
+the sources of Bireme lists all names, environment variables and differences from Paddle.
 """
 
 from __future__ import annotations

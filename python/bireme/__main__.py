@@ -15,9 +15,10 @@ usage: python -m bireme SCRIPT [ARGUMENTS]
 Runs a script in which `import paddle` means Bireme, when real Paddle is not installed.
 
 environment:
-  BIREME_ALIAS=1     `paddle` means Bireme even when real Paddle is installed
-  BIREME_ALIAS=0     `paddle` is left alone
-  BIREME_DEVICE=cpu  scripts that ask for a GPU run on the CPU, with one warning"""
+  BIREME_ALIAS=1        `paddle` means Bireme even when real Paddle is installed
+  BIREME_ALIAS=0        `paddle` is left alone
+  BIREME_DEVICE=cpu     scripts that ask for a GPU run on the CPU, with one warning
+  BIREME_NUM_THREADS=N  threads of an executor (default OMP_NUM_THREADS, else the cores)"""
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,11 @@ __all__ = ["seed"]
 
 
 def seed(seed: int) -> None:
-    """Starts all random numbers from here: initial values, dropout, sampling.
+    """Starts the random numbers of eager mode from here: first values, dropout, sampling.
+
+    The first value of a parameter depends on the seed and its name, not on what was drawn before:
+    it stays when another layer is put before it, and equal layers differ as their names do.
+    Programs have a seed of their own: `Program.random_seed`.
 
     >>> import bireme as paddle
     >>> paddle.seed(7)
