@@ -9,8 +9,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [os.path.dirname(os.path.abspath(__file__)), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 # What a developer has set must not change what is tested.
-for _name in ("BIREME_ALIAS", "BIREME_DEVICE"):
-    os.environ.pop(_name, None)
+for _name in [name for name in os.environ if name.startswith(("BIREME_", "PADDLE_", "OMP_NUM"))]:
+    if not _name.startswith("BIREME_TEST_"):
+        del os.environ[_name]
 
 collect_ignore = ["bireme/_shim"]
 

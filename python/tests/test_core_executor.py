@@ -25,7 +25,7 @@ def test_bad_feeds_say_what_to_do():
         run(x=X[:, :12], y=Y)
     with pytest.raises(TypeError, match="feed `x`: arrays of complex64 cannot be tensors"):
         run(x=X.astype("complex64"), y=Y)
-    with pytest.raises(ValueError, match="`lost`: cannot fetch it"):
+    with pytest.raises(ValueError, match="cannot fetch `lost`"):
         executor.run(main, {"x": X, "y": Y}, ["lost"])
 
 

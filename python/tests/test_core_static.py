@@ -61,7 +61,7 @@ def test_minimize_names_its_ops_parameters_and_learning_rate():
     ops, pairs = optimizer.minimize(loss, no_grad_set={"unknown"})
     assert [op.type for op in ops] == ["momentum", "momentum"]
     names = [(param.name, grad.name) for param, grad in pairs]
-    assert names == [("fc_0.b_0", "fc_0.b_0@GRAD"), ("fc_0.w_0", "fc_0.w_0@GRAD")]
+    assert names == [("fc_0.w_0", "fc_0.w_0@GRAD"), ("fc_0.b_0", "fc_0.b_0@GRAD")]
     assert optimizer.learning_rate_name == "learning_rate_0"
     assert "test_core_static.py" in ops[0].site
 

@@ -52,7 +52,7 @@ def training(mode, threads="1"):
     def case(options):
         script = pathlib.Path(options.peers).resolve() / "paddle_mnist.py"
         flags = ["--steps", 1500, "--reps", 2, "--dygraph", int(mode == "eager")]
-        work = lambda side: epochs(run(side, script, *flags, threads=threads))  # noqa: E731
+        work = lambda side: epochs(run(side, script, *flags, threads=threads))
         found = alternate(options, what, work, max)
         show(options, f"mnist {what}", "samples/s", found, lambda ours, theirs: ours / theirs)
 

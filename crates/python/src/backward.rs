@@ -81,7 +81,11 @@ pub(crate) fn names_of(given: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 }
 
 /// Pairs of the engine as pairs of Python.
-pub(crate) fn wrap(program: &Bound<'_, Program>, pairs: Vec<(Handle, Handle)>) -> Pairs {
+pub(crate) fn wrap(program: &Bound<'_, Program>, mut pairs: Vec<(Handle, Handle)>) -> Pairs {
+    // Updates are appended by name; Paddle returns the pairs in the order of the parameters.
+    program.get().handle.read(|inner| {
+        pairs.sort_by_key(|(param, _)| inner.global().vars.get_index_of(param.name()));
+    });
     let named = |variable: &Handle| Variable::new(program, 0, variable.name().to_owned());
     pairs.iter().map(|(param, grad)| (named(param), named(grad))).collect()
 }

@@ -12,6 +12,7 @@ use pyo3::types::PyBytes;
 
 use crate::block::Block;
 use crate::error::to_py;
+use crate::session::session;
 use crate::variable::Variable;
 
 /// A computation: blocks of ops over variables.
@@ -57,9 +58,12 @@ impl Program {
 
 #[pymethods]
 impl Program {
+    /// An empty program, whose random numbers start from the seed that was last set.
     #[new]
     fn new() -> Program {
-        Program::default()
+        let program = Program::default();
+        program.handle.edit(|inner| inner.random_seed = session().seed());
+        program
     }
 
     /// The first block.

@@ -8,6 +8,7 @@ use bireme_engine::eager::Session;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::context;
 use crate::convert::{dtype_object, dtype_of};
 
 static SESSION: LazyLock<Session> = LazyLock::new(Session::default);
@@ -42,10 +43,20 @@ pub(crate) fn set_default_dtype(dtype: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Random numbers of eager mode start anew from `seed`.
+/// Random numbers start anew from `seed`: of eager mode, of the default programs, and of programs
+/// that are made from now on. A program that was given a seed of its own keeps it.
 #[pyfunction]
-pub(crate) fn seed(seed: u64) {
+pub(crate) fn seed(py: Python<'_>, seed: u64) -> PyResult<()> {
+    let before = session().seed();
     session().set_seed(seed);
+    for program in [context::default_main_program(py)?, context::default_startup_program(py)?] {
+        program.get().handle.edit(|inner| {
+            if inner.random_seed == before {
+                inner.random_seed = seed;
+            }
+        });
+    }
+    Ok(())
 }
 
 /// Whether ops are put on the tape; returns what was before.

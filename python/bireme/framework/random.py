@@ -9,11 +9,11 @@ __all__ = ["seed"]
 
 
 def seed(seed: int) -> None:
-    """Starts the random numbers of eager mode from here: first values, dropout, sampling.
+    """Starts random numbers from here: first values, dropout, sampling, in both modes.
 
     The first value of a parameter depends on the seed and its name, not on what was drawn before:
     it stays when another layer is put before it, and equal layers differ as their names do.
-    Programs have a seed of their own: `Program.random_seed`.
+    A program whose `random_seed` was set keeps that one.
 
     >>> import bireme as paddle
     >>> paddle.seed(7)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import _core
 from ..nn.clip import ClipGradBase
 from ..nn.parameter import regularizer_spec
@@ -125,6 +127,11 @@ class Optimizer:
             message = "the learning rate follows a schedule: step or replace the schedule"
             raise RuntimeError(message)  # noqa: TRY004 (the state is wrong, not the type)
         self._learning_rate = float(value)
+        for group in self._groups:
+            name = group.engine.learning_rate_name
+            found = _core.global_scope().find_var(name) if name else None
+            if found is not None:
+                found.get_tensor().set(np.array([value * group.scale], "float32"))
 
     def set_lr_scheduler(self, scheduler: LRScheduler) -> None:
         """Lets the learning rate follow a schedule from now on."""
@@ -193,12 +200,16 @@ class Optimizer:
 
     def _group_of(self, accumulator: str) -> _Group:
         """The group with the parameter that an accumulator belongs to."""
-        if len(self._groups) == 1:
-            return self._groups[0]
         for group in self._groups:
-            if any(accumulator.startswith(f"{p.name}_") for p in group.parameters):
+            # Without parameters (static mode) there is one group, and nothing to compare with.
+            if not group.parameters or any(
+                accumulator.startswith(f"{p.name}_") for p in group.parameters
+            ):
                 return group
-        raise KeyError(f"no parameter of this optimizer has an accumulator `{accumulator}`")
+        raise KeyError(
+            f"no parameter of this optimizer has an accumulator `{accumulator}`: "
+            "was the state saved by a model whose parameters have other names?"
+        )
 
     # Static mode, and both.
 

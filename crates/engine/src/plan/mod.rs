@@ -191,10 +191,9 @@ fn check_ends(
         let computed = ops.iter().any(|op| op.output_vars().any(|var| var == fetch));
         let persists = program.global().var(fetch).is_some_and(|var| var.persistable);
         if !computed && !persists && !feeds.contains(fetch) {
-            return Err(Error::Feed {
-                var: (*fetch).to_owned(),
-                problem: "cannot fetch it: no op of the program computes it".to_owned(),
-            });
+            return Err(Error::kernel(format!(
+                "cannot fetch `{fetch}`: no op of the program computes it"
+            )));
         }
     }
     Ok(())
