@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tensor.arguments import default_dtype, ops, Tensor
+from ...tensor.arguments import Tensor, default_dtype, ops
 from ..initializer import Constant, Uniform
 from .layers import Layer
 
