@@ -21,6 +21,8 @@ the sources of Bireme lists all names, environment variables and differences fro
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import _core, framework, tensor
 from ._alias import install_alias
 from ._core import (
@@ -38,6 +40,36 @@ from ._names import LAZY
 from .batch import batch
 from .framework import *
 from .tensor import *
+
+if TYPE_CHECKING:
+    # For editors: `paddle.nn.` should offer what is there. `_names` fetches them when it runs.
+    from . import (  # noqa: F401
+        base,
+        dataset,
+        device,
+        distributed,
+        distribution,
+        fluid,
+        geometric,
+        hapi,
+        incubate,
+        inference,
+        io,
+        jit,
+        linalg,
+        metric,
+        nn,
+        optimizer,
+        reader,
+        regularizer,
+        static,
+        utils,
+        v2,
+        version,
+        vision,
+    )
+    from ._core import ResourceExhaustedError  # noqa: F401
+    from .hapi import flops, summary  # noqa: F401
 
 install_finder()
 __getattr__ = missing_names(__name__, LAZY)
@@ -61,4 +93,6 @@ __all__ += tensor.__all__
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LAZY})
+    # Our own tools would only be in the way of who completes a name.
+    ours = {"LAZY", "TYPE_CHECKING", "annotations", "install_finder", "missing_names"}
+    return sorted({*globals(), *LAZY} - ours)

@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> int:
     elif first and not first.startswith("-"):
         run_script(first, arguments[1:])
     else:
-        print(USAGE, file=sys.stderr)
+        problem = (
+            "`-m` needs the name of a module" if first == "-m" else f"unknown option `{first}`"
+        )
+        print(f"bireme: {problem}\n{USAGE}" if first else USAGE, file=sys.stderr)
         return 2
     return 0
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 
-USAGE = "usage: fleetrun [--worker_num 1] [--nproc_per_node 1] SCRIPT [ARGUMENTS]"
+USAGE = """\
+usage: fleetrun [--worker_num 1] [--nproc_per_node 1] SCRIPT [ARGUMENTS]
+
+Runs a training script in which `import paddle` means Bireme. A job is one process so far:
+options that ask for more workers, servers or machines are refused."""
 
 # Options of Paddle's launcher that count processes or machines, with what they may be here.
 _COUNTS = {
@@ -38,9 +42,8 @@ def fleetrun(arguments: list[str] | None = None) -> int:
     One process only for now: whatever asks for more is refused with exit code 2.
 
     >>> from bireme._cli import fleetrun
-    >>> fleetrun(["--help"])
-    usage: fleetrun [--worker_num 1] [--nproc_per_node 1] SCRIPT [ARGUMENTS]
-    0
+    >>> fleetrun(["--worker_num=2", "train.py"])
+    2
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     rest = list(arguments)

@@ -6,6 +6,8 @@ from typing import Any, TypeAlias, final
 
 import numpy.typing as npt
 
+from ._tensor_methods import TensorMethods
+
 _DTypeLike: TypeAlias = Any
 _Path: TypeAlias = str | PathLike[str]
 _Names: TypeAlias = Iterable[Variable | str]
@@ -100,11 +102,13 @@ class Operator:
     def all_attrs(self) -> dict[str, Any]: ...
     def _set_attr(self, name: str, value: Any) -> None: ...
 
-class Variable:
+# No subclass when it runs. Every function takes both, and so a type checker should: annotations say
+# `Tensor` alone, as Paddle's documents do.
+class Variable(Tensor):
     @property
-    def name(self) -> str: ...
+    def name(self) -> str: ...  # type: ignore[override]
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]: ...  # type: ignore[override]
     @property
     def dtype(self) -> Any: ...
     @property
@@ -326,7 +330,7 @@ def dtype(value: _DTypeLike) -> DType: ...
 def get_default_dtype() -> DType: ...
 def set_default_dtype(dtype: _DTypeLike) -> None: ...
 
-class Tensor:
+class Tensor(TensorMethods):
     def __init__(
         self,
         value: Any = None,

@@ -12,7 +12,7 @@ import os
 import sys
 from types import CodeType, ModuleType
 
-from ._alias import export_alias, install_alias
+from ._alias import AliasLoader, export_alias, install_alias
 
 
 def run_script(path: str, arguments: list[str]) -> None:
@@ -38,6 +38,10 @@ def run_module(name: str, arguments: list[str]) -> None:
 
     try:
         spec = find_spec(name)
+        if spec is not None and isinstance(spec.loader, AliasLoader):
+            # What can be run is the module behind the alias.
+            name = spec.loader.name
+            spec = find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = find_spec(f"{name}.__main__")
     except ModuleNotFoundError as error:
@@ -59,7 +63,11 @@ def _prepare(argv: list[str], folder: str) -> None:
     # -P and -I Python adds no folder, and neither do we.
     if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated):
         sys.path[0] = folder
-    if install_alias():
+    try:
+        installed = install_alias()
+    except ValueError as error:
+        sys.exit(f"bireme: {error}")
+    if installed:
         export_alias()
     elif os.environ.get("BIREME_ALIAS") != "0":
         print(

@@ -153,6 +153,19 @@ def test_alias_by_call(tmp_path):
     assert "call `bireme.install_alias()` first" in result.stderr
     result = run("-c", "import bireme; bireme.install_alias()", cwd=tmp_path, BIREME_ALIAS="yes")
     assert "must be 0, 1 or not set" in result.stderr
+    (tmp_path / "script.py").write_text("")
+    result = run("-m", "bireme", "script.py", cwd=tmp_path, BIREME_ALIAS="yes")
+    assert result.stderr == "bireme: `BIREME_ALIAS` is `yes`, but must be 0, 1 or not set\n"
+
+
+def test_the_launcher_of_paddle_is_fleetrun(tmp_path):
+    (tmp_path / "script.py").write_text("import sys, paddle; print(paddle.__name__, sys.argv)")
+    expected = "bireme ['script.py', '-x']\n"
+    launch = ("paddle.distributed.launch", "--nproc_per_node=1", "script.py", "-x")
+    check(run("-m", "bireme", "-m", *launch, cwd=tmp_path), expected)
+    check(run("-m", "bireme.distributed.launch", *launch[1:], cwd=tmp_path), expected)
+    result = run("-m", "bireme", "-m", "paddle.nn", cwd=tmp_path)
+    assert result.stderr == "bireme: there is no module `bireme.nn` that could be run\n"
 
 
 def test_importing_bireme_does_not_install_the_alias(tmp_path):

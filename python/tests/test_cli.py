@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from bireme import _cli
+from bireme.__main__ import main as run_main
 
 
 def test_bireme_is_the_command_line_of_the_core(monkeypatch, capfd):
@@ -40,3 +41,12 @@ def test_fleetrun_runs_one_process_with_the_alias(tmp_path):
     assert result.stdout == "True ['train.py', '--lr=1']\n"
     assert result.returncode == 1
     assert result.stderr.splitlines()[1] == f'  File "{script}", line 3, in <module>'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [(["-c", "1"], "unknown option `-c`"), (["-m"], "`-m` needs the name of a module")],
+)
+def test_python_m_bireme_says_what_it_does_not_know(arguments, problem, capsys):
+    assert run_main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"bireme: {problem}\nusage: ")

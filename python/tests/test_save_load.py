@@ -173,8 +173,11 @@ def test_bad_arguments(tmp_path):
             "does not take `compress`",
         ),
         (lambda: paddle.load(tmp_path / "none"), FileNotFoundError, "nothing to load at"),
+        (lambda: paddle.load(tmp_path), FileNotFoundError, "a folder without a model"),
+        (lambda: paddle.load(tmp_path / "text"), ValueError, "none of what `load` reads"),
         (lambda: paddle.load(tmp_path / "cut"), ValueError, "is damaged"),
     ]
+    (tmp_path / "text").write_text("hello world")
     (tmp_path / "cut").write_bytes((FILES / "layer-4.pdparams").read_bytes()[:200])
     for call, kind, text in cases:
         with pytest.raises(kind, match=text):

@@ -85,7 +85,12 @@ def load(
             return _load_pickle(file, path, as_tensor, keep_names)
         if first == b"\0":
             return as_tensor(_core.load_tensor(path))
-        return _core.Program.parse_from_string(file.read())
+        try:
+            return _core.Program.parse_from_string(file.read())
+        except _core.InvalidArgumentError as error:
+            raise ValueError(
+                f"`{path}` is none of what `load` reads: a pickle of `save`, a tensor or a program"
+            ) from error
 
 
 def _save_options(protocol: int, configs: dict[str, Any]) -> tuple[bool, int]:
@@ -273,8 +278,9 @@ def _as_tensor(value: np.ndarray, name: str | None = None) -> Any:
 def _load_model_parameters(path: str, return_numpy: bool) -> dict[str, Any]:
     """The parameters of a saved model, by the prefix of its files or by its folder."""
     if not (os.path.isfile(f"{path}.pdmodel") or os.path.isfile(os.path.join(path, "__model__"))):
+        what = "a folder without a model" if os.path.isdir(path) else "no such file"
         raise FileNotFoundError(
-            f"there is nothing to load at `{path}`: no such file, and no model with this prefix"
+            f"there is nothing to load at `{path}`: {what}, and no model with this prefix"
         )
     scope = _core.Scope()
     program, _, _ = _core.load_inference(scope, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import _core
 from ..._missing import missing_attribute
@@ -91,6 +91,8 @@ class Layer(StateMixin):
     >>> Twice()(paddle.ones([3, 2])).shape
     [3, 2]
     """
+
+    training: bool
 
     def __init__(self, name_scope: str | None = None, dtype: Any = "float32") -> None:
         fields = self.__dict__
@@ -271,7 +273,11 @@ class Layer(StateMixin):
                 return
         object.__setattr__(self, name, value)
 
-    __getattr__ = missing_attribute
+    if TYPE_CHECKING:
+        # Members added by name, as by `add_sublayer`, may be anything.
+        def __getattr__(self, name: str) -> Any: ...
+    else:
+        __getattr__ = missing_attribute
 
     def __delattr__(self, name: str) -> None:
         for kind in ("_parameters", "_sub_layers", "_buffers"):
