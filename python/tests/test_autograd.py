@@ -2,10 +2,9 @@
 
 import threading
 
+import bireme as paddle
 import numpy as np
 import pytest
-
-import bireme as paddle
 
 
 def learning(values):
@@ -107,7 +106,9 @@ def test_a_hook_that_is_dropped_may_look_at_its_tensor():
         def __del__(self):
             x.shape  # noqa: B018 - looking is the point
 
-    hook = x.register_hook(lambda grad, looks=Looks(): None)
+    looks = Looks()
+    hook = x.register_hook(lambda grad, looks=looks: None)
+    del looks
     hook.remove()
 
 

@@ -1,9 +1,8 @@
 """States of optimizers that do not fit, and learning rates set by hand."""
 
+import bireme as paddle
 import numpy as np
 import pytest
-
-import bireme as paddle
 
 
 def stepped(layer):

@@ -194,7 +194,8 @@ impl<'py> Call<'py> {
             let slots = self.def.signature.inputs;
             let slot = slots.get(self.counts.len().saturating_sub(1)).map_or("?", |s| s.name);
             return Err(PyTypeError::new_err(format!(
-                "op `{}`: input `{slot}` must be a tensor, not {}",
+                "op `{}`: input `{slot}` must be a tensor, not {}: make one with \
+                 `paddle.to_tensor`",
                 self.def.name,
                 value.get_type().name()?
             )));

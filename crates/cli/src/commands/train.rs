@@ -188,7 +188,10 @@ fn report(
 
 /// Commands that work as printed, in this shell and folder.
 fn next_steps(folder: &Path, prefix: &Path) -> String {
-    let bireme = shell(&std::env::args().next().unwrap_or_else(|| "bireme".to_owned()));
+    // Installed with Python, this runs inside its interpreter, and the command is on the path.
+    let is_own = |name: &String| Path::new(name).file_stem().is_some_and(|stem| stem == "bireme");
+    let own = std::env::args().next().filter(is_own);
+    let bireme = shell(own.as_deref().unwrap_or("bireme"));
     let quoted = |path: &Path| shell(&path.to_string_lossy());
     let (model, sample) = (quoted(prefix), quoted(&sample_path(folder)));
     format!(
