@@ -74,7 +74,8 @@ if TYPE_CHECKING:
 install_finder()
 __getattr__ = missing_names(__name__, LAZY)
 
-__version__: str = _core.__version__
+# Scripts compare it to know what they can call, so Paddle's comes first.
+__version__: str = f"2.6.2+bireme.{_core.__version__}"
 
 __all__ = [
     "BiremeError",

@@ -1,7 +1,7 @@
 """Two versions: that of Bireme, and that of Paddle whose API it follows.
 
-`bireme.__version__` is the first. Scripts that ask `paddle.version` want to know what they can
-call, so everything else here is the second.
+`bireme.__version__` has both, Paddle's first. Scripts that ask `paddle.version` want to know what
+they can call, so everything here but `bireme_version` is Paddle's.
 """
 
 from __future__ import annotations

@@ -162,3 +162,8 @@ def numpy_modules():
     code = "import sys, numpy; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_scripts_that_compare_versions_find_the_api():
+    assert [int(part) for part in paddle.__version__.split(".")[:2]] == [2, 6]
+    assert paddle.__version__.endswith(paddle.version.bireme_version)

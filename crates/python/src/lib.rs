@@ -12,6 +12,7 @@ mod console;
 mod context;
 mod convert;
 mod dtype;
+mod eager_parameter;
 mod error;
 mod executor;
 mod files;
@@ -57,6 +58,8 @@ mod _core {
     #[pymodule_export]
     use crate::dtype::{DType, dtype};
     #[pymodule_export]
+    use crate::eager_parameter::Parameter;
+    #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
     use crate::files::{
@@ -88,7 +91,7 @@ mod _core {
     #[pymodule_export]
     use crate::static_optimizer::learning_rate;
     #[pymodule_export]
-    use crate::tensor::{Parameter, Tensor, to_tensor};
+    use crate::tensor::{Tensor, to_tensor};
     #[pymodule_export]
     use crate::variable::Variable;
 

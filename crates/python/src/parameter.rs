@@ -11,11 +11,11 @@ use pyo3::types::PyDict;
 
 use crate::context;
 use crate::convert::dtype_of;
+use crate::eager_parameter::Parameter;
 use crate::error::{enter_held, to_py};
 use crate::kwargs::Kwargs;
 use crate::session::session;
 use crate::site::site;
-use crate::tensor::Parameter;
 use crate::variable::Variable;
 use crate::window::Array;
 

@@ -12,6 +12,9 @@ use crate::error::to_py;
 const DEVICE_VARIABLE: &str = "BIREME_DEVICE";
 
 /// The processors of this machine.
+///
+/// >>> paddle.CPUPlace()
+/// Place(cpu)
 #[pyclass(frozen, eq, hash, weakref, module = "bireme._core")]
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct CPUPlace;

@@ -16,6 +16,11 @@ use crate::session::session;
 use crate::variable::Variable;
 
 /// A computation: blocks of ops over variables.
+///
+/// >>> program = paddle.static.Program()
+/// >>> program.random_seed = 7
+/// >>> program.num_blocks
+/// 1
 #[pyclass(frozen, dict, weakref, subclass, module = "bireme._core")]
 #[derive(Default)]
 pub(crate) struct Program {

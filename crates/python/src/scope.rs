@@ -10,6 +10,10 @@ use crate::error::to_py;
 use crate::lod_tensor::LoDTensor;
 
 /// Variables by name.
+///
+/// >>> scope = paddle.static.Scope()
+/// >>> scope.find_var("w") is None
+/// True
 #[pyclass(frozen, weakref, module = "bireme._core")]
 #[derive(Default)]
 pub(crate) struct Scope {

@@ -13,6 +13,11 @@ use crate::program::Program;
 
 /// A variable of a static program.
 ///
+/// >>> paddle.enable_static()
+/// >>> x = paddle.static.data("x", [None, 2], "float32")
+/// >>> (x + 1.0).shape
+/// (-1, 2)
+///
 /// Some interpreters make the instance's dictionary, and may collect meanwhile, before the fields
 /// here have been written; all of memory is zero then.
 #[pyclass(frozen, dict, weakref, subclass, module = "bireme._core")]

@@ -53,7 +53,7 @@ CASES = [
     Case("transpose", {"X": f32(2, 3, 4)}, {"axis": [1, 2, 0]}),
     Case("squeeze2", {"X": f32(2, 1, 3, 1)}, {"axes": [1]}, outputs=X),
     Case("squeeze2", {"X": f32(2, 1, 3, 1)}, {"axes": []}, outputs=X),
-    Case("squeeze2", {"X": f32(2, 1, 3, 1)}, {"axes": [-1, 0]}, outputs=X),
+    Case("squeeze2", {"X": f32(2, 1, 3, 1)}, {"axes": [-1, 2]}, outputs=X),
     Case("unsqueeze2", {"X": f32(2, 3)}, {"axes": [1]}, outputs=X),
     Case("unsqueeze2", {"X": f32(2, 3)}, {"axes": [0, -1]}, outputs=X),
     Case("unsqueeze2", {"X": f32(2, 3)}, {"axes": [2, 1]}, outputs=X),

@@ -52,45 +52,102 @@ class Fleet:
         return self
 
     def worker_index(self) -> int:
-        """The number of this worker, from 0."""
+        """The number of this worker, from 0.
+
+        >>> fleet = paddle.distributed.fleet
+        >>> fleet = fleet.init(is_collective=True)
+        >>> fleet.worker_index()
+        0
+        """
         return self._known_role()._worker_index()
 
     def worker_num(self) -> int:
-        """How many workers there are."""
+        """How many workers there are.
+
+        >>> fleet = paddle.distributed.fleet
+        >>> fleet = fleet.init(is_collective=True)
+        >>> fleet.worker_num()
+        1
+        """
         return self._known_role()._worker_num()
 
     def is_first_worker(self) -> bool:
-        """Whether this worker does what one must do alone, such as saving."""
+        """Whether this worker does what one must do alone, such as saving.
+
+        >>> fleet = paddle.distributed.fleet
+        >>> fleet = fleet.init(is_collective=True)
+        >>> fleet.is_first_worker()
+        True
+        """
         return self.is_worker() and self.worker_index() == 0
 
     def is_worker(self) -> bool:
-        """Whether this process trains."""
+        """Whether this process trains.
+
+        >>> fleet = paddle.distributed.fleet
+        >>> fleet = fleet.init(is_collective=True)
+        >>> fleet.is_worker()
+        True
+        """
         return self._known_role()._role() == Role.WORKER
 
     def is_server(self) -> bool:
-        """Whether this process holds parameters."""
+        """Whether this process holds parameters.
+
+        >>> fleet = paddle.distributed.fleet
+        >>> fleet = fleet.init(is_collective=True)
+        >>> fleet.is_server()
+        False
+        """
         return self._known_role()._role() == Role.SERVER
 
     def worker_endpoints(self, to_string: bool = False) -> Any:
-        """The addresses of the workers, as a list or with commas between."""
+        """The addresses of the workers, as a list or with commas between.
+
+        >>> fleet = paddle.distributed.fleet
+        >>> fleet = fleet.init(is_collective=True)
+        >>> fleet.worker_endpoints(to_string=True)
+        ''
+        """
         endpoints = self._known_role()._worker_endpoints()
         return ",".join(endpoints) if to_string else endpoints
 
     def barrier_worker(self) -> None:
-        """Waits for the other workers: there are none."""
+        """Waits for the other workers: there are none.
+
+        >>> fleet = paddle.distributed.fleet
+        >>> fleet = fleet.init(is_collective=True)
+        >>> fleet.barrier_worker()
+        """
         self._known_role()
 
     def distributed_optimizer(
         self, optimizer: Any, strategy: DistributedStrategy | None = None
     ) -> DistributedOptimizer:
-        """The optimizer of the job, which in one process does what the given one does."""
+        """The optimizer of the job, which in one process does what the given one does.
+
+        >>> fleet = paddle.distributed.fleet
+        >>> fleet = fleet.init(is_collective=True)
+        >>> layer = paddle.nn.Linear(2, 1)
+        >>> sgd = paddle.optimizer.SGD(0.1, parameters=layer.parameters())
+        >>> sgd = fleet.distributed_optimizer(sgd)
+        >>> layer(paddle.ones([1, 2])).backward()
+        >>> sgd.step()
+        """
         strategy = _checked_strategy(strategy)
         if strategy is not None:
             self._strategy = strategy
         return DistributedOptimizer(optimizer, self._strategy)
 
     def distributed_model(self, model: Any) -> Any:
-        """The model of the job, which in one process is the given one."""
+        """The model of the job, which in one process is the given one.
+
+        >>> fleet = paddle.distributed.fleet
+        >>> fleet = fleet.init(is_collective=True)
+        >>> model = paddle.nn.Linear(2, 1)
+        >>> fleet.distributed_model(model) is model
+        True
+        """
         self._known_role()
         return model
 
