@@ -24,7 +24,9 @@ def main() -> None:
 
     bireme.utils.run_check()
     programs = os.path.dirname(sys.executable)
-    expect([os.path.join(programs, "bireme"), "--version"], "bireme " + bireme.version.bireme_version)
+    expect(
+        [os.path.join(programs, "bireme"), "--version"], "bireme " + bireme.version.bireme_version
+    )
     expect([os.path.join(programs, "fleetrun"), "--help"], "usage: fleetrun")
     with tempfile.TemporaryDirectory() as folder:
         script = os.path.join(folder, "script.py")
