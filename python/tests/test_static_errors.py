@@ -128,3 +128,22 @@ def test_a_state_of_another_shape_is_refused(trained):
     state = {"fc_0.w_0": np.ones([2, 2], "float32")}
     with pytest.raises(RuntimeError, match=r"`fc_0.w_0` cannot take a value of shape \(2, 2\)"):
         static.set_program_state(static.default_main_program(), state)
+
+
+def test_an_executor_runs_on_a_place():
+    assert isinstance(paddle.static.Executor("cpu").place, paddle.CPUPlace)
+    with pytest.raises(TypeError, match="a place such as"):
+        paddle.static.Executor(3)
+    with pytest.raises(ValueError, match="nonsense"):
+        paddle.static.Executor("nonsense")
+    with pytest.raises(paddle.UnavailableError, match="GPU"):
+        paddle.static.Executor("gpu:0")
+
+
+def test_environment_variables_that_are_no_numbers_are_named(monkeypatch):
+    monkeypatch.setenv("CPU_NUM", "two")
+    with pytest.raises(ValueError, match="`CPU_NUM` is 'two'"):
+        paddle.static.cpu_places()
+    monkeypatch.setenv("FLAGS_selected_gpus", "")
+    with pytest.raises(ValueError, match="FLAGS_selected_gpus"):
+        paddle.static.cuda_places()

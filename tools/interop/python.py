@@ -55,7 +55,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
         for name in options.models or models.NAMES:
             compare(name, Path(folder), options, table)
-    print(f"{table.cases} comparisons, {table.failed} failed (tolerance {TOLERANCE:g})")
+    counts = f"{table.cases} comparisons, {table.failed} failed, {table.known} known not to work"
+    print(f"{counts} (tolerance {TOLERANCE:g})")
     return 1 if table.failed else 0
 
 
@@ -188,6 +189,7 @@ class Table:
     def __init__(self):
         self.cases = 0
         self.failed = 0
+        self.known = 0
         print(f"{'model':<11} {'mode':<7} {'what':<25} {'worst':>8}  result", flush=True)
 
     def attempt(self, model, mode, what, step, *arguments):
@@ -198,6 +200,7 @@ class Table:
         except (Failed, subprocess.TimeoutExpired) as error:
             self.cases += 1
             if (model, mode, what) in KNOWN:
+                self.known += 1
                 print(f"{start} {'':>8}  known: {KNOWN[model, mode, what]}", flush=True)
                 return False
             self.failed += 1

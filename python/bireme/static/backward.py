@@ -67,7 +67,10 @@ def create_global_var(
     force_cpu: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """A variable that the startup program fills with `value`; `force_cpu` has no meaning here.
+    """A variable that the startup program fills with `value`.
+
+    It is always persistable, or it would lose its value before the main program runs; `force_cpu`
+    has no meaning here.
 
     >>> import bireme as paddle
     >>> paddle.enable_static()

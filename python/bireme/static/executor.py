@@ -34,7 +34,7 @@ class Executor:
     """
 
     def __init__(self, place: Place = None) -> None:
-        self.place = _core.CPUPlace() if place is None else place
+        self.place = _checked_place(place)
         self._core = _core.Executor(self.place)
 
     def run(
@@ -218,6 +218,16 @@ def fetch_names(fetch_list: Any) -> list[str]:
             kind = type(item).__name__
             raise TypeError(f"`fetch_list` must hold variables or their names, not {kind}")
     return names
+
+
+def _checked_place(place: Place) -> Place:
+    """A place, or the one that a name such as "cpu" stands for; the CPU by default."""
+    from ..framework.place import set_device, set_place
+
+    if place is None or isinstance(place, str):
+        return set_device(place or "cpu")
+    set_place(place)
+    return place
 
 
 def _plain_program(program: Any) -> Program:

@@ -134,7 +134,9 @@ def cpu_places(device_count: int | None = None) -> list[Any]:
     """
     import os
 
-    count = int(os.environ.get("CPU_NUM", "1")) if device_count is None else device_count
+    count = device_count
+    if count is None:
+        count = _numbers("CPU_NUM", os.environ.get("CPU_NUM", "1"))[0]
     return [_core.CPUPlace()] * count
 
 
@@ -151,10 +153,21 @@ def cuda_places(device_ids: int | list[int] | None = None) -> list[Any]:
 
     if device_ids is None:
         chosen = os.environ.get("FLAGS_selected_gpus", "0")
-        device_ids = [int(number) for number in chosen.split(",")]
+        device_ids = _numbers("FLAGS_selected_gpus", chosen)
     elif isinstance(device_ids, int):
         device_ids = [device_ids]
     return [_core.CUDAPlace(number) for number in device_ids]
+
+
+def _numbers(variable: str, text: str) -> list[int]:
+    """The numbers that an environment variable lists."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"the environment variable `{variable}` is {text!r}: it must be a number, "
+            "or numbers with commas between where several make sense"
+        ) from None
 
 
 def require_static(what: str) -> None:
