@@ -6,6 +6,7 @@ use bireme_ir::{Program, Var};
 
 use crate::graph::ProgramHandle;
 use crate::plan::{Plan, Pool, Question};
+use crate::remote::Remote;
 use crate::tensor::Tensor;
 use crate::{Error, Place, Result, Scope};
 
@@ -21,6 +22,7 @@ pub struct Executor {
     threads: usize,
     check_finite: bool,
     interrupt: Option<Question>,
+    remote: Option<Arc<dyn Remote>>,
     kept: Vec<Kept>,
 }
 
@@ -63,6 +65,7 @@ impl Executor {
             threads: 1,
             check_finite: false,
             interrupt: None,
+            remote: None,
             kept: Vec::new(),
         })
     }
@@ -89,6 +92,18 @@ impl Executor {
         self.interrupt = Some(question);
         self.kept.clear();
         self
+    }
+
+    /// Lets `remote` answer the ops that talk to parameter servers.
+    pub fn remote(mut self, remote: Arc<dyn Remote>) -> Executor {
+        self.connect(Some(remote));
+        self
+    }
+
+    /// As [`Executor::remote`], for an executor in use; `None` takes the connection away.
+    pub fn connect(&mut self, remote: Option<Arc<dyn Remote>>) {
+        self.remote = remote;
+        self.kept.clear();
     }
 
     /// Uses the variables of `scope`; executors on several threads may share one.
@@ -199,6 +214,9 @@ impl Executor {
         let mut plan = Plan::new(program, feeds, fetches, scope, private, self.check_finite)?;
         if let Some(question) = &self.interrupt {
             plan.ask_between_ops(Arc::clone(question));
+        }
+        if let Some(remote) = &self.remote {
+            plan.connect(Arc::clone(remote));
         }
         let declared = |name: &&str| program.global().var(name).cloned().expect("checked above");
         Ok(Step {

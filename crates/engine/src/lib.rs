@@ -26,6 +26,7 @@ mod plan;
 pub mod prefetch;
 pub mod random;
 pub mod regularizer;
+pub mod remote;
 mod scope;
 pub mod simd;
 pub mod tensor;

@@ -2,10 +2,12 @@
 //! positions. Everything here happens when a program is built or planned, never in a step.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bireme_ir::{Attr, DType, Op, Scalar, Slot, Slots};
 
 use super::OpDef;
+use crate::remote::{Remote, not_connected};
 use crate::{Error, Result};
 
 /// The position of an input variable of an op.
@@ -28,6 +30,8 @@ pub struct OpView<'a> {
     pub def: &'static OpDef,
     /// Seed for random ops that have none of their own.
     pub seed: u64,
+    /// Who answers ops that ask other processes.
+    pub remote: Option<&'a Arc<dyn Remote>>,
 }
 
 impl<'a> OpView<'a> {
@@ -43,7 +47,15 @@ impl<'a> OpView<'a> {
                 return Err(Error::kernel(format!("has {count} {what}, more than {MAX_VARS}")));
             }
         }
-        Ok(OpView { op, def, seed: 0 })
+        Ok(OpView { op, def, seed: 0, remote: None })
+    }
+
+    /// Who answers this op.
+    ///
+    /// # Errors
+    /// When nobody does.
+    pub fn remote(&self) -> Result<Arc<dyn Remote>> {
+        self.remote.cloned().ok_or_else(|| not_connected(&self.op.kind))
     }
 
     /// Input variables in slot order: what [`In`] counts.

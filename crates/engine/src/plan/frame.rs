@@ -10,6 +10,7 @@ use bireme_ir::DType;
 
 use crate::error::site_text;
 use crate::op::{Infer, Kernel, OpView, Run, Share, meta_of, shape_like};
+use crate::plan::layout::Source;
 use crate::plan::select::SelectedOp;
 use crate::tensor::Tensor;
 use crate::value::Value;
@@ -53,12 +54,13 @@ impl Call {
     pub(crate) fn new(
         position: usize,
         selected: &SelectedOp,
-        seed: u64,
+        source: &Source<'_>,
         address: impl Fn(usize) -> NonNull<Value>,
         share: Share,
         shapes: Shapes,
     ) -> Result<Call> {
-        let view = OpView { seed, ..OpView::new(&selected.op)? };
+        let Source { seed, remote, .. } = *source;
+        let view = OpView { seed, remote, ..OpView::new(&selected.op)? };
         let kernel = (view.def.kernel)(&view).map_err(|error| error.in_op(&selected.op))?;
         let lod_input = view
             .def

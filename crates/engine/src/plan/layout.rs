@@ -14,6 +14,7 @@ use crate::plan::frame::{Call, Frame, Shapes};
 use crate::plan::memory::{Need, pack};
 use crate::plan::select::{Selection, VarId};
 use crate::plan::stage::{self, Stage, Stages};
+use crate::remote::Remote;
 use crate::scope::Cell;
 use crate::tensor::{Buffer, Dims, Tensor};
 use crate::value::Value;
@@ -77,6 +78,7 @@ pub(crate) struct Source<'a> {
     pub(crate) cells: &'a HashMap<VarId, Arc<Cell>>,
     pub(crate) workers: usize,
     pub(crate) seed: u64,
+    pub(crate) remote: Option<&'a Arc<dyn Remote>>,
 }
 
 impl Layout {
@@ -387,7 +389,7 @@ impl Builder<'_> {
         for (position, selected) in self.source.selection.ops.iter().enumerate() {
             let shapes = self.shapes_of(position);
             let bind = |address: &dyn Fn(VarId) -> NonNull<Value>, share| {
-                Call::new(position, selected, self.source.seed, address, share, shapes)
+                Call::new(position, selected, self.source, address, share, shapes)
             };
             let in_main = |var: VarId| self.main_address(main, var);
             match self.stages.ops[position] {

@@ -29,6 +29,7 @@ use crate::plan::interrupt::Interrupt;
 use crate::plan::layout::{FeedShape, Layout, Merge, Source};
 use crate::plan::pool::Barrier;
 use crate::plan::select::{Selection, VarId};
+use crate::remote::Remote;
 use crate::scope::{Cell, Scope};
 use crate::tensor::Tensor;
 use crate::value::Value;
@@ -43,6 +44,7 @@ pub(crate) struct Plan {
     scope: Scope,
     cells: HashMap<VarId, Arc<Cell>>,
     seed: u64,
+    remote: Option<Arc<dyn Remote>>,
     check_finite: bool,
     layouts: Vec<Layout>,
     steps: u64,
@@ -94,11 +96,17 @@ impl Plan {
             scope,
             cells,
             seed,
+            remote: None,
             check_finite,
             layouts: Vec::new(),
             steps: 0,
             interrupt: None,
         })
+    }
+
+    /// Who answers ops that ask other processes.
+    pub(crate) fn connect(&mut self, remote: Arc<dyn Remote>) {
+        self.remote = Some(remote);
     }
 
     /// Asks `question` between ops, now and then; a step ends when the answer is yes.
@@ -162,8 +170,13 @@ impl Plan {
         if self.layouts.len() >= MAX_LAYOUTS {
             self.layouts.remove(0);
         }
-        let source =
-            Source { selection: &self.selection, cells: &self.cells, workers, seed: self.seed };
+        let source = Source {
+            selection: &self.selection,
+            cells: &self.cells,
+            workers,
+            seed: self.seed,
+            remote: self.remote.as_ref(),
+        };
         let shapes = feeds.iter().map(|feed| FeedShape::of(feed)).collect();
         // Two training threads may meet an empty cell at one time.
         let layout = self.scope.exclusively(|| Layout::new(&source, shapes))?;

@@ -1,0 +1,136 @@
+//! What a step asks of other processes. The engine puts the questions and knows no network; who
+//! answers them is given to the executor ([`crate::Executor::remote`]).
+//!
+//! The ops that ask are in `ops/remote/`; their kernels prepare a request once and then only call.
+
+use crate::tensor::Tensor;
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// Where a piece of a variable lives.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// Its name on the server: `fc_0.w_0.block1`, `fc_0.w_0@GRAD.block1.trainer_0`.
+    pub name: String,
+    /// The server, as `ip:port`.
+    pub endpoint: String,
+}
+
+/// The attributes of a `send` op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sending {
+    /// One for each value.
+    pub pieces: Vec<Piece>,
+    /// Whether values that meet in a queue are added up (counters) rather than averaged.
+    pub merge_add: bool,
+}
+
+/// A table whose rows live on servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableRef {
+    /// The variable it stands for.
+    pub name: String,
+    /// Elements in a row.
+    pub width: usize,
+    /// The id that reads as zeros and is never updated.
+    pub padding: Option<i64>,
+    /// How rows are spread over servers.
+    pub spread: RowSpread,
+    /// The servers in order.
+    pub endpoints: Vec<String>,
+    /// The pieces' names on the servers, in the order of the endpoints.
+    pub names: Vec<String>,
+}
+
+/// How the rows of a table are spread over servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowSpread {
+    /// Server `i` has so many consecutive rows; ids are row numbers.
+    Sections(Vec<u64>),
+    /// Any 64-bit key; its shard decides.
+    Keys {
+        /// Shards in all, Paddle's `shard_num`.
+        shards: u64,
+    },
+}
+
+/// Answers what the ops of a trainer's program ask of the parameter servers.
+pub trait Remote: Send + Sync {
+    /// Op `send`: hands values (gradients, counters) to the servers. May return before they have
+    /// them; errors of earlier sends come out of later calls.
+    ///
+    /// # Errors
+    /// When a server is lost or refuses.
+    fn send(&self, how: &Sending, values: &[&Value]) -> Result<()>;
+
+    /// Op `send_barrier`: everything sent in this step has arrived, and in sync modes the update
+    /// of all trainers has been applied.
+    ///
+    /// # Errors
+    /// When a server or another trainer is lost.
+    fn send_barrier(&self, endpoints: &[String]) -> Result<()>;
+
+    /// Op `recv`: current values of parameter pieces, written to `outs`. In async mode the newest
+    /// ones that are here already, if any are newer than what `outs` holds.
+    ///
+    /// # Errors
+    /// When a server is lost or does not know a piece.
+    fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> Result<()>;
+
+    /// Op `fetch_barrier`: this trainer has all it asked for in this step.
+    ///
+    /// # Errors
+    /// When a server is lost.
+    fn fetch_barrier(&self, endpoints: &[String]) -> Result<()>;
+
+    /// Op `distributed_lookup_table`: row `ids[s][i]` to row `i` of `outs[s]`, for every slot `s`.
+    ///
+    /// # Errors
+    /// When a server is lost, or an id lies outside the table.
+    fn pull_rows(&self, table: &TableRef, ids: &[&[i64]], outs: &mut [&mut [f32]]) -> Result<()>;
+
+    /// Op `distributed_push_sparse`: the gradient of row `ids[s][i]` is row `i` of `grads[s]`;
+    /// ids may repeat, their gradients add up. `counts` are show and click of each id, where a
+    /// table counts them.
+    ///
+    /// # Errors
+    /// As [`Remote::send`].
+    fn push_rows(
+        &self,
+        table: &TableRef,
+        ids: &[&[i64]],
+        grads: &[&[f32]],
+        counts: Option<&[[f32; 2]]>,
+    ) -> Result<()>;
+
+    /// Op `send` of a geo program, once a step: `params` are this trainer's own copies, which the
+    /// exchange with the servers corrects in place; `touched` are the ids that the step looked up
+    /// in each table, for parameters that are tables.
+    ///
+    /// # Errors
+    /// When a server is lost.
+    fn exchange(&self, params: &mut [GeoParam<'_>]) -> Result<()>;
+
+    /// What this trainer is, for messages: `trainer 1 of 3`.
+    fn whoami(&self) -> String;
+}
+
+/// A parameter of a geo program.
+pub struct GeoParam<'a> {
+    /// Where its pieces live, with the rows (for tables) or elements (for others) of each.
+    pub pieces: &'a [(Piece, u64)],
+    /// The trainer's copy.
+    pub value: &'a mut Tensor,
+    /// Ids looked up in this step, one list for each lookup; `None` for a parameter that is no
+    /// table.
+    pub touched: Option<&'a [&'a [i64]]>,
+}
+
+/// The error of an op that has nobody to ask.
+pub(crate) fn not_connected(op: &str) -> Error {
+    Error::kernel(format!(
+        "`{op}` talks to parameter servers, but this executor is not connected to any: run the \
+         program that `get_trainer_program()` or `fleet.main_program` returns, after \
+         `fleet.init_worker()`"
+    ))
+}

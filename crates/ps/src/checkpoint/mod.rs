@@ -1,0 +1,1 @@
+//! Checkpoints: shards, manifest, loading onto any number of servers, Paddle's text layout.

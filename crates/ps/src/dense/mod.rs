@@ -1,0 +1,1 @@
+//! Dense parameter blocks on a server, updated by the optimize blocks of its program.

@@ -1,0 +1,36 @@
+//! What can go wrong with parameters that live elsewhere.
+
+/// An error of a parameter server or a worker.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The way to a peer failed, or the peer.
+    #[error(transparent)]
+    Comm(#[from] bireme_comm::Error),
+    /// The engine refused an update.
+    #[error(transparent)]
+    Engine(#[from] bireme_engine::Error),
+    /// A trainer is missing that others wait for.
+    #[error("{0}")]
+    Missing(String),
+    /// The program, a table or a setting does not fit.
+    #[error("{0}")]
+    Config(String),
+    /// A request that makes no sense: an unknown variable, wrong sizes.
+    #[error("{0}")]
+    Request(String),
+    /// A checkpoint cannot be written or read.
+    #[error("{path}: {problem}")]
+    File {
+        /// The file or folder.
+        path: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// Somebody asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A result of the parameter servers.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,17 @@
+//! Holds the parameters of a job: dense blocks and sparse tables on servers, the workers' way to
+//! them, the modes of training, and checkpoints.
+//!
+//! The layers, each of which uses only those before it: [`table`] and [`dense`] (memory) ·
+//! [`message`] (the protocol) · [`checkpoint`] (files) · [`server`] and [`worker`] (the two sides).
+
+pub mod checkpoint;
+mod config;
+pub mod dense;
+mod error;
+pub mod message;
+pub mod server;
+pub mod table;
+pub mod worker;
+
+pub use config::Mode;
+pub use error::{Error, Result};

@@ -1,0 +1,1 @@
+//! The server: answers requests, keeps time with the trainers, applies updates.
