@@ -10,8 +10,7 @@
 >>> exe.run(fluid.default_startup_program())
 []
 
-Distribution (`DistributeTranspiler`, `incubate.fleet`), `ParallelExecutor`, `PyReader` and datasets
-are missing.
+`ParallelExecutor`, `PyReader` and datasets are missing.
 """
 
 from .._missing import missing_names
@@ -33,6 +32,7 @@ from . import (
     optimizer,
     param_attr,
     regularizer,
+    transpiler,
     unique_name,
 )
 from .backward import append_backward, gradients
@@ -57,6 +57,7 @@ from .inputs import data, embedding, memory_optimize, one_hot, release_memory
 from .io import load, save
 from .lod_tensor import LoDTensor, create_lod_tensor, create_random_int_lodtensor
 from .param_attr import ParamAttr
+from .transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
 # Paddle 1.x calls both the same.
 Tensor = LoDTensor
@@ -68,6 +69,8 @@ __all__ = [
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
+    "DistributeTranspiler",
+    "DistributeTranspilerConfig",
     "ExecutionStrategy",
     "Executor",
     "LoDTensor",
@@ -117,6 +120,7 @@ __all__ = [
     "release_memory",
     "save",
     "scope_guard",
+    "transpiler",
     "unique_name",
 ]
 
