@@ -212,7 +212,7 @@ class DistributedStrategy(Settings):
 
     def _checked(self, name: str, value: Any) -> Any:
         if name == "a_sync" and not isinstance(value, bool):
-            raise ValueError(  # noqa: TRY004 - as in Paddle
+            raise ValueError(
                 f"The type of `flag` is invalid, expected type is bool, but received {type(value)}"
             )
         if name == "a_sync":

@@ -4,6 +4,8 @@ The splitting itself is the engine's; here are Paddle's call forms, and Paddle's
 the user's own programs into those of the trainer.
 """
 
+# ruff: noqa: TRY004 - Paddle raises ValueError here, and so does user code that catches it.
+
 from __future__ import annotations
 
 import inspect
