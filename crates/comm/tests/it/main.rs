@@ -1,0 +1,3 @@
+//! Clients and servers together, over real sockets and over memory.
+
+mod calls;
