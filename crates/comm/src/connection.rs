@@ -63,13 +63,14 @@ impl Connection {
     }
 
     /// The next frame with a body of at most `limit` bytes; none when the read timed out.
-    /// One thread at a time reads, others would wait here.
+    /// One thread at a time reads, others would wait here. After an error there is nothing to
+    /// read, but a last frame may be written.
     pub(crate) fn receive(
         &self,
         limit: usize,
         pool: &Arc<Pool>,
     ) -> Result<Option<(Header, Body)>, Broken> {
-        lock(&self.reader).next(&*self.stream, limit, pool).inspect_err(|_| self.shutdown())
+        lock(&self.reader).next(&*self.stream, limit, pool)
     }
 
     pub(crate) fn stream(&self) -> &dyn Stream {

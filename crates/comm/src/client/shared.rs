@@ -27,6 +27,8 @@ pub(super) struct Shared {
     session: u64,
     /// The server's life that this session belongs to; 0 until the first welcome.
     incarnation: AtomicU64,
+    /// Largest body that the server takes.
+    max_request: AtomicU64,
     pub(super) pool: Arc<Pool>,
     start: Instant,
     /// Milliseconds from `start` to the last frame of the server.
@@ -78,6 +80,7 @@ impl Shared {
             settings,
             session: handshake::random(),
             incarnation: AtomicU64::new(0),
+            max_request: AtomicU64::new(0),
             pool: Arc::default(),
             start: Instant::now(),
             heard: AtomicU64::new(0),
@@ -148,6 +151,7 @@ impl Shared {
             session: self.session,
             link,
             resume: known != 0,
+            max_frame: self.settings.max_frame as u64,
         };
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let welcome = handshake::ask(&connection, hello, &self.settings.secret, left, &self.pool)?;
@@ -155,6 +159,7 @@ impl Shared {
             let problem = "another process answers there".to_string();
             return Err(Failed::Refused(Refusal::Session, problem, welcome.incarnation));
         }
+        self.max_request.store(welcome.max_frame, Ordering::Relaxed);
         self.incarnation.store(welcome.incarnation, Ordering::Release);
         let stream = connection.stream();
         stream.set_write_timeout(Some(self.settings.heartbeat_timeout)).map_err(broken)?;
@@ -306,8 +311,9 @@ impl Shared {
     }
 
     pub(super) fn check_size(&self, what: &str, parts: &[&[u8]]) -> Result<()> {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        let limit = self.settings.max_frame;
+        let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let allowed = self.max_request.load(Ordering::Relaxed);
+        let limit = allowed.min(self.settings.max_frame as u64);
         if length <= limit {
             return Ok(());
         }
