@@ -141,7 +141,9 @@ class DistributeTranspiler:
         self._endpoints = _addresses("pservers", call["pservers"])
         self._trainer = (trainer_id, _trainer_count(call["trainers"]))
         refuse_schedule(main)
-        sync = bool(call["sync_mode"]) and self.config.sync_mode
+        # Either place may say that trainers do not wait for each other.
+        apart = self.config.geo_sgd_mode or self.config.hybrid
+        sync = bool(call["sync_mode"]) and self.config.sync_mode and not apart
         self._core.transpile(trainer_id, main, startup, self._endpoints, self._trainer[1], sync)
         if self.config.print_log:
             print(self._core.log())
