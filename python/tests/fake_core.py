@@ -1,5 +1,7 @@
 """Stands in for the engine's `Transpiler` and `Fleet`: notes what it is told, and answers simply."""
 
+from typing import ClassVar
+
 import numpy as np
 from bireme import _core
 
@@ -7,7 +9,7 @@ from bireme import _core
 class FakeTranspiler:
     """Splits nothing: its programs are empty, but each is its own."""
 
-    made: list = []
+    made: ClassVar[list] = []
 
     def __init__(self, config):
         self.config = config
@@ -39,7 +41,7 @@ class FakeTranspiler:
 class FakeFleet:
     """Notes every call; its job has two workers, of which the other one says the same."""
 
-    made: list = []
+    made: ClassVar[list] = []
 
     def __init__(self, role, settings):
         self.role, self.settings, self.calls = role, settings, []
