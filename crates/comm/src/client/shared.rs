@@ -10,6 +10,7 @@ use crate::body::Pool;
 use crate::connection::{Connection, lock};
 use crate::handshake::{self, CONTROL, Failed, Hello, Refusal};
 use crate::threads::Threads;
+use crate::transport::Encryption;
 use crate::{Error, Identity, Lane, Result, Settings, Transport};
 
 /// First pause between two attempts to connect; doubles up to [`LONGEST_PAUSE`].
@@ -20,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) struct Shared {
     transport: Arc<dyn Transport>,
+    encryption: Option<Encryption>,
     pub(super) endpoint: String,
     me: Identity,
     pub(super) peer: Identity,
@@ -74,6 +76,7 @@ impl Shared {
     ) -> Result<(Arc<Shared>, Arc<Connection>)> {
         let shared = Arc::new(Shared {
             transport,
+            encryption: settings.tls.as_ref().map(Encryption::load).transpose()?,
             endpoint: endpoint.to_string(),
             me,
             peer,
@@ -141,6 +144,10 @@ impl Shared {
                 other => other.to_string(),
             })
         })?;
+        let stream = match &self.encryption {
+            Some(encryption) => encryption.client(stream, &self.endpoint).map_err(broken)?,
+            None => stream,
+        };
         let connection = Arc::new(Connection::new(stream));
         connection.stream().set_write_timeout(Some(timeout)).map_err(broken)?;
         let known = self.incarnation.load(Ordering::Acquire);

@@ -97,6 +97,15 @@ pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
 }
 
 fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
+    let stream = match &state.encryption {
+        None => stream,
+        Some(encryption) => match encryption.server(stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                return tracing::error!("{} cannot encrypt: {error}", state.identity);
+            }
+        },
+    };
     let connection = Arc::new(Connection::new(stream));
     state.strangers.add(&connection);
     // A server that closes now may have missed this connection.

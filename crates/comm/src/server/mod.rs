@@ -15,7 +15,7 @@ pub use reply::Reply;
 use crate::body::Pool;
 use crate::connection::lock;
 use crate::threads::Threads;
-use crate::transport::Listener;
+use crate::transport::{Encryption, Listener};
 use crate::{Body, Identity, Peer, Result, Settings, Transport, handshake};
 use door::Strangers;
 use session::Session;
@@ -51,6 +51,7 @@ struct State {
     /// Drawn at random when the server starts, so that clients notice a restart.
     incarnation: u64,
     settings: Settings,
+    encryption: Option<Encryption>,
     handler: Arc<dyn Handler>,
     pool: Arc<Pool>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
@@ -70,12 +71,14 @@ impl Server {
         settings: Settings,
         handler: Arc<dyn Handler>,
     ) -> Result<Server> {
+        let encryption = settings.tls.as_ref().map(Encryption::load).transpose()?;
         let bound = transport.listen(endpoint)?;
         let state = Arc::new(State {
             identity,
             incarnation: handshake::random().max(1),
             strangers: Strangers::new(settings.max_handshakes.max(1)),
             settings,
+            encryption,
             handler,
             pool: Arc::default(),
             sessions: Mutex::default(),

@@ -2,12 +2,14 @@
 
 mod memory;
 mod network;
+mod tls;
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
 pub use memory::{Faults, Memory};
 pub use network::{Network, Path};
+pub(crate) use tls::Encryption;
 
 use crate::Result;
 
