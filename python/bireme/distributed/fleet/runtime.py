@@ -5,7 +5,8 @@ Both generations of `fleet` work on it. What it hands to `_core.Fleet`:
 - role: `role` ("WORKER" or "SERVER"), `index`, `workers`, `server_endpoints`, `worker_endpoints`;
 - settings: `mode` ("sync", "async", "half_async", "geo" or "hybrid"), `k_steps` (batches between
   two exchanges in geo mode), `staleness` (steps, in hybrid mode), `communicator` (see
-  `communicator.knobs`), `lr_decay_steps`;
+  `communicator.knobs`), `launch_barrier`, and `rpc_deadline` (ms) and `rpc_retry_times` where a
+  strategy of 1.x says them;
 - programs: those of this role, None for the other role's.
 """
 
@@ -20,8 +21,8 @@ import numpy as np
 from ... import _core
 from ...static.program import Program, global_scope
 from .. import environment
-from ..transpiler.config import DistributeTranspilerConfig
-from ..transpiler.distribute_transpiler import refuse_schedule
+from ..transpiler.config import DistributeTranspilerConfig, ServerRuntimeConfig
+from ..transpiler.distribute_transpiler import rate_of
 from ..transpiler.ports import wait_server_ready
 from .exchange import decode, encode
 from .role import Identity, Role
@@ -62,9 +63,15 @@ class Runtime:
     ) -> None:
         """Splits a program; a worker's `main` and `startup` become those of the trainer."""
         identity, mode = self.identity, self._settings["mode"]
-        refuse_schedule(main)
-        describe_tables(main, tables)
-        transpiler = _core.Transpiler(exchange_config(self._config, mode))
+        server = self._settings.get("server") or ServerRuntimeConfig()._settled()
+        transpiler = _core.Transpiler(
+            {
+                **exchange_config(self._config, mode),
+                **server,
+                **rate_of(main),
+                **describe_tables(main, tables),
+            }
+        )
         transpiler.transpile(
             identity.index if identity.role == Role.WORKER else 0,
             main,
@@ -76,7 +83,8 @@ class Runtime:
         if self._config.print_log:
             print(transpiler.log())
         self.origin = main.clone()
-        self._core = _core.Fleet(_role(identity), self._settings)
+        told = {name: value for name, value in self._settings.items() if name != "server"}
+        self._core = _core.Fleet(_role(identity), told)
         if identity.role == Role.WORKER:
             main._replace(transpiler.trainer_program())
             startup._replace(transpiler.trainer_startup())
