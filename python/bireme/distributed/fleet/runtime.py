@@ -182,8 +182,11 @@ class Runtime:
         if self.identity.index:
             return
         program = self.origin if program is None or program is self.main else program
-        values = {**self.dense(), **self._whole_tables(core, program, targets)}
         scope = _core.Scope()
+        # What servers do not hold, such as the averages of a batch norm, is this worker's own.
+        values = _own_values(program.prune(targets))
+        values.update(self.dense())
+        values.update(self._whole_tables(core, program, targets))
         for name, value in values.items():
             scope.var(name).get_tensor().set(value, None)
         _core.save_inference(scope, program, feeds, targets, dirname, "dir")
@@ -257,6 +260,20 @@ def _role(identity: Identity) -> dict[str, Any]:
         "server_endpoints": list(identity.server_endpoints),
         "worker_endpoints": list(identity.worker_endpoints),
     }
+
+
+def _own_values(program: Program) -> dict[str, np.ndarray]:
+    """The values that this process has of a program's persistable variables."""
+    values = {}
+    for var in program.list_vars():
+        found = global_scope().find_var(var.name) if var.persistable else None
+        if found is None or not found.is_initialized():
+            continue
+        value = np.array(found.get_tensor())
+        # A worker holds tables of servers without their rows.
+        if value.shape == tuple(var.shape):
+            values[var.name] = value
+    return values
 
 
 def _fetch_table(core: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
