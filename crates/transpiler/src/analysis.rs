@@ -106,7 +106,8 @@ pub(crate) fn is_lr(op: &Op) -> bool {
     role & OpRole::LR_SCHED.0 != 0 && role & OpRole::OPTIMIZE.0 == 0
 }
 
-fn is_optimizer(op: &Op) -> bool {
+/// Whether `op` belongs to the optimizer: clipping, regularisation, updates.
+pub(crate) fn is_optimizer(op: &Op) -> bool {
     let role = op.op_role().0 & !OpRole::LR_SCHED.0;
     OpRole(role).base() == OpRole::OPTIMIZE
 }
@@ -115,7 +116,8 @@ fn is_rate_factor(op: &Op) -> bool {
     is_optimizer(op) && op.op_role().0 & OpRole::LR_SCHED.0 != 0
 }
 
-fn is_update(op: &Op) -> bool {
+/// Whether `op` updates a parameter.
+pub(crate) fn is_update(op: &Op) -> bool {
     let filled = |vars: &[String]| !vars.is_empty();
     is_optimizer(op)
         && filled(op.inputs_of("Param"))

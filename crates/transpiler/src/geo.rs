@@ -5,6 +5,7 @@ use bireme_ir::{Op, Program};
 
 use crate::Result;
 use crate::plan::{Placed, Plan};
+use crate::sparse::is_lookup;
 use crate::trainer::sections;
 
 /// Writes the trainer's program.
@@ -41,9 +42,10 @@ fn ids(plan: &Plan, placed: &Placed) -> Option<Vec<String>> {
     if !placed.update.is_sparse() {
         return None;
     }
-    let table = plan.lookups.iter().find(|table| table.name == placed.update.param.name)?;
-    let ops = &plan.program.global().ops;
-    let ids = table.lookups.iter().flat_map(|index| ops[*index].inputs_of("Ids"));
+    let ops = plan.program.global().ops.iter();
+    let param = &placed.update.param.name;
+    let lookups = ops.filter(|op| is_lookup(op) && op.inputs_of("W").first() == Some(param));
+    let ids = lookups.flat_map(|op| op.inputs_of("Ids"));
     let mut names: Vec<String> = Vec::new();
     ids.for_each(|name| {
         if !names.contains(name) {

@@ -3,10 +3,11 @@
 //!
 //! [`Transpiler::transpile`] analyses the program (`analysis`, `sparse`), cuts and places its
 //! parameters (`slice`, `placement`, `plan`), and writes the programs (`trainer`, `geo`, `server`,
-//! `table`, `lr`, `startup`). Op types, attributes, slices, names and placements are Paddle's; where
+//! `table`, `lr`, `startup`); [`Transpiler::transpile_collective`] those without servers. Op types, attributes, slices, names and placements are Paddle's; where
 //! Paddle's own are defects the module says so.
 
 mod analysis;
+mod collective;
 mod config;
 mod edit;
 mod error;
@@ -23,6 +24,7 @@ mod table;
 mod trainer;
 mod transpile;
 
+pub use collective::Collective;
 pub use config::{CollectiveMode, Config, DistributedMode, MIN_BLOCK_SIZE, Mode, SplitMethod};
 pub use error::{Error, Result};
 pub use placement::hash_name;

@@ -53,8 +53,6 @@ pub(crate) struct Plan {
     pub(crate) placed: Vec<Placed>,
     /// Tables that trainers look rows up in; none in geo mode.
     pub(crate) tables: Vec<Table>,
-    /// All tables, also of geo mode, where trainers hold them.
-    pub(crate) lookups: Vec<Table>,
 }
 
 impl Plan {
@@ -72,8 +70,10 @@ impl Plan {
         check_cluster(trainer_id, trainers, endpoints)?;
         let (program, startup) = programs;
         let analysis = analyse(program)?;
-        let lookups = find_tables(program, &analysis)?;
-        let tables = if mode == DistributedMode::Geo { Vec::new() } else { lookups.clone() };
+        let tables = match mode {
+            DistributedMode::Geo => Vec::new(),
+            _ => find_tables(program, &analysis)?,
+        };
         let mut plan = Plan {
             config: config.clone(),
             mode,
@@ -85,7 +85,6 @@ impl Plan {
             analysis,
             placed: Vec::new(),
             tables,
-            lookups,
         };
         plan.place();
         Ok(plan)

@@ -83,9 +83,17 @@ fn is_lookup_grad(op: &Op) -> bool {
     matches!(op.kind.as_str(), "lookup_table_grad" | "lookup_table_v2_grad")
 }
 
-fn is_keyed(op: &Op) -> bool {
+pub(crate) fn is_keyed(op: &Op) -> bool {
     let named = |name: &str| !matches!(string(op, name).as_str(), "" | "none");
     flag(op, "is_distributed") || named("table_class") || named("entry")
+}
+
+/// The lookups of `table` in another program, such as one for evaluation.
+pub(crate) fn in_program(program: &Program, table: &Table) -> Table {
+    let ops = program.global().ops.iter().enumerate();
+    let of_table = |op: &Op| op.inputs_of("W").first() == Some(&table.name);
+    let lookups = ops.filter(|(_, op)| is_lookup(op) && of_table(op)).map(|(index, _)| index);
+    Table { lookups: lookups.collect(), grads: Vec::new(), sum: None, ..table.clone() }
 }
 
 fn is_row_sliced(program: &Program, analysis: &Analysis, name: &str, lookups: &[usize]) -> bool {

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use bireme_ir::Program;
 
+use crate::edit::Edit;
 use crate::plan::{Piece, Plan};
-use crate::{Config, DistributedMode, Error, Mode, Result, geo, server, startup, trainer};
+use crate::{Config, DistributedMode, Error, Mode, Result, geo, server, sparse, startup, trainer};
 
 /// Splits programs as its [`Config`] says.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +109,24 @@ impl Transpiled {
         let server = self.server(endpoint)?;
         let main = server::build(&self.plan, server)?;
         Ok(startup::server(&self.plan, server, &main))
+    }
+
+    /// `program`, another one over the same tables (for evaluation, say), with its lookups asking
+    /// the servers, as those of the trainer's program do.
+    ///
+    /// # Errors
+    /// When they cannot.
+    pub fn with_remote_lookups(&self, program: &Program) -> Result<Program> {
+        let mut program = program.clone();
+        for table in &self.plan.tables {
+            let table = sparse::in_program(&program, table);
+            let attrs = trainer::table_attrs(&self.plan, &table);
+            let mut edit = Edit::new(&program.global().ops);
+            let common = |op| self.plan.remote(op);
+            sparse::rewrite(&mut edit, &program, &table, &attrs, common)?;
+            program.global_mut().ops = edit.finish();
+        }
+        Ok(program)
     }
 
     /// The servers, in order.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod catalog;
+mod collective;
 mod dense;
 mod laws;
 mod models;

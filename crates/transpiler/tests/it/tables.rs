@@ -125,3 +125,18 @@ fn rates_and_powers_of_keyed_tables_are_settings() {
     assert_eq!(settings["state_names"], names.into());
     assert_eq!(settings["state_values"], vec![0.9f32, 0.0, 0.0].into());
 }
+
+#[test]
+fn other_programs_can_look_rows_up_too() {
+    for kind in [TableKind::Rows, TableKind::Keyed] {
+        let model = ctr(kind, &Sgd::new(0.1));
+        let split = split(&model, Config::new(), 2, 2, true);
+        let mut evaluation = model.main.clone();
+        let forward = |op: &Op| op.op_role().base() == bireme_ir::OpRole::FORWARD;
+        evaluation.global_mut().ops.retain(forward);
+        let remote = split.with_remote_lookups(&evaluation).unwrap();
+        check(&remote);
+        assert_eq!(kinds(&remote, 0)[0], "distributed_lookup_table");
+        assert!(!kinds(&remote, 0).contains(&"lookup_table_v2"));
+    }
+}
