@@ -39,7 +39,6 @@ _RENAMED = {
     "paddle.onnx": "paddle.jit.save",
     "paddle.v2.layer": "paddle.fluid.layers",
     "paddle.v2.trainer": "paddle.static.Executor",
-    "paddle.fluid.DistributeTranspiler": "paddle.distributed.fleet.distributed_optimizer",
     "paddle.fluid.ParallelExecutor": "paddle.static.CompiledProgram",
     "paddle.fluid.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.io.PyReader": "paddle.io.DataLoader.from_generator",
@@ -47,8 +46,6 @@ _RENAMED = {
     "paddle.fluid.layers.cond": "paddle.where",
     "paddle.fluid.layers.dynamic_gru": "paddle.nn.GRU",
     "paddle.fluid.layers.dynamic_lstm": "paddle.nn.LSTM",
-    "paddle.fluid.incubate": "paddle.distributed.fleet",
-    "paddle.fluid.transpiler": "paddle.distributed.fleet",
     "paddle.static.nn.cond": "paddle.where",
 }
 
@@ -168,8 +165,8 @@ def describe(module: str, name: str) -> str:
     """Says that a name is missing, and what comes nearest.
 
     >>> from bireme._missing import describe
-    >>> describe("bireme.fluid", "transpiler")
-    '`paddle.fluid.transpiler` is not in Bireme; nearest: `paddle.distributed.fleet` (see docs/api.md)'
+    >>> describe("bireme", "trainer")
+    '`paddle.trainer` is not in Bireme; nearest: `paddle.static.Executor` (see docs/api.md)'
     """
     wanted = f"{_as_paddle(module)}.{name}"
     nearest = _RENAMED.get(wanted) or _nearest(module, name)

@@ -34,9 +34,9 @@ def test_several_processes_are_refused_instead_of_training_apart(environment):
             start()
 
 
-def test_a_server_is_refused(environment):
+def test_a_server_without_the_addresses_of_servers_is_refused(environment):
     environment.setenv("TRAINING_ROLE", "PSERVER")
-    with pytest.raises(NotImplementedError, match="parameter servers are not in this version"):
+    with pytest.raises(ValueError, match="Can not find PADDLE_PSERVERS_IP_PORT_LIST"):
         fleet.Fleet().init()
 
 
@@ -50,9 +50,12 @@ def test_fleet_says_who_it_is_once_initialised(environment):
     job.barrier_worker()
 
 
-def test_the_missing_names_of_parameter_servers_say_so():
-    with pytest.raises(AttributeError, match="is not in Bireme"):
-        fleet.init_server()
+@pytest.mark.parametrize("method", ["init_server", "run_server", "init_worker", "stop_worker"])
+def test_what_is_about_servers_does_nothing_without_them_and_says_so(environment, caplog, method):
+    job = fleet.Fleet().init()
+    assert getattr(job, method)() is None
+    text = f"{method}() function doesn't work when use non_distributed fleet."
+    assert [record.getMessage() for record in caplog.records] == [text]
 
 
 def test_strategy_refuses_unknown_names_with_the_nearest():
@@ -65,10 +68,21 @@ def test_strategy_refuses_unknown_names_with_the_nearest():
         strategy.a_sync_config = {}
     with pytest.raises(ValueError, match="did you mean `k_steps`"):
         strategy.a_sync_configs = {"k_step": 1}
-    with pytest.raises(TypeError, match="`a_sync` must be of type bool"):
+    with pytest.raises(ValueError, match="The type of `flag` is invalid, expected type is bool"):
         strategy.a_sync = "yes"
-    with pytest.raises(NotImplementedError, match="`recompute`"):
-        strategy.recompute = True
+    with pytest.raises(TypeError, match="`k_steps` of `a_sync_configs` must be of type int"):
+        strategy.a_sync_configs = {"k_steps": "many"}
+
+
+def test_features_that_are_not_there_raise_in_minimize(environment):
+    strategy = fleet.DistributedStrategy()
+    strategy.recompute = True
+    paddle.enable_static()
+    loss = paddle.mean(paddle.static.nn.fc(paddle.static.data("x", [None, 2]), 1))
+    fleet.init(is_collective=True)
+    optimizer = fleet.distributed_optimizer(paddle.optimizer.SGD(0.1), strategy)
+    with pytest.raises(NotImplementedError, match="`recompute` of `DistributedStrategy` is not"):
+        optimizer.minimize(loss)
 
 
 def test_strategies_do_not_share_their_settings():

@@ -1,6 +1,26 @@
 //! Moves bytes between the processes of a job: frames, RPC, authentication, TLS, and an in-memory
 //! transport with faults for tests. The only crate that opens sockets.
+//!
+//! A [`Server`] answers requests through a [`Handler`]; a [`Client`] asks, over several connections
+//! to one server. Requests that change state are executed once, whatever the network does; a peer
+//! that stops is noticed by its missing heartbeats and named in the error.
 
+mod body;
+mod client;
+mod connection;
 mod error;
+pub mod frame;
+pub mod handshake;
+mod identity;
+mod server;
+mod settings;
+mod threads;
+mod transport;
 
+pub use body::Body;
+pub use client::{Client, Pending};
 pub use error::{Error, Result};
+pub use identity::{Identity, Lane, Peer, Role};
+pub use server::{Handler, Reply, Server};
+pub use settings::{Secret, Settings, Tls};
+pub use transport::{Bound, Faults, Listener, Memory, Network, Path, Stream, Transport};

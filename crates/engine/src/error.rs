@@ -102,6 +102,12 @@ pub enum Error {
         /// ` in op ...`, or nothing.
         place: String,
     },
+    /// Another process is lost, late, or refused what a step asked of it.
+    #[error("{problem}")]
+    Remote {
+        /// Who, and what was asked.
+        problem: String,
+    },
     /// The caller asked a running step to stop; see [`crate::Executor::interrupt`].
     #[error("interrupted")]
     Interrupted,
@@ -139,7 +145,11 @@ impl Error {
     /// Adds the op to an error that one of its functions returned.
     pub fn in_op(self, op: &bireme_ir::Op) -> Error {
         match self {
-            Error::Program(_) | Error::Op { .. } | Error::NotFinite { .. } => self,
+            Error::Program(_)
+            | Error::Op { .. }
+            | Error::NotFinite { .. }
+            | Error::Remote { .. }
+            | Error::Interrupted => self,
             Error::OutOfMemory { bytes, place } if place.is_empty() => Error::OutOfMemory {
                 bytes,
                 place: format!(" in op `{}`{}", op.kind, site_text(op)),
@@ -159,6 +169,11 @@ impl Error {
                 problem: other.to_string(),
             },
         }
+    }
+
+    /// An error of another process, or of the way to it.
+    pub fn remote(problem: impl ToString) -> Error {
+        Error::Remote { problem: problem.to_string() }
     }
 
     /// What was caught as a panic: the error that it carries, or else an account of it.

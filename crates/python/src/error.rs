@@ -118,7 +118,7 @@ pub(crate) fn to_py(error: Error) -> PyErr {
         let class = match error {
             Error::File { .. } => &all.file,
             Error::NotInitialized { .. } => &all.not_found,
-            Error::Device { .. } | Error::InUse { .. } => &all.unavailable,
+            Error::Device { .. } | Error::InUse { .. } | Error::Remote { .. } => &all.unavailable,
             Error::NotFinite { .. } => &all.base,
             Error::OutOfMemory { .. } => &all.out_of_memory,
             Error::Internal { .. } => &all.internal,

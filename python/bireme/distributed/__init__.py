@@ -1,12 +1,13 @@
-"""Distributed training. In this version a job is one process; more raise instead of drifting apart.
+"""Distributed training: parameter servers by `fleet` or `transpiler`.
 
-Parameter servers, collective operations and datasets are missing.
+Collective operations over several processes, and datasets, are missing: where a job would need
+them it raises instead of letting its processes drift apart.
 """
 
 from .._missing import missing_names
-from . import fleet
+from . import fleet, transpiler
 from .entry import CountFilterEntry, ProbabilityEntry, ShowClickEntry
-from .environment import ParallelEnv, get_rank, get_world_size, init_parallel_env
+from .parallel import ParallelEnv, get_rank, get_world_size, init_parallel_env
 
 __all__ = [
     "CountFilterEntry",
@@ -17,6 +18,7 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "init_parallel_env",
+    "transpiler",
 ]
 
 __getattr__ = missing_names(__name__)

@@ -10,8 +10,7 @@
 >>> exe.run(fluid.default_startup_program())
 []
 
-Distribution (`DistributeTranspiler`, `incubate.fleet`), `ParallelExecutor`, `PyReader` and datasets
-are missing.
+`ParallelExecutor`, `PyReader` and datasets are missing.
 """
 
 from .._missing import missing_names
@@ -24,6 +23,7 @@ from . import (
     dygraph,
     executor,
     framework,
+    incubate,
     initializer,
     io,
     layers,
@@ -33,6 +33,7 @@ from . import (
     optimizer,
     param_attr,
     regularizer,
+    transpiler,
     unique_name,
 )
 from .backward import append_backward, gradients
@@ -57,6 +58,7 @@ from .inputs import data, embedding, memory_optimize, one_hot, release_memory
 from .io import load, save
 from .lod_tensor import LoDTensor, create_lod_tensor, create_random_int_lodtensor
 from .param_attr import ParamAttr
+from .transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
 # Paddle 1.x calls both the same.
 Tensor = LoDTensor
@@ -68,6 +70,8 @@ __all__ = [
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
+    "DistributeTranspiler",
+    "DistributeTranspilerConfig",
     "ExecutionStrategy",
     "Executor",
     "LoDTensor",
@@ -99,6 +103,7 @@ __all__ = [
     "global_scope",
     "gradients",
     "in_dygraph_mode",
+    "incubate",
     "initializer",
     "io",
     "is_compiled_with_cuda",
@@ -117,6 +122,7 @@ __all__ = [
     "release_memory",
     "save",
     "scope_guard",
+    "transpiler",
     "unique_name",
 ]
 

@@ -22,5 +22,6 @@ mod tests;
 pub use cache::{Form, OpCache};
 pub use optimizer::EagerOptimizer;
 pub use prepared::Prepared;
+pub use routine::{Lent, Routine};
 pub use session::Session;
 pub use tensor::{EagerTensor, Hook};

@@ -224,6 +224,16 @@ impl<'a> OpView<'a> {
         }
     }
 
+    /// Texts.
+    pub fn strings(&self, name: &str) -> Result<Vec<String>> {
+        match self.attr(name)? {
+            Attr::Strings(values) => Ok(values),
+            // An empty list loses its type in some of Paddle's files.
+            Attr::Ints(values) if values.is_empty() => Ok(Vec::new()),
+            other => Err(wrong_type(name, "texts", &other)),
+        }
+    }
+
     /// An element type, given by Paddle's number.
     pub fn dtype(&self, name: &str) -> Result<DType> {
         let code = self.i64(name)?;

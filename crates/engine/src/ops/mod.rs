@@ -29,6 +29,7 @@ mod random;
 mod real;
 mod recurrent;
 mod reduce;
+mod remote;
 mod sequence;
 mod shape;
 mod sort;
@@ -54,6 +55,7 @@ const FAMILIES: &[&[OpDef]] = &[
     random::DEFS,
     recurrent::DEFS,
     reduce::DEFS,
+    remote::DEFS,
     sequence::DEFS,
     shape::DEFS,
     sort::DEFS,

@@ -1,1 +1,17 @@
-//! Dense parameter blocks on a server, updated by the optimize blocks of its program.
+//! Dense parameters on a server: each with the ops that update it, under a lock of its own.
+//!
+//! A [`Block`] is one optimize block of a server's program: its variables are its own, so blocks
+//! are updated in parallel. What several blocks read and none writes (learning rates) is in
+//! [`Shared`].
+
+mod assembly;
+mod block;
+mod merge;
+mod rows;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+pub use assembly::Assembly;
+pub use block::{Block, BlockSpec};
+pub use shared::Shared;

@@ -5,10 +5,27 @@
 >>> fleet.worker_index(), fleet.worker_num()
 (0, 1)
 
-Parameter servers (`init_server`, `run_server`, `init_worker`, ...) and datasets are missing.
+With parameter servers every process runs the same script:
+
+    fleet.init(role_maker)
+    ...                                   # build the network
+    fleet.distributed_optimizer(optimizer, strategy).minimize(loss)
+    if fleet.is_server():
+        fleet.init_server()
+        fleet.run_server()                # returns when the workers are done
+    else:
+        exe.run(paddle.static.default_startup_program())
+        fleet.init_worker()
+        ...                               # train
+        fleet.stop_worker()
+
+Datasets, and collective jobs of several processes, are missing.
 """
 
+from typing import Any
+
 from ..._missing import missing_names
+from . import base, metrics
 from .data_generator import MultiSlotDataGenerator, MultiSlotStringDataGenerator
 from .fleet import Fleet
 from .role import PaddleCloudRoleMaker, Role, UserDefinedRoleMaker
@@ -18,18 +35,40 @@ from .util import UtilBase
 _job = Fleet()
 
 init = _job.init
+all_reduce = _job.all_reduce
 barrier_worker = _job.barrier_worker
 distributed_model = _job.distributed_model
 distributed_optimizer = _job.distributed_optimizer
+init_server = _job.init_server
+init_worker = _job.init_worker
+is_coordinator = _job.is_coordinator
 is_first_worker = _job.is_first_worker
 is_server = _job.is_server
 is_worker = _job.is_worker
+load_inference_model = _job.load_inference_model
+load_model = _job.load_model
+load_one_table = _job.load_one_table
+local_device_ids = _job.local_device_ids
+local_rank = rank_in_node = _job.local_rank
+minimize = _job.minimize
+node_num = _job.node_num
+run_server = _job.run_server
+save = _job.save
+save_dense_params = _job.save_dense_params
 save_inference_model = _job.save_inference_model
+save_one_table = _job.save_one_table
 save_persistables = _job.save_persistables
+server_endpoints = _job.server_endpoints
+server_index = _job.server_index
+server_num = _job.server_num
+shrink = _job.shrink
+stop_worker = _job.stop_worker
+table_stat = _job.table_stat
 util = _job.util
 worker_endpoints = _job.worker_endpoints
-worker_index = _job.worker_index
-worker_num = _job.worker_num
+worker_index = rank = _job.worker_index
+worker_num = nranks = world_size = _job.worker_num
+world_device_ids = _job.world_device_ids
 
 __all__ = [
     "DistributedStrategy",
@@ -40,19 +79,54 @@ __all__ = [
     "Role",
     "UserDefinedRoleMaker",
     "UtilBase",
+    "all_reduce",
     "barrier_worker",
+    "base",
     "distributed_model",
     "distributed_optimizer",
     "init",
+    "init_server",
+    "init_worker",
+    "is_coordinator",
     "is_first_worker",
     "is_server",
     "is_worker",
+    "load_inference_model",
+    "load_model",
+    "load_one_table",
+    "local_device_ids",
+    "local_rank",
+    "metrics",
+    "minimize",
+    "node_num",
+    "nranks",
+    "rank",
+    "rank_in_node",
+    "run_server",
+    "save",
+    "save_dense_params",
     "save_inference_model",
+    "save_one_table",
     "save_persistables",
+    "server_endpoints",
+    "server_index",
+    "server_num",
+    "shrink",
+    "stop_worker",
+    "table_stat",
     "util",
     "worker_endpoints",
     "worker_index",
     "worker_num",
+    "world_device_ids",
+    "world_size",
 ]
 
-__getattr__ = missing_names(__name__)
+_missing = missing_names(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    # They come into being with `minimize`.
+    if name in ("main_program", "startup_program"):
+        return getattr(_job, name)
+    return _missing(name)

@@ -1,12 +1,20 @@
-"""Who a process is in a job."""
+"""Who a process is in a job: from a script, or from the environment that a launcher sets.
+
+A role maker answers with one `Identity`; the questions of both generations of `fleet` are asked of
+it. What Gloo does in Paddle (barriers, sums over workers) goes through the servers here, so
+`init_gloo`, `path` and the variables `PADDLE_WITH_GLOO` and `PADDLE_GLOO_*` have no meaning.
+"""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from ..environment import ParallelEnv, get_rank, get_world_size
+from .. import environment
+
+_ENVIRONMENT_ROLES = ("TRAINER", "PSERVER", "HETER_TRAINER", "COORDINATOR")
 
 
 class Role(IntEnum):
@@ -18,71 +26,316 @@ class Role(IntEnum):
 
     WORKER = 1
     SERVER = 2
+    HETER_WORKER = 3
+    ALL = 4
+    COORDINATOR = 5
 
 
-class PaddleCloudRoleMaker:
+@dataclass(frozen=True)
+class Identity:
+    """One process of a job, and how many others there are."""
+
+    role: Role = Role.WORKER
+    # Among the processes of the same role, from 0.
+    index: int = 0
+    worker_num: int = 1
+    server_endpoints: tuple[str, ...] = ()
+    worker_endpoints: tuple[str, ...] = ()
+    current_endpoint: str = ""
+    is_collective: bool = False
+    # Whether a launcher, or a script, made more of it than one process alone.
+    is_distributed: bool = field(default=False)
+
+
+class RoleMakerBase:
+    """Base class of role makers; subclasses say who the process is in `_find_identity`.
+
+    >>> paddle.distributed.fleet.PaddleCloudRoleMaker(is_collective=True)._worker_num()
+    1
+    """
+
+    def __init__(self) -> None:
+        self._known: Identity | None = None
+
+    def _find_identity(self) -> Identity:
+        raise NotImplementedError("Please implement this method in child class")
+
+    def _generate_role(self) -> Identity:
+        if self._known is None:
+            self._known = self._find_identity()
+        return self._known
+
+    @property
+    def _role_is_generated(self) -> bool:
+        return self._known is not None
+
+    @property
+    def _role(self) -> Role:
+        return self._generate_role().role
+
+    @property
+    def _current_id(self) -> int:
+        return self._generate_role().index
+
+    def _is_worker(self) -> bool:
+        return self._role == Role.WORKER
+
+    def _is_server(self) -> bool:
+        return self._role == Role.SERVER
+
+    def _is_coordinator(self) -> bool:
+        return self._role == Role.COORDINATOR
+
+    def _is_first_worker(self) -> bool:
+        return self._is_worker() and self._current_id == 0
+
+    def _is_non_distributed(self) -> bool:
+        return not self._generate_role().is_distributed
+
+    def _worker_index(self) -> int:
+        return self._current_id
+
+    def _server_index(self) -> int:
+        return self._current_id
+
+    def _role_id(self) -> int:
+        return self._current_id
+
+    def _worker_num(self) -> int:
+        return self._generate_role().worker_num
+
+    def _server_num(self) -> int:
+        return len(self._generate_role().server_endpoints)
+
+    def _node_num(self) -> int:
+        return len({address.rpartition(":")[0] for address in self._get_trainer_endpoints()}) or 1
+
+    def _get_trainer_endpoints(self) -> list[str]:
+        return list(self._generate_role().worker_endpoints)
+
+    def _get_pserver_endpoints(self) -> list[str]:
+        return list(self._generate_role().server_endpoints)
+
+    def to_string(self) -> str:
+        """The role, in words.
+
+        >>> paddle.distributed.fleet.PaddleCloudRoleMaker().to_string()
+        'role: WORKER, current_id: 0, worker_endpoints: [], server_endpoints: []'
+        """
+        return (
+            f"role: {self._role.name}, current_id: {self._current_id}, worker_endpoints:"
+            f" {self._get_trainer_endpoints()}, server_endpoints: {self._get_pserver_endpoints()}"
+        )
+
+
+class PaddleCloudRoleMaker(RoleMakerBase):
     """The role that the environment (`TRAINING_ROLE`, `PADDLE_*`) gives this process.
+
+    Without `PADDLE_PSERVERS_IP_PORT_LIST` (in collective jobs `PADDLE_TRAINER_ENDPOINTS`) the job
+    is this process alone.
 
     >>> paddle.distributed.fleet.PaddleCloudRoleMaker(is_collective=True)._worker_num()
     1
     """
 
     def __init__(self, is_collective: bool = False, **kwargs: Any) -> None:
+        super().__init__()
         if kwargs:
             raise TypeError(f"`PaddleCloudRoleMaker` does not take {', '.join(sorted(kwargs))}")
         self._is_collective = is_collective
 
-    def _role(self) -> Role:
-        named = os.environ.get("TRAINING_ROLE", "TRAINER")
-        if named not in ("TRAINER", "PSERVER"):
-            raise ValueError(f"`TRAINING_ROLE` is `{named}`, but must be TRAINER or PSERVER")
-        return Role.SERVER if named == "PSERVER" else Role.WORKER
-
-    def _worker_index(self) -> int:
-        return get_rank()
-
-    def _worker_num(self) -> int:
-        return get_world_size()
-
-    def _worker_endpoints(self) -> list[str]:
-        return ParallelEnv().trainer_endpoints
+    def _find_identity(self) -> Identity:
+        return collective_identity() if self._is_collective else server_identity()
 
 
-class UserDefinedRoleMaker(PaddleCloudRoleMaker):
-    """The role that a script gives its process; only one worker is in this version.
+class UserDefinedRoleMaker(RoleMakerBase):
+    """The role that a script gives its process.
 
-    >>> role = paddle.distributed.fleet.UserDefinedRoleMaker(current_id=0, worker_num=1)
-    >>> role._worker_num()
-    1
+    >>> role = paddle.distributed.fleet.UserDefinedRoleMaker(
+    ...     current_id=0,
+    ...     role=paddle.distributed.fleet.Role.SERVER,
+    ...     worker_num=2,
+    ...     server_endpoints=["127.0.0.1:36011", "127.0.0.1:36012"],
+    ... )
+    >>> role._is_server(), role._server_num(), role._worker_num()
+    (True, 2, 2)
     """
 
     def __init__(
         self,
         is_collective: bool = False,
+        init_gloo: bool = False,
         *,
         current_id: int = 0,
         role: Role = Role.WORKER,
-        worker_num: int = 1,
-        worker_endpoints: list[str] | None = None,
-        server_endpoints: list[str] | None = None,
-        init_gloo: bool = False,
+        worker_num: int = 0,
+        worker_endpoints: Sequence[str] | None = None,
+        server_endpoints: Sequence[str] | None = None,
         path: str | None = None,
     ) -> None:
-        super().__init__(is_collective)
-        if server_endpoints or role == Role.SERVER:
-            raise NotImplementedError("parameter servers are not in this version")
-        if init_gloo or path:
-            raise NotImplementedError("there is no Gloo here: leave out `init_gloo` and `path`")
-        self._given = (current_id, len(worker_endpoints or []) or worker_num, worker_endpoints)
+        super().__init__()
+        workers = checked_endpoints("worker_endpoints", worker_endpoints)
+        servers = checked_endpoints("server_endpoints", server_endpoints)
+        if is_collective and role != Role.WORKER:
+            raise ValueError("a collective job has workers only: leave `role` out")
+        if worker_num and workers and worker_num != len(workers):
+            raise ValueError(
+                f"`worker_num` is {worker_num}, but `worker_endpoints` names {len(workers)}:"
+                " leave one of them out"
+            )
+        count = worker_num or len(workers) or 1
+        check_index(role, current_id, count, servers)
+        here = workers if role == Role.WORKER else servers
+        self._known = Identity(
+            role=Role(role),
+            index=current_id,
+            worker_num=count,
+            server_endpoints=servers,
+            worker_endpoints=workers,
+            current_endpoint=here[current_id] if current_id < len(here) else "",
+            is_collective=is_collective,
+            is_distributed=bool(servers) or count > 1,
+        )
 
-    def _role(self) -> Role:
-        return Role.WORKER
 
-    def _worker_index(self) -> int:
-        return self._given[0]
+def server_identity() -> Identity:
+    """Who this process is in a job with parameter servers, by the environment.
 
-    def _worker_num(self) -> int:
-        return self._given[1]
+    >>> from bireme.distributed.fleet.role import server_identity
+    >>> server_identity().is_distributed
+    False
+    """
+    servers = tuple(environment.endpoints("PADDLE_PSERVERS_IP_PORT_LIST"))
+    if not servers and environment.text("TRAINING_ROLE") == "PSERVER":
+        raise ValueError(
+            "Can not find PADDLE_PSERVERS_IP_PORT_LIST, please check your environment."
+        )
+    if not servers:
+        return Identity()
+    workers = tuple(environment.endpoints("PADDLE_TRAINER_ENDPOINTS"))
+    count = environment.number("PADDLE_TRAINERS_NUM")
+    named = environment.required("TRAINING_ROLE")
+    if named not in _ENVIRONMENT_ROLES:
+        raise ValueError(
+            "TRAINING_ROLE must be PSERVER or TRAINER or HETER_TRAINER or COORDINATOR, but get"
+            f" {named}, please check your environment."
+        )
+    if named in ("HETER_TRAINER", "COORDINATOR") or environment.text(
+        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST"
+    ):
+        raise NotImplementedError(
+            "trainers on other devices and coordinators are not in this version: `TRAINING_ROLE`"
+            " must be TRAINER or PSERVER, without `PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST`"
+        )
+    role = Role.SERVER if named == "PSERVER" else Role.WORKER
+    if role == Role.SERVER:
+        here = f"{environment.required('POD_IP')}:{environment.number('PADDLE_PORT')}"
+        index = place_in(servers, here, "PADDLE_PSERVERS_IP_PORT_LIST")
+    else:
+        index = environment.number("PADDLE_TRAINER_ID")
+        here = workers[index] if index < len(workers) else ""
+    check_index(role, index, count, servers)
+    return Identity(role, index, count, servers, workers, here, is_distributed=True)
 
-    def _worker_endpoints(self) -> list[str]:
-        return list(self._given[2] or [])
+
+def collective_identity() -> Identity:
+    """Who this process is in a job without servers, by the environment.
+
+    >>> from bireme.distributed.fleet.role import collective_identity
+    >>> collective_identity().worker_num
+    1
+    """
+    named = environment.text("PADDLE_TRAINING_ROLE", "TRAINER")
+    if named != "TRAINER":
+        raise ValueError(f"`PADDLE_TRAINING_ROLE` is `{named}`, but a collective job has TRAINERs")
+    workers = tuple(environment.endpoints("PADDLE_TRAINER_ENDPOINTS"))
+    index = environment.number("PADDLE_TRAINER_ID", 0)
+    count = environment.number("PADDLE_TRAINERS_NUM", len(workers) or 1)
+    here = environment.text("PADDLE_CURRENT_ENDPOINT") or ""
+    return Identity(
+        index=index,
+        worker_num=max(count, len(workers)),
+        worker_endpoints=workers,
+        current_endpoint=here,
+        is_collective=True,
+        is_distributed=bool(workers),
+    )
+
+
+def place_in(endpoints: Sequence[str], here: str, source: str) -> int:
+    """The position of this process's address among all.
+
+    >>> place_in(["a:1", "a:2"], "a:2", "PADDLE_PSERVERS_IP_PORT_LIST")
+    1
+    """
+    if here not in endpoints:
+        raise ValueError(
+            f"this server is `{here}` (`POD_IP` and `PADDLE_PORT`), which is none of `{source}`:"
+            f" {','.join(endpoints)}"
+        )
+    return list(endpoints).index(here)
+
+
+def checked_endpoints(name: str, endpoints: Sequence[str] | None) -> tuple[str, ...]:
+    """Addresses of the form `host:port`, none of them twice.
+
+    >>> checked_endpoints("server_endpoints", ["127.0.0.1:6174"])
+    ('127.0.0.1:6174',)
+    >>> checked_endpoints("server_endpoints", ["127.0.0.1:6174", "127.0.0.1:6174"])
+    Traceback (most recent call last):
+    ...
+    ValueError: server_endpoints can't have duplicate elements
+    """
+    if endpoints is None:
+        return ()
+    if not isinstance(endpoints, (list, tuple)):
+        raise TypeError(f"{name} must be as string list")
+    for endpoint in endpoints:
+        if not isinstance(endpoint, str):
+            raise TypeError(f"every element in {name} list must be as string")
+        check_endpoint(endpoint, name)
+    if len(endpoints) != len(set(endpoints)):
+        raise ValueError(f"{name} can't have duplicate elements")
+    return tuple(endpoints)
+
+
+def check_endpoint(endpoint: str, source: str) -> None:
+    """Raises unless an address is `host:port`.
+
+    >>> check_endpoint("127.0.0.1", "pservers")
+    Traceback (most recent call last):
+    ...
+    ValueError: `pservers` has the address `127.0.0.1`, which is not of the form host:port
+    """
+    host, _, port = endpoint.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(
+            f"`{source}` has the address `{endpoint}`, which is not of the form host:port"
+        )
+
+
+def check_index(role: Role, index: int, workers: int, servers: Sequence[str]) -> None:
+    """Raises where there is no process of that number.
+
+    >>> check_index(Role.WORKER, 2, 2, ["127.0.0.1:6174"])
+    Traceback (most recent call last):
+    ...
+    ValueError: worker 2 is none of 2 workers, which are numbered from 0
+    """
+    if role not in (Role.WORKER, Role.SERVER):
+        raise TypeError("role must be as Role")
+    if not isinstance(index, int):
+        raise TypeError("current_id must be as int")
+    if index < 0:
+        raise ValueError("current_id must be greater than or equal to 0")
+    if not isinstance(workers, int):
+        raise TypeError("worker_num must be as int")
+    if workers <= 0:
+        raise ValueError("worker_num must be greater than 0")
+    if role == Role.SERVER and index >= len(servers):
+        raise ValueError(
+            "if role is Role.SERVER, current_id must be less than or equal to"
+            " len(server_endpoints) - 1"
+        )
+    if role == Role.WORKER and index >= workers:
+        raise ValueError(f"worker {index} is none of {workers} workers, which are numbered from 0")

@@ -1,4 +1,4 @@
-"""`fleet.util`: what scripts ask about a job, here of one process."""
+"""`fleet.util`: what the processes of a job tell each other."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from ..environment import get_rank, get_world_size, require_one_process
+from ..parallel import get_rank, get_world_size, require_one_process
+from .exchange import reduce
 
 
 class UtilBase:
     """Sums, barriers and shares of files over the processes of a job.
 
+    In a job with parameter servers they go through these, from `init_worker` on.
+
     >>> paddle.distributed.fleet.util.get_file_shard(["a", "b"])
     ['a', 'b']
     """
+
+    def __init__(self, job: Any = None) -> None:
+        self._job = job
 
     def get_file_shard(self, files: list[str]) -> list[str]:
         """The files of this process: the list cut into equal runs, the first ones a file longer.
@@ -22,25 +28,17 @@ class UtilBase:
         >>> paddle.distributed.fleet.util.get_file_shard(["a", "b", "c"])
         ['a', 'b', 'c']
         """
-        if not isinstance(files, list):
-            raise TypeError(f"`files` must be a list of paths, not {type(files).__name__}")
-        rank, size = get_rank(), get_world_size()
-        if rank >= size:
-            raise ValueError(f"process {rank} is none of {size}: see `PADDLE_TRAINERS_NUM`")
-        share, longer = divmod(len(files), size)
-        start = rank * share + min(rank, longer)
-        return files[start : start + share + (rank < longer)]
+        return share_of(files, *self._place())
 
     def all_reduce(self, input: Any, mode: str = "sum", comm_world: str = "worker") -> np.ndarray:
-        """The sum, min or max over processes: of one it is `input` itself.
+        """The sum, min or max over processes, element by element.
 
         >>> paddle.distributed.fleet.util.all_reduce([1, 2]).tolist()
         [1, 2]
         """
-        _check_world(comm_world)
         if mode not in ("sum", "min", "max"):
             raise ValueError(f"`mode` must be sum, min or max, not {mode!r}")
-        return np.asarray(input)
+        return reduce(self.all_gather(np.asarray(input), comm_world), mode)
 
     def all_gather(self, input: Any, comm_world: str = "worker") -> list[Any]:
         """The value of each process.
@@ -48,15 +46,17 @@ class UtilBase:
         >>> paddle.distributed.fleet.util.all_gather(7)
         [7]
         """
-        _check_world(comm_world)
-        return [input]
+        runtime = self._runtime(comm_world)
+        return [input] if runtime is None else runtime.all_gather(input, comm_world)
 
     def barrier(self, comm_world: str = "worker") -> None:
-        """Waits for the other processes: there are none.
+        """Waits for the other processes.
 
         >>> paddle.distributed.fleet.util.barrier()
         """
-        _check_world(comm_world)
+        runtime = self._runtime(comm_world)
+        if runtime is not None:
+            runtime.barrier(comm_world)
 
     def print_on_rank(self, message: str, rank_id: int) -> None:
         """Prints in one of the processes.
@@ -64,11 +64,38 @@ class UtilBase:
         >>> paddle.distributed.fleet.util.print_on_rank("hello", 0)
         hello
         """
-        if get_rank() == rank_id:
+        if self._place()[0] == rank_id:
             print(message)
 
+    def get_heter_file_shard(self, files: list[str]) -> list[str]:
+        """For trainers on other devices, which are not in this version."""
+        raise NotImplementedError("trainers on other devices are not in this version")
 
-def _check_world(comm_world: str) -> None:
-    require_one_process()
-    if comm_world not in ("worker", "server", "all"):
-        raise ValueError(f"`comm_world` must be worker, server or all, not {comm_world!r}")
+    def _place(self) -> tuple[int, int]:
+        identity = self._job and self._job._distributed_identity()
+        if identity:
+            return identity.index, identity.worker_num
+        return get_rank(), get_world_size()
+
+    def _runtime(self, comm_world: str) -> Any:
+        if comm_world not in ("worker", "server", "all"):
+            raise ValueError(f"`comm_world` must be worker, server or all, not {comm_world!r}")
+        if self._job is None or self._job._distributed_identity() is None:
+            require_one_process()
+            return None
+        return self._job._runtime_handle()
+
+
+def share_of(files: list[str], rank: int, size: int) -> list[str]:
+    """The run of a list that process `rank` of `size` gets.
+
+    >>> share_of(["a", "b", "c", "d", "e"], 1, 2)
+    ['d', 'e']
+    """
+    if not isinstance(files, list):
+        raise TypeError("files should be a list of file need to be read.")
+    if rank >= size:
+        raise ValueError(f"process {rank} is none of {size}: see `PADDLE_TRAINERS_NUM`")
+    share, longer = divmod(len(files), size)
+    start = rank * share + min(rank, longer)
+    return files[start : start + share + (rank < longer)]

@@ -113,6 +113,15 @@ fn table(weights: &Tensor, padding: i64) -> Table {
     Table { rows, width, padding: (padding != NO_PADDING).then_some(padding) }
 }
 
+/// Rows of a table that lives on servers: here it has none, and its ids were checked there.
+fn remote_rows(op: &OpView<'_>) -> Result<Option<usize>> {
+    if !op.bool("remote_prefetch")? {
+        return Ok(None);
+    }
+    let rows = op.longs("height_sections")?.iter().sum::<i64>();
+    Ok(Some(usize::try_from(rows).ok().filter(|rows| *rows > 0).unwrap_or(usize::MAX)))
+}
+
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (weights, ids, out) = (op.input("W")?, op.input("Ids")?, op.output("Out")?);
     let padding = op.i64("padding_idx")?;
@@ -130,10 +139,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (weights, ids, dout) = (op.input("W")?, op.input("Ids")?, op.input("Out@GRAD")?);
     let (padding, sparse) = (op.i64("padding_idx")?, op.bool("is_sparse")?);
-    let dw = op.output("W@GRAD")?;
+    let (dw, remote) = (op.output("W@GRAD")?, remote_rows(op)?);
     Ok(Box::new(move |run| {
         let (weights, ids, dout) = (run.tensor(weights)?, run.tensor(ids)?, run.tensor(dout)?);
-        let table = table(weights, padding);
+        let mut table = table(weights, padding);
+        table.rows = remote.unwrap_or(table.rows);
         dispatch!(dout.dtype(), T in [f32, f64] => {
             dispatch!(ids.dtype(), I in [i64, i32] => {
                 let (ids, dout) = (ids.as_slice::<I>()?, dout.as_slice::<T>()?);

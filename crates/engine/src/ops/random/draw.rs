@@ -16,7 +16,17 @@ impl Draw {
     pub(super) fn new(op: &OpView<'_>) -> Result<Draw> {
         let seed = if op.maybe_attr("seed").is_some() { op.i64("seed")? } else { 0 };
         let key = if seed == 0 { op.seed } else { seed as u64 };
-        Ok(Draw { philox: Philox::new(key, op.output_name("Out")), fixed: seed != 0 })
+        // A slice of a variable draws what the whole one would draw at its place.
+        let whole = op.maybe_attr("init_name").is_some() && !op.string("init_name")?.is_empty();
+        let name = if whole { op.string("init_name")? } else { op.output_name("Out").to_owned() };
+        Ok(Draw { philox: Philox::new(key, &name), fixed: seed != 0 })
+    }
+
+    /// The position of the first element: not 0 in a slice of a variable.
+    pub(super) fn offset(op: &OpView<'_>) -> Result<u64> {
+        let offset =
+            if op.maybe_attr("init_offset").is_some() { op.i64("init_offset")? } else { 0 };
+        Ok(offset as u64)
     }
 
     /// The numbers of step `step`. An op with a seed of its own repeats them, as in Paddle.

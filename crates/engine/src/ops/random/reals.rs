@@ -1,6 +1,6 @@
 //! `uniform_random`, `gaussian_random`, `truncated_gaussian_random`, `bernoulli`.
 
-use bireme_ir::DType;
+use bireme_ir::{AttrSpec, DType};
 use half::{bf16, f16};
 
 use super::draw::Draw;
@@ -12,6 +12,10 @@ use crate::tensor::{Element, Tensor};
 use crate::{Error, Result, dispatch};
 
 const SHAPE: [Slot; 2] = [Slot::maybe("ShapeTensor"), Slot::any("ShapeTensorList")];
+
+/// Slices of a variable, on parameter servers, name the whole one and where they start in it.
+const INIT_NAME: AttrSpec = attr::str("init_name", "");
+const INIT_OFFSET: AttrSpec = attr::long("init_offset", 0);
 
 pub(super) const UNIFORM: OpDef = OpDef::new("uniform_random", uniform)
     .inputs(&SHAPE)
@@ -25,6 +29,8 @@ pub(super) const UNIFORM: OpDef = OpDef::new("uniform_random", uniform)
         attr::int("diag_num", 0),
         attr::int("diag_step", 0),
         attr::float("diag_val", 1.0),
+        INIT_NAME,
+        INIT_OFFSET,
     ])
     .infer(infer);
 
@@ -40,12 +46,14 @@ pub(super) const GAUSSIAN: OpDef = OpDef::new("gaussian_random", |op| {
     attr::float("std", 1.0),
     attr::int("seed", 0),
     attr::int("dtype", DType::F32.code()),
+    INIT_NAME,
+    INIT_OFFSET,
 ])
 .infer(infer);
 
 pub(super) const TRUNCATED_GAUSSIAN: OpDef = OpDef::new("truncated_gaussian_random", |op| {
     let (mean, std) = (op.f64("mean")?, op.f64("std")?);
-    kernel(op, Given::attr(op, "shape")?, move |draw, i| mean + std * truncated(draw, i))
+    kernel(op, Given::attr(op, "shape")?, move |draw, i| mean + std * draw.truncated_normal(i))
 })
 .outputs(&[Slot::one("Out")])
 .attrs(&[
@@ -54,6 +62,8 @@ pub(super) const TRUNCATED_GAUSSIAN: OpDef = OpDef::new("truncated_gaussian_rand
     attr::float("std", 1.0),
     attr::int("seed", 0),
     attr::int("dtype", DType::F32.code()),
+    INIT_NAME,
+    INIT_OFFSET,
 ])
 .infer(|cx: &mut Infer<'_>| {
     let out = Meta::new(cx.op().dtype("dtype")?, ranked(cx.op().longs("shape")?)?);
@@ -81,24 +91,17 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A normal number within two standard deviations. A draw outside is replaced by one from a far
-/// position, so each element still depends on its own position alone.
-fn truncated(draw: &Philox, index: u64) -> f64 {
-    let attempt = |n: u64| f64::from(draw.normal(index.wrapping_add(n << 40)));
-    // One draw in 22 falls outside, so sixteen in a row never do in practice.
-    (0..16).map(attempt).find(|x| x.abs() <= 2.0).unwrap_or(0.0)
-}
-
 fn kernel(
     op: &OpView<'_>,
     mut shape: Given,
     element: impl Fn(&Philox, u64) -> f64 + Send + 'static,
 ) -> Result<Kernel> {
     let (out, draw, dtype) = (op.output("Out")?, Draw::new(op)?, op.dtype("dtype")?);
+    let first = Draw::offset(op)?;
     Ok(Box::new(move |run| {
         let (out, draw) = (run.out(out)?, draw.step(run.step));
         out.resize(dtype, sized(shape.read(run)?)?);
-        each(out, |index| element(&draw, index))
+        each(out, |index| element(&draw, first.wrapping_add(index)))
     }))
 }
 
@@ -115,14 +118,14 @@ fn uniform(op: &OpView<'_>) -> Result<Kernel> {
     let (out, draw, dtype) = (op.output("Out")?, Draw::new(op)?, op.dtype("dtype")?);
     let (low, high, mut shape) = (op.f32("min")?, op.f32("max")?, Given::shape_of(op)?);
     let (count, step) = (op.i64("diag_num")?.max(0) as usize, op.i64("diag_step")?.max(0) as usize);
-    let value = op.f64("diag_val")?;
+    let (value, first) = (op.f64("diag_val")?, Draw::offset(op)?);
     Ok(Box::new(move |run| {
         let (out, draw) = (run.out(out)?, draw.step(run.step));
         out.resize(dtype, sized(shape.read(run)?)?);
         if dtype == DType::F32 {
-            draw.fill_uniform(0, low, high, out.as_mut_slice()?);
+            draw.fill_uniform(first, low, high, out.as_mut_slice()?);
         } else {
-            each(out, |i| f64::from(low + (high - low) * draw.uniform(i)))?;
+            each(out, |i| f64::from(low + (high - low) * draw.uniform(first.wrapping_add(i))))?;
         }
         // Paddle's `diag_*`: every `diag_step + 1`-th element, `diag_num` times.
         dispatch!(dtype, T in [f32, f64, f16, bf16] => {
@@ -188,6 +191,21 @@ mod tests {
         assert_eq!(uniform("w", 7), uniform("w", 7));
         assert_ne!(uniform("w", 7), uniform("b", 7));
         assert_ne!(uniform("w", 7), uniform("w", 8));
+    }
+
+    #[test]
+    fn a_slice_draws_what_the_whole_variable_draws_there() {
+        for kind in ["uniform_random", "gaussian_random", "truncated_gaussian_random"] {
+            let op = Op::new(kind).attr("seed", 3);
+            let mut values = HashMap::new();
+            let whole = op.clone().output("Out", ["w"]).attr("shape", vec![4i64, 5]);
+            run_once(&whole, &mut values).unwrap();
+            let slice = op.output("Out", ["w.block1"]).attr("shape", vec![2i64, 5]);
+            let slice = slice.attr("init_name", "w").attr("init_offset", 10i64);
+            run_once(&slice, &mut values).unwrap();
+            let of = |name: &str| values[name].tensor().unwrap().to_f64_vec();
+            assert_eq!(of("w.block1"), of("w")[10..], "{kind}");
+        }
     }
 
     #[test]

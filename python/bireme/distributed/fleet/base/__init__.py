@@ -1,8 +1,8 @@
-"""Paddle's folder for the parts of `fleet`; scripts take roles from it."""
+"""Paddle's folder for the parts of `fleet`; scripts take roles and strategies from it."""
 
 from ...._missing import missing_names
-from . import role_maker
+from . import distributed_strategy, role_maker
 
-__all__ = ["role_maker"]
+__all__ = ["distributed_strategy", "role_maker"]
 
 __getattr__ = missing_names(__name__)

@@ -1,0 +1,71 @@
+//! The connection that carries heartbeats: tells the server that this process lives, and notices
+//! when the server does not. It never waits for requests, however long they take.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::shared::{Orders, Shared};
+use crate::connection::{Connection, lock};
+use crate::frame::{Header, Kind};
+use crate::handshake::CONTROL;
+
+/// Sends heartbeats until the client ends.
+pub(super) fn keep(shared: &Arc<Shared>, first: Arc<Connection>) {
+    let mut control = Some(first);
+    let mut pause = Duration::ZERO;
+    while !shared.is_over() {
+        let Some(connection) = control.take().or_else(|| shared.reopen(CONTROL, &mut pause)) else {
+            rest(shared, pause);
+            continue;
+        };
+        *lock(&shared.control) = Some(connection.clone());
+        let problem = beat(shared, &connection);
+        connection.shutdown();
+        *lock(&shared.control) = None;
+        shared.check_alive(&problem);
+    }
+}
+
+/// Beats over one connection until it breaks; the text says how.
+fn beat(shared: &Shared, connection: &Connection) -> String {
+    let interval = shared.settings.heartbeat;
+    while !shared.is_over() {
+        let orders = *lock(&shared.orders);
+        let kind = if orders == Orders::Goodbye { Kind::Goodbye } else { Kind::Heartbeat };
+        let sent = Instant::now();
+        if let Err(error) = connection.send(Header::new(kind), &[]) {
+            return error.to_string();
+        }
+        while sent.elapsed() < interval {
+            match connection.receive(0, &shared.pool) {
+                Ok(Some((header, _))) => {
+                    shared.heard();
+                    if header.kind == Kind::Goodbye {
+                        *lock(&shared.orders) = Orders::Stopped;
+                        shared.ordered.notify_all();
+                        return String::new();
+                    }
+                    if header.kind == kind {
+                        rest(shared, interval.saturating_sub(sent.elapsed()));
+                        break;
+                    }
+                }
+                Ok(None) => shared.check_alive(""),
+                Err(broken) => return broken.to_string(),
+            }
+            if shared.is_over() {
+                break;
+            }
+        }
+        shared.check_alive("");
+    }
+    String::new()
+}
+
+/// Pauses unless there is something to do.
+fn rest(shared: &Shared, pause: Duration) {
+    let orders = lock(&shared.orders);
+    if *orders == Orders::Beat {
+        let _waited = shared.ordered.wait_timeout(orders, pause);
+    }
+}

@@ -1,0 +1,190 @@
+//! Frames over one stream: writes them whole from any thread, reads them one by one.
+//! Frames are counted in both directions, so a doubled frame is skipped and a gap ends the
+//! connection; a read that times out in the middle of a frame goes on where it stopped.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::body::{Body, Pool};
+use crate::frame::{HEADER, Header, Malformed};
+use crate::transport::Stream;
+
+/// Small frames are read through a buffer of this size: one system call for header and body.
+const BUFFER: usize = 8192;
+
+/// Why a connection can no longer be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error("the connection was closed")]
+    Closed,
+    #[error("{0}")]
+    Io(io::Error),
+    #[error("it sent {0}")]
+    Malformed(Malformed),
+    #[error("frames of the connection were lost")]
+    Gap,
+}
+
+/// One authenticated or new connection.
+pub(crate) struct Connection {
+    stream: Arc<dyn Stream>,
+    /// Sequence number of the next frame to write.
+    writer: Mutex<u32>,
+    reader: Mutex<FrameReader>,
+    broken: AtomicBool,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: Box<dyn Stream>) -> Connection {
+        Connection {
+            stream: stream.into(),
+            writer: Mutex::new(0),
+            reader: Mutex::new(FrameReader::new()),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    /// Writes one frame; its sequence number and length are set here.
+    pub(crate) fn send(&self, mut header: Header, parts: &[&[u8]]) -> io::Result<()> {
+        header.length = parts.iter().map(|part| part.len() as u64).sum();
+        let mut next = lock(&self.writer);
+        if self.is_broken() {
+            return Err(ErrorKind::NotConnected.into());
+        }
+        header.sequence = *next;
+        *next = next.wrapping_add(1);
+        let head = header.encode();
+        let mut slices = Vec::with_capacity(parts.len() + 1);
+        slices.push(IoSlice::new(&head));
+        slices.extend(parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)));
+        // After a part of a frame nothing that follows could be read.
+        self.stream.write(&mut slices).inspect_err(|_| self.shutdown())
+    }
+
+    /// The next frame with a body of at most `limit` bytes; none when the read timed out.
+    /// One thread at a time reads, others would wait here. After an error there is nothing to
+    /// read, but a last frame may be written.
+    pub(crate) fn receive(
+        &self,
+        limit: usize,
+        pool: &Arc<Pool>,
+    ) -> Result<Option<(Header, Body)>, Broken> {
+        lock(&self.reader).next(&*self.stream, limit, pool)
+    }
+
+    pub(crate) fn stream(&self) -> &dyn Stream {
+        &*self.stream
+    }
+
+    /// Ends the connection; threads that read or write it come back with an error.
+    pub(crate) fn shutdown(&self) {
+        self.broken.store(true, Ordering::Release);
+        self.stream.shutdown();
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+}
+
+/// A lock whose data stays valid when a thread panicked with it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct FrameReader {
+    buffer: Box<[u8]>,
+    /// Unread bytes of the buffer.
+    start: usize,
+    end: usize,
+    /// The frame being read: its header, its body, and how much of the body is there.
+    partial: Option<(Header, Body, usize)>,
+    expected: u32,
+}
+
+impl FrameReader {
+    fn new() -> FrameReader {
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        FrameReader { buffer, start: 0, end: 0, partial: None, expected: 0 }
+    }
+
+    fn next(
+        &mut self,
+        stream: &dyn Stream,
+        limit: usize,
+        pool: &Arc<Pool>,
+    ) -> Result<Option<(Header, Body)>, Broken> {
+        loop {
+            if self.partial.is_none() {
+                while self.end - self.start < HEADER {
+                    if !self.fill(stream)? {
+                        return Ok(None);
+                    }
+                }
+                self.begin(limit, pool)?;
+            }
+            if !self.read_body(stream)? {
+                return Ok(None);
+            }
+            let (header, body, _) = self.partial.take().expect("a frame is being read");
+            let ahead = header.sequence.wrapping_sub(self.expected);
+            if ahead == 0 {
+                self.expected = self.expected.wrapping_add(1);
+                return Ok(Some((header, body)));
+            }
+            if ahead < u32::MAX / 2 {
+                return Err(Broken::Gap);
+            }
+        }
+    }
+
+    fn begin(&mut self, limit: usize, pool: &Arc<Pool>) -> Result<(), Broken> {
+        let bytes = &self.buffer[self.start..self.start + HEADER];
+        let bytes = bytes.try_into().expect("a header was read");
+        let header = Header::decode(bytes, limit).map_err(Broken::Malformed)?;
+        self.start += HEADER;
+        let mut body = pool.take(header.length as usize);
+        let ready = body.len().min(self.end - self.start);
+        body.bytes_mut()[..ready].copy_from_slice(&self.buffer[self.start..self.start + ready]);
+        self.start += ready;
+        self.partial = Some((header, body, ready));
+        Ok(())
+    }
+
+    /// Reads the rest of a body straight into its place; false when the read timed out.
+    fn read_body(&mut self, stream: &dyn Stream) -> Result<bool, Broken> {
+        let (_, body, filled) = self.partial.as_mut().expect("a frame is being read");
+        while *filled < body.len() {
+            match read(stream, &mut body.bytes_mut()[*filled..])? {
+                Some(count) => *filled += count,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    fn fill(&mut self, stream: &dyn Stream) -> Result<bool, Broken> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let count = read(stream, &mut self.buffer[self.end..])?;
+        self.end += count.unwrap_or(0);
+        Ok(count.is_some())
+    }
+}
+
+/// Reads something; none when the stream's read timeout passed.
+fn read(stream: &dyn Stream, buffer: &mut [u8]) -> Result<Option<usize>, Broken> {
+    loop {
+        match stream.read(buffer) {
+            Ok(0) => return Err(Broken::Closed),
+            Ok(count) => return Ok(Some(count)),
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted => {}
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => return Ok(None),
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => return Err(Broken::Closed),
+                _ => return Err(Broken::Io(error)),
+            },
+        }
+    }
+}

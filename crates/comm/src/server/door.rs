@@ -1,0 +1,264 @@
+//! New connections: each proves itself on a thread of its own, which then serves it.
+//! At most so many prove themselves at one time; the oldest makes room for the next, so strangers
+//! that stay silent keep nobody out. Each cause of a refusal is logged once per address.
+
+use std::collections::{HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::session::{Admission, Link, Session};
+use super::{Reply, State};
+use crate::connection::{Broken, Connection, lock};
+use crate::frame::{Header, Kind, Malformed};
+use crate::handshake::{self, CONTROL, Hello, Refusal, Welcome};
+use crate::transport::{Listener, Stream};
+use crate::{Body, Peer};
+
+/// Addresses and causes that are remembered as logged.
+const MAX_LOGGED: usize = 1024;
+/// After an error of `accept` (no file descriptors left) the system gets this much time.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Connections that have not proven themselves, and how many have.
+pub(super) struct Strangers {
+    limit: usize,
+    waiting: Mutex<VecDeque<(Instant, Arc<Connection>)>>,
+    logged: Mutex<HashSet<(String, Option<Refusal>)>>,
+    admitted: AtomicUsize,
+}
+
+impl Strangers {
+    pub(super) fn new(limit: usize) -> Strangers {
+        let (waiting, logged) = Default::default();
+        Strangers { limit, waiting, logged, admitted: AtomicUsize::new(0) }
+    }
+
+    fn add(&self, connection: &Arc<Connection>) {
+        let mut waiting = lock(&self.waiting);
+        while waiting.len() >= self.limit {
+            if let Some((_, oldest)) = waiting.pop_front() {
+                oldest.shutdown();
+            }
+        }
+        waiting.push_back((Instant::now(), connection.clone()));
+    }
+
+    fn remove(&self, connection: &Arc<Connection>) {
+        lock(&self.waiting).retain(|(_, other)| !Arc::ptr_eq(other, connection));
+    }
+
+    /// Ends those that drip bytes so slowly that no single read times out.
+    pub(super) fn drop_older_than(&self, age: Duration) {
+        let mut waiting = lock(&self.waiting);
+        while waiting.front().is_some_and(|(since, _)| since.elapsed() > age) {
+            if let Some((_, oldest)) = waiting.pop_front() {
+                oldest.shutdown();
+            }
+        }
+    }
+
+    pub(super) fn close(&self) {
+        lock(&self.waiting).drain(..).for_each(|(_, connection)| connection.shutdown());
+    }
+
+    /// Whether this cause is new for this address (its port does not count).
+    fn is_news(&self, address: &str, refusal: Option<Refusal>) -> bool {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let mut logged = lock(&self.logged);
+        logged.len() < MAX_LOGGED && logged.insert((host.to_string(), refusal))
+    }
+}
+
+/// Takes connections until the listener is closed.
+pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
+    while !state.closing.load(Ordering::Acquire) {
+        let stream = match listener.accept() {
+            Ok(stream) => stream,
+            Err(error) => {
+                if state.closing.load(Ordering::Acquire) {
+                    return;
+                }
+                if state.strangers.is_news("", None) {
+                    tracing::warn!("{} cannot take a connection: {error}", state.identity);
+                }
+                let guard = lock(&state.watch.0);
+                let _ = state.watch.1.wait_timeout(guard, PAUSE);
+                continue;
+            }
+        };
+        let served = state.clone();
+        let spawned = state.threads.spawn("serve", move || serve(&served, stream));
+        if let Err(error) = spawned {
+            tracing::warn!("{} drops a connection: {error}", state.identity);
+        }
+    }
+}
+
+fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
+    let connection = Arc::new(Connection::new(stream));
+    state.strangers.add(&connection);
+    // A server that closes now may have missed this connection.
+    if state.closing.load(Ordering::Acquire) {
+        return;
+    }
+    let admitted = greet(state, &connection);
+    state.strangers.remove(&connection);
+    match admitted {
+        Ok((session, hello)) => {
+            let link = (hello.link != CONTROL).then(|| session.link(hello.link));
+            let max_reply = hello.max_frame.min(state.settings.max_frame as u64) as usize;
+            let served =
+                Served { state, session: &session, link, connection: &connection, max_reply };
+            let broken = served.read_requests();
+            tracing::debug!("a connection of {} ended: {broken}", session.peer);
+            connection.shutdown();
+            session.remove(&connection);
+            state.strangers.admitted.fetch_sub(1, Ordering::AcqRel);
+        }
+        Err((refusal, problem)) => {
+            let address = connection.stream().address();
+            if state.strangers.is_news(&address, Some(refusal)) {
+                tracing::warn!("{} refused a connection from {address}: {problem}", state.identity);
+            }
+            handshake::refuse(&connection, refusal, &problem, state.incarnation);
+        }
+    }
+}
+
+type Refused = (Refusal, String);
+
+fn greet(state: &State, connection: &Arc<Connection>) -> Result<(Arc<Session>, Hello), Refused> {
+    let settings = &state.settings;
+    let failed = |error: std::io::Error| (Refusal::Late, error.to_string());
+    connection.stream().set_write_timeout(Some(settings.handshake)).map_err(failed)?;
+    let (hello, challenge) =
+        handshake::challenge(connection, &settings.secret, settings.handshake, &state.pool)?;
+    if hello.peer != state.identity {
+        let problem = format!("{} looks for {} at {}", hello.me, hello.peer, state.identity);
+        return Err((Refusal::Identity, problem));
+    }
+    let admitted = state.strangers.admitted.fetch_add(1, Ordering::AcqRel);
+    let joined = if admitted < settings.max_connections {
+        join(state, connection, &hello)
+    } else {
+        Err((Refusal::Full, format!("all {} connections are taken", settings.max_connections)))
+    };
+    let finish = |session: Arc<Session>| {
+        let welcome = Welcome {
+            incarnation: state.incarnation,
+            me: state.identity,
+            max_frame: settings.max_frame as u64,
+        };
+        let stream = connection.stream();
+        stream.set_read_timeout(None).map_err(failed)?;
+        stream.set_write_timeout(Some(settings.heartbeat_timeout)).map_err(failed)?;
+        handshake::welcome(connection, &settings.secret, &challenge, &hello, &welcome)
+            .inspect_err(|_| session.remove(connection))
+            .map_err(failed)?;
+        Ok((session, hello.clone()))
+    };
+    joined.and_then(finish).inspect_err(|_| {
+        state.strangers.admitted.fetch_sub(1, Ordering::AcqRel);
+    })
+}
+
+fn join(
+    state: &State,
+    connection: &Arc<Connection>,
+    hello: &Hello,
+) -> Result<Arc<Session>, Refused> {
+    let over = || {
+        let problem = format!("its session is over: {} gave it up or restarted", state.identity);
+        (Refusal::Session, problem)
+    };
+    let mut sessions = lock(&state.sessions);
+    let (session, new) = match sessions.get(&hello.session) {
+        Some(session) => (session.clone(), false),
+        None if hello.resume || state.closing.load(Ordering::Acquire) => return Err(over()),
+        None => {
+            let (identity, session) = (hello.me, hello.session);
+            let peer = Peer { identity, session, address: connection.stream().address() };
+            let session = Arc::new(Session::new(peer));
+            sessions.insert(hello.session, session.clone());
+            (session, true)
+        }
+    };
+    let added = session.add(connection);
+    drop(sessions);
+    if !added {
+        return Err(over());
+    }
+    session.touch();
+    if new {
+        tracing::debug!("{} joined {}", session.peer, state.identity);
+        state.handler.joined(&session.peer);
+    }
+    Ok(session)
+}
+
+/// A connection that has proven itself.
+struct Served<'a> {
+    state: &'a State,
+    session: &'a Session,
+    /// None on the connection that carries heartbeats.
+    link: Option<Arc<Link>>,
+    connection: &'a Arc<Connection>,
+    max_reply: usize,
+}
+
+impl Served<'_> {
+    /// Reads and answers until the connection ends.
+    fn read_requests(&self) -> Broken {
+        let Served { state, session, connection, .. } = self;
+        loop {
+            let (header, body) = match connection.receive(state.settings.max_frame, &state.pool) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => continue,
+                Err(broken) => return broken,
+            };
+            session.touch();
+            let echo = |kind| connection.send(Header::new(kind), &[]).map_err(Broken::Io);
+            let done = match (header.kind, &self.link) {
+                (Kind::Request | Kind::RequestOnce, Some(link)) => {
+                    self.request(link, &header, &body);
+                    Ok(())
+                }
+                (Kind::Ping, _) => echo(Kind::Pong),
+                (Kind::Heartbeat, _) => echo(Kind::Heartbeat),
+                (Kind::Goodbye, _) => {
+                    lock(&state.sessions).remove(&session.peer.session);
+                    tracing::debug!("{} said goodbye to {}", session.peer, state.identity);
+                    let answered = echo(Kind::Goodbye);
+                    session.close();
+                    answered
+                }
+                (kind, _) => Err(Broken::Malformed(Malformed::Kind(kind as u8))),
+            };
+            if let Err(broken) = done {
+                return broken;
+            }
+        }
+    }
+
+    fn request(&self, link: &Arc<Link>, header: &Header, body: &Body) {
+        let Served { state, session, connection, .. } = self;
+        let mut reply = Reply::new(connection, header.number, self.max_reply);
+        if header.kind == Kind::RequestOnce {
+            let limit = 2 * state.settings.max_pending;
+            match link.admit(header.number, header.acknowledged, connection, limit) {
+                Admission::Execute => reply.keep(link),
+                Admission::Repeat(kind, bytes) => return reply.repeat(kind, &bytes),
+                Admission::Ignore => return reply.forget(),
+                Admission::Full => {
+                    return reply.fail(&format!("{limit} requests are unanswered already"));
+                }
+            }
+        }
+        let handle = || state.handler.handle(&session.peer, header.method, body, reply);
+        if catch_unwind(AssertUnwindSafe(handle)).is_err() {
+            tracing::error!("a request of {} made its handler panic", session.peer);
+        }
+    }
+}

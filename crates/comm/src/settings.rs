@@ -1,0 +1,153 @@
+//! What both ends of a connection agree on or limit: secret, TLS, deadlines, sizes, counts.
+//! A secret is never printed, not even by `Debug`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ring::hmac;
+
+/// The word that the processes of a job share; who does not know it is refused.
+#[derive(Clone)]
+pub struct Secret(hmac::Key);
+
+impl Secret {
+    /// The secret made of these bytes, of any length.
+    pub fn new(bytes: &[u8]) -> Secret {
+        Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// The secret written in an environment variable; blanks around it do not count, and an empty
+    /// text means the default secret.
+    pub fn from_env_text(text: &str) -> Secret {
+        match text.trim() {
+            "" => Secret::default(),
+            text => Secret::new(text.as_bytes()),
+        }
+    }
+
+    pub(crate) fn sign(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.0);
+        for part in parts {
+            context.update(part);
+        }
+        context.sign().as_ref().try_into().expect("HMAC-SHA256 gives 32 bytes")
+    }
+
+    pub(crate) fn verify(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
+        hmac::verify(&self.0, &parts.concat(), tag).is_ok()
+    }
+}
+
+impl Default for Secret {
+    /// The secret of a job without one: it keeps jobs of other programs out, not attackers.
+    fn default() -> Secret {
+        Secret::new(b"bireme")
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// TLS between the processes: each shows its certificate, each checks the other's.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// PEM file with the certificate chain of this process.
+    pub certificate: PathBuf,
+    /// PEM file with its private key.
+    pub key: PathBuf,
+    /// PEM file with the certificates that sign those of the peers.
+    pub authority: PathBuf,
+    /// The name in the servers' certificates; without it, the host of the endpoint.
+    pub name: Option<String>,
+}
+
+/// Limits and times of a client or a server.
+///
+/// ```
+/// use std::time::Duration;
+/// let settings = bireme_comm::Settings {
+///     deadline: Duration::from_secs(60),
+///     ..Default::default()
+/// };
+/// assert_eq!(settings.retries, 3);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What the processes of the job share; by default that of a job without a secret.
+    pub secret: Secret,
+    /// Encrypts all connections; by default none is.
+    pub tls: Option<Tls>,
+    /// How long a request may take (`FLAGS_rpc_deadline`); also how long a client tries to reach a
+    /// server that is not there yet. 180 s.
+    pub deadline: Duration,
+    /// How often one request is sent again after its connection broke (`FLAGS_rpc_retry_times`). 3.
+    pub retries: u32,
+    /// Between two heartbeats. 1 s.
+    pub heartbeat: Duration,
+    /// A peer not heard of for this long is lost. 10 s.
+    pub heartbeat_timeout: Duration,
+    /// A connection that has not proven itself after this time is closed. 5 s.
+    pub handshake: Duration,
+    /// Largest body of a frame, in bytes; more is refused before a byte is read. 1 GiB.
+    pub max_frame: usize,
+    /// Connections that a server keeps, all peers together. 4096.
+    pub max_connections: usize,
+    /// Connections that a server lets prove themselves at one time; the oldest is dropped for the
+    /// next one. 256.
+    pub max_handshakes: usize,
+    /// Requests of one client that may be unanswered at one time; the next waits. 1024.
+    pub max_pending: usize,
+    /// Connections of the lane `Send` (`FLAGS_rpc_send_thread_num`), opened when needed. 12.
+    pub send_connections: usize,
+    /// Connections of the lane `Get` (`FLAGS_rpc_get_thread_num`), opened when needed. 12.
+    pub get_connections: usize,
+    /// Connections of the lane `Prefetch` (`FLAGS_rpc_prefetch_thread_num`), opened when needed. 12.
+    pub prefetch_connections: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            secret: Secret::default(),
+            tls: None,
+            deadline: Duration::from_secs(180),
+            retries: 3,
+            heartbeat: Duration::from_secs(1),
+            heartbeat_timeout: Duration::from_secs(10),
+            handshake: Duration::from_secs(5),
+            max_frame: 1 << 30,
+            max_connections: 4096,
+            max_handshakes: 256,
+            max_pending: 1024,
+            send_connections: 12,
+            get_connections: 12,
+            prefetch_connections: 12,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_signs_and_hides() {
+        let secret = Secret::new(b"word");
+        let tag = secret.sign(&[b"ab", b"c"]);
+        assert!(secret.verify(&[b"a", b"bc"], &tag));
+        assert!(!Secret::new(b"other").verify(&[b"abc"], &tag));
+        assert!(!format!("{:?}", Settings { secret, ..Default::default() }).contains("word"));
+    }
+
+    #[test]
+    fn an_empty_text_is_the_default_secret() {
+        let tag = Secret::default().sign(&[b"x"]);
+        assert!(Secret::from_env_text("  ").verify(&[b"x"], &tag));
+        assert!(Secret::from_env_text("bireme\n").verify(&[b"x"], &tag));
+        assert!(!Secret::from_env_text("b").verify(&[b"x"], &tag));
+    }
+}

@@ -1,0 +1,59 @@
+//! What carries bytes between two processes: real sockets, or queues in memory with faults.
+
+mod memory;
+mod network;
+
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+pub use memory::{Faults, Memory};
+pub use network::{Network, Path};
+
+use crate::Result;
+
+/// Makes connections.
+pub trait Transport: Send + Sync {
+    /// Waits for connections at an endpoint; port 0 means any free one.
+    fn listen(&self, endpoint: &str) -> Result<Bound>;
+
+    /// Opens a connection to an endpoint, once.
+    fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>>;
+}
+
+/// An endpoint that takes connections.
+pub struct Bound {
+    /// The endpoint with its real port.
+    pub endpoint: String,
+    /// The doors to it: TCP and, for peers on this host, a Unix socket.
+    pub listeners: Vec<Box<dyn Listener>>,
+}
+
+/// One door to an endpoint.
+pub trait Listener: Send + Sync {
+    /// The next connection; an error after [`Listener::close`].
+    fn accept(&self) -> io::Result<Box<dyn Stream>>;
+
+    /// Takes no more connections, and wakes the thread that waits for one.
+    fn close(&self);
+}
+
+/// A connection: bytes in order, both ways. One thread may read while another writes.
+pub trait Stream: Send + Sync {
+    /// Reads some bytes; 0 at the end, `WouldBlock` or `TimedOut` after the read timeout.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes all the parts, which together are one frame.
+    fn write(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
+
+    /// How long a read waits for its first byte; none: until the connection ends.
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// How long a write waits for progress; none: until the connection ends.
+    fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Ends both directions and wakes the threads that wait here.
+    fn shutdown(&self);
+
+    /// The other side, for messages.
+    fn address(&self) -> String;
+}

@@ -1,0 +1,291 @@
+//! Real sockets: TCP, and for peers on the same host a Unix socket in Linux's abstract namespace
+//! that is named after the TCP endpoint. So a Unix socket exists exactly as long as its server.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
+use std::time::Duration;
+
+use rustix::net::{Shutdown, sockopt};
+
+use super::{Bound, Listener, Stream, Transport};
+use crate::{Error, Result};
+
+/// Asked of the system for each Unix socket, which grants what its limits allow; TCP tunes itself.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// Which kinds of socket are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Path {
+    /// A Unix socket where the peer is on this host, otherwise TCP.
+    #[default]
+    Auto,
+    /// TCP alone.
+    Tcp,
+    /// Unix sockets alone; peers on other hosts are out of reach.
+    Unix,
+}
+
+impl Path {
+    /// The path named in an environment variable; none for an unknown name.
+    pub fn from_env_text(text: &str) -> Option<Path> {
+        match text.trim() {
+            "" | "auto" => Some(Path::Auto),
+            "tcp" => Some(Path::Tcp),
+            "unix" => Some(Path::Unix),
+            _ => None,
+        }
+    }
+}
+
+/// The sockets of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Network {
+    /// Which kinds of socket are used.
+    pub path: Path,
+}
+
+impl Network {
+    /// Sockets of the kinds that `path` allows.
+    pub fn new(path: Path) -> Network {
+        Network { path }
+    }
+}
+
+impl Transport for Network {
+    fn listen(&self, endpoint: &str) -> Result<Bound> {
+        let fail = |source| Error::Io { what: format!("cannot listen on `{endpoint}`"), source };
+        // The TCP socket reserves the port even where only the Unix socket is used.
+        let tcp = TcpListener::bind(&*resolve(endpoint)?).map_err(fail)?;
+        let address = tcp.local_addr().map_err(fail)?;
+        let mut listeners: Vec<Box<dyn Listener>> = Vec::new();
+        if self.path != Path::Tcp {
+            match UnixListener::bind_addr(&unix_name(address).map_err(fail)?) {
+                Ok(unix) => listeners.push(Box::new(unix)),
+                Err(source) if self.path == Path::Unix => return Err(fail(source)),
+                Err(error) => tracing::warn!(
+                    "no Unix socket for `{address}` ({error}): peers on this host will use TCP"
+                ),
+            }
+        }
+        if self.path == Path::Unix {
+            listeners.push(Box::new(Reserved(tcp)));
+        } else {
+            listeners.push(Box::new(tcp));
+        }
+        Ok(Bound { endpoint: real_endpoint(endpoint, address), listeners })
+    }
+
+    fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
+        let fail = |source| Error::Io { what: format!("cannot reach `{endpoint}`"), source };
+        let mut problem = ErrorKind::AddrNotAvailable.into();
+        for address in resolve(endpoint)? {
+            if self.path != Path::Tcp {
+                match connect_unix(address) {
+                    Ok(stream) => return Ok(Box::new(stream)),
+                    Err(error) => problem = error,
+                }
+            }
+            if self.path != Path::Unix {
+                match TcpStream::connect_timeout(&address, timeout.max(Duration::from_millis(1))) {
+                    Ok(stream) => {
+                        stream.set_nodelay(true).map_err(fail)?;
+                        return Ok(Box::new(stream));
+                    }
+                    Err(error) => problem = error,
+                }
+            }
+        }
+        Err(fail(problem))
+    }
+}
+
+fn resolve(endpoint: &str) -> Result<Vec<SocketAddr>> {
+    let addresses = endpoint.to_socket_addrs().map_err(|source| Error::Io {
+        what: format!("`{endpoint}` is no endpoint: write `host:port`"),
+        source,
+    })?;
+    Ok(addresses.collect())
+}
+
+/// The endpoint as it was asked for, with the port that the system chose for 0.
+fn real_endpoint(endpoint: &str, address: SocketAddr) -> String {
+    match endpoint.rsplit_once(':') {
+        Some((host, _)) => format!("{host}:{}", address.port()),
+        None => address.to_string(),
+    }
+}
+
+fn unix_name(address: SocketAddr) -> io::Result<UnixAddress> {
+    UnixAddress::from_abstract_name(format!("bireme/{address}"))
+}
+
+/// Connects to the Unix socket of a server on this host that listens on this address, or on all
+/// addresses of this host if this is one of them.
+fn connect_unix(address: SocketAddr) -> io::Result<UnixStream> {
+    let connect = |address| {
+        let stream = UnixStream::connect_addr(&unix_name(address)?)?;
+        enlarge(&stream);
+        Ok(stream)
+    };
+    connect(address).or_else(|error| {
+        // Only an own address can be bound; another host's must not lead to a server here.
+        UdpSocket::bind((address.ip(), 0)).map_err(|_| error)?;
+        let any: IpAddr = match address {
+            SocketAddr::V4(_) => [0; 4].into(),
+            SocketAddr::V6(_) => [0; 16].into(),
+        };
+        connect(SocketAddr::new(any, address.port()))
+    })
+}
+
+fn enlarge(stream: &UnixStream) {
+    // Only speed depends on it.
+    let _ = sockopt::set_socket_send_buffer_size(stream, SOCKET_BUFFER);
+    let _ = sockopt::set_socket_recv_buffer_size(stream, SOCKET_BUFFER);
+}
+
+/// A port that is held, but takes no connections.
+struct Reserved(TcpListener);
+
+impl Listener for Reserved {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        // Whoever comes here is sent away; the loop ends when the listener is closed.
+        loop {
+            self.0.accept()?;
+        }
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+}
+
+/// Wakes the thread that waits in `accept`.
+fn close(listener: impl AsFd) {
+    let _ = rustix::net::shutdown(listener, Shutdown::Both);
+}
+
+impl Listener for TcpListener {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        let (stream, _) = TcpListener::accept(self)?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
+
+    fn close(&self) {
+        close(self);
+    }
+}
+
+impl Listener for UnixListener {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        let (stream, _) = UnixListener::accept(self)?;
+        enlarge(&stream);
+        Ok(Box::new(stream))
+    }
+
+    fn close(&self) {
+        close(self);
+    }
+}
+
+/// Both kinds of socket have the same methods, but no trait for them.
+macro_rules! socket_stream {
+    ($socket:ty, $address:expr) => {
+        impl Stream for $socket {
+            fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                let mut socket = self;
+                Read::read(&mut socket, buffer)
+            }
+
+            fn write(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+                write_all(self, parts)
+            }
+
+            fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+                <$socket>::set_read_timeout(self, timeout)
+            }
+
+            fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+                <$socket>::set_write_timeout(self, timeout)
+            }
+
+            fn shutdown(&self) {
+                // Fails where the peer has ended it already.
+                let _ = <$socket>::shutdown(self, std::net::Shutdown::Both);
+            }
+
+            fn address(&self) -> String {
+                let address: fn(&$socket) -> String = $address;
+                address(self)
+            }
+        }
+    };
+}
+
+socket_stream!(TcpStream, |socket| {
+    socket.peer_addr().map_or_else(|_| "a closed connection".into(), |address| address.to_string())
+});
+socket_stream!(UnixStream, |_| "this host".into());
+
+fn write_all(mut socket: impl Write, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !parts.is_empty() {
+        match socket.write_vectored(parts) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut parts, count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(path: Path, endpoint: &str) -> String {
+        let network = Network::new(path);
+        let bound = network.listen(endpoint).unwrap();
+        let ends: Vec<_> = std::thread::scope(|scope| {
+            let doors: Vec<_> = bound
+                .listeners
+                .iter()
+                .map(|door| scope.spawn(move || door.accept().map(|end| end.address())))
+                .collect();
+            let port = bound.endpoint.rsplit_once(':').unwrap().1;
+            let stream =
+                network.connect(&format!("127.0.0.1:{port}"), Duration::from_secs(5)).unwrap();
+            let mut byte = [0];
+            // The other side is dropped at once.
+            assert_eq!(stream.read(&mut byte).unwrap(), 0);
+            bound.listeners.iter().for_each(|door| door.close());
+            doors.into_iter().filter_map(|door| door.join().unwrap().ok()).collect()
+        });
+        assert_eq!(ends.len(), 1);
+        ends.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn the_path_decides_the_socket() {
+        assert_eq!(round(Path::Auto, "127.0.0.1:0"), "this host");
+        assert_eq!(round(Path::Unix, "localhost:0"), "this host");
+        assert_eq!(round(Path::Auto, "0.0.0.0:0"), "this host");
+        assert!(round(Path::Tcp, "127.0.0.1:0").starts_with("127.0.0.1:"));
+    }
+
+    #[test]
+    fn paths_have_names() {
+        assert_eq!(Path::from_env_text(" tcp "), Some(Path::Tcp));
+        assert_eq!(Path::from_env_text("pigeon"), None);
+    }
+
+    #[test]
+    fn an_endpoint_without_a_port_is_named() {
+        let problem = Network::default().listen("nowhere").err().unwrap().to_string();
+        assert!(problem.contains("`nowhere` is no endpoint"), "{problem}");
+    }
+}

@@ -1,0 +1,34 @@
+//! `send_barrier` and `fetch_barrier`: the ends of the two halves of a step.
+
+use bireme_ir::AttrSpec;
+
+use super::{ENDPOINTS, MODE, TRAINER_ID, TRAINERS, dummies};
+use crate::Result;
+use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+
+pub(super) const SEND_BARRIER: OpDef = definition("send_barrier", |op| {
+    let (remote, endpoints) = (op.remote()?, op.strings("endpoints")?);
+    Ok(Box::new(move |_| remote.send_barrier(&endpoints)))
+});
+
+pub(super) const FETCH_BARRIER: OpDef = definition("fetch_barrier", |op| {
+    let (remote, endpoints) = (op.remote()?, op.strings("endpoints")?);
+    Ok(Box::new(move |_| remote.fetch_barrier(&endpoints)))
+});
+
+const INPUTS: &[Slot] = &[Slot::any("X")];
+const OUTPUTS: &[Slot] = &[Slot::any("Out")];
+const ATTRS: &[AttrSpec] =
+    &[ENDPOINTS, TRAINER_ID, TRAINERS, MODE, attr::bool("half_async", false)];
+
+const fn definition(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
+    OpDef::new(name, kernel)
+        .inputs(INPUTS)
+        .outputs(OUTPUTS)
+        .attrs(ATTRS)
+        .infer(|cx| {
+            dummies(cx, "Out");
+            Ok(())
+        })
+        .side_effect()
+}

@@ -1,0 +1,38 @@
+//! `send`: hands values to parameter servers.
+
+use super::{ENDPOINTS, EPMAP, MODE, TRAINER_ID, TRAINERS, dummies, pieces};
+use crate::Result;
+use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+use crate::remote::Sending;
+use crate::value::Value;
+
+pub(super) const DEF: OpDef = OpDef::new("send", kernel)
+    .inputs(&[Slot::many("X")])
+    .outputs(&[Slot::any("Out")])
+    .attrs(&[
+        attr::strings("send_varnames", &[]),
+        EPMAP,
+        ENDPOINTS,
+        TRAINER_ID,
+        TRAINERS,
+        MODE,
+        attr::longs("sections", &[]),
+        attr::bool("merge_add", false),
+        attr::bool("use_send_handler", true),
+        attr::bool("sync_mode", false),
+    ])
+    .infer(|cx| {
+        dummies(cx, "Out");
+        Ok(())
+    })
+    .side_effect();
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (remote, values) = (op.remote()?, op.inputs("X"));
+    let pieces = pieces(op, "send_varnames", values.len())?;
+    let sending = Sending { pieces, merge_add: op.bool("merge_add")? };
+    Ok(Box::new(move |run| {
+        let values: Vec<&Value> = values.iter().map(|value| run.value(*value)).collect();
+        remote.send(&sending, &values)
+    }))
+}

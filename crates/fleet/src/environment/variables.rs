@@ -1,0 +1,211 @@
+//! Every environment variable of a job, of Bireme and of Paddle, in one table.
+//!
+//! `docs/environment.md` is written from it (see the test at the end), and no other Rust code
+//! spells a name of a job's variable out.
+
+/// An environment variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// What it is called.
+    pub name: &'static str,
+    /// What holds when it is not set; empty when nothing does.
+    pub default: &'static str,
+    /// What it says, and what Bireme does with it.
+    pub meaning: &'static str,
+}
+
+/// Variables that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// What they are about.
+    pub title: &'static str,
+    /// In the order of the page.
+    pub variables: &'static [Variable],
+}
+
+/// Declares each variable as a documented constant, and all of them as [`GROUPS`].
+macro_rules! variables {
+    ($($title:literal { $($constant:ident = $name:literal, $default:literal, $meaning:literal;)* })*) => {
+        $($(
+            #[doc = $meaning]
+            pub const $constant: Variable =
+                Variable { name: $name, default: $default, meaning: $meaning };
+        )*)*
+
+        /// All variables.
+        pub const GROUPS: &[Group] =
+            &[$(Group { title: $title, variables: &[$($constant),*] }),*];
+    };
+}
+
+variables! {
+    "Role of a process" {
+        TRAINING_ROLE = "TRAINING_ROLE", "",
+            "`TRAINER` or `PSERVER`; required in a job with servers.";
+        SERVERS = "PADDLE_PSERVERS_IP_PORT_LIST", "",
+            "Endpoints of all servers, `ip:port` separated by commas; without it a process is a job of its own.";
+        TRAINERS_NUM = "PADDLE_TRAINERS_NUM", "",
+            "Number of trainers; required in a job with servers.";
+        TRAINER_ID = "PADDLE_TRAINER_ID", "",
+            "Number of this trainer, from 0; required for trainers.";
+        TRAINER_ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS", "",
+            "Endpoints of all trainers; for information in a job with servers.";
+        POD_IP = "POD_IP", "",
+            "Address of this machine; with `PADDLE_PORT` the endpoint of this server, which must be in the list of servers.";
+        PORT = "PADDLE_PORT", "",
+            "Port of this server; in jobs of Paddle 1.x that set no list of endpoints, of every server.";
+        SERVER_ID = "PADDLE_PSERVER_ID", "",
+            "Number of this server, from 0, instead of `POD_IP` and `PADDLE_PORT`.";
+        CURRENT_ENDPOINT = "PADDLE_CURRENT_ENDPOINT", "",
+            "Endpoint of this process in collective training.";
+        RANK_IN_NODE = "PADDLE_RANK_IN_NODE", "0",
+            "Number of this process on its machine in collective training.";
+        LOCAL_DEVICES = "PADDLE_LOCAL_DEVICE_IDS", "",
+            "Devices of this process in collective training.";
+        WORLD_DEVICES = "PADDLE_WORLD_DEVICE_IDS", "",
+            "Devices of all processes in collective training.";
+        JOB_ID = "SYS_JOB_ID", "",
+            "Name of the job, for messages.";
+    }
+    "Role, older names" {
+        OLD_ROLE = "PADDLE_TRAINING_ROLE", "",
+            "As `TRAINING_ROLE`.";
+        OLD_SERVER_IPS = "PADDLE_PSERVER_IPS", "",
+            "Addresses of the servers, separated by commas; with `PADDLE_PSERVER_PORT` as `PADDLE_PSERVERS_IP_PORT_LIST`.";
+        OLD_SERVERS = "PADDLE_PSERVERS", "",
+            "As `PADDLE_PSERVER_IPS`; the port is `PADDLE_PORT`.";
+        OLD_SERVER_PORT = "PADDLE_PSERVER_PORT", "6174",
+            "Port of every server of `PADDLE_PSERVER_IPS`.";
+        OLD_TRAINERS = "PADDLE_TRAINERS", "",
+            "As `PADDLE_TRAINERS_NUM`, where it is a number; a list of addresses is the launcher's.";
+        OLD_NUM_TRAINERS = "PADDLE_NUM_TRAINERS", "",
+            "As `PADDLE_TRAINERS_NUM`.";
+        OLD_CURRENT_IP = "PADDLE_CURRENT_IP", "",
+            "As `POD_IP`.";
+    }
+    "Connections" {
+        JOB_SECRET = "BIREME_JOB_SECRET", "",
+            "What the processes of a job prove to each other that they know; without it anybody who reaches a server's port can join. Never printed.";
+        TRANSPORT = "BIREME_TRANSPORT", "auto",
+            "`tcp` or `unix` for one of them only; `auto` takes a Unix socket to peers on the same host.";
+        TLS_CERT = "BIREME_TLS_CERT", "",
+            "File of this process's certificate chain (PEM); with it connections are encrypted.";
+        TLS_KEY = "BIREME_TLS_KEY", "",
+            "File of the key of `BIREME_TLS_CERT` (PEM).";
+        TLS_CA = "BIREME_TLS_CA", "",
+            "File of the certificates that sign those of the peers (PEM).";
+        RPC_DEADLINE = "FLAGS_rpc_deadline", "180000",
+            "Milliseconds until a request without an answer, or a peer that cannot be reached, is an error.";
+        RPC_RETRY_TIMES = "FLAGS_rpc_retry_times", "3",
+            "How often a cut connection is made again before its requests fail.";
+        RPC_SEND_THREADS = "FLAGS_rpc_send_thread_num", "12",
+            "Connections from a trainer to each server that carry gradients at the same time, at most.";
+        RPC_GET_THREADS = "FLAGS_rpc_get_thread_num", "12",
+            "The same for parameters.";
+        RPC_PREFETCH_THREADS = "FLAGS_rpc_prefetch_thread_num", "12",
+            "The same for rows of tables.";
+        HEARTBEAT = "BIREME_HEARTBEAT", "1",
+            "Seconds between two signs of life of a peer.";
+        HEARTBEAT_TIMEOUT = "BIREME_HEARTBEAT_TIMEOUT", "10",
+            "Seconds without one until a peer counts as lost.";
+    }
+    "Communicator: queues of a trainer in the modes that are not sync" {
+        CPU_NUM = "CPU_NUM", "1",
+            "Training threads; the default of the sizes below, and the number of `cpu_places()`.";
+        MAX_MERGE_VAR_NUM = "FLAGS_communicator_max_merge_var_num", "CPU_NUM",
+            "Gradients of one variable that are merged into one push, at most.";
+        SEND_QUEUE_SIZE = "FLAGS_communicator_send_queue_size", "CPU_NUM",
+            "Gradients of one variable that may wait; a full queue makes the trainer wait.";
+        INDEPENDENT_RECV = "FLAGS_communicator_independent_recv_thread", "1",
+            "1: dense parameters are pulled beside training; 0: after every push.";
+        MIN_SEND_BEFORE_RECV = "FLAGS_communicator_min_send_grad_num_before_recv", "CPU_NUM",
+            "Pushes between two pulls of dense parameters, at least.";
+        THREAD_POOL_SIZE = "FLAGS_communicator_thread_pool_size", "5",
+            "Threads that push.";
+        SEND_WAIT_TIMES = "FLAGS_communicator_send_wait_times", "5",
+            "Waits of 10 ms for more gradients before a push that is not full.";
+        IS_SGD = "FLAGS_communicator_is_sgd_optimizer", "1",
+            "1: merged gradients are summed; 0: averaged.";
+    }
+    "This process" {
+        NUM_THREADS = "BIREME_NUM_THREADS", "OMP_NUM_THREADS",
+            "Threads of an executor made from Python.";
+        OMP_NUM_THREADS = "OMP_NUM_THREADS", "one a core, at most 16",
+            "As `BIREME_NUM_THREADS`, which comes first.";
+        DEVICE = "BIREME_DEVICE", "",
+            "`cpu`: scripts that ask for a GPU run on the CPU, with one warning.";
+        ALIAS = "BIREME_ALIAS", "",
+            "1: `import paddle` means Bireme even where real Paddle is installed; 0: it is left alone.";
+        DATA_HOME = "BIREME_DATA_HOME", "~/.cache/paddle/dataset",
+            "Folder of the data sets of `paddle.dataset`.";
+        SELECTED_GPUS = "FLAGS_selected_gpus", "0",
+            "Numbers of the GPUs that the launcher chose.";
+    }
+    "Of Paddle, refused" {
+        HETER_TRAINERS = "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", "",
+            "Heterogeneous trainers are not in this version: a list that is not empty is an error.";
+        OLD_HETER_TRAINERS = "PADDLE_HETER_TRAINER_IP_PORT_LIST", "",
+            "As the one before.";
+        COORDINATORS = "PADDLE_COORDINATOR_ENDPOINTS", "",
+            "Federated training is not in this version: a list that is not empty is an error.";
+    }
+    "Of Paddle, not needed" {
+        WITH_GLOO = "PADDLE_WITH_GLOO", "",
+            "Barriers and reductions go over the servers; there is no Gloo to set up, and any value will do.";
+        GLOO_RENDEZVOUS = "PADDLE_GLOO_RENDEZVOUS", "", "As the one before.";
+        GLOO_FS_NAME = "PADDLE_GLOO_FS_NAME", "", "As the one before.";
+        GLOO_FS_UGI = "PADDLE_GLOO_FS_UGI", "", "As the one before.";
+        GLOO_FS_PATH = "PADDLE_GLOO_FS_PATH", "", "As the one before.";
+        GLOO_HTTP = "PADDLE_GLOO_HTTP_ENDPOINT", "", "As the one before.";
+        LAUNCH_BARRIER = "FLAGS_LAUNCH_BARRIER", "",
+            "Trainers wait for the servers in any case, with a deadline.";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use expect_test::expect_file;
+
+    use super::*;
+
+    const HEADER: &str = "\
+# Environment variables
+
+Every environment variable that Bireme reads, with Paddle's names where Paddle has one: written from the code, not by hand.
+A variable that is set to nothing counts as not set.
+A value that is no number where one is needed is an error that names the variable.
+";
+
+    #[test]
+    fn the_reference_of_variables_is_current() {
+        let mut page = HEADER.to_owned();
+        for group in GROUPS {
+            write!(
+                page,
+                "\n## {}\n\n| variable | default | meaning |\n|---|---|---|\n",
+                group.title
+            )
+            .unwrap();
+            for variable in group.variables {
+                let default = match variable.default {
+                    "" => String::new(),
+                    text => format!("`{text}`"),
+                };
+                writeln!(page, "| `{}` | {default} | {} |", variable.name, variable.meaning)
+                    .unwrap();
+            }
+        }
+        expect_file!["../../../../docs/environment.md"].assert_eq(&page);
+    }
+
+    #[test]
+    fn no_name_is_there_twice() {
+        let mut names: Vec<_> = GROUPS.iter().flat_map(|g| g.variables).map(|v| v.name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

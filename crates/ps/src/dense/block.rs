@@ -1,0 +1,485 @@
+//! One optimize block: a parameter (or a piece of one), its accumulators, and the ops that update
+//! it, prepared once.
+//!
+//! Every variable that the ops use has a value of the block's own, so blocks never wait for one
+//! another; values of [`Shared`] are copied in when they have changed. A reader sees the state
+//! between two updates, never inside one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bireme_engine::eager::{Lent, Routine};
+use bireme_engine::tensor::{SelectedRows, Tensor};
+use bireme_engine::{DType, Value};
+use bireme_ir::{Op, Var};
+
+use super::Shared;
+use super::merge::{Merge, without_aliases};
+use super::rows;
+use crate::message::Array;
+use crate::{Error, Result};
+
+/// What a block is made of.
+pub struct BlockSpec<'a> {
+    /// Its ops in order.
+    pub ops: &'a [Op],
+    /// What trainers send, with the declarations that values must fit.
+    pub received: BTreeMap<String, &'a Var>,
+    /// Values that exist before training: parameters, accumulators.
+    pub initial: BTreeMap<String, Tensor>,
+    /// Names of values that live in [`Shared`].
+    pub shared: Vec<String>,
+    /// The program's seed, for ops that draw.
+    pub seed: u64,
+}
+
+/// One optimize block of a server's program.
+pub struct Block {
+    ops: Vec<Op>,
+    merge: Option<Merge>,
+    seed: u64,
+    /// The ops as they stand: all trainers have sent.
+    routine: Routine,
+    /// What trainers send.
+    received: HashMap<String, Received>,
+    /// Values that outlive a step, in the order of their names.
+    kept: Vec<(String, usize)>,
+    /// Copies of shared values.
+    shared: Vec<(String, usize)>,
+    param: Option<String>,
+    unit: RwLock<Unit>,
+}
+
+/// A variable that trainers send.
+struct Received {
+    place: usize,
+    dtype: DType,
+    shape: Vec<i64>,
+}
+
+/// What an update changes.
+struct Unit {
+    values: Vec<Value>,
+    /// Names of received variables that have come for the next update.
+    arrived: Vec<String>,
+    shared_version: Option<u64>,
+    /// Parameter as each trainer last got it; only with delay compensation.
+    backups: HashMap<u32, Tensor>,
+    /// Ops for some of the trainers, by the names that came.
+    variants: HashMap<Vec<String>, Routine>,
+}
+
+impl Block {
+    /// Prepares the ops.
+    ///
+    /// # Errors
+    /// When an op does not exist or refuses its attributes, or a parameter has no value.
+    pub fn new(spec: BlockSpec<'_>) -> Result<Block> {
+        let ops = without_aliases(spec.ops);
+        let routine = Routine::new(&ops, spec.seed)?;
+        let merge = Merge::find(&ops, |name| spec.received.contains_key(name));
+        let mut values = vec![Value::Tensor(Tensor::empty(DType::F32)); routine.len()];
+        let mut kept = Vec::new();
+        for (name, tensor) in spec.initial {
+            if let Some(place) = routine.find(&name) {
+                values[place] = Value::Tensor(tensor);
+                kept.push((name, place));
+            }
+        }
+        let place = |name: &String| Some((name.clone(), routine.find(name)?));
+        let shared = spec.shared.iter().filter_map(place).collect();
+        let received = spec.received.iter().filter_map(|(name, var)| {
+            let (dtype, shape) = (var.dtype, var.shape.clone());
+            Some((name.clone(), Received { place: routine.find(name)?, dtype, shape }))
+        });
+        let param = param_of(&ops, &kept);
+        let unit = Unit {
+            values,
+            arrived: Vec::new(),
+            shared_version: None,
+            backups: HashMap::new(),
+            variants: HashMap::new(),
+        };
+        Ok(Block {
+            merge,
+            seed: spec.seed,
+            received: received.collect(),
+            kept,
+            shared,
+            param,
+            unit: RwLock::new(unit),
+            routine,
+            ops,
+        })
+    }
+
+    /// The parameter that the block updates.
+    pub fn param(&self) -> Option<&str> {
+        self.param.as_deref()
+    }
+
+    /// Names of the values that outlive a step: the parameter and its accumulators.
+    pub fn kept(&self) -> impl Iterator<Item = &str> {
+        self.kept.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Names of what trainers send.
+    pub fn received(&self) -> impl Iterator<Item = &str> {
+        self.received.keys().map(String::as_str)
+    }
+
+    /// Names of the shared values that it reads.
+    pub fn shared(&self) -> impl Iterator<Item = &str> {
+        self.shared.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Elements of the parameter, a measure of an update's work.
+    pub fn size(&self) -> usize {
+        let unit = self.read_unit();
+        let place = self.param.as_ref().and_then(|param| self.routine.find(param));
+        place.and_then(|place| unit.values[place].tensor().ok()).map_or(0, Tensor::numel)
+    }
+
+    /// Checks that a value that a trainer sends has the declared type and shape.
+    ///
+    /// # Errors
+    /// When it has not, or the block does not take such a variable.
+    pub fn check(&self, name: &str, array: &Array<'_>) -> Result<()> {
+        let Received { dtype, shape, .. } = self.received_as(name)?;
+        let dims = array.dims();
+        let first = match array {
+            Array::Dense { .. } => dims.first().copied().unwrap_or(1) as i64,
+            Array::Rows { height, .. } => *height as i64,
+        };
+        let same = |(at, dim): (usize, &i64)| {
+            let has = if at == 0 { first } else { dims[at] as i64 };
+            *dim < 0 || *dim == has
+        };
+        let fits = dims.len() == shape.len() && shape.iter().enumerate().all(same);
+        if array.dtype() == *dtype && fits {
+            return Ok(());
+        }
+        let mut has: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();
+        if let Some(has) = has.first_mut() {
+            *has = first;
+        }
+        Err(Error::Request(format!(
+            "`{name}` is {dtype} of shape {shape:?} in the server's program, but {} of shape \
+             {has:?} came: do trainer and server run programs of the same model?",
+            array.dtype()
+        )))
+    }
+
+    /// Keeps what a trainer sent for the next [`Block::update`]; selected rows add up.
+    ///
+    /// # Errors
+    /// When it does not fit, or a dense value comes twice.
+    pub fn store(&self, name: &str, array: &Array<'_>) -> Result<()> {
+        self.check(name, array)?;
+        let place = self.received_as(name)?.place;
+        let unit = &mut *self.write_unit();
+        if !unit.arrived.iter().any(|known| known == name) {
+            array.store(&mut unit.values[place])?;
+            unit.arrived.push(name.to_owned());
+            return Ok(());
+        }
+        let mut more = Value::Tensor(Tensor::empty(array.dtype()));
+        array.store(&mut more)?;
+        match (&mut unit.values[place], more) {
+            (Value::Rows(known), Value::Rows(more)) => known.append(&more),
+            _ => {
+                return Err(Error::Request(format!(
+                    "`{name}` came twice in one step: a trainer sends each gradient once before \
+                     its barrier"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the ops on what has come since the last update; returns whether anything had.
+    ///
+    /// # Errors
+    /// When an op refuses.
+    pub fn update(&self, shared: &Shared, step: u64) -> Result<bool> {
+        let unit = &mut *self.write_unit();
+        if unit.arrived.is_empty() {
+            return Ok(false);
+        }
+        self.copy_shared(unit, shared);
+        let arrived = std::mem::take(&mut unit.arrived);
+        self.run(unit, &arrived, |routine, values| routine.run_on(values, step))?;
+        Ok(true)
+    }
+
+    /// Applies one value at once, from where it lies.
+    ///
+    /// # Errors
+    /// When it does not fit, or an op refuses.
+    pub fn apply(&self, name: &str, array: &Array<'_>, shared: &Shared, step: u64) -> Result<()> {
+        self.check(name, array)?;
+        let unit = &mut *self.write_unit();
+        self.apply_locked(unit, name, array, shared, step)
+    }
+
+    /// As [`Block::apply`], with the gradient corrected for what happened to the parameter since
+    /// `trainer` got it (DC-ASGD).
+    ///
+    /// # Errors
+    /// As [`Block::apply`].
+    pub fn apply_delayed(
+        &self,
+        name: &str,
+        array: &Array<'_>,
+        shared: &Shared,
+        step: u64,
+        delay: (u32, f32),
+    ) -> Result<()> {
+        self.check(name, array)?;
+        let (trainer, lambda) = delay;
+        let unit = &mut *self.write_unit();
+        let param = self.param.as_ref().and_then(|param| self.routine.find(param));
+        let (Some(param), Some(backup)) = (param, unit.backups.get(&trainer)) else {
+            return self.apply_locked(unit, name, array, shared, step);
+        };
+        let corrected = rows::compensate(array, unit.values[param].tensor()?, backup, lambda)?;
+        let corrected = match *array {
+            Array::Dense { .. } => Value::Tensor(corrected),
+            Array::Rows { height, rows, .. } => Value::Rows(SelectedRows {
+                rows: rows.to_vec(),
+                height: height as usize,
+                value: corrected,
+            }),
+        };
+        self.apply_locked(unit, name, &Array::of_value(&corrected), shared, step)
+    }
+
+    fn apply_locked(
+        &self,
+        unit: &mut Unit,
+        name: &str,
+        array: &Array<'_>,
+        shared: &Shared,
+        step: u64,
+    ) -> Result<()> {
+        let place = self.received_as(name)?.place;
+        self.copy_shared(unit, shared);
+        if self.routine.writes(place) {
+            array.store(&mut unit.values[place])?;
+            return self
+                .run(unit, &[name.to_owned()], |routine, values| routine.run_on(values, step));
+        }
+        let value = &mut unit.values[place];
+        match (*array, &mut *value) {
+            (Array::Dense { .. }, Value::Tensor(_)) => {}
+            (Array::Dense { dtype, .. }, _) => *value = Value::Tensor(Tensor::empty(dtype)),
+            (Array::Rows { dtype, height, rows, .. }, _) => {
+                if value.rows().is_none() {
+                    *value = Value::Rows(SelectedRows::empty(dtype));
+                }
+                let Value::Rows(value) = value else { unreachable!("made rows above") };
+                value.rows.clear();
+                value.rows.extend_from_slice(rows);
+                value.height = height as usize;
+            }
+        }
+        let lent = Lent { dtype: array.dtype(), dims: array.dims(), bytes: array.bytes() };
+        self.run(unit, &[name.to_owned()], |routine, values| {
+            routine.run_lending(values, step, place, lent)
+        })
+    }
+
+    /// Runs the ops for the received variables `names`.
+    fn run(
+        &self,
+        unit: &mut Unit,
+        names: &[String],
+        run: impl FnOnce(&Routine, &mut [Value]) -> bireme_engine::Result<()>,
+    ) -> Result<()> {
+        let Some(merge) = &self.merge else {
+            return Ok(run(&self.routine, &mut unit.values)?);
+        };
+        // In the order of the block, that of trainers, whatever the order of arrival was.
+        let inputs = merge.inputs(&self.ops);
+        let came: Vec<String> =
+            inputs.iter().filter(|name| names.contains(name)).cloned().collect();
+        if came.len() == inputs.len() {
+            return Ok(run(&self.routine, &mut unit.values)?);
+        }
+        if came.is_empty() {
+            return Err(Error::Request(format!("{names:?} is nothing that a block adds up")));
+        }
+        if !unit.variants.contains_key(&came) {
+            let ops = merge.only(&self.ops, &came);
+            let variant = self.routine.variant(&ops, self.seed)?;
+            unit.variants.insert(came.clone(), variant);
+        }
+        Ok(run(&unit.variants[&came], &mut unit.values)?)
+    }
+
+    fn copy_shared(&self, unit: &mut Unit, shared: &Shared) {
+        let version = shared.version();
+        if unit.shared_version == Some(version) {
+            return;
+        }
+        for (name, place) in &self.shared {
+            if let Some(tensor) = shared.get(name) {
+                unit.values[*place] = Value::Tensor(tensor);
+            }
+        }
+        unit.shared_version = Some(version);
+    }
+
+    /// Adds differences to the parameter `name` (geo).
+    ///
+    /// # Errors
+    /// When they do not fit.
+    pub fn add(&self, name: &str, delta: &Array<'_>) -> Result<()> {
+        let place = self.kept_as(name)?;
+        let unit = &mut *self.write_unit();
+        let value = unit.values[place].tensor_mut()?;
+        fits(name, value, delta)?;
+        rows::add(value, delta)
+    }
+
+    /// Replaces a value (or a piece of it).
+    ///
+    /// # Errors
+    /// When it has another type or shape.
+    pub fn set(&self, name: &str, array: &Array<'_>) -> Result<()> {
+        let place = self.kept_as(name)?;
+        let unit = &mut *self.write_unit();
+        let value = unit.values[place].tensor_mut()?;
+        fits(name, value, array)?;
+        match array {
+            Array::Dense { .. } => array.store_tensor(value),
+            Array::Rows { rows, bytes, .. } => {
+                let row = bytes.len() / rows.len().max(1);
+                let all = value.as_mut_bytes();
+                for (at, bytes) in rows.iter().zip(bytes.chunks_exact(row.max(1))) {
+                    let start = *at as usize * row;
+                    all[start..start + row].copy_from_slice(bytes);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks at a value.
+    ///
+    /// # Errors
+    /// When the block has none of this name.
+    pub fn read<T>(&self, name: &str, look: impl FnOnce(&Tensor) -> T) -> Result<T> {
+        let place = self.kept_as(name)?;
+        Ok(look(self.read_unit().values[place].tensor()?))
+    }
+
+    /// Looks at several values of one instant.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn read_all<T>(&self, names: &[&str], look: impl FnOnce(&[&Tensor]) -> T) -> Result<T> {
+        let unit = self.read_unit();
+        let value = |name: &&str| Ok(unit.values[self.kept_as(name)?].tensor()?);
+        let values = names.iter().map(value).collect::<Result<Vec<&Tensor>>>()?;
+        Ok(look(&values))
+    }
+
+    /// Changes several values, which the caller must leave in their types and shapes.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn write_all<T>(
+        &self,
+        names: &[&str],
+        change: impl FnOnce(&mut [&mut Tensor]) -> T,
+    ) -> Result<T> {
+        let unit = &mut *self.write_unit();
+        let places = names.iter().map(|name| self.kept_as(name)).collect::<Result<Vec<_>>>()?;
+        let mut found: HashMap<usize, &mut Tensor> = HashMap::new();
+        for (place, value) in unit.values.iter_mut().enumerate() {
+            if places.contains(&place) {
+                found.insert(place, value.tensor_mut()?);
+            }
+        }
+        let values = places.iter().map(|place| found.remove(place));
+        let values: Option<Vec<&mut Tensor>> = values.collect();
+        let mut values =
+            values.ok_or_else(|| Error::Request("a value was asked for twice".to_owned()))?;
+        Ok(change(&mut values))
+    }
+
+    /// Copies rows of a value of f32, one after the other, to `out`.
+    ///
+    /// # Errors
+    /// When there is no such value or row.
+    pub fn copy_rows(&self, name: &str, wanted: &[u64], out: &mut Vec<f32>) -> Result<()> {
+        self.read(name, |tensor| rows::copy(tensor, wanted, out))?
+    }
+
+    /// Remembers the parameter as `trainer` has it now (DC-ASGD).
+    ///
+    /// # Errors
+    /// When the block has no parameter.
+    pub fn back_up(&self, trainer: u32) -> Result<()> {
+        let Some(param) = &self.param else { return Ok(()) };
+        let place = self.kept_as(param)?;
+        let unit = &mut *self.write_unit();
+        let now = unit.values[place].tensor()?;
+        match unit.backups.get_mut(&trainer) {
+            Some(backup) => backup.copy_from(now),
+            None => drop(unit.backups.insert(trainer, now.clone())),
+        }
+        Ok(())
+    }
+
+    /// Forgets what `trainer` has: it is gone.
+    pub fn forget(&self, trainer: u32) {
+        self.write_unit().backups.remove(&trainer);
+    }
+
+    fn kept_as(&self, name: &str) -> Result<usize> {
+        let at = self.kept.binary_search_by(|(known, _)| known.as_str().cmp(name));
+        let at = at.map_err(|_| Error::Request(format!("there is no value `{name}` here")))?;
+        Ok(self.kept[at].1)
+    }
+
+    fn received_as(&self, name: &str) -> Result<&Received> {
+        let received = self.received.get(name);
+        received.ok_or_else(|| Error::Request(format!("no update takes `{name}`")))
+    }
+
+    fn read_unit(&self) -> RwLockReadGuard<'_, Unit> {
+        // A panic inside an op leaves at worst a half-made update of this one parameter.
+        self.unit.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_unit(&self) -> RwLockWriteGuard<'_, Unit> {
+        self.unit.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The parameter of a block: what an optimizer updates, or what differences are added to.
+fn param_of(ops: &[Op], kept: &[(String, usize)]) -> Option<String> {
+    let is_kept = |name: &String| kept.iter().any(|(known, _)| known == name);
+    let updated = ops.iter().flat_map(|op| op.outputs_of("ParamOut")).next();
+    let written = ops.iter().flat_map(Op::output_vars).find(|name| is_kept(name));
+    updated.filter(|name| is_kept(name)).or(written).cloned()
+}
+
+/// Checks that an array is of a value's type and shape.
+fn fits(name: &str, value: &Tensor, array: &Array<'_>) -> Result<()> {
+    let dims = match array {
+        Array::Dense { dims, .. } => *dims,
+        Array::Rows { dims, height, .. } => dims.with_rows(*height as usize),
+    };
+    if value.dtype() == array.dtype() && value.dims() == dims {
+        return Ok(());
+    }
+    Err(Error::Request(format!(
+        "`{name}` is {} of shape {} on the server, but {} of shape {dims} came",
+        value.dtype(),
+        value.dims(),
+        array.dtype()
+    )))
+}

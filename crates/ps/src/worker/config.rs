@@ -1,0 +1,366 @@
+//! What a worker must know before it connects: who it is, who the servers are, how it keeps time,
+//! and the communicator's knobs. A trainer program says most of it itself; nothing here reads the
+//! environment.
+
+use std::collections::BTreeMap;
+
+use bireme_ir::{Attr, Op, Program};
+
+use crate::{Error, Mode, Result};
+
+/// Steps between two exchanges of a geo trainer where nobody says otherwise; Paddle's default.
+pub const GEO_STEPS: u32 = 100;
+
+/// Who a worker is, and how it works with the servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerConfig {
+    /// This trainer, from 0.
+    pub trainer: u32,
+    /// Trainers in all.
+    pub trainers: u32,
+    /// The servers, as `ip:port`, in order.
+    pub endpoints: Vec<String>,
+    /// How trainers keep time.
+    pub mode: Mode,
+    /// How gradients are queued and merged.
+    pub communicator: Knobs,
+    /// Async and hybrid: how many of its own steps a trainer's values may lack before it waits for
+    /// them. 0 stands for as many as the queues hold, see [`WorkerConfig::lag`].
+    pub staleness: u32,
+    /// Geo: steps between two exchanges.
+    pub geo_steps: u32,
+}
+
+impl WorkerConfig {
+    /// A worker of `trainers` with default knobs.
+    pub fn new(trainer: u32, trainers: u32, endpoints: Vec<String>, mode: Mode) -> WorkerConfig {
+        let communicator = Knobs::default();
+        let geo_steps = GEO_STEPS;
+        WorkerConfig { trainer, trainers, endpoints, mode, communicator, staleness: 0, geo_steps }
+    }
+
+    /// What a trainer program says of itself in the attributes of the ops that talk to servers;
+    /// `None` for a program without such ops.
+    ///
+    /// The servers are those of the first op with `endpoints`, in its order, and then those that
+    /// only stand in an `epmap`.
+    ///
+    /// # Errors
+    /// When two ops contradict each other, or an attribute makes no sense.
+    pub fn from_program(program: &Program) -> Result<Option<WorkerConfig>> {
+        let mut found = Found::default();
+        for op in program.blocks.iter().flat_map(|block| &block.ops) {
+            if OPS.contains(&op.kind.as_str()) {
+                found.read(op)?;
+            }
+        }
+        found.finish()
+    }
+
+    /// The staleness bound that holds: the one given, or what the queues and their merging amount
+    /// to when they are full.
+    pub fn lag(&self) -> u64 {
+        let knobs = &self.communicator;
+        match self.staleness {
+            0 => (knobs.send_queue_size + knobs.max_merge_var_num + knobs.recv_after() + 1) as u64,
+            given => u64::from(given),
+        }
+    }
+
+    /// Checks what [`super::Worker::connect`] relies on.
+    pub(crate) fn check(&self) -> Result<()> {
+        let problem = if self.endpoints.is_empty() {
+            "a worker needs at least one server: `endpoints` is empty".to_owned()
+        } else if self.trainer >= self.trainers {
+            let (rank, all) = (self.trainer, self.trainers);
+            format!("trainer {rank} cannot be one of {all}: ranks go from 0 to trainers - 1")
+        } else if self.geo_steps == 0 {
+            "geo mode exchanges every `k_steps` steps, which must be at least 1".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Config(problem))
+    }
+}
+
+/// The ops that talk to servers.
+const OPS: [&str; 7] = [
+    "send",
+    "send_barrier",
+    "recv",
+    "fetch_barrier",
+    "distributed_lookup_table",
+    "distributed_push_sparse",
+    "geo_exchange",
+];
+
+/// What has been read from a program so far.
+#[derive(Default)]
+struct Found {
+    any: bool,
+    trainer: Option<i64>,
+    trainers: Option<i64>,
+    mode: Option<i64>,
+    geo_steps: Option<i64>,
+    /// From `endpoints`, which is in order.
+    endpoints: Vec<String>,
+    /// From `epmap`, in order of appearance.
+    mapped: Vec<String>,
+}
+
+impl Found {
+    fn read(&mut self, op: &Op) -> Result<()> {
+        self.any = true;
+        once(op, "trainer_id", &mut self.trainer)?;
+        once(op, "trainers", &mut self.trainers)?;
+        once(op, "distributed_mode", &mut self.mode)?;
+        once(op, "geo_steps", &mut self.geo_steps)?;
+        add(&mut self.endpoints, strings(op, "endpoints"));
+        add(&mut self.mapped, strings(op, "epmap"));
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Option<WorkerConfig>> {
+        if !self.any {
+            return Ok(None);
+        }
+        add(&mut self.endpoints, &self.mapped);
+        let mode = self.mode.unwrap_or(0);
+        let mode = i32::try_from(mode).ok().and_then(Mode::from_code).ok_or_else(|| {
+            Error::Config(format!(
+                "`distributed_mode` is {mode}, but must be 0 (sync), 1 (async), 2 (half-async), \
+                 3 (geo) or 4 (hybrid)"
+            ))
+        })?;
+        let trainer = number("trainer_id", self.trainer.unwrap_or(0))?;
+        let trainers = number("trainers", self.trainers.unwrap_or(i64::from(trainer) + 1))?;
+        let mut config = WorkerConfig::new(trainer, trainers, self.endpoints, mode);
+        if let Some(steps) = self.geo_steps {
+            config.geo_steps = number("geo_steps", steps)?;
+        }
+        config.check()?;
+        Ok(Some(config))
+    }
+}
+
+/// Takes an attribute over that all ops must agree on.
+fn once(op: &Op, name: &str, known: &mut Option<i64>) -> Result<()> {
+    let given = match op.attrs.get(name) {
+        None => return Ok(()),
+        Some(Attr::Int(value)) => i64::from(*value),
+        Some(Attr::Long(value)) => *value,
+        Some(other) => {
+            let (kind, given) = (&op.kind, other.kind().name());
+            return Err(Error::Config(format!(
+                "op `{kind}`: attribute `{name}` must be an int, not {given}"
+            )));
+        }
+    };
+    match known.replace(given) {
+        Some(before) if before != given => Err(Error::Config(format!(
+            "op `{}` says `{name}` is {given}, an earlier one says {before}: a program belongs to \
+             one trainer",
+            op.kind
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn strings<'a>(op: &'a Op, name: &str) -> &'a [String] {
+    match op.attrs.get(name) {
+        Some(Attr::Strings(values)) => values,
+        _ => &[],
+    }
+}
+
+fn add(known: &mut Vec<String>, more: &[String]) {
+    for endpoint in more {
+        if !known.contains(endpoint) {
+            known.push(endpoint.clone());
+        }
+    }
+}
+
+fn number(name: &str, value: i64) -> Result<u32> {
+    u32::try_from(value)
+        .map_err(|_| Error::Config(format!("`{name}` is {value}, which is no count or rank")))
+}
+
+/// How gradients are queued, merged and sent in async modes: Paddle's `FLAGS_communicator_*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Knobs {
+    /// How many steps' gradients are merged into one before they are sent; default 1 (`CPU_NUM`).
+    pub max_merge_var_num: usize,
+    /// How many steps' gradients may wait in the queue before a step must wait; default 1
+    /// (`CPU_NUM`).
+    pub send_queue_size: usize,
+    /// Whether parameters are pulled by a thread of their own rather than after each send; default
+    /// true.
+    pub independent_recv_thread: bool,
+    /// How many steps are sent before parameters are pulled again; default 1 (`CPU_NUM`).
+    pub min_send_grad_num_before_recv: usize,
+    /// Threads that send, at most; default 5.
+    pub thread_pool_size: usize,
+    /// How many times 10 ms a sender waits for more to merge when the queue is empty; default 5.
+    pub send_wait_times: usize,
+    /// Whether merged gradients are added up, which is exact where the update is linear in the
+    /// gradient (SGD), rather than averaged, which suits rules that scale the gradient themselves
+    /// (Adam, Adagrad); default true.
+    pub is_sgd_optimizer: bool,
+}
+
+impl Default for Knobs {
+    fn default() -> Knobs {
+        Knobs {
+            max_merge_var_num: 1,
+            send_queue_size: 1,
+            independent_recv_thread: true,
+            min_send_grad_num_before_recv: 1,
+            thread_pool_size: 5,
+            send_wait_times: 5,
+            is_sgd_optimizer: true,
+        }
+    }
+}
+
+/// What the names of the knobs begin with.
+const PREFIX: &str = "FLAGS_communicator_";
+
+impl Knobs {
+    /// The knobs of a mode: Paddle's defaults for `cpu_num` training threads, then what `flags`
+    /// (`FLAGS_communicator_max_merge_var_num` → `"20"`) say; other names in it are not looked at.
+    /// Sync and half-async merge and queue exactly one gradient per thread, so those two knobs are
+    /// forced there, with a warning, as in Paddle.
+    ///
+    /// # Errors
+    /// When a value is no number, or 0 where nothing would ever move.
+    pub fn from_flags(
+        mode: Mode,
+        cpu_num: usize,
+        geo_steps: u32,
+        flags: &BTreeMap<String, String>,
+    ) -> Result<Knobs> {
+        let threads = cpu_num.max(1);
+        let depth = if mode == Mode::Geo { geo_steps as usize } else { threads };
+        let mut knobs = Knobs {
+            max_merge_var_num: depth,
+            send_queue_size: depth,
+            min_send_grad_num_before_recv: threads,
+            ..Knobs::default()
+        };
+        for (name, value) in flags {
+            if let Some(knob) = name.strip_prefix(PREFIX) {
+                knobs.set(name, knob, value)?;
+            }
+        }
+        if matches!(mode, Mode::Sync | Mode::HalfAsync) {
+            let forced = [
+                ("max_merge_var_num", &mut knobs.max_merge_var_num),
+                ("send_queue_size", &mut knobs.send_queue_size),
+            ];
+            for (name, knob) in forced {
+                if *knob != threads {
+                    tracing::warn!("{PREFIX}{name} = {knob} will be forced to {threads}");
+                    *knob = threads;
+                }
+            }
+        }
+        Ok(knobs)
+    }
+
+    fn set(&mut self, name: &str, knob: &str, value: &str) -> Result<()> {
+        match knob {
+            "max_merge_var_num" => self.max_merge_var_num = count(name, value, 1)?,
+            "send_queue_size" => self.send_queue_size = count(name, value, 1)?,
+            "independent_recv_thread" => self.independent_recv_thread = truth(name, value)?,
+            "min_send_grad_num_before_recv" => {
+                self.min_send_grad_num_before_recv = count(name, value, 0)?;
+            }
+            "thread_pool_size" => self.thread_pool_size = count(name, value, 1)?,
+            "send_wait_times" => self.send_wait_times = count(name, value, 0)?,
+            "is_sgd_optimizer" => self.is_sgd_optimizer = truth(name, value)?,
+            // Paddle has more flags of this prefix (`fake_rpc`, `send_merged_first`), which are for
+            // its own tests.
+            _ => tracing::warn!("{name} = {value} has no meaning here"),
+        }
+        Ok(())
+    }
+
+    /// Steps sent before parameters are pulled again.
+    pub(crate) fn recv_after(&self) -> usize {
+        self.min_send_grad_num_before_recv.max(1)
+    }
+}
+
+fn count(name: &str, value: &str, least: usize) -> Result<usize> {
+    let number = value.trim().parse::<usize>().ok().filter(|number| *number >= least);
+    number.ok_or_else(|| {
+        Error::Config(format!("{name} = `{value}` must be a whole number of at least {least}"))
+    })
+}
+
+fn truth(name: &str, value: &str) -> Result<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "on" | "yes" => Ok(true),
+        "0" | "false" | "off" | "no" => Ok(false),
+        _ => Err(Error::Config(format!("{name} = `{value}` must be 0 or 1"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program() -> Program {
+        let mut program = Program::new();
+        let attrs = |op: Op| op.attr("trainer_id", 1i32).attr("trainers", 3i32);
+        let send = attrs(Op::new("send"))
+            .attr("epmap", Attr::Strings(vec!["b:2".into(), "a:1".into()]))
+            .attr("distributed_mode", 1i32);
+        let barrier = attrs(Op::new("send_barrier"))
+            .attr("endpoints", Attr::Strings(vec!["a:1".into(), "b:2".into()]));
+        program.global_mut().ops.extend([send, barrier]);
+        program
+    }
+
+    #[test]
+    fn a_trainer_program_describes_its_worker() {
+        let config = WorkerConfig::from_program(&program()).unwrap().unwrap();
+        assert_eq!((config.trainer, config.trainers, config.mode), (1, 3, Mode::Async));
+        assert_eq!(config.endpoints, ["a:1", "b:2"], "the order of `endpoints`, not of `epmap`");
+        assert_eq!(WorkerConfig::from_program(&Program::new()).unwrap(), None);
+    }
+
+    #[test]
+    fn contradictions_and_nonsense_are_refused() {
+        let mut twice = program();
+        twice.global_mut().ops.push(Op::new("recv").attr("trainer_id", 2i32));
+        let error = WorkerConfig::from_program(&twice).unwrap_err().to_string();
+        assert!(error.contains("`trainer_id` is 2, an earlier one says 1"), "{error}");
+
+        let mut mode = program();
+        mode.global_mut().ops[0].attrs.insert("distributed_mode".into(), Attr::Int(9));
+        let error = WorkerConfig::from_program(&mode).unwrap_err().to_string();
+        assert!(error.contains("`distributed_mode` is 9"), "{error}");
+    }
+
+    #[test]
+    fn knobs_have_paddles_defaults_and_obey_flags() {
+        let flag = |name: &str, value: &str| (format!("{PREFIX}{name}"), value.to_owned());
+        let flags = BTreeMap::from([
+            flag("max_merge_var_num", "20"),
+            flag("is_sgd_optimizer", "0"),
+            ("FLAGS_rpc_deadline".to_owned(), "what".to_owned()),
+        ]);
+        let knobs = Knobs::from_flags(Mode::Async, 4, 100, &flags).unwrap();
+        assert_eq!((knobs.max_merge_var_num, knobs.send_queue_size), (20, 4));
+        assert!(!knobs.is_sgd_optimizer && knobs.independent_recv_thread);
+        assert_eq!(Knobs::from_flags(Mode::Sync, 2, 100, &flags).unwrap().max_merge_var_num, 2);
+        let geo = Knobs::from_flags(Mode::Geo, 1, 7, &BTreeMap::new()).unwrap();
+        assert_eq!((geo.max_merge_var_num, geo.send_queue_size), (7, 7));
+
+        let bad = BTreeMap::from([flag("send_queue_size", "0")]);
+        let error = Knobs::from_flags(Mode::Async, 1, 100, &bad).unwrap_err().to_string();
+        assert!(error.contains("send_queue_size = `0` must be a whole number"), "{error}");
+    }
+}

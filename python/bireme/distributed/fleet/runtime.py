@@ -1,0 +1,273 @@
+"""A process's part of a job with parameter servers: its programs, and its connection to the rest.
+
+Both generations of `fleet` work on it. What it hands to `_core.Fleet`:
+
+- role: `role` ("WORKER" or "SERVER"), `index`, `workers`, `server_endpoints`, `worker_endpoints`;
+- settings: `mode` ("sync", "async", "half_async", "geo" or "hybrid"), `k_steps` (batches between
+  two exchanges in geo mode), `staleness` (steps, in hybrid mode), `communicator` (see
+  `communicator.knobs`), `lr_decay_steps`;
+- programs: those of this role, None for the other role's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ... import _core
+from ...static.program import Program, global_scope
+from .. import environment
+from ..transpiler.config import DistributeTranspilerConfig
+from ..transpiler.distribute_transpiler import refuse_schedule
+from ..transpiler.ports import wait_server_ready
+from .exchange import decode, encode
+from .role import Identity, Role
+from .tables import describe_tables
+
+FORMATS = ("native", "paddle_text")
+# A table for an inference model is fetched in parts, so that no message is huge.
+_ROWS_AT_ONCE = 1 << 16
+_TABLE_BYTES_MAX = 2 << 30
+# What the transpiler is told for each mode; the first form that says it wins.
+_EXCHANGE = {
+    "sync": {"sync_mode": True},
+    "async": {"sync_mode": False, "runtime_split_send_recv": True},
+    "half_async": {"sync_mode": False, "half_async": True},
+    "geo": {"sync_mode": False, "geo_sgd_mode": True},
+    "hybrid": {"sync_mode": False, "hybrid": True},
+}
+
+
+class Runtime:
+    """The programs of one role and, once it is started, its connection to the others."""
+
+    def __init__(
+        self, identity: Identity, config: DistributeTranspilerConfig, settings: Mapping[str, Any]
+    ) -> None:
+        self.identity = identity
+        self._config = config
+        self._settings = dict(settings)
+        self._core: Any = None
+        self._is_started = False
+        # The program before it was split: what is saved for prediction is cut out of it.
+        self.origin: Program | None = None
+        self.main: Program | None = None
+        self.startup: Program | None = None
+
+    def split(
+        self, main: Program, startup: Program, tables: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Splits a program; a worker's `main` and `startup` become those of the trainer."""
+        identity, mode = self.identity, self._settings["mode"]
+        refuse_schedule(main)
+        describe_tables(main, tables)
+        transpiler = _core.Transpiler(exchange_config(self._config, mode))
+        transpiler.transpile(
+            identity.index if identity.role == Role.WORKER else 0,
+            main,
+            startup,
+            list(identity.server_endpoints),
+            identity.worker_num,
+            mode == "sync",
+        )
+        if self._config.print_log:
+            print(transpiler.log())
+        self.origin = main.clone()
+        self._core = _core.Fleet(_role(identity), self._settings)
+        if identity.role == Role.WORKER:
+            main._replace(transpiler.trainer_program())
+            startup._replace(transpiler.trainer_startup())
+            self.main, self.startup = main, startup
+            self._core.set_programs(main, startup, None, None)
+        else:
+            endpoint = identity.server_endpoints[identity.index]
+            self.main = transpiler.pserver_program(endpoint)
+            self.startup = transpiler.startup_program(endpoint)
+            self._core.set_programs(None, None, self.main, self.startup)
+
+    def init_server(self, dirname: str | None, var_names: list[str] | None) -> None:
+        """Fills the parameters of this server, from a folder where one is named."""
+        self._require(Role.SERVER, "init_server")
+        if dirname is not None and not os.path.isdir(dirname):
+            raise ValueError(f"There is no directory named '{dirname}'")
+        if var_names is not None:
+            self._check_tables(var_names)
+        self._core.init_server(global_scope(), dirname, var_names)
+        self._is_started = True
+
+    def run_server(self) -> None:
+        """Serves until the workers are done."""
+        self._require(Role.SERVER, "run_server")
+        if not self._is_started:
+            raise RuntimeError("this server has no parameters: call `init_server` before")
+        self._core.run_server(global_scope())
+
+    def init_worker(self, scope: Any = None) -> None:
+        """Connects this worker to the servers, once they listen."""
+        self._require(Role.WORKER, "init_worker")
+        if self._settings["launch_barrier"] and environment.text("FLAGS_LAUNCH_BARRIER") != "0":
+            wait_server_ready(self.identity.server_endpoints)
+        self._core.init_worker(self.main, scope or global_scope())
+        self._is_started = True
+
+    def stop_worker(self) -> None:
+        """Tells the servers that this worker is done."""
+        self._require(Role.WORKER, "stop_worker")
+        self._core.stop_worker()
+        self._is_started = False
+
+    def barrier(self, group: str) -> None:
+        """Waits for all processes of a group: worker, server or all."""
+        self._started("barrier").barrier(group)
+
+    def all_gather(self, value: Any, group: str) -> list[Any]:
+        """The value of each process of a group."""
+        parts = self._started("all_gather").all_gather(encode(value), group)
+        return [decode(part) for part in parts]
+
+    def save(
+        self, dirname: str, mode: int, table: int | None = None, format: str = "native"
+    ) -> None:
+        """Lets the servers write their parameters; worker 0 asks, the others return at once."""
+        if format not in FORMATS:
+            raise ValueError(f"`format` must be {' or '.join(FORMATS)}, not {format!r}")
+        core = self._started("save")
+        if self.identity.index == 0:
+            core.save(dirname, _number("mode", mode), table, format)
+
+    def load(self, dirname: str, mode: int, table: int | None = None) -> None:
+        """Lets the servers read their parameters; every worker must call it, and returns after."""
+        core = self._started("load")
+        core.barrier("worker")
+        if self.identity.index == 0:
+            core.load(dirname, _number("mode", mode), table)
+        core.barrier("worker")
+
+    def shrink(self, table: int | None = None) -> None:
+        """Lets tables forget what their accessors say; worker 0 asks, the others return at once."""
+        core = self._started("shrink")
+        if self.identity.index == 0:
+            core.shrink(table)
+
+    def clear(self, table: int | None = None) -> None:
+        """Empties tables; worker 0 asks, the others return at once."""
+        core = self._started("clear")
+        if self.identity.index == 0:
+            core.clear(table)
+
+    def stat(self) -> list[dict[str, Any]]:
+        """The tables: `id`, `name`, `rows` and `bytes` of each."""
+        return self._started("stat").stat()
+
+    def dense(self) -> dict[str, np.ndarray]:
+        """Whole parameters by name, as the servers have them."""
+        return self._started("dense").dense()
+
+    def save_inference(
+        self, dirname: str, feeds: list[str], targets: list[str], program: Program | None
+    ) -> None:
+        """Writes what predicts, with the servers' parameters; worker 0 does."""
+        core = self._started("save_inference_model")
+        if self.identity.index:
+            return
+        program = self.origin if program is None or program is self.main else program
+        values = {**self.dense(), **self._whole_tables(core, program, targets)}
+        scope = _core.Scope()
+        for name, value in values.items():
+            scope.var(name).get_tensor().set(value, None)
+        _core.save_inference(scope, program, feeds, targets, dirname, "dir")
+
+    def _whole_tables(self, core: Any, program: Program, targets: list[str]) -> dict[str, Any]:
+        """The tables that the targets look things up in, as parameters."""
+        tables = {}
+        block = program.global_block()
+        for op in program.prune(targets).global_block().ops:
+            if op.type not in ("lookup_table", "lookup_table_v2"):
+                continue
+            if not op.has_attr("is_distributed") or not op.attr("is_distributed"):
+                continue
+            name = op.input("W")[0]
+            if name not in tables:
+                tables[name] = _fetch_table(core, name, block.var(name).shape)
+        return tables
+
+    def _check_tables(self, names: list[str]) -> None:
+        ops = self.origin.global_block().ops
+        known = {op.input("W")[0] for op in ops if op.type in ("lookup_table", "lookup_table_v2")}
+        if not set(names) <= known:
+            raise ValueError(f"fleet.init server can only load sparse variables in {sorted(known)}")
+
+    def _require(self, role: Role, method: str) -> None:
+        if self._core is None:
+            raise ValueError(f"`{method}` has no program: call `minimize` before")
+        if self.identity.role != role:
+            raise RuntimeError(
+                f"`{method}` is for a {role.name.lower()}, but this process is"
+                f" {self.identity.role.name.lower()} {self.identity.index}"
+            )
+
+    def _started(self, method: str) -> Any:
+        if not self._is_started:
+            first = "init_worker" if self.identity.role == Role.WORKER else "init_server"
+            raise RuntimeError(f"`{method}` needs the other processes: call `{first}` before")
+        return self._core
+
+
+def exchange_config(config: DistributeTranspilerConfig, mode: str) -> dict[str, Any]:
+    """The settings of the transpiler, with those that say when to exchange as the mode wants them.
+
+    >>> config = paddle.fluid.DistributeTranspilerConfig()
+    >>> exchange_config(config, "geo")["geo_sgd_mode"]
+    True
+    """
+    keys = {key for said in _EXCHANGE.values() for key in said} | {"completely_not_async"}
+    settled = config._settled() if mode == "sync" or config.sync_mode is False else None
+    if settled is None:
+        # The defaults are those of sync mode, which may contradict what else was set.
+        config = _as_asynchronous(config)
+        settled = config._settled()
+    return {**settled, **dict.fromkeys(keys, False), **_EXCHANGE[mode]}
+
+
+def _as_asynchronous(config: DistributeTranspilerConfig) -> DistributeTranspilerConfig:
+    other = DistributeTranspilerConfig()
+    other.sync_mode = False
+    for name in config.DEFAULTS:
+        if name != "sync_mode":
+            setattr(other, name, getattr(config, name))
+    return other
+
+
+def _role(identity: Identity) -> dict[str, Any]:
+    return {
+        "role": identity.role.name,
+        "index": identity.index,
+        "workers": identity.worker_num,
+        "server_endpoints": list(identity.server_endpoints),
+        "worker_endpoints": list(identity.worker_endpoints),
+    }
+
+
+def _fetch_table(core: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    rows, width = shape
+    if rows * width * 4 > _TABLE_BYTES_MAX:
+        raise ValueError(
+            f"table `{name}` has {rows} rows of {width}, too many for a model for prediction:"
+            " save it with `save_persistables`"
+        )
+    table = np.empty([rows, width], "float32")
+    for start in range(0, rows, _ROWS_AT_ONCE):
+        ids = np.arange(start, min(start + _ROWS_AT_ONCE, rows), dtype="int64")
+        table[start : start + len(ids)] = core.pull_rows(name, ids)
+    return table
+
+
+def _number(name: str, value: Any) -> int:
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"`{name}` must be a number from 0 on, not {value!r}")
+    return value
