@@ -92,6 +92,7 @@ pub(crate) struct Fetch {
 pub(crate) fn fetch(plan: &Plan, placed: &Placed, after: &[String], dummy: &str) -> Fetch {
     let param = &placed.update.param;
     let names: Vec<String> = placed.pieces.iter().map(|piece| piece.name.clone()).collect();
+    let shapes: Vec<i64> = placed.pieces.iter().flat_map(|piece| piece.shape.clone()).collect();
     let recv = match after {
         [] => Op::new("recv"),
         after => Op::new("recv").input("X", after),
@@ -102,6 +103,9 @@ pub(crate) fn fetch(plan: &Plan, placed: &Placed, after: &[String], dummy: &str)
         .output("Dummy", [dummy])
         .attr("recv_varnames", names.clone())
         .attr("varnames", vec![param.name.clone()])
+        .attr("ranks", vec![param.shape.len() as i32; placed.pieces.len()])
+        .attr("shapes", shapes)
+        .attr("dtype", param.dtype.code())
         .attr("epmap", endpoints(plan, placed));
     let mut vars = vec![control(dummy)];
     let mut join = None;
