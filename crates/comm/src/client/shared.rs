@@ -15,7 +15,9 @@ use crate::{Error, Identity, Lane, Result, Settings, Transport};
 
 /// First pause between two attempts to connect; doubles up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// Between two questions whether the user wants to stop.
+pub(super) const INTERRUPT: Duration = Duration::from_millis(100);
 /// A user who waits for a server this long is told so.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -124,6 +126,9 @@ impl Shared {
             if !told && self.start.elapsed() > PATIENCE {
                 told = true;
                 tracing::info!("{} is waiting for {}: {problem}", self.me, self.name());
+            }
+            if self.is_interrupted() {
+                return Err(self.interruption("a connection"));
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -239,8 +244,21 @@ impl Shared {
 
     /// How long a thread reads before it looks whether its time is up.
     pub(super) fn tick(&self) -> Duration {
-        let longest = Duration::from_millis(500).min(self.settings.heartbeat);
+        let longest = self.slice(Duration::from_millis(500).min(self.settings.heartbeat));
         (self.settings.deadline / 8).min(longest).max(Duration::from_millis(5))
+    }
+
+    /// The part of a wait after which the user is asked.
+    pub(super) fn slice(&self, wait: Duration) -> Duration {
+        if self.settings.interrupt.is_some() { wait.min(INTERRUPT) } else { wait }
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.settings.interrupt.as_ref().is_some_and(|interrupt| interrupt.is_wanted())
+    }
+
+    pub(super) fn interruption(&self, what: &str) -> Error {
+        Error::Interrupted { peer: self.name(), request: what.to_string() }
     }
 
     /// Role, rank and endpoint of the server.
@@ -352,8 +370,11 @@ impl Shared {
                     after: self.settings.deadline,
                 });
             }
-            let waited = self.answered.wait_timeout(pending, left);
-            pending = waited.unwrap_or_else(|poison| poison.into_inner()).0;
+            drop(self.answered.wait_timeout(pending, self.slice(left)));
+            if self.is_interrupted() {
+                return Err(self.interruption(what));
+            }
+            pending = lock(&self.pending);
         }
     }
 

@@ -83,8 +83,7 @@ pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
                 if state.strangers.is_news("", None) {
                     tracing::warn!("{} cannot take a connection: {error}", state.identity);
                 }
-                let guard = lock(&state.watch.0);
-                let _ = state.watch.1.wait_timeout(guard, PAUSE);
+                state.pause(PAUSE);
                 continue;
             }
         };
@@ -154,21 +153,28 @@ fn greet(state: &State, connection: &Arc<Connection>) -> Result<(Arc<Session>, H
     } else {
         Err((Refusal::Full, format!("all {} connections are taken", settings.max_connections)))
     };
-    let finish = |session: Arc<Session>| {
+    let welcomed = joined.and_then(|session| {
         let welcome = Welcome {
             incarnation: state.incarnation,
             me: state.identity,
             max_frame: settings.max_frame as u64,
         };
         let stream = connection.stream();
-        stream.set_read_timeout(None).map_err(failed)?;
-        stream.set_write_timeout(Some(settings.heartbeat_timeout)).map_err(failed)?;
-        handshake::welcome(connection, &settings.secret, &challenge, &hello, &welcome)
-            .inspect_err(|_| session.remove(connection))
-            .map_err(failed)?;
-        Ok((session, hello.clone()))
-    };
-    joined.and_then(finish).inspect_err(|_| {
+        let sent = stream
+            .set_read_timeout(None)
+            .and_then(|()| stream.set_write_timeout(Some(settings.heartbeat_timeout)))
+            .and_then(|()| {
+                handshake::welcome(connection, &settings.secret, &challenge, &hello, &welcome)
+            });
+        match sent {
+            Ok(()) => Ok((session, hello)),
+            Err(error) => {
+                session.remove(connection);
+                Err(failed(error))
+            }
+        }
+    });
+    welcomed.inspect_err(|_| {
         state.strangers.admitted.fetch_sub(1, Ordering::AcqRel);
     })
 }

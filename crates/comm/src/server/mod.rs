@@ -129,6 +129,16 @@ impl Server {
     }
 }
 
+impl State {
+    /// Waits, or until the server closes.
+    fn pause(&self, time: Duration) {
+        let guard = lock(&self.watch.0);
+        if !self.closing.load(Ordering::Acquire) {
+            let _waited = self.watch.1.wait_timeout(guard, time);
+        }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.shutdown();
@@ -139,14 +149,11 @@ impl Drop for Server {
 fn watch(state: &State) {
     let timeout = state.settings.heartbeat_timeout;
     let interval = state.settings.heartbeat.min(timeout / 4).max(Duration::from_millis(1));
-    let mut guard = lock(&state.watch.0);
-    while !state.closing.load(Ordering::Acquire) {
-        guard = state
-            .watch
-            .1
-            .wait_timeout(guard, interval)
-            .unwrap_or_else(|poison| poison.into_inner())
-            .0;
+    loop {
+        state.pause(interval);
+        if state.closing.load(Ordering::Acquire) {
+            return;
+        }
         state.strangers.drop_older_than(state.settings.handshake);
         let mut lost = Vec::new();
         lock(&state.sessions).retain(|_, session| {

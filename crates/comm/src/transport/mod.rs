@@ -47,6 +47,13 @@ pub trait Stream: Send + Sync {
     /// Writes all the parts, which together are one frame.
     fn write(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
 
+    /// Writes these few bytes, which are one frame, if that needs no waiting; otherwise nothing,
+    /// and false.
+    fn try_write(&self, frame: &[u8]) -> io::Result<bool> {
+        let _ = frame;
+        Ok(false)
+    }
+
     /// How long a read waits for its first byte; none: until the connection ends.
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
 
