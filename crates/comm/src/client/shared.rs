@@ -110,7 +110,12 @@ impl Shared {
             let left = deadline.saturating_sub(self.start.elapsed());
             let problem = match self.open(CONTROL, self.settings.handshake.min(left)) {
                 Ok(connection) => return Ok(connection),
-                Err(Failed::Refused(Refusal::Full | Refusal::Late, problem, _)) => problem,
+                // A server that is closing may be replaced by another one.
+                Err(Failed::Refused(
+                    Refusal::Full | Refusal::Late | Refusal::Session,
+                    problem,
+                    _,
+                )) => problem,
                 Err(Failed::Refused(_, problem, _) | Failed::Other(problem)) => {
                     return Err(Error::Refused { peer: self.name(), problem });
                 }

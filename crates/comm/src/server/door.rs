@@ -277,3 +277,21 @@ impl Served<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_news_once_per_host() {
+        let strangers = Strangers::new(1);
+        assert!(strangers.is_news("10.0.0.1:5000", Some(Refusal::Secret)));
+        assert!(!strangers.is_news("10.0.0.1:5001", Some(Refusal::Secret)));
+        assert!(strangers.is_news("10.0.0.1:5001", Some(Refusal::Version)));
+        assert!(strangers.is_news("10.0.0.2:5000", Some(Refusal::Secret)));
+        for host in 0..2 * MAX_LOGGED {
+            strangers.is_news(&format!("host{host}:1"), None);
+        }
+        assert_eq!(lock(&strangers.logged).len(), MAX_LOGGED);
+    }
+}

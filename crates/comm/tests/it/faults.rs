@@ -361,12 +361,12 @@ fn a_wait_ends_when_the_user_wants_it() {
 }
 
 /// Shuts its server down when a peer is lost.
-struct Suicide {
+struct Quitter {
     server: Mutex<Option<Server>>,
     done: Mutex<Sender<()>>,
 }
 
-impl Handler for Suicide {
+impl Handler for Quitter {
     fn handle(&self, _: &Peer, _: u16, _: &Body, reply: Reply) {
         reply.send(&[]);
     }
@@ -381,11 +381,24 @@ impl Handler for Suicide {
 fn a_handler_may_drop_its_server() {
     let network = Memory::new(0);
     let (done, received) = channel();
-    let handler = Arc::new(Suicide { server: Mutex::default(), done: Mutex::new(done) });
+    let handler = Arc::new(Quitter { server: Mutex::default(), done: Mutex::new(done) });
     let short = Settings { heartbeat_timeout: Duration::from_millis(100), ..hasty() };
     let server = serve(&network, short, handler.clone());
     let client = connect(&network, &server, hasty()).unwrap();
     *handler.server.lock().unwrap() = Some(server);
     drop(client);
     received.recv_timeout(BOUND).unwrap();
+}
+
+#[test]
+fn goodbye_to_a_server_that_left_is_short() {
+    let network = Memory::new(0);
+    let (handler, _events) = watch();
+    let server = serve(&network, hasty(), handler);
+    let settings = Settings { handshake: BOUND * 10, ..hasty() };
+    let client = connect(&network, &server, settings).unwrap();
+    drop(server);
+    let start = std::time::Instant::now();
+    client.goodbye();
+    assert!(start.elapsed() < BOUND);
 }
