@@ -76,6 +76,7 @@ impl Shared {
         peer: Identity,
         settings: Settings,
     ) -> Result<(Arc<Shared>, Arc<Connection>)> {
+        settings.check()?;
         let shared = Arc::new(Shared {
             transport,
             encryption: settings.tls.as_ref().map(Encryption::load).transpose()?,
@@ -363,7 +364,7 @@ impl Shared {
             if self.is_over() {
                 return Err(self.end_error(what));
             }
-            if *pending < self.settings.max_pending.max(1) {
+            if *pending < self.settings.max_pending {
                 *pending += 1;
                 return Ok(());
             }
@@ -386,7 +387,7 @@ impl Shared {
     pub(super) fn release(&self) {
         let mut pending = lock(&self.pending);
         *pending -= 1;
-        if *pending + 1 == self.settings.max_pending.max(1) {
+        if *pending + 1 == self.settings.max_pending {
             self.answered.notify_all();
         }
     }

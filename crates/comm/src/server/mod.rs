@@ -71,12 +71,13 @@ impl Server {
         settings: Settings,
         handler: Arc<dyn Handler>,
     ) -> Result<Server> {
+        settings.check()?;
         let encryption = settings.tls.as_ref().map(Encryption::load).transpose()?;
         let bound = transport.listen(endpoint)?;
         let state = Arc::new(State {
             identity,
             incarnation: handshake::random().max(1),
-            strangers: Strangers::new(settings.max_handshakes.max(1)),
+            strangers: Strangers::new(settings.max_handshakes),
             settings,
             encryption,
             handler,
