@@ -193,3 +193,12 @@ def test_squeezing_a_dimension_that_only_the_run_knows():
     joined = paddle.concat([x, squeezed], axis=1)
     (got,) = static.Executor().run(feed={"x": X}, fetch_list=[joined])
     np.testing.assert_array_equal(got, np.concatenate([X, X], axis=1))
+
+
+def test_a_fetched_scalar_is_an_array_and_a_number():
+    exe, _, loss = regression(paddle.optimizer.SGD(0.1))
+    (got,) = exe.run(feed={"x": X, "y": Y}, fetch_list=[loss])
+    assert got.shape == (1,)
+    assert "%f" % got == f"{got[0]:f}" == f"{float(got):f}"  # noqa: UP031 - what scripts write
+    assert repr(got) == repr(np.asarray(got))
+    assert float(got * 2) == got[0] * 2

@@ -62,14 +62,26 @@ impl Connection {
         self.stream.write(&mut slices).inspect_err(|_| self.shutdown())
     }
 
+    /// Writes a frame without a body if that needs no waiting.
+    pub(crate) fn try_send(&self, mut header: Header) {
+        let Ok(mut next) = self.writer.try_lock() else { return };
+        header.sequence = *next;
+        match self.stream.try_write(&header.encode()) {
+            Ok(true) => *next = next.wrapping_add(1),
+            Ok(false) => {}
+            Err(_) => self.shutdown(),
+        }
+    }
+
     /// The next frame with a body of at most `limit` bytes; none when the read timed out.
-    /// One thread at a time reads, others would wait here.
+    /// One thread at a time reads, others would wait here. After an error there is nothing to
+    /// read, but a last frame may be written.
     pub(crate) fn receive(
         &self,
         limit: usize,
         pool: &Arc<Pool>,
     ) -> Result<Option<(Header, Body)>, Broken> {
-        lock(&self.reader).next(&*self.stream, limit, pool).inspect_err(|_| self.shutdown())
+        lock(&self.reader).next(&*self.stream, limit, pool)
     }
 
     pub(crate) fn stream(&self) -> &dyn Stream {

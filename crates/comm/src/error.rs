@@ -56,6 +56,14 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The user asked to stop waiting; see [`crate::Settings::interrupt`].
+    #[error("interrupted while waiting for {request} of {peer}")]
+    Interrupted {
+        /// Role, rank and endpoint of the peer.
+        peer: String,
+        /// What was asked.
+        request: String,
+    },
     /// This side was closed.
     #[error("the connection to {peer} is closed")]
     Closed {

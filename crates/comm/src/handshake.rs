@@ -4,6 +4,7 @@
 //! an HMAC over all of it; the server answers with an HMAC over the client's nonce. The secret never
 //! crosses the wire, and an answer is good for one connection.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ use crate::{Identity, Secret};
 /// Random bytes of one side.
 pub type Nonce = [u8; 32];
 
-const HELLO: usize = 32 + 32 + 32;
-const WELCOME: usize = 32 + 16;
+const HELLO: usize = 32 + 32 + 40;
+const WELCOME: usize = 32 + 24;
 
 /// The link of the connection that carries heartbeats and no requests.
 pub const CONTROL: u32 = u32::MAX;
@@ -39,6 +40,8 @@ pub struct Hello {
     pub link: u32,
     /// The session exists: a server that does not know it must refuse.
     pub resume: bool,
+    /// Largest body that it takes.
+    pub max_frame: u64,
 }
 
 impl Hello {
@@ -67,9 +70,10 @@ impl Hello {
             nonce: array(&body[..32]),
             me: identity(64)?,
             peer: identity(72)?,
-            session: u64::from(u32_at(80)) | u64::from(u32_at(84)) << 32,
+            session: u64::from_le_bytes(array(&body[80..88])),
             link: u32_at(88),
             resume,
+            max_frame: u64::from_le_bytes(array(&body[96..104])),
         };
         Some((hello, array(&body[32..64])))
     }
@@ -79,8 +83,8 @@ impl Hello {
         secret.verify(&[b"client", challenge, &self.nonce, &self.claims()], proof)
     }
 
-    fn claims(&self) -> [u8; 32] {
-        let mut claims = [0; 32];
+    fn claims(&self) -> [u8; 40] {
+        let mut claims = [0; 40];
         for (at, identity) in [(0, self.me), (8, self.peer)] {
             claims[at] = identity.role as u8;
             claims[at + 4..at + 8].copy_from_slice(&identity.rank.to_le_bytes());
@@ -88,6 +92,7 @@ impl Hello {
         claims[16..24].copy_from_slice(&self.session.to_le_bytes());
         claims[24..28].copy_from_slice(&self.link.to_le_bytes());
         claims[28] = self.resume.into();
+        claims[32..].copy_from_slice(&self.max_frame.to_le_bytes());
         claims
     }
 }
@@ -99,6 +104,8 @@ pub struct Welcome {
     pub incarnation: u64,
     /// Who the server is.
     pub me: Identity,
+    /// Largest body that it takes.
+    pub max_frame: u64,
 }
 
 impl Welcome {
@@ -115,7 +122,8 @@ impl Welcome {
         let role = Role::from_byte(body[40]).filter(|_| body[41..44] == [0; 3])?;
         let me = Identity { role, rank: u32::from_le_bytes(array(&body[44..48])) };
         let incarnation = u64::from_le_bytes(array(&body[32..40]));
-        Some((Welcome { incarnation, me }, array(&body[..32])))
+        let max_frame = u64::from_le_bytes(array(&body[48..56]));
+        Some((Welcome { incarnation, me, max_frame }, array(&body[..32])))
     }
 
     /// Whether the sender of this knows the secret.
@@ -129,11 +137,12 @@ impl Welcome {
         secret.verify(&[b"server", nonce, challenge, &self.claims()], proof)
     }
 
-    fn claims(&self) -> [u8; 16] {
-        let mut claims = [0; 16];
+    fn claims(&self) -> [u8; 24] {
+        let mut claims = [0; 24];
         claims[..8].copy_from_slice(&self.incarnation.to_le_bytes());
         claims[8] = self.me.role as u8;
-        claims[12..].copy_from_slice(&self.me.rank.to_le_bytes());
+        claims[12..16].copy_from_slice(&self.me.rank.to_le_bytes());
+        claims[16..].copy_from_slice(&self.max_frame.to_le_bytes());
         claims
     }
 }
@@ -207,6 +216,10 @@ pub(crate) fn ask(
         let frame = receive(connection, end, pool).map_err(|broken| match broken {
             Broken::Malformed(problem) => {
                 Failed::Refused(Refusal::Malformed, format!("it sent {problem}"), 0)
+            }
+            // Certificates do not get better by trying again.
+            Broken::Io(error) if error.kind() == ErrorKind::InvalidData => {
+                Failed::Refused(Refusal::Malformed, format!("TLS: {error}"), 0)
             }
             broken => Failed::Broken(broken.to_string()),
         })?;
@@ -304,4 +317,61 @@ fn receive(
     let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     connection.stream().set_read_timeout(Some(left)).map_err(Broken::Io)?;
     connection.receive(MAX_STRANGER_BODY, pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            nonce: [3; 32],
+            me: Identity::trainer(1),
+            peer: Identity::server(2),
+            session: u64::MAX - 1,
+            link: CONTROL,
+            resume: true,
+            max_frame: 1 << 40,
+        }
+    }
+
+    #[test]
+    fn a_hello_is_good_for_one_challenge_and_one_secret() {
+        let (secret, challenge) = (Secret::default(), nonce());
+        let body = hello().encode(&secret, &challenge);
+        let (read, proof) = Hello::decode(&body).unwrap();
+        assert_eq!(read, hello());
+        assert!(read.is_proven(&secret, &challenge, &proof));
+        assert!(!read.is_proven(&secret, &nonce(), &proof));
+        assert!(!read.is_proven(&Secret::new(b"x"), &challenge, &proof));
+        let other = Hello { me: Identity::trainer(2), ..read };
+        assert!(!other.is_proven(&secret, &challenge, &proof));
+    }
+
+    #[test]
+    fn a_welcome_is_no_hello() {
+        let (secret, challenge, own) = (Secret::default(), nonce(), nonce());
+        let welcome = Welcome { incarnation: 5, me: Identity::server(2), max_frame: 9 };
+        let (read, proof) = Welcome::decode(&welcome.encode(&secret, &challenge, &own)).unwrap();
+        assert_eq!(read, welcome);
+        assert!(read.is_proven(&secret, &challenge, &own, &proof));
+        assert!(!read.is_proven(&secret, &own, &challenge, &proof));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_nothing(
+            hello in prop::collection::vec(0u8..3, HELLO..=HELLO),
+            any in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            for bytes in [&hello, &any] {
+                if let Some((read, proof)) = Hello::decode(bytes) {
+                    prop_assert_eq!([&read.nonce[..], &proof, &read.claims()].concat(), &bytes[..]);
+                }
+                let _ = Welcome::decode(bytes);
+            }
+        }
+    }
 }

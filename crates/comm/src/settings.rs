@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ring::hmac;
@@ -65,6 +66,28 @@ pub struct Tls {
     pub name: Option<String>,
 }
 
+/// The question whether the user wants a wait to end, asked about ten times a second by the threads
+/// that wait for a connection or a reply.
+#[derive(Clone)]
+pub struct Interrupt(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Interrupt {
+    /// Waits end when `question` says yes.
+    pub fn new(question: impl Fn() -> bool + Send + Sync + 'static) -> Interrupt {
+        Interrupt(Arc::new(question))
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupt(..)")
+    }
+}
+
 /// Limits and times of a client or a server.
 ///
 /// ```
@@ -107,6 +130,8 @@ pub struct Settings {
     pub get_connections: usize,
     /// Connections of the lane `Prefetch` (`FLAGS_rpc_prefetch_thread_num`), opened when needed. 12.
     pub prefetch_connections: usize,
+    /// Ends the waits of a client with [`crate::Error::Interrupted`]. None.
+    pub interrupt: Option<Interrupt>,
 }
 
 impl Default for Settings {
@@ -126,6 +151,7 @@ impl Default for Settings {
             send_connections: 12,
             get_connections: 12,
             prefetch_connections: 12,
+            interrupt: None,
         }
     }
 }

@@ -69,6 +69,15 @@ impl Philox {
         (radius * if index.is_multiple_of(2) { angle.cos() } else { angle.sin() }) as f32
     }
 
+    /// Element `index` of the stream, normal but within two standard deviations. A draw outside is
+    /// replaced by one from a far position, so each element still depends on its own position
+    /// alone.
+    pub fn truncated_normal(&self, index: u64) -> f64 {
+        let attempt = |n: u64| f64::from(self.normal(index.wrapping_add(n << 40)));
+        // One draw in 22 falls outside, so sixteen in a row never do in practice.
+        (0..16).map(attempt).find(|x| x.abs() <= 2.0).unwrap_or(0.0)
+    }
+
     /// Fills `out` with elements `first ..` of the stream, uniform in [low, high).
     pub fn fill_uniform(&self, first: u64, low: f32, high: f32, out: &mut [f32]) {
         let mut words = self.words(first / 4);

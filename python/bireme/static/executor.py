@@ -6,6 +6,9 @@ Paddle before 2.5 write `loss[0]`, and `float(loss)` or `loss.item()` of later o
 
 from __future__ import annotations
 
+import atexit
+import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,6 +19,9 @@ from .program import Program, Scope, Variable, default_main_program
 from .settings import Settings
 
 Place = Any
+
+# Those that may still have to tell parameter servers that they are done.
+_open: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 
 class Executor:
@@ -36,6 +42,7 @@ class Executor:
     def __init__(self, place: Place = None) -> None:
         self.place = _checked_place(place)
         self._core = _core.Executor(self.place)
+        _open.add(self)
 
     def run(
         self,
@@ -68,12 +75,24 @@ class Executor:
         return [_at_least_1d(value) for value in values] if return_numpy else values
 
     def close(self) -> None:
-        """Frees what the executor compiled.
+        """Frees what the executor compiled; tells parameter servers that this trainer is done.
+
+        A script that ends without an error does the same for all of its executors.
 
         >>> import bireme as paddle
         >>> paddle.static.Executor().close()
         """
+        _open.discard(self)
         self._core.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    # A script that fails is not done: its servers must hear of a lost trainer, not of a good end.
+    if hasattr(sys, "last_type"):
+        return
+    for executor in list(_open):
+        executor.close()
 
 
 class BuildStrategy(Settings):
@@ -281,5 +300,24 @@ def _set_learning_rate(program: Program, scope: Scope | None) -> None:
     rate.get_tensor().set(np.array([scheduler()], "float32"), None)
 
 
+class _OneValue(np.ndarray):
+    """An array of one value, which is also a number.
+
+    NumPy from 2.4 on refuses `float(loss)` and `"%f" % loss` unless `loss` has no dimensions, and
+    scripts that need `loss[0]` write those as well.
+    """
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+
 def _at_least_1d(value: Any) -> Any:
-    return value.reshape(1) if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    if isinstance(value, np.ndarray) and value.size == 1 and value.ndim < 2:
+        return value.reshape(1).view(_OneValue)
+    return value

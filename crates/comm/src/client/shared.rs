@@ -10,16 +10,20 @@ use crate::body::Pool;
 use crate::connection::{Connection, lock};
 use crate::handshake::{self, CONTROL, Failed, Hello, Refusal};
 use crate::threads::Threads;
+use crate::transport::Encryption;
 use crate::{Error, Identity, Lane, Result, Settings, Transport};
 
 /// First pause between two attempts to connect; doubles up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// Between two questions whether the user wants to stop.
+pub(super) const INTERRUPT: Duration = Duration::from_millis(100);
 /// A user who waits for a server this long is told so.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) struct Shared {
     transport: Arc<dyn Transport>,
+    encryption: Option<Encryption>,
     pub(super) endpoint: String,
     me: Identity,
     pub(super) peer: Identity,
@@ -27,6 +31,8 @@ pub(super) struct Shared {
     session: u64,
     /// The server's life that this session belongs to; 0 until the first welcome.
     incarnation: AtomicU64,
+    /// Largest body that the server takes.
+    max_request: AtomicU64,
     pub(super) pool: Arc<Pool>,
     start: Instant,
     /// Milliseconds from `start` to the last frame of the server.
@@ -72,12 +78,14 @@ impl Shared {
     ) -> Result<(Arc<Shared>, Arc<Connection>)> {
         let shared = Arc::new(Shared {
             transport,
+            encryption: settings.tls.as_ref().map(Encryption::load).transpose()?,
             endpoint: endpoint.to_string(),
             me,
             peer,
             settings,
             session: handshake::random(),
             incarnation: AtomicU64::new(0),
+            max_request: AtomicU64::new(0),
             pool: Arc::default(),
             start: Instant::now(),
             heard: AtomicU64::new(0),
@@ -119,6 +127,9 @@ impl Shared {
                 told = true;
                 tracing::info!("{} is waiting for {}: {problem}", self.me, self.name());
             }
+            if self.is_interrupted() {
+                return Err(self.interruption("a connection"));
+            }
             std::thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -138,6 +149,10 @@ impl Shared {
                 other => other.to_string(),
             })
         })?;
+        let stream = match &self.encryption {
+            Some(encryption) => encryption.client(stream, &self.endpoint).map_err(broken)?,
+            None => stream,
+        };
         let connection = Arc::new(Connection::new(stream));
         connection.stream().set_write_timeout(Some(timeout)).map_err(broken)?;
         let known = self.incarnation.load(Ordering::Acquire);
@@ -148,6 +163,7 @@ impl Shared {
             session: self.session,
             link,
             resume: known != 0,
+            max_frame: self.settings.max_frame as u64,
         };
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let welcome = handshake::ask(&connection, hello, &self.settings.secret, left, &self.pool)?;
@@ -155,6 +171,7 @@ impl Shared {
             let problem = "another process answers there".to_string();
             return Err(Failed::Refused(Refusal::Session, problem, welcome.incarnation));
         }
+        self.max_request.store(welcome.max_frame, Ordering::Relaxed);
         self.incarnation.store(welcome.incarnation, Ordering::Release);
         let stream = connection.stream();
         stream.set_write_timeout(Some(self.settings.heartbeat_timeout)).map_err(broken)?;
@@ -227,8 +244,21 @@ impl Shared {
 
     /// How long a thread reads before it looks whether its time is up.
     pub(super) fn tick(&self) -> Duration {
-        let longest = Duration::from_millis(500).min(self.settings.heartbeat);
+        let longest = self.slice(Duration::from_millis(500).min(self.settings.heartbeat));
         (self.settings.deadline / 8).min(longest).max(Duration::from_millis(5))
+    }
+
+    /// The part of a wait after which the user is asked.
+    pub(super) fn slice(&self, wait: Duration) -> Duration {
+        if self.settings.interrupt.is_some() { wait.min(INTERRUPT) } else { wait }
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.settings.interrupt.as_ref().is_some_and(|interrupt| interrupt.is_wanted())
+    }
+
+    pub(super) fn interruption(&self, what: &str) -> Error {
+        Error::Interrupted { peer: self.name(), request: what.to_string() }
     }
 
     /// Role, rank and endpoint of the server.
@@ -306,8 +336,9 @@ impl Shared {
     }
 
     pub(super) fn check_size(&self, what: &str, parts: &[&[u8]]) -> Result<()> {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        let limit = self.settings.max_frame;
+        let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let allowed = self.max_request.load(Ordering::Relaxed);
+        let limit = allowed.min(self.settings.max_frame as u64);
         if length <= limit {
             return Ok(());
         }
@@ -339,8 +370,11 @@ impl Shared {
                     after: self.settings.deadline,
                 });
             }
-            let waited = self.answered.wait_timeout(pending, left);
-            pending = waited.unwrap_or_else(|poison| poison.into_inner()).0;
+            drop(self.answered.wait_timeout(pending, self.slice(left)));
+            if self.is_interrupted() {
+                return Err(self.interruption(what));
+            }
+            pending = lock(&self.pending);
         }
     }
 

@@ -83,8 +83,7 @@ pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
                 if state.strangers.is_news("", None) {
                     tracing::warn!("{} cannot take a connection: {error}", state.identity);
                 }
-                let guard = lock(&state.watch.0);
-                let _ = state.watch.1.wait_timeout(guard, PAUSE);
+                state.pause(PAUSE);
                 continue;
             }
         };
@@ -97,6 +96,15 @@ pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
 }
 
 fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
+    let stream = match &state.encryption {
+        None => stream,
+        Some(encryption) => match encryption.server(stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                return tracing::error!("{} cannot encrypt: {error}", state.identity);
+            }
+        },
+    };
     let connection = Arc::new(Connection::new(stream));
     state.strangers.add(&connection);
     // A server that closes now may have missed this connection.
@@ -108,7 +116,10 @@ fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
     match admitted {
         Ok((session, hello)) => {
             let link = (hello.link != CONTROL).then(|| session.link(hello.link));
-            let broken = read_requests(state, &session, link.as_ref(), &connection);
+            let max_reply = hello.max_frame.min(state.settings.max_frame as u64) as usize;
+            let served =
+                Served { state, session: &session, link, connection: &connection, max_reply };
+            let broken = served.read_requests();
             tracing::debug!("a connection of {} ended: {broken}", session.peer);
             connection.shutdown();
             session.remove(&connection);
@@ -142,17 +153,28 @@ fn greet(state: &State, connection: &Arc<Connection>) -> Result<(Arc<Session>, H
     } else {
         Err((Refusal::Full, format!("all {} connections are taken", settings.max_connections)))
     };
-    let finish = |session: Arc<Session>| {
-        let welcome = Welcome { incarnation: state.incarnation, me: state.identity };
+    let welcomed = joined.and_then(|session| {
+        let welcome = Welcome {
+            incarnation: state.incarnation,
+            me: state.identity,
+            max_frame: settings.max_frame as u64,
+        };
         let stream = connection.stream();
-        stream.set_read_timeout(None).map_err(failed)?;
-        stream.set_write_timeout(Some(settings.heartbeat_timeout)).map_err(failed)?;
-        handshake::welcome(connection, &settings.secret, &challenge, &hello, &welcome)
-            .inspect_err(|_| session.remove(connection))
-            .map_err(failed)?;
-        Ok((session, hello.clone()))
-    };
-    joined.and_then(finish).inspect_err(|_| {
+        let sent = stream
+            .set_read_timeout(None)
+            .and_then(|()| stream.set_write_timeout(Some(settings.heartbeat_timeout)))
+            .and_then(|()| {
+                handshake::welcome(connection, &settings.secret, &challenge, &hello, &welcome)
+            });
+        match sent {
+            Ok(()) => Ok((session, hello)),
+            Err(error) => {
+                session.remove(connection);
+                Err(failed(error))
+            }
+        }
+    });
+    welcomed.inspect_err(|_| {
         state.strangers.admitted.fetch_sub(1, Ordering::AcqRel);
     })
 }
@@ -191,66 +213,67 @@ fn join(
     Ok(session)
 }
 
-/// Reads and answers until the connection ends.
-fn read_requests(
-    state: &Arc<State>,
-    session: &Arc<Session>,
-    link: Option<&Arc<Link>>,
-    connection: &Arc<Connection>,
-) -> Broken {
-    loop {
-        let (header, body) = match connection.receive(state.settings.max_frame, &state.pool) {
-            Ok(Some(frame)) => frame,
-            Ok(None) => continue,
-            Err(broken) => return broken,
-        };
-        session.touch();
-        let echo = |kind| connection.send(Header::new(kind), &[]).map_err(Broken::Io);
-        let done = match (header.kind, link) {
-            (Kind::Request | Kind::RequestOnce, Some(link)) => {
-                request(state, session, link, connection, &header, &body);
-                Ok(())
-            }
-            (Kind::Ping, _) => echo(Kind::Pong),
-            (Kind::Heartbeat, _) => echo(Kind::Heartbeat),
-            (Kind::Goodbye, _) => {
-                lock(&state.sessions).remove(&session.peer.session);
-                tracing::debug!("{} said goodbye to {}", session.peer, state.identity);
-                let answered = echo(Kind::Goodbye);
-                session.close();
-                answered
-            }
-            (kind, _) => Err(Broken::Malformed(Malformed::Kind(kind as u8))),
-        };
-        if let Err(broken) = done {
-            return broken;
-        }
-    }
+/// A connection that has proven itself.
+struct Served<'a> {
+    state: &'a State,
+    session: &'a Session,
+    /// None on the connection that carries heartbeats.
+    link: Option<Arc<Link>>,
+    connection: &'a Arc<Connection>,
+    max_reply: usize,
 }
 
-fn request(
-    state: &State,
-    session: &Session,
-    link: &Arc<Link>,
-    connection: &Arc<Connection>,
-    header: &Header,
-    body: &Body,
-) {
-    let max_frame = state.settings.max_frame;
-    let mut reply = Reply::new(connection, header.number, max_frame);
-    if header.kind == Kind::RequestOnce {
-        let limit = 2 * state.settings.max_pending;
-        match link.admit(header.number, header.acknowledged, connection, limit) {
-            Admission::Execute => reply.keep(link),
-            Admission::Repeat(kind, bytes) => return reply.repeat(kind, &bytes),
-            Admission::Ignore => return reply.forget(),
-            Admission::Full => {
-                return reply.fail(&format!("{limit} requests are unanswered already"));
+impl Served<'_> {
+    /// Reads and answers until the connection ends.
+    fn read_requests(&self) -> Broken {
+        let Served { state, session, connection, .. } = self;
+        loop {
+            let (header, body) = match connection.receive(state.settings.max_frame, &state.pool) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => continue,
+                Err(broken) => return broken,
+            };
+            session.touch();
+            let echo = |kind| connection.send(Header::new(kind), &[]).map_err(Broken::Io);
+            let done = match (header.kind, &self.link) {
+                (Kind::Request | Kind::RequestOnce, Some(link)) => {
+                    self.request(link, &header, &body);
+                    Ok(())
+                }
+                (Kind::Ping, _) => echo(Kind::Pong),
+                (Kind::Heartbeat, _) => echo(Kind::Heartbeat),
+                (Kind::Goodbye, _) => {
+                    lock(&state.sessions).remove(&session.peer.session);
+                    tracing::debug!("{} said goodbye to {}", session.peer, state.identity);
+                    let answered = echo(Kind::Goodbye);
+                    session.close();
+                    answered
+                }
+                (kind, _) => Err(Broken::Malformed(Malformed::Kind(kind as u8))),
+            };
+            if let Err(broken) = done {
+                return broken;
             }
         }
     }
-    let handle = || state.handler.handle(&session.peer, header.method, body, reply);
-    if catch_unwind(AssertUnwindSafe(handle)).is_err() {
-        tracing::error!("a request of {} made its handler panic", session.peer);
+
+    fn request(&self, link: &Arc<Link>, header: &Header, body: &Body) {
+        let Served { state, session, connection, .. } = self;
+        let mut reply = Reply::new(connection, header.number, self.max_reply);
+        if header.kind == Kind::RequestOnce {
+            let limit = 2 * state.settings.max_pending;
+            match link.admit(header.number, header.acknowledged, connection, limit) {
+                Admission::Execute => reply.keep(link),
+                Admission::Repeat(kind, bytes) => return reply.repeat(kind, &bytes),
+                Admission::Ignore => return reply.forget(),
+                Admission::Full => {
+                    return reply.fail(&format!("{limit} requests are unanswered already"));
+                }
+            }
+        }
+        let handle = || state.handler.handle(&session.peer, header.method, body, reply);
+        if catch_unwind(AssertUnwindSafe(handle)).is_err() {
+            tracing::error!("a request of {} made its handler panic", session.peer);
+        }
     }
 }

@@ -20,12 +20,12 @@ struct To {
     number: u64,
     /// Where the reply to a `once` request is kept.
     link: Option<Arc<Link>>,
-    max_frame: usize,
+    max_reply: usize,
 }
 
 impl Reply {
-    pub(super) fn new(connection: &Arc<Connection>, number: u64, max_frame: usize) -> Reply {
-        Reply { to: Some(To { connection: connection.clone(), number, link: None, max_frame }) }
+    pub(super) fn new(connection: &Arc<Connection>, number: u64, max_reply: usize) -> Reply {
+        Reply { to: Some(To { connection: connection.clone(), number, link: None, max_reply }) }
     }
 
     /// Makes it the reply to a `once` request, which the link keeps.
@@ -52,8 +52,8 @@ impl Reply {
     pub fn send(mut self, parts: &[&[u8]]) {
         let Some(to) = self.to.take() else { return };
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        if length > to.max_frame {
-            let limit = to.max_frame;
+        if length > to.max_reply {
+            let limit = to.max_reply;
             let problem = format!("the reply has {length} bytes, but a frame at most {limit}");
             to.answer(Kind::Failure, &[problem.as_bytes()]);
         } else {

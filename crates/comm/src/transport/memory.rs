@@ -340,6 +340,13 @@ impl Stream for Arc<End> {
         self.to.write(bytes, timeout)
     }
 
+    fn try_write(&self, frame: &[u8]) -> io::Result<bool> {
+        match self.to.write(frame.to_vec(), Some(Duration::ZERO)) {
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         lock(&self.timeouts).0 = timeout;
         Ok(())

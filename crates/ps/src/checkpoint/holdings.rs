@@ -82,6 +82,9 @@ pub enum StateKind {
     Whole,
 }
 
+/// Sees keys and their whole records, one after another.
+pub type RowVisitor<'a> = dyn FnMut(&[u64], &[f32]) -> Result<()> + 'a;
+
 /// A keyed table: rows by key, each a record of columns.
 pub trait Rows: Send + Sync {
     /// Its name and the columns of its records.
@@ -102,12 +105,7 @@ pub trait Rows: Send + Sync {
     /// in one or several runs, all under one hold of the part's lock. Under the same hold it marks
     /// these rows as saved (what was changed since is what the next delta has) and ages them if
     /// the mode says so.
-    fn read_part(
-        &self,
-        part: usize,
-        mode: SaveMode,
-        look: &mut dyn FnMut(&[u64], &[f32]) -> Result<()>,
-    ) -> Result<()>;
+    fn read_part(&self, part: usize, mode: SaveMode, look: &mut RowVisitor<'_>) -> Result<()>;
 
     /// How it picks the rows of a delta.
     fn picks(&self) -> Picks;

@@ -1,1 +1,34 @@
-//! Sparse tables: rows by 64-bit key, pure in-memory structures.
+//! Sparse tables: rows by key, made when they are first touched.
+//!
+//! A [`SparseTable`] holds any 64-bit keys. Each row is one record: counters, weights and what the
+//! optimizer keeps. What a record holds and how it changes is the accessor's business, and which
+//! keys may have one the [`Entry`]'s. Tables are memory and nothing else: no server, no file, no
+//! thread of their own.
+//!
+//! From the bottom: `arena` (memory that does not move) and `index` (hash to place) · `shard` (both
+//! under one lock) · `batch` (keys sorted by shard) · `accessor`, `rule`, `entry`, `init` (what the
+//! numbers mean) · `sparse_table` (all of it together).
+
+mod accessor;
+mod arena;
+mod batch;
+pub mod bench;
+mod columns;
+mod config;
+mod entry;
+mod from_block;
+mod index;
+mod init;
+mod rule;
+mod save;
+mod shard;
+mod sparse_table;
+
+pub use accessor::{AccessorConfig, CtrClass, CtrConfig};
+pub use columns::{Column, ColumnKind, SaveMode};
+pub use config::{PushStep, TableConfig};
+pub use entry::Entry;
+pub use init::RowInit;
+pub use rule::{OptimizerRule, SparseRule, SparseRuleKind};
+pub use save::{Row, ShardView};
+pub use sparse_table::{Shrunk, SparseTable, Stat};

@@ -53,7 +53,7 @@ pub(super) const GAUSSIAN: OpDef = OpDef::new("gaussian_random", |op| {
 
 pub(super) const TRUNCATED_GAUSSIAN: OpDef = OpDef::new("truncated_gaussian_random", |op| {
     let (mean, std) = (op.f64("mean")?, op.f64("std")?);
-    kernel(op, Given::attr(op, "shape")?, move |draw, i| mean + std * truncated(draw, i))
+    kernel(op, Given::attr(op, "shape")?, move |draw, i| mean + std * draw.truncated_normal(i))
 })
 .outputs(&[Slot::one("Out")])
 .attrs(&[
@@ -89,14 +89,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = Meta::new(cx.op().dtype("dtype")?, ranked(dims)?);
     cx.set("Out", out);
     Ok(())
-}
-
-/// A normal number within two standard deviations. A draw outside is replaced by one from a far
-/// position, so each element still depends on its own position alone.
-fn truncated(draw: &Philox, index: u64) -> f64 {
-    let attempt = |n: u64| f64::from(draw.normal(index.wrapping_add(n << 40)));
-    // One draw in 22 falls outside, so sixteen in a row never do in practice.
-    (0..16).map(attempt).find(|x| x.abs() <= 2.0).unwrap_or(0.0)
 }
 
 fn kernel(

@@ -195,14 +195,13 @@ class DistributedStrategy:
 
     def _settings(self) -> dict[str, Any]:
         """What the runtime is told, see `distributed.fleet.runtime`."""
-        server = vars(self._server_runtime_config)
         return {
             "mode": self._exchange,
             "k_steps": 0,
             "staleness": self._program_config.staleness,
             "launch_barrier": self._program_config.wait_port,
             **self._trainer_runtime_config._settings(),
-            **{name.lstrip("_"): value for name, value in server.items()},
+            "server": self._server_runtime_config._settled(),
         }
 
 
@@ -241,23 +240,26 @@ class GeoStrategy(DistributedStrategy):
     _exchange = "geo"
 
     def __init__(self, update_frequency: int = 100) -> None:
-        self._update_frequency = update_frequency
         super().__init__()
+        self._program_config.geo_sgd_need_push_nums = update_frequency
+        self.check_trainer_runtime_config()
 
     def check_program_config(self) -> None:
         """Makes the config say what the strategy is."""
         super().check_program_config()
         self._program_config.geo_sgd_mode = True
-        self._program_config.geo_sgd_need_push_nums = self._update_frequency
+        self.check_trainer_runtime_config()
 
     def check_trainer_runtime_config(self) -> None:
         """Makes the knobs say what the strategy is."""
         super().check_trainer_runtime_config()
         for name in ("communicator_send_queue_size", "communicator_max_merge_var_num"):
-            self._trainer_runtime_config.runtime_configs[name] = self._update_frequency
+            frequency = self._program_config.geo_sgd_need_push_nums
+            self._trainer_runtime_config.runtime_configs[name] = frequency
 
     def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "k_steps": self._update_frequency}
+        frequency = self._program_config.geo_sgd_need_push_nums
+        return {**super()._settings(), "k_steps": frequency}
 
 
 class HybridStrategy(DistributedStrategy):

@@ -1,0 +1,391 @@
+//! What the network does to calls, and what calls make of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bireme_comm::*;
+
+use crate::calls::{BOUND, Echo, pair, settings};
+
+/// Adds the body's number to a counter and answers with the sum.
+#[derive(Default)]
+struct Counter {
+    sum: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl Handler for Counter {
+    fn handle(&self, _: &Peer, _: u16, body: &Body, reply: Reply) {
+        let number = u64::from_le_bytes(body[..8].try_into().unwrap());
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let sum = self.sum.fetch_add(number, Ordering::SeqCst) + number;
+        // A large reply now and then, so that cuts hit bodies too.
+        let padding = vec![0; if number % 7 == 0 { 20_000 } else { 0 }];
+        reply.send(&[&sum.to_le_bytes(), &padding]);
+    }
+}
+
+/// Tells of peers that come and go; keeps replies of method 2 without answering.
+struct Watch {
+    events: Mutex<Sender<String>>,
+    kept: Mutex<Vec<Reply>>,
+}
+
+fn watch() -> (Arc<Watch>, Receiver<String>) {
+    let (events, received) = channel();
+    (Arc::new(Watch { events: Mutex::new(events), kept: Mutex::default() }), received)
+}
+
+impl Watch {
+    fn tell(&self, event: String) {
+        self.events.lock().unwrap().send(event).unwrap();
+    }
+}
+
+impl Handler for Watch {
+    fn handle(&self, _: &Peer, method: u16, body: &Body, reply: Reply) {
+        match method {
+            2 => {
+                self.kept.lock().unwrap().push(reply);
+                self.tell("kept".into());
+            }
+            _ => reply.send(&[body]),
+        }
+    }
+
+    fn joined(&self, peer: &Peer) {
+        self.tell(format!("joined {}", peer.identity));
+    }
+
+    fn lost(&self, peer: &Peer, why: &str) {
+        self.tell(format!("lost {}: {why}", peer.identity));
+    }
+}
+
+/// Times short enough for tests, with room for a machine that is busy.
+fn hasty() -> Settings {
+    Settings {
+        heartbeat: Duration::from_millis(20),
+        heartbeat_timeout: Duration::from_secs(10),
+        handshake: Duration::from_millis(250),
+        retries: 10_000,
+        send_connections: 3,
+        ..settings()
+    }
+}
+
+fn connect(transport: &Memory, server: &Server, settings: Settings) -> Result<Client> {
+    let transport = Arc::new(transport.clone());
+    let (me, peer) = (Identity::trainer(1), Identity::server(0));
+    Client::connect(transport, server.endpoint(), me, peer, settings)
+}
+
+fn serve(transport: &Memory, settings: Settings, handler: Arc<dyn Handler>) -> Server {
+    serve_at(transport, "host:0", settings, handler)
+}
+
+fn serve_at(
+    transport: &Memory,
+    endpoint: &str,
+    settings: Settings,
+    handler: Arc<dyn Handler>,
+) -> Server {
+    let transport = Arc::new(transport.clone());
+    Server::start(transport, endpoint, Identity::server(0), settings, handler).unwrap()
+}
+
+/// 120 calls by three threads over a network with this seed; each must count once.
+fn count_over_faults(seed: u64) -> (u64, u64) {
+    let chance = [0.0, 0.005, 0.02, 0.05];
+    let choose = |shift: u64| chance[(seed >> shift) as usize % 4];
+    let network = Memory::new(seed).faults(Faults {
+        drop: choose(0),
+        cut: choose(1),
+        duplicate: choose(2) * 4.0,
+        delay: choose(3),
+        max_delay: Duration::from_millis(3),
+    });
+    let counter = Arc::new(Counter::default());
+    let server = serve(&network, hasty(), counter.clone());
+    let client = connect(&network, &server, hasty()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let client = &client;
+            scope.spawn(move || {
+                let mut pending = Vec::new();
+                for step in 0..40u64 {
+                    let number = (1000 * thread + step).to_le_bytes();
+                    let what = format!("step {step} of thread {thread}, seed {seed}");
+                    if step % 3 == 0 {
+                        pending.push(client.start(Lane::Send, 0, &what, &[&number], true).unwrap());
+                    } else {
+                        client.call(Lane::Send, 0, &what, &[&number], true).unwrap();
+                    }
+                }
+                pending.into_iter().for_each(|pending| drop(pending.wait().unwrap()));
+            });
+        }
+    });
+    (counter.sum.load(Ordering::SeqCst), counter.calls.load(Ordering::SeqCst))
+}
+
+#[test]
+fn once_is_once_whatever_the_network_does() {
+    let expected: u64 =
+        (0..3).flat_map(|thread| (0..40).map(move |step| 1000 * thread + step)).sum();
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::SeqCst);
+                    if seed >= 50 {
+                        break;
+                    }
+                    assert_eq!(count_over_faults(seed), (expected, 120), "seed {seed}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_cut_connection_comes_back_without_a_second_execution() {
+    let network = Memory::new(0);
+    let (handler, events) = watch();
+    let server = serve(&network, hasty(), handler.clone());
+    let client = connect(&network, &server, hasty()).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "joined trainer 1");
+    let started = client.start(Lane::Send, 2, "a barrier", &[], true).unwrap();
+    std::thread::scope(|scope| {
+        let called = scope.spawn(|| client.call(Lane::Send, 2, "a barrier", &[], true));
+        assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+        assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+        network.cut(server.endpoint());
+        // A call that goes through shows that the client is back.
+        client.call(Lane::Get, 1, "an echo", &[], false).unwrap();
+        for reply in handler.kept.lock().unwrap().drain(..) {
+            reply.send(&[b"open"]);
+        }
+        assert_eq!(&*called.join().unwrap().unwrap(), b"open");
+    });
+    assert_eq!(&*started.wait().unwrap(), b"open");
+    // Neither was executed again, and nobody joined or was lost.
+    assert!(events.try_recv().is_err());
+}
+
+#[test]
+fn a_request_is_sent_again_only_so_often() {
+    let network = Memory::new(0);
+    let (handler, events) = watch();
+    let server = serve(&network, hasty(), handler);
+    let client = connect(&network, &server, Settings { retries: 1, ..hasty() }).unwrap();
+    events.recv_timeout(BOUND).unwrap();
+    let pending = client.start(Lane::Send, 2, "a push", &[], false).unwrap();
+    for _ in 0..2 {
+        assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+        network.cut(server.endpoint());
+    }
+    let problem = pending.wait().unwrap_err().to_string();
+    assert_eq!(
+        problem,
+        "server 0 (host:1) is lost: 2 connections broke (`FLAGS_rpc_retry_times`): the connection \
+         was closed, while waiting for a push"
+    );
+}
+
+#[test]
+fn a_restarted_server_is_another_one() {
+    let network = Memory::new(0);
+    let (handler, events) = watch();
+    let server = serve(&network, hasty(), handler.clone());
+    let client = connect(&network, &server, hasty()).unwrap();
+    events.recv_timeout(BOUND).unwrap();
+    let pending = client.start(Lane::Send, 2, "a push of 3 rows of `emb`", &[], true).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+    network.restart(server.endpoint());
+    let again = serve_at(&network, server.endpoint(), hasty(), handler);
+    let problem = pending.wait().unwrap_err();
+    assert!(matches!(problem, Error::Lost { .. }));
+    assert_eq!(
+        problem.to_string(),
+        "server 0 (host:1) is lost: it was restarted, while waiting for a push of 3 rows of `emb`"
+    );
+    assert!(client.call(Lane::Send, 1, "x", &[], false).is_err());
+    drop((server, again));
+}
+
+#[test]
+fn a_deadline_names_the_request() {
+    let network = Memory::new(0);
+    let (handler, _events) = watch();
+    let server = serve(&network, hasty(), handler);
+    let short = Settings { deadline: Duration::from_millis(50), ..hasty() };
+    let client = connect(&network, &server, short).unwrap();
+    for once in [true, false] {
+        let problem = client.call(Lane::Send, 2, "the send barrier", &[], once).unwrap_err();
+        assert_eq!(
+            problem.to_string(),
+            "server 0 (host:1) did not answer the send barrier within 0.1 s"
+        );
+        let pending = client.start(Lane::Send, 2, "the barrier", &[], once).unwrap();
+        assert!(matches!(pending.wait(), Err(Error::Deadline { .. })));
+    }
+}
+
+#[test]
+fn waiting_for_a_while_is_no_error() {
+    let (_server, client) = pair(Arc::new(Memory::new(0)), Arc::new(Echo::default()));
+    let mut pending = client.start(Lane::Send, 2, "a kept one", &[b"k"], true).unwrap();
+    assert!(pending.wait_for(Duration::from_millis(1)).unwrap().is_none());
+    client.call(Lane::Get, 3, "the kept one", &[b"k"], false).unwrap();
+    assert_eq!(&*pending.wait_for(BOUND).unwrap().unwrap(), b"k");
+    assert!(pending.is_ready());
+    assert!(pending.wait_for(BOUND).is_err());
+}
+
+#[test]
+fn a_server_that_goes_away_is_named() {
+    let network = Memory::new(0);
+    let (handler, events) = watch();
+    let server = serve(&network, hasty(), handler);
+    let short = Settings { heartbeat_timeout: Duration::from_millis(300), ..hasty() };
+    let client = connect(&network, &server, short).unwrap();
+    events.recv_timeout(BOUND).unwrap();
+    let pending = client.start(Lane::Send, 2, "the send barrier", &[], true).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+    drop(server);
+    let problem = pending.wait().unwrap_err().to_string();
+    assert!(problem.starts_with("server 0 (host:1) is lost: no heartbeat for 0."), "{problem}");
+    assert!(problem.ends_with("while waiting for the send barrier"), "{problem}");
+}
+
+#[test]
+fn a_client_that_goes_away_is_lost_unless_it_says_goodbye() {
+    let network = Memory::new(0);
+    let (handler, events) = watch();
+    let short = Settings { heartbeat_timeout: Duration::from_millis(300), ..hasty() };
+    let server = serve(&network, short, handler);
+    let client = connect(&network, &server, hasty()).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "joined trainer 1");
+    client.goodbye();
+    assert!(matches!(client.call(Lane::Get, 1, "x", &[], false), Err(Error::Closed { .. })));
+    let client = connect(&network, &server, hasty()).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "joined trainer 1");
+    drop(client);
+    let event = events.recv_timeout(BOUND).unwrap();
+    assert!(event.starts_with("lost trainer 1: nothing was heard of trainer 1 (memory"), "{event}");
+    assert!(server.peers().is_empty());
+}
+
+#[test]
+fn nobody_there_is_an_error_after_the_deadline() {
+    let settings = Settings { deadline: Duration::from_millis(30), ..hasty() };
+    let network = Arc::new(Memory::new(0));
+    let (me, peer) = (Identity::trainer(1), Identity::server(2));
+    let problem = Client::connect(network, "host:9", me, peer, settings).err().unwrap();
+    assert_eq!(
+        problem.to_string(),
+        "server 2 (host:9) is lost: no connection within 0.0 s (`FLAGS_rpc_deadline`): connection \
+         refused"
+    );
+}
+
+#[test]
+fn too_much_is_refused_here_and_there() {
+    let network = Memory::new(0);
+    let small = Settings { max_frame: 1000, ..hasty() };
+    let server = serve(&network, small.clone(), Arc::new(Echo::default()));
+    let client = connect(&network, &server, small).unwrap();
+    let problem = client.call(Lane::Get, 1, "an echo", &[&[0; 1001]], true).unwrap_err();
+    assert_eq!(
+        problem.to_string(),
+        "trainer 1 sent an echo with 1001 bytes, but a frame has at most 1000: split it"
+    );
+    // The echo has one byte more than the request.
+    let problem = client.call(Lane::Get, 1, "an echo", &[&[0; 1000]], true).unwrap_err();
+    assert!(problem.to_string().contains("the reply has 1001 bytes"), "{problem}");
+    let generous = connect(&network, &server, hasty()).unwrap();
+    let problem = generous.call(Lane::Get, 1, "an echo", &[&[0; 2000]], true).unwrap_err();
+    assert!(problem.to_string().contains("but a frame has at most 1000"), "{problem}");
+}
+
+#[test]
+fn requests_beyond_the_limit_wait_for_room() {
+    let network = Memory::new(0);
+    let few = Settings { max_pending: 2, ..hasty() };
+    let server = serve(&network, few.clone(), Arc::new(Echo::default()));
+    let client = connect(&network, &server, few).unwrap();
+    let start = |step: u8| client.start(Lane::Send, 1, "an echo", &[&[step]], true).unwrap();
+    let pending: Vec<_> = (0..50).map(start).collect();
+    for (step, pending) in pending.into_iter().enumerate() {
+        assert_eq!(pending.wait().unwrap()[0], step as u8);
+    }
+}
+
+#[test]
+fn a_dropped_client_leaves_nothing_behind() {
+    let network = Memory::new(0);
+    let (handler, events) = watch();
+    let server = serve(&network, hasty(), handler);
+    let client = connect(&network, &server, hasty()).unwrap();
+    events.recv_timeout(BOUND).unwrap();
+    let pending = client.start(Lane::Send, 2, "a barrier", &[], true).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+    drop(client);
+    assert!(matches!(pending.wait(), Err(Error::Closed { .. })));
+    drop(server);
+}
+
+#[test]
+fn a_wait_ends_when_the_user_wants_it() {
+    let network = Memory::new(0);
+    let (handler, _events) = watch();
+    let server = serve(&network, hasty(), handler);
+    let flag = Arc::new(AtomicBool::new(false));
+    let asked = flag.clone();
+    let interrupt = Interrupt::new(move || asked.load(Ordering::SeqCst));
+    let settings = Settings { interrupt: Some(interrupt), ..hasty() };
+    let client = connect(&network, &server, settings.clone()).unwrap();
+    client.call(Lane::Get, 1, "an echo", &[], false).unwrap();
+    flag.store(true, Ordering::SeqCst);
+    let problem = client.call(Lane::Get, 2, "the barrier", &[], true).unwrap_err().to_string();
+    assert_eq!(problem, "interrupted while waiting for the barrier of server 0 (host:1)");
+    let pending = client.start(Lane::Get, 2, "the barrier", &[], true).unwrap();
+    assert!(matches!(pending.wait(), Err(Error::Interrupted { .. })));
+    let (me, peer) = (Identity::trainer(1), Identity::server(2));
+    let nobody = Client::connect(Arc::new(network), "host:9", me, peer, settings);
+    assert!(matches!(nobody, Err(Error::Interrupted { .. })));
+}
+
+/// Shuts its server down when a peer is lost.
+struct Suicide {
+    server: Mutex<Option<Server>>,
+    done: Mutex<Sender<()>>,
+}
+
+impl Handler for Suicide {
+    fn handle(&self, _: &Peer, _: u16, _: &Body, reply: Reply) {
+        reply.send(&[]);
+    }
+
+    fn lost(&self, _: &Peer, _: &str) {
+        drop(self.server.lock().unwrap().take());
+        self.done.lock().unwrap().send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_handler_may_drop_its_server() {
+    let network = Memory::new(0);
+    let (done, received) = channel();
+    let handler = Arc::new(Suicide { server: Mutex::default(), done: Mutex::new(done) });
+    let short = Settings { heartbeat_timeout: Duration::from_millis(100), ..hasty() };
+    let server = serve(&network, short, handler.clone());
+    let client = connect(&network, &server, hasty()).unwrap();
+    *handler.server.lock().unwrap() = Some(server);
+    drop(client);
+    received.recv_timeout(BOUND).unwrap();
+}

@@ -1,0 +1,277 @@
+//! Memory for records, which never move while a table grows.
+//!
+//! An [`Arena`] takes large regions from the system (on huge pages where there are any, because a
+//! table is read at random) and deals out chunks; the [`Records`] of a shard are a list of chunks.
+//! All unsafe code of the tables is in this file. What it relies on: a chunk belongs to one
+//! `Records` at a time, and the rows below `len` are initialised.
+
+#![expect(unsafe_code, reason = "records live in memory that is given out in raw chunks")]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A chunk has about this size; a small table holds few of them, and only touched pages of them.
+const CHUNK_BYTES: usize = 64 << 10;
+/// The first region: one chunk for each shard. It is not on huge pages, so that a small table
+/// stays small.
+const FIRST_REGION_BYTES: usize = 16 << 20;
+/// Later regions are a quarter of what there is, up to this.
+const LAST_REGION_BYTES: usize = 128 << 20;
+/// The size of a huge page.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Where the shards of one table get their chunks.
+pub(super) struct Arena {
+    /// Floats in a row.
+    stride: usize,
+    /// A chunk has 2 to the power of this many rows.
+    shift: u32,
+    chunk_bytes: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    regions: Vec<Region>,
+    /// Chunks that came back, and those of the last region that were not used yet.
+    free: Vec<Chunk>,
+    /// Chunks dealt out now.
+    used: usize,
+    total_bytes: usize,
+}
+
+struct Region {
+    memory: NonNull<u8>,
+    layout: Layout,
+}
+
+/// The start of a chunk, aligned to 64 bytes.
+#[derive(Clone, Copy)]
+struct Chunk(NonNull<f32>);
+
+// SAFETY: a region is memory that only the arena frees; the pointer is not tied to a thread.
+unsafe impl Send for Region {}
+// SAFETY: a chunk is memory that its holder owns; the pointer is not tied to a thread.
+unsafe impl Send for Chunk {}
+// SAFETY: a shared chunk is only read, through `Records::row`.
+unsafe impl Sync for Chunk {}
+
+impl Arena {
+    /// For rows of `stride` floats.
+    pub(super) fn new(stride: usize) -> Arena {
+        let row_bytes = stride.max(1) * size_of::<f32>();
+        let shift = (CHUNK_BYTES / row_bytes).max(1).ilog2();
+        let chunk_bytes = (row_bytes << shift).next_multiple_of(64);
+        Arena { stride, shift, chunk_bytes, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Chunk {
+        let mut state = self.state();
+        if state.free.is_empty() {
+            state.add_region(self.chunk_bytes);
+        }
+        state.used += 1;
+        state.free.pop().expect("a region has at least one chunk")
+    }
+
+    fn give_back(&self, chunks: impl Iterator<Item = Chunk>) {
+        let mut state = self.state();
+        let before = state.free.len();
+        state.free.extend(chunks);
+        state.used -= state.free.len() - before;
+        if state.used == 0 {
+            // Nobody holds a chunk: the system gets its memory back.
+            *state = State::default();
+        }
+    }
+}
+
+impl State {
+    fn add_region(&mut self, chunk_bytes: usize) {
+        let wanted = (self.total_bytes / 4).clamp(FIRST_REGION_BYTES, LAST_REGION_BYTES);
+        let bytes = wanted.max(chunk_bytes).next_multiple_of(HUGE_PAGE);
+        let region = Region::new(bytes, self.total_bytes > 0);
+        self.total_bytes += bytes;
+        // Taken from the end, so that chunks are used in order of address.
+        for chunk in (0..bytes / chunk_bytes).rev() {
+            // SAFETY: the chunk ends within the region.
+            let start = unsafe { region.memory.add(chunk * chunk_bytes) };
+            self.free.push(Chunk(start.cast()));
+        }
+        self.regions.push(region);
+    }
+}
+
+impl Region {
+    fn new(bytes: usize, huge: bool) -> Region {
+        let layout = Layout::from_size_align(bytes, HUGE_PAGE).expect("a region is a valid size");
+        // SAFETY: the size is not zero. The memory is not read before it is written.
+        let memory = unsafe { alloc(layout) };
+        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        #[cfg(target_os = "linux")]
+        if huge {
+            // SAFETY: the range was just allocated and is aligned to pages; this is advice, and a
+            // refusal changes nothing.
+            unsafe { libc::madvise(memory.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = huge;
+        Region { memory, layout }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; no chunk of it is used when the arena drops it.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) }
+    }
+}
+
+/// The records of one shard, numbered from 0 without gaps.
+pub(super) struct Records {
+    arena: Arc<Arena>,
+    chunks: Vec<Chunk>,
+    len: u32,
+    stride: usize,
+    shift: u32,
+}
+
+impl Records {
+    /// No records yet.
+    pub(super) fn new(arena: &Arc<Arena>) -> Records {
+        let (stride, shift) = (arena.stride, arena.shift);
+        Records { arena: arena.clone(), chunks: Vec::new(), len: 0, stride, shift }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Bytes of the records and of the list of chunks.
+    pub(super) fn bytes(&self) -> usize {
+        self.len as usize * self.stride * size_of::<f32>()
+            + self.chunks.capacity() * size_of::<Chunk>()
+    }
+
+    /// Where a row starts.
+    #[inline(always)]
+    fn start(&self, slot: u32) -> *mut f32 {
+        assert!(slot < self.len, "slot {slot} of {}", self.len);
+        let within = (slot & ((1 << self.shift) - 1)) as usize;
+        let chunk = self.chunks[(slot >> self.shift) as usize];
+        // SAFETY: a chunk has room for 2 to the power of `shift` rows.
+        unsafe { chunk.0.as_ptr().add(within * self.stride) }
+    }
+
+    /// Record `slot`.
+    #[inline(always)]
+    pub(super) fn row(&self, slot: u32) -> &[f32] {
+        // SAFETY: rows below `len` are initialised, and `self` is borrowed as long as the row.
+        unsafe { std::slice::from_raw_parts(self.start(slot), self.stride) }
+    }
+
+    /// Record `slot`, to change it.
+    #[inline(always)]
+    pub(super) fn row_mut(&mut self, slot: u32) -> &mut [f32] {
+        // SAFETY: as in `row`; `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start(slot), self.stride) }
+    }
+
+    /// Asks for the first `lines` cache lines of record `slot`.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, slot: u32, lines: usize) {
+        let start = self.start(slot);
+        for line in 0..lines {
+            // The address may lie beyond the chunk, which a prefetch may.
+            prefetch(start.wrapping_byte_add(64 * line));
+        }
+    }
+
+    /// Appends a record of zeros.
+    pub(super) fn push(&mut self) -> u32 {
+        let slot = self.len;
+        if (slot >> self.shift) as usize == self.chunks.len() {
+            self.chunks.push(self.arena.take());
+        }
+        self.len += 1;
+        // SAFETY: the row lies within its chunk, which this shard owns.
+        unsafe { self.start(slot).write_bytes(0, self.stride) };
+        slot
+    }
+
+    /// Forgets the records from `len` on.
+    pub(super) fn truncate(&mut self, len: u32) {
+        self.len = self.len.min(len);
+        let keep = (self.len as usize).div_ceil(1 << self.shift);
+        self.arena.give_back(self.chunks.drain(keep..));
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        self.truncate(0);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch(address: *const f32) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a prefetch reads nothing that the program can see, and faults at no address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn prefetch(_address: *const f32) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_keep_their_place_and_chunks_come_back() {
+        let arena = Arc::new(Arena::new(20));
+        let mut records = [Records::new(&arena), Records::new(&arena)];
+        for i in 0..5000u32 {
+            for (side, records) in records.iter_mut().enumerate() {
+                let slot = records.push();
+                assert_eq!(slot, i);
+                assert_eq!(records.row(slot), [0.0; 20]);
+                records.row_mut(slot).fill((i * 2 + side as u32) as f32);
+            }
+        }
+        for (side, records) in records.iter().enumerate() {
+            for i in 0..5000u32 {
+                assert_eq!(records.row(i), [(i * 2 + side as u32) as f32; 20]);
+                records.prefetch(i, 2);
+            }
+        }
+        records[0].truncate(1);
+        assert_eq!(records[0].row(0), [0.0; 20]);
+        assert_eq!(records[1].row(4999), [9999.0; 20]);
+        records[0].push();
+        assert_eq!(records[0].row(1), [0.0; 20], "a used chunk comes back clean");
+        drop(records);
+        assert!(arena.state().regions.is_empty());
+    }
+
+    #[test]
+    fn any_width_fits() {
+        for stride in [2, 3, 17, 1 << 14, 1 << 20] {
+            let arena = Arc::new(Arena::new(stride));
+            let mut records = Records::new(&arena);
+            for i in 0..20 {
+                let slot = records.push();
+                records.row_mut(slot).fill(i as f32);
+            }
+            assert!((0..20).all(|i| records.row(i).iter().all(|x| *x == i as f32)));
+        }
+    }
+}

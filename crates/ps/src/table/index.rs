@@ -1,0 +1,169 @@
+//! From a key's hash to the place of its record: open addressing over lines of sixteen entries.
+//!
+//! An entry is a tag of 8 bits and a slot of 24. One cache line answers nearly every question, and
+//! a wrong tag is met once in sixteen; the record holds the key that decides. Entries are never
+//! removed one by one: a shard that drops rows builds its index anew.
+
+/// Entries in a line.
+const LINE: usize = 16;
+/// Bits of a slot in an entry.
+const SLOT_BITS: u32 = 24;
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+/// The most records that one index can name.
+pub(super) const MOST: usize = 1 << SLOT_BITS;
+
+/// Sixteen entries, filled from the first on; 0 is an empty one.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line([u32; LINE]);
+
+/// The index of one shard.
+#[derive(Default)]
+pub(super) struct Index {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+/// The hash of a key: its shard in the low bits, what the index takes in the high ones.
+#[inline(always)]
+pub(super) fn hash(key: u64) -> u64 {
+    // The finaliser of MurmurHash3, which is a bijection.
+    let mut h = key;
+    h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    h ^ (h >> 33)
+}
+
+/// A tag is never 0, which is an empty entry's.
+#[inline(always)]
+fn tag(hash: u32) -> u32 {
+    (hash & 0xff).max(1)
+}
+
+/// Which entries of a line have this tag, as bits.
+#[inline(always)]
+fn matching(line: &Line, tag: u32) -> u32 {
+    let mut found = 0;
+    for (bit, entry) in line.0.iter().enumerate() {
+        found |= u32::from(entry >> SLOT_BITS == tag) << bit;
+    }
+    found
+}
+
+impl Index {
+    /// Room for `rows` records.
+    pub(super) fn with_room(rows: usize) -> Index {
+        // At most 4 entries of 5 are used.
+        let lines = (rows * 5).div_ceil(4 * LINE).max(1);
+        Index { lines: vec![Line([0; LINE]); lines], len: 0 }
+    }
+
+    /// Whether another entry fits; if not, a larger index must be built.
+    #[inline(always)]
+    pub(super) fn has_room(&self) -> bool {
+        (self.len + 1) * 5 <= self.lines.len() * (4 * LINE)
+    }
+
+    /// The room that a larger index should have: a quarter more, since a power of two would leave
+    /// half of the memory unused after each growth.
+    pub(super) fn next_room(&self) -> usize {
+        self.len + self.len / 4 + LINE / 2
+    }
+
+    /// Its size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.lines.capacity() * size_of::<Line>()
+    }
+
+    /// The line where the search for `hash` starts.
+    #[inline(always)]
+    fn home(&self, hash: u32) -> usize {
+        ((u64::from(hash) * self.lines.len() as u64) >> 32) as usize
+    }
+
+    /// Asks for the first line of `hash`.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u32) {
+        bireme_engine::prefetch::prefetch(&self.lines, self.home(hash), 1);
+    }
+
+    /// The first slot that may be that of `hash`, or [`NONE`]; a guess to be checked.
+    #[inline(always)]
+    pub(super) fn guess(&self, hash: u32) -> u32 {
+        let Some(line) = self.lines.get(self.home(hash)) else { return NONE };
+        match matching(line, tag(hash)) {
+            0 => NONE,
+            found => line.0[(found.trailing_zeros() as usize) % LINE] & (MOST as u32 - 1),
+        }
+    }
+
+    /// The slot of `hash` that `is` the right one.
+    pub(super) fn find(&self, hash: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = self.home(hash);
+        for _ in 0..self.lines.len() {
+            let line = &self.lines[at];
+            let mut found = matching(line, tag(hash));
+            while found != 0 {
+                let slot = line.0[found.trailing_zeros() as usize] & (MOST as u32 - 1);
+                if is(slot) {
+                    return Some(slot);
+                }
+                found &= found - 1;
+            }
+            if line.0[LINE - 1] == 0 {
+                return None;
+            }
+            at = (at + 1) % self.lines.len();
+        }
+        None
+    }
+
+    /// Adds an entry that is not there yet.
+    ///
+    /// # Panics
+    /// When there is no room.
+    pub(super) fn insert(&mut self, hash: u32, slot: u32) {
+        assert!(self.has_room() && (slot as usize) < MOST, "the index has room");
+        let mut at = self.home(hash);
+        while self.lines[at].0[LINE - 1] != 0 {
+            at = (at + 1) % self.lines.len();
+        }
+        let empty = self.lines[at].0.iter_mut().find(|entry| **entry == 0);
+        *empty.expect("the last entry is empty") = tag(hash) << SLOT_BITS | slot;
+        self.len += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_in_is_found() {
+        let mut index = Index::with_room(1000);
+        let hashes: Vec<u32> = (0..1000u64).map(|key| (hash(key) >> 32) as u32).collect();
+        for (slot, hash) in hashes.iter().enumerate() {
+            index.insert(*hash, slot as u32);
+        }
+        for (slot, hash) in hashes.iter().enumerate() {
+            assert_eq!(index.find(*hash, |found| found == slot as u32), Some(slot as u32));
+            assert_ne!(index.guess(*hash), NONE - 1);
+        }
+        assert_eq!(index.find((hash(5000) >> 32) as u32, |_| false), None);
+        let empty = Index::default();
+        assert_eq!((empty.guess(7), empty.find(7, |_| true)), (NONE, None));
+        assert!(!empty.has_room());
+    }
+
+    #[test]
+    fn full_lines_overflow_into_the_next_and_wrap() {
+        let mut index = Index::with_room(40);
+        // All of them belong to the last line.
+        for slot in 0..40 {
+            index.insert(u32::MAX, slot);
+        }
+        assert!((0..40).all(|slot| index.find(u32::MAX, |found| found == slot) == Some(slot)));
+        assert_eq!(index.find(u32::MAX, |_| false), None);
+    }
+}

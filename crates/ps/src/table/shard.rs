@@ -1,0 +1,217 @@
+//! One shard: its index, its records, and which of them changed since they were last saved.
+//!
+//! A record begins with the key; what follows is the accessor's. Records lie without gaps.
+
+use std::sync::Arc;
+
+use super::arena::{Arena, Records};
+use super::batch::{Item, index_hash};
+use super::index::{Index, MOST, NONE, hash};
+
+/// Floats that the key takes at the start of a record.
+pub(super) const KEY: usize = 2;
+/// Keys whose lines are fetched at the same time.
+const GROUP: usize = 64;
+
+/// What happens to the key of a row that does not exist.
+pub(super) enum Missing<'a> {
+    /// The row stays missing.
+    Skip,
+    /// The row is made by this, unless the key is refused.
+    Make(&'a dyn Maker),
+}
+
+/// Who makes new rows.
+pub(super) trait Maker {
+    /// Whether this key may have a row at all.
+    fn admits(&self, key: u64) -> bool;
+    /// Fills in a new record, which comes as zeros.
+    fn fill(&self, key: u64, record: &mut [f32]);
+}
+
+/// A shard could not take another row.
+#[derive(Debug)]
+pub(super) struct Full;
+
+/// A part of a table that is locked as a whole.
+pub(super) struct Shard {
+    index: Index,
+    records: Records,
+    /// A bit for each record: changed since it was last saved.
+    changed: Vec<u64>,
+    /// Where a record ends; a float of padding may follow.
+    end: usize,
+}
+
+/// The key of a record with its key.
+#[inline(always)]
+fn key_of(row: &[f32]) -> u64 {
+    u64::from(row[0].to_bits()) | u64::from(row[1].to_bits()) << 32
+}
+
+impl Shard {
+    /// An empty one, for records of `width` floats.
+    pub(super) fn new(arena: &Arc<Arena>, width: usize) -> Shard {
+        let (index, records) = (Index::default(), Records::new(arena));
+        Shard { index, records, changed: Vec::new(), end: KEY + width }
+    }
+
+    /// Rows.
+    pub(super) fn len(&self) -> usize {
+        self.records.len() as usize
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.records.bytes() + self.index.bytes() + self.changed.capacity() * size_of::<u64>()
+    }
+
+    /// Calls `work` for each item with its record, or with none when there is none and none is
+    /// made. `lines` says how many cache lines of a record the work will read; `CHANGES` that the
+    /// work changes the records.
+    #[inline(always)]
+    pub(super) fn each<const CHANGES: bool>(
+        &mut self,
+        items: &[Item],
+        missing: &Missing<'_>,
+        lines: usize,
+        mut work: impl FnMut(&Item, Option<&mut [f32]>),
+    ) -> Result<(), Full> {
+        let end = self.end;
+        for items in items.chunks(GROUP) {
+            let mut slots = [NONE; GROUP];
+            for item in items {
+                self.index.prefetch(item.hash);
+            }
+            for (slot, item) in slots.iter_mut().zip(items) {
+                *slot = self.index.guess(item.hash);
+                if *slot != NONE {
+                    self.records.prefetch(*slot, lines);
+                }
+            }
+            for (slot, item) in slots.iter().zip(items) {
+                let mut slot = *slot;
+                if slot == NONE || key_of(self.records.row(slot)) != item.key {
+                    let Some(found) = self.find_or_make(item, missing)? else {
+                        work(item, None);
+                        continue;
+                    };
+                    slot = found;
+                }
+                if CHANGES {
+                    self.changed[slot as usize / 64] |= 1 << (slot % 64);
+                }
+                work(item, Some(&mut self.records.row_mut(slot)[KEY..end]));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn find_or_make(&mut self, item: &Item, missing: &Missing<'_>) -> Result<Option<u32>, Full> {
+        let (records, end) = (&self.records, self.end);
+        let found = self.index.find(
+            item.hash,
+            #[inline(always)]
+            |slot| key_of(records.row(slot)) == item.key,
+        );
+        match missing {
+            Missing::Make(maker) if found.is_none() && maker.admits(item.key) => {
+                let slot = self.append(item.key, item.hash)?;
+                maker.fill(item.key, &mut self.records.row_mut(slot)[KEY..end]);
+                Ok(Some(slot))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn append(&mut self, key: u64, hash: u32) -> Result<u32, Full> {
+        if self.len() == MOST {
+            return Err(Full);
+        }
+        if !self.index.has_room() {
+            self.build_index(self.index.next_room());
+        }
+        let slot = self.records.push();
+        let row = self.records.row_mut(slot);
+        row[0] = f32::from_bits(key as u32);
+        row[1] = f32::from_bits((key >> 32) as u32);
+        self.index.insert(hash, slot);
+        let word = slot as usize / 64;
+        if word == self.changed.len() {
+            self.changed.push(0);
+        }
+        self.changed[word] |= 1 << (slot % 64);
+        Ok(slot)
+    }
+
+    fn build_index(&mut self, room: usize) {
+        let mut index = Index::with_room(room.max(self.len()));
+        for slot in 0..self.records.len() {
+            index.insert(index_hash(hash(key_of(self.records.row(slot)))), slot);
+        }
+        self.index = index;
+    }
+
+    /// Every key with its record, and whether it changed since it was last saved.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (u64, &[f32], bool)> {
+        (0..self.records.len()).map(|slot| {
+            let row = self.records.row(slot);
+            let changed = self.changed[slot as usize / 64] >> (slot % 64) & 1 == 1;
+            (key_of(row), &row[KEY..self.end], changed)
+        })
+    }
+
+    /// Changes every record in turn; `work` is told whether it was changed, and says whether it
+    /// counts as changed from now on.
+    pub(super) fn update(&mut self, mut work: impl FnMut(&mut [f32], bool) -> bool) {
+        let end = self.end;
+        for slot in 0..self.records.len() {
+            let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
+            let changed = self.changed[word] & bit != 0;
+            if work(&mut self.records.row_mut(slot)[KEY..end], changed) {
+                self.changed[word] |= bit;
+            } else {
+                self.changed[word] &= !bit;
+            }
+        }
+    }
+
+    /// Keeps the records for which `keep` says so, moves the others up, and gives memory back.
+    /// Returns how many went.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(u64, &mut [f32]) -> bool) -> usize {
+        let (before, end) = (self.records.len(), self.end);
+        let mut kept = 0u32;
+        for slot in 0..before {
+            let row = self.records.row_mut(slot);
+            if !keep(key_of(row), &mut row[KEY..end]) {
+                continue;
+            }
+            if kept != slot {
+                let row = self.records.row(slot).to_vec();
+                self.records.row_mut(kept).copy_from_slice(&row);
+                let bit = self.changed[slot as usize / 64] >> (slot % 64) & 1;
+                let word = &mut self.changed[kept as usize / 64];
+                *word = *word & !(1 << (kept % 64)) | bit << (kept % 64);
+            }
+            kept += 1;
+        }
+        if kept == before {
+            return 0;
+        }
+        self.records.truncate(kept);
+        self.changed.truncate((kept as usize).div_ceil(64));
+        if let Some(last) = self.changed.last_mut().filter(|_| kept % 64 != 0) {
+            *last &= (1 << (kept % 64)) - 1;
+        }
+        self.build_index(kept as usize + kept as usize / 8);
+        (before - kept) as usize
+    }
+
+    /// Drops every record.
+    pub(super) fn clear(&mut self) {
+        self.records.truncate(0);
+        self.index = Index::default();
+        self.changed = Vec::new();
+    }
+}

@@ -1,0 +1,467 @@
+//! The table: shards of rows, each under a lock of its own.
+//!
+//! A batch is sorted by shard; then each shard is locked once, and its rows are fetched many at a
+//! time. Pushes of one batch to different shards are not one transaction: a pull may see some.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bireme_engine::optimizer::Loops;
+use bireme_engine::random::Philox;
+use bireme_engine::simd::vectorized;
+
+use super::accessor::{Accessor, Plain};
+use super::arena::Arena;
+use super::batch::{Item, SHARDS, by_shard};
+use super::columns::{Column, SaveMode};
+use super::config::{PushStep, TableConfig};
+use super::entry::Entry;
+use super::rule::{Powers, RowRule};
+use super::save::ShardView;
+use super::shard::{Full, KEY, Maker, Missing, Shard};
+use crate::{Error, Result};
+
+/// What a push without counts says of each key: one show, no click.
+const ONE_SHOW: [f32; 2] = [1.0, 0.0];
+
+/// Rows by key.
+pub struct SparseTable {
+    config: TableConfig,
+    accessor: Accessor,
+    /// Decides who is admitted by chance.
+    chance: Philox,
+    powers: Powers,
+    shards: Box<[Mutex<Shard>]>,
+    /// Where the next batch starts, so that batches do not queue up behind one another.
+    turn: AtomicUsize,
+}
+
+/// What a shrink did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shrunk {
+    /// Rows that went.
+    pub removed: usize,
+    /// Rows that stayed.
+    pub kept: usize,
+}
+
+/// The size of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stat {
+    /// Rows.
+    pub rows: usize,
+    /// Bytes of memory.
+    pub bytes: usize,
+    /// Shows and clicks of all rows, where the table counts them.
+    pub counts: Option<[f64; 2]>,
+}
+
+impl SparseTable {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// When the settings do not fit together.
+    pub fn new(config: TableConfig) -> Result<SparseTable> {
+        config.check()?;
+        let accessor = Accessor::new(&config)?;
+        // Keys are read as two floats of a row whose start is aligned to 8 bytes.
+        let width = accessor.record_width();
+        let stride = (KEY + width).next_multiple_of(2);
+        let arena = Arc::new(Arena::new(stride));
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(&arena, width))).collect();
+        let chance = Philox::new(config.seed, &format!("{}@ENTRY", config.name));
+        let (powers, turn) = (Powers::default(), AtomicUsize::new(0));
+        Ok(SparseTable { config, accessor, chance, powers, shards, turn })
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> &TableConfig {
+        &self.config
+    }
+
+    /// Columns that a pull gives.
+    pub fn width(&self) -> usize {
+        self.config.width
+    }
+
+    /// Columns of a gradient: those of a pull.
+    pub fn push_width(&self) -> usize {
+        self.config.width
+    }
+
+    /// Floats in a record: counters, values and state.
+    pub fn record_width(&self) -> usize {
+        self.accessor.record_width()
+    }
+
+    /// What a record is made of.
+    pub fn columns(&self) -> Vec<Column> {
+        self.accessor.columns()
+    }
+
+    /// Rows.
+    pub fn len(&self) -> usize {
+        (0..SHARDS).map(|shard| self.lock(shard).len()).sum()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        (0..SHARDS).all(|shard| self.lock(shard).len() == 0)
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        (0..SHARDS).map(|shard| self.lock(shard).bytes()).sum()
+    }
+
+    /// Reads the rows of `keys` into `out`, in any order and with repeats; makes missing ones, if
+    /// the settings say so.
+    ///
+    /// # Errors
+    /// When `out` does not fit, or a shard is full.
+    pub fn pull(&self, keys: &[u64], out: &mut [f32]) -> Result<()> {
+        self.check_len(keys, out.len(), self.width(), "values")?;
+        let makes = self.config.create_on_pull && self.config.entry.made_by_pull();
+        let missing = if makes { Missing::Make(self) } else { Missing::Skip };
+        match &self.accessor {
+            // Nearly all pulls; nothing stands between the row and its copy.
+            Accessor::Plain(plain) if matches!(self.config.entry, Entry::Every) => {
+                let weights = plain.weights();
+                self.visit::<false>(
+                    keys,
+                    &missing,
+                    #[inline(always)]
+                    |position, key, record| {
+                        let out = &mut out[position * weights.len()..][..weights.len()];
+                        match record {
+                            Some(record) => out.copy_from_slice(&record[weights.clone()]),
+                            None => self.accessor.pull_missing(key, out),
+                        }
+                    },
+                )
+            }
+            accessor => {
+                let width = self.width();
+                self.visit::<false>(keys, &missing, |position, key, record| {
+                    let out = &mut out[position * width..][..width];
+                    match record {
+                        Some(record) => accessor.pull(record, out),
+                        None => accessor.pull_missing(key, out),
+                    }
+                })
+            }
+        }
+    }
+
+    /// Applies a gradient to each of `keys`, which should be distinct (repeats are applied one
+    /// after the other); makes missing rows. `counts` has shows and clicks for each key; without
+    /// them each key was shown once. Tables that keep no counters have no use for them.
+    ///
+    /// # Errors
+    /// When the sizes do not fit, the table has no optimizer, or a shard is full.
+    pub fn push(
+        &self,
+        keys: &[u64],
+        grads: &[f32],
+        counts: Option<&[[f32; 2]]>,
+        step: &PushStep,
+    ) -> Result<()> {
+        self.check_len(keys, grads.len(), self.push_width(), "gradients")?;
+        if let Some(counts) = counts {
+            self.check_len(keys, counts.len(), 1, "pairs of counts")?;
+        }
+        let counts_of = |position: usize| counts.map_or(ONE_SHOW, |counts| counts[position]);
+        match &self.accessor {
+            Accessor::Plain(plain) => {
+                let push = PlainPush { table: self, plain, keys, grads, counts };
+                plain.rule().with(step.rate, step.count, &self.powers, push)
+            }
+            Accessor::Ctr(ctr) => {
+                let width = self.push_width();
+                self.visit::<true>(keys, &Missing::Make(self), |position, key, record| {
+                    let Some(record) = record else { return };
+                    let grads = &grads[position * width..][..width];
+                    ctr.push(key, record, grads, counts_of(position));
+                })
+            }
+        }
+    }
+
+    /// Adds `deltas` to the weights of `keys` (geo); makes missing rows.
+    ///
+    /// # Errors
+    /// When the sizes do not fit, or a shard is full.
+    pub fn add(&self, keys: &[u64], deltas: &[f32]) -> Result<()> {
+        let width = self.width();
+        self.check_len(keys, deltas.len(), width, "deltas")?;
+        self.visit::<true>(keys, &Missing::Make(self), |position, _, record| {
+            if let Some(record) = record {
+                self.accessor.add(record, &deltas[position * width..][..width]);
+            }
+        })
+    }
+
+    /// Sets the pulled columns of `keys` and admits them; makes missing rows.
+    ///
+    /// # Errors
+    /// When the sizes do not fit, or a shard is full.
+    pub fn set(&self, keys: &[u64], values: &[f32]) -> Result<()> {
+        let width = self.width();
+        self.check_len(keys, values.len(), width, "values")?;
+        self.visit::<true>(keys, &Missing::Make(&Anyone(self)), |position, _, record| {
+            if let Some(record) = record {
+                self.accessor.set(record, &values[position * width..][..width]);
+            }
+        })
+    }
+
+    /// Makes or replaces whole rows, as a checkpoint has them.
+    ///
+    /// # Errors
+    /// When the sizes do not fit, or a shard is full.
+    pub fn restore(&self, keys: &[u64], records: &[f32]) -> Result<()> {
+        let width = self.record_width();
+        self.check_len(keys, records.len(), width, "numbers")?;
+        self.visit::<true>(keys, &Missing::Make(&Anyone(self)), |position, _, record| {
+            if let Some(record) = record {
+                record.copy_from_slice(&records[position * width..][..width]);
+            }
+        })
+    }
+
+    /// Writes into `record` what a row has when it is made.
+    pub fn blank(&self, key: u64, record: &mut [f32]) {
+        self.accessor.blank(key, record);
+    }
+
+    /// Lets a day pass: counters decay, and rows that are too old or were shown too little go.
+    /// Tables without counters stay as they are.
+    pub fn shrink(&self) -> Shrunk {
+        let mut shrunk = Shrunk::default();
+        for shard in 0..SHARDS {
+            let mut shard = self.lock(shard);
+            if let Accessor::Ctr(_) = self.accessor {
+                let keep = |_, record: &mut [f32]| self.accessor.shrink(record);
+                shrunk.removed += shard.retain(keep);
+            }
+            shrunk.kept += shard.len();
+        }
+        shrunk
+    }
+
+    /// Drops every row.
+    pub fn clear(&self) {
+        (0..SHARDS).for_each(|shard| self.lock(shard).clear());
+    }
+
+    /// How many shards there are.
+    pub fn shard_count(&self) -> usize {
+        SHARDS
+    }
+
+    /// Shows one shard under its lock.
+    ///
+    /// # Panics
+    /// When there is no such shard.
+    pub fn with_shard<R>(&self, number: usize, look: impl FnOnce(ShardView<'_>) -> R) -> R {
+        let mut shard = self.lock(number);
+        look(ShardView { shard: &mut shard, accessor: &self.accessor, number })
+    }
+
+    /// Shows every shard in turn, each under its lock.
+    pub fn for_each_shard(&self, mut look: impl FnMut(ShardView<'_>)) {
+        (0..SHARDS).for_each(|shard| self.with_shard(shard, &mut look));
+    }
+
+    /// A filter that says whether a save in this mode takes a row.
+    pub fn save_filter(&self, mode: SaveMode) -> impl Fn(&super::Row<'_>) -> bool {
+        move |row| self.accessor.saves(mode, row.record, row.changed)
+    }
+
+    /// Marks what a save in this mode takes as saved. Better done shard by shard under the lock of
+    /// the look ([`ShardView::mark_saved`]).
+    pub fn mark_saved(&self, mode: SaveMode) {
+        self.for_each_shard(|mut shard| shard.mark_saved(mode));
+    }
+
+    /// Marks every row as changed: the next delta has them all.
+    pub fn forget_marks(&self) {
+        for shard in 0..SHARDS {
+            self.lock(shard).update(|_, _| true);
+        }
+    }
+
+    /// The numbers after the key in Paddle's text layout; what the row does not have yet is left
+    /// out at the end.
+    pub fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {
+        self.accessor.write_text(record, numbers);
+    }
+
+    /// The record of a row of Paddle's text layout; `record` comes as [`SparseTable::blank`] fills
+    /// it.
+    ///
+    /// # Errors
+    /// When the row has not as many numbers as rows of this table have.
+    pub fn read_text(
+        &self,
+        numbers: &[f32],
+        record: &mut [f32],
+    ) -> std::result::Result<(), String> {
+        self.accessor.read_text(numbers, record)
+    }
+
+    /// The `n` keys that were shown most, with their shows, most first; none where the table does
+    /// not count them.
+    pub fn top_by_show(&self, n: usize) -> Vec<(u64, f64)> {
+        let mut top: Vec<(u64, f64)> = Vec::new();
+        for shard in 0..SHARDS {
+            let shard = self.lock(shard);
+            let rows = shard.rows();
+            top.extend(rows.filter_map(|(key, record, _)| {
+                self.accessor.counts(record).map(|[shows, _]| (key, shows))
+            }));
+            top.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            top.truncate(n);
+        }
+        top
+    }
+
+    /// Its size, and the sums of its counters.
+    pub fn stat(&self) -> Stat {
+        let mut stat = Stat::default();
+        for shard in 0..SHARDS {
+            let shard = self.lock(shard);
+            stat.rows += shard.len();
+            stat.bytes += shard.bytes();
+            let counts = shard.rows().filter_map(|(_, record, _)| self.accessor.counts(record));
+            if let Some([shows, clicks]) = counts.reduce(|a, b| [a[0] + b[0], a[1] + b[1]]) {
+                let sum = stat.counts.get_or_insert([0.0; 2]);
+                *sum = [sum[0] + shows, sum[1] + clicks];
+            }
+        }
+        stat
+    }
+
+    fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        // A panic while a shard was locked leaves it whole: rows are written one at a time.
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_len(&self, keys: &[u64], given: usize, width: usize, what: &str) -> Result<()> {
+        if keys.len().checked_mul(width) == Some(given) {
+            return Ok(());
+        }
+        Err(Error::Request(format!(
+            "table `{}`: {} keys need {width} {what} each, but {given} came",
+            self.config.name,
+            keys.len()
+        )))
+    }
+
+    /// Calls `work` with the position of each key, the key, and its record.
+    #[inline(always)]
+    fn visit<const CHANGES: bool>(
+        &self,
+        keys: &[u64],
+        missing: &Missing<'_>,
+        mut work: impl FnMut(usize, u64, Option<&mut [f32]>),
+    ) -> Result<()> {
+        let first = self.turn.fetch_add(SHARDS / 3, Ordering::Relaxed);
+        let span = if CHANGES { self.record_width() } else { self.accessor.pulled_span() };
+        // Rows start at any multiple of 8 bytes, so that the last line is met half of the time.
+        let lines = ((KEY + span) * size_of::<f32>() + 56) / 64;
+        let done = vectorized(
+            #[inline(always)]
+            || {
+                by_shard(
+                    keys,
+                    first,
+                    #[inline(always)]
+                    |window, shard, items: &[Item]| {
+                        self.lock(shard).each::<CHANGES>(
+                            items,
+                            missing,
+                            lines,
+                            #[inline(always)]
+                            |item, record| work(window + item.position as usize, item.key, record),
+                        )
+                    },
+                )
+            },
+        );
+        done.map_err(|Full| {
+            Error::Request(format!(
+                "table `{}` is full: it cannot make more rows",
+                self.config.name
+            ))
+        })
+    }
+}
+
+impl Maker for SparseTable {
+    fn admits(&self, key: u64) -> bool {
+        match self.config.entry {
+            Entry::Probability(share) => f64::from(self.chance.uniform(key)) < share,
+            _ => true,
+        }
+    }
+
+    fn fill(&self, key: u64, record: &mut [f32]) {
+        self.accessor.blank(key, record);
+    }
+}
+
+/// Makes rows for every key: values that come from elsewhere were admitted there.
+struct Anyone<'a>(&'a SparseTable);
+
+impl Maker for Anyone<'_> {
+    fn admits(&self, _key: u64) -> bool {
+        true
+    }
+
+    fn fill(&self, key: u64, record: &mut [f32]) {
+        self.0.fill(key, record);
+    }
+}
+
+/// A push to a plain table, waiting for the type of its rule.
+struct PlainPush<'a> {
+    table: &'a SparseTable,
+    plain: &'a Plain,
+    keys: &'a [u64],
+    grads: &'a [f32],
+    counts: Option<&'a [[f32; 2]]>,
+}
+
+impl RowRule for PlainPush<'_> {
+    fn run<R: Loops<f32, N>, const N: usize>(self, rule: R) -> Result<()> {
+        let PlainPush { table, plain, keys, grads, counts } = self;
+        let (width, first) = (table.width(), plain.weights().start);
+        let entry = plain.entry();
+        table.visit::<true>(
+            keys,
+            &Missing::Make(table),
+            #[inline(always)]
+            |position, _, record| {
+                let Some(record) = record else { return };
+                let (counters, record) = record.split_at_mut(first);
+                if first > 0 {
+                    entry.count(counters, counts.map_or(ONE_SHOW, |counts| counts[position]));
+                    if !entry.admits(counters) {
+                        return;
+                    }
+                }
+                let (weights, rest) = record.split_at_mut(width);
+                let mut states = rest.chunks_exact_mut(width);
+                let states = std::array::from_fn(
+                    #[inline(always)]
+                    |_| states.next().expect("a record has all accumulators of its rule"),
+                );
+                rule.each(weights, &grads[position * width..][..width], states);
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

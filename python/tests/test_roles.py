@@ -1,0 +1,202 @@
+"""Role makers of both generations: who a process is, by a script or by the environment."""
+
+import pytest
+from bireme.distributed import fleet
+from bireme.fluid.incubate.fleet.base import role_maker as first
+from bireme.fluid.incubate.fleet.collective import fleet as collective
+from bireme.fluid.incubate.fleet.parameter_server.distribute_transpiler import FleetTranspiler
+
+SERVERS = ["127.0.0.1:36001", "127.0.0.2:36001"]
+TRAINER = {
+    "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(SERVERS),
+    "PADDLE_TRAINERS_NUM": "2",
+    "TRAINING_ROLE": "TRAINER",
+    "PADDLE_TRAINER_ID": "1",
+}
+SERVER = {
+    "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(SERVERS),
+    "PADDLE_TRAINERS_NUM": "2",
+    "TRAINING_ROLE": "PSERVER",
+    "POD_IP": "127.0.0.2",
+    "PADDLE_PORT": "36001",
+}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name in ("TRAINING_ROLE", "POD_IP"):
+        monkeypatch.delenv(name, raising=False)
+
+    def fill(variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return fill
+
+
+@pytest.mark.parametrize("maker", [fleet.PaddleCloudRoleMaker, first.PaddleCloudRoleMaker])
+def test_a_trainer_by_the_environment(environment, maker):
+    environment(TRAINER)
+    role = maker()
+    assert role._is_worker() and not role._is_first_worker()
+    assert (role._worker_index(), role._worker_num()) == (1, 2)
+    assert role._get_pserver_endpoints() == SERVERS
+    assert not role._is_non_distributed()
+
+
+@pytest.mark.parametrize("maker", [fleet.PaddleCloudRoleMaker, first.PaddleCloudRoleMaker])
+def test_a_server_by_the_environment(environment, maker):
+    environment(SERVER)
+    role = maker()
+    assert role._is_server()
+    assert (role._server_index(), role._server_num(), role._worker_num()) == (1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({**TRAINER, "PADDLE_TRAINERS_NUM": "two"}, "`PADDLE_TRAINERS_NUM=two`, which is not a"),
+        ({**TRAINER, "PADDLE_TRAINER_ID": "2"}, "worker 2 is none of 2 workers"),
+        ({**SERVER, "PADDLE_PORT": "36009"}, "this server is `127.0.0.2:36009`"),
+    ],
+)
+@pytest.mark.parametrize("maker", [fleet.PaddleCloudRoleMaker, first.PaddleCloudRoleMaker])
+def test_an_environment_that_makes_no_sense_is_named(environment, maker, variables, text):
+    environment(variables)
+    with pytest.raises(ValueError, match=text):
+        maker()._generate_role()
+
+
+@pytest.mark.parametrize(
+    ("missing", "variables"),
+    [
+        ("PADDLE_TRAINERS_NUM", TRAINER),
+        ("TRAINING_ROLE", TRAINER),
+        ("PADDLE_TRAINER_ID", TRAINER),
+        ("POD_IP", SERVER),
+        ("PADDLE_PORT", SERVER),
+    ],
+)
+def test_a_missing_variable_is_named(environment, missing, variables):
+    environment({name: value for name, value in variables.items() if name != missing})
+    with pytest.raises(ValueError, match=f"Can not find {missing}, please check your environment"):
+        fleet.PaddleCloudRoleMaker()._generate_role()
+    with pytest.raises(ValueError, match="something wrong with PaddleCloud, please check"):
+        first.PaddleCloudRoleMaker().generate_role()
+
+
+def test_unknown_roles_are_refused(environment):
+    environment({**TRAINER, "TRAINING_ROLE": "MASTER"})
+    text = (
+        "TRAINING_ROLE must be PSERVER or TRAINER or HETER_TRAINER or COORDINATOR, but get MASTER"
+    )
+    with pytest.raises(ValueError, match=text):
+        fleet.PaddleCloudRoleMaker()._generate_role()
+    environment({"TRAINING_ROLE": "HETER_TRAINER"})
+    with pytest.raises(NotImplementedError, match="trainers on other devices and coordinators"):
+        fleet.PaddleCloudRoleMaker()._generate_role()
+
+
+def test_no_launcher_means_one_process(environment):
+    role = fleet.PaddleCloudRoleMaker()
+    assert role._is_non_distributed() and role._is_first_worker()
+    assert (role._worker_num(), role._server_num()) == (1, 0)
+
+
+def test_the_first_user_defined_role_is_checked():
+    role = first.UserDefinedRoleMaker(
+        current_id=1, role=first.Role.SERVER, worker_num=3, server_endpoints=SERVERS
+    )
+    role.generate_role()
+    assert role.is_server() and not role.is_worker() and not role.is_first_worker()
+    assert (role.server_index(), role.worker_num(), role.role_id()) == (1, 3, 1)
+    assert role.get_pserver_endpoints() == SERVERS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"server_endpoints": "a:1"}, TypeError, "server_endpoints must be as string list"),
+        ({"server_endpoints": []}, ValueError, "the length of server_endpoints list must be"),
+        ({"server_endpoints": ["a:1", "a:1"]}, ValueError, "can't have duplicate elements"),
+        ({"server_endpoints": [1]}, TypeError, "every element in server_endpoints list must be as"),
+        ({"server_endpoints": ["a"]}, ValueError, "the address `a`, which is not of the form"),
+        ({"role": 7}, TypeError, "role must be as Role"),
+        ({"current_id": "0"}, TypeError, "current_id must be as int"),
+        ({"current_id": -1}, ValueError, "current_id must be greater than or equal to 0"),
+        ({"current_id": 3}, ValueError, "worker 3 is none of 2 workers"),
+        (
+            {"role": 2, "current_id": 2},
+            ValueError,
+            r"less than or equal to len\(server_endpoints\)",
+        ),
+        ({"worker_num": "2"}, TypeError, "worker_num must be as int"),
+        ({"worker_num": 0}, ValueError, "worker_num must be greater than 0"),
+    ],
+)
+def test_bad_user_defined_roles_have_the_texts_of_paddle(arguments, error, text):
+    good = {"current_id": 0, "role": first.Role.WORKER, "worker_num": 2}
+    with pytest.raises(error, match=text):
+        first.UserDefinedRoleMaker(**{**good, "server_endpoints": SERVERS, **arguments})
+
+
+def test_the_second_user_defined_role_counts_its_workers():
+    role = fleet.UserDefinedRoleMaker(
+        current_id=1,
+        role=fleet.Role.WORKER,
+        worker_endpoints=["127.0.0.1:1", "127.0.0.2:1"],
+        server_endpoints=SERVERS,
+        init_gloo=True,
+        path="./meet",
+    )
+    assert (role._worker_num(), role._worker_index(), role._node_num()) == (2, 1, 2)
+    with pytest.raises(ValueError, match="`worker_num` is 3, but `worker_endpoints` names 2"):
+        fleet.UserDefinedRoleMaker(worker_num=3, worker_endpoints=["a:1", "a:2"])
+
+
+def test_the_general_role_maker_reads_all_addresses(environment):
+    environment(
+        {**TRAINER, "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.1:2", "PADDLE_PSERVER_ID": "0"}
+    )
+    role = first.GeneralRoleMaker(path="./meet")
+    assert (role.worker_index(), role.worker_num()) == (1, 2)
+    environment({"TRAINING_ROLE": "PSERVER"})
+    assert first.GeneralRoleMaker().server_index() == 0
+    environment({"TRAINING_ROLE": "OTHER"})
+    with pytest.raises(ValueError, match="TRAINING_ROLE must be PSERVER or TRAINER"):
+        first.GeneralRoleMaker().generate_role()
+
+
+def test_mpi_says_what_to_use_instead():
+    for start in (first.MPISymetricRoleMaker, FleetTranspiler().init):
+        with pytest.raises(NotImplementedError, match="hand a `UserDefinedRoleMaker`"):
+            start()
+
+
+def test_collective_jobs_are_one_process():
+    role = first.UserDefinedCollectiveRoleMaker(0, ["127.0.0.1:1"])
+    collective.init(role)
+    assert collective.is_first_worker()
+    with pytest.raises(NotImplementedError, match="You should not call 'init_server'"):
+        collective.init_server()
+    with pytest.raises(NotImplementedError, match="over several processes is not in this version"):
+        collective.init(first.UserDefinedCollectiveRoleMaker(0, ["127.0.0.1:1", "127.0.0.1:2"]))
+    with pytest.raises(ValueError, match=r"less than or equal to len\(worker_endpoints\) - 1"):
+        first.UserDefinedCollectiveRoleMaker(1, ["127.0.0.1:1"])
+
+
+@pytest.mark.parametrize("job", [fleet.Fleet(), FleetTranspiler()])
+def test_only_role_makers_make_roles(job):
+    with pytest.raises(TypeError, match="role_maker must be an instance of RoleMakerBase"):
+        job.init("worker")
+
+
+def test_files_are_split_in_runs():
+    shares = []
+    for index in range(2):
+        job = FleetTranspiler()
+        job.init(first.UserDefinedRoleMaker(index, first.Role.WORKER, 2, SERVERS))
+        shares.append(job.split_files(list("abcde")))
+    assert shares == [["a", "b", "c"], ["d", "e"]]
+    with pytest.raises(TypeError, match="files should be a list of file need to be read"):
+        job.split_files("abc")
