@@ -18,6 +18,7 @@ pub(super) const DEF: OpDef = OpDef::new("geo_exchange", kernel)
         attr::longs("sections", &[]),
         attr::ints("pieces_per_param", &[]),
         attr::ints("ids_per_param", &[]),
+        attr::int("geo_steps", 100),
         TRAINER_ID,
         TRAINERS,
         MODE,
