@@ -11,17 +11,9 @@ use crate::names::snapshot;
 use crate::sparse::is_keyed;
 use crate::{CollectiveMode, Config, Error, Mode, Result, Transpiler};
 
-/// The programs of one collective trainer.
-#[derive(Clone, Debug)]
-pub struct Collective {
-    /// What it runs each step.
-    pub program: Program,
-    /// What it runs first.
-    pub startup: Program,
-}
-
 impl Transpiler {
-    /// Writes the programs of trainer `rank` of those at `endpoints`, which reduce among themselves.
+    /// The program and the startup program of trainer `rank` of those at `endpoints`, which reduce
+    /// among themselves; `current_endpoint` is its own.
     ///
     /// # Errors
     /// When the settings ask for servers, or the trainers make no sense.
@@ -31,7 +23,8 @@ impl Transpiler {
         program: &Program,
         startup: &Program,
         endpoints: &[String],
-    ) -> Result<Collective> {
+        current_endpoint: &str,
+    ) -> Result<(Program, Program)> {
         let config = self.config();
         let error = |problem: String| Err(Error::Config(problem));
         if rank >= endpoints.len() {
@@ -40,16 +33,22 @@ impl Transpiler {
                 endpoints.len()
             ));
         }
+        if endpoints[rank] != current_endpoint {
+            return error(format!(
+                "`current_endpoint` is `{current_endpoint}`, but trainer {rank} is at `{}`",
+                endpoints[rank]
+            ));
+        }
         match config.mode {
             Mode::Pserver => error("mode `pserver` has servers: use `transpile`".to_owned()),
             Mode::Nccl2 => {
                 check_hierarchy(config, endpoints.len())?;
                 let startup = nccl2_startup(config, rank, startup, endpoints);
-                Ok(Collective { program: program.clone(), startup })
+                Ok((program.clone(), startup))
             }
             Mode::Collective => {
                 let job = Job::new(config, rank, endpoints)?;
-                Ok(Collective { program: job.main(program), startup: job.startup(startup) })
+                Ok((job.main(program), job.startup(startup)))
             }
         }
     }

@@ -101,7 +101,8 @@ pub struct Config {
     pub geo_sgd_need_push_nums: i32,
     /// Whether dense parameters are in sync while tables are not; no by default.
     pub hybrid: bool,
-    /// How many steps old a table's update may be in hybrid mode; 4 by default.
+    /// How many steps old what a trainer has of a table may be in hybrid mode; 0, the default,
+    /// stands for as many as its queues hold.
     pub staleness: i32,
     /// Whether the value that trainer 0 has of a learning rate that no op computes (one that a
     /// scheduler of Paddle 2.x sets before each step) is sent to the servers; no by default.
@@ -144,7 +145,7 @@ impl Default for Config {
             geo_sgd_mode: false,
             geo_sgd_need_push_nums: 100,
             hybrid: false,
-            staleness: 4,
+            staleness: 0,
             learning_rate_from_trainer: false,
             nccl_comm_num: 1,
             use_hierarchical_allreduce: false,

@@ -3,16 +3,12 @@
 
 use bireme_ir::{Op, Program};
 
-use crate::Result;
 use crate::plan::{Placed, Plan};
 use crate::sparse::is_lookup;
 use crate::trainer::sections;
 
 /// Writes the trainer's program.
-///
-/// # Errors
-/// None today; the signature is that of the other modes.
-pub(crate) fn build(plan: &Plan) -> Result<Program> {
+pub(crate) fn build(plan: &Plan) -> Program {
     let mut program = plan.program.clone();
     let params: Vec<&String> = plan.placed.iter().map(|placed| &placed.update.param.name).collect();
     let pieces = || plan.placed.iter().flat_map(|placed| &placed.pieces);
@@ -32,9 +28,9 @@ pub(crate) fn build(plan: &Plan) -> Result<Program> {
             plan.placed.iter().map(|placed| placed.pieces.len() as i32).collect::<Vec<_>>(),
         )
         .attr("ids_per_param", ids.iter().map(count).collect::<Vec<_>>())
-        .attr("push_nums", plan.config.geo_sgd_need_push_nums);
+        .attr("geo_steps", plan.config.geo_sgd_need_push_nums);
     program.global_mut().ops.push(op);
-    Ok(program)
+    program
 }
 
 /// The ids by which the step looks rows up in `placed`; `None` for a parameter that is no table.

@@ -24,7 +24,6 @@ mod table;
 mod trainer;
 mod transpile;
 
-pub use collective::Collective;
 pub use config::{CollectiveMode, Config, DistributedMode, MIN_BLOCK_SIZE, Mode, SplitMethod};
 pub use error::{Error, Result};
 pub use placement::hash_name;

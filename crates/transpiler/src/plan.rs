@@ -67,7 +67,7 @@ impl Plan {
         endpoints: &[String],
         programs: (&Program, &Program),
     ) -> Result<Plan> {
-        check_cluster(trainer_id, trainers, endpoints)?;
+        check_cluster(trainers, endpoints)?;
         let (program, startup) = programs;
         let analysis = analyse(program)?;
         let tables = match mode {
@@ -233,7 +233,7 @@ impl Piece {
     }
 }
 
-fn check_cluster(trainer_id: usize, trainers: usize, endpoints: &[String]) -> Result<()> {
+fn check_cluster(trainers: usize, endpoints: &[String]) -> Result<()> {
     let config = |problem: String| Err(Error::Config(problem));
     if endpoints.is_empty() {
         return config("`pservers` names no server: give it as `ip:port,ip:port`".to_owned());
@@ -243,12 +243,6 @@ fn check_cluster(trainer_id: usize, trainers: usize, endpoints: &[String]) -> Re
     }
     if trainers == 0 || i32::try_from(trainers).is_err() {
         return config(format!("`trainers` is {trainers}, but there must be at least one"));
-    }
-    if trainer_id >= trainers {
-        return config(format!(
-            "`trainer_id` is {trainer_id}, but {trainers} trainers are numbered from 0 to {}",
-            trainers - 1
-        ));
     }
     Ok(())
 }

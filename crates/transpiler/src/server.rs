@@ -19,6 +19,7 @@ pub(crate) fn build(plan: &Plan, server: usize) -> Result<Program> {
         blocks: Vec::new(),
         grads: Vec::new(),
         sparse: Vec::new(),
+        pieces: Vec::new(),
     };
     let geo = plan.mode == DistributedMode::Geo;
     let mut lr_block = None;
@@ -28,6 +29,7 @@ pub(crate) fn build(plan: &Plan, server: usize) -> Result<Program> {
     }
     for placed in &plan.placed {
         for piece in placed.pieces.iter().filter(|piece| piece.server == server) {
+            build.pieces.extend(place_in_whole(placed, piece));
             if geo { build.add_difference(placed, piece) } else { build.add_update(placed, piece) }
         }
     }
@@ -53,6 +55,8 @@ struct Build<'a> {
     blocks: Vec<i32>,
     grads: Vec<String>,
     sparse: Vec<String>,
+    /// Where slices lie in their parameters, for checkpoints.
+    pieces: Vec<String>,
 }
 
 impl Build<'_> {
@@ -183,9 +187,17 @@ impl Build<'_> {
             .attr("rpc_prefetch_thread_num", config.rpc_prefetch_thread_num)
             .attr("dc_asgd", config.enable_dc_asgd)
             .attr("dc_asgd_lambda", config.dc_asgd_lambda)
-            .attr("staleness", config.staleness)
+            .attr("param_pieces", self.pieces.clone())
             .role(OpRole::RPC)
     }
+}
+
+/// `piece:parameter:first element:shape`, for a piece that is not the whole parameter.
+fn place_in_whole(placed: &Placed, piece: &Piece) -> Option<String> {
+    let param = &placed.update.param;
+    let shape: Vec<String> = param.shape.iter().map(i64::to_string).collect();
+    let place = format!("{}:{}:{}", param.name, piece.slice.offset, shape.join("x"));
+    (piece.name != param.name).then(|| format!("{}:{place}", piece.name))
 }
 
 type Names = HashMap<String, String>;

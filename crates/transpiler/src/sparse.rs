@@ -175,16 +175,13 @@ fn keyed_table(
 
 /// Replaces the lookups of `table` and, where it is keyed, their gradients. `common` gives an op
 /// the attributes that all ops of a trainer have.
-///
-/// # Errors
-/// When a lookup's ids come from something that needs its result.
 pub(crate) fn rewrite(
     edit: &mut Edit,
     program: &Program,
     table: &Table,
     attrs: &TableAttrs,
     common: impl Fn(Op) -> Op,
-) -> Result<()> {
+) {
     let ops = &program.global().ops;
     let dtype = program.global().var(&table.name).map_or(DType::F32, |var| var.dtype);
     let describe = |op: Op, like: &Op| {
@@ -222,7 +219,6 @@ pub(crate) fn rewrite(
         }
         Spread::Keys => push(edit, ops, table, describe),
     }
-    Ok(())
 }
 
 /// Replaces the gradients of a keyed table by pushes, one for each kind of lookup.

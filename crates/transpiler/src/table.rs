@@ -1,9 +1,9 @@
 //! The block that describes a keyed table to a server: how rows begin, who is admitted, and the
 //! rule of their updates.
 //!
-//! Three ops in order: the table's first values, copied from the startup program; a
-//! `lookup_sparse_table` with the table's settings; and the update, if there is one. The server reads
-//! them; it never runs them on a whole table.
+//! The table's first values, copied from the startup program; a `lookup_sparse_table` with the
+//! table's settings; and, if rows are updated, the first values of their state and the update. The
+//! server reads these ops; it never runs them on a whole table.
 
 use bireme_ir::{Attr, Op, OpRole, Program};
 
@@ -31,12 +31,15 @@ pub(crate) fn append_block(
     let var = var.ok_or_else(|| problem("it is not declared".to_owned()))?.clone();
     let init = initial(&plan.startup, &table.name).map_err(problem)?;
     let lookup = &plan.program.global().ops[table.lookups[0]];
-    let text = |name: &str| Some(string(lookup, name)).filter(|text| !text.is_empty());
+    let text = |name: &str| match string(lookup, name) {
+        none if none == "none" => String::new(),
+        text => text,
+    };
     let mut describe = Op::new("lookup_sparse_table")
         .input("W", [table.name.as_str()])
-        .attr("entry", text("entry").unwrap_or_else(|| "none".to_owned()))
-        .attr("table_class", text("table_class").unwrap_or_else(|| "none".to_owned()))
-        .attr("accessor", text("entry_config").unwrap_or_default())
+        .attr("entry", text("entry"))
+        .attr("table_class", text("table_class"))
+        .attr("accessor", text("entry_config"))
         .attr("padding_idx", padding(lookup))
         .attr("shard_num", plan.config.shard_num)
         .role(OpRole::OPTIMIZE);
@@ -45,11 +48,7 @@ pub(crate) fn append_block(
     let mut ops = vec![init];
     if let Some(update) = update {
         let (rule, factor) = rule(update).map_err(problem)?;
-        let (states, values) = state_values(plan, update);
-        describe = describe
-            .attr("learning_rate_factor", factor)
-            .attr("state_names", states)
-            .attr("state_values", values);
+        describe = describe.attr("learning_rate_factor", factor);
         for var in update.states.iter().chain([&update.grad]) {
             // Declared in this block only: rows hold their own state, so no tensor of this shape
             // is ever made, nor given a first value.
@@ -58,6 +57,7 @@ pub(crate) fn append_block(
             program.blocks[index].add_var(var);
         }
         ops.push(describe);
+        ops.extend(state_values(plan, update));
         ops.push(rule);
     } else {
         ops.push(describe);
@@ -103,16 +103,10 @@ fn rule(update: &Update) -> std::result::Result<(Op, f32), String> {
 }
 
 /// What the startup program gives each state of a row.
-fn state_values(plan: &Plan, update: &Update) -> (Vec<String>, Vec<f32>) {
-    let value = |name: &String| {
-        let ops = plan.startup.global().ops.iter();
-        let mut fills = ops.filter(|op| op.outputs_of("Out").first() == Some(name));
-        match fills.next().and_then(|op| op.attrs.get("value")) {
-            Some(Attr::Float(value)) => *value,
-            _ => 0.0,
-        }
+fn state_values<'a>(plan: &'a Plan, update: &'a Update) -> impl Iterator<Item = Op> + 'a {
+    let writes = |op: &&Op| {
+        let out = op.outputs_of("Out");
+        update.states.iter().any(|state| out.first() == Some(&state.name))
     };
-    let names: Vec<String> = update.states.iter().map(|state| state.name.clone()).collect();
-    let values = names.iter().map(value).collect();
-    (names, values)
+    plan.startup.global().ops.iter().filter(writes).cloned()
 }

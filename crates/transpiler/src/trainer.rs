@@ -10,13 +10,10 @@ use crate::names::{self, Dummies};
 use crate::plan::{Piece, Placed, Plan};
 use crate::slice::width;
 use crate::sparse::{self, Spread, Table, TableAttrs};
-use crate::{DistributedMode, Result, lr};
+use crate::{DistributedMode, lr};
 
 /// Writes the trainer's program.
-///
-/// # Errors
-/// When the program cannot be rewritten.
-pub(crate) fn build(plan: &Plan) -> Result<Program> {
+pub(crate) fn build(plan: &Plan) -> Program {
     let mut program = plan.program.clone();
     let mut build = Build {
         plan,
@@ -36,7 +33,7 @@ pub(crate) fn build(plan: &Plan) -> Result<Program> {
     for table in &plan.tables {
         let attrs = table_attrs(plan, table);
         let common = |op| plan.remote(op);
-        sparse::rewrite(&mut build.edit, &plan.program, table, &attrs, common)?;
+        sparse::rewrite(&mut build.edit, &plan.program, table, &attrs, common);
     }
     build.send_rates();
     plan.placed.iter().for_each(|placed| build.send(placed));
@@ -52,7 +49,7 @@ pub(crate) fn build(plan: &Plan) -> Result<Program> {
         rename(&mut program, &from, &to);
     }
     drop_unused(&mut program, plan, &leaving);
-    Ok(program)
+    program
 }
 
 /// The columns of a table's ops.
@@ -92,7 +89,6 @@ pub(crate) struct Fetch {
 pub(crate) fn fetch(plan: &Plan, placed: &Placed, after: &[String], dummy: &str) -> Fetch {
     let param = &placed.update.param;
     let names: Vec<String> = placed.pieces.iter().map(|piece| piece.name.clone()).collect();
-    let shapes: Vec<i64> = placed.pieces.iter().flat_map(|piece| piece.shape.clone()).collect();
     let recv = match after {
         [] => Op::new("recv"),
         after => Op::new("recv").input("X", after),
@@ -103,8 +99,9 @@ pub(crate) fn fetch(plan: &Plan, placed: &Placed, after: &[String], dummy: &str)
         .output("Dummy", [dummy])
         .attr("recv_varnames", names.clone())
         .attr("varnames", vec![param.name.clone()])
-        .attr("ranks", vec![param.shape.len() as i32; placed.pieces.len()])
-        .attr("shapes", shapes)
+        // Nothing else in the program tells how large a piece is.
+        .attr("ranks", vec![param.shape.len() as i32; names.len()])
+        .attr("shapes", placed.pieces.iter().flat_map(|p| p.shape.clone()).collect::<Vec<_>>())
         .attr("dtype", param.dtype.code())
         .attr("epmap", endpoints(plan, placed));
     let mut vars = vec![control(dummy)];

@@ -51,7 +51,8 @@ impl Transpiler {
     /// Splits `program` and `startup` for the servers at `pservers` and `trainers` trainers.
     ///
     /// Every role of a job must be given the same programs and the same cluster: placements are
-    /// computed by each for itself, and come out the same.
+    /// computed by each for itself, and come out the same. Servers may give any `trainer_id`; a
+    /// trainer whose number is too large is refused when it connects.
     ///
     /// # Errors
     /// When the cluster makes no sense, or the program cannot be distributed.
@@ -74,8 +75,8 @@ impl Transpiler {
         let plan =
             Plan::new(&self.config, mode, (trainer_id, trainers), pservers, (program, startup))?;
         let trainer_program = match mode {
-            DistributedMode::Geo => geo::build(&plan)?,
-            _ => trainer::build(&plan)?,
+            DistributedMode::Geo => geo::build(&plan),
+            _ => trainer::build(&plan),
         };
         let trainer_startup = startup::trainer(&plan, &trainer_program);
         Ok(Transpiled { plan, trainer_program, trainer_startup })
@@ -113,20 +114,17 @@ impl Transpiled {
 
     /// `program`, another one over the same tables (for evaluation, say), with its lookups asking
     /// the servers, as those of the trainer's program do.
-    ///
-    /// # Errors
-    /// When they cannot.
-    pub fn with_remote_lookups(&self, program: &Program) -> Result<Program> {
+    pub fn with_remote_lookups(&self, program: &Program) -> Program {
         let mut program = program.clone();
         for table in &self.plan.tables {
             let table = sparse::in_program(&program, table);
             let attrs = trainer::table_attrs(&self.plan, &table);
             let mut edit = Edit::new(&program.global().ops);
             let common = |op| self.plan.remote(op);
-            sparse::rewrite(&mut edit, &program, &table, &attrs, common)?;
+            sparse::rewrite(&mut edit, &program, &table, &attrs, common);
             program.global_mut().ops = edit.finish();
         }
-        Ok(program)
+        program
     }
 
     /// The servers, in order.

@@ -2,26 +2,28 @@
 
 use bireme_engine::clip::GradClip;
 use bireme_engine::optimizer::Sgd;
-use bireme_transpiler::{Collective, CollectiveMode, Config, Mode, Transpiler};
+use bireme_ir::Program;
+use bireme_transpiler::{CollectiveMode, Config, Mode, Transpiler};
 use expect_test::expect_file;
 
 use crate::models::{fc, kinds, servers};
 
-fn collective(config: Config, trainers: usize) -> bireme_transpiler::Result<Collective> {
+fn collective(config: Config, trainers: usize) -> bireme_transpiler::Result<(Program, Program)> {
     let model = fc(&Sgd::new(0.1).grad_clip(GradClip::Norm(1.0)));
     let endpoints = servers(trainers);
-    Transpiler::new(config)?.transpile_collective(0, &model.main, &model.startup, &endpoints)
+    let (main, startup) = (&model.main, &model.startup);
+    Transpiler::new(config)?.transpile_collective(0, main, startup, &endpoints, &endpoints[0])
 }
 
-fn text(programs: &Collective) -> String {
-    format!("{}\n# startup\n{}", programs.program, programs.startup)
+fn text((main, startup): &(Program, Program)) -> String {
+    format!("{main}\n# startup\n{startup}")
 }
 
 #[test]
 fn gradients_are_reduced_before_they_are_clipped() {
     let config = Config { mode: Mode::Collective, ..Config::new() };
     let programs = collective(config, 2).unwrap();
-    let ops = kinds(&programs.program, 0);
+    let ops = kinds(&programs.0, 0);
     let from = ops.iter().position(|op| *op == "elementwise_add_grad").unwrap();
     let expected = [
         "elementwise_add_grad",
@@ -61,12 +63,12 @@ fn nccl2_changes_the_startup_only() {
         ..Config::new()
     };
     let programs = collective(config.clone(), 4).unwrap();
-    let op = programs.startup.global().ops.last().unwrap();
+    let op = programs.1.global().ops.last().unwrap();
     assert_eq!(op.kind, "gen_nccl_id");
     assert_eq!(op.attrs["trainers"], servers(4).into());
     for name in ["NCCLID", "NCCLID_1", "Hierarchical_inter_NCCLID_1", "Hierarchical_exter_NCCLID_0"]
     {
-        assert!(programs.startup.global().var(name).is_some(), "{name}");
+        assert!(programs.1.global().var(name).is_some(), "{name}");
     }
     let error = |trainers| collective(config.clone(), trainers).unwrap_err().to_string();
     assert_eq!(error(2), "trainers_num:2 < hierarchical_allreduce_inter_nranks:2");

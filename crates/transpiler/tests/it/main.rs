@@ -5,6 +5,7 @@
 mod catalog;
 mod collective;
 mod dense;
+mod equal;
 mod laws;
 mod models;
 mod modes;

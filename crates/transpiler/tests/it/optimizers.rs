@@ -7,7 +7,7 @@ use bireme_transpiler::{Config, Transpiler};
 use crate::catalog::check;
 use crate::models::{TableKind, async_config, ctr, fc, mlp, servers, split};
 
-fn optimizers() -> Vec<(&'static str, Box<dyn Optimizer>)> {
+pub(crate) fn optimizers() -> Vec<(&'static str, Box<dyn Optimizer>)> {
     vec![
         ("sgd", Box::new(Sgd::new(0.1))),
         ("momentum", Box::new(Momentum::new(0.1, 0.9))),

@@ -1,14 +1,15 @@
 //! Learning rates: schedules on servers, counters of async trainers, rates that trainers send.
 
-use bireme_engine::layers::ParamAttr;
-use bireme_engine::lr::Schedule;
-use bireme_engine::optimizer::{Adam, Sgd};
-use bireme_ir::{Attr, Op, Program};
+use bireme_engine::graph::Graph;
+use bireme_engine::layers::{Act, ParamAttr, data, fc as fc_layer, fill_constant, mean, scale};
+use bireme_engine::lr::{Lr, Schedule};
+use bireme_engine::optimizer::{Adam, Optimizer, Sgd};
+use bireme_ir::{Attr, DType, Op, Program};
 use bireme_transpiler::Config;
 use expect_test::expect_file;
 
 use crate::catalog::check;
-use crate::models::{TableKind, async_config, ctr_with, fc, kinds, servers, split};
+use crate::models::{Model, TableKind, async_config, ctr_with, fc, kinds, servers, split};
 
 fn decay() -> Schedule {
     Schedule::Exponential { rate: 0.1, decay_steps: 10.0, decay_rate: 0.5, staircase: true }
@@ -129,4 +130,25 @@ fn every_schedule_moves_to_servers() {
             }
         }
     }
+}
+
+#[test]
+fn a_rate_that_trainers_compute_is_sent() {
+    let graph = Graph::new();
+    let x = data(&graph, "x", [4], DType::F32);
+    let loss = mean(&fc_layer(&x, 3, Act::None).unwrap()).unwrap();
+    let rate = fill_constant(&graph, [1], DType::F32, 0.1).unwrap();
+    let rate = scale(&rate, 0.5, 0.0).unwrap();
+    Sgd::new(Lr::Variable(rate.name().to_owned())).minimize(&loss).unwrap();
+    let split = split(&Model::new(&graph), Config::new(), 2, 2, true);
+    check(split.trainer_program());
+    let ops = &split.trainer_program().global().ops;
+    let sends = |op: &&Op| op.kind == "send" && op.inputs_of("X").contains(&rate.name().to_owned());
+    assert_eq!(ops.iter().filter(sends).count(), 1);
+    let server = split.pserver_program(&servers(2)[0]).unwrap();
+    check(&server);
+    check(&split.startup_program(&servers(2)[0]).unwrap());
+    let assigned = Attr::Strings(vec![rate.name().to_owned()]);
+    assert_eq!(serve(&server).attrs["assigned_vars"], assigned);
+    assert!(server.global().var(rate.name()).unwrap().persistable);
 }
