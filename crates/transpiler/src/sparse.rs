@@ -147,8 +147,13 @@ fn keyed_table(
             op.kind
         ));
     }
-    let grads = gradients(program, name);
     let ops = &program.global().ops;
+    for name in lookups.iter().filter_map(|index| counters(&ops[*index])).flatten() {
+        if program.global().var(&name).is_none() {
+            return problem(format!("its entry counts `{name}`, which the program does not have"));
+        }
+    }
+    let grads = gradients(program, name);
     let update = analysis.updates.iter().find(|update| update.param.name == name);
     let parts: BTreeSet<&String> =
         grads.iter().flat_map(|index| ops[*index].output_vars()).collect();
@@ -234,7 +239,7 @@ fn push(edit: &mut Edit, ops: &[Op], table: &Table, describe: impl Fn(Op, &Op) -
             .input("Ids", grads.iter().flat_map(|index| ops[*index].inputs_of("Ids")))
             .input("W", [table.name.as_str()])
             .input("Outputs@GRAD", grads.iter().flat_map(|index| ops[*index].inputs_of(&slot)));
-        if let Some((show, click)) = counters(&string(like, "entry")) {
+        if let Some([show, click]) = counters(like) {
             op = op.input("Shows", [show]).input("Clicks", [click]);
         }
         let mut op = describe(op, like).role(bireme_ir::OpRole::RPC);
@@ -245,9 +250,11 @@ fn push(edit: &mut Edit, ops: &[Op], table: &Table, describe: impl Fn(Op, &Op) -
     table.grads.iter().chain(&table.sum).for_each(|index| edit.remove(*index));
 }
 
-/// The variables that an entry by show and click counts.
-fn counters(entry: &str) -> Option<(&str, &str)> {
-    entry.strip_prefix("show_click_entry:")?.split_once(':')
+/// The variables that a lookup's entry counts, if it is one by show and click.
+fn counters(lookup: &Op) -> Option<[String; 2]> {
+    let entry = string(lookup, "entry");
+    let (show, click) = entry.strip_prefix("show_click_entry:")?.split_once(':')?;
+    Some([show.to_owned(), click.to_owned()])
 }
 
 /// Lookups that one op can do.
