@@ -260,8 +260,10 @@ fn counters(lookup: &Op) -> Option<[String; 2]> {
 /// Lookups that one op can do.
 struct Group {
     lookups: Vec<usize>,
-    /// The op before which their ids are known and their rows not yet read.
+    /// The op before which their ids are known.
     at: usize,
+    /// The first op that reads their rows.
+    until: usize,
 }
 
 /// As few groups as possible: lookups go together when they are of one kind and the ids of none
@@ -276,16 +278,19 @@ fn groups(ops: &[Op], lookups: &[usize]) -> Vec<Group> {
         let ready = ready.max().map_or(0, |writer| writer + 1);
         let fits = groups.iter_mut().find(|group| {
             let like = &ops[group.lookups[0]];
-            let at = group.at.max(ready);
             (&like.kind, padding(like)) == (&op.kind, padding(op))
-                && group.lookups.iter().all(|lookup| first_reader(ops, *lookup) >= at)
+                && group.until >= group.at.max(ready)
         });
         match fits {
             Some(group) => {
                 group.at = group.at.max(ready);
+                group.until = group.until.min(first_reader(ops, *index));
                 group.lookups.push(*index);
             }
-            None => groups.push(Group { lookups: vec![*index], at: *index }),
+            None => {
+                let until = first_reader(ops, *index);
+                groups.push(Group { lookups: vec![*index], at: *index, until });
+            }
         }
     }
     groups

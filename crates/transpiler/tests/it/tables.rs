@@ -164,3 +164,16 @@ fn entries_by_show_and_click_push_their_counts() {
         "table `table`: its entry counts `shows`, which the program does not have"
     );
 }
+
+/// Ids that come from rows of the same table need a lookup of their own.
+#[test]
+fn lookups_that_depend_on_each_other_stay_apart() {
+    let mut model = ctr(TableKind::Rows, &Sgd::new(0.1));
+    let ops = &mut model.main.global_mut().ops;
+    let first = ops[0].outputs_of("Out").to_vec();
+    ops.insert(1, Op::new("arg_max").input("X", first).output("Out", ["C2"]).attr("axis", 1i64));
+    let split = split(&model, Config::new(), 2, 2, true);
+    let kinds = kinds(split.trainer_program(), 0);
+    let expected = ["distributed_lookup_table", "arg_max", "distributed_lookup_table", "concat"];
+    assert_eq!(kinds[..4], expected);
+}
