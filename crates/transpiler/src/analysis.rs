@@ -154,6 +154,12 @@ impl<'a> Search<'a> {
             if !BY_ELEMENT.contains(&kind) && !BY_NORM.contains(&kind) {
                 return Err(unsupported(kind));
             }
+            if let params @ [_, _, ..] = ops[*index].inputs_of("Param") {
+                return Err(Error::Program(format!(
+                    "one `{kind}` updates {params:?}, but they may live on different servers: give \
+                     each parameter an op of its own"
+                )));
+            }
         }
         let lr_outputs =
             lr_ops.iter().flat_map(|index| ops[*index].output_vars()).map(String::as_str);
@@ -252,6 +258,12 @@ impl<'a> Search<'a> {
     ) -> Result<Update> {
         let op = &self.ops[index];
         let param = self.declared(&op.inputs_of("Param")[0])?;
+        if param.shape.iter().any(|dim| *dim < 0) {
+            return Err(Error::Program(format!(
+                "parameter `{}` has the shape {:?}, so nobody knows how to cut it",
+                param.name, param.shape
+            )));
+        }
         let written: HashSet<&String> =
             share.iter().flat_map(|index| self.ops[*index].output_vars()).collect();
         let (mut grads, mut states) = (BTreeSet::new(), BTreeSet::new());

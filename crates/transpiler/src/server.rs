@@ -14,7 +14,8 @@ use crate::{DistributedMode, Result, lr, names, table};
 pub(crate) fn build(plan: &Plan, server: usize) -> Result<Program> {
     let mut build = Build {
         plan,
-        program: plan.empty_program(&plan.program),
+        // Rows of tables are drawn as the startup program would draw them.
+        program: plan.empty_program(&plan.startup),
         received: Vec::new(),
         blocks: Vec::new(),
         grads: Vec::new(),

@@ -147,8 +147,13 @@ fn keyed_table(
             op.kind
         ));
     }
-    let grads = gradients(program, name);
     let ops = &program.global().ops;
+    for name in lookups.iter().filter_map(|index| counters(&ops[*index])).flatten() {
+        if program.global().var(&name).is_none() {
+            return problem(format!("its entry counts `{name}`, which the program does not have"));
+        }
+    }
+    let grads = gradients(program, name);
     let update = analysis.updates.iter().find(|update| update.param.name == name);
     let parts: BTreeSet<&String> =
         grads.iter().flat_map(|index| ops[*index].output_vars()).collect();
@@ -234,7 +239,7 @@ fn push(edit: &mut Edit, ops: &[Op], table: &Table, describe: impl Fn(Op, &Op) -
             .input("Ids", grads.iter().flat_map(|index| ops[*index].inputs_of("Ids")))
             .input("W", [table.name.as_str()])
             .input("Outputs@GRAD", grads.iter().flat_map(|index| ops[*index].inputs_of(&slot)));
-        if let Some((show, click)) = counters(&string(like, "entry")) {
+        if let Some([show, click]) = counters(like) {
             op = op.input("Shows", [show]).input("Clicks", [click]);
         }
         let mut op = describe(op, like).role(bireme_ir::OpRole::RPC);
@@ -245,16 +250,20 @@ fn push(edit: &mut Edit, ops: &[Op], table: &Table, describe: impl Fn(Op, &Op) -
     table.grads.iter().chain(&table.sum).for_each(|index| edit.remove(*index));
 }
 
-/// The variables that an entry by show and click counts.
-fn counters(entry: &str) -> Option<(&str, &str)> {
-    entry.strip_prefix("show_click_entry:")?.split_once(':')
+/// The variables that a lookup's entry counts, if it is one by show and click.
+fn counters(lookup: &Op) -> Option<[String; 2]> {
+    let entry = string(lookup, "entry");
+    let (show, click) = entry.strip_prefix("show_click_entry:")?.split_once(':')?;
+    Some([show.to_owned(), click.to_owned()])
 }
 
 /// Lookups that one op can do.
 struct Group {
     lookups: Vec<usize>,
-    /// The op before which their ids are known and their rows not yet read.
+    /// The op before which their ids are known.
     at: usize,
+    /// The first op that reads their rows.
+    until: usize,
 }
 
 /// As few groups as possible: lookups go together when they are of one kind and the ids of none
@@ -269,16 +278,19 @@ fn groups(ops: &[Op], lookups: &[usize]) -> Vec<Group> {
         let ready = ready.max().map_or(0, |writer| writer + 1);
         let fits = groups.iter_mut().find(|group| {
             let like = &ops[group.lookups[0]];
-            let at = group.at.max(ready);
             (&like.kind, padding(like)) == (&op.kind, padding(op))
-                && group.lookups.iter().all(|lookup| first_reader(ops, *lookup) >= at)
+                && group.until >= group.at.max(ready)
         });
         match fits {
             Some(group) => {
                 group.at = group.at.max(ready);
+                group.until = group.until.min(first_reader(ops, *index));
                 group.lookups.push(*index);
             }
-            None => groups.push(Group { lookups: vec![*index], at: *index }),
+            None => {
+                let until = first_reader(ops, *index);
+                groups.push(Group { lookups: vec![*index], at: *index, until });
+            }
         }
     }
     groups

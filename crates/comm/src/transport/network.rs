@@ -18,6 +18,9 @@ use crate::{Error, Result};
 /// Asked of the system for each Unix socket, which grants what its limits allow; TCP tunes itself.
 const SOCKET_BUFFER: usize = 4 << 20;
 
+/// Connections that may wait to be taken; the system may allow fewer.
+const BACKLOG: i32 = 4096;
+
 /// Which kinds of socket are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Path {
@@ -61,12 +64,16 @@ impl Transport for Network {
         let fail = |source| Error::Io { what: format!("cannot listen on `{endpoint}`"), source };
         // The TCP socket reserves the port even where only the Unix socket is used.
         let tcp = TcpListener::bind(&*resolve(endpoint)?).map_err(fail)?;
+        deepen(&tcp);
         let address = tcp.local_addr().map_err(fail)?;
         let mut listeners: Vec<Box<dyn Listener>> = Vec::new();
         if self.path != Path::Tcp {
             let name = UnixAddress::from_abstract_name(unix_name(address)).map_err(fail)?;
             match UnixListener::bind_addr(&name) {
-                Ok(unix) => listeners.push(Box::new(unix)),
+                Ok(unix) => {
+                    deepen(&unix);
+                    listeners.push(Box::new(unix));
+                }
                 Err(source) if self.path == Path::Unix => return Err(fail(source)),
                 Err(error) => tracing::warn!(
                     "no Unix socket for `{address}` ({error}): peers on this host will use TCP"
@@ -148,6 +155,12 @@ fn connect_unix(address: SocketAddr) -> io::Result<UnixStream> {
         };
         connect_to(SocketAddr::new(any, address.port()))
     })
+}
+
+/// Lets more connections wait to be taken than the standard library's 128: beyond that a crowd of
+/// strangers would cost a trainer a second, which is when TCP tries again.
+fn deepen(listener: impl AsFd) {
+    let _ = rustix::net::listen(listener, BACKLOG);
 }
 
 fn enlarge(stream: &UnixStream) {

@@ -11,6 +11,7 @@ use bireme_ir::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::table::{Column, SaveMode};
 
 /// Everything a server holds that outlives the job.
 pub trait Holdings: Sync {
@@ -123,6 +124,9 @@ pub trait Rows: Send + Sync {
     /// Removes all rows.
     fn clear(&self);
 
+    /// All its rows were just loaded: what changes from now on is what the next delta has.
+    fn mark_loaded(&self);
+
     /// The numbers after the key in Paddle's text layout. Columns that a row does not have yet are
     /// left out at the end.
     fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {
@@ -162,33 +166,6 @@ impl TableLayout {
     }
 }
 
-/// Some neighbouring numbers of a record with one meaning.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Column {
-    /// `weight`, `moment1`, `show`, …; unique in its table.
-    pub name: String,
-    /// How many numbers.
-    pub width: usize,
-    /// What they are.
-    pub kind: ColumnKind,
-}
-
-/// What the numbers of a column are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ColumnKind {
-    /// Trained values; all columns of this kind, one after another, are the embedding.
-    Weight,
-    /// What the optimizer keeps.
-    State,
-    /// How often the key was shown.
-    Show,
-    /// How often it was clicked.
-    Click,
-    /// Any other counter or mark.
-    Counter,
-}
-
 /// How a table picks the rows of a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -199,41 +176,4 @@ pub enum Picks {
     Changed,
     /// It cannot tell: a delta has every row.
     Everything,
-}
-
-/// Which rows a save takes; Paddle's modes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SaveMode {
-    /// Every row (0).
-    Full,
-    /// Rows that changed enough since they were last saved (1).
-    Delta,
-    /// Rows that are shown often enough (2), as the base of later deltas.
-    Base,
-    /// Every row, and each of them is a day older afterwards (3).
-    FullAging,
-}
-
-impl SaveMode {
-    /// The mode of Paddle's number, or `None` if there is none.
-    pub fn from_code(code: i32) -> Option<SaveMode> {
-        match code {
-            0 => Some(SaveMode::Full),
-            1 => Some(SaveMode::Delta),
-            2 => Some(SaveMode::Base),
-            3 => Some(SaveMode::FullAging),
-            _ => None,
-        }
-    }
-
-    /// Paddle's number.
-    pub fn code(self) -> i32 {
-        match self {
-            SaveMode::Full => 0,
-            SaveMode::Delta => 1,
-            SaveMode::Base => 2,
-            SaveMode::FullAging => 3,
-        }
-    }
 }

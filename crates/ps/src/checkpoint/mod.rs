@@ -10,24 +10,25 @@ mod gather;
 mod holdings;
 mod load;
 mod manifest;
+mod request;
 mod save;
 mod sharding;
+mod sparse_table;
 mod tensor_file;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::table::{Column, ColumnKind, SaveMode};
 pub use gather::{RowScan, gather_dense, gather_states, gather_table, scan_table, verify};
-pub use holdings::{
-    Column, ColumnKind, Holdings, Picks, Piece, RowVisitor, Rows, SaveMode, State, StateKind,
-    TableLayout,
-};
+pub use holdings::{Holdings, Picks, Piece, RowVisitor, Rows, State, StateKind, TableLayout};
 pub use load::{Loaded, load, load_table};
 pub use manifest::{
     FileEntry, MANIFEST, Manifest, PieceEntry, Save, StateEntry, TableEntry, TableFile, Variable,
     is_checkpoint, read_manifest,
 };
+pub use request::{Form, complete_request, load_request, save_request};
 pub use save::{SavedPiece, SavedShard, SavedTable, abandon, finish, save, save_table};
 pub use sharding::{ServerIndex, Sharding};
 pub use text::{TextShard, export_text, finish_text, import_text};

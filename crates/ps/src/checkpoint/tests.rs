@@ -5,6 +5,7 @@ mod damage;
 mod deltas;
 mod memory;
 mod other_forms;
+mod sparse;
 mod text_layout;
 
 use std::collections::BTreeMap;

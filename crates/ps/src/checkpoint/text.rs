@@ -13,6 +13,9 @@ mod number;
 pub use export::{TextShard, export_text, finish_text};
 pub use import::import_text;
 
+pub(super) use export::export_selected;
+pub(super) use import::import_selected;
+
 /// The file beside the tables' folders.
 const LAYOUT: &str = "layout.json";
 

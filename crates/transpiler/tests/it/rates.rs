@@ -4,7 +4,7 @@ use bireme_engine::graph::Graph;
 use bireme_engine::layers::{Act, ParamAttr, data, fc as fc_layer, fill_constant, mean, scale};
 use bireme_engine::lr::{Lr, Schedule};
 use bireme_engine::optimizer::{Adam, Optimizer, Sgd};
-use bireme_ir::{Attr, DType, Op, Program};
+use bireme_ir::{Attr, DType, Op, OpRole, Program};
 use bireme_transpiler::Config;
 use expect_test::expect_file;
 
@@ -151,4 +151,29 @@ fn a_rate_that_trainers_compute_is_sent() {
     let assigned = Attr::Strings(vec![rate.name().to_owned()]);
     assert_eq!(serve(&server).attrs["assigned_vars"], assigned);
     assert!(server.global().var(rate.name()).unwrap().persistable);
+}
+
+/// Paddle 1.x writes piecewise schedules with blocks that run on a condition.
+#[test]
+fn blocks_of_schedules_move_with_them() {
+    let mut model = fc(&Sgd::new(decay()));
+    let inner = model.main.append_block(0);
+    let value = Op::new("fill_constant").output("Out", ["learning_rate_0"]);
+    inner.ops.push(value.attr("shape", vec![1i64]).attr("dtype", 5).attr("value", 0.5f32));
+    let mut choose = Op::new("conditional_block").role(OpRole::LR_SCHED);
+    choose = choose.input("Cond", ["learning_rate.tmp_0"]).output("Out", ["learning_rate_0"]);
+    choose.attrs.insert("sub_block".to_owned(), Attr::Block(1));
+    let ops = &mut model.main.global_mut().ops;
+    let last = ops.iter().rposition(|op| op.op_role() == OpRole::LR_SCHED).unwrap();
+    ops.insert(last + 1, choose);
+    let split = split(&model, Config::new(), 1, 2, true);
+    assert!(split.trainer_program().blocks[1].ops.is_empty());
+    let server = split.pserver_program(&servers(1)[0]).unwrap();
+    let moved = server.blocks[1].ops.last().unwrap();
+    assert_eq!(
+        (moved.kind.as_str(), &moved.attrs["sub_block"]),
+        ("conditional_block", &Attr::Block(2))
+    );
+    assert_eq!((server.blocks[2].parent, kinds(&server, 2)), (Some(1), vec!["fill_constant"]));
+    assert_eq!(kinds(&server, 3), ["sum", "scale", "sgd"]);
 }

@@ -140,3 +140,40 @@ fn other_programs_can_look_rows_up_too() {
         assert!(!kinds(&remote, 0).contains(&"lookup_table_v2"));
     }
 }
+
+#[test]
+fn entries_by_show_and_click_push_their_counts() {
+    let mut model = ctr(TableKind::Keyed, &Sgd::new(0.1));
+    let set = |model: &mut Model, entry: &str| {
+        let lookups = model.main.global_mut().ops.iter_mut();
+        for op in lookups.filter(|op| op.kind.starts_with("lookup_table_v2")) {
+            op.attrs.insert("entry".to_owned(), entry.into());
+        }
+    };
+    set(&mut model, "show_click_entry:dense:label");
+    let split = split(&model, Config::new(), 2, 2, true);
+    check(split.trainer_program());
+    let push = find(&split.trainer_program().global().ops, "distributed_push_sparse");
+    assert_eq!(
+        (push.inputs_of("Shows"), push.inputs_of("Clicks")),
+        (["dense".to_owned()].as_slice(), ["label".to_owned()].as_slice(),)
+    );
+    set(&mut model, "show_click_entry:shows:label");
+    assert_eq!(
+        error(&model),
+        "table `table`: its entry counts `shows`, which the program does not have"
+    );
+}
+
+/// Ids that come from rows of the same table need a lookup of their own.
+#[test]
+fn lookups_that_depend_on_each_other_stay_apart() {
+    let mut model = ctr(TableKind::Rows, &Sgd::new(0.1));
+    let ops = &mut model.main.global_mut().ops;
+    let first = ops[0].outputs_of("Out").to_vec();
+    ops.insert(1, Op::new("arg_max").input("X", first).output("Out", ["C2"]).attr("axis", 1i64));
+    let split = split(&model, Config::new(), 2, 2, true);
+    let kinds = kinds(split.trainer_program(), 0);
+    let expected = ["distributed_lookup_table", "arg_max", "distributed_lookup_table", "concat"];
+    assert_eq!(kinds[..4], expected);
+}

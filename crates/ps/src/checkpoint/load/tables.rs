@@ -167,6 +167,7 @@ impl<'a> TablePlan<'a> {
                 }
             }
         }
+        self.table.mark_loaded();
         Ok(rows)
     }
 }
@@ -183,12 +184,17 @@ pub(in super::super) fn assemble(
     blank: &dyn Fn(u64, &mut [f32]),
 ) -> Result<Vec<f32>> {
     let record = layout.record_width();
+    let mut columns = Vec::new();
+    for column in &layout.columns {
+        let saved = entry.layout.columns.iter().any(|saved| saved.name == column.name);
+        if saved {
+            // Before memory is asked for: a manifest may claim any width.
+            let name = part_name(&entry.layout.name, part, &column.name);
+            reader.check_column(&name, keys.len(), column.width)?;
+        }
+        columns.push(saved);
+    }
     let mut records = vec![0f32; taken.len() * record];
-    let columns = layout
-        .columns
-        .iter()
-        .map(|column| entry.layout.columns.iter().any(|saved| saved.name == column.name));
-    let columns: Vec<bool> = columns.collect();
     if columns.contains(&false) {
         for (row, into) in taken.iter().zip(records.chunks_exact_mut(record)) {
             blank(keys[*row], into);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bireme_engine::tensor::MAX_RANK;
 use bireme_ir::DType;
 
 use super::{Manifest, Save, TableEntry, Variable};
@@ -75,6 +76,9 @@ fn check_save(save: &Save) -> Check {
 fn check_variable(variable: &Variable, files: &BTreeSet<&str>) -> Check {
     for dtype in variable.states.iter().map(|state| &state.dtype).chain([&variable.dtype]) {
         DType::from_name(dtype).ok_or_else(|| format!("`{dtype}` is no type"))?;
+    }
+    if variable.shape.len() > MAX_RANK {
+        return Err(format!("it has {} dimensions", variable.shape.len()));
     }
     let elements = variable.shape.iter().try_fold(1usize, |all, size| all.checked_mul(*size));
     let elements = elements.filter(|all| all.checked_mul(8).is_some());

@@ -100,14 +100,20 @@ impl TensorReader {
         Ok(keys)
     }
 
-    /// Reads a column of `rows` rows of `width` numbers.
-    pub(crate) fn column(&mut self, name: &str, rows: usize, width: usize) -> Result<Vec<f32>> {
+    /// Whether a column has `rows` rows of `width` numbers.
+    pub(crate) fn check_column(&self, name: &str, rows: usize, width: usize) -> Result<()> {
         let elements = self.elements(name, DType::F32)?;
         if rows.checked_mul(width) != Some(elements) {
             let problem = format!("it has {elements} elements, not {rows} rows of {width}");
             return Err(self.wrong(name, &problem));
         }
-        let mut cells = vec![0f32; elements];
+        Ok(())
+    }
+
+    /// Reads a column of `rows` rows of `width` numbers.
+    pub(crate) fn column(&mut self, name: &str, rows: usize, width: usize) -> Result<Vec<f32>> {
+        self.check_column(name, rows, width)?;
+        let mut cells = vec![0f32; rows * width];
         self.bytes(name, 0, bytemuck::cast_slice_mut(&mut cells))?;
         Ok(cells)
     }

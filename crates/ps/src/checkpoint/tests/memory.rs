@@ -98,6 +98,10 @@ impl Rows for MemoryTable {
         Ok(())
     }
 
+    fn mark_loaded(&self) {
+        self.changed.lock().unwrap().clear();
+    }
+
     fn clear(&self) {
         self.parts.iter().for_each(|part| part.lock().unwrap().clear());
     }

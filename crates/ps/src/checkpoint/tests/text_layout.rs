@@ -130,3 +130,40 @@ fn wrong_files_are_named() {
     let error = import_text(dir.path(), &fits, fits.index).unwrap_err().to_string();
     assert!(error.contains("it ends before line 2"), "{error}");
 }
+
+#[test]
+fn requests_say_what_they_want() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = model();
+    for (form, table) in [
+        (Form::Text, None),
+        (Form::Text, Some("emb")),
+        (Form::Checkpoint, None),
+        (Form::Checkpoint, Some("emb")),
+    ] {
+        let servers = model.on_servers(2, 1);
+        let answers: Vec<Vec<u8>> = servers
+            .iter()
+            .map(|s| save_request(s, dir.path(), s.index, SaveMode::Full, table, form).unwrap())
+            .collect();
+        complete_request(dir.path(), &answers).unwrap();
+        let loaded = Model::empty(&[(3, 2), (4, 1)], 7).on_servers(3, 2);
+        for server in &loaded {
+            load_request(dir.path(), server, server.index, table).unwrap();
+        }
+        assert_eq!(Model::of(&loaded).rows, model.rows, "{form:?} {table:?}");
+        assert_eq!(Model::of(&loaded).dense == model.dense, table.is_none());
+        assert!(complete_request(dir.path(), &answers[..1]).is_err());
+        let none = save_request(
+            &servers[0],
+            dir.path(),
+            servers[0].index,
+            SaveMode::Full,
+            Some("x"),
+            form,
+        );
+        assert!(none.unwrap_err().to_string().contains("no table `x`"));
+    }
+    let error = complete_request(dir.path(), &[b"{".to_vec()]).unwrap_err().to_string();
+    assert!(error.contains("answer is damaged"), "{error}");
+}

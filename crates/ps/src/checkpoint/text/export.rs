@@ -24,6 +24,10 @@ pub struct TextShard {
     pub server: ServerIndex,
     /// Updates applied before it began.
     pub step: u64,
+    /// Whether everything was asked for, not one table.
+    pub complete: bool,
+    /// The number of the folder of dense values.
+    pub(super) dense_table: usize,
     /// Its dense values, in the order of the lines.
     pub(super) dense: Vec<DensePiece>,
     /// Tables: number, name, shards, rows written.
@@ -52,7 +56,18 @@ pub fn export_text(
     server: ServerIndex,
     mode: SaveMode,
 ) -> Result<TextShard> {
-    let written = export(holdings, dir, server, mode);
+    export_selected(holdings, dir, server, mode, None)
+}
+
+/// As [`export_text`], of one table if one is named.
+pub(crate) fn export_selected(
+    holdings: &dyn Holdings,
+    dir: &Path,
+    server: ServerIndex,
+    mode: SaveMode,
+    only: Option<&str>,
+) -> Result<TextShard> {
+    let written = export(holdings, dir, server, mode, only);
     if written.is_err() {
         super::super::abandon(holdings);
     }
@@ -64,23 +79,35 @@ fn export(
     dir: &Path,
     server: ServerIndex,
     mode: SaveMode,
+    only: Option<&str>,
 ) -> Result<TextShard> {
     let disk = Disk::default();
     let step = holdings.step();
     let tables = holdings.tables();
-    let folder = dir.join(table_folder(tables.len()));
-    let dense = write_dense(&disk, holdings, &folder, server)?;
+    let dense_table = tables.len();
+    let mut dense = Vec::new();
+    if only.is_none() {
+        let folder = dir.join(table_folder(dense_table));
+        dense = write_dense(&disk, holdings, &folder, server)?;
+    }
     let mut written = Vec::new();
     for (id, table) in tables.iter().enumerate() {
         let layout = table.layout();
+        if only.is_some_and(|only| only != layout.name) {
+            continue;
+        }
         let folder = dir.join(table_folder(id));
         let rows = write_table(&disk, &**table, &folder, server, mode)?;
         written.push((id, layout.name, layout.shards, rows));
     }
-    Ok(TextShard { server, step, dense, tables: written })
+    if let (Some(only), []) = (only, written.as_slice()) {
+        return Err(Error::Request(format!("there is no table `{only}` on this server")));
+    }
+    let complete = only.is_none();
+    Ok(TextShard { server, step, complete, dense_table, dense, tables: written })
 }
 
-/// Writes `layout.json` when all servers have written their part.
+/// Writes `layout.json` when all servers have written their part; one table alone needs none.
 ///
 /// # Errors
 /// When a server is missing, or the file cannot be written.
@@ -93,11 +120,14 @@ pub fn finish_text(dir: &Path, mut shards: Vec<TextShard>) -> Result<()> {
             format!("cannot finish the save: of {count} servers only {there:?} took part");
         return Err(Error::Request(problem));
     }
+    if shards.iter().any(|shard| !shard.complete) {
+        return Ok(());
+    }
     let layout = Layout {
         format: "bireme text".to_owned(),
         version: 1,
         step: shards.iter().map(|shard| shard.step).max().unwrap_or(0),
-        dense_table: shards[0].tables.len(),
+        dense_table: shards[0].dense_table,
         servers: shards,
     };
     let text = serde_json::to_string_pretty(&layout).expect("a layout is plain data");

@@ -12,7 +12,7 @@ use super::super::{Holdings, Loaded, Rows, ServerIndex, Sharding, bad};
 use super::dense::{dense_file, fill_dense, read_dense};
 use super::export::Layout;
 use super::{LAYOUT, number, parse_shard_file, table_folder};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Rows that are handed to a table at a time.
 const ROWS_AT_ONCE: usize = 8 << 10;
@@ -51,25 +51,42 @@ impl Read for Reader {
 /// # Errors
 /// When files are missing, there twice, damaged, or of another table.
 pub fn import_text(dir: &Path, holdings: &dyn Holdings, server: ServerIndex) -> Result<Loaded> {
+    import_selected(dir, holdings, server, None)
+}
+
+/// As [`import_text`], of one table if one is named.
+pub(crate) fn import_selected(
+    dir: &Path,
+    holdings: &dyn Holdings,
+    server: ServerIndex,
+    only: Option<&str>,
+) -> Result<Loaded> {
     let mut loaded = Loaded::default();
-    let tables = holdings.tables();
-    let mut shards = Vec::new();
-    for (id, table) in tables.iter().enumerate() {
-        shards.push(find_shards(&dir.join(table_folder(id)), table.layout().shards)?);
+    let mut tables = Vec::new();
+    for (id, table) in holdings.tables().into_iter().enumerate() {
+        let layout = table.layout();
+        if only.is_none_or(|only| only == layout.name) {
+            let files = find_shards(&dir.join(table_folder(id)), layout.shards)?;
+            tables.push((table, files));
+        }
     }
-    match read_layout(dir)? {
-        Some(layout) => {
+    match (only, read_layout(dir)?) {
+        (Some(only), _) if tables.is_empty() => {
+            return Err(Error::Request(format!("there is no table `{only}` on this server")));
+        }
+        (Some(_), _) => {}
+        (None, Some(layout)) => {
             loaded.step = layout.step;
             loaded.pieces = import_dense(dir, holdings, &layout)?;
             holdings.set_step(layout.step);
         }
-        None => loaded.notes.push(
+        (None, None) => loaded.notes.push(
             "there is no `layout.json`, so the dense values were not read: load them from the \
              model's variable files"
                 .to_owned(),
         ),
     }
-    for (table, files) in tables.iter().zip(&shards) {
+    for (table, files) in &tables {
         let layout = table.layout();
         table.clear();
         let mut rows = 0;
@@ -77,6 +94,7 @@ pub fn import_text(dir: &Path, holdings: &dyn Holdings, server: ServerIndex) -> 
         for (shard, path) in files.range(mine) {
             rows += import_shard(path, &**table, *shard)?;
         }
+        table.mark_loaded();
         loaded.rows.insert(layout.name, rows);
     }
     for note in &loaded.notes {

@@ -1,0 +1,74 @@
+//! Sparse tables as a checkpoint sees them.
+
+use super::{Picks, RowVisitor, Rows, SaveMode, TableLayout};
+use crate::Result;
+use crate::table::{AccessorConfig, SparseTable};
+
+impl Rows for SparseTable {
+    fn layout(&self) -> TableLayout {
+        let config = self.config();
+        TableLayout {
+            name: config.name.clone(),
+            width: config.width,
+            columns: self.columns(),
+            shards: config.shards,
+            config: serde_json::to_value(config).expect("settings are plain data"),
+        }
+    }
+
+    fn parts(&self) -> usize {
+        self.shard_count()
+    }
+
+    fn len(&self) -> usize {
+        SparseTable::len(self)
+    }
+
+    fn read_part(&self, part: usize, mode: SaveMode, look: &mut RowVisitor<'_>) -> Result<()> {
+        self.with_shard(part, |mut shard| {
+            for row in shard.saved_rows(mode) {
+                look(&[row.key], row.record)?;
+            }
+            shard.mark_saved(mode);
+            Ok(())
+        })
+    }
+
+    fn picks(&self) -> Picks {
+        match self.config().accessor {
+            AccessorConfig::Ctr(_) => Picks::Counters,
+            AccessorConfig::Plain(_) => Picks::Changed,
+        }
+    }
+
+    fn forget_marks(&self) {
+        SparseTable::forget_marks(self);
+    }
+
+    fn blank(&self, key: u64, record: &mut [f32]) {
+        SparseTable::blank(self, key, record);
+    }
+
+    fn restore(&self, keys: &[u64], records: &[f32]) -> Result<()> {
+        SparseTable::restore(self, keys, records)
+    }
+
+    fn clear(&self) {
+        SparseTable::clear(self);
+    }
+
+    fn mark_loaded(&self) {
+        // Counters say by themselves what a delta has, and were saved with the rows.
+        if self.picks() == Picks::Changed {
+            self.mark_saved(SaveMode::Base);
+        }
+    }
+
+    fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {
+        SparseTable::write_text(self, record, numbers);
+    }
+
+    fn read_text(&self, numbers: &[f32], record: &mut [f32]) -> std::result::Result<(), String> {
+        SparseTable::read_text(self, numbers, record)
+    }
+}

@@ -1,0 +1,138 @@
+//! Checkpoints of the tables that servers have.
+
+use bireme_engine::tensor::Tensor;
+
+use super::*;
+use crate::Result;
+use crate::table::{
+    AccessorConfig, CtrClass, CtrConfig, OptimizerRule, PushStep, SparseRule, SparseRuleKind,
+    SparseTable, TableConfig,
+};
+
+/// A server with a table and nothing else.
+struct Tables(Vec<Arc<SparseTable>>);
+
+impl Holdings for Tables {
+    fn step(&self) -> u64 {
+        3
+    }
+
+    fn set_step(&self, _: u64) {}
+
+    fn pieces(&self) -> Vec<Piece> {
+        Vec::new()
+    }
+
+    fn read_piece(&self, _: &str, _: &mut dyn FnMut(&[&Tensor]) -> Result<()>) -> Result<()> {
+        unreachable!("there are no pieces")
+    }
+
+    fn write_piece(
+        &self,
+        _: &str,
+        _: &mut dyn FnMut(&mut [&mut Tensor]) -> Result<()>,
+    ) -> Result<()> {
+        unreachable!("there are no pieces")
+    }
+
+    fn tables(&self) -> Vec<Arc<dyn Rows>> {
+        self.0.iter().map(|table| table.clone() as Arc<dyn Rows>).collect()
+    }
+}
+
+const ONLY: ServerIndex = ServerIndex { index: 0, count: 1 };
+
+fn plain() -> TableConfig {
+    let mut config = TableConfig::new("emb", 4);
+    config.accessor = AccessorConfig::Plain(OptimizerRule::Adagrad { epsilon: 1e-6, initial: 0.1 });
+    config.shards = 5;
+    config
+}
+
+fn ctr() -> TableConfig {
+    let mut config = TableConfig::new("ctr", 4);
+    let kind = SparseRuleKind::AdaGrad { initial_g2sum: 3.0 };
+    let rule = SparseRule { kind, learning_rate: 0.05, initial_range: 1e-4, bounds: [-10.0, 10.0] };
+    config.accessor = AccessorConfig::Ctr(CtrConfig::unconfigured(CtrClass::SparseAccessor, rule));
+    config.shards = 5;
+    config
+}
+
+fn train(table: &SparseTable, keys: std::ops::Range<u64>, gradient: f32) {
+    let keys: Vec<u64> = keys.collect();
+    let mut pulled = vec![0.0; keys.len() * table.width()];
+    table.pull(&keys, &mut pulled).unwrap();
+    let gradients: Vec<f32> =
+        (0..keys.len() * table.push_width()).map(|at| gradient + at as f32 / 50.0).collect();
+    let counts = vec![[2.0, 1.0]; keys.len()];
+    let step = PushStep { rate: 0.1, count: 1 };
+    table.push(&keys, &gradients, Some(&counts), &step).unwrap();
+}
+
+/// Keys with their records, and what a pull gives.
+fn contents(table: &SparseTable) -> BTreeMap<u64, (Vec<f32>, Vec<f32>)> {
+    let mut rows = BTreeMap::new();
+    table.for_each_shard(|shard| {
+        shard.rows().for_each(|row| drop(rows.insert(row.key, row.record.to_vec())));
+    });
+    let pull = |key: u64| {
+        let mut out = vec![0.0; table.width()];
+        table.pull(&[key], &mut out).unwrap();
+        out
+    };
+    rows.into_iter().map(|(key, record)| (key, (record, pull(key)))).collect()
+}
+
+#[test]
+fn tables_come_back_with_their_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let tables = [plain(), ctr()].map(|config| Arc::new(SparseTable::new(config).unwrap()));
+    tables.iter().for_each(|table| train(table, 0..40, 0.5));
+    let server = Tables(tables.to_vec());
+    let saved = save(&server, dir.path(), ONLY, SaveMode::Full).unwrap();
+    finish(dir.path(), vec![saved]).unwrap();
+    let text = dir.path().join("text");
+    let written = export_text(&server, &text, ONLY, SaveMode::Full).unwrap();
+    finish_text(&text, vec![written]).unwrap();
+
+    for from_text in [false, true] {
+        let mut rows: [BTreeMap<_, _>; 2] = Default::default();
+        for index in 0..3 {
+            let tables = [plain(), ctr()].map(|config| Arc::new(SparseTable::new(config).unwrap()));
+            let (server, me) = (Tables(tables.to_vec()), ServerIndex { index, count: 3 });
+            match from_text {
+                true => import_text(&text, &server, me).unwrap(),
+                false => load(dir.path(), &server, me).unwrap(),
+            };
+            rows.iter_mut().zip(&tables).for_each(|(rows, table)| rows.extend(contents(table)));
+        }
+        assert_eq!(rows, [contents(&tables[0]), contents(&tables[1])], "text: {from_text}");
+    }
+}
+
+#[test]
+fn deltas_have_what_changed_since_the_base() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = Arc::new(SparseTable::new(plain()).unwrap());
+    let server = Tables(vec![table.clone()]);
+    let save = |mode| {
+        let saved = save(&server, dir.path(), ONLY, mode).unwrap();
+        finish(dir.path(), vec![saved]).unwrap();
+    };
+    train(&table, 0..40, 0.5);
+    save(SaveMode::Base);
+    train(&table, 30..43, 0.1);
+    save(SaveMode::Delta);
+    let manifest = read_manifest(dir.path()).unwrap();
+    let rows: Vec<u64> = manifest.saves.iter().map(|save| save.tables[0].rows).collect();
+    assert_eq!(rows, [40, 13]);
+    assert_eq!(manifest.saves[1].tables[0].picks, Picks::Changed);
+
+    let again = Arc::new(SparseTable::new(plain()).unwrap());
+    let other = Tables(vec![again.clone()]);
+    load(dir.path(), &other, ONLY).unwrap();
+    assert_eq!(contents(&again), contents(&table));
+    // What was loaded did not change: a delta of it has nothing.
+    let saved = super::save(&other, dir.path(), ONLY, SaveMode::Delta).unwrap();
+    assert_eq!(saved.tables[0].rows, 0);
+}
