@@ -51,6 +51,8 @@ pub mod method {
     pub const STAT: u16 = 16;
     /// [`super::Request::Complete`].
     pub const COMPLETE: u16 = 17;
+    /// [`super::Request::Abandon`].
+    pub const ABANDON: u16 = 18;
 }
 
 /// What a trainer asks of a server.
@@ -163,8 +165,8 @@ pub enum Request<'a> {
         /// What this one brings; empty for a barrier.
         data: &'a [u8],
     },
-    /// Writes this server's part of a checkpoint. Answer: [`Answer::Counted`], rows and variables
-    /// written.
+    /// Writes this server's part of a checkpoint. Answer: [`Answer::Text`], whose bytes go, with
+    /// those of all servers, to [`crate::checkpoint::complete_request`].
     Save {
         /// The checkpoint's folder, as the server sees it.
         directory: &'a str,
@@ -175,6 +177,9 @@ pub enum Request<'a> {
         /// How to write it.
         format: Format,
     },
+    /// The save that this server answered could not be completed: its next save of changes must
+    /// have every row. Answer: [`Answer::Done`]. Changes state.
+    Abandon,
     /// Reads this server's part of a checkpoint. Answer: [`Answer::Counted`]. Changes state.
     Load {
         /// The checkpoint's folder, as the server sees it.
@@ -231,6 +236,7 @@ impl<'a> Request<'a> {
             Request::SetRows { .. } => method::SET_ROWS,
             Request::Meet { .. } => method::MEET,
             Request::Save { .. } => method::SAVE,
+            Request::Abandon => method::ABANDON,
             Request::Load { .. } => method::LOAD,
             Request::Shrink { .. } => method::SHRINK,
             Request::Clear { .. } => method::CLEAR,
@@ -255,6 +261,7 @@ impl<'a> Request<'a> {
             | Request::Set { .. }
             | Request::SetRows { .. }
             | Request::Meet { .. }
+            | Request::Abandon
             | Request::Load { .. }
             | Request::Shrink { .. }
             | Request::Clear { .. }
@@ -325,7 +332,7 @@ impl<'a> Request<'a> {
                 to.u32(*mode);
             }
             Request::Shrink { table } | Request::Clear { table } => to.maybe_text(*table),
-            Request::Stat => {}
+            Request::Stat | Request::Abandon => {}
         }
     }
 
@@ -385,6 +392,7 @@ impl<'a> Request<'a> {
             method::SHRINK => Request::Shrink { table: from.maybe_text()? },
             method::CLEAR => Request::Clear { table: from.maybe_text()? },
             method::STAT => Request::Stat,
+            method::ABANDON => Request::Abandon,
             method::COMPLETE => Request::Complete { trainer: from.u32()? },
             _ => return Err(damaged(&format!("there is no request {number}"))),
         })

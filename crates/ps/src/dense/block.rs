@@ -212,6 +212,16 @@ impl Block {
         Ok(true)
     }
 
+    /// Runs the ops on what is there: a block that takes nothing from trainers.
+    ///
+    /// # Errors
+    /// When an op refuses.
+    pub fn run_all(&self, shared: &Shared, step: u64) -> Result<()> {
+        let unit = &mut *self.write_unit();
+        self.copy_shared(unit, shared);
+        Ok(self.routine.run_on(&mut unit.values, step)?)
+    }
+
     /// Applies one value at once, from where it lies.
     ///
     /// # Errors

@@ -13,6 +13,13 @@ pub(super) fn add(to: &mut Tensor, delta: &Array<'_>) -> Result<()> {
     if let Ok(values) = to.as_mut_slice::<f64>() {
         return add_as(values, delta, |a, b| *a += b);
     }
+    // Counters of steps.
+    if let Ok(values) = to.as_mut_slice::<i64>() {
+        return add_as(values, delta, |a, b| *a = a.wrapping_add(b));
+    }
+    if let Ok(values) = to.as_mut_slice::<i32>() {
+        return add_as(values, delta, |a, b| *a = a.wrapping_add(b));
+    }
     Err(Error::Request(format!("differences of {} elements cannot be added", to.dtype())))
 }
 

@@ -162,7 +162,7 @@ impl<'a> Array<'a> {
                 let size = dtype.size() as u64;
                 let all = dims.bytes(*dtype).unwrap_or(0) as u64;
                 let end = start.checked_mul(size).and_then(|s| s.checked_add(bytes.len() as u64));
-                if bytes.len() as u64 % size != 0 || end.is_none_or(|end| end > all) {
+                if !(bytes.len() as u64).is_multiple_of(size) || end.is_none_or(|end| end > all) {
                     return Err(damaged("an array has more elements than its dimensions say"));
                 }
             }

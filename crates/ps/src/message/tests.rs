@@ -59,6 +59,7 @@ fn small_requests_come_back() {
     check_request(&Request::Shrink { table: None });
     check_request(&Request::Clear { table: Some("emb") });
     check_request(&Request::Stat);
+    check_request(&Request::Abandon);
     check_request(&Request::Complete { trainer: 9 });
 }
 

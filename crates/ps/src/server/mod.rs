@@ -1,1 +1,170 @@
-//! The server: answers requests, keeps time with the trainers, applies updates.
+//! A parameter server: runs a server's program until its trainers are done.
+//!
+//! Requests come in on the connections' own threads ([`service`]) and change what the server holds
+//! ([`state`]); barriers and meetings keep their replies ([`roster`]) until everybody is there.
+//! Dense parameters are blocks with a lock each, keyed tables have locks per shard, so requests
+//! wait for one another only where they touch the same thing.
+
+mod build;
+mod changed;
+mod config;
+mod gather;
+mod keep;
+mod meet;
+mod roster;
+mod service;
+mod stat;
+mod state;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use config::{PieceOf, ServerConfig};
+pub use stat::{DenseStat, Stat, TableStat};
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bireme_comm::{Identity, Server, Settings, Transport};
+use bireme_engine::Scope;
+use bireme_engine::tensor::Tensor;
+use bireme_ir::Program;
+
+use crate::{Error, Result};
+use roster::Verdict;
+use service::Service;
+use state::State;
+
+/// How often a server looks at the clock and asks whether it shall stop.
+const TICK: Duration = Duration::from_millis(50);
+/// How long a server that is done waits for trainers to say goodbye.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A parameter server that listens.
+pub struct PsServer {
+    service: Arc<Service>,
+    server: Server,
+    scope: Scope,
+    /// How long a failure waits for trainers that have not heard of it.
+    patience: Duration,
+}
+
+impl PsServer {
+    /// Starts the server of `program`, with the values that its startup program left in `scope`.
+    ///
+    /// It takes its parameters out of the scope; [`PsServer::run`] puts them back. Port 0 stands
+    /// for any free one, see [`PsServer::endpoint`].
+    ///
+    /// # Errors
+    /// When the program is no server's, a variable has no value, or the endpoint is taken.
+    pub fn start(
+        program: &Program,
+        scope: &Scope,
+        transport: Arc<dyn Transport>,
+        settings: Settings,
+    ) -> Result<PsServer> {
+        let config = ServerConfig::from_program(program)?;
+        let (endpoint, rank) = (config.endpoint.clone(), config.server);
+        let state = State::new(program, scope, config)?;
+        let patience = settings.heartbeat_timeout;
+        let service = Arc::new(Service::new(state, settings.deadline, settings.max_frame));
+        let handler = Arc::clone(&service);
+        let server =
+            Server::start(transport, &endpoint, Identity::server(rank), settings, handler)?;
+        Ok(PsServer { service, server, scope: scope.clone(), patience })
+    }
+
+    /// Where it listens, as `ip:port`.
+    pub fn endpoint(&self) -> &str {
+        self.server.endpoint()
+    }
+
+    /// What its program says.
+    pub fn config(&self) -> &ServerConfig {
+        &self.service.state.config
+    }
+
+    /// What it holds and did.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn stat(&self) -> Result<Stat> {
+        self.service.state.stat()
+    }
+
+    /// Loads its share of the checkpoint in `directory`; trainers must not have begun.
+    ///
+    /// # Errors
+    /// When the checkpoint is damaged or of another model.
+    pub fn load(&self, directory: &str) -> Result<()> {
+        self.service.state.load(directory, None).map(drop)
+    }
+
+    /// Serves until all trainers have finished, then puts the values back into the scope.
+    /// `interrupt` is asked many times a second; when it says yes, the server stops.
+    ///
+    /// # Errors
+    /// When a trainer is lost that the others cannot do without, when none is left, when a trainer
+    /// never comes, or [`Error::Interrupted`]. The values are in the scope then, too.
+    pub fn run(&self, interrupt: &dyn Fn() -> bool) -> Result<()> {
+        let ended = self.serve(interrupt);
+        if ended.is_ok() {
+            self.say_goodbye();
+        }
+        self.server.shutdown();
+        self.write_back()?;
+        ended
+    }
+
+    fn serve(&self, interrupt: &dyn Fn() -> bool) -> Result<()> {
+        loop {
+            if interrupt() {
+                return Err(Error::Interrupted);
+            }
+            let mut roster = self.service.roster();
+            let now = Instant::now();
+            self.service.expire(&mut roster, now);
+            match roster.verdict(self.service.deadline, self.patience, now) {
+                Verdict::Going => {}
+                Verdict::Finished(lost) => {
+                    for lost in lost {
+                        tracing::warn!("{} ends, but {lost}", self.config().name());
+                    }
+                    return Ok(());
+                }
+                Verdict::Failed(problem) => return Err(Error::Missing(problem)),
+            }
+            let waited = self.service.news.wait_timeout(roster, TICK);
+            drop(waited.unwrap_or_else(std::sync::PoisonError::into_inner));
+        }
+    }
+
+    /// Lets trainers close their connections before the server does.
+    fn say_goodbye(&self) {
+        let until = Instant::now() + FAREWELL.min(self.patience);
+        while !self.server.peers().is_empty() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn write_back(&self) -> Result<()> {
+        let state = &self.service.state;
+        let set = |name: &str, tensor: &Tensor| self.scope.try_set(name, tensor);
+        for update in &state.blocks {
+            for name in update.block.kept() {
+                update.block.read(name, |value| set(name, value))??;
+            }
+        }
+        for name in state.shared.names() {
+            if let Some(value) = state.shared.get(&name) {
+                set(&name, &value)?;
+            }
+        }
+        if let Some(rates) = &state.rates {
+            for name in &rates.kept {
+                rates.block.read(name, |value| set(name, value))??;
+            }
+        }
+        Ok(())
+    }
+}

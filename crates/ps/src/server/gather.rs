@@ -1,0 +1,115 @@
+//! Values on their way to a trainer: copied under their locks, sent without them. A slow trainer
+//! never holds up an update.
+
+use bireme_engine::DType;
+use bireme_engine::tensor::{Dims, Tensor};
+
+use crate::message::{Answer, Array};
+
+/// Copies of values for one answer, as many as it can hold.
+pub(super) struct Gather<'a> {
+    /// The bytes of all values, each at a multiple of 8.
+    words: Vec<u64>,
+    items: Vec<(&'a str, Item)>,
+    /// Bytes that the answer can hold.
+    limit: usize,
+}
+
+enum Item {
+    Dense { dtype: DType, dims: Dims, start: u64, at: usize, bytes: usize },
+    Rows { dtype: DType, dims: Dims, height: u64, rows: Vec<i64>, at: usize, bytes: usize },
+}
+
+impl<'a> Gather<'a> {
+    /// Uses the memory of `words`.
+    pub(super) fn new(mut words: Vec<u64>, limit: usize) -> Gather<'a> {
+        words.clear();
+        Gather { words, items: Vec::new(), limit }
+    }
+
+    /// Gives the memory back.
+    pub(super) fn into_words(self) -> Vec<u64> {
+        self.words
+    }
+
+    /// Copies elements of a tensor from `start` on; returns whether the rest of it fitted.
+    pub(super) fn dense(&mut self, name: &'a str, tensor: &Tensor, start: u64) -> bool {
+        let (dtype, size) = (tensor.dtype(), tensor.dtype().size());
+        let all = tensor.as_bytes();
+        let from = usize::try_from(start).unwrap_or(usize::MAX).saturating_mul(size);
+        let rest = all.get(from.min(all.len())..).unwrap_or(&[]);
+        let fitting = rest.len().min(self.room() / 8 * 8);
+        if fitting == 0 && !rest.is_empty() {
+            return false;
+        }
+        let at = self.copy(&rest[..fitting]);
+        let item = Item::Dense { dtype, dims: tensor.dims(), start, at, bytes: fitting };
+        self.items.push((name, item));
+        fitting == rest.len()
+    }
+
+    /// Values that are here.
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether the last value is here to its end.
+    pub(super) fn is_whole(&self) -> bool {
+        match self.items.last() {
+            Some((_, Item::Dense { dtype, dims, start, bytes, .. })) => {
+                let end = *start as usize * dtype.size() + bytes;
+                dims.bytes(*dtype).is_none_or(|all| end >= all)
+            }
+            Some((_, Item::Rows { .. })) | None => true,
+        }
+    }
+
+    /// How many rows of `width` bytes fit.
+    pub(super) fn rows_that_fit(&self, width: usize) -> usize {
+        self.room() / (width + size_of::<i64>())
+    }
+
+    /// Copies rows of a tensor, which must have them.
+    pub(super) fn rows(&mut self, name: &'a str, tensor: &Tensor, rows: Vec<i64>) {
+        let width = tensor.as_bytes().len() / tensor.rows().max(1);
+        let at = self.words.len() * 8;
+        let bytes = rows.len() * width;
+        self.words.resize((at + bytes).div_ceil(8), 0);
+        let to = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut self.words)[at..at + bytes];
+        for (to, row) in to.chunks_exact_mut(width.max(1)).zip(&rows) {
+            let start = *row as usize * width;
+            to.copy_from_slice(&tensor.as_bytes()[start..start + width]);
+        }
+        let (dtype, height) = (tensor.dtype(), tensor.rows() as u64);
+        let dims = tensor.dims().with_rows(rows.len());
+        self.items.push((name, Item::Rows { dtype, dims, height, rows, at, bytes }));
+    }
+
+    /// The answer.
+    pub(super) fn answer(&self) -> Answer<'_> {
+        let all: &[u8] = bytemuck::cast_slice(&self.words);
+        let values = self.items.iter().map(|(name, item)| match item {
+            Item::Dense { dtype, dims, start, at, bytes } => {
+                let bytes = &all[*at..at + bytes];
+                (*name, Array::Dense { dtype: *dtype, dims: *dims, start: *start, bytes })
+            }
+            Item::Rows { dtype, dims, height, rows, at, bytes } => {
+                let bytes = &all[*at..at + bytes];
+                (*name, Array::Rows { dtype: *dtype, dims: *dims, height: *height, rows, bytes })
+            }
+        });
+        Answer::Values { values: values.collect() }
+    }
+
+    fn copy(&mut self, bytes: &[u8]) -> usize {
+        let at = self.words.len() * 8;
+        self.words.resize((at + bytes.len()).div_ceil(8), 0);
+        let to: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);
+        to[at..at + bytes.len()].copy_from_slice(bytes);
+        at
+    }
+
+    fn room(&self) -> usize {
+        self.limit.saturating_sub(self.words.len() * 8)
+    }
+}

@@ -1,0 +1,180 @@
+//! Checkpoints of a server: what it holds as [`crate::checkpoint`] wants to see it.
+//!
+//! A parameter and its accumulators are read under the block's one lock, so a checkpoint never has
+//! a value of one step with the state of another.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bireme_engine::tensor::Tensor;
+
+use super::state::State;
+use crate::checkpoint::{
+    self, Form, Holdings, Piece, Rows, SaveMode, ServerIndex, State as KeptState, StateKind,
+};
+use crate::dense::Block;
+use crate::message::{Array, Format};
+use crate::{Error, Result};
+
+impl State {
+    /// Writes this server's part of a checkpoint; returns what
+    /// [`checkpoint::complete_request`] must know of it.
+    pub(super) fn save(
+        &self,
+        directory: &str,
+        table: Option<&str>,
+        mode: u32,
+        format: Format,
+    ) -> Result<String> {
+        let (path, server) = (Path::new(directory), self.index());
+        let code = mode;
+        let mode = i32::try_from(mode).ok().and_then(SaveMode::from_code).ok_or_else(|| {
+            Error::Request(format!(
+                "there is no save mode {code}: 0 saves all, 1 what changed, 2 the base, 3 all and \
+                 a day older"
+            ))
+        })?;
+        let form = match format {
+            Format::Native => Form::Checkpoint,
+            Format::Text => Form::Text,
+        };
+        let answer = checkpoint::save_request(self, path, server, mode, table, form)?;
+        String::from_utf8(answer).map_err(|error| Error::Request(error.to_string()))
+    }
+
+    /// Reads this server's part of a checkpoint, of either format; returns how many pieces and
+    /// rows.
+    pub(super) fn load(&self, directory: &str, table: Option<&str>) -> Result<u64> {
+        let loaded = checkpoint::load_request(Path::new(directory), self, self.index(), table)?;
+        for note in &loaded.notes {
+            tracing::warn!("{}: loading `{directory}`: {note}", self.config.name());
+        }
+        // Rates that were computed before are those of another step.
+        self.preview_rates()?;
+        Ok(loaded.pieces as u64 + loaded.rows.values().sum::<u64>())
+    }
+
+    fn index(&self) -> ServerIndex {
+        ServerIndex { index: self.config.server, count: self.config.endpoints.len() as u32 }
+    }
+
+    /// The piece of a block's parameter.
+    fn piece(&self, block: &Block) -> Option<Piece> {
+        let name = block.param()?;
+        let (dims, dtype) = block.read(name, |value| (value.dims(), value.dtype())).ok()?;
+        let (variable, start, shape) = match self.config.pieces.get(name) {
+            Some(of) => (of.variable.clone(), of.start, of.shape.clone()),
+            None => (name.to_owned(), 0, dims.to_vec()),
+        };
+        let suffix = name.strip_prefix(variable.as_str()).unwrap_or_default();
+        let state = |state: &str| {
+            let (elements, dtype) = block.read(state, |v| (v.numel(), v.dtype())).ok()?;
+            let kind = match elements == dims.numel() && elements > 1 {
+                true => StateKind::Elementwise,
+                false => StateKind::Whole,
+            };
+            let variable = state.strip_suffix(suffix).unwrap_or(state).to_owned();
+            Some(KeptState { variable, dtype, kind })
+        };
+        let states = states(block).filter_map(state).collect();
+        let len = dims.numel();
+        Some(Piece { name: name.to_owned(), variable, shape, dtype, start, len, states })
+    }
+
+    /// Names of learning rates and counters.
+    fn scalars(&self) -> Vec<String> {
+        let mut names = self.rates.as_ref().map_or(Vec::new(), |rates| rates.kept.clone());
+        let shared = self.shared.names();
+        names.extend(shared.into_iter().filter(|name| self.rates_block(name).is_none()));
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The block of learning rates, if it has a value of this name that outlives a step.
+    fn rates_block(&self, name: &str) -> Option<&Block> {
+        let rates = self.rates.as_ref()?;
+        rates.kept.iter().any(|kept| kept == name).then_some(&rates.block)
+    }
+
+    fn scalar(&self, name: &str) -> Result<Tensor> {
+        if let Some(block) = self.rates_block(name) {
+            return block.read(name, Tensor::clone);
+        }
+        let missing = || Error::Request(format!("there is no value `{name}` here"));
+        self.shared.get(name).ok_or_else(missing)
+    }
+}
+
+/// What a block keeps beside its parameter.
+fn states(block: &Block) -> impl Iterator<Item = &str> {
+    block.kept().filter(|name| block.param() != Some(*name))
+}
+
+impl Holdings for State {
+    fn step(&self) -> u64 {
+        self.step.load(Ordering::Acquire)
+    }
+
+    fn set_step(&self, step: u64) {
+        self.step.store(step, Ordering::Release);
+        self.blocks.iter().for_each(|update| update.count.store(step, Ordering::Release));
+        self.tables.iter().for_each(|table| table.pushes.store(step, Ordering::Release));
+    }
+
+    fn pieces(&self) -> Vec<Piece> {
+        let blocks = self.blocks.iter().filter_map(|update| self.piece(&update.block));
+        let scalars = self.scalars().into_iter().filter_map(|name| {
+            let tensor = self.scalar(&name).ok().filter(|tensor| tensor.numel() > 0)?;
+            Some(Piece {
+                variable: name.clone(),
+                name,
+                shape: tensor.dims().to_vec(),
+                dtype: tensor.dtype(),
+                start: 0,
+                len: tensor.numel(),
+                states: Vec::new(),
+            })
+        });
+        blocks.chain(scalars).collect()
+    }
+
+    fn read_piece(
+        &self,
+        piece: &str,
+        look: &mut dyn FnMut(&[&Tensor]) -> Result<()>,
+    ) -> Result<()> {
+        match self.block_of(piece) {
+            Some(block) => {
+                let names: Vec<&str> = [piece].into_iter().chain(states(block)).collect();
+                block.read_all(&names, look)?
+            }
+            None => look(&[&self.scalar(piece)?]),
+        }
+    }
+
+    fn write_piece(
+        &self,
+        piece: &str,
+        fill: &mut dyn FnMut(&mut [&mut Tensor]) -> Result<()>,
+    ) -> Result<()> {
+        if let Some(block) = self.block_of(piece) {
+            let names: Vec<&str> = [piece].into_iter().chain(states(block)).collect();
+            return block.write_all(&names, fill)?;
+        }
+        let mut tensor = self.scalar(piece)?;
+        fill(&mut [&mut tensor])?;
+        match self.rates_block(piece) {
+            Some(block) => block.set(piece, &Array::of_tensor(&tensor)),
+            None => {
+                self.shared.set(piece, &tensor);
+                Ok(())
+            }
+        }
+    }
+
+    fn tables(&self) -> Vec<Arc<dyn Rows>> {
+        self.tables.iter().map(|table| Arc::clone(&table.rows) as Arc<dyn Rows>).collect()
+    }
+}

@@ -1,0 +1,209 @@
+//! Who of the trainers is here, finished or lost, and who waits for whom.
+//!
+//! A wait ends in one of three ways: everybody has come, somebody who must come cannot come any
+//! more, or the deadline has passed; in the last two cases the error names who is missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use bireme_comm::{Peer, Reply};
+
+use super::meet::Meeting;
+
+/// A trainer as the server sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Standing {
+    /// Has not joined yet.
+    Absent,
+    /// At work.
+    Here { session: u64, address: String },
+    /// Said that it has finished.
+    Done,
+    /// Gone without a word; why.
+    Lost(String),
+}
+
+/// The trainers, and those of them that wait.
+pub(super) struct Roster {
+    pub(super) trainers: Vec<Standing>,
+    /// Who waits at the barrier of this step, and since when.
+    pub(super) barrier: BTreeMap<u32, (Reply, Instant)>,
+    pub(super) meetings: BTreeMap<(String, String), Meeting>,
+    /// Why training cannot go on, and since when.
+    failure: Option<(String, Instant)>,
+    /// Trainers that have been told of the failure.
+    told: BTreeSet<u32>,
+    /// When a trainer last came or went.
+    changed: Instant,
+}
+
+/// How things stand as a whole.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Trainers are at work, or expected.
+    Going,
+    /// All have finished, but for those that were lost.
+    Finished(Vec<String>),
+    /// Training cannot go on.
+    Failed(String),
+}
+
+impl Roster {
+    pub(super) fn new(trainers: u32) -> Roster {
+        Roster {
+            trainers: vec![Standing::Absent; trainers as usize],
+            barrier: BTreeMap::new(),
+            meetings: BTreeMap::new(),
+            failure: None,
+            told: BTreeSet::new(),
+            changed: Instant::now(),
+        }
+    }
+
+    /// A trainer joins; returns the standing it had.
+    pub(super) fn join(&mut self, trainer: u32, peer: &Peer) -> Standing {
+        let here = Standing::Here { session: peer.session, address: peer.address.clone() };
+        self.changed = Instant::now();
+        std::mem::replace(&mut self.trainers[trainer as usize], here)
+    }
+
+    /// A trainer has finished.
+    pub(super) fn complete(&mut self, trainer: u32) {
+        self.trainers[trainer as usize] = Standing::Done;
+        self.changed = Instant::now();
+    }
+
+    /// The trainer of a session that was lost, if it was at work.
+    pub(super) fn lose(&mut self, peer: &Peer, why: &str) -> Option<u32> {
+        let trainer = peer.identity.rank;
+        let standing = self.trainers.get_mut(trainer as usize)?;
+        let ours = matches!(standing, Standing::Here { session, .. } if *session == peer.session);
+        if !ours {
+            return None;
+        }
+        *standing = Standing::Lost(why.to_owned());
+        self.changed = Instant::now();
+        Some(trainer)
+    }
+
+    /// Whether a trainer has joined and neither finished nor been lost.
+    pub(super) fn is_here(&self, trainer: u32) -> bool {
+        matches!(self.trainers.get(trainer as usize), Some(Standing::Here { .. }))
+    }
+
+    /// Takes those who wait at the barrier, if nobody else is expected there.
+    pub(super) fn take_barrier(&mut self) -> Option<BTreeMap<u32, (Reply, Instant)>> {
+        let expected =
+            |standing: &Standing| matches!(standing, Standing::Absent | Standing::Here { .. });
+        let mut trainers = (0..).zip(&self.trainers);
+        let all =
+            trainers.all(|(at, standing)| !expected(standing) || self.barrier.contains_key(&at));
+        (all && !self.barrier.is_empty()).then(|| std::mem::take(&mut self.barrier))
+    }
+
+    /// Training cannot go on: everybody who waits is told so, and later everybody who asks.
+    pub(super) fn fail(&mut self, problem: &str) {
+        if self.failure.is_none() {
+            self.failure = Some((problem.to_owned(), Instant::now()));
+        }
+        for (trainer, (reply, _)) in std::mem::take(&mut self.barrier) {
+            reply.fail(problem);
+            self.told.insert(trainer);
+        }
+        for (_, meeting) in std::mem::take(&mut self.meetings) {
+            meeting.fail(problem);
+        }
+    }
+
+    /// Why training cannot go on, for the answer to a trainer that asks something.
+    pub(super) fn failure_for(&mut self, trainer: u32) -> Option<String> {
+        let (problem, _) = self.failure.as_ref()?;
+        self.told.insert(trainer);
+        Some(problem.clone())
+    }
+
+    /// How a trainer is called: `trainer 1 (127.0.0.1:40000)`.
+    pub(super) fn name(&self, trainer: u32) -> String {
+        match self.trainers.get(trainer as usize) {
+            Some(Standing::Here { address, .. }) => format!("trainer {trainer} ({address})"),
+            _ => format!("trainer {trainer}"),
+        }
+    }
+
+    /// What is wrong at the barrier when the oldest wait has reached `deadline`.
+    pub(super) fn overdue(&self, deadline: Duration, now: Instant) -> Option<String> {
+        let since = self.barrier.values().map(|(_, since)| *since).min()?;
+        let waited = now.saturating_duration_since(since);
+        if waited < deadline {
+            return None;
+        }
+        let missing: Vec<String> = self.missing(|at| self.barrier.contains_key(&at));
+        Some(format!(
+            "{} at the send barrier; {} waited {:.1} s for it (the limit is `FLAGS_rpc_deadline`)",
+            missing.join(", "),
+            self.waiting(),
+            waited.as_secs_f64()
+        ))
+    }
+
+    /// Those that are expected but not among `arrived`, in words.
+    pub(super) fn missing(&self, arrived: impl Fn(u32) -> bool) -> Vec<String> {
+        let word = |(at, standing): (u32, &Standing)| match standing {
+            _ if arrived(at) => None,
+            Standing::Absent => Some(format!("trainer {at} has not joined, and is missing")),
+            Standing::Here { .. } => Some(format!("{} did not arrive", self.name(at))),
+            Standing::Done => None,
+            Standing::Lost(why) => Some(format!("trainer {at} is lost ({why}), and is missing")),
+        };
+        (0..).zip(&self.trainers).filter_map(word).collect()
+    }
+
+    /// Who waits at the barrier: `trainers 0, 2`.
+    pub(super) fn waiting(&self) -> String {
+        let ranks: Vec<String> = self.barrier.keys().map(u32::to_string).collect();
+        let noun = if ranks.len() == 1 { "trainer" } else { "trainers" };
+        format!("{noun} {}", ranks.join(", "))
+    }
+
+    /// How things stand. Trainers that never came are waited for until `deadline` after the last
+    /// change, ten times as long when nobody came at all; a failure holds until all who are here
+    /// know it, for `patience` at most.
+    pub(super) fn verdict(&self, deadline: Duration, patience: Duration, now: Instant) -> Verdict {
+        if let Some((problem, since)) = &self.failure {
+            let here = (0..).zip(&self.trainers).filter(|(at, _)| self.is_here(*at));
+            let known = here.map(|(at, _)| at).all(|at| self.told.contains(&at));
+            return match known || now.saturating_duration_since(*since) > patience {
+                true => Verdict::Failed(problem.clone()),
+                false => Verdict::Going,
+            };
+        }
+        if self.trainers.iter().any(|trainer| matches!(trainer, Standing::Here { .. })) {
+            return Verdict::Going;
+        }
+        let lost: Vec<String> = (0..)
+            .zip(&self.trainers)
+            .filter_map(|(at, standing): (u32, _)| match standing {
+                Standing::Lost(why) => Some(format!("trainer {at} was lost: {why}")),
+                _ => None,
+            })
+            .collect();
+        let absent = self.trainers.iter().filter(|trainer| **trainer == Standing::Absent).count();
+        if absent > 0 {
+            let nobody = absent == self.trainers.len();
+            let waited = now.saturating_duration_since(self.changed);
+            if waited < if nobody { 10 * deadline } else { deadline } {
+                return Verdict::Going;
+            }
+            return Verdict::Failed(format!(
+                "{}: the server waited {:.1} s for the job to start; were all trainers started, \
+                 with the right endpoints?",
+                self.missing(|_| false).join(", "),
+                waited.as_secs_f64()
+            ));
+        }
+        if lost.len() == self.trainers.len() {
+            return Verdict::Failed(format!("no trainer is left: {}", lost.join(", ")));
+        }
+        Verdict::Finished(lost)
+    }
+}

@@ -1,0 +1,369 @@
+//! Answers requests: one `match`. Who waits and who is missing is the [`Roster`]'s business, what
+//! is held the [`State`]'s.
+
+use std::cell::Cell;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bireme_comm::{Body, Handler, Peer, Reply, Role};
+
+use super::gather::Gather;
+use super::meet::{self, Ended, Meeting};
+use super::roster::{Roster, Standing};
+use super::state::State;
+use super::tables::RowGrads;
+use crate::message::{Answer, Request};
+use crate::{Error, Mode, Result, checkpoint};
+
+/// Bytes of memory that a connection keeps for its next answer.
+const KEPT_WORDS: usize = (64 << 20) / 8;
+
+thread_local! {
+    /// Memory for values and rows on their way out; connections have their own threads.
+    static WORDS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+    static ROWS: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+/// A server at work.
+pub(super) struct Service {
+    pub(super) state: State,
+    roster: Mutex<Roster>,
+    /// Told whenever the roster changes.
+    pub(super) news: Condvar,
+    /// How long anybody waits for somebody.
+    pub(super) deadline: Duration,
+    /// Bytes that an answer may have.
+    limit: usize,
+}
+
+impl Service {
+    pub(super) fn new(state: State, deadline: Duration, max_frame: usize) -> Service {
+        let roster = Mutex::new(Roster::new(state.config.trainers));
+        // A little less than the callers' own deadlines, whose messages know less.
+        let deadline = deadline - (deadline / 20).min(Duration::from_secs(2));
+        // Room for names and dimensions.
+        let limit = max_frame - (max_frame / 16).clamp(4096.min(max_frame / 2), 1 << 20);
+        Service { state, roster, news: Condvar::new(), deadline, limit }
+    }
+
+    pub(super) fn roster(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether training goes on when a trainer is lost.
+    fn goes_on(&self) -> bool {
+        !self.state.is_sync()
+    }
+
+    /// Ends waits that have lasted too long.
+    pub(super) fn expire(&self, roster: &mut Roster, now: Instant) {
+        // Only failures come by the clock, and these are short.
+        self.settle(roster).into_iter().for_each(Ended::deliver);
+        if let Some(problem) = roster.overdue(self.deadline, now) {
+            roster.fail(&format!("{}: {problem}", self.state.config.name()));
+        }
+    }
+
+    fn answer(&self, peer: &Peer, request: &Request<'_>) -> Result<Answer<'static>> {
+        let state = &self.state;
+        match request {
+            Request::Join { trainer, trainers, mode } => {
+                self.join(peer, *trainer, *trainers, *mode)
+            }
+            Request::Push { trainer, values } => {
+                self.check_here(*trainer)?;
+                for (name, array) in values {
+                    state.push(*trainer, name, array)?;
+                }
+                Ok(Answer::Done)
+            }
+            Request::PushRows { trainer, table, keys, grads, counts } => {
+                self.check_here(*trainer)?;
+                let rows = RowGrads { keys, grads, counts: *counts };
+                state.push_rows(*trainer, table, rows)?;
+                Ok(Answer::Done)
+            }
+            Request::PushDelta { trainer, values } => {
+                self.check_here(*trainer)?;
+                for (name, delta) in values {
+                    state.push_delta(name, delta)?;
+                }
+                Ok(Answer::Done)
+            }
+            Request::Set { values } => {
+                values.iter().try_for_each(|(name, array)| state.set(name, array))?;
+                Ok(Answer::Done)
+            }
+            Request::SetRows { table, keys, values } => {
+                state.table(table)?.rows.set(keys, values)?;
+                Ok(Answer::Done)
+            }
+            Request::Load { directory, table, .. } => {
+                Ok(Answer::Counted { count: state.load(directory, *table)? })
+            }
+            Request::Abandon => {
+                checkpoint::abandon(state);
+                Ok(Answer::Done)
+            }
+            Request::Shrink { table } => {
+                let shrunk = state.tables_named(*table)?.into_iter().map(|t| t.rows.shrink());
+                Ok(Answer::Counted { count: shrunk.map(|shrunk| shrunk.removed as u64).sum() })
+            }
+            Request::Clear { table } => {
+                let mut count = 0;
+                for table in state.tables_named(*table)? {
+                    count += table.rows.len() as u64;
+                    table.rows.clear();
+                }
+                Ok(Answer::Counted { count })
+            }
+            Request::Barrier { .. }
+            | Request::Get { .. }
+            | Request::PullRows { .. }
+            | Request::PullGeo { .. }
+            | Request::Meet { .. }
+            | Request::Save { .. }
+            | Request::Stat
+            | Request::Complete { .. } => unreachable!("answered by `dispatch`"),
+        }
+    }
+
+    fn dispatch(&self, peer: &Peer, request: &Request<'_>, reply: Reply) {
+        match request {
+            Request::Barrier { trainer } => self.barrier(*trainer, reply),
+            Request::Complete { trainer } => self.complete(*trainer, reply),
+            Request::Meet { group, name, member, members, data } => {
+                let mut roster = self.roster();
+                if *group == meet::TRAINERS
+                    && let Some(problem) = roster.failure_for(*member)
+                {
+                    return reply.fail(&problem);
+                }
+                let key = ((*group).to_owned(), (*name).to_owned());
+                let meeting = roster.meetings.entry(key);
+                let meeting = meeting.or_insert_with(|| Meeting::new(*members));
+                meeting.enter(*member, *members, data, reply);
+                let ended = self.settle(&mut roster);
+                drop(roster);
+                ended.into_iter().for_each(Ended::deliver);
+            }
+            Request::Get { trainer, names, start } => {
+                self.send_values(reply, |to| self.state.get(*trainer, names, *start, to))
+            }
+            Request::PullGeo { trainer, names, start } => {
+                self.send_values(reply, |to| self.state.pull_geo(*trainer, names, *start, to))
+            }
+            Request::PullRows { table, keys } => self.pull_rows(table, keys, reply),
+            Request::Stat => {
+                let stat = self.state.stat().and_then(|stat| to_json(&stat));
+                send_text(reply, stat);
+            }
+            Request::Save { directory, table, mode, format } => {
+                send_text(reply, self.state.save(directory, *table, *mode, *format));
+            }
+            other => match self.answer(peer, other) {
+                Ok(answer) => reply.send(&answer.encode().parts()),
+                Err(error) => reply.fail(&error.to_string()),
+            },
+        }
+    }
+
+    fn pull_rows(&self, table: &str, keys: &[u64], reply: Reply) {
+        let mut rows = ROWS.take();
+        match self.state.pull_rows(table, keys, &mut rows) {
+            Ok(()) => reply.send(&Answer::Rows { values: &rows }.encode().parts()),
+            Err(error) => reply.fail(&error.to_string()),
+        }
+        if rows.capacity() <= 2 * KEPT_WORDS {
+            ROWS.set(rows);
+        }
+    }
+
+    fn send_values<'a>(&self, reply: Reply, gather: impl FnOnce(&mut Gather<'a>) -> Result<()>) {
+        let mut to = Gather::new(WORDS.take(), self.limit);
+        match gather(&mut to) {
+            Ok(()) => reply.send(&to.answer().encode().parts()),
+            Err(error) => reply.fail(&error.to_string()),
+        }
+        let words = to.into_words();
+        if words.capacity() <= KEPT_WORDS {
+            WORDS.set(words);
+        }
+    }
+
+    fn join(
+        &self,
+        peer: &Peer,
+        trainer: u32,
+        trainers: u32,
+        mode: Mode,
+    ) -> Result<Answer<'static>> {
+        let config = &self.state.config;
+        if trainers != config.trainers || trainer >= trainers {
+            return Err(Error::Config(format!(
+                "{peer} says it is trainer {trainer} of {trainers}, but {} serves {} trainers: \
+                 start all processes with the same number of trainers",
+                config.name(),
+                config.trainers
+            )));
+        }
+        if mode != config.mode {
+            return Err(Error::Config(format!(
+                "{peer} trains in {mode:?} mode, but {} serves {:?} mode: transpile all programs \
+                 with the same `sync_mode` and strategy",
+                config.name(),
+                config.mode
+            )));
+        }
+        if peer.identity.role != Role::Trainer || peer.identity.rank != trainer {
+            return Err(Error::Config(format!("{peer} says it is trainer {trainer}")));
+        }
+        let mut roster = self.roster();
+        let was = roster.join(trainer, peer);
+        if let Standing::Here { session, address } = was
+            && session != peer.session
+        {
+            let problem = format!("trainer {trainer} ({address}) was restarted as {peer}");
+            if !self.goes_on() {
+                roster.fail(&format!(
+                    "{problem}: the steps that others wait for are lost; restart the job from the \
+                     last checkpoint"
+                ));
+            }
+            tracing::warn!("{}: {problem}", config.name());
+            self.state.forget(trainer);
+        }
+        drop(roster);
+        self.news.notify_all();
+        let step = self.state.step.load(std::sync::atomic::Ordering::Acquire);
+        Ok(Answer::Joined { server: config.server, step })
+    }
+
+    fn check_here(&self, trainer: u32) -> Result<()> {
+        if self.roster().is_here(trainer) {
+            return Ok(());
+        }
+        Err(Error::Request(format!(
+            "trainer {trainer} is not at work: it has not joined, has finished, or was given up"
+        )))
+    }
+
+    fn barrier(&self, trainer: u32, reply: Reply) {
+        if let Err(error) = self.check_here(trainer) {
+            return reply.fail(&error.to_string());
+        }
+        if !self.state.is_sync() {
+            return reply.send(&Answer::Done.encode().parts());
+        }
+        let mut roster = self.roster();
+        // Again, under the lock: who comes after a failure must not wait.
+        if let Some(problem) = roster.failure_for(trainer) {
+            return reply.fail(&problem);
+        }
+        if let Some((stale, _)) = roster.barrier.insert(trainer, (reply, Instant::now())) {
+            stale.fail("the same trainer came to the barrier again");
+        }
+        self.step_if_all_are_here(roster);
+    }
+
+    fn complete(&self, trainer: u32, reply: Reply) {
+        if let Err(error) = self.check_here(trainer) {
+            return reply.fail(&error.to_string());
+        }
+        reply.send(&Answer::Done.encode().parts());
+        let mut roster = self.roster();
+        roster.complete(trainer);
+        let ended = self.settle(&mut roster);
+        self.step_if_all_are_here(roster);
+        ended.into_iter().for_each(Ended::deliver);
+        self.news.notify_all();
+    }
+
+    /// Meetings that end now.
+    fn settle(&self, roster: &mut Roster) -> Vec<Ended> {
+        meet::settle(roster, self.goes_on(), self.deadline, Instant::now())
+    }
+
+    /// Runs the update when nobody else is expected at the barrier, and lets all go on.
+    fn step_if_all_are_here(&self, mut roster: MutexGuard<'_, Roster>) {
+        let Some(waiters) = roster.take_barrier() else { return };
+        drop(roster);
+        let updated = self.state.update(waiters.len());
+        let problem = match &updated {
+            Ok(()) => None,
+            Err(error) => Some(format!("{}: the update failed: {error}", self.state.config.name())),
+        };
+        let done = Answer::Done.encode();
+        let parts = done.parts();
+        for (reply, _) in waiters.into_values() {
+            match &problem {
+                None => reply.send(&parts),
+                Some(problem) => reply.fail(problem),
+            }
+        }
+        if let Some(problem) = problem {
+            self.roster().fail(&problem);
+            self.news.notify_all();
+        }
+    }
+}
+
+impl Handler for Service {
+    fn handle(&self, peer: &Peer, method: u16, body: &Body, reply: Reply) {
+        let request = match Request::decode(method, body) {
+            Ok(request) => request,
+            Err(error) => return reply.fail(&format!("{peer}: {error}")),
+        };
+        let is_complete = matches!(request, Request::Complete { .. });
+        if peer.identity.role == Role::Trainer
+            && !is_complete
+            && let Some(problem) = self.roster().failure_for(peer.identity.rank)
+        {
+            self.news.notify_all();
+            return reply.fail(&problem);
+        }
+        self.dispatch(peer, &request, reply);
+    }
+
+    fn lost(&self, peer: &Peer, why: &str) {
+        if peer.identity.role != Role::Trainer {
+            return;
+        }
+        let mut roster = self.roster();
+        let Some(trainer) = roster.lose(peer, why) else { return };
+        let server = self.state.config.name();
+        if self.goes_on() {
+            tracing::warn!("{server}: {peer} is lost: {why}; the others go on");
+            self.state.forget(trainer);
+            let ended = self.settle(&mut roster);
+            drop(roster);
+            ended.into_iter().for_each(Ended::deliver);
+        } else {
+            let waits = match roster.barrier.is_empty() {
+                true => "nobody waited for it yet".to_owned(),
+                false => {
+                    let since = roster.barrier.values().map(|(_, since)| since.elapsed());
+                    let waited = since.max().unwrap_or_default().as_secs_f64();
+                    let waiting = roster.waiting();
+                    format!("{waiting} waited {waited:.1} s for its gradients at the send barrier")
+                }
+            };
+            roster.fail(&format!(
+                "{server}: {peer} is lost: {why}; {waits}. Look at that trainer's log; the job can \
+                 go on from its last checkpoint"
+            ));
+        }
+        self.news.notify_all();
+    }
+}
+
+fn send_text(reply: Reply, text: Result<String>) {
+    match text {
+        Ok(text) => reply.send(&Answer::Text { text: &text }.encode().parts()),
+        Err(error) => reply.fail(&error.to_string()),
+    }
+}
+
+fn to_json<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::Request(error.to_string()))
+}

@@ -1,0 +1,175 @@
+//! The keyed tables of a server, and in sync modes the pushes that wait for the barrier.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bireme_ir::{Attr, Block, Op, Program, Var};
+
+use crate::dense::Shared;
+use crate::table::{PushStep, SparseTable, TableConfig};
+use crate::{Error, Result};
+
+/// One keyed table.
+pub(super) struct Table {
+    pub(super) name: String,
+    pub(super) rows: Arc<SparseTable>,
+    /// The learning rate's variable, and the parameter's factor on it.
+    rate: Option<(String, f32)>,
+    /// Updates applied so far.
+    pub(super) pushes: AtomicU64,
+    /// Pushes of this step by trainer, in sync modes.
+    waiting: Mutex<BTreeMap<u32, Vec<Waiting>>>,
+}
+
+/// A push that waits for the barrier.
+struct Waiting {
+    keys: Vec<u64>,
+    grads: Vec<f32>,
+    counts: Option<Vec<[f32; 2]>>,
+}
+
+/// Gradients of rows on their way.
+#[derive(Clone, Copy)]
+pub(super) struct RowGrads<'a> {
+    pub(super) keys: &'a [u64],
+    pub(super) grads: &'a [f32],
+    pub(super) counts: Option<&'a [[f32; 2]]>,
+}
+
+impl Table {
+    /// Makes the table that `block` describes.
+    pub(super) fn new(program: &Program, name: &str, block: &Block) -> Result<Table> {
+        let var: Option<&Var> =
+            program.find_var(block.idx, name).or_else(|| program.global().var(name));
+        let var = var.ok_or_else(|| {
+            Error::Config(format!("table `{name}` is not declared in the server's program"))
+        })?;
+        let mut config = TableConfig::from_block(var, block)?;
+        if config.seed == 0 {
+            config.seed = program.random_seed;
+        }
+        let optimizer = block.ops.iter().find(|op| !op.inputs_of("LearningRate").is_empty());
+        let factor = |op: &Op| match op.attrs.get("learning_rate_factor") {
+            Some(Attr::Float(factor)) => Some(*factor),
+            _ => None,
+        };
+        let factor = block.ops.iter().find_map(factor).unwrap_or(1.0);
+        let rate = optimizer.map(|op| (op.inputs_of("LearningRate")[0].clone(), factor));
+        Ok(Table {
+            name: name.to_owned(),
+            rows: Arc::new(SparseTable::new(config)?),
+            rate,
+            pushes: AtomicU64::new(0),
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// The learning rate's variable.
+    pub(super) fn rate(&self) -> Option<&str> {
+        self.rate.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// Applies gradients at once; returns how many updates there have been.
+    pub(super) fn apply(&self, rows: RowGrads<'_>, shared: &Shared) -> Result<u64> {
+        let count = self.pushes.fetch_add(1, Ordering::AcqRel) + 1;
+        let step = PushStep { rate: self.rate_now(shared)?, count };
+        self.rows.push(rows.keys, rows.grads, rows.counts, &step)?;
+        Ok(count)
+    }
+
+    /// Keeps gradients for the barrier.
+    pub(super) fn store(&self, trainer: u32, rows: RowGrads<'_>) -> Result<()> {
+        let width = self.rows.push_width();
+        if rows.grads.len() != rows.keys.len() * width {
+            return Err(Error::Request(format!(
+                "table `{}`: {} keys with {width} columns each came with {} gradients",
+                self.name,
+                rows.keys.len(),
+                rows.grads.len()
+            )));
+        }
+        let push = Waiting {
+            keys: rows.keys.to_vec(),
+            grads: rows.grads.to_vec(),
+            counts: rows.counts.map(<[_]>::to_vec),
+        };
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.entry(trainer).or_default().push(push);
+        Ok(())
+    }
+
+    /// Applies what waits, as one push: the mean over `trainers`, added up in their order.
+    pub(super) fn update(&self, trainers: usize, shared: &Shared, count: u64) -> Result<()> {
+        let waiting =
+            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.pushes.store(count, Ordering::Release);
+        let mut pushes = waiting.into_values().flatten();
+        let Some(first) = pushes.next() else { return Ok(()) };
+        let mut all = Merged::new(first, self.rows.push_width());
+        pushes.for_each(|push| all.add(&push));
+        if trainers > 1 {
+            let factor = 1.0 / trainers as f32;
+            all.sum.grads.iter_mut().for_each(|grad| *grad *= factor);
+        }
+        let step = PushStep { rate: self.rate_now(shared)?, count };
+        self.rows.push(&all.sum.keys, &all.sum.grads, all.sum.counts.as_deref(), &step)
+    }
+
+    fn rate_now(&self, shared: &Shared) -> Result<f32> {
+        let Some((name, factor)) = &self.rate else { return Ok(0.0) };
+        let rate = shared.number(name).ok_or_else(|| {
+            let table = &self.name;
+            Error::Config(format!("table `{table}`: learning rate `{name}` has no value yet"))
+        })?;
+        Ok(rate * factor)
+    }
+}
+
+/// Pushes added up by key, in the order in which keys first came.
+struct Merged {
+    sum: Waiting,
+    width: usize,
+    /// Where each key is; filled when a second push comes.
+    places: HashMap<u64, usize>,
+}
+
+impl Merged {
+    fn new(first: Waiting, width: usize) -> Merged {
+        Merged { sum: first, width, places: HashMap::new() }
+    }
+
+    fn add(&mut self, push: &Waiting) {
+        if self.places.is_empty() {
+            let keys = self.sum.keys.iter().enumerate();
+            self.places = keys.map(|(place, key)| (*key, place)).collect();
+        }
+        let (width, one) = (self.width, [1.0, 0.0]);
+        if push.counts.is_some() && self.sum.counts.is_none() {
+            // As a table takes it: without counts, each key was shown once.
+            self.sum.counts = Some(vec![one; self.sum.keys.len()]);
+        }
+        for (at, key) in push.keys.iter().enumerate() {
+            let grads = &push.grads[at * width..][..width];
+            let count = push.counts.as_ref().map_or(one, |counts| counts[at]);
+            match self.places.get(key) {
+                Some(place) => {
+                    let sum = &mut self.sum.grads[place * width..][..width];
+                    sum.iter_mut().zip(grads).for_each(|(sum, grad)| *sum += grad);
+                    if let Some(counts) = &mut self.sum.counts {
+                        let sum = &mut counts[*place];
+                        *sum = [sum[0] + count[0], sum[1] + count[1]];
+                    }
+                }
+                None => {
+                    self.places.insert(*key, self.sum.keys.len());
+                    self.sum.keys.push(*key);
+                    self.sum.grads.extend_from_slice(grads);
+                    if let Some(counts) = &mut self.sum.counts {
+                        counts.push(count);
+                    }
+                }
+            }
+        }
+    }
+}
