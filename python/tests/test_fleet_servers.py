@@ -134,6 +134,25 @@ def test_a_model_for_prediction_has_the_parameters_of_the_servers(core, tmp_path
     assert got.tolist() == [[1.0]]
 
 
+def test_a_model_for_prediction_keeps_what_only_the_worker_has(core, tmp_path):
+    x = paddle.static.data("x", [None, 2])
+    hidden = paddle.static.nn.fc(x, 1, weight_attr=paddle.ParamAttr(name="w"), bias_attr=False)
+    offset = paddle.static.create_global_var([1], 3.0, "float32", persistable=True, name="offset")
+    prediction = hidden + offset
+    main, startup = paddle.static.default_main_program(), paddle.static.default_startup_program()
+    fluid.Executor(fluid.CPUPlace()).run(startup)
+    replaceable(main, startup)
+    job = second.Fleet().init(
+        second.UserDefinedRoleMaker(worker_num=1, server_endpoints=SERVERS[:1])
+    )
+    job.distributed_optimizer(paddle.optimizer.SGD(0.1)).minimize(paddle.mean(prediction))
+    job.init_worker()
+    job.save_inference_model(None, str(tmp_path), ["x"], [prediction])
+    assert paddle._core.load_tensor(str(tmp_path / "offset")).tolist() == [3.0]
+    # Of what both have, the servers' value counts.
+    assert paddle._core.load_tensor(str(tmp_path / "w")).tolist() == [[0.5], [0.5]]
+
+
 def test_tables_are_fetched_for_a_model_for_prediction(core, tmp_path):
     ids = paddle.static.data("ids", [None, 1], "int64", lod_level=1)
     attr = paddle.ParamAttr(name="emb")

@@ -40,7 +40,7 @@ def strategy_with(a_sync, **configs):
 def test_a_sync_and_its_entries_choose_the_mode(a_sync, configs, mode):
     config, settings = _settings_of(strategy_with(a_sync, **configs))
     assert settings["mode"] == mode
-    assert settings["staleness"] == configs.get("staleness", 0)
+    assert settings["staleness"] == configs.get("staleness", 4)
     settled = exchange_config(config, mode)
     assert settled["sync_mode"] == (mode == "sync")
     assert settled["geo_sgd_mode"] == (mode == "geo")
@@ -162,7 +162,7 @@ def test_strategies_take_dictionaries():
     settings = strategy._settings()
     assert settings["k_steps"] == settings["communicator"]["send_queue_size"] == 20
     assert settings["communicator"]["send_wait_times"] == 2
-    assert settings["rpc_get_thread_num"] == 3
+    assert settings["server"]["rpc_get_thread_num"] == 3
 
 
 @pytest.mark.parametrize(
@@ -230,6 +230,12 @@ def test_a_table_is_described_by_flat_keys():
         ("accesor.embedx_dim", 8, ValueError, "has no setting `table_parameters.emb.accesor"),
         ("accessor.embedx_dim", "8", TypeError, "embedx_dim` must be of type int, not str"),
         ("table_class", "Table", ValueError, "has the table class `Table`, which is none of"),
+        (
+            "accessor.ctr_accessor_param.save_filter_slots",
+            [1],
+            NotImplementedError,
+            "filters slots",
+        ),
         ("accessor.accessor_class", "Mine", ValueError, "has the accessor `Mine`"),
         ("shard_num", 0, ValueError, "`shard_num` of table `emb` must be at least 1"),
     ],
@@ -287,10 +293,11 @@ def test_accessors_go_into_the_lookups_of_their_table():
     paddle.static.nn.sparse_embedding(ids, [100, 9], param_attr=attr)
     main = paddle.static.default_main_program()
     tables = read_tables({"emb": {"table_parameters.emb.shard_num": 37}})
-    describe_tables(main, tables)
+    assert describe_tables(main, tables) == {"shard_num": 37}
     (lookup,) = [op for op in main.global_block().ops if op.type == "lookup_table"]
-    accessor = json.loads(lookup.attr("accessor"))
-    assert (accessor["accessor_class"], lookup.attr("shard_num")) == ("SparseAccessor", 37)
+    accessor = json.loads(lookup.attr("entry_config"))
+    assert accessor["accessor_class"] == "SparseAccessor"
+    assert "embed_sgd_param" not in accessor
     assert (accessor["embedx_dim"], accessor["fea_dim"]) == (8, 11)
     wrong = read_tables({"emb": {"table_parameters.emb.accessor.embedx_dim": 9}})
     with pytest.raises(ValueError, match="it will be sparse_embedding_dim - 1: 8, but got 9"):

@@ -187,14 +187,23 @@ def test_parameters_of_another_program_are_refused(model):
         fluid.DistributeTranspiler().transpile(ops, pairs, 0, fluid.Program())
 
 
-def test_a_schedule_that_servers_cannot_follow_is_refused(monkeypatch):
-    install(monkeypatch)
+def test_a_schedule_in_python_reaches_the_servers_by_the_trainers(monkeypatch):
+    transpilers, _ = install(monkeypatch)
     paddle.enable_static()
     loss = paddle.mean(paddle.static.nn.fc(paddle.static.data("x", [None, 2]), 1))
     schedule = paddle.optimizer.lr.ExponentialDecay(0.1, gamma=0.5)
     paddle.optimizer.SGD(schedule).minimize(loss)
-    with pytest.raises(NotImplementedError, match="the learning rate is a `ExponentialDecay`"):
-        fluid.DistributeTranspiler().transpile(0)
+    replaceable(fluid.default_main_program(), fluid.default_startup_program())
+    fluid.DistributeTranspiler().transpile(0)
+    assert transpilers.made[0].config["learning_rate_from_trainer"]
+
+
+def test_the_connections_of_a_server_come_from_the_environment(model, monkeypatch):
+    transpilers, _, _ = model
+    monkeypatch.setenv("FLAGS_rpc_get_thread_num", "3")
+    fluid.DistributeTranspiler().transpile(0)
+    assert transpilers.made[0].config["rpc_get_thread_num"] == 3
+    assert transpilers.made[0].config["rpc_send_thread_num"] == 12
 
 
 def test_collective_modes_name_all_trainers(model):

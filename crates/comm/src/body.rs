@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes that the pool keeps at most.
-const MAX_KEPT_BYTES: usize = 256 << 20;
+const MAX_KEPT_BYTES: usize = 64 << 20;
 /// Buffers that the pool keeps at most.
 const MAX_KEPT: usize = 128;
 

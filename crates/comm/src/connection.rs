@@ -62,6 +62,17 @@ impl Connection {
         self.stream.write(&mut slices).inspect_err(|_| self.shutdown())
     }
 
+    /// Writes a frame without a body if that needs no waiting.
+    pub(crate) fn try_send(&self, mut header: Header) {
+        let Ok(mut next) = self.writer.try_lock() else { return };
+        header.sequence = *next;
+        match self.stream.try_write(&header.encode()) {
+            Ok(true) => *next = next.wrapping_add(1),
+            Ok(false) => {}
+            Err(_) => self.shutdown(),
+        }
+    }
+
     /// The next frame with a body of at most `limit` bytes; none when the read timed out.
     /// One thread at a time reads, others would wait here. After an error there is nothing to
     /// read, but a last frame may be written.
@@ -186,5 +197,89 @@ fn read(stream: &dyn Stream, buffer: &mut [u8]) -> Result<Option<usize>, Broken>
                 _ => return Err(Broken::Io(error)),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame::Kind;
+    use crate::{Memory, Transport};
+
+    /// A connection, and the stream at its other end.
+    fn pair() -> (Connection, Box<dyn Stream>) {
+        let network = Memory::new(0);
+        let bound = network.listen("host:0").unwrap();
+        let stream = network.connect(&bound.endpoint, Duration::ZERO).unwrap();
+        let other = bound.listeners[0].accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        (Connection::new(stream), other)
+    }
+
+    fn frame(sequence: u32, body: &[u8]) -> Vec<u8> {
+        let length = body.len() as u64;
+        let header = Header { sequence, length, ..Header::new(Kind::Reply) };
+        [&header.encode()[..], body].concat()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn frames_survive_any_cutting_into_pieces(
+            sizes in prop::collection::vec(prop_oneof![0..50usize, 8_000..20_000usize], 1..8),
+            pieces in prop::collection::vec(1..9_000usize, 1..20),
+        ) {
+            let (connection, other) = pair();
+            let pool = Arc::default();
+            let body = |step: usize| vec![step as u8 + 1; sizes[step]];
+            let bytes: Vec<u8> =
+                (0..sizes.len()).flat_map(|step| frame(step as u32, &body(step))).collect();
+            let (mut rest, mut received) = (&bytes[..], 0);
+            // A timeout between two pieces finds the frame half read.
+            for piece in pieces.iter().chain([&usize::MAX]) {
+                let (now, later) = rest.split_at(rest.len().min(*piece));
+                rest = later;
+                other.write(&mut [IoSlice::new(now)]).unwrap();
+                while let Some((_, read)) = connection.receive(1 << 20, &pool).unwrap() {
+                    prop_assert_eq!(&*read, &body(received)[..]);
+                    received += 1;
+                }
+            }
+            prop_assert_eq!(received, sizes.len());
+        }
+    }
+
+    #[test]
+    fn a_double_is_skipped_and_a_gap_is_the_end() {
+        let (connection, other) = pair();
+        let pool = Arc::default();
+        for sequence in [0, 0, 1, 0, 3] {
+            other.write(&mut [IoSlice::new(&frame(sequence, b"body"))]).unwrap();
+        }
+        for expected in [0, 1] {
+            let (header, _) = connection.receive(9, &pool).unwrap().unwrap();
+            assert_eq!(header.sequence, expected);
+        }
+        assert!(matches!(connection.receive(9, &pool), Err(Broken::Gap)));
+    }
+
+    #[test]
+    fn a_ping_is_a_frame_of_the_sequence() {
+        let (connection, other) = pair();
+        connection.send(Header::new(Kind::Request), &[b"abc"]).unwrap();
+        connection.try_send(Header::new(Kind::Ping));
+        connection.send(Header::new(Kind::Request), &[]).unwrap();
+        let other = Connection::new(other);
+        let kinds = [Kind::Request, Kind::Ping, Kind::Request];
+        for kind in kinds {
+            assert_eq!(other.receive(9, &Arc::default()).unwrap().unwrap().0.kind, kind);
+        }
+        connection.shutdown();
+        assert!(connection.send(Header::new(Kind::Request), &[]).is_err());
+        assert!(matches!(other.receive(9, &Arc::default()), Err(Broken::Closed)));
     }
 }

@@ -56,6 +56,22 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A setting that cannot work.
+    #[error("`{setting}` of the connection settings {problem}")]
+    Settings {
+        /// Its name.
+        setting: &'static str,
+        /// What is wrong with it, and what is right.
+        problem: String,
+    },
+    /// The user asked to stop waiting; see [`crate::Settings::interrupt`].
+    #[error("interrupted while waiting for {request} of {peer}")]
+    Interrupted {
+        /// Role, rank and endpoint of the peer.
+        peer: String,
+        /// What was asked.
+        request: String,
+    },
     /// This side was closed.
     #[error("the connection to {peer} is closed")]
     Closed {

@@ -4,6 +4,7 @@
 //! an HMAC over all of it; the server answers with an HMAC over the client's nonce. The secret never
 //! crosses the wire, and an answer is good for one connection.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -215,6 +216,10 @@ pub(crate) fn ask(
         let frame = receive(connection, end, pool).map_err(|broken| match broken {
             Broken::Malformed(problem) => {
                 Failed::Refused(Refusal::Malformed, format!("it sent {problem}"), 0)
+            }
+            // Certificates do not get better by trying again.
+            Broken::Io(error) if error.kind() == ErrorKind::InvalidData => {
+                Failed::Refused(Refusal::Malformed, format!("TLS: {error}"), 0)
             }
             broken => Failed::Broken(broken.to_string()),
         })?;

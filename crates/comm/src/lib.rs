@@ -22,5 +22,5 @@ pub use client::{Client, Pending};
 pub use error::{Error, Result};
 pub use identity::{Identity, Lane, Peer, Role};
 pub use server::{Handler, Reply, Server};
-pub use settings::{Secret, Settings, Tls};
+pub use settings::{Interrupt, Secret, Settings, Tls};
 pub use transport::{Bound, Faults, Listener, Memory, Network, Path, Stream, Transport};

@@ -3,9 +3,16 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ring::hmac;
+
+use crate::{Error, Result};
+
+/// Bounds of all times: what a clock can measure, and add up without an overflow.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The word that the processes of a job share; who does not know it is refused.
 #[derive(Clone)]
@@ -65,6 +72,28 @@ pub struct Tls {
     pub name: Option<String>,
 }
 
+/// The question whether the user wants a wait to end, asked about ten times a second by the threads
+/// that wait for a connection or a reply.
+#[derive(Clone)]
+pub struct Interrupt(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Interrupt {
+    /// Waits end when `question` says yes.
+    pub fn new(question: impl Fn() -> bool + Send + Sync + 'static) -> Interrupt {
+        Interrupt(Arc::new(question))
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupt(..)")
+    }
+}
+
 /// Limits and times of a client or a server.
 ///
 /// ```
@@ -107,6 +136,8 @@ pub struct Settings {
     pub get_connections: usize,
     /// Connections of the lane `Prefetch` (`FLAGS_rpc_prefetch_thread_num`), opened when needed. 12.
     pub prefetch_connections: usize,
+    /// Ends the waits of a client with [`crate::Error::Interrupted`]. None.
+    pub interrupt: Option<Interrupt>,
 }
 
 impl Default for Settings {
@@ -126,6 +157,47 @@ impl Default for Settings {
             send_connections: 12,
             get_connections: 12,
             prefetch_connections: 12,
+            interrupt: None,
+        }
+    }
+}
+
+impl Settings {
+    /// An error that names the first setting with which nothing would work.
+    pub(crate) fn check(&self) -> Result<()> {
+        let times = [
+            ("deadline", self.deadline),
+            ("heartbeat", self.heartbeat),
+            ("heartbeat_timeout", self.heartbeat_timeout),
+            ("handshake", self.handshake),
+        ];
+        for (setting, time) in times {
+            if time < SHORTEST || time > LONGEST {
+                let problem = format!("is {time:?}: choose between {SHORTEST:?} and 10 years");
+                return Err(Error::Settings { setting, problem });
+            }
+        }
+        if self.heartbeat * 2 > self.heartbeat_timeout {
+            let problem = format!(
+                "is {:?}: at least two heartbeats ({:?} each) must fit",
+                self.heartbeat_timeout, self.heartbeat
+            );
+            return Err(Error::Settings { setting: "heartbeat_timeout", problem });
+        }
+        let counts = [
+            ("max_frame", self.max_frame),
+            ("max_connections", self.max_connections),
+            ("max_handshakes", self.max_handshakes),
+            ("max_pending", self.max_pending),
+            ("send_connections", self.send_connections),
+            ("get_connections", self.get_connections),
+            ("prefetch_connections", self.prefetch_connections),
+        ];
+        match counts.into_iter().find(|(_, count)| *count == 0) {
+            None => Ok(()),
+            Some((setting, _)) => {
+                Err(Error::Settings { setting, problem: "is 0: choose at least 1".into() })
+            }
         }
     }
 }
@@ -141,6 +213,28 @@ mod tests {
         assert!(secret.verify(&[b"a", b"bc"], &tag));
         assert!(!Secret::new(b"other").verify(&[b"abc"], &tag));
         assert!(!format!("{:?}", Settings { secret, ..Default::default() }).contains("word"));
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_named() {
+        let problem = |settings: Settings| settings.check().unwrap_err().to_string();
+        assert!(Settings::default().check().is_ok());
+        assert_eq!(
+            problem(Settings { deadline: Duration::MAX, ..Default::default() }),
+            format!(
+                "`deadline` of the connection settings is {:?}: choose between 1ms and 10 years",
+                Duration::MAX
+            )
+        );
+        assert_eq!(
+            problem(Settings { heartbeat: Duration::from_secs(6), ..Default::default() }),
+            "`heartbeat_timeout` of the connection settings is 10s: at least two heartbeats (6s \
+             each) must fit"
+        );
+        assert_eq!(
+            problem(Settings { get_connections: 0, ..Default::default() }),
+            "`get_connections` of the connection settings is 0: choose at least 1"
+        );
     }
 
     #[test]

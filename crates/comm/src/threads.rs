@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use crate::connection::lock;
 use crate::{Error, Result};
 
-/// Handlers may need more than the threads themselves, but not a default stack of 8 MiB times
-/// thousands of connections.
-const STACK: usize = 256 << 10;
+/// Room for what handlers run, optimizers among them; only pages that are touched cost memory.
+const STACK: usize = 1 << 20;
 
 /// Threads that run.
 #[derive(Default)]

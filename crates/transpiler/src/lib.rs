@@ -1,6 +1,32 @@
 //! Splits one program into the programs of its roles: trainers, parameter servers, collective
 //! trainers. Pure: programs and a placement in, programs out; no tensor, file or socket.
+//!
+//! [`Transpiler::transpile`] analyses the program (`analysis`, `sparse`), cuts and places its
+//! parameters (`slice`, `placement`, `plan`), and writes the programs (`trainer`, `geo`, `server`,
+//! `table`, `lr`, `startup`); [`Transpiler::transpile_collective`] those without servers. Op types, attributes, slices, names and placements are Paddle's; where
+//! Paddle's own are defects the module says so.
 
+mod analysis;
+mod collective;
+mod config;
+mod edit;
 mod error;
+mod geo;
+mod lr;
+pub mod names;
+mod placement;
+mod plan;
+mod server;
+mod slice;
+mod sparse;
+mod startup;
+mod table;
+mod trainer;
+mod transpile;
 
+pub use config::{CollectiveMode, Config, DistributedMode, MIN_BLOCK_SIZE, Mode, SplitMethod};
 pub use error::{Error, Result};
+pub use placement::hash_name;
+pub use plan::Piece;
+pub use slice::{Slice, slice_variable};
+pub use transpile::{Located, Transpiled, Transpiler};

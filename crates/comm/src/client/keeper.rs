@@ -9,13 +9,21 @@ use crate::connection::{Connection, lock};
 use crate::frame::{Header, Kind};
 use crate::handshake::CONTROL;
 
+/// A server that cannot be reached this often needs no goodbye: it has left itself.
+const MAX_FAREWELLS: u32 = 5;
+
 /// Sends heartbeats until the client ends.
 pub(super) fn keep(shared: &Arc<Shared>, first: Arc<Connection>) {
     let mut control = Some(first);
     let mut pause = Duration::ZERO;
+    let mut farewells = 0;
     while !shared.is_over() {
         let Some(connection) = control.take().or_else(|| shared.reopen(CONTROL, &mut pause)) else {
-            rest(shared, pause);
+            farewells += u32::from(*lock(&shared.orders) == Orders::Goodbye);
+            if farewells == MAX_FAREWELLS {
+                return stop(shared);
+            }
+            pause_for(shared, pause);
             continue;
         };
         *lock(&shared.control) = Some(connection.clone());
@@ -41,8 +49,7 @@ fn beat(shared: &Shared, connection: &Connection) -> String {
                 Ok(Some((header, _))) => {
                     shared.heard();
                     if header.kind == Kind::Goodbye {
-                        *lock(&shared.orders) = Orders::Stopped;
-                        shared.ordered.notify_all();
+                        stop(shared);
                         return String::new();
                     }
                     if header.kind == kind {
@@ -60,6 +67,20 @@ fn beat(shared: &Shared, connection: &Connection) -> String {
         shared.check_alive("");
     }
     String::new()
+}
+
+/// Tells whoever asked for a goodbye that it is said.
+fn stop(shared: &Shared) {
+    *lock(&shared.orders) = Orders::Stopped;
+    shared.ordered.notify_all();
+}
+
+/// Pauses unless the client ends.
+fn pause_for(shared: &Shared, pause: Duration) {
+    let orders = lock(&shared.orders);
+    if *orders != Orders::Stopped {
+        let _waited = shared.ordered.wait_timeout(orders, pause);
+    }
 }
 
 /// Pauses unless there is something to do.

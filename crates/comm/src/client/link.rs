@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-use super::shared::Shared;
+use super::shared::{INTERRUPT, Shared};
 use crate::connection::{Broken, Connection, lock};
 use crate::frame::{Header, Kind};
 use crate::{Body, Error, Result};
+
+/// An idle tender is woken when there is work; this bounds what a bug there could cost.
+const IDLE: Duration = Duration::from_secs(60);
 
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -123,6 +126,8 @@ impl Link {
         patience: Option<Duration>,
     ) -> Result<Option<Body>> {
         let start = Instant::now();
+        // Fast replies are not to pay for the question.
+        let mut question = start + INTERRUPT / 2;
         let mut state = lock(&self.state);
         loop {
             let flight =
@@ -135,6 +140,18 @@ impl Link {
             if self.shared.is_over() {
                 self.remove(state, number);
                 return Err(self.shared.end_error(what));
+            }
+            if Instant::now() >= question {
+                // The answer may need locks of the user's own, so none is held here.
+                drop(state);
+                let interrupted = self.shared.is_interrupted();
+                question = Instant::now() + INTERRUPT / 2;
+                state = lock(&self.state);
+                if interrupted {
+                    self.remove(state, number);
+                    return Err(self.shared.interruption(what));
+                }
+                continue;
             }
             let mut left = self.shared.settings.deadline.saturating_sub(flight.since.elapsed());
             if left.is_zero() {
@@ -156,7 +173,7 @@ impl Link {
                 Some(_) if connected && !state.led => self.lead(state),
                 _ => {
                     state.waiting += 1;
-                    let waited = self.changed.wait_timeout(state, left);
+                    let waited = self.changed.wait_timeout(state, self.shared.slice(left));
                     let mut state = waited.unwrap_or_else(|poison| poison.into_inner()).0;
                     state.waiting -= 1;
                     state
@@ -201,6 +218,7 @@ impl Link {
             self.load.fetch_sub(1, Ordering::Relaxed);
             self.shared.release();
         }
+        drop(self.hand_over(state));
     }
 
     fn result(&self, outcome: Outcome, what: &str) -> Result<Body> {
@@ -260,8 +278,8 @@ impl Link {
                 let heartbeat = self.shared.settings.heartbeat;
                 if state.last.is_none_or(|last| last.elapsed() >= heartbeat) {
                     state.last = Some(Instant::now());
-                    // A failure shows at the next read.
-                    let _ = connection.send(Header::new(Kind::Ping), &[]);
+                    // Must not wait for the socket: this thread is the one that reads.
+                    connection.try_send(Header::new(Kind::Ping));
                 }
             }
             Err(broken) => self.broke(&mut state, &connection, &broken),
@@ -354,7 +372,7 @@ fn tend(link: &Weak<Link>) {
             continue;
         }
         if link.load() == 0 || (state.led && state.connection.is_some()) {
-            let waited = link.work.wait_timeout(state, Duration::from_secs(1));
+            let waited = link.work.wait_timeout(state, IDLE);
             drop(waited);
             continue;
         }

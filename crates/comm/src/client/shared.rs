@@ -10,16 +10,20 @@ use crate::body::Pool;
 use crate::connection::{Connection, lock};
 use crate::handshake::{self, CONTROL, Failed, Hello, Refusal};
 use crate::threads::Threads;
+use crate::transport::Encryption;
 use crate::{Error, Identity, Lane, Result, Settings, Transport};
 
 /// First pause between two attempts to connect; doubles up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// Between two questions whether the user wants to stop.
+pub(super) const INTERRUPT: Duration = Duration::from_millis(100);
 /// A user who waits for a server this long is told so.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) struct Shared {
     transport: Arc<dyn Transport>,
+    encryption: Option<Encryption>,
     pub(super) endpoint: String,
     me: Identity,
     pub(super) peer: Identity,
@@ -72,8 +76,10 @@ impl Shared {
         peer: Identity,
         settings: Settings,
     ) -> Result<(Arc<Shared>, Arc<Connection>)> {
+        settings.check()?;
         let shared = Arc::new(Shared {
             transport,
+            encryption: settings.tls.as_ref().map(Encryption::load).transpose()?,
             endpoint: endpoint.to_string(),
             me,
             peer,
@@ -105,7 +111,12 @@ impl Shared {
             let left = deadline.saturating_sub(self.start.elapsed());
             let problem = match self.open(CONTROL, self.settings.handshake.min(left)) {
                 Ok(connection) => return Ok(connection),
-                Err(Failed::Refused(Refusal::Full | Refusal::Late, problem, _)) => problem,
+                // A server that is closing may be replaced by another one.
+                Err(Failed::Refused(
+                    Refusal::Full | Refusal::Late | Refusal::Session,
+                    problem,
+                    _,
+                )) => problem,
                 Err(Failed::Refused(_, problem, _) | Failed::Other(problem)) => {
                     return Err(Error::Refused { peer: self.name(), problem });
                 }
@@ -121,6 +132,9 @@ impl Shared {
             if !told && self.start.elapsed() > PATIENCE {
                 told = true;
                 tracing::info!("{} is waiting for {}: {problem}", self.me, self.name());
+            }
+            if self.is_interrupted() {
+                return Err(self.interruption("a connection"));
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -141,6 +155,10 @@ impl Shared {
                 other => other.to_string(),
             })
         })?;
+        let stream = match &self.encryption {
+            Some(encryption) => encryption.client(stream, &self.endpoint).map_err(broken)?,
+            None => stream,
+        };
         let connection = Arc::new(Connection::new(stream));
         connection.stream().set_write_timeout(Some(timeout)).map_err(broken)?;
         let known = self.incarnation.load(Ordering::Acquire);
@@ -232,8 +250,21 @@ impl Shared {
 
     /// How long a thread reads before it looks whether its time is up.
     pub(super) fn tick(&self) -> Duration {
-        let longest = Duration::from_millis(500).min(self.settings.heartbeat);
+        let longest = self.slice(Duration::from_millis(500).min(self.settings.heartbeat));
         (self.settings.deadline / 8).min(longest).max(Duration::from_millis(5))
+    }
+
+    /// The part of a wait after which the user is asked.
+    pub(super) fn slice(&self, wait: Duration) -> Duration {
+        if self.settings.interrupt.is_some() { wait.min(INTERRUPT) } else { wait }
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.settings.interrupt.as_ref().is_some_and(|interrupt| interrupt.is_wanted())
+    }
+
+    pub(super) fn interruption(&self, what: &str) -> Error {
+        Error::Interrupted { peer: self.name(), request: what.to_string() }
     }
 
     /// Role, rank and endpoint of the server.
@@ -333,7 +364,7 @@ impl Shared {
             if self.is_over() {
                 return Err(self.end_error(what));
             }
-            if *pending < self.settings.max_pending.max(1) {
+            if *pending < self.settings.max_pending {
                 *pending += 1;
                 return Ok(());
             }
@@ -345,15 +376,18 @@ impl Shared {
                     after: self.settings.deadline,
                 });
             }
-            let waited = self.answered.wait_timeout(pending, left);
-            pending = waited.unwrap_or_else(|poison| poison.into_inner()).0;
+            drop(self.answered.wait_timeout(pending, self.slice(left)));
+            if self.is_interrupted() {
+                return Err(self.interruption(what));
+            }
+            pending = lock(&self.pending);
         }
     }
 
     pub(super) fn release(&self) {
         let mut pending = lock(&self.pending);
         *pending -= 1;
-        if *pending + 1 == self.settings.max_pending.max(1) {
+        if *pending + 1 == self.settings.max_pending {
             self.answered.notify_all();
         }
     }

@@ -83,8 +83,7 @@ pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
                 if state.strangers.is_news("", None) {
                     tracing::warn!("{} cannot take a connection: {error}", state.identity);
                 }
-                let guard = lock(&state.watch.0);
-                let _ = state.watch.1.wait_timeout(guard, PAUSE);
+                state.pause(PAUSE);
                 continue;
             }
         };
@@ -97,6 +96,15 @@ pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
 }
 
 fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
+    let stream = match &state.encryption {
+        None => stream,
+        Some(encryption) => match encryption.server(stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                return tracing::error!("{} cannot encrypt: {error}", state.identity);
+            }
+        },
+    };
     let connection = Arc::new(Connection::new(stream));
     state.strangers.add(&connection);
     // A server that closes now may have missed this connection.
@@ -145,21 +153,28 @@ fn greet(state: &State, connection: &Arc<Connection>) -> Result<(Arc<Session>, H
     } else {
         Err((Refusal::Full, format!("all {} connections are taken", settings.max_connections)))
     };
-    let finish = |session: Arc<Session>| {
+    let welcomed = joined.and_then(|session| {
         let welcome = Welcome {
             incarnation: state.incarnation,
             me: state.identity,
             max_frame: settings.max_frame as u64,
         };
         let stream = connection.stream();
-        stream.set_read_timeout(None).map_err(failed)?;
-        stream.set_write_timeout(Some(settings.heartbeat_timeout)).map_err(failed)?;
-        handshake::welcome(connection, &settings.secret, &challenge, &hello, &welcome)
-            .inspect_err(|_| session.remove(connection))
-            .map_err(failed)?;
-        Ok((session, hello.clone()))
-    };
-    joined.and_then(finish).inspect_err(|_| {
+        let sent = stream
+            .set_read_timeout(None)
+            .and_then(|()| stream.set_write_timeout(Some(settings.heartbeat_timeout)))
+            .and_then(|()| {
+                handshake::welcome(connection, &settings.secret, &challenge, &hello, &welcome)
+            });
+        match sent {
+            Ok(()) => Ok((session, hello)),
+            Err(error) => {
+                session.remove(connection);
+                Err(failed(error))
+            }
+        }
+    });
+    welcomed.inspect_err(|_| {
         state.strangers.admitted.fetch_sub(1, Ordering::AcqRel);
     })
 }
@@ -260,5 +275,23 @@ impl Served<'_> {
         if catch_unwind(AssertUnwindSafe(handle)).is_err() {
             tracing::error!("a request of {} made its handler panic", session.peer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_news_once_per_host() {
+        let strangers = Strangers::new(1);
+        assert!(strangers.is_news("10.0.0.1:5000", Some(Refusal::Secret)));
+        assert!(!strangers.is_news("10.0.0.1:5001", Some(Refusal::Secret)));
+        assert!(strangers.is_news("10.0.0.1:5001", Some(Refusal::Version)));
+        assert!(strangers.is_news("10.0.0.2:5000", Some(Refusal::Secret)));
+        for host in 0..2 * MAX_LOGGED {
+            strangers.is_news(&format!("host{host}:1"), None);
+        }
+        assert_eq!(lock(&strangers.logged).len(), MAX_LOGGED);
     }
 }

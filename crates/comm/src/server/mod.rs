@@ -15,7 +15,7 @@ pub use reply::Reply;
 use crate::body::Pool;
 use crate::connection::lock;
 use crate::threads::Threads;
-use crate::transport::Listener;
+use crate::transport::{Encryption, Listener};
 use crate::{Body, Identity, Peer, Result, Settings, Transport, handshake};
 use door::Strangers;
 use session::Session;
@@ -51,6 +51,7 @@ struct State {
     /// Drawn at random when the server starts, so that clients notice a restart.
     incarnation: u64,
     settings: Settings,
+    encryption: Option<Encryption>,
     handler: Arc<dyn Handler>,
     pool: Arc<Pool>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
@@ -70,12 +71,15 @@ impl Server {
         settings: Settings,
         handler: Arc<dyn Handler>,
     ) -> Result<Server> {
+        settings.check()?;
+        let encryption = settings.tls.as_ref().map(Encryption::load).transpose()?;
         let bound = transport.listen(endpoint)?;
         let state = Arc::new(State {
             identity,
             incarnation: handshake::random().max(1),
-            strangers: Strangers::new(settings.max_handshakes.max(1)),
+            strangers: Strangers::new(settings.max_handshakes),
             settings,
+            encryption,
             handler,
             pool: Arc::default(),
             sessions: Mutex::default(),
@@ -126,6 +130,16 @@ impl Server {
     }
 }
 
+impl State {
+    /// Waits, or until the server closes.
+    fn pause(&self, time: Duration) {
+        let guard = lock(&self.watch.0);
+        if !self.closing.load(Ordering::Acquire) {
+            let _waited = self.watch.1.wait_timeout(guard, time);
+        }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.shutdown();
@@ -136,14 +150,11 @@ impl Drop for Server {
 fn watch(state: &State) {
     let timeout = state.settings.heartbeat_timeout;
     let interval = state.settings.heartbeat.min(timeout / 4).max(Duration::from_millis(1));
-    let mut guard = lock(&state.watch.0);
-    while !state.closing.load(Ordering::Acquire) {
-        guard = state
-            .watch
-            .1
-            .wait_timeout(guard, interval)
-            .unwrap_or_else(|poison| poison.into_inner())
-            .0;
+    loop {
+        state.pause(interval);
+        if state.closing.load(Ordering::Acquire) {
+            return;
+        }
         state.strangers.drop_older_than(state.settings.handshake);
         let mut lost = Vec::new();
         lock(&state.sessions).retain(|_, session| {

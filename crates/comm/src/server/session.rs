@@ -140,3 +140,45 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Memory, Transport};
+
+    fn connection() -> Arc<Connection> {
+        let network = Memory::new(0);
+        let bound = network.listen("host:0").unwrap();
+        let stream = network.connect(&bound.endpoint, Duration::ZERO).unwrap();
+        Arc::new(Connection::new(stream))
+    }
+
+    #[test]
+    fn a_request_is_executed_once_and_its_reply_repeated_until_acknowledged() {
+        let (link, first, second) = (Link::default(), connection(), connection());
+        assert!(matches!(link.admit(1, 1, &first, 2), Admission::Execute));
+        assert!(matches!(link.admit(1, 1, &second, 2), Admission::Ignore));
+        let to = link.finish(1, Kind::Reply, &[b"a", b"b"]).unwrap();
+        assert!(Arc::ptr_eq(&to, &second), "the reply goes to the connection that asked last");
+        let Admission::Repeat(Kind::Reply, bytes) = link.admit(1, 1, &second, 2) else {
+            panic!("the reply is kept");
+        };
+        assert_eq!(&*bytes, b"ab");
+        assert!(matches!(link.admit(3, 1, &first, 2), Admission::Execute));
+        assert!(matches!(link.admit(4, 1, &first, 2), Admission::Full));
+        assert!(matches!(link.admit(4, 2, &first, 2), Admission::Execute));
+        assert!(matches!(link.admit(1, 1, &second, 2), Admission::Ignore), "a late double");
+        assert!(link.finish(1, Kind::Reply, &[]).is_none());
+    }
+
+    #[test]
+    fn a_closed_session_takes_no_connection() {
+        let peer = Peer { identity: crate::Identity::trainer(0), session: 1, address: "x".into() };
+        let session = Session::new(peer);
+        let (first, second) = (connection(), connection());
+        assert!(session.add(&first));
+        session.close();
+        assert!(first.is_broken());
+        assert!(!session.add(&second));
+    }
+}

@@ -244,7 +244,7 @@ impl Pipe {
         let start = Instant::now();
         let mut queue = lock(&self.queue);
         loop {
-            let mut patience = left(start, timeout)?;
+            let mut soon = None;
             let closed = queue.closed;
             match queue.chunks.front_mut() {
                 Some((bytes, read, ready)) => {
@@ -263,13 +263,14 @@ impl Pipe {
                         }
                         continue;
                     }
-                    let soon = *ready - now;
-                    patience = Some(patience.map_or(soon, |patience| patience.min(soon)));
+                    soon = Some(*ready - now);
                 }
                 None if closed => return Ok(0),
                 None => {}
             }
-            queue = wait(&self.changed, queue, patience);
+            // Only now: bytes that are there are read however late it is.
+            let patience = left(start, timeout)?;
+            queue = wait(&self.changed, queue, soon.into_iter().chain(patience).min());
         }
     }
 
@@ -340,6 +341,13 @@ impl Stream for Arc<End> {
         self.to.write(bytes, timeout)
     }
 
+    fn try_write(&self, frame: &[u8]) -> io::Result<bool> {
+        match self.to.write(frame.to_vec(), Some(Duration::ZERO)) {
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         lock(&self.timeouts).0 = timeout;
         Ok(())
@@ -370,4 +378,62 @@ fn mix(value: u64) -> u64 {
 /// A number between 0 and 1, 1 excluded.
 fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::result::Result;
+
+    use super::*;
+
+    /// What arrives of 200 frames of two bytes, and whether the connection ended.
+    fn fate(seed: u64, faults: Faults) -> (Vec<u8>, bool) {
+        let network = Memory::new(seed).faults(faults);
+        let bound = network.listen("host:0").unwrap();
+        let near = network.connect(&bound.endpoint, Duration::ZERO).unwrap();
+        let far = bound.listeners[0].accept().unwrap();
+        far.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let writes = (0..200u8).map(|frame| near.write(&mut [IoSlice::new(&[frame, frame])]));
+        let ended = writes.filter(Result::is_err).count() > 0;
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 512]);
+        while let Ok(count @ 1..) = far.read(&mut buffer) {
+            bytes.extend(&buffer[..count]);
+        }
+        (bytes, ended)
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let lossy = Faults { drop: 0.1, duplicate: 0.1, ..Faults::default() };
+        let (bytes, ended) = fate(1, lossy);
+        assert_eq!(fate(1, lossy), (bytes.clone(), ended));
+        assert_ne!(fate(2, lossy).0, bytes);
+        let mut frames = bytes.clone();
+        frames.dedup();
+        assert!(!ended && (150..200).contains(&frames.len()) && bytes.len() > 2 * frames.len());
+    }
+
+    #[test]
+    fn no_faults_lose_nothing_and_a_cut_ends_all() {
+        let (bytes, ended) = fate(1, Faults::default());
+        assert!(bytes.len() == 400 && !ended);
+        let (bytes, ended) = fate(1, Faults { cut: 0.05, ..Faults::default() });
+        assert!(ended && bytes.len() % 2 == 1, "half of the last frame arrives");
+    }
+
+    #[test]
+    fn an_endpoint_has_one_listener_until_it_restarts() {
+        let network = Memory::new(0);
+        let first = network.listen("host:7").unwrap();
+        assert!(network.listen("host:7").is_err());
+        network.restart("host:7");
+        assert!(first.listeners[0].accept().is_err());
+        assert!(network.connect("host:7", Duration::ZERO).is_err());
+        let second = network.listen("host:7").unwrap();
+        // The first one's end must not take the second one's place away.
+        first.listeners[0].close();
+        assert!(network.connect("host:7", Duration::ZERO).is_ok());
+        second.listeners[0].close();
+        assert!(network.connect("host:7", Duration::ZERO).is_err());
+    }
 }

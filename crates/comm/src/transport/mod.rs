@@ -2,12 +2,14 @@
 
 mod memory;
 mod network;
+mod tls;
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
 pub use memory::{Faults, Memory};
 pub use network::{Network, Path};
+pub(crate) use tls::Encryption;
 
 use crate::Result;
 
@@ -44,6 +46,13 @@ pub trait Stream: Send + Sync {
 
     /// Writes all the parts, which together are one frame.
     fn write(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
+
+    /// Writes these few bytes, which are one frame, if that needs no waiting; otherwise nothing,
+    /// and false.
+    fn try_write(&self, frame: &[u8]) -> io::Result<bool> {
+        let _ = frame;
+        Ok(false)
+    }
 
     /// How long a read waits for its first byte; none: until the connection ends.
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;

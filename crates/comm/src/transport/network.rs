@@ -8,13 +8,18 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::time::Duration;
 
-use rustix::net::{Shutdown, sockopt};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{connect, socket_with, sockopt};
 
 use super::{Bound, Listener, Stream, Transport};
 use crate::{Error, Result};
 
 /// Asked of the system for each Unix socket, which grants what its limits allow; TCP tunes itself.
 const SOCKET_BUFFER: usize = 4 << 20;
+
+/// Connections that may wait to be taken; the system may allow fewer.
+const BACKLOG: i32 = 4096;
 
 /// Which kinds of socket are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,11 +64,16 @@ impl Transport for Network {
         let fail = |source| Error::Io { what: format!("cannot listen on `{endpoint}`"), source };
         // The TCP socket reserves the port even where only the Unix socket is used.
         let tcp = TcpListener::bind(&*resolve(endpoint)?).map_err(fail)?;
+        deepen(&tcp);
         let address = tcp.local_addr().map_err(fail)?;
         let mut listeners: Vec<Box<dyn Listener>> = Vec::new();
         if self.path != Path::Tcp {
-            match UnixListener::bind_addr(&unix_name(address).map_err(fail)?) {
-                Ok(unix) => listeners.push(Box::new(unix)),
+            let name = UnixAddress::from_abstract_name(unix_name(address)).map_err(fail)?;
+            match UnixListener::bind_addr(&name) {
+                Ok(unix) => {
+                    deepen(&unix);
+                    listeners.push(Box::new(unix));
+                }
                 Err(source) if self.path == Path::Unix => return Err(fail(source)),
                 Err(error) => tracing::warn!(
                     "no Unix socket for `{address}` ({error}): peers on this host will use TCP"
@@ -118,27 +128,39 @@ fn real_endpoint(endpoint: &str, address: SocketAddr) -> String {
     }
 }
 
-fn unix_name(address: SocketAddr) -> io::Result<UnixAddress> {
-    UnixAddress::from_abstract_name(format!("bireme/{address}"))
+fn unix_name(address: SocketAddr) -> String {
+    format!("bireme/{address}")
 }
 
 /// Connects to the Unix socket of a server on this host that listens on this address, or on all
 /// addresses of this host if this is one of them.
 fn connect_unix(address: SocketAddr) -> io::Result<UnixStream> {
-    let connect = |address| {
-        let stream = UnixStream::connect_addr(&unix_name(address)?)?;
+    let connect_to = |address| -> io::Result<UnixStream> {
+        let name = unix_name(address);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // A server that was stopped takes no connections, and a connect that blocks has no timeout.
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
         enlarge(&stream);
         Ok(stream)
     };
-    connect(address).or_else(|error| {
+    connect_to(address).or_else(|error| {
         // Only an own address can be bound; another host's must not lead to a server here.
         UdpSocket::bind((address.ip(), 0)).map_err(|_| error)?;
         let any: IpAddr = match address {
             SocketAddr::V4(_) => [0; 4].into(),
             SocketAddr::V6(_) => [0; 16].into(),
         };
-        connect(SocketAddr::new(any, address.port()))
+        connect_to(SocketAddr::new(any, address.port()))
     })
+}
+
+/// Lets more connections wait to be taken than the standard library's 128: beyond that a crowd of
+/// strangers would cost a trainer a second, which is when TCP tries again.
+fn deepen(listener: impl AsFd) {
+    let _ = rustix::net::listen(listener, BACKLOG);
 }
 
 fn enlarge(stream: &UnixStream) {
@@ -205,6 +227,10 @@ macro_rules! socket_stream {
                 write_all(self, parts)
             }
 
+            fn try_write(&self, frame: &[u8]) -> io::Result<bool> {
+                try_write(self, frame)
+            }
+
             fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
                 <$socket>::set_read_timeout(self, timeout)
             }
@@ -230,6 +256,15 @@ socket_stream!(TcpStream, |socket| {
     socket.peer_addr().map_or_else(|_| "a closed connection".into(), |address| address.to_string())
 });
 socket_stream!(UnixStream, |_| "this host".into());
+
+fn try_write(socket: impl AsFd, frame: &[u8]) -> io::Result<bool> {
+    match rustix::net::send(socket, frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        Ok(count) if count == frame.len() => Ok(true),
+        Ok(_) => Err(ErrorKind::WriteZero.into()),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
 
 fn write_all(mut socket: impl Write, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
     while !parts.is_empty() {

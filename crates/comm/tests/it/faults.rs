@@ -1,6 +1,6 @@
 //! What the network does to calls, and what calls make of it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -337,4 +337,68 @@ fn a_dropped_client_leaves_nothing_behind() {
     drop(client);
     assert!(matches!(pending.wait(), Err(Error::Closed { .. })));
     drop(server);
+}
+
+#[test]
+fn a_wait_ends_when_the_user_wants_it() {
+    let network = Memory::new(0);
+    let (handler, _events) = watch();
+    let server = serve(&network, hasty(), handler);
+    let flag = Arc::new(AtomicBool::new(false));
+    let asked = flag.clone();
+    let interrupt = Interrupt::new(move || asked.load(Ordering::SeqCst));
+    let settings = Settings { interrupt: Some(interrupt), ..hasty() };
+    let client = connect(&network, &server, settings.clone()).unwrap();
+    client.call(Lane::Get, 1, "an echo", &[], false).unwrap();
+    flag.store(true, Ordering::SeqCst);
+    let problem = client.call(Lane::Get, 2, "the barrier", &[], true).unwrap_err().to_string();
+    assert_eq!(problem, "interrupted while waiting for the barrier of server 0 (host:1)");
+    let pending = client.start(Lane::Get, 2, "the barrier", &[], true).unwrap();
+    assert!(matches!(pending.wait(), Err(Error::Interrupted { .. })));
+    let (me, peer) = (Identity::trainer(1), Identity::server(2));
+    let nobody = Client::connect(Arc::new(network), "host:9", me, peer, settings);
+    assert!(matches!(nobody, Err(Error::Interrupted { .. })));
+}
+
+/// Shuts its server down when a peer is lost.
+struct Quitter {
+    server: Mutex<Option<Server>>,
+    done: Mutex<Sender<()>>,
+}
+
+impl Handler for Quitter {
+    fn handle(&self, _: &Peer, _: u16, _: &Body, reply: Reply) {
+        reply.send(&[]);
+    }
+
+    fn lost(&self, _: &Peer, _: &str) {
+        drop(self.server.lock().unwrap().take());
+        self.done.lock().unwrap().send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_handler_may_drop_its_server() {
+    let network = Memory::new(0);
+    let (done, received) = channel();
+    let handler = Arc::new(Quitter { server: Mutex::default(), done: Mutex::new(done) });
+    let short = Settings { heartbeat_timeout: Duration::from_millis(100), ..hasty() };
+    let server = serve(&network, short, handler.clone());
+    let client = connect(&network, &server, hasty()).unwrap();
+    *handler.server.lock().unwrap() = Some(server);
+    drop(client);
+    received.recv_timeout(BOUND).unwrap();
+}
+
+#[test]
+fn goodbye_to_a_server_that_left_is_short() {
+    let network = Memory::new(0);
+    let (handler, _events) = watch();
+    let server = serve(&network, hasty(), handler);
+    let settings = Settings { handshake: BOUND * 10, ..hasty() };
+    let client = connect(&network, &server, settings).unwrap();
+    drop(server);
+    let start = std::time::Instant::now();
+    client.goodbye();
+    assert!(start.elapsed() < BOUND);
 }

@@ -6,3 +6,4 @@ mod faults;
 mod processes;
 mod speed;
 mod strangers;
+mod tls;

@@ -14,7 +14,10 @@ struct Copy {
 }
 
 impl Handler for Copy {
-    fn handle(&self, _: &Peer, _: u16, _: &Body, reply: Reply) {
+    fn handle(&self, _: &Peer, method: u16, body: &Body, reply: Reply) {
+        if method == 1 {
+            return reply.send(&[&body[..8]]);
+        }
         let mut bytes = self.reply.lock().unwrap();
         bytes.copy_from_slice(&self.rows);
         reply.send(&[&bytes]);
@@ -36,7 +39,7 @@ fn cpu() -> f64 {
 #[test]
 #[ignore = "prints figures: run it alone, in release"]
 fn microseconds_per_call() {
-    let request = vec![1; REQUEST];
+    let (request, push) = (vec![1; REQUEST], vec![1; REQUEST + REPLY]);
     let handler = || Copy { rows: vec![2; REPLY], reply: Mutex::new(vec![0; REPLY]) };
     let in_process = handler();
     let start = cpu();
@@ -47,14 +50,17 @@ fn microseconds_per_call() {
     for (name, path) in [("unix", Path::Unix), ("tcp", Path::Tcp)] {
         let (server, client) =
             crate::calls::pair(Arc::new(Network::new(path)), Arc::new(handler()));
-        for (kind, request) in [("pull", &request[..]), ("small", &request[..8])] {
-            for _ in 0..50 {
-                client.call(Lane::Prefetch, 0, "a pull", &[request], false).unwrap();
-            }
+        let cases = [
+            ("pull (106 KB, 479 KB back)", 0, &request[..]),
+            ("push (585 KB, 8 bytes back, once)", 1, &push[..]),
+            ("8 bytes, 8 bytes back", 1, &request[..8]),
+        ];
+        for (kind, method, request) in cases {
+            let once = kind.contains("once");
+            let call = || client.call(Lane::Prefetch, method, kind, &[request], once).unwrap();
+            (0..50).for_each(|_| drop(call()));
             let (start, wall) = (cpu(), std::time::Instant::now());
-            for _ in 0..1000 {
-                client.call(Lane::Prefetch, 0, "a pull", &[request], false).unwrap();
-            }
+            (0..1000).for_each(|_| drop(call()));
             let wall = wall.elapsed().as_secs_f64() * 1e3;
             println!("{name} {kind}: {:.1} µs of processor, {wall:.1} µs", (cpu() - start) / 1e3);
         }

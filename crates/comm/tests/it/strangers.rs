@@ -167,6 +167,28 @@ fn slow_strangers_are_dropped() {
 }
 
 #[test]
+fn strangers_that_drip_bytes_are_dropped() {
+    let server = server(Settings {
+        handshake: Duration::from_millis(200),
+        heartbeat: Duration::from_millis(20),
+        ..settings()
+    });
+    let mut stream = stranger(&server);
+    // Often enough that no read of the server times out, and for 20 times as long as it allows.
+    stream.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
+    let header = Header { length: 104, ..Header::new(Kind::Hello) };
+    let bytes = [&header.encode()[..], &[0; 103]].concat();
+    let mut buffer = [0; 1024];
+    let ended = bytes.iter().any(|byte| {
+        let written = stream.write_all(&[*byte]);
+        // Also the clock of this loop: it returns when the challenge, nothing or the end came.
+        let end = matches!(stream.read(&mut buffer), Ok(0));
+        written.is_err() || end
+    });
+    assert!(ended);
+}
+
+#[test]
 fn connections_are_bounded() {
     // One for the heartbeats of each client, one for its calls.
     let few = Settings { max_connections: 3, deadline: Duration::from_millis(500), ..settings() };

@@ -31,6 +31,8 @@ pub struct TableConfig {
     pub entry: Entry,
     /// Paddle's number of shards: which server has a key depends on the key modulo this.
     pub shards: u64,
+    /// A factor on the learning rate of every push: the parameter's own.
+    pub rate_factor: f32,
     /// Whether a pull makes rows. Otherwise a missing row reads as it would be made (or as zeros,
     /// with the accessors for click-through rates), and the first push makes it.
     pub create_on_pull: bool,
@@ -48,6 +50,7 @@ impl TableConfig {
             accessor: AccessorConfig::Plain(OptimizerRule::Sgd),
             entry: Entry::Every,
             shards: 1000,
+            rate_factor: 1.0,
             create_on_pull: true,
         }
     }

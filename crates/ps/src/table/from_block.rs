@@ -18,9 +18,8 @@ const INITIALIZERS: &str =
 
 impl TableConfig {
     /// Reads the block of table `var`: an initialiser whose `Out` is the table, a
-    /// `lookup_sparse_table`, and the optimizer's op, if it has one. Accumulators that do not start
-    /// at zero have a `fill_constant` of their own. The seed is 0 when the initialiser has none of
-    /// its own: the program's should then take its place.
+    /// `lookup_sparse_table`, and the optimizer's op, if it has one. The seed is 0 when the
+    /// initialiser has none of its own: the program's should then take its place.
     ///
     /// # Errors
     /// When the block lacks one of these, or one of them cannot be followed.
@@ -52,7 +51,7 @@ fn read(var: &Var, block: &Block) -> Result<TableConfig> {
     let optimizer = block.ops.iter().find(|op| op.outputs_of("ParamOut") == [var.name.as_str()]);
     let (init_name, seed) = drawn_as(var, init)?;
     let rule = optimizer
-        .map_or(Ok(OptimizerRule::None), |op| OptimizerRule::from_op(op, initial_values(block)));
+        .map_or(Ok(OptimizerRule::None), |op| OptimizerRule::from_op(op, state_values(lookup)));
     let initializer = initializer(init)?;
     let (accessor, create_on_pull) = match text(lookup, "accessor")? {
         "" => (AccessorConfig::Plain(rule?), true),
@@ -69,6 +68,10 @@ fn read(var: &Var, block: &Block) -> Result<TableConfig> {
         accessor,
         entry: Entry::parse(text(lookup, "entry")?)?,
         shards: shard_num(lookup)?,
+        rate_factor: match lookup.attrs.get("learning_rate_factor") {
+            Some(Attr::Float(factor)) => *factor,
+            _ => 1.0,
+        },
         create_on_pull,
         ..TableConfig::new(&var.name, width)
     })
@@ -99,7 +102,7 @@ fn shard_num(lookup: &Op) -> Result<u64> {
 
 fn check_class(var: &Var, class: &str) -> Result<()> {
     match class {
-        "" | "CommonSparseTable" | "MemorySparseTable" => Ok(()),
+        "" | "none" | "CommonSparseTable" | "MemorySparseTable" => Ok(()),
         "SSDSparseTable" => {
             tracing::warn!("table `{}` keeps its rows in memory, not on a disk", var.name);
             Ok(())
@@ -161,14 +164,12 @@ fn constant(op: &Op) -> Result<f32> {
     Ok(OpView::new(op)?.f32("value")?)
 }
 
-/// The values that `fill_constant`s of the block give.
-fn initial_values(block: &Block) -> impl Fn(&str) -> Option<f32> {
-    move |name: &str| {
-        let op = block
-            .ops
-            .iter()
-            .find(|op| op.kind == "fill_constant" && op.outputs_of("Out") == [name])?;
-        constant(op).ok()
+/// The values that accumulators start with, by name.
+fn state_values(lookup: &Op) -> impl Fn(&str) -> Option<f32> {
+    let attrs = (lookup.attrs.get("state_names"), lookup.attrs.get("state_values"));
+    move |wanted: &str| {
+        let (Some(Attr::Strings(names)), Some(Attr::Floats(values))) = attrs else { return None };
+        names.iter().zip(values).find(|(name, _)| *name == wanted).map(|(_, value)| *value)
     }
 }
 

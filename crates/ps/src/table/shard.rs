@@ -201,7 +201,7 @@ impl Shard {
         }
         self.records.truncate(kept);
         self.changed.truncate((kept as usize).div_ceil(64));
-        if let Some(last) = self.changed.last_mut().filter(|_| kept % 64 != 0) {
+        if let Some(last) = self.changed.last_mut().filter(|_| !kept.is_multiple_of(64)) {
             *last &= (1 << (kept % 64)) - 1;
         }
         self.build_index(kept as usize + kept as usize / 8);

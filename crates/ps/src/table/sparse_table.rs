@@ -174,7 +174,8 @@ impl SparseTable {
         match &self.accessor {
             Accessor::Plain(plain) => {
                 let push = PlainPush { table: self, plain, keys, grads, counts };
-                plain.rule().with(step.rate, step.count, &self.powers, push)
+                let rate = step.rate * self.config.rate_factor;
+                plain.rule().with(rate, step.count, &self.powers, push)
             }
             Accessor::Ctr(ctr) => {
                 let width = self.push_width();
@@ -284,10 +285,14 @@ impl SparseTable {
         self.for_each_shard(|mut shard| shard.mark_saved(mode));
     }
 
-    /// Marks every row as changed: the next delta has them all.
+    /// Takes back what earlier saves marked, because one failed: the next delta has every row that
+    /// a base would have.
     pub fn forget_marks(&self) {
         for shard in 0..SHARDS {
-            self.lock(shard).update(|_, _| true);
+            self.lock(shard).update(|record, _| {
+                self.accessor.forget_save(record);
+                true
+            });
         }
     }
 

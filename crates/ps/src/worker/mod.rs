@@ -1,7 +1,473 @@
 //! The trainer's side: routes values to servers, queues and merges them, and keeps a mode's promises.
+//!
+//! [`Worker`] answers what the ops of a trainer's program ask. A step of a sync mode pushes through
+//! `step` and pulls through `inbox`, both ended by barriers; in async modes values go through the
+//! `outbox`, whose threads send them, and `inbox` hands out the newest that came back; `rows` serves
+//! lookups in every mode, and `geo` the exchanges of trainers with copies of their own.
+//! The first error of a background thread comes out of the next call, and no wait is endless.
 
 mod config;
 mod distinct;
+mod geo;
+mod group;
+mod inbox;
+mod link;
+mod merge;
+mod outbox;
+mod parcel;
 mod route;
+mod rows;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bireme_comm::{Lane, Settings, Transport};
+use bireme_engine::remote::{GeoParam, Piece, Remote, Sending, TableRef};
+use bireme_engine::tensor::Tensor;
+use bireme_engine::{Scope, Value};
+use bireme_ir::Program;
+
+use crate::message::{Array, Request};
+use crate::{Error, Mode, Result};
+use geo::Geo;
+use inbox::{Inbox, Lag};
+use link::{Ask, Links, check_done};
+use outbox::Outbox;
+use rows::{Tables, check_sizes};
+use step::Step;
 
 pub use config::{GEO_STEPS, Knobs, WorkerConfig};
+pub use group::Reduce;
+
+/// A trainer's way to its servers.
+pub struct Worker {
+    config: WorkerConfig,
+    links: Arc<Links>,
+    tables: Tables,
+    /// Pushes of the running step, in modes with a barrier.
+    step: Mutex<Step>,
+    /// Pushes that nobody waits for: all of async, rows in hybrid.
+    outbox: Option<Arc<Outbox>>,
+    inbox: Arc<Inbox>,
+    geo: Geo,
+    /// How often each meeting has been held.
+    meetings: Mutex<HashMap<String, u64>>,
+    completed: AtomicBool,
+    steps: AtomicU64,
+    rows_pulled: AtomicU64,
+}
+
+/// What a worker did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerStats {
+    /// Barriers passed, or exchanges called.
+    pub steps: u64,
+    /// Rows pulled, as often as they were looked up.
+    pub rows_pulled: u64,
+    /// Async, hybrid: steps whose gradients went into the queue.
+    pub queued: u64,
+    /// Async, hybrid: steps whose gradients the servers have applied.
+    pub applied: u64,
+    /// Async: how many of these the parameters that are here contain.
+    pub received: u64,
+}
+
+impl Worker {
+    /// Connects to all servers at once and joins the job. Servers that are not there yet are waited
+    /// for until `settings.deadline`.
+    ///
+    /// # Errors
+    /// When a server cannot be reached, refuses, or serves another job.
+    pub fn connect(
+        config: WorkerConfig,
+        transport: Arc<dyn Transport>,
+        settings: Settings,
+    ) -> Result<Arc<Worker>> {
+        config.check()?;
+        let links = Arc::new(Links::connect(&config, &transport, &settings)?);
+        let inbox = Arc::new(Inbox::new(Arc::clone(&links)));
+        let outbox = match config.mode {
+            Mode::Async | Mode::Hybrid => {
+                let outbox = Outbox::new(Arc::clone(&links), config.communicator.clone());
+                Some(start_threads(&config, outbox, &links, &inbox)?)
+            }
+            Mode::Sync | Mode::HalfAsync | Mode::Geo => None,
+        };
+        Ok(Arc::new(Worker {
+            geo: Geo::new(Arc::clone(&links), config.trainers, config.geo_steps),
+            config,
+            links,
+            tables: Tables::default(),
+            step: Mutex::default(),
+            outbox,
+            inbox,
+            meetings: Mutex::default(),
+            completed: AtomicBool::new(false),
+            steps: AtomicU64::new(0),
+            rows_pulled: AtomicU64::new(0),
+        }))
+    }
+
+    /// What it was connected with.
+    pub fn config(&self) -> &WorkerConfig {
+        &self.config
+    }
+
+    /// Gives servers the initial values of parameters: trainer 0's, before the others pull them.
+    ///
+    /// # Errors
+    /// When a server is lost or does not know a piece.
+    pub fn set(&self, pieces: &[Piece], values: &[&Tensor]) -> Result<()> {
+        self.open()?;
+        for (piece, value) in pieces.iter().zip(values) {
+            let server = self.links.server(&piece.endpoint)?;
+            let parts = parcel::pieces(&piece.name, Array::of_tensor(value), self.links.max_bytes);
+            for part in parts {
+                let what = format!("the initial value of `{}`", piece.name);
+                let request = Request::Set { values: vec![part] };
+                check_done(&self.links.ask(&Ask { server, lane: Lane::Send, what, request })?)?;
+            }
+        }
+        self.forget();
+        Ok(())
+    }
+
+    /// Starts to pull the rows of a coming batch, so that they are here when it is looked up;
+    /// whether the mode allows it: the modes without queues promise values that cannot be known
+    /// ahead of time.
+    ///
+    /// # Errors
+    /// As [`Remote::pull_rows`].
+    pub fn prefetch(&self, table: &TableRef, ids: &[&[i64]]) -> Result<bool> {
+        self.open()?;
+        let Some(outbox) = &self.outbox else { return Ok(false) };
+        outbox.wait_outstanding(self.config.lag())?;
+        self.tables.prefetch(&self.links, table, ids)?;
+        Ok(true)
+    }
+
+    /// Waits until the servers have applied everything that this trainer sent.
+    ///
+    /// # Errors
+    /// When a server is lost.
+    pub fn flush(&self) -> Result<()> {
+        self.open()?;
+        if let Some(outbox) = &self.outbox {
+            outbox.close()?;
+            outbox.wait_outstanding(0)?;
+        }
+        Ok(())
+    }
+
+    /// Geo: exchanges what the trainer learned since its last exchange, which [`Worker::complete`]
+    /// cannot see: the copies are variables of `scope`, described by the `geo_exchange` ops of
+    /// `program`. Does nothing in other modes.
+    ///
+    /// # Errors
+    /// When a server is lost, or a parameter is not in the scope.
+    pub fn flush_geo(&self, program: &Program, scope: &Scope) -> Result<()> {
+        self.open()?;
+        match self.config.mode {
+            Mode::Geo => self.geo.flush_scope(program, scope),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends this trainer's part of the job: sends what is queued, tells the servers, and leaves.
+    /// A second call does nothing.
+    ///
+    /// # Errors
+    /// When something could not be sent; the trainer has left nevertheless.
+    pub fn complete(&self) -> Result<()> {
+        if self.completed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let drained = self.drain();
+        let request = Request::Complete { trainer: self.links.trainer };
+        // After an error, the servers take this trainer for lost: others must not go on as if it
+        // had finished.
+        let told = drained.and_then(|()| {
+            self.links.ask_all(Lane::Send, "to complete", &request)?;
+            Ok(())
+        });
+        if let Some(outbox) = &self.outbox {
+            outbox.abandon();
+        }
+        if told.is_ok() {
+            self.links.goodbye();
+        }
+        told
+    }
+
+    fn drain(&self) -> Result<()> {
+        self.links.check()?;
+        if let Some(outbox) = &self.outbox {
+            outbox.finish()?;
+        }
+        self.step().finish(&self.links)?;
+        let missed = self.geo.finish()?;
+        if missed > 0 {
+            tracing::warn!(
+                "{}: the last {missed} steps were not exchanged; `flush_geo` does it",
+                self.whoami()
+            );
+        }
+        Ok(())
+    }
+
+    /// What it did.
+    pub fn stats(&self) -> WorkerStats {
+        let (queued, applied) =
+            self.outbox.as_ref().map_or((0, 0), |outbox| (outbox.queued(), outbox.sent()));
+        WorkerStats {
+            steps: self.steps.load(Ordering::Relaxed),
+            rows_pulled: self.rows_pulled.load(Ordering::Relaxed),
+            queued,
+            applied,
+            received: self.inbox.mark(),
+        }
+    }
+
+    /// Fails after [`Worker::complete`], and after an error of a background thread.
+    fn open(&self) -> Result<()> {
+        if self.completed.load(Ordering::Acquire) {
+            return Err(Error::Request(format!(
+                "{} has completed, and no longer talks to the servers",
+                self.whoami()
+            )));
+        }
+        self.links.check()
+    }
+
+    /// Whatever is here from the servers no longer counts.
+    fn forget(&self) {
+        self.inbox.forget();
+        self.tables.forget();
+    }
+
+    fn step(&self) -> MutexGuard<'_, Step> {
+        self.step.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meetings(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.meetings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue, for values that nobody waits for.
+    fn queue_for(&self, is_rows: bool) -> Option<&Outbox> {
+        match self.config.mode {
+            Mode::Async => self.outbox.as_deref(),
+            Mode::Hybrid if is_rows => self.outbox.as_deref(),
+            _ => None,
+        }
+    }
+
+    fn do_send(&self, how: &Sending, values: &[&Value]) -> Result<()> {
+        self.open()?;
+        if how.pieces.len() != values.len() {
+            let (names, values) = (how.pieces.len(), values.len());
+            return Err(Error::Request(format!("`send` has {names} names for {values} values")));
+        }
+        for (at, (piece, value)) in how.pieces.iter().zip(values).enumerate() {
+            let server = self.links.server(&piece.endpoint)?;
+            match self.queue_for(value.rows().is_some()) {
+                Some(outbox) => outbox.put(server, &piece.name, how.merge_add, value)?,
+                None => self.step().send(&self.links, server, how, at, value)?,
+            }
+        }
+        if self.config.mode == Mode::Async {
+            self.inbox.note_send();
+        }
+        Ok(())
+    }
+
+    fn do_send_barrier(&self, endpoints: &[String]) -> Result<()> {
+        self.open()?;
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        if let Some(outbox) = &self.outbox {
+            outbox.close()?;
+        }
+        self.step().finish(&self.links)?;
+        if matches!(self.config.mode, Mode::Sync | Mode::Hybrid) {
+            let all = if endpoints.is_empty() { &self.config.endpoints } else { endpoints };
+            let servers = all.iter().map(|endpoint| self.links.server(endpoint));
+            step::barrier(&self.links, &servers.collect::<Result<Vec<_>>>()?)?;
+        }
+        self.inbox.next_round();
+        Ok(())
+    }
+
+    fn do_recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> Result<()> {
+        self.open()?;
+        match (&self.outbox, self.config.mode) {
+            (Some(outbox), Mode::Async) => {
+                outbox.close()?;
+                let lag = Lag {
+                    steps: self.config.lag(),
+                    is_pulled_for: self.config.communicator.independent_recv_thread,
+                };
+                self.inbox.recv_newest(outbox, lag, pieces, outs)?;
+            }
+            _ => self.inbox.recv(pieces, outs)?,
+        }
+        if self.config.mode == Mode::Geo {
+            for (piece, out) in pieces.iter().zip(outs) {
+                self.geo.remember(&piece.name, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn do_pull(&self, table: &TableRef, ids: &[&[i64]], outs: &mut [&mut [f32]]) -> Result<()> {
+        self.open()?;
+        if let Some(outbox) = &self.outbox {
+            outbox.close()?;
+            outbox.wait_outstanding(self.config.lag())?;
+        }
+        let rows = ids.iter().map(|slot| slot.len() as u64).sum();
+        self.rows_pulled.fetch_add(rows, Ordering::Relaxed);
+        self.tables.pull(&self.links, table, ids, outs)
+    }
+
+    fn do_push(
+        &self,
+        table: &TableRef,
+        ids: &[&[i64]],
+        grads: &[&[f32]],
+        counts: Option<&[[f32; 2]]>,
+    ) -> Result<()> {
+        self.open()?;
+        check_sizes(table, ids, grads.iter().map(|slot| slot.len()))?;
+        let occurrences: usize = ids.iter().map(|slot| slot.len()).sum();
+        if let Some(counts) = counts
+            && counts.len() != occurrences
+        {
+            return Err(Error::Request(format!(
+                "table `{}` has {occurrences} ids, but show and click of {}",
+                table.name,
+                counts.len()
+            )));
+        }
+        self.tables.push(table, ids, |route| match self.queue_for(true) {
+            Some(outbox) => outbox.put_rows(table, route, grads, counts),
+            None => self.step().push_rows(&self.links, table, route, grads, counts),
+        })
+    }
+
+    /// Says who had the error: a step's error may end up in a log of many trainers.
+    fn told(&self, error: Error) -> bireme_engine::Error {
+        match error {
+            Error::Engine(error) => error,
+            Error::Interrupted => bireme_engine::Error::Interrupted,
+            Error::Comm(_) | Error::Missing(_) => {
+                bireme_engine::Error::remote(format!("{}: {error}", self.whoami()))
+            }
+            error => bireme_engine::Error::kernel(format!("{}: {error}", self.whoami())),
+        }
+    }
+}
+
+impl Remote for Worker {
+    fn send(&self, how: &Sending, values: &[&Value]) -> bireme_engine::Result<()> {
+        self.do_send(how, values).map_err(|error| self.told(error))
+    }
+
+    fn send_barrier(&self, endpoints: &[String]) -> bireme_engine::Result<()> {
+        self.do_send_barrier(endpoints).map_err(|error| self.told(error))
+    }
+
+    fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> bireme_engine::Result<()> {
+        self.do_recv(pieces, outs).map_err(|error| self.told(error))
+    }
+
+    fn fetch_barrier(&self, _endpoints: &[String]) -> bireme_engine::Result<()> {
+        // No server needs to know: the next update waits for this trainer's next barrier anyway.
+        if self.config.mode != Mode::Async {
+            self.inbox.next_round();
+        }
+        self.open().map_err(|error| self.told(error))
+    }
+
+    fn pull_rows(
+        &self,
+        table: &TableRef,
+        ids: &[&[i64]],
+        outs: &mut [&mut [f32]],
+    ) -> bireme_engine::Result<()> {
+        self.do_pull(table, ids, outs).map_err(|error| self.told(error))
+    }
+
+    fn push_rows(
+        &self,
+        table: &TableRef,
+        ids: &[&[i64]],
+        grads: &[&[f32]],
+        counts: Option<&[[f32; 2]]>,
+    ) -> bireme_engine::Result<()> {
+        self.do_push(table, ids, grads, counts).map_err(|error| self.told(error))
+    }
+
+    fn exchange(&self, params: &mut [GeoParam<'_>]) -> bireme_engine::Result<()> {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        let done = self.open().and_then(|()| self.geo.exchange(params));
+        done.map_err(|error| self.told(error))
+    }
+
+    fn whoami(&self) -> String {
+        format!("trainer {} of {}", self.config.trainer, self.config.trainers)
+    }
+}
+
+impl Drop for Worker {
+    /// Lets the threads end by themselves; never waits for them.
+    fn drop(&mut self) {
+        if let Some(outbox) = &self.outbox {
+            outbox.abandon();
+        }
+    }
+}
+
+/// Starts the threads of a queue: those that send, and in async mode the one that pulls parameters
+/// after enough steps were sent.
+fn start_threads(
+    config: &WorkerConfig,
+    outbox: Outbox,
+    links: &Arc<Links>,
+    inbox: &Arc<Inbox>,
+) -> Result<Arc<Outbox>> {
+    let outbox = Arc::new(outbox);
+    let after = config.communicator.recv_after() as u64;
+    let (queue, pulled) = (Arc::downgrade(&outbox), Arc::clone(inbox));
+    let own_thread = config.communicator.independent_recv_thread;
+    let pull_here = config.mode == Mode::Async && !own_thread;
+    outbox.spawn(move || match queue.upgrade() {
+        Some(queue) if pull_here => {
+            let sent = queue.sent();
+            match sent >= pulled.mark() + after {
+                true => pulled.refresh(sent),
+                false => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    })?;
+    if config.mode == Mode::Async && own_thread {
+        let (queue, inbox, links) = (Arc::clone(&outbox), Arc::clone(inbox), Arc::clone(links));
+        outbox::spawn(&format!("trainer{}-recv", config.trainer), move || {
+            let mut known = 0;
+            while let Some(sent) = queue.wait_news(known, after) {
+                if let Err(error) = inbox.refresh(sent) {
+                    links.fail(&error);
+                    queue.wake();
+                }
+                known = sent;
+            }
+            // Whoever waits for values learns of the error here too.
+            inbox.wake();
+        })?;
+    }
+    Ok(outbox)
+}

@@ -518,7 +518,6 @@ def _settings_of(strategy: DistributedStrategy) -> tuple[DistributeTranspilerCon
         "staleness": configs["staleness"],
         "communicator": knobs(mode, given, configs["k_steps"]),
         "launch_barrier": configs["launch_barrier"],
-        "lr_decay_steps": configs["lr_decay_steps"],
     }
     return config, settings
 

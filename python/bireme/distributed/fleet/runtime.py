@@ -5,7 +5,8 @@ Both generations of `fleet` work on it. What it hands to `_core.Fleet`:
 - role: `role` ("WORKER" or "SERVER"), `index`, `workers`, `server_endpoints`, `worker_endpoints`;
 - settings: `mode` ("sync", "async", "half_async", "geo" or "hybrid"), `k_steps` (batches between
   two exchanges in geo mode), `staleness` (steps, in hybrid mode), `communicator` (see
-  `communicator.knobs`), `lr_decay_steps`;
+  `communicator.knobs`), `launch_barrier`, and `rpc_deadline` (ms) and `rpc_retry_times` where a
+  strategy of 1.x says them;
 - programs: those of this role, None for the other role's.
 """
 
@@ -20,8 +21,8 @@ import numpy as np
 from ... import _core
 from ...static.program import Program, global_scope
 from .. import environment
-from ..transpiler.config import DistributeTranspilerConfig
-from ..transpiler.distribute_transpiler import refuse_schedule
+from ..transpiler.config import DistributeTranspilerConfig, ServerRuntimeConfig
+from ..transpiler.distribute_transpiler import rate_of
 from ..transpiler.ports import wait_server_ready
 from .exchange import decode, encode
 from .role import Identity, Role
@@ -62,9 +63,15 @@ class Runtime:
     ) -> None:
         """Splits a program; a worker's `main` and `startup` become those of the trainer."""
         identity, mode = self.identity, self._settings["mode"]
-        refuse_schedule(main)
-        describe_tables(main, tables)
-        transpiler = _core.Transpiler(exchange_config(self._config, mode))
+        server = self._settings.get("server") or ServerRuntimeConfig()._settled()
+        transpiler = _core.Transpiler(
+            {
+                **exchange_config(self._config, mode),
+                **server,
+                **rate_of(main),
+                **describe_tables(main, tables),
+            }
+        )
         transpiler.transpile(
             identity.index if identity.role == Role.WORKER else 0,
             main,
@@ -76,7 +83,8 @@ class Runtime:
         if self._config.print_log:
             print(transpiler.log())
         self.origin = main.clone()
-        self._core = _core.Fleet(_role(identity), self._settings)
+        told = {name: value for name, value in self._settings.items() if name != "server"}
+        self._core = _core.Fleet(_role(identity), told)
         if identity.role == Role.WORKER:
             main._replace(transpiler.trainer_program())
             startup._replace(transpiler.trainer_startup())
@@ -174,8 +182,11 @@ class Runtime:
         if self.identity.index:
             return
         program = self.origin if program is None or program is self.main else program
-        values = {**self.dense(), **self._whole_tables(core, program, targets)}
         scope = _core.Scope()
+        # What servers do not hold, such as the averages of a batch norm, is this worker's own.
+        values = _own_values(program.prune(targets))
+        values.update(self.dense())
+        values.update(self._whole_tables(core, program, targets))
         for name, value in values.items():
             scope.var(name).get_tensor().set(value, None)
         _core.save_inference(scope, program, feeds, targets, dirname, "dir")
@@ -249,6 +260,20 @@ def _role(identity: Identity) -> dict[str, Any]:
         "server_endpoints": list(identity.server_endpoints),
         "worker_endpoints": list(identity.worker_endpoints),
     }
+
+
+def _own_values(program: Program) -> dict[str, np.ndarray]:
+    """The values that this process has of a program's persistable variables."""
+    values = {}
+    for var in program.list_vars():
+        found = global_scope().find_var(var.name) if var.persistable else None
+        if found is None or not found.is_initialized():
+            continue
+        value = np.array(found.get_tensor())
+        # A worker holds tables of servers without their rows.
+        if value.shape == tuple(var.shape):
+            values[var.name] = value
+    return values
 
 
 def _fetch_table(core: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -58,7 +58,7 @@ _CONFIGS: dict[str, dict[str, Any]] = {
         # Bireme's own.
         "half_async": False,
         "hybrid": False,
-        "staleness": 0,
+        "staleness": 4,
         "dc_asgd": 0.0,
     },
     "adaptive_localsgd_configs": {"init_k_steps": 1, "begin_step": 1},
@@ -243,7 +243,8 @@ class DistributedStrategy(Settings):
             raise ValueError(f"{' and '.join(chosen)} exclude each other in `a_sync_configs`")
         if configs["dc_asgd"] and chosen:
             raise ValueError(f"`dc_asgd` is for asynchronous training, not for {chosen[0]}")
-        if configs["staleness"] and "hybrid" not in chosen:
+        default = self.DEFAULTS["a_sync_configs"]["staleness"]
+        if configs["staleness"] != default and "hybrid" not in chosen:
             raise ValueError("`staleness` of `a_sync_configs` is for `hybrid`: switch that on")
         return (chosen or ["async" if self.a_sync else "sync"])[0]
 
@@ -262,6 +263,10 @@ class DistributedStrategy(Settings):
             raise NotImplementedError(
                 "`heter_worker_device_guard` must be `cpu`: trainers on other devices are not in"
                 " this version"
+            )
+        if asynchronous["lr_decay_steps"] != self.DEFAULTS["a_sync_configs"]["lr_decay_steps"]:
+            raise NotImplementedError(
+                "`lr_decay_steps` is not in this version: schedules count the steps of trainers"
             )
         if any(degree > 1 for degree in self.hybrid_configs.values()):
             raise NotImplementedError(

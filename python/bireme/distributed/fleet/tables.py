@@ -1,7 +1,7 @@
 """What a strategy says of tables: Paddle's flat keys in, the settings of an accessor out.
 
 Field names and defaults are those of `TableParameter` in Paddle's proto. An accessor leaves here as
-JSON in the `accessor` attribute of the lookups of its table, from where the transpiler takes it.
+JSON in the attribute `entry_config` of the lookups of its table, where the transpiler finds it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _ADAM = {
     "ada_epsilon": 1e-8,
 }
 _RULE = {"name": "", "naive": _NAIVE, "adagrad": _ADAGRAD, "adam": _ADAM}
+_SAVE_PARAM = "table_accessor_save_param"
 _SAVE = {"param": 0, "converter": "", "deconverter": ""}
 # What counts where nothing is said: rows are neither admitted late nor forgotten.
 _TABLE: dict[str, Any] = {
@@ -170,10 +171,13 @@ def read_fleet_desc(configs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def describe_tables(program: Any, tables: Mapping[str, Mapping[str, Any]]) -> None:
+def describe_tables(program: Any, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Writes what is known of tables into the lookups of a program.
 
+    Returns what the transpiler is told of all tables together: their `shard_num`.
+
     >>> describe_tables(paddle.static.Program(), {})
+    {}
     """
     lookups: dict[str, list[Any]] = {}
     for op in program.global_block().ops:
@@ -184,11 +188,14 @@ def describe_tables(program: Any, tables: Mapping[str, Mapping[str, Any]]) -> No
             found = ", ".join(sorted(lookups)) or "none"
             raise ValueError(f"the strategy describes a table `{name}`; the program has {found}")
         width = program.global_block().var(name).shape[-1]
-        accessor = json.dumps(_fitted(table["accessor"], width), sort_keys=True)
+        accessor = json.dumps(_written(_fitted(table["accessor"], width)), sort_keys=True)
         for op in lookups[name]:
-            op._set_attr("accessor", accessor)
-            op._set_attr("shard_num", table["shard_num"])
+            op._set_attr("entry_config", accessor)
             op._set_attr("table_class", table["table_class"])
+    shards = {table["shard_num"] for table in tables.values()}
+    if len(shards) > 1:
+        raise ValueError(f"tables have different `shard_num`, {sorted(shards)}: give them the same")
+    return {"shard_num": shards.pop()} if shards else {}
 
 
 def _filled(
@@ -244,6 +251,9 @@ def _checked_table(name: str, table: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError(
             f"table `{name}` has a converter: commands in the way of saving are not in this version"
         )
+    counters = accessor["ctr_accessor_param"]
+    if counters["load_filter_slots"] or counters["save_filter_slots"]:
+        raise NotImplementedError(f"table `{name}` filters slots, which is not in this version")
     if table["shard_num"] < 1:
         raise ValueError(f"`shard_num` of table `{name}` must be at least 1")
     return table
@@ -269,6 +279,22 @@ def _fitted(accessor: Mapping[str, Any], width: int) -> dict[str, Any]:
                 f"The {name} is wrong, it will be {formula}: {value}, but got {fitted[name]}"
             )
     return fitted
+
+
+def _written(accessor: dict[str, Any]) -> dict[str, Any]:
+    """An accessor without what says nothing: the table's rules follow from the optimizer then."""
+    written = {name: value for name, value in accessor.items() if name != _SAVE_PARAM}
+    written["ctr_accessor_param"] = {
+        name: value
+        for name, value in accessor["ctr_accessor_param"].items()
+        if not name.endswith("_filter_slots")
+    }
+    for name in ("embed_sgd_param", "embedx_sgd_param"):
+        if not accessor[name]["name"]:
+            if accessor[name] != _RULE:
+                raise ValueError(f"`{name}` has settings, but no `name` of a rule")
+            del written[name]
+    return written
 
 
 def _desc_table(name: str, given: Mapping[str, Any], use_cvm: bool) -> dict[str, Any]:

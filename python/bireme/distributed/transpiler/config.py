@@ -53,7 +53,7 @@ class DistributeTranspilerConfig(Settings):
         "geo_sgd_mode": False,
         "geo_sgd_need_push_nums": 100,
         "hybrid": False,
-        "staleness": 0,
+        "staleness": 4,
         "nccl_comm_num": 1,
         "use_hierarchical_allreduce": False,
         "hierarchical_allreduce_inter_nranks": 0,
@@ -112,6 +112,14 @@ class ServerRuntimeConfig:
         self._rpc_send_thread_num = environment.number("FLAGS_rpc_send_thread_num", 12)
         self._rpc_get_thread_num = environment.number("FLAGS_rpc_get_thread_num", 12)
         self._rpc_prefetch_thread_num = environment.number("FLAGS_rpc_prefetch_thread_num", 12)
+
+    def _settled(self) -> dict[str, int]:
+        """The numbers as the transpiler takes them."""
+        numbers = {name.lstrip("_"): value for name, value in vars(self).items()}
+        for name, value in numbers.items():
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"`{name}` must be a number from 1 on, not {value!r}")
+        return numbers
 
 
 def _dispatcher(method: Any) -> type[PSDispatcher] | None:

@@ -135,12 +135,13 @@ class DistributeTranspiler:
         main = _program("program", call["program"], default_main_program)
         startup = _program("startup_program", call["startup_program"], default_startup_program)
         trainer_id = _trainer_id(call["trainer_id"])
-        self._core = _core.Transpiler(self.config._settled())
+        self._core = _core.Transpiler(
+            {**self.config._settled(), **self._server_config._settled(), **rate_of(main)}
+        )
         if self.config.mode != "pserver":
             return self._transpile_collective(trainer_id, main, startup, call)
         self._endpoints = _addresses("pservers", call["pservers"])
         self._trainer = (trainer_id, _trainer_count(call["trainers"]))
-        refuse_schedule(main)
         # Either place may say that trainers do not wait for each other.
         apart = self.config.geo_sgd_mode or self.config.hybrid
         sync = bool(call["sync_mode"]) and self.config.sync_mode and not apart
@@ -187,18 +188,18 @@ class DistributeTranspiler:
             print(_DEPRECATED, file=sys.stderr)
 
 
-def refuse_schedule(program: Program) -> None:
-    """Raises for a schedule that only the trainer's Python knows: servers would never hear of it.
+def rate_of(program: Program) -> dict[str, bool]:
+    """What the transpiler is told where a schedule of Paddle 2.x sets the learning rate.
 
-    >>> from bireme.distributed.transpiler.distribute_transpiler import refuse_schedule
-    >>> refuse_schedule(paddle.static.Program())
+    Such a schedule is not in the program: the executor of each trainer sets the rate before a
+    step, and the servers get it from there.
+
+    >>> from bireme.distributed.transpiler.distribute_transpiler import rate_of
+    >>> rate_of(paddle.static.Program())
+    {}
     """
-    scheduler = getattr(program, "_lr_scheduler", None)
-    if scheduler is not None:
-        raise NotImplementedError(
-            f"the learning rate is a `{type(scheduler).__name__}`, which is not in the program, so"
-            " servers cannot follow it in this version: use a number, or a decay of `fluid.layers`"
-        )
+    scheduled = getattr(program, "_lr_scheduler", None) is not None
+    return {"learning_rate_from_trainer": True} if scheduled else {}
 
 
 def _by_trainer(

@@ -18,8 +18,14 @@ pub(super) const FETCH_BARRIER: OpDef = definition("fetch_barrier", |op| {
 
 const INPUTS: &[Slot] = &[Slot::any("X")];
 const OUTPUTS: &[Slot] = &[Slot::any("Out")];
-const ATTRS: &[AttrSpec] =
-    &[ENDPOINTS, TRAINER_ID, TRAINERS, MODE, attr::bool("half_async", false)];
+const ATTRS: &[AttrSpec] = &[
+    ENDPOINTS,
+    TRAINER_ID,
+    TRAINERS,
+    MODE,
+    attr::bool("half_async", false),
+    attr::int("staleness", 0),
+];
 
 const fn definition(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
     OpDef::new(name, kernel)

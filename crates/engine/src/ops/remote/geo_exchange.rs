@@ -18,6 +18,7 @@ pub(super) const DEF: OpDef = OpDef::new("geo_exchange", kernel)
         attr::longs("sections", &[]),
         attr::ints("pieces_per_param", &[]),
         attr::ints("ids_per_param", &[]),
+        attr::int("geo_steps", 100),
         TRAINER_ID,
         TRAINERS,
         MODE,
@@ -26,8 +27,14 @@ pub(super) const DEF: OpDef = OpDef::new("geo_exchange", kernel)
     .inplace(&[("Param", "ParamOut")])
     .side_effect();
 
-/// The pieces of each parameter, and how many variables of `Ids` belong to it.
-fn layout(op: &OpView<'_>, params: usize) -> Result<Vec<(Vec<(Piece, u64)>, Option<usize>)>> {
+/// Where a parameter's pieces are, and how many variables of `Ids` belong to it.
+struct Place {
+    pieces: Vec<(Piece, u64)>,
+    ids: Option<usize>,
+}
+
+/// The places of the parameters.
+fn layout(op: &OpView<'_>, params: usize) -> Result<Vec<Place>> {
     let (counts, ids) = (op.longs("pieces_per_param")?, op.longs("ids_per_param")?);
     let sections = op.longs("sections")?;
     let mut pieces = pieces(op, "piece_names", sections.len())?.into_iter().zip(sections);
@@ -43,7 +50,7 @@ fn layout(op: &OpView<'_>, params: usize) -> Result<Vec<(Vec<(Piece, u64)>, Opti
         if own.len() != count || count == 0 {
             return Err(Error::kernel("`piece_names` is shorter than `pieces_per_param` says"));
         }
-        layout.push((own, usize::try_from(ids).ok()));
+        layout.push(Place { pieces: own, ids: usize::try_from(ids).ok() });
     }
     Ok(layout)
 }
@@ -52,7 +59,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (remote, ids, mut read) = (op.remote()?, op.inputs("Ids"), Ids::default());
     let params: Vec<_> = op.inputs("Param").into_iter().zip(op.outputs("ParamOut")).collect();
     let layout = layout(op, params.len())?;
-    let wanted: usize = layout.iter().filter_map(|(_, ids)| *ids).sum();
+    let wanted: usize = layout.iter().filter_map(|place| place.ids).sum();
     if wanted != ids.len() {
         let problem =
             format!("`ids_per_param` asks for {wanted} variables, `Ids` has {}", ids.len());
@@ -62,7 +69,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let touched = read.read(run, &ids)?;
         let mut rest = touched.as_slice();
         let mut exchanged = Vec::with_capacity(params.len());
-        for ((param, out), (pieces, ids)) in params.iter().zip(&layout) {
+        for ((param, out), Place { pieces, ids }) in params.iter().zip(&layout) {
             run.carry_over(*param, *out)?;
             let value: &mut Tensor = run.out(*out)?;
             let touched = ids.map(|count| {

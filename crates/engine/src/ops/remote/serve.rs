@@ -19,6 +19,9 @@ const SERVE_ATTRS: &[AttrSpec] = &[
     attr::strings("sparse_grad_to_param", &[]),
     attr::strings("sparse_tables", &[]),
     attr::int("lr_decay_block_id", -1),
+    attr::strings("lr_counters", &[]),
+    attr::strings("assigned_vars", &[]),
+    attr::strings("param_pieces", &[]),
     attr::int("rpc_get_thread_num", 12),
     attr::int("rpc_send_thread_num", 12),
     attr::int("rpc_prefetch_thread_num", 12),
@@ -47,6 +50,7 @@ pub(super) const LOOKUP_SPARSE_TABLE: OpDef = OpDef::new("lookup_sparse_table", 
         attr::str("accessor", ""),
         attr::long("padding_idx", -1),
         attr::long("shard_num", 1000),
+        attr::float("learning_rate_factor", 1.0),
     ])
     .side_effect();
 

@@ -233,6 +233,10 @@ impl Ctr {
         }
     }
 
+    pub(super) fn forget_save(&self, record: &mut [f32]) {
+        record[DELTA_SCORE] = record[DELTA_SCORE].max(self.config.delta_threshold);
+    }
+
     pub(super) fn shrink(&self, record: &mut [f32]) -> bool {
         let rate = f64::from(self.config.show_click_decay_rate);
         for at in [&self.show, &self.click] {

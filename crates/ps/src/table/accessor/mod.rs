@@ -142,6 +142,13 @@ impl Accessor {
         changed && !matches!(mode, SaveMode::Delta | SaveMode::Base)
     }
 
+    /// The row must be in the next delta, whatever a save did to it.
+    pub(super) fn forget_save(&self, record: &mut [f32]) {
+        if let Accessor::Ctr(ctr) = self {
+            ctr.forget_save(record);
+        }
+    }
+
     /// A day passes; returns whether the row stays.
     pub(super) fn shrink(&self, record: &mut [f32]) -> bool {
         match self {

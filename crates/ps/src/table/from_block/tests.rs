@@ -31,11 +31,15 @@ fn adagrad() -> Op {
 
 #[test]
 fn a_plain_table_follows_the_optimizer_op() {
-    let fill = Op::new("fill_constant").output("Out", ["emb_moment_0"]).attr("value", 0.5f32);
-    let fill = fill.attr("shape", vec![1000i64, 9]).attr("dtype", 5);
-    let lookup = lookup().attr("entry", "count_filter_entry:3").attr("shard_num", 37i64);
+    let lookup = lookup()
+        .attr("entry", "count_filter_entry:3")
+        .attr("shard_num", 37i64)
+        .attr("table_class", "none")
+        .attr("learning_rate_factor", 2.0f32)
+        .attr("state_names", vec!["emb_moment_0".to_owned()])
+        .attr("state_values", vec![0.5f32]);
     let config =
-        TableConfig::from_block(&var(), &block(vec![uniform(), lookup, fill, adagrad()])).unwrap();
+        TableConfig::from_block(&var(), &block(vec![uniform(), lookup, adagrad()])).unwrap();
     let epsilon = f64::from(1e-6f32);
     let rule = OptimizerRule::Adagrad { epsilon, initial: 0.5 };
     let expected = TableConfig {
@@ -44,6 +48,7 @@ fn a_plain_table_follows_the_optimizer_op() {
         accessor: AccessorConfig::Plain(rule),
         entry: Entry::CountFilter(3),
         shards: 37,
+        rate_factor: 2.0,
         ..TableConfig::new("emb", 9)
     };
     assert_eq!(config, expected);

@@ -351,7 +351,6 @@ fn threads_lose_nothing() {
                         .filter(|key| !(key + round + thread).is_multiple_of(3))
                         .collect();
                     pull(table, &some);
-                    // Powers of two add without rounding.
                     table.add(&some, &vec![0.0; some.len()]).unwrap();
                     let step = PushStep { rate: 1.0, count: 1 };
                     table.push(keys, &vec![-1.0; keys.len()], None, &step).unwrap();

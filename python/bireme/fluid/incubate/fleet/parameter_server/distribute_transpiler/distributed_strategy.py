@@ -195,14 +195,13 @@ class DistributedStrategy:
 
     def _settings(self) -> dict[str, Any]:
         """What the runtime is told, see `distributed.fleet.runtime`."""
-        server = vars(self._server_runtime_config)
         return {
             "mode": self._exchange,
             "k_steps": 0,
             "staleness": self._program_config.staleness,
             "launch_barrier": self._program_config.wait_port,
             **self._trainer_runtime_config._settings(),
-            **{name.lstrip("_"): value for name, value in server.items()},
+            "server": self._server_runtime_config._settled(),
         }
 
 

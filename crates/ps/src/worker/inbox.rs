@@ -1,0 +1,378 @@
+//! Parameters on their way to the trainer: one request to each server for all that a step receives,
+//! from which the `recv` ops then take their pieces.
+//!
+//! Which pieces those are is learned from the `recv` ops themselves: what was received in the last
+//! round will be received in the next one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Instant;
+
+use bireme_comm::{Body, Lane};
+use bireme_engine::remote::Piece;
+use bireme_engine::tensor::{Dims, Tensor};
+use bireme_ir::DType;
+
+use super::link::{Ask, Links, unexpected};
+use super::outbox::{Outbox, late};
+use crate::message::{Answer, Array, Request};
+use crate::{Error, Result};
+
+/// Parameters that are here, and those that are known.
+pub(crate) struct Inbox {
+    links: Arc<Links>,
+    state: Mutex<State>,
+    /// Told when newer values are here.
+    fresh: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Every piece ever received.
+    known: Vec<Known>,
+    index: HashMap<Piece, usize>,
+    /// The newest values.
+    front: Option<Arc<Fetched>>,
+    /// Sync modes: pieces that were taken from `front`.
+    taken: Vec<usize>,
+    /// Sync modes: pieces received since the last barrier.
+    round: Vec<usize>,
+    /// Sync modes: pieces that the coming round will receive.
+    expected: Vec<usize>,
+    /// Async: what each training thread did.
+    threads: HashMap<ThreadId, Thread>,
+}
+
+#[derive(Clone)]
+struct Known {
+    server: usize,
+    name: Arc<str>,
+}
+
+/// Counts of one training thread.
+#[derive(Default)]
+struct Thread {
+    /// Its sends.
+    sends: u64,
+    /// Its sends at the time when it last received each piece.
+    received: HashMap<usize, u64>,
+}
+
+/// How old values may be.
+#[derive(Clone, Copy)]
+pub(crate) struct Lag {
+    /// How many of this trainer's steps they may lack.
+    pub(crate) steps: u64,
+    /// Whether a thread of its own pulls newer ones.
+    pub(crate) is_pulled_for: bool,
+}
+
+/// Values of pieces, as they came.
+struct Fetched {
+    /// How many of this trainer's steps they contain at least.
+    mark: u64,
+    bodies: Vec<Body>,
+    parts: HashMap<usize, Vec<Part>>,
+}
+
+/// Consecutive elements of a piece.
+struct Part {
+    body: usize,
+    /// Where its bytes are in the body.
+    bytes: std::ops::Range<usize>,
+    dtype: DType,
+    /// The dimensions of the whole piece.
+    dims: Dims,
+    /// The first element.
+    start: usize,
+}
+
+impl Inbox {
+    /// Knows no pieces yet.
+    pub(crate) fn new(links: Arc<Links>) -> Inbox {
+        Inbox { links, state: Mutex::default(), fresh: Condvar::new() }
+    }
+
+    /// Sync modes: the servers' values, which do not change until the next barrier.
+    pub(crate) fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> Result<()> {
+        let mut state = self.lock();
+        let wanted = state.register(&self.links, pieces)?;
+        state.round.extend_from_slice(&wanted);
+        let here = state.front.as_ref().is_some_and(|front| {
+            wanted.iter().all(|at| front.parts.contains_key(at) && !state.taken.contains(at))
+        });
+        if here || state.front.is_none() {
+            if !here {
+                let mut all = state.expected.clone();
+                all.extend(wanted.iter().filter(|at| !state.expected.contains(at)));
+                state.front = Some(Arc::new(self.fetch(&state.list(&all), 0)?));
+                state.taken.clear();
+            }
+            state.taken.extend_from_slice(&wanted);
+            let front = state.front.clone().expect("fetched above when it was not here");
+            return front.copy(pieces, &wanted, outs);
+        }
+        // Received before in this round, or never asked for until now.
+        let list = state.list(&wanted);
+        self.fetch(&list, 0)?.copy(pieces, &wanted, outs)
+    }
+
+    /// Sync modes: values received before are old now.
+    pub(crate) fn next_round(&self) {
+        let mut state = self.lock();
+        state.front = None;
+        if !state.round.is_empty() {
+            state.expected = std::mem::take(&mut state.round);
+            state.expected.sort_unstable();
+            state.expected.dedup();
+        }
+    }
+
+    /// All modes: whatever is here no longer counts.
+    pub(crate) fn forget(&self) {
+        let mut state = self.lock();
+        state.front = None;
+        state.threads.clear();
+    }
+
+    /// Async: this thread has sent something, so that what it receives next may be what is here.
+    pub(crate) fn note_send(&self) {
+        self.lock().threads.entry(std::thread::current().id()).or_default().sends += 1;
+    }
+
+    /// Async: the newest values that are here. A thread that sent nothing since it last received a
+    /// piece (a startup program, the end of training) gets the servers' current ones, with all its
+    /// own gradients in them. Values that lack more of this trainer's steps than `lag` allows are
+    /// waited for.
+    pub(crate) fn recv_newest(
+        &self,
+        outbox: &Outbox,
+        lag: Lag,
+        pieces: &[Piece],
+        outs: &mut [&mut Tensor],
+    ) -> Result<()> {
+        let mut state = self.lock();
+        let wanted = state.register(&self.links, pieces)?;
+        let current = state.wants_current(&wanted);
+        let has_all = |front: &Arc<Fetched>| wanted.iter().all(|at| front.parts.contains_key(at));
+        if !current && state.front.as_ref().is_some_and(has_all) {
+            drop(state);
+            let front = self.wait_lag(outbox, lag)?;
+            return front.copy(pieces, &wanted, outs);
+        }
+        let all: Vec<usize> =
+            if current { wanted.clone() } else { (0..state.known.len()).collect() };
+        let list = state.list(&all);
+        drop(state);
+        if current {
+            outbox.wait_outstanding(0)?;
+        }
+        let fetched = Arc::new(self.fetch(&list, outbox.sent())?);
+        if !current {
+            self.offer(Arc::clone(&fetched));
+        }
+        fetched.copy(pieces, &wanted, outs)
+    }
+
+    /// Waits for values that lack at most `lag` of the steps queued so far.
+    fn wait_lag(&self, outbox: &Outbox, lag: Lag) -> Result<Arc<Fetched>> {
+        let least = outbox.queued().saturating_sub(lag.steps);
+        let recent = |state: &State| state.front.clone().filter(|front| front.mark >= least);
+        if let Some(front) = recent(&self.lock()) {
+            self.links.check()?;
+            return Ok(front);
+        }
+        if !lag.is_pulled_for {
+            outbox.wait_outstanding(lag.steps)?;
+            self.refresh(outbox.sent())?;
+        }
+        outbox.hurry(true);
+        let end = Instant::now() + self.links.deadline;
+        let mut state = self.lock();
+        let waited = loop {
+            if let Err(error) = self.links.check() {
+                break Err(error);
+            }
+            if let Some(front) = recent(&state) {
+                break Ok(front);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break Err(late("parameters that contain its own steps", self.links.deadline));
+            }
+            let woken = self.fresh.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        drop(state);
+        outbox.hurry(false);
+        waited
+    }
+
+    /// Async: pulls all known pieces after `mark` steps and puts them in front.
+    pub(crate) fn refresh(&self, mark: u64) -> Result<()> {
+        let list = {
+            let state = self.lock();
+            let all: Vec<usize> = (0..state.known.len()).collect();
+            state.list(&all)
+        };
+        if list.is_empty() {
+            return Ok(());
+        }
+        let fetched = self.fetch(&list, mark)?;
+        self.offer(Arc::new(fetched));
+        Ok(())
+    }
+
+    /// Wakes everybody up; for whoever sees an error.
+    pub(crate) fn wake(&self) {
+        let _state = self.lock();
+        self.fresh.notify_all();
+    }
+
+    /// How many steps the newest values contain.
+    pub(crate) fn mark(&self) -> u64 {
+        self.lock().front.as_ref().map_or(0, |front| front.mark)
+    }
+
+    fn offer(&self, fetched: Arc<Fetched>) {
+        let mut state = self.lock();
+        let older = |front: &Arc<Fetched>| front.mark <= fetched.mark;
+        if state.front.as_ref().is_none_or(older) {
+            state.front = Some(fetched);
+        }
+        self.fresh.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks all servers at once for these pieces.
+    fn fetch(&self, list: &[(usize, Known)], mark: u64) -> Result<Fetched> {
+        let mut fetched = Fetched { mark, bodies: Vec::new(), parts: HashMap::new() };
+        let of = |server| list.iter().filter(move |(_, known)| known.server == server);
+        let mut wanted: Vec<Vec<&(usize, Known)>> =
+            (0..self.links.len()).map(|server| of(server).collect()).collect();
+        wanted.retain(|mine| !mine.is_empty());
+        let asks: Vec<Ask<'_>> = wanted.iter().map(|mine| self.get(mine, 0)).collect();
+        let bodies = self.links.ask_each(&asks)?;
+        drop(asks);
+        for (body, mut mine) in bodies.into_iter().zip(wanted) {
+            let (mut whole, mut rest) = fetched.take(body, &mine)?;
+            // What did not fit into one answer.
+            while whole < mine.len() {
+                mine.drain(..whole);
+                let body = self.links.ask(&self.get(&mine, rest))?;
+                (whole, rest) = fetched.take(body, &mine)?;
+            }
+        }
+        Ok(fetched)
+    }
+
+    /// The request for pieces of one server.
+    fn get<'a>(&self, wanted: &[&'a (usize, Known)], start: u64) -> Ask<'a> {
+        let names: Vec<&str> = wanted.iter().map(|(_, known)| &*known.name).collect();
+        let what = match names.as_slice() {
+            [name] => format!("pull of `{name}`"),
+            more => format!("pull of {} parameters", more.len()),
+        };
+        let request = Request::Get { trainer: self.links.trainer, names, start };
+        Ask { server: wanted[0].1.server, lane: Lane::Get, what, request }
+    }
+}
+
+impl State {
+    /// The numbers of these pieces.
+    fn register(&mut self, links: &Links, pieces: &[Piece]) -> Result<Vec<usize>> {
+        let mut numbers = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let at = match self.index.get(piece) {
+                Some(at) => *at,
+                None => {
+                    let server = links.server(&piece.endpoint)?;
+                    self.known.push(Known { server, name: piece.name.as_str().into() });
+                    self.index.insert(piece.clone(), self.known.len() - 1);
+                    self.known.len() - 1
+                }
+            };
+            numbers.push(at);
+        }
+        Ok(numbers)
+    }
+
+    fn list(&self, numbers: &[usize]) -> Vec<(usize, Known)> {
+        numbers.iter().map(|at| (*at, self.known[*at].clone())).collect()
+    }
+
+    /// Whether this thread sent nothing since it last received one of these.
+    fn wants_current(&mut self, wanted: &[usize]) -> bool {
+        let thread = self.threads.entry(std::thread::current().id()).or_default();
+        let mut current = false;
+        for at in wanted {
+            let last = thread.received.insert(*at, thread.sends);
+            current |= thread.sends == last.unwrap_or(0);
+        }
+        current
+    }
+}
+
+impl Fetched {
+    /// Takes an answer over; how many of the wanted pieces are now whole, and the first missing
+    /// element of the next.
+    fn take(&mut self, body: Body, wanted: &[&(usize, Known)]) -> Result<(usize, u64)> {
+        let base = body.as_ptr() as usize;
+        let Answer::Values { values } = Answer::decode(&body)? else {
+            return Err(unexpected("a pull of parameters", &Answer::decode(&body)?));
+        };
+        let (mut whole, mut rest) = (0, 0);
+        for ((name, array), (at, known)) in values.iter().zip(wanted) {
+            let Array::Dense { dtype, dims, start, bytes } = array else {
+                return Err(Error::Request(format!("`{name}` came as rows, not as a tensor")));
+            };
+            if **name != *known.name {
+                return Err(Error::Request(format!(
+                    "a server sent `{name}` where `{}` was asked for",
+                    known.name
+                )));
+            }
+            let from = bytes.as_ptr() as usize - base;
+            self.parts.entry(*at).or_default().push(Part {
+                body: self.bodies.len(),
+                bytes: from..from + bytes.len(),
+                dtype: *dtype,
+                dims: *dims,
+                start: *start as usize,
+            });
+            if array.end() < dims.numel() as u64 {
+                rest = array.end();
+                break;
+            }
+            whole += 1;
+        }
+        if whole == 0 && values.first().is_none_or(|(_, array)| array.bytes().is_empty()) {
+            let missing = wanted.first().map_or("", |(_, known)| &known.name);
+            return Err(Error::Request(format!("a server sent nothing of `{missing}`")));
+        }
+        self.bodies.push(body);
+        Ok((whole, rest))
+    }
+
+    /// Copies pieces to variables.
+    fn copy(&self, pieces: &[Piece], wanted: &[usize], outs: &mut [&mut Tensor]) -> Result<()> {
+        for ((at, piece), out) in wanted.iter().zip(pieces).zip(outs) {
+            let parts = self.parts.get(at).map_or(&[][..], Vec::as_slice);
+            let Some(first) = parts.first() else {
+                return Err(Error::Request(format!("`{}` was not received", piece.name)));
+            };
+            out.resize(first.dtype, first.dims);
+            out.set_lod(&[]);
+            for part in parts {
+                let from = &self.bodies[part.body][part.bytes.clone()];
+                let start = part.start * part.dtype.size();
+                out.as_mut_bytes()[start..start + from.len()].copy_from_slice(from);
+            }
+        }
+        Ok(())
+    }
+}

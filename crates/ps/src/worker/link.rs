@@ -1,0 +1,185 @@
+//! The worker's connections: one client for each server, and requests to several servers in flight
+//! at once. The first error of a background thread is kept here until a step's thread asks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bireme_comm::{Body, Client, Identity, Lane, Pending, Settings, Transport};
+
+use super::WorkerConfig;
+use crate::message::{Answer, Request};
+use crate::{Error, Result};
+
+/// Connections to all servers of a job.
+pub(crate) struct Links {
+    clients: Vec<Client>,
+    index: HashMap<String, usize>,
+    /// This trainer.
+    pub(crate) trainer: u32,
+    /// How long any wait may take.
+    pub(crate) deadline: Duration,
+    /// Bytes of arrays that one message may carry; the frame's head comes on top.
+    pub(crate) max_bytes: usize,
+    /// What a background thread failed with first.
+    fault: OnceLock<String>,
+}
+
+/// A request to one server.
+pub(crate) struct Ask<'a> {
+    pub(crate) server: usize,
+    pub(crate) lane: Lane,
+    /// The request in words, for errors.
+    pub(crate) what: String,
+    pub(crate) request: Request<'a>,
+}
+
+impl Links {
+    /// Connects to all servers at once and introduces this trainer to them.
+    pub(crate) fn connect(
+        config: &WorkerConfig,
+        transport: &Arc<dyn Transport>,
+        settings: &Settings,
+    ) -> Result<Links> {
+        let me = Identity::trainer(config.trainer);
+        let connect = |(rank, endpoint): (usize, &String)| {
+            let server = Identity::server(rank as u32);
+            Client::connect(Arc::clone(transport), endpoint, me, server, settings.clone())
+        };
+        let clients = std::thread::scope(|scope| {
+            let threads: Vec<_> = config
+                .endpoints
+                .iter()
+                .enumerate()
+                .map(|server| scope.spawn(move || connect(server)))
+                .collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.map(|client| client.expect("connecting does not panic")).collect::<Vec<_>>()
+        });
+        let clients = clients.into_iter().collect::<bireme_comm::Result<Vec<_>>>()?;
+        let names = config.endpoints.iter().cloned();
+        let links = Links {
+            clients,
+            index: names.enumerate().map(|(server, name)| (name, server)).collect(),
+            trainer: config.trainer,
+            deadline: settings.deadline,
+            max_bytes: (settings.max_frame / 4 * 3).max(1 << 16),
+            fault: OnceLock::new(),
+        };
+        let (trainer, trainers, mode) = (config.trainer, config.trainers, config.mode);
+        let join = Request::Join { trainer, trainers, mode };
+        for body in links.ask_all(Lane::Get, "to join the job", &join)? {
+            match Answer::decode(&body)? {
+                Answer::Joined { .. } => {}
+                other => return Err(unexpected("a request to join", &other)),
+            }
+        }
+        Ok(links)
+    }
+
+    /// The number of servers.
+    pub(crate) fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Which server listens on `endpoint`.
+    pub(crate) fn server(&self, endpoint: &str) -> Result<usize> {
+        self.index.get(endpoint).copied().ok_or_else(|| {
+            let known: Vec<&str> = self.clients.iter().map(Client::endpoint).collect();
+            Error::Config(format!(
+                "the program names a server `{endpoint}`, but this worker is connected to {}",
+                known.join(", ")
+            ))
+        })
+    }
+
+    /// Sends a request and returns before the answer is here; its arrays are copied.
+    pub(crate) fn start(&self, ask: &Ask<'_>) -> Result<Pending> {
+        let (client, body) = (&self.clients[ask.server], ask.request.encode());
+        let once = ask.request.changes_state();
+        Ok(client.start(ask.lane, ask.request.method(), &ask.what, &body.parts(), once)?)
+    }
+
+    /// Sends a request and waits for the answer; its arrays are sent from where they lie.
+    pub(crate) fn ask(&self, ask: &Ask<'_>) -> Result<Body> {
+        let (client, body) = (&self.clients[ask.server], ask.request.encode());
+        let once = ask.request.changes_state();
+        Ok(client.call(ask.lane, ask.request.method(), &ask.what, &body.parts(), once)?)
+    }
+
+    /// Makes all requests at once; the answers in their order.
+    pub(crate) fn ask_each(&self, asks: &[Ask<'_>]) -> Result<Vec<Body>> {
+        let Some((last, others)) = asks.split_last() else { return Ok(Vec::new()) };
+        let pending = others.iter().map(|ask| self.start(ask)).collect::<Result<Vec<_>>>()?;
+        // The last one can be waited for at once, and needs no copy: the usual case, since most
+        // jobs have one server.
+        let last = self.ask(last)?;
+        let mut bodies =
+            pending.into_iter().map(|pending| Ok(pending.wait()?)).collect::<Result<Vec<_>>>()?;
+        bodies.push(last);
+        Ok(bodies)
+    }
+
+    /// Asks all servers the same at once; their answers in order.
+    pub(crate) fn ask_all(
+        &self,
+        lane: Lane,
+        what: &str,
+        request: &Request<'_>,
+    ) -> Result<Vec<Body>> {
+        let ask = |server| Ask { server, lane, what: what.to_owned(), request: request.clone() };
+        self.ask_each(&(0..self.len()).map(ask).collect::<Vec<_>>())
+    }
+
+    /// Says goodbye to all servers, so that nobody misses this trainer.
+    pub(crate) fn goodbye(&self) {
+        self.clients.iter().for_each(Client::goodbye);
+    }
+
+    /// Keeps the first error of a background thread.
+    pub(crate) fn fail(&self, error: &Error) {
+        if self.fault.set(error.to_string()).is_ok() {
+            tracing::error!("trainer {}: {error}", self.trainer);
+        }
+    }
+
+    /// The first error of a background thread, again and again.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.fault.get() {
+            Some(problem) => Err(Error::Missing(problem.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a background thread has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.fault.get().is_some()
+    }
+}
+
+/// Waits until all of them are done.
+pub(crate) fn wait_done(pending: impl IntoIterator<Item = Pending>) -> Result<()> {
+    pending.into_iter().try_for_each(|pending| check_done(&pending.wait()?))
+}
+
+/// Checks that a push was done.
+pub(crate) fn check_done(body: &[u8]) -> Result<()> {
+    match Answer::decode(body)? {
+        Answer::Done => Ok(()),
+        other => Err(unexpected("a push", &other)),
+    }
+}
+
+/// The error of an answer of the wrong kind.
+pub(crate) fn unexpected(request: &str, answer: &Answer<'_>) -> Error {
+    let kind = match answer {
+        Answer::Done => "`done`",
+        Answer::Joined { .. } => "`joined`",
+        Answer::Values { .. } => "values",
+        Answer::Rows { .. } => "rows",
+        Answer::Gathered { .. } => "gathered data",
+        Answer::Counted { .. } => "a count",
+        Answer::Text { .. } => "a text",
+    };
+    Error::Request(format!("a server answered {request} by {kind}: do all run the same version?"))
+}

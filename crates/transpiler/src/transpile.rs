@@ -1,0 +1,189 @@
+//! The front of this crate: a program and a cluster in, the programs of its roles out.
+
+use std::fmt::Write as _;
+
+use bireme_ir::Program;
+
+use crate::edit::Edit;
+use crate::plan::{Piece, Plan};
+use crate::{Config, DistributedMode, Error, Mode, Result, geo, server, sparse, startup, trainer};
+
+/// Splits programs as its [`Config`] says.
+#[derive(Clone, Debug, Default)]
+pub struct Transpiler {
+    config: Config,
+}
+
+/// A program split for parameter servers, as one trainer sees it.
+#[derive(Clone, Debug)]
+pub struct Transpiled {
+    plan: Plan,
+    trainer_program: Program,
+    trainer_startup: Program,
+}
+
+/// Where a trained parameter lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Located<'a> {
+    /// The parameter.
+    pub param: &'a str,
+    /// Its pieces, in order.
+    pub pieces: &'a [Piece],
+    /// Whether trainers look its rows up, and never hold all of them.
+    pub is_table: bool,
+}
+
+impl Transpiler {
+    /// A transpiler with these settings.
+    ///
+    /// # Errors
+    /// When they do not go together.
+    pub fn new(config: Config) -> Result<Transpiler> {
+        config.check()?;
+        Ok(Transpiler { config })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Splits `program` and `startup` for the servers at `pservers` and `trainers` trainers.
+    ///
+    /// Every role of a job must be given the same programs and the same cluster: placements are
+    /// computed by each for itself, and come out the same. Servers may give any `trainer_id`; a
+    /// trainer whose number is too large is refused when it connects.
+    ///
+    /// # Errors
+    /// When the cluster makes no sense, or the program cannot be distributed.
+    pub fn transpile(
+        &self,
+        trainer_id: usize,
+        program: &Program,
+        startup: &Program,
+        pservers: &[String],
+        trainers: usize,
+        sync_mode: bool,
+    ) -> Result<Transpiled> {
+        if self.config.mode != Mode::Pserver {
+            return Err(Error::Config(format!(
+                "mode {:?} has no servers: use `transpile_collective`",
+                self.config.mode
+            )));
+        }
+        let mode = self.config.distributed_mode(sync_mode)?;
+        let plan =
+            Plan::new(&self.config, mode, (trainer_id, trainers), pservers, (program, startup))?;
+        let trainer_program = match mode {
+            DistributedMode::Geo => geo::build(&plan),
+            _ => trainer::build(&plan),
+        };
+        let trainer_startup = startup::trainer(&plan, &trainer_program);
+        Ok(Transpiled { plan, trainer_program, trainer_startup })
+    }
+}
+
+impl Transpiled {
+    /// What the trainer runs each step.
+    pub fn trainer_program(&self) -> &Program {
+        &self.trainer_program
+    }
+
+    /// What the trainer runs first.
+    pub fn trainer_startup(&self) -> &Program {
+        &self.trainer_startup
+    }
+
+    /// What the server at `endpoint` runs.
+    ///
+    /// # Errors
+    /// When it is none of the servers, or its program cannot be written.
+    pub fn pserver_program(&self, endpoint: &str) -> Result<Program> {
+        server::build(&self.plan, self.server(endpoint)?)
+    }
+
+    /// What the server at `endpoint` runs first.
+    ///
+    /// # Errors
+    /// As [`Transpiled::pserver_program`].
+    pub fn startup_program(&self, endpoint: &str) -> Result<Program> {
+        let server = self.server(endpoint)?;
+        let main = server::build(&self.plan, server)?;
+        Ok(startup::server(&self.plan, server, &main))
+    }
+
+    /// `program`, another one over the same tables (for evaluation, say), with its lookups asking
+    /// the servers, as those of the trainer's program do.
+    pub fn with_remote_lookups(&self, program: &Program) -> Program {
+        let mut program = program.clone();
+        for table in &self.plan.tables {
+            let table = sparse::in_program(&program, table);
+            let attrs = trainer::table_attrs(&self.plan, &table);
+            let mut edit = Edit::new(&program.global().ops);
+            let common = |op| self.plan.remote(op);
+            sparse::rewrite(&mut edit, &program, &table, &attrs, common);
+            program.global_mut().ops = edit.finish();
+        }
+        program
+    }
+
+    /// The servers, in order.
+    pub fn endpoints(&self) -> &[String] {
+        &self.plan.endpoints
+    }
+
+    /// How trainers and servers keep step.
+    pub fn mode(&self) -> DistributedMode {
+        self.plan.mode
+    }
+
+    /// Where each parameter that is cut lives, in the order of the updates.
+    pub fn located(&self) -> impl Iterator<Item = Located<'_>> {
+        self.plan.placed.iter().map(|placed| Located {
+            param: &placed.update.param.name,
+            pieces: &placed.pieces,
+            is_table: placed.is_table,
+        })
+    }
+
+    /// Tables with any 64-bit key, which all servers share.
+    pub fn keyed_tables(&self) -> impl Iterator<Item = &str> {
+        self.plan.keyed().map(|(table, _)| table.name.as_str())
+    }
+
+    /// The placement in words, one line a piece; empty unless the settings ask for it.
+    pub fn log(&self) -> String {
+        let mut log = String::new();
+        if !self.plan.config.print_log {
+            return log;
+        }
+        for placed in &self.plan.placed {
+            for piece in &placed.pieces {
+                let dims: Vec<String> = piece.shape.iter().map(i64::to_string).collect();
+                // Writing to a string cannot fail.
+                let _ = writeln!(
+                    log,
+                    "{} ({}) {} -> {}",
+                    piece.name,
+                    dims.join(", "),
+                    placed.update.param.dtype,
+                    self.plan.endpoint(piece)
+                );
+            }
+        }
+        for name in self.keyed_tables() {
+            let _ = writeln!(log, "{name} (any key) -> {}", self.plan.endpoints.join(", "));
+        }
+        log
+    }
+
+    fn server(&self, endpoint: &str) -> Result<usize> {
+        let found = self.plan.endpoints.iter().position(|server| server == endpoint);
+        found.ok_or_else(|| {
+            Error::Config(format!(
+                "`{endpoint}` is none of the servers {}",
+                self.plan.endpoints.join(", ")
+            ))
+        })
+    }
+}
