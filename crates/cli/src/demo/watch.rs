@@ -73,7 +73,7 @@ struct Watch {
     trainers: usize,
     /// Trainers that have their data.
     ready: usize,
-    /// From when all are ready, so that their preparations do not count.
+    /// Made when training begins, so that preparations do not count.
     progress: Option<Progress>,
     /// The last AUC of each trainer.
     aucs: Vec<Option<f64>>,
@@ -102,7 +102,7 @@ impl Watch {
             (Who::Trainer(_), Report::Ready) => {
                 self.ready += 1;
                 if self.ready == self.trainers {
-                    self.progress = Some(Progress::new(self.total, self.quiet));
+                    self.progress();
                 }
             }
             (Who::Trainer(rank), Report::Trained(trained)) => self.trained(rank, trained),
@@ -122,10 +122,14 @@ impl Watch {
         }
         let known: Vec<f64> = self.aucs.iter().flatten().copied().collect();
         let auc = known.iter().sum::<f64>() / known.len() as f64;
-        // A trainer in a mode without barriers may be done before another one has begun.
+        let losses = (trained.loss.unwrap_or(f64::NAN), trained.steps);
+        self.progress().steps(trained.samples, losses, auc);
+    }
+
+    /// The display: from when all trainers are ready, or one of a mode without barriers began.
+    fn progress(&mut self) -> &mut Progress {
         let (total, quiet) = (self.total, self.quiet);
-        let progress = self.progress.get_or_insert_with(|| Progress::new(total, quiet));
-        progress.steps(trained.samples, (trained.loss.unwrap_or(f64::NAN), trained.steps), auc);
+        self.progress.get_or_insert_with(|| Progress::new(total, quiet))
     }
 
     /// Tells trainers where to stop once all of those that run have said how far they are.

@@ -169,7 +169,7 @@ impl Fleet {
     ) -> Result<()> {
         self.act("save", |worker| match worker {
             None => alone(),
-            Some(worker) => Ok(worker.save(text(folder)?, table, mode.code(), format).map(drop)?),
+            Some(worker) => Ok(worker.save(text(folder)?, table, mode.code(), format)?),
         })
     }
 
