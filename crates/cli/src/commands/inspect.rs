@@ -1,10 +1,12 @@
-//! `bireme inspect`: what is in a saved model.
+//! `bireme inspect`: what is in a saved model or a checkpoint.
+
+mod checkpoint;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bireme_engine::Scope;
 use bireme_engine::io::{ModelFiles, find_model, load_inference_model};
 use bireme_engine::tensor::Tensor;
@@ -15,14 +17,15 @@ use crate::table::{Align, Table};
 use crate::terminal::printable;
 use crate::units::{bytes, grouped, plural};
 
-/// Show what is in a saved model
+/// Show what is in a saved model or a checkpoint
 ///
-/// Prints a summary: what goes in and out, the parameters with their shapes and sizes, and how
-/// often each op occurs. With a flag it prints the program, a graph, or statistics of the
-/// parameters' values instead.
+/// Of a model it prints a summary: what goes in and out, the parameters with their shapes and
+/// sizes, and how often each op occurs. With a flag it prints the program, a graph, or statistics
+/// of the parameters' values instead. Of a checkpoint of parameter servers it prints the tables,
+/// the keys that matter most, the dense variables and the files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A folder that holds one model, the path of a `.pdmodel` file with or without its ending, or
+    /// A folder that holds one model or a checkpoint, the path of a `.pdmodel` file with or without its ending, or
     /// any file that holds a program (binary or text)
     model: PathBuf,
     /// Print the program as text
@@ -34,10 +37,30 @@ pub(crate) struct Args {
     /// Print statistics of the parameters' values
     #[arg(long, group = "view")]
     params: bool,
+    /// Compare every file of a checkpoint with its checksum
+    #[arg(long, conflicts_with = "view")]
+    verify: bool,
+    /// Keys to show of each table of a checkpoint
+    #[arg(long, value_name = "KEYS", conflicts_with = "view",
+          value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    top: Option<u32>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    if let Some(folder) = checkpoint::find(&args.model)? {
+        if args.text || args.dot || args.params {
+            bail!(
+                "`{}` is a checkpoint, which has no program: leave out the flag",
+                folder.display()
+            );
+        }
+        return checkpoint::run(&folder, args.verify, args.top.unwrap_or(10) as usize);
+    }
+    if args.verify || args.top.is_some() {
+        let path = args.model.display();
+        bail!("`{path}` is no checkpoint: `--verify` and `--top` are for checkpoints only");
+    }
     let files = find_model(&args.model)?;
     let program = read_program(&files)?;
     let text = if args.text {

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bench;
+mod checkpoint;
 mod story;
 
 use std::io::Write;

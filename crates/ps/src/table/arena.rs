@@ -139,13 +139,24 @@ pub(super) struct Records {
     len: u32,
     stride: usize,
     shift: u32,
+    /// Rows of the first chunk that are left unused.
+    skipped: u32,
 }
 
 impl Records {
-    /// No records yet.
-    pub(super) fn new(arena: &Arc<Arena>) -> Records {
+    /// No records yet. The shards of a table should differ in `phase` (from 0 to 1): they grow at
+    /// the same pace, and a pull should not have to wait until all of them have a new chunk, whose
+    /// pages the system fills with zeros.
+    pub(super) fn new(arena: &Arc<Arena>, phase: f64) -> Records {
         let (stride, shift) = (arena.stride, arena.shift);
-        Records { arena: arena.clone(), chunks: Vec::new(), len: 0, stride, shift }
+        let skipped = (f64::from(1u32 << shift) * phase.clamp(0.0, 0.99)) as u32;
+        Records { arena: arena.clone(), chunks: Vec::new(), len: 0, stride, shift, skipped }
+    }
+
+    /// No records, from the same arena.
+    pub(super) fn empty_like(&self) -> Records {
+        let Records { stride, shift, skipped, .. } = *self;
+        Records { arena: self.arena.clone(), chunks: Vec::new(), len: 0, stride, shift, skipped }
     }
 
     /// How many there are.
@@ -163,8 +174,9 @@ impl Records {
     #[inline(always)]
     fn start(&self, slot: u32) -> *mut f32 {
         assert!(slot < self.len, "slot {slot} of {}", self.len);
-        let within = (slot & ((1 << self.shift) - 1)) as usize;
-        let chunk = self.chunks[(slot >> self.shift) as usize];
+        let place = slot + self.skipped;
+        let within = (place & ((1 << self.shift) - 1)) as usize;
+        let chunk = self.chunks[(place >> self.shift) as usize];
         // SAFETY: a chunk has room for 2 to the power of `shift` rows.
         unsafe { chunk.0.as_ptr().add(within * self.stride) }
     }
@@ -183,20 +195,23 @@ impl Records {
         unsafe { std::slice::from_raw_parts_mut(self.start(slot), self.stride) }
     }
 
-    /// Asks for the first `lines` cache lines of record `slot`.
+    /// Asks for the cache lines of the first `bytes` of record `slot`.
     #[inline(always)]
-    pub(super) fn prefetch(&self, slot: u32, lines: usize) {
+    pub(super) fn prefetch(&self, slot: u32, bytes: usize) {
         let start = self.start(slot);
-        for line in 0..lines {
-            // The address may lie beyond the chunk, which a prefetch may.
-            prefetch(start.wrapping_byte_add(64 * line));
+        prefetch(start);
+        // Rows start anywhere in a line.
+        let mut ahead = 64 - start.addr() % 64;
+        while ahead < bytes {
+            prefetch(start.wrapping_byte_add(ahead));
+            ahead += 64;
         }
     }
 
     /// Appends a record of zeros.
     pub(super) fn push(&mut self) -> u32 {
         let slot = self.len;
-        if (slot >> self.shift) as usize == self.chunks.len() {
+        if ((slot + self.skipped) >> self.shift) as usize == self.chunks.len() {
             self.chunks.push(self.arena.take());
         }
         self.len += 1;
@@ -208,7 +223,8 @@ impl Records {
     /// Forgets the records from `len` on.
     pub(super) fn truncate(&mut self, len: u32) {
         self.len = self.len.min(len);
-        let keep = (self.len as usize).div_ceil(1 << self.shift);
+        let places = if self.len == 0 { 0 } else { self.len as usize + self.skipped as usize };
+        let keep = places.div_ceil(1 << self.shift);
         self.arena.give_back(self.chunks.drain(keep..));
     }
 }
@@ -238,7 +254,7 @@ mod tests {
     #[test]
     fn rows_keep_their_place_and_chunks_come_back() {
         let arena = Arc::new(Arena::new(20));
-        let mut records = [Records::new(&arena), Records::new(&arena)];
+        let mut records = [Records::new(&arena, 0.0), Records::new(&arena, 0.7)];
         for i in 0..5000u32 {
             for (side, records) in records.iter_mut().enumerate() {
                 let slot = records.push();
@@ -266,7 +282,7 @@ mod tests {
     fn any_width_fits() {
         for stride in [2, 3, 17, 1 << 14, 1 << 20] {
             let arena = Arc::new(Arena::new(stride));
-            let mut records = Records::new(&arena);
+            let mut records = Records::new(&arena, 1.0);
             for i in 0..20 {
                 let slot = records.push();
                 records.row_mut(slot).fill(i as f32);

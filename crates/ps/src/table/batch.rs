@@ -55,17 +55,18 @@ pub(super) fn by_shard<E>(
 ) -> Result<(), E> {
     let mut scratch = SCRATCH.take().unwrap_or_default();
     let mut result = Ok(());
-    for (window, keys) in keys.chunks(WINDOW).enumerate() {
+    // Plain loops: closures of iterators would not be compiled for this machine's vectors.
+    'windows: for (window, keys) in keys.chunks(WINDOW).enumerate() {
         let starts = scratch.sort(keys);
-        result = (0..SHARDS).map(|shard| (shard + first) % SHARDS).try_for_each(
-            #[inline(always)]
-            |shard| match &scratch.items[starts[shard] as usize..starts[shard + 1] as usize] {
-                [] => Ok(()),
-                items => visit(window * WINDOW, shard, items),
-            },
-        );
-        if result.is_err() {
-            break;
+        for shard in 0..SHARDS {
+            let shard = (shard + first) % SHARDS;
+            let items = &scratch.items[starts[shard] as usize..starts[shard + 1] as usize];
+            if !items.is_empty() {
+                result = visit(window * WINDOW, shard, items);
+                if result.is_err() {
+                    break 'windows;
+                }
+            }
         }
     }
     SCRATCH.set(Some(scratch));

@@ -2,10 +2,15 @@
 //!
 //! An entry is a tag of 8 bits and a slot of 24. One cache line answers nearly every question, and
 //! a wrong tag is met once in sixteen; the record holds the key that decides. Entries are never
-//! removed one by one: a shard that drops rows builds its index anew.
+//! removed one by one: a shard that drops rows builds its index anew. Lines lie in an arena like
+//! records, because an index is read at random too and should be on huge pages.
+
+use std::sync::Arc;
+
+use super::arena::{Arena, Records};
 
 /// Entries in a line.
-const LINE: usize = 16;
+pub(super) const LINE: usize = 16;
 /// Bits of a slot in an entry.
 const SLOT_BITS: u32 = 24;
 /// No slot.
@@ -13,15 +18,10 @@ pub(super) const NONE: u32 = u32::MAX;
 /// The most records that one index can name.
 pub(super) const MOST: usize = 1 << SLOT_BITS;
 
-/// Sixteen entries, filled from the first on; 0 is an empty one.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line([u32; LINE]);
-
 /// The index of one shard.
-#[derive(Default)]
 pub(super) struct Index {
-    lines: Vec<Line>,
+    /// Lines of sixteen entries, filled from the first on; 0 is an empty one.
+    lines: Records,
     len: usize,
 }
 
@@ -43,58 +43,75 @@ fn tag(hash: u32) -> u32 {
 
 /// Which entries of a line have this tag, as bits.
 #[inline(always)]
-fn matching(line: &Line, tag: u32) -> u32 {
+fn matching(line: &[u32], tag: u32) -> u32 {
     let mut found = 0;
-    for (bit, entry) in line.0.iter().enumerate() {
+    for (bit, entry) in line[..LINE].iter().enumerate() {
         found |= u32::from(entry >> SLOT_BITS == tag) << bit;
     }
     found
 }
 
 impl Index {
-    /// Room for `rows` records.
-    pub(super) fn with_room(rows: usize) -> Index {
+    /// No room, nor any memory; lines of later indexes come from `arena`.
+    pub(super) fn empty(arena: &Arc<Arena>) -> Index {
+        Index { lines: Records::new(arena, 0.0), len: 0 }
+    }
+
+    /// An empty index with room for `rows` records, from the same arena.
+    pub(super) fn with_room(&self, rows: usize) -> Index {
+        let mut lines = self.lines.empty_like();
         // At most 4 entries of 5 are used.
-        let lines = (rows * 5).div_ceil(4 * LINE).max(1);
-        Index { lines: vec![Line([0; LINE]); lines], len: 0 }
+        for _ in 0..(rows * 5).div_ceil(4 * LINE).max(1) {
+            lines.push();
+        }
+        Index { lines, len: 0 }
+    }
+
+    /// An empty index without room, from the same arena.
+    pub(super) fn without_room(&self) -> Index {
+        Index { lines: self.lines.empty_like(), len: 0 }
     }
 
     /// Whether another entry fits; if not, a larger index must be built.
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
-        (self.len + 1) * 5 <= self.lines.len() * (4 * LINE)
-    }
-
-    /// The room that a larger index should have: a quarter more, since a power of two would leave
-    /// half of the memory unused after each growth.
-    pub(super) fn next_room(&self) -> usize {
-        self.len + self.len / 4 + LINE / 2
+        (self.len + 1) * 5 <= self.lines.len() as usize * (4 * LINE)
     }
 
     /// Its size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.lines.capacity() * size_of::<Line>()
+        self.lines.bytes()
     }
 
     /// The line where the search for `hash` starts.
     #[inline(always)]
-    fn home(&self, hash: u32) -> usize {
-        ((u64::from(hash) * self.lines.len() as u64) >> 32) as usize
+    fn home(&self, hash: u32) -> u32 {
+        ((u64::from(hash) * u64::from(self.lines.len())) >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn line(&self, number: u32) -> &[u32] {
+        bytemuck::cast_slice(self.lines.row(number))
     }
 
     /// Asks for the first line of `hash`.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u32) {
-        bireme_engine::prefetch::prefetch(&self.lines, self.home(hash), 1);
+        if self.lines.len() > 0 {
+            self.lines.prefetch(self.home(hash), 1);
+        }
     }
 
     /// The first slot that may be that of `hash`, or [`NONE`]; a guess to be checked.
     #[inline(always)]
     pub(super) fn guess(&self, hash: u32) -> u32 {
-        let Some(line) = self.lines.get(self.home(hash)) else { return NONE };
+        if self.lines.len() == 0 {
+            return NONE;
+        }
+        let line = self.line(self.home(hash));
         match matching(line, tag(hash)) {
             0 => NONE,
-            found => line.0[(found.trailing_zeros() as usize) % LINE] & (MOST as u32 - 1),
+            found => line[(found.trailing_zeros() as usize) % LINE] & (MOST as u32 - 1),
         }
     }
 
@@ -102,16 +119,16 @@ impl Index {
     pub(super) fn find(&self, hash: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.home(hash);
         for _ in 0..self.lines.len() {
-            let line = &self.lines[at];
+            let line = self.line(at);
             let mut found = matching(line, tag(hash));
             while found != 0 {
-                let slot = line.0[found.trailing_zeros() as usize] & (MOST as u32 - 1);
+                let slot = line[found.trailing_zeros() as usize] & (MOST as u32 - 1);
                 if is(slot) {
                     return Some(slot);
                 }
                 found &= found - 1;
             }
-            if line.0[LINE - 1] == 0 {
+            if line[LINE - 1] == 0 {
                 return None;
             }
             at = (at + 1) % self.lines.len();
@@ -126,10 +143,11 @@ impl Index {
     pub(super) fn insert(&mut self, hash: u32, slot: u32) {
         assert!(self.has_room() && (slot as usize) < MOST, "the index has room");
         let mut at = self.home(hash);
-        while self.lines[at].0[LINE - 1] != 0 {
+        while self.line(at)[LINE - 1] != 0 {
             at = (at + 1) % self.lines.len();
         }
-        let empty = self.lines[at].0.iter_mut().find(|entry| **entry == 0);
+        let line: &mut [u32] = bytemuck::cast_slice_mut(self.lines.row_mut(at));
+        let empty = line.iter_mut().find(|entry| **entry == 0);
         *empty.expect("the last entry is empty") = tag(hash) << SLOT_BITS | slot;
         self.len += 1;
     }
@@ -139,9 +157,13 @@ impl Index {
 mod tests {
     use super::*;
 
+    fn empty() -> Index {
+        Index::empty(&Arc::new(Arena::new(LINE)))
+    }
+
     #[test]
     fn what_went_in_is_found() {
-        let mut index = Index::with_room(1000);
+        let mut index = empty().with_room(1000);
         let hashes: Vec<u32> = (0..1000u64).map(|key| (hash(key) >> 32) as u32).collect();
         for (slot, hash) in hashes.iter().enumerate() {
             index.insert(*hash, slot as u32);
@@ -151,14 +173,14 @@ mod tests {
             assert_ne!(index.guess(*hash), NONE - 1);
         }
         assert_eq!(index.find((hash(5000) >> 32) as u32, |_| false), None);
-        let empty = Index::default();
+        let empty = empty();
         assert_eq!((empty.guess(7), empty.find(7, |_| true)), (NONE, None));
         assert!(!empty.has_room());
     }
 
     #[test]
     fn full_lines_overflow_into_the_next_and_wrap() {
-        let mut index = Index::with_room(40);
+        let mut index = empty().with_room(40);
         // All of them belong to the last line.
         for slot in 0..40 {
             index.insert(u32::MAX, slot);

@@ -41,6 +41,8 @@ pub(super) struct Shard {
     changed: Vec<u64>,
     /// Where a record ends; a float of padding may follow.
     end: usize,
+    /// Where the sizes of its index lie between those of other shards, from 0 to 1.
+    phase: f64,
 }
 
 /// The key of a record with its key.
@@ -49,11 +51,24 @@ fn key_of(row: &[f32]) -> u64 {
     u64::from(row[0].to_bits()) | u64::from(row[1].to_bits()) << 32
 }
 
+/// The next of a row of sizes, each a quarter more than the last: a power of two would leave half
+/// of the memory unused after each growth.
+fn next_room(rows: usize, phase: f64) -> usize {
+    const GROWTH: f64 = 1.25;
+    let mut room = 16.0 * GROWTH.powf(phase);
+    while room <= rows as f64 {
+        room *= GROWTH;
+    }
+    room as usize + 1
+}
+
 impl Shard {
-    /// An empty one, for records of `width` floats.
-    pub(super) fn new(arena: &Arc<Arena>, width: usize) -> Shard {
-        let (index, records) = (Index::default(), Records::new(arena));
-        Shard { index, records, changed: Vec::new(), end: KEY + width }
+    /// An empty one, for records of `width` floats, with memory from these arenas. Shards of one table should differ in `phase`
+    /// (from 0 to 1): they grow at the same pace, and a pull should not meet all of them just when
+    /// they need memory or a larger index.
+    pub(super) fn new(index: &Arc<Arena>, records: &Arc<Arena>, width: usize, phase: f64) -> Shard {
+        let (index, records) = (Index::empty(index), Records::new(records, phase));
+        Shard { index, records, changed: Vec::new(), end: KEY + width, phase }
     }
 
     /// Rows.
@@ -67,17 +82,17 @@ impl Shard {
     }
 
     /// Calls `work` for each item with its record, or with none when there is none and none is
-    /// made. `lines` says how many cache lines of a record the work will read; `CHANGES` that the
-    /// work changes the records.
+    /// made. `span` says how many floats of a record the work will read; `CHANGES` that it
+    /// changes the records.
     #[inline(always)]
     pub(super) fn each<const CHANGES: bool>(
         &mut self,
         items: &[Item],
         missing: &Missing<'_>,
-        lines: usize,
+        span: usize,
         mut work: impl FnMut(&Item, Option<&mut [f32]>),
     ) -> Result<(), Full> {
-        let end = self.end;
+        let (end, bytes) = (self.end, (KEY + span) * size_of::<f32>());
         for items in items.chunks(GROUP) {
             let mut slots = [NONE; GROUP];
             for item in items {
@@ -86,7 +101,7 @@ impl Shard {
             for (slot, item) in slots.iter_mut().zip(items) {
                 *slot = self.index.guess(item.hash);
                 if *slot != NONE {
-                    self.records.prefetch(*slot, lines);
+                    self.records.prefetch(*slot, bytes);
                 }
             }
             for (slot, item) in slots.iter().zip(items) {
@@ -130,7 +145,7 @@ impl Shard {
             return Err(Full);
         }
         if !self.index.has_room() {
-            self.build_index(self.index.next_room());
+            self.build_index(self.len());
         }
         let slot = self.records.push();
         let row = self.records.row_mut(slot);
@@ -145,8 +160,9 @@ impl Shard {
         Ok(slot)
     }
 
-    fn build_index(&mut self, room: usize) {
-        let mut index = Index::with_room(room.max(self.len()));
+    /// Builds an index with room for more than `rows`.
+    fn build_index(&mut self, rows: usize) {
+        let mut index = self.index.with_room(next_room(rows, self.phase));
         for slot in 0..self.records.len() {
             index.insert(index_hash(hash(key_of(self.records.row(slot)))), slot);
         }
@@ -204,14 +220,14 @@ impl Shard {
         if let Some(last) = self.changed.last_mut().filter(|_| !kept.is_multiple_of(64)) {
             *last &= (1 << (kept % 64)) - 1;
         }
-        self.build_index(kept as usize + kept as usize / 8);
+        self.build_index(kept as usize);
         (before - kept) as usize
     }
 
     /// Drops every record.
     pub(super) fn clear(&mut self) {
         self.records.truncate(0);
-        self.index = Index::default();
+        self.index = self.index.without_room();
         self.changed = Vec::new();
     }
 }

@@ -16,6 +16,7 @@ use super::batch::{Item, SHARDS, by_shard};
 use super::columns::{Column, SaveMode};
 use super::config::{PushStep, TableConfig};
 use super::entry::Entry;
+use super::index::LINE;
 use super::rule::{Powers, RowRule};
 use super::save::ShardView;
 use super::shard::{Full, KEY, Maker, Missing, Shard};
@@ -67,8 +68,12 @@ impl SparseTable {
         // Keys are read as two floats of a row whose start is aligned to 8 bytes.
         let width = accessor.record_width();
         let stride = (KEY + width).next_multiple_of(2);
-        let arena = Arc::new(Arena::new(stride));
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(&arena, width))).collect();
+        let (index, records) = (Arc::new(Arena::new(LINE)), Arc::new(Arena::new(stride)));
+        let shards = (0..SHARDS).map(|shard| {
+            let phase = shard as f64 / SHARDS as f64;
+            Mutex::new(Shard::new(&index, &records, width, phase))
+        });
+        let shards = shards.collect();
         let chance = Philox::new(config.seed, &format!("{}@ENTRY", config.name));
         let (powers, turn) = (Powers::default(), AtomicUsize::new(0));
         Ok(SparseTable { config, accessor, chance, powers, shards, turn })
@@ -373,8 +378,6 @@ impl SparseTable {
     ) -> Result<()> {
         let first = self.turn.fetch_add(SHARDS / 3, Ordering::Relaxed);
         let span = if CHANGES { self.record_width() } else { self.accessor.pulled_span() };
-        // Rows start at any multiple of 8 bytes, so that the last line is met half of the time.
-        let lines = ((KEY + span) * size_of::<f32>() + 56) / 64;
         let done = vectorized(
             #[inline(always)]
             || {
@@ -386,7 +389,7 @@ impl SparseTable {
                         self.lock(shard).each::<CHANGES>(
                             items,
                             missing,
-                            lines,
+                            span,
                             #[inline(always)]
                             |item, record| work(window + item.position as usize, item.key, record),
                         )

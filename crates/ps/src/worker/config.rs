@@ -102,6 +102,7 @@ struct Found {
     trainers: Option<i64>,
     mode: Option<i64>,
     geo_steps: Option<i64>,
+    staleness: Option<i64>,
     /// From `endpoints`, which is in order.
     endpoints: Vec<String>,
     /// From `epmap`, in order of appearance.
@@ -115,6 +116,7 @@ impl Found {
         once(op, "trainers", &mut self.trainers)?;
         once(op, "distributed_mode", &mut self.mode)?;
         once(op, "geo_steps", &mut self.geo_steps)?;
+        once(op, "staleness", &mut self.staleness)?;
         add(&mut self.endpoints, strings(op, "endpoints"));
         add(&mut self.mapped, strings(op, "epmap"));
         Ok(())
@@ -138,6 +140,7 @@ impl Found {
         if let Some(steps) = self.geo_steps {
             config.geo_steps = number("geo_steps", steps)?;
         }
+        config.staleness = number("staleness", self.staleness.unwrap_or(0))?;
         config.check()?;
         Ok(Some(config))
     }

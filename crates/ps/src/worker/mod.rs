@@ -362,7 +362,9 @@ impl Worker {
     fn told(&self, error: Error) -> bireme_engine::Error {
         match error {
             Error::Engine(error) => error,
-            Error::Interrupted => bireme_engine::Error::Interrupted,
+            Error::Interrupted | Error::Comm(bireme_comm::Error::Interrupted { .. }) => {
+                bireme_engine::Error::Interrupted
+            }
             Error::Comm(_) | Error::Missing(_) => {
                 bireme_engine::Error::remote(format!("{}: {error}", self.whoami()))
             }

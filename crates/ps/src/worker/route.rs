@@ -45,7 +45,12 @@ pub(crate) struct Router {
     homes: Vec<Place>,
     /// First row of each server's section.
     firsts: Vec<u64>,
+    /// Server of each shard, for keyed tables.
+    shards: Vec<u32>,
 }
+
+/// Tables with more shards compute the server of a shard rather than look it up.
+const MAX_LISTED: u64 = 1 << 16;
 
 impl Router {
     /// Spreads `ids` over the servers of `table`.
@@ -92,7 +97,20 @@ impl Router {
                 if per_server == 0 || table.names.len() != servers {
                     return Err(bad_table(table));
                 }
-                self.servers.extend(keys.iter().map(|key| (key % shards / per_server) as u32));
+                if servers == 1 {
+                    self.servers.resize(keys.len(), 0);
+                } else if *shards <= MAX_LISTED {
+                    // One division a key rather than two.
+                    let last = ((shards - 1) / per_server) as u32;
+                    if self.shards.len() as u64 != *shards || self.shards.last() != Some(&last) {
+                        self.shards.clear();
+                        self.shards.extend((0..*shards).map(|shard| (shard / per_server) as u32));
+                    }
+                    let of = |key: &u64| self.shards[(key % shards) as usize];
+                    self.servers.extend(keys.iter().map(of));
+                } else {
+                    self.servers.extend(keys.iter().map(|key| (key % shards / per_server) as u32));
+                }
             }
             RowSpread::Sections(sections) => {
                 if sections.len() != servers || table.names.len() != servers {
@@ -349,6 +367,16 @@ mod tests {
     #[test]
     fn keys_go_by_paddles_shard_rule() {
         // 7 shards on 3 servers: 3 a server, so shards 0-2, 3-5 and 6.
+        let mut router = Router::default();
+        for shards in [5, 7, 1 << 20] {
+            let mut route = Route::default();
+            let table = table(RowSpread::Keys { shards }, 3);
+            router.fill(&mut route, &table, &[&[0, 11, 1 << 60]]).unwrap();
+            for server in 0..3u64 {
+                let mine = |key: &u64| key % shards / shards.div_ceil(3) == server;
+                assert!(route.keys(server as usize).iter().all(mine), "{shards} shards");
+            }
+        }
         let table = table(RowSpread::Keys { shards: 7 }, 3);
         let mut route = Route::default();
         let ids: Vec<i64> = (0..8).chain([-2]).collect();

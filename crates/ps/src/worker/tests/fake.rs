@@ -15,6 +15,9 @@ use crate::worker::{Worker, WorkerConfig};
 
 pub(super) type Rows = HashMap<u64, Vec<f32>>;
 
+/// Name, rows (`None` for all) and values of what a geo trainer gets.
+type Changes<'a> = (&'a str, Option<Vec<i64>>, Vec<f32>);
+
 #[derive(Default)]
 pub(super) struct State {
     pub(super) dense: HashMap<String, Vec<f32>>,
@@ -230,7 +233,7 @@ impl State {
     }
 
     fn pull_geo(&mut self, trainer: u32, names: &[&str], reply: Reply) {
-        let mut parts: Vec<(&str, Option<Vec<i64>>, Vec<f32>)> = Vec::new();
+        let mut parts: Vec<Changes<'_>> = Vec::new();
         for name in names {
             match self.dense.get(*name) {
                 Some(value) => parts.push((name, None, value.clone())),
@@ -273,8 +276,8 @@ pub(super) struct Cluster {
 pub(super) fn settings() -> Settings {
     Settings {
         deadline: Duration::from_secs(10),
-        heartbeat: Duration::from_millis(100),
-        heartbeat_timeout: Duration::from_secs(2),
+        heartbeat: Duration::from_millis(50),
+        heartbeat_timeout: Duration::from_millis(800),
         ..Settings::default()
     }
 }
