@@ -427,20 +427,26 @@ impl Block {
         self.read(name, |tensor| rows::copy(tensor, wanted, out))?
     }
 
-    /// Remembers the parameter as `trainer` has it now (DC-ASGD).
+    /// As [`Block::read`]; remembers the parameter as `trainer` sees it now (DC-ASGD).
     ///
     /// # Errors
-    /// When the block has no parameter.
-    pub fn back_up(&self, trainer: u32) -> Result<()> {
-        let Some(param) = &self.param else { return Ok(()) };
-        let place = self.kept_as(param)?;
+    /// As [`Block::read`].
+    pub fn read_for<T>(
+        &self,
+        trainer: u32,
+        name: &str,
+        look: impl FnOnce(&Tensor) -> T,
+    ) -> Result<T> {
+        let place = self.kept_as(name)?;
         let unit = &mut *self.write_unit();
         let now = unit.values[place].tensor()?;
-        match unit.backups.get_mut(&trainer) {
-            Some(backup) => backup.copy_from(now),
-            None => drop(unit.backups.insert(trainer, now.clone())),
+        if self.param.as_deref() == Some(name) {
+            match unit.backups.get_mut(&trainer) {
+                Some(backup) => backup.copy_from(now),
+                None => drop(unit.backups.insert(trainer, now.clone())),
+            }
         }
-        Ok(())
+        Ok(look(now))
     }
 
     /// Forgets what `trainer` has: it is gone.

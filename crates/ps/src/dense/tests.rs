@@ -121,7 +121,7 @@ fn a_gradient_is_applied_at_once_with_the_newest_rate() {
 #[test]
 fn delayed_gradients_are_compensated() {
     let (block, shared) = block(Op::new("sgd"));
-    block.back_up(1).unwrap();
+    block.read_for(1, "w", |_| ()).unwrap();
     let grad = tensor(&[2.0, 0.0, 0.0]);
     block.apply("g.trainer_0", &Array::of_tensor(&grad), &shared, 0).unwrap();
     // w is 0 where trainer 1 has 1: g = 2 + 0.25 * 2 * 2 * (0 - 1) = 1.

@@ -260,10 +260,11 @@ impl State {
             let start = if at == 0 { start } else { 0 };
             let whole = if let Some(block) = self.of_value.get(*name) {
                 let block = &self.blocks[*block].block;
-                if self.config.delay.is_some() {
-                    block.back_up(trainer)?;
+                let look = |tensor: &Tensor| to.dense(name, tensor, start);
+                match self.config.delay {
+                    Some(_) => block.read_for(trainer, name, look)?,
+                    None => block.read(name, look)?,
                 }
-                block.read(name, |tensor| to.dense(name, tensor, start))?
             } else if let Some(tensor) = self.shared.get(name) {
                 to.dense(name, &tensor, start)
             } else {

@@ -1,8 +1,9 @@
 //! The keyed tables of a server, and in sync modes the pushes that wait for the barrier.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_ir::{Attr, Block, Op, Program, Var};
 
@@ -18,16 +19,27 @@ pub(super) struct Table {
     rate: Option<(String, f32)>,
     /// Updates applied so far.
     pub(super) pushes: AtomicU64,
-    /// Pushes of this step by trainer, in sync modes.
-    waiting: Mutex<BTreeMap<u32, Vec<Waiting>>>,
+    /// Pushes of this step, in sync modes.
+    waiting: Mutex<Waits>,
+}
+
+/// Pushes that wait for the barrier, by trainer, and memory for those of the next step.
+#[derive(Default)]
+struct Waits {
+    by_trainer: BTreeMap<u32, Vec<Waiting>>,
+    spare: Vec<Waiting>,
 }
 
 /// A push that waits for the barrier.
+#[derive(Default)]
 struct Waiting {
     keys: Vec<u64>,
     grads: Vec<f32>,
     counts: Option<Vec<[f32; 2]>>,
 }
+
+/// Buffers that are kept from one step to the next.
+const MAX_SPARE: usize = 64;
 
 /// Gradients of rows on their way.
 #[derive(Clone, Copy)]
@@ -89,31 +101,40 @@ impl Table {
                 rows.grads.len()
             )));
         }
-        let push = Waiting {
-            keys: rows.keys.to_vec(),
-            grads: rows.grads.to_vec(),
-            counts: rows.counts.map(<[_]>::to_vec),
-        };
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.entry(trainer).or_default().push(push);
+        let mut push = self.waits().spare.pop().unwrap_or_default();
+        push.keys.clear();
+        push.keys.extend_from_slice(rows.keys);
+        push.grads.clear();
+        push.grads.extend_from_slice(rows.grads);
+        push.counts = rows.counts.map(<[_]>::to_vec);
+        self.waits().by_trainer.entry(trainer).or_default().push(push);
         Ok(())
     }
 
     /// Applies what waits, as one push: the mean over `trainers`, added up in their order.
     pub(super) fn update(&self, trainers: usize, shared: &Shared, count: u64) -> Result<()> {
-        let waiting =
-            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut self.waits().by_trainer);
         self.pushes.store(count, Ordering::Release);
         let mut pushes = waiting.into_values().flatten();
         let Some(first) = pushes.next() else { return Ok(()) };
         let mut all = Merged::new(first, self.rows.push_width());
-        pushes.for_each(|push| all.add(&push));
+        let mut used: Vec<Waiting> = pushes.inspect(|push| all.add(push)).collect();
+        let mut sum = all.sum;
         if trainers > 1 {
             let factor = 1.0 / trainers as f32;
-            all.sum.grads.iter_mut().for_each(|grad| *grad *= factor);
+            sum.grads.iter_mut().for_each(|grad| *grad *= factor);
         }
         let step = PushStep { rate: self.rate_now(shared)?, count };
-        self.rows.push(&all.sum.keys, &all.sum.grads, all.sum.counts.as_deref(), &step)
+        self.rows.push(&sum.keys, &sum.grads, sum.counts.as_deref(), &step)?;
+        used.push(sum);
+        let spare = &mut self.waits().spare;
+        used.truncate(MAX_SPARE.saturating_sub(spare.len()));
+        spare.append(&mut used);
+        Ok(())
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn rate_now(&self, shared: &Shared) -> Result<f32> {
@@ -131,12 +152,12 @@ struct Merged {
     sum: Waiting,
     width: usize,
     /// Where each key is; filled when a second push comes.
-    places: HashMap<u64, usize>,
+    places: HashMap<u64, usize, BuildHasherDefault<KeyHasher>>,
 }
 
 impl Merged {
     fn new(first: Waiting, width: usize) -> Merged {
-        Merged { sum: first, width, places: HashMap::new() }
+        Merged { sum: first, width, places: HashMap::default() }
     }
 
     fn add(&mut self, push: &Waiting) {
@@ -171,5 +192,24 @@ impl Merged {
                 }
             }
         }
+    }
+}
+
+/// Spreads keys, which are hashes or small numbers already, by one multiplication.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        let product = (self.0 ^ key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = product ^ (product >> 32);
     }
 }

@@ -4,3 +4,4 @@ mod cluster;
 mod faults;
 mod modes;
 mod sync;
+mod workers;

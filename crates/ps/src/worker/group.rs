@@ -1,12 +1,14 @@
 //! What trainers do together or on behalf of all: meetings on server 0, checkpoints, the care of
 //! tables. None of it waits for trainers that do not take part.
 
+use std::path::Path;
+
 use bireme_comm::{Body, Lane};
 
 use super::Worker;
 use super::link::{Ask, unexpected};
 use crate::message::{Answer, Format, Request};
-use crate::{Error, Result};
+use crate::{Error, Result, checkpoint};
 
 /// How [`Worker::all_reduce`] combines numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,21 +107,29 @@ impl Worker {
     }
 
     /// Has every server write its part of a checkpoint, after this trainer's own pushes are
-    /// applied; how many rows and variables were written. `table` limits it to one table or
-    /// variable; `mode` is Paddle's number (0 all, 1 changes, …).
+    /// applied, and completes it: `directory` must be the same place for all of them. `table`
+    /// limits it to one table or variable; `mode` is Paddle's number (0 all, 1 changes, …).
     ///
     /// # Errors
-    /// When a server is lost or cannot write.
+    /// When a server is lost or cannot write, or its files cannot be seen from here.
     pub fn save(
         &self,
         directory: &str,
         table: Option<&str>,
         mode: u32,
         format: Format,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         self.flush()?;
         let what = format!("to save to `{directory}`");
-        self.count(&what, &Request::Save { directory, table, mode, format })
+        let request = Request::Save { directory, table, mode, format };
+        let completed = self.texts(&what, &request).and_then(|answers| {
+            let answers: Vec<Vec<u8>> = answers.into_iter().map(String::into_bytes).collect();
+            checkpoint::complete_request(Path::new(directory), &answers)
+        });
+        completed.inspect_err(|_| {
+            // The rows that servers took for saved are not; who cannot be told is lost anyway.
+            drop(self.ask_all("to give up a save", &Request::Abandon));
+        })
     }
 
     /// Has every server read its part of a checkpoint; how many rows and variables were read.
@@ -160,10 +170,15 @@ impl Worker {
     /// # Errors
     /// When a server is lost.
     pub fn server_stats(&self) -> Result<Vec<String>> {
-        let bodies = self.ask_all("what it holds", &Request::Stat)?;
+        self.texts("what it holds", &Request::Stat)
+    }
+
+    /// The texts that all servers answer with, in order.
+    fn texts(&self, what: &str, request: &Request<'_>) -> Result<Vec<String>> {
+        let bodies = self.ask_all(what, request)?;
         let text = |body: &Body| match Answer::decode(body)? {
             Answer::Text { text } => Ok(text.to_owned()),
-            other => Err(unexpected("a question for figures", &other)),
+            other => Err(unexpected(what, &other)),
         };
         bodies.iter().map(text).collect()
     }

@@ -147,7 +147,8 @@ impl State {
                     here.drain(..).for_each(|(.., reply)| answer(reply, &gathered));
                 }
             }
-            Request::Save { .. } => answer(reply, &Answer::Counted { count: 3 }),
+            Request::Save { .. } => answer(reply, &Answer::Text { text: "saved" }),
+            Request::Abandon => answer(reply, &Answer::Done),
             Request::Complete { .. } => {
                 self.completed += 1;
                 answer(reply, &Answer::Done);
