@@ -33,7 +33,13 @@ def main() -> int:
     """
     from . import _core
 
-    return _core.main(["bireme", *sys.argv[1:]])
+    return _core.main(["bireme", *sys.argv[1:]], _command())
+
+
+def _command() -> list[str]:
+    """What runs the `bireme` command in another process: this interpreter, with our search path."""
+    code = f"import sys; sys.path[:] = {sys.path!r}; from bireme._cli import main; sys.exit(main())"
+    return [sys.executable, "-c", code]
 
 
 def fleetrun(arguments: list[str] | None = None) -> int:

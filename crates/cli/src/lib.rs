@@ -4,6 +4,7 @@
 //! Python package can run the command too, and examples and tests can use [`demo`].
 
 mod bench;
+mod cluster;
 mod commands;
 pub mod demo;
 mod interrupt;
@@ -13,4 +14,4 @@ mod table;
 mod terminal;
 mod units;
 
-pub use commands::{run, run_from};
+pub use commands::{Host, run, run_from};

@@ -49,8 +49,13 @@ impl Progress {
 
     /// Counts one step.
     pub(crate) fn step(&mut self, samples: u64, loss: f64, auc: f64) {
+        self.steps(samples, (loss, 1), auc);
+    }
+
+    /// Counts several steps, with the sum of their losses.
+    pub(crate) fn steps(&mut self, samples: u64, (loss, steps): (f64, u32), auc: f64) {
         self.done += samples;
-        self.losses = (self.losses.0 + loss, self.losses.1 + 1);
+        self.losses = (self.losses.0 + loss, self.losses.1 + steps);
         self.auc = auc;
         let every = match self.shown {
             Shown::Bar(_) => FIGURES_EVERY,

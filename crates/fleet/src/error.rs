@@ -13,6 +13,12 @@ pub enum Error {
     /// A server or the way to it failed.
     #[error(transparent)]
     Ps(#[from] bireme_ps::Error),
+    /// The way to other processes failed.
+    #[error(transparent)]
+    Comm(#[from] bireme_comm::Error),
+    /// A program is no longer one when it is cut.
+    #[error(transparent)]
+    Program(#[from] bireme_ir::Error),
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] bireme_engine::Error),

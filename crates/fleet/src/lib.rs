@@ -1,12 +1,26 @@
-//! The facade of a distributed job: roles, strategy, environment, and `Fleet`, which wires the
+//! The facade of a distributed job: roles, strategy, environment, and [`Fleet`], which wires the
 //! transpiler, the parameter servers and the engine together.
+//!
+//! The layers, each of which uses only those before it: [`environment`] (what a launcher says) ·
+//! roles (who a process is) · [`Strategy`] and settings (how to train) · [`Fleet`] (training).
 
 pub mod environment;
 mod error;
 mod files;
+mod fleet;
 mod role;
+mod settings;
+mod strategy;
+mod util;
+
+pub use bireme_ps::Mode;
+pub use bireme_ps::worker::Reduce;
 
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use files::split_files;
+pub use fleet::{Fleet, SaveMode, connect_trainer, serve_program};
 pub use role::{Role, RoleMaker, UserDefined};
+pub use settings::settings;
+pub use strategy::Strategy;
+pub use util::Util;

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use bireme_engine::MAX_THREADS;
 use clap::{Parser, Subcommand};
 
@@ -39,15 +40,39 @@ enum Outcome {
     Interrupted,
 }
 
+/// What starts this command again, in a process of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    /// Program and first arguments; empty where the command is an executable of its own.
+    command: Vec<OsString>,
+}
+
+impl Host {
+    /// A program that runs the command with further arguments: a Python interpreter and a script.
+    pub fn new(command: Vec<OsString>) -> Host {
+        Host { command }
+    }
+
+    /// Program and first arguments.
+    fn command(&self) -> anyhow::Result<Vec<OsString>> {
+        if self.command.is_empty() {
+            let own = std::env::current_exe().context("cannot find the executable of `bireme`")?;
+            return Ok(vec![own.into_os_string()]);
+        }
+        Ok(self.command.clone())
+    }
+}
+
 /// Runs the command that this process was started with.
 pub fn run() -> ExitCode {
-    ExitCode::from(run_from(std::env::args_os()))
+    ExitCode::from(run_from(std::env::args_os(), &Host::default()))
 }
 
 /// Runs the command of `args`, the first of which is the program's name; returns the exit code.
 ///
-/// Never ends the process itself, so that a host such as Python can clean up after it.
-pub fn run_from(args: impl IntoIterator<Item = OsString>) -> u8 {
+/// Never ends the process itself, so that a host such as Python can clean up after it; but a
+/// member of a local cluster ends with the process that started it.
+pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(message) => {
@@ -58,7 +83,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     let outcome = match cli.command {
-        Command::Train(args) => train::run(&args),
+        Command::Train(args) => train::run(&args, host),
         Command::Inspect(args) => inspect::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Bench(args) => bench::run(&args),
@@ -84,12 +109,19 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Parses a count of at least one and at most `MAX`.
 fn up_to<const MAX: usize>(text: &str) -> Result<usize, String> {
+    match none_or_up_to::<MAX>(text) {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        other => other,
+    }
+}
+
+/// Parses a count of at most `MAX`.
+fn none_or_up_to<const MAX: usize>(text: &str) -> Result<usize, String> {
     let digits = text.replace('_', "");
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("is not a whole number".to_owned());
     }
     match digits.parse() {
-        Ok(0) => Err("must be at least 1".to_owned()),
         Ok(count) if count <= MAX => Ok(count),
         _ => Err(format!("must be at most {MAX}")),
     }
@@ -122,7 +154,7 @@ mod tests {
 
     #[test]
     fn usage_errors_and_help_are_exit_codes() {
-        let run = |args: &[&str]| run_from(args.iter().map(OsString::from));
+        let run = |args: &[&str]| run_from(args.iter().map(OsString::from), &Host::default());
         assert_eq!(run(&["bireme", "--version"]), 0);
         assert_eq!(run(&["bireme", "no-such-command"]), 2);
     }
@@ -132,6 +164,7 @@ mod tests {
         let positive = up_to::<2_000_000>;
         assert_eq!(positive("1_000_001"), Ok(1_000_001));
         assert_eq!(positive("0"), Err("must be at least 1".to_owned()));
+        assert_eq!(none_or_up_to::<2>("0"), Ok(0));
         for wrong in ["-3", "x", "", "1.5"] {
             assert_eq!(positive(wrong), Err("is not a whole number".to_owned()));
         }

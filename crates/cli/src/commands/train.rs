@@ -5,32 +5,48 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use bireme_engine::{Executor, Place, Scope, io};
+use std::ffi::OsString;
 
-use super::{MAX_THREADS, Outcome, available_cores, positive_real, up_to};
+use anyhow::{Context, Result, bail, ensure};
+use bireme_engine::{Executor, Place, Scope, io};
+use bireme_fleet::Mode;
+
+use super::{Host, MAX_THREADS, Outcome, available_cores, none_or_up_to, positive_real, up_to};
+use crate::cluster::{Cluster, Recipe};
 use crate::demo::data::{Samples, Source};
+use crate::demo::member::{self, Job};
 use crate::demo::metrics;
 use crate::demo::model::{Config, CtrDnn};
+use crate::demo::share::Share;
 use crate::demo::training::{self, Parallel, Schedule};
+use crate::demo::watch::{self, Watched};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::rows::MAX_ROWS;
 use crate::terminal;
 use crate::units::{grouped, plural, shell};
 
+/// The model's name in its folder.
+const MODEL: &str = "model";
+/// The folder of a model that is not finished.
+const INTERRUPTED: &str = "interrupted";
 /// Lines in the sample file that `predict` can be tried with.
 const SAMPLE_LINES: usize = 100;
 /// Samples, and rows of the table: a hundred million take some 10 GiB of memory.
 const MAX_SIZE: usize = 100_000_000;
 const MAX_EPOCHS: usize = 1_000_000;
+/// Servers, and trainers: more than this no machine has cores for.
+const MAX_PROCESSES: usize = 64;
+const DEFAULT_WORKERS: usize = 2;
 
 /// Train a click-through-rate model on generated data
 ///
 /// Generates Criteo-like click data (26 slots of skewed ids, 13 dense features, labels from a
 /// hidden model), trains the CTR-DNN of PaddleRec on it, evaluates it on data it has not seen, and
-/// saves it. Needs no arguments and takes less than a minute on two cores. Ctrl-C ends training
-/// after the current step and saves what there is in the folder `interrupted` of the output folder.
+/// saves it. Trains on a local cluster: parameter servers and trainers in processes of their own,
+/// each with its share of every batch. Needs no arguments and takes less than a minute on two
+/// cores. Ctrl-C ends training after the current step and saves what there is in the folder
+/// `interrupted` of the output folder.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Samples to train on; a tenth as many are held out for evaluation
@@ -39,13 +55,28 @@ pub(crate) struct Args {
     /// Times to go through the samples
     #[arg(long, value_name = "N", default_value = "1", value_parser = up_to::<MAX_EPOCHS>)]
     epochs: usize,
-    /// Samples in one step
+    /// Parameter servers; 0 is `--local`
+    #[arg(long, value_name = "N", default_value = "1", value_parser = none_or_up_to::<MAX_PROCESSES>)]
+    servers: usize,
+    /// Trainers [default: 2]
+    #[arg(long, value_name = "N", value_parser = up_to::<MAX_PROCESSES>)]
+    workers: Option<usize>,
+    /// How trainers keep time with each other [default: sync]
+    #[arg(long, value_enum)]
+    mode: Option<ModeArg>,
+    /// Train in this process alone, without servers
+    #[arg(long, conflicts_with_all = ["servers", "workers", "mode"])]
+    local: bool,
+    /// Be a process of a cluster; the environment says which
+    #[arg(long, hide = true)]
+    member: bool,
+    /// Samples in one step, of all trainers together
     #[arg(long, value_name = "N", default_value = "512", value_parser = up_to::<MAX_ROWS>)]
     batch_size: usize,
-    /// Threads to train with [default: all processors]
+    /// Threads to train with, of all trainers together [default: all processors]
     #[arg(long, value_name = "N", value_parser = up_to::<MAX_THREADS>)]
     threads: Option<usize>,
-    /// How the threads share the work
+    /// How the threads of one process share the work; `threads` needs `--local`
     #[arg(long, value_enum, default_value = "batch")]
     parallel: Parallel,
     /// Learning rate of Adam
@@ -69,32 +100,159 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
+/// How trainers keep time with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum ModeArg {
+    /// One update a step from all trainers' gradients: the same result as `--local`
+    Sync,
+    /// Gradients are applied as they come
+    Async,
+    /// As async, but a trainer waits for its own gradients
+    HalfAsync,
+    /// Trainers update copies of their own and exchange differences
+    Geo,
+    /// Dense parameters as in sync, tables as in async
+    Hybrid,
+}
+
+impl ModeArg {
+    fn mode(self) -> Mode {
+        match self {
+            ModeArg::Sync => Mode::Sync,
+            ModeArg::Async => Mode::Async,
+            ModeArg::HalfAsync => Mode::HalfAsync,
+            ModeArg::Geo => Mode::Geo,
+            ModeArg::Hybrid => Mode::Hybrid,
+        }
+    }
+
+    fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self).expect("no mode is skipped");
+        value.get_name().to_owned()
+    }
+}
+
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
+    if args.member {
+        return member::run(&args.job()).map(|()| Outcome::Done);
+    }
+    args.check()?;
     check_writable(&args.output)?;
     let interrupt = Interrupt::install()?;
-    let threads = args.threads.unwrap_or_else(available_cores);
-    let say = |text: String| {
-        if !args.quiet {
-            terminal::say(&text);
-        }
-    };
+    match args.is_local() {
+        true => local(args, &interrupt),
+        false => cluster(args, host, &interrupt),
+    }
+}
 
+impl Args {
+    fn is_local(&self) -> bool {
+        self.local || self.servers == 0
+    }
+
+    fn workers(&self) -> usize {
+        self.workers.unwrap_or(DEFAULT_WORKERS)
+    }
+
+    fn mode(&self) -> ModeArg {
+        self.mode.unwrap_or(ModeArg::Sync)
+    }
+
+    fn config(&self) -> Config {
+        Config { rows: self.rows, learning_rate: self.learning_rate, seed: self.seed }
+    }
+
+    /// Refuses what does not go together.
+    fn check(&self) -> Result<()> {
+        if self.is_local() {
+            let only = "is about trainers of a cluster, which needs a server: raise `--servers`";
+            ensure!(self.workers.is_none(), "`--workers` {only}");
+            ensure!(self.mode.is_none(), "`--mode` {only}");
+            return Ok(());
+        }
+        if self.parallel == Parallel::Threads {
+            bail!(
+                "`--parallel threads` is about the threads of one process: add `--local`, or use \
+                 more `--workers`"
+            );
+        }
+        // What trainers would find out much later.
+        Share::new(self.samples, self.batch_size, 0, self.workers())?;
+        Ok(())
+    }
+
+    /// The arguments of the members of a cluster.
+    fn for_members(&self) -> Vec<OsString> {
+        let numbers = [
+            ("--samples", self.samples.to_string()),
+            ("--epochs", self.epochs.to_string()),
+            ("--batch-size", self.batch_size.to_string()),
+            ("--threads", (self.threads() / self.workers()).max(1).to_string()),
+            ("--learning-rate", self.learning_rate.to_string()),
+            ("--seed", self.seed.to_string()),
+            ("--rows", self.rows.to_string()),
+            ("--mode", self.mode().name()),
+        ];
+        let mut arguments: Vec<OsString> = ["train", "--member"].map(OsString::from).to_vec();
+        for (flag, value) in numbers {
+            arguments.extend([flag.into(), value.into()]);
+        }
+        arguments.extend(["--output".into(), self.output.clone().into_os_string()]);
+        if self.check_finite {
+            arguments.push("--check-finite".into());
+        }
+        arguments
+    }
+
+    /// What a member does; its threads are its own.
+    fn job(&self) -> Job {
+        Job {
+            config: self.config(),
+            mode: self.mode().mode(),
+            samples: self.samples,
+            epochs: self.epochs,
+            batch_size: self.batch_size,
+            threads: self.threads(),
+            check_finite: self.check_finite,
+            finished: self.output.join(MODEL),
+            interrupted: self.output.join(INTERRUPTED).join(MODEL),
+        }
+    }
+
+    /// Samples to go through.
+    fn total(&self) -> u64 {
+        self.samples as u64 * self.epochs as u64
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(available_cores)
+    }
+
+    fn say(&self, text: &str) {
+        if !self.quiet {
+            terminal::say(text);
+        }
+    }
+}
+
+/// Trains in this process.
+fn local(args: &Args, interrupt: &Interrupt) -> Result<Outcome> {
+    let threads = args.threads();
     let started = Instant::now();
     let source = Source::new(args.seed, args.rows, threads)?;
-    let count = args.samples as u64;
-    let train = source.samples(0..count, threads);
-    let held_out = source.samples(count..count + (count / 10).max(1), threads);
+    let train = source.samples(0..args.samples as u64, threads);
+    let held_out = held_out(args, &source, threads);
     drop(source);
-    say(format!(
+    args.say(&format!(
         "generated {} samples and {} held-out ones in {:.1}s",
         grouped(train.len() as u64),
         grouped(held_out.len() as u64),
         started.elapsed().as_secs_f64()
     ));
 
-    let config = Config { rows: args.rows, learning_rate: args.learning_rate, seed: args.seed };
-    let model = CtrDnn::build(config)?;
+    let model = CtrDnn::build(args.config())?;
     let scope = Scope::new();
     Executor::new(Place::Cpu)?.with_scope(scope.clone()).run(&model.startup, &[], &[])?;
     let schedule = Schedule {
@@ -104,21 +262,69 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         parallel: args.parallel,
         check_finite: args.check_finite,
     };
-    say(format!("training on {}, batches of {}", plural(threads, "thread"), args.batch_size));
-    let progress = Mutex::new(Progress::new(count * args.epochs as u64, args.quiet));
-    let trained = training::train(&model, &scope, &train, schedule, &progress, &interrupt);
+    args.say(&format!("training on {}, batches of {}", plural(threads, "thread"), args.batch_size));
+    let progress = Mutex::new(Progress::new(args.total(), args.quiet));
+    let trained = training::train(&model, &scope, &train, schedule, &progress, interrupt);
     let mut progress = progress.into_inner().expect("progress does not panic");
     progress.finish();
     trained?;
 
+    let save = |prefix: &Path| save(prefix, &model, &scope);
     if interrupt.is_raised() {
-        return interrupted(args, &model, &scope, progress.done());
+        let done = progress.done();
+        if done > 0 {
+            save(&args.output.join(INTERRUPTED).join(MODEL))?;
+        }
+        return Ok(interrupted(args, done));
     }
-    let prefix = save(&args.output, &model, &scope, Some(&held_out))?;
-    let clicks = training::predict(&model, &scope, &held_out, threads)?;
-    report(&mut std::io::stdout().lock(), &held_out, &clicks, &prefix)?;
-    say(next_steps(&args.output, &prefix));
+    let prefix = args.output.join(MODEL);
+    save(&prefix)?;
+    finish(args, &prefix, &held_out, threads)
+}
+
+/// Trains on a cluster of processes.
+fn cluster(args: &Args, host: &Host, interrupt: &Interrupt) -> Result<Outcome> {
+    let command = host.command()?;
+    let recipe = Recipe { command, arguments: args.for_members(), unset: Vec::new() };
+    let mut cluster = Cluster::new(recipe, args.servers, args.workers())?;
+    let Some(endpoints) = cluster.start_servers(interrupt)? else {
+        return Ok(interrupted(args, 0));
+    };
+    cluster.start_trainers(&endpoints)?;
+    args.say(&format!(
+        "training with {} and {}, mode {}, batches of {}",
+        plural(args.servers, "server"),
+        plural(args.workers(), "trainer"),
+        args.mode().name(),
+        args.batch_size
+    ));
+    let watched =
+        watch::watch(&mut cluster, args.mode().mode(), args.total(), args.quiet, interrupt)?;
+    match watched {
+        Watched::Interrupted { done, saved } => Ok(interrupted(args, if saved { done } else { 0 })),
+        Watched::Complete => {
+            let threads = args.threads();
+            let source = Source::new(args.seed, args.rows, threads)?;
+            let held_out = held_out(args, &source, threads);
+            drop(source);
+            finish(args, &args.output.join(MODEL), &held_out, threads)
+        }
+    }
+}
+
+/// Evaluates the saved model, and says what to do with it.
+fn finish(args: &Args, prefix: &Path, held_out: &Samples, threads: usize) -> Result<Outcome> {
+    save_sample(&args.output, held_out)?;
+    let clicks = training::predict(prefix, held_out, threads)?;
+    report(&mut std::io::stdout().lock(), held_out, &clicks, prefix)?;
+    args.say(&next_steps(&args.output, prefix));
     Ok(Outcome::Done)
+}
+
+/// Samples that come after those of training.
+fn held_out(args: &Args, source: &Source, threads: usize) -> Samples {
+    let count = args.samples as u64;
+    source.samples(count..count + (count / 10).max(1), threads)
 }
 
 /// Fails now rather than after training; leaves nothing behind.
@@ -128,39 +334,34 @@ fn check_writable(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Saves a model that is not finished, away from a finished one that may be there.
-fn interrupted(args: &Args, model: &CtrDnn, scope: &Scope, done: u64) -> Result<Outcome> {
+/// Says where an unfinished model is: away from a finished one that may be there.
+fn interrupted(args: &Args, done: u64) -> Outcome {
     if done == 0 {
         terminal::say("interrupted before the first step; nothing is saved");
     } else {
-        let prefix = save(&args.output.join("interrupted"), model, scope, None)?;
+        let prefix = args.output.join(INTERRUPTED).join(MODEL);
         terminal::say(&format!(
             "interrupted after {} samples; the model as it is then: {}",
             grouped(done),
             prefix.display()
         ));
     }
-    Ok(Outcome::Interrupted)
+    Outcome::Interrupted
 }
 
-/// Saves the model, and lines to try it with; returns the model's path as `predict` takes it.
-fn save(
-    folder: &Path,
-    model: &CtrDnn,
-    scope: &Scope,
-    held_out: Option<&Samples>,
-) -> Result<PathBuf> {
-    let prefix = folder.join("model");
+/// Saves the model at a path as `predict` takes it.
+fn save(prefix: &Path, model: &CtrDnn, scope: &Scope) -> Result<()> {
     let feeds = model.prediction_feeds();
-    io::save_inference_model(&prefix, &feeds, &[&model.prediction], &model.main, scope)
-        .context("cannot save the model")?;
-    if let Some(samples) = held_out {
-        let lines = (0..samples.len().min(SAMPLE_LINES)).map(|row| samples.slot_line(row) + "\n");
-        let path = sample_path(folder);
-        let text: String = lines.collect();
-        io::write_file(&path, |out| out.write_all(text.as_bytes()))?;
-    }
-    Ok(prefix)
+    io::save_inference_model(prefix, &feeds, &[&model.prediction], &model.main, scope)
+        .context("cannot save the model")
+}
+
+/// Saves lines to try the model with.
+fn save_sample(folder: &Path, samples: &Samples) -> Result<()> {
+    let lines = (0..samples.len().min(SAMPLE_LINES)).map(|row| samples.slot_line(row) + "\n");
+    let text: String = lines.collect();
+    io::write_file(sample_path(folder), |out| out.write_all(text.as_bytes()))?;
+    Ok(())
 }
 
 fn sample_path(folder: &Path) -> PathBuf {

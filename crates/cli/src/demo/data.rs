@@ -97,31 +97,46 @@ impl Source {
         Ok(Source { seed, rows: rows as u64, slots, dense_weights })
     }
 
-    /// The samples with these numbers.
+    /// The samples with the numbers of a range.
     pub fn samples(&self, range: Range<u64>, threads: usize) -> Samples {
-        const CHUNK: usize = 4096;
         let count = usize::try_from(range.end - range.start).expect("samples fit into memory");
+        self.generate(count, |row| range.start + row as u64, threads)
+    }
+
+    /// The samples with these numbers.
+    pub fn samples_numbered(&self, numbers: &[u64], threads: usize) -> Samples {
+        self.generate(numbers.len(), |row| numbers[row], threads)
+    }
+
+    /// So many samples, the number of each of which `number` tells from its row.
+    fn generate(
+        &self,
+        count: usize,
+        number: impl Fn(usize) -> u64 + Sync,
+        threads: usize,
+    ) -> Samples {
+        const CHUNK: usize = 4096;
         let mut all = Samples {
             labels: vec![0; count],
             dense: vec![0.0; count * DENSE],
             ids: vec![0; count * SLOTS],
             probabilities: vec![0.0; count],
         };
-        let jobs: Vec<_> = (0u64..)
+        let jobs: Vec<_> = (0usize..)
             .zip(all.labels.chunks_mut(CHUNK))
             .zip(all.dense.chunks_mut(CHUNK * DENSE))
             .zip(all.ids.chunks_mut(CHUNK * SLOTS))
             .zip(all.probabilities.chunks_mut(CHUNK))
             .collect();
         in_parallel(threads, jobs, |((((chunk, labels), dense), ids), probabilities)| {
-            let first = range.start + chunk * CHUNK as u64;
+            let first = chunk * CHUNK;
             let rows = labels
                 .iter_mut()
                 .zip(dense.chunks_exact_mut(DENSE))
                 .zip(ids.chunks_exact_mut(SLOTS))
                 .zip(probabilities);
-            for (number, (((label, dense), ids), probability)) in (first..).zip(rows) {
-                *probability = self.sample(number, dense, ids, label);
+            for (row, (((label, dense), ids), probability)) in (first..).zip(rows) {
+                *probability = self.sample(number(row), dense, ids, label);
             }
         });
         all
@@ -232,6 +247,8 @@ mod tests {
         assert_eq!(one, three);
         let later = Source::new(7, 1000, 2).unwrap().samples(5_010..9_010, 2);
         assert_eq!(one.labels[5_000..], later.labels);
+        let numbers: Vec<u64> = (5_010..9_010).collect();
+        assert_eq!(Source::new(7, 1000, 2).unwrap().samples_numbered(&numbers, 2), later);
         assert_ne!(one.labels, Source::new(8, 1000, 2).unwrap().samples(10..9_010, 2).labels);
     }
 

@@ -2,9 +2,12 @@
 
 pub mod batch;
 pub mod data;
+pub(crate) mod member;
 pub mod metrics;
 pub mod model;
+pub(crate) mod share;
 pub(crate) mod training;
+pub(crate) mod watch;
 
 use std::sync::Mutex;
 

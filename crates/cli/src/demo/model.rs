@@ -55,6 +55,38 @@ impl CtrDnn {
     /// # Errors
     /// When the layers do not fit, for a table too large to declare.
     pub fn build(config: Config) -> Result<CtrDnn> {
+        let forward = Forward::build(config)?;
+        optimizer(config).minimize(&forward.loss)?;
+        Ok(forward.into_model())
+    }
+
+    /// What prediction feeds: all but the label.
+    pub fn prediction_feeds(&self) -> Vec<&str> {
+        self.feeds.iter().map(String::as_str).filter(|name| *name != LABEL_FEED).collect()
+    }
+}
+
+/// What the model is trained with.
+pub fn optimizer(config: Config) -> Adam {
+    Adam::new(config.learning_rate).lazy_mode(true)
+}
+
+/// The CTR-DNN up to its loss, before anything is said about training.
+pub struct Forward {
+    /// What it was built in.
+    pub graph: Graph,
+    /// The mean loss of a batch.
+    pub loss: Variable,
+    auc: layers::AucResult,
+    prediction: Variable,
+}
+
+impl Forward {
+    /// Builds the model.
+    ///
+    /// # Errors
+    /// As [`CtrDnn::build`].
+    pub fn build(config: Config) -> Result<Forward> {
         let graph = Graph::new();
         graph.set_random_seed(config.seed);
         let label = layers::data(&graph, LABEL_FEED, [1], DType::I64);
@@ -74,8 +106,13 @@ impl CtrDnn {
         let auc = layers::auc(&prediction, &label, &auc)?;
         let (losses, _) = layers::softmax_with_cross_entropy(&logits, &label, Label::Hard)?;
         let loss = layers::mean(&losses)?;
-        Adam::new(config.learning_rate).lazy_mode(true).minimize(&loss)?;
-        Ok(CtrDnn {
+        Ok(Forward { graph, loss, auc, prediction })
+    }
+
+    /// The programs as they are in the graph now, and the names.
+    pub fn into_model(self) -> CtrDnn {
+        let Forward { graph, loss, auc, prediction } = self;
+        CtrDnn {
             startup: graph.startup(),
             main: graph.main(),
             feeds: feed_names(),
@@ -83,12 +120,7 @@ impl CtrDnn {
             auc: auc.auc.name().to_owned(),
             auc_counts: auc.stats.iter().map(|counts| counts.name().to_owned()).collect(),
             prediction: prediction.name().to_owned(),
-        })
-    }
-
-    /// What prediction feeds: all but the label.
-    pub fn prediction_feeds(&self) -> Vec<&str> {
-        self.feeds.iter().map(String::as_str).filter(|name| *name != LABEL_FEED).collect()
+        }
     }
 }
 

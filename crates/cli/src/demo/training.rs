@@ -3,11 +3,12 @@
 //! One worker whose executor splits each batch over threads, or several workers that take batches
 //! in turn and share the parameters; the loop is the same.
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use bireme_engine::{Executor, Place, Scope};
+use bireme_engine::{Executor, Place, Scope, io};
 
 use super::batch::Batch;
 use super::data::Samples;
@@ -111,18 +112,15 @@ fn run_steps(
     Ok(())
 }
 
-/// The probability of a click for each sample.
-pub(crate) fn predict(
-    model: &CtrDnn,
-    scope: &Scope,
-    samples: &Samples,
-    threads: usize,
-) -> Result<Vec<f32>> {
+/// The probability of a click for each sample, by the model that was saved at `prefix`.
+pub(crate) fn predict(prefix: &Path, samples: &Samples, threads: usize) -> Result<Vec<f32>> {
     const ROWS: usize = 2048;
-    let feeds = model.prediction_feeds();
-    let program = model.main.clone_for_test().prune(&feeds, &[&model.prediction])?;
-    let executor = Executor::new(Place::Cpu)?.with_scope(scope.clone()).threads(threads);
-    let mut step = executor.prepare(&program, &feeds, &[&model.prediction])?;
+    let scope = Scope::new();
+    let model = io::load_inference_model(prefix, &scope).context("cannot read the model again")?;
+    let executor = Executor::new(Place::Cpu)?.with_scope(scope).threads(threads);
+    let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
+    let fetches: Vec<&str> = model.fetches.iter().map(String::as_str).collect();
+    let mut step = executor.prepare(&model.program, &feeds, &fetches)?;
     let mut clicks = Vec::with_capacity(samples.len());
     let mut batch = Batch::default();
     for first in (0..samples.len()).step_by(ROWS) {

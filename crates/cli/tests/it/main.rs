@@ -5,6 +5,8 @@
 mod bad_input;
 mod bench;
 mod checkpoint;
+#[cfg(target_os = "linux")]
+mod cluster;
 mod story;
 
 use std::io::Write;
@@ -36,10 +38,15 @@ fn finish(command: &mut Command, stdin: impl AsRef<[u8]>) -> Ran {
     }
 }
 
-/// Trains a small model into `demo` below `folder`.
+/// Trains a small model into `demo` below `folder`, in one process: what is done with the model
+/// does not depend on how it was trained.
 fn train_small(folder: &Path) -> Ran {
     let args = ["train", "--samples", "3000", "--batch-size", "256", "--rows", "2000"];
-    let ran = bireme(folder, &[&args[..], &["--threads", "2", "--output", "demo"]].concat(), "");
+    let ran = bireme(
+        folder,
+        &[&args[..], &["--local", "--threads", "2", "--output", "demo"]].concat(),
+        "",
+    );
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     ran
 }

@@ -37,7 +37,7 @@ fn the_same_seed_gives_the_same_model() {
 fn threads_that_share_parameters_train_too() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["train", "--samples", "2000", "--rows", "500", "--parallel", "threads", "--quiet"];
-    let ran = bireme(folder.path(), &[&args[..], &["--threads", "2"]].concat(), "");
+    let ran = bireme(folder.path(), &[&args[..], &["--threads", "2", "--local"]].concat(), "");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(ran.stdout.contains("bireme-demo/model"), "{}", ran.stdout);
 }
@@ -99,25 +99,30 @@ fn ctrl_c_ends_training_in_order() {
     let folder = tempfile::tempdir().unwrap();
     train_small(folder.path());
     let finished = fs::read(folder.path().join("demo/model.pdiparams")).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_bireme"))
-        .args(["train", "--samples", "2000", "--epochs", "100000", "--rows", "2000"])
-        .args(["--output", "demo"])
-        .current_dir(&folder)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    stderr.find(|line| line.starts_with("training")).unwrap();
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    let rest: Vec<String> = stderr.collect();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
-    assert!(rest.iter().any(|line| line.starts_with("interrupted")), "{rest:?}");
-    let kept = fs::read(folder.path().join("demo/model.pdiparams")).unwrap();
-    assert!(kept == finished, "the finished model is as before");
-    let saved = rest.iter().any(|line| line.ends_with("demo/interrupted/model"));
-    assert_eq!(folder.path().join("demo/interrupted/model.pdmodel").exists(), saved, "{rest:?}");
+    for flags in [&["--local"][..], &["--servers", "2"], &["--mode", "async"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bireme"))
+            .args(["train", "--samples", "2000", "--epochs", "100000", "--rows", "2000"])
+            .args(["--output", "demo"])
+            .args(flags)
+            .current_dir(&folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        stderr.find(|line| line.starts_with("training")).unwrap();
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let rest: Vec<String> = stderr.collect();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{flags:?}: {rest:?}");
+        assert!(rest.iter().any(|line| line.starts_with("interrupted")), "{flags:?}: {rest:?}");
+        let kept = fs::read(folder.path().join("demo/model.pdiparams")).unwrap();
+        assert!(kept == finished, "the finished model is as before");
+        let saved = rest.iter().any(|line| line.ends_with("demo/interrupted/model"));
+        let interrupted = folder.path().join("demo/interrupted");
+        assert_eq!(interrupted.join("model.pdmodel").exists(), saved, "{flags:?}: {rest:?}");
+        fs::remove_dir_all(interrupted).ok();
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use bireme_comm::Path;
+
 use crate::{Error, Result};
 use variables::{self as v, Variable};
 
@@ -86,6 +88,8 @@ pub struct Rpc {
     pub tls_key: Option<String>,
     /// `BIREME_TLS_CA`.
     pub tls_ca: Option<String>,
+    /// `BIREME_TLS_NAME`.
+    pub tls_name: Option<String>,
     /// `FLAGS_rpc_deadline`.
     pub deadline: Option<Duration>,
     /// `FLAGS_rpc_retry_times`.
@@ -100,18 +104,6 @@ pub struct Rpc {
     pub heartbeat: Option<Duration>,
     /// `BIREME_HEARTBEAT_TIMEOUT`.
     pub heartbeat_timeout: Option<Duration>,
-}
-
-/// Which way to a peer may be taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Path {
-    /// A Unix socket on the same host, TCP elsewhere.
-    #[default]
-    Auto,
-    /// TCP only.
-    Tcp,
-    /// Unix sockets only: every peer is on this host.
-    Unix,
 }
 
 /// `FLAGS_communicator_*`, as far as they are set.
@@ -236,17 +228,16 @@ impl Values {
         let deadline: Option<u64> = self.number(&v::RPC_DEADLINE)?;
         Ok(Rpc {
             secret: self.text(&v::JOB_SECRET),
-            transport: match self.text(&v::TRANSPORT).as_deref() {
-                None | Some("auto") => Path::Auto,
-                Some("tcp") => Path::Tcp,
-                Some("unix") => Path::Unix,
-                Some(other) => {
-                    return Err(wrong(&v::TRANSPORT, other, "must be `auto`, `tcp` or `unix`"));
-                }
+            transport: match self.text(&v::TRANSPORT) {
+                None => Path::Auto,
+                Some(text) => Path::from_env_text(&text).ok_or_else(|| {
+                    wrong(&v::TRANSPORT, &text, "must be `auto`, `tcp` or `unix`")
+                })?,
             },
             tls_cert: self.text(&v::TLS_CERT),
             tls_key: self.text(&v::TLS_KEY),
             tls_ca: self.text(&v::TLS_CA),
+            tls_name: self.text(&v::TLS_NAME),
             deadline: match deadline {
                 Some(0) => return Err(wrong(&v::RPC_DEADLINE, "0", "must be above 0")),
                 other => other.map(Duration::from_millis),

@@ -94,6 +94,8 @@ variables! {
             "File of the key of `BIREME_TLS_CERT` (PEM).";
         TLS_CA = "BIREME_TLS_CA", "",
             "File of the certificates that sign those of the peers (PEM).";
+        TLS_NAME = "BIREME_TLS_NAME", "",
+            "The name in the servers' certificates, where it is not the host of their endpoints.";
         RPC_DEADLINE = "FLAGS_rpc_deadline", "180000",
             "Milliseconds until a request without an answer, or a peer that cannot be reached, is an error.";
         RPC_RETRY_TIMES = "FLAGS_rpc_retry_times", "3",
@@ -157,6 +159,7 @@ variables! {
         GLOO_FS_UGI = "PADDLE_GLOO_FS_UGI", "", "As the one before.";
         GLOO_FS_PATH = "PADDLE_GLOO_FS_PATH", "", "As the one before.";
         GLOO_HTTP = "PADDLE_GLOO_HTTP_ENDPOINT", "", "As the one before.";
+        BARRIER_ALL = "PADDLE_IS_BARRIER_ALL_ROLE", "", "As the one before.";
         LAUNCH_BARRIER = "FLAGS_LAUNCH_BARRIER", "",
             "Trainers wait for the servers in any case, with a deadline.";
     }

@@ -136,6 +136,16 @@ impl Worker {
         Ok(())
     }
 
+    /// The servers' values of pieces at this moment, in any mode: for models and checkpoints that a
+    /// trainer writes itself. Nothing of it is kept for the steps.
+    ///
+    /// # Errors
+    /// When a server is lost or does not know a piece.
+    pub fn values(&self, pieces: &[Piece]) -> Result<Vec<Tensor>> {
+        self.open()?;
+        self.inbox.values(pieces)
+    }
+
     /// Starts to pull the rows of a coming batch, so that they are here when it is looked up;
     /// whether the mode allows it: the modes without queues promise values that cannot be known
     /// ahead of time.

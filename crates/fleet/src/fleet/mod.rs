@@ -1,0 +1,266 @@
+//! [`Fleet`]: one process's part of a job, from its role to the end of training.
+//!
+//! Nothing here is global: a test may hold a whole cluster of them over a transport in memory.
+
+mod save;
+mod server;
+mod worker;
+
+use std::sync::Arc;
+
+use bireme_comm::{Settings, Transport};
+use bireme_engine::graph::Variable;
+use bireme_engine::optimizer::{Minimized, Optimizer};
+use bireme_ir::Program;
+use bireme_transpiler::{Transpiled, Transpiler};
+
+use crate::settings::{network, settings};
+use crate::util::Util;
+use crate::{Environment, Error, Result, Role, RoleMaker, Strategy, split_files};
+
+pub use save::SaveMode;
+pub use server::serve_program;
+pub use worker::connect_trainer;
+
+/// A process of a job with parameter servers.
+///
+/// The calls of a trainer: [`Fleet::minimize`], [`Fleet::init_worker`], steps of
+/// [`Fleet::main_program`], [`Fleet::stop_worker`]. Those of a server: [`Fleet::minimize`],
+/// [`Fleet::init_server`], [`Fleet::run_server`]. A process without a launcher is a trainer
+/// without servers, and the same calls train it alone.
+pub struct Fleet {
+    role: RoleMaker,
+    environment: Environment,
+    transport: Arc<dyn Transport>,
+    settings: Settings,
+    /// Where a server listens, if not at its endpoint in the list.
+    bind: Option<String>,
+    job: Option<Job>,
+    worker: Option<worker::Connected>,
+    /// What a server starts with.
+    initial: Option<server::Initial>,
+}
+
+/// The programs of a job.
+struct Job {
+    strategy: Strategy,
+    /// As the user wrote it, with the updates.
+    original: Program,
+    /// How it is split; `None` for a process without servers.
+    transpiled: Option<Transpiled>,
+    /// What this role runs each step, or serves.
+    main: Program,
+    /// What this role runs first.
+    startup: Program,
+}
+
+impl Fleet {
+    /// A process with this role, on the network.
+    ///
+    /// # Errors
+    /// When the environment's settings contradict each other.
+    pub fn init(role: RoleMaker, environment: &Environment) -> Result<Fleet> {
+        let transport = Arc::new(network(environment));
+        Ok(Fleet {
+            settings: settings(environment)?,
+            environment: environment.clone(),
+            ..Fleet::with_transport(role, transport, Settings::default())
+        })
+    }
+
+    /// The process that the environment of a launcher describes.
+    ///
+    /// # Errors
+    /// When it describes none.
+    pub fn from_environment() -> Result<Fleet> {
+        let environment = Environment::read()?;
+        Fleet::init(RoleMaker::from_environment(&environment)?, &environment)
+    }
+
+    /// A process with this role that reaches the others in its own way: for tests.
+    pub fn with_transport(
+        role: RoleMaker,
+        transport: Arc<dyn Transport>,
+        settings: Settings,
+    ) -> Fleet {
+        Fleet {
+            role,
+            environment: Environment::default(),
+            transport,
+            settings,
+            bind: None,
+            job: None,
+            worker: None,
+            initial: None,
+        }
+    }
+
+    /// Lets a server listen at another address than its endpoint in the list: any free port
+    /// (`127.0.0.1:0`), or all addresses of a machine that others know by another name.
+    pub fn bind(mut self, address: &str) -> Fleet {
+        self.bind = Some(address.to_owned());
+        self
+    }
+
+    /// Who this process is.
+    pub fn role(&self) -> &RoleMaker {
+        &self.role
+    }
+
+    /// Whether it trains.
+    pub fn is_worker(&self) -> bool {
+        self.role.role() == Role::Worker
+    }
+
+    /// Whether it holds parameters.
+    pub fn is_server(&self) -> bool {
+        self.role.role() == Role::Server
+    }
+
+    /// Whether it is trainer 0.
+    pub fn is_first_worker(&self) -> bool {
+        self.is_worker() && self.role.index() == 0
+    }
+
+    /// The number of this trainer.
+    pub fn worker_index(&self) -> u32 {
+        self.role.index()
+    }
+
+    /// Trainers of the job.
+    pub fn worker_num(&self) -> u32 {
+        self.role.worker_num()
+    }
+
+    /// The number of this server.
+    pub fn server_index(&self) -> u32 {
+        self.role.index()
+    }
+
+    /// Servers of the job.
+    pub fn server_num(&self) -> usize {
+        self.role.server_endpoints().len()
+    }
+
+    /// Endpoints of the trainers, as far as they are known.
+    pub fn worker_endpoints(&self) -> &[String] {
+        self.role.worker_endpoints()
+    }
+
+    /// Endpoints of all servers.
+    pub fn server_endpoints(&self) -> &[String] {
+        self.role.server_endpoints()
+    }
+
+    /// This trainer's share of a list of files.
+    pub fn split_files<'a, T>(&self, files: &'a [T]) -> Result<&'a [T]> {
+        self.need_worker("split_files")?;
+        Ok(split_files(files, self.role.index() as usize, self.role.worker_num() as usize))
+    }
+
+    /// Appends what makes `loss` smaller to its graph, and splits the programs for this job.
+    ///
+    /// # Errors
+    /// When the optimizer refuses the loss, or the program cannot be distributed so.
+    pub fn minimize(
+        &mut self,
+        loss: &Variable,
+        optimizer: &dyn Optimizer,
+        strategy: &Strategy,
+    ) -> Result<Minimized> {
+        let minimized = optimizer.minimize(loss)?;
+        let graph = loss.graph();
+        self.distribute(&graph.main(), &graph.startup(), strategy)?;
+        Ok(minimized)
+    }
+
+    /// As [`Fleet::minimize`], for programs that have their updates already.
+    ///
+    /// # Errors
+    /// When the program cannot be distributed so.
+    pub fn distribute(
+        &mut self,
+        main: &Program,
+        startup: &Program,
+        strategy: &Strategy,
+    ) -> Result<()> {
+        let original = main.clone();
+        if self.role.server_endpoints().is_empty() {
+            let (main, startup) = (main.clone(), startup.clone());
+            let strategy = strategy.clone();
+            self.job = Some(Job { strategy, original, transpiled: None, main, startup });
+            return Ok(());
+        }
+        let config = strategy.config()?;
+        let mut described = main.clone();
+        strategy.describe_tables(&mut described)?;
+        let sync = config.sync_mode;
+        let rank = if self.is_worker() { self.role.index() as usize } else { 0 };
+        let endpoints = self.role.server_endpoints();
+        let trainers = self.role.worker_num() as usize;
+        let transpiled = Transpiler::new(config)?
+            .transpile(rank, &described, startup, endpoints, trainers, sync)?;
+        let (main, startup) = match self.role.role() {
+            Role::Worker => {
+                (transpiled.trainer_program().clone(), transpiled.trainer_startup().clone())
+            }
+            Role::Server => {
+                let own = &endpoints[self.role.index() as usize];
+                (transpiled.pserver_program(own)?, transpiled.startup_program(own)?)
+            }
+        };
+        let strategy = strategy.clone();
+        self.job = Some(Job { strategy, original, transpiled: Some(transpiled), main, startup });
+        Ok(())
+    }
+
+    /// What this role runs each step, or serves.
+    ///
+    /// # Errors
+    /// Before [`Fleet::minimize`].
+    pub fn main_program(&self) -> Result<&Program> {
+        Ok(&self.job()?.main)
+    }
+
+    /// What this role runs first.
+    ///
+    /// # Errors
+    /// Before [`Fleet::minimize`].
+    pub fn startup_program(&self) -> Result<&Program> {
+        Ok(&self.job()?.startup)
+    }
+
+    /// The program before it was split.
+    ///
+    /// # Errors
+    /// Before [`Fleet::minimize`].
+    pub fn original_program(&self) -> Result<&Program> {
+        Ok(&self.job()?.original)
+    }
+
+    /// What trainers tell each other apart from training.
+    pub fn util(&self) -> Util<'_> {
+        Util::new(self)
+    }
+
+    fn job(&self) -> Result<&Job> {
+        self.job.as_ref().ok_or_else(|| {
+            Error::Config("this process has no program yet: call `minimize` before".to_owned())
+        })
+    }
+
+    fn need_worker(&self, method: &str) -> Result<()> {
+        self.need(Role::Worker, method)
+    }
+
+    fn need(&self, role: Role, method: &str) -> Result<()> {
+        if self.role.role() == role {
+            return Ok(());
+        }
+        let wanted = match role {
+            Role::Worker => "a trainer",
+            Role::Server => "a server",
+        };
+        Err(Error::Config(format!("`{method}` is for {wanted}, but this process is {}", self.role)))
+    }
+}

@@ -1,0 +1,161 @@
+//! From the environment and a strategy to the settings of the parts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use bireme_comm::{Network, Secret, Settings, Tls};
+use bireme_ps::Mode;
+use bireme_ps::worker::Knobs;
+
+use crate::environment::{CommunicatorFlags, Environment, Rpc, variables as v};
+use crate::{Error, Result};
+
+/// How this process talks to others: what the environment says, defaults for the rest.
+///
+/// # Errors
+/// When half of what TLS needs is missing, or times contradict each other.
+pub fn settings(environment: &Environment) -> Result<Settings> {
+    let rpc = &environment.rpc;
+    let defaults = Settings::default();
+    let count = |given: Option<u32>, default: usize| given.map_or(default, |n| n as usize);
+    let settings = Settings {
+        secret: rpc.secret.as_deref().map_or_else(Secret::default, Secret::from_env_text),
+        tls: tls(rpc)?,
+        deadline: rpc.deadline.unwrap_or(defaults.deadline),
+        retries: rpc.retries.unwrap_or(defaults.retries),
+        heartbeat: rpc.heartbeat.unwrap_or(defaults.heartbeat),
+        heartbeat_timeout: rpc.heartbeat_timeout.unwrap_or(defaults.heartbeat_timeout),
+        send_connections: count(rpc.send_threads, defaults.send_connections),
+        get_connections: count(rpc.get_threads, defaults.get_connections),
+        prefetch_connections: count(rpc.prefetch_threads, defaults.prefetch_connections),
+        ..defaults
+    };
+    if settings.heartbeat_timeout <= settings.heartbeat {
+        return Err(Error::Config(format!(
+            "peers count as lost after {:.1} s without a sign of life, but give one only every \
+             {:.1} s: raise `{}` or lower `{}`",
+            settings.heartbeat_timeout.as_secs_f64(),
+            settings.heartbeat.as_secs_f64(),
+            v::HEARTBEAT_TIMEOUT.name,
+            v::HEARTBEAT.name
+        )));
+    }
+    Ok(settings)
+}
+
+/// The network, by the ways that the environment allows.
+pub(crate) fn network(environment: &Environment) -> Network {
+    Network::new(environment.rpc.transport)
+}
+
+fn tls(rpc: &Rpc) -> Result<Option<Tls>> {
+    let given =
+        [(&v::TLS_CERT, &rpc.tls_cert), (&v::TLS_KEY, &rpc.tls_key), (&v::TLS_CA, &rpc.tls_ca)];
+    let missing: Vec<&str> = given
+        .iter()
+        .filter(|(_, value)| value.is_none())
+        .map(|(variable, _)| variable.name)
+        .collect();
+    match (&rpc.tls_cert, &rpc.tls_key, &rpc.tls_ca) {
+        (Some(certificate), Some(key), Some(authority)) => Ok(Some(Tls {
+            certificate: PathBuf::from(certificate),
+            key: PathBuf::from(key),
+            authority: PathBuf::from(authority),
+            name: rpc.tls_name.clone(),
+        })),
+        (None, None, None) => match &rpc.tls_name {
+            Some(_) => Err(Error::Config(format!(
+                "`{}` is about TLS, but `{}` is not set",
+                v::TLS_NAME.name,
+                v::TLS_CERT.name
+            ))),
+            None => Ok(None),
+        },
+        _ => Err(Error::Config(format!("TLS needs `{}` too", missing.join("` and `")))),
+    }
+}
+
+/// The knobs of a trainer's queues: the mode's defaults, then the strategy, then the environment.
+///
+/// # Errors
+/// When a value makes no sense.
+pub(crate) fn knobs(
+    mode: Mode,
+    geo_steps: u32,
+    strategy: &CommunicatorFlags,
+    environment: &Environment,
+) -> Result<Knobs> {
+    let mut flags = BTreeMap::new();
+    collect(strategy, &mut flags);
+    collect(&environment.communicator, &mut flags);
+    let threads = environment.cpu_num.unwrap_or(1) as usize;
+    Ok(Knobs::from_flags(mode, threads, geo_steps, &flags)?)
+}
+
+fn collect(from: &CommunicatorFlags, flags: &mut BTreeMap<String, String>) {
+    let switch = |value: Option<bool>| value.map(u32::from);
+    for (variable, value) in [
+        (&v::MAX_MERGE_VAR_NUM, from.max_merge_var_num),
+        (&v::SEND_QUEUE_SIZE, from.send_queue_size),
+        (&v::INDEPENDENT_RECV, switch(from.independent_recv_thread)),
+        (&v::MIN_SEND_BEFORE_RECV, from.min_send_grad_num_before_recv),
+        (&v::THREAD_POOL_SIZE, from.thread_pool_size),
+        (&v::SEND_WAIT_TIMES, from.send_wait_times),
+        (&v::IS_SGD, switch(from.is_sgd_optimizer)),
+    ] {
+        if let Some(value) = value {
+            flags.insert(variable.name.to_owned(), value.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn flags_reach_the_settings() {
+        let environment = Environment::of([
+            ("FLAGS_rpc_deadline", "2000"),
+            ("FLAGS_rpc_retry_times", "7"),
+            ("FLAGS_rpc_get_thread_num", "2"),
+            ("BIREME_HEARTBEAT_TIMEOUT", "3"),
+        ]);
+        let settings = settings(&environment.unwrap()).unwrap();
+        assert_eq!(settings.deadline, Duration::from_secs(2));
+        assert_eq!((settings.retries, settings.get_connections), (7, 2));
+        assert_eq!(settings.heartbeat_timeout, Duration::from_secs(3));
+        assert!(settings.tls.is_none());
+    }
+
+    #[test]
+    fn half_of_tls_is_refused() {
+        let environment = Environment::of([("BIREME_TLS_CERT", "a.pem")]).unwrap();
+        let error = settings(&environment).unwrap_err().to_string();
+        assert_eq!(error, "TLS needs `BIREME_TLS_KEY` and `BIREME_TLS_CA` too");
+        let named = Environment::of([("BIREME_TLS_NAME", "job")]).unwrap();
+        assert!(settings(&named).is_err());
+    }
+
+    #[test]
+    fn signs_of_life_must_come_in_time() {
+        let environment =
+            Environment::of([("BIREME_HEARTBEAT", "5"), ("BIREME_HEARTBEAT_TIMEOUT", "5")]);
+        let error = settings(&environment.unwrap()).unwrap_err().to_string();
+        assert!(error.contains("raise `BIREME_HEARTBEAT_TIMEOUT`"), "{error}");
+    }
+
+    #[test]
+    fn the_environment_comes_before_the_strategy() {
+        let strategy = CommunicatorFlags {
+            max_merge_var_num: Some(3),
+            send_queue_size: Some(4),
+            ..CommunicatorFlags::default()
+        };
+        let environment = Environment::of([("FLAGS_communicator_send_queue_size", "9")]).unwrap();
+        let knobs = knobs(Mode::Async, 100, &strategy, &environment).unwrap();
+        assert_eq!((knobs.max_merge_var_num, knobs.send_queue_size), (3, 9));
+    }
+}

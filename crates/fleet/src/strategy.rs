@@ -1,0 +1,266 @@
+//! How a job is trained: the mode, its knobs, how parameters are cut, settings of tables.
+
+use std::collections::BTreeMap;
+
+use bireme_ir::{Attr, Program};
+use bireme_ps::Mode;
+use bireme_transpiler::{Config, SplitMethod};
+
+use crate::environment::CommunicatorFlags;
+use crate::{Error, Result};
+
+/// How a job is trained. Starts from a mode; the rest has defaults.
+///
+/// ```
+/// use bireme_fleet::Strategy;
+/// let strategy = Strategy::geo(200).min_block_size(16_384);
+/// assert_eq!(strategy.geo_steps, 200);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strategy {
+    /// How trainers keep time with each other.
+    pub mode: Mode,
+    /// Geo: steps between two exchanges. 100.
+    pub geo_steps: u32,
+    /// Async and hybrid: how many of its own steps a trainer's values may lack before it waits. 0
+    /// stands for what the queues hold, in hybrid mode for 4.
+    pub staleness: u32,
+    /// DC-ASGD with this λ; async and half-async only. Off.
+    pub dc_asgd: Option<f32>,
+    /// Queues of a trainer; what the environment sets comes first.
+    pub communicator: CommunicatorFlags,
+    /// How parameters are cut and placed. What it says about modes does not count.
+    pub transpiler: Config,
+    /// Settings of tables by their names, as JSON of an accessor.
+    pub tables: BTreeMap<String, String>,
+}
+
+impl Strategy {
+    /// Training in this mode.
+    pub fn new(mode: Mode) -> Strategy {
+        let transpiler = Config::default();
+        Strategy {
+            mode,
+            geo_steps: bireme_ps::worker::GEO_STEPS,
+            staleness: 0,
+            dc_asgd: None,
+            communicator: CommunicatorFlags::default(),
+            transpiler,
+            tables: BTreeMap::new(),
+        }
+    }
+
+    /// One update a step, from the gradients of all trainers.
+    pub fn sync() -> Strategy {
+        Strategy::new(Mode::Sync)
+    }
+
+    /// Gradients are applied as they come.
+    pub fn asynchronous() -> Strategy {
+        Strategy::new(Mode::Async)
+    }
+
+    /// As async, but a trainer waits for its own gradients.
+    pub fn half_async() -> Strategy {
+        Strategy::new(Mode::HalfAsync)
+    }
+
+    /// Trainers update copies of their own and exchange differences every so many steps.
+    pub fn geo(steps: u32) -> Strategy {
+        Strategy { geo_steps: steps, ..Strategy::new(Mode::Geo) }
+    }
+
+    /// Dense parameters in sync, tables async with at most this staleness.
+    pub fn hybrid(staleness: u32) -> Strategy {
+        Strategy { staleness, ..Strategy::new(Mode::Hybrid) }
+    }
+
+    /// What Paddle's `a_sync` and `a_sync_configs["k_steps"]` mean together.
+    ///
+    /// With `k_steps` left at -1 Paddle guesses between async and geo from the free memory; here
+    /// it is async, so that the result does not depend on the machine.
+    ///
+    /// # Errors
+    /// When steps are given to a job that is in sync.
+    pub fn from_a_sync(a_sync: bool, k_steps: i64) -> Result<Strategy> {
+        match (a_sync, k_steps) {
+            (false, ..=0) => Ok(Strategy::sync()),
+            (true, ..=0) => Ok(Strategy::asynchronous()),
+            (true, steps) => u32::try_from(steps)
+                .map(Strategy::geo)
+                .map_err(|_| Error::Config(format!("`k_steps` is {steps}, which is too large"))),
+            (false, steps) => Err(Error::Config(format!(
+                "`k_steps` is {steps}, which is about geo training: set `a_sync` to True first, or \
+                 `k_steps` to 0"
+            ))),
+        }
+    }
+
+    /// What a bare `DistributeTranspilerConfig` means, as Paddle's fleet reads one.
+    pub fn from_transpiler(config: Config) -> Strategy {
+        let mode = if config.geo_sgd_mode {
+            Mode::Geo
+        } else if config.hybrid {
+            Mode::Hybrid
+        } else if config.sync_mode || config.completely_not_async {
+            Mode::Sync
+        } else if config.runtime_split_send_recv && !config.half_async {
+            Mode::Async
+        } else {
+            Mode::HalfAsync
+        };
+        Strategy {
+            geo_steps: u32::try_from(config.geo_sgd_need_push_nums).unwrap_or(0),
+            staleness: match mode {
+                Mode::Hybrid => u32::try_from(config.staleness).unwrap_or(0),
+                _ => 0,
+            },
+            dc_asgd: config.enable_dc_asgd.then_some(config.dc_asgd_lambda),
+            transpiler: config,
+            ..Strategy::new(mode)
+        }
+    }
+
+    /// Corrects gradients that come late, with this λ.
+    pub fn dc_asgd(mut self, lambda: f32) -> Strategy {
+        self.dc_asgd = Some(lambda);
+        self
+    }
+
+    /// Whether large parameters are cut into slices.
+    pub fn slice_var_up(mut self, slice: bool) -> Strategy {
+        self.transpiler.slice_var_up = slice;
+        self
+    }
+
+    /// How slices find their servers.
+    pub fn split_method(mut self, method: SplitMethod) -> Strategy {
+        self.transpiler.split_method = method;
+        self
+    }
+
+    /// The least number of elements in a slice.
+    pub fn min_block_size(mut self, elements: i64) -> Strategy {
+        self.transpiler.min_block_size = elements;
+        self
+    }
+
+    /// Queues of a trainer.
+    pub fn communicator(mut self, flags: CommunicatorFlags) -> Strategy {
+        self.communicator = flags;
+        self
+    }
+
+    /// Settings of a table, as JSON of an accessor.
+    pub fn table(mut self, name: &str, accessor: &str) -> Strategy {
+        self.tables.insert(name.to_owned(), accessor.to_owned());
+        self
+    }
+
+    /// The transpiler's settings for this mode.
+    ///
+    /// # Errors
+    /// When the settings do not go together.
+    pub fn config(&self) -> Result<Config> {
+        let number = |name: &str, value: u32| {
+            i32::try_from(value)
+                .map_err(|_| Error::Config(format!("`{name}` is {value}, which is too large")))
+        };
+        let mut config = self.transpiler.clone();
+        config.sync_mode = self.mode == Mode::Sync;
+        config.runtime_split_send_recv = self.mode == Mode::Async;
+        config.completely_not_async = false;
+        config.half_async = self.mode == Mode::HalfAsync;
+        config.geo_sgd_mode = self.mode == Mode::Geo;
+        config.geo_sgd_need_push_nums = number("geo_steps", self.geo_steps)?;
+        config.hybrid = self.mode == Mode::Hybrid;
+        if self.mode == Mode::Hybrid && self.staleness > 0 {
+            config.staleness = number("staleness", self.staleness)?;
+        }
+        config.enable_dc_asgd = self.dc_asgd.is_some();
+        config.dc_asgd_lambda = self.dc_asgd.unwrap_or(config.dc_asgd_lambda);
+        config.check()?;
+        Ok(config)
+    }
+
+    /// The staleness bound of a trainer; 0 stands for what its queues hold.
+    pub(crate) fn bound(&self) -> u32 {
+        match (self.mode, self.staleness) {
+            (Mode::Hybrid, 0) => u32::try_from(self.transpiler.staleness).unwrap_or(0),
+            (_, given) => given,
+        }
+    }
+
+    /// Writes the settings of tables into the ops that look them up, where the transpiler finds
+    /// them.
+    ///
+    /// # Errors
+    /// When a table is never looked up, or its settings are no JSON.
+    pub(crate) fn describe_tables(&self, program: &mut Program) -> Result<()> {
+        for (table, accessor) in &self.tables {
+            let parsed = serde_json::from_str::<serde_json::Value>(accessor);
+            if let Err(error) = parsed {
+                return Err(Error::Config(format!(
+                    "the settings of table `{table}` are no JSON: {error}"
+                )));
+            }
+            let mut found = false;
+            for op in program.blocks.iter_mut().flat_map(|block| &mut block.ops) {
+                let lookup = op.kind.starts_with("lookup_table");
+                if lookup && op.input_vars().any(|var| var == table) {
+                    op.attrs.insert("entry_config".into(), Attr::String(accessor.clone()));
+                    found = true;
+                }
+            }
+            if !found {
+                return Err(Error::Config(format!(
+                    "there are settings for table `{table}`, but nothing looks it up"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Strategy {
+    /// Sync, as Paddle's fleet without a strategy.
+    fn default() -> Strategy {
+        Strategy::sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bireme_transpiler::DistributedMode;
+
+    use super::*;
+
+    #[test]
+    fn a_sync_and_k_steps_choose_the_mode() {
+        let mode = |a_sync, k_steps| Strategy::from_a_sync(a_sync, k_steps).map(|s| s.mode);
+        assert_eq!(mode(false, 0).unwrap(), Mode::Sync);
+        assert_eq!(mode(true, 0).unwrap(), Mode::Async);
+        assert_eq!(mode(true, -1).unwrap(), Mode::Async);
+        assert_eq!(mode(true, 400).unwrap(), Mode::Geo);
+        assert_eq!(Strategy::from_a_sync(true, 400).unwrap().geo_steps, 400);
+        assert!(mode(false, 400).unwrap_err().to_string().contains("`k_steps` is 400"));
+    }
+
+    #[test]
+    fn every_mode_reaches_the_transpiler() {
+        for (strategy, mode) in [
+            (Strategy::sync(), DistributedMode::Sync),
+            (Strategy::asynchronous(), DistributedMode::Async),
+            (Strategy::half_async(), DistributedMode::HalfAsync),
+            (Strategy::geo(7), DistributedMode::Geo),
+            (Strategy::hybrid(3), DistributedMode::Hybrid),
+        ] {
+            let config = strategy.config().unwrap();
+            assert_eq!(config.distributed_mode(config.sync_mode).unwrap(), mode);
+            let back = Strategy::from_transpiler(config);
+            assert_eq!(back.mode, strategy.mode);
+        }
+        assert_eq!(Strategy::geo(7).config().unwrap().geo_sgd_need_push_nums, 7);
+        assert!(Strategy::sync().min_block_size(1).config().is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! What trainers tell each other apart from training: barriers, sums, files.
+
+use bireme_ps::worker::Reduce;
+
+use crate::{Fleet, Result};
+
+/// Calls that every trainer makes together; made by [`Fleet::util`].
+#[derive(Clone, Copy)]
+pub struct Util<'a> {
+    fleet: &'a Fleet,
+}
+
+impl<'a> Util<'a> {
+    pub(crate) fn new(fleet: &'a Fleet) -> Util<'a> {
+        Util { fleet }
+    }
+
+    /// Waits until all trainers are here.
+    ///
+    /// # Errors
+    /// When one is lost.
+    pub fn barrier(&self) -> Result<()> {
+        self.fleet.barrier_worker()
+    }
+
+    /// What each trainer brings, in the order of their numbers.
+    ///
+    /// # Errors
+    /// When one is lost.
+    pub fn all_gather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>> {
+        match self.fleet.connected("all_gather")? {
+            Some(worker) => Ok(worker.all_gather(data)?),
+            None => Ok(vec![data.to_vec()]),
+        }
+    }
+
+    /// Numbers of all trainers made into one, place by place; the same for everybody, since they
+    /// are taken in the order of the trainers.
+    ///
+    /// # Errors
+    /// When a trainer is lost, or brings another number of numbers.
+    pub fn all_reduce(&self, values: &[f64], how: Reduce) -> Result<Vec<f64>> {
+        match self.fleet.connected("all_reduce")? {
+            Some(worker) => Ok(worker.all_reduce(values, how)?),
+            None => Ok(values.to_vec()),
+        }
+    }
+
+    /// This trainer's share of a list of files.
+    ///
+    /// # Errors
+    /// For a server.
+    pub fn file_shard<'f, T>(&self, files: &'f [T]) -> Result<&'f [T]> {
+        self.fleet.split_files(files)
+    }
+}
