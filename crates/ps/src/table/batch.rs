@@ -6,7 +6,7 @@ use std::cell::Cell;
 use super::index::hash;
 
 /// Shards of a table; a power of two.
-pub(super) const SHARDS: usize = 256;
+pub(super) const SHARDS: usize = 128;
 /// Keys sorted at a time: bounds the memory of a batch and keeps its values in the cache.
 const WINDOW: usize = 1 << 15;
 

@@ -10,8 +10,8 @@ use super::index::{Index, MOST, NONE, hash};
 
 /// Floats that the key takes at the start of a record.
 pub(super) const KEY: usize = 2;
-/// Keys whose lines are fetched at the same time.
-const GROUP: usize = 64;
+/// Keys that are in the same stage of their way from the index to the record.
+const GROUP: usize = 16;
 
 /// What happens to the key of a row that does not exist.
 pub(super) enum Missing<'a> {
@@ -45,7 +45,14 @@ pub(super) struct Shard {
     phase: f64,
 }
 
-/// The key of a record with its key.
+/// Some of the items of a batch; none beyond the last.
+#[inline(always)]
+fn group(items: &[Item], number: usize) -> &[Item] {
+    let first = (number * GROUP).min(items.len());
+    &items[first..(first + GROUP).min(items.len())]
+}
+
+/// The key at the start of a row.
 #[inline(always)]
 fn key_of(row: &[f32]) -> u64 {
     u64::from(row[0].to_bits()) | u64::from(row[1].to_bits()) << 32
@@ -93,18 +100,16 @@ impl Shard {
         mut work: impl FnMut(&Item, Option<&mut [f32]>),
     ) -> Result<(), Full> {
         let (end, bytes) = (self.end, (KEY + span) * size_of::<f32>());
-        for items in items.chunks(GROUP) {
-            let mut slots = [NONE; GROUP];
-            for item in items {
-                self.index.prefetch(item.hash);
-            }
-            for (slot, item) in slots.iter_mut().zip(items) {
-                *slot = self.index.guess(item.hash);
-                if *slot != NONE {
-                    self.records.prefetch(*slot, bytes);
-                }
-            }
-            for (slot, item) in slots.iter().zip(items) {
+        // While the rows of one group are worked on, those of the next are on their way from
+        // memory, and the lines of the index for the one after that.
+        let mut slots = [[NONE; GROUP]; 2];
+        self.prefetch_index(group(items, 0));
+        self.prefetch_index(group(items, 1));
+        self.guess(group(items, 0), bytes, &mut slots[0]);
+        for number in 0..items.len().div_ceil(GROUP) {
+            self.prefetch_index(group(items, number + 2));
+            self.guess(group(items, number + 1), bytes, &mut slots[(number + 1) % 2]);
+            for (slot, item) in slots[number % 2].iter().zip(group(items, number)) {
                 let mut slot = *slot;
                 if slot == NONE || key_of(self.records.row(slot)) != item.key {
                     let Some(found) = self.find_or_make(item, missing)? else {
@@ -120,6 +125,24 @@ impl Shard {
             }
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn prefetch_index(&self, items: &[Item]) {
+        for item in items {
+            self.index.prefetch(item.hash);
+        }
+    }
+
+    /// Where the records of `items` seem to be, which are then asked for.
+    #[inline(always)]
+    fn guess(&self, items: &[Item], bytes: usize, slots: &mut [u32; GROUP]) {
+        for (slot, item) in slots.iter_mut().zip(items) {
+            *slot = self.index.guess(item.hash);
+            if *slot != NONE {
+                self.records.prefetch(*slot, bytes);
+            }
+        }
     }
 
     #[inline(never)]
