@@ -135,11 +135,15 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 fn training_that_diverges_names_the_op_when_asked_to() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["train", "--samples", "3000", "--rows", "500", "--learning-rate", "1e30"];
-    let checked = bireme(folder.path(), &[&args[..], &["--check-finite", "--quiet"]].concat(), "");
-    assert_eq!(checked.code, Some(1), "{}", checked.stderr);
-    assert!(checked.stderr.starts_with("error: step "), "{}", checked.stderr);
-    assert!(checked.stderr.contains("produced"), "{}", checked.stderr);
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "no empty folder is left");
+    for (flags, start) in [(&["--local"][..], "error: step "), (&[], "error: trainer ")] {
+        let flags = [flags, &["--check-finite", "--quiet"]].concat();
+        let checked = bireme(folder.path(), &[&args[..], &flags].concat(), "");
+        assert_eq!(checked.code, Some(1), "{}", checked.stderr);
+        assert!(checked.stderr.starts_with(start), "{}", checked.stderr);
+        assert!(checked.stderr.contains("error: step "), "{}", checked.stderr);
+        assert!(checked.stderr.contains("produced"), "{}", checked.stderr);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "no empty folder is left");
+    }
     // Without the flag, the first op that cannot go on says so.
     let unchecked = bireme(folder.path(), &args, "");
     assert_eq!(unchecked.code, Some(1), "{}", unchecked.stderr);
