@@ -127,5 +127,8 @@ fn run_steps(
             reported = Instant::now();
         }
     }
-    line.report(&Report::Trained(trained))
+    match trained.steps {
+        0 => Ok(()),
+        _ => line.report(&Report::Trained(trained)),
+    }
 }
