@@ -10,6 +10,7 @@ use crate::interop::{Part, run_both_sides};
 const PARTS: &[Part] = &[
     Part { word: "engine", script: "tools/peers/compare.py" },
     Part { word: "python", script: "tools/peers/python.py" },
+    Part { word: "servers", script: "tools/peers/servers.py" },
 ];
 
 /// Runs the comparisons; `args` may begin with the word of a part, the rest goes to the scripts.

@@ -13,13 +13,16 @@ mod settings;
 mod strategy;
 mod util;
 
+/// The crates below, for those who need more than the facade.
+pub use {bireme_comm as comm, bireme_ps as ps, bireme_transpiler as transpiler};
+
 pub use bireme_ps::Mode;
 pub use bireme_ps::worker::Reduce;
 
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use files::split_files;
-pub use fleet::{Fleet, SaveMode, connect_trainer, serve_program};
+pub use fleet::{Fleet, SaveMode, Tuning, connect_trainer, serve_program};
 pub use role::{Role, RoleMaker, UserDefined};
 pub use settings::settings;
 pub use strategy::Strategy;

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use bireme_engine::ir::{self, Var};
+use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Error, Executor as Engine, Place, Result as EngineResult};
+use bireme_fleet::ps::worker::Worker;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,6 +19,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 use crate::block::name_of;
 use crate::context;
 use crate::error::{enter, to_py, unavailable};
+use crate::jobs::{self, Kind};
 use crate::lod_tensor::{LoDTensor, fetched_array};
 use crate::program::Program;
 use crate::scope::Scope;
@@ -30,9 +33,48 @@ pub(crate) struct Executor {
     engine: Mutex<Option<Engine>>,
     /// The thread that has the lock: a signal handler that runs inside a step must not wait for it.
     owner: Mutex<Option<ThreadId>>,
+    /// What the program that ran last needs of other processes.
+    last: Mutex<Option<Last>>,
+    /// The parameter servers that its programs talk to.
+    worker: Mutex<Option<Arc<Worker>>>,
+}
+
+/// A program that has been looked at.
+struct Last {
+    id: u64,
+    version: u64,
+    kind: Kind,
 }
 
 impl Executor {
+    /// What `program` needs of other processes; looked up once for each version of it.
+    fn kind_of(&self, program: &Program) -> EngineResult<Kind> {
+        let (id, version) = (program.handle.id(), program.handle.version());
+        let mut last = lock(&self.last);
+        if let Some(last) = last.as_ref().filter(|last| (last.id, last.version) == (id, version)) {
+            return Ok(last.kind);
+        }
+        let kind = program.handle.read(jobs::kind_of)?;
+        *last = Some(Last { id, version, kind });
+        Ok(kind)
+    }
+
+    /// Connects the engine to the servers of a trainer's program.
+    fn connect(
+        &self,
+        engine: &mut Engine,
+        program: &Program,
+        scope: &bireme_engine::Scope,
+    ) -> EngineResult<()> {
+        let wanted = program.handle.read(|program| jobs::worker_for(program, scope))?;
+        let mut worker = lock(&self.worker);
+        if !worker.as_ref().is_some_and(|worker| Arc::ptr_eq(worker, &wanted)) {
+            engine.connect(Some(Arc::clone(&wanted) as Arc<dyn Remote>));
+            *worker = Some(wanted);
+        }
+        Ok(())
+    }
+
     /// That this thread is not inside a step of this executor already.
     fn check_free(&self) -> PyResult<()> {
         if *lock(&self.owner) == Some(thread::current().id()) {
@@ -92,7 +134,7 @@ fn default_threads() -> PyResult<usize> {
 }
 
 /// Whether a signal (Ctrl-C) has come whose handler raises; the exception waits for [`enter`].
-fn signalled() -> bool {
+pub(crate) fn signalled() -> bool {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
         Err(raised) => {
@@ -133,7 +175,12 @@ impl Executor {
         let threads = threads.map_or_else(default_threads, Ok)?;
         let engine =
             engine.threads(threads).check_finite(check_finite).interrupt(Arc::new(signalled));
-        Ok(Executor { engine: Mutex::new(Some(engine)), owner: Mutex::new(None) })
+        Ok(Executor {
+            engine: Mutex::new(Some(engine)),
+            owner: Mutex::new(None),
+            last: Mutex::new(None),
+            worker: Mutex::new(None),
+        })
     }
 
     /// Runs `program` once and returns what `fetch` names.
@@ -160,6 +207,15 @@ impl Executor {
         };
         let step = |engine: &mut Option<Engine>| {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
+            match self.kind_of(program)? {
+                Kind::Local => {}
+                Kind::Trainer => self.connect(engine, program, &scope)?,
+                Kind::Server => {
+                    let server = program.handle.read(Clone::clone);
+                    jobs::serve(&server, &scope, None, &signalled)?;
+                    return Ok(Some(Vec::new()));
+                }
+            }
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
             let step = engine
@@ -188,12 +244,17 @@ impl Executor {
         PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// Lets go of the compiled programs; the executor cannot run any more.
+    /// Lets go of the compiled programs; the executor cannot run any more. A trainer tells its
+    /// servers that it has finished.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_free()?;
+        let worker = lock(&self.worker).take();
         let closed = enter(py, || self.with_engine(|engine| Ok(engine.take())))?;
         drop(closed);
-        Ok(())
+        match worker {
+            Some(worker) => enter(py, || jobs::complete(&worker)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -16,6 +16,8 @@ mod eager_parameter;
 mod error;
 mod executor;
 mod files;
+mod fleet;
+mod jobs;
 mod kwargs;
 mod lod_tensor;
 mod op_call;
@@ -31,6 +33,7 @@ mod session;
 mod site;
 mod static_optimizer;
 mod tensor;
+mod transpiler;
 mod variable;
 mod window;
 
@@ -67,6 +70,8 @@ mod _core {
         save_tensor,
     };
     #[pymodule_export]
+    use crate::fleet::Fleet;
+    #[pymodule_export]
     use crate::lod_tensor::LoDTensor;
     #[pymodule_export]
     use crate::op_call::{OpCall, Ops};
@@ -92,6 +97,8 @@ mod _core {
     use crate::static_optimizer::learning_rate;
     #[pymodule_export]
     use crate::tensor::{Tensor, to_tensor};
+    #[pymodule_export]
+    use crate::transpiler::Transpiler;
     #[pymodule_export]
     use crate::variable::Variable;
 

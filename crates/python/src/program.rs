@@ -101,6 +101,16 @@ impl Program {
         (0..slf.get().num_blocks()).map(|index| Block::new(slf, index)).collect()
     }
 
+    /// Takes over the blocks of another program: Paddle rewrites programs in place.
+    fn _replace(&self, other: &Bound<'_, Program>) {
+        let new = other.get().handle.read(Clone::clone);
+        let mut data = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        data.extend(
+            other.get().data.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned(),
+        );
+        self.handle.edit(|program| *program = new);
+    }
+
     /// A number that rises with every change.
     #[getter]
     fn _version(&self) -> u64 {

@@ -28,6 +28,7 @@ pub(crate) fn build(plan: &Plan) -> Program {
             plan.placed.iter().map(|placed| placed.pieces.len() as i32).collect::<Vec<_>>(),
         )
         .attr("ids_per_param", ids.iter().map(count).collect::<Vec<_>>())
+        .attr("endpoints", plan.endpoints.clone())
         .attr("geo_steps", plan.config.geo_sgd_need_push_nums);
     program.global_mut().ops.push(op);
     program

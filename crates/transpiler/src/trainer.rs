@@ -103,6 +103,7 @@ pub(crate) fn fetch(plan: &Plan, placed: &Placed, after: &[String], dummy: &str)
         .attr("ranks", vec![param.shape.len() as i32; names.len()])
         .attr("shapes", placed.pieces.iter().flat_map(|p| p.shape.clone()).collect::<Vec<_>>())
         .attr("dtype", param.dtype.code())
+        .attr("endpoints", plan.endpoints.clone())
         .attr("epmap", endpoints(plan, placed));
     let mut vars = vec![control(dummy)];
     let mut join = None;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bireme_engine::tensor::Tensor;
-use bireme_ir::DType;
-use bireme_ps::checkpoint::{
+use bireme_fleet::ps::checkpoint::{
     Holdings, Piece, Rows, SaveMode, ServerIndex, State, StateKind, finish, save,
 };
-use bireme_ps::table::{SparseTable, TableConfig};
+use bireme_fleet::ps::table::{SparseTable, TableConfig};
+use bireme_ir::DType;
 
 use crate::bireme;
 
@@ -59,16 +59,16 @@ impl Holdings for Server {
     fn read_piece(
         &self,
         _: &str,
-        look: &mut dyn FnMut(&[&Tensor]) -> bireme_ps::Result<()>,
-    ) -> bireme_ps::Result<()> {
+        look: &mut dyn FnMut(&[&Tensor]) -> bireme_fleet::ps::Result<()>,
+    ) -> bireme_fleet::ps::Result<()> {
         look(&[&self.value, &self.moment])
     }
 
     fn write_piece(
         &self,
         _: &str,
-        _: &mut dyn FnMut(&mut [&mut Tensor]) -> bireme_ps::Result<()>,
-    ) -> bireme_ps::Result<()> {
+        _: &mut dyn FnMut(&mut [&mut Tensor]) -> bireme_fleet::ps::Result<()>,
+    ) -> bireme_fleet::ps::Result<()> {
         unreachable!("nothing is loaded here")
     }
 

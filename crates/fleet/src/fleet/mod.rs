@@ -20,7 +20,7 @@ use crate::{Environment, Error, Result, Role, RoleMaker, Strategy, split_files};
 
 pub use save::SaveMode;
 pub use server::serve_program;
-pub use worker::connect_trainer;
+pub use worker::{Tuning, connect_trainer};
 
 /// A process of a job with parameter servers.
 ///

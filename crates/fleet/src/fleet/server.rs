@@ -62,7 +62,7 @@ impl Fleet {
 }
 
 /// Serves a server program that a script runs by itself (`exe.run(pserver_program)`): with the
-/// values that `scope` holds, on the network and with the settings of the environment.
+/// values that `scope` holds or those of a checkpoint, on the network and with the settings of the environment.
 ///
 /// # Errors
 /// As [`Fleet::run_server`].
@@ -70,11 +70,12 @@ pub fn serve_program(
     program: &Program,
     scope: &Scope,
     environment: &Environment,
+    checkpoint: Option<&Path>,
     interrupt: &dyn Fn() -> bool,
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
     let transport = Arc::new(network(environment));
-    serve(program, scope, transport, settings(environment)?, None, interrupt, on_listening)
+    serve(program, scope, transport, settings(environment)?, checkpoint, interrupt, on_listening)
 }
 
 fn serve(
@@ -86,10 +87,8 @@ fn serve(
     interrupt: &dyn Fn() -> bool,
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
-    let server = PsServer::start(program, scope, transport, settings)?;
-    if let Some(folder) = checkpoint {
-        server.load(path_text(folder)?)?;
-    }
+    let checkpoint = checkpoint.map(path_text).transpose()?;
+    let server = PsServer::start_from(program, scope, checkpoint, transport, settings)?;
     on_listening(server.endpoint());
     Ok(server.run(interrupt)?)
 }

@@ -1,7 +1,9 @@
 //! The trainer's part of a job.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bireme_comm::Interrupt;
 use bireme_engine::{Executor, Scope};
 use bireme_ir::Program;
 use bireme_ps::worker::{Worker, WorkerConfig};
@@ -123,16 +125,47 @@ impl Fleet {
     }
 }
 
+/// What a script says about a trainer's connection beside its program; `None` where it says nothing.
+#[derive(Clone, Default)]
+pub struct Tuning {
+    /// How gradients are queued and merged.
+    pub communicator: CommunicatorFlags,
+    /// Geo: steps between two exchanges.
+    pub geo_steps: Option<u32>,
+    /// Async, hybrid: the bound on staleness, in steps.
+    pub staleness: Option<u32>,
+    /// How long a request may take.
+    pub deadline: Option<Duration>,
+    /// How often a request is sent again.
+    pub retries: Option<u32>,
+    /// Ends every wait when it says yes.
+    pub interrupt: Option<Interrupt>,
+}
+
 /// Connects a trainer program that a script runs by itself (`exe.run(trainer_program)`): who it is
 /// and where its servers are stands in its ops, the rest in the environment.
 ///
 /// # Errors
 /// When the program talks to no servers, or one cannot be reached in time.
-pub fn connect_trainer(program: &Program, environment: &Environment) -> Result<Arc<Worker>> {
+pub fn connect_trainer(
+    program: &Program,
+    environment: &Environment,
+    tuning: &Tuning,
+) -> Result<Arc<Worker>> {
     let mut config = WorkerConfig::from_program(program)?.ok_or_else(nothing_remote)?;
-    let none = CommunicatorFlags::default();
-    config.communicator = knobs(config.mode, config.geo_steps, &none, environment)?;
-    Ok(Worker::connect(config, Arc::new(network(environment)), settings(environment)?)?)
+    config.geo_steps = tuning.geo_steps.unwrap_or(config.geo_steps);
+    config.staleness = tuning.staleness.unwrap_or(config.staleness);
+    config.communicator = knobs(config.mode, config.geo_steps, &tuning.communicator, environment)?;
+    let mut settings = settings(environment)?;
+    // The environment comes before what a script says.
+    if let (None, Some(deadline)) = (environment.rpc.deadline, tuning.deadline) {
+        settings.deadline = deadline;
+    }
+    if let (None, Some(retries)) = (environment.rpc.retries, tuning.retries) {
+        settings.retries = retries;
+    }
+    settings.interrupt = tuning.interrupt.clone();
+    Ok(Worker::connect(config, Arc::new(network(environment)), settings)?)
 }
 
 fn nothing_remote() -> Error {

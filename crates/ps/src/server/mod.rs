@@ -63,9 +63,27 @@ impl PsServer {
         transport: Arc<dyn Transport>,
         settings: Settings,
     ) -> Result<PsServer> {
+        PsServer::start_from(program, scope, None, transport, settings)
+    }
+
+    /// As [`PsServer::start`], with its share of the checkpoint in `directory`, which is loaded
+    /// before the first trainer can ask for anything.
+    ///
+    /// # Errors
+    /// Also when the checkpoint is damaged or of another model.
+    pub fn start_from(
+        program: &Program,
+        scope: &Scope,
+        directory: Option<&str>,
+        transport: Arc<dyn Transport>,
+        settings: Settings,
+    ) -> Result<PsServer> {
         let config = ServerConfig::from_program(program)?;
         let (endpoint, rank) = (config.endpoint.clone(), config.server);
         let state = State::new(program, scope, config)?;
+        if let Some(directory) = directory {
+            state.load(directory, None)?;
+        }
         let patience = settings.heartbeat_timeout;
         let service = Arc::new(Service::new(state, settings.deadline, settings.max_frame));
         let handler = Arc::clone(&service);

@@ -105,7 +105,7 @@ struct Found {
     staleness: Option<i64>,
     /// From `endpoints`, which is in order.
     endpoints: Vec<String>,
-    /// From `epmap`, in order of appearance.
+    /// From `epmap` and from tables, in order of appearance.
     mapped: Vec<String>,
 }
 
@@ -117,7 +117,10 @@ impl Found {
         once(op, "distributed_mode", &mut self.mode)?;
         once(op, "geo_steps", &mut self.geo_steps)?;
         once(op, "staleness", &mut self.staleness)?;
-        add(&mut self.endpoints, strings(op, "endpoints"));
+        // A table's ops name the servers of its pieces, which need not be all, nor in order.
+        let of_table = op.kind.starts_with("distributed_");
+        let known = if of_table { &mut self.mapped } else { &mut self.endpoints };
+        add(known, strings(op, "endpoints"));
         add(&mut self.mapped, strings(op, "epmap"));
         Ok(())
     }

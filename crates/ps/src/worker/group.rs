@@ -8,6 +8,7 @@ use bireme_comm::{Body, Lane};
 use super::Worker;
 use super::link::{Ask, unexpected};
 use crate::message::{Answer, Format, Request};
+use crate::server::{Stat, TableStat};
 use crate::{Error, Result, checkpoint};
 
 /// How [`Worker::all_reduce`] combines numbers.
@@ -181,6 +182,29 @@ impl Worker {
             other => Err(unexpected(what, &other)),
         };
         bodies.iter().map(text).collect()
+    }
+
+    /// The keyed tables in the order of their numbers, all servers together.
+    ///
+    /// # Errors
+    /// When a server is lost, or of another version.
+    pub fn table_stats(&self) -> Result<Vec<TableStat>> {
+        let mut tables: Vec<TableStat> = Vec::new();
+        for text in self.server_stats()? {
+            let stat: Stat = serde_json::from_str(&text)
+                .map_err(|error| Error::Request(format!("a server's figures: {error}")))?;
+            for (number, table) in stat.tables.into_iter().enumerate() {
+                match tables.get_mut(number) {
+                    Some(sum) => {
+                        sum.rows += table.rows;
+                        sum.bytes += table.bytes;
+                        sum.updates = sum.updates.max(table.updates);
+                    }
+                    None => tables.push(table),
+                }
+            }
+        }
+        Ok(tables)
     }
 
     /// Sums the counts that all servers answer with.

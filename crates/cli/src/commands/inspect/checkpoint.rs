@@ -9,11 +9,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use bireme_ir::DType;
-use bireme_ps::checkpoint::{
+use bireme_fleet::ps::checkpoint::{
     ColumnKind, MANIFEST, Manifest, Picks, RowScan, Save, SaveMode, TableEntry, Variable,
     is_checkpoint, read_manifest, scan_table, verify,
 };
+use bireme_ir::DType;
 
 use super::super::Outcome;
 use crate::table::{Align, Table};
@@ -143,7 +143,7 @@ fn tables(folder: &Path, manifest: &Manifest, newest: &BTreeMap<usize, &TableEnt
     ]);
     for (id, table) in newest {
         let layout = &table.layout;
-        let column = |column: &bireme_ps::checkpoint::Column| match column.width {
+        let column = |column: &bireme_fleet::ps::checkpoint::Column| match column.width {
             1 => column.name.clone(),
             width => format!("{}[{width}]", column.name),
         };

@@ -1,0 +1,138 @@
+//! This process's part of a job: its connections to parameter servers, which every executor of the
+//! process shares, and what a script said about them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bireme_engine::{Error, Result, Scope};
+use bireme_fleet::ps::worker::{Worker, WorkerConfig};
+use bireme_fleet::{Environment, Tuning, connect_trainer, serve_program};
+use bireme_ir::Program;
+use pyo3::prelude::*;
+
+/// What a program needs of other processes.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// Nothing.
+    Local,
+    /// A trainer's program: somebody must answer its ops.
+    Trainer,
+    /// A server's program: it is served, not run.
+    Server,
+}
+
+/// What `program` needs of other processes.
+pub(crate) fn kind_of(program: &Program) -> Result<Kind> {
+    if program.global().ops.iter().any(|op| op.kind == "listen_and_serv") {
+        return Ok(Kind::Server);
+    }
+    let config = WorkerConfig::from_program(program).map_err(Error::remote)?;
+    Ok(if config.is_some() { Kind::Trainer } else { Kind::Local })
+}
+
+/// A trainer's connection.
+struct Link {
+    worker: Arc<Worker>,
+    /// What its queues and exchanges belong to: a geo trainer's last step is flushed from there.
+    program: Program,
+    scope: Scope,
+}
+
+#[derive(Default)]
+struct Jobs {
+    tuning: Tuning,
+    links: Vec<Link>,
+}
+
+/// Paddle keeps this for the process; nothing below the Python module does.
+static JOBS: Mutex<Option<Jobs>> = Mutex::new(None);
+
+fn jobs() -> MutexGuard<'static, Option<Jobs>> {
+    let mut jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
+    jobs.get_or_insert_default();
+    jobs
+}
+
+/// Remembers what a script says about connections that are made from now on.
+pub(crate) fn tune(tuning: Tuning) {
+    jobs().get_or_insert_default().tuning = tuning;
+}
+
+/// The connection of a trainer's program, made if there is none yet.
+pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>> {
+    let config = WorkerConfig::from_program(program).map_err(Error::remote)?;
+    let config = config.ok_or_else(|| Error::remote("the program talks to no servers"))?;
+    let mut jobs = jobs();
+    let jobs = jobs.get_or_insert_default();
+    let same = |link: &&mut Link| {
+        let known = link.worker.config();
+        known.trainer == config.trainer && known.endpoints == config.endpoints
+    };
+    if let Some(link) = jobs.links.iter_mut().find(same) {
+        // The startup program connects first; the main one is what a geo trainer flushes.
+        if link.program.global().ops.len() < program.global().ops.len() {
+            (link.program, link.scope) = (program.clone(), scope.clone());
+        }
+        return Ok(Arc::clone(&link.worker));
+    }
+    let environment = Environment::read().map_err(Error::remote)?;
+    let worker = connect_trainer(program, &environment, &jobs.tuning).map_err(Error::remote)?;
+    let link = Link { worker: Arc::clone(&worker), program: program.clone(), scope: scope.clone() };
+    jobs.links.push(link);
+    Ok(worker)
+}
+
+/// Tells the servers that this trainer has finished; a connection that is not known is over.
+pub(crate) fn complete(worker: &Arc<Worker>) -> Result<()> {
+    let link = {
+        let mut jobs = jobs();
+        let links = &mut jobs.get_or_insert_default().links;
+        let at = links.iter().position(|link| Arc::ptr_eq(&link.worker, worker));
+        at.map(|at| links.remove(at))
+    };
+    let Some(link) = link else { return Ok(()) };
+    let flushed = worker.flush_geo(&link.program, &link.scope);
+    // Even after an error the servers are told, so that nobody waits for this trainer.
+    let completed = worker.complete();
+    flushed.and(completed).map_err(Error::remote)
+}
+
+/// Lets the servers have everything that this trainer has learned.
+pub(crate) fn flush(worker: &Arc<Worker>) -> Result<()> {
+    let jobs = jobs();
+    let links = jobs.iter().flat_map(|jobs| &jobs.links);
+    worker.flush().map_err(Error::remote)?;
+    for link in links.filter(|link| Arc::ptr_eq(&link.worker, worker)) {
+        worker.flush_geo(&link.program, &link.scope).map_err(Error::remote)?;
+    }
+    Ok(())
+}
+
+/// Serves a server's program until its trainers have finished.
+pub(crate) fn serve(
+    program: &Program,
+    scope: &Scope,
+    checkpoint: Option<&str>,
+    interrupt: &dyn Fn() -> bool,
+) -> Result<()> {
+    let environment = Environment::read().map_err(Error::remote)?;
+    let folder = checkpoint.map(std::path::Path::new);
+    let served = serve_program(program, scope, &environment, folder, interrupt, announce);
+    served.map_err(|error| match error {
+        bireme_fleet::Error::Ps(bireme_fleet::ps::Error::Interrupted) => Error::Interrupted,
+        other => Error::remote(other),
+    })
+}
+
+/// Says where the server listens, as Paddle does; launchers and people wait for this line.
+fn announce(endpoint: &str) {
+    Python::attach(|py| {
+        let print = || -> PyResult<()> {
+            let out = py.import("sys")?.getattr("stdout")?;
+            out.call_method1("write", (format!("Server listening on {endpoint}\n"),))?;
+            out.call_method0("flush")?;
+            Ok(())
+        };
+        // A script may have closed its output; it is served all the same.
+        let _ = print();
+    });
+}

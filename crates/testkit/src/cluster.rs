@@ -1,0 +1,238 @@
+//! Whole clusters in one process: servers and trainers on threads, over a network in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use bireme_comm::{Memory, Settings, Transport};
+use bireme_engine::remote::{Remote, RowSpread, TableRef};
+use bireme_engine::tensor::Tensor;
+use bireme_engine::{Executor, Place, Scope};
+use bireme_ps::server::PsServer;
+use bireme_ps::worker::{Worker, WorkerConfig};
+use bireme_transpiler::{Config, Transpiled, Transpiler};
+
+use crate::Params;
+use crate::models::{Batch, Model, share};
+
+/// The shape of a cluster, and how it keeps time.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Parameter servers.
+    pub servers: usize,
+    /// Trainers.
+    pub trainers: usize,
+    /// The transpiler's settings, the mode among them.
+    pub config: Config,
+    /// Changes to a worker's settings, by what the program says.
+    pub tune: fn(&mut WorkerConfig),
+    /// Deadlines and heartbeats.
+    pub settings: Settings,
+    /// What carries the bytes.
+    pub transport: Arc<dyn Transport>,
+}
+
+/// What is left of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Whole parameters, put together from the servers' pieces; keyed tables too.
+    pub params: Params,
+    /// The loss of every step, of every trainer.
+    pub losses: Vec<Vec<f64>>,
+}
+
+impl Cluster {
+    /// A cluster in sync mode over a fault-free network.
+    pub fn new(trainers: usize, servers: usize) -> Cluster {
+        let settings = Settings {
+            deadline: Duration::from_secs(60),
+            heartbeat: Duration::from_millis(200),
+            ..Settings::default()
+        };
+        Cluster {
+            servers,
+            trainers,
+            config: Config::new(),
+            tune: |_| {},
+            settings,
+            transport: Arc::new(Memory::new(0)),
+        }
+    }
+
+    /// The endpoints of the servers.
+    pub fn endpoints(&self) -> Vec<String> {
+        (0..self.servers).map(|server| format!("10.0.0.{}:6174", server + 1)).collect()
+    }
+
+    /// The programs as trainer `trainer` sees them.
+    ///
+    /// # Errors
+    /// When the transpiler refuses them.
+    pub fn transpile(&self, model: &Model, trainer: usize) -> Result<Transpiled> {
+        let transpiler = Transpiler::new(self.config.clone())?;
+        Ok(transpiler.transpile(
+            trainer,
+            &model.main,
+            &model.startup,
+            &self.endpoints(),
+            self.trainers,
+            self.config.sync_mode,
+        )?)
+    }
+
+    /// Trains on `batches`, each divided among the trainers.
+    ///
+    /// # Errors
+    /// The first error of any role.
+    pub fn train(&self, model: &Model, batches: &[Batch]) -> Result<Outcome> {
+        let share_of = |trainer| batches.iter().map(|b| share(b, trainer, self.trainers)).collect();
+        let shares: Vec<Vec<Batch>> = (0..self.trainers).map(share_of).collect();
+        self.train_shares(model, shares)
+    }
+
+    /// Trains, trainer by trainer, on the batches that each is given.
+    ///
+    /// # Errors
+    /// The first error of any role.
+    pub fn train_shares(&self, model: &Model, shares: Vec<Vec<Batch>>) -> Result<Outcome> {
+        let scopes: Vec<Scope> = (0..self.servers).map(|_| Scope::new()).collect();
+        // Servers wait long for trainers that never come; a test does not.
+        let stop = Arc::new(AtomicBool::new(false));
+        let servers: Vec<_> = scopes
+            .iter()
+            .enumerate()
+            .map(|(index, scope)| self.serve(model, index, scope.clone(), Arc::clone(&stop)))
+            .collect::<Result<_>>()?;
+        let trainers: Vec<_> = shares
+            .into_iter()
+            .enumerate()
+            .map(|(trainer, batches)| self.spawn_trainer(model.clone(), trainer, batches))
+            .collect();
+        let mut losses = Vec::new();
+        let mut tables = Params::new();
+        let mut failed: Option<anyhow::Error> = None;
+        for (index, trainer) in trainers.into_iter().enumerate() {
+            match join(trainer).with_context(|| format!("trainer {index}")) {
+                Ok((steps, rows)) => {
+                    losses.push(steps);
+                    tables.extend(rows);
+                }
+                Err(error) => {
+                    stop.store(true, Ordering::Relaxed);
+                    failed = failed.or(Some(error));
+                }
+            }
+        }
+        for (index, server) in servers.into_iter().enumerate() {
+            let ended = join(server).with_context(|| format!("server {index}"));
+            failed = failed.or(ended.err());
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let mut params = self.gather(model, &scopes)?;
+        params.extend(tables);
+        Ok(Outcome { params, losses })
+    }
+
+    /// Starts server `index`; its values are in `scope` when it ends.
+    fn serve(
+        &self,
+        model: &Model,
+        index: usize,
+        scope: Scope,
+        stop: Arc<AtomicBool>,
+    ) -> Result<JoinHandle<Result<()>>> {
+        let transpiled = self.transpile(model, 0)?;
+        let endpoint = &self.endpoints()[index];
+        let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
+        executor.run(&transpiled.startup_program(endpoint)?, &[], &[]).context("server startup")?;
+        let program = transpiled.pserver_program(endpoint)?;
+        let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
+        let server = PsServer::start(&program, &scope, transport, settings)?;
+        Ok(thread::spawn(move || Ok(server.run(&|| stop.load(Ordering::Relaxed))?)))
+    }
+
+    fn spawn_trainer(
+        &self,
+        model: Model,
+        trainer: usize,
+        batches: Vec<Batch>,
+    ) -> JoinHandle<Result<(Vec<f64>, Params)>> {
+        let cluster = self.clone();
+        thread::spawn(move || cluster.run_trainer(&model, trainer, &batches))
+    }
+
+    fn run_trainer(
+        &self,
+        model: &Model,
+        trainer: usize,
+        batches: &[Batch],
+    ) -> Result<(Vec<f64>, Params)> {
+        let transpiled = self.transpile(model, trainer)?;
+        let program = transpiled.trainer_program();
+        let config = WorkerConfig::from_program(program)?;
+        let mut config = config.ok_or_else(|| anyhow!("the program names no servers"))?;
+        (self.tune)(&mut config);
+        let transport = Arc::clone(&self.transport);
+        let worker = Worker::connect(config, transport, self.settings.clone())?;
+        let remote = Arc::clone(&worker) as Arc<dyn Remote>;
+        let mut executor = Executor::new(Place::Cpu)?.remote(remote);
+        executor.run(transpiled.trainer_startup(), &[], &[]).context("trainer startup")?;
+        let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
+        let mut step = executor.prepare(program, &feeds, &[&model.loss])?;
+        let mut losses = Vec::new();
+        for batch in batches {
+            step.run(&batch.iter().collect::<Vec<&Tensor>>())?;
+            losses.push(step.fetched(0).to_f64_vec()[0]);
+        }
+        let tables = if trainer == 0 { self.pull_tables(model, &worker)? } else { Params::new() };
+        worker.complete()?;
+        Ok((losses, tables))
+    }
+
+    /// The rows of keyed tables, as the servers have them now.
+    fn pull_tables(&self, model: &Model, worker: &Worker) -> Result<Params> {
+        let mut tables = Params::new();
+        for (name, keys, width) in &model.tables {
+            let table = TableRef {
+                name: name.clone(),
+                width: *width,
+                padding: None,
+                spread: RowSpread::Keys { shards: 1000 },
+                endpoints: self.endpoints(),
+                names: vec![name.clone(); self.servers],
+            };
+            let ids: Vec<i64> = keys.iter().map(|key| *key as i64).collect();
+            let mut rows = vec![0.0; keys.len() * width];
+            worker.pull_rows(&table, &[&ids], &mut [&mut rows])?;
+            tables.insert(name.clone(), rows);
+        }
+        Ok(tables)
+    }
+
+    /// Whole parameters from the pieces that the servers left in their scopes.
+    fn gather(&self, model: &Model, scopes: &[Scope]) -> Result<Params> {
+        let transpiled = self.transpile(model, 0)?;
+        let mut params = Params::new();
+        for located in transpiled.located() {
+            let mut whole = Vec::new();
+            for piece in located.pieces {
+                let scope = &scopes[piece.server];
+                whole.extend_from_slice(scope.get(&piece.name)?.as_slice::<f32>()?);
+            }
+            params.insert(located.param.to_owned(), whole);
+        }
+        Ok(params)
+    }
+}
+
+fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(anyhow!("panicked: {}", text.unwrap_or_default()))
+    })
+}

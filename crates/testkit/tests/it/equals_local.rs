@@ -1,0 +1,131 @@
+//! Distributed equals local: sync training with any number of trainers and servers gives the
+//! parameters of one process on the same total batch.
+
+use std::collections::HashMap;
+
+use bireme_engine::optimizer::{
+    Adadelta, Adagrad, Adam, AdamW, Adamax, DecayedAdagrad, Ftrl, Lamb, Lars, Momentum, Optimizer,
+    RmsProp, Sgd,
+};
+use bireme_testkit::cluster::Cluster;
+use bireme_testkit::models::{Table, ctr_batches, ctr_dnn, mnist_batches, mnist_mlp};
+use bireme_testkit::{Params, difference, local};
+
+const STEPS: usize = 50;
+/// Divides evenly by one, two and three.
+const BATCH: usize = 12;
+
+/// Every optimizer, with a learning rate that moves the parameters.
+///
+/// Adaptive optimizers divide by a root of squared gradients: where a gradient is almost zero, the
+/// order of a sum decides its sign, and with it a whole step. A larger epsilon than usual makes them
+/// smooth there, so that the comparison is about distribution and not about rounding.
+fn optimizers() -> Vec<(&'static str, Box<dyn Optimizer>)> {
+    const SMOOTH: f32 = 1e-2;
+    vec![
+        ("sgd", Box::new(Sgd::new(0.1))),
+        ("adam", Box::new(Adam::new(0.003).epsilon(SMOOTH))),
+        ("lazy adam", Box::new(Adam::new(0.003).lazy_mode(true).epsilon(SMOOTH))),
+        ("momentum", Box::new(Momentum::new(0.01, 0.9))),
+        ("lars", Box::new(Lars::new(0.1, 0.9))),
+        ("adamw", Box::new(AdamW::new(0.003).epsilon(SMOOTH))),
+        ("adamax", Box::new(Adamax::new(0.003).epsilon(SMOOTH))),
+        ("adagrad", Box::new(Adagrad::new(0.05).epsilon(SMOOTH))),
+        ("decayed adagrad", Box::new(DecayedAdagrad::new(0.01).epsilon(SMOOTH))),
+        ("adadelta", Box::new(Adadelta::new(0.1).epsilon(SMOOTH))),
+        ("rmsprop", Box::new(RmsProp::new(0.003).epsilon(SMOOTH))),
+        ("ftrl", Box::new(Ftrl::new(0.05))),
+        ("lamb", Box::new(Lamb::new(0.003).epsilon(SMOOTH))),
+    ]
+}
+
+const TOLERANCE: f32 = 1e-6;
+
+fn close(kind: &str, local: &Params, distributed: &Params) {
+    let difference = difference(local, distributed);
+    assert!(difference <= TOLERANCE, "{kind}: {difference:e}");
+}
+
+/// Trains the click model on every topology, with slices and without; all must equal the local run,
+/// and all with the same number of trainers each other to the bit.
+fn click_model_on(topologies: &[(usize, usize)], optimizers: &[(&str, Box<dyn Optimizer>)]) {
+    let batches = ctr_batches(STEPS, BATCH);
+    for (kind, optimizer) in optimizers {
+        let model = ctr_dnn(Table::Sliced, optimizer.as_ref()).unwrap();
+        let (expected, _) = local::train(&model, &batches).unwrap();
+        let mut first: HashMap<usize, Params> = HashMap::new();
+        for (trainers, servers) in topologies {
+            for slice in [true, false] {
+                let mut cluster = Cluster::new(*trainers, *servers);
+                cluster.config.slice_var_up = slice;
+                let params = cluster.train(&model, &batches).unwrap().params;
+                let what = format!("{kind}, {trainers} trainers, {servers} servers, {slice}");
+                close(&what, &expected, &params);
+                let first = first.entry(*trainers).or_insert_with(|| params.clone());
+                assert!(*first == params, "{what}: not to the bit");
+            }
+        }
+    }
+}
+
+const ALL: [(usize, usize); 9] =
+    [(1, 1), (1, 2), (1, 5), (2, 1), (2, 2), (2, 5), (3, 1), (3, 2), (3, 5)];
+
+#[test]
+fn the_click_model_on_all_topologies() {
+    click_model_on(&ALL, &optimizers()[..2]);
+}
+
+#[test]
+fn every_optimizer_on_the_click_model() {
+    click_model_on(&[(2, 1), (2, 5), (3, 2)], &optimizers()[2..]);
+}
+
+/// Minutes; the two tests above are chosen from it.
+#[test]
+#[ignore = "takes minutes: cargo test -p bireme-testkit -- --ignored"]
+fn every_optimizer_on_all_topologies() {
+    click_model_on(&ALL, &optimizers());
+}
+
+#[test]
+fn the_digit_model_on_many_topologies() {
+    let batches = mnist_batches(STEPS, BATCH);
+    for (kind, optimizer) in optimizers() {
+        let model = mnist_mlp(optimizer.as_ref()).unwrap();
+        let (expected, _) = local::train(&model, &batches).unwrap();
+        for (trainers, servers) in [(1, 1), (2, 2), (3, 5)] {
+            let cluster = Cluster::new(trainers, servers);
+            let params = cluster.train(&model, &batches).unwrap().params;
+            close(&format!("{kind}, {trainers} x {servers}"), &expected, &params);
+        }
+    }
+}
+
+#[test]
+fn keyed_tables_equal_a_local_table() {
+    let batches = ctr_batches(STEPS, BATCH);
+    let lazy: Vec<(&str, Box<dyn Optimizer>)> = vec![
+        ("sgd", Box::new(Sgd::new(0.1))),
+        ("lazy adam", Box::new(Adam::new(0.003).lazy_mode(true).epsilon(1e-2))),
+        ("adagrad", Box::new(Adagrad::new(0.05).epsilon(1e-2))),
+    ];
+    for (kind, optimizer) in lazy {
+        let model = ctr_dnn(Table::Keyed, optimizer.as_ref()).unwrap();
+        let (expected, _) = local::train(&model, &batches).unwrap();
+        for (trainers, servers) in [(1, 1), (2, 2), (3, 5)] {
+            let cluster = Cluster::new(trainers, servers);
+            let params = cluster.train(&model, &batches).unwrap().params;
+            close(&format!("{kind}, {trainers} x {servers}"), &expected, &params);
+        }
+    }
+}
+
+#[test]
+fn more_servers_than_parameters_and_many_trainers() {
+    let batches = mnist_batches(3, 20);
+    let model = mnist_mlp(&Sgd::new(0.1)).unwrap();
+    let (expected, _) = local::train(&model, &batches).unwrap();
+    let params = Cluster::new(20, 20).train(&model, &batches).unwrap().params;
+    close("20 x 20", &expected, &params);
+}

@@ -1,0 +1,3 @@
+//! Clusters against local runs.
+
+mod equals_local;
