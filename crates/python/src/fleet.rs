@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bireme_engine::Error;
 use bireme_engine::remote::{Piece, Remote, RowSpread, TableRef};
 use bireme_engine::tensor::Tensor;
+use bireme_engine::{Error, Executor, Place};
 use bireme_fleet::Tuning;
 use bireme_fleet::environment::CommunicatorFlags;
 use bireme_fleet::ps::message::Format;
@@ -35,6 +35,7 @@ pub(crate) struct Fleet {
 struct State {
     trainer: Option<Ir>,
     server: Option<Ir>,
+    server_startup: Option<Ir>,
     checkpoint: Option<String>,
     worker: Option<Arc<Worker>>,
 }
@@ -104,24 +105,30 @@ impl Fleet {
         let copy = |program: Option<&Bound<'_, Program>>| {
             program.map(|program| program.get().handle.read(Clone::clone))
         };
-        // Startup programs are the executor's to run.
-        let _ = (trainer_startup, server_startup);
+        // A trainer's startup program is the executor's to run.
+        let _ = trainer_startup;
         let mut state = self.state();
         (state.trainer, state.server) = (copy(trainer_main), copy(server_main));
+        state.server_startup = copy(server_startup);
     }
 
-    /// Remembers what this server starts with; its startup program has filled `scope`.
+    /// Gives this server's parameters their first values, in `scope`; a checkpoint is read later,
+    /// when the server has made its tables.
     #[pyo3(signature = (scope, dirname=None, var_names=None))]
     fn init_server(
         &self,
+        py: Python<'_>,
         scope: &Bound<'_, Scope>,
         dirname: Option<String>,
         var_names: Option<Vec<String>>,
     ) -> PyResult<()> {
-        let _ = scope;
         if var_names.is_some() && dirname.is_none() {
             return Err(PyValueError::new_err("`var_names` needs a `dirname` to load from"));
         }
+        let startup = self.state().server_startup.clone();
+        let startup = startup.ok_or_else(|| PyRuntimeError::new_err("this is no server"))?;
+        let scope = scope.get().engine.clone();
+        enter(py, || Executor::new(Place::Cpu)?.with_scope(scope).run(&startup, &[], &[]))?;
         self.state().checkpoint = dirname;
         Ok(())
     }
