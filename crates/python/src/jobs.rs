@@ -4,10 +4,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_engine::{Error, Result, Scope};
+use bireme_fleet::comm::Interrupt;
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
 use bireme_fleet::{Environment, Tuning, connect_trainer, serve_program};
 use bireme_ir::Program;
 use pyo3::prelude::*;
+
+use crate::executor::signalled;
 
 /// What a program needs of other processes.
 #[derive(Clone, Copy)]
@@ -33,7 +36,7 @@ pub(crate) fn kind_of(program: &Program) -> Result<Kind> {
 struct Link {
     worker: Arc<Worker>,
     /// What its queues and exchanges belong to: a geo trainer's last step is flushed from there.
-    program: Program,
+    program: Arc<Program>,
     scope: Scope,
 }
 
@@ -61,24 +64,39 @@ pub(crate) fn tune(tuning: Tuning) {
 pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>> {
     let config = WorkerConfig::from_program(program).map_err(Error::remote)?;
     let config = config.ok_or_else(|| Error::remote("the program talks to no servers"))?;
-    let mut jobs = jobs();
-    let jobs = jobs.get_or_insert_default();
-    let same = |link: &&mut Link| {
-        let known = link.worker.config();
-        known.trainer == config.trainer && known.endpoints == config.endpoints
-    };
-    if let Some(link) = jobs.links.iter_mut().find(same) {
+    let find = || {
+        let mut jobs = jobs();
+        let links = &mut jobs.get_or_insert_default().links;
+        let link = links.iter_mut().find(|link| {
+            let known = link.worker.config();
+            known.trainer == config.trainer && known.endpoints == config.endpoints
+        })?;
         // The startup program connects first; the main one is what a geo trainer flushes.
         if link.program.global().ops.len() < program.global().ops.len() {
-            (link.program, link.scope) = (program.clone(), scope.clone());
+            (link.program, link.scope) = (Arc::new(program.clone()), scope.clone());
         }
-        return Ok(Arc::clone(&link.worker));
+        Some(Arc::clone(&link.worker))
+    };
+    if let Some(worker) = find() {
+        return Ok(worker);
     }
+    // Not under the lock: a server may not be there for minutes.
+    let tuning = jobs().get_or_insert_default().tuning.clone();
     let environment = Environment::read().map_err(Error::remote)?;
-    let worker = connect_trainer(program, &environment, &jobs.tuning).map_err(Error::remote)?;
-    let link = Link { worker: Arc::clone(&worker), program: program.clone(), scope: scope.clone() };
-    jobs.links.push(link);
+    let tuning = Tuning { interrupt: Some(Interrupt::new(signalled)), ..tuning };
+    let worker = connect_trainer(program, &environment, &tuning).map_err(to_engine)?;
+    let program = Arc::new(program.clone());
+    let link = Link { worker: Arc::clone(&worker), program, scope: scope.clone() };
+    jobs().get_or_insert_default().links.push(link);
     Ok(worker)
+}
+
+/// The engine's error for one of a job; an interrupt stays one.
+fn to_engine(error: bireme_fleet::Error) -> Error {
+    match error {
+        bireme_fleet::Error::Ps(bireme_fleet::ps::Error::Interrupted) => Error::Interrupted,
+        other => Error::remote(other),
+    }
 }
 
 /// Tells the servers that this trainer has finished; a connection that is not known is over.
@@ -98,13 +116,17 @@ pub(crate) fn complete(worker: &Arc<Worker>) -> Result<()> {
 
 /// Lets the servers have everything that this trainer has learned.
 pub(crate) fn flush(worker: &Arc<Worker>) -> Result<()> {
-    let jobs = jobs();
-    let links = jobs.iter().flat_map(|jobs| &jobs.links);
+    let link = jobs()
+        .get_or_insert_default()
+        .links
+        .iter()
+        .find(|link| Arc::ptr_eq(&link.worker, worker))
+        .map(|link| (Arc::clone(&link.program), link.scope.clone()));
     worker.flush().map_err(Error::remote)?;
-    for link in links.filter(|link| Arc::ptr_eq(&link.worker, worker)) {
-        worker.flush_geo(&link.program, &link.scope).map_err(Error::remote)?;
+    match link {
+        Some((program, scope)) => worker.flush_geo(&program, &scope).map_err(Error::remote),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Serves a server's program until its trainers have finished.
@@ -117,10 +139,7 @@ pub(crate) fn serve(
     let environment = Environment::read().map_err(Error::remote)?;
     let folder = checkpoint.map(std::path::Path::new);
     let served = serve_program(program, scope, &environment, folder, interrupt, announce);
-    served.map_err(|error| match error {
-        bireme_fleet::Error::Ps(bireme_fleet::ps::Error::Interrupted) => Error::Interrupted,
-        other => Error::remote(other),
-    })
+    served.map_err(to_engine)
 }
 
 /// Says where the server listens, as Paddle does; launchers and people wait for this line.
