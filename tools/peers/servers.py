@@ -101,7 +101,7 @@ def ours(options, workers, mode):
         PADDLE_TRAINERS_NUM=str(workers),
         POD_IP="127.0.0.1",
     )
-    flags = ["--mode", "ps", "--sync", mode, "--feed", "numpy", "--warm", "0"]
+    flags = ["--mode", "ps", "--sync", mode, "--feed", "numpy"]
     command = script(options, "bireme", *flags)
     roles = [dict(common, TRAINING_ROLE="PSERVER", PADDLE_PORT=str(port)) for port in ports]
     roles += [

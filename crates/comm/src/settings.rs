@@ -83,7 +83,8 @@ impl Interrupt {
         Interrupt(Arc::new(question))
     }
 
-    pub(crate) fn is_wanted(&self) -> bool {
+    /// Asks.
+    pub fn is_wanted(&self) -> bool {
         (self.0)()
     }
 }

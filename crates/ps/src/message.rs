@@ -251,7 +251,6 @@ impl<'a> Request<'a> {
             Request::Join { .. }
             | Request::Get { .. }
             | Request::PullRows { .. }
-            | Request::Save { .. }
             | Request::Stat => false,
             Request::Push { .. }
             | Request::Barrier { .. }
@@ -261,6 +260,7 @@ impl<'a> Request<'a> {
             | Request::Set { .. }
             | Request::SetRows { .. }
             | Request::Meet { .. }
+            | Request::Save { .. }
             | Request::Abandon
             | Request::Load { .. }
             | Request::Shrink { .. }

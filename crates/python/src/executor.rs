@@ -3,7 +3,8 @@
 //! Feeds are windows onto the arrays they come in, fetches hand their memory to the arrays they go
 //! out as, and the interpreter is free for other threads while a step runs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
 use bireme_engine::ir::{self, Var};
@@ -33,30 +34,32 @@ pub(crate) struct Executor {
     engine: Mutex<Option<Engine>>,
     /// The thread that has the lock: a signal handler that runs inside a step must not wait for it.
     owner: Mutex<Option<ThreadId>>,
-    /// What the program that ran last needs of other processes.
-    last: Mutex<Option<Last>>,
+    /// What the programs that ran need of other processes, by their numbers.
+    seen: Mutex<HashMap<u64, Seen>>,
     /// The parameter servers that its programs talk to.
     worker: Mutex<Option<Arc<Worker>>>,
 }
 
 /// A program that has been looked at.
-struct Last {
-    id: u64,
+#[derive(Clone, Copy)]
+struct Seen {
     version: u64,
     kind: Kind,
+    is_connected: bool,
 }
 
 impl Executor {
     /// What `program` needs of other processes; looked up once for each version of it.
-    fn kind_of(&self, program: &Program) -> EngineResult<Kind> {
+    fn seen(&self, program: &Program) -> EngineResult<Seen> {
         let (id, version) = (program.handle.id(), program.handle.version());
-        let mut last = lock(&self.last);
-        if let Some(last) = last.as_ref().filter(|last| (last.id, last.version) == (id, version)) {
-            return Ok(last.kind);
+        let mut seen = lock(&self.seen);
+        if let Some(seen) = seen.get(&id).filter(|seen| seen.version == version) {
+            return Ok(*seen);
         }
         let kind = program.handle.read(jobs::kind_of)?;
-        *last = Some(Last { id, version, kind });
-        Ok(kind)
+        let fresh = Seen { version, kind, is_connected: false };
+        seen.insert(id, fresh);
+        Ok(fresh)
     }
 
     /// Connects the engine to the servers of a trainer's program.
@@ -66,11 +69,16 @@ impl Executor {
         program: &Program,
         scope: &bireme_engine::Scope,
     ) -> EngineResult<()> {
-        let wanted = program.handle.read(|program| jobs::worker_for(program, scope))?;
+        // A copy: whoever edits the program meanwhile must not wait for a server.
+        let copy = program.handle.read(Clone::clone);
+        let wanted = jobs::worker_for(&copy, scope)?;
         let mut worker = lock(&self.worker);
         if !worker.as_ref().is_some_and(|worker| Arc::ptr_eq(worker, &wanted)) {
             engine.connect(Some(Arc::clone(&wanted) as Arc<dyn Remote>));
             *worker = Some(wanted);
+        }
+        if let Some(seen) = lock(&self.seen).get_mut(&program.handle.id()) {
+            seen.is_connected = true;
         }
         Ok(())
     }
@@ -133,8 +141,20 @@ fn default_threads() -> PyResult<usize> {
     Ok(cores.min(MOST_THREADS))
 }
 
+/// The thread that imported the module: where Python handles signals.
+static MAIN: OnceLock<ThreadId> = OnceLock::new();
+
+/// Remembers the main thread.
+pub(crate) fn note_main_thread() {
+    MAIN.get_or_init(|| thread::current().id());
+}
+
 /// Whether a signal (Ctrl-C) has come whose handler raises; the exception waits for [`enter`].
 pub(crate) fn signalled() -> bool {
+    // Signals belong to the main thread; others must not touch an interpreter that may be ending.
+    if MAIN.get().is_some_and(|main| *main != thread::current().id()) {
+        return false;
+    }
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
         Err(raised) => {
@@ -178,7 +198,7 @@ impl Executor {
         Ok(Executor {
             engine: Mutex::new(Some(engine)),
             owner: Mutex::new(None),
-            last: Mutex::new(None),
+            seen: Mutex::default(),
             worker: Mutex::new(None),
         })
     }
@@ -207,12 +227,12 @@ impl Executor {
         };
         let step = |engine: &mut Option<Engine>| {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
-            match self.kind_of(program)? {
-                Kind::Local => {}
-                Kind::Trainer => self.connect(engine, program, &scope)?,
-                Kind::Server => {
+            match self.seen(program)? {
+                Seen { kind: Kind::Local, .. } | Seen { is_connected: true, .. } => {}
+                Seen { kind: Kind::Trainer, .. } => self.connect(engine, program, &scope)?,
+                Seen { kind: Kind::Server, .. } => {
                     let server = program.handle.read(Clone::clone);
-                    jobs::serve(&server, &scope, None, &signalled)?;
+                    jobs::serve(&server, &scope, None, &[], &signalled)?;
                     return Ok(Some(Vec::new()));
                 }
             }

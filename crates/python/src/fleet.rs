@@ -7,10 +7,10 @@ use std::time::Duration;
 use bireme_engine::remote::{Piece, Remote, RowSpread, TableRef};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Error, Executor, Place};
-use bireme_fleet::Tuning;
 use bireme_fleet::environment::CommunicatorFlags;
 use bireme_fleet::ps::message::Format;
 use bireme_fleet::ps::worker::Worker;
+use bireme_fleet::{Mode, Tuning};
 use bireme_ir::{Attr, Op, Program as Ir};
 use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -37,6 +37,8 @@ struct State {
     server: Option<Ir>,
     server_startup: Option<Ir>,
     checkpoint: Option<String>,
+    /// Tables to load; all when there are none.
+    only: Vec<String>,
     worker: Option<Arc<Worker>>,
 }
 
@@ -129,19 +131,20 @@ impl Fleet {
         let startup = startup.ok_or_else(|| PyRuntimeError::new_err("this is no server"))?;
         let scope = scope.get().engine.clone();
         enter(py, || Executor::new(Place::Cpu)?.with_scope(scope).run(&startup, &[], &[]))?;
-        self.state().checkpoint = dirname;
+        let mut state = self.state();
+        (state.checkpoint, state.only) = (dirname, var_names.unwrap_or_default());
         Ok(())
     }
 
     /// Serves until the trainers have finished.
     fn run_server(&self, py: Python<'_>, scope: &Bound<'_, Scope>) -> PyResult<()> {
-        let (program, checkpoint) = {
+        let (program, checkpoint, only) = {
             let state = self.state();
-            (state.server.clone(), state.checkpoint.clone())
+            (state.server.clone(), state.checkpoint.clone(), state.only.clone())
         };
         let program = program.ok_or_else(|| PyRuntimeError::new_err("this is no server"))?;
         let scope = scope.get().engine.clone();
-        enter(py, || jobs::serve(&program, &scope, checkpoint.as_deref(), &signalled))
+        enter(py, || jobs::serve(&program, &scope, checkpoint.as_deref(), &only, &signalled))
     }
 
     /// Connects this trainer to its servers.
@@ -208,6 +211,27 @@ impl Fleet {
     fn load(&self, py: Python<'_>, dirname: &str, mode: u32, table: Option<usize>) -> PyResult<()> {
         let table = self.table_name(py, table)?;
         self.ask(py, |worker| worker.load(dirname, table.as_deref(), mode)).map(drop)
+    }
+
+    /// Takes over what the servers have loaded: a trainer's copies are those of before.
+    fn refresh(&self, py: Python<'_>, scope: &Bound<'_, Scope>) -> PyResult<()> {
+        let program = self.state().trainer.clone();
+        let program = program.ok_or_else(|| PyRuntimeError::new_err("this is no worker"))?;
+        let (worker, scope) = (self.worker()?, scope.get().engine.clone());
+        enter(py, || {
+            worker.forget();
+            // A geo trainer's copies are its own; its next exchange corrects them.
+            if worker.config().mode == Mode::Geo {
+                return Ok(());
+            }
+            for (name, tensor) in gather(&worker, &program).map_err(Error::remote)? {
+                let fits = scope.get(&name).is_ok_and(|mine| mine.dims() == tensor.dims());
+                if fits {
+                    scope.try_set(&name, &tensor)?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Ages tables and drops what is worth nothing.

@@ -49,6 +49,9 @@ struct Jobs {
 /// Paddle keeps this for the process; nothing below the Python module does.
 static JOBS: Mutex<Option<Jobs>> = Mutex::new(None);
 
+/// Held while a trainer connects.
+static CONNECTING: Mutex<()> = Mutex::new(());
+
 fn jobs() -> MutexGuard<'static, Option<Jobs>> {
     let mut jobs = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
     jobs.get_or_insert_default();
@@ -69,14 +72,21 @@ pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>
         let links = &mut jobs.get_or_insert_default().links;
         let link = links.iter_mut().find(|link| {
             let known = link.worker.config();
-            known.trainer == config.trainer && known.endpoints == config.endpoints
+            (known.trainer, known.trainers, known.mode)
+                == (config.trainer, config.trainers, config.mode)
+                && known.endpoints == config.endpoints
         })?;
         // The startup program connects first; the main one is what a geo trainer flushes.
-        if link.program.global().ops.len() < program.global().ops.len() {
+        if exchanges(program) && !exchanges(&link.program) {
             (link.program, link.scope) = (Arc::new(program.clone()), scope.clone());
         }
         Some(Arc::clone(&link.worker))
     };
+    if let Some(worker) = find() {
+        return Ok(worker);
+    }
+    // One at a time: a trainer that joins twice looks to its servers like one that was restarted.
+    let _connecting = CONNECTING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(worker) = find() {
         return Ok(worker);
     }
@@ -89,6 +99,11 @@ pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>
     let link = Link { worker: Arc::clone(&worker), program, scope: scope.clone() };
     jobs().get_or_insert_default().links.push(link);
     Ok(worker)
+}
+
+/// Whether a program is a geo trainer's main program.
+fn exchanges(program: &Program) -> bool {
+    program.global().ops.iter().any(|op| op.kind == "geo_exchange")
 }
 
 /// The engine's error for one of a job; an interrupt stays one.
@@ -134,11 +149,12 @@ pub(crate) fn serve(
     program: &Program,
     scope: &Scope,
     checkpoint: Option<&str>,
+    only: &[String],
     interrupt: &dyn Fn() -> bool,
 ) -> Result<()> {
     let environment = Environment::read().map_err(Error::remote)?;
     let folder = checkpoint.map(std::path::Path::new);
-    let served = serve_program(program, scope, &environment, folder, interrupt, announce);
+    let served = serve_program(program, scope, &environment, (folder, only), interrupt, announce);
     served.map_err(to_engine)
 }
 

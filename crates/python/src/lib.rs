@@ -104,6 +104,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::executor::note_main_thread();
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("ops", Ops::with_all(module.py())?)?;
         crate::error::register(module)

@@ -57,12 +57,14 @@ impl Fleet {
         }
         let Initial { scope, checkpoint } = initial;
         let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
-        serve(&program, &scope, transport, settings, checkpoint.as_deref(), interrupt, on_listening)
+        let from = (checkpoint.as_deref(), &[][..]);
+        serve(&program, &scope, transport, settings, from, interrupt, on_listening)
     }
 }
 
 /// Serves a server program that a script runs by itself (`exe.run(pserver_program)`): with the
-/// values that `scope` holds or those of a checkpoint, on the network and with the settings of the environment.
+/// values that `scope` holds or those of a checkpoint (of all tables, or of those that are named), on
+/// the network and with the settings of the environment.
 ///
 /// # Errors
 /// As [`Fleet::run_server`].
@@ -70,12 +72,12 @@ pub fn serve_program(
     program: &Program,
     scope: &Scope,
     environment: &Environment,
-    checkpoint: Option<&Path>,
+    from: (Option<&Path>, &[String]),
     interrupt: &dyn Fn() -> bool,
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
     let transport = Arc::new(network(environment));
-    serve(program, scope, transport, settings(environment)?, checkpoint, interrupt, on_listening)
+    serve(program, scope, transport, settings(environment)?, from, interrupt, on_listening)
 }
 
 fn serve(
@@ -83,12 +85,12 @@ fn serve(
     scope: &Scope,
     transport: Arc<dyn Transport>,
     settings: Settings,
-    checkpoint: Option<&Path>,
+    (checkpoint, only): (Option<&Path>, &[String]),
     interrupt: &dyn Fn() -> bool,
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
     let checkpoint = checkpoint.map(path_text).transpose()?;
-    let server = PsServer::start_from(program, scope, checkpoint, transport, settings)?;
+    let server = PsServer::start_from(program, scope, checkpoint, only, transport, settings)?;
     on_listening(server.endpoint());
     Ok(server.run(interrupt)?)
 }

@@ -4,8 +4,8 @@
 //! a value of one step with the state of another.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use bireme_engine::tensor::Tensor;
 
@@ -39,8 +39,21 @@ impl State {
             Format::Native => Form::Checkpoint,
             Format::Text => Form::Text,
         };
+        // Rows are marked as saved on the way: a second save, or one that is given up, must not
+        // come between.
+        let _saving = self.saving();
         let answer = checkpoint::save_request(self, path, server, mode, table, form)?;
         String::from_utf8(answer).map_err(|error| Error::Request(error.to_string()))
+    }
+
+    /// Takes back the marks of a save whose checkpoint was not completed.
+    pub(super) fn abandon(&self) {
+        let _saving = self.saving();
+        checkpoint::abandon(self);
+    }
+
+    fn saving(&self) -> MutexGuard<'_, ()> {
+        self.saving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads this server's part of a checkpoint, of either format; returns how many pieces and
@@ -51,7 +64,10 @@ impl State {
             tracing::warn!("{}: loading `{directory}`: {note}", self.config.name());
         }
         // Rates that were computed before are those of another step.
+        let rating = self.rating.lock().unwrap_or_else(PoisonError::into_inner);
         self.preview_rates()?;
+        drop(rating);
+        self.mark_all_changed()?;
         Ok(loaded.pieces as u64 + loaded.rows.values().sum::<u64>())
     }
 

@@ -63,11 +63,11 @@ impl PsServer {
         transport: Arc<dyn Transport>,
         settings: Settings,
     ) -> Result<PsServer> {
-        PsServer::start_from(program, scope, None, transport, settings)
+        PsServer::start_from(program, scope, None, &[], transport, settings)
     }
 
     /// As [`PsServer::start`], with its share of the checkpoint in `directory`, which is loaded
-    /// before the first trainer can ask for anything.
+    /// before the first trainer can ask for anything: all of it, or only the tables named in `only`.
     ///
     /// # Errors
     /// Also when the checkpoint is damaged or of another model.
@@ -75,6 +75,7 @@ impl PsServer {
         program: &Program,
         scope: &Scope,
         directory: Option<&str>,
+        only: &[String],
         transport: Arc<dyn Transport>,
         settings: Settings,
     ) -> Result<PsServer> {
@@ -82,7 +83,14 @@ impl PsServer {
         let (endpoint, rank) = (config.endpoint.clone(), config.server);
         let state = State::new(program, scope, config)?;
         if let Some(directory) = directory {
-            state.load(directory, None)?;
+            match only {
+                [] => drop(state.load(directory, None)?),
+                tables => {
+                    for table in tables {
+                        state.load(directory, Some(table))?;
+                    }
+                }
+            }
         }
         let patience = settings.heartbeat_timeout;
         let service = Arc::new(Service::new(state, settings.deadline, settings.max_frame));

@@ -13,7 +13,7 @@ use super::roster::{Roster, Standing};
 use super::state::State;
 use super::tables::RowGrads;
 use crate::message::{Answer, Request};
-use crate::{Error, Mode, Result, checkpoint};
+use crate::{Error, Mode, Result};
 
 /// Bytes of memory that a connection keeps for its next answer.
 const KEPT_WORDS: usize = (64 << 20) / 8;
@@ -102,7 +102,7 @@ impl Service {
                 Ok(Answer::Counted { count: state.load(directory, *table)? })
             }
             Request::Abandon => {
-                checkpoint::abandon(state);
+                state.abandon();
                 Ok(Answer::Done)
             }
             Request::Shrink { table } => {

@@ -38,7 +38,9 @@ pub(super) struct State {
     /// Learning rates that trainers set in this step, in sync modes.
     assigned: Mutex<BTreeMap<(u32, String), Tensor>>,
     /// Held while learning rates are computed.
-    rating: Mutex<()>,
+    pub(super) rating: Mutex<()>,
+    /// Held while a checkpoint is written or given up.
+    pub(super) saving: Mutex<()>,
     assembly: Assembly,
     /// Updates applied so far; in async modes, of the variable that has had most.
     pub(super) step: AtomicU64,
@@ -85,6 +87,7 @@ impl State {
             changed,
             assigned: Mutex::default(),
             rating: Mutex::default(),
+            saving: Mutex::default(),
             assembly: Assembly::new(),
             step: AtomicU64::new(0),
             size,
@@ -353,6 +356,15 @@ impl State {
             return Ok(());
         }
         Err(self.unknown(name))
+    }
+
+    /// Geo: every row of every table is news to every trainer.
+    pub(super) fn mark_all_changed(&self) -> Result<()> {
+        for (table, changed) in &self.changed {
+            let height = self.blocks[self.of_value[table]].block.read(table, Tensor::rows)?;
+            changed.mark_all(height);
+        }
+        Ok(())
     }
 
     /// Forgets what belongs to a trainer that is gone.

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bireme_ir::{Attr, Block, Op, Program, Var};
+use bireme_ir::{Block, Program, Var};
 
 use crate::dense::Shared;
 use crate::table::{PushStep, SparseTable, TableConfig};
@@ -15,8 +15,8 @@ use crate::{Error, Result};
 pub(super) struct Table {
     pub(super) name: String,
     pub(super) rows: Arc<SparseTable>,
-    /// The learning rate's variable, and the parameter's factor on it.
-    rate: Option<(String, f32)>,
+    /// The learning rate's variable.
+    rate: Option<String>,
     /// Updates applied so far.
     pub(super) pushes: AtomicU64,
     /// Pushes of this step, in sync modes.
@@ -62,12 +62,8 @@ impl Table {
             config.seed = program.random_seed;
         }
         let optimizer = block.ops.iter().find(|op| !op.inputs_of("LearningRate").is_empty());
-        let factor = |op: &Op| match op.attrs.get("learning_rate_factor") {
-            Some(Attr::Float(factor)) => Some(*factor),
-            _ => None,
-        };
-        let factor = block.ops.iter().find_map(factor).unwrap_or(1.0);
-        let rate = optimizer.map(|op| (op.inputs_of("LearningRate")[0].clone(), factor));
+        // The table itself multiplies it by the parameter's own factor.
+        let rate = optimizer.map(|op| op.inputs_of("LearningRate")[0].clone());
         Ok(Table {
             name: name.to_owned(),
             rows: Arc::new(SparseTable::new(config)?),
@@ -79,7 +75,7 @@ impl Table {
 
     /// The learning rate's variable.
     pub(super) fn rate(&self) -> Option<&str> {
-        self.rate.as_ref().map(|(name, _)| name.as_str())
+        self.rate.as_deref()
     }
 
     /// Applies gradients at once; returns how many updates there have been.
@@ -138,12 +134,11 @@ impl Table {
     }
 
     fn rate_now(&self, shared: &Shared) -> Result<f32> {
-        let Some((name, factor)) = &self.rate else { return Ok(0.0) };
-        let rate = shared.number(name).ok_or_else(|| {
+        let Some(name) = &self.rate else { return Ok(0.0) };
+        shared.number(name).ok_or_else(|| {
             let table = &self.name;
             Error::Config(format!("table `{table}`: learning rate `{name}` has no value yet"))
-        })?;
-        Ok(rate * factor)
+        })
     }
 }
 

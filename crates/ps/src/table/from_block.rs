@@ -51,7 +51,7 @@ fn read(var: &Var, block: &Block) -> Result<TableConfig> {
     let optimizer = block.ops.iter().find(|op| op.outputs_of("ParamOut") == [var.name.as_str()]);
     let (init_name, seed) = drawn_as(var, init)?;
     let rule = optimizer
-        .map_or(Ok(OptimizerRule::None), |op| OptimizerRule::from_op(op, state_values(lookup)));
+        .map_or(Ok(OptimizerRule::None), |op| OptimizerRule::from_op(op, state_values(block)));
     let initializer = initializer(init)?;
     let (accessor, create_on_pull) = match text(lookup, "accessor")? {
         "" => (AccessorConfig::Plain(rule?), true),
@@ -165,11 +165,10 @@ fn constant(op: &Op) -> Result<f32> {
 }
 
 /// The values that accumulators start with, by name.
-fn state_values(lookup: &Op) -> impl Fn(&str) -> Option<f32> {
-    let attrs = (lookup.attrs.get("state_names"), lookup.attrs.get("state_values"));
+fn state_values(block: &Block) -> impl Fn(&str) -> Option<f32> {
     move |wanted: &str| {
-        let (Some(Attr::Strings(names)), Some(Attr::Floats(values))) = attrs else { return None };
-        names.iter().zip(values).find(|(name, _)| *name == wanted).map(|(_, value)| *value)
+        let fills = |op: &&Op| op.kind == "fill_constant" && op.outputs_of("Out") == [wanted];
+        block.ops.iter().find(fills).and_then(|op| constant(op).ok())
     }
 }
 

@@ -62,7 +62,12 @@ impl WorkerConfig {
     pub fn lag(&self) -> u64 {
         let knobs = &self.communicator;
         match self.staleness {
-            0 => (knobs.send_queue_size + knobs.max_merge_var_num + knobs.recv_after() + 1) as u64,
+            // Old values cost accuracy at once, in the first steps of a model above all: a trainer
+            // waits for its own gradients unless longer queues were asked for.
+            0 => {
+                let longer = knobs.max_merge_var_num + knobs.recv_after();
+                (knobs.send_queue_size + longer).saturating_sub(3) as u64
+            }
             given => u64::from(given),
         }
     }

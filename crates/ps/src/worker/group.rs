@@ -24,7 +24,7 @@ pub enum Reduce {
 
 impl Worker {
     /// Waits until all trainers are here with the same `name`, and returns what each brought, by
-    /// rank. The n-th meeting of a name meets the others' n-th.
+    /// rank.
     ///
     /// # Errors
     /// When a trainer or server 0 is lost, or the deadline passes.
@@ -45,13 +45,9 @@ impl Worker {
         data: &[u8],
     ) -> Result<Vec<Vec<u8>>> {
         self.open()?;
-        let name = {
-            let mut meetings = self.meetings();
-            let count = meetings.entry(format!("{group}/{name}")).or_insert(0);
-            *count += 1;
-            format!("{name} {count}")
-        };
-        let request = Request::Meet { group, name: &name, member, members, data };
+        // The server ends a meeting before it answers, so the next one of a name is a new one; a
+        // trainer that was restarted finds the others in it.
+        let request = Request::Meet { group, name, member, members, data };
         let what = format!("to meet {members} members of `{group}` for `{name}`");
         let body = self.links.ask(&Ask { server: 0, lane: Lane::Get, what, request })?;
         match Answer::decode(&body)? {

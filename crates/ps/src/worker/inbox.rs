@@ -14,7 +14,7 @@ use bireme_engine::remote::Piece;
 use bireme_engine::tensor::{Dims, Tensor};
 use bireme_ir::DType;
 
-use super::link::{Ask, Links, unexpected};
+use super::link::{Ask, Links, TICK, unexpected};
 use super::outbox::{Outbox, late};
 use crate::message::{Answer, Array, Request};
 use crate::{Error, Result};
@@ -172,16 +172,14 @@ impl Inbox {
         let has_all = |front: &Arc<Fetched>| wanted.iter().all(|at| front.parts.contains_key(at));
         if !current && state.front.as_ref().is_some_and(has_all) {
             drop(state);
-            let front = self.wait_lag(outbox, lag)?;
+            let front = self.wait_lag(outbox, lag, has_all)?;
             return front.copy(pieces, &wanted, outs);
         }
         let all: Vec<usize> =
             if current { wanted.clone() } else { (0..state.known.len()).collect() };
         let list = state.list(&all);
         drop(state);
-        if current {
-            outbox.wait_outstanding(0)?;
-        }
+        outbox.wait_outstanding(if current { 0 } else { lag.steps })?;
         let fetched = Arc::new(self.fetch(&list, outbox.sent())?);
         if !current {
             self.offer(Arc::clone(&fetched));
@@ -190,9 +188,16 @@ impl Inbox {
     }
 
     /// Waits for values that lack at most `lag` of the steps queued so far.
-    fn wait_lag(&self, outbox: &Outbox, lag: Lag) -> Result<Arc<Fetched>> {
+    fn wait_lag(
+        &self,
+        outbox: &Outbox,
+        lag: Lag,
+        has_all: impl Fn(&Arc<Fetched>) -> bool,
+    ) -> Result<Arc<Fetched>> {
         let least = outbox.queued().saturating_sub(lag.steps);
-        let recent = |state: &State| state.front.clone().filter(|front| front.mark >= least);
+        let recent = |state: &State| {
+            state.front.clone().filter(|front| front.mark >= least && has_all(front))
+        };
         if let Some(front) = recent(&self.lock()) {
             self.links.check()?;
             return Ok(front);
@@ -215,8 +220,11 @@ impl Inbox {
             if left.is_zero() {
                 break Err(late("parameters that contain its own steps", self.links.deadline));
             }
-            let woken = self.fresh.wait_timeout(state, left);
+            let woken = self.fresh.wait_timeout(state, left.min(TICK));
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            if let Err(error) = self.links.check_interrupt() {
+                break Err(error);
+            }
         };
         drop(state);
         outbox.hurry(false);

@@ -2,10 +2,11 @@
 //! at once. The first error of a background thread is kept here until a step's thread asks.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bireme_comm::{Body, Client, Identity, Lane, Pending, Settings, Transport};
+use bireme_comm::{Body, Client, Identity, Interrupt, Lane, Pending, Settings, Transport};
 
 use super::WorkerConfig;
 use crate::message::{Answer, Request};
@@ -23,7 +24,12 @@ pub(crate) struct Links {
     pub(crate) max_bytes: usize,
     /// What a background thread failed with first.
     fault: OnceLock<String>,
+    /// Whether the user wants waits to end.
+    interrupt: Option<Interrupt>,
 }
+
+/// How long a wait sleeps before it asks whether it shall end.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// A request to one server.
 pub(crate) struct Ask<'a> {
@@ -42,10 +48,16 @@ impl Links {
         settings: &Settings,
     ) -> Result<Links> {
         let me = Identity::trainer(config.trainer);
+        // The user is asked on the caller's thread: a signal may concern that one alone.
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let asked = Interrupt::new(move || stopped.load(Ordering::Relaxed));
+        let connecting = Settings { interrupt: Some(asked), ..settings.clone() };
         let connect = |(rank, endpoint): (usize, &String)| {
             let server = Identity::server(rank as u32);
-            Client::connect(Arc::clone(transport), endpoint, me, server, settings.clone())
+            Client::connect(Arc::clone(transport), endpoint, me, server, connecting.clone())
         };
+        let connect = &connect;
         let clients = std::thread::scope(|scope| {
             let threads: Vec<_> = config
                 .endpoints
@@ -53,6 +65,12 @@ impl Links {
                 .enumerate()
                 .map(|server| scope.spawn(move || connect(server)))
                 .collect();
+            while !threads.iter().all(|thread| thread.is_finished()) {
+                if settings.interrupt.as_ref().is_some_and(Interrupt::is_wanted) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                std::thread::park_timeout(Duration::from_millis(2));
+            }
             let joined = threads.into_iter().map(|thread| thread.join());
             joined.map(|client| client.expect("connecting does not panic")).collect::<Vec<_>>()
         });
@@ -65,6 +83,7 @@ impl Links {
             deadline: settings.deadline,
             max_bytes: (settings.max_frame / 4 * 3).max(1 << 16),
             fault: OnceLock::new(),
+            interrupt: settings.interrupt.clone(),
         };
         let (trainer, trainers, mode) = (config.trainer, config.trainers, config.mode);
         let join = Request::Join { trainer, trainers, mode };
@@ -148,6 +167,14 @@ impl Links {
         match self.fault.get() {
             Some(problem) => Err(Error::Missing(problem.clone())),
             None => Ok(()),
+        }
+    }
+
+    /// An error when the user wants waits to end.
+    pub(crate) fn check_interrupt(&self) -> Result<()> {
+        match self.interrupt.as_ref().is_some_and(Interrupt::is_wanted) {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
         }
     }
 

@@ -21,7 +21,6 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,8 +53,6 @@ pub struct Worker {
     outbox: Option<Arc<Outbox>>,
     inbox: Arc<Inbox>,
     geo: Geo,
-    /// How often each meeting has been held.
-    meetings: Mutex<HashMap<String, u64>>,
     completed: AtomicBool,
     steps: AtomicU64,
     rows_pulled: AtomicU64,
@@ -105,7 +102,6 @@ impl Worker {
             step: Mutex::default(),
             outbox,
             inbox,
-            meetings: Mutex::default(),
             completed: AtomicBool::new(false),
             steps: AtomicU64::new(0),
             rows_pulled: AtomicU64::new(0),
@@ -254,17 +250,13 @@ impl Worker {
     }
 
     /// Whatever is here from the servers no longer counts.
-    fn forget(&self) {
+    pub fn forget(&self) {
         self.inbox.forget();
         self.tables.forget();
     }
 
     fn step(&self) -> MutexGuard<'_, Step> {
         self.step.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn meetings(&self) -> MutexGuard<'_, HashMap<String, u64>> {
-        self.meetings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The queue, for values that nobody waits for.

@@ -13,7 +13,7 @@ use bireme_engine::Value;
 use bireme_engine::remote::TableRef;
 
 use super::Knobs;
-use super::link::{Links, check_done};
+use super::link::{Links, TICK, check_done};
 use super::merge::RowSums;
 use super::parcel::Parcel;
 use super::route::Route;
@@ -219,8 +219,9 @@ impl Outbox {
             if left.is_zero() {
                 return Err(late(what, self.links.deadline));
             }
-            let woken = self.changed.wait_timeout(state, left);
+            let woken = self.changed.wait_timeout(state, left.min(TICK));
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.links.check_interrupt()?;
         }
     }
 

@@ -153,6 +153,7 @@ class Runtime:
         if self.identity.index == 0:
             core.load(dirname, _number("mode", mode), table)
         core.barrier("worker")
+        core.refresh(global_scope())
 
     def shrink(self, table: int | None = None) -> None:
         """Lets tables forget what their accessors say; worker 0 asks, the others return at once."""

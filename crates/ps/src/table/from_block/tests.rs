@@ -35,11 +35,10 @@ fn a_plain_table_follows_the_optimizer_op() {
         .attr("entry", "count_filter_entry:3")
         .attr("shard_num", 37i64)
         .attr("table_class", "none")
-        .attr("learning_rate_factor", 2.0f32)
-        .attr("state_names", vec!["emb_moment_0".to_owned()])
-        .attr("state_values", vec![0.5f32]);
-    let config =
-        TableConfig::from_block(&var(), &block(vec![uniform(), lookup, adagrad()])).unwrap();
+        .attr("learning_rate_factor", 2.0f32);
+    let start = Op::new("fill_constant").output("Out", ["emb_moment_0"]).attr("value", 0.5f32);
+    let ops = vec![uniform(), lookup, start.attr("shape", vec![1i64]), adagrad()];
+    let config = TableConfig::from_block(&var(), &block(ops)).unwrap();
     let epsilon = f64::from(1e-6f32);
     let rule = OptimizerRule::Adagrad { epsilon, initial: 0.5 };
     let expected = TableConfig {
