@@ -100,14 +100,14 @@ def test_every_strategy_of_the_older_fleet_learns(tmp_path, mode):
 @pytest.mark.parametrize(
     ("config", "distributed", "offset"),
     [
-        ("config.slice_var_up = False", "", 0),
-        ("config.split_method = 'HashName'", "", 0),
+        ({"slice_var_up": False}, "", 0),
+        ({"split_method": "HashName"}, "", 0),
         # Any 64-bit id, though the table is declared with 50 rows.
-        ("", "1", -(2**63) + 5),
+        ({}, "1", -(2**63) + 5),
     ],
 )
 def test_the_transpiler_equals_the_run_of_one_process(tmp_path, config, distributed, offset):
-    options = {"CONFIG": config, "DISTRIBUTED": distributed}
+    options = {"CONFIG": json.dumps(config), "DISTRIBUTED": distributed}
     outputs = run_job(tmp_path, "transpiled.py", roles(2, 2), {**options, "OFFSET": offset})
     expected = local(tmp_path, "transpiled.py")
     np.testing.assert_allclose(trainers_mean(outputs), expected, **CLOSE)
@@ -115,6 +115,6 @@ def test_the_transpiler_equals_the_run_of_one_process(tmp_path, config, distribu
 
 @pytest.mark.parametrize("how", ["enable_dc_asgd", "geo_sgd_mode"])
 def test_the_transpiler_learns_asynchronously(tmp_path, how):
-    config = f"config.sync_mode = False; config.{how} = True; config.geo_sgd_need_push_nums = 3"
-    options = {"CONFIG": config, "STEPS": 150}
+    config = {"sync_mode": False, how: True, "geo_sgd_need_push_nums": 3}
+    options = {"CONFIG": json.dumps(config), "STEPS": 150}
     check_learning(run_job(tmp_path, "transpiled.py", roles(2, 2), options))

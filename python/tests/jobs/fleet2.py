@@ -8,8 +8,8 @@ import json
 import ctr_model
 import numpy as np
 import paddle
-import paddle.distributed.fleet as fleet
 from ctr_model import IDS, WIDTH, option
+from paddle.distributed import fleet
 
 paddle.enable_static()
 paddle.seed(11)

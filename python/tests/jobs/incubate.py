@@ -2,8 +2,8 @@
 
 import ctr_model
 import paddle
-import paddle.fluid as fluid
 from ctr_model import IDS, WIDTH, option
+from paddle import fluid
 from paddle.fluid.incubate.fleet.base import role_maker
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler import fleet
 from paddle.fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import (

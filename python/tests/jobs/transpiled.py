@@ -1,12 +1,16 @@
-"""A job of the transpiler: `JOB_CONFIG` sets it as code; without servers the script trains alone."""
+"""A job of the transpiler: `JOB_CONFIG` are its settings as JSON.
 
+Without servers in the environment the script trains alone.
+"""
+
+import json
 import os
 
 import ctr_model
 import numpy as np
 import paddle
-import paddle.fluid as fluid
 from ctr_model import IDS, WIDTH, option
+from paddle import fluid
 
 paddle.enable_static()
 fluid.default_startup_program().random_seed = 11
@@ -31,7 +35,8 @@ rank, ranks = (int(os.environ.get(f"PADDLE_TRAINER{n}", d)) for n, d in (("_ID",
 program = fluid.default_main_program()
 if role != "LOCAL":
     config = fluid.DistributeTranspilerConfig()
-    exec(option("CONFIG"))
+    for name, value in json.loads(option("CONFIG", "{}")).items():
+        setattr(config, name, value)
     t = fluid.DistributeTranspiler(config)
     servers = os.environ["PADDLE_PSERVERS_IP_PORT_LIST"]
     t.transpile(rank, pservers=servers, trainers=ranks, sync_mode=config.sync_mode)
