@@ -137,14 +137,14 @@ def test_versions():
 
 def test_import_is_quick_and_light():
     code = (
-        "import sys, time, numpy; start = time.perf_counter(); import bireme;"
-        "print(time.perf_counter() - start, *sys.modules)"
+        "import sys, time, numpy; start = time.process_time(); import bireme;"
+        "print(time.process_time() - start, *sys.modules)"
     )
     taken, *modules = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
-    # The budget is 0.15 s with NumPy's 0.07 s; a busy machine must not fail the test.
-    assert float(taken) < 0.5
+    # The budget is 0.15 s with NumPy's 0.07 s; time of the processor, as machines are busy.
+    assert float(taken) < 0.3
     heavy = {
         "multiprocessing",
         "urllib.request",

@@ -10,15 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bireme import _core
 
 SCRIPTS = Path(__file__).parent / "seeds_ps"
 # For all processes of a job together with their imports, on a busy machine.
 JOB_SECONDS = 180
-
-needs_servers = pytest.mark.skipif(
-    not hasattr(_core, "Transpiler"), reason="this build of the engine has no transpiler"
-)
 
 
 def free_ports(count):
@@ -95,7 +90,6 @@ def test_the_local_run_of_the_guide_learns(local):
     assert local[-5:].mean() < local[:5].mean() / 2
 
 
-@needs_servers
 @pytest.mark.parametrize(("servers", "trainers", "slices"), [(1, 1, False), (2, 2, True)])
 def test_synchronous_training_has_the_losses_of_the_local_run(
     tmp_path, local, servers, trainers, slices
@@ -108,7 +102,6 @@ def test_synchronous_training_has_the_losses_of_the_local_run(
             np.testing.assert_allclose(losses(output), local, rtol=1e-4)
 
 
-@needs_servers
 def test_the_flow_of_the_fleet_guide_learns(tmp_path):
     endpoints = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
     common = {"SERVER_ENDPOINTS": endpoints, "WORKER_NUM": "3"}
@@ -126,7 +119,6 @@ def test_the_flow_of_the_fleet_guide_learns(tmp_path):
         assert np.mean(costs[-10:]) < np.mean(costs[:10]) * 0.9
 
 
-@needs_servers
 def test_the_demo_of_fit_a_line_ends_with_a_loss_under_10(tmp_path):
     (port,) = free_ports(1)
     common = {
