@@ -6,14 +6,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_seeds_servers import free_ports, needs_servers, run_job
 
 ROOT = Path(__file__).parents[2]
+
+
+def code_of(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+
+
+# Scripts that several processes run, each in a role of its own.
+JOBS = [code for code in code_of("docs/distributed.md") if "PSERVER" in code or "init(" in code]
 EXAMPLES = [
     (page, number, code)
-    for page in ("README.md", "docs/api.md")
-    for number, code in enumerate(
-        re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
-    )
+    for page in ("README.md", "docs/api.md", "docs/distributed.md")
+    for number, code in enumerate(code_of(page))
+    if code not in JOBS
 ]
 
 
@@ -24,3 +32,26 @@ def test_an_example_runs(code, tmp_path):
     command = [sys.executable, "-W", "error", "-c", code]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@needs_servers
+@pytest.mark.parametrize("code", JOBS, ids=["transpiler", "incubate", "fleet"])
+def test_a_job_of_the_guide_runs(code, tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(code, "utf-8")
+    ports = [str(port) for port in free_ports(2)]
+    job = {
+        "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(f"127.0.0.1:{port}" for port in ports),
+        "PADDLE_TRAINERS_NUM": "2",
+        "BIREME_JOB_SECRET": str(tmp_path),
+    }
+    here = {**job, "TRAINING_ROLE": "PSERVER", "POD_IP": "127.0.0.1"}
+    processes = {f"server{port}": {**here, "PADDLE_PORT": port} for port in ports}
+    for rank in ("0", "1"):
+        trainer = {"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": rank}
+        processes[f"trainer{rank}"] = {**job, **trainer}
+    outputs = run_job(script, tmp_path, processes)
+    for rank in range(2):
+        losses = re.findall(r"loss ([\d.]+)", outputs[f"trainer{rank}"])
+        # Not the first one: who comes late to an async job begins with what others have learned.
+        assert float(losses[-1]) < 0.1, losses

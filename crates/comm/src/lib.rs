@@ -4,6 +4,9 @@
 //! A [`Server`] answers requests through a [`Handler`]; a [`Client`] asks, over several connections
 //! to one server. Requests that change state are executed once, whatever the network does; a peer
 //! that stops is noticed by its missing heartbeats and named in the error.
+//!
+//! The layers, from the bottom: [`frame`] and bodies (bytes) · transports (what carries them) ·
+//! connections (frames over a stream) · [`handshake`] (who is there) · server and client (requests).
 
 mod body;
 mod client;

@@ -4,7 +4,8 @@
 //! [`tensor`] (memory) · [`op`] (the contract of an op) · [`ops`] (every op) · autodiff and
 //! optimizers (program to program) · layers (the builder) · plan and executor (program to steps) ·
 //! [`eager`] (one op at a time).
-//! The engine does not know that a network exists.
+//! The engine does not know that a network exists: what a trainer's ops ask of other processes they
+//! ask of a trait, [`remote::Remote`].
 
 pub mod autodiff;
 pub mod catalog;

@@ -2,7 +2,8 @@
 //! transpiler, the parameter servers and the engine together.
 //!
 //! The layers, each of which uses only those before it: [`environment`] (what a launcher says) ·
-//! roles (who a process is) · [`Strategy`] and settings (how to train) · [`Fleet`] (training).
+//! roles (who a process is) · [`Strategy`] and settings (how to train) · [`Fleet`] (training) ·
+//! [`Util`] (what trainers tell each other besides).
 
 pub mod environment;
 mod error;

@@ -1,8 +1,9 @@
 //! Holds the parameters of a job: dense blocks and sparse tables on servers, the workers' way to
 //! them, the modes of training, and checkpoints.
 //!
-//! The layers, each of which uses only those before it: [`table`] and [`dense`] (memory) ·
-//! [`message`] (the protocol) · [`checkpoint`] (files) · [`server`] and [`worker`] (the two sides).
+//! The layers, each of which uses only those before it: [`table`] (rows by key, in memory) ·
+//! [`checkpoint`] (files) · [`message`] (the protocol) · [`dense`] (parameters and their updates) ·
+//! [`server`] · [`worker`] (the trainer's side).
 
 pub mod checkpoint;
 mod config;

@@ -1,5 +1,8 @@
 //! For tests: whole clusters in one process, models small enough to train in a second, and the
 //! local run that every cluster must equal.
+//!
+//! [`cluster`] puts the crates together as `fleet` does, but over a network in memory, so that a
+//! test needs no port and its faults follow from a seed. The tests of clusters are in `tests/it`.
 
 pub mod cluster;
 pub mod local;

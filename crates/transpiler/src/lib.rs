@@ -3,8 +3,9 @@
 //!
 //! [`Transpiler::transpile`] analyses the program (`analysis`, `sparse`), cuts and places its
 //! parameters (`slice`, `placement`, `plan`), and writes the programs (`trainer`, `geo`, `server`,
-//! `table`, `lr`, `startup`); [`Transpiler::transpile_collective`] those without servers. Op types, attributes, slices, names and placements are Paddle's; where
-//! Paddle's own are defects the module says so.
+//! `table`, `lr`, `startup`); [`Transpiler::transpile_collective`] those without servers. Op types,
+//! attributes, slices, names and placements are Paddle's; where Paddle's own are defects the module
+//! says so.
 
 mod analysis;
 mod collective;

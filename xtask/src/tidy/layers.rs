@@ -23,9 +23,9 @@ const LAYERS: &[(&str, Allowed)] = &[
     ("data", Allowed::Only(&["engine"])),
     ("fleet", Allowed::Only(&["ir", "engine", "transpiler", "comm", "ps", "data"])),
     ("rec", Allowed::Only(&["fleet", "data"])),
-    // Until `rec` and `fleet` exist the command drives the lower crates itself.
+    // The demo and the benchmarks drive the engine themselves.
     ("cli", Allowed::Only(&["rec", "fleet", "ir", "engine", "data"])),
-    // As for `cli`: until `rec` and `fleet` exist it wraps the lower crates itself; `cli` is its console command.
+    // It wraps the engine and programs too; `cli` is its console command.
     ("python", Allowed::Only(&["fleet", "rec", "data", "cli", "engine", "ir"])),
     ("testkit", Allowed::Any),
 ];

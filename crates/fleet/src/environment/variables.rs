@@ -138,8 +138,8 @@ variables! {
             "`cpu`: scripts that ask for a GPU run on the CPU, with one warning.";
         ALIAS = "BIREME_ALIAS", "",
             "1: `import paddle` means Bireme even where real Paddle is installed; 0: it is left alone.";
-        DATA_HOME = "BIREME_DATA_HOME", "~/.cache/paddle/dataset",
-            "Folder of the data sets of `paddle.dataset`.";
+        DATA_HOME = "BIREME_DATA_HOME", "~/.cache/bireme/dataset",
+            "Folder of the data sets of `paddle.dataset`; without it, Paddle's own is looked into too.";
         SELECTED_GPUS = "FLAGS_selected_gpus", "0",
             "Numbers of the GPUs that the launcher chose.";
     }
