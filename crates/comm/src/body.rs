@@ -89,6 +89,18 @@ impl Pool {
         Body { lines, length, pool: Some(self.clone()) }
     }
 
+    /// A body with a copy of these parts, one after the other.
+    pub(crate) fn copy(self: &Arc<Self>, parts: &[&[u8]]) -> Body {
+        let mut body = self.take(parts.iter().map(|part| part.len()).sum());
+        let mut rest = body.bytes_mut();
+        for part in parts {
+            let (to, after) = rest.split_at_mut(part.len());
+            to.copy_from_slice(part);
+            rest = after;
+        }
+        body
+    }
+
     fn put(&self, buffer: Box<[Line]>) {
         let bytes = buffer.len() * 64;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,6 +133,7 @@ mod tests {
         let again = pool.take(990);
         assert_eq!((again.as_ptr(), again.len()), (address, 990));
         assert_ne!(pool.take(990).as_ptr(), address);
+        assert_eq!(&*pool.copy(&[b"ab", b"", b"c"]), b"abc");
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Training steps and their floors, and single eager ops, timed in turn.
+//! Training steps and their floors, single eager ops, and parameter servers, timed in turn.
 
 mod eager;
 mod floor;
+pub(crate) mod ps;
 mod workload;
 
 use std::time::{Duration, Instant};

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::{Outcome, positive_real};
+use crate::bench::ps;
 use crate::bench::{CASES, Case, Eager as EagerFigures, Measured, measure_add, peak_mib};
 use crate::units::grouped;
 
@@ -22,6 +23,7 @@ pub(crate) struct Args {
 enum What {
     Engine(Engine),
     Eager(Eager),
+    Ps(Ps),
 }
 
 /// Measure training steps against the floor of their matrix products
@@ -58,12 +60,82 @@ struct Eager {
     seconds: f32,
 }
 
+/// Measure requests to a parameter server, and its tables
+///
+/// `pull_KEYSxWIDTH_uds` and `push_…` are requests of distinct keys to a real server over a Unix
+/// socket, `…_tcp` over TCP. The server is a thread of this process and holds a keyed table of 1
+/// million rows with Adagrad. The value is the processor time of a request on both sides together,
+/// in microseconds, until the rows lie in the caller's memory or the push is applied; `ratio` is
+/// that time over the time of the same call of a table in this process, without a server. Both
+/// alternate in rounds, and the best round of each counts.
+///
+/// `table_pull_10m_…` and `table_push_adagrad_10m_…` are rows a second of a table of 10 million
+/// rows of 9 columns, alone, by one thread, in batches of 13,312 keys: `uniform` ones or by a power
+/// law (`zipf`); a tenth of the batches were faster.
+///
+/// The others: `table_adam_10m_resident` is the memory that this process holds while a table of 10
+/// million rows with Adam's state is in it. `table_growth_10m_longest_pull` is the longest pull of
+/// 13,312 rows while pulls make a table grow from nothing to 10 million rows, `…_beside` that of
+/// another thread, which pulls rows that are there; the best of three tables counts.
+/// `table_adagrad_10m_bytes_per_row` is what a row of 9 columns with Adagrad's state takes.
+/// Measure on an idle machine.
+#[derive(Debug, clap::Args)]
+struct Ps {
+    /// Print one JSON object for each case
+    #[arg(long)]
+    json: bool,
+    /// Measure only this case; may be given several times [default: all]
+    #[arg(long = "case", value_name = "NAME", value_parser = ps_case())]
+    cases: Vec<&'static ps::Case>,
+    /// Time to measure each case for
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    seconds: f32,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     match &args.what {
         What::Engine(args) => run_engine(args),
         What::Eager(args) => run_eager(args),
+        What::Ps(args) => run_ps(args),
     }
+}
+
+fn run_ps(args: &Ps) -> Result<Outcome> {
+    let cases = match args.cases.as_slice() {
+        [] => ps::CASES.iter().collect(),
+        chosen => chosen.to_vec(),
+    };
+    let widest = ps::CASES.iter().map(|case| case.name.len()).max().unwrap_or(0);
+    let (mut run, mut out) = (ps::Run::default(), io::stdout().lock());
+    if !args.json {
+        writeln!(out, "{:<widest$}  {:>11} {:<6}  {:>5}", "case", "value", "", "ratio")?;
+        out.flush()?;
+    }
+    for case in cases {
+        let ps::Figure { value, unit, ratio } = run.measure(case, args.seconds.into())?;
+        let name = case.name;
+        if args.json {
+            let mut line = json!({ "case": name, "value": value, "unit": unit });
+            if let Some(ratio) = ratio {
+                line["ratio"] = ratio.into();
+            }
+            writeln!(out, "{line}")?;
+        } else {
+            let value = match value {
+                1000.0.. => grouped(value.round() as u64),
+                _ => format!("{value:.1}"),
+            };
+            let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
+            writeln!(
+                out,
+                "{}",
+                format!("{name:<widest$}  {value:>11} {unit:<6}  {ratio:>5}").trim_end()
+            )?;
+        }
+        out.flush()?;
+    }
+    Ok(Outcome::Done)
 }
 
 fn run_eager(args: &Eager) -> Result<Outcome> {
@@ -131,6 +203,12 @@ fn to_json(case: &Case, measured: &Measured) -> serde_json::Value {
 fn case() -> impl TypedValueParser<Value = &'static Case> {
     let known = PossibleValuesParser::new(CASES.iter().map(|case| case.name));
     known.map(|name| CASES.iter().find(|case| case.name == name).expect("the name is possible"))
+}
+
+/// Parses the name of a case of the parameter servers.
+fn ps_case() -> impl TypedValueParser<Value = &'static ps::Case> {
+    let known = PossibleValuesParser::new(ps::CASES.iter().map(|case| case.name));
+    known.map(|name| ps::CASES.iter().find(|case| case.name == name).expect("the name is possible"))
 }
 
 /// Parses a time; more than a day is a slip of the hand.

@@ -45,3 +45,19 @@ fn an_eager_call_costs_more_than_its_kernel() {
     assert_eq!(cases, ["add_2_kernel", "add_2_call", "add_2_recorded"]);
     assert!(lines[1]["value"].as_f64().unwrap() > lines[0]["value"].as_f64().unwrap());
 }
+
+#[test]
+fn a_request_to_a_server_is_compared_with_the_call_of_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = ["--case", "push_13312x9_uds", "--case", "pull_13312x9_tcp"];
+    let args = [&["bench", "ps", "--json", "--seconds", "0.1"][..], &cases].concat();
+    let ran = bireme(folder.path(), &args, "");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let lines = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    assert_eq!(lines.len(), 2);
+    for (line, case) in lines.iter().zip(["push_13312x9_uds", "pull_13312x9_tcp"]) {
+        assert_eq!((line["case"].as_str(), line["unit"].as_str()), (Some(case), Some("us")));
+        assert!(line["value"].as_f64().unwrap() > 0.0 && line["ratio"].as_f64().unwrap() > 0.0);
+    }
+}

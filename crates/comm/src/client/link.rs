@@ -46,7 +46,7 @@ struct State {
 struct Flight {
     header: Header,
     /// What to send again; without it the calling thread does that.
-    payload: Option<Arc<[u8]>>,
+    payload: Option<Arc<Body>>,
     since: Instant,
     sent: bool,
     /// Connections that broke under it.
@@ -82,7 +82,7 @@ impl Link {
     }
 
     /// Gives a request its number.
-    pub(super) fn register(&self, method: u16, once: bool, payload: Option<Arc<[u8]>>) -> u64 {
+    pub(super) fn register(&self, method: u16, once: bool, payload: Option<Arc<Body>>) -> u64 {
         let mut state = lock(&self.state);
         let number = state.next;
         state.next += 1;

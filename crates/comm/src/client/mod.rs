@@ -62,7 +62,8 @@ impl Client {
         once: bool,
     ) -> Result<Pending> {
         let link = self.link(lane, what, parts)?;
-        let payload: Arc<[u8]> = parts.concat().into();
+        // Memory that the pool has already: fresh pages would cost as much as the copy.
+        let payload = Arc::new(self.shared.pool.copy(parts));
         let number = link.register(method, once, Some(payload));
         link.send_owned(number);
         Ok(Pending::new(link, number, what))

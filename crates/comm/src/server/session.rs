@@ -82,13 +82,13 @@ enum Once {
     /// Being executed; the reply goes to the newest connection that asked.
     Running(Arc<Connection>),
     /// Executed: the kind of the reply and its bytes.
-    Done(Kind, Arc<[u8]>),
+    Done(Kind, Arc<Vec<u8>>),
 }
 
 /// What to do with a `once` request.
 pub(super) enum Admission {
     Execute,
-    Repeat(Kind, Arc<[u8]>),
+    Repeat(Kind, Arc<Vec<u8>>),
     /// It runs already, or is long over.
     Ignore,
     Full,
@@ -132,9 +132,11 @@ impl Link {
         kind: Kind,
         parts: &[&[u8]],
     ) -> Option<Arc<Connection>> {
+        // Copied before the lock is taken: a reply may be large.
+        let bytes = Arc::new(parts.concat());
         let mut state = lock(&self.state);
         let once = state.known.get_mut(&number)?;
-        match std::mem::replace(once, Once::Done(kind, parts.concat().into())) {
+        match std::mem::replace(once, Once::Done(kind, bytes)) {
             Once::Running(connection) => Some(connection),
             Once::Done(..) => None,
         }
@@ -163,7 +165,7 @@ mod tests {
         let Admission::Repeat(Kind::Reply, bytes) = link.admit(1, 1, &second, 2) else {
             panic!("the reply is kept");
         };
-        assert_eq!(&*bytes, b"ab");
+        assert_eq!(bytes.as_slice(), b"ab");
         assert!(matches!(link.admit(3, 1, &first, 2), Admission::Execute));
         assert!(matches!(link.admit(4, 1, &first, 2), Admission::Full));
         assert!(matches!(link.admit(4, 2, &first, 2), Admission::Execute));

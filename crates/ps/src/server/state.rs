@@ -282,12 +282,13 @@ impl State {
 
     /// Rows of a table, keyed or row-sliced, one after the other.
     pub(super) fn pull_rows(&self, table: &str, keys: &[u64], out: &mut Vec<f32>) -> Result<()> {
-        out.clear();
         if let Some(table) = self.tables.iter().find(|known| known.name == table) {
+            // What is left of an earlier answer is overwritten, so it need not be cleared.
             out.resize(keys.len() * table.rows.width(), 0.0);
             return table.rows.pull(keys, out);
         }
         let at = self.of_value.get(table).ok_or_else(|| self.unknown(table))?;
+        out.clear();
         self.blocks[*at].block.copy_rows(table, keys, out)
     }
 

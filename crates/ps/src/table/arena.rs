@@ -2,12 +2,15 @@
 //!
 //! An [`Arena`] takes large regions from the system (on huge pages where there are any, because a
 //! table is read at random) and deals out chunks; the [`Records`] of a shard are a list of chunks.
+//! The system fills a page with zeros when it is first touched, which takes up to milliseconds for
+//! a huge one: a thread that lives no longer than that touches pages before they are needed.
 //! All unsafe code of the tables is in this file. What it relies on: a chunk belongs to one
 //! `Records` at a time, and the rows below `len` are initialised.
 
 #![expect(unsafe_code, reason = "records live in memory that is given out in raw chunks")]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +23,8 @@ const FIRST_REGION_BYTES: usize = 16 << 20;
 const LAST_REGION_BYTES: usize = 128 << 20;
 /// The size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
+/// Memory touched ahead of use is an eighth of what there is, up to this: small tables stay small.
+const MOST_AHEAD_BYTES: usize = 32 << 20;
 
 /// Where the shards of one table get their chunks.
 pub(super) struct Arena {
@@ -33,9 +38,17 @@ pub(super) struct Arena {
 
 #[derive(Default)]
 struct State {
-    regions: Vec<Region>,
-    /// Chunks that came back, and those of the last region that were not used yet.
+    regions: Vec<Arc<Region>>,
+    /// Chunks that came back.
     free: Vec<Chunk>,
+    /// Chunks that were never used, in order of address within a region, with their regions.
+    fresh: VecDeque<(Chunk, Arc<Region>)>,
+    /// How many chunks have left `fresh`; their numbers go on in it.
+    dealt: u64,
+    /// The number of the first fresh chunk whose pages may not be there.
+    touched: u64,
+    /// Whether a thread is touching pages.
+    touching: bool,
     /// Chunks dealt out now.
     used: usize,
     total_bytes: usize,
@@ -52,6 +65,8 @@ struct Chunk(NonNull<f32>);
 
 // SAFETY: a region is memory that only the arena frees; the pointer is not tied to a thread.
 unsafe impl Send for Region {}
+// SAFETY: a shared region is only asked for its pages, which the system does for any thread.
+unsafe impl Sync for Region {}
 // SAFETY: a chunk is memory that its holder owns; the pointer is not tied to a thread.
 unsafe impl Send for Chunk {}
 // SAFETY: a shared chunk is only read, through `Records::row`.
@@ -70,13 +85,46 @@ impl Arena {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Chunk {
+    fn take(self: &Arc<Self>) -> Chunk {
         let mut state = self.state();
-        if state.free.is_empty() {
+        state.used += 1;
+        if let Some(chunk) = state.free.pop() {
+            return chunk;
+        }
+        if state.fresh.is_empty() {
             state.add_region(self.chunk_bytes);
         }
-        state.used += 1;
-        state.free.pop().expect("a region has at least one chunk")
+        let (chunk, _) = state.fresh.pop_front().expect("a region has at least one chunk");
+        state.dealt += 1;
+        state.touched = state.touched.max(state.dealt);
+        if !state.touching && state.ahead(self.chunk_bytes) < state.most_ahead() / 2 {
+            let arena = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("table-memory".to_owned());
+            // Without the thread, pages are touched when they are used.
+            state.touching = thread.spawn(move || arena.touch_ahead()).is_ok();
+        }
+        chunk
+    }
+
+    /// Touches the pages of the next chunks, about a huge page at a time.
+    fn touch_ahead(&self) {
+        let mut state = self.state();
+        while state.ahead(self.chunk_bytes) < state.most_ahead() {
+            let first = (state.touched - state.dealt) as usize;
+            if first >= state.fresh.len() {
+                state.add_region(self.chunk_bytes);
+            }
+            let (start, region) = state.fresh[first].clone();
+            let step = HUGE_PAGE.div_ceil(self.chunk_bytes);
+            let chunks = state.fresh.iter().skip(first).take(step);
+            let count = chunks.take_while(|(_, other)| Arc::ptr_eq(other, &region)).count();
+            let end = state.touched + count as u64;
+            drop(state);
+            region.touch(start, count * self.chunk_bytes);
+            state = self.state();
+            state.touched = state.touched.max(end);
+        }
+        state.touching = false;
     }
 
     fn give_back(&self, chunks: impl Iterator<Item = Chunk>) {
@@ -85,8 +133,11 @@ impl Arena {
         state.free.extend(chunks);
         state.used -= state.free.len() - before;
         if state.used == 0 {
-            // Nobody holds a chunk: the system gets its memory back.
-            *state = State::default();
+            // Nobody holds a chunk: the system gets its memory back. A thread that touches it may
+            // still be there, so the numbers of chunks go on.
+            let dealt = state.dealt + state.fresh.len() as u64;
+            let touching = state.touching;
+            *state = State { dealt, touched: dealt, touching, ..State::default() };
         }
     }
 }
@@ -95,15 +146,25 @@ impl State {
     fn add_region(&mut self, chunk_bytes: usize) {
         let wanted = (self.total_bytes / 4).clamp(FIRST_REGION_BYTES, LAST_REGION_BYTES);
         let bytes = wanted.max(chunk_bytes).next_multiple_of(HUGE_PAGE);
-        let region = Region::new(bytes, self.total_bytes > 0);
+        let region = Arc::new(Region::new(bytes, self.total_bytes > 0));
         self.total_bytes += bytes;
-        // Taken from the end, so that chunks are used in order of address.
-        for chunk in (0..bytes / chunk_bytes).rev() {
+        for chunk in 0..bytes / chunk_bytes {
             // SAFETY: the chunk ends within the region.
             let start = unsafe { region.memory.add(chunk * chunk_bytes) };
-            self.free.push(Chunk(start.cast()));
+            self.fresh.push_back((Chunk(start.cast()), Arc::clone(&region)));
         }
         self.regions.push(region);
+    }
+
+    /// Bytes that were touched and not used yet.
+    fn ahead(&self, chunk_bytes: usize) -> usize {
+        (self.touched - self.dealt) as usize * chunk_bytes
+    }
+
+    /// Bytes that may be.
+    fn most_ahead(&self) -> usize {
+        // The first region is small pages, a few at a time.
+        if self.regions.len() < 2 { 0 } else { (self.total_bytes / 8).min(MOST_AHEAD_BYTES) }
     }
 }
 
@@ -122,6 +183,24 @@ impl Region {
         #[cfg(not(target_os = "linux"))]
         let _ = huge;
         Region { memory, layout }
+    }
+
+    /// Has the system make the pages of `bytes` bytes from `start` on, which lie in this region.
+    /// Their contents stay as they are, so they may be in use.
+    fn touch(&self, start: Chunk, bytes: usize) {
+        const PAGE: usize = 4096;
+        let first = start.0.addr().get() / PAGE * PAGE;
+        let end = (start.0.addr().get() + bytes).next_multiple_of(PAGE);
+        debug_assert!(first >= self.memory.addr().get(), "the chunk lies in this region");
+        #[cfg(target_os = "linux")]
+        // SAFETY: the range lies in memory that this region holds, whose start and size are
+        // multiples of a page; the call changes no contents. Old systems refuse, which is fine.
+        unsafe {
+            let address = self.memory.as_ptr().with_addr(first).cast();
+            libc::madvise(address, end - first, libc::MADV_POPULATE_WRITE);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = end;
     }
 }
 
@@ -249,6 +328,8 @@ fn prefetch(_address: *const f32) {}
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -276,6 +357,34 @@ mod tests {
         assert_eq!(records[0].row(1), [0.0; 20], "a used chunk comes back clean");
         drop(records);
         assert!(arena.state().regions.is_empty());
+    }
+
+    #[test]
+    fn pages_are_touched_ahead_of_use() {
+        let arena = Arc::new(Arena::new(64));
+        let mut records = Records::new(&arena, 0.0);
+        // More than two regions.
+        for i in 0..200_000u32 {
+            let slot = records.push();
+            records.row_mut(slot).fill(i as f32);
+        }
+        let wait_for_the_thread = || {
+            let until = Instant::now() + Duration::from_secs(60);
+            while arena.state().touching {
+                assert!(Instant::now() < until, "the thread ends");
+                std::thread::yield_now();
+            }
+        };
+        wait_for_the_thread();
+        let state = arena.state();
+        assert!(state.touched > state.dealt && state.regions.len() > 2);
+        assert!(state.ahead(arena.chunk_bytes) < state.most_ahead() + 2 * HUGE_PAGE);
+        drop(state);
+        assert!((0..200_000).all(|i| records.row(i) == [i as f32; 64]));
+        drop(records);
+        wait_for_the_thread();
+        let state = arena.state();
+        assert!(state.regions.is_empty() && state.touched == state.dealt);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Figures of a table on one core: rows a second of pulls and pushes, bytes a row, and the longest
-//! pull while the table grows.
+//! pull while the table grows, by the thread that makes it grow or by another.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bireme_engine::random::Philox;
@@ -20,6 +21,8 @@ const BATCHES: usize = 100;
 /// Of all batches of a measurement, the one that this share was faster than counts: other processes
 /// only ever take time, and the very fastest may have been lucky.
 const QUANTILE: f64 = 0.1;
+/// Between two pulls beside a growing table.
+const PAUSE: Duration = Duration::from_micros(500);
 /// How unlike the keys of the zipf cases are.
 const EXPONENT: f64 = 1.05;
 
@@ -103,30 +106,15 @@ impl Bench {
     /// # Errors
     /// When the table fails.
     pub fn with_rule(rows: usize, rule: OptimizerRule) -> Result<Bench> {
-        let config = TableConfig {
-            initializer: RowInit::Uniform { min: -0.01, max: 0.01 },
-            seed: 1,
-            accessor: AccessorConfig::Plain(rule),
-            ..TableConfig::new("emb", WIDTH)
-        };
-        let mut keys = vec![0; BATCH];
-        let mut out = vec![0.0; BATCH * WIDTH];
-        let table = SparseTable::new(config)?;
+        let table = empty_table(rule)?;
         let before = resident_bytes();
-        let (started, mut longest) = (Instant::now(), [Duration::ZERO; 2]);
-        for first in (0..rows).step_by(BATCH) {
-            let keys = &mut keys[..BATCH.min(rows - first)];
-            keys.iter_mut().zip(first..).for_each(|(key, number)| *key = key_of(number));
-            let pull = (Instant::now(), thread_time());
-            table.pull(keys, &mut out[..keys.len() * WIDTH])?;
-            longest[0] = longest[0].max(pull.0.elapsed());
-            longest[1] = longest[1].max(thread_time().saturating_sub(pull.1));
-        }
+        let started = Instant::now();
+        let longest = grow(&table, rows)?;
         let growth = Growth {
             rows,
             rows_per_second: rows as f64 / started.elapsed().as_secs_f64(),
-            longest_pull: longest[0],
-            longest_pull_cpu: longest[1],
+            longest_pull: longest.wall,
+            longest_pull_cpu: longest.cpu,
             bytes_per_row: table.bytes() as f64 / rows as f64,
             resident_per_row: resident_bytes()
                 .zip(before)
@@ -184,6 +172,67 @@ impl Bench {
     }
 }
 
+/// The longest that a pull of rows that are there took while another thread made a table grow to
+/// `rows` rows.
+///
+/// # Errors
+/// When the table fails.
+pub fn longest_pull_beside_growth(rows: usize) -> Result<Duration> {
+    let table = empty_table(OptimizerRule::Adagrad { epsilon: 1e-6, initial: 0.0 })?;
+    grow(&table, BATCH.min(rows))?;
+    let keys: Vec<u64> = (0..BATCH.min(rows)).map(key_of).collect();
+    let mut out = vec![0.0; keys.len() * WIDTH];
+    let grown = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let growing = scope.spawn(|| {
+            let longest = grow(&table, rows);
+            grown.store(true, Ordering::Release);
+            longest
+        });
+        let mut longest = Duration::ZERO;
+        while !grown.load(Ordering::Acquire) {
+            let pull = Instant::now();
+            table.pull(&keys, &mut out)?;
+            longest = longest.max(pull.elapsed());
+            // As a trainer does between two pulls; a lock that is never left alone is no table's.
+            std::thread::sleep(PAUSE);
+        }
+        growing.join().expect("a growing table does not panic")?;
+        Ok(longest)
+    })
+}
+
+fn empty_table(rule: OptimizerRule) -> Result<SparseTable> {
+    SparseTable::new(TableConfig {
+        initializer: RowInit::Uniform { min: -0.01, max: 0.01 },
+        seed: 1,
+        accessor: AccessorConfig::Plain(rule),
+        ..TableConfig::new("emb", WIDTH)
+    })
+}
+
+/// The longest pull on the way.
+struct Longest {
+    wall: Duration,
+    cpu: Duration,
+}
+
+/// Pulls the first `rows` keys, batch by batch.
+fn grow(table: &SparseTable, rows: usize) -> Result<Longest> {
+    let mut keys = vec![0; BATCH];
+    let mut out = vec![0.0; BATCH * WIDTH];
+    let mut longest = Longest { wall: Duration::ZERO, cpu: Duration::ZERO };
+    for first in (0..rows).step_by(BATCH) {
+        let keys = &mut keys[..BATCH.min(rows - first)];
+        keys.iter_mut().zip(first..).for_each(|(key, number)| *key = key_of(number));
+        let pull = (Instant::now(), thread_time());
+        table.pull(keys, &mut out[..keys.len() * WIDTH])?;
+        longest.wall = longest.wall.max(pull.0.elapsed());
+        longest.cpu = longest.cpu.max(thread_time().saturating_sub(pull.1));
+    }
+    Ok(longest)
+}
+
 /// Keys all over the range of 64 bits.
 fn key_of(row: usize) -> u64 {
     (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -196,20 +245,31 @@ fn zipf(share: f64, rows: f64) -> f64 {
 }
 
 /// The memory that this process holds now, where the system tells.
-fn resident_bytes() -> Option<u64> {
+pub fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = resident.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib << 10)
 }
 
+/// The processor time that all threads of this process have taken.
+#[cfg(target_os = "linux")]
+pub fn process_time() -> Duration {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// The processor time that this thread has taken.
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "the clock of a thread is a call of the system")]
 fn thread_time() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "the clocks of processor time are calls of the system")]
+fn clock(id: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists, and the pointer is that of a live value.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    // SAFETY: the clocks exist, and the pointer is that of a live value.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
@@ -234,6 +294,7 @@ mod tests {
             assert_eq!(distinct.len() == BATCH, case.pushes);
         }
         assert_eq!(bench.table.len(), 50_000, "all keys were there");
+        assert!(longest_pull_beside_growth(50_000).unwrap() > Duration::ZERO);
         assert!(measure("other", 1.0).unwrap_err().to_string().contains("table_pull_10m_zipf"));
     }
 }
