@@ -1,18 +1,21 @@
-//! Whole clusters in one process: servers and trainers on threads, over a network in memory.
+//! Whole clusters in one process: servers and trainers on threads, over a network in memory or over
+//! loopback; and each role alone, for tests that give it a process of its own.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use bireme_comm::{Memory, Settings, Transport};
+use bireme_comm::{Memory, Network, Path, Settings, Transport};
 use bireme_engine::remote::{Remote, RowSpread, TableRef};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Scope};
+use bireme_ir::{Attr, Program};
 use bireme_ps::server::PsServer;
 use bireme_ps::worker::{Worker, WorkerConfig};
-use bireme_transpiler::{Config, Transpiled, Transpiler};
+use bireme_transpiler::{Config, DistributedMode, Transpiled, Transpiler};
 
 use crate::Params;
 use crate::models::{Batch, Model, share};
@@ -32,6 +35,29 @@ pub struct Cluster {
     pub settings: Settings,
     /// What carries the bytes.
     pub transport: Arc<dyn Transport>,
+    /// The servers, as programs call them.
+    pub endpoints: Vec<String>,
+    /// Where all servers listen instead: port 0 stands for any free one.
+    pub bind: Option<String>,
+    /// What the servers begin with.
+    pub checkpoint: Option<PathBuf>,
+    /// Called by every trainer after each of its steps; its error ends the trainer.
+    pub after_step: Option<AfterStep>,
+}
+
+/// What a test does between the steps.
+pub type AfterStep = Arc<dyn Fn(&Done<'_>) -> Result<()> + Send + Sync>;
+
+/// A step that a trainer has made.
+pub struct Done<'a> {
+    /// The trainer.
+    pub trainer: usize,
+    /// Steps that it has made.
+    pub steps: usize,
+    /// The loss of this one.
+    pub loss: f64,
+    /// Its way to the servers.
+    pub worker: &'a Worker,
 }
 
 /// What is left of a run.
@@ -58,12 +84,35 @@ impl Cluster {
             tune: |_| {},
             settings,
             transport: Arc::new(Memory::new(0)),
+            endpoints: (1..=servers).map(|server| format!("10.0.0.{server}:6174")).collect(),
+            bind: None,
+            checkpoint: None,
+            after_step: None,
         }
     }
 
-    /// The endpoints of the servers.
-    pub fn endpoints(&self) -> Vec<String> {
-        (0..self.servers).map(|server| format!("10.0.0.{}:6174", server + 1)).collect()
+    /// The same over TCP on loopback, with ports that are free.
+    pub fn over_tcp(self) -> Cluster {
+        let transport = Arc::new(Network::new(Path::Tcp));
+        Cluster { transport, bind: Some("127.0.0.1:0".to_owned()), ..self }
+    }
+
+    /// The same in another mode.
+    pub fn in_mode(mut self, mode: DistributedMode) -> Cluster {
+        self.config.sync_mode = mode == DistributedMode::Sync;
+        self.config.runtime_split_send_recv = mode == DistributedMode::Async;
+        self.config.half_async = mode == DistributedMode::HalfAsync;
+        self.config.geo_sgd_mode = mode == DistributedMode::Geo;
+        self.config.hybrid = mode == DistributedMode::Hybrid;
+        self
+    }
+
+    /// The same with something to do after each step.
+    pub fn after_step(
+        self,
+        call: impl Fn(&Done<'_>) -> Result<()> + Send + Sync + 'static,
+    ) -> Cluster {
+        Cluster { after_step: Some(Arc::new(call)), ..self }
     }
 
     /// The programs as trainer `trainer` sees them.
@@ -76,7 +125,7 @@ impl Cluster {
             trainer,
             &model.main,
             &model.startup,
-            &self.endpoints(),
+            &self.endpoints,
             self.trainers,
             self.config.sync_mode,
         )?)
@@ -100,15 +149,22 @@ impl Cluster {
         let scopes: Vec<Scope> = (0..self.servers).map(|_| Scope::new()).collect();
         // Servers wait long for trainers that never come; a test does not.
         let stop = Arc::new(AtomicBool::new(false));
-        let servers: Vec<_> = scopes
-            .iter()
-            .enumerate()
-            .map(|(index, scope)| self.serve(model, index, scope.clone(), Arc::clone(&stop)))
-            .collect::<Result<_>>()?;
+        let mut endpoints = Vec::new();
+        let mut servers = Vec::new();
+        for (index, scope) in scopes.iter().enumerate() {
+            let server = self.start_server(model, index, scope)?;
+            endpoints.push(server.endpoint().to_owned());
+            let stop = Arc::clone(&stop);
+            servers.push(thread::spawn(move || Ok(server.run(&|| stop.load(Ordering::Relaxed))?)));
+        }
+        let cluster = Cluster { endpoints, ..self.clone() };
         let trainers: Vec<_> = shares
             .into_iter()
             .enumerate()
-            .map(|(trainer, batches)| self.spawn_trainer(model.clone(), trainer, batches))
+            .map(|(trainer, batches)| {
+                let (cluster, model) = (cluster.clone(), model.clone());
+                thread::spawn(move || cluster.run_trainer(&model, trainer, &batches))
+            })
             .collect();
         let mut losses = Vec::new();
         let mut tables = Params::new();
@@ -137,39 +193,38 @@ impl Cluster {
         Ok(Outcome { params, losses })
     }
 
-    /// Starts server `index`; its values are in `scope` when it ends.
-    fn serve(
-        &self,
-        model: &Model,
-        index: usize,
-        scope: Scope,
-        stop: Arc<AtomicBool>,
-    ) -> Result<JoinHandle<Result<()>>> {
+    /// Starts server `index`; its values are in `scope` when it has run.
+    ///
+    /// # Errors
+    /// When its programs, its checkpoint or its address are no good.
+    pub fn start_server(&self, model: &Model, index: usize, scope: &Scope) -> Result<PsServer> {
         let transpiled = self.transpile(model, 0)?;
-        let endpoint = &self.endpoints()[index];
+        let endpoint = &self.endpoints[index];
         let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
         executor.run(&transpiled.startup_program(endpoint)?, &[], &[]).context("server startup")?;
-        let program = transpiled.pserver_program(endpoint)?;
+        let mut program = transpiled.pserver_program(endpoint)?;
+        if let Some(address) = &self.bind {
+            listen_at(&mut program, address);
+        }
         let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
-        let server = PsServer::start(&program, &scope, transport, settings)?;
-        Ok(thread::spawn(move || Ok(server.run(&|| stop.load(Ordering::Relaxed))?)))
+        let server = PsServer::start(&program, scope, transport, settings)?;
+        // Nobody knows yet where it listens.
+        if let Some(folder) = &self.checkpoint {
+            server.load(&folder.to_string_lossy())?;
+        }
+        Ok(server)
     }
 
-    fn spawn_trainer(
-        &self,
-        model: Model,
-        trainer: usize,
-        batches: Vec<Batch>,
-    ) -> JoinHandle<Result<(Vec<f64>, Params)>> {
-        let cluster = self.clone();
-        thread::spawn(move || cluster.run_trainer(&model, trainer, &batches))
-    }
-
-    fn run_trainer(
+    /// Trains as trainer `trainer` on its own batches; the losses, and from trainer 0 the rows of
+    /// keyed tables.
+    ///
+    /// # Errors
+    /// When a step fails.
+    pub fn run_trainer<'a>(
         &self,
         model: &Model,
         trainer: usize,
-        batches: &[Batch],
+        batches: impl IntoIterator<Item = &'a Batch>,
     ) -> Result<(Vec<f64>, Params)> {
         let transpiled = self.transpile(model, trainer)?;
         let program = transpiled.trainer_program();
@@ -186,8 +241,15 @@ impl Cluster {
         let mut losses = Vec::new();
         for batch in batches {
             step.run(&batch.iter().collect::<Vec<&Tensor>>())?;
-            losses.push(step.fetched(0).to_f64_vec()[0]);
+            let loss = step.fetched(0).to_f64_vec()[0];
+            losses.push(loss);
+            if let Some(call) = &self.after_step {
+                call(&Done { trainer, steps: losses.len(), loss, worker: &worker })?;
+            }
         }
+        drop(step);
+        worker.flush_geo(program, executor.scope())?;
+        // Before it completes, so that what others push is only missing where nobody waits.
         let tables = if trainer == 0 { self.pull_tables(model, &worker)? } else { Params::new() };
         worker.complete()?;
         Ok((losses, tables))
@@ -202,7 +264,7 @@ impl Cluster {
                 width: *width,
                 padding: None,
                 spread: RowSpread::Keys { shards: 1000 },
-                endpoints: self.endpoints(),
+                endpoints: self.endpoints.clone(),
                 names: vec![name.clone(); self.servers],
             };
             let ids: Vec<i64> = keys.iter().map(|key| *key as i64).collect();
@@ -226,6 +288,15 @@ impl Cluster {
             params.insert(located.param.to_owned(), whole);
         }
         Ok(params)
+    }
+}
+
+/// Changes where a server program listens.
+fn listen_at(program: &mut Program, address: &str) {
+    for op in &mut program.global_mut().ops {
+        if op.kind == "listen_and_serv" {
+            op.attrs.insert("endpoint".into(), Attr::String(address.to_owned()));
+        }
     }
 }
 

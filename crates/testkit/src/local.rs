@@ -29,3 +29,22 @@ pub fn train(model: &Model, batches: &[Batch]) -> Result<(Params, Vec<f64>)> {
     }
     Ok((params, losses))
 }
+
+/// The loss on a batch with these parameters.
+///
+/// # Errors
+/// When the step fails, or a parameter is none of the model's.
+pub fn evaluate(model: &Model, params: &Params, batch: &Batch) -> Result<f64> {
+    let mut executor = Executor::new(Place::Cpu)?;
+    executor.run(&model.startup, &[], &[])?;
+    for (name, values) in params {
+        let mut tensor = executor.scope().get(name)?.clone();
+        tensor.as_mut_slice::<f32>()?.copy_from_slice(values);
+        executor.scope().try_set(name, &tensor)?;
+    }
+    let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
+    // The loss is computed before the update, which nobody sees.
+    let mut step = executor.prepare(&model.main, &feeds, &[&model.loss])?;
+    step.run(&batch.iter().collect::<Vec<&Tensor>>())?;
+    Ok(step.fetched(0).to_f64_vec()[0])
+}

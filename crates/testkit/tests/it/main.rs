@@ -1,3 +1,11 @@
 //! Clusters against local runs.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod checkpoint;
 mod equals_local;
+mod faults;
+mod modes;
+#[cfg(target_os = "linux")]
+mod processes;
+mod strangers;
