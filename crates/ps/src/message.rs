@@ -53,6 +53,8 @@ pub mod method {
     pub const COMPLETE: u16 = 17;
     /// [`super::Request::Abandon`].
     pub const ABANDON: u16 = 18;
+    /// [`super::Request::Quit`].
+    pub const QUIT: u16 = 19;
 }
 
 /// What a trainer asks of a server.
@@ -203,6 +205,12 @@ pub enum Request<'a> {
     /// What the server holds and did. Answer: [`Answer::Text`], JSON of
     /// [`crate::server::Stat`].
     Stat,
+    /// The trainer ends with an error; whoever waits for it is told at once. Answer:
+    /// [`Answer::Done`]. Changes state.
+    Quit {
+        /// The error.
+        problem: &'a str,
+    },
     /// The trainer has finished; nobody waits for it any more. Answer: [`Answer::Done`]. Changes
     /// state.
     Complete {
@@ -241,6 +249,7 @@ impl<'a> Request<'a> {
             Request::Shrink { .. } => method::SHRINK,
             Request::Clear { .. } => method::CLEAR,
             Request::Stat => method::STAT,
+            Request::Quit { .. } => method::QUIT,
             Request::Complete { .. } => method::COMPLETE,
         }
     }
@@ -265,6 +274,7 @@ impl<'a> Request<'a> {
             | Request::Load { .. }
             | Request::Shrink { .. }
             | Request::Clear { .. }
+            | Request::Quit { .. }
             | Request::Complete { .. } => true,
         }
     }
@@ -288,6 +298,7 @@ impl<'a> Request<'a> {
                 to.arrays(values);
             }
             Request::Barrier { trainer } | Request::Complete { trainer } => to.u32(*trainer),
+            Request::Quit { problem } => to.text(problem),
             Request::Get { trainer, names, start } | Request::PullGeo { trainer, names, start } => {
                 to.u32(*trainer);
                 to.texts(names);
@@ -393,6 +404,7 @@ impl<'a> Request<'a> {
             method::CLEAR => Request::Clear { table: from.maybe_text()? },
             method::STAT => Request::Stat,
             method::ABANDON => Request::Abandon,
+            method::QUIT => Request::Quit { problem: from.text()? },
             method::COMPLETE => Request::Complete { trainer: from.u32()? },
             _ => return Err(damaged(&format!("there is no request {number}"))),
         })

@@ -264,6 +264,15 @@ impl Executor {
         PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
     }
 
+    /// Tells parameter servers that this process ends with an error.
+    #[staticmethod]
+    fn _quit(py: Python<'_>, problem: &str) -> PyResult<()> {
+        enter(py, || {
+            jobs::quit(problem);
+            Ok(())
+        })
+    }
+
     /// Lets go of the compiled programs; the executor cannot run any more. A trainer tells its
     /// servers that it has finished.
     fn close(&self, py: Python<'_>) -> PyResult<()> {

@@ -307,11 +307,13 @@ fn only_workers(group: &str) -> PyResult<()> {
 fn tuning(settings: &Bound<'_, PyDict>) -> PyResult<Tuning> {
     let mut given = Kwargs::new("fleet settings".to_owned(), settings)?;
     let mut tuning = Tuning::default();
-    // The program says its mode, and Python waits for ports.
-    let _ = (given.object("mode")?, given.object("launch_barrier")?);
+    // Python waits for ports.
+    let _ = given.object("launch_barrier")?;
+    let is_hybrid = given.maybe::<String>("mode")?.as_deref() == Some("hybrid");
     let _ = given.object("lr_decay_steps")?;
     tuning.geo_steps = given.maybe::<u32>("k_steps")?.filter(|steps| *steps > 0);
-    tuning.staleness = given.maybe::<u32>("staleness")?.filter(|steps| *steps > 0);
+    // A bound of hybrid mode; async trainers have their queues.
+    tuning.staleness = given.maybe::<u32>("staleness")?.filter(|steps| *steps > 0 && is_hybrid);
     tuning.deadline = given.maybe::<u64>("rpc_deadline")?.map(Duration::from_millis);
     tuning.retries = given.maybe("rpc_retry_times")?;
     if let Some(knobs) = given.object("communicator")? {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_engine::{Error, Result, Scope};
 use bireme_fleet::comm::Interrupt;
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
-use bireme_fleet::{Environment, Tuning, connect_trainer, serve_program};
+use bireme_fleet::{Environment, Tuning, connect_trainer, log_to_stderr, serve_program};
 use bireme_ir::Program;
 use pyo3::prelude::*;
 
@@ -92,13 +92,20 @@ pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>
     }
     // Not under the lock: a server may not be there for minutes.
     let tuning = jobs().get_or_insert_default().tuning.clone();
-    let environment = Environment::read().map_err(Error::remote)?;
+    let environment = environment()?;
     let tuning = Tuning { interrupt: Some(Interrupt::new(signalled)), ..tuning };
     let worker = connect_trainer(program, &environment, &tuning).map_err(to_engine)?;
     let program = Arc::new(program.clone());
     let link = Link { worker: Arc::clone(&worker), program, scope: scope.clone() };
     jobs().get_or_insert_default().links.push(link);
     Ok(worker)
+}
+
+/// The environment of a process that takes part in a job; from now on it logs.
+fn environment() -> Result<Environment> {
+    let environment = Environment::read().map_err(Error::remote)?;
+    log_to_stderr(environment.rpc.log.as_deref());
+    Ok(environment)
 }
 
 /// Whether a program is a geo trainer's main program.
@@ -124,9 +131,17 @@ pub(crate) fn complete(worker: &Arc<Worker>) -> Result<()> {
     };
     let Some(link) = link else { return Ok(()) };
     let flushed = worker.flush_geo(&link.program, &link.scope);
-    // Even after an error the servers are told, so that nobody waits for this trainer.
+    // After an error too the servers are told, so that nobody waits for this trainer.
     let completed = worker.complete();
     flushed.and(completed).map_err(Error::remote)
+}
+
+/// Tells the servers of every connection that this process ends with an error.
+pub(crate) fn quit(problem: &str) {
+    let links = std::mem::take(&mut jobs().get_or_insert_default().links);
+    for link in links {
+        link.worker.quit(problem);
+    }
 }
 
 /// Lets the servers have everything that this trainer has learned.
@@ -152,7 +167,7 @@ pub(crate) fn serve(
     only: &[String],
     interrupt: &dyn Fn() -> bool,
 ) -> Result<()> {
-    let environment = Environment::read().map_err(Error::remote)?;
+    let environment = environment()?;
     let folder = checkpoint.map(std::path::Path::new);
     let served = serve_program(program, scope, &environment, (folder, only), interrupt, announce);
     served.map_err(to_engine)

@@ -90,6 +90,7 @@ class Executor:
 def _close_all() -> None:
     # A script that fails is not done: its servers must hear of a lost trainer, not of a good end.
     if hasattr(sys, "last_type"):
+        _core.Executor._quit(f"{sys.last_type.__name__}: {sys.last_value}")
         return
     for executor in list(_open):
         executor.close()

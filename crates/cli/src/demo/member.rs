@@ -46,6 +46,7 @@ pub(crate) struct Job {
 pub(crate) fn run(job: &Job) -> Result<()> {
     let line = Line::open()?;
     let environment = Environment::read()?;
+    bireme_fleet::log_to_stderr(environment.rpc.log.as_deref());
     let role = RoleMaker::from_environment(&environment)?;
     // The cluster is told the port; until then the list of servers holds names only.
     let mut fleet = Fleet::init(role, &environment)?.bind("127.0.0.1:0");

@@ -104,6 +104,8 @@ pub struct Rpc {
     pub heartbeat: Option<Duration>,
     /// `BIREME_HEARTBEAT_TIMEOUT`.
     pub heartbeat_timeout: Option<Duration>,
+    /// The least important log lines to write.
+    pub log: Option<String>,
 }
 
 /// `FLAGS_communicator_*`, as far as they are set.
@@ -248,6 +250,7 @@ impl Values {
             prefetch_threads: self.count(&v::RPC_PREFETCH_THREADS)?,
             heartbeat: self.seconds(&v::HEARTBEAT)?,
             heartbeat_timeout: self.seconds(&v::HEARTBEAT_TIMEOUT)?,
+            log: self.text(&v::LOG),
         })
     }
 

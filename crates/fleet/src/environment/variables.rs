@@ -110,6 +110,8 @@ variables! {
             "Seconds between two signs of life of a peer.";
         HEARTBEAT_TIMEOUT = "BIREME_HEARTBEAT_TIMEOUT", "10",
             "Seconds without one until a peer counts as lost.";
+        LOG = "BIREME_LOG", "warn",
+            "The least important log lines that go to standard error: error, warn, info or debug.";
     }
     "Communicator: queues of a trainer in the modes that are not sync" {
         CPU_NUM = "CPU_NUM", "1",

@@ -124,6 +124,7 @@ impl Service {
             | Request::Meet { .. }
             | Request::Save { .. }
             | Request::Stat
+            | Request::Quit { .. }
             | Request::Complete { .. } => unreachable!("answered by `dispatch`"),
         }
     }
@@ -132,6 +133,10 @@ impl Service {
         match request {
             Request::Barrier { trainer } => self.barrier(*trainer, reply),
             Request::Complete { trainer } => self.complete(*trainer, reply),
+            Request::Quit { problem } => {
+                self.lost(peer, &format!("it ended with an error: {problem}"));
+                reply.send(&Answer::Done.encode().parts());
+            }
             Request::Meet { group, name, member, members, data } => {
                 let mut roster = self.roster();
                 if *group == meet::TRAINERS
@@ -314,7 +319,7 @@ impl Handler for Service {
             Ok(request) => request,
             Err(error) => return reply.fail(&format!("{peer}: {error}")),
         };
-        let is_complete = matches!(request, Request::Complete { .. });
+        let is_complete = matches!(request, Request::Complete { .. } | Request::Quit { .. });
         if peer.identity.role == Role::Trainer
             && !is_complete
             && let Some(problem) = self.roster().failure_for(peer.identity.rank)

@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bireme_comm::{Body, Client, Identity, Interrupt, Lane, Pending, Settings, Transport};
 
 use super::WorkerConfig;
-use crate::message::{Answer, Request};
+use crate::message::{Answer, Request, method};
 use crate::{Error, Result};
 
 /// Connections to all servers of a job.
@@ -153,6 +153,22 @@ impl Links {
     /// Says goodbye to all servers, so that nobody misses this trainer.
     pub(crate) fn goodbye(&self) {
         self.clients.iter().for_each(Client::goodbye);
+    }
+
+    /// Tells the servers that can be told that this trainer ends with an error.
+    pub(crate) fn quit(&self, problem: &str) {
+        let encoded = Request::Quit { problem }.encode();
+        let parts = encoded.parts();
+        let tell = |client: &Client| {
+            client.start(Lane::Send, method::QUIT, "to hear of its end", &parts, true).ok()
+        };
+        let told: Vec<Pending> = self.clients.iter().filter_map(tell).collect();
+        let end = Instant::now() + Duration::from_secs(1);
+        for mut pending in told {
+            let left = end.saturating_duration_since(Instant::now());
+            // A server that cannot be told finds out by itself.
+            let _ = pending.wait_for(left);
+        }
     }
 
     /// Keeps the first error of a background thread.

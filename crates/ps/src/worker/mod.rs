@@ -203,10 +203,24 @@ impl Worker {
         if let Some(outbox) = &self.outbox {
             outbox.abandon();
         }
-        if told.is_ok() {
-            self.links.goodbye();
+        if let Err(error) = &told {
+            self.links.quit(&error.to_string());
         }
+        self.links.goodbye();
         told
+    }
+
+    /// Leaves with an error, so that those who wait for this trainer hear of it at once. Waits for
+    /// the servers at most a second.
+    pub fn quit(&self, problem: &str) {
+        if self.completed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Some(outbox) = &self.outbox {
+            outbox.abandon();
+        }
+        self.links.quit(problem);
+        self.links.goodbye();
     }
 
     fn drain(&self) -> Result<()> {
@@ -427,10 +441,13 @@ impl Remote for Worker {
 }
 
 impl Drop for Worker {
-    /// Lets the threads end by themselves; never waits for them.
+    /// Lets the threads end by themselves; waits for none of them, and for servers at most a second.
     fn drop(&mut self) {
         if let Some(outbox) = &self.outbox {
             outbox.abandon();
+        }
+        if !self.completed.load(Ordering::Acquire) {
+            self.links.quit("it stopped before it had completed");
         }
     }
 }

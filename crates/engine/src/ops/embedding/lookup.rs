@@ -119,7 +119,7 @@ fn remote_rows(op: &OpView<'_>) -> Result<Option<usize>> {
         return Ok(None);
     }
     let rows = op.longs("height_sections")?.iter().sum::<i64>();
-    Ok(Some(usize::try_from(rows).ok().filter(|rows| *rows > 0).unwrap_or(usize::MAX)))
+    Ok(usize::try_from(rows).ok().filter(|rows| *rows > 0))
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
@@ -143,7 +143,9 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     Ok(Box::new(move |run| {
         let (weights, ids, dout) = (run.tensor(weights)?, run.tensor(ids)?, run.tensor(dout)?);
         let mut table = table(weights, padding);
-        table.rows = remote.unwrap_or(table.rows);
+        if weights.rows() == 0 {
+            table.rows = remote.unwrap_or(0);
+        }
         dispatch!(dout.dtype(), T in [f32, f64] => {
             dispatch!(ids.dtype(), I in [i64, i32] => {
                 let (ids, dout) = (ids.as_slice::<I>()?, dout.as_slice::<T>()?);
