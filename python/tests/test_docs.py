@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_seeds_servers import free_ports, needs_servers, run_job
+from test_seeds_servers import free_ports, run_job
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +34,6 @@ def test_an_example_runs(code, tmp_path):
     assert result.returncode == 0, result.stderr
 
 
-@needs_servers
 @pytest.mark.parametrize("code", JOBS, ids=["transpiler", "incubate", "fleet"])
 def test_a_job_of_the_guide_runs(code, tmp_path):
     script = tmp_path / "job.py"
