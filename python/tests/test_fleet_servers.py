@@ -112,9 +112,9 @@ def test_worker_0_saves_and_all_load(core):
         ("shrink", None),
         ("barrier", "worker"),
         ("load", "in", 0, None),
-        ("barrier", "worker"),
+        ("refresh",),
     ]
-    assert other == [("barrier", "worker"), ("barrier", "worker")]
+    assert other == [("barrier", "worker"), ("refresh",)]
     assert job.table_stat()[0]["name"] == "emb"
     with pytest.raises(ValueError, match="`format` must be native or paddle_text"):
         job.save_persistables(None, "out", format="csv")

@@ -56,7 +56,10 @@ def test_a_server_by_the_environment(environment, maker):
     ("variables", "text"),
     [
         ({**TRAINER, "PADDLE_TRAINERS_NUM": "two"}, "`PADDLE_TRAINERS_NUM=two`, which is not a"),
-        ({**TRAINER, "PADDLE_TRAINER_ID": "2"}, "worker 2 is none of 2 workers"),
+        (
+            {**TRAINER, "PADDLE_TRAINER_ID": "2"},
+            "`PADDLE_TRAINER_ID=2`, but with `PADDLE_TRAINERS_NUM=2`",
+        ),
         ({**SERVER, "PADDLE_PORT": "36009"}, "this server is `127.0.0.2:36009`"),
     ],
 )

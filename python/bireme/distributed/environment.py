@@ -87,7 +87,7 @@ def number(name: str, default: int | None = None) -> int:
     """
     value = required(name) if default is None else text(name) or str(default)
     if not value.isdecimal():
-        raise ValueError(f"the environment says `{name}={value}`, which is not a number")
+        raise ValueError(f"the environment says `{name}={value}`, which is not a number from 0 on")
     return int(value)
 
 

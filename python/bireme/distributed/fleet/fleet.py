@@ -16,7 +16,7 @@ from ..parallel import require_one_process
 from ..transpiler.config import DistributeTranspilerConfig
 from .communicator import knobs
 from .optimizer import DistributedOptimizer
-from .role import Identity, PaddleCloudRoleMaker, RoleMakerBase
+from .role import Identity, PaddleCloudRoleMaker, Role, RoleMakerBase
 from .runtime import Runtime
 from .strategy import DistributedStrategy
 from .util import UtilBase
@@ -289,7 +289,7 @@ class Fleet:
     def init_server(self, dirname: str | None = None, var_names: list[str] | None = None) -> None:
         """Fills the parameters of this server, from a folder of `save_persistables` if named.
 
-        With `var_names` only these tables are read.
+        `var_names`, which would choose among its tables, is not in this version.
         """
         if self._is_distributed("init_server"):
             self._runtime_handle().init_server(dirname, var_names)
@@ -311,6 +311,7 @@ class Fleet:
                 raise NotImplementedError("one scope for each program is not in this version")
             scopes = scopes[0]
         runtime = self._runtime_handle()
+        runtime._require(Role.WORKER, "init_worker")
         print(f"communicator config: {runtime._settings['communicator']}")
         runtime.init_worker(scopes)
 

@@ -234,6 +234,7 @@ def server_identity() -> Identity:
     else:
         index = environment.number("PADDLE_TRAINER_ID")
         here = workers[index] if index < len(workers) else ""
+        check_trainer_id(index, count)
     check_index(role, index, count, servers)
     return Identity(role, index, count, servers, workers, here, is_distributed=True)
 
@@ -311,6 +312,22 @@ def check_endpoint(endpoint: str, source: str) -> None:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(
             f"`{source}` has the address `{endpoint}`, which is not of the form host:port"
+        )
+
+
+def check_trainer_id(index: int, workers: int) -> None:
+    """Raises where the environment gives a trainer a number that none has.
+
+    >>> check_trainer_id(2, 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: the environment says `PADDLE_TRAINER_ID=2`, but with `PADDLE_TRAINERS_NUM=2` \
+trainers are numbered from 0 to 1
+    """
+    if index >= workers > 0:
+        raise ValueError(
+            f"the environment says `PADDLE_TRAINER_ID={index}`, but with `PADDLE_TRAINERS_NUM="
+            f"{workers}` trainers are numbered from 0 to {workers - 1}"
         )
 
 

@@ -12,7 +12,9 @@ Both generations of `fleet` work on it. What it hands to `_core.Fleet`:
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,6 +55,7 @@ class Runtime:
         self._settings = dict(settings)
         self._core: Any = None
         self._is_started = False
+        self._process = os.getpid()
         # The program before it was split: what is saved for prediction is cut out of it.
         self.origin: Program | None = None
         self.main: Program | None = None
@@ -103,6 +106,9 @@ class Runtime:
             raise ValueError(f"There is no directory named '{dirname}'")
         if var_names is not None:
             self._check_tables(var_names)
+            raise NotImplementedError(
+                "`var_names` is not in this version: a server loads all of its tables and parameters"
+            )
         self._core.init_server(global_scope(), dirname, var_names)
         self._is_started = True
 
@@ -120,12 +126,14 @@ class Runtime:
             wait_server_ready(self.identity.server_endpoints)
         self._core.init_worker(self.main, scope or global_scope())
         self._is_started = True
+        atexit.register(self._stop_at_exit)
 
     def stop_worker(self) -> None:
         """Tells the servers that this worker is done."""
         self._require(Role.WORKER, "stop_worker")
-        self._core.stop_worker()
         self._is_started = False
+        atexit.unregister(self._stop_at_exit)
+        self._core.stop_worker()
 
     def barrier(self, group: str) -> None:
         """Waits for all processes of a group: worker, server or all."""
@@ -144,28 +152,38 @@ class Runtime:
             raise ValueError(f"`format` must be {' or '.join(FORMATS)}, not {format!r}")
         core = self._started("save")
         if self.identity.index == 0:
-            core.save(dirname, _number("mode", mode), table, format)
+            core.save(dirname, _number("mode", mode), _table(table), format)
 
     def load(self, dirname: str, mode: int, table: int | None = None) -> None:
         """Lets the servers read their parameters; every worker must call it, and returns after."""
         core = self._started("load")
+        mode, table = _number("mode", mode), _table(table)
         core.barrier("worker")
+        problem = None
         if self.identity.index == 0:
-            core.load(dirname, _number("mode", mode), table)
-        core.barrier("worker")
+            try:
+                core.load(dirname, mode, table)
+            except (RuntimeError, ValueError, OSError) as error:
+                problem = error
+        # The others must not go on, or wait, where worker 0 failed.
+        told = self.all_gather("" if problem is None else str(problem), "worker")[0]
+        if problem is not None:
+            raise problem
+        if told:
+            raise RuntimeError(f"worker 0 could not let the servers load `{dirname}`: {told}")
         core.refresh(global_scope())
 
     def shrink(self, table: int | None = None) -> None:
         """Lets tables forget what their accessors say; worker 0 asks, the others return at once."""
         core = self._started("shrink")
         if self.identity.index == 0:
-            core.shrink(table)
+            core.shrink(_table(table))
 
     def clear(self, table: int | None = None) -> None:
         """Empties tables; worker 0 asks, the others return at once."""
         core = self._started("clear")
         if self.identity.index == 0:
-            core.clear(table)
+            core.clear(_table(table))
 
     def stat(self) -> list[dict[str, Any]]:
         """The tables: `id`, `name`, `rows` and `bytes` of each."""
@@ -222,10 +240,23 @@ class Runtime:
             )
 
     def _started(self, method: str) -> Any:
+        self._require(Role.WORKER, method)
         if not self._is_started:
-            first = "init_worker" if self.identity.role == Role.WORKER else "init_server"
-            raise RuntimeError(f"`{method}` needs the other processes: call `{first}` before")
+            raise RuntimeError(f"`{method}` needs the servers: call `init_worker` before")
         return self._core
+
+    def _stop_at_exit(self) -> None:
+        """Ends the part of a worker whose script ended well but never said so."""
+        # After an exception the servers must not take the job for finished; and a process that
+        # was forked from a worker is none.
+        failed = getattr(sys, "last_type", None) is not None
+        if failed or not self._is_started or os.getpid() != self._process:
+            return
+        sys.stderr.write(
+            f"worker {self.identity.index} ended without `stop_worker`: the servers are told now;"
+            " call `fleet.stop_worker()` at the end of the script\n"
+        )
+        self.stop_worker()
 
 
 def exchange_config(config: DistributeTranspilerConfig, mode: str) -> dict[str, Any]:
@@ -289,6 +320,10 @@ def _fetch_table(core: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
         ids = np.arange(start, min(start + _ROWS_AT_ONCE, rows), dtype="int64")
         table[start : start + len(ids)] = core.pull_rows(name, ids)
     return table
+
+
+def _table(table: Any) -> int | None:
+    return None if table is None else _number("table_id", table)
 
 
 def _number(name: str, value: Any) -> int:

@@ -17,6 +17,7 @@ from .....distributed.fleet.role import (
     Identity,
     Role,
     check_index,
+    check_trainer_id,
     checked_endpoints,
     collective_identity,
     place_in,
@@ -249,6 +250,8 @@ def _identity_by_role(workers: int, worker_endpoints: tuple[str, ...]) -> Identi
     if named == "TRAINER":
         role, index = Role.WORKER, environment.number("PADDLE_TRAINER_ID")
         here = worker_endpoints[index] if index < len(worker_endpoints) else ""
+        if not worker_endpoints:
+            check_trainer_id(index, workers)
     else:
         role, index = Role.SERVER, _server_index(servers)
         here = servers[index] if index < len(servers) else ""

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from ......_missing import missing_names
+from ......distributed.fleet.role import Role
 from ......distributed.fleet.runtime import Runtime
 from ......distributed.transpiler import DistributeTranspilerConfig
 from ......optimizer import Optimizer
@@ -88,6 +89,7 @@ class FleetTranspiler(Fleet):
     def init_worker(self) -> None:
         """Shows the knobs of the communicator and connects this worker to the servers."""
         runtime = self._runtime_handle()
+        runtime._require(Role.WORKER, "init_worker")
         print(self._optimizer._strategy.get_trainer_runtime_config())
         runtime.init_worker()
 
