@@ -289,7 +289,7 @@ class Fleet:
     def init_server(self, dirname: str | None = None, var_names: list[str] | None = None) -> None:
         """Fills the parameters of this server, from a folder of `save_persistables` if named.
 
-        `var_names`, which would choose among its tables, is not in this version.
+        `var_names` chooses among its tables with 64-bit keys; the rest then starts afresh.
         """
         if self._is_distributed("init_server"):
             self._runtime_handle().init_server(dirname, var_names)

@@ -106,9 +106,6 @@ class Runtime:
             raise ValueError(f"There is no directory named '{dirname}'")
         if var_names is not None:
             self._check_tables(var_names)
-            raise NotImplementedError(
-                "`var_names` is not in this version: a server loads all of its tables and parameters"
-            )
         self._core.init_server(global_scope(), dirname, var_names)
         self._is_started = True
 
