@@ -62,9 +62,10 @@ pub struct Growth {
     pub rows: usize,
     /// Rows made in a second, their initial values drawn.
     pub rows_per_second: f64,
-    /// The longest that one pull of a batch took while the table grew.
+    /// The longest that one pull of a batch took while the table grew, without the time in which
+    /// other processes had the processors.
     pub longest_pull: Duration,
-    /// The most processor time that one took: what is left without other processes.
+    /// The most processor time that one took.
     pub longest_pull_cpu: Duration,
     /// Bytes a row by the table's own account.
     pub bytes_per_row: f64,
@@ -173,7 +174,7 @@ impl Bench {
 }
 
 /// The longest that a pull of rows that are there took while another thread made a table grow to
-/// `rows` rows.
+/// `rows` rows, without the time in which other processes had the processors.
 ///
 /// # Errors
 /// When the table fails.
@@ -191,9 +192,10 @@ pub fn longest_pull_beside_growth(rows: usize) -> Result<Duration> {
         });
         let mut longest = Duration::ZERO;
         while !grown.load(Ordering::Acquire) {
-            let pull = Instant::now();
+            let (queued, pull) = (time_queued(), Instant::now());
             table.pull(&keys, &mut out)?;
-            longest = longest.max(pull.elapsed());
+            let took = pull.elapsed();
+            longest = longest.max(took.saturating_sub(time_queued() - queued));
             // As a trainer does between two pulls; a lock that is never left alone is no table's.
             std::thread::sleep(PAUSE);
         }
@@ -225,10 +227,11 @@ fn grow(table: &SparseTable, rows: usize) -> Result<Longest> {
     for first in (0..rows).step_by(BATCH) {
         let keys = &mut keys[..BATCH.min(rows - first)];
         keys.iter_mut().zip(first..).for_each(|(key, number)| *key = key_of(number));
-        let pull = (Instant::now(), thread_time());
+        let (queued, cpu, pull) = (time_queued(), thread_time(), Instant::now());
         table.pull(keys, &mut out[..keys.len() * WIDTH])?;
-        longest.wall = longest.wall.max(pull.0.elapsed());
-        longest.cpu = longest.cpu.max(thread_time().saturating_sub(pull.1));
+        let took = pull.elapsed();
+        longest.cpu = longest.cpu.max(thread_time().saturating_sub(cpu));
+        longest.wall = longest.wall.max(took.saturating_sub(time_queued() - queued));
     }
     Ok(longest)
 }
@@ -256,6 +259,13 @@ pub fn resident_bytes() -> Option<u64> {
 #[cfg(target_os = "linux")]
 pub fn process_time() -> Duration {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// How long this thread was ready to run while others had the processors, where the system tells.
+fn time_queued() -> Duration {
+    let status = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let queued = status.split_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok());
+    Duration::from_nanos(queued.unwrap_or(0))
 }
 
 /// The processor time that this thread has taken.
