@@ -61,7 +61,7 @@ impl State {
     pub(super) fn load(&self, directory: &str, table: Option<&str>) -> Result<u64> {
         let loaded = checkpoint::load_request(Path::new(directory), self, self.index(), table)?;
         for note in &loaded.notes {
-            tracing::warn!("{}: loading `{directory}`: {note}", self.config.name());
+            tracing::warn!("{}: loading `{directory}`: {note}", self.name());
         }
         // Rates that were computed before are those of another step.
         let rating = self.rating.lock().unwrap_or_else(PoisonError::into_inner);

@@ -97,6 +97,7 @@ impl PsServer {
         let handler = Arc::clone(&service);
         let server =
             Server::start(transport, &endpoint, Identity::server(rank), settings, handler)?;
+        service.state.address.get_or_init(|| server.endpoint().to_owned());
         Ok(PsServer { service, server, scope: scope.clone(), patience })
     }
 
@@ -154,7 +155,7 @@ impl PsServer {
                 Verdict::Going => {}
                 Verdict::Finished(lost) => {
                     for lost in lost {
-                        tracing::warn!("{} ends, but {lost}", self.config().name());
+                        tracing::warn!("{} ends, but {lost}", self.service.state.name());
                     }
                     return Ok(());
                 }

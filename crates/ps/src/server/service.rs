@@ -60,7 +60,7 @@ impl Service {
         // Only failures come by the clock, and these are short.
         self.settle(roster).into_iter().for_each(Ended::deliver);
         if let Some(problem) = roster.overdue(self.deadline, now) {
-            roster.fail(&format!("{}: {problem}", self.state.config.name()));
+            roster.fail(&format!("{}: {problem}", self.state.name()));
         }
     }
 
@@ -208,7 +208,7 @@ impl Service {
             return Err(Error::Config(format!(
                 "{peer} says it is trainer {trainer} of {trainers}, but {} serves {} trainers: \
                  start all processes with the same number of trainers",
-                config.name(),
+                self.state.name(),
                 config.trainers
             )));
         }
@@ -216,7 +216,7 @@ impl Service {
             return Err(Error::Config(format!(
                 "{peer} trains in {mode:?} mode, but {} serves {:?} mode: transpile all programs \
                  with the same `sync_mode` and strategy",
-                config.name(),
+                self.state.name(),
                 config.mode
             )));
         }
@@ -235,7 +235,7 @@ impl Service {
                      last checkpoint"
                 ));
             }
-            tracing::warn!("{}: {problem}", config.name());
+            tracing::warn!("{}: {problem}", self.state.name());
             self.state.forget(trainer);
         }
         drop(roster);
@@ -296,7 +296,7 @@ impl Service {
         let updated = self.state.update(waiters.len());
         let problem = match &updated {
             Ok(()) => None,
-            Err(error) => Some(format!("{}: the update failed: {error}", self.state.config.name())),
+            Err(error) => Some(format!("{}: the update failed: {error}", self.state.name())),
         };
         let done = Answer::Done.encode();
         let parts = done.parts();
@@ -336,7 +336,7 @@ impl Handler for Service {
         }
         let mut roster = self.roster();
         let Some(trainer) = roster.lose(peer, why) else { return };
-        let server = self.state.config.name();
+        let server = self.state.name();
         if self.goes_on() {
             tracing::warn!("{server}: {peer} is lost: {why}; the others go on");
             self.state.forget(trainer);
@@ -344,6 +344,8 @@ impl Handler for Service {
             drop(roster);
             ended.into_iter().for_each(Ended::deliver);
         } else {
+            // It may have waited itself when it gave up.
+            roster.barrier.remove(&trainer);
             let waits = match roster.barrier.is_empty() {
                 true => "nobody waited for it yet".to_owned(),
                 false => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Scope};
@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) step: AtomicU64,
     /// Elements of all parameters.
     size: usize,
+    /// Where it really listens, where its program says port 0.
+    pub(super) address: OnceLock<String>,
 }
 
 /// A block and how often it was updated.
@@ -91,9 +93,18 @@ impl State {
             assembly: Assembly::new(),
             step: AtomicU64::new(0),
             size,
+            address: OnceLock::new(),
         };
         state.preview_rates()?;
         Ok(state)
+    }
+
+    /// How this server is called in messages: `server 0 (127.0.0.1:6174)`.
+    pub(super) fn name(&self) -> String {
+        match self.address.get() {
+            Some(address) => format!("server {} ({address})", self.config.server),
+            None => self.config.name(),
+        }
     }
 
     /// Whether pushes wait for the barrier.
@@ -386,7 +397,7 @@ impl State {
         let table = self.tables.iter().find(|known| known.name == name);
         table.ok_or_else(|| {
             let known: Vec<&str> = self.tables.iter().map(|table| table.name.as_str()).collect();
-            let server = self.config.name();
+            let server = self.name();
             Error::Request(format!("{server} has no keyed table `{name}`; it has {known:?}"))
         })
     }
@@ -400,7 +411,7 @@ impl State {
         Error::Request(format!(
             "{} has no variable `{name}`: do trainers and servers run programs of one `transpile`, \
              with the same endpoints?",
-            self.config.name()
+            self.name()
         ))
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Links {
     pub(crate) max_bytes: usize,
     /// What a background thread failed with first.
     fault: OnceLock<String>,
+    /// The first error that the trainer was told.
+    told: OnceLock<String>,
     /// Whether the user wants waits to end.
     interrupt: Option<Interrupt>,
 }
@@ -83,6 +85,7 @@ impl Links {
             deadline: settings.deadline,
             max_bytes: (settings.max_frame / 4 * 3).max(1 << 16),
             fault: OnceLock::new(),
+            told: OnceLock::new(),
             interrupt: settings.interrupt.clone(),
         };
         let (trainer, trainers, mode) = (config.trainer, config.trainers, config.mode);
@@ -155,8 +158,16 @@ impl Links {
         self.clients.iter().for_each(Client::goodbye);
     }
 
-    /// Tells the servers that can be told that this trainer ends with an error.
-    pub(crate) fn quit(&self, problem: &str) {
+    /// Remembers what the trainer was told, for [`Links::quit`].
+    pub(crate) fn note(&self, error: &Error) {
+        self.told.get_or_init(|| error.to_string());
+    }
+
+    /// Tells the servers that can be told that this trainer ends with an error: another server may
+    /// know better who was missing first.
+    pub(crate) fn quit(&self, problem: Option<&str>) {
+        let known = self.told.get().or(self.fault.get()).map(String::as_str);
+        let problem = problem.or(known).unwrap_or("it stopped before it had completed");
         let encoded = Request::Quit { problem }.encode();
         let parts = encoded.parts();
         let tell = |client: &Client| {

@@ -204,7 +204,7 @@ impl Worker {
             outbox.abandon();
         }
         if let Err(error) = &told {
-            self.links.quit(&error.to_string());
+            self.links.quit(Some(&error.to_string()));
         }
         self.links.goodbye();
         told
@@ -219,7 +219,7 @@ impl Worker {
         if let Some(outbox) = &self.outbox {
             outbox.abandon();
         }
-        self.links.quit(problem);
+        self.links.quit(Some(problem));
         self.links.goodbye();
     }
 
@@ -376,6 +376,7 @@ impl Worker {
 
     /// Says who had the error: a step's error may end up in a log of many trainers.
     fn told(&self, error: Error) -> bireme_engine::Error {
+        self.links.note(&error);
         match error {
             Error::Engine(error) => error,
             Error::Interrupted | Error::Comm(bireme_comm::Error::Interrupted { .. }) => {
@@ -447,7 +448,7 @@ impl Drop for Worker {
             outbox.abandon();
         }
         if !self.completed.load(Ordering::Acquire) {
-            self.links.quit("it stopped before it had completed");
+            self.links.quit(None);
         }
     }
 }
