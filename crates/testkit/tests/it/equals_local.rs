@@ -3,13 +3,16 @@
 
 use std::collections::HashMap;
 
+use bireme_engine::lr::{Lr, Schedule};
 use bireme_engine::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, DecayedAdagrad, Ftrl, Lamb, Lars, Momentum, Optimizer,
     RmsProp, Sgd,
 };
+use bireme_ir::Regularizer;
 use bireme_testkit::cluster::Cluster;
 use bireme_testkit::models::{Batch, Model, Table, ctr_batches, ctr_dnn, mnist_batches, mnist_mlp};
 use bireme_testkit::{Params, difference, local};
+use bireme_transpiler::SplitMethod;
 
 const STEPS: usize = 50;
 /// Divides evenly by one, two and three.
@@ -128,6 +131,34 @@ fn keyed_tables_equal_a_local_table() {
             let cluster = Cluster::new(trainers, servers);
             let params = cluster.train(&model, &batches).unwrap().params;
             close(&format!("{kind}, {trainers} x {servers}"), &expected, &params);
+        }
+    }
+}
+
+/// Learning rates and penalties are the servers' business; all of a table's pieces see the same step.
+#[test]
+fn schedules_penalties_and_hashed_placements_equal_local() {
+    let batches = ctr_batches(STEPS, BATCH);
+    let falling =
+        Schedule::Exponential { rate: 0.1, decay_steps: 10.0, decay_rate: 0.7, staircase: true };
+    let rising = Schedule::Noam { d_model: 16.0, warmup_steps: 20.0, rate: 1.0 };
+    let optimizers: [Box<dyn Optimizer>; 3] = [
+        Box::new(Sgd::new(Lr::Schedule(falling))),
+        Box::new(Sgd::new(Lr::Schedule(rising))),
+        Box::new(Momentum::new(0.01, 0.9).regularization(Regularizer::L2(0.01))),
+    ];
+    for (kind, optimizer) in optimizers.iter().enumerate() {
+        for table in [Table::Sliced, Table::Keyed] {
+            // Momentum and penalty of a keyed table touch the rows of a step, not all.
+            if kind == 2 && table == Table::Keyed {
+                continue;
+            }
+            let model = ctr_dnn(table, optimizer.as_ref()).unwrap();
+            let (expected, _) = local::train(&model, &batches).unwrap();
+            let mut cluster = Cluster::new(2, 3);
+            cluster.config.split_method = SplitMethod::HashName;
+            let params = cluster.train(&model, &batches).unwrap().params;
+            close(&format!("optimizer {kind}, {table:?}"), &expected, &params);
         }
     }
 }

@@ -16,7 +16,7 @@ use bireme_engine::Scope;
 use bireme_engine::optimizer::Adam;
 use bireme_ps::message::Format;
 use bireme_testkit::cluster::Cluster;
-use bireme_testkit::models::{Batch, Table, ctr_batches, ctr_dnn, share};
+use bireme_testkit::models::{Batch, Model, Table, ctr_batches, ctr_dnn, share};
 use bireme_transpiler::DistributedMode;
 
 const ROLE: &str = "BIREME_TEST_MEMBER";
@@ -101,6 +101,15 @@ impl Cast {
         }
     }
 
+    /// Modes have tables of either kind, so that both see every fault.
+    fn model(&self) -> Result<Model> {
+        let table = match self.mode {
+            DistributedMode::Async | DistributedMode::Hybrid => Table::Keyed,
+            _ => Table::Sliced,
+        };
+        ctr_dnn(table, &Adam::new(0.003).lazy_mode(true))
+    }
+
     fn cluster(&self) -> Cluster {
         let mut cluster = Cluster::new(TRAINERS, self.servers).over_tcp().in_mode(self.mode);
         cluster.config.geo_sgd_need_push_nums = 1;
@@ -131,14 +140,14 @@ fn run() {
 }
 
 fn serve(cast: &Cast, rank: usize) -> Result<()> {
-    let model = ctr_dnn(Table::Sliced, &Adam::new(0.003).lazy_mode(true))?;
+    let model = cast.model()?;
     let server = cast.cluster().start_server(&model, rank, &Scope::new())?;
     println!("listening {}", server.endpoint());
     Ok(server.run(&|| false)?)
 }
 
 fn train(cast: &Cast, rank: usize) -> Result<()> {
-    let model = ctr_dnn(Table::Sliced, &Adam::new(0.003).lazy_mode(true))?;
+    let model = cast.model()?;
     let batches = ctr_batches(BATCHES, BATCH);
     let shares: Vec<Batch> = batches.iter().map(|batch| share(batch, rank, TRAINERS)).collect();
     let stop = Arc::new(AtomicBool::new(false));
