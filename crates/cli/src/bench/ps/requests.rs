@@ -176,10 +176,12 @@ impl Local {
     }
 
     fn call(&self, (count, keys): (u64, &[u64]), values: &mut [f32], push: bool) -> Result<()> {
-        Ok(match push {
-            true => self.0.push(keys, values, None, &PushStep { rate: RATE, count })?,
-            false => self.0.pull(keys, values)?,
-        })
+        if push {
+            self.0.push(keys, values, None, &PushStep { rate: RATE, count })?;
+        } else {
+            self.0.pull(keys, values)?;
+        }
+        Ok(())
     }
 }
 
