@@ -72,8 +72,6 @@ def install(monkeypatch):
     FakeTranspiler.made, FakeFleet.made = [], []
     monkeypatch.setattr(_core, "Transpiler", FakeTranspiler, raising=False)
     monkeypatch.setattr(_core, "Fleet", FakeFleet, raising=False)
-    # Tests leave their workers running.
-    monkeypatch.setattr("atexit.register", lambda _: None)
     return FakeTranspiler, FakeFleet
 
 

@@ -50,3 +50,20 @@ def test_fleetrun_runs_one_process_with_the_alias(tmp_path):
 def test_python_m_bireme_says_what_it_does_not_know(arguments, problem, capsys):
     assert run_main(arguments) == 2
     assert capsys.readouterr().err.startswith(f"bireme: {problem}\nusage: ")
+
+
+def test_bireme_train_trains_on_a_cluster_of_this_interpreter(tmp_path):
+    code = "import sys; from bireme._cli import main; sys.exit(main())"
+    options = ["--samples", "4000", "--mode", "async", "--output", str(tmp_path / "out")]
+    result = subprocess.run(
+        [sys.executable, "-c", code, "train", *options],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "1 server and 2 trainers, mode async" in result.stdout + result.stderr
+    assert any((tmp_path / "out").iterdir())

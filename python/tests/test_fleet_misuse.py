@@ -123,10 +123,41 @@ def test_ctrl_c_ends_a_role_and_the_others_say_which(tmp_path, name, text):
         assert text in outputs[other].splitlines()[-1]
 
 
-def test_a_worker_that_forgets_to_stop_has_finished_all_the_same(tmp_path):
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_worker_that_forgets_to_stop_has_finished_all_the_same(tmp_path, mode):
+    # Sooner than anybody would call it lost.
+    environments = {
+        name: {**environment, "BIREME_HEARTBEAT_TIMEOUT": "600"}
+        for name, environment in roles(1, 2).items()
+    }
     text = script(("    fleet.stop_worker()\n", ""))
-    outputs = run_job(tmp_path, text, roles(1, 2), {"MODE": "async"})
-    assert "worker 1 ended without `stop_worker`" in outputs["trainer 1"]
+    run_job(tmp_path, text, environments, {"MODE": mode})
+
+
+@pytest.mark.parametrize("waits", ["for servers", "at a barrier"])
+def test_ctrl_c_ends_a_wait_for_others(tmp_path, waits):
+    environments = roles(1, 2)
+    del environments["trainer 1"]
+    if waits == "for servers":
+        del environments["server 0"]
+    text = script(
+        ("    exe.run(paddle", '    print("now", flush=True)\n    exe.run(paddle'),
+        ("    fleet.init_worker()\n", '    fleet.init_worker()\n    print("on", flush=True)\n'),
+    )
+
+    def interrupt(job):
+        # It may not wait yet: then Ctrl-C comes before the wait, and ends it as well.
+        job.wait_for("trainer 0", "now" if waits == "for servers" else "on\n")
+        job.processes["trainer 0"].send_signal(signal.SIGINT)
+        job.processes["trainer 0"].wait(SECONDS)
+        for process in job.processes.values():
+            process.kill()
+
+    steps = 0 if waits == "at a barrier" else 5
+    changes = {"FLAGS_rpc_deadline": str(2 * SECONDS * 1000)}
+    environments = {name: {**own, **changes} for name, own in environments.items()}
+    _, outputs = ended(tmp_path, environments, text, interrupt, STEPS=steps)
+    assert outputs["trainer 0"].endswith("KeyboardInterrupt\n")
 
 
 def test_training_before_init_worker_connects_by_itself(tmp_path):

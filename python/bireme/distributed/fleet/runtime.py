@@ -12,9 +12,7 @@ Both generations of `fleet` work on it. What it hands to `_core.Fleet`:
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,7 +53,6 @@ class Runtime:
         self._settings = dict(settings)
         self._core: Any = None
         self._is_started = False
-        self._process = os.getpid()
         # The program before it was split: what is saved for prediction is cut out of it.
         self.origin: Program | None = None
         self.main: Program | None = None
@@ -123,13 +120,11 @@ class Runtime:
             wait_server_ready(self.identity.server_endpoints)
         self._core.init_worker(self.main, scope or global_scope())
         self._is_started = True
-        atexit.register(self._stop_at_exit)
 
     def stop_worker(self) -> None:
         """Tells the servers that this worker is done."""
         self._require(Role.WORKER, "stop_worker")
         self._is_started = False
-        atexit.unregister(self._stop_at_exit)
         self._core.stop_worker()
 
     def barrier(self, group: str) -> None:
@@ -241,19 +236,6 @@ class Runtime:
         if not self._is_started:
             raise RuntimeError(f"`{method}` needs the servers: call `init_worker` before")
         return self._core
-
-    def _stop_at_exit(self) -> None:
-        """Ends the part of a worker whose script ended well but never said so."""
-        # After an exception the servers must not take the job for finished; and a process that
-        # was forked from a worker is none.
-        failed = getattr(sys, "last_type", None) is not None
-        if failed or not self._is_started or os.getpid() != self._process:
-            return
-        sys.stderr.write(
-            f"worker {self.identity.index} ended without `stop_worker`: the servers are told now;"
-            " call `fleet.stop_worker()` at the end of the script\n"
-        )
-        self.stop_worker()
 
 
 def exchange_config(config: DistributeTranspilerConfig, mode: str) -> dict[str, Any]:
