@@ -45,6 +45,7 @@ impl Transpiler {
     }
 
     /// Splits `main` and `startup`, which stay as they are, for parameter servers.
+    #[expect(clippy::too_many_arguments, reason = "as in Paddle")]
     fn transpile(
         &self,
         py: Python<'_>,
