@@ -77,6 +77,8 @@ fn sync_trainers_average_and_fetch_everything_at_once() {
         worker.barrier().unwrap();
         // The fake answers with one value at a time: two requests for two values, of each trainer.
         assert_eq!(cluster.fakes[0].asked(method::GET) - before, 4);
+        // Before the other one asks for more.
+        worker.barrier().unwrap();
         worker.fetch_barrier(&cluster.endpoints).unwrap();
         assert_eq!(recv(&worker, &cluster, 1, "c"), [-1.5]);
         worker.complete().unwrap();
