@@ -134,7 +134,7 @@ def test_a_worker_that_forgets_to_stop_has_finished_all_the_same(tmp_path, mode)
     run_job(tmp_path, text, environments, {"MODE": mode})
 
 
-@pytest.mark.parametrize("waits", ["for servers", "at a barrier"])
+@pytest.mark.parametrize("waits", ["for servers", "at a barrier", "in a step"])
 def test_ctrl_c_ends_a_wait_for_others(tmp_path, waits):
     environments = roles(1, 2)
     del environments["trainer 1"]

@@ -127,7 +127,11 @@ fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
         }
         Err((refusal, problem)) => {
             let address = connection.stream().address();
-            if state.strangers.is_news(&address, Some(refusal)) {
+            // Whoever waits for a port opens a connection and closes it again.
+            let said_nothing = problem == Broken::Closed.to_string();
+            if said_nothing {
+                tracing::debug!("{address} connected and left again");
+            } else if state.strangers.is_news(&address, Some(refusal)) {
                 tracing::warn!("{} refused a connection from {address}: {problem}", state.identity);
             }
             handshake::refuse(&connection, refusal, &problem, state.incarnation);

@@ -52,8 +52,10 @@ impl Links {
         let me = Identity::trainer(config.trainer);
         // The user is asked on the caller's thread: a signal may concern that one alone.
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let asked = Interrupt::new(move || stopped.load(Ordering::Relaxed));
+        let (stopped, user) = (Arc::clone(&stop), settings.interrupt.clone());
+        let asked = Interrupt::new(move || {
+            stopped.load(Ordering::Relaxed) || user.as_ref().is_some_and(Interrupt::is_wanted)
+        });
         let connecting = Settings { interrupt: Some(asked), ..settings.clone() };
         let connect = |(rank, endpoint): (usize, &String)| {
             let server = Identity::server(rank as u32);
