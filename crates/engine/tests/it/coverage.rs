@@ -7,6 +7,9 @@ use bireme_engine::ops;
 
 use crate::case;
 
+/// Why the ops that talk to parameter servers have no golden cases.
+const REMOTE: &str = "talks to parameter servers, or describes one";
+
 /// Ops that golden cases cannot show, and why. They have tests of their own.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("assert", "has no outputs"),
@@ -32,6 +35,18 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("smooth_l1_loss", "of older programs, no longer in Paddle 2.6"),
     ("squeeze", "of older programs, no longer in Paddle 2.6"),
     ("unsqueeze", "of older programs, no longer in Paddle 2.6"),
+    ("send", REMOTE),
+    ("send_barrier", REMOTE),
+    ("recv", REMOTE),
+    ("fetch_barrier", REMOTE),
+    ("distributed_lookup_table", REMOTE),
+    ("distributed_push_sparse", REMOTE),
+    ("geo_exchange", REMOTE),
+    ("listen_and_serv", REMOTE),
+    ("lookup_sparse_table", REMOTE),
+    ("fake_init", REMOTE),
+    ("split_byref", "no kernel in Paddle 2.6; a part of trainers' programs"),
+    ("split_selected_rows", "no kernel in Paddle 2.6; a part of trainers' programs"),
 ];
 
 #[test]
