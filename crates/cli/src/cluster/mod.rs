@@ -23,6 +23,11 @@ use message::{Order, Report};
 use process::{Event, Member, ending};
 pub(crate) use process::{Recipe, Who};
 
+/// What servers say of a trainer that told them of its end.
+const HEARSAY: &str = "it ended with an error";
+/// How long the member that failed first may take to end.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// How long servers may take until they listen.
 const START: Duration = Duration::from_secs(120);
 /// How often Ctrl-C is looked for while nothing happens.
@@ -127,8 +132,30 @@ impl Cluster {
         };
         match event {
             Event::Said(report) => Ok(Some((who, report))),
-            Event::Closed => self.ended(who).map(|()| None),
+            Event::Closed => match self.ended(who) {
+                Ok(()) => Ok(None),
+                Err(error) => Err(self.cause(error)),
+            },
         }
+    }
+
+    /// The error that explains `error`: members that hear of another's failure may end before it
+    /// does, but its own log says more.
+    fn cause(&mut self, mut error: anyhow::Error) -> anyhow::Error {
+        let is_hearsay = |error: &anyhow::Error| error.to_string().contains(HEARSAY);
+        let end = Instant::now() + GRACE;
+        while is_hearsay(&error) {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left) {
+                Ok((who, Event::Closed)) => match self.ended(who) {
+                    Err(other) if !is_hearsay(&other) => error = other,
+                    _ => {}
+                },
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        error
     }
 
     /// Takes the leave of a member that has closed its stdout.

@@ -2,8 +2,8 @@
 //!
 //! A [`SparseTable`] holds any 64-bit keys. Each row is one record: counters, weights and what the
 //! optimizer keeps. What a record holds and how it changes is the accessor's business, and which
-//! keys may have one the [`Entry`]'s. Tables are memory and nothing else: no server, no file, no
-//! thread of their own.
+//! keys may have one the [`Entry`]'s. Tables are memory and nothing else: no server, no file, and no
+//! thread but a short-lived one that fetches memory ahead of growth.
 //!
 //! From the bottom: `arena` (memory that does not move) and `index` (hash to place) · `shard` (both
 //! under one lock) · `batch` (keys sorted by shard) · `accessor`, `rule`, `entry`, `init` (what the
