@@ -6,6 +6,9 @@ Every process builds it alike, so what a job learns can be compared with a run o
 import os
 
 import numpy as np
+
+# Not at its first use: its extension modules lose a Ctrl-C that comes while they are imported.
+import numpy.random
 import paddle
 
 SLOTS = 3
