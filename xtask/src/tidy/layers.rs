@@ -20,13 +20,16 @@ const LAYERS: &[(&str, Allowed)] = &[
     ("transpiler", Allowed::Only(&["ir"])),
     ("comm", Allowed::Only(&[])),
     ("ps", Allowed::Only(&["comm", "engine", "ir"])),
+    ("collective", Allowed::Only(&["comm"])),
     ("data", Allowed::Only(&["engine"])),
-    ("fleet", Allowed::Only(&["ir", "engine", "transpiler", "comm", "ps", "data"])),
+    ("fleet", Allowed::Only(&["ir", "engine", "transpiler", "comm", "ps", "collective", "data"])),
+    // It knows the environment of a job, not the training in it.
+    ("launch", Allowed::Only(&["comm", "fleet"])),
     ("rec", Allowed::Only(&["fleet", "data"])),
     // The demo and the benchmarks drive the engine themselves.
-    ("cli", Allowed::Only(&["rec", "fleet", "ir", "engine", "data"])),
+    ("cli", Allowed::Only(&["rec", "launch", "fleet", "collective", "ir", "engine", "data"])),
     // It wraps the engine and programs too; `cli` is its console command.
-    ("python", Allowed::Only(&["fleet", "rec", "data", "cli", "engine", "ir"])),
+    ("python", Allowed::Only(&["fleet", "collective", "rec", "data", "cli", "engine", "ir"])),
     ("testkit", Allowed::Any),
 ];
 
