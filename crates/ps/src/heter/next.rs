@@ -41,7 +41,7 @@ impl Next {
     ) -> Result<Next> {
         let first = config.first_rank(config.stage + 1);
         let connect = |(index, endpoint): (usize, &String)| {
-            let peer = Identity::new(Role::HeterWorker, first + index as u32);
+            let peer = Identity::new(Role::HeterWorker, first - config.trainers() + index as u32);
             Client::connect(Arc::clone(transport), endpoint, me, peer, settings.clone())
         };
         let clients = config.next.iter().enumerate().map(connect);

@@ -77,9 +77,7 @@ pub(super) struct Sections {
     pub(super) backward: Option<Section>,
     /// Barriers and pulls, once a step.
     pub(super) tail: Option<Section>,
-    /// What the previous stage sends.
-    pub(super) arrives: Vec<String>,
-    /// What it wants back.
+    /// What the previous stage wants back.
     pub(super) answers: Vec<String>,
     /// What the next stage is sent.
     pub(super) sends: Vec<String>,
@@ -126,14 +124,10 @@ impl Sections {
         let forward = section(program, work(0, middle));
         let backward = asks.map(|at| section(program, work(at, tail_at)));
         let tail = (tail_at < ops.len()).then(|| tail(program, work(tail_at, ops.len())));
-        let names = |op: Option<&Op>, slot: fn(&Op) -> &[String]| {
-            op.map_or_else(Vec::new, |op| slot(op).to_vec())
-        };
         let saved = backward.iter().flat_map(|section| section.reads.iter().cloned()).collect();
         Ok(Sections {
-            arrives: names(listen, |op| op.outputs_of("Out")),
             answers: listen.map_or_else(Vec::new, |op| strings(op, "answer_varnames").to_vec()),
-            sends: names(ask, |op| op.inputs_of("X")),
+            sends: ask.map_or_else(Vec::new, |op| op.inputs_of("X").to_vec()),
             saved,
             as_is: as_is(ops),
             config,

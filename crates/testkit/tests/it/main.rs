@@ -5,6 +5,7 @@
 mod checkpoint;
 mod equals_local;
 mod faults;
+mod heter;
 mod modes;
 #[cfg(target_os = "linux")]
 mod processes;
