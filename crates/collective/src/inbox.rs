@@ -238,6 +238,11 @@ impl Inbox {
     }
 }
 
+/// What a rank tells all others when it gives up: who was the first to do so, and why.
+pub(crate) fn last_words(peer: &str, problem: &str) -> String {
+    format!("{peer}\n{problem}")
+}
+
 fn sequence(message: &Message) -> u64 {
     message.number & ((1 << SEQUENCE_BITS) - 1)
 }
@@ -278,7 +283,12 @@ impl Receiver for Inbox {
         let peer = self.names[from].clone();
         let failure = match &why {
             Ended::Left => None,
-            Ended::Aborted(problem) => Some(Error::Aborted { peer, problem: problem.clone() }),
+            Ended::Aborted(words) => Some(match words.split_once('\n') {
+                Some((peer, problem)) => {
+                    Error::Aborted { peer: peer.into(), problem: problem.into() }
+                }
+                None => Error::Aborted { peer, problem: words.clone() },
+            }),
             Ended::Lost(problem) => {
                 Some(Error::Lost { peer, problem: problem.clone(), call: "its group".into() })
             }

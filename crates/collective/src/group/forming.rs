@@ -18,7 +18,9 @@ impl Group {
     pub fn connect(config: &Config, transport: &Arc<dyn Transport>) -> Result<Group> {
         let names = config.endpoints.iter().enumerate();
         let names = names.map(|(rank, endpoint)| format!("{} {rank} ({endpoint})", config.role));
-        let inbox = Arc::new(Inbox::new(names.collect()));
+        let names: Vec<_> = names.collect();
+        let name = names.get(config.rank).cloned().unwrap_or_default();
+        let inbox = Arc::new(Inbox::new(names));
         let parts = [&config.name[..], &config.endpoints.join(",")];
         let place = Place {
             role: config.role,
@@ -30,6 +32,7 @@ impl Group {
         let core = Core {
             mesh: Some(mesh),
             inbox,
+            name,
             settings: config.settings.clone(),
             groups: Mutex::new(HashSet::new()),
         };
@@ -40,9 +43,11 @@ impl Group {
 
     /// A group of one rank, without a network.
     pub fn alone() -> Group {
+        let name = "rank 0 (this process)".to_string();
         let core = Core {
             mesh: None,
-            inbox: Arc::new(Inbox::new(vec!["rank 0 (this process)".into()])),
+            inbox: Arc::new(Inbox::new(vec![name.clone()])),
+            name,
             settings: Settings::default(),
             groups: Mutex::new(HashSet::new()),
         };

@@ -16,7 +16,7 @@ pub use background::Pending;
 pub(crate) use turn::Turn;
 
 use crate::call::Call;
-use crate::inbox::Inbox;
+use crate::inbox::{self, Inbox};
 use crate::{Error, Result};
 
 /// Between two questions whether the user wants to stop.
@@ -95,6 +95,8 @@ pub(crate) struct Core {
     mesh: Option<Mesh>,
     inbox: Arc<Inbox>,
     settings: Settings,
+    /// Role, rank and endpoint of this process.
+    name: String,
     /// The groups of this mesh, so that no two have the same number.
     groups: Mutex<HashSet<u32>>,
 }
@@ -126,7 +128,7 @@ impl Group {
 
     /// Gives the group up: all calls fail, here and on all other ranks, for this reason.
     pub fn abort(&self, why: &str) {
-        let peer = format!("rank {} (this process)", self.rank());
+        let peer = self.shared.core.name.clone();
         self.shared.fail(Error::Aborted { peer, problem: why.to_string() });
     }
 
@@ -186,10 +188,10 @@ impl Core {
         }
         let first = self.inbox.fail(error);
         if let Some(mesh) = &self.mesh {
+            // Who heard of it from another passes on the first one's words.
             mesh.abort(&match &first {
-                // The first reason, not a chain of those who heard of it.
-                Error::Aborted { problem, .. } => problem.clone(),
-                other => other.to_string(),
+                Error::Aborted { peer, problem } => inbox::last_words(peer, problem),
+                other => inbox::last_words(&self.name, &other.to_string()),
             });
         }
         first
