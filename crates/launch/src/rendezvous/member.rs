@@ -91,6 +91,8 @@ pub struct Membership {
     roster: Vec<Card>,
     endpoint: String,
     patience: Duration,
+    /// This node has taken leave.
+    gone: AtomicBool,
 }
 
 /// Entries of the log that nobody has looked at yet.
@@ -138,6 +140,7 @@ pub fn join(config: &Config, transport: &Arc<dyn Transport>) -> Result<Membershi
         roster: roster.into_iter().map(|(_, card)| card).collect(),
         endpoint,
         patience: config.settings.heartbeat_timeout,
+        gone: AtomicBool::new(false),
     })
 }
 
@@ -370,14 +373,20 @@ impl Peers for Membership {
     }
 
     fn leave(&self) {
+        if self.gone.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let host = self.host.lock().unwrap_or_else(|poison| poison.into_inner()).take();
         finish(&self.client, &self.news, host.as_ref(), self.session, self.patience);
     }
 }
 
 impl Drop for Membership {
+    /// A node that goes without a word would look to the others as if it were still there.
     fn drop(&mut self) {
-        self.news.over.store(true, Ordering::Release);
-        self.client.goodbye();
+        self.leave();
     }
 }
+
+#[cfg(test)]
+mod tests;
