@@ -8,3 +8,4 @@
 pub mod addresses;
 pub mod job;
 pub mod rendezvous;
+pub mod supervise;
