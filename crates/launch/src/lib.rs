@@ -5,4 +5,6 @@
 //! (endpoints that stay free) · `show` (the tables) · `rendezvous` (several machines agree) ·
 //! `supervise` (processes from start to end) · `submit` (the same job for other schedulers).
 
+pub mod addresses;
 pub mod job;
+pub mod rendezvous;
