@@ -101,7 +101,7 @@ fn the_first_failure_is_told_to_all() {
 #[test]
 fn a_restart_begins_when_all_have_stopped() {
     let nodes = three(&Memory::new(0), 1);
-    let failure = Failure::of_node("b", "broke");
+    let failure = Failure { process: Some((Role::Worker, 1)), ..Failure::of_node("b", "broke") };
     nodes[1].local_failed(&failure);
     for node in &nodes {
         let restart = Event::Restart { round: 1, failure: failure.clone() };
@@ -210,8 +210,7 @@ fn counted_nodes_have_ranks_and_more_are_refused() {
         config.card.rank = rank;
         config
     };
-    let nodes =
-        meet(vec![counted("a", None), counted("x", Some(0)), counted("y", None)], &network);
+    let nodes = meet(vec![counted("a", None), counted("x", Some(0)), counted("y", None)], &network);
     assert_eq!(nodes[1].node(), 0);
     assert_eq!(nodes[0].roster()[0].address, "x");
     let late = problem(start(counted("z", None), &network));
