@@ -6,5 +6,17 @@
 //! `supervise` (processes from start to end) · `submit` (the same job for other schedulers).
 
 pub mod addresses;
+pub mod arguments;
+mod clock;
 pub mod job;
+mod launcher;
+pub mod log;
+mod meeting;
+pub mod plan;
+pub mod ports;
+mod processes;
+mod program;
 pub mod rendezvous;
+pub mod show;
+
+pub use launcher::{Host, run};

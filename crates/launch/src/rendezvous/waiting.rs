@@ -42,11 +42,7 @@ impl Waiting {
             timeout: config.start_timeout,
             interrupt: config.interrupt.clone(),
             say: config.say.clone(),
-            state: Mutex::new(State {
-                present: Vec::new(),
-                reached: false,
-                next_line: FIRST_LINE,
-            }),
+            state: Mutex::new(State { present: Vec::new(), reached: false, next_line: FIRST_LINE }),
             started: AtomicBool::new(false),
         }
     }
