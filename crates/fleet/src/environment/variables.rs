@@ -113,6 +113,14 @@ variables! {
         LOG = "BIREME_LOG", "warn",
             "The least important log lines that go to standard error: error, warn, info or debug.";
     }
+    "Launcher and its processes" {
+        STATUS_FD = "BIREME_STATUS_FD", "",
+            "Set by the launcher: the file descriptor to which a process reports its steps.";
+        JOB_DIR = "BIREME_JOB_DIR", "",
+            "Set by the launcher: a folder of this run, the same for all of its processes on a machine; it remembers the last checkpoint.";
+        RESTART = "BIREME_RESTART", "0",
+            "Set by the launcher: how often processes of this job have been started again; above 0, `init_server()` without a folder loads the last checkpoint.";
+    }
     "Communicator: queues of a trainer in the modes that are not sync" {
         CPU_NUM = "CPU_NUM", "1",
             "Training threads; the default of the sizes below, and the number of `cpu_places()`.";
