@@ -215,7 +215,10 @@ mod tests {
         let port = other.local_addr().unwrap().port();
         let error = Reservations::new().this("127.0.0.1", port).unwrap_err().to_string();
         let process = std::process::id();
-        assert!(error.starts_with(&format!("the port of 127.0.0.1:{port} is taken by `")), "{error}");
+        assert!(
+            error.starts_with(&format!("the port of 127.0.0.1:{port} is taken by `")),
+            "{error}"
+        );
         assert!(error.contains(&format!("(process {process})")), "{error}");
     }
 
@@ -226,7 +229,10 @@ mod tests {
         let twice = ports.this("127.0.0.1", port).unwrap_err().to_string();
         assert!(twice.contains("is given to two processes of this job"), "{twice}");
         let elsewhere = ports.this("192.0.2.1", 6170).unwrap_err().to_string();
-        assert!(elsewhere.starts_with("192.0.2.1 is not an address of this machine"), "{elsewhere}");
+        assert!(
+            elsewhere.starts_with("192.0.2.1 is not an address of this machine"),
+            "{elsewhere}"
+        );
     }
 
     #[test]

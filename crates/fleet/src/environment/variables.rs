@@ -207,6 +207,8 @@ variables! {
         FLAGS_START_PORT = "FLAGS_START_PORT", "", "As `--start_port`, which comes first.";
         TRAINER_PORTS_NUM = "TRAINER_PORTS_NUM", "",
             "Set by PaddleCloud; with `PADDLE_TRAINERS` (addresses), `POD_IP` and `PADDLE_TRAINER_ID` it makes `fleetrun` take the machines from these variables.";
+        START_TIMEOUT = "BIREME_START_TIMEOUT", "300",
+            "Seconds that the machines of a job wait for each other at its start.";
         PYTHON = "PYTHON", "python3",
             "The interpreter for scripts, where `fleetrun` is not the one of the Python package.";
         HTTP_PROXY = "http_proxy", "", "Removed for the processes of a job: they talk to each other, not to a proxy.";

@@ -95,7 +95,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Flag> {
 /// The flag whose name is nearest to a wrong one, if any is near.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     let known = FLAGS.iter().filter(|flag| flag.group != Group::Refused);
-    let scored = known.flat_map(Flag::names).map(|known| (strsim::jaro_winkler(name, known), known));
+    let scored =
+        known.flat_map(Flag::names).map(|known| (strsim::jaro_winkler(name, known), known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.8).then_some(best.1)
 }

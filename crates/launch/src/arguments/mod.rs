@@ -14,7 +14,7 @@ use std::fmt;
 
 use bireme_fleet::environment::variables as v;
 
-pub use options::{Endpoint, Level, Options, RunMode};
+pub use options::{Endpoint, Level, Options, RunMode, join};
 
 use flags::{FLAGS, Flag, Group};
 

@@ -239,7 +239,9 @@ impl Reader<'_> {
 
     fn port(&self, name: &str) -> Result<Option<u16>, Usage> {
         match self.number::<u16>(name) {
-            Ok(Some(0)) | Err(_) => self.wrong(name, "is not a port: write a number from 1 to 65535"),
+            Ok(Some(0)) | Err(_) => {
+                self.wrong(name, "is not a port: write a number from 1 to 65535")
+            }
             port => port,
         }
     }
@@ -288,13 +290,17 @@ impl Reader<'_> {
             },
         };
         if host.is_empty() || host.contains(char::is_whitespace) {
-            return self.wrong(name, &format!("`{text}` is no address: write IP:PORT, separated by commas"));
+            return self.wrong(
+                name,
+                &format!("`{text}` is no address: write IP:PORT, separated by commas"),
+            );
         }
         let port = match port.map(str::parse::<u16>) {
             None => None,
             Some(Ok(port)) if port > 0 => Some(port),
             Some(_) => {
-                return self.wrong(name, &format!("the port of `{text}` is not a number from 1 to 65535"));
+                return self
+                    .wrong(name, &format!("the port of `{text}` is not a number from 1 to 65535"));
             }
         };
         Ok(Endpoint { host: host.to_owned(), port })
@@ -323,7 +329,12 @@ impl Reader<'_> {
         let Some(text) = self.text(name) else { return Ok(Vec::new()) };
         let device = |part: &str| match part.trim() {
             device @ ("cpu" | "gpu") => Ok(device.to_owned()),
-            other => self.wrong(name, &format!("`{other}` is no device of this version: write `cpu` or `gpu` for each stage")),
+            other => self.wrong(
+                name,
+                &format!(
+                    "`{other}` is no device of this version: write `cpu` or `gpu` for each stage"
+                ),
+            ),
         };
         text.split(';').map(device).collect()
     }
@@ -359,7 +370,8 @@ impl Reader<'_> {
     /// PaddleCloud's machines, where it started this launcher.
     fn cloud(&self) -> Result<Option<Vec<String>>, Usage> {
         let variables = [v::OLD_TRAINERS, v::POD_IP, v::TRAINER_ID, v::TRAINER_PORTS_NUM];
-        let value = |name| self.variables.get(name).map(|text| text.trim()).filter(|t| !t.is_empty());
+        let value =
+            |name| self.variables.get(name).map(|text| text.trim()).filter(|t| !t.is_empty());
         let missing = variables.iter().find(|variable| value(variable.name).is_none());
         match (missing, self.switch("use_paddlecloud")?) {
             (Some(missing), Some(true)) => usage!(
@@ -379,7 +391,10 @@ impl Reader<'_> {
         let Some(text) = self.text("master") else { return Ok(None) };
         let bare = text.strip_prefix("http://").unwrap_or(text);
         if text.starts_with("etcd://") {
-            return self.wrong("master", "machines meet without etcd: write the address of the first machine as IP:PORT");
+            return self.wrong(
+                "master",
+                "machines meet without etcd: write the address of the first machine as IP:PORT",
+            );
         }
         self.endpoint("master", bare).map(Some)
     }
@@ -393,7 +408,8 @@ impl Reader<'_> {
             (Ok(least), Ok(most)) if (1..=most).contains(&least) && most <= MOST_PROCESSES => {
                 Ok(Some((least, most)))
             }
-            _ => self.wrong(name, "must be a number of machines, `2`, or the least and the most, `2:4`"),
+            _ => self
+                .wrong(name, "must be a number of machines, `2`, or the least and the most, `2:4`"),
         }
     }
 
@@ -455,7 +471,9 @@ impl Reader<'_> {
             Some("collective") => Ok(Some(RunMode::Collective)),
             Some("ps") => Ok(Some(RunMode::Ps)),
             Some("ps-heter") => Ok(Some(RunMode::PsHeter)),
-            Some("rpc") => self.wrong("run_mode", "`paddle.distributed.rpc` is not in this version"),
+            Some("rpc") => {
+                self.wrong("run_mode", "`paddle.distributed.rpc` is not in this version")
+            }
             Some(_) => self.wrong("run_mode", "must be collective, ps or ps-heter"),
         }
     }

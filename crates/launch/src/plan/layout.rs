@@ -153,7 +153,8 @@ fn find(options: &Options, facts: &Facts, hosts: &[String], flags: &str) -> Resu
         if rank >= hosts.len() {
             let written = options.given.written("rank");
             let count = hosts.len();
-            let problem = format!("`{written}`: {flags} names {count} machines, 0 to {}", count - 1);
+            let problem =
+                format!("`{written}`: {flags} names {count} machines, 0 to {}", count - 1);
             return Err(Usage(problem).into());
         }
         return Ok(rank);
@@ -344,13 +345,21 @@ pub(super) fn of_cards(
                 let on_node = layout.of(role).filter(|place| place.node == node).count();
                 let (host, port) = (card.address.clone(), seat.port);
                 let local_rank = on_node;
-                layout.places.push(Place { role, rank, local_rank, node, host, port, stage, devices });
+                layout.places.push(Place {
+                    role,
+                    rank,
+                    local_rank,
+                    node,
+                    host,
+                    port,
+                    stage,
+                    devices,
+                });
             }
         }
     }
-    layout.gloo = layout.of(Role::Server).next().map(|first| {
-        let port = options.http_port.or(options.gloo_port).unwrap_or(crate::rendezvous::DEFAULT_PORT);
-        join(&first.host, port)
-    });
+    let port = options.http_port.or(options.gloo_port).unwrap_or(crate::rendezvous::DEFAULT_PORT);
+    let first = layout.places.iter().find(|place| place.role == Role::Server);
+    layout.gloo = first.map(|first| join(&first.host, port));
     Ok(layout)
 }

@@ -30,8 +30,10 @@ pub(super) fn choose(options: &Options, devices: &Devices) -> Result<(Mode, Vec<
     let mode = match options.run_mode {
         Some(RunMode::Collective) => {
             if let Some(flag) = servers.first() {
-                let problem = format!("`--run_mode=collective` and `{flag}` contradict each other: \
-                     a collective job has no servers; leave one out");
+                let problem = format!(
+                    "`--run_mode=collective` and `{flag}` contradict each other: \
+                     a collective job has no servers; leave one out"
+                );
                 return Err(Usage(problem).into());
             }
             Mode::Collective
