@@ -116,6 +116,8 @@ pub fn join(config: &Config, transport: &Arc<dyn Transport>) -> Result<Membershi
     let waiting = Arc::new(Waiting::new(config, &endpoint));
     let client = connect(config, transport, &endpoint, &waiting)?;
     let session = register(config, &client, &waiting)?;
+    // From here on the wait is this function's: the connection must outlive it, to say why it ends.
+    waiting.is_connected();
     let news = Arc::new(News::default());
     follow(&client, &news, &endpoint)?;
     let roster = match wait_for_start(&news, &waiting) {
@@ -129,7 +131,6 @@ pub fn join(config: &Config, transport: &Arc<dyn Transport>) -> Result<Membershi
             return Err(problem);
         }
     };
-    waiting.finish();
     let node = roster.iter().position(|(other, _)| *other == session);
     Ok(Membership {
         client,
@@ -178,7 +179,9 @@ fn connect(
 ) -> Result<Arc<Client>> {
     let asked = waiting.clone();
     let settings = Settings {
-        interrupt: Some(Interrupt::new(move || asked.is_over())),
+        interrupt: Some(Interrupt::new(move || asked.ends_connecting())),
+        // One connection, so that requests arrive in their order.
+        send_connections: 1,
         ..config.settings.clone()
     };
     let me = Identity { rank: place_in(&config.expected, &config.card), ..IDENTITY };
