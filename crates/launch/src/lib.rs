@@ -6,3 +6,4 @@
 //! `supervise` (processes from start to end) · `submit` (the same job for other schedulers).
 
 pub mod job;
+pub mod submit;
