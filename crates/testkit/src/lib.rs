@@ -8,6 +8,7 @@ pub mod cluster;
 mod heter;
 pub mod local;
 pub mod models;
+pub mod ranks;
 
 use std::collections::BTreeMap;
 
