@@ -11,6 +11,7 @@ use bireme_engine::ir::{self, Var};
 use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Error, Executor as Engine, Place, Result as EngineResult};
+use bireme_fleet::ps::heter::HeterTrainer;
 use bireme_fleet::ps::worker::Worker;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -38,6 +39,8 @@ pub(crate) struct Executor {
     seen: Mutex<HashMap<u64, Seen>>,
     /// The parameter servers that its programs talk to.
     worker: Mutex<Option<Arc<Worker>>>,
+    /// Threads that share the rows of a batch.
+    threads: usize,
 }
 
 /// A program that has been looked at.
@@ -81,6 +84,34 @@ impl Executor {
             seen.is_connected = true;
         }
         Ok(())
+    }
+
+    /// A step of a trainer whose later stages heter workers run.
+    fn run_stages(
+        &self,
+        engine: &mut Engine,
+        program: &Program,
+        scope: &bireme_engine::Scope,
+        (names, feeds): (&[String], &[Feed]),
+        fetches: &[String],
+    ) -> EngineResult<Option<Vec<Tensor>>> {
+        self.connect(engine, program, scope)?;
+        let worker = lock(&self.worker).clone().ok_or_else(|| Error::remote("not connected"))?;
+        let program = program.handle.read(Clone::clone);
+        let declared = |name: &String| {
+            program.global().var(name).cloned().ok_or_else(|| Error::Feed {
+                var: name.clone(),
+                problem: "the program has no such variable".to_owned(),
+            })
+        };
+        let vars = names.iter().map(declared).collect::<EngineResult<Vec<Var>>>()?;
+        let converted = converted(&vars, feeds)?;
+        let tensors = feeds.iter().zip(&converted);
+        let tensors = tensors.map(|(feed, other)| other.as_ref().unwrap_or(feed.tensor()));
+        let fed: Vec<(&str, &Tensor)> = names.iter().map(String::as_str).zip(tensors).collect();
+        let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
+        let run = |stages: &mut HeterTrainer| stages.run(&fed, &fetches);
+        jobs::with_stages(&program, scope, &worker, self.threads, run).map(Some)
     }
 
     /// That this thread is not inside a step of this executor already.
@@ -200,6 +231,7 @@ impl Executor {
             owner: Mutex::new(None),
             seen: Mutex::default(),
             worker: Mutex::new(None),
+            threads,
         })
     }
 
@@ -228,6 +260,14 @@ impl Executor {
         let step = |engine: &mut Option<Engine>| {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
             match self.seen(program)? {
+                Seen { kind: Kind::Stages, .. } => {
+                    return self.run_stages(engine, program, &scope, (&names, &feeds), &fetches);
+                }
+                Seen { kind: Kind::HeterWorker, .. } => {
+                    let stage = program.handle.read(Clone::clone);
+                    jobs::serve_heter(&stage, &scope, self.threads, &signalled)?;
+                    return Ok(Some(Vec::new()));
+                }
                 Seen { kind: Kind::Local, .. } | Seen { is_connected: true, .. } => {}
                 Seen { kind: Kind::Trainer, .. } => self.connect(engine, program, &scope)?,
                 Seen { kind: Kind::Server, .. } => {

@@ -12,7 +12,7 @@ from ..static.settings import unknown_setting
 # What each variable says. A name that is not here cannot be read.
 VARIABLES = {
     # Who a process is.
-    "TRAINING_ROLE": "what this process does: TRAINER or PSERVER",
+    "TRAINING_ROLE": "what this process does: TRAINER, PSERVER or HETER_TRAINER",
     "PADDLE_TRAINING_ROLE": "the same in collective jobs, where all are TRAINER",
     "PADDLE_TRAINER_ID": "the number of this trainer, from 0",
     "PADDLE_TRAINERS_NUM": "how many trainers there are",
@@ -24,7 +24,14 @@ VARIABLES = {
     "POD_IP": "the host of this process",
     "PADDLE_PORT": "the port of this process",
     "PADDLE_COORDINATOR_ENDPOINTS": "the addresses of coordinators, which Bireme has not",
-    "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST": "the addresses of trainers on other devices",
+    "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST": "the addresses of heter workers of all stages",
+    "PADDLE_HETER_TRAINER_IP_PORT_LIST": "the same in jobs of Paddle 2.0 and 2.1",
+    "PADDLE_STAGE_TRAINERS_NUM": "how many processes each stage has: [2, 1]",
+    "STAGE_ID": "the stage of this process; 1 for trainers",
+    "STAGE_NUM": "how many stages there are",
+    "HETER_DEVICE_TYPE": "the device of this heter worker's stage",
+    "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST": "the addresses of the next stage",
+    "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST": "the addresses of the stage before",
     "PADDLE_RANK_IN_NODE": "the number of this trainer on its host",
     "PADDLE_LOCAL_DEVICE_IDS": "the devices of this trainer",
     "PADDLE_WORLD_DEVICE_IDS": "the devices of all trainers",

@@ -111,6 +111,8 @@ impl<'a> Setting<'a> {
         set(&mut list, &v::COORDINATORS, "");
         if self.mode == Mode::Heter {
             set(&mut list, &v::HETER_TRAINERS, self.all_heter());
+            // Beyond Paddle: a server must know whose gradients it waits for.
+            set(&mut list, &v::STAGE_TRAINERS_NUM, self.stage_counts());
         }
         set(&mut list, &v::PORT, place.port);
         set(&mut list, &v::TRAINING_ROLE, "PSERVER");
@@ -189,7 +191,6 @@ impl<'a> Setting<'a> {
 
     /// Where a process stands in the pipeline of a job with heter workers.
     fn stage(&self, place: &Place, list: &mut List) {
-        let counts: Vec<_> = self.stages.iter().map(|stage| stage.len().to_string()).collect();
         let stage = |number: usize| match number {
             0 => String::new(),
             number => self.stages.get(number - 1).map(|stage| stage.join(",")).unwrap_or_default(),
@@ -208,7 +209,13 @@ impl<'a> Setting<'a> {
         set(list, &v::HETER_DEVICE_TYPE, device);
         set(list, &v::STAGE_ID, place.stage);
         set(list, &v::STAGE_NUM, self.stages.len());
-        set(list, &v::STAGE_TRAINERS_NUM, format!("[{}]", counts.join(", ")));
+        set(list, &v::STAGE_TRAINERS_NUM, self.stage_counts());
+    }
+
+    /// Processes of each stage: `[2, 1]`.
+    fn stage_counts(&self) -> String {
+        let counts: Vec<_> = self.stages.iter().map(|stage| stage.len().to_string()).collect();
+        format!("[{}]", counts.join(", "))
     }
 
     fn all_heter(&self) -> String {

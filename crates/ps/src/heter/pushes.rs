@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bireme_engine::Value;
 use bireme_engine::remote::{GeoParam, Piece, Remote, Sending, TableRef};
-use bireme_engine::tensor::Tensor;
-use bireme_ir::DType;
+use bireme_engine::tensor::{Dims, SelectedRows, Tensor};
+use bireme_ir::{Attr, DType, Op, Program, VarKind};
 
 use crate::worker::Worker;
 
@@ -89,6 +89,38 @@ impl Remote for Catch {
     fn whoami(&self) -> String {
         self.worker.whoami()
     }
+}
+
+/// What a step without samples pushes: nothing of everything. Servers divide by the number of those
+/// who push, so who has nothing to add must say so.
+pub(super) fn zeros(program: &Program) -> Vec<Push> {
+    let global = program.global();
+    let of = |name: &String| {
+        let var = global.var(name)?;
+        let shape: Option<Vec<usize>> = var.shape.iter().map(|d| usize::try_from(*d).ok()).collect();
+        let shape = shape?;
+        if var.kind == VarKind::SelectedRows {
+            let mut rows = SelectedRows::empty(var.dtype);
+            rows.height = shape.first().copied().unwrap_or(0);
+            rows.value = Tensor::zeros(var.dtype, Dims::new(&shape).with_rows(0));
+            return Some(Value::Rows(rows));
+        }
+        Some(Value::Tensor(Tensor::zeros(var.dtype, Dims::new(&shape))))
+    };
+    let push = |op: &Op| {
+        let text = |name: &str| match op.attrs.get(name) {
+            Some(Attr::Strings(texts)) => texts.clone(),
+            _ => Vec::new(),
+        };
+        let values: Option<Vec<Value>> = op.inputs_of("X").iter().map(of).collect();
+        let pieces = text("send_varnames").into_iter().zip(text("epmap"));
+        let pieces = pieces.map(|(name, endpoint)| Piece { name, endpoint }).collect();
+        Some(Push::Values { how: Sending { pieces, merge_add: false }, values: values? })
+    };
+    let gradients = |op: &&Op| {
+        op.kind == "send" && op.attrs.get("use_send_handler") == Some(&Attr::Bool(true))
+    };
+    global.ops.iter().filter(gradients).filter_map(push).collect()
 }
 
 /// Sends the weighted sum of units, in their order, to the servers. Units are runs of one program,

@@ -83,6 +83,8 @@ pub(super) struct Sections {
     pub(super) sends: Vec<String>,
     /// What the backward section reads of what came before it, the next stage's answer included.
     pub(super) saved: Vec<String>,
+    /// The whole program of the stage.
+    pub(super) whole: Program,
     /// Pieces that are no gradients: they are sent as they are, once a step.
     pub(super) as_is: HashSet<String>,
 }
@@ -129,6 +131,7 @@ impl Sections {
             answers: listen.map_or_else(Vec::new, |op| strings(op, "answer_varnames").to_vec()),
             sends: ask.map_or_else(Vec::new, |op| op.inputs_of("X").to_vec()),
             saved,
+            whole: program.clone(),
             as_is: as_is(ops),
             config,
             forward,

@@ -1,6 +1,7 @@
 //! What a heter worker does with requests: runs its stage on a unit, asks the next stage, answers,
 //! and ends a step when its last unit has come.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use bireme_engine::remote::Remote;
 use super::ledger::Ledger;
 use super::message::{Answer, Request, Unit};
 use super::next::Next;
-use super::pushes::{Push, send_sum};
+use super::pushes::{Push, send_sum, zeros};
 use super::sections::StageConfig;
 use super::stage::Stage;
 use crate::worker::Worker;
@@ -41,6 +42,8 @@ pub(super) struct State {
     came: usize,
     /// Why the job cannot go on.
     pub(super) failure: Option<String>,
+    /// Sessions that have been told of the failure.
+    told: BTreeSet<u64>,
     /// When somebody last came.
     pub(super) changed: Instant,
     /// Whether the servers know that this worker has finished.
@@ -51,6 +54,11 @@ impl State {
     /// Whether nothing is left to do.
     pub(super) fn is_finished(&self) -> bool {
         self.left && self.ledger.is_over()
+    }
+
+    /// Whether all of these know why the job cannot go on.
+    pub(super) fn have_heard(&self, peers: &[Peer]) -> bool {
+        peers.iter().all(|peer| self.told.contains(&peer.session))
     }
 
     /// Whether somebody of the stage before has never come; those that left have been here.
@@ -71,6 +79,7 @@ impl Service {
             here: Vec::new(),
             came: 0,
             failure: None,
+            told: BTreeSet::new(),
             changed: Instant::now(),
             left: false,
         };
@@ -201,8 +210,11 @@ impl Service {
         let _closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let units = self.state().ledger.take_complete();
-            let Some(units) = units else { break };
+            let Some(mut units) = units else { break };
             let mut stage = self.stage();
+            if self.config.is_sync() && units.iter().all(|(_, pushes)| pushes.is_empty()) {
+                units.push((1.0, zeros(&stage.sections.whole)));
+            }
             send_sum(&self.worker, units, &stage.sections.as_is)?;
             stage.end_step()?;
             drop(stage);
@@ -235,15 +247,12 @@ impl Service {
         Ok(())
     }
 
-    fn answer(&self, reply: Reply, result: Result<Answer>) -> bool {
+    fn answer(&self, peer: &Peer, reply: Reply, result: Result<Answer>) {
         match result {
-            Ok(answer) => {
-                reply.send(&answer.encode().parts());
-                true
-            }
+            Ok(answer) => reply.send(&answer.encode().parts()),
             Err(error) => {
                 reply.fail(&error.to_string());
-                false
+                self.heard(peer);
             }
         }
     }
@@ -252,11 +261,12 @@ impl Service {
         let done = match request {
             Request::Hello { counts, micro_batches, mode } => {
                 let hello = self.hello(peer, &counts, micro_batches, mode);
-                self.answer(reply, hello.map(|()| Answer::default()));
+                self.answer(peer, reply, hello.map(|()| Answer::default()));
                 return;
             }
             Request::Quit { problem } => {
-                self.answer(reply, Ok(Answer::default()));
+                self.answer(peer, reply, Ok(Answer::default()));
+                self.heard(peer);
                 return self.gone(peer, &format!("it ended with an error: {problem}"));
             }
             // The trainer must have its answer before the step ends: in sync modes the step ends
@@ -264,13 +274,13 @@ impl Service {
             Request::Unit(unit) => {
                 let computed = self.compute(unit);
                 let problem = computed.as_ref().err().map(ToString::to_string);
-                self.answer(reply, computed);
+                self.answer(peer, reply, computed);
                 problem
             }
             Request::Complete { trainer } => {
                 let finished = self.finish(trainer);
                 let problem = finished.as_ref().err().map(ToString::to_string);
-                self.answer(reply, finished.map(|()| Answer::default()));
+                self.answer(peer, reply, finished.map(|()| Answer::default()));
                 problem
             }
         };
@@ -309,6 +319,12 @@ impl Service {
         }
     }
 
+    /// A peer knows why the job cannot go on, if it cannot.
+    fn heard(&self, peer: &Peer) {
+        self.state().told.insert(peer.session);
+        self.news.notify_all();
+    }
+
     fn has_finished(&self, trainer: u32) -> bool {
         self.state().ledger.has_finished(trainer)
     }
@@ -322,7 +338,10 @@ impl Handler for Service {
         };
         let failure = self.state().failure.clone();
         match failure {
-            Some(problem) => reply.fail(&problem),
+            Some(problem) => {
+                reply.fail(&problem);
+                self.heard(peer);
+            }
             None => self.dispatch(peer, request, reply),
         }
     }

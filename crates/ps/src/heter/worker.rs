@@ -92,6 +92,9 @@ impl HeterWorker {
             Err(error) => {
                 self.service.fail(&error.to_string());
                 self.worker.quit(&error.to_string());
+                if !matches!(error, Error::Interrupted) {
+                    self.let_hear();
+                }
             }
         }
         self.server.shutdown();
@@ -132,6 +135,16 @@ impl HeterWorker {
     fn expected(&self) -> usize {
         let config = &self.service.config;
         config.counts.get(config.stage as usize - 2).map_or(1, |count| *count as usize)
+    }
+
+    /// Lets those who are here ask once more, so that they hear why the job cannot go on.
+    fn let_hear(&self) {
+        let until = Instant::now() + self.settings.heartbeat_timeout;
+        let mut state = self.service.state();
+        while !state.have_heard(&self.server.peers()) && Instant::now() < until {
+            let waited = self.service.news.wait_timeout(state, TICK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Lets the stage before close its connections first.

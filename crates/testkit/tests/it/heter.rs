@@ -154,3 +154,32 @@ fn a_heter_worker_that_ends_is_named_in_bounded_time() {
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert!(error.contains("heter worker 0"), "{error}");
 }
+
+/// Samples a second of jobs of two training processes and a server, on the click model with a wide
+/// first layer: `cargo test --release -p bireme-testkit heter::throughput -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement, on an idle machine"]
+#[expect(clippy::print_stdout, reason = "the figures are what it is for")]
+fn throughput() {
+    const ROWS: usize = 512;
+    let batches = ctr_batches(200, ROWS);
+    let rate = |cluster: Cluster, model: &Model, of_each: bool| {
+        let started = Instant::now();
+        let shares = (0..cluster.trainers).map(|_| batches.clone()).collect();
+        let outcome = cluster.train_shares(model, shares).unwrap();
+        let trainers = if of_each { outcome.losses.len() } else { 1 };
+        (trainers * batches.len() * ROWS) as f64 / started.elapsed().as_secs_f64()
+    };
+    for mode in [DistributedMode::Sync, DistributedMode::Async] {
+        let plain = staged_ctr_dnn(Table::Keyed, ["", ""], &Sgd::new(0.1)).unwrap();
+        let one = rate(Cluster::new(1, 1).in_mode(mode), &plain, true);
+        let two = rate(Cluster::new(2, 1).in_mode(mode), &plain, true);
+        println!("{mode:?}: 1 trainer {one:.0}/s, 2 trainers {two:.0}/s");
+        let staged = model(Table::Keyed, 2, &Sgd::new(0.1));
+        for parts in [1, 2, 4, 8] {
+            let cluster = Cluster::new(1, 1).with_heter(&[1], parts).in_mode(mode);
+            let heter = rate(cluster, &staged, true);
+            println!("{mode:?}: 1 trainer + 1 heter worker, {parts} parts {heter:.0}/s");
+        }
+    }
+}

@@ -23,10 +23,13 @@ class DistributedOptimizer:
         optimizer: Any,
         strategy: DistributedStrategy,
         split: Callable[[Any, Any], None] | None = None,
+        has_stages: bool = False,
     ) -> None:
         self.inner_opt = self.user_defined_optimizer = optimizer
         self.user_defined_strategy = strategy
         self._split = split
+        # Whether heter workers run a part of the program.
+        self._has_stages = has_stages
 
     def minimize(
         self,
@@ -43,7 +46,7 @@ class DistributedOptimizer:
             loss = loss[0]
         if isinstance(loss, (list, tuple)):
             raise NotImplementedError("one loss for each program is not in this version")
-        self.user_defined_strategy._refuse_what_is_not_there()
+        self.user_defined_strategy._refuse_what_is_not_there(self._has_stages)
         made = self.inner_opt.minimize(loss, startup_program, parameter_list, no_grad_set)
         if self._split is not None:
             self._split(loss, startup_program)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from ...static.executor import BuildStrategy, ExecutionStrategy
 from ...static.settings import Settings, unknown_setting
+from .stages import DEVICES
 from .tables import read_fleet_desc, read_tables
 
 # Switches that would change what a job computes, and that are not there: they may be set, as
@@ -160,6 +161,10 @@ class DistributedStrategy(Settings):
     - Bireme's own entries of `a_sync_configs`: `half_async`; `hybrid` with at most `staleness`
       steps between tables and trainers; `dc_asgd`, the strength of delay compensation.
 
+    With heter workers, `pipeline_configs["accumulate_steps"]` is the number of micro-batches that
+    a batch is cut into; `pipeline` may be on or off, and the other entries have no meaning, nor
+    has `heter_worker_device_guard`: the program is cut where `device_guard` says.
+
     Assigning `a_sync` sets `k_steps` back to 0: write it first. `sparse_table_configs` and
     `fleet_desc_configs` describe tables. Settings about how processes of a collective job talk
     have no effect in a job of one process. Features that are not there (`amp`, `recompute`,
@@ -248,10 +253,13 @@ class DistributedStrategy(Settings):
             raise ValueError("`staleness` of `a_sync_configs` is for `hybrid`: switch that on")
         return (chosen or ["async" if self.a_sync else "sync"])[0]
 
-    def _refuse_what_is_not_there(self) -> None:
-        """Raises for a feature that is switched on and does not exist."""
+    def _refuse_what_is_not_there(self, has_stages: bool = False) -> None:
+        """Raises for a feature that is switched on and does not exist.
+
+        `has_stages`: whether heter workers run a part of the program, which is a pipeline.
+        """
         for name in _NOT_THERE:
-            if getattr(self, name):
+            if getattr(self, name) and not (has_stages and name == "pipeline"):
                 raise NotImplementedError(
                     f"`{name}` of `DistributedStrategy` is not in this version: leave it off"
                 )
@@ -259,11 +267,9 @@ class DistributedStrategy(Settings):
         for name in ("use_ps_gpu", "use_gpu_graph"):
             if asynchronous[name]:
                 raise NotImplementedError(f"`{name}` of `a_sync_configs` is not in this version")
-        if asynchronous["heter_worker_device_guard"] != "cpu":
-            raise NotImplementedError(
-                "`heter_worker_device_guard` must be `cpu`: trainers on other devices are not in"
-                " this version"
-            )
+        guard = asynchronous["heter_worker_device_guard"]
+        if guard.lower() not in DEVICES:
+            raise ValueError(f"Heter Worker Not Support Device {guard}")
         if asynchronous["lr_decay_steps"] != self.DEFAULTS["a_sync_configs"]["lr_decay_steps"]:
             raise NotImplementedError(
                 "`lr_decay_steps` is not in this version: schedules count the steps of trainers"
