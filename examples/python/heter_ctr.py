@@ -12,8 +12,8 @@ import os
 
 import numpy as np
 import paddle
-import paddle.distributed.fleet as fleet
 from paddle import static
+from paddle.distributed import fleet
 
 SLOTS, ROWS, BATCH = 4, 500, 32
 STEPS = int(os.environ.get("STEPS", "60"))

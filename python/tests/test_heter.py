@@ -120,7 +120,9 @@ def losses(output):
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
-    return losses(run(tmp_path_factory.mktemp("local"), {"local": {"OMP_NUM_THREADS": "1"}})["local"])
+    return losses(
+        run(tmp_path_factory.mktemp("local"), {"local": {"OMP_NUM_THREADS": "1"}})["local"]
+    )
 
 
 @pytest.mark.parametrize("parts", ["1", "4"])

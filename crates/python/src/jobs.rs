@@ -249,9 +249,10 @@ pub(crate) fn serve(
 ) -> Result<()> {
     let environment = environment()?;
     let folder = checkpoint.map(std::path::Path::new);
-    let served = serve_program(program, scope, &environment, (folder, only), interrupt, |endpoint| {
-        announce("Server", endpoint);
-    });
+    let served =
+        serve_program(program, scope, &environment, (folder, only), interrupt, |endpoint| {
+            announce("Server", endpoint);
+        });
     served.map_err(to_engine)
 }
 

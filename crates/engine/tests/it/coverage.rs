@@ -45,6 +45,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("listen_and_serv", REMOTE),
     ("lookup_sparse_table", REMOTE),
     ("fake_init", REMOTE),
+    ("heter_listen_and_serv", REMOTE),
+    ("send_and_recv", REMOTE),
     ("split_byref", "no kernel in Paddle 2.6; a part of trainers' programs"),
     ("split_selected_rows", "no kernel in Paddle 2.6; a part of trainers' programs"),
 ];

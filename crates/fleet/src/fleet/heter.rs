@@ -33,14 +33,8 @@ impl Fleet {
         self.need_worker("stages")?;
         let worker = self.worker_of("stages")?;
         let (program, scope) = (self.main_program()?, executor.scope());
-        let connected = HeterTrainer::connect(
-            program,
-            scope,
-            worker,
-            &self.transport,
-            &self.settings,
-            threads,
-        );
+        let connected =
+            HeterTrainer::connect(program, scope, worker, &self.transport, &self.settings, threads);
         Ok(connected?)
     }
 

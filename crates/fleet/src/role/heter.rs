@@ -62,12 +62,7 @@ fn counts(text: &str, trainers: u32, workers: usize) -> Result<Vec<usize>> {
 }
 
 /// That what the launcher says about this process's stage fits the lists.
-fn check_stage(
-    names: &HeterNames,
-    role: Role,
-    stages: &[Vec<String>],
-    is_old: bool,
-) -> Result<()> {
+fn check_stage(names: &HeterNames, role: Role, stages: &[Vec<String>], is_old: bool) -> Result<()> {
     if role == Role::Server || is_old {
         return Ok(());
     }

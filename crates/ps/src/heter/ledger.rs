@@ -83,7 +83,8 @@ impl<T> Ledger<T> {
         }
         let step = self.step;
         let expected = self.mine(|trainer| !self.done.contains(&trainer));
-        let came = |(trainer, micro): &(u32, u32)| self.units.contains_key(&(step, *trainer, *micro));
+        let came =
+            |(trainer, micro): &(u32, u32)| self.units.contains_key(&(step, *trainer, *micro));
         let any = self.units.range((step, 0, 0)..(step + 1, 0, 0)).next().is_some();
         if !any || !expected.iter().all(came) {
             return None;
@@ -109,7 +110,8 @@ impl<T> Ledger<T> {
     }
 
     fn take(&mut self, wanted: impl Fn(&(u64, u32, u32)) -> bool) -> Vec<(f32, T)> {
-        let (taken, kept) = std::mem::take(&mut self.units).into_iter().partition(|(at, _)| wanted(at));
+        let (taken, kept) =
+            std::mem::take(&mut self.units).into_iter().partition(|(at, _)| wanted(at));
         self.units = kept;
         let taken: BTreeMap<_, _> = taken;
         taken.into_values().collect()

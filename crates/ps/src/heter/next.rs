@@ -58,10 +58,8 @@ impl Next {
     pub(super) fn start(&self, unit: Unit) -> Result<Sent> {
         let workers = self.clients.len();
         let client = &self.clients[assigned(unit.trainer, unit.micro, self.micro_batches, workers)];
-        let what = format!(
-            "micro-batch {} of step {} of trainer {}",
-            unit.micro, unit.step, unit.trainer
-        );
+        let what =
+            format!("micro-batch {} of step {} of trainer {}", unit.micro, unit.step, unit.trainer);
         let request = Request::Unit(unit);
         let encoded = request.encode();
         let parts = encoded.parts();

@@ -97,7 +97,8 @@ pub(super) fn zeros(program: &Program) -> Vec<Push> {
     let global = program.global();
     let of = |name: &String| {
         let var = global.var(name)?;
-        let shape: Option<Vec<usize>> = var.shape.iter().map(|d| usize::try_from(*d).ok()).collect();
+        let shape: Option<Vec<usize>> =
+            var.shape.iter().map(|d| usize::try_from(*d).ok()).collect();
         let shape = shape?;
         if var.kind == VarKind::SelectedRows {
             let mut rows = SelectedRows::empty(var.dtype);
@@ -117,9 +118,8 @@ pub(super) fn zeros(program: &Program) -> Vec<Push> {
         let pieces = pieces.map(|(name, endpoint)| Piece { name, endpoint }).collect();
         Some(Push::Values { how: Sending { pieces, merge_add: false }, values: values? })
     };
-    let gradients = |op: &&Op| {
-        op.kind == "send" && op.attrs.get("use_send_handler") == Some(&Attr::Bool(true))
-    };
+    let gradients =
+        |op: &&Op| op.kind == "send" && op.attrs.get("use_send_handler") == Some(&Attr::Bool(true));
     global.ops.iter().filter(gradients).filter_map(push).collect()
 }
 
@@ -240,10 +240,7 @@ mod tests {
 
     fn values(piece: &str, value: Value) -> Push {
         let piece = Piece { name: piece.to_owned(), endpoint: String::new() };
-        Push::Values {
-            how: Sending { pieces: vec![piece], merge_add: false },
-            values: vec![value],
-        }
+        Push::Values { how: Sending { pieces: vec![piece], merge_add: false }, values: vec![value] }
     }
 
     fn tensor(values: &[f32]) -> Value {

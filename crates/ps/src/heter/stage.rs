@@ -119,9 +119,11 @@ impl Stage {
         if let Some(tensor) = values.get(name) {
             return Ok(Some(tensor.clone()));
         }
-        let is_kept = self.sections.forward.program.read(|program| {
-            program.global().var(name).is_some_and(|var| var.persistable)
-        });
+        let is_kept = self
+            .sections
+            .forward
+            .program
+            .read(|program| program.global().var(name).is_some_and(|var| var.persistable));
         match is_kept {
             true => Ok(Some(self.scope.get(name)?.clone())),
             false => Ok(None),

@@ -141,13 +141,8 @@ impl HeterTrainer {
         theirs: &[String],
     ) -> Result<Flight> {
         let Micro { weight, values } = part;
-        let mut unit = Unit {
-            trainer: self.config.rank,
-            step: self.steps,
-            micro,
-            weight,
-            ..Unit::default()
-        };
+        let mut unit =
+            Unit { trainer: self.config.rank, step: self.steps, micro, weight, ..Unit::default() };
         if values.is_empty() && weight == 0.0 {
             return Ok(Flight { weight, ran: None, sent: self.next.start(unit)? });
         }

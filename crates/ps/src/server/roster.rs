@@ -180,7 +180,7 @@ impl Roster {
             Standing::Done => None,
             Standing::Lost(why) => {
                 Some(format!("{} is lost ({why}), and is missing", self.who(at)))
-            },
+            }
         };
         (0..).zip(&self.trainers).filter_map(word).collect()
     }

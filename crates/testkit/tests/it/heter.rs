@@ -41,7 +41,8 @@ fn equals_local(table: Table, optimizer: &dyn Optimizer, topologies: &[Topology<
         }
         let again = Cluster::new(*trainers, *servers)
             .with_heter(workers, *micro_batches)
-            .train(&model, &batches).unwrap();
+            .train(&model, &batches)
+            .unwrap();
         assert!(again.params == outcome.params, "{what}: not to the bit");
     }
 }

@@ -43,7 +43,9 @@ impl Heter {
     pub(crate) fn check(&self, trainers: usize, is_sync: bool) -> Result<()> {
         let refuse = |problem: String| Err(Error::Config(problem));
         if self.stages.is_empty() || self.stages.iter().any(Vec::is_empty) {
-            return refuse("every stage after the first needs at least one heter worker".to_owned());
+            return refuse(
+                "every stage after the first needs at least one heter worker".to_owned(),
+            );
         }
         if self.micro_batches == 0 || i32::try_from(trainers * self.micro_batches).is_err() {
             let count = self.micro_batches;

@@ -63,11 +63,7 @@ fn trainers_look_up_and_heter_workers_learn() {
     let server = trainer.pserver_program(&servers(2)[0]).unwrap();
     check(&server);
     assert_eq!(find(&server, "listen_and_serv").unwrap().attrs["Fanin"], Attr::Int(4));
-    let text = format!(
-        "{}\n# startup\n{}",
-        trainer.trainer_program(),
-        trainer.trainer_startup()
-    );
+    let text = format!("{}\n# startup\n{}", trainer.trainer_program(), trainer.trainer_startup());
     expect_file!["golden/heter_trainer.txt"].assert_eq(&text);
     let text = format!("{}\n# startup\n{}", worker.trainer_program(), worker.trainer_startup());
     expect_file!["golden/heter_worker.txt"].assert_eq(&text);
