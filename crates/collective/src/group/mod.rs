@@ -17,6 +17,7 @@ pub(crate) use turn::Turn;
 
 use crate::call::Call;
 use crate::inbox::{self, Inbox};
+use crate::shared::Local;
 use crate::{Error, Result};
 
 /// Between two questions whether the user wants to stop.
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     turns: Mutex<Turns>,
     changed: Condvar,
     subgroups: AtomicU32,
+    /// The memory that all ranks share, if they are on one host.
+    local: Option<Local>,
     queue: Mutex<Option<background::Queue>>,
     /// Messages sent to and received from each rank, point to point.
     sent: Vec<Mutex<u64>>,
@@ -97,6 +100,8 @@ pub(crate) struct Core {
     settings: Settings,
     /// Role, rank and endpoint of this process.
     name: String,
+    /// Whether ranks on one host may share memory.
+    shared_memory: bool,
     /// The groups of this mesh, so that no two have the same number.
     groups: Mutex<HashSet<u32>>,
 }
@@ -228,6 +233,7 @@ impl Shared {
             turns: Mutex::default(),
             changed: Condvar::new(),
             subgroups: AtomicU32::new(0),
+            local: None,
             queue: Mutex::new(None),
             sent: counters(),
             received: counters(),
