@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Local;
 use super::control::Patience;
+use super::copy::Writer;
 use super::segment::Segment;
 use crate::group::Turn;
 use crate::{Reduce, Result};
@@ -46,6 +47,7 @@ impl Local {
             rank: turn.rank(),
             size: turn.size(),
             patience: Patience::new(turn.size(), processors),
+            writer: Writer::default(),
             phase: AtomicU32::new(0),
         }))
     }

@@ -2,14 +2,15 @@
 //!
 //! Every rank has an area that it alone writes. A call is a sequence of phases: in each, a rank
 //! writes what the others need, posts the number of the phase, and reads the others' areas when all
-//! have posted. Each area is double, one half for even phases and one for odd ones: who writes for
-//! phase p has seen all others post p - 1, so all are done with p - 2, whose half is overwritten.
+//! have posted. Each area has slots that are used in turn, at least two: who writes for phase p has
+//! seen all others post p - 1, so all are done with p - 2 and before, whose slots are free.
 //!
 //! Every post carries the description of its call, so ranks that disagree learn it here too. A rank
 //! that dies is noticed by its channel, at which a rank that waits for long looks.
 #![expect(unsafe_code, reason = "the control blocks of all ranks are read here")]
 
 mod control;
+mod copy;
 mod forming;
 mod moves;
 mod reduce;
@@ -20,12 +21,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::group::Turn;
 use crate::{Error, Result};
 use control::{Control, Patience};
+use copy::Writer;
 use segment::Segment;
 
-/// Bytes of one half of a rank's area for what it gives to others.
-const INPUT: usize = 1 << 20;
-/// Bytes of one half of a rank's area for what it has reduced.
-const OUTPUT: usize = 512 << 10;
+/// Bytes of one slot of a rank's area for what it gives to others.
+const INPUT: usize = 512 << 10;
+/// Bytes of one slot of a rank's area for what it has reduced.
+const OUTPUT: usize = 256 << 10;
+/// Slots of an area, used in turn. Two would be safe; with more, a slot has left the others' caches
+/// when it is written again.
+const SLOTS: usize = 8;
 /// Parts of areas begin at cache lines.
 const LINE: usize = 64;
 
@@ -35,6 +40,7 @@ pub(crate) struct Local {
     rank: usize,
     size: usize,
     patience: Patience,
+    writer: Writer,
     /// The last phase that was posted; the same on all ranks between two calls.
     phase: AtomicU32,
 }
@@ -45,7 +51,7 @@ impl Local {
     }
 
     fn area_bytes() -> usize {
-        size_of::<Control>() + 2 * (INPUT + OUTPUT)
+        size_of::<Control>() + SLOTS * (INPUT + OUTPUT)
     }
 
     fn control(&self, rank: usize) -> &Control {
@@ -57,14 +63,14 @@ impl Local {
 
     /// What `rank` gives to others in a phase.
     fn input(&self, rank: usize, phase: u32) -> *mut u8 {
-        let half = (phase & 1) as usize * INPUT;
-        self.segment.pointer(rank * Local::area_bytes() + size_of::<Control>() + half, INPUT)
+        let slot = phase as usize % SLOTS * INPUT;
+        self.segment.pointer(rank * Local::area_bytes() + size_of::<Control>() + slot, INPUT)
     }
 
     /// What `rank` has reduced before a phase.
     fn output(&self, rank: usize, phase: u32) -> *mut u8 {
-        let half = 2 * INPUT + (phase & 1) as usize * OUTPUT;
-        self.segment.pointer(rank * Local::area_bytes() + size_of::<Control>() + half, OUTPUT)
+        let slot = SLOTS * INPUT + phase as usize % SLOTS * OUTPUT;
+        self.segment.pointer(rank * Local::area_bytes() + size_of::<Control>() + slot, OUTPUT)
     }
 
     /// The phase that comes next.

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::copy::{self, Copy};
 use super::{INPUT, LINE, Local, OUTPUT};
 use crate::element::{fold, fold_before};
 use crate::group::Turn;
@@ -107,10 +108,14 @@ impl Local {
 
     /// Gives the others their shares of a chunk.
     fn give_chunk<T: Element>(&self, phase: u32, chunks: &Chunks, chunk: usize, data: &[T]) {
-        for rank in (0..self.size).filter(|rank| *rank != self.rank) {
-            let share = chunks.share(chunk, rank);
-            self.give(phase, (share.start - chunks.start(chunk)) * size_of::<T>(), &data[share]);
-        }
+        let own = chunks.share(chunk, self.rank);
+        let all = chunks.share(chunk, 0).start..chunks.share(chunk, self.size - 1).end;
+        self.writer.write((all.len() - own.len()) * size_of::<T>(), |copy| {
+            for share in [all.start..own.start, own.end..all.end] {
+                let offset = (share.start - all.start) * size_of::<T>();
+                self.give_by(copy, phase, offset, &data[share]);
+            }
+        });
     }
 
     /// Reduces this rank's share of a chunk, for the next phase.
@@ -124,18 +129,16 @@ impl Local {
     ) {
         let share = chunks.share(chunk, self.rank);
         let offset = (share.start - chunks.start(chunk)) * size_of::<T>();
-        let step = BLOCK / size_of::<T>();
+        let (step, copy) = (BLOCK / size_of::<T>(), self.writer.copy());
         for (at, block) in data[share].chunks_mut(step).enumerate() {
             for other in 1..self.size {
                 let other = (self.rank + other) % self.size;
                 fold(op, block, self.given(other, phase, offset + at * BLOCK, block.len()));
             }
             assert!((at * step + block.len()) * size_of::<T>() <= OUTPUT, "a share fits");
-            let to = self.output(self.rank, phase.wrapping_add(1)).cast::<T>();
-            // SAFETY: inside of this rank's own half for the next phase, which nobody reads now.
-            unsafe {
-                to.add(at * step).copy_from_nonoverlapping(block.as_ptr(), block.len());
-            }
+            let to = self.output(self.rank, phase.wrapping_add(1));
+            // SAFETY: inside of this rank's own slot for the next phase, which nobody reads now.
+            unsafe { copy(block.as_ptr().cast(), to.add(at * BLOCK), size_of_val(block)) };
         }
     }
 
@@ -154,14 +157,20 @@ impl Local {
         }
     }
 
-    /// Writes data for the others, `offset` bytes from the start of this rank's half.
+    /// Writes data for the others, `offset` bytes from the start of this rank's slot.
     pub(super) fn give<T: bytemuck::Pod>(&self, phase: u32, offset: usize, data: &[T]) {
-        assert!(offset + size_of_val(data) <= INPUT && offset % align_of::<T>() == 0, "data fits");
-        // SAFETY: inside of this rank's own half for a phase that is not posted yet.
-        unsafe {
-            let to = self.input(self.rank, phase).add(offset).cast::<T>();
-            to.copy_from_nonoverlapping(data.as_ptr(), data.len());
+        if size_of_val(data) < SMALL {
+            return self.give_by(copy::through_caches, phase, offset, data);
         }
+        let bytes = size_of_val(data);
+        self.writer.write(bytes, |copy| self.give_by(copy, phase, offset, data));
+    }
+
+    fn give_by<T: bytemuck::Pod>(&self, copy: Copy, phase: u32, offset: usize, data: &[T]) {
+        let bytes = size_of_val(data);
+        assert!(offset + bytes <= INPUT, "data fits");
+        // SAFETY: inside of this rank's own slot for a phase that is not posted yet.
+        unsafe { copy(data.as_ptr().cast(), self.input(self.rank, phase).add(offset), bytes) }
     }
 
     /// What a rank has given in a phase that it has posted and we have not left.
@@ -173,7 +182,7 @@ impl Local {
         length: usize,
     ) -> &[T] {
         assert!(offset + length * size_of::<T>() <= INPUT && offset % align_of::<T>() == 0);
-        // SAFETY: inside of the rank's half, which it will not write again before we have posted
+        // SAFETY: inside of the rank's slot, which it will not write again before we have posted
         // the next phase; any bytes are a value of this type.
         unsafe {
             let from = self.input(rank, phase).add(offset).cast::<T>();

@@ -1,7 +1,7 @@
 //! Ranks that die, stop, never come, or call something else.
 
-use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use bireme_collective::{Error, Group, Reduce};
