@@ -3,6 +3,7 @@
 //! sides are bounded: a sender far ahead waits, and so does nobody longer than the deadline.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub(crate) struct Inbox {
     /// Something was taken.
     taken: Condvar,
     names: Vec<String>,
+    /// There is a failure; asked before each call, without the lock.
+    failed: AtomicBool,
 }
 
 struct State {
@@ -67,7 +70,13 @@ impl Inbox {
             failure: None,
             closed: false,
         };
-        Inbox { state: Mutex::new(state), arrived: Condvar::new(), taken: Condvar::new(), names }
+        Inbox {
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+            taken: Condvar::new(),
+            names,
+            failed: AtomicBool::new(false),
+        }
     }
 
     /// Waits for the next message of a sender in this call; `announce` is called when that takes
@@ -202,6 +211,7 @@ impl Inbox {
     pub(crate) fn fail(&self, error: Error) -> Error {
         let mut state = self.lock();
         let first = state.failure.get_or_insert(error).clone();
+        self.failed.store(true, Ordering::Release);
         drop(state);
         self.arrived.notify_all();
         self.taken.notify_all();
@@ -227,6 +237,9 @@ impl Inbox {
 
     /// Why the group is at its end, if it is.
     pub(crate) fn failure(&self) -> Option<Error> {
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
         self.lock().failure.clone()
     }
 
@@ -315,6 +328,7 @@ impl Receiver for Inbox {
         };
         if let Some(failure) = failure {
             state.failure.get_or_insert(failure);
+            self.failed.store(true, Ordering::Release);
         }
         state.ended[from] = Some(why);
         drop(state);

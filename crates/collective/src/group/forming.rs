@@ -8,7 +8,7 @@ use bireme_comm::{Mesh, Place, Settings, Transport};
 use super::{Config, Core, Group, Shared, Turn};
 use crate::call::{Call, Kind};
 use crate::inbox::Inbox;
-use crate::shared::Local;
+use crate::shared::{self, Sharing};
 use crate::{Error, Result};
 
 /// Bits of a group's number; the one above marks messages from point to point.
@@ -35,7 +35,7 @@ impl Group {
             inbox,
             name,
             settings: config.settings.clone(),
-            shared_memory: config.shared_memory,
+            host: config.shared_memory.then(|| config.host.clone().or_else(shared::host)).flatten(),
             groups: Mutex::new(HashSet::new()),
         };
         core.register(0);
@@ -51,7 +51,7 @@ impl Group {
             inbox: Arc::new(Inbox::new(vec![name.clone()])),
             name,
             settings: Settings::default(),
-            shared_memory: false,
+            host: None,
             groups: Mutex::new(HashSet::new()),
         };
         core.register(0);
@@ -97,8 +97,8 @@ impl Group {
             // The one call that is made before there is a group.
             let call = Call::new(Kind::Form, 0, 0);
             let turn = Turn::new(&shared, call, 0);
-            let local = Local::form(&turn, shared.core.shared_memory);
-            shared.local = local.map_err(|error| shared.fail(error))?;
+            let sharing = Sharing::form(&turn, shared.core.host.as_deref());
+            shared.sharing = sharing.map_err(|error| shared.fail(error))?;
         }
         Ok(Group::of(shared))
     }

@@ -8,7 +8,7 @@ use bireme_comm::Body;
 use super::Shared;
 use crate::call::{ANNOUNCEMENT, Call};
 use crate::inbox::{ANNOUNCE, SEQUENCE_BITS, Wanted};
-use crate::shared::Local;
+use crate::shared::Sharing;
 use crate::{Error, Result};
 
 /// Marks the messages of `send` in the number of the group.
@@ -20,27 +20,46 @@ pub(crate) struct Turn<'a> {
     key: u32,
     call: Call,
     sequence: u64,
+    /// Number of this process among `ranks`.
+    rank: usize,
+    /// The mesh ranks of those who take part: the whole group, or a part of it for a step.
+    ranks: &'a [usize],
     /// The others were told in which call this rank is.
     announced: Cell<bool>,
 }
 
 impl<'a> Turn<'a> {
     pub(super) fn new(shared: &'a Shared, call: Call, sequence: u64) -> Turn<'a> {
-        Turn { shared, key: shared.id, call, sequence, announced: Cell::new(false) }
+        Turn::keyed(shared, shared.id, call, sequence)
     }
 
     /// A message from point to point, which is ordered only among those of the two ranks.
     pub(super) fn between(shared: &'a Shared, call: Call, sequence: u64) -> Turn<'a> {
-        let key = shared.id | POINT_TO_POINT;
-        Turn { shared, key, call, sequence, announced: Cell::new(false) }
+        Turn::keyed(shared, shared.id | POINT_TO_POINT, call, sequence)
+    }
+
+    fn keyed(shared: &'a Shared, key: u32, call: Call, sequence: u64) -> Turn<'a> {
+        let (rank, ranks) = (shared.rank, &shared.ranks[..]);
+        Turn { shared, key, call, sequence, rank, ranks, announced: Cell::new(false) }
+    }
+
+    /// The same call among a part of the ranks, given by their mesh ranks; this process is the one
+    /// with number `rank` there.
+    pub(crate) fn among<'b>(&'b self, ranks: &'b [usize], rank: usize) -> Turn<'b> {
+        Turn { rank, ranks, announced: Cell::new(self.announced.get()), ..*self }
+    }
+
+    /// The mesh ranks of those who take part.
+    pub(crate) fn ranks(&self) -> &'a [usize] {
+        self.ranks
     }
 
     pub(crate) fn rank(&self) -> usize {
-        self.shared.rank
+        self.rank
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.shared.ranks.len()
+        self.ranks.len()
     }
 
     pub(crate) fn call(&self) -> Call {
@@ -51,9 +70,9 @@ impl<'a> Turn<'a> {
         self.sequence
     }
 
-    /// The memory that all ranks share, if they do.
-    pub(crate) fn local(&self) -> Option<&'a Local> {
-        self.shared.local.as_ref()
+    /// Which memory the ranks share.
+    pub(crate) fn sharing(&self) -> &'a Sharing {
+        &self.shared.sharing
     }
 
     /// Looks whether it makes sense to wait for a rank in shared memory, as this rank has for so
@@ -77,12 +96,11 @@ impl<'a> Turn<'a> {
     /// Sends one message whose note is not that of the call: the length of a varied part.
     pub(crate) fn send_noted(&self, to: usize, note: u64, bytes: &[u8]) -> Result<()> {
         let Some(mesh) = &self.shared.core.mesh else { return Ok(()) };
-        let sent =
-            mesh.send(self.shared.ranks[to], self.call.method, self.number(), note, &[bytes]);
+        let sent = mesh.send(self.ranks[to], self.call.method, self.number(), note, &[bytes]);
         sent.map_err(|error| match Error::from(error) {
             Error::Interrupted { .. } => Error::Interrupted { call: self.call.to_string() },
             // The peer's last words may explain why it takes nothing any more.
-            error => self.shared.core.inbox.reason(self.shared.ranks[to]).unwrap_or(error),
+            error => self.shared.core.inbox.reason(self.ranks[to]).unwrap_or(error),
         })
     }
 
@@ -114,8 +132,8 @@ impl<'a> Turn<'a> {
             key: self.key,
             sequence: self.sequence,
             call: self.call,
-            ranks: &self.shared.ranks,
-            from: self.shared.ranks[from],
+            ranks: self.ranks,
+            from: self.ranks[from],
         }
     }
 
@@ -123,7 +141,7 @@ impl<'a> Turn<'a> {
     fn announce(&self) {
         let Some(mesh) = &self.shared.core.mesh else { return };
         let method = self.call.method.to_le_bytes();
-        for rank in self.shared.ranks.iter().filter(|rank| mesh.is_there(**rank)) {
+        for rank in self.ranks.iter().filter(|rank| mesh.is_there(**rank)) {
             // A rank that cannot be told will be noticed otherwise.
             let _ = mesh.send(*rank, ANNOUNCEMENT, self.number(), self.call.note, &[&method]);
         }
@@ -131,7 +149,7 @@ impl<'a> Turn<'a> {
 
     pub(crate) fn name(&self, rank: usize) -> String {
         let mesh = self.shared.core.mesh.as_ref();
-        mesh.map_or_else(|| format!("rank {rank}"), |mesh| mesh.name(self.shared.ranks[rank]))
+        mesh.map_or_else(|| format!("rank {rank}"), |mesh| mesh.name(self.ranks[rank]))
     }
 
     fn number(&self) -> u64 {

@@ -11,15 +11,72 @@ use super::segment::Segment;
 use crate::group::Turn;
 use crate::{Reduce, Result};
 
-impl Local {
-    /// The memory that all ranks of the group share; none where they cannot. All make the call.
-    pub(crate) fn form(turn: &Turn<'_>, wanted: bool) -> Result<Option<Local>> {
-        let here = if wanted { host() } else { None };
-        let hosts = turn.wire_all_gather_varied(here.clone().unwrap_or_default().as_bytes())?;
-        let alike = hosts.iter().all(|host| *host == hosts[0]) && !hosts[0].is_empty();
-        if !alike || here.is_none() {
-            return Ok(None);
+/// Which memory the ranks of a group share.
+pub(crate) enum Sharing {
+    /// None: they use sockets.
+    Nothing,
+    /// All of them share one segment.
+    All(Local),
+    /// Those on each host share one; the first of each speak for them.
+    Hosts(Hosts),
+}
+
+/// The ranks of a group by host.
+pub(crate) struct Hosts {
+    /// The memory of this host; none where this rank is alone on it.
+    pub(crate) local: Option<Local>,
+    /// Mesh ranks of this host's ranks.
+    pub(crate) here: Vec<usize>,
+    /// Number of this rank among them.
+    pub(crate) place: usize,
+    /// Mesh ranks of the first rank of each host.
+    pub(crate) leaders: Vec<usize>,
+    /// Number of this host.
+    pub(crate) host: usize,
+    /// The number of each rank's host, and of the rank on it.
+    pub(crate) places: Vec<(usize, usize)>,
+}
+
+impl Sharing {
+    /// Finds out what the ranks share; all make the call. `host` is the same for ranks that can
+    /// share memory.
+    pub(crate) fn form(turn: &Turn<'_>, host: Option<&str>) -> Result<Sharing> {
+        let names = turn.wire_all_gather_varied(host.unwrap_or_default().as_bytes())?;
+        let mut hosts: Vec<Vec<usize>> = Vec::new();
+        let mut places = Vec::new();
+        for (rank, name) in names.iter().enumerate() {
+            let known = hosts.iter().position(|host| names[host[0]] == *name);
+            // Without a name, everyone is on a host of its own.
+            let at = known.filter(|_| !name.is_empty()).unwrap_or(hosts.len());
+            if at == hosts.len() {
+                hosts.push(Vec::new());
+            }
+            places.push((at, hosts[at].len()));
+            hosts[at].push(rank);
         }
+        if hosts.len() == turn.size() {
+            return Ok(Sharing::Nothing);
+        }
+        let (host, place) = places[turn.rank()];
+        let here: Vec<_> = hosts[host].iter().map(|rank| turn.ranks()[*rank]).collect();
+        let local = match here.len() {
+            1 => None,
+            _ => Local::form(&turn.among(&here, place))?,
+        };
+        let mut all_do = [u8::from(local.is_some() || here.len() == 1)];
+        turn.wire_all_reduce(&mut all_do, Reduce::Min)?;
+        let leaders = hosts.iter().map(|host| turn.ranks()[host[0]]).collect();
+        Ok(match local {
+            _ if all_do == [0] => Sharing::Nothing,
+            Some(local) if hosts.len() == 1 => Sharing::All(local),
+            local => Sharing::Hosts(Hosts { local, here, place, leaders, host, places }),
+        })
+    }
+}
+
+impl Local {
+    /// The memory that all these ranks share; none where they cannot. All make the call.
+    fn form(turn: &Turn<'_>) -> Result<Option<Local>> {
         let length = Local::bytes(turn.size());
         let mark = mark();
         // Kept until all have it.
@@ -61,7 +118,7 @@ fn open(told: &[u8], length: usize) -> Option<Segment> {
 
 /// What is the same for two processes exactly if they can share memory: one running kernel, and
 /// one numbering of processes.
-fn host() -> Option<String> {
+pub(crate) fn host() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let processes = std::fs::read_link("/proc/self/ns/pid").ok()?;
     Some(format!("{} {}", boot.trim(), processes.display()))

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::group::Turn;
 use crate::{Error, Result};
+pub(crate) use forming::{Hosts, Sharing, host};
+
 use control::{Control, Patience};
 use copy::Writer;
 use segment::Segment;

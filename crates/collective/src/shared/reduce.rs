@@ -39,11 +39,20 @@ impl Local {
         root: usize,
     ) -> Result<()> {
         if self.rank == root {
-            return self.reduce_chunks(turn, data, op, true);
+            return self.gather_at(turn, data, op, root);
         }
-        // The own share is reduced in place, but the caller's data must stay.
-        let mut copy = data.to_vec();
-        self.reduce_chunks(turn, &mut copy, op, false)
+        self.gather_at(turn, &mut data.to_vec(), op, root)
+    }
+
+    /// Like a reduction to `root`, but what others have afterwards is garbage.
+    pub(crate) fn gather_at<T: Element>(
+        &self,
+        turn: &Turn<'_>,
+        data: &mut [T],
+        op: Reduce,
+        root: usize,
+    ) -> Result<()> {
+        self.reduce_chunks(turn, data, op, self.rank == root)
     }
 
     fn all_reduce_small<T: Element>(
@@ -181,7 +190,10 @@ impl Local {
         offset: usize,
         length: usize,
     ) -> &[T] {
-        assert!(offset + length * size_of::<T>() <= INPUT && offset % align_of::<T>() == 0);
+        assert!(
+            offset + length * size_of::<T>() <= INPUT && offset.is_multiple_of(align_of::<T>()),
+            "data fits"
+        );
         // SAFETY: inside of the rank's slot, which it will not write again before we have posted
         // the next phase; any bytes are a value of this type.
         unsafe {

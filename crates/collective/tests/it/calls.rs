@@ -156,7 +156,7 @@ fn all_ranks_and_all_runs_have_the_same_bits() {
                     data.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
                 })
             };
-            for way in [Way::Memory, Way::Unix, Way::Shared] {
+            for way in [Way::Memory, Way::Unix, Way::Shared, Way::Hosts] {
                 let first = run(way);
                 assert!(first.iter().all(|bits| *bits == first[0]), "{length} by {ranks}");
                 assert!(run(way) == first, "{length} by {ranks}");

@@ -57,7 +57,9 @@ fn ranks_that_disagree_learn_it() {
         (|group| group.reduce(&mut [1.0f32; 10], Reduce::Sum, 1), "root 1)"),
         (|group| group.barrier(), "barrier"),
     ];
-    for (way, ranks) in [(Way::Memory, 2), (Way::Memory, 3), (Way::Shared, 2), (Way::Shared, 3)] {
+    for (way, ranks) in
+        [(Way::Memory, 2), (Way::Memory, 3), (Way::Shared, 2), (Way::Shared, 3), (Way::Hosts, 3)]
+    {
         for (other, name) in others {
             let texts = each_rank(way, ranks, |group| {
                 let work = if group.rank() == 1 { other } else { sum };

@@ -15,14 +15,16 @@ pub(crate) enum Way {
     Tcp,
     /// Shared memory; what else there is to say goes over a Unix socket.
     Shared,
+    /// Two ranks on each host, as far as the ranks know.
+    Hosts,
 }
 
 impl Way {
-    pub(crate) const ALL: [Way; 4] = [Way::Memory, Way::Unix, Way::Tcp, Way::Shared];
+    pub(crate) const ALL: [Way; 5] = [Way::Memory, Way::Unix, Way::Tcp, Way::Shared, Way::Hosts];
 
     pub(crate) fn transport(self) -> Arc<dyn Transport> {
         match self {
-            Way::Memory => Arc::new(Memory::new(0)),
+            Way::Memory | Way::Hosts => Arc::new(Memory::new(0)),
             Way::Unix | Way::Shared => Arc::new(Network::new(Path::Unix)),
             Way::Tcp => Arc::new(Network::new(Path::Tcp)),
         }
@@ -31,7 +33,9 @@ impl Way {
     /// Endpoints for this many ranks, and what keeps the ports free for them.
     pub(crate) fn endpoints(self, ranks: usize) -> (Vec<String>, Vec<rustix::fd::OwnedFd>) {
         match self {
-            Way::Memory => ((1..=ranks).map(|port| format!("host:{port}")).collect(), Vec::new()),
+            Way::Memory | Way::Hosts => {
+                ((1..=ranks).map(|port| format!("host:{port}")).collect(), Vec::new())
+            }
             _ => (0..ranks).map(|_| held_port()).unzip(),
         }
     }
@@ -88,7 +92,10 @@ pub(crate) fn each_rank_with<R: Send>(
                 scope.spawn(move || {
                     let mut config =
                         Config { settings: settings(), ..Config::new(rank, endpoints) };
-                    config.shared_memory = way == Way::Shared;
+                    config.shared_memory = matches!(way, Way::Shared | Way::Hosts);
+                    // Neighbours are on different hosts, and the last may be alone.
+                    let host = format!("host {}", rank % ranks.div_ceil(2));
+                    config.host = (way == Way::Hosts).then_some(host);
                     change(rank, &mut config);
                     work(Group::connect(&config, transport))
                 })
