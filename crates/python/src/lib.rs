@@ -8,6 +8,7 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
+mod collective;
 mod console;
 mod context;
 mod convert;
@@ -50,6 +51,8 @@ mod _core {
     use crate::backward::{append_backward, gradients};
     #[pymodule_export]
     use crate::block::Block;
+    #[pymodule_export]
+    use crate::collective::{GradReducer, ProcessGroup, Task};
     #[pymodule_export]
     use crate::console::main;
     #[pymodule_export]
