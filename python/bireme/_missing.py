@@ -22,7 +22,6 @@ _PACKAGE = __name__.partition(".")[0]
 # What became of names that users still write, where spelling alone would not find it.
 _RENAMED = {
     "paddle.Model": "paddle.nn.Layer",
-    "paddle.DataParallel": "paddle.distributed.fleet.distributed_model",
     "paddle.elementwise_add": "paddle.add",
     "paddle.elementwise_sub": "paddle.subtract",
     "paddle.elementwise_mul": "paddle.multiply",

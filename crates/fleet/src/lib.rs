@@ -6,6 +6,7 @@
 //! [`Util`] (what trainers tell each other besides).
 
 pub mod collective;
+pub mod eager;
 pub mod environment;
 mod error;
 mod files;

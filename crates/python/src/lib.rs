@@ -8,7 +8,11 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
+<<<<<<< HEAD
 mod collective_program;
+=======
+mod collective;
+>>>>>>> eager
 mod console;
 mod context;
 mod convert;
@@ -53,9 +57,13 @@ mod _core {
     #[pymodule_export]
     use crate::block::Block;
     #[pymodule_export]
+<<<<<<< HEAD
     use crate::collective_program::{
         broadcast_parameters, distribute_collective, leave_ranks, parallel_program,
     };
+=======
+    use crate::collective::{GradReducer, ProcessGroup, Task};
+>>>>>>> eager
     #[pymodule_export]
     use crate::console::main;
     #[pymodule_export]

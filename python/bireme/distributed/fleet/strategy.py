@@ -248,10 +248,10 @@ class DistributedStrategy(Settings):
             raise ValueError("`staleness` of `a_sync_configs` is for `hybrid`: switch that on")
         return (chosen or ["async" if self.a_sync else "sync"])[0]
 
-    def _refuse_what_is_not_there(self) -> None:
-        """Raises for a feature that is switched on and does not exist."""
+    def _refuse_what_is_not_there(self, but: tuple[str, ...] = ()) -> None:
+        """Raises for a feature that is switched on and does not exist; those in `but` do."""
         for name in _NOT_THERE:
-            if getattr(self, name):
+            if name not in but and getattr(self, name):
                 raise NotImplementedError(
                     f"`{name}` of `DistributedStrategy` is not in this version: leave it off"
                 )

@@ -1,0 +1,11 @@
+//! Collective communication for Python: groups of processes, the tasks that they work on, and the
+//! reducer of data parallel training.
+
+mod group;
+mod objects;
+mod reducer;
+mod task;
+
+pub(crate) use group::ProcessGroup;
+pub(crate) use reducer::GradReducer;
+pub(crate) use task::Task;
