@@ -8,11 +8,8 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
-<<<<<<< HEAD
 mod collective_program;
-=======
 mod collective;
->>>>>>> eager
 mod console;
 mod context;
 mod convert;
@@ -57,13 +54,11 @@ mod _core {
     #[pymodule_export]
     use crate::block::Block;
     #[pymodule_export]
-<<<<<<< HEAD
     use crate::collective_program::{
         broadcast_parameters, distribute_collective, leave_ranks, parallel_program,
     };
-=======
+    #[pymodule_export]
     use crate::collective::{GradReducer, ProcessGroup, Task};
->>>>>>> eager
     #[pymodule_export]
     use crate::console::main;
     #[pymodule_export]
