@@ -3,8 +3,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bireme_collective::{Config, Group};
 use bireme_engine::{Error, Result, Scope};
-use bireme_fleet::comm::Interrupt;
+use bireme_fleet::comm::{Interrupt, Network, Transport};
+use bireme_fleet::eager::tensors::remote;
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
 use bireme_fleet::{Environment, Tuning, connect_trainer, log_to_stderr, serve_program};
 use bireme_ir::Program;
@@ -157,6 +159,31 @@ pub(crate) fn flush(worker: &Arc<Worker>) -> Result<()> {
         Some((program, scope)) => worker.flush_geo(&program, &scope).map_err(Error::remote),
         None => Ok(()),
     }
+}
+
+/// The group of all processes of the job: of `given` ranks, or of those that the environment names.
+pub(crate) fn group(given: Option<(usize, Vec<String>)>) -> Result<Group> {
+    if let Some((rank, endpoints)) = given {
+        return connect_ranks(rank, endpoints);
+    }
+    let environment = environment()?;
+    let endpoints = environment.trainer_endpoints.clone();
+    let size = environment.trainers.map_or(endpoints.len(), |count| count as usize);
+    let rank = environment.trainer_id.unwrap_or(0) as usize;
+    if size <= 1 {
+        return Ok(Group::alone());
+    }
+    connect_ranks(rank, endpoints)
+}
+
+/// Meets processes at these addresses; this one is number `rank`.
+pub(crate) fn connect_ranks(rank: usize, endpoints: Vec<String>) -> Result<Group> {
+    let environment = environment()?;
+    let mut settings = bireme_fleet::settings(&environment).map_err(to_engine)?;
+    settings.interrupt = Some(Interrupt::new(signalled));
+    let config = Config { settings, ..Config::new(rank, endpoints) };
+    let network: Arc<dyn Transport> = Arc::new(Network::new(environment.rpc.transport));
+    Group::connect(&config, &network).map_err(remote)
 }
 
 /// Serves a server's program until its trainers have finished.

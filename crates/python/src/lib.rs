@@ -52,7 +52,7 @@ mod _core {
     #[pymodule_export]
     use crate::block::Block;
     #[pymodule_export]
-    use crate::collective::{GradReducer, ProcessGroup, Task};
+    use crate::collective::{GradReducer, ProcessGroup, Task, divide_gradients};
     #[pymodule_export]
     use crate::console::main;
     #[pymodule_export]

@@ -13,6 +13,7 @@ use bireme_engine::{Error, Result, Value};
 use bireme_fleet::eager::tensors::{self, Reduction, remote};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::task::Task;
 use crate::error::enter;
@@ -143,10 +144,15 @@ static ALL: Mutex<Option<Py<ProcessGroup>>> = Mutex::new(None);
 
 #[pymethods]
 impl ProcessGroup {
-    /// The group of all processes of the job, as the environment names them; connects at the first
-    /// call.
+    /// The group of all processes of the job, as the arguments or else the environment name them;
+    /// connects at the first call.
     #[staticmethod]
-    fn all(py: Python<'_>) -> PyResult<Py<ProcessGroup>> {
+    #[pyo3(signature = (rank=None, endpoints=None))]
+    fn all(
+        py: Python<'_>,
+        rank: Option<usize>,
+        endpoints: Option<Vec<String>>,
+    ) -> PyResult<Py<ProcessGroup>> {
         let known = || {
             let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
             all.as_ref().map(|group| group.clone_ref(py))
@@ -155,7 +161,8 @@ impl ProcessGroup {
             return Ok(group);
         }
         // Without the lock: a rank may not be there for minutes.
-        let group = enter(py, jobs::group)?;
+        let given = rank.zip(endpoints.filter(|endpoints| !endpoints.is_empty()));
+        let group = enter(py, || jobs::group(given))?;
         if let Some(group) = known() {
             return Ok(group);
         }
@@ -163,6 +170,16 @@ impl ProcessGroup {
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         *all = Some(group.clone_ref(py));
         Ok(group)
+    }
+
+    /// A group of processes that is not that of the job.
+    #[staticmethod]
+    fn connect(
+        py: Python<'_>,
+        rank: usize,
+        endpoints: Vec<String>,
+    ) -> PyResult<ProcessGroup> {
+        enter(py, || jobs::connect_ranks(rank, endpoints)).map(ProcessGroup::new)
     }
 
     /// A group of this process alone.
@@ -175,9 +192,20 @@ impl ProcessGroup {
     #[staticmethod]
     fn forget_all(py: Python<'_>) -> PyResult<()> {
         let group = ALL.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(group);
+        // Where nobody else has it, it says goodbye to the other processes.
         enter(py, || {
-            jobs::forget_group();
+            drop(group);
+            Ok(())
+        })
+    }
+
+    /// Tells the other processes that this one ends with an error.
+    #[staticmethod]
+    fn abort_all(py: Python<'_>, why: &str) -> PyResult<()> {
+        let all = ALL.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(all) = all else { return Ok(()) };
+        enter(py, || {
+            all.get().group.abort(why);
             Ok(())
         })
     }
@@ -466,6 +494,29 @@ impl ProcessGroup {
     /// Waits until everything that was started has ended.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
         Task::start(&self.group, |_| Ok(())).finish(py)
+    }
+
+    /// The bytes of all ranks.
+    fn all_gather_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        part: Vec<u8>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let all = enter(py, || self.group.all_gather_varied(&part).map_err(remote))?;
+        Ok(all.iter().map(|part| PyBytes::new(py, part)).collect())
+    }
+
+    /// The bytes that each rank has for this one.
+    fn all_to_all_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        parts: Vec<Vec<u8>>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let all = enter(py, || {
+            let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            self.group.all_to_all_varied(&parts).map_err(remote)
+        })?;
+        Ok(all.iter().map(|part| PyBytes::new(py, part)).collect())
     }
 
     /// Gives every rank the values of `root` for these tensors.
