@@ -3,10 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bireme_collective::{Config, Group};
 use bireme_engine::{Error, Result, Scope};
-use bireme_fleet::comm::{Interrupt, Network, Transport};
-use bireme_fleet::eager::tensors::remote;
+use bireme_fleet::collective::is_collective;
+use bireme_fleet::comm::Interrupt;
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
 use bireme_fleet::{Environment, Tuning, connect_trainer, log_to_stderr, serve_program};
 use bireme_ir::Program;
@@ -23,6 +22,8 @@ pub(crate) enum Kind {
     Trainer,
     /// A server's program: it is served, not run.
     Server,
+    /// A rank's program: its ops ask the other ranks.
+    Rank,
 }
 
 /// What `program` needs of other processes.
@@ -31,7 +32,11 @@ pub(crate) fn kind_of(program: &Program) -> Result<Kind> {
         return Ok(Kind::Server);
     }
     let config = WorkerConfig::from_program(program).map_err(Error::remote)?;
-    Ok(if config.is_some() { Kind::Trainer } else { Kind::Local })
+    Ok(match config {
+        Some(_) => Kind::Trainer,
+        None if is_collective(program) => Kind::Rank,
+        None => Kind::Local,
+    })
 }
 
 /// A trainer's connection.
@@ -104,7 +109,7 @@ pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>
 }
 
 /// The environment of a process that takes part in a job; from now on it logs.
-fn environment() -> Result<Environment> {
+pub(crate) fn environment() -> Result<Environment> {
     let environment = Environment::read().map_err(Error::remote)?;
     log_to_stderr(environment.rpc.log.as_deref());
     Ok(environment)
@@ -116,8 +121,11 @@ fn exchanges(program: &Program) -> bool {
 }
 
 /// The engine's error for one of a job; an interrupt stays one.
-fn to_engine(error: bireme_fleet::Error) -> Error {
+pub(crate) fn to_engine(error: bireme_fleet::Error) -> Error {
     match error {
+        bireme_fleet::Error::Group(bireme_fleet::group::Error::Interrupted { .. }) => {
+            Error::Interrupted
+        }
         bireme_fleet::Error::Ps(bireme_fleet::ps::Error::Interrupted) => Error::Interrupted,
         other => Error::remote(other),
     }
@@ -159,31 +167,6 @@ pub(crate) fn flush(worker: &Arc<Worker>) -> Result<()> {
         Some((program, scope)) => worker.flush_geo(&program, &scope).map_err(Error::remote),
         None => Ok(()),
     }
-}
-
-/// The group of all processes of the job: of `given` ranks, or of those that the environment names.
-pub(crate) fn group(given: Option<(usize, Vec<String>)>) -> Result<Group> {
-    if let Some((rank, endpoints)) = given {
-        return connect_ranks(rank, endpoints);
-    }
-    let environment = environment()?;
-    let endpoints = environment.trainer_endpoints.clone();
-    let size = environment.trainers.map_or(endpoints.len(), |count| count as usize);
-    let rank = environment.trainer_id.unwrap_or(0) as usize;
-    if size <= 1 {
-        return Ok(Group::alone());
-    }
-    connect_ranks(rank, endpoints)
-}
-
-/// Meets processes at these addresses; this one is number `rank`.
-pub(crate) fn connect_ranks(rank: usize, endpoints: Vec<String>) -> Result<Group> {
-    let environment = environment()?;
-    let mut settings = bireme_fleet::settings(&environment).map_err(to_engine)?;
-    settings.interrupt = Some(Interrupt::new(signalled));
-    let config = Config { settings, ..Config::new(rank, endpoints) };
-    let network: Arc<dyn Transport> = Arc::new(Network::new(environment.rpc.transport));
-    Group::connect(&config, &network).map_err(remote)
 }
 
 /// Serves a server's program until its trainers have finished.

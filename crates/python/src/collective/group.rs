@@ -4,12 +4,13 @@
 //! call that waits runs it at once and lends the tensor's own memory; one that does not hands it to
 //! the group's thread with a copy, so that the tensor can be read meanwhile.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bireme_collective::Group;
 use bireme_engine::eager::EagerTensor;
 use bireme_engine::tensor::Tensor as EngineTensor;
 use bireme_engine::{Error, Result, Value};
+use bireme_fleet::collective::Ranks;
 use bireme_fleet::eager::tensors::{self, Reduction, remote};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,7 +18,7 @@ use pyo3::types::PyBytes;
 
 use super::task::Task;
 use crate::error::enter;
-use crate::jobs;
+use crate::ranks;
 use crate::tensor::Tensor;
 
 /// Processes that make collective calls together.
@@ -139,9 +140,6 @@ fn reduction(op: u32) -> PyResult<Reduction> {
     })
 }
 
-/// The group of all processes of the job; nothing below the Python module keeps one.
-static ALL: Mutex<Option<Py<ProcessGroup>>> = Mutex::new(None);
-
 #[pymethods]
 impl ProcessGroup {
     /// The group of all processes of the job, as the arguments or else the environment name them;
@@ -152,24 +150,10 @@ impl ProcessGroup {
         py: Python<'_>,
         rank: Option<usize>,
         endpoints: Option<Vec<String>>,
-    ) -> PyResult<Py<ProcessGroup>> {
-        let known = || {
-            let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-            all.as_ref().map(|group| group.clone_ref(py))
-        };
-        if let Some(group) = known() {
-            return Ok(group);
-        }
-        // Without the lock: a rank may not be there for minutes.
+    ) -> PyResult<ProcessGroup> {
         let given = rank.zip(endpoints.filter(|endpoints| !endpoints.is_empty()));
-        let group = enter(py, || jobs::group(given))?;
-        if let Some(group) = known() {
-            return Ok(group);
-        }
-        let group = Py::new(py, ProcessGroup::new(group))?;
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        *all = Some(group.clone_ref(py));
-        Ok(group)
+        let given = given.map(|(rank, endpoints)| Ranks { rank, endpoints });
+        enter(py, || ranks::group(given.as_ref())).map(ProcessGroup::new)
     }
 
     /// A group of processes that is not that of the job.
@@ -179,7 +163,7 @@ impl ProcessGroup {
         rank: usize,
         endpoints: Vec<String>,
     ) -> PyResult<ProcessGroup> {
-        enter(py, || jobs::connect_ranks(rank, endpoints)).map(ProcessGroup::new)
+        enter(py, || ranks::meet(&Ranks { rank, endpoints })).map(ProcessGroup::new)
     }
 
     /// A group of this process alone.
@@ -191,10 +175,8 @@ impl ProcessGroup {
     /// Lets go of the group of all processes; the next call of `all` connects anew.
     #[staticmethod]
     fn forget_all(py: Python<'_>) -> PyResult<()> {
-        let group = ALL.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Where nobody else has it, it says goodbye to the other processes.
         enter(py, || {
-            drop(group);
+            ranks::leave();
             Ok(())
         })
     }
@@ -202,10 +184,8 @@ impl ProcessGroup {
     /// Tells the other processes that this one ends with an error.
     #[staticmethod]
     fn abort_all(py: Python<'_>, why: &str) -> PyResult<()> {
-        let all = ALL.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(all) = all else { return Ok(()) };
         enter(py, || {
-            all.get().group.abort(why);
+            ranks::quit(why);
             Ok(())
         })
     }
