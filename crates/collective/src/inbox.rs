@@ -16,7 +16,7 @@ const LIMIT: usize = 64 << 20;
 /// Between two looks at the clock and at the user.
 const TICK: Duration = Duration::from_millis(100);
 /// Who waits this long tells the others in which call it is, so that a disagreement shows.
-const ANNOUNCE: Duration = Duration::from_millis(500);
+pub(crate) const ANNOUNCE: Duration = Duration::from_millis(500);
 /// How long a channel that broke may take to be read to its end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bits of a message's number that count the calls; the others name the group.
@@ -110,6 +110,22 @@ impl Inbox {
         }
     }
 
+    /// Looks whether it makes sense to wait for a rank that has come to this call elsewhere than
+    /// through messages.
+    pub(crate) fn check(
+        &self,
+        wanted: &Wanted<'_>,
+        waited: Duration,
+        deadline: Duration,
+    ) -> Result<()> {
+        let state = self.lock();
+        self.check_hope(&state, wanted)?;
+        if waited > deadline {
+            return Err(self.late(&state, wanted, deadline));
+        }
+        Ok(())
+    }
+
     fn take(&self, state: &mut State, wanted: &Wanted<'_>) -> Result<Option<(u64, Body)>> {
         let front = state.queues.get(&(wanted.key, wanted.from)).and_then(VecDeque::front);
         let is_ours = front.is_some_and(|message| {
@@ -123,6 +139,10 @@ impl Inbox {
             self.taken.notify_all();
             return Ok(Some((message.note, message.body)));
         }
+        self.check_hope(state, wanted).map(|()| None)
+    }
+
+    fn check_hope(&self, state: &State, wanted: &Wanted<'_>) -> Result<()> {
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
@@ -130,7 +150,7 @@ impl Inbox {
             self.check_agreement(state, wanted, *rank)?;
         }
         match &state.ended[wanted.from] {
-            None => Ok(None),
+            None => Ok(()),
             Some(_) => Err(Error::Lost {
                 peer: self.names[wanted.from].clone(),
                 problem: "it left the group".into(),
@@ -238,6 +258,11 @@ impl Inbox {
     }
 }
 
+/// What a rank tells all others when it gives up: who was the first to do so, and why.
+pub(crate) fn last_words(peer: &str, problem: &str) -> String {
+    format!("{peer}\n{problem}")
+}
+
 fn sequence(message: &Message) -> u64 {
     message.number & ((1 << SEQUENCE_BITS) - 1)
 }
@@ -278,7 +303,12 @@ impl Receiver for Inbox {
         let peer = self.names[from].clone();
         let failure = match &why {
             Ended::Left => None,
-            Ended::Aborted(problem) => Some(Error::Aborted { peer, problem: problem.clone() }),
+            Ended::Aborted(words) => Some(match words.split_once('\n') {
+                Some((peer, problem)) => {
+                    Error::Aborted { peer: peer.into(), problem: problem.into() }
+                }
+                None => Error::Aborted { peer, problem: words.clone() },
+            }),
             Ended::Lost(problem) => {
                 Some(Error::Lost { peer, problem: problem.clone(), call: "its group".into() })
             }

@@ -6,14 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_engine::{Error, Result, Scope};
 use bireme_fleet::collective::is_collective;
 use bireme_fleet::comm::Interrupt;
-use bireme_fleet::group::Group;
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
 use bireme_fleet::{Environment, Tuning, connect_trainer, log_to_stderr, serve_program};
 use bireme_ir::Program;
 use pyo3::prelude::*;
 
 use crate::executor::signalled;
-use crate::ranks;
 
 /// What a program needs of other processes.
 #[derive(Clone, Copy)]
@@ -169,16 +167,6 @@ pub(crate) fn flush(worker: &Arc<Worker>) -> Result<()> {
         Some((program, scope)) => worker.flush_geo(&program, &scope).map_err(Error::remote),
         None => Ok(()),
     }
-}
-
-/// The group of all processes of the job: of `given` ranks, or of those that the environment names.
-pub(crate) fn group() -> Result<Group> {
-    ranks::group(None)
-}
-
-/// Lets go of the group of all processes.
-pub(crate) fn forget_group() {
-    ranks::leave();
 }
 
 /// Serves a server's program until its trainers have finished.

@@ -8,8 +8,8 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
-mod collective_program;
 mod collective;
+mod collective_program;
 mod console;
 mod context;
 mod convert;
@@ -54,11 +54,11 @@ mod _core {
     #[pymodule_export]
     use crate::block::Block;
     #[pymodule_export]
+    use crate::collective::{GradReducer, ProcessGroup, Task, divide_gradients};
+    #[pymodule_export]
     use crate::collective_program::{
         broadcast_parameters, distribute_collective, leave_ranks, parallel_program,
     };
-    #[pymodule_export]
-    use crate::collective::{GradReducer, ProcessGroup, Task};
     #[pymodule_export]
     use crate::console::main;
     #[pymodule_export]

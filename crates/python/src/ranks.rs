@@ -33,15 +33,22 @@ pub(crate) fn rings(given: Option<&Ranks>) -> Result<Arc<Rings>> {
         return fitting(rings, given);
     }
     // Not under the lock: a rank may not be there for minutes.
-    let environment = jobs::environment()?;
-    let interrupt = Some(Interrupt::new(signalled));
     let group = match given {
-        Some(ranks) => connect_ranks(ranks, &environment, interrupt),
-        None => connect_group(&environment, interrupt),
+        Some(ranks) => meet(ranks)?,
+        None => {
+            let met = connect_group(&jobs::environment()?, Some(Interrupt::new(signalled)));
+            met.map_err(jobs::to_engine)?
+        }
     };
-    let rings = Arc::new(Rings::new(group.map_err(jobs::to_engine)?));
+    let rings = Arc::new(Rings::new(group));
     *known() = Some(Arc::clone(&rings));
     Ok(rings)
+}
+
+/// A group of ranks that is not that of the job.
+pub(crate) fn meet(ranks: &Ranks) -> Result<Group> {
+    let interrupt = Some(Interrupt::new(signalled));
+    connect_ranks(ranks, &jobs::environment()?, interrupt).map_err(jobs::to_engine)
 }
 
 /// That what is connected already is what a program names.

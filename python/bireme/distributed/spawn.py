@@ -15,6 +15,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import _core
+from .communication.group import leave
+
 _OPTIONS = ("start_method", "ips", "gpus", "xpus", "print_config", "backend")
 _DEPRECATED = ("selected_devices", "started_port", "cluster_node_ips", "node_ip", "use_paddlecloud")
 # How long a process may take to end when it is asked to.
@@ -230,11 +233,15 @@ def _run(func: Any, args: tuple[Any, ...], report: Any, environment: dict[str, s
     except KeyboardInterrupt:
         # The parent has got it too, and says so.
         raise SystemExit(130) from None
-    except Exception:
+    except Exception as error:
         report.send(("error", time.time(), traceback.format_exc()))
+        # The others need not find out by themselves.
+        _core.ProcessGroup.abort_all(f"{type(error).__name__}: {error}")
         raise SystemExit(1) from None
     finally:
         report.close()
+    # A child does not run what is registered for the end of the interpreter.
+    leave()
 
 
 def _end_with(parent: Any) -> None:

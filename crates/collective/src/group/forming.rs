@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use bireme_comm::{Mesh, Place, Settings, Transport};
 
-use super::{Config, Core, Group, Shared};
+use super::{Config, Core, Group, Shared, Turn};
 use crate::call::{Call, Kind};
 use crate::inbox::Inbox;
+use crate::shared::Local;
 use crate::{Error, Result};
 
 /// Bits of a group's number; the one above marks messages from point to point.
@@ -18,7 +19,9 @@ impl Group {
     pub fn connect(config: &Config, transport: &Arc<dyn Transport>) -> Result<Group> {
         let names = config.endpoints.iter().enumerate();
         let names = names.map(|(rank, endpoint)| format!("{} {rank} ({endpoint})", config.role));
-        let inbox = Arc::new(Inbox::new(names.collect()));
+        let names: Vec<_> = names.collect();
+        let name = names.get(config.rank).cloned().unwrap_or_default();
+        let inbox = Arc::new(Inbox::new(names));
         let parts = [&config.name[..], &config.endpoints.join(",")];
         let place = Place {
             role: config.role,
@@ -30,20 +33,25 @@ impl Group {
         let core = Core {
             mesh: Some(mesh),
             inbox,
+            name,
             settings: config.settings.clone(),
+            shared_memory: config.shared_memory,
             groups: Mutex::new(HashSet::new()),
         };
         core.register(0);
         let ranks = (0..config.endpoints.len()).collect();
-        Ok(Group::of(Shared::new(Arc::new(core), 0, config.rank, ranks)))
+        Group::formed(Shared::new(Arc::new(core), 0, config.rank, ranks))
     }
 
     /// A group of one rank, without a network.
     pub fn alone() -> Group {
+        let name = "rank 0 (this process)".to_string();
         let core = Core {
             mesh: None,
-            inbox: Arc::new(Inbox::new(vec!["rank 0 (this process)".into()])),
+            inbox: Arc::new(Inbox::new(vec![name.clone()])),
+            name,
             settings: Settings::default(),
+            shared_memory: false,
             groups: Mutex::new(HashSet::new()),
         };
         core.register(0);
@@ -80,7 +88,19 @@ impl Group {
             return Err(bad("its number is taken by another group: make it once more".into()));
         }
         let ranks = ranks.iter().map(|rank| self.shared.ranks[*rank]).collect();
-        Ok(Some(Group::of(Shared::new(self.shared.core.clone(), id, rank, ranks))))
+        Group::formed(Shared::new(self.shared.core.clone(), id, rank, ranks)).map(Some)
+    }
+
+    /// A group whose ranks know whether they share memory.
+    fn formed(mut shared: Shared) -> Result<Group> {
+        if shared.ranks.len() > 1 {
+            // The one call that is made before there is a group.
+            let call = Call::new(Kind::Form, 0, 0);
+            let turn = Turn::new(&shared, call, 0);
+            let local = Local::form(&turn, shared.core.shared_memory);
+            shared.local = local.map_err(|error| shared.fail(error))?;
+        }
+        Ok(Group::of(shared))
     }
 
     fn of(shared: Shared) -> Group {

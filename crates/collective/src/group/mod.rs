@@ -16,7 +16,8 @@ pub use background::Pending;
 pub(crate) use turn::Turn;
 
 use crate::call::Call;
-use crate::inbox::Inbox;
+use crate::inbox::{self, Inbox};
+use crate::shared::Local;
 use crate::{Error, Result};
 
 /// Between two questions whether the user wants to stop.
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     turns: Mutex<Turns>,
     changed: Condvar,
     subgroups: AtomicU32,
+    /// The memory that all ranks share, if they are on one host.
+    local: Option<Local>,
     queue: Mutex<Option<background::Queue>>,
     /// Messages sent to and received from each rank, point to point.
     sent: Vec<Mutex<u64>>,
@@ -95,6 +98,10 @@ pub(crate) struct Core {
     mesh: Option<Mesh>,
     inbox: Arc<Inbox>,
     settings: Settings,
+    /// Role, rank and endpoint of this process.
+    name: String,
+    /// Whether ranks on one host may share memory.
+    shared_memory: bool,
     /// The groups of this mesh, so that no two have the same number.
     groups: Mutex<HashSet<u32>>,
 }
@@ -126,7 +133,7 @@ impl Group {
 
     /// Gives the group up: all calls fail, here and on all other ranks, for this reason.
     pub fn abort(&self, why: &str) {
-        let peer = format!("rank {} (this process)", self.rank());
+        let peer = self.shared.core.name.clone();
         self.shared.fail(Error::Aborted { peer, problem: why.to_string() });
     }
 
@@ -186,10 +193,10 @@ impl Core {
         }
         let first = self.inbox.fail(error);
         if let Some(mesh) = &self.mesh {
+            // Who heard of it from another passes on the first one's words.
             mesh.abort(&match &first {
-                // The first reason, not a chain of those who heard of it.
-                Error::Aborted { problem, .. } => problem.clone(),
-                other => other.to_string(),
+                Error::Aborted { peer, problem } => inbox::last_words(peer, problem),
+                other => inbox::last_words(&self.name, &other.to_string()),
             });
         }
         first
@@ -226,6 +233,7 @@ impl Shared {
             turns: Mutex::default(),
             changed: Condvar::new(),
             subgroups: AtomicU32::new(0),
+            local: None,
             queue: Mutex::new(None),
             sent: counters(),
             received: counters(),

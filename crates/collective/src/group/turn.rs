@@ -1,10 +1,14 @@
 //! One call on one rank: sends and receives messages that carry the call's description.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use bireme_comm::Body;
 
 use super::Shared;
 use crate::call::{ANNOUNCEMENT, Call};
-use crate::inbox::{SEQUENCE_BITS, Wanted};
+use crate::inbox::{ANNOUNCE, SEQUENCE_BITS, Wanted};
+use crate::shared::Local;
 use crate::{Error, Result};
 
 /// Marks the messages of `send` in the number of the group.
@@ -16,16 +20,19 @@ pub(crate) struct Turn<'a> {
     key: u32,
     call: Call,
     sequence: u64,
+    /// The others were told in which call this rank is.
+    announced: Cell<bool>,
 }
 
 impl<'a> Turn<'a> {
     pub(super) fn new(shared: &'a Shared, call: Call, sequence: u64) -> Turn<'a> {
-        Turn { shared, key: shared.id, call, sequence }
+        Turn { shared, key: shared.id, call, sequence, announced: Cell::new(false) }
     }
 
     /// A message from point to point, which is ordered only among those of the two ranks.
     pub(super) fn between(shared: &'a Shared, call: Call, sequence: u64) -> Turn<'a> {
-        Turn { shared, key: shared.id | POINT_TO_POINT, call, sequence }
+        let key = shared.id | POINT_TO_POINT;
+        Turn { shared, key, call, sequence, announced: Cell::new(false) }
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -34,6 +41,32 @@ impl<'a> Turn<'a> {
 
     pub(crate) fn size(&self) -> usize {
         self.shared.ranks.len()
+    }
+
+    pub(crate) fn call(&self) -> Call {
+        self.call
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The memory that all ranks share, if they do.
+    pub(crate) fn local(&self) -> Option<&'a Local> {
+        self.shared.local.as_ref()
+    }
+
+    /// Looks whether it makes sense to wait for a rank in shared memory, as this rank has for so
+    /// long.
+    pub(crate) fn check_peer(&self, rank: usize, waited: Duration) -> Result<()> {
+        let core = &self.shared.core;
+        if core.is_interrupted() {
+            return Err(Error::Interrupted { call: self.call.to_string() });
+        }
+        if waited > ANNOUNCE && !self.announced.replace(true) {
+            self.announce();
+        }
+        core.inbox.check(&self.wanted(rank), waited, core.settings.deadline)
     }
 
     /// Sends one message of this call.
@@ -69,14 +102,21 @@ impl<'a> Turn<'a> {
     /// The next message of this call from a rank, and its note.
     pub(crate) fn receive_noted(&self, from: usize) -> Result<(u64, Body)> {
         let core = &self.shared.core;
-        let wanted = Wanted {
+        core.inbox.receive(&self.wanted(from), &core.settings, || {
+            if !self.announced.replace(true) {
+                self.announce();
+            }
+        })
+    }
+
+    fn wanted(&self, from: usize) -> Wanted<'_> {
+        Wanted {
             key: self.key,
             sequence: self.sequence,
             call: self.call,
             ranks: &self.shared.ranks,
             from: self.shared.ranks[from],
-        };
-        core.inbox.receive(&wanted, &core.settings, || self.announce())
+        }
     }
 
     /// Tells all ranks in which call this one is.

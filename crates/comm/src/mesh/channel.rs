@@ -110,7 +110,7 @@ impl Channel {
                 Kind::Goodbye => {
                     // The answer to ours, or a peer that waits for one.
                     if !self.awaited.load(Ordering::Acquire) {
-                        self.connection.try_send(Header::new(Kind::Goodbye));
+                        let _ = self.tell(Kind::Goodbye, &[]);
                     }
                     break Ended::Left;
                 }
@@ -160,10 +160,14 @@ impl Channel {
         while !why.is_char_boundary(end) {
             end -= 1;
         }
-        let text = &why.as_bytes()[..end];
         // A peer that takes nothing learns it from the end of the connection.
+        let _ = self.tell(Kind::Failure, &why.as_bytes()[..end]);
+    }
+
+    /// Writes last words, for which nobody waits longer than for one write.
+    fn tell(&self, kind: Kind, text: &[u8]) -> std::io::Result<()> {
         let refuse = || Err(ErrorKind::TimedOut.into());
-        let _ = self.connection.send_patiently(Header::new(Kind::Failure), &[text], refuse);
+        self.connection.send_patiently(Header::new(kind), &[text], refuse)
     }
 
     pub(super) fn tell_goodbye(&self) {
@@ -171,7 +175,7 @@ impl Channel {
             return;
         }
         self.awaited.store(true, Ordering::Release);
-        if !self.connection.try_send(Header::new(Kind::Goodbye)) || self.is_over() {
+        if self.tell(Kind::Goodbye, &[]).is_err() || self.is_over() {
             self.awaited.store(false, Ordering::Release);
         }
     }

@@ -140,8 +140,13 @@ impl Mesh {
             sent: AtomicU64::new(0),
         });
         let mesh = Mesh { state };
-        mesh.state.form()?;
-        Ok(mesh)
+        match mesh.state.form() {
+            Ok(()) => Ok(mesh),
+            Err(error) => {
+                mesh.abort(&error.to_string());
+                Err(error)
+            }
+        }
     }
 
     /// Writes a message; `parts` together are its body. Waits while the peer takes nothing, at

@@ -51,7 +51,7 @@ struct State {
     missing: Vec<usize>,
     /// The bucket that leaves next.
     next: usize,
-    flights: Vec<Pending<Load>>,
+    flights: Vec<Pending<Result<Load>>>,
     /// The memory of buckets with several members, for the next pass.
     flat: Vec<Option<Tensor>>,
 }
@@ -275,23 +275,43 @@ impl Collector for Reducer {
             return Ok(());
         }
         if !whole {
-            state.flights.clear();
+            self.abandon(&mut state);
             return Ok(());
         }
+        let ended = self.finish(&mut state);
+        if ended.is_err() {
+            self.abandon(&mut state);
+        }
+        ended
+    }
+}
+
+impl Reducer {
+    /// Forgets the gradients that are on their way.
+    fn abandon(&self, state: &mut State) {
+        state.flights.clear();
+        for bucket in &self.buckets[..state.next] {
+            if let [member] = bucket.members[..] {
+                self.parameters[member].tensor.set_grad(None);
+            }
+        }
+    }
+
+    /// Waits for the averages.
+    fn finish(&self, state: &mut State) -> Result<()> {
         let late: Vec<usize> = (0..state.ready.len()).filter(|at| !state.ready[*at]).collect();
         if !late.is_empty() && !self.find_unused {
-            state.flights.clear();
             return Err(self.unused(late.into_iter()));
         }
         // A gradient of earlier passes is averaged with the rest, and stays.
         let had = |parameter: &Parameter| parameter.tensor.grad().is_some();
         let before: Vec<bool> = self.parameters.iter().map(had).collect();
-        late.into_iter().try_for_each(|member| self.note(&mut state, member, false))?;
+        late.into_iter().try_for_each(|member| self.note(state, member, false))?;
         for (at, flight) in std::mem::take(&mut state.flights).into_iter().enumerate() {
             let load = flight.wait().map_err(remote)??;
-            self.unload(&mut state, at, load)?;
+            self.unload(state, at, load)?;
         }
-        if self.find_unused { self.forget_unused(&state, &before) } else { Ok(()) }
+        if self.find_unused { self.forget_unused(state, &before) } else { Ok(()) }
     }
 }
 

@@ -3,9 +3,12 @@
 //! Types that [`Group`] does not add up travel as wider ones; booleans as bytes, of which the sum
 //! is "any" and the product is "all".
 
+use std::sync::Arc;
+
 use bireme_collective::{Element, Group, Reduce};
+use bireme_engine::eager::EagerTensor;
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{DType, Error, Result};
+use bireme_engine::{DType, Error, Result, Value};
 use half::{bf16, f16};
 
 /// What becomes of the values of all ranks.
@@ -94,6 +97,22 @@ pub fn reduce_scatter(
     let bytes = part.as_bytes().len();
     let start = group.rank() * bytes;
     part.as_mut_bytes().copy_from_slice(&all.as_bytes()[start..start + bytes]);
+    Ok(())
+}
+
+/// Divides the gradients of some tensors, of those that have one.
+///
+/// # Errors
+/// When one is not of floats.
+pub fn divide_gradients(tensors: &[EagerTensor], by: usize) -> Result<()> {
+    for grad in tensors.iter().filter_map(EagerTensor::grad) {
+        let mut value = Value::clone(&grad.value());
+        match &mut value {
+            Value::Tensor(tensor) => divide(tensor, by)?,
+            Value::Rows(rows) => divide(&mut rows.value, by)?,
+        }
+        grad.replace_value(Arc::new(value));
+    }
     Ok(())
 }
 

@@ -4,19 +4,21 @@
 //! call that waits runs it at once and lends the tensor's own memory; one that does not hands it to
 //! the group's thread with a copy, so that the tensor can be read meanwhile.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bireme_collective::Group;
 use bireme_engine::eager::EagerTensor;
 use bireme_engine::tensor::Tensor as EngineTensor;
 use bireme_engine::{Error, Result, Value};
+use bireme_fleet::collective::Ranks;
 use bireme_fleet::eager::tensors::{self, Reduction, remote};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::task::Task;
 use crate::error::enter;
-use crate::jobs;
+use crate::ranks;
 use crate::tensor::Tensor;
 
 /// Processes that make collective calls together.
@@ -138,31 +140,30 @@ fn reduction(op: u32) -> PyResult<Reduction> {
     })
 }
 
-/// The group of all processes of the job; nothing below the Python module keeps one.
-static ALL: Mutex<Option<Py<ProcessGroup>>> = Mutex::new(None);
-
 #[pymethods]
 impl ProcessGroup {
-    /// The group of all processes of the job, as the environment names them; connects at the first
-    /// call.
+    /// The group of all processes of the job, as the arguments or else the environment name them;
+    /// connects at the first call.
     #[staticmethod]
-    fn all(py: Python<'_>) -> PyResult<Py<ProcessGroup>> {
-        let known = || {
-            let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-            all.as_ref().map(|group| group.clone_ref(py))
-        };
-        if let Some(group) = known() {
-            return Ok(group);
-        }
-        // Without the lock: a rank may not be there for minutes.
-        let group = enter(py, jobs::group)?;
-        if let Some(group) = known() {
-            return Ok(group);
-        }
-        let group = Py::new(py, ProcessGroup::new(group))?;
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        *all = Some(group.clone_ref(py));
-        Ok(group)
+    #[pyo3(signature = (rank=None, endpoints=None))]
+    fn all(
+        py: Python<'_>,
+        rank: Option<usize>,
+        endpoints: Option<Vec<String>>,
+    ) -> PyResult<ProcessGroup> {
+        let given = rank.zip(endpoints.filter(|endpoints| !endpoints.is_empty()));
+        let given = given.map(|(rank, endpoints)| Ranks { rank, endpoints });
+        enter(py, || ranks::group(given.as_ref())).map(ProcessGroup::new)
+    }
+
+    /// A group of processes that is not that of the job.
+    #[staticmethod]
+    fn connect(
+        py: Python<'_>,
+        rank: usize,
+        endpoints: Vec<String>,
+    ) -> PyResult<ProcessGroup> {
+        enter(py, || ranks::meet(&Ranks { rank, endpoints })).map(ProcessGroup::new)
     }
 
     /// A group of this process alone.
@@ -174,10 +175,17 @@ impl ProcessGroup {
     /// Lets go of the group of all processes; the next call of `all` connects anew.
     #[staticmethod]
     fn forget_all(py: Python<'_>) -> PyResult<()> {
-        let group = ALL.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(group);
         enter(py, || {
-            jobs::forget_group();
+            ranks::leave();
+            Ok(())
+        })
+    }
+
+    /// Tells the other processes that this one ends with an error.
+    #[staticmethod]
+    fn abort_all(py: Python<'_>, why: &str) -> PyResult<()> {
+        enter(py, || {
+            ranks::quit(why);
             Ok(())
         })
     }
@@ -466,6 +474,29 @@ impl ProcessGroup {
     /// Waits until everything that was started has ended.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
         Task::start(&self.group, |_| Ok(())).finish(py)
+    }
+
+    /// The bytes of all ranks.
+    fn all_gather_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        part: Vec<u8>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let all = enter(py, || self.group.all_gather_varied(&part).map_err(remote))?;
+        Ok(all.iter().map(|part| PyBytes::new(py, part)).collect())
+    }
+
+    /// The bytes that each rank has for this one.
+    fn all_to_all_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        parts: Vec<Vec<u8>>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let all = enter(py, || {
+            let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            self.group.all_to_all_varied(&parts).map_err(remote)
+        })?;
+        Ok(all.iter().map(|part| PyBytes::new(py, part)).collect())
     }
 
     /// Gives every rank the values of `root` for these tensors.

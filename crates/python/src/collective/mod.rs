@@ -2,10 +2,9 @@
 //! reducer of data parallel training.
 
 mod group;
-mod objects;
 mod reducer;
 mod task;
 
 pub(crate) use group::ProcessGroup;
-pub(crate) use reducer::GradReducer;
+pub(crate) use reducer::{GradReducer, divide_gradients};
 pub(crate) use task::Task;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use bireme_fleet::eager::{Limits, Parameter, Reducer};
+use bireme_engine::eager::EagerTensor;
+use bireme_fleet::eager::{Limits, Parameter, Reducer, tensors};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::ProcessGroup;
+use crate::error::enter;
 use crate::session::session;
 use crate::tensor::Tensor;
 
@@ -59,4 +61,15 @@ impl GradReducer {
     fn release(&self) {
         self.reducer.release(session());
     }
+}
+
+/// Divides the gradients of parameters, of those that have one.
+#[pyfunction]
+pub(crate) fn divide_gradients(
+    py: Python<'_>,
+    parameters: Vec<PyRef<'_, Tensor>>,
+    by: usize,
+) -> PyResult<()> {
+    let parameters: Vec<EagerTensor> = parameters.iter().map(|p| p.inner.clone()).collect();
+    enter(py, || tensors::divide_gradients(&parameters, by))
 }

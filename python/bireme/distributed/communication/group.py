@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -265,6 +267,20 @@ def destroy_process_group(group: Group | None = None) -> None:
         return
     _groups.clear()
     _core.ProcessGroup.forget_all()
+
+
+@atexit.register
+def leave() -> None:
+    """Says goodbye to the other processes, or why this one has failed.
+
+    >>> from bireme.distributed.communication.group import leave
+    >>> leave()
+    """
+    _groups.clear()
+    if hasattr(sys, "last_type"):
+        _core.ProcessGroup.abort_all(f"{sys.last_type.__name__}: {sys.last_value}")
+    else:
+        _core.ProcessGroup.forget_all()
 
 
 def get_backend(group: Group | None = None) -> str:
