@@ -7,8 +7,8 @@ import os
 
 import numpy as np
 import paddle
-import paddle.distributed.fleet as fleet
 from paddle import fluid
+from paddle.distributed import fleet
 
 paddle.enable_static()
 HOW, OUT = os.environ["JOB_HOW"], os.environ["JOB_OUT"]
@@ -89,12 +89,10 @@ else:
 exe = paddle.static.Executor(paddle.CPUPlace())
 exe.run(startup)
 if "parallel" in HOW:
-    run = fluid.ParallelExecutor(
-        False, loss.name, main, num_trainers=RANKS, trainer_id=RANK
-    ).run
-    step = lambda feed: run([loss.name], feed)  # noqa: E731
+    run = fluid.ParallelExecutor(False, loss.name, main, num_trainers=RANKS, trainer_id=RANK).run
+    step = lambda feed: run([loss.name], feed)
 else:
-    step = lambda feed: exe.run(program, feed, [loss])  # noqa: E731
+    step = lambda feed: exe.run(program, feed, [loss])
 losses = []
 for batch in batches():
     for part in range(merged):

@@ -139,10 +139,7 @@ fn merged_gradients_are_applied_in_a_condition() {
         "conditional_block",
     ];
     assert_eq!(tail(&main), expected);
-    assert_eq!(
-        kinds(&main, 1),
-        ["c_bucket_wait", "clip_by_norm", "clip_by_norm", "sgd", "sgd"]
-    );
+    assert_eq!(kinds(&main, 1), ["c_bucket_wait", "clip_by_norm", "clip_by_norm", "sgd", "sgd"]);
     assert_eq!(main.blocks[1].ops[1].inputs_of("X"), ["fc_b@GRAD@GradientMerge"]);
     assert!(startup.global().var("gradient_merge_step").is_some_and(|var| var.persistable));
 }
