@@ -182,7 +182,8 @@ impl Board {
         if self.phase != Phase::Running || self.is_restarting() {
             return;
         }
-        if self.restarts == 0 {
+        // A node that was told to stop is not to begin again.
+        if self.restarts == 0 || failure.process.is_none() {
             return self.end(Entry::Failed(failure));
         }
         self.restarts -= 1;

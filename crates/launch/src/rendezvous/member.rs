@@ -91,6 +91,8 @@ pub struct Membership {
     roster: Vec<Card>,
     endpoint: String,
     patience: Duration,
+    /// This node has taken leave.
+    gone: AtomicBool,
 }
 
 /// Entries of the log that nobody has looked at yet.
@@ -114,6 +116,8 @@ pub fn join(config: &Config, transport: &Arc<dyn Transport>) -> Result<Membershi
     let waiting = Arc::new(Waiting::new(config, &endpoint));
     let client = connect(config, transport, &endpoint, &waiting)?;
     let session = register(config, &client, &waiting)?;
+    // From here on the wait is this function's: the connection must outlive it, to say why it ends.
+    waiting.is_connected();
     let news = Arc::new(News::default());
     follow(&client, &news, &endpoint)?;
     let roster = match wait_for_start(&news, &waiting) {
@@ -127,7 +131,6 @@ pub fn join(config: &Config, transport: &Arc<dyn Transport>) -> Result<Membershi
             return Err(problem);
         }
     };
-    waiting.finish();
     let node = roster.iter().position(|(other, _)| *other == session);
     Ok(Membership {
         client,
@@ -138,6 +141,7 @@ pub fn join(config: &Config, transport: &Arc<dyn Transport>) -> Result<Membershi
         roster: roster.into_iter().map(|(_, card)| card).collect(),
         endpoint,
         patience: config.settings.heartbeat_timeout,
+        gone: AtomicBool::new(false),
     })
 }
 
@@ -175,7 +179,9 @@ fn connect(
 ) -> Result<Arc<Client>> {
     let asked = waiting.clone();
     let settings = Settings {
-        interrupt: Some(Interrupt::new(move || asked.is_over())),
+        interrupt: Some(Interrupt::new(move || asked.ends_connecting())),
+        // One connection, so that requests arrive in their order.
+        send_connections: 1,
         ..config.settings.clone()
     };
     let me = Identity { rank: place_in(&config.expected, &config.card), ..IDENTITY };
@@ -370,14 +376,20 @@ impl Peers for Membership {
     }
 
     fn leave(&self) {
+        if self.gone.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let host = self.host.lock().unwrap_or_else(|poison| poison.into_inner()).take();
         finish(&self.client, &self.news, host.as_ref(), self.session, self.patience);
     }
 }
 
 impl Drop for Membership {
+    /// A node that goes without a word would look to the others as if it were still there.
     fn drop(&mut self) {
-        self.news.over.store(true, Ordering::Release);
-        self.client.goodbye();
+        self.leave();
     }
 }
+
+#[cfg(test)]
+mod tests;

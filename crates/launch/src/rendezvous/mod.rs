@@ -81,7 +81,7 @@ pub struct Alone {
 }
 
 impl Alone {
-    fn push(&self, event: Event) {
+    pub(crate) fn push(&self, event: Event) {
         self.events.lock().unwrap_or_else(|poison| poison.into_inner()).push_back(event);
         self.arrived.notify_all();
     }

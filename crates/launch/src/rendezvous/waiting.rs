@@ -23,7 +23,7 @@ pub(super) struct Waiting {
     interrupt: Option<Interrupt>,
     say: Arc<dyn Fn(&str) + Send + Sync>,
     state: Mutex<State>,
-    started: AtomicBool,
+    connected: AtomicBool,
 }
 
 struct State {
@@ -43,7 +43,7 @@ impl Waiting {
             interrupt: config.interrupt.clone(),
             say: config.say.clone(),
             state: Mutex::new(State { present: Vec::new(), reached: false, next_line: FIRST_LINE }),
-            started: AtomicBool::new(false),
+            connected: AtomicBool::new(false),
         }
     }
 
@@ -68,16 +68,18 @@ impl Waiting {
         (self.say)(line);
     }
 
-    /// The job started: nothing ends this wait any more.
-    pub(super) fn finish(&self) {
-        self.started.store(true, Ordering::Release);
+    /// The host is reached: from now on only the caller asks whether to wait longer.
+    pub(super) fn is_connected(&self) {
+        self.connected.store(true, Ordering::Release);
+    }
+
+    /// Whether to try no longer to reach the host.
+    pub(super) fn ends_connecting(&self) -> bool {
+        !self.connected.load(Ordering::Acquire) && self.is_over()
     }
 
     /// Whether to wait no longer; says from time to time whom for.
     pub(super) fn is_over(&self) -> bool {
-        if self.started.load(Ordering::Acquire) {
-            return false;
-        }
         if self.is_late() || self.is_interrupted() {
             return true;
         }

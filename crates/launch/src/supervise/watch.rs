@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -11,6 +12,7 @@ use rustix::process::Signal;
 use super::failure::{self, Failed};
 use super::guard::Guard;
 use super::process::{Ended, Running, Surroundings, ending};
+use super::remote::Remote;
 use super::restart::{self, Restart};
 use super::screen::Level;
 use super::signals::Signals;
@@ -19,6 +21,7 @@ use super::stream::Stream;
 use super::system::OutOfMemory;
 use super::{Options, Outcome, live};
 use crate::job::{Job, Mode, Process, Role};
+use crate::rendezvous::{Event as News, Peers};
 
 /// How long others may take to fail too, when the first to fail blames somebody else.
 const HEARSAY: Duration = Duration::from_millis(700);
@@ -47,6 +50,8 @@ pub(super) enum Event {
     Signal(i32),
     /// Somebody else wants the end.
     Stopped,
+    /// Another machine has news.
+    Remote(Box<News>),
     /// The time is over.
     Time,
 }
@@ -58,6 +63,7 @@ enum Source {
     Guard,
     Signals,
     Stop,
+    Remote,
     Log,
 }
 
@@ -73,8 +79,10 @@ pub(super) struct Watch<'a> {
     stream: Option<Stream>,
     /// Sessions in which something may still run.
     pub(super) sessions: HashSet<i32>,
-    events: VecDeque<Event>,
-    restarts: u32,
+    pub(super) events: VecDeque<Event>,
+    pub(super) restarts: u32,
+    /// The other machines, where there are any.
+    pub(super) remote: Option<Remote>,
     out_of_memory: OutOfMemory,
     drawn: Instant,
     is_stopped: bool,
@@ -85,7 +93,11 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// When there is no folder for logs, or no guard.
-    pub(super) fn new(job: &'a Job, options: &'a Options) -> Result<Watch<'a>> {
+    pub(super) fn new(
+        job: &'a Job,
+        options: &'a Options,
+        peers: Option<Arc<dyn Peers>>,
+    ) -> Result<Watch<'a>> {
         std::fs::create_dir_all(&job.log_dir).with_context(|| {
             format!("cannot make the folder of logs `{}`", job.log_dir.display())
         })?;
@@ -104,6 +116,7 @@ impl<'a> Watch<'a> {
             sessions: HashSet::new(),
             events: VecDeque::new(),
             restarts: 0,
+            remote: peers.map(Remote::listen).transpose()?,
             out_of_memory: OutOfMemory::count(),
             drawn: Instant::now(),
             is_stopped: false,
@@ -124,11 +137,13 @@ impl<'a> Watch<'a> {
     /// Runs the job to its end.
     pub(super) fn run(&mut self) -> Result<Outcome> {
         self.start_all()?;
+        self.tell_done();
         loop {
             match self.next(None)? {
                 Event::Ended(at) if self.succeeded(at) => {
                     let name = self.members[at].process.name();
                     self.say(Level::Debug, &format!("{name} is done"));
+                    self.tell_done();
                     if self.is_done() {
                         return self.finish();
                     }
@@ -140,12 +155,17 @@ impl<'a> Watch<'a> {
                 }
                 Event::Signal(signal) => return self.interrupted(signal),
                 Event::Stopped => return self.stopped(),
+                Event::Remote(news) => {
+                    if let Some(outcome) = self.heard(*news)? {
+                        return Ok(outcome);
+                    }
+                }
                 Event::Time => {}
             }
         }
     }
 
-    fn start_all(&mut self) -> Result<()> {
+    pub(super) fn start_all(&mut self) -> Result<()> {
         for at in 0..self.members.len() {
             self.start(at)?;
         }
@@ -181,6 +201,10 @@ impl<'a> Watch<'a> {
 
     /// Whether those have ended for whom the others work.
     fn is_done(&self) -> bool {
+        // Other machines may still need this one: they say when all are done.
+        if self.remote.is_some() {
+            return false;
+        }
         let has = |role: Role| self.members.iter().any(|member| member.process.role == role);
         // Servers of other machines' workers are needed until they end by themselves.
         let until = match has(Role::Worker) && self.job.nodes.len() == 1 {
@@ -194,7 +218,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The end of a job that succeeded.
-    fn finish(&mut self) -> Result<Outcome> {
+    pub(super) fn finish(&mut self) -> Result<Outcome> {
         if self.job.mode == Mode::Collective {
             self.say(Level::Info, "Local processes completed.");
             return Ok(Outcome { code: 0, failure: None });
@@ -240,10 +264,12 @@ impl<'a> Watch<'a> {
     fn failed(&mut self) -> Result<Option<Outcome>> {
         let until = Instant::now() + HEARSAY;
         let (mut failed, mut cause) = self.judge();
-        while failed.iter().all(Failed::is_hearsay) && self.is_running(&ALL) {
+        let elsewhere = self.remote.is_some();
+        while failed.iter().all(Failed::is_hearsay) && (elsewhere || self.is_running(&ALL)) {
             match self.next(Some(until))? {
                 Event::Time => break,
                 Event::Signal(signal) => return self.interrupted(signal).map(Some),
+                Event::Remote(news) => return self.heard(*news),
                 _ => (failed, cause) = self.judge(),
             }
         }
@@ -253,15 +279,15 @@ impl<'a> Watch<'a> {
         let left = self.job.max_restart.saturating_sub(self.restarts);
         let (code, failure) = (ended.code(), failed[cause].failure());
         self.pump();
+        let restart = restart::decide(self.job, process, ended.mode.as_deref());
+        let is_alone = left > 0 && restart == Restart::Alone;
+        if elsewhere && !is_alone {
+            return self.ask_peers(&failed[cause], &report);
+        }
         self.say(Level::Error, &report);
         if left > 0 {
-            match restart::decide(self.job, process, ended.mode.as_deref()) {
-                Ok(restart) => {
-                    let at = self.position(process);
-                    return self.restart(restart, at, left).map(|()| None);
-                }
-                Err(why) => self.say(Level::Error, &format!("not started again: {why}")),
-            }
+            let at = self.position(process);
+            return self.restart(restart, at, left).map(|()| None);
         } else if self.job.max_restart > 0 {
             let most = self.job.max_restart;
             self.say(Level::Error, &format!("not started again: all {most} restarts are used up"));
@@ -308,8 +334,9 @@ impl<'a> Watch<'a> {
     }
 
     /// The user asked for the end.
-    fn interrupted(&mut self, signal: i32) -> Result<Outcome> {
+    pub(super) fn interrupted(&mut self, signal: i32) -> Result<Outcome> {
         self.say(Level::Info, &format!("Terminating with signal {signal}"));
+        self.tell_interrupted(signal);
         let passed_on = if signal == libc::SIGINT { Signal::INT } else { Signal::TERM };
         let code = u8::try_from(128 + signal).unwrap_or(130);
         // Workers that save something when they are stopped need their servers for it.
@@ -391,6 +418,10 @@ impl<'a> Watch<'a> {
             sources.push(Source::Stop);
             fds.push(stop.fd());
         }
+        if let Some(remote) = &self.remote {
+            sources.push(Source::Remote);
+            fds.push(remote.fd());
+        }
         if let Some(changes) = self.stream.as_ref().and_then(Stream::changes) {
             sources.push(Source::Log);
             fds.push(changes);
@@ -440,6 +471,10 @@ impl<'a> Watch<'a> {
                 self.is_stopped = true;
                 self.events.push_back(Event::Stopped);
             }
+            Source::Remote => {
+                let news = self.remote.as_mut().and_then(Remote::take);
+                self.events.extend(news.map(|news| Event::Remote(Box::new(news))));
+            }
             Source::Log => self.pump(),
         }
         Ok(())
@@ -471,7 +506,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn pump(&mut self) {
+    pub(super) fn pump(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.pump(&self.options.screen);
         }

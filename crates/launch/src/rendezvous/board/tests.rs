@@ -183,7 +183,8 @@ fn giving_up_counts_only_before_the_start() {
 #[test]
 fn a_restart_waits_until_all_have_stopped() {
     let mut board = started(1);
-    let failure = Failure::of_node("a", "broke");
+    let failure =
+        Failure { process: Some((crate::job::Role::Worker, 0)), ..Failure::of_node("a", "broke") };
     board.workers_done(2);
     board.failed(failure.clone());
     board.failed(Failure::of_node("b", "was ended by its launcher"));
