@@ -4,7 +4,8 @@
 //! [`arguments`] (the command line) · [`addresses`] (which machine this is) · [`ports`] (endpoints
 //! that stay free) · [`plan`] (a command line and a machine make a job) · [`show`] (the tables) ·
 //! [`rendezvous`] (several machines agree) · [`supervise`] (processes from start to end) ·
-//! `launcher` with `meeting`, `processes` and `program` (all of it together: [`run`]).
+//! `launcher` with `meeting`, `processes` and `program` (all of it together: [`run`]) ·
+//! [`submit`] (the same job for other schedulers).
 
 pub mod addresses;
 pub mod arguments;
@@ -19,6 +20,7 @@ mod processes;
 mod program;
 pub mod rendezvous;
 pub mod show;
+pub mod submit;
 pub mod supervise;
 
 pub use launcher::{Host, run};
