@@ -51,7 +51,7 @@ mod _core {
     #[pymodule_export]
     use crate::block::Block;
     #[pymodule_export]
-    use crate::console::main;
+    use crate::console::{launch, main};
     #[pymodule_export]
     use crate::context::{
         UniqueNames, default_main_program, default_startup_program, disable_static, enable_static,
