@@ -216,7 +216,8 @@ fn two_machines(line: &str, variables: &[(&str, &str)]) -> [(Desk, Output); 2] {
 #[test]
 fn collective_jobs_of_two_machines() {
     let first = free_ports();
-    let ports = [("FLAGS_START_PORT", first.to_string()), ("PADDLE_GLOO_PORT", (first + 9).to_string())];
+    let ports =
+        [("FLAGS_START_PORT", first.to_string()), ("PADDLE_GLOO_PORT", (first + 9).to_string())];
     let variables: Vec<_> = ports.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let line = "--ips=127.0.0.1,127.0.0.2 --gpus=0,1,2,3 train.py";
     let [one, two] = two_machines(line, &variables);
@@ -245,10 +246,8 @@ fn servers_and_workers_of_two_machines() {
 #[test]
 fn a_list_of_workers_without_ports() {
     let desk = Desk::new();
-    let line = format!(
-        "--servers=127.0.0.1:{} --workers=127.0.0.1,127.0.0.1 train.py",
-        free_ports()
-    );
+    let line =
+        format!("--servers=127.0.0.1:{} --workers=127.0.0.1,127.0.0.1 train.py", free_ports());
     let output = desk.run(&line, &[("WAIT_FOR", "serverlog.0")]);
     expect_file!["launcher/workers_without_ports.txt"].assert_eq(&desk.story(&output, "log"));
 }
@@ -321,74 +320,130 @@ fn refused(line: &str, variables: &[(&str, &str)], expected: Expect) {
 
 #[test]
 fn programs_that_cannot_run() {
-    refused("trian.py", &[], expect![[r#"
+    refused(
+        "trian.py",
+        &[],
+        expect![[r#"
         1 error: there is no script `trian.py`; did you mean `train.py`?
-    "#]]);
-    refused("elsewhere/job.py", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "elsewhere/job.py",
+        &[],
+        expect![[r#"
         1 error: there is no script `elsewhere/job.py`: check the path, which begins in the current folder
-    "#]]);
-    refused("model", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "model",
+        &[],
+        expect![[r#"
         1 error: `model` is a folder: name the program in it
-    "#]]);
-    refused("plain", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "plain",
+        &[],
+        expect![[r#"
         1 error: `plain` is not executable: `chmod +x` it, or end its name in .py if it is a Python script
-    "#]]);
-    refused("train.py", &[("PYTHON", "no-such-python")], expect![[r#"
+    "#]],
+    );
+    refused(
+        "train.py",
+        &[("PYTHON", "no-such-python")],
+        expect![[r#"
         1 error: cannot run the interpreter `no-such-python` for the script (No such file or directory (os error 2)): set `PYTHON` to the interpreter of the environment where it is installed (`pip install .` in the sources of Bireme installs it)
-    "#]]);
-    refused("-m config.yaml", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "-m config.yaml",
+        &[],
+        expect![[r#"
         2 error: `-m config.yaml`: training from a YAML file is not in this version; start a script that reads it: `fleetrun … tools/static_ps_trainer.py -m config.yaml`
 
         For the flags, try `fleetrun --help`.
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn command_lines_that_make_no_sense() {
-    refused("", &[], expect![[r#"
+    refused(
+        "",
+        &[],
+        expect![[r#"
         2 error: no script was given: fleetrun [FLAGS] SCRIPT.py [ARGUMENTS]
 
         For the flags, try `fleetrun --help`.
-    "#]]);
-    refused("--worker_nums=2 train.py", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "--worker_nums=2 train.py",
+        &[],
+        expect![[r#"
         2 error: unknown flag `--worker_nums`: did you mean `--worker_num`?
 
         For the flags, try `fleetrun --help`.
-    "#]]);
-    refused("--worker_num=two train.py", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "--worker_num=two train.py",
+        &[],
+        expect![[r#"
         2 error: `--worker_num=two`: is not a whole number in range
 
         For the flags, try `fleetrun --help`.
-    "#]]);
-    refused("--xpus=0,1 train.py", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "--xpus=0,1 train.py",
+        &[],
+        expect![[r#"
         2 error: `--xpus` is not available: only GPUs can be chosen, with `--gpus`; leave it out to train on CPUs
 
         For the flags, try `fleetrun --help`.
-    "#]]);
-    refused("--print_config=0 --nnodes=2 train.py", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "--print_config=0 --nnodes=2 train.py",
+        &[],
+        expect![[r#"
         2 error: `--nnodes=2` asks for several machines, but not where they meet: add `--master=IP:PORT` with an address of the first machine and a free port of it, the same on all machines
 
         For the flags, try `fleetrun --help`.
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn jobs_that_contradict_themselves() {
-    refused("--server_num=1 train.py", &[], expect![[r#"
+    refused(
+        "--server_num=1 train.py",
+        &[],
+        expect![[r#"
         2 error: The setting of Parameter-Server must has worker_num or workers: add `--worker_num=2`, or `--workers=IP,…`
 
         For the flags, try `fleetrun --help`.
-    "#]]);
-    refused("--server_num=2 --servers=127.0.0.1:1 --workers=127.0.0.1 train.py", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "--server_num=2 --servers=127.0.0.1:1 --workers=127.0.0.1 train.py",
+        &[],
+        expect![[r#"
         2 error: The server_num and servers doesn't match. Expect servers endpoints num epual to server_num, but received servers enpoint num: 1 and server_num 2: correct one, or leave `--server_num` out
 
         For the flags, try `fleetrun --help`.
-    "#]]);
-    refused("--server_num=1 --worker_num=1 --nproc_per_node=2 train.py", &[], expect![[r#"
+    "#]],
+    );
+    refused(
+        "--server_num=1 --worker_num=1 --nproc_per_node=2 train.py",
+        &[],
+        expect![[r#"
         2 error: Only one mode(Collective or Parameter-Server) can be selected at the same time, but more than one configuration was received: `--nproc_per_node` is for collective jobs: write `--worker_num` for trainers with servers
 
         For the flags, try `fleetrun --help`.
-    "#]]);
+    "#]],
+    );
     refused(
         "--servers=127.0.0.1:7164,127.0.0.1:7164 --workers=127.0.0.1 train.py",
         &[],
@@ -399,24 +454,36 @@ fn jobs_that_contradict_themselves() {
         "#]],
     );
     let gpus = [("CUDA_VISIBLE_DEVICES", "0,1,2,3")];
-    refused("--nproc_per_node=3 train.py", &gpus, expect![[r#"
+    refused(
+        "--nproc_per_node=3 train.py",
+        &gpus,
+        expect![[r#"
         2 error: `--nproc_per_node=3` does not divide the 4 GPUs (0,1,2,3): every process needs the same number of them; choose GPUs with `--gpus`, or set CUDA_VISIBLE_DEVICES to nothing to train on CPUs
 
         For the flags, try `fleetrun --help`.
-    "#]]);
-    refused("--gpus=4 train.py", &gpus, expect![[r#"
+    "#]],
+    );
+    refused(
+        "--gpus=4 train.py",
+        &gpus,
+        expect![[r#"
         2 error: Can't find your gpus 4 in CUDA_VISIBLE_DEVICES[0,1,2,3]: choose among these with `--gpus`, or unset CUDA_VISIBLE_DEVICES
 
         For the flags, try `fleetrun --help`.
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn jobs_that_do_not_fit_this_machine() {
     let pod = [("POD_IP", "192.0.2.9")];
-    refused("--ips=192.0.2.1,192.0.2.2 train.py", &pod, expect![[r#"
+    refused(
+        "--ips=192.0.2.1,192.0.2.2 train.py",
+        &pod,
+        expect![[r#"
         1 error: `POD_IP` (or `--host`) says that this machine is 192.0.2.9, which is not in --ips: 192.0.2.1, 192.0.2.2; start the command on the machines of the list, or set `POD_IP` to the address under which the others reach this one
-    "#]]);
+    "#]],
+    );
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let line = format!(
         "--servers=127.0.0.1:{} --workers=127.0.0.1 train.py",
