@@ -60,7 +60,7 @@ mod _core {
         broadcast_parameters, distribute_collective, leave_ranks, parallel_program,
     };
     #[pymodule_export]
-    use crate::console::main;
+    use crate::console::{launch, main};
     #[pymodule_export]
     use crate::context::{
         UniqueNames, default_main_program, default_startup_program, disable_static, enable_static,

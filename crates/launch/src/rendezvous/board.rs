@@ -84,7 +84,7 @@ impl Board {
                     nodes.join(", ")
                 ));
             }
-            Phase::Over => return Joining::Refused("the job is over".into()),
+            Phase::Over => return Joining::Refused(self.end_of_job()),
         }
         if let Some(problem) = difference(&self.reference, &card) {
             self.refuse(problem.clone());
@@ -116,6 +116,14 @@ impl Board {
             self.start();
         }
         Joining::Accepted
+    }
+
+    /// Why nobody can join any more.
+    fn end_of_job(&self) -> String {
+        match self.log.last() {
+            Some(Entry::Refused(problem)) => problem.clone(),
+            _ => "the job is over".into(),
+        }
     }
 
     fn rank_taken(&self, card: &Card) -> Option<String> {
