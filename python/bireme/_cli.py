@@ -28,7 +28,7 @@ def fleetrun(
     `old_defaults` are those of Paddle's `launch_ps`: two servers, two workers, logs in `logs`.
 
     >>> from bireme._cli import fleetrun
-    >>> fleetrun(["--server_num=1", "train.py"])
+    >>> fleetrun(["--worker_num=two", "train.py"])
     2
     """
     from . import _core
