@@ -148,9 +148,6 @@ fn join_meeting(
     let job = options.job_id.as_deref().unwrap_or("default");
     // Strangers at the door, and nodes with another secret, are news only here.
     bireme_fleet::log_to_stderr(environment.rpc.log.as_deref());
-    if let Some(warning) = rendezvous::warning(&environment, &endpoint) {
-        log.say(Level::Warning, &warning);
-    }
     let interrupted = Interrupted::watch()?;
     let asked = interrupted.flag.clone();
     let config = Config {
