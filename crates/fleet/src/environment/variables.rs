@@ -86,6 +86,8 @@ variables! {
     "Connections" {
         JOB_SECRET = "BIREME_JOB_SECRET", "",
             "What the processes of a job prove to each other that they know; without it anybody who reaches a server's port can join. Never printed.";
+        BIND = "BIREME_BIND", "",
+            "Address at which a server listens, with a port or without, where others know it by another one: its own of a container, `0.0.0.0` for all.";
         TRANSPORT = "BIREME_TRANSPORT", "auto",
             "`tcp` or `unix` for one of them only; `auto` takes a Unix socket to peers on the same host.";
         TLS_CERT = "BIREME_TLS_CERT", "",
