@@ -13,6 +13,7 @@ mod context;
 mod convert;
 mod dtype;
 mod eager_parameter;
+mod environment;
 mod error;
 mod executor;
 mod files;
@@ -20,6 +21,7 @@ mod fleet;
 mod jobs;
 mod kwargs;
 mod lod_tensor;
+mod mpi;
 mod op_call;
 mod operator;
 mod operators;
@@ -63,6 +65,8 @@ mod _core {
     #[pymodule_export]
     use crate::eager_parameter::Parameter;
     #[pymodule_export]
+    use crate::environment::environment_variables;
+    #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
     use crate::files::{
@@ -73,6 +77,8 @@ mod _core {
     use crate::fleet::Fleet;
     #[pymodule_export]
     use crate::lod_tensor::LoDTensor;
+    #[pymodule_export]
+    use crate::mpi::{Mpi, own_address, symmetric_role};
     #[pymodule_export]
     use crate::op_call::{OpCall, Ops};
     #[pymodule_export]

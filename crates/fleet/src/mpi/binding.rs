@@ -8,7 +8,7 @@
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{own_address, symmetric};
+use super::{Group, own_address, symmetric};
 use crate::{Error, Reduce, Result, RoleMaker};
 
 unsafe extern "C" {
@@ -27,15 +27,6 @@ unsafe extern "C" {
     ) -> c_int;
     fn bireme_mpi_error(code: c_int, text: *mut u8, room: c_int) -> c_int;
     fn bireme_mpi_finalize() -> c_int;
-}
-
-/// Who takes part in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// All processes.
-    All,
-    /// Those of this process's role.
-    Role,
 }
 
 /// What MPI knows: whether it was started, and ended.

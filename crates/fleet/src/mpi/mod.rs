@@ -4,6 +4,8 @@
 //! Who is what follows from rank and addresses alone ([`symmetric`]), whoever asked MPI for them:
 //! [`Mpi`] (the feature `mpi`) or Python's mpi4py.
 
+#[cfg(not(feature = "mpi"))]
+mod absent;
 #[cfg(feature = "mpi")]
 mod binding;
 mod twister;
@@ -11,12 +13,26 @@ mod twister;
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 
+#[cfg(not(feature = "mpi"))]
+pub use absent::Mpi;
 #[cfg(feature = "mpi")]
-pub use binding::{Group, Mpi};
+pub use binding::Mpi;
 
 use crate::role::{Role, RoleMaker, UserDefined};
 use crate::{Error, Result};
 use twister::Twister;
+
+/// Whether this build can ask MPI itself.
+pub const IS_BUILT_IN: bool = cfg!(feature = "mpi");
+
+/// Who takes part in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// All processes.
+    All,
+    /// Those of this process's role.
+    Role,
+}
 
 /// The role of the process with this rank, where `hosts` are the addresses of all of them.
 ///
