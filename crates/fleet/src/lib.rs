@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod fleet;
 mod log;
+pub mod mpi;
 mod role;
 mod settings;
 mod strategy;

@@ -15,6 +15,7 @@ mod context;
 mod convert;
 mod dtype;
 mod eager_parameter;
+mod environment;
 mod error;
 mod executor;
 mod files;
@@ -22,6 +23,7 @@ mod fleet;
 mod jobs;
 mod kwargs;
 mod lod_tensor;
+mod mpi;
 mod op_call;
 mod operator;
 mod operators;
@@ -72,6 +74,8 @@ mod _core {
     #[pymodule_export]
     use crate::eager_parameter::Parameter;
     #[pymodule_export]
+    use crate::environment::environment_variables;
+    #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
     use crate::files::{
@@ -82,6 +86,8 @@ mod _core {
     use crate::fleet::Fleet;
     #[pymodule_export]
     use crate::lod_tensor::LoDTensor;
+    #[pymodule_export]
+    use crate::mpi::{Mpi, own_address, symmetric_role};
     #[pymodule_export]
     use crate::op_call::{OpCall, Ops};
     #[pymodule_export]
