@@ -46,6 +46,8 @@ class MultiprocessContext:
 
         The others are ended then. The exception has the traceback of the first that failed.
         """
+        if not self._running:
+            return True
         waited = [process.sentinel for process in self._running.values()]
         ready = multiprocessing.connection.wait([*waited, *self._pipes.values()], timeout)
         self._read(ready)
