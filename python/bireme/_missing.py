@@ -38,7 +38,6 @@ _RENAMED = {
     "paddle.onnx": "paddle.jit.save",
     "paddle.v2.layer": "paddle.fluid.layers",
     "paddle.v2.trainer": "paddle.static.Executor",
-    "paddle.fluid.ParallelExecutor": "paddle.static.CompiledProgram",
     "paddle.fluid.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.io.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.layers.py_reader": "paddle.io.DataLoader.from_generator",

@@ -16,6 +16,7 @@ from ..communication.group import meet
 from ..data_parallel import DataParallel
 from ..parallel import get_world_size
 from ..transpiler.config import DistributeTranspilerConfig
+from .collective import FEATURES, CollectiveRuntime, settings_of
 from .communicator import knobs
 from .optimizer import DistributedOptimizer
 from .role import Identity, PaddleCloudRoleMaker, Role, RoleMakerBase
@@ -45,7 +46,7 @@ class Fleet:
     def __init__(self) -> None:
         self._role: RoleMakerBase | None = None
         self._strategy = DistributedStrategy()
-        self._runtime: Runtime | None = None
+        self._runtime: Runtime | CollectiveRuntime | None = None
         self._optimizer: DistributedOptimizer | None = None
         # What `distributed_model` has returned: gradients that are merged travel with the last.
         self._models: list[DataParallel] = []
@@ -233,6 +234,8 @@ class Fleet:
     ) -> DistributedOptimizer:
         """The optimizer of the job; its `minimize` splits the program where there are servers.
 
+        In a collective job it lets the program reduce gradients over the processes.
+
         >>> fleet = paddle.distributed.fleet
         >>> fleet = fleet.init(is_collective=True)
         >>> layer = paddle.nn.Linear(2, 1)
@@ -244,8 +247,14 @@ class Fleet:
         strategy = _checked_strategy(strategy)
         if strategy is not None:
             self._strategy = strategy
-        split = self._split if self._distributed_identity() else None
-        self._optimizer = DistributedOptimizer(optimizer, self._strategy, split, self._models)
+        split, features = None, ()
+        if self._distributed_identity():
+            split = self._split
+        elif self._role is not None and self._role._generate_role().is_collective:
+            split, features = self._split_collective, FEATURES
+        self._optimizer = DistributedOptimizer(
+            optimizer, self._strategy, split, self._models, features
+        )
         return self._optimizer
 
     def minimize(
@@ -480,7 +489,14 @@ class Fleet:
         runtime.split(loss.block.program, startup, self._strategy._tables)
         self._runtime = runtime
 
-    def _runtime_handle(self) -> Runtime:
+    def _split_collective(self, loss: Any, startup_program: Any) -> None:
+        """Lets the programs that `minimize` completed reduce over the job's processes."""
+        identity = self._known_role()._generate_role()
+        runtime = CollectiveRuntime(identity, settings_of(self._strategy, identity.worker_num))
+        runtime.split(loss.block.program, startup_program or default_startup_program())
+        self._runtime = runtime
+
+    def _runtime_handle(self) -> Any:
         self._known_role()
         if self._runtime is None:
             raise ValueError(

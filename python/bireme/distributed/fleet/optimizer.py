@@ -29,11 +29,14 @@ class DistributedOptimizer:
         strategy: DistributedStrategy,
         split: Callable[[Any, Any], None] | None = None,
         models: Sequence[Any] = (),
+        features: tuple[str, ...] = (),
     ) -> None:
         self.inner_opt = self.user_defined_optimizer = optimizer
         self.user_defined_strategy = strategy
         self._split = split
         self._models = models
+        # What of the strategy the split programs have.
+        self._features = features
         # Calls of `step`, of which with merged gradients every k-th is one.
         self._calls = 0
         self._schedule()
@@ -56,7 +59,7 @@ class DistributedOptimizer:
         if isinstance(loss, _core.Tensor):
             self.step()
             return [], []
-        self.user_defined_strategy._refuse_what_is_not_there()
+        self.user_defined_strategy._refuse_what_is_not_there(self._features)
         made = self.inner_opt.minimize(loss, startup_program, parameter_list, no_grad_set)
         if self._split is not None:
             self._split(loss, startup_program)

@@ -162,8 +162,10 @@ class DistributedStrategy(Settings):
 
     Assigning `a_sync` sets `k_steps` back to 0: write it first. `sparse_table_configs` and
     `fleet_desc_configs` describe tables. Settings about how processes of a collective job talk
-    have no effect in a job of one process. Features that are not there (`amp`, `recompute`,
-    `gradient_merge`, ...) raise in `minimize` when they are switched on.
+    have no effect in a job of one process. In a collective job `fuse_all_reduce_ops` and
+    `fuse_grad_size_in_MB` say how gradients travel, `gradient_merge` and `localsgd` how often.
+    Features that are not there (`amp`, `recompute`, ...) raise in `minimize` when they are
+    switched on.
 
     >>> strategy = paddle.distributed.fleet.DistributedStrategy()
     >>> strategy.a_sync = True
