@@ -288,6 +288,8 @@ class Fleet:
         if identity.worker_num == 1:
             return model
         self._strategy._refuse_what_is_not_there(("gradient_merge",))
+        if self._strategy.gradient_scale_configs["scale_strategy"] != "avg":
+            raise NotImplementedError("eager gradients are averaged: `scale_strategy` must be avg")
         parallel = DataParallel(
             model,
             comm_buffer_size=self._strategy.fuse_grad_size_in_MB,
