@@ -6,11 +6,13 @@
 //! [`Util`] (what trainers tell each other besides).
 
 pub mod collective;
+pub mod eager;
 pub mod environment;
 mod error;
 mod files;
 mod fleet;
 mod log;
+pub mod mpi;
 mod role;
 mod settings;
 mod strategy;

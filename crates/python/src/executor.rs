@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
+use bireme_engine::collective::Collective;
 use bireme_engine::ir::{self, Var};
 use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Error, Executor as Engine, Place, Result as EngineResult};
+use bireme_fleet::collective::Rings;
 use bireme_fleet::ps::heter::HeterTrainer;
 use bireme_fleet::ps::worker::Worker;
 use pyo3::IntoPyObjectExt;
@@ -24,6 +26,7 @@ use crate::error::{enter, to_py, unavailable};
 use crate::jobs::{self, Kind};
 use crate::lod_tensor::{LoDTensor, fetched_array};
 use crate::program::Program;
+use crate::ranks;
 use crate::scope::Scope;
 use crate::window::Array;
 
@@ -41,6 +44,8 @@ pub(crate) struct Executor {
     worker: Mutex<Option<Arc<Worker>>>,
     /// Threads that share the rows of a batch.
     threads: usize,
+    /// The other ranks that its programs talk to.
+    rings: Mutex<Option<Arc<Rings>>>,
 }
 
 /// A program that has been looked at.
@@ -112,6 +117,21 @@ impl Executor {
         let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
         let run = |stages: &mut HeterTrainer| stages.run(&fed, &fetches);
         jobs::with_stages(&program, scope, &worker, self.threads, run).map(Some)
+    }
+
+    /// Connects the engine to the other ranks of a collective job.
+    fn join(&self, engine: &mut Engine, program: &Program) -> EngineResult<()> {
+        let copy = program.handle.read(Clone::clone);
+        let wanted = ranks::rings_for(&copy)?;
+        let mut rings = lock(&self.rings);
+        if !rings.as_ref().is_some_and(|rings| Arc::ptr_eq(rings, &wanted)) {
+            engine.join(Some(Arc::clone(&wanted) as Arc<dyn Collective>));
+            *rings = Some(wanted);
+        }
+        if let Some(seen) = lock(&self.seen).get_mut(&program.handle.id()) {
+            seen.is_connected = true;
+        }
+        Ok(())
     }
 
     /// That this thread is not inside a step of this executor already.
@@ -232,6 +252,7 @@ impl Executor {
             seen: Mutex::default(),
             worker: Mutex::new(None),
             threads,
+            rings: Mutex::new(None),
         })
     }
 
@@ -270,6 +291,7 @@ impl Executor {
                 }
                 Seen { kind: Kind::Local, .. } | Seen { is_connected: true, .. } => {}
                 Seen { kind: Kind::Trainer, .. } => self.connect(engine, program, &scope)?,
+                Seen { kind: Kind::Rank, .. } => self.join(engine, program)?,
                 Seen { kind: Kind::Server, .. } => {
                     let server = program.handle.read(Clone::clone);
                     jobs::serve(&server, &scope, None, &[], &signalled)?;
@@ -304,11 +326,12 @@ impl Executor {
         PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// Tells parameter servers that this process ends with an error.
+    /// Tells parameter servers, and other ranks, that this process ends with an error.
     #[staticmethod]
     fn _quit(py: Python<'_>, problem: &str) -> PyResult<()> {
         enter(py, || {
             jobs::quit(problem);
+            ranks::quit(problem);
             Ok(())
         })
     }
@@ -318,6 +341,8 @@ impl Executor {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_free()?;
         let worker = lock(&self.worker).take();
+        // Others in this process may go on with the ranks.
+        drop(lock(&self.rings).take());
         let closed = enter(py, || self.with_engine(|engine| Ok(engine.take())))?;
         drop(closed);
         match worker {
