@@ -100,13 +100,15 @@ impl Executor {
         (names, feeds): (&[String], &[Feed]),
         fetches: &[String],
     ) -> EngineResult<Option<Vec<Tensor>>> {
-        self.connect(engine, program, scope)?;
+        if !self.seen(program)?.is_connected {
+            self.connect(engine, program, scope)?;
+        }
         let worker = lock(&self.worker).clone().ok_or_else(|| Error::remote("not connected"))?;
-        let program = program.handle.read(Clone::clone);
         let declared = |name: &String| {
-            program.global().var(name).cloned().ok_or_else(|| Error::Feed {
-                var: name.clone(),
-                problem: "the program has no such variable".to_owned(),
+            let var = program.handle.read(|inner| inner.global().var(name).cloned());
+            var.ok_or_else(|| {
+                let problem = "the program has no such variable".to_owned();
+                explain(Error::Feed { var: name.clone(), problem }, program)
             })
         };
         let vars = names.iter().map(declared).collect::<EngineResult<Vec<Var>>>()?;
@@ -116,7 +118,8 @@ impl Executor {
         let fed: Vec<(&str, &Tensor)> = names.iter().map(String::as_str).zip(tensors).collect();
         let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
         let run = |stages: &mut HeterTrainer| stages.run(&fed, &fetches);
-        jobs::with_stages(&program, scope, &worker, self.threads, run).map(Some)
+        let copy = || program.handle.read(Clone::clone);
+        jobs::with_stages(copy, scope, &worker, self.threads, run).map(Some)
     }
 
     /// Connects the engine to the other ranks of a collective job.

@@ -125,7 +125,7 @@ pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>
 
 /// Runs `work` with the heter workers of a trainer's program, connected if they are not yet.
 pub(crate) fn with_stages<T>(
-    program: &Program,
+    program: impl FnOnce() -> Program,
     scope: &Scope,
     worker: &Arc<Worker>,
     threads: usize,
@@ -143,7 +143,7 @@ pub(crate) fn with_stages<T>(
         None => {
             let tuning = Tuning { interrupt: Some(Interrupt::new(signalled)), ..Tuning::default() };
             let (environment, own) = (environment()?, Arc::clone(worker));
-            let made = connect_stages(program, scope, own, &environment, &tuning, threads);
+            let made = connect_stages(&program(), scope, own, &environment, &tuning, threads);
             let made = Arc::new(Mutex::new(made.map_err(to_engine)?));
             if let Some(link) = jobs().get_or_insert_default().links.iter_mut().find(of_link) {
                 link.stages = Some(Arc::clone(&made));

@@ -104,8 +104,6 @@ impl<'a> Setting<'a> {
         set(&mut list, &v::COORDINATORS, "");
         if self.mode == Mode::Heter {
             set(&mut list, &v::HETER_TRAINERS, self.all_heter());
-            // Beyond Paddle: a server must know whose gradients it waits for.
-            set(&mut list, &v::STAGE_TRAINERS_NUM, self.stage_counts());
         }
         set(&mut list, &v::PORT, place.port);
         set(&mut list, &v::TRAINING_ROLE, "PSERVER");
@@ -240,6 +238,10 @@ impl<'a> Setting<'a> {
         let role = list.iter().find(|(name, _)| name == v::TRAINING_ROLE.name);
         if let Some((_, role)) = role.cloned() {
             set(list, &v::ROLE, role);
+        }
+        if self.mode == Mode::Heter && place.role == Role::Server {
+            // Which Paddle does not tell servers: whose gradients they wait for.
+            set(list, &v::STAGE_TRAINERS_NUM, self.stage_counts());
         }
         set(list, &v::NNODES, self.layout.nodes.len());
         set(list, &v::LOG_DIR, &self.log_dir);
