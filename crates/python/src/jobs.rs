@@ -178,7 +178,9 @@ pub(crate) fn serve_heter(
         |endpoint| announce("Heter worker", endpoint),
     );
     served.map_err(to_engine)?;
-    complete(&worker)
+    // It has told its servers itself when the last trainer had finished.
+    jobs().get_or_insert_default().links.retain(|link| !Arc::ptr_eq(&link.worker, &worker));
+    Ok(())
 }
 
 /// The environment of a process that takes part in a job; from now on it logs.
