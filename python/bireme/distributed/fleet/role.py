@@ -345,8 +345,9 @@ def place_in(endpoints: Sequence[str], here: str, source: str) -> int:
     1
     """
     if here not in endpoints:
+        kind = "heter worker" if "HETER" in source else "server"
         raise ValueError(
-            f"this process is `{here}` (`POD_IP` and `PADDLE_PORT`), which is none of `{source}`:"
+            f"this {kind} is `{here}` (`POD_IP` and `PADDLE_PORT`), which is none of `{source}`:"
             f" {','.join(endpoints)}"
         )
     return list(endpoints).index(here)
