@@ -8,6 +8,7 @@ mod checkpoint;
 #[cfg(target_os = "linux")]
 mod cluster;
 mod story;
+mod submit;
 
 use std::io::Write;
 use std::path::Path;
