@@ -8,6 +8,8 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
+mod collective;
+mod collective_program;
 mod console;
 mod context;
 mod convert;
@@ -30,6 +32,7 @@ mod optimizer_config;
 mod parameter;
 mod place;
 mod program;
+mod ranks;
 mod scope;
 mod session;
 mod site;
@@ -53,7 +56,13 @@ mod _core {
     #[pymodule_export]
     use crate::block::Block;
     #[pymodule_export]
-    use crate::console::main;
+    use crate::collective::{GradReducer, ProcessGroup, Task, divide_gradients};
+    #[pymodule_export]
+    use crate::collective_program::{
+        broadcast_parameters, distribute_collective, leave_ranks, parallel_program,
+    };
+    #[pymodule_export]
+    use crate::console::{launch, main};
     #[pymodule_export]
     use crate::context::{
         UniqueNames, default_main_program, default_startup_program, disable_static, enable_static,
