@@ -262,10 +262,11 @@ def power_failure(table):
 
 def slow(table, flags, job):
     how = table.hosts[2].slow_down()
+    trip = table.hosts[0].round_trip(table.hosts[2])
     start = time.monotonic()
     runs = table.start_all(flags, job, JOB_STEPS=10, JOB_SIZE=4096)
     check_ends(runs, [0, 0, 0])
-    return f"{how}; {time.monotonic() - start:.1f} s"
+    return f"{how}, {trip * 1e3:.0f} ms there and back; {time.monotonic() - start:.1f} s"
 
 
 @case
