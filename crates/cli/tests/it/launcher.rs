@@ -292,7 +292,7 @@ fn less_is_said_when_less_is_wanted() {
         exit code 0
         == stdout
         [worker 0] trainer 0 of 1
-        [worker 0] gpus: selected - visible - all
+        [worker 0] gpus: selected - visible - all 
         [worker 0] runs: train.py
         == stderr
         == log/endpoints.log
@@ -300,7 +300,7 @@ fn less_is_said_when_less_is_wanted() {
         127.0.0.1:PORT
         == log/workerlog.0
         trainer 0 of 1
-        gpus: selected - visible - all
+        gpus: selected - visible - all 
         runs: train.py
     "#]]
     .assert_eq(&desk.story(&output, "log"));
