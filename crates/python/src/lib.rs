@@ -8,6 +8,8 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
+mod collective;
+mod collective_program;
 mod console;
 mod context;
 mod convert;
@@ -28,6 +30,7 @@ mod optimizer_config;
 mod parameter;
 mod place;
 mod program;
+mod ranks;
 mod scope;
 mod session;
 mod site;
@@ -50,6 +53,12 @@ mod _core {
     use crate::backward::{append_backward, gradients};
     #[pymodule_export]
     use crate::block::Block;
+    #[pymodule_export]
+    use crate::collective::{GradReducer, ProcessGroup, Task, divide_gradients};
+    #[pymodule_export]
+    use crate::collective_program::{
+        broadcast_parameters, distribute_collective, leave_ranks, parallel_program,
+    };
     #[pymodule_export]
     use crate::console::main;
     #[pymodule_export]

@@ -1,0 +1,122 @@
+//! Which of the processes that failed is the cause, and what the user is told of it.
+
+use std::fmt::Write;
+
+use super::Failure;
+use super::process::{Ended, ending};
+use super::tail::tail;
+use crate::job::{Job, Mode, Process, Role};
+
+/// What a process writes at its end that only heard of another's.
+const HEARSAY: [&str; 10] = [
+    " is lost",
+    " was lost",
+    "it ended with an error",
+    "no trainer is left",
+    "did not answer",
+    "Connection reset by peer",
+    "Connection refused",
+    "Broken pipe",
+    "closed the connection",
+    "PreconditionNotMet", // Paddle's own, of a store whose master is gone.
+];
+/// Lines at the end of a log in which it would say so.
+const LAST_WORDS: usize = 8;
+/// The line of Paddle's launcher above the end of a log.
+pub(super) const DETAIL: &str =
+    "------------------------- ERROR LOG DETAIL -------------------------";
+
+/// A process that failed.
+pub(super) struct Failed<'a> {
+    pub(super) process: &'a Process,
+    pub(super) ended: Ended,
+    /// The end of its log.
+    pub(super) tail: Vec<String>,
+}
+
+impl<'a> Failed<'a> {
+    /// Looks at the log of a process that failed.
+    pub(super) fn new(process: &'a Process, ended: &Ended) -> Failed<'a> {
+        let tail = tail(&ended.log.path, ended.log.start);
+        Failed { process, ended: ended.clone(), tail }
+    }
+
+    /// Whether it failed because another did. One that a signal ended has its own reason.
+    pub(super) fn is_hearsay(&self) -> bool {
+        let last = &self.tail[self.tail.len().saturating_sub(LAST_WORDS)..];
+        self.ended.status.code().is_some()
+            && last.iter().any(|line| HEARSAY.iter().any(|words| line.contains(words)))
+    }
+
+    /// For the caller of the launcher.
+    pub(super) fn failure(&self) -> Failure {
+        let what = format!("{} {}", self.process.name(), ending(self.ended.status));
+        Failure { role: self.process.role, rank: self.process.rank, what }
+    }
+}
+
+/// The cause among processes that failed, none of them missing: the first that does not only
+/// report another's end, else the first.
+pub(super) fn cause(failed: &mut Vec<Failed<'_>>) -> usize {
+    failed.sort_by_key(|failed| failed.ended.at);
+    failed.iter().position(|failed| !failed.is_hearsay()).unwrap_or(0)
+}
+
+/// What the user is told: who, how, which command, the end of the log, and where the rest is.
+pub(super) fn report(
+    job: &Job,
+    failed: &[Failed<'_>],
+    cause: usize,
+    out_of_memory: bool,
+) -> String {
+    let first = &failed[cause];
+    let role = first.process.role;
+    let of = job.processes.iter().filter(|process| process.role == role).count();
+    let mut text =
+        format!("error: {} (of {of}) {}", first.process.name(), ending(first.ended.status));
+    if first.ended.code() == 128 + 9 {
+        text += match out_of_memory {
+            true => ": the system ran out of memory, and perhaps chose this process to end",
+            false => ": somebody killed it; if nobody did, perhaps the system ran out of memory",
+        };
+    }
+    let command: Vec<String> =
+        job.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+    // Writing to a string cannot fail.
+    let _ = write!(text, "\n  command: {}", command.join(" "));
+    let _ = write!(text, "\n  log:     {}", first.ended.log.path.display());
+    match first.tail.is_empty() {
+        true => text += " (it wrote nothing)",
+        false => {
+            let _ =
+                write!(text, "\n{DETAIL}\n{}\n{}", first.tail.join("\n"), "-".repeat(DETAIL.len()));
+        }
+    }
+    let others: Vec<String> = failed
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| *at != cause)
+        .map(|(_, other)| format!("{} {}", other.process.name(), ending(other.ended.status)))
+        .collect();
+    if !others.is_empty() {
+        let _ = write!(text, "\nas a consequence: {}", others.join(", "));
+    }
+    if job.mode == Mode::Collective && role == Role::Worker {
+        let _ = write!(
+            text,
+            "\nABORT!!! Out of all {of} trainers, the trainer process with rank=[{}] was aborted. \
+             Please check its log.",
+            first.process.rank
+        );
+    }
+    text
+}
+
+/// A word as a shell takes it unchanged.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}

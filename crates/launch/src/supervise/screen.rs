@@ -1,0 +1,176 @@
+//! What the user sees: messages on stderr, worker 0's lines on stdout, live lines between them.
+//!
+//! Nothing here fails: that nobody listens is no reason to stop a job.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Why the job failed.
+    Error,
+    /// What is unusual.
+    Warning,
+    /// Starts and ends.
+    Info,
+    /// Every process.
+    Debug,
+}
+
+impl Level {
+    /// The level of a name or a number as Python's `logging` has them.
+    pub fn parse(text: &str) -> Option<Level> {
+        match text.trim().to_ascii_uppercase().as_str() {
+            "CRITICAL" | "FATAL" | "ERROR" | "50" | "40" => Some(Level::Error),
+            "WARNING" | "WARN" | "30" => Some(Level::Warning),
+            "INFO" | "20" => Some(Level::Info),
+            "DEBUG" | "NOTSET" | "10" | "0" => Some(Level::Debug),
+            _ => None,
+        }
+    }
+}
+
+/// Where output goes.
+#[derive(Clone, Debug)]
+pub struct Screen {
+    level: Level,
+    target: Target,
+}
+
+#[derive(Clone, Debug)]
+enum Target {
+    /// Stdout and stderr, with live lines on a terminal.
+    Standard(Option<Live>),
+    /// Memory: what went to stdout, what went to stderr.
+    Captured(Arc<Mutex<(String, String)>>),
+}
+
+#[derive(Clone, Debug)]
+struct Live {
+    all: MultiProgress,
+    lines: Arc<Mutex<Vec<ProgressBar>>>,
+}
+
+impl Screen {
+    /// Stdout and stderr of this process.
+    pub fn standard(level: Level) -> Screen {
+        let live = io::stderr()
+            .is_terminal()
+            .then(|| Live { all: MultiProgress::new(), lines: Arc::new(Mutex::new(Vec::new())) });
+        Screen { level, target: Target::Standard(live) }
+    }
+
+    /// Memory, to look at afterwards.
+    pub fn captured(level: Level) -> Screen {
+        Screen { level, target: Target::Captured(Arc::default()) }
+    }
+
+    /// What was captured for stdout and for stderr.
+    pub fn seen(&self) -> (String, String) {
+        match &self.target {
+            Target::Standard(_) => Default::default(),
+            Target::Captured(seen) => seen.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// Whether there are live lines.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.target, Target::Standard(Some(_)))
+    }
+
+    /// Says something of this importance.
+    pub(super) fn say(&self, level: Level, text: &str) {
+        if level > self.level {
+            return;
+        }
+        let text: String = text.split('\n').map(|line| printable(line) + "\n").collect();
+        match &self.target {
+            Target::Standard(live) => between(live.as_ref(), || {
+                io::stderr().lock().write_all(text.as_bytes()).ok();
+            }),
+            Target::Captured(seen) => {
+                seen.lock().unwrap_or_else(PoisonError::into_inner).1.push_str(&text);
+            }
+        }
+    }
+
+    /// Passes a process's output on, whole lines of it.
+    pub(super) fn pass_on(&self, lines: &[u8]) {
+        match &self.target {
+            Target::Standard(live) => between(live.as_ref(), || {
+                let mut out = io::stdout().lock();
+                out.write_all(lines).and_then(|()| out.flush()).ok();
+            }),
+            Target::Captured(seen) => {
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.0.push_str(&String::from_utf8_lossy(lines));
+            }
+        }
+    }
+
+    /// Shows these lines below everything else, instead of those before.
+    pub(super) fn show(&self, texts: &[String]) {
+        let Target::Standard(Some(live)) = &self.target else { return };
+        let mut lines = live.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        while lines.len() < texts.len() {
+            let style = ProgressStyle::with_template("{wide_msg}");
+            let bar = live.all.add(ProgressBar::new_spinner());
+            lines.push(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())));
+        }
+        for (line, text) in lines.iter().zip(texts) {
+            line.set_message(text.clone());
+            line.tick();
+        }
+    }
+
+    /// Takes the live lines away.
+    pub(super) fn clear(&self) {
+        let Target::Standard(Some(live)) = &self.target else { return };
+        for line in live.lines.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            line.finish_and_clear();
+        }
+    }
+}
+
+/// Writes while the live lines are away, so that nothing tears them.
+fn between(live: Option<&Live>, write: impl FnOnce()) {
+    match live {
+        Some(live) => live.all.suspend(write),
+        None => write(),
+    }
+}
+
+/// `text` with its control characters written as escapes; a script's words cannot move the cursor.
+fn printable(text: &str) -> String {
+    let escape = |c: char| match c.is_control() && c != '\t' {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_have_python_names_and_numbers() {
+        for (text, level) in [("info", Level::Info), ("10", Level::Debug), ("ERROR", Level::Error)]
+        {
+            assert_eq!(Level::parse(text), Some(level));
+        }
+        assert_eq!(Level::parse("loud"), None);
+    }
+
+    #[test]
+    fn only_what_is_important_enough_is_said() {
+        let screen = Screen::captured(Level::Warning);
+        screen.say(Level::Info, "chatter");
+        screen.say(Level::Error, "one\ntwo\u{1b}[2J");
+        screen.pass_on(b"line\n");
+        assert_eq!(screen.seen(), ("line\n".to_owned(), "one\ntwo\\u{1b}[2J\n".to_owned()));
+    }
+}

@@ -1,0 +1,198 @@
+//! Whole jobs of small shell scripts.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::job::{Mode, Process};
+use crate::rendezvous::{self, Alone, Peers};
+
+/// A process of a test.
+pub(super) fn process(role: Role, rank: usize) -> Process {
+    let name = format!("{role} {rank}");
+    Process {
+        role,
+        rank,
+        local_rank: rank,
+        node: 0,
+        endpoint: "127.0.0.1:0".to_owned(),
+        variables: vec![("WHO".to_owned(), name)],
+        removed: vec!["PADDLE_TRAINER_ID".to_owned()],
+    }
+}
+
+/// A job of a test.
+pub(super) fn job(mode: Mode, processes: Vec<Process>) -> Job {
+    Job {
+        mode,
+        id: "default".to_owned(),
+        nodes: vec!["127.0.0.1".to_owned()],
+        node: 0,
+        processes,
+        command: Vec::new(),
+        log_dir: std::env::temp_dir(),
+        max_restart: 0,
+    }
+}
+
+/// One server and `workers` workers that run `script`, which finds its role in `$WHO`.
+fn shell(script: &str, workers: usize, folder: &Path) -> Job {
+    let mut processes = vec![process(Role::Server, 0)];
+    processes.extend((0..workers).map(|rank| process(Role::Worker, rank)));
+    let command = ["sh", "-c", script].map(OsString::from).to_vec();
+    Job { command, log_dir: folder.join("log"), ..job(Mode::Servers, processes) }
+}
+
+fn options() -> Options {
+    Options { screen: Screen::captured(Level::Debug), signals: false, ..Options::default() }
+}
+
+#[test]
+fn servers_end_after_their_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo $WHO; case $WHO in server*) exec sleep 600;; esac";
+    let (job, options) = (shell(script, 2, folder.path()), options());
+    let outcome = run(&job, &options).unwrap();
+    let (out, messages) = options.screen.seen();
+    assert_eq!(outcome, Outcome { code: 0, failure: None }, "{messages}");
+    assert_eq!(out, "[worker 0] worker 0\n");
+    let all = "all workers exit, going to finish parameter server and heter_worker.";
+    assert!(messages.contains(all) && messages.contains("all parameter server are killed"));
+    for (log, text) in [("serverlog.0", "server 0\n"), ("workerlog.1", "worker 1\n")] {
+        assert_eq!(std::fs::read_to_string(job.log_dir.join(log)).unwrap(), text);
+    }
+}
+
+#[test]
+fn the_first_to_fail_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "case $WHO in 'worker 1') echo no such file; exit 3;; *) exec sleep 600;; esac";
+    let (job, options) = (shell(script, 2, folder.path()), options());
+    let started = Instant::now();
+    let outcome = run(&job, &options).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(2));
+    let failure = outcome.failure.unwrap();
+    assert_eq!((outcome.code, failure.role, failure.rank), (3, Role::Worker, 1));
+    let messages = options.screen.seen().1;
+    assert!(messages.contains("error: worker 1 (of 2) ended with exit code 3"), "{messages}");
+    assert!(
+        messages.contains("\nno such file\n") && messages.contains("workerlog.1"),
+        "{messages}"
+    );
+}
+
+#[test]
+fn who_only_heard_of_a_failure_is_not_blamed() {
+    let folder = tempfile::tempdir().unwrap();
+    // The server fails first, but because of worker 1, which takes its time.
+    let script = "case $WHO in \
+                  server*) echo 'server 0: trainer 1 is lost: it ended with an error'; exit 1;; \
+                  'worker 1') sleep 0.2; echo KeyError; exit 4;; *) exec sleep 600;; esac";
+    let (job, options) = (shell(script, 2, folder.path()), options());
+    let outcome = run(&job, &options).unwrap();
+    assert_eq!(outcome.code, 4, "{}", options.screen.seen().1);
+    let messages = options.screen.seen().1;
+    assert!(messages.contains("as a consequence: server 0 ended with exit code 1"), "{messages}");
+}
+
+#[test]
+fn what_a_process_started_ends_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    // One grandchild in the worker's session, one that left it.
+    let script = "case $WHO in server*) exec sleep 600;; esac; \
+                  sleep 601 & echo $!; setsid sleep 602 & echo $!; sleep 0.1; exit 5";
+    let (job, options) = (shell(script, 1, folder.path()), options());
+    assert_eq!(run(&job, &options).unwrap().code, 5);
+    let log = std::fs::read_to_string(job.log_dir.join("workerlog.0")).unwrap();
+    let pids: Vec<i32> = log.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(pids.len(), 2);
+    let left = system::processes();
+    let left = left.iter().filter(|entry| !entry.is_dead);
+    assert_eq!(left.filter(|entry| pids.contains(&entry.pid.as_raw_nonzero().get())).count(), 0);
+}
+
+/// Other machines of a test: what they say is pushed, what they are told is kept.
+#[derive(Default)]
+struct Others {
+    said: Alone,
+    told: std::sync::Mutex<Vec<String>>,
+}
+
+impl Others {
+    fn tell(&self, what: String) {
+        self.told.lock().unwrap().push(what);
+    }
+}
+
+impl Peers for Others {
+    fn local_failed(&self, failure: &rendezvous::Failure) {
+        self.tell(format!("failed: {failure}"));
+        self.said.local_failed(failure);
+    }
+
+    fn local_workers_done(&self) {
+        self.tell("done".into());
+        self.said.local_workers_done();
+    }
+
+    fn local_stopped(&self, round: u32) {
+        self.tell(format!("stopped {round}"));
+        self.said.local_stopped(round);
+    }
+
+    fn next_event(&self, patience: Duration) -> Option<rendezvous::Event> {
+        self.said.next_event(patience)
+    }
+
+    fn leave(&self) {
+        self.tell("left".into());
+    }
+}
+
+fn run_among(job: &Job, options: &Options, others: &Arc<Others>) -> Outcome {
+    let peers: Arc<dyn Peers> = others.clone();
+    run_with(job, options, &peers).unwrap()
+}
+
+#[test]
+fn other_machines_hear_of_workers_and_failures() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "case $WHO in server*) exec sleep 600;; esac";
+    let (job, quiet, others) = (shell(script, 2, folder.path()), options(), Arc::default());
+    assert_eq!(run_among(&job, &quiet, &others).code, 0, "{}", quiet.screen.seen().1);
+    assert_eq!(*others.told.lock().unwrap(), ["done", "left"]);
+    let script = "case $WHO in 'worker 1') echo KeyError; exit 3;; *) exec sleep 600;; esac";
+    let (job, others) = (shell(script, 2, folder.path()), Arc::default());
+    assert_eq!(run_among(&job, &options(), &others).code, 3);
+    let told = others.told.lock().unwrap();
+    assert_eq!(told[..], ["failed: worker 1 on node 127.0.0.1 ended with exit code 3", "left"]);
+}
+
+#[test]
+fn what_other_machines_say_ends_the_job_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let (job, options) = (shell("exec sleep 600", 1, folder.path()), options());
+    let others = Arc::<Others>::default();
+    others.said.local_failed(&rendezvous::Failure {
+        code: 7,
+        ..rendezvous::Failure::of_node("10.0.0.2", "broke")
+    });
+    assert_eq!(run_among(&job, &options, &others).code, 7);
+    assert!(options.screen.seen().1.contains("error: node 10.0.0.2 broke"));
+}
+
+#[test]
+fn all_machines_begin_again_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "case $WHO in server*) exec sleep 600;; esac; test $BIREME_RESTART -gt 0 || \
+                  exec sleep 600";
+    let (job, options) = (shell(script, 1, folder.path()), options());
+    let others = Arc::<Others>::default();
+    others.said.push(rendezvous::Event::Restart {
+        round: 1,
+        failure: rendezvous::Failure::of_node("10.0.0.2", "broke"),
+    });
+    assert_eq!(run_among(&job, &options, &others).code, 0, "{}", options.screen.seen().1);
+    assert_eq!(*others.told.lock().unwrap(), ["stopped 1", "done", "left"]);
+}

@@ -1,0 +1,554 @@
+//! The loop that waits for everything that can happen to a job, and what it does about it.
+
+use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::Signal;
+
+use super::failure::{self, Failed};
+use super::guard::Guard;
+use super::process::{Ended, Running, Surroundings, ending};
+use super::remote::Remote;
+use super::restart::{self, Restart};
+use super::screen::Level;
+use super::signals::Signals;
+use super::stop::Stop;
+use super::stream::Stream;
+use super::system::OutOfMemory;
+use super::{Options, Outcome, live};
+use crate::job::{Job, Mode, Process, Role};
+use crate::rendezvous::{Event as News, Peers};
+
+/// How long others may take to fail too, when the first to fail blames somebody else.
+const HEARSAY: Duration = Duration::from_millis(700);
+/// The same for servers that end by themselves when their workers are done.
+const FAREWELL: Duration = Duration::from_millis(300);
+/// Time between two states of the live lines.
+const DRAW: Duration = Duration::from_millis(500);
+/// How often a log is looked at where the system does not tell of changes.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A process of this machine.
+pub(super) struct Member<'a> {
+    pub(super) process: &'a Process,
+    pub(super) running: Option<Running>,
+    /// How it ended, once it has.
+    pub(super) ended: Option<Ended>,
+    /// Whether it was told to end.
+    pub(super) is_told: bool,
+}
+
+/// Something that happened.
+pub(super) enum Event {
+    /// This member has ended.
+    Ended(usize),
+    /// The user wants something.
+    Signal(i32),
+    /// Somebody else wants the end.
+    Stopped,
+    /// Another machine has news.
+    Remote(Box<News>),
+    /// The time is over.
+    Time,
+}
+
+/// What can be ready.
+enum Source {
+    Death(usize),
+    Reports(usize),
+    Guard,
+    Signals,
+    Stop,
+    Remote,
+    Log,
+}
+
+/// A job that is watched.
+pub(super) struct Watch<'a> {
+    pub(super) job: &'a Job,
+    pub(super) options: &'a Options,
+    pub(super) members: Vec<Member<'a>>,
+    /// The folder of this run, known to all processes.
+    folder: PathBuf,
+    guard: Option<Guard>,
+    signals: Option<Signals>,
+    stream: Option<Stream>,
+    /// Sessions in which something may still run.
+    pub(super) sessions: HashSet<i32>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) restarts: u32,
+    /// The other machines, where there are any.
+    pub(super) remote: Option<Remote>,
+    out_of_memory: OutOfMemory,
+    drawn: Instant,
+    is_stopped: bool,
+}
+
+impl<'a> Watch<'a> {
+    /// Prepares everything but the processes.
+    ///
+    /// # Errors
+    /// When there is no folder for logs, or no guard.
+    pub(super) fn new(
+        job: &'a Job,
+        options: &'a Options,
+        peers: Option<Arc<dyn Peers>>,
+    ) -> Result<Watch<'a>> {
+        std::fs::create_dir_all(&job.log_dir).with_context(|| {
+            format!("cannot make the folder of logs `{}`", job.log_dir.display())
+        })?;
+        let folder = make_folder()?;
+        let member = |process| Member { process, running: None, ended: None, is_told: false };
+        // Descendants whose parents are gone come to us instead of vanishing from sight.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
+        let mut watch = Watch {
+            job,
+            options,
+            members: job.local().map(member).collect(),
+            folder,
+            guard: None,
+            signals: None,
+            stream: None,
+            sessions: HashSet::new(),
+            events: VecDeque::new(),
+            restarts: 0,
+            remote: peers.map(Remote::listen).transpose()?,
+            out_of_memory: OutOfMemory::count(),
+            drawn: Instant::now(),
+            is_stopped: false,
+        };
+        if options.signals {
+            watch.signals = Some(Signals::take()?);
+        }
+        watch.guard = Some(Guard::start(&watch.mark())?);
+        Ok(watch)
+    }
+
+    /// The variable by which all descendants are known.
+    pub(super) fn mark(&self) -> String {
+        use bireme_fleet::environment::variables::JOB_DIR;
+        format!("{}={}", JOB_DIR.name, self.folder.display())
+    }
+
+    /// Runs the job to its end.
+    pub(super) fn run(&mut self) -> Result<Outcome> {
+        self.start_all()?;
+        self.tell_done();
+        loop {
+            match self.next(None)? {
+                Event::Ended(at) if self.succeeded(at) => {
+                    let name = self.members[at].process.name();
+                    self.say(Level::Debug, &format!("{name} is done"));
+                    self.tell_done();
+                    if self.is_done() {
+                        return self.finish();
+                    }
+                }
+                Event::Ended(_) => {
+                    if let Some(outcome) = self.failed()? {
+                        return Ok(outcome);
+                    }
+                }
+                Event::Signal(signal) => return self.interrupted(signal),
+                Event::Stopped => return self.stopped(),
+                Event::Remote(news) => {
+                    if let Some(outcome) = self.heard(*news)? {
+                        return Ok(outcome);
+                    }
+                }
+                Event::Time => {}
+            }
+        }
+    }
+
+    pub(super) fn start_all(&mut self) -> Result<()> {
+        for at in 0..self.members.len() {
+            self.start(at)?;
+        }
+        self.draw();
+        Ok(())
+    }
+
+    fn start(&mut self, at: usize) -> Result<()> {
+        let process = self.members[at].process;
+        let append =
+            self.restarts > 0 || self.job.mode == Mode::Collective && !self.options.overwrite_logs;
+        let (job, folder, restarts) = (self.job, self.folder.as_path(), self.restarts);
+        let around = Surroundings { job, folder, restarts, append };
+        let running = Running::start(process, &around)
+            .with_context(|| format!("cannot start {}", process.name()))?;
+        self.sessions.insert(running.pid.as_raw_nonzero().get());
+        if let Some(guard) = &self.guard {
+            guard.add(running.pid);
+        }
+        let said = format!("{} is process {}", process.name(), running.pid.as_raw_nonzero());
+        self.say(Level::Debug, &said);
+        if process.role == Role::Worker && process.local_rank == 0 {
+            let prefix = format!("[{}] ", process.name());
+            self.stream = Some(Stream::open(&running.log, &prefix)?);
+        }
+        self.members[at] = Member { process, running: Some(running), ended: None, is_told: false };
+        Ok(())
+    }
+
+    fn succeeded(&self, at: usize) -> bool {
+        self.members[at].ended.as_ref().is_some_and(|ended| ended.status.success())
+    }
+
+    /// Whether those have ended for whom the others work.
+    fn is_done(&self) -> bool {
+        // Other machines may still need this one: they say when all are done.
+        if self.remote.is_some() {
+            return false;
+        }
+        let has = |role: Role| self.members.iter().any(|member| member.process.role == role);
+        // Servers of other machines' workers are needed until they end by themselves.
+        let until = match has(Role::Worker) && self.job.nodes.len() == 1 {
+            true => Some(Role::Worker),
+            false => None,
+        };
+        self.members
+            .iter()
+            .filter(|member| until.is_none_or(|role| member.process.role == role))
+            .all(|member| member.running.is_none())
+    }
+
+    /// The end of a job that succeeded.
+    pub(super) fn finish(&mut self) -> Result<Outcome> {
+        if self.job.mode == Mode::Collective {
+            self.say(Level::Info, "Local processes completed.");
+            return Ok(Outcome { code: 0, failure: None });
+        }
+        let message = "all workers exit, going to finish parameter server and heter_worker.";
+        self.say(Level::Info, message);
+        // Those that were told by their workers are on their way.
+        let until = Instant::now() + FAREWELL;
+        while self.is_running(&[Role::Server, Role::HeterWorker]) {
+            if let Event::Time = self.next(Some(until))? {
+                break;
+            }
+        }
+        for (role, message) in [
+            (Role::HeterWorker, "all heter_worker are killed"),
+            (Role::Server, "all parameter server are killed"),
+        ] {
+            if self.members.iter().any(|member| member.process.role == role) {
+                self.end(&[role], Signal::TERM, self.options.grace)?;
+                self.say(Level::Info, message);
+            }
+        }
+        self.mention_servers();
+        Ok(Outcome { code: 0, failure: None })
+    }
+
+    /// Servers that failed after their workers had succeeded are worth a word.
+    fn mention_servers(&self) {
+        for member in self.members.iter().filter(|member| !member.is_told) {
+            let Some(ended) = member.ended.as_ref().filter(|ended| !ended.status.success()) else {
+                continue;
+            };
+            let (name, how) = (member.process.name(), ending(ended.status));
+            let log = ended.log.path.display();
+            self.say(
+                Level::Warning,
+                &format!("warning: {name} {how} after all workers had succeeded; its log: {log}"),
+            );
+        }
+    }
+
+    /// Somebody failed: finds the cause, starts it again if that is wanted, or ends the job.
+    fn failed(&mut self) -> Result<Option<Outcome>> {
+        let until = Instant::now() + HEARSAY;
+        let (mut failed, mut cause) = self.judge();
+        let elsewhere = self.remote.is_some();
+        while failed.iter().all(Failed::is_hearsay) && (elsewhere || self.is_running(&ALL)) {
+            match self.next(Some(until))? {
+                Event::Time => break,
+                Event::Signal(signal) => return self.interrupted(signal).map(Some),
+                Event::Remote(news) => return self.heard(*news),
+                _ => (failed, cause) = self.judge(),
+            }
+        }
+        let oom = OutOfMemory::count().has_grown_since(&self.out_of_memory);
+        let report = failure::report(self.job, &failed, cause, oom);
+        let Failed { process, ended, .. } = &failed[cause];
+        let left = self.job.max_restart.saturating_sub(self.restarts);
+        let (code, failure) = (ended.code(), failed[cause].failure());
+        self.pump();
+        let restart = restart::decide(self.job, process, ended.mode.as_deref());
+        let is_alone = left > 0 && restart == Restart::Alone;
+        if elsewhere && !is_alone {
+            return self.ask_peers(&failed[cause], &report);
+        }
+        self.say(Level::Error, &report);
+        if left > 0 {
+            let at = self.position(process);
+            return self.restart(restart, at, left).map(|()| None);
+        } else if self.job.max_restart > 0 {
+            let most = self.job.max_restart;
+            self.say(Level::Error, &format!("not started again: all {most} restarts are used up"));
+        }
+        self.end(&ALL, Signal::TERM, self.options.grace)?;
+        Ok(Some(Outcome { code, failure: Some(failure) }))
+    }
+
+    /// Those that failed so far, and which of them is the cause.
+    fn judge(&self) -> (Vec<Failed<'a>>, usize) {
+        let failed = |member: &Member<'a>| {
+            let ended = member.ended.as_ref().filter(|ended| !ended.status.success())?;
+            (!member.is_told).then(|| Failed::new(member.process, ended))
+        };
+        let mut all: Vec<Failed<'a>> = self.members.iter().filter_map(failed).collect();
+        let cause = failure::cause(&mut all);
+        (all, cause)
+    }
+
+    fn position(&self, process: &Process) -> usize {
+        let same = |member: &Member<'_>| std::ptr::eq(member.process, process);
+        self.members.iter().position(same).unwrap_or(0)
+    }
+
+    fn restart(&mut self, what: Restart, at: usize, left: u32) -> Result<()> {
+        let name = self.members[at].process.name();
+        let (subject, left) = match what {
+            Restart::Alone => (format!("{name} is"), left - 1),
+            Restart::All => ("all processes are".to_owned(), left - 1),
+        };
+        let said = format!("{subject} started again; restarts left: {left}");
+        self.say(Level::Warning, &said);
+        if what == Restart::All {
+            self.end(&ALL, Signal::TERM, self.options.grace)?;
+            self.clear_sessions();
+        }
+        self.restarts += 1;
+        self.out_of_memory = OutOfMemory::count();
+        self.events.clear();
+        match what {
+            Restart::Alone => self.start(at),
+            Restart::All => self.start_all(),
+        }
+    }
+
+    /// The user asked for the end.
+    pub(super) fn interrupted(&mut self, signal: i32) -> Result<Outcome> {
+        self.say(Level::Info, &format!("Terminating with signal {signal}"));
+        self.tell_interrupted(signal);
+        let passed_on = if signal == libc::SIGINT { Signal::INT } else { Signal::TERM };
+        let code = u8::try_from(128 + signal).unwrap_or(130);
+        // Workers that save something when they are stopped need their servers for it.
+        let workers = [Role::Worker, Role::HeterWorker];
+        if self.end(&workers, passed_on, self.options.patience)? {
+            self.end(&ALL, Signal::KILL, self.options.grace)?;
+        } else {
+            self.end(&ALL, Signal::TERM, self.options.grace)?;
+        }
+        Ok(Outcome { code, failure: None })
+    }
+
+    /// Somebody else asked for the end.
+    fn stopped(&mut self) -> Result<Outcome> {
+        let order = self.options.stop.as_ref().and_then(Stop::order);
+        let (code, reason) = order.unwrap_or((1, String::new()));
+        let level = if code == 0 { Level::Info } else { Level::Error };
+        if !reason.is_empty() {
+            self.say(level, &reason);
+        }
+        self.end(&ALL, Signal::TERM, self.options.grace)?;
+        Ok(Outcome { code, failure: None })
+    }
+
+    pub(super) fn is_running(&self, roles: &[Role]) -> bool {
+        let runs = |member: &Member<'_>| member.running.is_some();
+        self.members.iter().any(|member| roles.contains(&member.process.role) && runs(member))
+    }
+
+    pub(super) fn say(&self, level: Level, text: &str) {
+        self.options.screen.say(level, text);
+    }
+
+    /// Waits for the next thing that happens, until a time.
+    pub(super) fn next(&mut self, until: Option<Instant>) -> Result<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(event);
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return Ok(Event::Time);
+            }
+            let draw = self.options.screen.is_live().then(|| self.drawn + DRAW);
+            let blind = self.stream.as_ref().is_some_and(|stream| stream.changes().is_none());
+            let look = blind.then(|| now + LOOK);
+            let wake = [until, draw, look].into_iter().flatten().min();
+            self.wait(wake.map(|wake| wake.saturating_duration_since(now)))?;
+            if blind {
+                self.pump();
+            }
+            if self.drawn.elapsed() >= DRAW {
+                self.draw();
+            }
+        }
+    }
+
+    /// Waits until something is ready, and takes it in.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
+        let (mut sources, mut fds) = (Vec::new(), Vec::new());
+        for (at, member) in self.members.iter().enumerate() {
+            let Some(running) = &member.running else { continue };
+            sources.push(Source::Death(at));
+            fds.push(running.death());
+            if running.status.is_open {
+                sources.push(Source::Reports(at));
+                fds.push(running.reports());
+            }
+        }
+        if let Some(guard) = &self.guard {
+            sources.push(Source::Guard);
+            fds.push(guard.death());
+        }
+        if let Some(signals) = &self.signals {
+            sources.push(Source::Signals);
+            fds.push(signals.fd());
+        }
+        if let Some(stop) = self.options.stop.as_ref().filter(|_| !self.is_stopped) {
+            sources.push(Source::Stop);
+            fds.push(stop.fd());
+        }
+        if let Some(remote) = &self.remote {
+            sources.push(Source::Remote);
+            fds.push(remote.fd());
+        }
+        if let Some(changes) = self.stream.as_ref().and_then(Stream::changes) {
+            sources.push(Source::Log);
+            fds.push(changes);
+        }
+        let mut fds: Vec<PollFd<'_>> =
+            fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("cannot wait for the processes"),
+        }
+        let is_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let ready = sources.into_iter().zip(is_ready).filter(|(_, ready)| *ready);
+        for source in ready.map(|(source, _)| source).collect::<Vec<_>>() {
+            self.take(source)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, source: Source) -> Result<()> {
+        match source {
+            Source::Death(at) => self.take_death(at),
+            Source::Reports(at) => {
+                if let Some(running) = &mut self.members[at].running {
+                    running.status.is_open = running.hear();
+                }
+            }
+            Source::Guard => {
+                self.say(
+                    Level::Warning,
+                    "warning: the guard of this job was ended; here is another",
+                );
+                let guard = Guard::start(&self.mark())?;
+                let sessions =
+                    self.sessions.iter().filter_map(|raw| rustix::process::Pid::from_raw(*raw));
+                sessions.for_each(|session| guard.add(session));
+                self.guard = Some(guard);
+            }
+            Source::Signals => {
+                let signals = std::iter::from_fn(|| self.signals.as_mut()?.next());
+                self.events.extend(signals.map(Event::Signal).collect::<Vec<_>>());
+            }
+            Source::Stop => {
+                self.is_stopped = true;
+                self.events.push_back(Event::Stopped);
+            }
+            Source::Remote => {
+                let news = self.remote.as_mut().and_then(Remote::take);
+                self.events.extend(news.map(|news| Event::Remote(Box::new(news))));
+            }
+            Source::Log => self.pump(),
+        }
+        Ok(())
+    }
+
+    fn take_death(&mut self, at: usize) {
+        let member = &mut self.members[at];
+        let Some(running) = &mut member.running else { return };
+        let Some(ended) = running.ended() else { return };
+        let (pid, process) = (running.pid, member.process);
+        (member.ended, member.running) = (Some(ended), None);
+        if process.role == Role::Worker && process.local_rank == 0 {
+            if let Some(mut stream) = self.stream.take() {
+                stream.finish(&self.options.screen);
+            }
+        }
+        // What it started may go on for now; its number is taken until that has ended too.
+        if rustix::process::test_kill_process_group(pid).is_err() {
+            self.forget(pid);
+        }
+        self.events.push_back(Event::Ended(at));
+    }
+
+    /// A session in which nobody is left.
+    pub(super) fn forget(&mut self, session: rustix::process::Pid) {
+        self.sessions.remove(&session.as_raw_nonzero().get());
+        if let Some(guard) = &self.guard {
+            guard.remove(session);
+        }
+    }
+
+    pub(super) fn pump(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.pump(&self.options.screen);
+        }
+    }
+
+    fn draw(&mut self) {
+        self.drawn = Instant::now();
+        if self.options.screen.is_live() {
+            self.options.screen.show(&live::lines(&self.members, self.restarts));
+        }
+    }
+
+    /// Leaves nothing behind.
+    pub(super) fn clear(&mut self) {
+        self.options.screen.clear();
+        self.clear_sessions();
+        if let Some(mut stream) = self.stream.take() {
+            stream.finish(&self.options.screen);
+        }
+        std::fs::remove_dir_all(&self.folder).ok();
+        rustix::process::set_child_subreaper(None).ok();
+    }
+}
+
+/// Every role.
+pub(super) const ALL: [Role; 3] = [Role::Server, Role::Worker, Role::HeterWorker];
+
+/// A folder that nobody else has.
+fn make_folder() -> Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt;
+    let (base, own) = (std::env::temp_dir(), std::process::id());
+    for number in 0..1000 {
+        let folder = base.join(format!("bireme-job-{own}-{number}"));
+        match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!("cannot make the job's folder in `{}`", base.display())
+                });
+            }
+        }
+    }
+    anyhow::bail!("too many folders of old jobs in `{}`: remove `bireme-job-*`", base.display())
+}
