@@ -207,3 +207,24 @@ fn an_encrypted_mesh_beats_and_talks_both_ways() {
         assert!(events.recv_timeout(Duration::from_millis(900)).is_err());
     }
 }
+
+#[test]
+fn strangers_that_stay_silent_keep_nobody_out() {
+    let transport: Arc<dyn Transport> = Arc::new(Memory::new(0));
+    let endpoints: Vec<_> = (1..=2).map(|port| format!("host:{port}")).collect();
+    let few = Settings { max_handshakes: 2, ..settings() };
+    std::thread::scope(|scope| {
+        let (transport, endpoints) = (&transport, &endpoints);
+        let first = scope.spawn(|| join(transport, 0, endpoints, few.clone()));
+        let mut silent = Vec::new();
+        while silent.len() < 10 {
+            // Rank 0 may not listen yet.
+            match transport.connect("host:1", BOUND) {
+                Ok(stream) => silent.push(stream),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        let (second, _events) = join(transport, 1, endpoints, few.clone());
+        assert!(second.is_ok() && first.join().unwrap().0.is_ok());
+    });
+}
