@@ -83,7 +83,9 @@ def check_ends(runs, codes, seconds=JOB_SECONDS):
     for running, code in zip(runs, codes):
         ended = running.wait(end - time.monotonic())
         right = ended != 0 if code is None else ended == code
-        assert right, f"{running.host.name} ended with {ended}, not {'a failure' if code is None else code}"
+        assert right, (
+            f"{running.host.name} ended with {ended}, not {'a failure' if code is None else code}"
+        )
 
 
 def check_trained(runs):
@@ -428,7 +430,7 @@ def run(name):
             table = Table(network)
             try:
                 note = CASES[name](table)
-            except Exception:
+            except (AssertionError, OSError, RuntimeError, ValueError):
                 table.report()
                 traceback.print_exc(file=sys.stdout)
                 print(f"{name}: FAILED after {time.monotonic() - start:.1f} s", flush=True)

@@ -1,5 +1,7 @@
-//! Training steps and their floors, single eager ops, and parameter servers, timed in turn.
+//! Training steps and their floors, single eager ops, parameter servers, and collective calls,
+//! timed in turn.
 
+pub(crate) mod collective;
 mod eager;
 mod floor;
 pub(crate) mod ps;

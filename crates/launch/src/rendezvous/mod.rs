@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use member::{Config, Expected, Membership, Place, join};
 pub use message::{Card, Failure, Seat};
-pub use secret::{settings, warning};
+pub use secret::settings;
 
 /// The port of the node that hosts the meeting of nodes, where nothing else is said (`--http_port`,
 /// `--gloo_port`).

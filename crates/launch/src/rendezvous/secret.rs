@@ -6,9 +6,6 @@ use std::time::Duration;
 use anyhow::Result;
 use bireme_comm::{Secret, Settings};
 use bireme_fleet::Environment;
-use bireme_fleet::environment::variables as v;
-
-use super::member::host_of;
 
 /// Launchers take each other for lost after this part of the time after which processes do, so that
 /// users read "node 10.0.0.3 is lost" and not the complaint of a worker that misses a server there.
@@ -42,21 +39,6 @@ pub fn settings(environment: &Environment, job: &str) -> Result<Settings> {
     })
 }
 
-/// What users should know of a job whose nodes meet at `endpoint` without a secret.
-pub fn warning(environment: &Environment, endpoint: &str) -> Option<String> {
-    let host = host_of(endpoint);
-    let is_near = host == "localhost"
-        || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-    if environment.rpc.secret.is_some() || is_near {
-        return None;
-    }
-    Some(format!(
-        "`{}` is not set: whoever reaches the ports of this job's nodes can join it; set it to the \
-         same random word on all nodes",
-        v::JOB_SECRET.name
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,14 +49,5 @@ mod tests {
         let settings = settings(&environment, "default").unwrap();
         assert_eq!(settings.heartbeat_timeout, Duration::from_millis(1200));
         assert_eq!(settings.heartbeat, Duration::from_millis(400));
-    }
-
-    #[test]
-    fn a_job_without_a_secret_is_told_of_it_unless_it_is_alone() {
-        let without = Environment::of([("BIREME_LOG", "warn")]).unwrap();
-        let with = Environment::of([("BIREME_JOB_SECRET", "hush")]).unwrap();
-        assert!(warning(&without, "10.0.0.1:6767").unwrap().starts_with("`BIREME_JOB_SECRET`"));
-        assert_eq!(warning(&without, "127.0.0.1:6767"), None);
-        assert_eq!(warning(&with, "10.0.0.1:6767"), None);
     }
 }

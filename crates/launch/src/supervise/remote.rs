@@ -127,6 +127,7 @@ impl Watch<'_> {
         let own = Failure {
             node: self.own_address().to_owned(),
             process: Some((failed.process.role, failed.process.rank)),
+            hearsay: failed.is_hearsay(),
             how: ending(failed.ended.status),
             code: failed.ended.code().into(),
             log: failed.ended.log.path.display().to_string(),
