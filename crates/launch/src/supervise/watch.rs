@@ -493,10 +493,11 @@ impl<'a> Watch<'a> {
         let Some(ended) = running.ended() else { return };
         let (pid, process) = (running.pid, member.process);
         (member.ended, member.running) = (Some(ended), None);
-        if process.role == Role::Worker && process.local_rank == 0 {
-            if let Some(mut stream) = self.stream.take() {
-                stream.finish(&self.options.screen);
-            }
+        if process.role == Role::Worker
+            && process.local_rank == 0
+            && let Some(mut stream) = self.stream.take()
+        {
+            stream.finish(&self.options.screen);
         }
         // What it started may go on for now; its number is taken until that has ended too.
         if rustix::process::test_kill_process_group(pid).is_err() {
