@@ -6,17 +6,28 @@ switch is a bridge in a namespace of its own, so nothing of the real machine's n
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from cable import SlowCable
+
 SUBNET = "10.78.0"
+# The second of two, as the first one also asks who has the address.
+ROUND_TRIP = """
+import socket, sys, time
+for _ in range(2):
+    start = time.monotonic()
+    socket.socket().connect_ex((sys.argv[1], 1))
+print(time.monotonic() - start)
+"""
 
 
 def ip(*arguments, check=True):
     """Runs `ip`; returns whether it succeeded."""
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
     if check and done.returncode:
         raise RuntimeError(f"`ip {' '.join(arguments)}`: {done.stderr.strip()}")
     return done.returncode == 0
@@ -61,6 +72,8 @@ class Network:
         for host in self.hosts:
             for running in host.running:
                 running.power_off()
+            if host.cable:
+                host.cable.close()
             ip("netns", "del", host.space, check=False)
         ip("netns", "del", self.switch, check=False)
 
@@ -77,6 +90,7 @@ class Host:
         self.port = f"port{number}"
         self.folder = network.folder / self.name
         self.running = []
+        self.cable = None
 
     def plug_in(self):
         switch = self.network.switch
@@ -95,17 +109,28 @@ class Host:
         """Pulls the cable."""
         ip("-n", self.network.switch, "link", "set", self.port, "down")
 
-    def slow_down(self, rate="4mbit", delay="40ms"):
-        """A slow cable in both directions; returns what the kernel could do."""
+    def slow_down(self, rate=4_000_000, delay=0.04):
+        """A slow cable (bits a second, seconds one way); returns what it was made of."""
         ends = [(self.space, "eth0"), (self.network.switch, self.port)]
-        for kind, arguments in (
-            # Delay and rate, where the kernel has it; else a rate and the queue before it.
-            ("netem", ["delay", delay, "rate", rate]),
-            ("tbf", ["rate", rate, "burst", "8kb", "latency", "400ms"]),
-        ):
-            if all(tc(space, device, kind, arguments) for space, device in ends):
-                return f"{kind} {' '.join(arguments)}"
-        raise RuntimeError("the kernel has neither netem nor tbf")
+        arguments = ["delay", f"{delay}s", "rate", f"{rate}bit"]
+        if all(netem(space, device, arguments) for space, device in ends):
+            return f"netem, {rate / 1e6:g} Mbit/s, {delay * 1e3:g} ms"
+        ip("-n", self.space, "link", "del", "eth0")
+        names = [f"bireme{os.getpid() % 100000}{end}" for end in "ab"]
+        self.cable = SlowCable(names, rate, delay)
+        for name, (space, device) in zip(names, ends):
+            ip("link", "set", name, "netns", space, "name", device)
+        ip("-n", self.network.switch, "link", "set", self.port, "master", "bridge", "up")
+        self.add_address(self.address)
+        ip("-n", self.space, "link", "set", "eth0", "up")
+        self.cable.start()
+        return f"a cable in user space, {rate / 1e6:g} Mbit/s, {delay * 1e3:g} ms"
+
+    def round_trip(self, other):
+        """Seconds to another machine and back: a port where nobody listens answers at once."""
+        command = ["ip", "netns", "exec", self.space, sys.executable, "-c", ROUND_TRIP]
+        done = subprocess.run([*command, other.address], check=True, capture_output=True, text=True)
+        return float(done.stdout)
 
     def start(self, command, environment=None, folder=None):
         """Starts a program on this machine; its output is collected."""
@@ -115,9 +140,9 @@ class Host:
         return running
 
 
-def tc(space, device, kind, arguments):
-    command = ["tc", "-n", space, "qdisc", "replace", "dev", device, "root", kind, *arguments]
-    return subprocess.run(command, capture_output=True).returncode == 0
+def netem(space, device, arguments):
+    command = ["tc", "-n", space, "qdisc", "replace", "dev", device, "root", "netem", *arguments]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 class Running:
@@ -130,6 +155,7 @@ class Running:
         temporary.mkdir(exist_ok=True)
         machine = ["ip", "netns", "exec", host.space, "unshare", "--mount", "--uts", "--ipc"]
         machine += ["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
+        # The shell is the machine's first process, and the program its child.
         machine += [
             f'hostname {host.name}; mount -t tmpfs none /dev/shm; "$@"; exit $?',
             "machine",
@@ -168,7 +194,17 @@ class Running:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.host.name} did not end within {seconds:.0f} s") from None
 
+    def stop(self):
+        """Asks the program to end, as `kill` on its machine would."""
+        shell = child_of(self.process.pid)
+        os.kill(child_of(shell), signal.SIGTERM)
+
     def power_off(self):
         """Ends the machine as a whole, without a word to anybody."""
         self.process.kill()
         self.process.wait()
+
+
+def child_of(process):
+    """The first child of a process."""
+    return int(Path(f"/proc/{process}/task/{process}/children").read_text().split()[0])

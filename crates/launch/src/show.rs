@@ -116,6 +116,9 @@ pub fn table(process: &Process, mode: Mode) -> String {
     const VALUE: usize = 45;
     let hidden = |name: &str| {
         let collective = if mode == Mode::Collective { &HIDDEN_COLLECTIVE[..] } else { &[] };
+        if process.role == Role::Server && name == v::STAGE_TRAINERS_NUM.name {
+            return true;
+        }
         HIDDEN.iter().chain(collective).any(|variable| variable.name == name)
     };
     let shown: Vec<_> = process.variables.iter().filter(|(name, _)| !hidden(name)).collect();
@@ -182,6 +185,7 @@ mod tests {
         };
         // The frame, the widths and the values are those that Paddle 2.6.2 prints.
         expect![[r#"
+            a table
                 +=========================================================================================+
                 |                          Distributed Envs                      Value                    |
                 +-----------------------------------------------------------------------------------------+
@@ -191,7 +195,7 @@ mod tests {
                 |PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST                                               |
                 +=========================================================================================+
         "#]]
-        .assert_eq(&table(&process, Mode::Servers));
+        .assert_eq(&format!("a table\n{}", table(&process, Mode::Servers)));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod context;
 mod convert;
 mod dtype;
 mod eager_parameter;
+mod environment;
 mod error;
 mod executor;
 mod files;
@@ -22,6 +23,7 @@ mod fleet;
 mod jobs;
 mod kwargs;
 mod lod_tensor;
+mod mpi;
 mod op_call;
 mod operator;
 mod operators;
@@ -60,17 +62,19 @@ mod _core {
         broadcast_parameters, distribute_collective, leave_ranks, parallel_program,
     };
     #[pymodule_export]
-    use crate::console::main;
+    use crate::console::{launch, main};
     #[pymodule_export]
     use crate::context::{
         UniqueNames, default_main_program, default_startup_program, disable_static, enable_static,
-        global_scope, in_dynamic_mode, switch_main_program, switch_names, switch_scope,
-        switch_startup_program, unique_name,
+        global_scope, in_dynamic_mode, switch_device, switch_main_program, switch_names,
+        switch_scope, switch_startup_program, unique_name,
     };
     #[pymodule_export]
     use crate::dtype::{DType, dtype};
     #[pymodule_export]
     use crate::eager_parameter::Parameter;
+    #[pymodule_export]
+    use crate::environment::environment_variables;
     #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
@@ -82,6 +86,8 @@ mod _core {
     use crate::fleet::Fleet;
     #[pymodule_export]
     use crate::lod_tensor::LoDTensor;
+    #[pymodule_export]
+    use crate::mpi::{Mpi, own_address, symmetric_role};
     #[pymodule_export]
     use crate::op_call::{OpCall, Ops};
     #[pymodule_export]

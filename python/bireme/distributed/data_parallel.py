@@ -41,9 +41,7 @@ class DataParallel(Layer):
         if not isinstance(layers, Layer):
             raise TypeError(f"`layers` must be a Layer, not {type(layers).__name__}")
         if not _core.in_dynamic_mode():
-            raise RuntimeError(
-                "It's not supported to construct DataParallel in static graph mode."
-            )
+            raise RuntimeError("It's not supported to construct DataParallel in static graph mode.")
         if strategy is not None:
             raise NotImplementedError("`strategy` is not in this version: leave it out")
         super().__init__(layers.full_name() + "_data_parallel")

@@ -21,7 +21,9 @@ def gloo_init_parallel_env(rank_id: int, rank_num: int, server_endpoint: str) ->
         )
     host, _, port = server_endpoint.rpartition(":")
     if not host or not port.isdecimal():
-        raise ValueError(f"`server_endpoint` must be like `127.0.0.1:36011`, got {server_endpoint!r}")
+        raise ValueError(
+            f"`server_endpoint` must be like `127.0.0.1:36011`, got {server_endpoint!r}"
+        )
     endpoints = [f"{host}:{int(port) + rank}" for rank in range(rank_num)]
     _group = _core.ProcessGroup.connect(rank_id, endpoints)
 

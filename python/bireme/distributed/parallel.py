@@ -16,6 +16,8 @@ def get_rank(group: Group | None = None) -> int:
     """
     if group is not None:
         return group_of(group).rank
+    if is_initialized() and all_processes().nranks > 1:
+        return all_processes().rank
     return environment.number("PADDLE_TRAINER_ID", 0)
 
 
@@ -94,20 +96,6 @@ def init_parallel_env() -> Group:
     0
     """
     return all_processes()
-
-
-def require_one_process() -> None:
-    """Raises where the launcher started several processes: they would train apart unnoticed.
-
-    >>> from bireme.distributed.parallel import require_one_process
-    >>> require_one_process()
-    """
-    size = get_world_size()
-    if size > 1:
-        raise NotImplementedError(
-            "collective training over several processes is not in this version, but"
-            f" `PADDLE_TRAINERS_NUM` is {size}"
-        )
 
 
 def split(

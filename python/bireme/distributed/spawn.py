@@ -46,6 +46,8 @@ class MultiprocessContext:
 
         The others are ended then. The exception has the traceback of the first that failed.
         """
+        if not self._running:
+            return True
         waited = [process.sentinel for process in self._running.values()]
         ready = multiprocessing.connection.wait([*waited, *self._pipes.values()], timeout)
         self._read(ready)
@@ -233,7 +235,7 @@ def _run(func: Any, args: tuple[Any, ...], report: Any, environment: dict[str, s
     except KeyboardInterrupt:
         # The parent has got it too, and says so.
         raise SystemExit(130) from None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (the parent raises it)
         report.send(("error", time.time(), traceback.format_exc()))
         # The others need not find out by themselves.
         _core.ProcessGroup.abort_all(f"{type(error).__name__}: {error}")

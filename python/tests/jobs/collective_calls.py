@@ -1,7 +1,7 @@
 """Every collective call of `paddle.distributed`, in each rank checked against numpy."""
 
 import numpy as np
-import numpy.random  # noqa: F401
+import numpy.random
 import paddle
 import paddle.distributed as dist
 

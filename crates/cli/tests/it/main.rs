@@ -7,7 +7,10 @@ mod bench;
 mod checkpoint;
 #[cfg(target_os = "linux")]
 mod cluster;
+#[cfg(target_os = "linux")]
+mod launcher;
 mod story;
+mod submit;
 
 use std::io::Write;
 use std::path::Path;

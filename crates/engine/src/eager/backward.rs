@@ -285,9 +285,7 @@ impl Way {
 }
 
 /// The nodes that some tensors depend on, by number.
-pub(super) fn reachable(
-    roots: &[(EagerTensor, Option<EagerTensor>)],
-) -> BTreeMap<u64, Arc<Node>> {
+pub(super) fn reachable(roots: &[(EagerTensor, Option<EagerTensor>)]) -> BTreeMap<u64, Arc<Node>> {
     let mut reached: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
     let origins = roots.iter().filter_map(|(root, _)| root.lock().origin.clone());
     let mut next: Vec<Arc<Node>> = origins.map(|(node, _)| node).collect();

@@ -359,3 +359,6 @@ fn all_rows(value: Tensor) -> SelectedRows {
     let height = value.rows();
     SelectedRows { rows: (0..height as i64).collect(), value, height }
 }
+
+#[cfg(test)]
+mod tests;

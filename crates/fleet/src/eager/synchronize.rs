@@ -48,7 +48,8 @@ fn agree(group: &Group, tensors: &[EagerTensor], root: usize) -> Result<()> {
         if theirs == &all[root] {
             continue;
         }
-        let (theirs, wanted) = (String::from_utf8_lossy(theirs), String::from_utf8_lossy(&all[root]));
+        let (theirs, wanted) =
+            (String::from_utf8_lossy(theirs), String::from_utf8_lossy(&all[root]));
         let mut lines = theirs.lines().zip(wanted.lines()).enumerate();
         let problem = match lines.find(|(_, (theirs, wanted))| theirs != wanted) {
             Some((at, (theirs, wanted))) => {

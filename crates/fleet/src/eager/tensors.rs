@@ -45,12 +45,7 @@ pub fn all_reduce(group: &Group, tensor: &mut Tensor, reduction: Reduction) -> R
 ///
 /// # Errors
 /// As [`all_reduce`].
-pub fn reduce(
-    group: &Group,
-    tensor: &mut Tensor,
-    reduction: Reduction,
-    root: usize,
-) -> Result<()> {
+pub fn reduce(group: &Group, tensor: &mut Tensor, reduction: Reduction, root: usize) -> Result<()> {
     if group.rank() == root {
         return dispatch(group, tensor, reduction, Goal::Root(root));
     }
@@ -260,7 +255,8 @@ mod tests {
     fn a_rank_alone_keeps_its_values_in_every_type() {
         let group = Group::alone();
         for reduction in [Reduction::Sum, Reduction::Product, Reduction::Min, Reduction::Max] {
-            let mut half = Tensor::from_slice([2], &[f16::from_f32(1.5), f16::from_f32(-2.0)]).unwrap();
+            let mut half =
+                Tensor::from_slice([2], &[f16::from_f32(1.5), f16::from_f32(-2.0)]).unwrap();
             all_reduce(&group, &mut half, reduction).unwrap();
             assert_eq!(half.to_f64_vec(), [1.5, -2.0]);
             let mut small = Tensor::from_slice([2], &[-100i8, 100]).unwrap();

@@ -41,7 +41,7 @@ macro_rules! variables {
 variables! {
     "Role of a process" {
         TRAINING_ROLE = "TRAINING_ROLE", "",
-            "`TRAINER` or `PSERVER`; required in a job with servers.";
+            "`TRAINER`, `PSERVER` or `HETER_TRAINER`; required in a job with servers.";
         SERVERS = "PADDLE_PSERVERS_IP_PORT_LIST", "",
             "Endpoints of all servers, `ip:port` separated by commas; without it a process is a job of its own.";
         TRAINERS_NUM = "PADDLE_TRAINERS_NUM", "",
@@ -51,7 +51,7 @@ variables! {
         TRAINER_ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS", "",
             "Endpoints of all trainers; for information in a job with servers.";
         POD_IP = "POD_IP", "",
-            "Address of this machine; with `PADDLE_PORT` the endpoint of this server, which must be in the list of servers.";
+            "Address of this machine; with `PADDLE_PORT` the endpoint of this server or heterogeneous worker, which must be in the list of them.";
         PORT = "PADDLE_PORT", "",
             "Port of this server; in jobs of Paddle 1.x that set no list of endpoints, of every server.";
         SERVER_ID = "PADDLE_PSERVER_ID", "",
@@ -86,6 +86,8 @@ variables! {
     "Connections" {
         JOB_SECRET = "BIREME_JOB_SECRET", "",
             "What the processes of a job prove to each other that they know; without it anybody who reaches a server's port can join. Never printed.";
+        BIND = "BIREME_BIND", "",
+            "Address at which a server listens, with a port or without, where others know it by another one: its own of a container, `0.0.0.0` for all.";
         TRANSPORT = "BIREME_TRANSPORT", "auto",
             "`tcp` or `unix` for one of them only; `auto` takes a Unix socket to peers on the same host.";
         TLS_CERT = "BIREME_TLS_CERT", "",
@@ -175,11 +177,15 @@ variables! {
         XPU_VISIBLE_DEVICES = "XPU_VISIBLE_DEVICES", "", "Set beside `CUDA_VISIBLE_DEVICES`, as Paddle does; not read.";
     }
     "Heterogeneous workers, set by `fleetrun`" {
+        HETER_TRAINERS = "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", "",
+            "Endpoints of the heterogeneous workers of all stages, in order; where it is not empty they run a part of the program.";
+        OLD_HETER_TRAINERS = "PADDLE_HETER_TRAINER_IP_PORT_LIST", "",
+            "As the one before, of jobs with two stages that set no `PADDLE_STAGE_TRAINERS_NUM`.";
         STAGE_TRAINERS_NUM = "PADDLE_STAGE_TRAINERS_NUM", "",
             "Processes of each stage, as a Python list: `[2, 1]`; the first stage are the trainers.";
         STAGE_ID = "STAGE_ID", "", "Stage of this process: 1 for trainers, 2 and on for heterogeneous workers.";
         STAGE_NUM = "STAGE_NUM", "", "Number of stages.";
-        HETER_DEVICE_TYPE = "HETER_DEVICE_TYPE", "cpu", "Device of this process's stage: `cpu` or `gpu`.";
+        HETER_DEVICE_TYPE = "HETER_DEVICE_TYPE", "cpu", "Device of this process's stage: `cpu`, `gpu` or `xpu`; on a machine without it the stage runs on the CPU.";
         PREVIOUS_STAGE = "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST", "",
             "Endpoints of the stage before; empty for trainers.";
         NEXT_STAGE = "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST", "",
@@ -215,10 +221,6 @@ variables! {
         HTTPS_PROXY = "https_proxy", "", "As the one before.";
     }
     "Of Paddle, refused" {
-        HETER_TRAINERS = "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", "",
-            "Heterogeneous trainers are not in this version: a list that is not empty is an error.";
-        OLD_HETER_TRAINERS = "PADDLE_HETER_TRAINER_IP_PORT_LIST", "",
-            "As the one before.";
         COORDINATORS = "PADDLE_COORDINATOR_ENDPOINTS", "",
             "Federated training is not in this version: a list that is not empty is an error.";
     }
@@ -238,7 +240,10 @@ variables! {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::fmt::Write;
+    use std::fs;
+    use std::path::{Path, PathBuf};
 
     use expect_test::expect_file;
 
@@ -272,6 +277,58 @@ A value that is no number where one is needed is an error that names the variabl
             }
         }
         expect_file!["../../../../docs/environment.md"].assert_eq(&page);
+    }
+
+    /// Files in which names of variables are no variables of the environment: settings of
+    /// `set_flags`, which Paddle spells the same.
+    const NO_VARIABLES: [&str; 1] = ["python/bireme/framework/flags.py"];
+
+    /// Collects the source files below a folder.
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs" || ending == "py") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// The names of variables that are spelled out as whole texts: `"PADDLE_PORT"`.
+    fn names_in(text: &str) -> impl Iterator<Item = &str> {
+        let whole = ["POD_IP", "TRAINING_ROLE", "SYS_JOB_ID", "CPU_NUM", "STAGE_ID", "STAGE_NUM"];
+        text.split('"').filter(move |name| {
+            let inside = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let prefixed = ["PADDLE_", "FLAGS_", "BIREME_"].iter().any(|p| name.starts_with(p));
+            let named = (prefixed && !name.ends_with('_')) || whole.contains(name);
+            named && name.chars().all(inside)
+        })
+    }
+
+    #[test]
+    fn every_name_that_code_spells_out_is_in_the_table() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut files = Vec::new();
+        for entry in fs::read_dir(root.join("crates")).unwrap() {
+            sources(&entry.unwrap().path().join("src"), &mut files);
+        }
+        sources(&root.join("python/bireme"), &mut files);
+        let known: HashSet<&str> =
+            GROUPS.iter().flat_map(|group| group.variables).map(|variable| variable.name).collect();
+        let mut missing = Vec::new();
+        for file in files {
+            if NO_VARIABLES.iter().any(|skipped| file.ends_with(skipped)) {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            // What tests make up is no variable.
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(&text);
+            for name in names_in(code).filter(|name| !known.contains(name)) {
+                missing.push(format!("{name} in {}", file.display()));
+            }
+        }
+        assert!(missing.is_empty(), "not in the table: {}", missing.join(", "));
     }
 
     #[test]

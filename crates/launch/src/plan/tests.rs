@@ -52,7 +52,7 @@ impl Here<'_> {
             variables,
             cores: 8,
             gpus: self.gpus,
-            folder: "/home/me".into(),
+            folder: "/srv/job".into(),
             secret: "fresh".into(),
         };
         Ok((*options, facts))
@@ -141,11 +141,11 @@ fn the_variables_of_servers_and_workers() {
         POD_IP=127.0.0.1
         PADDLE_WITH_GLOO=0
         PADDLE_GLOO_RENDEZVOUS=3
-        PADDLE_GLOO_FS_PATH=/home/me/log/gloo
+        PADDLE_GLOO_FS_PATH=/srv/job/log/gloo
         PADDLE_GLOO_HTTP_ENDPOINT=127.0.0.1:40003
         PADDLE_ROLE=PSERVER
         PADDLE_NNODES=1
-        PADDLE_LOG_DIR=/home/me/log
+        PADDLE_LOG_DIR=/srv/job/log
         POD_NAME=j-0
         SYS_JOB_ID=j
         BIREME_JOB_SECRET=fresh
@@ -163,7 +163,7 @@ fn the_variables_of_servers_and_workers() {
         PADDLE_TRAINER_ID=1
         PADDLE_WITH_GLOO=0
         PADDLE_GLOO_RENDEZVOUS=3
-        PADDLE_GLOO_FS_PATH=/home/me/log/gloo
+        PADDLE_GLOO_FS_PATH=/srv/job/log/gloo
         FLAGS_selected_gpus=0
         FLAGS_selected_xpus=0
         CUDA_VISIBLE_DEVICES=0
@@ -171,7 +171,7 @@ fn the_variables_of_servers_and_workers() {
         PADDLE_GLOO_HTTP_ENDPOINT=127.0.0.1:40003
         PADDLE_ROLE=TRAINER
         PADDLE_NNODES=1
-        PADDLE_LOG_DIR=/home/me/log
+        PADDLE_LOG_DIR=/srv/job/log
         POD_NAME=j-0
         SYS_JOB_ID=j
         BIREME_JOB_SECRET=fresh
@@ -193,7 +193,6 @@ fn lists_of_two_machines_with_and_without_ports() {
             Info("Run parameter-sever mode. pserver arguments:['--servers', '--workers'], accelerators count:0")
             Info("launch start with CPUONLY mode")
             Info("OMP_NUM_THREADS=4 for every process, as they share 8 cores; set it to choose another number")
-            Warning("BIREME_JOB_SECRET is not set: anybody who reaches a port of this job can take part in it; set it to the same long random text on all machines")
             server 0 at 10.0.0.1:6170, serverlog.0 there
             server 1 at 10.0.0.2:6171, serverlog.0 here
             worker 0 at 10.0.0.1:6172, workerlog.0 there
@@ -348,7 +347,7 @@ fn the_variables_of_a_collective_job() {
         FLAGS_selected_accelerators=0,1
         PADDLE_WITH_GLOO=0
         PADDLE_GLOO_RENDEZVOUS=3
-        PADDLE_GLOO_FS_PATH=/home/me/log/gloo
+        PADDLE_GLOO_FS_PATH=/srv/job/log/gloo
         PADDLE_DISTRI_BACKEND=gloo
         PADDLE_GLOBAL_SIZE=2
         PADDLE_GLOBAL_RANK=1
@@ -358,7 +357,7 @@ fn the_variables_of_a_collective_job() {
         TRAINING_ROLE=TRAINER
         PADDLE_ROLE=TRAINER
         PADDLE_NNODES=1
-        PADDLE_LOG_DIR=/home/me/log
+        PADDLE_LOG_DIR=/srv/job/log
         POD_NAME=default-0
         BIREME_JOB_SECRET=fresh
         OMP_NUM_THREADS=4
@@ -374,7 +373,6 @@ fn machines_of_a_collective_job() {
         expect![[r#"
             Info("Run collective mode. gpu arguments:['--ips'], cuda count:2")
             Info("OMP_NUM_THREADS=4 for every process, as they share 8 cores; set it to choose another number")
-            Warning("BIREME_JOB_SECRET is not set: anybody who reaches a port of this job can take part in it; set it to the same long random text on all machines")
             worker 0 at 10.0.0.1:6070, workerlog.0 there
             worker 1 at 10.0.0.1:6071, workerlog.1 there
             worker 2 at 10.0.0.2:6070, workerlog.0 here

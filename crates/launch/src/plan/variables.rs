@@ -76,13 +76,6 @@ impl<'a> Setting<'a> {
                 v::OMP_NUM_THREADS.name
             )));
         }
-        if self.layout.nodes.len() > 1 && unset(self.facts, &v::JOB_SECRET) {
-            notes.push(Note::Warning(format!(
-                "{} is not set: anybody who reaches a port of this job can take part in it; set \
-                 it to the same long random text on all machines",
-                v::JOB_SECRET.name
-            )));
-        }
         notes
     }
 
@@ -189,7 +182,6 @@ impl<'a> Setting<'a> {
 
     /// Where a process stands in the pipeline of a job with heter workers.
     fn stage(&self, place: &Place, list: &mut List) {
-        let counts: Vec<_> = self.stages.iter().map(|stage| stage.len().to_string()).collect();
         let stage = |number: usize| match number {
             0 => String::new(),
             number => self.stages.get(number - 1).map(|stage| stage.join(",")).unwrap_or_default(),
@@ -208,7 +200,13 @@ impl<'a> Setting<'a> {
         set(list, &v::HETER_DEVICE_TYPE, device);
         set(list, &v::STAGE_ID, place.stage);
         set(list, &v::STAGE_NUM, self.stages.len());
-        set(list, &v::STAGE_TRAINERS_NUM, format!("[{}]", counts.join(", ")));
+        set(list, &v::STAGE_TRAINERS_NUM, self.stage_counts());
+    }
+
+    /// Processes of each stage: `[2, 1]`.
+    fn stage_counts(&self) -> String {
+        let counts: Vec<_> = self.stages.iter().map(|stage| stage.len().to_string()).collect();
+        format!("[{}]", counts.join(", "))
     }
 
     fn all_heter(&self) -> String {
@@ -241,6 +239,10 @@ impl<'a> Setting<'a> {
         if let Some((_, role)) = role.cloned() {
             set(list, &v::ROLE, role);
         }
+        if self.mode == Mode::Heter && place.role == Role::Server {
+            // Which Paddle does not tell servers: whose gradients they wait for.
+            set(list, &v::STAGE_TRAINERS_NUM, self.stage_counts());
+        }
         set(list, &v::NNODES, self.layout.nodes.len());
         set(list, &v::LOG_DIR, &self.log_dir);
         let job = self.options.job_id.as_deref();
@@ -271,13 +273,12 @@ fn threads(facts: &Facts, layout: &Layout) -> Option<usize> {
 
 /// Variables of a role: one that a process is not given must not reach it from the outside, such as
 /// from a shell in which another job was tried by hand.
-const ROLES: [Variable; 28] = [
+const ROLES: [Variable; 27] = [
     v::TRAINING_ROLE,
     v::SERVERS,
     v::TRAINERS_NUM,
     v::TRAINER_ID,
     v::TRAINER_ENDPOINTS,
-    v::POD_IP,
     v::PORT,
     v::SERVER_ID,
     v::CURRENT_ENDPOINT,

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::job::{Mode, Process};
-use crate::rendezvous::{self, Alone, Peers};
 
 /// A process of a test.
 pub(super) fn process(role: Role, rank: usize) -> Process {
@@ -37,14 +36,14 @@ pub(super) fn job(mode: Mode, processes: Vec<Process>) -> Job {
 }
 
 /// One server and `workers` workers that run `script`, which finds its role in `$WHO`.
-fn shell(script: &str, workers: usize, folder: &Path) -> Job {
+pub(super) fn shell(script: &str, workers: usize, folder: &Path) -> Job {
     let mut processes = vec![process(Role::Server, 0)];
     processes.extend((0..workers).map(|rank| process(Role::Worker, rank)));
     let command = ["sh", "-c", script].map(OsString::from).to_vec();
     Job { command, log_dir: folder.join("log"), ..job(Mode::Servers, processes) }
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options { screen: Screen::captured(Level::Debug), signals: false, ..Options::default() }
 }
 
@@ -112,87 +111,197 @@ fn what_a_process_started_ends_with_it() {
     assert_eq!(left.filter(|entry| pids.contains(&entry.pid.as_raw_nonzero().get())).count(), 0);
 }
 
-/// Other machines of a test: what they say is pushed, what they are told is kept.
-#[derive(Default)]
-struct Others {
-    said: Alone,
-    told: std::sync::Mutex<Vec<String>>,
+/// A pipe in the file system into which scripts write their numbers, one a line.
+struct Roll {
+    lines: std::io::Lines<std::io::BufReader<std::fs::File>>,
+    path: std::path::PathBuf,
 }
 
-impl Others {
-    fn tell(&self, what: String) {
-        self.told.lock().unwrap().push(what);
-    }
-}
-
-impl Peers for Others {
-    fn local_failed(&self, failure: &rendezvous::Failure) {
-        self.tell(format!("failed: {failure}"));
-        self.said.local_failed(failure);
+impl Roll {
+    fn new(folder: &Path) -> Roll {
+        use std::io::BufRead;
+        let path = folder.join("roll");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        // Opened for both, so that it never ends.
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        Roll { lines: std::io::BufReader::new(file).lines(), path }
     }
 
-    fn local_workers_done(&self) {
-        self.tell("done".into());
-        self.said.local_workers_done();
-    }
-
-    fn local_stopped(&self, round: u32) {
-        self.tell(format!("stopped {round}"));
-        self.said.local_stopped(round);
-    }
-
-    fn next_event(&self, patience: Duration) -> Option<rendezvous::Event> {
-        self.said.next_event(patience)
-    }
-
-    fn leave(&self) {
-        self.tell("left".into());
+    /// The next `count` numbers.
+    fn call(&mut self, count: usize) -> Vec<rustix::process::Pid> {
+        let numbers = self.lines.by_ref().take(count).map(|line| line.unwrap().parse().unwrap());
+        numbers.map(|number| rustix::process::Pid::from_raw(number).unwrap()).collect()
     }
 }
 
-fn run_among(job: &Job, options: &Options, others: &Arc<Others>) -> Outcome {
-    let peers: Arc<dyn Peers> = others.clone();
-    run_with(job, options, &peers).unwrap()
+/// Every process writes its own number and those of two descendants, then sleeps.
+fn sleepers(roll: &Path) -> String {
+    let roll = roll.display();
+    format!("sleep 601 & setsid sleep 602 & echo $! >> {roll}; echo $$ >> {roll}; exec sleep 603")
+}
+
+/// Whether all of these have ended by `until`; looks again and again.
+fn all_gone(pids: &[rustix::process::Pid], until: Instant) -> bool {
+    loop {
+        let left = system::processes();
+        if !left.iter().any(|entry| pids.contains(&entry.pid) && !entry.is_dead) {
+            return true;
+        }
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Kills one process of a job after the other, and looks how the job ends.
+fn kill_one_by_one(rounds: usize) {
+    for round in 0..rounds {
+        let folder = tempfile::tempdir().unwrap();
+        let mut roll = Roll::new(folder.path());
+        let job = shell(&sleepers(&roll.path), 2, folder.path());
+        let options = options();
+        std::thread::scope(|scope| {
+            let watched = scope.spawn(|| run(&job, &options));
+            let pids = roll.call(6);
+            let leaders: Vec<_> = system::processes()
+                .into_iter()
+                .filter(|entry| {
+                    pids.contains(&entry.pid)
+                        && entry.parent == rustix::process::getpid().as_raw_nonzero().get()
+                })
+                .collect();
+            assert_eq!(leaders.len(), 3);
+            let killed = Instant::now();
+            rustix::process::kill_process(leaders[round % 3].pid, rustix::process::Signal::KILL)
+                .unwrap();
+            let outcome = watched.join().unwrap().unwrap();
+            assert!(killed.elapsed() < Duration::from_secs(2), "round {round}");
+            let messages = options.screen.seen().1;
+            assert_eq!(outcome.code, 137, "round {round}: {messages}");
+            assert!(messages.contains("was ended by signal 9 (SIGKILL)"), "{messages}");
+            assert!(all_gone(&pids, Instant::now()), "round {round}");
+        });
+    }
 }
 
 #[test]
-fn other_machines_hear_of_workers_and_failures() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = "case $WHO in server*) exec sleep 600;; esac";
-    let (job, quiet, others) = (shell(script, 2, folder.path()), options(), Arc::default());
-    assert_eq!(run_among(&job, &quiet, &others).code, 0, "{}", quiet.screen.seen().1);
-    assert_eq!(*others.told.lock().unwrap(), ["done", "left"]);
-    let script = "case $WHO in 'worker 1') echo KeyError; exit 3;; *) exec sleep 600;; esac";
-    let (job, others) = (shell(script, 2, folder.path()), Arc::default());
-    assert_eq!(run_among(&job, &options(), &others).code, 3);
-    let told = others.told.lock().unwrap();
-    assert_eq!(told[..], ["failed: worker 1 on node 127.0.0.1 ended with exit code 3", "left"]);
+fn a_killed_process_ends_the_job() {
+    kill_one_by_one(6);
 }
 
 #[test]
-fn what_other_machines_say_ends_the_job_here() {
-    let folder = tempfile::tempdir().unwrap();
-    let (job, options) = (shell("exec sleep 600", 1, folder.path()), options());
-    let others = Arc::<Others>::default();
-    others.said.local_failed(&rendezvous::Failure {
-        code: 7,
-        ..rendezvous::Failure::of_node("10.0.0.2", "broke")
-    });
-    assert_eq!(run_among(&job, &options, &others).code, 7);
-    assert!(options.screen.seen().1.contains("error: node 10.0.0.2 broke"));
+#[ignore = "a hundred jobs"]
+fn a_killed_process_ends_the_job_a_hundred_times() {
+    kill_one_by_one(100);
+}
+
+/// The launcher of the tests below: this test binary, started again.
+#[test]
+#[ignore = "the other tests start it"]
+fn launcher() {
+    let Ok(folder) = std::env::var("LAUNCH_TEST_FOLDER") else { return };
+    let folder = Path::new(&folder);
+    let script = std::fs::read_to_string(folder.join("script")).unwrap();
+    let job = shell(&script, 2, folder);
+    let options = Options { patience: Duration::from_millis(500), ..Options::default() };
+    let outcome = run(&job, &options).unwrap();
+    std::process::exit(outcome.code.into());
+}
+
+fn start_launcher(folder: &Path, script: &str) -> std::process::Child {
+    std::fs::write(folder.join("script"), script).unwrap();
+    std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "supervise::tests::launcher", "--ignored", "--nocapture"])
+        .env("LAUNCH_TEST_FOLDER", folder)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::fs::File::create(folder.join("messages")).unwrap())
+        .spawn()
+        .unwrap()
 }
 
 #[test]
-fn all_machines_begin_again_together() {
+fn a_killed_launcher_leaves_nobody_behind() {
+    for _ in 0..5 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut roll = Roll::new(folder.path());
+        let mut launcher = start_launcher(folder.path(), &sleepers(&roll.path));
+        let pids = roll.call(6);
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        assert!(all_gone(&pids, Instant::now() + Duration::from_secs(2)));
+    }
+}
+
+#[test]
+fn signals_end_the_job_and_a_second_one_forces_it() {
+    use rustix::process::{Pid, Signal};
+    let stubborn = "trap '' INT TERM; ";
+    for (signal, code, begin) in
+        [(Signal::INT, 130, ""), (Signal::TERM, 143, ""), (Signal::TERM, 143, stubborn)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mut roll = Roll::new(folder.path());
+        let script = format!("{begin}{}", sleepers(&roll.path));
+        let mut launcher = start_launcher(folder.path(), &script);
+        let pids = roll.call(6);
+        let own = Pid::from_child(&launcher);
+        rustix::process::kill_process(own, signal).unwrap();
+        rustix::process::kill_process(own, signal).ok();
+        assert_eq!(launcher.wait().unwrap().code(), Some(code));
+        assert!(all_gone(&pids, Instant::now()));
+        let messages = std::fs::read_to_string(folder.path().join("messages")).unwrap();
+        let number = code - 128;
+        assert!(messages.contains(&format!("Terminating with signal {number}\n")), "{messages}");
+    }
+}
+
+#[test]
+fn a_failed_job_is_started_again_as_often_as_allowed() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "case $WHO in server*) exec sleep 600;; esac; test $BIREME_RESTART -gt 0 || \
-                  exec sleep 600";
-    let (job, options) = (shell(script, 1, folder.path()), options());
-    let others = Arc::<Others>::default();
-    others.said.push(rendezvous::Event::Restart {
-        round: 1,
-        failure: rendezvous::Failure::of_node("10.0.0.2", "broke"),
-    });
-    assert_eq!(run_among(&job, &options, &others).code, 0, "{}", options.screen.seen().1);
-    assert_eq!(*others.told.lock().unwrap(), ["stopped 1", "done", "left"]);
+    let script = "echo run $BIREME_RESTART; case $WHO in server*) exec sleep 600;; \
+                  'worker 0') [ $BIREME_RESTART -ge 2 ] || exit 7;; esac";
+    let mut job = shell(script, 2, folder.path());
+    job.max_restart = 3;
+    let options = options();
+    let outcome = run(&job, &options).unwrap();
+    let (out, messages) = options.screen.seen();
+    assert_eq!(outcome.code, 0, "{messages}");
+    assert_eq!(out, "[worker 0] run 0\n[worker 0] run 1\n[worker 0] run 2\n");
+    assert!(messages.contains("all processes are started again; restarts left: 1"), "{messages}");
+
+    job.max_restart = 1;
+    let last = run(&job, &options).unwrap();
+    assert_eq!(last.code, 7);
+    assert!(options.screen.seen().1.contains("not started again: all 1 restarts are used up"));
+}
+
+#[test]
+fn a_trainer_that_nobody_waits_for_is_started_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo run $BIREME_RESTART; \
+                  case $WHO in server*) exec sleep 600;; 'worker 1') \
+                  eval \"echo '{\\\"mode\\\":\\\"async\\\"}' >&$BIREME_STATUS_FD\"; \
+                  [ $BIREME_RESTART = 1 ] || kill -9 $$;; esac";
+    let mut job = shell(script, 2, folder.path());
+    job.max_restart = 3;
+    job.command[0] = "bash".into();
+    let options = options();
+    let outcome = run(&job, &options).unwrap();
+    let messages = options.screen.seen().1;
+    assert_eq!(outcome.code, 0, "{messages}");
+    assert!(messages.contains("worker 1 is started again; restarts left: 2"), "{messages}");
+    let server = std::fs::read_to_string(job.log_dir.join("serverlog.0")).unwrap();
+    assert_eq!(server, "run 0\n");
+}
+
+#[test]
+fn another_machine_can_end_the_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = Stop::new().unwrap();
+    let options = Options { stop: Some(stop.clone()), ..options() };
+    let job = shell("exec sleep 600", 1, folder.path());
+    stop.end(9, "error: node 1 failed");
+    assert_eq!(run(&job, &options).unwrap(), Outcome { code: 9, failure: None });
+    assert!(options.screen.seen().1.contains("error: node 1 failed"));
 }

@@ -42,6 +42,12 @@ pub(super) struct Member<'a> {
     pub(super) is_told: bool,
 }
 
+impl Member<'_> {
+    fn succeeded(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended.status.success())
+    }
+}
+
 /// Something that happened.
 pub(super) enum Event {
     /// This member has ended.
@@ -196,7 +202,7 @@ impl<'a> Watch<'a> {
     }
 
     fn succeeded(&self, at: usize) -> bool {
-        self.members[at].ended.as_ref().is_some_and(|ended| ended.status.success())
+        self.members[at].succeeded()
     }
 
     /// Whether those have ended for whom the others work.
@@ -214,7 +220,8 @@ impl<'a> Watch<'a> {
         self.members
             .iter()
             .filter(|member| until.is_none_or(|role| member.process.role == role))
-            .all(|member| member.running.is_none())
+            // Not only ended: one that failed in the same moment is yet to be heard of.
+            .all(Member::succeeded)
     }
 
     /// The end of a job that succeeded.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use bireme_comm::{Peer, Reply};
+use bireme_comm::{Identity, Peer, Reply, Role};
 
 use super::meet::Meeting;
 
@@ -26,6 +26,8 @@ pub(super) enum Standing {
 /// The trainers, and those of them that wait.
 pub(super) struct Roster {
     pub(super) trainers: Vec<Standing>,
+    /// Ranks from here on are heter workers'.
+    readers: u32,
     /// Who waits at the barrier of this step, and since when.
     pub(super) barrier: BTreeMap<u32, (Reply, Instant)>,
     pub(super) meetings: BTreeMap<(String, String), Meeting>,
@@ -35,6 +37,10 @@ pub(super) struct Roster {
     told: BTreeSet<u32>,
     /// When a trainer last came or went.
     changed: Instant,
+    /// Requests being worked on for which others may have to wait: checkpoints.
+    busy: u32,
+    /// When the last of them ended.
+    idle_since: Instant,
 }
 
 /// How things stand as a whole.
@@ -49,14 +55,36 @@ pub(super) enum Verdict {
 }
 
 impl Roster {
-    pub(super) fn new(trainers: u32) -> Roster {
+    pub(super) fn new(trainers: u32, heter_workers: u32) -> Roster {
         Roster {
+            readers: trainers - heter_workers,
             trainers: vec![Standing::Absent; trainers as usize],
             barrier: BTreeMap::new(),
             meetings: BTreeMap::new(),
             failure: None,
             told: BTreeSet::new(),
             changed: Instant::now(),
+            busy: 0,
+            idle_since: Instant::now(),
+        }
+    }
+
+    /// A checkpoint is worked on: nobody who waits for others meanwhile is overdue.
+    pub(super) fn begin_work(&mut self) {
+        self.busy += 1;
+    }
+
+    /// The counterpart of [`Roster::begin_work`].
+    pub(super) fn end_work(&mut self) {
+        self.busy = self.busy.saturating_sub(1);
+        self.idle_since = Instant::now();
+    }
+
+    /// How long somebody has waited for others since `since`, work on checkpoints apart.
+    pub(super) fn waited(&self, since: Instant, now: Instant) -> Duration {
+        match self.busy {
+            0 => now.saturating_duration_since(since.max(self.idle_since)),
+            _ => Duration::ZERO,
         }
     }
 
@@ -75,7 +103,7 @@ impl Roster {
 
     /// The trainer of a session that was lost, if it was at work.
     pub(super) fn lose(&mut self, peer: &Peer, why: &str) -> Option<u32> {
-        let trainer = peer.identity.rank;
+        let trainer = self.rank_of(peer.identity)?;
         let standing = self.trainers.get_mut(trainer as usize)?;
         let ours = matches!(standing, Standing::Here { session, .. } if *session == peer.session);
         if !ours {
@@ -125,15 +153,37 @@ impl Roster {
     /// How a trainer is called: `trainer 1 (127.0.0.1:40000)`.
     pub(super) fn name(&self, trainer: u32) -> String {
         match self.trainers.get(trainer as usize) {
-            Some(Standing::Here { address, .. }) => format!("trainer {trainer} ({address})"),
-            _ => format!("trainer {trainer}"),
+            Some(Standing::Here { address, .. }) => format!("{} ({address})", self.who(trainer)),
+            _ => self.who(trainer),
         }
+    }
+
+    /// `trainer 1`, `heter worker 0`.
+    fn who(&self, trainer: u32) -> String {
+        match trainer.checked_sub(self.readers) {
+            None => format!("trainer {trainer}"),
+            Some(index) => format!("heter worker {index}"),
+        }
+    }
+
+    /// The rank of a process among all that train, if it is one of them.
+    pub(super) fn rank_of(&self, identity: Identity) -> Option<u32> {
+        match identity.role {
+            Role::Trainer => Some(identity.rank),
+            Role::HeterWorker => self.readers.checked_add(identity.rank),
+            Role::Server | Role::Other => None,
+        }
+    }
+
+    /// How many of `ranks` read data, and so look rows up and push them.
+    pub(super) fn readers<'a>(&self, ranks: impl Iterator<Item = &'a u32>) -> usize {
+        ranks.filter(|rank| **rank < self.readers).count()
     }
 
     /// What is wrong at the barrier when the oldest wait has reached `deadline`.
     pub(super) fn overdue(&self, deadline: Duration, now: Instant) -> Option<String> {
         let since = self.barrier.values().map(|(_, since)| *since).min()?;
-        let waited = now.saturating_duration_since(since);
+        let waited = self.waited(since, now);
         if waited < deadline {
             return None;
         }
@@ -150,10 +200,12 @@ impl Roster {
     pub(super) fn missing(&self, arrived: impl Fn(u32) -> bool) -> Vec<String> {
         let word = |(at, standing): (u32, &Standing)| match standing {
             _ if arrived(at) => None,
-            Standing::Absent => Some(format!("trainer {at} has not joined, and is missing")),
+            Standing::Absent => Some(format!("{} has not joined, and is missing", self.who(at))),
             Standing::Here { .. } => Some(format!("{} did not arrive", self.name(at))),
             Standing::Done => None,
-            Standing::Lost(why) => Some(format!("trainer {at} is lost ({why}), and is missing")),
+            Standing::Lost(why) => {
+                Some(format!("{} is lost ({why}), and is missing", self.who(at)))
+            }
         };
         (0..).zip(&self.trainers).filter_map(word).collect()
     }
@@ -167,11 +219,14 @@ impl Roster {
 
     /// How things stand. Trainers that never came are waited for until `deadline` after the last
     /// change, ten times as long when nobody came at all; a failure holds until all who are here
-    /// know it, for `patience` at most.
+    /// or expected know it, for `patience` at most.
     pub(super) fn verdict(&self, deadline: Duration, patience: Duration, now: Instant) -> Verdict {
         if let Some((problem, since)) = &self.failure {
-            let here = (0..).zip(&self.trainers).filter(|(at, _)| self.is_here(*at));
-            let known = here.map(|(at, _)| at).all(|at| self.told.contains(&at));
+            // Those that come yet hear it when they join.
+            let ask =
+                |standing: &Standing| matches!(standing, Standing::Absent | Standing::Here { .. });
+            let mut asking = (0..).zip(&self.trainers).filter(|(_, standing)| ask(standing));
+            let known = asking.all(|(at, _)| self.told.contains(&at));
             return match known || now.saturating_duration_since(*since) > patience {
                 true => Verdict::Failed(problem.clone()),
                 false => Verdict::Going,
@@ -183,7 +238,7 @@ impl Roster {
         let lost: Vec<String> = (0..)
             .zip(&self.trainers)
             .filter_map(|(at, standing): (u32, _)| match standing {
-                Standing::Lost(why) => Some(format!("trainer {at} was lost: {why}")),
+                Standing::Lost(why) => Some(format!("{} was lost: {why}", self.who(at))),
                 _ => None,
             })
             .collect();

@@ -82,9 +82,7 @@ fn change(
     work: impl FnOnce(&mut EngineTensor) -> Result<()>,
 ) -> Result<()> {
     let mut value = match memory {
-        Memory::Lent => {
-            tensor.replace_value(Arc::new(EngineTensor::empty(tensor.dtype()).into()))
-        }
+        Memory::Lent => tensor.replace_value(Arc::new(EngineTensor::empty(tensor.dtype()).into())),
         Memory::Copied => tensor.value(),
     };
     // Memory that the tape, or an array, shares is copied too.
@@ -158,11 +156,7 @@ impl ProcessGroup {
 
     /// A group of processes that is not that of the job.
     #[staticmethod]
-    fn connect(
-        py: Python<'_>,
-        rank: usize,
-        endpoints: Vec<String>,
-    ) -> PyResult<ProcessGroup> {
+    fn connect(py: Python<'_>, rank: usize, endpoints: Vec<String>) -> PyResult<ProcessGroup> {
         enter(py, || ranks::meet(&Ranks { rank, endpoints })).map(ProcessGroup::new)
     }
 

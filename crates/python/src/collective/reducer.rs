@@ -41,9 +41,7 @@ impl GradReducer {
             .collect();
         let limits = Limits { bucket: bucket_bytes, first: first_bytes, ..Limits::default() };
         let group = group.group.clone();
-        Ok(GradReducer {
-            reducer: Reducer::new(session(), group, parameters, limits, find_unused),
-        })
+        Ok(GradReducer { reducer: Reducer::new(session(), group, parameters, limits, find_unused) })
     }
 
     /// Says whether backward passes are averaged from now on.

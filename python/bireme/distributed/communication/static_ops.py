@@ -37,9 +37,8 @@ def broadcast(tensor: Any, src: int, group: Group | None) -> None:
 def all_gather(tensor_list: Any, tensor: Any, group: Group | None) -> None:
     """`tensor_list` becomes the variables of all processes."""
     if not isinstance(tensor_list, list):
-        raise RuntimeError(
-            "Only support passing a tensor list to `all_gather` in static graph mode now."
-        )
+        text = "Only support passing a tensor list to `all_gather` in static graph mode now."
+        raise RuntimeError(text)  # noqa: TRY004 (as Paddle)
     ranks = _ranks()
     whole = _variable(tensor, [_rows(tensor, ranks), *tensor.shape[1:]])
     _append("c_allgather", group, tensor, whole, nranks=ranks)

@@ -231,7 +231,8 @@ def alltoall(
     if isinstance(out, Tensor) and isinstance(given, Tensor):
         return alltoall_single(out, given, group=group, sync_op=sync_op)
     if isinstance(out, Tensor) or isinstance(given, Tensor):
-        raise RuntimeError("The output and input should be both tensor or tensor list.")
+        text = "The output and input should be both tensor or tensor list."
+        raise RuntimeError(text)  # noqa: TRY004 (as Paddle)
     inputs, outputs = _list("in_tensor_list", given), _list("out_tensor_list", out)
     if not inputs:
         raise RuntimeError("The input tensor_list should not be empty.")
