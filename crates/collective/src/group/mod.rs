@@ -113,6 +113,10 @@ pub(crate) struct Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        // A rank that has heard of a failure does not say goodbye as if all were well.
+        if let Some(failure) = self.inbox.failure() {
+            self.fail(failure);
+        }
         // First, as a thread that waits for room would keep the mesh from closing; and what has
         // not been taken, nobody wants any more.
         self.inbox.close();
@@ -183,7 +187,8 @@ impl Shared {
             turns = self.lock();
         }
         if let Some(failure) = self.core.inbox.failure() {
-            return Err(failure);
+            drop(turns);
+            return Err(self.fail(failure));
         }
         turns.busy = true;
         turns.sequence += 1;
