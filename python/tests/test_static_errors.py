@@ -112,9 +112,14 @@ def test_settings_of_strategies_are_checked():
 def test_a_gpu_that_is_not_there_is_an_error():
     if paddle.is_compiled_with_cuda():
         pytest.skip("there is a GPU")
-    for ask in (static.cuda_places, static.device_guard("gpu:0").__enter__):
-        with pytest.raises(RuntimeError, match="GPU"):
-            ask()
+    with pytest.raises(RuntimeError, match="GPU"):
+        static.cuda_places()
+
+
+def test_devices_of_a_guard_are_checked():
+    for wrong, problem in (("cpu:1", "Should not set device id"), ("tpu", "But received tpu")):
+        with pytest.raises(ValueError, match=problem), static.device_guard(wrong):
+            pass
 
 
 def test_several_places_are_refused():

@@ -12,11 +12,14 @@ pub enum Role {
     Server = 1,
     /// Anything else: a launcher, an inspector.
     Other = 2,
+    /// Computes a part of what trainers compute, for them.
+    HeterWorker = 3,
 }
 
 impl Role {
     pub(crate) fn from_byte(byte: u8) -> Option<Role> {
-        [Role::Trainer, Role::Server, Role::Other].into_iter().find(|role| *role as u8 == byte)
+        const ALL: [Role; 4] = [Role::Trainer, Role::Server, Role::Other, Role::HeterWorker];
+        ALL.into_iter().find(|role| *role as u8 == byte)
     }
 }
 
@@ -26,6 +29,7 @@ impl fmt::Display for Role {
             Role::Trainer => "trainer",
             Role::Server => "server",
             Role::Other => "process",
+            Role::HeterWorker => "heter worker",
         })
     }
 }
@@ -48,6 +52,11 @@ impl Identity {
     /// A trainer.
     pub fn trainer(rank: u32) -> Identity {
         Identity::new(Role::Trainer, rank)
+    }
+
+    /// A heter worker, counted over all stages.
+    pub fn heter_worker(rank: u32) -> Identity {
+        Identity::new(Role::HeterWorker, rank)
     }
 
     /// A server.
@@ -101,6 +110,7 @@ mod tests {
         let peer = Peer { identity: Identity::server(0), session: 7, address: "here".into() };
         assert_eq!(peer.to_string(), "server 0 (here)");
         assert_eq!(Role::from_byte(2), Some(Role::Other));
-        assert_eq!(Role::from_byte(3), None);
+        assert_eq!(Role::from_byte(3), Some(Role::HeterWorker));
+        assert_eq!(Role::from_byte(4), None);
     }
 }

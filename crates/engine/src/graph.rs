@@ -7,7 +7,7 @@ mod handle;
 mod names;
 
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use bireme_ir::{DType, Op, OpRole, Program, Var};
@@ -26,6 +26,8 @@ pub struct Graph {
     names: Names,
     /// The role that appended ops get.
     role: Arc<AtomicI32>,
+    /// The device that appended ops are marked with; none when empty.
+    device: Arc<Mutex<String>>,
     /// The line of user code that appended ops are attributed to, when the caller's is not it.
     site: Option<Arc<str>>,
 }
@@ -150,6 +152,8 @@ impl Graph {
         let op = self.located(op, Location::caller());
         let role = OpRole(self.role.load(Ordering::Relaxed));
         let op = if op.attrs.contains_key("op_role") { op } else { op.role(role) };
+        let device = self.device().clone();
+        let op = if device.is_empty() { op } else { op.attr("op_device", device) };
         self.main.edit(|main| {
             let block = main.global_mut();
             infer_into(block, &op)?;
@@ -167,6 +171,22 @@ impl Graph {
         let built = build();
         self.role.store(before, Ordering::Relaxed);
         built
+    }
+
+    /// Marks the ops that `build` appends with `device` (`gpu`, `cpu`): an executor runs them where
+    /// it is, but jobs with heter workers are cut where the device changes.
+    ///
+    /// # Errors
+    /// What `build` returns.
+    pub fn with_device<T>(&self, device: &str, build: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = std::mem::replace(&mut *self.device(), device.to_owned());
+        let built = build();
+        *self.device() = before;
+        built
+    }
+
+    fn device(&self) -> MutexGuard<'_, String> {
+        self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn located(&self, mut op: Op, location: &Location<'_>) -> Op {

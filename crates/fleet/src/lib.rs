@@ -31,7 +31,9 @@ pub use collective::connect_group;
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use files::split_files;
-pub use fleet::{Fleet, SaveMode, Tuning, connect_trainer, serve_program};
+pub use fleet::{
+    Fleet, SaveMode, Tuning, connect_stages, connect_trainer, serve_program, serve_stage,
+};
 pub use log::log_to_stderr;
 pub use role::{Role, RoleMaker, UserDefined};
 pub use settings::settings;

@@ -3,7 +3,11 @@
 //! Checks and texts are Paddle's where Paddle has them; what Paddle would find out by hanging
 //! later (a number that is too large, an endpoint without a port) is refused here.
 
+mod heter;
+
 use std::collections::HashSet;
+
+use bireme_transpiler::Place;
 
 use crate::environment::Environment;
 use crate::{Error, Result};
@@ -15,6 +19,8 @@ pub enum Role {
     Worker,
     /// Holds parameters.
     Server,
+    /// Runs a part of the program for trainers.
+    HeterWorker,
 }
 
 impl Role {
@@ -23,12 +29,14 @@ impl Role {
         match self {
             Role::Worker => 1,
             Role::Server => 2,
+            Role::HeterWorker => 3,
         }
     }
 
     /// The role of a number.
     pub fn from_code(code: i32) -> Option<Role> {
-        [Role::Worker, Role::Server].into_iter().find(|role| role.code() == code)
+        const ALL: [Role; 3] = [Role::Worker, Role::Server, Role::HeterWorker];
+        ALL.into_iter().find(|role| role.code() == code)
     }
 }
 
@@ -36,11 +44,13 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleMaker {
     role: Role,
-    /// Number among the processes of the same role.
+    /// Number among the processes of the same role; of all stages, for a heter worker.
     index: u32,
     workers: u32,
     worker_endpoints: Vec<String>,
     server_endpoints: Vec<String>,
+    /// Heter workers of each stage after the first.
+    heter_stages: Vec<Vec<String>>,
     collective: bool,
     distributed: bool,
     rank_in_node: u32,
@@ -59,6 +69,8 @@ pub struct UserDefined {
     pub server_endpoints: Vec<String>,
     /// Endpoints of all trainers, which nobody needs to know with servers.
     pub worker_endpoints: Vec<String>,
+    /// Endpoints of the heter workers of each stage after the first; none without such workers.
+    pub heter_stages: Vec<Vec<String>>,
 }
 
 impl RoleMaker {
@@ -67,8 +79,22 @@ impl RoleMaker {
     /// # Errors
     /// When a number is out of range, or an endpoint is listed twice or is none.
     pub fn user_defined(given: UserDefined) -> Result<RoleMaker> {
-        let UserDefined { current_id, role, worker_num, server_endpoints, worker_endpoints } =
-            given;
+        let UserDefined {
+            current_id,
+            role,
+            worker_num,
+            server_endpoints,
+            worker_endpoints,
+            heter_stages,
+        } = given;
+        heter::check(&heter_stages)?;
+        let heter_workers = heter_stages.iter().map(Vec::len).sum::<usize>();
+        if role == Role::HeterWorker && current_id >= heter_workers as i64 {
+            return refuse(format!(
+                "current_id is {current_id}, but there are {heter_workers} heter workers, numbered \
+                 from 0 over all stages"
+            ));
+        }
         if server_endpoints.is_empty() {
             return refuse("the length of server_endpoints list must be greater than 0");
         }
@@ -107,6 +133,7 @@ impl RoleMaker {
             workers: small(workers, "worker_num")?,
             worker_endpoints,
             server_endpoints,
+            heter_stages,
             collective: false,
             distributed: true,
             rank_in_node: 0,
@@ -121,8 +148,7 @@ impl RoleMaker {
     pub fn from_environment(environment: &Environment) -> Result<RoleMaker> {
         if let Some((name, value)) = environment.refused.first() {
             return refuse(format!(
-                "`{name}` is `{value}`: heterogeneous and federated training are not in this \
-                 version, unset it"
+                "`{name}` is `{value}`: federated training is not in this version, unset it"
             ));
         }
         let Some(servers) = servers(environment)? else {
@@ -132,6 +158,7 @@ impl RoleMaker {
         check_endpoints(&servers, "the list of servers")?;
         let workers = trainers(environment)?;
         let role = training_role(environment)?;
+        let heter_stages = heter::stages(environment, role, workers)?;
         let index = match role {
             Role::Worker => {
                 let id = environment.trainer_id.ok_or_else(|| missing("PADDLE_TRAINER_ID"))?;
@@ -144,6 +171,7 @@ impl RoleMaker {
                 id
             }
             Role::Server => server_index(environment, &servers)?,
+            Role::HeterWorker => heter::index(environment, &heter_stages)?,
         };
         let worker_endpoints = environment.trainer_endpoints.clone();
         Ok(RoleMaker {
@@ -152,6 +180,7 @@ impl RoleMaker {
             workers,
             worker_endpoints,
             server_endpoints: servers,
+            heter_stages,
             collective: false,
             distributed: true,
             rank_in_node: 0,
@@ -189,6 +218,7 @@ impl RoleMaker {
             workers,
             worker_endpoints: endpoints,
             server_endpoints: Vec::new(),
+            heter_stages: Vec::new(),
             collective: true,
             distributed,
             rank_in_node: environment.rank_in_node.unwrap_or(0),
@@ -230,6 +260,7 @@ impl RoleMaker {
             distributed: worker_endpoints.len() > 1,
             worker_endpoints,
             server_endpoints: Vec::new(),
+            heter_stages: Vec::new(),
             collective: true,
             rank_in_node: u32::try_from(rank_in_node).expect("fewer than all"),
         })
@@ -243,6 +274,7 @@ impl RoleMaker {
             workers: 1,
             worker_endpoints: Vec::new(),
             server_endpoints: Vec::new(),
+            heter_stages: Vec::new(),
             collective: false,
             distributed: false,
             rank_in_node: 0,
@@ -272,6 +304,34 @@ impl RoleMaker {
     /// Endpoints of all servers.
     pub fn server_endpoints(&self) -> &[String] {
         &self.server_endpoints
+    }
+
+    /// Endpoints of the heter workers of each stage after the first; none without such workers.
+    pub fn heter_stages(&self) -> &[Vec<String>] {
+        &self.heter_stages
+    }
+
+    /// How many heter workers there are, in all stages.
+    pub fn heter_worker_num(&self) -> u32 {
+        self.heter_stages.iter().map(|stage| stage.len() as u32).sum()
+    }
+
+    /// Its number among all that train: trainers, then heter workers stage by stage. 0 for servers.
+    pub fn rank(&self) -> u32 {
+        match self.role {
+            Role::Worker => self.index,
+            Role::HeterWorker => self.workers + self.index,
+            Role::Server => 0,
+        }
+    }
+
+    /// The stage that it runs, and its number there; that of trainer 0 for servers.
+    pub fn place(&self) -> Place {
+        match self.role {
+            Role::Worker => Place { stage: 0, index: self.index as usize },
+            Role::Server => Place { stage: 0, index: 0 },
+            Role::HeterWorker => heter::place(self.index as usize, &self.heter_stages),
+        }
     }
 
     /// Whether the job has no servers by its nature.
@@ -306,6 +366,9 @@ impl std::fmt::Display for RoleMaker {
             Role::Worker => write!(f, "trainer {} of {}", self.index, self.workers),
             Role::Server => {
                 write!(f, "server {} of {}", self.index, self.server_endpoints.len())
+            }
+            Role::HeterWorker => {
+                write!(f, "heter worker {} of {}", self.index, self.heter_worker_num())
             }
         }
     }
@@ -352,10 +415,10 @@ fn training_role(environment: &Environment) -> Result<Role> {
     match named {
         Some("TRAINER") => Ok(Role::Worker),
         Some("PSERVER") => Ok(Role::Server),
-        Some(refused @ ("HETER_TRAINER" | "COORDINATOR")) => refuse(format!(
-            "TRAINING_ROLE is {refused}: heterogeneous and federated training are not in this \
-             version"
-        )),
+        Some("HETER_TRAINER") => Ok(Role::HeterWorker),
+        Some("COORDINATOR") => {
+            refuse("TRAINING_ROLE is COORDINATOR: federated training is not in this version")
+        }
         Some(other) => refuse(format!(
             "TRAINING_ROLE must be PSERVER or TRAINER or HETER_TRAINER or COORDINATOR, but get \
              {other}, please check your environment."

@@ -31,6 +31,8 @@ pub struct Strategy {
     pub communicator: CommunicatorFlags,
     /// How parameters are cut and placed. What it says about modes does not count.
     pub transpiler: Config,
+    /// With heter workers: micro-batches that a trainer cuts a batch into. 1.
+    pub micro_batches: u32,
     /// How ranks of a collective job train.
     pub collective: CollectiveStrategy,
     /// Settings of tables by their names, as JSON of an accessor.
@@ -48,6 +50,7 @@ impl Strategy {
             dc_asgd: None,
             communicator: CommunicatorFlags::default(),
             transpiler,
+            micro_batches: 1,
             collective: CollectiveStrategy::default(),
             tables: BTreeMap::new(),
         }
@@ -133,6 +136,13 @@ impl Strategy {
     /// Ranks that reduce gradients among themselves, in buckets.
     pub fn collective(collective: CollectiveStrategy) -> Strategy {
         Strategy { collective, ..Strategy::sync() }
+    }
+
+    /// With heter workers: cuts a batch into so many micro-batches, so that stages work at the same
+    /// time.
+    pub fn micro_batches(mut self, count: u32) -> Strategy {
+        self.micro_batches = count;
+        self
     }
 
     /// Collective: one update for the mean gradient of so many steps.

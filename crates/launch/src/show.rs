@@ -116,6 +116,9 @@ pub fn table(process: &Process, mode: Mode) -> String {
     const VALUE: usize = 45;
     let hidden = |name: &str| {
         let collective = if mode == Mode::Collective { &HIDDEN_COLLECTIVE[..] } else { &[] };
+        if process.role == Role::Server && name == v::STAGE_TRAINERS_NUM.name {
+            return true;
+        }
         HIDDEN.iter().chain(collective).any(|variable| variable.name == name)
     };
     let shown: Vec<_> = process.variables.iter().filter(|(name, _)| !hidden(name)).collect();

@@ -3,12 +3,13 @@
 //!
 //! The layers, each of which uses only those before it: [`table`] (rows by key, in memory) ·
 //! [`checkpoint`] (files) · [`message`] (the protocol) · [`dense`] (parameters and their updates) ·
-//! [`server`] · [`worker`] (the trainer's side).
+//! [`server`] · [`worker`] (the trainer's side) · [`heter`] (stages of a program on several processes).
 
 pub mod checkpoint;
 mod config;
 pub mod dense;
 mod error;
+pub mod heter;
 pub mod message;
 pub mod server;
 pub mod table;

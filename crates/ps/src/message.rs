@@ -6,7 +6,7 @@
 mod array;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 pub use array::Array;
 pub use wire::Encoded;

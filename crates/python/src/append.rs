@@ -95,6 +95,7 @@ pub(crate) fn append_op(py: Python<'_>, append: Append<'_, '_>) -> PyResult<Vec<
         op = op.output(slot, new);
     }
     op.attrs.entry("op_role".to_owned()).or_insert(Attr::Int(0));
+    context::mark_device(&mut op);
     op.site = site(py);
     let appended = program.get().handle.edit(|program| {
         let block = program.global_mut();

@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::append::stop_gradients;
+use crate::context;
 use crate::convert::{attr_of, dtype_of};
 use crate::error::to_py;
 use crate::operator::Operator;
@@ -173,6 +174,7 @@ impl Block {
             op.attrs.insert(name.clone(), attr_of(&value, &name, kind)?);
         }
         op.attrs.entry("op_role".to_owned()).or_insert(ir::Attr::Int(0));
+        context::mark_device(&mut op);
         op.site = site(py);
         let appended = self.program.get().handle.edit(|program| {
             let block = program.global_mut();

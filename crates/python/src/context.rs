@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bireme_engine::graph::{Graph, Names};
+use bireme_engine::ir::{Attr, Op};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -24,6 +25,26 @@ static CONTEXT: PyOnceLock<Mutex<Context>> = PyOnceLock::new();
 
 /// Whether ops without inputs are appended to the default program instead of being run.
 static STATIC_MODE: AtomicBool = AtomicBool::new(false);
+
+/// The device that appended ops are marked with; none when empty.
+static DEVICE: Mutex<String> = Mutex::new(String::new());
+
+/// Marks the ops that are appended from now on with `device`, none when empty; returns the mark
+/// that held before.
+#[pyfunction]
+pub(crate) fn switch_device(device: &str) -> String {
+    let mut held = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::replace(&mut held, device.to_owned())
+}
+
+/// Marks `op` with the device that `device_guard` names, if it names one.
+pub(crate) fn mark_device(op: &mut Op) {
+    let device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !device.is_empty() {
+        let mark = Attr::String(device.clone());
+        op.attrs.entry("op_device".to_owned()).or_insert(mark);
+    }
+}
 
 /// A generator of unique names: `fc` gives `fc_0`, then `fc_1`.
 #[pyclass(frozen, module = "bireme._core")]

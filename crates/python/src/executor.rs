@@ -13,6 +13,7 @@ use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Error, Executor as Engine, Place, Result as EngineResult};
 use bireme_fleet::collective::Rings;
+use bireme_fleet::ps::heter::HeterTrainer;
 use bireme_fleet::ps::worker::Worker;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -41,6 +42,8 @@ pub(crate) struct Executor {
     seen: Mutex<HashMap<u64, Seen>>,
     /// The parameter servers that its programs talk to.
     worker: Mutex<Option<Arc<Worker>>>,
+    /// Threads that share the rows of a batch.
+    threads: usize,
     /// The other ranks that its programs talk to.
     rings: Mutex<Option<Arc<Rings>>>,
 }
@@ -86,6 +89,37 @@ impl Executor {
             seen.is_connected = true;
         }
         Ok(())
+    }
+
+    /// A step of a trainer whose later stages heter workers run.
+    fn run_stages(
+        &self,
+        engine: &mut Engine,
+        program: &Program,
+        scope: &bireme_engine::Scope,
+        (names, feeds): (&[String], &[Feed]),
+        fetches: &[String],
+    ) -> EngineResult<Option<Vec<Tensor>>> {
+        if !self.seen(program)?.is_connected {
+            self.connect(engine, program, scope)?;
+        }
+        let worker = lock(&self.worker).clone().ok_or_else(|| Error::remote("not connected"))?;
+        let declared = |name: &String| {
+            let var = program.handle.read(|inner| inner.global().var(name).cloned());
+            var.ok_or_else(|| {
+                let problem = "the program has no such variable".to_owned();
+                explain(Error::Feed { var: name.clone(), problem }, program)
+            })
+        };
+        let vars = names.iter().map(declared).collect::<EngineResult<Vec<Var>>>()?;
+        let converted = converted(&vars, feeds)?;
+        let tensors = feeds.iter().zip(&converted);
+        let tensors = tensors.map(|(feed, other)| other.as_ref().unwrap_or(feed.tensor()));
+        let fed: Vec<(&str, &Tensor)> = names.iter().map(String::as_str).zip(tensors).collect();
+        let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
+        let run = |stages: &mut HeterTrainer| stages.run(&fed, &fetches);
+        let copy = || program.handle.read(Clone::clone);
+        jobs::with_stages(copy, scope, &worker, self.threads, run).map(Some)
     }
 
     /// Connects the engine to the other ranks of a collective job.
@@ -220,6 +254,7 @@ impl Executor {
             owner: Mutex::new(None),
             seen: Mutex::default(),
             worker: Mutex::new(None),
+            threads,
             rings: Mutex::new(None),
         })
     }
@@ -249,6 +284,14 @@ impl Executor {
         let step = |engine: &mut Option<Engine>| {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
             match self.seen(program)? {
+                Seen { kind: Kind::Stages, .. } => {
+                    return self.run_stages(engine, program, &scope, (&names, &feeds), &fetches);
+                }
+                Seen { kind: Kind::HeterWorker, .. } => {
+                    let stage = program.handle.read(Clone::clone);
+                    jobs::serve_heter(&stage, &scope, self.threads, &signalled)?;
+                    return Ok(Some(Vec::new()));
+                }
                 Seen { kind: Kind::Local, .. } | Seen { is_connected: true, .. } => {}
                 Seen { kind: Kind::Trainer, .. } => self.connect(engine, program, &scope)?,
                 Seen { kind: Kind::Rank, .. } => self.join(engine, program)?,

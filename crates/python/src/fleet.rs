@@ -34,6 +34,8 @@ pub(crate) struct Fleet {
 #[derive(Default)]
 struct State {
     trainer: Option<Ir>,
+    /// The trainer's program with the parts of all stages, where heter workers run some.
+    whole: Option<Ir>,
     server: Option<Ir>,
     server_startup: Option<Ir>,
     checkpoint: Option<String>,
@@ -112,6 +114,11 @@ impl Fleet {
         let mut state = self.state();
         (state.trainer, state.server) = (copy(trainer_main), copy(server_main));
         state.server_startup = copy(server_startup);
+    }
+
+    /// The trainer's program before it was cut into stages: it names all parameters.
+    fn set_whole(&self, program: &Bound<'_, Program>) {
+        self.state().whole = Some(program.get().handle.read(Clone::clone));
     }
 
     /// Gives this server's parameters their first values, in `scope`; a checkpoint is read later,
@@ -263,7 +270,9 @@ impl Fleet {
 
     /// Whole parameters, put together from the servers' pieces; keyed tables are not among them.
     fn dense<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let program = self.state().trainer.clone();
+        let state = self.state();
+        let program = state.whole.as_ref().or(state.trainer.as_ref()).cloned();
+        drop(state);
         let program = program.ok_or_else(|| PyRuntimeError::new_err("this is no worker"))?;
         let whole = self.ask(py, |worker| gather(worker, &program))?;
         let found = PyDict::new(py);

@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_engine::{Error, Result, Scope};
 use bireme_fleet::collective::is_collective;
 use bireme_fleet::comm::Interrupt;
+use bireme_fleet::ps::heter::{self, HeterTrainer};
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
-use bireme_fleet::{Environment, Tuning, connect_trainer, log_to_stderr, serve_program};
+use bireme_fleet::{
+    Environment, Tuning, connect_stages, connect_trainer, log_to_stderr, serve_program, serve_stage,
+};
 use bireme_ir::Program;
 use pyo3::prelude::*;
 
@@ -22,6 +25,10 @@ pub(crate) enum Kind {
     Trainer,
     /// A server's program: it is served, not run.
     Server,
+    /// A trainer's program whose later stages heter workers run.
+    Stages,
+    /// A heter worker's program: it is served, not run.
+    HeterWorker,
     /// A rank's program: its ops ask the other ranks.
     Rank,
 }
@@ -30,6 +37,12 @@ pub(crate) enum Kind {
 pub(crate) fn kind_of(program: &Program) -> Result<Kind> {
     if program.global().ops.iter().any(|op| op.kind == "listen_and_serv") {
         return Ok(Kind::Server);
+    }
+    if heter::is_heter_worker(program) {
+        return Ok(Kind::HeterWorker);
+    }
+    if heter::is_heter_trainer(program) {
+        return Ok(Kind::Stages);
     }
     let config = WorkerConfig::from_program(program).map_err(Error::remote)?;
     Ok(match config {
@@ -45,6 +58,8 @@ struct Link {
     /// What its queues and exchanges belong to: a geo trainer's last step is flushed from there.
     program: Arc<Program>,
     scope: Scope,
+    /// The heter workers that run a part of its program.
+    stages: Option<Arc<Mutex<HeterTrainer>>>,
 }
 
 #[derive(Default)]
@@ -103,9 +118,67 @@ pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>
     let tuning = Tuning { interrupt: Some(Interrupt::new(signalled)), ..tuning };
     let worker = connect_trainer(program, &environment, &tuning).map_err(to_engine)?;
     let program = Arc::new(program.clone());
-    let link = Link { worker: Arc::clone(&worker), program, scope: scope.clone() };
+    let link = Link { worker: Arc::clone(&worker), program, scope: scope.clone(), stages: None };
     jobs().get_or_insert_default().links.push(link);
     Ok(worker)
+}
+
+/// Runs `work` with the heter workers of a trainer's program, connected if they are not yet.
+pub(crate) fn with_stages<T>(
+    program: impl FnOnce() -> Program,
+    scope: &Scope,
+    worker: &Arc<Worker>,
+    threads: usize,
+    work: impl FnOnce(&mut HeterTrainer) -> bireme_fleet::ps::Result<T>,
+) -> Result<T> {
+    let of_link = |link: &&mut Link| Arc::ptr_eq(&link.worker, worker);
+    let known = jobs()
+        .get_or_insert_default()
+        .links
+        .iter_mut()
+        .find(of_link)
+        .and_then(|link| link.stages.clone());
+    let stages = match known {
+        Some(stages) => stages,
+        None => {
+            let tuning = Tuning { interrupt: Some(Interrupt::new(signalled)), ..Tuning::default() };
+            let (environment, own) = (environment()?, Arc::clone(worker));
+            let made = connect_stages(&program(), scope, own, &environment, &tuning, threads);
+            let made = Arc::new(Mutex::new(made.map_err(to_engine)?));
+            if let Some(link) = jobs().get_or_insert_default().links.iter_mut().find(of_link) {
+                link.stages = Some(Arc::clone(&made));
+            }
+            made
+        }
+    };
+    let mut stages = stages.lock().unwrap_or_else(PoisonError::into_inner);
+    work(&mut stages).map_err(|error| match error {
+        bireme_fleet::ps::Error::Interrupted => Error::Interrupted,
+        bireme_fleet::ps::Error::Engine(error) => error,
+        other => Error::remote(other),
+    })
+}
+
+/// Serves a heter worker's program until its trainers have finished.
+pub(crate) fn serve_heter(
+    program: &Program,
+    scope: &Scope,
+    threads: usize,
+    interrupt: &dyn Fn() -> bool,
+) -> Result<()> {
+    let worker = worker_for(program, scope)?;
+    let environment = environment()?;
+    let served = serve_stage(
+        program,
+        scope,
+        Arc::clone(&worker),
+        &environment,
+        threads,
+        interrupt,
+        |endpoint| announce("Heter worker", endpoint),
+    );
+    served.map_err(to_engine)?;
+    complete(&worker)
 }
 
 /// The environment of a process that takes part in a job; from now on it logs.
@@ -140,16 +213,23 @@ pub(crate) fn complete(worker: &Arc<Worker>) -> Result<()> {
         at.map(|at| links.remove(at))
     };
     let Some(link) = link else { return Ok(()) };
+    let staged = match &link.stages {
+        Some(stages) => stages.lock().unwrap_or_else(PoisonError::into_inner).complete(),
+        None => Ok(()),
+    };
     let flushed = worker.flush_geo(&link.program, &link.scope);
     // After an error too the servers are told, so that nobody waits for this trainer.
     let completed = worker.complete();
-    flushed.and(completed).map_err(Error::remote)
+    staged.and(flushed).and(completed).map_err(Error::remote)
 }
 
 /// Tells the servers of every connection that this process ends with an error.
 pub(crate) fn quit(problem: &str) {
     let links = std::mem::take(&mut jobs().get_or_insert_default().links);
     for link in links {
+        if let Some(stages) = &link.stages {
+            stages.lock().unwrap_or_else(PoisonError::into_inner).quit(problem);
+        }
         link.worker.quit(problem);
     }
 }
@@ -179,16 +259,19 @@ pub(crate) fn serve(
 ) -> Result<()> {
     let environment = environment()?;
     let folder = checkpoint.map(std::path::Path::new);
-    let served = serve_program(program, scope, &environment, (folder, only), interrupt, announce);
+    let served =
+        serve_program(program, scope, &environment, (folder, only), interrupt, |endpoint| {
+            announce("Server", endpoint);
+        });
     served.map_err(to_engine)
 }
 
 /// Says where the server listens, as Paddle does; launchers and people wait for this line.
-fn announce(endpoint: &str) {
+fn announce(who: &str, endpoint: &str) {
     Python::attach(|py| {
         let print = || -> PyResult<()> {
             let out = py.import("sys")?.getattr("stdout")?;
-            out.call_method1("write", (format!("Server listening on {endpoint}\n"),))?;
+            out.call_method1("write", (format!("{who} listening on {endpoint}\n"),))?;
             out.call_method0("flush")?;
             Ok(())
         };

@@ -66,8 +66,8 @@ mod _core {
     #[pymodule_export]
     use crate::context::{
         UniqueNames, default_main_program, default_startup_program, disable_static, enable_static,
-        global_scope, in_dynamic_mode, switch_main_program, switch_names, switch_scope,
-        switch_startup_program, unique_name,
+        global_scope, in_dynamic_mode, switch_device, switch_main_program, switch_names,
+        switch_scope, switch_startup_program, unique_name,
     };
     #[pymodule_export]
     use crate::dtype::{DType, dtype};

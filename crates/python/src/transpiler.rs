@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use bireme_fleet::transpiler::{
-    CollectiveMode, Config, Mode, SplitMethod, Transpiled, Transpiler as Inner,
+    CollectiveMode, Config, Heter, Mode, Place, SplitMethod, Transpiled, Transpiler as Inner,
 };
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -64,6 +64,40 @@ impl Transpiler {
         let split = split.map_err(invalid)?;
         *self.split.lock().unwrap_or_else(PoisonError::into_inner) = Some(split);
         Ok(())
+    }
+
+    /// As `transpile`, with a part of the program run by heter workers: `stages` are their
+    /// endpoints, stage by stage; the programs are those of number `index` in `stage`, 0 for the
+    /// trainers'.
+    #[expect(clippy::too_many_arguments, reason = "those of `transpile`, and the heter workers")]
+    fn transpile_heter(
+        &self,
+        py: Python<'_>,
+        stage: usize,
+        index: usize,
+        main: &Bound<'_, Program>,
+        startup: &Bound<'_, Program>,
+        pservers: Vec<String>,
+        trainers: usize,
+        stages: Vec<Vec<String>>,
+        micro_batches: usize,
+        sync_mode: bool,
+    ) -> PyResult<()> {
+        let main = main.get().handle.read(Clone::clone);
+        let startup = startup.get().handle.read(Clone::clone);
+        let (place, heter) = (Place { stage, index }, Heter { stages, micro_batches });
+        let split = py.detach(|| {
+            self.inner
+                .transpile_heter(place, &main, &startup, &pservers, trainers, &heter, sync_mode)
+        });
+        let split = split.map_err(invalid)?;
+        *self.split.lock().unwrap_or_else(PoisonError::into_inner) = Some(split);
+        Ok(())
+    }
+
+    /// The trainer's program with the parts of all stages.
+    fn whole_program(&self) -> PyResult<Program> {
+        self.with_split(|split| Ok(Program::of(split.whole_program().clone())))
     }
 
     /// Rewrites `main` and `startup` for trainers that reduce among themselves.

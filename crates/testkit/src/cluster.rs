@@ -15,7 +15,7 @@ use bireme_engine::{Executor, Place, Scope};
 use bireme_ir::{Attr, Program};
 use bireme_ps::server::PsServer;
 use bireme_ps::worker::{Worker, WorkerConfig};
-use bireme_transpiler::{Config, DistributedMode, Transpiled, Transpiler};
+use bireme_transpiler::{Config, DistributedMode, Heter, Place as Stage, Transpiled, Transpiler};
 
 use crate::Params;
 use crate::models::{Batch, Model, share};
@@ -43,6 +43,10 @@ pub struct Cluster {
     pub checkpoint: Option<PathBuf>,
     /// Called by every trainer after each of its steps; its error ends the trainer.
     pub after_step: Option<AfterStep>,
+    /// Heter workers that run a part of the program.
+    pub heter: Option<Heter>,
+    /// Ends the heter workers when it becomes true.
+    pub stop_heter: Option<Arc<AtomicBool>>,
 }
 
 /// What a test does between the steps.
@@ -88,7 +92,18 @@ impl Cluster {
             bind: None,
             checkpoint: None,
             after_step: None,
+            heter: None,
+            stop_heter: None,
         }
+    }
+
+    /// The same with heter workers, so many in each stage after the first.
+    pub fn with_heter(self, workers: &[usize], micro_batches: usize) -> Cluster {
+        let of_stage = |(stage, count): (usize, &usize)| {
+            (1..=*count).map(|worker| format!("10.0.{}.{worker}:6174", stage + 1)).collect()
+        };
+        let stages = workers.iter().enumerate().map(of_stage).collect();
+        Cluster { heter: Some(Heter { stages, micro_batches }), ..self }
     }
 
     /// The same over TCP on loopback, with ports that are free.
@@ -115,20 +130,33 @@ impl Cluster {
         Cluster { after_step: Some(Arc::new(call)), ..self }
     }
 
+    /// The same with heter workers that end when `stop` becomes true.
+    pub fn stop_heter(self, stop: &Arc<AtomicBool>) -> Cluster {
+        Cluster { stop_heter: Some(Arc::clone(stop)), ..self }
+    }
+
     /// The programs as trainer `trainer` sees them.
     ///
     /// # Errors
     /// When the transpiler refuses them.
     pub fn transpile(&self, model: &Model, trainer: usize) -> Result<Transpiled> {
+        self.transpile_stage(model, Stage { stage: 0, index: trainer })
+    }
+
+    /// The programs as a process of some stage sees them.
+    ///
+    /// # Errors
+    /// When the transpiler refuses them.
+    pub fn transpile_stage(&self, model: &Model, place: Stage) -> Result<Transpiled> {
         let transpiler = Transpiler::new(self.config.clone())?;
-        Ok(transpiler.transpile(
-            trainer,
-            &model.main,
-            &model.startup,
-            &self.endpoints,
-            self.trainers,
-            self.config.sync_mode,
-        )?)
+        let (main, startup, servers) = (&model.main, &model.startup, &self.endpoints);
+        let (trainers, sync) = (self.trainers, self.config.sync_mode);
+        Ok(match &self.heter {
+            None => transpiler.transpile(place.index, main, startup, servers, trainers, sync)?,
+            Some(heter) => {
+                transpiler.transpile_heter(place, main, startup, servers, trainers, heter, sync)?
+            }
+        })
     }
 
     /// Trains on `batches`, each divided among the trainers.
@@ -158,6 +186,7 @@ impl Cluster {
             servers.push(thread::spawn(move || Ok(server.run(&|| stop.load(Ordering::Relaxed))?)));
         }
         let cluster = Cluster { endpoints, ..self.clone() };
+        let helpers = cluster.start_heter(model, &stop);
         let trainers: Vec<_> = shares
             .into_iter()
             .enumerate()
@@ -180,6 +209,10 @@ impl Cluster {
                     failed = failed.or(Some(error));
                 }
             }
+        }
+        for (index, helper) in helpers.into_iter().enumerate() {
+            let ended = join(helper).with_context(|| format!("heter worker {index}"));
+            failed = failed.or(ended.err());
         }
         for (index, server) in servers.into_iter().enumerate() {
             let ended = join(server).with_context(|| format!("server {index}"));
@@ -236,6 +269,11 @@ impl Cluster {
         let remote = Arc::clone(&worker) as Arc<dyn Remote>;
         let mut executor = Executor::new(Place::Cpu)?.remote(remote);
         executor.run(transpiled.trainer_startup(), &[], &[]).context("trainer startup")?;
+        if self.heter.is_some() {
+            let batches: Vec<&Batch> = batches.into_iter().collect();
+            let scope = executor.scope();
+            return self.run_heter_trainer(model, trainer, program, scope, &worker, &batches);
+        }
         let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
         let mut step = executor.prepare(program, &feeds, &[&model.loss])?;
         let mut losses = Vec::new();
@@ -256,7 +294,7 @@ impl Cluster {
     }
 
     /// The rows of keyed tables, as the servers have them now.
-    fn pull_tables(&self, model: &Model, worker: &Worker) -> Result<Params> {
+    pub(crate) fn pull_tables(&self, model: &Model, worker: &Worker) -> Result<Params> {
         let mut tables = Params::new();
         for (name, keys, width) in &model.tables {
             let table = TableRef {
@@ -300,7 +338,7 @@ fn listen_at(program: &mut Program, address: &str) {
     }
 }
 
-fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
+pub(crate) fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -5,6 +5,7 @@
 //! test needs no port and its faults follow from a seed. The tests of clusters are in `tests/it`.
 
 pub mod cluster;
+mod heter;
 pub mod local;
 pub mod models;
 pub mod ranks;

@@ -50,6 +50,19 @@ pub enum Table {
 /// # Errors
 /// When the optimizer refuses the program.
 pub fn ctr_dnn(table: Table, optimizer: &dyn Optimizer) -> Result<Model> {
+    staged_ctr_dnn(table, ["", ""], optimizer)
+}
+
+/// [`ctr_dnn`] with its first layer on one device and the rest on another; none where the name is
+/// empty.
+///
+/// # Errors
+/// When the optimizer refuses the program.
+pub fn staged_ctr_dnn(
+    table: Table,
+    devices: [&str; 2],
+    optimizer: &dyn Optimizer,
+) -> Result<Model> {
     let graph = Graph::new();
     graph.set_random_seed(11);
     let label = layers::data(&graph, "label", [1], DType::I64);
@@ -68,10 +81,14 @@ pub fn ctr_dnn(table: Table, optimizer: &dyn Optimizer) -> Result<Model> {
     inputs.push(layers::data(&graph, "dense", [20], DType::F32));
     feeds.push("dense".to_owned());
     let inputs: Vec<&Variable> = inputs.iter().collect();
-    let hidden = Fc::new(640).act(Act::Tanh).apply(&layers::concat(&inputs, 1)?)?;
-    let hidden = Fc::new(16).act(Act::Tanh).apply(&hidden)?;
-    let logits = Fc::new(2).apply(&hidden)?;
-    finish(&graph, &logits, &label, feeds, optimizer, table == Table::Keyed)
+    let joined = layers::concat(&inputs, 1)?;
+    let hidden = Fc::new(640).act(Act::Tanh);
+    let hidden = graph.with_device(devices[0], || hidden.apply(&joined))?;
+    let loss = graph.with_device(devices[1], || {
+        let hidden = Fc::new(16).act(Act::Tanh).apply(&hidden)?;
+        loss_of(&Fc::new(2).apply(&hidden)?, &label)
+    })?;
+    finish(&graph, &loss, feeds, optimizer, table == Table::Keyed)
 }
 
 /// A perceptron for digits.
@@ -85,20 +102,23 @@ pub fn mnist_mlp(optimizer: &dyn Optimizer) -> Result<Model> {
     let image = layers::data(&graph, "image", [784], DType::F32);
     let hidden = Fc::new(32).act(Act::Tanh).apply(&image)?;
     let logits = Fc::new(10).apply(&hidden)?;
-    finish(&graph, &logits, &label, vec!["label".into(), "image".into()], optimizer, false)
+    let loss = loss_of(&logits, &label)?;
+    finish(&graph, &loss, vec!["label".into(), "image".into()], optimizer, false)
+}
+
+fn loss_of(logits: &Variable, label: &Variable) -> bireme_engine::Result<Variable> {
+    let (losses, _) = layers::softmax_with_cross_entropy(logits, label, Label::Hard)?;
+    layers::mean(&losses)
 }
 
 fn finish(
     graph: &Graph,
-    logits: &Variable,
-    label: &Variable,
+    loss: &Variable,
     feeds: Vec<String>,
     optimizer: &dyn Optimizer,
     keyed: bool,
 ) -> Result<Model> {
-    let (losses, _) = layers::softmax_with_cross_entropy(logits, label, Label::Hard)?;
-    let loss = layers::mean(&losses)?;
-    optimizer.minimize(&loss)?;
+    optimizer.minimize(loss)?;
     let main = graph.main();
     let names = main.parameters().map(|var| var.name.clone());
     let params = names.filter(|name| !(keyed && name == "emb")).collect();

@@ -3,7 +3,8 @@
 //!
 //! [`Transpiler::transpile`] analyses the program (`analysis`, `sparse`), cuts and places its
 //! parameters (`slice`, `placement`, `plan`), and writes the programs (`trainer`, `geo`, `server`,
-//! `table`, `lr`, `startup`); [`Transpiler::transpile_collective`] those without servers. Op types,
+//! `table`, `lr`, `startup`); [`Transpiler::transpile_collective`] those without servers,
+//! [`Transpiler::transpile_heter`] those of stages on different devices (`heter`). Op types,
 //! attributes, slices, names and placements are Paddle's; where Paddle's own are defects the module
 //! says so.
 
@@ -13,6 +14,7 @@ mod config;
 mod edit;
 mod error;
 mod geo;
+mod heter;
 mod lr;
 pub mod names;
 mod placement;
@@ -28,6 +30,7 @@ mod transpile;
 pub use collective::{CollectiveStrategy, GradientMerge, LocalSgd};
 pub use config::{CollectiveMode, Config, DistributedMode, MIN_BLOCK_SIZE, Mode, SplitMethod};
 pub use error::{Error, Result};
+pub use heter::{Heter, Place};
 pub use placement::hash_name;
 pub use plan::Piece;
 pub use slice::{Slice, slice_variable};

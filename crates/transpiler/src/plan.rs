@@ -2,10 +2,12 @@
 //! are written from it, so they agree.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use bireme_ir::{Op, OpRole, Program, Var};
 
 use crate::analysis::{Analysis, Update, analyse};
+use crate::heter::{Heter, Place, Stages};
 use crate::placement::{Dispatcher, shuffle};
 use crate::slice::{Slice, slice_variable};
 use crate::sparse::{Spread, Table, find_tables};
@@ -38,12 +40,22 @@ pub(crate) struct Placed {
     pub(crate) is_table: bool,
 }
 
+/// The stages of a heterogeneous job, and the process whose programs are written.
+#[derive(Clone, Debug)]
+pub(crate) struct Hetero {
+    pub(crate) heter: Heter,
+    pub(crate) place: Place,
+    pub(crate) stages: Stages,
+}
+
 /// Everything that the programs of all roles are written from.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) config: Config,
     pub(crate) mode: DistributedMode,
+    /// The rank of the process among all that train.
     pub(crate) trainer_id: usize,
+    /// Those that read data; heter workers are not among them.
     pub(crate) trainers: usize,
     pub(crate) endpoints: Vec<String>,
     pub(crate) program: Program,
@@ -53,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) placed: Vec<Placed>,
     /// Tables that trainers look rows up in; none in geo mode.
     pub(crate) tables: Vec<Table>,
+    /// The stages, where heter workers run a part of the program.
+    pub(crate) hetero: Option<Hetero>,
 }
 
 impl Plan {
@@ -85,9 +99,38 @@ impl Plan {
             analysis,
             placed: Vec::new(),
             tables,
+            hetero: None,
         };
         plan.place();
         Ok(plan)
+    }
+
+    /// Gives a part of the program to heter workers, and writes the programs of `place`.
+    ///
+    /// # Errors
+    /// When the program cannot be cut into the stages of the cluster.
+    pub(crate) fn with_heter(mut self, heter: &Heter, place: Place) -> Result<Plan> {
+        let config = |problem: String| Err(Error::Config(problem));
+        if self.mode == DistributedMode::Geo {
+            return config(
+                "trainers of geo mode run the whole program by themselves: train in another mode \
+                 with heter workers"
+                    .to_owned(),
+            );
+        }
+        heter.check(self.trainers, self.has_barriers())?;
+        let stages = Stages::find(&self.program, &self.analysis, heter.stages.len() + 1)?;
+        stages.check_tables(&self.program, &self.tables)?;
+        if heter.micro_batches > 1 && !self.analysis.clip_ops.is_empty() {
+            return config(format!(
+                "gradients are clipped, but with {} micro-batches no process has the gradient of a \
+                 batch before it is sent: set `accumulate_steps` to 1, or do without clipping",
+                heter.micro_batches
+            ));
+        }
+        self.trainer_id = heter.rank(place, self.trainers);
+        self.hetero = Some(Hetero { heter: heter.clone(), place, stages });
+        Ok(self)
     }
 
     fn place(&mut self) {
@@ -159,7 +202,28 @@ impl Plan {
             DistributedMode::Hybrid => !placed.update.is_sparse(),
             _ => false,
         };
-        in_step && self.trainers > 1
+        in_step && self.pushers(placed).len() > 1
+    }
+
+    /// The ranks of those who send gradients of `placed`.
+    pub(crate) fn pushers(&self, placed: &Placed) -> Range<usize> {
+        match &self.hetero {
+            None => 0..self.trainers,
+            Some(hetero) => {
+                let stage = hetero.stages.of(&placed.update.grad.name).unwrap_or(0);
+                hetero.heter.ranks(stage, self.trainers)
+            }
+        }
+    }
+
+    /// All that train: trainers and heter workers.
+    pub(crate) fn members(&self) -> usize {
+        self.trainers + self.heter_workers()
+    }
+
+    /// Heter workers of all stages.
+    pub(crate) fn heter_workers(&self) -> usize {
+        self.hetero.as_ref().map_or(0, |hetero| hetero.heter.workers())
     }
 
     /// Whether trainers wait for one another.
@@ -199,10 +263,15 @@ impl Plan {
 
     /// Gives `op` what every op of a trainer that talks to servers says.
     pub(crate) fn remote(&self, op: Op) -> Op {
-        op.attr("distributed_mode", self.mode.code())
+        let op = op
+            .attr("distributed_mode", self.mode.code())
             .attr("trainer_id", self.trainer_id as i32)
-            .attr("trainers", self.trainers as i32)
-            .role(OpRole::RPC)
+            .attr("trainers", self.members() as i32)
+            .role(OpRole::RPC);
+        match self.heter_workers() {
+            0 => op,
+            workers => op.attr("heter_workers", workers as i32),
+        }
     }
 
     /// The endpoint of `piece`.

@@ -88,7 +88,9 @@ impl Build<'_> {
         let mut ops = Vec::new();
         if self.plan.is_summed(placed) {
             let of_trainer = |trainer| names::of_trainer(&piece.grad, trainer);
-            let received: Vec<String> = (0..self.plan.trainers).map(of_trainer).collect();
+            let pushers = self.plan.pushers(placed);
+            let factor = 1.0 / pushers.len() as f32;
+            let received: Vec<String> = pushers.map(of_trainer).collect();
             for name in &received {
                 let mut var = grad.clone();
                 var.name.clone_from(name);
@@ -98,7 +100,7 @@ impl Build<'_> {
             let mean = Op::new("scale").input("X", [piece.grad.as_str()]);
             let mean = mean.output("Out", [piece.grad.as_str()]);
             ops.push(sum.role(OpRole::OPTIMIZE));
-            ops.push(mean.attr("scale", 1.0 / self.plan.trainers as f32).role(OpRole::OPTIMIZE));
+            ops.push(mean.attr("scale", factor).role(OpRole::OPTIMIZE));
             self.program.global_mut().add_var(grad);
         } else {
             self.receive(grad);
@@ -173,10 +175,13 @@ impl Build<'_> {
         };
         let mut op = Op::new("listen_and_serv").input("X", &self.received);
         op.attrs.insert("optimize_blocks".to_owned(), Attr::Blocks(self.blocks.clone()));
+        if plan.heter_workers() > 0 {
+            op = op.attr("heter_workers", plan.heter_workers() as i32);
+        }
         op.attr("endpoint", plan.endpoints[server].clone())
             .attr("endpoints", plan.endpoints.clone())
             .attr("pserver_id", server as i32)
-            .attr("Fanin", plan.trainers as i32)
+            .attr("Fanin", plan.members() as i32)
             .attr("distributed_mode", plan.mode.code())
             .attr("grad_to_block_id", self.grads.clone())
             .attr("sparse_grad_to_param", self.sparse.clone())

@@ -10,7 +10,7 @@ use bireme_ir::{Attr, Op, OpRole, Program, Var};
 
 use crate::analysis::Update;
 use crate::names::Dummies;
-use crate::plan::{Piece, Plan};
+use crate::plan::{Piece, Placed, Plan};
 use crate::server::{cut_shape, kept};
 use crate::slice::elements;
 use crate::sparse::Spread;
@@ -220,14 +220,14 @@ pub(crate) fn trainer(plan: &Plan, main: &Program) -> Program {
     for table in &plan.tables {
         fake_init(&mut program, &table.name);
     }
-    if plan.counts_steps() {
+    if plan.counts_steps() && plan.trainer_id < plan.trainers {
         for counter in lr::counters(plan) {
             let var = lr::steps_var(plan, &counter);
             program.global_mut().ops.push(constant(&var, counter.step));
             program.global_mut().add_var(var);
         }
     }
-    append_fetch(plan, &mut program);
+    append_fetch(plan, main, &mut program);
     program
 }
 
@@ -246,11 +246,17 @@ fn fake_init(program: &mut Program, table: &str) {
     global.ops.insert(at.min(global.ops.len()), fake);
 }
 
+/// Whether a program has a parameter; those of other stages it has not.
+fn program_has(main: &Program, placed: &Placed) -> bool {
+    main.global().var(&placed.update.param.name).is_some()
+}
+
 /// Fetches all parameters that the trainer holds: the servers' values win.
-fn append_fetch(plan: &Plan, program: &mut Program) {
+fn append_fetch(plan: &Plan, main: &Program, program: &mut Program) {
     let mut dummies = Dummies::default();
     let (mut received, mut joins) = (Vec::new(), Vec::new());
-    for placed in plan.placed.iter().filter(|placed| !placed.is_table) {
+    let holds = |placed: &&Placed| !placed.is_table && program_has(main, placed);
+    for placed in plan.placed.iter().filter(holds) {
         let dummy = dummies.next();
         let fetch = fetch(plan, placed, &[], &dummy);
         let global = program.global_mut();

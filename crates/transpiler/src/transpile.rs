@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use bireme_ir::Program;
 
 use crate::edit::Edit;
+use crate::heter::{self, Heter, Place};
 use crate::plan::{Piece, Plan};
 use crate::{Config, DistributedMode, Error, Mode, Result, geo, server, sparse, startup, trainer};
 
@@ -18,6 +19,8 @@ pub struct Transpiler {
 #[derive(Clone, Debug)]
 pub struct Transpiled {
     plan: Plan,
+    /// The trainer's program before it was cut into stages, if it was.
+    whole: Option<Program>,
     trainer_program: Program,
     trainer_startup: Program,
 }
@@ -65,6 +68,48 @@ impl Transpiler {
         trainers: usize,
         sync_mode: bool,
     ) -> Result<Transpiled> {
+        let plan = self.plan((trainer_id, trainers), pservers, (program, startup), sync_mode)?;
+        let trainer_program = match plan.mode {
+            DistributedMode::Geo => geo::build(&plan),
+            _ => trainer::build(&plan),
+        };
+        let trainer_startup = startup::trainer(&plan, &trainer_program);
+        Ok(Transpiled { plan, whole: None, trainer_program, trainer_startup })
+    }
+
+    /// As [`Transpiler::transpile`], with the part of the program that is on another device than
+    /// the CPU, or on several, given to heter workers; the trainer's programs of the result are
+    /// those of `place`. Servers may give any place.
+    ///
+    /// # Errors
+    /// Also when the devices of the program do not fit the stages of the cluster.
+    #[expect(clippy::too_many_arguments, reason = "those of `transpile`, and the heter workers")]
+    pub fn transpile_heter(
+        &self,
+        place: Place,
+        program: &Program,
+        startup: &Program,
+        pservers: &[String],
+        trainers: usize,
+        heter: &Heter,
+        sync_mode: bool,
+    ) -> Result<Transpiled> {
+        let plan = self.plan((0, trainers), pservers, (program, startup), sync_mode)?;
+        let plan = plan.with_heter(heter, place)?;
+        let whole = trainer::build(&plan);
+        let hetero = plan.hetero.as_ref().expect("it has just been given");
+        let trainer_program = heter::build(&plan, hetero, &whole)?;
+        let trainer_startup = startup::trainer(&plan, &trainer_program);
+        Ok(Transpiled { plan, whole: Some(whole), trainer_program, trainer_startup })
+    }
+
+    fn plan(
+        &self,
+        (trainer_id, trainers): (usize, usize),
+        pservers: &[String],
+        programs: (&Program, &Program),
+        sync_mode: bool,
+    ) -> Result<Plan> {
         if self.config.mode != Mode::Pserver {
             return Err(Error::Config(format!(
                 "mode {:?} has no servers: use `transpile_collective`",
@@ -72,14 +117,7 @@ impl Transpiler {
             )));
         }
         let mode = self.config.distributed_mode(sync_mode)?;
-        let plan =
-            Plan::new(&self.config, mode, (trainer_id, trainers), pservers, (program, startup))?;
-        let trainer_program = match mode {
-            DistributedMode::Geo => geo::build(&plan),
-            _ => trainer::build(&plan),
-        };
-        let trainer_startup = startup::trainer(&plan, &trainer_program);
-        Ok(Transpiled { plan, trainer_program, trainer_startup })
+        Plan::new(&self.config, mode, (trainer_id, trainers), pservers, programs)
     }
 }
 
@@ -87,6 +125,12 @@ impl Transpiled {
     /// What the trainer runs each step.
     pub fn trainer_program(&self) -> &Program {
         &self.trainer_program
+    }
+
+    /// The trainer's program with the parts of all stages: it names every parameter that servers
+    /// hold. The trainer's program itself where there are no heter workers.
+    pub fn whole_program(&self) -> &Program {
+        self.whole.as_ref().unwrap_or(&self.trainer_program)
     }
 
     /// What the trainer runs first.

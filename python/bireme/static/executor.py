@@ -78,6 +78,28 @@ class Executor:
         values = self._core.run(program, _feed(program, feed), names, scope, return_numpy)
         return [_at_least_1d(value) for value in values] if return_numpy else values
 
+    def train_from_dataset(
+        self,
+        program: Program | None = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        **settings: Any,
+    ) -> None:
+        """Runs the stage of a heter worker until the workers are done; it has no dataset.
+
+        Training on datasets is not in this version: feed batches to `run`. What else a heter
+        worker's script passes (`thread`, `fetch_list`, ...) is the workers' to say.
+        """
+        program = _plain_program(program)
+        stage = any(op.type == "heter_listen_and_serv" for op in program.global_block().ops)
+        if not stage:
+            raise NotImplementedError(
+                "training from a dataset is not in this version: feed batches to `run`"
+            )
+        if dataset is not None:
+            raise RuntimeError("dataset should be None for heter pipeline mode")
+        self._core.run(program, scope=scope)
+
     def close(self) -> None:
         """Frees what the executor compiled; tells parameter servers that this trainer is done.
 

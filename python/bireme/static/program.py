@@ -108,21 +108,34 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def device_guard(device: str | None = None) -> Iterator[None]:
-    """Names the device of the layers inside: "cpu", "gpu", "gpu:0" or None.
+    """Marks the layers inside with a device: "cpu", "gpu", "gpu:0", "xpu", "" or None.
 
-    All ops of a program run on the executor's device. A GPU where there is none is an error that
-    says so (see `CUDAPlace`).
+    The mark is the attribute `op_device` of an op and of its gradient. All ops of a program run on
+    the executor's device, as on a machine without the one that is named; but a job with heter
+    workers is cut into stages where the mark changes.
 
     >>> import bireme as paddle
-    >>> with paddle.static.device_guard("cpu"):
-    ...     pass
+    >>> paddle.enable_static()
+    >>> with paddle.static.program_guard(paddle.static.Program()):
+    ...     x = paddle.static.data("x", [-1, 2])
+    ...     with paddle.static.device_guard("gpu"):
+    ...         y = paddle.nn.functional.relu(x)
+    ...     y.block.ops[-1].attr("op_device")
+    'gpu'
     """
-    kind = (device or "cpu").split(":")[0]
-    if kind not in ("cpu", "gpu"):
-        raise ValueError(f"`device` must be cpu, gpu or gpu:number, not {device!r}")
-    if kind == "gpu":
-        _core.CUDAPlace(0)
-    yield
+    kind, _, index = (device or "").partition(":")
+    if kind == "cpu" and index:
+        raise ValueError("Should not set device id for cpu.")
+    if kind not in ("cpu", "gpu", "xpu", "") or (index and not index.isdecimal()):
+        raise ValueError(
+            "The Attr(device) should be 'cpu', 'xpu', 'gpu' or custom device, and it can also be"
+            f" empty string or None when there is no need to specify device. But received {device}"
+        )
+    before = _core.switch_device(device or "")
+    try:
+        yield
+    finally:
+        _core.switch_device(before)
 
 
 def cpu_places(device_count: int | None = None) -> list[Any]:

@@ -146,7 +146,7 @@ impl Group {
     fn run<R>(&self, call: Call, work: impl FnOnce(&Turn<'_>) -> Result<R>) -> Result<R> {
         let sequence = self.shared.enter(call, self.background)?;
         let _leave = Leave(&self.shared);
-        let turn = Turn::new(&self.shared, call, sequence);
+        let turn = Turn::new(&self.shared, call, sequence).in_background(self.background);
         work(&turn).map_err(|error| self.shared.fail(error))
     }
 }

@@ -58,6 +58,9 @@ impl<'a> Emitter<'a> {
         let writes = |op: &&Op| op.output_vars().any(|out| out == target);
         let writer = self.block.ops.iter().rev().find(writes);
         fill.site = writer.and_then(|op| op.site.clone());
+        if let Some(writer) = writer {
+            fill = on_device_of(fill, writer);
+        }
         self.push(fill, &HashMap::from([(grad_name(target), true)]));
     }
 
@@ -84,6 +87,7 @@ impl<'a> Emitter<'a> {
                 drop_foreign_attrs(&mut op, &view);
                 op.site.clone_from(&forward.site);
                 self.read_inputs(&mut op, forward);
+                let op = on_device_of(op, forward);
                 self.push(op.role(OpRole::BACKWARD), &targets);
             }
         }
@@ -128,6 +132,7 @@ impl<'a> Emitter<'a> {
     fn zeros(&mut self, like: &str, grad: &str, forward: &Op) -> String {
         let mut op = Op::new("fill_zeros_like").input("X", [like]).output("Out", [grad]);
         op.site.clone_from(&forward.site);
+        let op = on_device_of(op, forward);
         self.push(op.role(OpRole::BACKWARD), &HashMap::from([(grad.to_owned(), true)]));
         self.whole(grad).expect("just made")
     }
@@ -194,11 +199,14 @@ impl<'a> Emitter<'a> {
             return Some(only.name.clone());
         }
         let parts: Vec<String> = grad.parts.iter().map(|part| part.name.clone()).collect();
-        let site = grad.parts.last().and_then(|part| part.at.as_ref());
-        let site = site.and_then(|(op, ..)| self.ops[*op].site.clone());
+        let last = grad.parts.last().and_then(|part| part.at.as_ref());
+        let last = last.map(|(op, ..)| self.ops[*op].clone());
         let name = self.take_name(key);
         let mut sum = Op::new("sum").input("X", parts).output("Out", [name.as_str()]);
-        sum.site = site;
+        if let Some(last) = last {
+            sum = on_device_of(sum, &last);
+            sum.site = last.site;
+        }
         let at = Some((self.ops.len(), "Out".to_owned(), 0));
         self.ops.push(sum.role(OpRole::BACKWARD));
         self.grads.get_mut(key)?.parts = vec![Part { name: name.clone(), at }];
@@ -220,6 +228,14 @@ impl<'a> Emitter<'a> {
         let name = names.find(free).expect("numbers do not end");
         self.taken.insert(name.clone());
         name
+    }
+}
+
+/// Gradients are computed where the forward op runs.
+fn on_device_of(op: Op, forward: &Op) -> Op {
+    match forward.attrs.get("op_device") {
+        Some(device) => op.attr("op_device", device.clone()),
+        None => op,
     }
 }
 

@@ -48,6 +48,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("listen_and_serv", REMOTE),
     ("lookup_sparse_table", REMOTE),
     ("fake_init", REMOTE),
+    ("heter_listen_and_serv", REMOTE),
+    ("send_and_recv", REMOTE),
     ("alltoall", RANKS),
     ("barrier", RANKS),
     ("c_allgather", RANKS),

@@ -44,6 +44,8 @@ pub struct Environment {
     pub world_devices: Option<String>,
     /// `SYS_JOB_ID`.
     pub job_id: Option<String>,
+    /// The heter workers of the job.
+    pub heter: HeterNames,
     /// The names of older jobs.
     pub old: OldNames,
     /// Variables of jobs that this version does not run, where they are set: name and value.
@@ -54,6 +56,25 @@ pub struct Environment {
     pub cpu_num: Option<u32>,
     /// `FLAGS_communicator_*`.
     pub communicator: CommunicatorFlags,
+}
+
+/// Variables of jobs with heter workers.
+#[derive(Clone, Debug, Default)]
+pub struct HeterNames {
+    /// `PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST`.
+    pub all: Option<Vec<String>>,
+    /// `PADDLE_HETER_TRAINER_IP_PORT_LIST`.
+    pub old: Option<Vec<String>>,
+    /// `PADDLE_STAGE_TRAINERS_NUM`.
+    pub counts: Option<String>,
+    /// `STAGE_ID`.
+    pub stage: Option<u32>,
+    /// `STAGE_NUM`.
+    pub stages: Option<u32>,
+    /// `HETER_DEVICE_TYPE`.
+    pub device: Option<String>,
+    /// `PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST`.
+    pub next: Option<Vec<String>>,
 }
 
 /// Variables of jobs written for early versions of Paddle.
@@ -186,7 +207,7 @@ struct Values(HashMap<&'static str, String>);
 
 impl Values {
     fn parse(&self) -> Result<Environment> {
-        let refused = [&v::HETER_TRAINERS, &v::OLD_HETER_TRAINERS, &v::COORDINATORS];
+        let refused = [&v::COORDINATORS];
         Ok(Environment {
             training_role: self.text(&v::TRAINING_ROLE),
             servers: self.list(&v::SERVERS),
@@ -201,6 +222,15 @@ impl Values {
             local_devices: self.text(&v::LOCAL_DEVICES),
             world_devices: self.text(&v::WORLD_DEVICES),
             job_id: self.text(&v::JOB_ID),
+            heter: HeterNames {
+                all: self.list(&v::HETER_TRAINERS),
+                old: self.list(&v::OLD_HETER_TRAINERS),
+                counts: self.text(&v::STAGE_TRAINERS_NUM),
+                stage: self.number(&v::STAGE_ID)?,
+                stages: self.number(&v::STAGE_NUM)?,
+                device: self.text(&v::HETER_DEVICE_TYPE),
+                next: self.list(&v::NEXT_STAGE),
+            },
             old: OldNames {
                 training_role: self.text(&v::OLD_ROLE),
                 server_ips: self.list(&v::OLD_SERVER_IPS),

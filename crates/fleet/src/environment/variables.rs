@@ -41,7 +41,7 @@ macro_rules! variables {
 variables! {
     "Role of a process" {
         TRAINING_ROLE = "TRAINING_ROLE", "",
-            "`TRAINER` or `PSERVER`; required in a job with servers.";
+            "`TRAINER`, `PSERVER` or `HETER_TRAINER`; required in a job with servers.";
         SERVERS = "PADDLE_PSERVERS_IP_PORT_LIST", "",
             "Endpoints of all servers, `ip:port` separated by commas; without it a process is a job of its own.";
         TRAINERS_NUM = "PADDLE_TRAINERS_NUM", "",
@@ -51,7 +51,7 @@ variables! {
         TRAINER_ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS", "",
             "Endpoints of all trainers; for information in a job with servers.";
         POD_IP = "POD_IP", "",
-            "Address of this machine; with `PADDLE_PORT` the endpoint of this server, which must be in the list of servers.";
+            "Address of this machine; with `PADDLE_PORT` the endpoint of this server or heterogeneous worker, which must be in the list of them.";
         PORT = "PADDLE_PORT", "",
             "Port of this server; in jobs of Paddle 1.x that set no list of endpoints, of every server.";
         SERVER_ID = "PADDLE_PSERVER_ID", "",
@@ -177,11 +177,15 @@ variables! {
         XPU_VISIBLE_DEVICES = "XPU_VISIBLE_DEVICES", "", "Set beside `CUDA_VISIBLE_DEVICES`, as Paddle does; not read.";
     }
     "Heterogeneous workers, set by `fleetrun`" {
+        HETER_TRAINERS = "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", "",
+            "Endpoints of the heterogeneous workers of all stages, in order; where it is not empty they run a part of the program.";
+        OLD_HETER_TRAINERS = "PADDLE_HETER_TRAINER_IP_PORT_LIST", "",
+            "As the one before, of jobs with two stages that set no `PADDLE_STAGE_TRAINERS_NUM`.";
         STAGE_TRAINERS_NUM = "PADDLE_STAGE_TRAINERS_NUM", "",
             "Processes of each stage, as a Python list: `[2, 1]`; the first stage are the trainers.";
         STAGE_ID = "STAGE_ID", "", "Stage of this process: 1 for trainers, 2 and on for heterogeneous workers.";
         STAGE_NUM = "STAGE_NUM", "", "Number of stages.";
-        HETER_DEVICE_TYPE = "HETER_DEVICE_TYPE", "cpu", "Device of this process's stage: `cpu` or `gpu`.";
+        HETER_DEVICE_TYPE = "HETER_DEVICE_TYPE", "cpu", "Device of this process's stage: `cpu`, `gpu` or `xpu`; on a machine without it the stage runs on the CPU.";
         PREVIOUS_STAGE = "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST", "",
             "Endpoints of the stage before; empty for trainers.";
         NEXT_STAGE = "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST", "",
@@ -217,10 +221,6 @@ variables! {
         HTTPS_PROXY = "https_proxy", "", "As the one before.";
     }
     "Of Paddle, refused" {
-        HETER_TRAINERS = "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", "",
-            "Heterogeneous trainers are not in this version: a list that is not empty is an error.";
-        OLD_HETER_TRAINERS = "PADDLE_HETER_TRAINER_IP_PORT_LIST", "",
-            "As the one before.";
         COORDINATORS = "PADDLE_COORDINATOR_ENDPOINTS", "",
             "Federated training is not in this version: a list that is not empty is an error.";
     }

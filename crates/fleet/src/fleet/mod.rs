@@ -2,6 +2,7 @@
 //!
 //! Nothing here is global: a test may hold a whole cluster of them over a transport in memory.
 
+mod heter;
 mod ranks;
 mod save;
 mod server;
@@ -20,6 +21,7 @@ use crate::settings::{network, settings};
 use crate::util::Util;
 use crate::{Environment, Error, Result, Role, RoleMaker, Strategy, split_files};
 
+pub use heter::{connect_stages, serve_stage};
 pub use save::SaveMode;
 pub use server::serve_program;
 pub use worker::{Tuning, connect_trainer};
@@ -29,8 +31,9 @@ pub use worker::{Tuning, connect_trainer};
 /// The calls of a trainer: [`Fleet::minimize`], [`Fleet::init_worker`], steps of
 /// [`Fleet::main_program`], [`Fleet::stop_worker`]. Those of a server: [`Fleet::minimize`],
 /// [`Fleet::init_server`], [`Fleet::run_server`]. A rank of a collective job makes the calls of a
-/// trainer. A process without a launcher is a trainer without servers, and the same calls train it
-/// alone.
+/// trainer. With heter workers, trainers make the steps of [`Fleet::stages`] instead, and those
+/// workers serve ([`Fleet::run_heter_worker`]) after [`Fleet::init_worker`]. A process without a
+/// launcher is a trainer without servers, and the same calls train it alone.
 pub struct Fleet {
     role: RoleMaker,
     environment: Environment,
@@ -123,6 +126,11 @@ impl Fleet {
         self.role.role() == Role::Server
     }
 
+    /// Whether it runs a part of the program for trainers.
+    pub fn is_heter_worker(&self) -> bool {
+        self.role.role() == Role::HeterWorker
+    }
+
     /// Whether it is trainer 0.
     pub fn is_first_worker(&self) -> bool {
         self.is_worker() && self.role.index() == 0
@@ -201,13 +209,18 @@ impl Fleet {
         let mut described = main.clone();
         strategy.describe_tables(&mut described)?;
         let sync = config.sync_mode;
-        let rank = if self.is_worker() { self.role.index() as usize } else { 0 };
-        let endpoints = self.role.server_endpoints();
+        let (endpoints, place) = (self.role.server_endpoints(), self.role.place());
         let trainers = self.role.worker_num() as usize;
-        let transpiled = Transpiler::new(config)?
-            .transpile(rank, &described, startup, endpoints, trainers, sync)?;
+        let transpiler = Transpiler::new(config)?;
+        let transpiled = match self.heter(strategy) {
+            None => {
+                transpiler.transpile(place.index, &described, startup, endpoints, trainers, sync)?
+            }
+            Some(heter) => transpiler
+                .transpile_heter(place, &described, startup, endpoints, trainers, &heter, sync)?,
+        };
         let (main, startup) = match self.role.role() {
-            Role::Worker => {
+            Role::Worker | Role::HeterWorker => {
                 (transpiled.trainer_program().clone(), transpiled.trainer_startup().clone())
             }
             Role::Server => {
@@ -259,6 +272,14 @@ impl Fleet {
         self.need(Role::Worker, method)
     }
 
+    /// That this process trains, alone or for others.
+    fn need_member(&self, method: &str) -> Result<()> {
+        match self.role.role() {
+            Role::HeterWorker => Ok(()),
+            _ => self.need_worker(method),
+        }
+    }
+
     fn need(&self, role: Role, method: &str) -> Result<()> {
         if self.role.role() == role {
             return Ok(());
@@ -266,6 +287,7 @@ impl Fleet {
         let wanted = match role {
             Role::Worker => "a trainer",
             Role::Server => "a server",
+            Role::HeterWorker => "a heter worker",
         };
         Err(Error::Config(format!("`{method}` is for {wanted}, but this process is {}", self.role)))
     }

@@ -40,7 +40,7 @@ impl Fleet {
     /// # Errors
     /// As [`Fleet::init_worker`].
     pub fn connect(&mut self, scope: &Scope) -> Result<Option<Arc<Worker>>> {
-        self.need_worker("init_worker")?;
+        self.need_member("init_worker")?;
         let job = self.job()?;
         if job.transpiled.is_none() {
             return Ok(None);
@@ -50,8 +50,9 @@ impl Fleet {
         }
         let strategy = &job.strategy;
         let config = WorkerConfig {
-            trainer: self.role.index(),
-            trainers: self.role.worker_num(),
+            trainer: self.role.rank(),
+            trainers: self.role.worker_num() + self.role.heter_worker_num(),
+            heter_workers: self.role.heter_worker_num(),
             endpoints: self.role.server_endpoints().to_vec(),
             mode: strategy.mode,
             communicator: knobs(
@@ -93,7 +94,7 @@ impl Fleet {
     /// # Errors
     /// When a server is lost.
     pub fn stop_worker(&mut self) -> Result<()> {
-        self.need_worker("stop_worker")?;
+        self.need_member("stop_worker")?;
         self.flush()?;
         self.leave();
         match self.worker.take() {

@@ -67,6 +67,7 @@ pub fn symmetric(rank: usize, hosts: &[String]) -> Result<RoleMaker> {
         server_endpoints,
         // Workers have addresses but do not listen; Paddle lists them without a port.
         worker_endpoints: Vec::new(),
+        heter_stages: Vec::new(),
     })
 }
 

@@ -70,13 +70,13 @@ fn what_is_missing_or_wrong_is_named() {
     let coach = "TRAINING_ROLE must be PSERVER or TRAINER or HETER_TRAINER or COORDINATOR, but \
                  get COACH, please check your environment.";
     refused(&[LIST, TWO, ("TRAINING_ROLE", "COACH")], coach);
-    refused(&[LIST, TWO, ("TRAINING_ROLE", "HETER_TRAINER")], "not in this version");
+    refused(&[LIST, TWO, ("TRAINING_ROLE", "COORDINATOR")], "not in this version");
     refused(&[LIST, ("PADDLE_TRAINERS_NUM", "0")], "a job needs a trainer");
     let twice = ("PADDLE_PSERVERS_IP_PORT_LIST", "a:1,a:1");
     refused(&[twice], "can't have duplicate elements");
     refused(&[("PADDLE_PSERVERS_IP_PORT_LIST", "a:1,b")], "`b` in the list of servers");
-    let heter = ("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", "127.0.0.1:1");
-    refused(&[LIST, heter], "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST");
+    let federated = ("PADDLE_COORDINATOR_ENDPOINTS", "127.0.0.1:1");
+    refused(&[LIST, federated], "PADDLE_COORDINATOR_ENDPOINTS");
     let old = [("PADDLE_PSERVER_IPS", "127.0.0.1"), ("PADDLE_TRAINERS", "10.0.0.1,10.0.0.2")];
     refused(&old, "`PADDLE_TRAINERS` is `10.0.0.1,10.0.0.2`");
 }
@@ -107,6 +107,7 @@ fn a_script_may_give_the_role() {
             worker_num,
             server_endpoints: servers.iter().map(|s| (*s).to_owned()).collect(),
             worker_endpoints: Vec::new(),
+            heter_stages: Vec::new(),
         })
         .map_err(|error| error.to_string())
     };
@@ -125,6 +126,61 @@ fn a_script_may_give_the_role() {
     refused(given(0, Role::Worker, Some(0), two), "worker_num must be greater than 0");
     refused(given(0, Role::Worker, None, two), "worker_num must be greater than 0");
     refused(given(1, Role::Worker, Some(1), two), "must be less than worker_num");
+}
+
+const HETER: [(&str, &str); 5] = [
+    LIST,
+    TWO,
+    ("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"),
+    ("PADDLE_STAGE_TRAINERS_NUM", "[2, 2, 1]"),
+    ("STAGE_NUM", "3"),
+];
+
+fn heter<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    [&HETER[..], more].concat()
+}
+
+#[test]
+fn heter_workers_have_stages() {
+    let own = [
+        ("TRAINING_ROLE", "HETER_TRAINER"),
+        ("STAGE_ID", "3"),
+        ("POD_IP", "127.0.0.1"),
+        ("PADDLE_PORT", "3"),
+    ];
+    let worker = role(&heter(&own)).unwrap();
+    assert_eq!((worker.role(), worker.index(), worker.rank()), (Role::HeterWorker, 2, 4));
+    assert_eq!(worker.place(), Place { stage: 2, index: 0 });
+    assert_eq!(worker.to_string(), "heter worker 2 of 3");
+    assert_eq!(worker.heter_stages()[0], ["127.0.0.1:1", "127.0.0.1:2"]);
+    let first = [TRAINER, ("STAGE_ID", "1"), ("PADDLE_TRAINER_ID", "1")];
+    let trainer = role(&heter(&first)).unwrap();
+    assert_eq!((trainer.rank(), trainer.heter_worker_num()), (1, 3));
+    let server = role(&heter(&[SERVER, ("PADDLE_PSERVER_ID", "0")])).unwrap();
+    assert_eq!(server.heter_stages().len(), 2);
+    // What Paddle's own launcher tells a server.
+    let told = [LIST, TWO, HETER[2], SERVER, ("PADDLE_PSERVER_ID", "0")];
+    assert_eq!(role(&told).unwrap().heter_stages().len(), 1);
+}
+
+#[test]
+fn contradictions_about_stages_are_named() {
+    let trainer = [TRAINER, ("PADDLE_TRAINER_ID", "1")];
+    refused(&[LIST, TWO, HETER[2], trainer[0], trainer[1]], "Can not find PADDLE_STAGE_TRAINERS");
+    refused(&heter(&trainer), "Can not find STAGE_ID");
+    refused(&heter(&[trainer[0], trainer[1], ("STAGE_ID", "2")]), "trainers are stage 1");
+    let four = [LIST, TWO, HETER[2], ("PADDLE_STAGE_TRAINERS_NUM", "[2, 4]"), trainer[0]];
+    refused(&[&four[..], &[trainer[1]]].concat(), "is `[2, 4]`, but there are 2 trainers");
+    let next = ("PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST", "127.0.0.1:2");
+    refused(&heter(&[trainer[0], trainer[1], ("STAGE_ID", "1"), next]), "stage 2 is");
+    let lone = ("TRAINING_ROLE", "HETER_TRAINER");
+    refused(&[LIST, TWO, lone], "Can not find PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST");
+    let elsewhere = [lone, ("STAGE_ID", "2"), ("POD_IP", "10.0.0.1"), ("PADDLE_PORT", "1")];
+    refused(&heter(&elsewhere), "`10.0.0.1:1` is not in the list of heter workers");
+    let stage = [lone, ("STAGE_ID", "3"), ("POD_IP", "127.0.0.1"), ("PADDLE_PORT", "1")];
+    refused(&heter(&stage), "STAGE_ID is 3, but this heter worker's endpoint");
+    let device = [trainer[0], trainer[1], ("STAGE_ID", "1"), ("HETER_DEVICE_TYPE", "abacus")];
+    refused(&heter(&device), "HETER_DEVICE_TYPE should be cpu,gpu or xpu");
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn fleet(network: &Arc<Memory>, role: Role, index: usize) -> Fleet {
         worker_num: Some(TRAINERS as i64),
         server_endpoints: (0..SERVERS).map(|server| format!("server{server}:1")).collect(),
         worker_endpoints: Vec::new(),
+        heter_stages: Vec::new(),
     });
     let settings = Settings { deadline: Duration::from_secs(60), ..Settings::default() };
     Fleet::with_transport(role.unwrap(), network.clone(), settings)

@@ -182,7 +182,6 @@ impl<'a> Setting<'a> {
 
     /// Where a process stands in the pipeline of a job with heter workers.
     fn stage(&self, place: &Place, list: &mut List) {
-        let counts: Vec<_> = self.stages.iter().map(|stage| stage.len().to_string()).collect();
         let stage = |number: usize| match number {
             0 => String::new(),
             number => self.stages.get(number - 1).map(|stage| stage.join(",")).unwrap_or_default(),
@@ -201,7 +200,13 @@ impl<'a> Setting<'a> {
         set(list, &v::HETER_DEVICE_TYPE, device);
         set(list, &v::STAGE_ID, place.stage);
         set(list, &v::STAGE_NUM, self.stages.len());
-        set(list, &v::STAGE_TRAINERS_NUM, format!("[{}]", counts.join(", ")));
+        set(list, &v::STAGE_TRAINERS_NUM, self.stage_counts());
+    }
+
+    /// Processes of each stage: `[2, 1]`.
+    fn stage_counts(&self) -> String {
+        let counts: Vec<_> = self.stages.iter().map(|stage| stage.len().to_string()).collect();
+        format!("[{}]", counts.join(", "))
     }
 
     fn all_heter(&self) -> String {
@@ -233,6 +238,10 @@ impl<'a> Setting<'a> {
         let role = list.iter().find(|(name, _)| name == v::TRAINING_ROLE.name);
         if let Some((_, role)) = role.cloned() {
             set(list, &v::ROLE, role);
+        }
+        if self.mode == Mode::Heter && place.role == Role::Server {
+            // Which Paddle does not tell servers: whose gradients they wait for.
+            set(list, &v::STAGE_TRAINERS_NUM, self.stage_counts());
         }
         set(list, &v::NNODES, self.layout.nodes.len());
         set(list, &v::LOG_DIR, &self.log_dir);

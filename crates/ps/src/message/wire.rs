@@ -12,7 +12,7 @@ use super::Array;
 use crate::{Error, Result};
 
 /// What starts at a multiple of it in a body.
-pub(super) const ALIGN: usize = 8;
+pub(crate) const ALIGN: usize = 8;
 
 /// Bytes between an array's end and the next one's start.
 static PADDING: [u8; ALIGN] = [0; ALIGN];
@@ -47,56 +47,56 @@ impl<'a> Encoded<'a> {
 }
 
 /// Writes a message.
-pub(super) struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     head: Vec<u8>,
     arrays: Vec<&'a [u8]>,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new() -> Writer<'a> {
+    pub(crate) fn new() -> Writer<'a> {
         let mut head = Vec::with_capacity(64);
         // The head's length comes here.
         head.extend_from_slice(&[0; 4]);
         Writer { head, arrays: Vec::new() }
     }
 
-    pub(super) fn u8(&mut self, value: u8) {
+    pub(crate) fn u8(&mut self, value: u8) {
         self.head.push(value);
     }
 
-    pub(super) fn u32(&mut self, value: u32) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.head.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(super) fn u64(&mut self, value: u64) {
+    pub(crate) fn u64(&mut self, value: u64) {
         self.head.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(super) fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.u32(text.len() as u32);
         self.head.extend_from_slice(text.as_bytes());
     }
 
-    pub(super) fn maybe_text(&mut self, text: Option<&str>) {
+    pub(crate) fn maybe_text(&mut self, text: Option<&str>) {
         self.u8(u8::from(text.is_some()));
         if let Some(text) = text {
             self.text(text);
         }
     }
 
-    pub(super) fn texts(&mut self, texts: &[&str]) {
+    pub(crate) fn texts(&mut self, texts: &[&str]) {
         self.u32(texts.len() as u32);
         for text in texts {
             self.text(text);
         }
     }
 
-    pub(super) fn slice<T: Pod>(&mut self, values: &'a [T]) {
+    pub(crate) fn slice<T: Pod>(&mut self, values: &'a [T]) {
         self.u64(values.len() as u64);
         self.raw(bytemuck::cast_slice(values));
     }
 
-    pub(super) fn array(&mut self, array: &Array<'a>) {
+    pub(crate) fn array(&mut self, array: &Array<'a>) {
         match array {
             Array::Dense { dtype, dims, start, bytes } => {
                 self.u8(0);
@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    pub(super) fn arrays(&mut self, arrays: &[(&'a str, Array<'a>)]) {
+    pub(crate) fn arrays(&mut self, arrays: &[(&'a str, Array<'a>)]) {
         self.u32(arrays.len() as u32);
         for (name, array) in arrays {
             self.text(name);
@@ -122,7 +122,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    pub(super) fn finish(mut self) -> Encoded<'a> {
+    pub(crate) fn finish(mut self) -> Encoded<'a> {
         self.head.resize(self.head.len().next_multiple_of(ALIGN), 0);
         let length = self.head.len() as u32;
         self.head[..4].copy_from_slice(&length.to_le_bytes());
@@ -145,13 +145,13 @@ impl<'a> Writer<'a> {
 }
 
 /// Reads a message.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     head: &'a [u8],
     arrays: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(body: &'a [u8]) -> Result<Reader<'a>> {
+    pub(crate) fn new(body: &'a [u8]) -> Result<Reader<'a>> {
         if body.is_empty() {
             return Err(damaged("it is empty"));
         }
@@ -165,34 +165,34 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8> {
+    pub(crate) fn u8(&mut self) -> Result<u8> {
         Ok(self.bytes(1)?[0])
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32> {
+    pub(crate) fn u32(&mut self) -> Result<u32> {
         let bytes = self.bytes(4)?;
         Ok(u32::from_le_bytes(bytes.try_into().expect("four bytes were read")))
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64> {
+    pub(crate) fn u64(&mut self) -> Result<u64> {
         let bytes = self.bytes(8)?;
         Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes were read")))
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str> {
+    pub(crate) fn text(&mut self) -> Result<&'a str> {
         let length = self.u32()? as usize;
         let bytes = self.bytes(length)?;
         std::str::from_utf8(bytes).map_err(|_| damaged("a name is no UTF-8"))
     }
 
-    pub(super) fn maybe_text(&mut self) -> Result<Option<&'a str>> {
+    pub(crate) fn maybe_text(&mut self) -> Result<Option<&'a str>> {
         match self.flag()? {
             true => self.text().map(Some),
             false => Ok(None),
         }
     }
 
-    pub(super) fn flag(&mut self) -> Result<bool> {
+    pub(crate) fn flag(&mut self) -> Result<bool> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -200,17 +200,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn texts(&mut self) -> Result<Vec<&'a str>> {
+    pub(crate) fn texts(&mut self) -> Result<Vec<&'a str>> {
         let count = self.count(4)?;
         (0..count).map(|_| self.text()).collect()
     }
 
-    pub(super) fn slice<T: Pod>(&mut self) -> Result<&'a [T]> {
+    pub(crate) fn slice<T: Pod>(&mut self) -> Result<&'a [T]> {
         let count = self.u64()?;
         self.elements(count)
     }
 
-    pub(super) fn array(&mut self) -> Result<Array<'a>> {
+    pub(crate) fn array(&mut self) -> Result<Array<'a>> {
         match self.u8()? {
             0 => {
                 let (dtype, dims) = self.shape()?;
@@ -234,14 +234,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn arrays(&mut self) -> Result<Vec<(&'a str, Array<'a>)>> {
+    pub(crate) fn arrays(&mut self) -> Result<Vec<(&'a str, Array<'a>)>> {
         // Name, kind, type, rank, start and length.
         let count = self.count(4 + 3 + 8)?;
         (0..count).map(|_| Ok((self.text()?, self.array()?))).collect()
     }
 
     /// A number of things that follow in the head, each of `least` bytes at least.
-    pub(super) fn count(&mut self, least: usize) -> Result<usize> {
+    pub(crate) fn count(&mut self, least: usize) -> Result<usize> {
         let count = self.u32()? as usize;
         match count.checked_mul(least) {
             Some(bytes) if bytes <= self.head.len() => Ok(count),
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that everything has been read.
-    pub(super) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
         if self.head.len() >= ALIGN || !self.arrays.is_empty() {
             return Err(damaged("something follows its end"));
         }
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The error of bytes that are no message.
-pub(super) fn damaged(problem: &str) -> Error {
+pub(crate) fn damaged(problem: &str) -> Error {
     Error::Request(format!(
         "a message cannot be read: {problem}; do all processes run the same version of Bireme?"
     ))

@@ -15,8 +15,10 @@ pub struct ServerConfig {
     pub endpoints: Vec<String>,
     /// Its place among them.
     pub server: u32,
-    /// Trainers in all.
+    /// Trainers in all, heter workers among them.
     pub trainers: u32,
+    /// How many of them, the last ones, are heter workers: they look nothing up in tables.
+    pub heter_workers: u32,
     /// How they keep time.
     pub mode: Mode,
     /// Blocks that update parameters.
@@ -66,6 +68,10 @@ impl ServerConfig {
         };
         let attrs = Attrs(op);
         let trainers = attrs.count("Fanin", 1)?;
+        let heter_workers = u32::try_from(attrs.int("heter_workers", 0)?)
+            .ok()
+            .filter(|workers| *workers < trainers)
+            .ok_or_else(|| attrs.wrong("heter_workers", "there must be trainers beside them"))?;
         let code = attrs.int("distributed_mode", 0)?;
         let mode = Mode::from_code(code)
             .ok_or_else(|| attrs.wrong("distributed_mode", &format!("there is no mode {code}")))?;
@@ -92,6 +98,7 @@ impl ServerConfig {
             endpoints,
             server,
             trainers,
+            heter_workers,
             mode,
             optimize_blocks: attrs.blocks("optimize_blocks", program)?,
             rate_block,

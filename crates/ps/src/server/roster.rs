@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use bireme_comm::{Peer, Reply};
+use bireme_comm::{Identity, Peer, Reply, Role};
 
 use super::meet::Meeting;
 
@@ -26,6 +26,8 @@ pub(super) enum Standing {
 /// The trainers, and those of them that wait.
 pub(super) struct Roster {
     pub(super) trainers: Vec<Standing>,
+    /// Ranks from here on are heter workers'.
+    readers: u32,
     /// Who waits at the barrier of this step, and since when.
     pub(super) barrier: BTreeMap<u32, (Reply, Instant)>,
     pub(super) meetings: BTreeMap<(String, String), Meeting>,
@@ -53,8 +55,9 @@ pub(super) enum Verdict {
 }
 
 impl Roster {
-    pub(super) fn new(trainers: u32) -> Roster {
+    pub(super) fn new(trainers: u32, heter_workers: u32) -> Roster {
         Roster {
+            readers: trainers - heter_workers,
             trainers: vec![Standing::Absent; trainers as usize],
             barrier: BTreeMap::new(),
             meetings: BTreeMap::new(),
@@ -100,7 +103,7 @@ impl Roster {
 
     /// The trainer of a session that was lost, if it was at work.
     pub(super) fn lose(&mut self, peer: &Peer, why: &str) -> Option<u32> {
-        let trainer = peer.identity.rank;
+        let trainer = self.rank_of(peer.identity)?;
         let standing = self.trainers.get_mut(trainer as usize)?;
         let ours = matches!(standing, Standing::Here { session, .. } if *session == peer.session);
         if !ours {
@@ -150,9 +153,31 @@ impl Roster {
     /// How a trainer is called: `trainer 1 (127.0.0.1:40000)`.
     pub(super) fn name(&self, trainer: u32) -> String {
         match self.trainers.get(trainer as usize) {
-            Some(Standing::Here { address, .. }) => format!("trainer {trainer} ({address})"),
-            _ => format!("trainer {trainer}"),
+            Some(Standing::Here { address, .. }) => format!("{} ({address})", self.who(trainer)),
+            _ => self.who(trainer),
         }
+    }
+
+    /// `trainer 1`, `heter worker 0`.
+    fn who(&self, trainer: u32) -> String {
+        match trainer.checked_sub(self.readers) {
+            None => format!("trainer {trainer}"),
+            Some(index) => format!("heter worker {index}"),
+        }
+    }
+
+    /// The rank of a process among all that train, if it is one of them.
+    pub(super) fn rank_of(&self, identity: Identity) -> Option<u32> {
+        match identity.role {
+            Role::Trainer => Some(identity.rank),
+            Role::HeterWorker => self.readers.checked_add(identity.rank),
+            Role::Server | Role::Other => None,
+        }
+    }
+
+    /// How many of `ranks` read data, and so look rows up and push them.
+    pub(super) fn readers<'a>(&self, ranks: impl Iterator<Item = &'a u32>) -> usize {
+        ranks.filter(|rank| **rank < self.readers).count()
     }
 
     /// What is wrong at the barrier when the oldest wait has reached `deadline`.
@@ -175,10 +200,12 @@ impl Roster {
     pub(super) fn missing(&self, arrived: impl Fn(u32) -> bool) -> Vec<String> {
         let word = |(at, standing): (u32, &Standing)| match standing {
             _ if arrived(at) => None,
-            Standing::Absent => Some(format!("trainer {at} has not joined, and is missing")),
+            Standing::Absent => Some(format!("{} has not joined, and is missing", self.who(at))),
             Standing::Here { .. } => Some(format!("{} did not arrive", self.name(at))),
             Standing::Done => None,
-            Standing::Lost(why) => Some(format!("trainer {at} is lost ({why}), and is missing")),
+            Standing::Lost(why) => {
+                Some(format!("{} is lost ({why}), and is missing", self.who(at)))
+            }
         };
         (0..).zip(&self.trainers).filter_map(word).collect()
     }
@@ -211,7 +238,7 @@ impl Roster {
         let lost: Vec<String> = (0..)
             .zip(&self.trainers)
             .filter_map(|(at, standing): (u32, _)| match standing {
-                Standing::Lost(why) => Some(format!("trainer {at} was lost: {why}")),
+                Standing::Lost(why) => Some(format!("{} was lost: {why}", self.who(at))),
                 _ => None,
             })
             .collect();

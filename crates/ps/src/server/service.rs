@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bireme_comm::{Body, Handler, Peer, Reply, Role};
+use bireme_comm::{Body, Handler, Peer, Reply};
 
 use super::gather::Gather;
 use super::meet::{self, Ended, Meeting};
@@ -38,7 +38,7 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) fn new(state: State, deadline: Duration, max_frame: usize) -> Service {
-        let roster = Mutex::new(Roster::new(state.config.trainers));
+        let roster = Mutex::new(Roster::new(state.config.trainers, state.config.heter_workers));
         // A little less than the callers' own deadlines, whose messages know less.
         let deadline = deadline - (deadline / 20).min(Duration::from_secs(2));
         // Room for names and dimensions.
@@ -243,7 +243,7 @@ impl Service {
                 config.mode
             )));
         }
-        if peer.identity.role != Role::Trainer || peer.identity.rank != trainer {
+        if self.roster().rank_of(peer.identity) != Some(trainer) {
             return Err(Error::Config(format!("{peer} says it is trainer {trainer}")));
         }
         let mut roster = self.roster();
@@ -318,8 +318,9 @@ impl Service {
     /// Runs the update when nobody else is expected at the barrier, and lets all go on.
     fn step_if_all_are_here(&self, mut roster: MutexGuard<'_, Roster>) {
         let Some(waiters) = roster.take_barrier() else { return };
+        let readers = roster.readers(waiters.keys());
         drop(roster);
-        let updated = self.state.update(waiters.len());
+        let updated = self.state.update(readers);
         let problem = match &updated {
             Ok(()) => None,
             Err(error) => Some(format!("{}: the update failed: {error}", self.state.name())),
@@ -346,20 +347,20 @@ impl Handler for Service {
             Err(error) => return reply.fail(&format!("{peer}: {error}")),
         };
         let is_complete = matches!(request, Request::Complete { .. } | Request::Quit { .. });
-        if peer.identity.role == Role::Trainer
+        let mut roster = self.roster();
+        if let Some(rank) = roster.rank_of(peer.identity)
             && !is_complete
-            && let Some(problem) = self.roster().failure_for(peer.identity.rank)
+            && let Some(problem) = roster.failure_for(rank)
         {
+            drop(roster);
             self.news.notify_all();
             return reply.fail(&problem);
         }
+        drop(roster);
         self.dispatch(peer, &request, reply);
     }
 
     fn lost(&self, peer: &Peer, why: &str) {
-        if peer.identity.role != Role::Trainer {
-            return;
-        }
         let mut roster = self.roster();
         let Some(trainer) = roster.lose(peer, why) else { return };
         let server = self.state.name();
@@ -382,7 +383,7 @@ impl Handler for Service {
                 }
             };
             roster.fail(&format!(
-                "{server}: {peer} is lost: {why}; {waits}. Look at that trainer's log; the job can \
+                "{server}: {peer} is lost: {why}; {waits}. Look at its log; the job can \
                  go on from its last checkpoint"
             ));
         }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use bireme_comm::Identity;
 use bireme_ir::{Attr, Op, Program};
 
 use crate::{Error, Mode, Result};
@@ -16,8 +17,10 @@ pub const GEO_STEPS: u32 = 100;
 pub struct WorkerConfig {
     /// This trainer, from 0.
     pub trainer: u32,
-    /// Trainers in all.
+    /// Trainers in all, heter workers among them.
     pub trainers: u32,
+    /// How many of them, the last ones, are heter workers.
+    pub heter_workers: u32,
     /// The servers, as `ip:port`, in order.
     pub endpoints: Vec<String>,
     /// How trainers keep time.
@@ -36,7 +39,16 @@ impl WorkerConfig {
     pub fn new(trainer: u32, trainers: u32, endpoints: Vec<String>, mode: Mode) -> WorkerConfig {
         let communicator = Knobs::default();
         let geo_steps = GEO_STEPS;
-        WorkerConfig { trainer, trainers, endpoints, mode, communicator, staleness: 0, geo_steps }
+        WorkerConfig {
+            trainer,
+            trainers,
+            heter_workers: 0,
+            endpoints,
+            mode,
+            communicator,
+            staleness: 0,
+            geo_steps,
+        }
     }
 
     /// What a trainer program says of itself in the attributes of the ops that talk to servers;
@@ -55,6 +67,19 @@ impl WorkerConfig {
             }
         }
         found.finish()
+    }
+
+    /// Those of the trainers that read data: the ranks below this number.
+    pub fn readers(&self) -> u32 {
+        self.trainers - self.heter_workers
+    }
+
+    /// Who this process is to others.
+    pub fn identity(&self) -> Identity {
+        match self.trainer.checked_sub(self.readers()) {
+            None => Identity::trainer(self.trainer),
+            Some(index) => Identity::heter_worker(index),
+        }
     }
 
     /// The staleness bound that holds: the one given, or what the queues and their merging amount
@@ -79,6 +104,9 @@ impl WorkerConfig {
         } else if self.trainer >= self.trainers {
             let (rank, all) = (self.trainer, self.trainers);
             format!("trainer {rank} cannot be one of {all}: ranks go from 0 to trainers - 1")
+        } else if self.heter_workers >= self.trainers {
+            let (heter, all) = (self.heter_workers, self.trainers);
+            format!("{heter} of {all} trainers are heter workers, and nobody reads data")
         } else if self.geo_steps == 0 {
             "geo mode exchanges every `k_steps` steps, which must be at least 1".to_owned()
         } else {
@@ -89,7 +117,7 @@ impl WorkerConfig {
 }
 
 /// The ops that talk to servers.
-const OPS: [&str; 7] = [
+const OPS: [&str; 9] = [
     "send",
     "send_barrier",
     "recv",
@@ -97,6 +125,8 @@ const OPS: [&str; 7] = [
     "distributed_lookup_table",
     "distributed_push_sparse",
     "geo_exchange",
+    "send_and_recv",
+    "heter_listen_and_serv",
 ];
 
 /// What has been read from a program so far.
@@ -105,6 +135,7 @@ struct Found {
     any: bool,
     trainer: Option<i64>,
     trainers: Option<i64>,
+    heter_workers: Option<i64>,
     mode: Option<i64>,
     geo_steps: Option<i64>,
     staleness: Option<i64>,
@@ -119,6 +150,7 @@ impl Found {
         self.any = true;
         once(op, "trainer_id", &mut self.trainer)?;
         once(op, "trainers", &mut self.trainers)?;
+        once(op, "heter_workers", &mut self.heter_workers)?;
         once(op, "distributed_mode", &mut self.mode)?;
         once(op, "geo_steps", &mut self.geo_steps)?;
         once(op, "staleness", &mut self.staleness)?;
@@ -148,6 +180,7 @@ impl Found {
         if let Some(steps) = self.geo_steps {
             config.geo_steps = number("geo_steps", steps)?;
         }
+        config.heter_workers = number("heter_workers", self.heter_workers.unwrap_or(0))?;
         config.staleness = number("staleness", self.staleness.unwrap_or(0))?;
         config.check()?;
         Ok(Some(config))

@@ -24,12 +24,12 @@ pub enum Reduce {
 
 impl Worker {
     /// Waits until all trainers are here with the same `name`, and returns what each brought, by
-    /// rank.
+    /// rank. Heter workers take no part.
     ///
     /// # Errors
     /// When a trainer or server 0 is lost, or the deadline passes.
     pub fn meet(&self, name: &str, data: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.meet_as("trainer", name, self.config.trainer, self.config.trainers, data)
+        self.meet_as("trainer", name, self.config.trainer, self.config.readers(), data)
     }
 
     /// [`Worker::meet`] for any group of processes that agree on a name.

@@ -49,7 +49,7 @@ impl Links {
         transport: &Arc<dyn Transport>,
         settings: &Settings,
     ) -> Result<Links> {
-        let me = Identity::trainer(config.trainer);
+        let me = config.identity();
         // The user is asked on the caller's thread: a signal may concern that one alone.
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, user) = (Arc::clone(&stop), settings.interrupt.clone());

@@ -437,7 +437,11 @@ impl Remote for Worker {
     }
 
     fn whoami(&self) -> String {
-        format!("trainer {} of {}", self.config.trainer, self.config.trainers)
+        let (config, readers) = (&self.config, self.config.readers());
+        match config.trainer.checked_sub(readers) {
+            None => format!("trainer {} of {readers}", config.trainer),
+            Some(index) => format!("heter worker {index} of {}", config.heter_workers),
+        }
     }
 }
 

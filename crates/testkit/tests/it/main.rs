@@ -6,6 +6,7 @@ mod checkpoint;
 mod collective;
 mod equals_local;
 mod faults;
+mod heter;
 mod modes;
 #[cfg(target_os = "linux")]
 mod processes;

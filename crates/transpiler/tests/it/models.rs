@@ -123,3 +123,29 @@ pub(crate) fn ctr_with(kind: TableKind, attr: ParamAttr, optimizer: &dyn Optimiz
     optimizer.minimize(&mean(&cost).unwrap()).unwrap();
     Model::new(&graph)
 }
+
+/// [`ctr`] with everything after the lookups, or the last two layers, on other devices.
+pub(crate) fn staged_ctr(kind: TableKind, stages: usize, optimizer: &dyn Optimizer) -> Model {
+    let graph = Graph::new();
+    graph.set_random_seed(7);
+    let dense = data(&graph, "dense", [13], DType::F32);
+    let label = data(&graph, "label", [1], DType::I64);
+    let embed = Embedding::new([10_001, 9])
+        .sparse(kind != TableKind::Dense)
+        .distributed(kind == TableKind::Keyed)
+        .param_attr(ParamAttr::named("table"));
+    let ids = ["C1", "C2"].map(|name| input(&graph, name, [-1], DType::I64));
+    let joined = graph.with_device("cpu", || {
+        let rows = [embed.apply(&ids[0])?, embed.apply(&ids[1])?];
+        concat(&[&rows[0], &rows[1], &dense], 1)
+    });
+    let joined = joined.unwrap();
+    let hidden = graph.with_device("gpu:0", || bireme_engine::layers::fc(&joined, 32, Act::Relu));
+    let last = if stages == 3 { "xpu" } else { "gpu" };
+    let loss = graph.with_device(last, || {
+        let predict = bireme_engine::layers::fc(&hidden?, 2, Act::Softmax)?;
+        mean(&cross_entropy(&predict, &label, Label::Hard)?)
+    });
+    optimizer.minimize(&loss.unwrap()).unwrap();
+    Model::new(&graph)
+}

@@ -52,6 +52,9 @@ is_coordinator = _job.is_coordinator
 is_first_worker = _job.is_first_worker
 is_server = _job.is_server
 is_worker = _job.is_worker
+is_heter_worker = _job.is_heter_worker
+init_heter_worker = _job.init_heter_worker
+run_heter_worker = _job.run_heter_worker
 load_inference_model = _job.load_inference_model
 load_model = _job.load_model
 load_one_table = _job.load_one_table
@@ -92,10 +95,12 @@ __all__ = [
     "distributed_model",
     "distributed_optimizer",
     "init",
+    "init_heter_worker",
     "init_server",
     "init_worker",
     "is_coordinator",
     "is_first_worker",
+    "is_heter_worker",
     "is_server",
     "is_worker",
     "load_inference_model",
@@ -109,6 +114,7 @@ __all__ = [
     "nranks",
     "rank",
     "rank_in_node",
+    "run_heter_worker",
     "run_server",
     "save",
     "save_dense_params",

@@ -157,6 +157,14 @@ class Fleet:
         """
         return self._known_role()._is_worker()
 
+    def is_heter_worker(self) -> bool:
+        """Whether this process runs a part of the program for the workers.
+
+        >>> paddle.distributed.fleet.init(is_collective=True).is_heter_worker()
+        False
+        """
+        return self._known_role()._is_heter_worker()
+
     def is_server(self) -> bool:
         """Whether this process holds parameters.
 
@@ -248,8 +256,10 @@ class Fleet:
         if strategy is not None:
             self._strategy = strategy
         split, features = None, ()
-        if self._distributed_identity():
-            split = self._split
+        identity = self._distributed_identity()
+        if identity:
+            # Stages of heter workers are a pipeline.
+            split, features = self._split, ("pipeline",) if identity.heter_stages else ()
         elif self._role is not None and self._role._generate_role().is_collective:
             split, features = self._split_collective, FEATURES
         self._optimizer = DistributedOptimizer(
@@ -336,9 +346,30 @@ class Fleet:
                 raise NotImplementedError("one scope for each program is not in this version")
             scopes = scopes[0]
         runtime = self._runtime_handle()
-        runtime._require(Role.WORKER, "init_worker")
+        runtime._require_member("init_worker")
         print(f"communicator config: {runtime._settings['communicator']}")
         runtime.init_worker(scopes)
+
+    def init_heter_worker(self) -> None:
+        """As `init_worker`, for a heter worker; it has its parameters from the startup program.
+
+        >>> paddle.distributed.fleet.init(is_collective=True).init_heter_worker()
+        """
+        if self._is_distributed("init_heter_worker"):
+            self._runtime_handle()._require(Role.HETER_WORKER, "init_heter_worker")
+            self.init_worker()
+
+    def run_heter_worker(self, dataset: Any = None) -> None:
+        """Runs this heter worker's stage until all workers have called `stop_worker`.
+
+        What the stage computes with comes from the workers, so `dataset` must be None, as in Paddle.
+
+        >>> paddle.distributed.fleet.init(is_collective=True).run_heter_worker()
+        """
+        if dataset is not None:
+            raise RuntimeError("dataset should be None for heter pipeline mode")
+        if self._is_distributed("run_heter_worker"):
+            self._runtime_handle().run_heter_worker()
 
     def stop_worker(self) -> None:
         """Tells the servers that this worker is done; they end after the last one."""
@@ -561,6 +592,7 @@ def _settings_of(strategy: DistributedStrategy) -> tuple[DistributeTranspilerCon
         "staleness": configs["staleness"],
         "communicator": knobs(mode, given, configs["k_steps"]),
         "launch_barrier": configs["launch_barrier"],
+        "micro_batches": strategy.pipeline_configs["accumulate_steps"],
     }
     return config, settings
 

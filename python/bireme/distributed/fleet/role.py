@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from .. import environment
+from .stages import environment_device, environment_stages, given_stages, place_of
 
 _ENVIRONMENT_ROLES = ("TRAINER", "PSERVER", "HETER_TRAINER", "COORDINATOR")
 
@@ -43,6 +44,9 @@ class Identity:
     worker_endpoints: tuple[str, ...] = ()
     current_endpoint: str = ""
     is_collective: bool = False
+    # The heter workers of each stage after the first, and the device of this one.
+    heter_stages: tuple[tuple[str, ...], ...] = ()
+    heter_device: str = "cpu"
     # Whether a launcher, or a script, made more of it than one process alone.
     is_distributed: bool = field(default=False)
 
@@ -75,13 +79,23 @@ class RoleMakerBase:
 
     @property
     def _current_id(self) -> int:
-        return self._generate_role().index
+        identity = self._generate_role()
+        # As in Paddle, heter workers are counted after the trainers.
+        before = identity.worker_num if identity.role == Role.HETER_WORKER else 0
+        return before + identity.index
 
     def _is_worker(self) -> bool:
         return self._role == Role.WORKER
 
     def _is_server(self) -> bool:
         return self._role == Role.SERVER
+
+    def _is_heter_worker(self) -> bool:
+        return self._role == Role.HETER_WORKER
+
+    @property
+    def _is_heter_parameter_server_mode(self) -> bool:
+        return bool(self._generate_role().heter_stages)
 
     def _is_coordinator(self) -> bool:
         return self._role == Role.COORDINATOR
@@ -115,6 +129,49 @@ class RoleMakerBase:
 
     def _get_pserver_endpoints(self) -> list[str]:
         return list(self._generate_role().server_endpoints)
+
+    def _heter_worker_num(self) -> int:
+        return len(self._get_heter_worker_endpoints())
+
+    def _get_heter_worker_endpoints(self) -> list[str]:
+        return [place for stage in self._generate_role().heter_stages for place in stage]
+
+    def _get_heter_worker_endpoint(self) -> str:
+        identity = self._generate_role()
+        if identity.role != Role.HETER_WORKER:
+            raise ValueError("_get_heter_worker_endpoint should be invoked by heter worker")
+        return self._get_heter_worker_endpoints()[identity.index]
+
+    def _get_stage_id(self) -> int:
+        identity = self._generate_role()
+        if identity.role != Role.HETER_WORKER:
+            return 1
+        return place_of(identity.index, identity.heter_stages)[0]
+
+    def _get_num_stage(self) -> int:
+        return len(self._generate_role().heter_stages) + 1
+
+    def _get_stage_trainers(self) -> tuple[int, ...]:
+        identity = self._generate_role()
+        return (identity.worker_num, *(len(stage) for stage in identity.heter_stages))
+
+    def _get_next_trainers(self) -> list[str]:
+        return self._stage(self._get_stage_id() + 1)
+
+    def _get_previous_trainers(self) -> list[str]:
+        return self._stage(self._get_stage_id() - 1)
+
+    def _stage(self, number: int) -> list[str]:
+        identity = self._generate_role()
+        stages = ((), identity.worker_endpoints, *identity.heter_stages)
+        return list(stages[number]) if number < len(stages) else []
+
+    def _heter_device_type(self) -> str:
+        return self._generate_role().heter_device
+
+    def _heter_device(self) -> str:
+        device = self._heter_device_type()
+        return device if device == "cpu" else f"{device}:0"
 
     def to_string(self) -> str:
         """The role, in words.
@@ -171,6 +228,7 @@ class UserDefinedRoleMaker(RoleMakerBase):
         worker_num: int = 0,
         worker_endpoints: Sequence[str] | None = None,
         server_endpoints: Sequence[str] | None = None,
+        heter_worker_endpoints: Sequence[Any] | None = None,
         path: str | None = None,
     ) -> None:
         super().__init__()
@@ -184,8 +242,10 @@ class UserDefinedRoleMaker(RoleMakerBase):
                 " leave one of them out"
             )
         count = worker_num or len(workers) or 1
-        check_index(role, current_id, count, servers)
-        here = workers if role == Role.WORKER else servers
+        stages = given_stages(heter_worker_endpoints)
+        heter = tuple(place for stage in stages for place in stage)
+        check_index(role, current_id, count, servers, len(heter))
+        here = {Role.WORKER: workers, Role.HETER_WORKER: heter}.get(role, servers)
         self._known = Identity(
             role=Role(role),
             index=current_id,
@@ -194,6 +254,7 @@ class UserDefinedRoleMaker(RoleMakerBase):
             worker_endpoints=workers,
             current_endpoint=here[current_id] if current_id < len(here) else "",
             is_collective=is_collective,
+            heter_stages=stages,
             is_distributed=bool(servers) or count > 1,
         )
 
@@ -220,23 +281,37 @@ def server_identity() -> Identity:
             "TRAINING_ROLE must be PSERVER or TRAINER or HETER_TRAINER or COORDINATOR, but get"
             f" {named}, please check your environment."
         )
-    if named in ("HETER_TRAINER", "COORDINATOR") or environment.text(
-        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST"
-    ):
+    if named == "COORDINATOR":
         raise NotImplementedError(
-            "trainers on other devices and coordinators are not in this version: `TRAINING_ROLE`"
-            " must be TRAINER or PSERVER, without `PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST`"
+            "coordinators are not in this version: `TRAINING_ROLE` must be TRAINER, PSERVER or"
+            " HETER_TRAINER"
         )
-    role = Role.SERVER if named == "PSERVER" else Role.WORKER
-    if role == Role.SERVER:
+    stages = environment_stages(count, named)
+    heter = tuple(place for stage in stages for place in stage)
+    roles = {"PSERVER": Role.SERVER, "HETER_TRAINER": Role.HETER_WORKER}
+    role = roles.get(named, Role.WORKER)
+    if role == Role.HETER_WORKER:
+        here = f"{environment.required('POD_IP')}:{environment.number('PADDLE_PORT')}"
+        index = place_in(heter, here, "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST")
+    elif role == Role.SERVER:
         here = f"{environment.required('POD_IP')}:{environment.number('PADDLE_PORT')}"
         index = place_in(servers, here, "PADDLE_PSERVERS_IP_PORT_LIST")
     else:
         index = environment.number("PADDLE_TRAINER_ID")
         here = workers[index] if index < len(workers) else ""
         check_trainer_id(index, count)
-    check_index(role, index, count, servers)
-    return Identity(role, index, count, servers, workers, here, is_distributed=True)
+    check_index(role, index, count, servers, len(heter))
+    return Identity(
+        role,
+        index,
+        count,
+        servers,
+        workers,
+        here,
+        heter_stages=stages,
+        heter_device=environment_device() if role == Role.HETER_WORKER else "cpu",
+        is_distributed=True,
+    )
 
 
 def collective_identity() -> Identity:
@@ -271,7 +346,7 @@ def place_in(endpoints: Sequence[str], here: str, source: str) -> int:
     """
     if here not in endpoints:
         raise ValueError(
-            f"this server is `{here}` (`POD_IP` and `PADDLE_PORT`), which is none of `{source}`:"
+            f"this process is `{here}` (`POD_IP` and `PADDLE_PORT`), which is none of `{source}`:"
             f" {','.join(endpoints)}"
         )
     return list(endpoints).index(here)
@@ -331,7 +406,9 @@ trainers are numbered from 0 to 1
         )
 
 
-def check_index(role: Role, index: int, workers: int, servers: Sequence[str]) -> None:
+def check_index(
+    role: Role, index: int, workers: int, servers: Sequence[str], heter: int = 0
+) -> None:
     """Raises where there is no process of that number.
 
     >>> check_index(Role.WORKER, 2, 2, ["127.0.0.1:6174"])
@@ -339,7 +416,7 @@ def check_index(role: Role, index: int, workers: int, servers: Sequence[str]) ->
     ...
     ValueError: worker 2 is none of 2 workers, which are numbered from 0
     """
-    if role not in (Role.WORKER, Role.SERVER):
+    if role not in (Role.WORKER, Role.SERVER, Role.HETER_WORKER):
         raise TypeError("role must be as Role")
     if not isinstance(index, int):
         raise TypeError("current_id must be as int")
@@ -353,6 +430,10 @@ def check_index(role: Role, index: int, workers: int, servers: Sequence[str]) ->
         raise ValueError(
             "if role is Role.SERVER, current_id must be less than or equal to"
             " len(server_endpoints) - 1"
+        )
+    if role == Role.HETER_WORKER and index >= heter:
+        raise ValueError(
+            f"heter worker {index} is none of {heter} heter workers, which are numbered from 0"
         )
     if role == Role.WORKER and index >= workers:
         raise ValueError(f"worker {index} is none of {workers} workers, which are numbered from 0")

@@ -2,7 +2,7 @@
 
 Both generations of `fleet` work on it. What it hands to `_core.Fleet`:
 
-- role: `role` ("WORKER" or "SERVER"), `index`, `workers`, `server_endpoints`, `worker_endpoints`;
+- role: `role` ("WORKER", "SERVER" or "HETER_WORKER"), `index`, `workers`, `server_endpoints`, `worker_endpoints`;
 - settings: `mode` ("sync", "async", "half_async", "geo" or "hybrid"), `k_steps` (batches between
   two exchanges in geo mode), `staleness` (steps, in hybrid mode), `communicator` (see
   `communicator.knobs`), `launch_barrier`, and `rpc_deadline` (ms) and `rpc_retry_times` where a
@@ -26,6 +26,7 @@ from ..transpiler.distribute_transpiler import rate_of
 from ..transpiler.ports import wait_server_ready
 from .exchange import decode, encode
 from .role import Identity, Role
+from .stages import place_of
 from .tables import describe_tables
 
 FORMATS = ("native", "paddle_text")
@@ -53,6 +54,7 @@ class Runtime:
         self._settings = dict(settings)
         self._core: Any = None
         self._is_started = False
+        self._scope: Any = None
         # The program before it was split: what is saved for prediction is cut out of it.
         self.origin: Program | None = None
         self.main: Program | None = None
@@ -72,29 +74,46 @@ class Runtime:
                 **describe_tables(main, tables),
             }
         )
-        transpiler.transpile(
-            identity.index if identity.role == Role.WORKER else 0,
-            main,
-            startup,
-            list(identity.server_endpoints),
-            identity.worker_num,
-            mode == "sync",
-        )
+        self._transpile(transpiler, main, startup)
         if self._config.print_log:
             print(transpiler.log())
         self.origin = main.clone()
-        told = {name: value for name, value in self._settings.items() if name != "server"}
+        own = ("server", "micro_batches")
+        told = {name: value for name, value in self._settings.items() if name not in own}
         self._core = _core.Fleet(_role(identity), told)
-        if identity.role == Role.WORKER:
+        if identity.role != Role.SERVER:
             main._replace(transpiler.trainer_program())
             startup._replace(transpiler.trainer_startup())
             self.main, self.startup = main, startup
             self._core.set_programs(main, startup, None, None)
+            self._core.set_whole(transpiler.whole_program())
         else:
             endpoint = identity.server_endpoints[identity.index]
             self.main = transpiler.pserver_program(endpoint)
             self.startup = transpiler.startup_program(endpoint)
             self._core.set_programs(None, None, self.main, self.startup)
+
+    def _transpile(self, transpiler: Any, main: Program, startup: Program) -> None:
+        identity, sync = self.identity, self._settings["mode"] == "sync"
+        servers, workers = list(identity.server_endpoints), identity.worker_num
+        index = 0 if identity.role == Role.SERVER else identity.index
+        if not identity.heter_stages:
+            transpiler.transpile(index, main, startup, servers, workers, sync)
+            return
+        stage = 1
+        if identity.role == Role.HETER_WORKER:
+            stage, index = place_of(index, identity.heter_stages)
+        transpiler.transpile_heter(
+            stage - 1,
+            index,
+            main,
+            startup,
+            servers,
+            workers,
+            [list(places) for places in identity.heter_stages],
+            self._settings.get("micro_batches", 1),
+            sync,
+        )
 
     def init_server(self, dirname: str | None, var_names: list[str] | None) -> None:
         """Fills the parameters of this server, from a folder where one is named."""
@@ -115,17 +134,25 @@ class Runtime:
 
     def init_worker(self, scope: Any = None) -> None:
         """Connects this worker to the servers, once they listen."""
-        self._require(Role.WORKER, "init_worker")
+        self._require_member("init_worker")
         if self._settings["launch_barrier"] and environment.text("FLAGS_LAUNCH_BARRIER") != "0":
             wait_server_ready(self.identity.server_endpoints)
-        self._core.init_worker(self.main, scope or global_scope())
+        self._scope = scope or global_scope()
+        self._core.init_worker(self.main, self._scope)
         self._is_started = True
 
     def stop_worker(self) -> None:
         """Tells the servers that this worker is done."""
-        self._require(Role.WORKER, "stop_worker")
+        self._require_member("stop_worker")
         self._is_started = False
         self._core.stop_worker()
+
+    def run_heter_worker(self, executor: Any = None) -> None:
+        """Runs this heter worker's stage until the workers are done."""
+        self._require(Role.HETER_WORKER, "run_heter_worker")
+        if not self._is_started:
+            raise RuntimeError("`run_heter_worker` needs the servers: call `init_worker` before")
+        (executor or _core.Executor()).run(self.main, scope=self._scope)
 
     def barrier(self, group: str) -> None:
         """Waits for all processes of a group: worker, server or all."""
@@ -227,9 +254,13 @@ class Runtime:
             raise ValueError(f"`{method}` has no program: call `minimize` before")
         if self.identity.role != role:
             raise RuntimeError(
-                f"`{method}` is for a {role.name.lower()}, but this process is"
-                f" {self.identity.role.name.lower()} {self.identity.index}"
+                f"`{method}` is for a {_word(role)}, but this process is"
+                f" {_word(self.identity.role)} {self.identity.index}"
             )
+
+    def _require_member(self, method: str) -> None:
+        trains = self.identity.role == Role.HETER_WORKER
+        self._require(Role.HETER_WORKER if trains else Role.WORKER, method)
 
     def _started(self, method: str) -> Any:
         self._require(Role.WORKER, method)
@@ -261,6 +292,10 @@ def _as_asynchronous(config: DistributeTranspilerConfig) -> DistributeTranspiler
         if name != "sync_mode":
             setattr(other, name, getattr(config, name))
     return other
+
+
+def _word(role: Role) -> str:
+    return role.name.lower().replace("_", " ")
 
 
 def _role(identity: Identity) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from ...static.executor import BuildStrategy, ExecutionStrategy
 from ...static.settings import Settings, unknown_setting
+from .stages import DEVICES
 from .tables import read_fleet_desc, read_tables
 
 # Switches that would change what a job computes, and that are not there: they may be set, as
@@ -160,6 +161,10 @@ class DistributedStrategy(Settings):
     - Bireme's own entries of `a_sync_configs`: `half_async`; `hybrid` with at most `staleness`
       steps between tables and trainers; `dc_asgd`, the strength of delay compensation.
 
+    With heter workers, `pipeline_configs["accumulate_steps"]` is the number of micro-batches that
+    a batch is cut into; `pipeline` may be on or off, and the other entries have no meaning, nor
+    has `heter_worker_device_guard`: the program is cut where `device_guard` says.
+
     Assigning `a_sync` sets `k_steps` back to 0: write it first. `sparse_table_configs` and
     `fleet_desc_configs` describe tables. Settings about how processes of a collective job talk
     have no effect in a job of one process. In a collective job `fuse_all_reduce_ops` and
@@ -261,11 +266,9 @@ class DistributedStrategy(Settings):
         for name in ("use_ps_gpu", "use_gpu_graph"):
             if asynchronous[name]:
                 raise NotImplementedError(f"`{name}` of `a_sync_configs` is not in this version")
-        if asynchronous["heter_worker_device_guard"] != "cpu":
-            raise NotImplementedError(
-                "`heter_worker_device_guard` must be `cpu`: trainers on other devices are not in"
-                " this version"
-            )
+        guard = asynchronous["heter_worker_device_guard"]
+        if guard.lower() not in DEVICES:
+            raise ValueError(f"Heter Worker Not Support Device {guard}")
         if asynchronous["lr_decay_steps"] != self.DEFAULTS["a_sync_configs"]["lr_decay_steps"]:
             raise NotImplementedError(
                 "`lr_decay_steps` is not in this version: schedules count the steps of trainers"

@@ -77,8 +77,12 @@ class UtilBase:
             print(message)
 
     def get_heter_file_shard(self, files: list[str]) -> list[str]:
-        """For trainers on other devices, which are not in this version."""
-        raise NotImplementedError("trainers on other devices are not in this version")
+        """The files of this heter worker: those of the worker of the same number, as in Paddle.
+
+        >>> paddle.distributed.fleet.util.get_heter_file_shard(["a", "b"])
+        ['a', 'b']
+        """
+        return share_of(files, *self._place())
 
     def _place(self) -> tuple[int, int]:
         identity = self._job and self._job._distributed_identity()

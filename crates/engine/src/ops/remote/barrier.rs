@@ -2,7 +2,7 @@
 
 use bireme_ir::AttrSpec;
 
-use super::{ENDPOINTS, MODE, TRAINER_ID, TRAINERS, dummies};
+use super::{ENDPOINTS, HETER, MODE, TRAINER_ID, TRAINERS, dummies};
 use crate::Result;
 use crate::op::{Kernel, OpDef, OpView, Slot, attr};
 
@@ -22,6 +22,7 @@ const ATTRS: &[AttrSpec] = &[
     ENDPOINTS,
     TRAINER_ID,
     TRAINERS,
+    HETER,
     MODE,
     attr::bool("half_async", false),
     attr::int("staleness", 0),

@@ -13,6 +13,7 @@ use crate::remote::Piece;
 mod barrier;
 mod fake_init;
 mod geo_exchange;
+mod heter;
 mod lookup;
 mod push_sparse;
 mod recv;
@@ -29,6 +30,8 @@ pub(super) const DEFS: &[OpDef] = &[
     barrier::FETCH_BARRIER,
     fake_init::DEF,
     geo_exchange::DEF,
+    heter::LISTEN,
+    heter::SEND_AND_RECV,
     lookup::DEF,
     push_sparse::DEF,
     recv::DEF,
@@ -43,6 +46,8 @@ pub(super) const DEFS: &[OpDef] = &[
 /// by itself which job it belongs to.
 const TRAINER_ID: AttrSpec = attr::int("trainer_id", 0);
 const TRAINERS: AttrSpec = attr::int("trainers", 1);
+/// Heter workers among the trainers, which are the last ones.
+const HETER: AttrSpec = attr::int("heter_workers", 0);
 const MODE: AttrSpec = attr::int("distributed_mode", 0);
 const ENDPOINTS: AttrSpec = attr::strings("endpoints", &[]);
 const EPMAP: AttrSpec = attr::strings("epmap", &[]);

@@ -5,7 +5,7 @@
 
 use bireme_ir::DType;
 
-use super::{ENDPOINTS, EPMAP, MODE, TRAINER_ID, TRAINERS, dummies, pieces};
+use super::{ENDPOINTS, EPMAP, HETER, MODE, TRAINER_ID, TRAINERS, dummies, pieces};
 use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
 use crate::tensor::Tensor;
 use crate::{Error, Result};
@@ -20,6 +20,7 @@ pub(super) const DEF: OpDef = OpDef::new("recv", kernel)
         ENDPOINTS,
         TRAINER_ID,
         TRAINERS,
+        HETER,
         MODE,
         attr::ints("ranks", &[]),
         attr::longs("shapes", &[]),

@@ -1,6 +1,6 @@
 //! `send`: hands values to parameter servers.
 
-use super::{ENDPOINTS, EPMAP, MODE, TRAINER_ID, TRAINERS, dummies, pieces};
+use super::{ENDPOINTS, EPMAP, HETER, MODE, TRAINER_ID, TRAINERS, dummies, pieces};
 use crate::Result;
 use crate::op::{Kernel, OpDef, OpView, Slot, attr};
 use crate::remote::Sending;
@@ -15,6 +15,7 @@ pub(super) const DEF: OpDef = OpDef::new("send", kernel)
         ENDPOINTS,
         TRAINER_ID,
         TRAINERS,
+        HETER,
         MODE,
         attr::longs("sections", &[]),
         attr::bool("merge_add", false),

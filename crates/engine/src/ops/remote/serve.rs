@@ -3,7 +3,7 @@
 
 use bireme_ir::AttrSpec;
 
-use super::{ENDPOINTS, MODE, TRAINERS};
+use super::{ENDPOINTS, HETER, MODE, TRAINERS};
 use crate::op::{AttrKind, OpDef, Slot, attr};
 use crate::{Error, Result};
 
@@ -14,6 +14,7 @@ const SERVE_ATTRS: &[AttrSpec] = &[
     attr::int("pserver_id", -1),
     attr::int("Fanin", 1),
     TRAINERS,
+    HETER,
     MODE,
     attr::strings("grad_to_block_id", &[]),
     attr::strings("sparse_grad_to_param", &[]),

@@ -2,7 +2,7 @@
 
 use bireme_ir::{AttrSpec, DType};
 
-use super::{ENDPOINTS, MODE, TRAINER_ID, TRAINERS};
+use super::{ENDPOINTS, HETER, MODE, TRAINER_ID, TRAINERS};
 use crate::op::{In, OpView, Run, attr};
 use crate::remote::{RowSpread, TableRef};
 use crate::{Error, Result};
@@ -20,6 +20,7 @@ pub(super) const ATTRS: &[AttrSpec] = &[
     attr::strings("slots", &[]),
     TRAINER_ID,
     TRAINERS,
+    HETER,
     MODE,
 ];
 

@@ -1,0 +1,96 @@
+"""Stages of a job with heter workers: who runs which, by the environment or by a script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from .. import environment
+
+DEVICES = ("cpu", "gpu", "xpu")
+
+
+def environment_stages(workers: int, role: str) -> tuple[tuple[str, ...], ...]:
+    """The heter workers of each stage after the first, as a launcher tells them.
+
+    >>> environment_stages(2, "TRAINER")
+    ()
+    """
+    every = environment.endpoints("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST")
+    if not every:
+        old = environment.endpoints("PADDLE_HETER_TRAINER_IP_PORT_LIST")
+        if role == "HETER_TRAINER" and not old:
+            raise ValueError(
+                "Can not find PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST, please check your environment."
+            )
+        return (tuple(old),) if old else ()
+    counts = environment.text("PADDLE_STAGE_TRAINERS_NUM")
+    if counts is None and role == "PSERVER":
+        # Paddle's own launcher tells servers no more.
+        return (tuple(every),)
+    if counts is None:
+        raise ValueError("Can not find PADDLE_STAGE_TRAINERS_NUM, please check your environment.")
+    numbers = [int(number) for number in re.findall(r"\d+", counts)]
+    if len(numbers) < 2 or numbers[0] != workers or sum(numbers[1:]) != len(every):
+        raise ValueError(
+            f"`PADDLE_STAGE_TRAINERS_NUM` is `{counts}`, but there are {workers} trainers, which are"
+            f" its first number, and {len(every)} heter workers, which the others add up to"
+        )
+    return cut(every, numbers[1:])
+
+
+def cut(endpoints: Sequence[str], counts: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+    """A list in runs of these lengths.
+
+    >>> cut(["a:1", "a:2", "a:3"], [2, 1])
+    (('a:1', 'a:2'), ('a:3',))
+    """
+    stages, start = [], 0
+    for count in counts:
+        stages.append(tuple(endpoints[start : start + count]))
+        start += count
+    return tuple(stages)
+
+
+def given_stages(endpoints: Any) -> tuple[tuple[str, ...], ...]:
+    """What a script says: one list for one stage, or a list for each.
+
+    >>> given_stages(["127.0.0.1:1", "127.0.0.1:2"])
+    (('127.0.0.1:1', '127.0.0.1:2'),)
+    >>> given_stages([["127.0.0.1:1"], ["127.0.0.1:2"]])
+    (('127.0.0.1:1',), ('127.0.0.1:2',))
+    """
+    from .role import checked_endpoints
+
+    if not endpoints:
+        return ()
+    lists = endpoints if isinstance(endpoints[0], (list, tuple)) else [endpoints]
+    stages = tuple(checked_endpoints("heter_worker_endpoints", stage) for stage in lists)
+    checked_endpoints("heter_worker_endpoints", [place for stage in stages for place in stage])
+    return stages
+
+
+def place_of(index: int, stages: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Stage (from 1) and number there of heter worker `index` of all stages.
+
+    >>> place_of(2, [["a:1", "a:2"], ["a:3"]])
+    (3, 0)
+    """
+    for number, stage in enumerate(stages, 2):
+        if index < len(stage):
+            return number, index
+        index -= len(stage)
+    raise ValueError(f"there is no heter worker of that number in {len(stages)} stages")
+
+
+def environment_device() -> str:
+    """The device of this heter worker, as the launcher says.
+
+    >>> environment_device()
+    'cpu'
+    """
+    device = environment.text("HETER_DEVICE_TYPE", "cpu")
+    if device not in DEVICES:
+        raise ValueError("HETER_DEVICE_TYPE should be cpu,gpu or xpu")
+    return device
