@@ -265,14 +265,15 @@ def test_a_collective_role_may_be_said_by_the_script():
     assert not one.is_server()
 
 
-def test_collective_jobs_are_one_process():
+def test_collective_jobs_have_no_servers():
     role = first.UserDefinedCollectiveRoleMaker(0, ["127.0.0.1:1"])
     collective.init(role)
     assert collective.is_first_worker()
     with pytest.raises(NotImplementedError, match="You should not call 'init_server'"):
         collective.init_server()
-    with pytest.raises(NotImplementedError, match="over several processes is not in this version"):
-        collective.init(first.UserDefinedCollectiveRoleMaker(0, ["127.0.0.1:1", "127.0.0.1:2"]))
+    collective.init(first.UserDefinedCollectiveRoleMaker(0, ["127.0.0.1:1", "127.0.0.1:2"]))
+    assert collective.worker_num() == 2
+    collective.init(role)
     with pytest.raises(ValueError, match=r"less than or equal to len\(worker_endpoints\) - 1"):
         first.UserDefinedCollectiveRoleMaker(1, ["127.0.0.1:1"])
 
