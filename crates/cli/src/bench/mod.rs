@@ -1,7 +1,9 @@
-//! Training steps and their floors, single eager ops, and parameter servers, timed in turn.
+//! Training steps and their floors, single eager ops, parameter servers, and whole jobs, timed in
+//! turn.
 
 mod eager;
 mod floor;
+pub(crate) mod launch;
 pub(crate) mod ps;
 mod workload;
 

@@ -1,5 +1,6 @@
 //! `bireme bench`: measurements that can be repeated.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 
 use anyhow::Result;
@@ -7,9 +8,9 @@ use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
-use super::{Outcome, positive_real};
-use crate::bench::ps;
+use super::{Host, Outcome, positive_real};
 use crate::bench::{CASES, Case, Eager as EagerFigures, Measured, measure_add, peak_mib};
+use crate::bench::{launch, ps};
 use crate::units::grouped;
 
 /// Measure the speed of this machine and build
@@ -24,6 +25,7 @@ enum What {
     Engine(Engine),
     Eager(Eager),
     Ps(Ps),
+    Launch(Launch),
 }
 
 /// Measure training steps against the floor of their matrix products
@@ -93,13 +95,53 @@ struct Ps {
     seconds: f32,
 }
 
+/// Measure how long jobs take to start and to end
+///
+/// `start_rust_1s4w` is the time from the start of a job of one server and four workers, which all
+/// run `bireme train`, to the first step of the last worker; `start_python_1s4w` the same for a
+/// Python script. Of five starts the median counts. `kill_to_end` is the time from the death of one
+/// process by SIGKILL to the end of all: of ten jobs the longest counts. Measure on an idle machine.
+#[derive(Debug, clap::Args)]
+struct Launch {
+    /// Print one JSON object for each case
+    #[arg(long)]
+    json: bool,
+    /// Measure only this case; may be given several times [default: all]
+    #[arg(long = "case", value_name = "NAME", value_parser = launch_case())]
+    cases: Vec<&'static launch::Case>,
+    /// The interpreter of the Python job, which can import Bireme
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: OsString,
+}
+
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
     match &args.what {
         What::Engine(args) => run_engine(args),
         What::Eager(args) => run_eager(args),
         What::Ps(args) => run_ps(args),
+        What::Launch(args) => run_launch(args, host),
     }
+}
+
+fn run_launch(args: &Launch, host: &Host) -> Result<Outcome> {
+    let cases = match args.cases.as_slice() {
+        [] => launch::CASES.iter().collect(),
+        chosen => chosen.to_vec(),
+    };
+    let programs = launch::Programs { bireme: host.command()?, python: args.python.clone() };
+    let mut out = io::stdout().lock();
+    for case in cases {
+        let value = case.measure(&programs)?;
+        let name = case.name;
+        if args.json {
+            writeln!(out, "{}", json!({ "case": name, "value": value, "unit": "ms" }))?;
+        } else {
+            writeln!(out, "{name:<18}  {value:>7.0} ms")?;
+        }
+        out.flush()?;
+    }
+    Ok(Outcome::Done)
 }
 
 fn run_ps(args: &Ps) -> Result<Outcome> {
@@ -210,6 +252,13 @@ fn case() -> impl TypedValueParser<Value = &'static Case> {
 fn ps_case() -> impl TypedValueParser<Value = &'static ps::Case> {
     let known = PossibleValuesParser::new(ps::CASES.iter().map(|case| case.name));
     known.map(|name| ps::CASES.iter().find(|case| case.name == name).expect("the name is possible"))
+}
+
+/// Parses the name of a case of jobs.
+fn launch_case() -> impl TypedValueParser<Value = &'static launch::Case> {
+    let known = PossibleValuesParser::new(launch::CASES.iter().map(|case| case.name));
+    let find = |name| launch::CASES.iter().find(|case| case.name == name);
+    known.map(move |name| find(name).expect("the name is possible"))
 }
 
 /// Parses a time; more than a day is a slip of the hand.

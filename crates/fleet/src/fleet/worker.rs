@@ -48,6 +48,7 @@ impl Fleet {
             return Ok(Some(Arc::clone(&connected.worker)));
         }
         let strategy = &job.strategy;
+        self.reporter.mode(strategy.mode);
         let config = WorkerConfig {
             trainer: self.role.index(),
             trainers: self.role.worker_num(),
