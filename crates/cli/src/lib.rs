@@ -1,4 +1,4 @@
-//! The `bireme` command: `train`, `inspect`, `predict` and `bench`, one file each in `commands`.
+//! The `bireme` command: `train`, `inspect`, `predict`, `bench` and `submit`, one file each in `commands`.
 //!
 //! Results go to stdout; progress, advice and errors go to stderr. A library so that the
 //! Python package can run the command too, and examples and tests can use [`demo`].

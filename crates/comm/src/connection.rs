@@ -46,7 +46,42 @@ impl Connection {
     }
 
     /// Writes one frame; its sequence number and length are set here.
-    pub(crate) fn send(&self, mut header: Header, parts: &[&[u8]]) -> io::Result<()> {
+    pub(crate) fn send(&self, header: Header, parts: &[&[u8]]) -> io::Result<()> {
+        self.send_by(header, parts, |slices| self.stream.write(slices))
+            .inspect_err(|_| self.shutdown())
+    }
+
+    /// Like [`Connection::send`], but after each write timeout `patience` is asked whether to go
+    /// on; its refusal is the error. After an error nothing more can be written, but what the peer
+    /// wrote can still be read.
+    pub(crate) fn send_patiently(
+        &self,
+        header: Header,
+        parts: &[&[u8]],
+        mut patience: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.send_by(header, parts, |mut slices| {
+            while !slices.is_empty() {
+                match self.stream.write_some(slices) {
+                    Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                    Ok(count) => IoSlice::advance_slices(&mut slices, count),
+                    Err(error) => match error.kind() {
+                        ErrorKind::Interrupted => {}
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut => patience()?,
+                        _ => return Err(error),
+                    },
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn send_by(
+        &self,
+        mut header: Header,
+        parts: &[&[u8]],
+        write: impl FnOnce(&mut [IoSlice<'_>]) -> io::Result<()>,
+    ) -> io::Result<()> {
         header.length = parts.iter().map(|part| part.len() as u64).sum();
         let mut next = lock(&self.writer);
         if self.is_broken() {
@@ -59,17 +94,23 @@ impl Connection {
         slices.push(IoSlice::new(&head));
         slices.extend(parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)));
         // After a part of a frame nothing that follows could be read.
-        self.stream.write(&mut slices).inspect_err(|_| self.shutdown())
+        write(&mut slices).inspect_err(|_| self.broken.store(true, Ordering::Release))
     }
 
-    /// Writes a frame without a body if that needs no waiting.
-    pub(crate) fn try_send(&self, mut header: Header) {
-        let Ok(mut next) = self.writer.try_lock() else { return };
+    /// Writes a frame without a body if that needs no waiting; false if it would.
+    pub(crate) fn try_send(&self, mut header: Header) -> bool {
+        let Ok(mut next) = self.writer.try_lock() else { return false };
         header.sequence = *next;
         match self.stream.try_write(&header.encode()) {
-            Ok(true) => *next = next.wrapping_add(1),
-            Ok(false) => {}
-            Err(_) => self.shutdown(),
+            Ok(true) => {
+                *next = next.wrapping_add(1);
+                true
+            }
+            Ok(false) => false,
+            Err(_) => {
+                self.shutdown();
+                false
+            }
         }
     }
 

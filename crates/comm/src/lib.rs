@@ -5,8 +5,12 @@
 //! to one server. Requests that change state are executed once, whatever the network does; a peer
 //! that stops is noticed by its missing heartbeats and named in the error.
 //!
+//! Equals without a server, such as the ranks of a collective group, form a [`Mesh`]: one
+//! authenticated channel between each two, messages in order both ways, no answers.
+//!
 //! The layers, from the bottom: [`frame`] and bodies (bytes) · transports (what carries them) ·
-//! connections (frames over a stream) · [`handshake`] (who is there) · server and client (requests).
+//! connections (frames over a stream) · [`handshake`] (who is there) · server and client
+//! (requests), mesh (messages).
 
 mod body;
 mod client;
@@ -15,6 +19,7 @@ mod error;
 pub mod frame;
 pub mod handshake;
 mod identity;
+mod mesh;
 mod server;
 mod settings;
 mod threads;
@@ -24,6 +29,7 @@ pub use body::Body;
 pub use client::{Client, Pending};
 pub use error::{Error, Result};
 pub use identity::{Identity, Lane, Peer, Role};
+pub use mesh::{Ended, Mesh, Message, Place, Receiver};
 pub use server::{Handler, Reply, Server};
 pub use settings::{Interrupt, Secret, Settings, Tls};
 pub use transport::{Bound, Faults, Listener, Memory, Network, Path, Stream, Transport};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bireme_ir::{Program, Var};
 
+use crate::collective::Collective;
 use crate::graph::ProgramHandle;
 use crate::plan::{Plan, Pool, Question};
 use crate::remote::Remote;
@@ -23,6 +24,7 @@ pub struct Executor {
     check_finite: bool,
     interrupt: Option<Question>,
     remote: Option<Arc<dyn Remote>>,
+    collective: Option<Arc<dyn Collective>>,
     kept: Vec<Kept>,
 }
 
@@ -66,6 +68,7 @@ impl Executor {
             check_finite: false,
             interrupt: None,
             remote: None,
+            collective: None,
             kept: Vec::new(),
         })
     }
@@ -103,6 +106,18 @@ impl Executor {
     /// As [`Executor::remote`], for an executor in use; `None` takes the connection away.
     pub fn connect(&mut self, remote: Option<Arc<dyn Remote>>) {
         self.remote = remote;
+        self.kept.clear();
+    }
+
+    /// Lets `collective` answer the ops that talk to the other ranks of a job.
+    pub fn collective(mut self, collective: Arc<dyn Collective>) -> Executor {
+        self.join(Some(collective));
+        self
+    }
+
+    /// As [`Executor::collective`], for an executor in use; `None` takes the other ranks away.
+    pub fn join(&mut self, collective: Option<Arc<dyn Collective>>) {
+        self.collective = collective;
         self.kept.clear();
     }
 
@@ -217,6 +232,9 @@ impl Executor {
         }
         if let Some(remote) = &self.remote {
             plan.connect(Arc::clone(remote));
+        }
+        if let Some(collective) = &self.collective {
+            plan.join(Arc::clone(collective));
         }
         let declared = |name: &&str| program.global().var(name).cloned().expect("checked above");
         Ok(Step {

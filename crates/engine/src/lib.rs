@@ -5,11 +5,12 @@
 //! optimizers (program to program) · layers (the builder) · plan and executor (program to steps) ·
 //! [`eager`] (one op at a time).
 //! The engine does not know that a network exists: what a trainer's ops ask of other processes they
-//! ask of a trait, [`remote::Remote`].
+//! ask of a trait, [`remote::Remote`], and what ranks ask of each other of [`collective::Collective`].
 
 pub mod autodiff;
 pub mod catalog;
 pub mod clip;
+pub mod collective;
 pub mod eager;
 mod error;
 mod executor;

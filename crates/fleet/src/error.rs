@@ -16,6 +16,9 @@ pub enum Error {
     /// The way to other processes failed.
     #[error(transparent)]
     Comm(#[from] bireme_comm::Error),
+    /// The way to other ranks failed.
+    #[error(transparent)]
+    Group(#[from] bireme_collective::Error),
     /// A program is no longer one when it is cut.
     #[error(transparent)]
     Program(#[from] bireme_ir::Error),

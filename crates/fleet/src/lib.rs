@@ -5,6 +5,7 @@
 //! roles (who a process is) · [`Strategy`] and settings (how to train) · [`Fleet`] (training) ·
 //! [`Util`] (what trainers tell each other besides).
 
+pub mod collective;
 pub mod environment;
 mod error;
 mod files;
@@ -18,11 +19,14 @@ mod strategy;
 mod util;
 
 /// The crates below, for those who need more than the facade.
-pub use {bireme_comm as comm, bireme_ps as ps, bireme_transpiler as transpiler};
+pub use {
+    bireme_collective as group, bireme_comm as comm, bireme_ps as ps, bireme_transpiler as transpiler,
+};
 
 pub use bireme_ps::Mode;
 pub use bireme_ps::worker::Reduce;
 
+pub use collective::connect_group;
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use files::split_files;

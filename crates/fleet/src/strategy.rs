@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bireme_ir::{Attr, Program};
 use bireme_ps::Mode;
-use bireme_transpiler::{Config, SplitMethod};
+use bireme_transpiler::{CollectiveStrategy, Config, GradientMerge, LocalSgd, SplitMethod};
 
 use crate::environment::CommunicatorFlags;
 use crate::{Error, Result};
@@ -31,6 +31,8 @@ pub struct Strategy {
     pub communicator: CommunicatorFlags,
     /// How parameters are cut and placed. What it says about modes does not count.
     pub transpiler: Config,
+    /// How ranks of a collective job train.
+    pub collective: CollectiveStrategy,
     /// Settings of tables by their names, as JSON of an accessor.
     pub tables: BTreeMap<String, String>,
 }
@@ -46,6 +48,7 @@ impl Strategy {
             dc_asgd: None,
             communicator: CommunicatorFlags::default(),
             transpiler,
+            collective: CollectiveStrategy::default(),
             tables: BTreeMap::new(),
         }
     }
@@ -124,6 +127,23 @@ impl Strategy {
     /// Corrects gradients that come late, with this λ.
     pub fn dc_asgd(mut self, lambda: f32) -> Strategy {
         self.dc_asgd = Some(lambda);
+        self
+    }
+
+    /// Ranks that reduce gradients among themselves, in buckets.
+    pub fn collective(collective: CollectiveStrategy) -> Strategy {
+        Strategy { collective, ..Strategy::sync() }
+    }
+
+    /// Collective: one update for the mean gradient of so many steps.
+    pub fn gradient_merge(mut self, k_steps: i32) -> Strategy {
+        self.collective.gradient_merge = Some(GradientMerge { k_steps, average: true });
+        self
+    }
+
+    /// Collective: ranks update on their own, and average parameters every so many steps.
+    pub fn local_sgd(mut self, k_steps: i32, begin_step: i32) -> Strategy {
+        self.collective.local_sgd = Some(LocalSgd { k_steps, begin_step });
         self
     }
 

@@ -28,6 +28,9 @@ impl<'a> Util<'a> {
     /// # Errors
     /// When one is lost.
     pub fn all_gather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>> {
+        if let Some(group) = self.fleet.group("all_gather")? {
+            return Ok(group.all_gather_varied(data)?);
+        }
         match self.fleet.connected("all_gather")? {
             Some(worker) => Ok(worker.all_gather(data)?),
             None => Ok(vec![data.to_vec()]),
@@ -40,6 +43,16 @@ impl<'a> Util<'a> {
     /// # Errors
     /// When a trainer is lost, or brings another number of numbers.
     pub fn all_reduce(&self, values: &[f64], how: Reduce) -> Result<Vec<f64>> {
+        if let Some(group) = self.fleet.group("all_reduce")? {
+            let how = match how {
+                Reduce::Sum => bireme_collective::Reduce::Sum,
+                Reduce::Min => bireme_collective::Reduce::Min,
+                Reduce::Max => bireme_collective::Reduce::Max,
+            };
+            let mut values = values.to_vec();
+            group.all_reduce(&mut values, how)?;
+            return Ok(values);
+        }
         match self.fleet.connected("all_reduce")? {
             Some(worker) => Ok(worker.all_reduce(values, how)?),
             None => Ok(values.to_vec()),

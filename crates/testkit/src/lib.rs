@@ -7,6 +7,7 @@
 pub mod cluster;
 pub mod local;
 pub mod models;
+pub mod ranks;
 
 use std::collections::BTreeMap;
 

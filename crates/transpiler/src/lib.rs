@@ -25,6 +25,7 @@ mod table;
 mod trainer;
 mod transpile;
 
+pub use collective::{CollectiveStrategy, GradientMerge, LocalSgd};
 pub use config::{CollectiveMode, Config, DistributedMode, MIN_BLOCK_SIZE, Mode, SplitMethod};
 pub use error::{Error, Result};
 pub use placement::hash_name;

@@ -3,6 +3,7 @@
 mod bench;
 mod inspect;
 mod predict;
+mod submit;
 mod train;
 
 use std::ffi::OsString;
@@ -30,6 +31,7 @@ enum Command {
     Inspect(inspect::Args),
     Predict(predict::Args),
     Bench(bench::Args),
+    Submit(submit::Args),
 }
 
 /// How a command ended that did not fail.
@@ -87,6 +89,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
         Command::Inspect(args) => inspect::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Bench(args) => bench::run(&args, host),
+        Command::Submit(args) => submit::run(&args),
     };
     match outcome {
         Ok(Outcome::Done) => 0,

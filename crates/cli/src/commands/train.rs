@@ -333,11 +333,6 @@ fn launched(args: &Args, environment: &Environment) -> Result<Outcome> {
     let launcher = "which the launcher of this process decides (`--server_num`, `--worker_num`)";
     ensure!(args.servers.is_none(), "`--servers` is the number of servers, {launcher}");
     ensure!(args.workers.is_none(), "`--workers` is the number of trainers, {launcher}");
-    ensure!(
-        environment.servers.is_some(),
-        "`bireme train` needs parameter servers to train in several processes: start it with \
-         `fleetrun --server_num=1 --worker_num=N bireme train`, or alone with `--local`"
-    );
     let is_first = environment.trainer_id == Some(0);
     if is_first {
         check_writable(&args.output)?;

@@ -47,6 +47,14 @@ pub trait Stream: Send + Sync {
     /// Writes all the parts, which together are one frame.
     fn write(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
 
+    /// Writes some bytes of the parts, at least one. After `WouldBlock` or `TimedOut` nothing is
+    /// lost: the caller goes on with the same parts, and with nothing else.
+    fn write_some(&self, parts: &mut [IoSlice<'_>]) -> io::Result<usize> {
+        let total = parts.iter().map(|part| part.len()).sum();
+        self.write(parts)?;
+        Ok(total)
+    }
+
     /// Writes these few bytes, which are one frame, if that needs no waiting; otherwise nothing,
     /// and false.
     fn try_write(&self, frame: &[u8]) -> io::Result<bool> {

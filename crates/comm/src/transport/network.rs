@@ -227,6 +227,11 @@ macro_rules! socket_stream {
                 write_all(self, parts)
             }
 
+            fn write_some(&self, parts: &mut [IoSlice<'_>]) -> io::Result<usize> {
+                let mut socket = self;
+                Write::write_vectored(&mut socket, parts)
+            }
+
             fn try_write(&self, frame: &[u8]) -> io::Result<bool> {
                 try_write(self, frame)
             }

@@ -91,6 +91,10 @@ impl Encryption {
     }
 }
 
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
@@ -98,11 +102,20 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
 struct TlsStream {
     stream: Box<dyn Stream>,
     session: Mutex<Connection>,
-    /// Held while bytes go to the socket, so that they go in the order of their encryption;
-    /// the buffer is kept from write to write.
-    writer: Mutex<Vec<u8>>,
+    /// Held while bytes go to the socket, so that they go in the order of their encryption.
+    writer: Mutex<Outgoing>,
     /// Encrypted bytes that the session has not taken yet.
     reader: Mutex<Received>,
+}
+
+/// Encrypted bytes on their way to the socket; the buffer is kept from write to write.
+#[derive(Default)]
+struct Outgoing {
+    encrypted: Vec<u8>,
+    /// How many of them the socket has taken.
+    sent: usize,
+    /// Plain bytes of the caller that they stand for; told when the socket has taken all.
+    accepted: usize,
 }
 
 struct Received {
@@ -124,19 +137,27 @@ impl TlsStream {
         })
     }
 
-    /// Writes what the session has for the other side.
-    fn flush(&self, encrypted: &mut Vec<u8>) -> io::Result<()> {
-        encrypted.clear();
+    /// Writes what the session has for the other side. What a timeout leaves here is written
+    /// first by the next call.
+    fn flush(&self, outgoing: &mut Outgoing) -> io::Result<()> {
         {
             let mut session = lock(&self.session);
             while session.wants_write() {
-                session.write_tls(encrypted)?;
+                session.write_tls(&mut outgoing.encrypted)?;
             }
         }
-        if encrypted.is_empty() {
-            return Ok(());
+        while outgoing.sent < outgoing.encrypted.len() {
+            let rest = &outgoing.encrypted[outgoing.sent..];
+            match self.stream.write_some(&mut [IoSlice::new(rest)]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => outgoing.sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-        self.stream.write(&mut [IoSlice::new(encrypted)])
+        outgoing.encrypted.clear();
+        outgoing.sent = 0;
+        Ok(())
     }
 
     /// Writes what reading made necessary: the handshake, alerts. A thread that writes just now
@@ -145,9 +166,10 @@ impl TlsStream {
         if !lock(&self.session).wants_write() {
             return Ok(());
         }
-        match self.writer.try_lock() {
-            Ok(mut encrypted) => self.flush(&mut encrypted),
-            Err(_) => Ok(()),
+        let Ok(mut outgoing) = self.writer.try_lock() else { return Ok(()) };
+        match self.flush(&mut outgoing) {
+            Err(error) if is_timeout(&error) => Ok(()),
+            result => result,
         }
     }
 
@@ -190,17 +212,53 @@ impl Stream for TlsStream {
     }
 
     fn write(&self, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
-        let mut encrypted = lock(&self.writer);
+        let mut outgoing = lock(&self.writer);
         let mut waiting = 0;
         for chunk in parts.iter().flat_map(|part| part.chunks(CHUNK)) {
             lock(&self.session).writer().write_all(chunk)?;
             waiting += chunk.len();
             if waiting >= CHUNK {
-                self.flush(&mut encrypted)?;
+                self.flush(&mut outgoing)?;
                 waiting = 0;
             }
         }
-        self.flush(&mut encrypted)
+        self.flush(&mut outgoing)
+    }
+
+    fn write_some(&self, parts: &mut [IoSlice<'_>]) -> io::Result<usize> {
+        let mut outgoing = lock(&self.writer);
+        if outgoing.accepted == 0 {
+            let mut left = CHUNK;
+            for part in parts.iter() {
+                let chunk = &part[..part.len().min(left)];
+                lock(&self.session).writer().write_all(chunk)?;
+                left -= chunk.len();
+            }
+            outgoing.accepted = CHUNK - left;
+        }
+        self.flush(&mut outgoing)?;
+        Ok(std::mem::take(&mut outgoing.accepted))
+    }
+
+    fn try_write(&self, frame: &[u8]) -> io::Result<bool> {
+        let Ok(mut outgoing) = self.writer.try_lock() else { return Ok(false) };
+        if outgoing.sent < outgoing.encrypted.len() {
+            return Ok(false);
+        }
+        let mut session = lock(&self.session);
+        if session.is_handshaking() {
+            return Ok(false);
+        }
+        session.writer().write_all(frame)?;
+        while session.wants_write() {
+            session.write_tls(&mut outgoing.encrypted)?;
+        }
+        drop(session);
+        if self.stream.try_write(&outgoing.encrypted)? {
+            outgoing.encrypted.clear();
+        }
+        // Otherwise the next write takes it along.
+        Ok(true)
     }
 
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {

@@ -27,6 +27,9 @@ pub struct OpDef {
     pub lod_from: Option<&'static str>,
     /// Whether it must run even if nothing uses its outputs (`print`).
     pub side_effect: bool,
+    /// Whether it keeps its turn among the other ordered ops of a program: other ranks run the same
+    /// ones and expect them so.
+    pub ordered: bool,
     /// Prepares the kernel: reads attributes and slots once, returns what runs each step.
     pub kernel: fn(&OpView<'_>) -> Result<Kernel>,
 }
@@ -52,6 +55,7 @@ impl OpDef {
             inplace: &[],
             lod_from: None,
             side_effect: false,
+            ordered: false,
             kernel,
         }
     }
@@ -113,6 +117,12 @@ impl OpDef {
     /// Marks an op that must run even if nothing uses its outputs.
     pub const fn side_effect(mut self) -> OpDef {
         self.side_effect = true;
+        self
+    }
+
+    /// Marks an op that every rank of a job runs in the same turn, even if nothing uses its outputs.
+    pub const fn ordered(mut self) -> OpDef {
+        (self.side_effect, self.ordered) = (true, true);
         self
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bireme_ir::{Attr, DType, Op, Scalar, Slot, Slots};
 
 use super::OpDef;
+use crate::collective::Link;
 use crate::remote::{Remote, not_connected};
 use crate::{Error, Result};
 
@@ -32,6 +33,8 @@ pub struct OpView<'a> {
     pub seed: u64,
     /// Who answers ops that ask other processes.
     pub remote: Option<&'a Arc<dyn Remote>>,
+    /// The way to the other ranks of a collective job.
+    pub link: Option<&'a Arc<Link>>,
 }
 
 impl<'a> OpView<'a> {
@@ -47,7 +50,7 @@ impl<'a> OpView<'a> {
                 return Err(Error::kernel(format!("has {count} {what}, more than {MAX_VARS}")));
             }
         }
-        Ok(OpView { op, def, seed: 0, remote: None })
+        Ok(OpView { op, def, seed: 0, remote: None, link: None })
     }
 
     /// Who answers this op.
@@ -56,6 +59,14 @@ impl<'a> OpView<'a> {
     /// When nobody does.
     pub fn remote(&self) -> Result<Arc<dyn Remote>> {
         self.remote.cloned().ok_or_else(|| not_connected(&self.op.kind))
+    }
+
+    /// The way to the other ranks.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn link(&self) -> Result<Arc<Link>> {
+        self.link.cloned().ok_or_else(|| crate::collective::alone(&self.op.kind))
     }
 
     /// Input variables in slot order: what [`In`] counts.

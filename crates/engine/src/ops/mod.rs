@@ -11,6 +11,7 @@ use crate::op::OpDef;
 use crate::{Error, Result};
 
 mod activation;
+mod collective;
 mod compare;
 mod control;
 mod conv;
@@ -37,6 +38,7 @@ mod sort;
 /// The families.
 const FAMILIES: &[&[OpDef]] = &[
     activation::DEFS,
+    collective::DEFS,
     compare::DEFS,
     control::DEFS,
     conv::DEFS,

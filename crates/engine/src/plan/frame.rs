@@ -44,6 +44,8 @@ pub(crate) struct Call {
     dynamic: bool,
     /// The input whose sequence offsets the outputs take over.
     lod_input: Option<usize>,
+    /// What says whether the op runs, for one inside a condition.
+    guard: Option<NonNull<Value>>,
 }
 
 impl Call {
@@ -59,8 +61,8 @@ impl Call {
         share: Share,
         shapes: Shapes,
     ) -> Result<Call> {
-        let Source { seed, remote, .. } = *source;
-        let view = OpView { seed, remote, ..OpView::new(&selected.op)? };
+        let Source { seed, remote, link, .. } = *source;
+        let view = OpView { seed, remote, link, ..OpView::new(&selected.op)? };
         let kernel = (view.def.kernel)(&view).map_err(|error| error.in_op(&selected.op))?;
         let lod_input = view
             .def
@@ -76,6 +78,7 @@ impl Call {
             share,
             dynamic: shapes.dynamic,
             lod_input,
+            guard: selected.guard.map(&address),
         })
     }
 
@@ -85,6 +88,9 @@ impl Call {
     /// When the kernel refuses its inputs, or, with `check`, when it produces a value that is not
     /// finite.
     pub(crate) fn run(&mut self, selected: &SelectedOp, step: u64, check: bool) -> Result<()> {
+        if self.guard.is_some_and(|guard| !holds(guard)) {
+            return Ok(());
+        }
         if self.dynamic {
             self.shape_outputs(selected).map_err(|error| error.in_op(&selected.op))?;
         }
@@ -148,6 +154,13 @@ impl Call {
         }
         Ok(())
     }
+}
+
+/// Whether a condition is true.
+fn holds(guard: NonNull<Value>) -> bool {
+    // SAFETY: the frame or scope that holds the value outlives the call; who writes it has run.
+    let value = unsafe { guard.as_ref() };
+    value.tensor().is_ok_and(|tensor| tensor.as_bytes().first().is_some_and(|byte| *byte != 0))
 }
 
 /// What the plan knows of an op's shapes.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bireme_ir::{DType, VarKind};
 
+use crate::collective::Link;
 use crate::op::{Infer, Meta, OpView, Share, Spread, meta_of, shape_like};
 use crate::plan::frame::{Call, Frame, Shapes};
 use crate::plan::memory::{Need, pack};
@@ -79,6 +80,7 @@ pub(crate) struct Source<'a> {
     pub(crate) workers: usize,
     pub(crate) seed: u64,
     pub(crate) remote: Option<&'a Arc<dyn Remote>>,
+    pub(crate) link: Option<&'a Arc<Link>>,
 }
 
 impl Layout {

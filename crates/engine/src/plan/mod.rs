@@ -5,9 +5,11 @@
 
 mod frame;
 mod fuse;
+mod inline;
 mod interrupt;
 mod layout;
 mod memory;
+mod overlap;
 mod pool;
 mod select;
 mod stage;
@@ -24,6 +26,7 @@ use bireme_ir::Program;
 pub(crate) use interrupt::Question;
 pub(crate) use pool::Pool;
 
+use crate::collective::{Collective, Link};
 use crate::plan::frame::Call;
 use crate::plan::interrupt::Interrupt;
 use crate::plan::layout::{FeedShape, Layout, Merge, Source};
@@ -45,6 +48,7 @@ pub(crate) struct Plan {
     cells: HashMap<VarId, Arc<Cell>>,
     seed: u64,
     remote: Option<Arc<dyn Remote>>,
+    link: Option<Arc<Link>>,
     check_finite: bool,
     layouts: Vec<Layout>,
     steps: u64,
@@ -71,8 +75,10 @@ impl Plan {
     ) -> Result<Plan> {
         crate::catalog::check(program, feeds)?;
         let ops = select::needed_ops(program, fetches)?;
+        let ops = overlap::start_and_wait(ops, program);
         check_ends(program, &ops, feeds, fetches)?;
         let (ops, renamed) = versions::rename(ops, program, feeds, fetches);
+        let ops = versions::write_apart(ops);
         let fetches: Vec<&str> = renamed.iter().map(String::as_str).collect();
         // A fused op can hide what a check is meant to find, and is not the user's.
         let ops = if check_finite { ops } else { fuse::fuse(ops, program, &fetches) };
@@ -97,6 +103,7 @@ impl Plan {
             cells,
             seed,
             remote: None,
+            link: None,
             check_finite,
             layouts: Vec::new(),
             steps: 0,
@@ -107,6 +114,11 @@ impl Plan {
     /// Who answers ops that ask other processes.
     pub(crate) fn connect(&mut self, remote: Arc<dyn Remote>) {
         self.remote = Some(remote);
+    }
+
+    /// Who answers ops that ask other ranks.
+    pub(crate) fn join(&mut self, collective: Arc<dyn Collective>) {
+        self.link = Some(Arc::new(Link::new(collective)));
     }
 
     /// Asks `question` between ops, now and then; a step ends when the answer is yes.
@@ -176,6 +188,7 @@ impl Plan {
             workers,
             seed: self.seed,
             remote: self.remote.as_ref(),
+            link: self.link.as_ref(),
         };
         let shapes = feeds.iter().map(|feed| FeedShape::of(feed)).collect();
         // Two training threads may meet an empty cell at one time.

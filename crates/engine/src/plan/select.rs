@@ -6,6 +6,7 @@ use bireme_ir::{EMPTY_VAR, Op, Program};
 
 use crate::Result;
 use crate::op::OpView;
+use crate::plan::inline;
 
 /// A variable, by its position in [`Selection::vars`].
 pub(crate) type VarId = usize;
@@ -25,8 +26,13 @@ pub(crate) struct Selection {
 /// One op with its variables resolved.
 pub(crate) struct SelectedOp {
     pub(crate) op: Op,
+    /// Those of its slots, then its guard if it has one.
     pub(crate) inputs: Vec<VarId>,
     pub(crate) outputs: Vec<VarId>,
+    /// What says whether it runs, for an op inside a condition.
+    pub(crate) guard: Option<VarId>,
+    /// Whether it keeps its turn among the others that are ordered.
+    pub(crate) ordered: bool,
 }
 
 /// Ops of the global block that lead to a fetch, a persistable variable or a side effect; `feed`
@@ -36,9 +42,10 @@ pub(crate) struct SelectedOp {
 /// When an op does not exist.
 pub(crate) fn needed_ops(program: &Program, fetches: &[&str]) -> Result<Vec<Op>> {
     let block = program.global();
+    let ops = inline::all_ops(program)?;
     let mut wanted: HashSet<&str> = fetches.iter().copied().collect();
     let mut needed = Vec::new();
-    for op in block.ops.iter().rev() {
+    for op in ops.iter().rev() {
         if matches!(op.kind.as_str(), "feed" | "fetch") {
             continue;
         }
@@ -47,6 +54,7 @@ pub(crate) fn needed_ops(program: &Program, fetches: &[&str]) -> Result<Vec<Op>>
         let used = op.output_vars().any(|var| wanted.contains(var.as_str()) || persists(var));
         if used || def.side_effect {
             wanted.extend(op.input_vars().map(String::as_str));
+            wanted.extend(inline::guard(op));
             needed.push(op.clone());
         }
     }
@@ -66,9 +74,12 @@ impl Selection {
         for op in ops {
             let view = OpView::new(&op)?;
             view.check_aliases().map_err(|error| error.in_op(&op))?;
-            let inputs = view.flat_inputs().map(|name| numbers.of(name)).collect();
+            let mut inputs: Vec<VarId> = view.flat_inputs().map(|name| numbers.of(name)).collect();
             let outputs = view.flat_outputs().map(|name| numbers.of(name)).collect();
-            selected.push(SelectedOp { op, inputs, outputs });
+            let guard = inline::guard(&op).map(|name| numbers.of(name));
+            inputs.extend(guard);
+            let ordered = view.def.ordered;
+            selected.push(SelectedOp { op, inputs, outputs, guard, ordered });
         }
         let fetches = fetches.iter().map(|name| numbers.of(name)).collect();
         Ok(Selection { vars: numbers.names, ops: selected, feeds, fetches })

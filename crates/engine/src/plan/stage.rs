@@ -56,7 +56,7 @@ pub(crate) fn assign(
     };
     for selected in ops {
         let spreads: Vec<Spread> = selected.inputs.iter().map(|var| stages.spread(*var)).collect();
-        let (stage, outputs) = if hazards.needs_after(selected) {
+        let (stage, outputs) = if hazards.needs_after(selected) || hazards.has_turn(selected) {
             (None, None)
         } else if spreads.iter().all(|spread| *spread == Spread::Whole) {
             let stage = (!hazards.overtakes(selected)).then_some(Stage::Before);
@@ -101,12 +101,19 @@ struct Hazards {
     read_after: HashMap<VarId, usize>,
     /// Variables read or written in the split stage.
     split: HashSet<VarId>,
+    /// The level of the last ordered op: the next has a later one, whoever else could run beside it.
+    turn: Option<usize>,
 }
 
 impl Hazards {
     /// Whether an input comes from the last stage.
     fn needs_after(&self, op: &SelectedOp) -> bool {
         op.inputs.iter().any(|var| self.written_after.contains_key(var))
+    }
+
+    /// Whether it must run after an ordered op of the last stage.
+    fn has_turn(&self, op: &SelectedOp) -> bool {
+        op.ordered && self.turn.is_some()
     }
 
     /// Whether running this op earlier would overwrite what an op before it still reads or wrote.
@@ -125,7 +132,8 @@ impl Hazards {
             .outputs
             .iter()
             .map(|var| after(&self.written_after, var).max(after(&self.read_after, var)));
-        reads.chain(writes).max().unwrap_or(0)
+        let turn = self.turn.filter(|_| op.ordered).map_or(0, |level| level + 1);
+        reads.chain(writes).max().unwrap_or(0).max(turn)
     }
 
     fn record(&mut self, op: &SelectedOp, stage: Stage) {
@@ -133,6 +141,9 @@ impl Hazards {
             Stage::Before => {}
             Stage::Split => self.split.extend(op.inputs.iter().chain(&op.outputs)),
             Stage::After(level) => {
+                if op.ordered {
+                    self.turn = Some(level);
+                }
                 for var in &op.outputs {
                     self.written_after.insert(*var, level);
                 }

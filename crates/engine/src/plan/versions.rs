@@ -7,7 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bireme_ir::{EMPTY_VAR, Op, Program, Slots};
+use bireme_ir::{Attr, EMPTY_VAR, Op, Program, Slots};
+
+use crate::op::OpView;
+use crate::plan::inline::GUARD;
 
 /// The ops with temporaries written once each, and the fetches under their new names.
 pub(super) fn rename(
@@ -25,6 +28,11 @@ pub(super) fn rename(
                 var.clone_from(now);
             }
         }
+        if let Some(Attr::String(guard)) = op.attrs.get_mut(GUARD)
+            && let Some(now) = current.get(guard)
+        {
+            guard.clone_from(now);
+        }
         for var in vars_mut(&mut op.outputs) {
             let fed = feeds.contains(&var.as_str());
             let persists = program.global().var(var).is_some_and(|var| var.persistable);
@@ -40,6 +48,32 @@ pub(super) fn rename(
         .iter()
         .map(|name| current.get(*name).cloned().unwrap_or_else(|| (*name).to_owned()));
     (ops, fetches.collect())
+}
+
+/// Lets an op that cannot work in place write a persistable variable it reads: it writes another,
+/// which is copied over. Programs of local SGD update parameters so.
+pub(super) fn write_apart(ops: Vec<Op>) -> Vec<Op> {
+    let mut all = Vec::with_capacity(ops.len());
+    for mut op in ops {
+        let refused = OpView::new(&op).is_ok_and(|view| view.check_aliases().is_err());
+        let read: HashSet<String> = op.input_vars().filter(|_| refused).cloned().collect();
+        let mut copies = Vec::new();
+        for var in vars_mut(&mut op.outputs).filter(|var| read.contains(*var)) {
+            let apart = format!("{var}@APART@{}", all.len());
+            let mut copy = Op::new("assign").input("X", [&apart]).output("Out", [var.as_str()]);
+            *var = apart;
+            copy.site.clone_from(&op.site);
+            copies.push(copy);
+        }
+        if let Some(guard) = op.attrs.get(GUARD) {
+            copies.iter_mut().for_each(|copy| {
+                copy.attrs.insert(GUARD.to_owned(), guard.clone());
+            });
+        }
+        all.push(op);
+        all.extend(copies);
+    }
+    all
 }
 
 fn vars_mut(slots: &mut Slots) -> impl Iterator<Item = &mut String> {
@@ -62,6 +96,16 @@ mod tests {
         assert_eq!(ops[1].inputs_of("X"), ["h"]);
         assert_eq!(ops[1].outputs_of("Out"), ops[2].inputs_of("X"));
         assert_eq!(fetches, [ops[1].outputs_of("Out")[0].clone(), "y".to_owned()]);
+    }
+
+    #[test]
+    fn an_op_that_cannot_work_in_place_writes_apart() {
+        let sub = Op::new("elementwise_sub").input("X", ["old"]).input("Y", ["w"]);
+        let ops = write_apart(vec![sub.output("Out", ["w"]), op("scale", "w", "w")]);
+        let kinds: Vec<&str> = ops.iter().map(|op| op.kind.as_str()).collect();
+        assert_eq!(kinds, ["elementwise_sub", "assign", "scale"]);
+        assert_eq!(ops[0].outputs_of("Out"), ops[1].inputs_of("X"));
+        assert_eq!(ops[1].outputs_of("Out"), ["w"]);
     }
 
     #[test]

@@ -153,6 +153,67 @@ variables! {
         SELECTED_GPUS = "FLAGS_selected_gpus", "0",
             "Numbers of the GPUs that the launcher chose.";
     }
+    "Set by `fleetrun` for its processes" {
+        ROLE = "PADDLE_ROLE", "", "As `TRAINING_ROLE`, as newer versions of Paddle set it.";
+        NNODES = "PADDLE_NNODES", "1",
+            "Number of machines of the job; `fleetrun` reads it as `--nnodes`.";
+        LOG_DIR = "PADDLE_LOG_DIR", "log",
+            "Folder of the logs; `fleetrun` reads it as `--log_dir`.";
+        POD_NAME = "POD_NAME", "", "Name of this machine in the job; kept where a scheduler set it.";
+        MASTER = "PADDLE_MASTER", "",
+            "Endpoint on the first machine that is free for a script's own use in collective training; `fleetrun` reads it as `--master`.";
+        GLOBAL_SIZE = "PADDLE_GLOBAL_SIZE", "", "As `PADDLE_TRAINERS_NUM` in collective training.";
+        GLOBAL_RANK = "PADDLE_GLOBAL_RANK", "", "As `PADDLE_TRAINER_ID` in collective training.";
+        LOCAL_SIZE = "PADDLE_LOCAL_SIZE", "", "Number of processes on this machine in collective training.";
+        LOCAL_RANK = "PADDLE_LOCAL_RANK", "", "As `PADDLE_RANK_IN_NODE`.";
+        BACKEND = "PADDLE_DISTRI_BACKEND", "gloo",
+            "What reduces in collective training: `gloo` stands for CPUs; `fleetrun` reads it as `--backend`.";
+        SELECTED_ACCELERATORS = "FLAGS_selected_accelerators", "", "As `FLAGS_selected_gpus`.";
+        SELECTED_XPUS = "FLAGS_selected_xpus", "0", "Set to 0 beside `FLAGS_selected_gpus`, as Paddle does; not read.";
+        CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES", "",
+            "GPUs of the machine that a process sees; `fleetrun` starts a process for each in collective training and hands them out to workers in a job with servers.";
+        XPU_VISIBLE_DEVICES = "XPU_VISIBLE_DEVICES", "", "Set beside `CUDA_VISIBLE_DEVICES`, as Paddle does; not read.";
+    }
+    "Heterogeneous workers, set by `fleetrun`" {
+        STAGE_TRAINERS_NUM = "PADDLE_STAGE_TRAINERS_NUM", "",
+            "Processes of each stage, as a Python list: `[2, 1]`; the first stage are the trainers.";
+        STAGE_ID = "STAGE_ID", "", "Stage of this process: 1 for trainers, 2 and on for heterogeneous workers.";
+        STAGE_NUM = "STAGE_NUM", "", "Number of stages.";
+        HETER_DEVICE_TYPE = "HETER_DEVICE_TYPE", "cpu", "Device of this process's stage: `cpu` or `gpu`.";
+        PREVIOUS_STAGE = "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST", "",
+            "Endpoints of the stage before; empty for trainers.";
+        NEXT_STAGE = "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST", "",
+            "Endpoints of the stage after; empty for the last.";
+    }
+    "Read by `fleetrun`, each instead of a flag" {
+        DEVICES = "PADDLE_DEVICES", "", "As `--gpus`.";
+        RUN_MODE = "PADDLE_RUN_MODE", "", "As `--run_mode`.";
+        LOG_LEVEL = "PADDLE_LOG_LEVEL", "", "As `--log_level`.";
+        LOG_OVERWRITE = "PADDLE_LOG_OVERWRITE", "", "As `--log_overwrite`.";
+        SORT_IP = "PADDLE_SORT_IP", "", "As `--sort_ip`.";
+        NPROC_PER_NODE = "PADDLE_NPROC_PER_NODE", "", "As `--nproc_per_node`.";
+        LAUNCH_JOB_ID = "PADDLE_JOB_ID", "", "As `--job_id`.";
+        NODE_RANK = "PADDLE_RANK", "", "As `--rank`; so is `PADDLE_TRAINER_ID`, where it is set for the launcher.";
+        MAX_RESTART = "PADDLE_MAX_RESTART", "", "As `--max_restart`.";
+        ELASTIC_LEVEL = "PADDLE_ELASTIC_LEVEL", "", "As `--elastic_level`.";
+        ELASTIC_TIMEOUT = "PADDLE_ELASTIC_TIMEOUT", "", "As `--elastic_timeout`.";
+        SERVER_NUM = "PADDLE_SERVER_NUM", "", "As `--server_num`.";
+        TRAINER_NUM = "PADDLE_TRAINER_NUM", "", "As `--worker_num`.";
+        SERVERS_ENDPOINTS = "PADDLE_SERVERS_ENDPOINTS", "", "As `--servers`.";
+        TRAINERS_ENDPOINTS = "PADDLE_TRAINERS_ENDPOINTS", "", "As `--workers`.";
+        GLOO_PORT = "PADDLE_GLOO_PORT", "", "As `--gloo_port`.";
+        START_PORT = "PADDLE_START_PORT", "", "As `--start_port`.";
+        IPS = "PADDLE_IPS", "", "As `--ips`.";
+        FLAGS_START_PORT = "FLAGS_START_PORT", "", "As `--start_port`, which comes first.";
+        TRAINER_PORTS_NUM = "TRAINER_PORTS_NUM", "",
+            "Set by PaddleCloud; with `PADDLE_TRAINERS` (addresses), `POD_IP` and `PADDLE_TRAINER_ID` it makes `fleetrun` take the machines from these variables.";
+        START_TIMEOUT = "BIREME_START_TIMEOUT", "300",
+            "Seconds that the machines of a job wait for each other at its start.";
+        PYTHON = "PYTHON", "python3",
+            "The interpreter for scripts, where `fleetrun` is not the one of the Python package.";
+        HTTP_PROXY = "http_proxy", "", "Removed for the processes of a job: they talk to each other, not to a proxy.";
+        HTTPS_PROXY = "https_proxy", "", "As the one before.";
+    }
     "Of Paddle, refused" {
         HETER_TRAINERS = "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", "",
             "Heterogeneous trainers are not in this version: a list that is not empty is an error.";

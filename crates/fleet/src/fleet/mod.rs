@@ -2,6 +2,7 @@
 //!
 //! Nothing here is global: a test may hold a whole cluster of them over a transport in memory.
 
+mod ranks;
 mod save;
 mod server;
 mod worker;
@@ -14,6 +15,7 @@ use bireme_engine::optimizer::{Minimized, Optimizer};
 use bireme_ir::Program;
 use bireme_transpiler::{Transpiled, Transpiler};
 
+use crate::collective::Rings;
 use crate::settings::{network, settings};
 use crate::util::Util;
 use crate::{Environment, Error, Reporter, Result, Role, RoleMaker, Strategy, split_files};
@@ -22,12 +24,13 @@ pub use save::SaveMode;
 pub use server::serve_program;
 pub use worker::{Tuning, connect_trainer};
 
-/// A process of a job with parameter servers.
+/// A process of a job: with parameter servers, or of ranks that reduce among themselves.
 ///
 /// The calls of a trainer: [`Fleet::minimize`], [`Fleet::init_worker`], steps of
 /// [`Fleet::main_program`], [`Fleet::stop_worker`]. Those of a server: [`Fleet::minimize`],
-/// [`Fleet::init_server`], [`Fleet::run_server`]. A process without a launcher is a trainer
-/// without servers, and the same calls train it alone.
+/// [`Fleet::init_server`], [`Fleet::run_server`]. A rank of a collective job makes the calls of a
+/// trainer. A process without a launcher is a trainer without servers, and the same calls train it
+/// alone.
 pub struct Fleet {
     role: RoleMaker,
     environment: Environment,
@@ -38,6 +41,8 @@ pub struct Fleet {
     bind: Option<String>,
     job: Option<Job>,
     worker: Option<worker::Connected>,
+    /// The other ranks of a collective job.
+    rings: Option<Arc<Rings>>,
     /// What a server starts with.
     initial: Option<server::Initial>,
 }
@@ -94,6 +99,7 @@ impl Fleet {
             bind: None,
             job: None,
             worker: None,
+            rings: None,
             initial: None,
         }
     }
@@ -189,7 +195,7 @@ impl Fleet {
     ) -> Result<()> {
         let original = main.clone();
         if self.role.server_endpoints().is_empty() {
-            let (main, startup) = (main.clone(), startup.clone());
+            let (main, startup) = self.for_ranks(main, startup, strategy)?;
             let strategy = strategy.clone();
             self.job = Some(Job { strategy, original, transpiled: None, main, startup });
             return Ok(());

@@ -29,6 +29,7 @@ impl Fleet {
     pub fn init_worker(&mut self, mut executor: Executor) -> Result<Executor> {
         let remote = self.connect(executor.scope())?;
         executor.connect(remote.map(|worker| worker as _));
+        executor.join(self.join()?.map(|rings| rings as _));
         executor.run(self.startup_program()?, &[], &[])?;
         Ok(executor)
     }
@@ -95,6 +96,7 @@ impl Fleet {
     pub fn stop_worker(&mut self) -> Result<()> {
         self.need_worker("stop_worker")?;
         self.flush()?;
+        self.leave()?;
         match self.worker.take() {
             Some(connected) => Ok(connected.worker.complete()?),
             None => Ok(()),
@@ -107,6 +109,9 @@ impl Fleet {
     /// When one is lost, or none is connected.
     pub fn barrier_worker(&self) -> Result<()> {
         self.need_worker("barrier_worker")?;
+        if let Some(group) = self.group("barrier_worker")? {
+            return Ok(group.barrier()?);
+        }
         let Some(worker) = self.connected("barrier_worker")? else { return Ok(()) };
         worker.flush()?;
         Ok(worker.barrier()?)

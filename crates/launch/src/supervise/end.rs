@@ -27,7 +27,7 @@ impl Watch<'_> {
     pub(super) fn end(&mut self, roles: &[Role], signal: Signal, grace: Duration) -> Result<bool> {
         self.tell(roles, signal);
         let (mut until, mut is_forced) = (Instant::now() + grace, signal == Signal::KILL);
-        let mut impatient = false;
+        let (mut impatient, mut news) = (false, Vec::new());
         while self.is_running(roles) {
             match self.next(Some(until))? {
                 Event::Time if is_forced => {
@@ -41,9 +41,12 @@ impl Watch<'_> {
                     self.tell(roles, Signal::KILL);
                     (until, is_forced) = (Instant::now() + VANISH, true);
                 }
+                // For whoever comes next: it may end a restart.
+                event @ Event::Remote(_) => news.push(event),
                 Event::Ended(_) | Event::Stopped => {}
             }
         }
+        self.events.extend(news);
         Ok(impatient)
     }
 

@@ -8,10 +8,12 @@ use rustix::process::Pid;
 
 use super::Notice;
 use super::guard::Guard;
+use super::remote::Remote;
 use super::screen::Level;
 use super::stream::Stream;
 use super::watch::Watch;
 use crate::job::{Process, Role};
+use crate::rendezvous::Event as News;
 
 /// Time between two states of the live lines.
 const DRAW: Duration = Duration::from_millis(500);
@@ -26,6 +28,8 @@ pub(super) enum Event {
     Signal(i32),
     /// Somebody else wants the end.
     Stopped,
+    /// Another machine has news.
+    Remote(Box<News>),
     /// The time is over.
     Time,
 }
@@ -37,6 +41,7 @@ enum Source {
     Guard,
     Signals,
     Stop,
+    Remote,
     Log,
 }
 
@@ -88,6 +93,10 @@ impl Watch<'_> {
         if let Some(stop) = self.options.stop.as_ref().filter(|_| !self.is_stopped) {
             sources.push(Source::Stop);
             fds.push(stop.fd());
+        }
+        if let Some(remote) = &self.remote {
+            sources.push(Source::Remote);
+            fds.push(remote.fd());
         }
         if let Some(changes) = self.stream.as_ref().and_then(Stream::changes) {
             sources.push(Source::Log);
@@ -141,6 +150,10 @@ impl Watch<'_> {
             Source::Stop => {
                 self.is_stopped = true;
                 self.events.push_back(Event::Stopped);
+            }
+            Source::Remote => {
+                let news = self.remote.as_mut().and_then(Remote::take);
+                self.events.extend(news.map(|news| Event::Remote(Box::new(news))));
             }
             Source::Log => self.pump(),
         }

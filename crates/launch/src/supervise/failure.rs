@@ -23,14 +23,15 @@ const HEARSAY: [&str; 10] = [
 /// Lines at the end of a log in which it would say so.
 const LAST_WORDS: usize = 8;
 /// The line of Paddle's launcher above the end of a log.
-const DETAIL: &str = "------------------------- ERROR LOG DETAIL -------------------------";
+pub(super) const DETAIL: &str =
+    "------------------------- ERROR LOG DETAIL -------------------------";
 
 /// A process that failed.
 pub(super) struct Failed<'a> {
     pub(super) process: &'a Process,
     pub(super) ended: Ended,
     /// The end of its log.
-    tail: Vec<String>,
+    pub(super) tail: Vec<String>,
 }
 
 impl<'a> Failed<'a> {

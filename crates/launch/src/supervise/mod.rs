@@ -11,6 +11,7 @@ mod failure;
 mod guard;
 mod live;
 mod process;
+mod remote;
 mod restart;
 mod screen;
 mod signals;
@@ -24,12 +25,14 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::job::{Job, Role};
+use crate::rendezvous::Peers;
 
 pub use screen::{Level, Screen};
 pub use stop::Stop;
@@ -120,7 +123,27 @@ pub struct Failure {
 /// # Errors
 /// When the launcher itself cannot work: no folder for logs, no file descriptors left.
 pub fn run(job: &Job, options: &Options) -> Result<Outcome> {
-    let mut watch = watch::Watch::new(job, options)?;
+    watch(job, options, None)
+}
+
+/// Runs the processes of this machine as one of several: the first failure on any of them ends the
+/// job on all, servers stay until the workers of all machines are done, and a restart is everybody's.
+///
+/// # Errors
+/// As of [`run`]; the others are told.
+pub fn run_with(job: &Job, options: &Options, peers: &Arc<dyn Peers>) -> Result<Outcome> {
+    let outcome = watch(job, options, Some(peers.clone()));
+    if let Err(error) = &outcome {
+        let node = job.nodes.get(job.node).map_or("", String::as_str);
+        let how = format!("cannot go on: {error:#}");
+        peers.local_failed(&crate::rendezvous::Failure::of_node(node, &how));
+    }
+    peers.leave();
+    outcome
+}
+
+fn watch(job: &Job, options: &Options, peers: Option<Arc<dyn Peers>>) -> Result<Outcome> {
+    let mut watch = watch::Watch::new(job, options, peers)?;
     let outcome = watch.run();
     // Also after an error of our own nothing may be left.
     watch.clear();

@@ -11,26 +11,17 @@ use crate::job::{Job, Mode, Process, Role};
 pub(super) enum Restart {
     /// The process that failed.
     Alone,
-    /// All processes of the job.
+    /// All processes of the job, on all its machines.
     All,
 }
 
-/// What is to be started again when `process`, which said that it trains in `mode`, has failed;
-/// an error says why nothing can be.
-pub(super) fn decide(
-    job: &Job,
-    process: &Process,
-    mode: Option<&str>,
-) -> Result<Restart, &'static str> {
+/// What is to be started again when `process`, which said that it trains in `mode`, has failed.
+pub(super) fn decide(job: &Job, process: &Process, mode: Option<&str>) -> Restart {
     let alone = matches!(mode, Some("async" | "half_async" | "geo"));
     if job.mode == Mode::Servers && process.role == Role::Worker && alone {
-        return Ok(Restart::Alone);
+        return Restart::Alone;
     }
-    if job.nodes.len() > 1 {
-        return Err("processes of other machines would have to start again too, which this \
-                    version does not do: start the job again on all of them");
-    }
-    Ok(Restart::All)
+    Restart::All
 }
 
 #[cfg(test)]
@@ -43,16 +34,12 @@ mod tests {
         let one = job(Mode::Servers, vec![]);
         let worker = process(Role::Worker, 0);
         let server = process(Role::Server, 0);
-        assert_eq!(decide(&one, &worker, Some("async")), Ok(Restart::Alone));
-        assert_eq!(decide(&one, &worker, Some("geo")), Ok(Restart::Alone));
-        assert_eq!(decide(&one, &worker, Some("sync")), Ok(Restart::All));
-        assert_eq!(decide(&one, &worker, None), Ok(Restart::All));
-        assert_eq!(decide(&one, &server, None), Ok(Restart::All));
+        assert_eq!(decide(&one, &worker, Some("async")), Restart::Alone);
+        assert_eq!(decide(&one, &worker, Some("geo")), Restart::Alone);
+        assert_eq!(decide(&one, &worker, Some("sync")), Restart::All);
+        assert_eq!(decide(&one, &worker, None), Restart::All);
+        assert_eq!(decide(&one, &server, None), Restart::All);
         let collective = job(Mode::Collective, vec![]);
-        assert_eq!(decide(&collective, &worker, Some("async")), Ok(Restart::All));
-        let mut two = job(Mode::Servers, vec![]);
-        two.nodes.push("10.0.0.2".to_owned());
-        assert_eq!(decide(&two, &worker, Some("async")), Ok(Restart::Alone));
-        assert!(decide(&two, &server, None).is_err());
+        assert_eq!(decide(&collective, &worker, Some("async")), Restart::All);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -11,6 +12,7 @@ use super::events::Event;
 use super::failure::{self, Failed};
 use super::guard::Guard;
 use super::process::{Ended, Running, Surroundings, ending};
+use super::remote::Remote;
 use super::restart::{self, Restart};
 use super::screen::Level;
 use super::signals::Signals;
@@ -19,6 +21,7 @@ use super::stream::Stream;
 use super::system::OutOfMemory;
 use super::{Notice, Options, Outcome, live};
 use crate::job::{Job, Mode, Process, Role};
+use crate::rendezvous::Peers;
 
 /// How long others may take to fail too, when the first to fail blames somebody else.
 const HEARSAY: Duration = Duration::from_millis(700);
@@ -59,7 +62,9 @@ pub(super) struct Watch<'a> {
     /// Sessions in which something may still run.
     pub(super) sessions: HashSet<i32>,
     pub(super) events: VecDeque<Event>,
-    restarts: u32,
+    pub(super) restarts: u32,
+    /// The other machines, where there are any.
+    pub(super) remote: Option<Remote>,
     out_of_memory: OutOfMemory,
     pub(super) drawn: Instant,
     pub(super) is_stopped: bool,
@@ -70,7 +75,11 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// When there is no folder for logs, or no guard.
-    pub(super) fn new(job: &'a Job, options: &'a Options) -> Result<Watch<'a>> {
+    pub(super) fn new(
+        job: &'a Job,
+        options: &'a Options,
+        peers: Option<Arc<dyn Peers>>,
+    ) -> Result<Watch<'a>> {
         std::fs::create_dir_all(&job.log_dir).with_context(|| {
             format!("cannot make the folder of logs `{}`", job.log_dir.display())
         })?;
@@ -89,6 +98,7 @@ impl<'a> Watch<'a> {
             sessions: HashSet::new(),
             events: VecDeque::new(),
             restarts: 0,
+            remote: peers.map(Remote::listen).transpose()?,
             out_of_memory: OutOfMemory::count(),
             drawn: Instant::now(),
             is_stopped: false,
@@ -109,11 +119,13 @@ impl<'a> Watch<'a> {
     /// Runs the job to its end.
     pub(super) fn run(&mut self) -> Result<Outcome> {
         self.start_all()?;
+        self.tell_done();
         loop {
             match self.next(None)? {
                 Event::Ended(at) if self.succeeded(at) => {
                     let name = self.members[at].process.name();
                     self.say(Level::Debug, &format!("{name} is done"));
+                    self.tell_done();
                     if self.is_done() {
                         return self.finish();
                     }
@@ -128,12 +140,17 @@ impl<'a> Watch<'a> {
                 }
                 Event::Signal(signal) => return self.interrupted(signal),
                 Event::Stopped => return self.stopped(),
+                Event::Remote(news) => {
+                    if let Some(outcome) = self.heard(*news)? {
+                        return Ok(outcome);
+                    }
+                }
                 Event::Time => {}
             }
         }
     }
 
-    fn start_all(&mut self) -> Result<()> {
+    pub(super) fn start_all(&mut self) -> Result<()> {
         for at in 0..self.members.len() {
             self.start(at)?;
         }
@@ -171,6 +188,10 @@ impl<'a> Watch<'a> {
 
     /// Whether those have ended for whom the others work.
     fn is_done(&self) -> bool {
+        // Other machines may still need this one: they say when all are done.
+        if self.remote.is_some() {
+            return false;
+        }
         let has = |role: Role| self.members.iter().any(|member| member.process.role == role);
         // Servers of other machines' workers are needed until they end by themselves.
         let until = match has(Role::Worker) && self.job.nodes.len() == 1 {
@@ -185,7 +206,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The end of a job that succeeded.
-    fn finish(&mut self) -> Result<Outcome> {
+    pub(super) fn finish(&mut self) -> Result<Outcome> {
         if self.job.mode == Mode::Collective {
             self.say(Level::Info, "Local processes completed.");
             return Ok(Outcome { code: 0, failure: None });
@@ -229,10 +250,12 @@ impl<'a> Watch<'a> {
     fn failed(&mut self) -> Result<Option<Outcome>> {
         let until = Instant::now() + HEARSAY;
         let (mut failed, mut cause) = self.judge();
-        while failed.iter().all(Failed::is_hearsay) && self.is_running(&ALL) {
+        let elsewhere = self.remote.is_some();
+        while failed.iter().all(Failed::is_hearsay) && (elsewhere || self.is_running(&ALL)) {
             match self.next(Some(until))? {
                 Event::Time => break,
                 Event::Signal(signal) => return self.interrupted(signal).map(Some),
+                Event::Remote(news) => return self.heard(*news),
                 _ => (failed, cause) = self.judge(),
             }
         }
@@ -242,15 +265,15 @@ impl<'a> Watch<'a> {
         let left = self.job.max_restart.saturating_sub(self.restarts);
         let (code, failure) = (ended.code(), failed[cause].failure());
         self.pump();
+        let restart = restart::decide(self.job, process, ended.mode.as_deref());
+        let is_alone = left > 0 && restart == Restart::Alone;
+        if elsewhere && !is_alone {
+            return self.ask_peers(&failed[cause], &report);
+        }
         self.say(Level::Error, &report);
         if left > 0 {
-            match restart::decide(self.job, process, ended.mode.as_deref()) {
-                Ok(restart) => {
-                    let at = self.position(process);
-                    return self.restart(restart, at, left);
-                }
-                Err(why) => self.say(Level::Error, &format!("not started again: {why}")),
-            }
+            let at = self.position(process);
+            return self.restart(restart, at, left);
         } else if self.job.max_restart > 0 {
             let most = self.job.max_restart;
             self.say(Level::Error, &format!("not started again: all {most} restarts are used up"));
@@ -301,8 +324,9 @@ impl<'a> Watch<'a> {
     }
 
     /// The user asked for the end.
-    fn interrupted(&mut self, signal: i32) -> Result<Outcome> {
+    pub(super) fn interrupted(&mut self, signal: i32) -> Result<Outcome> {
         self.say(Level::Info, &format!("Terminating with signal {signal}"));
+        self.tell_interrupted(signal);
         let passed_on = if signal == libc::SIGINT { Signal::INT } else { Signal::TERM };
         let code = u8::try_from(128 + signal).unwrap_or(130);
         // Workers that save something when they are stopped need their servers for it.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod checkpoint;
+mod collective;
 mod equals_local;
 mod faults;
 mod modes;

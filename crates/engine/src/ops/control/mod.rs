@@ -3,10 +3,17 @@
 use crate::op::OpDef;
 
 mod assert;
+mod conditional_block;
 mod feed_fetch;
 mod increment;
 mod print;
 
 /// The definitions of this family.
-pub(super) const DEFS: &[OpDef] =
-    &[assert::DEF, feed_fetch::FEED, feed_fetch::FETCH, increment::DEF, print::DEF];
+pub(super) const DEFS: &[OpDef] = &[
+    assert::DEF,
+    conditional_block::DEF,
+    feed_fetch::FEED,
+    feed_fetch::FETCH,
+    increment::DEF,
+    print::DEF,
+];

@@ -9,10 +9,18 @@ mod pattern;
 
 use std::collections::HashSet;
 
-use bireme_ir::{Op, Program};
+use bireme_ir::{Op, OpRole, Program};
+
+use crate::plan::inline::guard;
 
 /// The ops with every known pattern replaced.
 pub(crate) fn fuse(mut ops: Vec<Op>, program: &Program, fetches: &[&str]) -> Vec<Op> {
+    // A fused op has no guard, so it must not take guarded ones in; those of an optimizer have no
+    // pattern.
+    let in_condition = |op: &Op| guard(op).is_some() && op.op_role().base() != OpRole::OPTIMIZE;
+    if ops.iter().any(in_condition) {
+        return ops;
+    }
     let kept: HashSet<&str> = fetches.iter().copied().collect();
     ops = embedding::fuse(ops, program, &kept);
     fc::fuse(ops, program, &kept)

@@ -1,7 +1,15 @@
 //! Programs of collective trainers: Paddle's `nccl2` mode, and the ops that reduce gradients or, in
 //! local SGD, parameters.
 //!
-//! These are programs only; what runs their ops is not here.
+//! Here are the programs of `DistributeTranspiler`, op by op as Paddle writes them; those of fleet's
+//! strategies, which reduce in buckets, are in `strategy`.
+
+mod buckets;
+mod local_sgd;
+mod merge;
+mod strategy;
+
+pub use strategy::{CollectiveStrategy, GradientMerge, LocalSgd};
 
 use bireme_ir::{Attr, Op, OpRole, Program, Var, VarKind};
 

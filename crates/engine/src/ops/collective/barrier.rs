@@ -1,0 +1,23 @@
+//! `barrier`: goes on when every rank is here. What it reads it hands on.
+
+use super::{RING, ring};
+use crate::Result;
+use crate::op::{Kernel, OpDef, OpView, Slot};
+
+pub(super) const DEF: OpDef = OpDef::new("barrier", kernel)
+    .inputs(&[Slot::maybe("X")])
+    .outputs(&[Slot::maybe("Out")])
+    .attrs(&[RING])
+    .like(&[("Out", "X")])
+    .inplace(&[("X", "Out")])
+    .ordered();
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, out, ring, link) = (op.maybe_input("X"), op.maybe_output("Out"), ring(op)?, op.link()?);
+    Ok(Box::new(move |run| {
+        if let (Some(x), Some(out)) = (x, out) {
+            run.carry_over(x, out)?;
+        }
+        link.settled().barrier(ring)
+    }))
+}

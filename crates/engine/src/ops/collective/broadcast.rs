@@ -1,0 +1,22 @@
+//! `c_broadcast`: every rank gets what rank `root` has.
+
+use super::{CALC, RING, rank, ring};
+use crate::Result;
+use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+
+pub(super) const DEF: OpDef = OpDef::new("c_broadcast", kernel)
+    .inputs(&[Slot::one("X")])
+    .outputs(&[Slot::one("Out")])
+    .attrs(&[RING, CALC, attr::int("root", 0)])
+    .like(&[("Out", "X")])
+    .inplace(&[("X", "Out")])
+    .ordered();
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let root = rank(op, "root")?;
+    Ok(Box::new(move |run| {
+        run.carry_over(x, out)?;
+        link.settled().broadcast(ring, run.out(out)?, root)
+    }))
+}

@@ -1,0 +1,32 @@
+//! Ops that only hand a value on: `c_identity`, and what puts the streams of a device in order. A
+//! plan takes the latter out, and waits where they stand for what was started before.
+
+use bireme_ir::AttrSpec;
+
+use super::{CALC, MODEL_PARALLEL, RING};
+use crate::Result;
+use crate::op::{Kernel, OpDef, OpView, Slot};
+
+pub(super) const IDENTITY: OpDef = definition("c_identity");
+pub(super) const SYNC_CALC: OpDef = definition("c_sync_calc_stream");
+pub(super) const SYNC_COMM: OpDef = definition("c_sync_comm_stream");
+pub(super) const WAIT_COMM: OpDef = definition("c_wait_comm");
+pub(super) const WAIT_COMPUTE: OpDef = definition("c_wait_compute");
+
+const INPUTS: &[Slot] = &[Slot::many("X")];
+const OUTPUTS: &[Slot] = &[Slot::many("Out")];
+const ATTRS: &[AttrSpec] = &[RING, CALC, MODEL_PARALLEL];
+
+const fn definition(name: &'static str) -> OpDef {
+    OpDef::new(name, kernel)
+        .inputs(INPUTS)
+        .outputs(OUTPUTS)
+        .attrs(ATTRS)
+        .like(&[("Out", "X")])
+        .inplace(&[("X", "Out")])
+}
+
+fn kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let pairs: Vec<_> = op.inputs("X").into_iter().zip(op.outputs("Out")).collect();
+    Ok(Box::new(move |run| pairs.iter().try_for_each(|(x, out)| run.carry_over(*x, *out))))
+}

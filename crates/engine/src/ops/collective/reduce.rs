@@ -1,0 +1,41 @@
+//! `c_reduce_{sum,prod,min,max}`: rank `root_id` gets the reduction of all, the others keep theirs.
+
+use bireme_ir::AttrSpec;
+
+use super::{CALC, RING, rank, reduction, ring};
+use crate::Result;
+use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+
+pub(super) const SUM: OpDef = definition("c_reduce_sum", |op| kernel(op, "sum"));
+pub(super) const PROD: OpDef = definition("c_reduce_prod", |op| kernel(op, "prod"));
+pub(super) const MIN: OpDef = definition("c_reduce_min", |op| kernel(op, "min"));
+pub(super) const MAX: OpDef = definition("c_reduce_max", |op| kernel(op, "max"));
+
+const INPUTS: &[Slot] = &[Slot::one("X")];
+const OUTPUTS: &[Slot] = &[Slot::one("Out")];
+const ATTRS: &[AttrSpec] = &[RING, CALC, attr::int("root_id", 0)];
+
+const fn definition(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
+    OpDef::new(name, kernel)
+        .inputs(INPUTS)
+        .outputs(OUTPUTS)
+        .attrs(ATTRS)
+        .like(&[("Out", "X")])
+        .inplace(&[("X", "Out")])
+        .ordered()
+}
+
+fn kernel(op: &OpView<'_>, how: &str) -> Result<Kernel> {
+    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let (how, root) = (reduction(how)?, rank(op, "root_id")?);
+    let mut own = crate::tensor::Tensor::empty(bireme_ir::DType::F32);
+    Ok(Box::new(move |run| {
+        run.carry_over(x, out)?;
+        let peers = link.settled();
+        if peers.rank(ring)? == root {
+            return peers.reduce(ring, run.out(out)?, how, root);
+        }
+        own.copy_from(run.out(out)?);
+        peers.reduce(ring, &mut own, how, root)
+    }))
+}

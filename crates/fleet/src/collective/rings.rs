@@ -1,0 +1,152 @@
+//! Answers the ops of a program with groups: ring 0 is the whole job, others may be parts of it.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use bireme_collective::{Error as GroupError, Group, Pending, Reduce};
+use bireme_engine::collective::{Collective, Ongoing, Reduction};
+use bireme_engine::tensor::Tensor;
+use bireme_engine::{Error, Result, dispatch};
+
+/// The rings of a process. One that nobody has made is the whole job, as in Paddle's programs, where
+/// several rings only keep several streams busy.
+pub struct Rings {
+    whole: Group,
+    parts: RwLock<HashMap<i32, Group>>,
+}
+
+impl Rings {
+    /// Rings that are all the whole job.
+    pub fn new(whole: Group) -> Rings {
+        Rings { whole, parts: RwLock::default() }
+    }
+
+    /// Makes ring `ring` a part of the job.
+    pub fn set(&self, ring: i32, group: Group) {
+        self.parts.write().unwrap_or_else(PoisonError::into_inner).insert(ring, group);
+    }
+
+    /// The group of a ring.
+    pub fn group(&self, ring: i32) -> Group {
+        let parts = self.parts.read().unwrap_or_else(PoisonError::into_inner);
+        parts.get(&ring).unwrap_or(&self.whole).clone()
+    }
+}
+
+/// The engine's error for one of a group; an interrupt stays one.
+fn lost(error: GroupError) -> Error {
+    match error {
+        GroupError::Interrupted { .. } => Error::Interrupted,
+        error => Error::remote(error),
+    }
+}
+
+fn reduce(how: Reduction) -> Reduce {
+    match how {
+        Reduction::Sum => Reduce::Sum,
+        Reduction::Prod => Reduce::Prod,
+        Reduction::Min => Reduce::Min,
+        Reduction::Max => Reduce::Max,
+    }
+}
+
+fn no_numbers(tensor: &Tensor) -> Error {
+    Error::kernel(format!("elements of type {} cannot be reduced over ranks", tensor.dtype()))
+}
+
+fn all_reduce(group: &Group, data: &mut Tensor, how: Reduction) -> Result<()> {
+    dispatch!(data.dtype(), T in [f32, f64, i64, i32] => {
+        group.all_reduce(data.as_mut_slice::<T>()?, reduce(how)).map_err(lost)
+    }, else => Err(no_numbers(data)))
+}
+
+impl Collective for Rings {
+    fn rank(&self, ring: i32) -> Result<usize> {
+        Ok(self.group(ring).rank())
+    }
+
+    fn size(&self, ring: i32) -> Result<usize> {
+        Ok(self.group(ring).size())
+    }
+
+    fn all_reduce(&self, ring: i32, data: &mut Tensor, how: Reduction) -> Result<()> {
+        all_reduce(&self.group(ring), data, how)
+    }
+
+    fn start_all_reduce(
+        &self,
+        ring: i32,
+        mut data: Tensor,
+        how: Reduction,
+    ) -> Result<Box<dyn Ongoing>> {
+        let work = move |group: &Group| {
+            let outcome = all_reduce(group, &mut data, how);
+            Ok((data, outcome))
+        };
+        Ok(Box::new(Flight(self.group(ring).start(work))))
+    }
+
+    fn reduce(&self, ring: i32, data: &mut Tensor, how: Reduction, root: usize) -> Result<()> {
+        dispatch!(data.dtype(), T in [f32, f64, i64, i32] => {
+            let group = self.group(ring);
+            group.reduce(data.as_mut_slice::<T>()?, reduce(how), root).map_err(lost)
+        }, else => Err(no_numbers(data)))
+    }
+
+    fn reduce_scatter(
+        &self,
+        ring: i32,
+        data: &Tensor,
+        out: &mut Tensor,
+        how: Reduction,
+    ) -> Result<()> {
+        dispatch!(data.dtype(), T in [f32, f64, i64, i32] => {
+            let (data, out) = (data.as_slice::<T>()?, out.as_mut_slice::<T>()?);
+            self.group(ring).reduce_scatter(data, out, reduce(how)).map_err(lost)
+        }, else => Err(no_numbers(data)))
+    }
+
+    fn broadcast(&self, ring: i32, data: &mut Tensor, root: usize) -> Result<()> {
+        self.group(ring).broadcast(data.as_mut_bytes(), root).map_err(lost)
+    }
+
+    fn all_gather(&self, ring: i32, part: &Tensor, out: &mut Tensor) -> Result<()> {
+        self.group(ring).all_gather(part.as_bytes(), out.as_mut_bytes()).map_err(lost)
+    }
+
+    fn all_gather_varied(&self, ring: i32, part: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.group(ring).all_gather_varied(part).map_err(lost)
+    }
+
+    fn scatter(&self, ring: i32, parts: &Tensor, out: &mut Tensor, root: usize) -> Result<()> {
+        let group = self.group(ring);
+        let parts = (group.rank() == root).then(|| parts.as_bytes());
+        group.scatter(parts, out.as_mut_bytes(), root).map_err(lost)
+    }
+
+    fn all_to_all(&self, ring: i32, parts: &Tensor, out: &mut Tensor) -> Result<()> {
+        self.group(ring).all_to_all(parts.as_bytes(), out.as_mut_bytes()).map_err(lost)
+    }
+
+    fn send(&self, ring: i32, data: &Tensor, to: usize) -> Result<()> {
+        self.group(ring).send(to, data.as_bytes()).map_err(lost)
+    }
+
+    fn receive(&self, ring: i32, data: &mut Tensor, from: usize) -> Result<()> {
+        self.group(ring).receive(from, data.as_mut_bytes()).map_err(lost)
+    }
+
+    fn barrier(&self, ring: i32) -> Result<()> {
+        self.group(ring).barrier().map_err(lost)
+    }
+}
+
+/// A reduction on the group's own thread.
+struct Flight(Pending<(Tensor, Result<()>)>);
+
+impl Ongoing for Flight {
+    fn wait(self: Box<Self>) -> Result<Tensor> {
+        let (data, outcome) = self.0.wait().map_err(lost)?;
+        outcome.map(|()| data)
+    }
+}

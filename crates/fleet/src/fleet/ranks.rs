@@ -1,0 +1,69 @@
+//! A rank's part of a collective job.
+
+use std::sync::Arc;
+
+use bireme_collective::{Config, Group};
+use bireme_ir::Program;
+
+use super::Fleet;
+use crate::collective::Rings;
+use crate::{Error, Result, Strategy};
+
+impl Fleet {
+    /// The programs of this rank, or of a process that is alone.
+    pub(super) fn for_ranks(
+        &self,
+        main: &Program,
+        startup: &Program,
+        strategy: &Strategy,
+    ) -> Result<(Program, Program)> {
+        let endpoints = self.role.worker_endpoints();
+        if !self.role.is_collective() || endpoints.is_empty() {
+            return Ok((main.clone(), startup.clone()));
+        }
+        let rank = self.role.index() as usize;
+        Ok(strategy.collective.rewrite(rank, endpoints, main, startup)?)
+    }
+
+    /// Connects this rank to the others, once; `None` for a process that is alone.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached in time.
+    pub fn join(&mut self) -> Result<Option<Arc<Rings>>> {
+        let endpoints = self.role.worker_endpoints().to_vec();
+        if !self.role.is_collective() || endpoints.len() < 2 {
+            return Ok(None);
+        }
+        if let Some(rings) = &self.rings {
+            return Ok(Some(Arc::clone(rings)));
+        }
+        let config = Config {
+            settings: self.settings.clone(),
+            ..Config::new(self.role.index() as usize, endpoints)
+        };
+        let rings = Arc::new(Rings::new(Group::connect(&config, &self.transport)?));
+        self.rings = Some(Arc::clone(&rings));
+        Ok(Some(rings))
+    }
+
+    /// Waits for the other ranks, so that none takes this one for lost, and lets them go.
+    pub(super) fn leave(&mut self) -> Result<()> {
+        match self.rings.take() {
+            Some(rings) => Ok(rings.group(0).barrier()?),
+            None => Ok(()),
+        }
+    }
+
+    /// The group of this rank; `None` for a process that is alone or has servers.
+    pub(crate) fn group(&self, method: &str) -> Result<Option<Group>> {
+        if !self.role.is_collective() || self.role.worker_endpoints().len() < 2 {
+            return Ok(None);
+        }
+        match &self.rings {
+            Some(rings) => Ok(Some(rings.group(0))),
+            None => Err(Error::Config(format!(
+                "`{method}` needs the other ranks: call `init_worker` before"
+            ))),
+        }
+    }
+}

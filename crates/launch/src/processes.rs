@@ -1,0 +1,39 @@
+//! The processes of this machine, in touch with the other machines of the job.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::arguments::{Level, Options};
+use crate::job::Job;
+use crate::rendezvous::{Membership, Peers};
+use crate::supervise::{self, Screen};
+
+/// Runs the job to its end; the exit code.
+///
+/// # Errors
+/// When the launcher itself cannot work.
+pub(crate) fn run(job: &Job, options: &Options, peers: Option<Membership>) -> Result<u8> {
+    let how = supervise::Options {
+        screen: Screen::standard(level(options.log_level)),
+        overwrite_logs: options.log_overwrite,
+        ..supervise::Options::default()
+    };
+    let outcome = match peers {
+        None => supervise::run(job, &how),
+        Some(peers) => {
+            let peers: Arc<dyn Peers> = Arc::new(peers);
+            supervise::run_with(job, &how, &peers)
+        }
+    };
+    outcome.map(|outcome| outcome.code)
+}
+
+fn level(level: Level) -> supervise::Level {
+    match level {
+        Level::Debug => supervise::Level::Debug,
+        Level::Info => supervise::Level::Info,
+        Level::Warning => supervise::Level::Warning,
+        Level::Error => supervise::Level::Error,
+    }
+}
