@@ -13,7 +13,7 @@ program for `paddle.static.Executor`. Subpackages are imported when they are fir
 - `nn`, `optimizer`, `metric`, `io`, `vision`: what models, training and data are made of;
 - `static`, `jit`, `inference`: programs, layers as programs, saved models;
 - `fluid`, `v2`, `dataset`, `reader`: the API of Paddle 1.x;
-- `distributed`: jobs, of one process in this version.
+- `distributed`: jobs of several processes.
 
 A name of Paddle that is missing raises an error with the nearest one that is there. docs/api.md in
 the sources of Bireme lists all names, environment variables and differences from Paddle.
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         vision,
     )
     from ._core import ResourceExhaustedError  # noqa: F401
+    from .distributed import DataParallel  # noqa: F401
     from .hapi import flops, summary  # noqa: F401
 
 install_finder()

@@ -22,7 +22,6 @@ _PACKAGE = __name__.partition(".")[0]
 # What became of names that users still write, where spelling alone would not find it.
 _RENAMED = {
     "paddle.Model": "paddle.nn.Layer",
-    "paddle.DataParallel": "paddle.distributed.fleet.distributed_model",
     "paddle.elementwise_add": "paddle.add",
     "paddle.elementwise_sub": "paddle.subtract",
     "paddle.elementwise_mul": "paddle.multiply",
@@ -39,7 +38,6 @@ _RENAMED = {
     "paddle.onnx": "paddle.jit.save",
     "paddle.v2.layer": "paddle.fluid.layers",
     "paddle.v2.trainer": "paddle.static.Executor",
-    "paddle.fluid.ParallelExecutor": "paddle.static.CompiledProgram",
     "paddle.fluid.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.io.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.layers.py_reader": "paddle.io.DataLoader.from_generator",

@@ -28,6 +28,7 @@ _SUBPACKAGES = (
 
 LAZY = {
     **{name: f"bireme.{name}" for name in _SUBPACKAGES},
+    "DataParallel": "bireme.distributed:DataParallel",
     "flops": "bireme.hapi:flops",
     "summary": "bireme.hapi:summary",
     "ResourceExhaustedError": "bireme._core:ResourceExhaustedError",

@@ -160,10 +160,15 @@ def test_alias_by_call(tmp_path):
 
 def test_the_launcher_of_paddle_is_fleetrun(tmp_path):
     (tmp_path / "script.py").write_text("import sys, paddle; print(paddle.__name__, sys.argv)")
-    expected = "bireme ['script.py', '-x']\n"
-    launch = ("paddle.distributed.launch", "--nproc_per_node=1", "script.py", "-x")
-    check(run("-m", "bireme", "-m", *launch, cwd=tmp_path), expected)
-    check(run("-m", "bireme.distributed.launch", *launch[1:], cwd=tmp_path), expected)
+    launch = ("--nproc_per_node=1", "script.py", "-x")
+    for command in (
+        ("-m", "bireme", "-m", "paddle.distributed.launch"),
+        ("-m", "bireme.distributed.launch"),
+        ("-m", "bireme.distributed.fleet.launch"),
+    ):
+        result = run(*command, *launch, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.endswith("[worker 0] bireme ['script.py', '-x']\n"), result.stdout
     result = run("-m", "bireme", "-m", "paddle.nn", cwd=tmp_path)
     assert result.stderr == "bireme: there is no module `bireme.nn` that could be run\n"
 

@@ -1,5 +1,6 @@
 """The console commands."""
 
+import os
 import subprocess
 import sys
 
@@ -19,28 +20,83 @@ def test_bireme_is_the_command_line_of_the_core(monkeypatch, capfd):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--worker_num=2", "train.py"], "`--worker_num=2` asks for more than one process"),
-        (["--server_num", "1", "train.py"], "`--server_num=1` asks for more than one process"),
-        (["--servers", "127.0.0.1:1", "t.py"], "`--servers=127.0.0.1:1` asks for more than one"),
-        (["--gpus", "0,1", "train.py"], "`--gpus=0,1` asks for more than one process"),
-        (["--workerz", "1", "train.py"], "unknown option `--workerz`"),
+        (["--server_num", "1", "train.py"], "The setting of Parameter-Server must has worker_num"),
+        (["--workerz", "1", "train.py"], "unknown flag `--workerz`: did you mean `--workers`?"),
         ([], "no script was given"),
     ],
 )
-def test_fleetrun_refuses_what_it_cannot_do(arguments, reason, capsys):
-    assert _cli.fleetrun(arguments) == 2
-    assert capsys.readouterr().err.startswith(f"fleetrun: {reason}")
+def test_fleetrun_refuses_what_makes_no_sense(arguments, reason, capfd):
+    # Whether there is such a script is asked before the job is planned.
+    script = [__file__ if argument == "train.py" else argument for argument in arguments]
+    assert _cli.fleetrun(script) == 2
+    assert capfd.readouterr().err.startswith(f"error: {reason}")
 
 
-def test_fleetrun_runs_one_process_with_the_alias(tmp_path):
+def launch(*arguments, cwd, **variables):
+    """Runs a Python command in a folder, as a user would."""
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_fleetrun_runs_a_script_in_processes_with_the_alias(tmp_path):
     script = tmp_path / "train.py"
-    script.write_text("import sys, paddle, bireme\nprint(paddle is bireme, sys.argv)\n1 / 0\n")
-    code = "import sys; from bireme._cli import fleetrun; sys.exit(fleetrun())"
-    command = [sys.executable, "-c", code, "--worker_num=1", "--gpus", "0", "train.py", "--lr=1"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert result.stdout == "True ['train.py', '--lr=1']\n"
+    script.write_text(
+        "import os, sys, paddle, bireme\n"
+        "print(paddle is bireme, sys.argv, os.environ['PADDLE_TRAINER_ID'])\n"
+        "1 / int(sys.argv[1])\n"
+    )
+    command = ("-m", "bireme_launch", "--nproc_per_node=2", "train.py")
+    result = launch(*command, "1", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert result.returncode == 0, result.stderr
+    assert "[worker 0] True ['train.py', '1'] 0\n" in result.stdout
+    log = (tmp_path / "log" / "workerlog.1").read_text()
+    assert log == "True ['train.py', '1'] 1\n"
+
+    result = launch(*command, "0", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
     assert result.returncode == 1
-    assert result.stderr.splitlines()[1] == f'  File "{script}", line 3, in <module>'
+    assert "ZeroDivisionError" in result.stderr
+
+
+def test_a_script_with_a_syntax_error_is_told(tmp_path):
+    (tmp_path / "train.py").write_text("import paddle\nif:\n")
+    result = launch(
+        "-m", "bireme_launch", "--server_num=1", "--worker_num=1", "train.py", cwd=tmp_path
+    )
+    assert result.returncode == 1
+    assert "SyntaxError: invalid syntax" in result.stderr
+
+
+def test_bireme_in_a_job_is_the_command_of_this_package(tmp_path):
+    command = ("--server_num=1", "--worker_num=1", "bireme", "--version")
+    result = launch("-m", "bireme_launch", *command, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "[worker 0] bireme 0" in result.stdout
+
+
+def test_launch_ps_starts_two_servers_and_two_workers(tmp_path):
+    (tmp_path / "train.py").write_text("import os; print(os.environ['TRAINING_ROLE'])\n")
+    result = launch("-m", "bireme.distributed.launch_ps", "train.py", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    logs = sorted(path.name for path in (tmp_path / "logs").iterdir())
+    assert logs == ["serverlog.0", "serverlog.1", "workerlog.0", "workerlog.1"]
+
+
+def test_fleetrun_starts_without_the_package(tmp_path):
+    code = (
+        "import sys; sys.argv[1:] = ['--version']; import bireme_launch; bireme_launch.main(); "
+        "sys.exit('bireme' in sys.modules or 'numpy' in sys.modules)"
+    )
+    result = launch("-c", code, cwd=tmp_path)
+    assert (result.returncode, result.stdout[:11]) == (0, "fleetrun 0."), result.stderr
 
 
 @pytest.mark.parametrize(

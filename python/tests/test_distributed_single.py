@@ -27,11 +27,59 @@ def test_a_rank_that_is_no_number_is_named(environment):
         paddle.distributed.get_rank()
 
 
-def test_several_processes_are_refused_instead_of_training_apart(environment):
+def test_workers_that_are_neither_collective_nor_have_servers_are_refused(environment):
     environment.setenv("PADDLE_TRAINERS_NUM", "2")
-    for start in (paddle.distributed.init_parallel_env, fleet.Fleet().init):
-        with pytest.raises(NotImplementedError, match="over several processes is not in this"):
-            start()
+    with pytest.raises(ValueError, match=r"2 workers and no servers: call `fleet.init\(is_coll"):
+        fleet.Fleet().init()
+
+
+def test_collective_calls_work_in_one_process(environment):
+    x = paddle.to_tensor([1.0, 2.0])
+    assert paddle.distributed.all_reduce(x, sync_op=False).wait()
+    parts = []
+    paddle.distributed.all_gather(parts, x)
+    paddle.distributed.broadcast(x, src=0)
+    paddle.distributed.barrier()
+    assert [part.tolist() for part in parts] == [[1.0, 2.0]]
+    assert paddle.distributed.get_group(0).ranks == [0]
+
+
+def test_a_tensor_that_was_reduced_keeps_its_gradient(environment):
+    x = paddle.to_tensor([3.0], stop_gradient=False)
+    loss = x * x
+    paddle.distributed.all_reduce(loss)
+    loss.backward()
+    assert x.grad.tolist() == [6.0]
+
+
+def test_data_parallel_in_one_process_is_the_model(environment):
+    model = paddle.nn.Linear(2, 1)
+    parallel = paddle.DataParallel(model)
+    with parallel.no_sync():
+        parallel(paddle.ones([1, 2])).backward()
+    assert model.weight.grad.tolist() == [[1.0], [1.0]]
+    assert list(parallel.state_dict()) == ["weight", "bias"]
+    parallel.set_state_dict(model.state_dict())
+    with pytest.warns(DeprecationWarning):
+        assert parallel.scale_loss(7) == 7
+    with pytest.raises(TypeError, match="`layers` must be a Layer, not int"):
+        paddle.DataParallel(3)
+
+
+def test_gradients_are_merged(environment):
+    layer = paddle.nn.Linear(1, 1, bias_attr=False)
+    before = layer.weight.numpy()
+    strategy = fleet.DistributedStrategy()
+    strategy.gradient_merge = True
+    strategy.gradient_merge_configs = {"k_steps": 2, "avg": True}
+    fleet.init(is_collective=True, strategy=strategy)
+    sgd = fleet.distributed_optimizer(paddle.optimizer.SGD(1.0, parameters=layer.parameters()))
+    for value in (1.0, 3.0):
+        np.testing.assert_array_equal(layer.weight.numpy(), before)
+        layer(paddle.full([1, 1], value)).backward()
+        sgd.step()
+        sgd.clear_grad()
+    np.testing.assert_allclose(layer.weight.numpy(), before - 2.0)
 
 
 def test_a_server_without_the_addresses_of_servers_is_refused(environment):

@@ -17,11 +17,13 @@ def code_of(page):
 
 # Scripts that several processes run, each in a role of its own.
 JOBS = [code for code in code_of("docs/distributed.md") if "PSERVER" in code or "init(" in code]
+# A script that starts processes by itself.
+SPAWNS = [code for code in code_of("docs/distributed.md") if "dist.spawn(" in code]
 EXAMPLES = [
     (page, number, code)
     for page in ("README.md", "docs/api.md", "docs/distributed.md")
     for number, code in enumerate(code_of(page))
-    if code not in JOBS
+    if code not in JOBS + SPAWNS
 ]
 
 
@@ -32,6 +34,17 @@ def test_an_example_runs(code, tmp_path):
     command = [sys.executable, "-W", "error", "-c", code]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("code", SPAWNS)
+def test_a_job_of_the_guide_that_starts_itself_runs(code, tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(code, "utf-8")
+    command = [sys.executable, "-m", "bireme", str(script)]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", result.stdout)]
+    assert len(losses) == 2 and losses[1] < losses[0], losses
 
 
 @pytest.mark.parametrize("code", JOBS, ids=["transpiler", "incubate", "fleet"])

@@ -1,7 +1,10 @@
 """Role makers of both generations: who a process is, by a script or by the environment."""
 
+from types import SimpleNamespace
+
 import pytest
 from bireme.distributed import fleet
+from bireme.distributed.fleet import mpi
 from bireme.fluid.incubate.fleet.base import role_maker as first
 from bireme.fluid.incubate.fleet.collective import fleet as collective
 from bireme.fluid.incubate.fleet.parameter_server.distribute_transpiler import FleetTranspiler
@@ -170,10 +173,74 @@ def test_the_general_role_maker_reads_all_addresses(environment):
         first.GeneralRoleMaker().generate_role()
 
 
-def test_mpi_says_what_to_use_instead():
-    for start in (first.MPISymetricRoleMaker, FleetTranspiler().init):
-        with pytest.raises(NotImplementedError, match="hand a `UserDefinedRoleMaker`"):
+def test_without_mpi_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(mpi, "_core", SimpleNamespace(Mpi=SimpleNamespace(is_built_in=bool)))
+    monkeypatch.setattr(mpi.importlib.util, "find_spec", lambda _: None)
+    for start in (first.MPISymetricRoleMaker().generate_role, FleetTranspiler().init):
+        with pytest.raises(ImportError, match=r"pip install mpi4py.*hand a `UserDefinedRoleMaker`"):
             start()
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_mpi_gives_even_ranks_servers_and_odd_ranks_workers(monkeypatch, rank):
+    hosts = [b"10.0.0.1", b"10.0.0.1", b"10.0.0.2", b"10.0.0.2"]
+    gathered = {"all": lambda _: hosts, "role": lambda data: [data, data]}
+    waited = []
+    started = SimpleNamespace(
+        rank=rank,
+        size=4,
+        all_gather=lambda group, data: gathered[group](data),
+        barrier=waited.append,
+        finalize=lambda: waited.append("the end"),
+    )
+    monkeypatch.setattr(first, "start_mpi", lambda: started)
+    monkeypatch.setattr(first.atexit, "register", lambda _: None)
+    role = first.MPISymetricRoleMaker()
+    assert (role.is_server(), role.role_id()) == (rank % 2 == 0, rank // 2)
+    assert (role.server_num(), role.worker_num()) == (2, 2)
+    # `random.seed(2); random.randint(60001, 64000)`, as in Paddle.
+    assert role.get_pserver_endpoints() == ["10.0.0.1:63916", "10.0.0.2:63916"]
+    assert role.get_trainer_endpoints() == ["10.0.0.1", "10.0.0.2"]
+    total = [0, 0]
+    role.all_reduce_worker([rank, 1], total)
+    assert total == ([2 * rank, 2] if role.is_worker() else [0, 0])
+    role.barrier_worker()
+    role.barrier_all()
+    assert waited == (["role", "all"] if role.is_worker() else ["all"])
+    role._end_in_peace()
+    assert waited[-1] == "the end"
+
+
+def test_servers_of_a_cluster_have_names(environment):
+    names = "ctr-server-0.ctr:6174,ctr-server-1.ctr:6174"
+    environment(
+        {
+            "TRAINING_ROLE": "PSERVER",
+            "PADDLE_PSERVERS_IP_PORT_LIST": names,
+            "PADDLE_TRAINERS_NUM": "3",
+            "PADDLE_PSERVER_ID": "1",
+            "POD_IP": "ctr-server-1.ctr",
+            "PADDLE_PORT": "6174",
+        }
+    )
+    assert fleet.PaddleCloudRoleMaker()._server_index() == 1
+    assert first.PaddleCloudRoleMaker().server_index() == 1
+
+
+def test_a_collective_role_may_be_said_by_the_script():
+    ends = ["127.0.0.1:1", "127.0.0.1:2"]
+    role = fleet.UserDefinedRoleMaker(is_collective=True, current_id=1, worker_endpoints=ends)
+    assert (role._worker_index(), role._worker_num(), role._node_num()) == (1, 2, 1)
+    assert role._is_worker() and not role._is_first_worker() and not role._is_non_distributed()
+    with pytest.raises(ValueError, match="a collective job has workers only"):
+        fleet.UserDefinedRoleMaker(
+            is_collective=True, role=fleet.Role.SERVER, worker_endpoints=ends
+        )
+    with pytest.raises(ValueError, match="worker 2 is none of 2 workers"):
+        fleet.UserDefinedRoleMaker(is_collective=True, current_id=2, worker_endpoints=ends)
+    one = first.UserDefinedCollectiveRoleMaker(1, ends)
+    assert (one.worker_index(), one.worker_num(), one.get_trainer_endpoints()) == (1, 2, ends)
+    assert not one.is_server()
 
 
 def test_collective_jobs_are_one_process():

@@ -6,6 +6,7 @@ switch is a bridge in a namespace of its own, so nothing of the real machine's n
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ SUBNET = "10.78.0"
 
 def ip(*arguments, check=True):
     """Runs `ip`; returns whether it succeeded."""
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
     if check and done.returncode:
         raise RuntimeError(f"`ip {' '.join(arguments)}`: {done.stderr.strip()}")
     return done.returncode == 0
@@ -117,7 +118,7 @@ class Host:
 
 def tc(space, device, kind, arguments):
     command = ["tc", "-n", space, "qdisc", "replace", "dev", device, "root", kind, *arguments]
-    return subprocess.run(command, capture_output=True).returncode == 0
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 class Running:
@@ -130,6 +131,7 @@ class Running:
         temporary.mkdir(exist_ok=True)
         machine = ["ip", "netns", "exec", host.space, "unshare", "--mount", "--uts", "--ipc"]
         machine += ["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
+        # The shell is the machine's first process, and the program its child.
         machine += [
             f'hostname {host.name}; mount -t tmpfs none /dev/shm; "$@"; exit $?',
             "machine",
@@ -168,7 +170,17 @@ class Running:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.host.name} did not end within {seconds:.0f} s") from None
 
+    def stop(self):
+        """Asks the program to end, as `kill` on its machine would."""
+        shell = child_of(self.process.pid)
+        os.kill(child_of(shell), signal.SIGTERM)
+
     def power_off(self):
         """Ends the machine as a whole, without a word to anybody."""
         self.process.kill()
         self.process.wait()
+
+
+def child_of(process):
+    """The first child of a process."""
+    return int(Path(f"/proc/{process}/task/{process}/children").read_text().split()[0])

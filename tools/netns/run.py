@@ -58,7 +58,7 @@ class Table:
 
     def report(self):
         for running in self.started:
-            said = running.text()
+            said = running.text()[-6000:]
             print(f"----- {running.host.name} ({running.process.poll()})\n{said}")
             for name, log in running.logs().items():
                 print(f"----- {running.host.name} {name}\n{log[-1500:]}")
@@ -83,7 +83,9 @@ def check_ends(runs, codes, seconds=JOB_SECONDS):
     for running, code in zip(runs, codes):
         ended = running.wait(end - time.monotonic())
         right = ended != 0 if code is None else ended == code
-        assert right, f"{running.host.name} ended with {ended}, not {'a failure' if code is None else code}"
+        assert right, (
+            f"{running.host.name} ended with {ended}, not {'a failure' if code is None else code}"
+        )
 
 
 def check_trained(runs):
@@ -324,7 +326,7 @@ def a_wrong_secret(table):
 
 @case
 def different_commands(table):
-    """Machines that were started with different lists are told which."""
+    """Machines that were started with different lists are told what differs."""
     flags = servers_flags(table)
     other = [flag.replace("6171", "6172") for flag in flags]
     runs = [table.start(host, flags, "servers.py") for host in table.hosts[:2]]
@@ -374,6 +376,42 @@ def fail_in(table, flags, job):
 
 
 @case
+def machines_of_servers_alone(table):
+    """Machines without workers wait until the others' workers are done, then end with 0."""
+    first, second, third = (host.address for host in table.hosts)
+    flags = [f"--servers={first}:6170,{second}:6170", f"--workers={third}:6171,{third}:6172"]
+    runs = table.start_all(flags, "servers.py")
+    check_ends(runs, [0, 0, 0])
+    check_trained(runs)
+
+
+@case
+def all_begin_again(table):
+    """A worker fails once; all machines start again together and train to the end."""
+    flags = [*servers_flags(table), "--max_restart=1"]
+    runs = table.start_all(flags, "servers.py", JOB_FAIL="1:5", JOB_FAIL_ONCE=1)
+    check_ends(runs, [0, 0, 0])
+    for running in runs:
+        check_says(running, "all processes of all nodes are started again")
+    check_trained(runs)
+
+
+@case
+def one_is_stopped(table):
+    """Whoever stops `fleetrun` on one machine ends the job on all."""
+    runs = table.start_all(servers_flags(table), "servers.py", JOB_STEPS=1000000)
+    for running in runs:
+        running.wait_for_log("workerlog.0", "step 3 ", JOB_SECONDS)
+    since = time.monotonic()
+    runs[1].stop()
+    times = ends_after(runs, since, 30)
+    for running in (runs[0], runs[2]):
+        check_says(running, f"node {table.hosts[1].address} was told to stop by signal 15")
+    check_ends(runs, [143, 143, 143], 1)
+    return times
+
+
+@case
 def a_worker_fails(table):
     """A worker's failure is told on all machines, with the end of its log."""
     return fail_in(table, servers_flags(table), "servers.py")
@@ -392,7 +430,7 @@ def run(name):
             table = Table(network)
             try:
                 note = CASES[name](table)
-            except Exception:
+            except (AssertionError, OSError, RuntimeError, ValueError):
                 table.report()
                 traceback.print_exc(file=sys.stdout)
                 print(f"{name}: FAILED after {time.monotonic() - start:.1f} s", flush=True)
@@ -405,7 +443,11 @@ def run(name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--missing", action="store_true", help="say what this machine lacks")
     arguments = parser.parse_args()
+    if arguments.missing:
+        print(hosts.missing() or "")
+        return
     unknown = set(arguments.cases) - set(CASES)
     if unknown:
         sys.exit(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")

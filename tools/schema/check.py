@@ -18,7 +18,6 @@ import kubernetes_validate
 import yaml
 from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
 
-
 # The schemas before call `onPodConditions` required in every rule, which the servers never did.
 FIRST = [1, 29, 0]
 

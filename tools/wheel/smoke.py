@@ -27,7 +27,7 @@ def main() -> None:
     expect(
         [os.path.join(programs, "bireme"), "--version"], "bireme " + bireme.version.bireme_version
     )
-    expect([os.path.join(programs, "fleetrun"), "--help"], "usage: fleetrun")
+    expect([os.path.join(programs, "fleetrun"), "--help"], "Starts the processes of a training job")
     with tempfile.TemporaryDirectory() as folder:
         script = os.path.join(folder, "script.py")
         with open(script, "w") as file:

@@ -15,6 +15,7 @@ mod ci;
 mod golden;
 mod interop;
 mod mpi;
+mod netns;
 mod package;
 mod peers;
 mod process;
@@ -46,6 +47,8 @@ Every day
 With what a machine may not have
   mpi [PYTEST-ARGS]        build with the feature `mpi` and train under `mpirun`, by Bireme's own
                            binding and by mpi4py; says so where there is no MPI
+  netns [CASE...]          run jobs on three machines made of network namespaces, also with cables
+                           cut and machines missing; says so without root or `ip`
   submit                   hold what `bireme submit` prints against the schemas of Kubernetes and
                            JobSet, and its scripts against shellcheck
 
@@ -66,7 +69,8 @@ Environment
                            that is found: 3.8 to 3.12 for Paddle, 3.10 to 3.14 otherwise)
 
 `test`, `pytest`, `ci` and `wheel` keep pytest, NumPy, ruff and maturin in an environment in the
-build folder; making it downloads them once. So do `mpi` and `submit` with what they need.";
+build folder; making it downloads them once. So do `mpi`, `netns` and
+`submit` with what they need.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -101,6 +105,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         "golden" => golden::run(rest),
         "peers" => peers::run(rest),
         "mpi" => mpi::run(rest),
+        "netns" => netns::run(rest),
         "submit" => takes_nothing(command, rest).and_then(|()| submit::run()),
         other => bail!("no command `{other}`: `cargo xtask --help` lists them"),
     }
@@ -159,6 +164,7 @@ mod tests {
             "interop",
             "golden",
             "mpi",
+            "netns",
             "submit",
         ];
         for command in commands {

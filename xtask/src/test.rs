@@ -15,6 +15,7 @@ use crate::pytest;
 const LEFT_OUT: &[(&str, &str, &str, &str)] = &[
     ("tools/interop/run.py", "exchange with real Paddle", "downloads it", "cargo xtask interop"),
     ("crates/cli", "speed", "needs an idle machine", "cargo xtask bench"),
+    ("tools/netns", "jobs on several machines", "need root", "cargo xtask netns"),
     ("fuzz", "long fuzz runs", "need a nightly compiler", "cargo +nightly fuzz run TARGET"),
 ];
 

@@ -1,4 +1,5 @@
-//! The `bireme` command: `train`, `inspect`, `predict`, `bench` and `submit`, one file each in `commands`.
+//! The `bireme` command: `train`, `launch`, `inspect`, `predict`, `bench` and `submit`, one file
+//! each in `commands`; and `fleetrun`, which is `bireme launch`.
 //!
 //! Results go to stdout; progress, advice and errors go to stderr. A library so that the
 //! Python package can run the command too, and examples and tests can use [`demo`].
@@ -14,4 +15,6 @@ mod table;
 mod terminal;
 mod units;
 
+pub use bireme_launch::arguments::Flavor;
+pub use commands::launch::{fleetrun, fleetrun_from};
 pub use commands::{Host, run, run_from};

@@ -22,9 +22,10 @@ pub(crate) enum Kind {
     Barrier = 10,
     Subgroup = 11,
     Send = 12,
+    Form = 13,
 }
 
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 13] = [
     "all_reduce",
     "reduce",
     "reduce_scatter",
@@ -37,6 +38,7 @@ const KINDS: [&str; 12] = [
     "barrier",
     "subgroup",
     "send",
+    "the forming of the group",
 ];
 
 /// Bits of the note that hold the length; the others hold the root.
@@ -72,6 +74,7 @@ impl Call {
         kind == Kind::AllGatherVaried as u16
             || kind == Kind::AllToAllVaried as u16
             || kind == Kind::Send as u16
+            || kind == Kind::Form as u16
     }
 
     fn kind(self) -> u16 {
@@ -96,7 +99,7 @@ impl fmt::Display for Call {
         let rooted = [Kind::Reduce, Kind::Broadcast, Kind::Scatter];
         f.write_str(kind)?;
         if self.is_varied()
-            || [Kind::Barrier, Kind::Subgroup].map(|k| k as u16).contains(&self.kind())
+            || [Kind::Barrier, Kind::Subgroup, Kind::Form].map(|k| k as u16).contains(&self.kind())
         {
             return Ok(());
         }

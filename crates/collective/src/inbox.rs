@@ -3,6 +3,7 @@
 //! sides are bounded: a sender far ahead waits, and so does nobody longer than the deadline.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ const LIMIT: usize = 64 << 20;
 /// Between two looks at the clock and at the user.
 const TICK: Duration = Duration::from_millis(100);
 /// Who waits this long tells the others in which call it is, so that a disagreement shows.
-const ANNOUNCE: Duration = Duration::from_millis(500);
+pub(crate) const ANNOUNCE: Duration = Duration::from_millis(500);
 /// How long a channel that broke may take to be read to its end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bits of a message's number that count the calls; the others name the group.
@@ -30,6 +31,8 @@ pub(crate) struct Inbox {
     /// Something was taken.
     taken: Condvar,
     names: Vec<String>,
+    /// There is a failure; asked before each call, without the lock.
+    failed: AtomicBool,
 }
 
 struct State {
@@ -67,7 +70,13 @@ impl Inbox {
             failure: None,
             closed: false,
         };
-        Inbox { state: Mutex::new(state), arrived: Condvar::new(), taken: Condvar::new(), names }
+        Inbox {
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+            taken: Condvar::new(),
+            names,
+            failed: AtomicBool::new(false),
+        }
     }
 
     /// Waits for the next message of a sender in this call; `announce` is called when that takes
@@ -110,6 +119,22 @@ impl Inbox {
         }
     }
 
+    /// Looks whether it makes sense to wait for a rank that has come to this call elsewhere than
+    /// through messages.
+    pub(crate) fn check(
+        &self,
+        wanted: &Wanted<'_>,
+        waited: Duration,
+        deadline: Duration,
+    ) -> Result<()> {
+        let state = self.lock();
+        self.check_hope(&state, wanted)?;
+        if waited > deadline {
+            return Err(self.late(&state, wanted, deadline));
+        }
+        Ok(())
+    }
+
     fn take(&self, state: &mut State, wanted: &Wanted<'_>) -> Result<Option<(u64, Body)>> {
         let front = state.queues.get(&(wanted.key, wanted.from)).and_then(VecDeque::front);
         let is_ours = front.is_some_and(|message| {
@@ -123,6 +148,10 @@ impl Inbox {
             self.taken.notify_all();
             return Ok(Some((message.note, message.body)));
         }
+        self.check_hope(state, wanted).map(|()| None)
+    }
+
+    fn check_hope(&self, state: &State, wanted: &Wanted<'_>) -> Result<()> {
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
@@ -130,7 +159,7 @@ impl Inbox {
             self.check_agreement(state, wanted, *rank)?;
         }
         match &state.ended[wanted.from] {
-            None => Ok(None),
+            None => Ok(()),
             Some(_) => Err(Error::Lost {
                 peer: self.names[wanted.from].clone(),
                 problem: "it left the group".into(),
@@ -182,6 +211,7 @@ impl Inbox {
     pub(crate) fn fail(&self, error: Error) -> Error {
         let mut state = self.lock();
         let first = state.failure.get_or_insert(error).clone();
+        self.failed.store(true, Ordering::Release);
         drop(state);
         self.arrived.notify_all();
         self.taken.notify_all();
@@ -207,6 +237,9 @@ impl Inbox {
 
     /// Why the group is at its end, if it is.
     pub(crate) fn failure(&self) -> Option<Error> {
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
         self.lock().failure.clone()
     }
 
@@ -295,6 +328,7 @@ impl Receiver for Inbox {
         };
         if let Some(failure) = failure {
             state.failure.get_or_insert(failure);
+            self.failed.store(true, Ordering::Release);
         }
         state.ended[from] = Some(why);
         drop(state);

@@ -18,6 +18,8 @@ mod element;
 mod error;
 mod group;
 mod inbox;
+mod route;
+mod shared;
 mod wire;
 
 pub use element::{Element, Reduce};

@@ -32,4 +32,5 @@ pub use identity::{Identity, Lane, Peer, Role};
 pub use mesh::{Ended, Mesh, Message, Place, Receiver};
 pub use server::{Handler, Reply, Server};
 pub use settings::{Interrupt, Secret, Settings, Tls};
+pub use transport::outside_address;
 pub use transport::{Bound, Faults, Listener, Memory, Network, Path, Stream, Transport};

@@ -24,6 +24,12 @@ impl Secret {
         Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes))
     }
 
+    /// Whether this is the secret that everybody knows.
+    pub fn is_default(&self) -> bool {
+        let tag = |secret: &Secret| hmac::sign(&secret.0, b"default");
+        tag(self).as_ref() == tag(&Secret::default()).as_ref()
+    }
+
     /// The secret written in an environment variable; blanks around it do not count, and an empty
     /// text means the default secret.
     pub fn from_env_text(text: &str) -> Secret {
@@ -240,6 +246,7 @@ mod tests {
 
     #[test]
     fn an_empty_text_is_the_default_secret() {
+        assert!(Secret::from_env_text("").is_default() && !Secret::new(b"mine").is_default());
         let tag = Secret::default().sign(&[b"x"]);
         assert!(Secret::from_env_text("  ").verify(&[b"x"], &tag));
         assert!(Secret::from_env_text("bireme\n").verify(&[b"x"], &tag));

@@ -49,12 +49,8 @@ pub trait Collective: Send + Sync {
     ///
     /// # Errors
     /// When there is no such ring; what goes wrong later comes out of [`Ongoing::wait`].
-    fn start_all_reduce(
-        &self,
-        ring: i32,
-        data: Tensor,
-        how: Reduction,
-    ) -> Result<Box<dyn Ongoing>>;
+    fn start_all_reduce(&self, ring: i32, data: Tensor, how: Reduction)
+    -> Result<Box<dyn Ongoing>>;
 
     /// Rank `root` gets the reduction of all; what the others have then is unspecified.
     fn reduce(&self, ring: i32, data: &mut Tensor, how: Reduction, root: usize) -> Result<()>;
@@ -167,13 +163,7 @@ impl Link {
     }
 
     /// Starts a reduction in step `step` and says by which number to wait for it.
-    pub(crate) fn start(
-        &self,
-        ring: i32,
-        data: Tensor,
-        how: Reduction,
-        step: u64,
-    ) -> Result<i64> {
+    pub(crate) fn start(&self, ring: i32, data: Tensor, how: Reduction, step: u64) -> Result<i64> {
         let ongoing = self.collective.start_all_reduce(ring, data, how)?;
         let mut state = self.state();
         state.flights.retain(|_, flight| flight.step == step);

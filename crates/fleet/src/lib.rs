@@ -6,11 +6,13 @@
 //! [`Util`] (what trainers tell each other besides).
 
 pub mod collective;
+pub mod eager;
 pub mod environment;
 mod error;
 mod files;
 mod fleet;
 mod log;
+pub mod mpi;
 mod report;
 mod restart;
 mod role;
@@ -20,7 +22,8 @@ mod util;
 
 /// The crates below, for those who need more than the facade.
 pub use {
-    bireme_collective as group, bireme_comm as comm, bireme_ps as ps, bireme_transpiler as transpiler,
+    bireme_collective as group, bireme_comm as comm, bireme_ps as ps,
+    bireme_transpiler as transpiler,
 };
 
 pub use bireme_ps::Mode;

@@ -195,6 +195,46 @@ impl RoleMaker {
         })
     }
 
+    /// A number that a script gives its process in a job without servers: Paddle's
+    /// `UserDefinedCollectiveRoleMaker`.
+    ///
+    /// # Errors
+    /// When the number is out of range, or an endpoint is listed twice or is none.
+    pub fn user_defined_collective(
+        current_id: i64,
+        worker_endpoints: Vec<String>,
+    ) -> Result<RoleMaker> {
+        if worker_endpoints.is_empty() {
+            return refuse("the length of worker_endpoints list must be greater than 0");
+        }
+        check_distinct(&worker_endpoints, "worker_endpoints")?;
+        check_endpoints(&worker_endpoints, "worker_endpoints")?;
+        if current_id < 0 {
+            return refuse("current_id must be greater than or equal to 0");
+        }
+        let index = u32::try_from(current_id)
+            .ok()
+            .filter(|index| (*index as usize) < worker_endpoints.len())
+            .ok_or_else(|| {
+                let problem = "current_id must be less than or equal to len(worker_endpoints) - 1";
+                Error::Config(problem.to_owned())
+            })?;
+        let own = &worker_endpoints[index as usize];
+        let host = |endpoint: &str| endpoint.rsplit_once(':').map(|(host, _)| host.to_owned());
+        let before = worker_endpoints[..index as usize].iter();
+        let rank_in_node = before.filter(|other| host(other) == host(own)).count();
+        Ok(RoleMaker {
+            role: Role::Worker,
+            index,
+            workers: u32::try_from(worker_endpoints.len()).expect("endpoints fit into memory"),
+            distributed: worker_endpoints.len() > 1,
+            worker_endpoints,
+            server_endpoints: Vec::new(),
+            collective: true,
+            rank_in_node: u32::try_from(rank_in_node).expect("fewer than all"),
+        })
+    }
+
     /// The only process of a job.
     pub fn alone() -> RoleMaker {
         RoleMaker {

@@ -99,17 +99,21 @@ pub(crate) fn counted(
         let host = &master.host;
         bail!(Usage(format!("`--master={host}` has no port: write a free one, `{host}:6789`")));
     };
-    let place = match (facts.machine.is(&master.host)?, options.rank) {
-        (true, Some(0)) => Place::Here,
-        (true, None) => Place::Either,
+    let (place, host) = match (facts.machine.is(&master.host), options.rank) {
+        (Ok(true), Some(0)) => (Place::Here, master.host.as_str()),
+        (Ok(true), None) => (Place::Either, master.host.as_str()),
         // Several launchers of one machine, each with its own `--host`.
-        (true, Some(_)) | (false, _) => Place::There,
+        (Ok(true), Some(_)) | (Ok(false), _) => (Place::There, master.host.as_str()),
+        // A pod may be there before its name is known: its number and its address are.
+        (Err(_), Some(0)) => (Place::Here, address),
+        (Err(_), Some(_)) => (Place::There, master.host.as_str()),
+        (Err(error), None) => return Err(error),
     };
     let (least, most) = options.nnodes.unwrap_or((1, 1));
     let patience = options.wait.unwrap_or(MORE_MACHINES);
     let expected = Expected::Counted { least, most, by_address: options.sort_ip, patience };
     let card = card(options, address, options.rank, seats, mode);
-    join_meeting(options, facts, join(&master.host, port), place, expected, card, log)
+    join_meeting(options, facts, join(host, port), place, expected, card, log)
 }
 
 fn card(
@@ -146,6 +150,8 @@ fn join_meeting(
         facts.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())),
     )?;
     let job = options.job_id.as_deref().unwrap_or("default");
+    // Strangers at the door, and nodes with another secret, are news only here.
+    bireme_fleet::log_to_stderr(environment.rpc.log.as_deref());
     let interrupted = Interrupted::watch()?;
     let asked = interrupted.flag.clone();
     let config = Config {

@@ -182,6 +182,7 @@ mod tests {
         };
         // The frame, the widths and the values are those that Paddle 2.6.2 prints.
         expect![[r#"
+            a table
                 +=========================================================================================+
                 |                          Distributed Envs                      Value                    |
                 +-----------------------------------------------------------------------------------------+
@@ -191,7 +192,7 @@ mod tests {
                 |PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST                                               |
                 +=========================================================================================+
         "#]]
-        .assert_eq(&table(&process, Mode::Servers));
+        .assert_eq(&format!("a table\n{}", table(&process, Mode::Servers)));
     }
 
     #[test]

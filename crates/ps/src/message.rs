@@ -279,6 +279,23 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Whether its answer takes as long as files are large or as others need to come, so that only
+    /// the server can say that it is overdue.
+    pub fn takes_long(&self) -> bool {
+        matches!(self, Request::Barrier { .. } | Request::Meet { .. }) || self.is_work_on_files()
+    }
+
+    /// Whether the server reads or writes all it has for it.
+    pub fn is_work_on_files(&self) -> bool {
+        matches!(
+            self,
+            Request::Save { .. }
+                | Request::Load { .. }
+                | Request::Shrink { .. }
+                | Request::Clear { .. }
+        )
+    }
+
     /// The body to send.
     pub fn encode(&self) -> Encoded<'a> {
         let mut writer = Writer::new();

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
+use bireme_engine::collective::Collective;
 use bireme_engine::ir::{self, Var};
 use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Error, Executor as Engine, Place, Result as EngineResult};
+use bireme_fleet::collective::Rings;
 use bireme_fleet::ps::worker::Worker;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -23,6 +25,7 @@ use crate::error::{enter, to_py, unavailable};
 use crate::jobs::{self, Kind};
 use crate::lod_tensor::{LoDTensor, fetched_array};
 use crate::program::Program;
+use crate::ranks;
 use crate::scope::Scope;
 use crate::window::Array;
 
@@ -38,6 +41,8 @@ pub(crate) struct Executor {
     seen: Mutex<HashMap<u64, Seen>>,
     /// The parameter servers that its programs talk to.
     worker: Mutex<Option<Arc<Worker>>>,
+    /// The other ranks that its programs talk to.
+    rings: Mutex<Option<Arc<Rings>>>,
 }
 
 /// A program that has been looked at.
@@ -78,6 +83,21 @@ impl Executor {
         if !worker.as_ref().is_some_and(|worker| Arc::ptr_eq(worker, &wanted)) {
             engine.connect(Some(Arc::clone(&wanted) as Arc<dyn Remote>));
             *worker = Some(wanted);
+        }
+        if let Some(seen) = lock(&self.seen).get_mut(&program.handle.id()) {
+            seen.is_connected = true;
+        }
+        Ok(())
+    }
+
+    /// Connects the engine to the other ranks of a collective job.
+    fn join(&self, engine: &mut Engine, program: &Program) -> EngineResult<()> {
+        let copy = program.handle.read(Clone::clone);
+        let wanted = ranks::rings_for(&copy)?;
+        let mut rings = lock(&self.rings);
+        if !rings.as_ref().is_some_and(|rings| Arc::ptr_eq(rings, &wanted)) {
+            engine.join(Some(Arc::clone(&wanted) as Arc<dyn Collective>));
+            *rings = Some(wanted);
         }
         if let Some(seen) = lock(&self.seen).get_mut(&program.handle.id()) {
             seen.is_connected = true;
@@ -202,6 +222,7 @@ impl Executor {
             owner: Mutex::new(None),
             seen: Mutex::default(),
             worker: Mutex::new(None),
+            rings: Mutex::new(None),
         })
     }
 
@@ -233,6 +254,7 @@ impl Executor {
             match seen {
                 Seen { kind: Kind::Local, .. } | Seen { is_connected: true, .. } => {}
                 Seen { kind: Kind::Trainer, .. } => self.connect(engine, program, &scope)?,
+                Seen { kind: Kind::Rank, .. } => self.join(engine, program)?,
                 Seen { kind: Kind::Server, .. } => {
                     let server = program.handle.read(Clone::clone);
                     jobs::serve(&server, &scope, None, &[], &signalled)?;
@@ -271,11 +293,12 @@ impl Executor {
         PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// Tells parameter servers that this process ends with an error.
+    /// Tells parameter servers, and other ranks, that this process ends with an error.
     #[staticmethod]
     fn _quit(py: Python<'_>, problem: &str) -> PyResult<()> {
         enter(py, || {
             jobs::quit(problem);
+            ranks::quit(problem);
             Ok(())
         })
     }
@@ -285,6 +308,8 @@ impl Executor {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_free()?;
         let worker = lock(&self.worker).take();
+        // Others in this process may go on with the ranks.
+        drop(lock(&self.rings).take());
         let closed = enter(py, || self.with_engine(|engine| Ok(engine.take())))?;
         drop(closed);
         match worker {

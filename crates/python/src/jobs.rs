@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bireme_engine::{Error, Result, Scope};
+use bireme_fleet::collective::is_collective;
 use bireme_fleet::comm::Interrupt;
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
 use bireme_fleet::{
@@ -25,6 +26,8 @@ pub(crate) enum Kind {
     Trainer,
     /// A server's program: it is served, not run.
     Server,
+    /// A rank's program: its ops ask the other ranks.
+    Rank,
 }
 
 /// What `program` needs of other processes.
@@ -33,7 +36,11 @@ pub(crate) fn kind_of(program: &Program) -> Result<Kind> {
         return Ok(Kind::Server);
     }
     let config = WorkerConfig::from_program(program).map_err(Error::remote)?;
-    Ok(if config.is_some() { Kind::Trainer } else { Kind::Local })
+    Ok(match config {
+        Some(_) => Kind::Trainer,
+        None if is_collective(program) => Kind::Rank,
+        None => Kind::Local,
+    })
 }
 
 /// A trainer's connection.
@@ -135,7 +142,7 @@ pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>
 }
 
 /// The environment of a process that takes part in a job; from now on it logs.
-fn environment() -> Result<Environment> {
+pub(crate) fn environment() -> Result<Environment> {
     let environment = Environment::read().map_err(Error::remote)?;
     log_to_stderr(environment.rpc.log.as_deref());
     Ok(environment)
@@ -147,8 +154,11 @@ fn exchanges(program: &Program) -> bool {
 }
 
 /// The engine's error for one of a job; an interrupt stays one.
-fn to_engine(error: bireme_fleet::Error) -> Error {
+pub(crate) fn to_engine(error: bireme_fleet::Error) -> Error {
     match error {
+        bireme_fleet::Error::Group(bireme_fleet::group::Error::Interrupted { .. }) => {
+            Error::Interrupted
+        }
         bireme_fleet::Error::Ps(bireme_fleet::ps::Error::Interrupted) => Error::Interrupted,
         other => Error::remote(other),
     }

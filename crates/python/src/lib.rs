@@ -8,11 +8,14 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
+mod collective;
+mod collective_program;
 mod console;
 mod context;
 mod convert;
 mod dtype;
 mod eager_parameter;
+mod environment;
 mod error;
 mod executor;
 mod files;
@@ -20,6 +23,7 @@ mod fleet;
 mod jobs;
 mod kwargs;
 mod lod_tensor;
+mod mpi;
 mod op_call;
 mod operator;
 mod operators;
@@ -28,6 +32,7 @@ mod optimizer_config;
 mod parameter;
 mod place;
 mod program;
+mod ranks;
 mod scope;
 mod session;
 mod site;
@@ -51,7 +56,13 @@ mod _core {
     #[pymodule_export]
     use crate::block::Block;
     #[pymodule_export]
-    use crate::console::main;
+    use crate::collective::{GradReducer, ProcessGroup, Task, divide_gradients};
+    #[pymodule_export]
+    use crate::collective_program::{
+        broadcast_parameters, distribute_collective, leave_ranks, parallel_program,
+    };
+    #[pymodule_export]
+    use crate::console::{launch, main};
     #[pymodule_export]
     use crate::context::{
         UniqueNames, default_main_program, default_startup_program, disable_static, enable_static,
@@ -63,6 +74,8 @@ mod _core {
     #[pymodule_export]
     use crate::eager_parameter::Parameter;
     #[pymodule_export]
+    use crate::environment::environment_variables;
+    #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
     use crate::files::{
@@ -73,6 +86,8 @@ mod _core {
     use crate::fleet::Fleet;
     #[pymodule_export]
     use crate::lod_tensor::LoDTensor;
+    #[pymodule_export]
+    use crate::mpi::{Mpi, own_address, symmetric_role};
     #[pymodule_export]
     use crate::op_call::{OpCall, Ops};
     #[pymodule_export]

@@ -67,10 +67,8 @@ impl Ranks {
         self.each(|rank| {
             let (endpoints, id) = (self.endpoints().join(","), rank.to_string());
             let names = [("PADDLE_TRAINER_ENDPOINTS", endpoints.as_str())];
-            let environment = Environment::of(names.into_iter().chain([(
-                "PADDLE_TRAINER_ID",
-                id.as_str(),
-            )]))?;
+            let environment =
+                Environment::of(names.into_iter().chain([("PADDLE_TRAINER_ID", id.as_str())]))?;
             let role = RoleMaker::collective(&environment)?;
             let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
             let mut fleet = Fleet::with_transport(role, transport, settings);
@@ -138,9 +136,9 @@ impl Ranks {
             let ranks: Vec<_> = (0..self.size)
                 .map(|rank| scope.spawn(move || run(rank).with_context(|| format!("rank {rank}"))))
                 .collect();
-            let joined = ranks.into_iter().map(|rank| {
-                rank.join().unwrap_or_else(|_| Err(anyhow!("a rank panicked")))
-            });
+            let joined = ranks
+                .into_iter()
+                .map(|rank| rank.join().unwrap_or_else(|_| Err(anyhow!("a rank panicked"))));
             joined.collect()
         })
     }

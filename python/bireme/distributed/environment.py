@@ -1,50 +1,19 @@
-"""The environment variables of distributed jobs: every one by name, and the only place to read them.
+"""The environment variables of distributed jobs: the only place in Python to read them.
 
-Read anew at every call: a launcher, or a test, may set the variables after the import.
+What they are called and say is in one table, `environment/variables.rs` of `crates/fleet`, from
+which `docs/environment.md` is written. Read anew at every call: a launcher, or a test, may set the
+variables after the import.
 """
 
 from __future__ import annotations
 
 import os
 
+from .. import _core
 from ..static.settings import unknown_setting
 
 # What each variable says. A name that is not here cannot be read.
-VARIABLES = {
-    # Who a process is.
-    "TRAINING_ROLE": "what this process does: TRAINER or PSERVER",
-    "PADDLE_TRAINING_ROLE": "the same in collective jobs, where all are TRAINER",
-    "PADDLE_TRAINER_ID": "the number of this trainer, from 0",
-    "PADDLE_TRAINERS_NUM": "how many trainers there are",
-    "PADDLE_PSERVERS_IP_PORT_LIST": "the addresses of all servers, with commas between",
-    "PADDLE_TRAINER_ENDPOINTS": "the addresses of all trainers, with commas between",
-    "PADDLE_CURRENT_ENDPOINT": "the address of this trainer in a collective job",
-    "PADDLE_PSERVER_ID": "the number of this server, for `GeneralRoleMaker`",
-    "PADDLE_IS_BARRIER_ALL_ROLE": "whether servers wait at barriers too, for `GeneralRoleMaker`",
-    "POD_IP": "the host of this process",
-    "PADDLE_PORT": "the port of this process",
-    "PADDLE_COORDINATOR_ENDPOINTS": "the addresses of coordinators, which Bireme has not",
-    "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST": "the addresses of trainers on other devices",
-    "PADDLE_RANK_IN_NODE": "the number of this trainer on its host",
-    "PADDLE_LOCAL_DEVICE_IDS": "the devices of this trainer",
-    "PADDLE_WORLD_DEVICE_IDS": "the devices of all trainers",
-    "FLAGS_selected_gpus": "the GPUs of this process",
-    # How trainers and servers talk.
-    "CPU_NUM": "how many batches the communicator holds and merges unless a flag below says it",
-    "FLAGS_communicator_max_merge_var_num": "how many gradients are merged before they are sent",
-    "FLAGS_communicator_send_queue_size": "how many gradients may wait to be sent",
-    "FLAGS_communicator_independent_recv_thread": "whether parameters are fetched beside training",
-    "FLAGS_communicator_min_send_grad_num_before_recv": "how many sends between two fetches",
-    "FLAGS_communicator_thread_pool_size": "how many threads send and fetch",
-    "FLAGS_communicator_send_wait_times": "how often 10 ms are waited for more to merge",
-    "FLAGS_communicator_is_sgd_optimizer": "whether merged gradients are summed, not averaged",
-    "FLAGS_rpc_deadline": "how long a request, and the start of a server, is waited for, in ms",
-    "FLAGS_rpc_retry_times": "how often a request is sent again",
-    "FLAGS_rpc_send_thread_num": "how many connections send to a server",
-    "FLAGS_rpc_get_thread_num": "how many connections fetch from a server",
-    "FLAGS_rpc_prefetch_thread_num": "how many connections fetch rows of tables from a server",
-    "FLAGS_LAUNCH_BARRIER": "0: workers do not wait for the servers' ports when they start",
-}
+VARIABLES = {name: meaning for name, _, meaning in _core.environment_variables()}
 
 
 def text(name: str, default: str | None = None) -> str | None:

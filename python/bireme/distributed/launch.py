@@ -12,4 +12,4 @@ __getattr__ = missing_names(__name__)
 if __name__ == "__main__":
     import sys
 
-    sys.exit(launch())
+    sys.exit(launch(program="python -m paddle.distributed.launch"))

@@ -10,7 +10,7 @@
 >>> exe.run(fluid.default_startup_program())
 []
 
-`ParallelExecutor`, `PyReader` and datasets are missing.
+`PyReader` and datasets are missing.
 """
 
 from .._missing import missing_names
@@ -57,6 +57,7 @@ from .framework import (
 from .inputs import data, embedding, memory_optimize, one_hot, release_memory
 from .io import load, save
 from .lod_tensor import LoDTensor, create_lod_tensor, create_random_int_lodtensor
+from .parallel_executor import ParallelExecutor
 from .param_attr import ParamAttr
 from .transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
@@ -75,6 +76,7 @@ __all__ = [
     "ExecutionStrategy",
     "Executor",
     "LoDTensor",
+    "ParallelExecutor",
     "ParamAttr",
     "Program",
     "Scope",

@@ -68,8 +68,12 @@ class Executor:
         >>> paddle.static.Executor().run(paddle.static.Program())
         []
         """
-        program = _plain_program(program)
+        compiled = _compiled(program)
+        program = _plain_program(program if compiled is None else compiled)
         names = fetch_names(fetch_list)
+        if compiled is not None and compiled._first is not None:
+            first, compiled._first = compiled._first, None
+            self._core.run(first, {}, [], scope, True)
         _set_learning_rate(program, scope)
         values = self._core.run(program, _feed(program, feed), names, scope, return_numpy)
         return [_at_least_1d(value) for value in values] if return_numpy else values
@@ -88,19 +92,22 @@ class Executor:
 
 @atexit.register
 def _close_all() -> None:
-    # A script that fails is not done: its servers must hear of a lost trainer, not of a good end.
+    # A script that fails is not done: its servers must hear of a lost trainer, not of a good end, and
+    # so must the other ranks.
     if hasattr(sys, "last_type"):
         _core.Executor._quit(f"{sys.last_type.__name__}: {sys.last_value}")
         return
     for executor in list(_open):
         executor.close()
+    _core.leave_ranks()
 
 
 class BuildStrategy(Settings):
     """Paddle's settings for compiling a graph.
 
-    The plan fuses ops and reuses memory by itself, and one process has nothing to reduce over, so
-    none of them changes a result; they are checked and kept. Drawing the graph
+    The plan fuses ops and reuses memory by itself. With `num_trainers` processes, of which this is
+    `trainer_id`, gradients are averaged over them (`gradient_scale_strategy`), in buckets with
+    `fuse_all_reduce_ops`; the others change no result, and are checked and kept. Drawing the graph
     (`debug_graphviz_path`) is not in this version.
 
     >>> import bireme as paddle
@@ -137,9 +144,12 @@ class BuildStrategy(Settings):
         "fuse_relu_depthwise_conv": False,
         "gradient_scale_strategy": 0,
         "memory_optimize": None,
+        "num_trainers": 1,
         "reduce_strategy": 0,
         "remove_unnecessary_lock": True,
         "sync_batch_norm": False,
+        "trainer_id": 0,
+        "trainers_endpoints": [],
     }
 
     def _checked(self, name: str, value: Any) -> Any:
@@ -189,6 +199,8 @@ class CompiledProgram:
             raise TypeError(f"`CompiledProgram` takes a `Program`, not {kind}")
         self._program = program_or_graph
         self._build_strategy = build_strategy
+        # What runs before the first step.
+        self._first: Program | None = None
 
     def with_data_parallel(
         self,
@@ -200,7 +212,10 @@ class CompiledProgram:
     ) -> CompiledProgram:
         """The same program on one device; several places are refused.
 
-        With one device there is nothing to split or share, so the other arguments have no meaning.
+        As one of several trainers (`DistributeTranspiler` in mode `nccl2`, or `num_trainers` of the
+        build strategy) it averages gradients with the others, and starts with the parameters of
+        trainer 0. With one device in a process there is nothing else to split or share, so the other
+        arguments have no meaning.
 
         >>> import bireme as paddle
         >>> compiled = paddle.static.CompiledProgram(paddle.static.Program())
@@ -212,7 +227,44 @@ class CompiledProgram:
                 f"one process runs on one place, not on {len(places)}: the executor uses all"
                 " cores of it already"
             )
+        self._reduce_over(build_strategy or self._build_strategy or BuildStrategy())
         return self
+
+    def _reduce_over(self, strategy: BuildStrategy) -> None:
+        trainer, endpoints = getattr(self._program, "_trainers", (strategy.trainer_id, ()))
+        endpoints = list(endpoints or strategy.trainers_endpoints)
+        count = max(len(endpoints), strategy.num_trainers)
+        if count == 1 or self._first is not None:
+            return
+        _check_reduction(strategy)
+        # Whoever runs apart must learn it here: the program alone does not say how many there are.
+        from ..distributed.communication.group import all_processes, meet
+
+        met = meet(trainer, endpoints) if endpoints else all_processes()
+        if met.nranks != count:
+            raise ValueError(
+                f"`num_trainers` is {count}, but there are {met.nranks}: see"
+                " `PADDLE_TRAINER_ENDPOINTS`"
+            )
+        settings = {
+            "fuse": strategy.fuse_all_reduce_ops,
+            "average": strategy.gradient_scale_strategy == 0,
+        }
+        self._first = _core.broadcast_parameters(self._program)
+        program = _core.parallel_program(count, self._program, settings)
+        for name in ("_lr_scheduler", "_lr_name", "_readers"):
+            if hasattr(self._program, name):
+                setattr(program, name, getattr(self._program, name))
+        self._program = program
+
+
+def _check_reduction(strategy: BuildStrategy) -> None:
+    if strategy.gradient_scale_strategy == BuildStrategy.GradientScaleStrategy.Customized:
+        raise NotImplementedError("a customized scale of gradients is not in this version")
+    if strategy.sync_batch_norm:
+        raise NotImplementedError("`sync_batch_norm` over processes is not in this version")
+    if strategy.reduce_strategy != BuildStrategy.ReduceStrategy.AllReduce:
+        raise NotImplementedError("`reduce_strategy` must be `AllReduce` in this version")
 
 
 def fetch_names(fetch_list: Any) -> list[str]:
@@ -248,6 +300,18 @@ def _checked_place(place: Place) -> Place:
         return set_device(place or "cpu")
     set_place(place)
     return place
+
+
+def _compiled(program: Any) -> CompiledProgram | None:
+    """The compiled form of a program that has one: of `nccl2` mode's even where nobody made it."""
+    if isinstance(program, CompiledProgram):
+        return program
+    program = default_main_program() if program is None else program
+    if not hasattr(program, "_trainers"):
+        return None
+    if not hasattr(program, "_parallel"):
+        program._parallel = CompiledProgram(program).with_data_parallel()
+    return program._parallel
 
 
 def _plain_program(program: Any) -> Program:

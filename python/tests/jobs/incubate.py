@@ -1,5 +1,7 @@
 """A job of `fluid.incubate.fleet` with every strategy of its factory."""
 
+import os
+
 import ctr_model
 import paddle
 from ctr_model import IDS, WIDTH, option
@@ -20,7 +22,30 @@ def embed(ids):
     )
 
 
-fleet.init(role_maker.PaddleCloudRoleMaker())
+def user_defined():
+    """The role of the environment, said by the script."""
+    servers = os.environ["PADDLE_PSERVERS_IP_PORT_LIST"].split(",")
+    is_server = os.environ["TRAINING_ROLE"] == "PSERVER"
+    index = os.environ["PADDLE_PSERVER_ID" if is_server else "PADDLE_TRAINER_ID"]
+    role = role_maker.Role.SERVER if is_server else role_maker.Role.WORKER
+    workers = int(os.environ["PADDLE_TRAINERS_NUM"])
+    return role_maker.UserDefinedRoleMaker(int(index), role, workers, servers)
+
+
+makers = {
+    "cloud": role_maker.PaddleCloudRoleMaker,
+    "user": user_defined,
+    "mpi": role_maker.MPISymetricRoleMaker,
+}
+fleet.init(makers[option("ROLE", "cloud")]())
+if option("ROLE", "cloud") == "mpi" and fleet.is_worker():
+    # By MPI, so that no server is needed for it.
+    total = [0.0, 0.0]
+    fleet.all_reduce_worker([1.0, fleet.worker_index()], total)
+    assert total == [fleet.worker_num(), sum(range(fleet.worker_num()))], total
+    fleet.barrier_worker()
+    if option("FAIL", "") == str(fleet.worker_index()):
+        raise RuntimeError("this worker fails")
 prediction, loss = ctr_model.network(embed)
 strategies = {
     "sync": StrategyFactory.create_sync_strategy,

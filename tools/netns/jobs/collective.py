@@ -30,7 +30,8 @@ for step in range(STEPS):
     optimizer.step()
     optimizer.clear_grad()
     print(f"step {step} loss {float(loss):.5f}", flush=True)
-    if os.environ.get("JOB_FAIL") == f"{rank}:{step}":
+    once = os.environ.get("JOB_FAIL_ONCE") and os.environ["BIREME_RESTART"] != "0"
+    if os.environ.get("JOB_FAIL") == f"{rank}:{step}" and not once:
         raise ValueError("this worker was told to fail")
 digest = hashlib.sha256()
 for parameter in model.parameters():

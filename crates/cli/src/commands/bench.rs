@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -10,7 +11,7 @@ use serde_json::json;
 
 use super::{Host, Outcome, positive_real};
 use crate::bench::{CASES, Case, Eager as EagerFigures, Measured, measure_add, peak_mib};
-use crate::bench::{launch, ps};
+use crate::bench::{collective, launch, ps};
 use crate::units::grouped;
 
 /// Measure the speed of this machine and build
@@ -25,7 +26,10 @@ enum What {
     Engine(Engine),
     Eager(Eager),
     Ps(Ps),
+    Collective(Collective),
     Launch(Launch),
+    #[command(hide = true)]
+    CollectiveRank(collective::RankArgs),
 }
 
 /// Measure training steps against the floor of their matrix products
@@ -95,6 +99,33 @@ struct Ps {
     seconds: f32,
 }
 
+/// Measure all-reduce among processes of this host, beside Gloo and Open MPI
+///
+/// `allreduce_SIZE_rRANKS` is the time of one all-reduce of floats in place, in microseconds, on the
+/// slowest rank; ranks are processes with one thread each, bound to no processor. The contenders
+/// take turns and the best turn of each counts; `ratio` is the time of the faster peer over ours. A
+/// peer that is not installed is left out. `wire_…` are the bytes that all ranks together write for
+/// one all-reduce over TCP, in megabytes; `ratio` is that over the least that is possible,
+/// 2(n-1) times the size. Measure on an idle machine.
+#[derive(Debug, clap::Args)]
+struct Collective {
+    /// Print one JSON object for each case
+    #[arg(long)]
+    json: bool,
+    /// Measure only this case; may be given several times [default: all]
+    #[arg(long = "case", value_name = "NAME", value_parser = collective_case())]
+    cases: Vec<&'static collective::Case>,
+    /// Time to measure each case for
+    #[arg(long, value_name = "SECONDS", default_value = "6", value_parser = seconds)]
+    seconds: f32,
+    /// Folder with `torch/bin/python`, for Gloo [default: ~/.cache/bireme-peers]
+    #[arg(long, value_name = "DIR")]
+    peers: Option<PathBuf>,
+    /// Measure without peers
+    #[arg(long)]
+    alone: bool,
+}
+
 /// Measure how long jobs take to start and to end
 ///
 /// `start_rust_1s4w` is the time from the start of a job of one server and four workers, which all
@@ -120,7 +151,9 @@ pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
         What::Engine(args) => run_engine(args),
         What::Eager(args) => run_eager(args),
         What::Ps(args) => run_ps(args),
+        What::Collective(args) => run_collective(args),
         What::Launch(args) => run_launch(args, host),
+        What::CollectiveRank(args) => collective::serve(args).map(|()| Outcome::Done),
     }
 }
 
@@ -165,10 +198,7 @@ fn run_ps(args: &Ps) -> Result<Outcome> {
             }
             writeln!(out, "{line}")?;
         } else {
-            let value = match value {
-                1000.0.. => grouped(value.round() as u64),
-                _ => format!("{value:.1}"),
-            };
+            let value = figure(value);
             let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
             writeln!(
                 out,
@@ -179,6 +209,52 @@ fn run_ps(args: &Ps) -> Result<Outcome> {
         out.flush()?;
     }
     Ok(Outcome::Done)
+}
+
+fn run_collective(args: &Collective) -> Result<Outcome> {
+    let cases = match args.cases.as_slice() {
+        [] => collective::CASES.iter().collect(),
+        chosen => chosen.to_vec(),
+    };
+    let widest = collective::CASES.iter().map(|case| case.name.len()).max().unwrap_or(0);
+    let peers = collective::Peers { none: args.alone, folder: args.peers.clone() };
+    let (mut run, mut out) = (collective::Run::new(peers), io::stdout().lock());
+    if !args.json {
+        writeln!(out, "{:<widest$}  {:>11} {:<6}  {:>5}  peers", "case", "value", "", "ratio")?;
+        out.flush()?;
+    }
+    for case in cases {
+        let found = run.measure(case, args.seconds.into())?;
+        let collective::Figure { value, unit, ratio, peers } = found;
+        let name = case.name;
+        if args.json {
+            let mut line = json!({ "case": name, "value": value, "unit": unit });
+            if let Some(ratio) = ratio {
+                line["ratio"] = ratio.into();
+            }
+            for (peer, value) in peers {
+                line[peer] = value.into();
+            }
+            writeln!(out, "{line}")?;
+        } else {
+            let peers = peers.iter().map(|(peer, value)| format!("{peer} {}", figure(*value)));
+            let peers = peers.collect::<Vec<_>>().join(", ");
+            let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
+            let value = figure(value);
+            let line = format!("{name:<widest$}  {value:>11} {unit:<6}  {ratio:>5}  {peers}");
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        out.flush()?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// A figure as the tables show it.
+fn figure(value: f64) -> String {
+    match value {
+        1000.0.. => grouped(value.round() as u64),
+        _ => format!("{value:.1}"),
+    }
 }
 
 fn run_eager(args: &Eager) -> Result<Outcome> {
@@ -252,6 +328,13 @@ fn case() -> impl TypedValueParser<Value = &'static Case> {
 fn ps_case() -> impl TypedValueParser<Value = &'static ps::Case> {
     let known = PossibleValuesParser::new(ps::CASES.iter().map(|case| case.name));
     known.map(|name| ps::CASES.iter().find(|case| case.name == name).expect("the name is possible"))
+}
+
+/// Parses the name of a case of collective calls.
+fn collective_case() -> impl TypedValueParser<Value = &'static collective::Case> {
+    let known = PossibleValuesParser::new(collective::CASES.iter().map(|case| case.name));
+    let case = |name: &String| collective::CASES.iter().find(|case| case.name == *name);
+    known.map(move |name| case(&name).expect("the name is possible"))
 }
 
 /// Parses the name of a case of jobs.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod inspect;
+pub(crate) mod launch;
 mod predict;
 mod submit;
 mod train;
@@ -28,6 +29,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Train(train::Args),
+    Launch(launch::Args),
     Inspect(inspect::Args),
     Predict(predict::Args),
     Bench(bench::Args),
@@ -47,12 +49,19 @@ enum Outcome {
 pub struct Host {
     /// Program and first arguments; empty where the command is an executable of its own.
     command: Vec<OsString>,
+    /// What runs a Python script, given after it; empty where an interpreter has to be found.
+    python: Vec<OsString>,
 }
 
 impl Host {
     /// A program that runs the command with further arguments: a Python interpreter and a script.
     pub fn new(command: Vec<OsString>) -> Host {
-        Host { command }
+        Host { command, python: Vec::new() }
+    }
+
+    /// The same, with the interpreter for scripts that are launched.
+    pub fn with_python(self, python: Vec<OsString>) -> Host {
+        Host { python, ..self }
     }
 
     /// Program and first arguments.
@@ -86,6 +95,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
     };
     let outcome = match cli.command {
         Command::Train(args) => train::run(&args, host),
+        Command::Launch(args) => return launch::run(&args, host),
         Command::Inspect(args) => inspect::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Bench(args) => bench::run(&args, host),

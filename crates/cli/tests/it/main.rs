@@ -7,6 +7,8 @@ mod bench;
 mod checkpoint;
 #[cfg(target_os = "linux")]
 mod cluster;
+#[cfg(target_os = "linux")]
+mod launcher;
 mod story;
 
 use std::io::Write;

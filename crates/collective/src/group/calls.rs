@@ -43,10 +43,7 @@ impl Group {
     /// Gives the part of each rank to all; parts may have any size.
     pub fn all_gather_varied(&self, part: &[u8]) -> Result<Vec<Vec<u8>>> {
         let call = Call::new(Kind::AllGatherVaried, part.len(), 0);
-        self.run(call, |turn| {
-            let parts: Vec<_> = (0..turn.size()).map(|_| part).collect();
-            turn.all_to_all_varied(&parts)
-        })
+        self.run(call, |turn| turn.all_gather_varied(part))
     }
 
     /// Gives each rank its part of what `root` has; others pass none.

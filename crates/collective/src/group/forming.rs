@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use bireme_comm::{Mesh, Place, Settings, Transport};
 
-use super::{Config, Core, Group, Shared};
+use super::{Config, Core, Group, Shared, Turn};
 use crate::call::{Call, Kind};
 use crate::inbox::Inbox;
+use crate::shared::{self, Sharing};
 use crate::{Error, Result};
 
 /// Bits of a group's number; the one above marks messages from point to point.
@@ -34,11 +35,12 @@ impl Group {
             inbox,
             name,
             settings: config.settings.clone(),
+            host: config.shared_memory.then(|| config.host.clone().or_else(shared::host)).flatten(),
             groups: Mutex::new(HashSet::new()),
         };
         core.register(0);
         let ranks = (0..config.endpoints.len()).collect();
-        Ok(Group::of(Shared::new(Arc::new(core), 0, config.rank, ranks)))
+        Group::formed(Shared::new(Arc::new(core), 0, config.rank, ranks))
     }
 
     /// A group of one rank, without a network.
@@ -49,6 +51,7 @@ impl Group {
             inbox: Arc::new(Inbox::new(vec![name.clone()])),
             name,
             settings: Settings::default(),
+            host: None,
             groups: Mutex::new(HashSet::new()),
         };
         core.register(0);
@@ -85,7 +88,19 @@ impl Group {
             return Err(bad("its number is taken by another group: make it once more".into()));
         }
         let ranks = ranks.iter().map(|rank| self.shared.ranks[*rank]).collect();
-        Ok(Some(Group::of(Shared::new(self.shared.core.clone(), id, rank, ranks))))
+        Group::formed(Shared::new(self.shared.core.clone(), id, rank, ranks)).map(Some)
+    }
+
+    /// A group whose ranks know whether they share memory.
+    fn formed(mut shared: Shared) -> Result<Group> {
+        if shared.ranks.len() > 1 {
+            // The one call that is made before there is a group.
+            let call = Call::new(Kind::Form, 0, 0);
+            let turn = Turn::new(&shared, call, 0);
+            let sharing = Sharing::form(&turn, shared.core.host.as_deref());
+            shared.sharing = sharing.map_err(|error| shared.fail(error))?;
+        }
+        Ok(Group::of(shared))
     }
 
     fn of(shared: Shared) -> Group {

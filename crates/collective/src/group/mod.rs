@@ -17,6 +17,7 @@ pub(crate) use turn::Turn;
 
 use crate::call::Call;
 use crate::inbox::{self, Inbox};
+use crate::shared::Sharing;
 use crate::{Error, Result};
 
 /// Between two questions whether the user wants to stop.
@@ -37,6 +38,8 @@ pub struct Config {
     pub role: Role,
     /// Whether ranks on one host meet in shared memory; otherwise they use sockets. True.
     pub shared_memory: bool,
+    /// What tells hosts apart: ranks with another one never share memory. Found by itself.
+    pub host: Option<String>,
 }
 
 impl Config {
@@ -49,6 +52,7 @@ impl Config {
             settings: Settings::default(),
             role: Role::Trainer,
             shared_memory: true,
+            host: None,
         }
     }
 }
@@ -72,6 +76,8 @@ pub(crate) struct Shared {
     turns: Mutex<Turns>,
     changed: Condvar,
     subgroups: AtomicU32,
+    /// Which memory the ranks share.
+    sharing: Sharing,
     queue: Mutex<Option<background::Queue>>,
     /// Messages sent to and received from each rank, point to point.
     sent: Vec<Mutex<u64>>,
@@ -83,6 +89,8 @@ pub(crate) struct Shared {
 struct Turns {
     /// A thread is in a call.
     busy: bool,
+    /// Threads that wait for their turn.
+    waiting: usize,
     /// Work in the background that is not done.
     queued: usize,
     /// Calls made so far.
@@ -97,6 +105,8 @@ pub(crate) struct Core {
     settings: Settings,
     /// Role, rank and endpoint of this process.
     name: String,
+    /// What ranks that can share memory have in common; none where they shall not.
+    host: Option<String>,
     /// The groups of this mesh, so that no two have the same number.
     groups: Mutex<HashSet<u32>>,
 }
@@ -146,8 +156,12 @@ struct Leave<'a>(&'a Shared);
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        self.0.lock().busy = false;
-        self.0.changed.notify_all();
+        let mut turns = self.0.lock();
+        turns.busy = false;
+        // Nearly always nobody waits, and telling nobody takes a system call too.
+        if turns.waiting > 0 {
+            self.0.changed.notify_all();
+        }
     }
 }
 
@@ -160,8 +174,9 @@ impl Shared {
     fn enter(&self, call: Call, background: bool) -> Result<u64> {
         let mut turns = self.lock();
         while turns.busy || (turns.queued > 0 && !background) {
+            turns.waiting += 1;
             let waited = self.changed.wait_timeout(turns, TICK);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            waited.unwrap_or_else(PoisonError::into_inner).0.waiting -= 1;
             if self.core.is_interrupted() {
                 return Err(self.fail(Error::Interrupted { call: call.to_string() }));
             }
@@ -228,6 +243,7 @@ impl Shared {
             turns: Mutex::default(),
             changed: Condvar::new(),
             subgroups: AtomicU32::new(0),
+            sharing: Sharing::Nothing,
             queue: Mutex::new(None),
             sent: counters(),
             received: counters(),

@@ -1,10 +1,14 @@
 //! One call on one rank: sends and receives messages that carry the call's description.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use bireme_comm::Body;
 
 use super::Shared;
 use crate::call::{ANNOUNCEMENT, Call};
-use crate::inbox::{SEQUENCE_BITS, Wanted};
+use crate::inbox::{ANNOUNCE, SEQUENCE_BITS, Wanted};
+use crate::shared::Sharing;
 use crate::{Error, Result};
 
 /// Marks the messages of `send` in the number of the group.
@@ -16,24 +20,72 @@ pub(crate) struct Turn<'a> {
     key: u32,
     call: Call,
     sequence: u64,
+    /// Number of this process among `ranks`.
+    rank: usize,
+    /// The mesh ranks of those who take part: the whole group, or a part of it for a step.
+    ranks: &'a [usize],
+    /// The others were told in which call this rank is.
+    announced: Cell<bool>,
 }
 
 impl<'a> Turn<'a> {
     pub(super) fn new(shared: &'a Shared, call: Call, sequence: u64) -> Turn<'a> {
-        Turn { shared, key: shared.id, call, sequence }
+        Turn::keyed(shared, shared.id, call, sequence)
     }
 
     /// A message from point to point, which is ordered only among those of the two ranks.
     pub(super) fn between(shared: &'a Shared, call: Call, sequence: u64) -> Turn<'a> {
-        Turn { shared, key: shared.id | POINT_TO_POINT, call, sequence }
+        Turn::keyed(shared, shared.id | POINT_TO_POINT, call, sequence)
+    }
+
+    fn keyed(shared: &'a Shared, key: u32, call: Call, sequence: u64) -> Turn<'a> {
+        let (rank, ranks) = (shared.rank, &shared.ranks[..]);
+        Turn { shared, key, call, sequence, rank, ranks, announced: Cell::new(false) }
+    }
+
+    /// The same call among a part of the ranks, given by their mesh ranks; this process is the one
+    /// with number `rank` there.
+    pub(crate) fn among<'b>(&'b self, ranks: &'b [usize], rank: usize) -> Turn<'b> {
+        Turn { rank, ranks, announced: Cell::new(self.announced.get()), ..*self }
+    }
+
+    /// The mesh ranks of those who take part.
+    pub(crate) fn ranks(&self) -> &'a [usize] {
+        self.ranks
     }
 
     pub(crate) fn rank(&self) -> usize {
-        self.shared.rank
+        self.rank
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.shared.ranks.len()
+        self.ranks.len()
+    }
+
+    pub(crate) fn call(&self) -> Call {
+        self.call
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Which memory the ranks share.
+    pub(crate) fn sharing(&self) -> &'a Sharing {
+        &self.shared.sharing
+    }
+
+    /// Looks whether it makes sense to wait for a rank in shared memory, as this rank has for so
+    /// long.
+    pub(crate) fn check_peer(&self, rank: usize, waited: Duration) -> Result<()> {
+        let core = &self.shared.core;
+        if core.is_interrupted() {
+            return Err(Error::Interrupted { call: self.call.to_string() });
+        }
+        if waited > ANNOUNCE && !self.announced.replace(true) {
+            self.announce();
+        }
+        core.inbox.check(&self.wanted(rank), waited, core.settings.deadline)
     }
 
     /// Sends one message of this call.
@@ -44,12 +96,11 @@ impl<'a> Turn<'a> {
     /// Sends one message whose note is not that of the call: the length of a varied part.
     pub(crate) fn send_noted(&self, to: usize, note: u64, bytes: &[u8]) -> Result<()> {
         let Some(mesh) = &self.shared.core.mesh else { return Ok(()) };
-        let sent =
-            mesh.send(self.shared.ranks[to], self.call.method, self.number(), note, &[bytes]);
+        let sent = mesh.send(self.ranks[to], self.call.method, self.number(), note, &[bytes]);
         sent.map_err(|error| match Error::from(error) {
             Error::Interrupted { .. } => Error::Interrupted { call: self.call.to_string() },
             // The peer's last words may explain why it takes nothing any more.
-            error => self.shared.core.inbox.reason(self.shared.ranks[to]).unwrap_or(error),
+            error => self.shared.core.inbox.reason(self.ranks[to]).unwrap_or(error),
         })
     }
 
@@ -69,21 +120,28 @@ impl<'a> Turn<'a> {
     /// The next message of this call from a rank, and its note.
     pub(crate) fn receive_noted(&self, from: usize) -> Result<(u64, Body)> {
         let core = &self.shared.core;
-        let wanted = Wanted {
+        core.inbox.receive(&self.wanted(from), &core.settings, || {
+            if !self.announced.replace(true) {
+                self.announce();
+            }
+        })
+    }
+
+    fn wanted(&self, from: usize) -> Wanted<'_> {
+        Wanted {
             key: self.key,
             sequence: self.sequence,
             call: self.call,
-            ranks: &self.shared.ranks,
-            from: self.shared.ranks[from],
-        };
-        core.inbox.receive(&wanted, &core.settings, || self.announce())
+            ranks: self.ranks,
+            from: self.ranks[from],
+        }
     }
 
     /// Tells all ranks in which call this one is.
     fn announce(&self) {
         let Some(mesh) = &self.shared.core.mesh else { return };
         let method = self.call.method.to_le_bytes();
-        for rank in self.shared.ranks.iter().filter(|rank| mesh.is_there(**rank)) {
+        for rank in self.ranks.iter().filter(|rank| mesh.is_there(**rank)) {
             // A rank that cannot be told will be noticed otherwise.
             let _ = mesh.send(*rank, ANNOUNCEMENT, self.number(), self.call.note, &[&method]);
         }
@@ -91,7 +149,7 @@ impl<'a> Turn<'a> {
 
     pub(crate) fn name(&self, rank: usize) -> String {
         let mesh = self.shared.core.mesh.as_ref();
-        mesh.map_or_else(|| format!("rank {rank}"), |mesh| mesh.name(self.shared.ranks[rank]))
+        mesh.map_or_else(|| format!("rank {rank}"), |mesh| mesh.name(self.ranks[rank]))
     }
 
     fn number(&self) -> u64 {

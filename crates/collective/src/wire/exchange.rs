@@ -6,13 +6,18 @@ use crate::group::Turn;
 use crate::{Error, Result};
 
 impl Turn<'_> {
-    pub(crate) fn all_gather(&self, part: &[u8], out: &mut [u8]) -> Result<()> {
+    pub(crate) fn wire_all_gather(&self, part: &[u8], out: &mut [u8]) -> Result<()> {
         self.each_round(part.len(), |_| part, out)
     }
 
-    pub(crate) fn all_to_all(&self, parts: &[u8], out: &mut [u8]) -> Result<()> {
+    pub(crate) fn wire_all_to_all(&self, parts: &[u8], out: &mut [u8]) -> Result<()> {
         let length = parts.len() / self.size();
         self.each_round(length, |to| &parts[to * length..(to + 1) * length], out)
+    }
+
+    pub(crate) fn wire_all_gather_varied(&self, part: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let parts = vec![part; self.size()];
+        self.wire_all_to_all_varied(&parts)
     }
 
     fn each_round<'a>(
@@ -34,7 +39,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    pub(crate) fn all_to_all_varied(&self, parts: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn wire_all_to_all_varied(&self, parts: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         let (rank, size) = (self.rank(), self.size());
         let mut out = vec![Vec::new(); size];
         out[rank] = parts[rank].to_vec();
@@ -80,7 +85,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    pub(crate) fn scatter(&self, parts: &[u8], out: &mut [u8], root: usize) -> Result<()> {
+    pub(crate) fn wire_scatter(&self, parts: &[u8], out: &mut [u8], root: usize) -> Result<()> {
         let length = out.len();
         if self.rank() != root {
             for piece in pieces::<u8>(0..length) {

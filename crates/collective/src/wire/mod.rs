@@ -19,10 +19,7 @@ const MIDDLE: usize = 512 << 10;
 const PIECE: usize = 512 << 10;
 
 impl Turn<'_> {
-    pub(crate) fn all_reduce<T: Element>(&self, data: &mut [T], op: Reduce) -> Result<()> {
-        if self.size() == 1 {
-            return Ok(());
-        }
+    pub(crate) fn wire_all_reduce<T: Element>(&self, data: &mut [T], op: Reduce) -> Result<()> {
         match size_of_val(data) {
             bytes if bytes <= SMALL => self.doubling_all_reduce(data, op),
             bytes if bytes <= MIDDLE => self.halving_all_reduce(data, op),
@@ -30,33 +27,32 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn reduce<T: Element>(&self, data: &mut [T], op: Reduce, root: usize) -> Result<()> {
+    pub(crate) fn wire_reduce<T: Element>(
+        &self,
+        data: &mut [T],
+        op: Reduce,
+        root: usize,
+    ) -> Result<()> {
         match size_of_val(data) {
-            _ if self.size() == 1 => Ok(()),
             0..=SMALL => self.tree_reduce(data, op, root),
             _ => self.ring_reduce(data, op, root),
         }
     }
 
-    pub(crate) fn reduce_scatter<T: Element>(
+    pub(crate) fn wire_reduce_scatter<T: Element>(
         &self,
         data: &[T],
         out: &mut [T],
         op: Reduce,
     ) -> Result<()> {
-        if self.size() == 1 {
-            out.copy_from_slice(data);
-            return Ok(());
-        }
         let mut all = data.to_vec();
         let part = self.ring_reduce_scatter(&mut all, op)?;
         out.copy_from_slice(&all[part]);
         Ok(())
     }
 
-    pub(crate) fn broadcast(&self, data: &mut [u8], root: usize) -> Result<()> {
+    pub(crate) fn wire_broadcast(&self, data: &mut [u8], root: usize) -> Result<()> {
         match data.len() {
-            _ if self.size() == 1 => Ok(()),
             0..=MIDDLE => self.tree_broadcast(data, root),
             _ if self.size() == 2 => self.tree_broadcast(data, root),
             _ => self.spread_broadcast(data, root),

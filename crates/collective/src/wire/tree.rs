@@ -42,7 +42,7 @@ impl Turn<'_> {
     }
 
     /// After round k each rank has heard, through others, of the 2^k before it.
-    pub(crate) fn barrier(&self) -> Result<()> {
+    pub(crate) fn wire_barrier(&self) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
         let mut distance = 1;
         while distance < size {

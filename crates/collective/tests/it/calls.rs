@@ -156,9 +156,11 @@ fn all_ranks_and_all_runs_have_the_same_bits() {
                     data.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
                 })
             };
-            let first = run(Way::Memory);
-            assert!(first.iter().all(|bits| *bits == first[0]), "{length} by {ranks}");
-            assert!(run(Way::Memory) == first && run(Way::Unix) == first, "{length} by {ranks}");
+            for way in [Way::Memory, Way::Unix, Way::Shared, Way::Hosts] {
+                let first = run(way);
+                assert!(first.iter().all(|bits| *bits == first[0]), "{length} by {ranks}");
+                assert!(run(way) == first, "{length} by {ranks}");
+            }
         }
     }
 }
@@ -171,11 +173,12 @@ proptest! {
         length in prop_oneof![0..100usize, 4_000..5_000usize, 100_000..200_000usize],
         op in prop::sample::select(OPS.to_vec()),
         seed in any::<i64>(),
+        way in prop::sample::select(vec![Way::Memory, Way::Shared]),
     ) {
         let value = |rank: usize, at: usize| {
             seed.wrapping_mul(at as i64 + 1).rotate_left(rank as u32 * 11) ^ rank as i64
         };
-        let results = each_rank(Way::Memory, ranks, |group| {
+        let results = each_rank(way, ranks, |group| {
             let mut data: Vec<_> = (0..length).map(|at| value(group.rank(), at)).collect();
             group.all_reduce(&mut data, op).unwrap();
             data
@@ -232,7 +235,7 @@ fn subgroups_talk_at_the_same_time() {
 
 #[test]
 fn work_in_the_background_keeps_its_order() {
-    each_rank(Way::Memory, 3, |group| {
+    each_rank(Way::Shared, 3, |group| {
         let pending: Vec<_> = (0..20)
             .map(|at| {
                 group.start(move |group| {

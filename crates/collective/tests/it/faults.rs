@@ -1,7 +1,7 @@
 //! Ranks that die, stop, never come, or call something else.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use bireme_collective::{Error, Group, Reduce};
@@ -57,9 +57,11 @@ fn ranks_that_disagree_learn_it() {
         (|group| group.reduce(&mut [1.0f32; 10], Reduce::Sum, 1), "root 1)"),
         (|group| group.barrier(), "barrier"),
     ];
-    for ranks in [2, 3] {
+    for (way, ranks) in
+        [(Way::Memory, 2), (Way::Memory, 3), (Way::Shared, 2), (Way::Shared, 3), (Way::Hosts, 3)]
+    {
         for (other, name) in others {
-            let texts = each_rank(Way::Memory, ranks, |group| {
+            let texts = each_rank(way, ranks, |group| {
                 let work = if group.rank() == 1 { other } else { sum };
                 // A broadcast's root is done when its data is on the way.
                 match work(&group).and_then(|()| group.barrier()) {
@@ -75,10 +77,12 @@ fn ranks_that_disagree_learn_it() {
 
 #[test]
 fn roots_that_differ_are_noticed_though_both_wait() {
-    let texts = each_rank(Way::Memory, 2, |group| {
-        problem(group.reduce(&mut [1.0f32; 4], Reduce::Sum, group.rank()))
-    });
-    assert!(texts.iter().all(|text| text.contains("disagree")), "{texts:?}");
+    for way in [Way::Memory, Way::Shared] {
+        let texts = each_rank(way, 2, |group| {
+            problem(group.reduce(&mut [1.0f32; 4], Reduce::Sum, group.rank()))
+        });
+        assert!(texts.iter().all(|text| text.contains("disagree")), "{texts:?}");
+    }
 }
 
 #[test]
@@ -124,23 +128,26 @@ fn a_rank_that_never_comes_is_named() {
 
 #[test]
 fn a_rank_that_is_late_for_a_call_is_named() {
-    each_rank_with(
-        Way::Memory,
-        2,
-        |_, config| config.settings.deadline = Duration::from_millis(300),
-        |group| {
-            let group = group.unwrap();
-            if group.rank() == 0 {
-                let text = problem(group.barrier());
-                assert!(text.contains("trainer 1 (host:2) did not join barrier"), "{text}");
-            } else {
-                // Waits for the news without making a call.
-                while group.send(0, &[]).is_ok() {
-                    std::thread::yield_now();
+    for way in [Way::Memory, Way::Shared] {
+        each_rank_with(
+            way,
+            2,
+            |_, config| config.settings.deadline = Duration::from_millis(300),
+            |group| {
+                let group = group.unwrap();
+                if group.rank() == 0 {
+                    let text = problem(group.barrier());
+                    assert!(text.contains("trainer 1 ("), "{text}");
+                    assert!(text.contains("did not join barrier within 0.3 s"), "{text}");
+                } else {
+                    // Waits for the news without making a call.
+                    while group.send(0, &[]).is_ok() {
+                        std::thread::yield_now();
+                    }
                 }
-            }
-        },
-    );
+            },
+        );
+    }
 }
 
 #[test]
@@ -171,7 +178,7 @@ fn a_taken_port_is_named() {
 
 #[test]
 fn the_user_can_end_a_wait() {
-    let wanted = Arc::new(AtomicBool::new(false));
+    let (wanted, formed) = (Arc::new(AtomicBool::new(false)), Barrier::new(2));
     each_rank_with(
         Way::Memory,
         2,
@@ -182,6 +189,7 @@ fn the_user_can_end_a_wait() {
         },
         |group| {
             let group = group.unwrap();
+            formed.wait();
             wanted.store(true, Ordering::Release);
             if group.rank() == 0 {
                 let error = group.receive(1, &mut [0]).unwrap_err();

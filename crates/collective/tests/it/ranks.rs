@@ -1,7 +1,7 @@
 //! Threads as ranks.
 
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use bireme_collective::{Config, Group, Result};
@@ -13,15 +13,19 @@ pub(crate) enum Way {
     Memory,
     Unix,
     Tcp,
+    /// Shared memory; what else there is to say goes over a Unix socket.
+    Shared,
+    /// Two ranks on each host, as far as the ranks know.
+    Hosts,
 }
 
 impl Way {
-    pub(crate) const ALL: [Way; 3] = [Way::Memory, Way::Unix, Way::Tcp];
+    pub(crate) const ALL: [Way; 5] = [Way::Memory, Way::Unix, Way::Tcp, Way::Shared, Way::Hosts];
 
     pub(crate) fn transport(self) -> Arc<dyn Transport> {
         match self {
-            Way::Memory => Arc::new(Memory::new(0)),
-            Way::Unix => Arc::new(Network::new(Path::Unix)),
+            Way::Memory | Way::Hosts => Arc::new(Memory::new(0)),
+            Way::Unix | Way::Shared => Arc::new(Network::new(Path::Unix)),
             Way::Tcp => Arc::new(Network::new(Path::Tcp)),
         }
     }
@@ -29,7 +33,9 @@ impl Way {
     /// Endpoints for this many ranks, and what keeps the ports free for them.
     pub(crate) fn endpoints(self, ranks: usize) -> (Vec<String>, Vec<rustix::fd::OwnedFd>) {
         match self {
-            Way::Memory => ((1..=ranks).map(|port| format!("host:{port}")).collect(), Vec::new()),
+            Way::Memory | Way::Hosts => {
+                ((1..=ranks).map(|port| format!("host:{port}")).collect(), Vec::new())
+            }
             _ => (0..ranks).map(|_| held_port()).unzip(),
         }
     }
@@ -60,7 +66,13 @@ pub(crate) fn each_rank<R: Send>(
     ranks: usize,
     work: impl Fn(Group) -> R + Sync,
 ) -> Vec<R> {
-    each_rank_with(way, ranks, |_, _| {}, |group| work(group.unwrap()))
+    let formed = Barrier::new(ranks);
+    let change = |_: usize, _: &mut Config| {};
+    each_rank_with(way, ranks, change, |group| {
+        // A rank that ends soon must not end the forming of others.
+        formed.wait();
+        work(group.unwrap())
+    })
 }
 
 /// The same with a change to each rank's configuration, and with groups that do not form.
@@ -80,6 +92,10 @@ pub(crate) fn each_rank_with<R: Send>(
                 scope.spawn(move || {
                     let mut config =
                         Config { settings: settings(), ..Config::new(rank, endpoints) };
+                    config.shared_memory = matches!(way, Way::Shared | Way::Hosts);
+                    // Neighbours are on different hosts, and the last may be alone.
+                    let host = format!("host {}", rank % ranks.div_ceil(2));
+                    config.host = (way == Way::Hosts).then_some(host);
                     change(rank, &mut config);
                     work(Group::connect(&config, transport))
                 })

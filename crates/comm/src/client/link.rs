@@ -62,6 +62,17 @@ enum Outcome {
     Cut(String),
 }
 
+/// How long a reply is waited for; a server that is lost ends every wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    /// Until the deadline that began with the request.
+    Deadline,
+    /// As long as this, and not beyond the deadline.
+    Within(Duration),
+    /// As long as the server shows signs of life.
+    Lost,
+}
+
 impl Link {
     pub(super) fn start(shared: &Arc<Shared>, number: u32) -> Result<Arc<Link>> {
         let link = Arc::new(Link {
@@ -116,14 +127,14 @@ impl Link {
         }
     }
 
-    /// Waits for the outcome of a request, until its deadline, or no longer than `patience`: then
-    /// none. `parts` are the request's bytes where they are not kept.
+    /// Waits for the outcome of a request; none where [`Until::Within`] is over before. `parts` are
+    /// the request's bytes where they are not kept.
     pub(super) fn wait(
         &self,
         number: u64,
         what: &str,
         parts: Option<&[&[u8]]>,
-        patience: Option<Duration>,
+        until: Until,
     ) -> Result<Option<Body>> {
         let start = Instant::now();
         // Fast replies are not to pay for the question.
@@ -153,14 +164,19 @@ impl Link {
                 }
                 continue;
             }
-            let mut left = self.shared.settings.deadline.saturating_sub(flight.since.elapsed());
+            let mut left = match until {
+                Until::Lost => self.shared.settings.deadline,
+                Until::Deadline | Until::Within(_) => {
+                    self.shared.settings.deadline.saturating_sub(flight.since.elapsed())
+                }
+            };
             if left.is_zero() {
                 self.remove(state, number);
                 let after = self.shared.settings.deadline;
                 let request = what.to_string();
                 return Err(Error::Deadline { peer: self.shared.name(), request, after });
             }
-            if let Some(patience) = patience {
+            if let Until::Within(patience) = until {
                 left = left.min(patience.saturating_sub(start.elapsed()));
                 if left.is_zero() {
                     return Ok(None);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub use pending::Pending;
 
 use crate::{Body, Identity, Lane, Result, Settings, Transport};
-use link::Link;
+use link::{Link, Until};
 use shared::Shared;
 
 /// The way to one server; share it by `Arc`. Closed when dropped, which is no goodbye: the server
@@ -49,7 +49,24 @@ impl Client {
     ) -> Result<Body> {
         let link = self.link(lane, what, parts)?;
         let number = link.register(method, once, None);
-        link.wait(number, what, Some(parts), None).map(|reply| reply.expect("waited to the end"))
+        let reply = link.wait(number, what, Some(parts), Until::Deadline)?;
+        Ok(reply.expect("waited to the end"))
+    }
+
+    /// As [`Client::call`] for requests that take as long as they take (others' arrival, a
+    /// checkpoint): waits as long as the server shows signs of life.
+    pub fn call_until_lost(
+        &self,
+        lane: Lane,
+        method: u16,
+        what: &str,
+        parts: &[&[u8]],
+        once: bool,
+    ) -> Result<Body> {
+        let link = self.link(lane, what, parts)?;
+        let number = link.register(method, once, None);
+        let reply = link.wait(number, what, Some(parts), Until::Lost)?;
+        Ok(reply.expect("waited to the end"))
     }
 
     /// Sends a request; its reply is read by [`Pending::wait`], and meanwhile received.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::link::Link;
+use super::link::{Link, Until};
 use crate::{Body, Result};
 
 /// A request that was started; dropping it does not take the request back.
@@ -22,7 +22,15 @@ impl Pending {
     /// Waits for the reply, until the deadline that began with the request.
     pub fn wait(mut self) -> Result<Body> {
         self.taken = true;
-        let reply = self.link.wait(self.number, &self.what, None, None)?;
+        let reply = self.link.wait(self.number, &self.what, None, Until::Deadline)?;
+        Ok(reply.expect("waited to the end"))
+    }
+
+    /// Waits for the reply as long as the server shows signs of life: for requests that take as long
+    /// as there is data, such as a checkpoint.
+    pub fn wait_until_lost(mut self) -> Result<Body> {
+        self.taken = true;
+        let reply = self.link.wait(self.number, &self.what, None, Until::Lost)?;
         Ok(reply.expect("waited to the end"))
     }
 
@@ -35,7 +43,7 @@ impl Pending {
                 problem: format!("a second wait for the one reply of {}", self.what),
             });
         }
-        let reply = self.link.wait(self.number, &self.what, None, Some(patience));
+        let reply = self.link.wait(self.number, &self.what, None, Until::Within(patience));
         self.taken = !matches!(reply, Ok(None));
         reply
     }

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::time::Duration;
 
 pub use memory::{Faults, Memory};
-pub use network::{Network, Path};
+pub use network::{Network, Path, outside_address};
 pub(crate) use tls::Encryption;
 
 use crate::Result;

@@ -112,10 +112,23 @@ impl Transport for Network {
     }
 }
 
+/// The address from which this machine reaches others, if it does; nothing is sent for it.
+pub fn outside_address() -> Option<IpAddr> {
+    // An address of the documentation's network: it is routed as any other, and belongs to nobody.
+    let somewhere: IpAddr = [192, 0, 2, 1].into();
+    let socket = UdpSocket::bind((IpAddr::from([0; 4]), 0)).ok()?;
+    socket.connect((somewhere, 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
 fn resolve(endpoint: &str) -> Result<Vec<SocketAddr>> {
-    let addresses = endpoint.to_socket_addrs().map_err(|source| Error::Io {
-        what: format!("`{endpoint}` is no endpoint: write `host:port`"),
-        source,
+    let addresses = endpoint.to_socket_addrs().map_err(|source| {
+        let named = endpoint.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+        let what = match named {
+            Some((host, _)) => format!("no address of the host `{host}` is known here"),
+            None => format!("`{endpoint}` is no endpoint: write `host:port`"),
+        };
+        Error::Io { what, source }
     })?;
     Ok(addresses.collect())
 }

@@ -177,6 +177,30 @@ fn a_cut_connection_comes_back_without_a_second_execution() {
 }
 
 #[test]
+fn work_that_takes_long_is_waited_for_while_the_server_lives() {
+    let network = Memory::new(0);
+    let (handler, events) = watch();
+    let settings = Settings { deadline: Duration::from_millis(200), ..hasty() };
+    let server = serve(&network, settings.clone(), handler.clone());
+    let client = connect(&network, &server, settings).unwrap();
+    events.recv_timeout(BOUND).unwrap();
+    let long = client.start(Lane::Send, 2, "a checkpoint", &[], true).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+    std::thread::scope(|scope| {
+        let called = scope.spawn(|| client.call_until_lost(Lane::Send, 2, "a meeting", &[], true));
+        assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+        // A request that is late shows that the deadline of the others has passed as well.
+        let late = client.call(Lane::Send, 2, "a push", &[], true).unwrap_err();
+        assert!(matches!(late, Error::Deadline { .. }), "{late}");
+        for reply in handler.kept.lock().unwrap().drain(..) {
+            reply.send(&[b"done"]);
+        }
+        assert_eq!(&*called.join().unwrap().unwrap(), b"done");
+    });
+    assert_eq!(&*long.wait_until_lost().unwrap(), b"done");
+}
+
+#[test]
 fn a_request_is_sent_again_only_so_often() {
     let network = Memory::new(0);
     let (handler, events) = watch();

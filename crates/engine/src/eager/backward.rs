@@ -5,9 +5,11 @@
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bireme_ir::DType;
 
+use super::collector::Collection;
 use super::gradient::Source;
 use super::prepared::unwritten;
 use super::session::shape_of;
@@ -38,9 +40,11 @@ struct Pass<'a> {
     /// Nodes that have received a gradient, by their number: the last one first.
     waiting: BinaryHeap<u64>,
     nodes: HashMap<u64, (Arc<Node>, Grads)>,
-    /// Leaves by identity, in the order they were reached.
-    leaves: Vec<(EagerTensor, Arc<Value>)>,
+    /// Leaves by identity, in the order they were reached; `None` once a gradient is kept.
+    leaves: Vec<(EagerTensor, Option<Arc<Value>>)>,
     leaf_places: HashMap<usize, usize>,
+    /// The collectors of leaves, where there are any.
+    collection: Option<Collection>,
 }
 
 impl Session {
@@ -55,14 +59,28 @@ impl Session {
         retain_graph: bool,
     ) -> Result<()> {
         let mut pass = Pass::start(self, roots, None)?;
-        pass.run(retain_graph, &mut |_, _, _| {})?;
-        for (leaf, grad) in std::mem::take(&mut pass.leaves) {
-            let grad = hooked(&leaf, grad)?;
-            let total = match leaf.grad_to_add() {
-                Some(before) => self.add(&before.value(), &grad)?,
-                None => grad,
-            };
-            leaf.set_grad(Some(EagerTensor::from_shared(total)));
+        if self.collects.load(Ordering::Relaxed) {
+            pass.collection = Collection::of(roots);
+        }
+        let Some(collection) = &pass.collection else { return pass.finish(retain_graph) };
+        let collectors = collection.collectors().to_vec();
+        let outcome = collection.begin().and_then(|()| pass.finish(retain_graph));
+        // Each is told, also when another one fails: it waits for other processes.
+        let ends: Vec<Result<()>> =
+            collectors.iter().map(|collector| collector.end(outcome.is_ok())).collect();
+        outcome?;
+        ends.into_iter().collect()
+    }
+
+    /// Adds a whole gradient to what a leaf has.
+    fn keep(&self, leaf: &EagerTensor, grad: Arc<Value>) -> Result<()> {
+        let grad = hooked(leaf, grad)?;
+        match leaf.grad_to_add() {
+            Some(before) => {
+                let total = self.add(&before.value(), &grad)?;
+                leaf.set_grad(Some(EagerTensor::from_shared(total)));
+            }
+            None => leaf.set_grad(Some(EagerTensor::from_shared(grad))),
         }
         Ok(())
     }
@@ -87,6 +105,7 @@ impl Session {
             }
         })?;
         for (leaf, grad) in std::mem::take(&mut pass.leaves) {
+            let Some(grad) = grad else { continue };
             let grad = hooked(&leaf, grad)?;
             let same = inputs.iter().enumerate().filter(|(_, input)| input.id() == leaf.id());
             for (place, _) in same {
@@ -118,6 +137,7 @@ impl<'a> Pass<'a> {
             nodes: HashMap::new(),
             leaves: Vec::new(),
             leaf_places: HashMap::new(),
+            collection: None,
         };
         for (root, weight) in roots {
             let weight = match weight {
@@ -140,6 +160,37 @@ impl<'a> Pass<'a> {
             )?;
         }
         Ok(pass)
+    }
+
+    /// Runs the whole pass, and keeps the gradients of the leaves.
+    fn finish(&mut self, retain_graph: bool) -> Result<()> {
+        self.run(retain_graph, &mut |_, _, _| {})?;
+        for place in 0..self.leaves.len() {
+            self.keep(place)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the gradient of a leaf, which is whole, unless that has been done.
+    fn keep(&mut self, place: usize) -> Result<()> {
+        let (leaf, grad) = &mut self.leaves[place];
+        let Some(grad) = grad.take() else { return Ok(()) };
+        self.session.keep(leaf, grad)?;
+        match &self.collection {
+            Some(collection) => collection.ready(leaf),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the gradients of those leaves that no node is left to add to, now that `node` has run.
+    fn collect(&mut self, node: &Node) -> Result<()> {
+        let Some(collection) = &mut self.collection else { return Ok(()) };
+        for leaf in collection.passed(node) {
+            if let Some(place) = self.leaf_places.get(&leaf) {
+                self.keep(*place)?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs the gradients of all nodes, last first, and shows each output's gradient to `see`.
@@ -166,6 +217,7 @@ impl<'a> Pass<'a> {
                     self.send(edge, value)?;
                 }
             }
+            self.collect(&node)?;
         }
         Ok(())
     }
@@ -179,9 +231,13 @@ impl<'a> Pass<'a> {
                 let next = self.leaves.len();
                 let place = *self.leaf_places.entry(leaf.id()).or_insert(next);
                 if place == next {
-                    self.leaves.push((leaf.clone(), value));
+                    self.leaves.push((leaf.clone(), Some(value)));
                 } else {
-                    self.leaves[place].1 = self.session.add(&self.leaves[place].1, &value)?;
+                    let grad = &mut self.leaves[place].1;
+                    *grad = Some(match grad.take() {
+                        Some(before) => self.session.add(&before, &value)?,
+                        None => value,
+                    });
                 }
             }
             Edge::Output(node, at) => {
@@ -209,19 +265,8 @@ impl Way {
                 None => drop(way.leaves.insert(input.id())),
             }
         }
-        let mut reached: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
-        let origins = roots.iter().filter_map(|(root, _)| root.lock().origin.clone());
-        let mut next: Vec<Arc<Node>> = origins.map(|(node, _)| node).collect();
-        while let Some(node) = next.pop() {
-            if reached.insert(node.number, Arc::clone(&node)).is_none() {
-                next.extend(node.edges.iter().flatten().filter_map(|edge| match edge {
-                    Edge::Output(node, _) => Some(Arc::clone(node)),
-                    Edge::Leaf(_) => None,
-                }));
-            }
-        }
         // In the order they ran: what a node depends on comes before it.
-        for (number, node) in reached {
+        for (number, node) in reachable(roots) {
             if node.edges.iter().flatten().any(|edge| way.wants(edge)) {
                 way.nodes.insert(number);
             }
@@ -237,6 +282,22 @@ impl Way {
             }
         }
     }
+}
+
+/// The nodes that some tensors depend on, by number.
+pub(super) fn reachable(roots: &[(EagerTensor, Option<EagerTensor>)]) -> BTreeMap<u64, Arc<Node>> {
+    let mut reached: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
+    let origins = roots.iter().filter_map(|(root, _)| root.lock().origin.clone());
+    let mut next: Vec<Arc<Node>> = origins.map(|(node, _)| node).collect();
+    while let Some(node) = next.pop() {
+        if reached.insert(node.number, Arc::clone(&node)).is_none() {
+            next.extend(node.edges.iter().flatten().filter_map(|edge| match edge {
+                Edge::Output(node, _) => Some(Arc::clone(node)),
+                Edge::Leaf(_) => None,
+            }));
+        }
+    }
+    reached
 }
 
 /// The gradients of a node's inputs.

@@ -8,6 +8,7 @@
 
 mod backward;
 mod cache;
+mod collector;
 mod gradient;
 mod optimizer;
 mod prepared;
@@ -20,6 +21,7 @@ mod tensor;
 mod tests;
 
 pub use cache::{Form, OpCache};
+pub use collector::Collector;
 pub use optimizer::EagerOptimizer;
 pub use prepared::Prepared;
 pub use routine::{Lent, Routine};

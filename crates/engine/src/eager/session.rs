@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cache::Ready;
 use super::prepared::unwritten;
@@ -27,6 +27,8 @@ pub struct Session {
     /// Ops run since the seed was set: gives random ops fresh numbers.
     step: AtomicU64,
     nodes: AtomicU64,
+    /// Whether there ever was a collector: only then does a backward pass look for them.
+    pub(super) collects: AtomicBool,
     /// Adds gradients.
     pub(super) sum: OpCache,
 }
@@ -44,6 +46,7 @@ impl Default for Session {
             seed: AtomicU64::new(0),
             step: AtomicU64::new(0),
             nodes: AtomicU64::new(0),
+            collects: AtomicBool::new(false),
             sum: OpCache::new("sum").expect("`sum` is an op"),
         }
     }

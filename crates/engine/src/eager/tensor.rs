@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_ir::{DType, Param};
 
+use super::collector::Collected;
 use super::session::shape_of;
 use super::tape::{Node, Watch};
 use crate::tensor::{Dims, Tensor};
@@ -49,6 +50,8 @@ pub(super) struct Rare {
     pub(super) param: Option<Param>,
     /// Hooks of a leaf; those of other tensors are on the tape.
     hooks: Vec<(u64, Hook)>,
+    /// Who collects the gradients of this leaf.
+    pub(super) collected: Option<Collected>,
 }
 
 impl EagerTensor {
@@ -83,6 +86,12 @@ impl EagerTensor {
         // A tape may hold anything, hooks of the user too: it is dropped when the lock is not held.
         drop(state);
         drop(before);
+    }
+
+    /// Gives it another value without a word to the tape, as ops of Paddle that write their input
+    /// do; returns the old one.
+    pub fn replace_value(&self, value: Arc<Value>) -> Arc<Value> {
+        mem::replace(&mut self.lock().value, value)
     }
 
     /// Becomes what `other` is: its value, and how that was computed.

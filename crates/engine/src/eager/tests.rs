@@ -223,3 +223,57 @@ fn a_step_that_cannot_be_made_changes_nothing() {
     sgd.step(&[a, c.clone()], 1.0).unwrap();
     assert_eq!(values(&c), [4.0, 4.0]);
 }
+
+/// Notes what a backward pass tells it.
+#[derive(Default)]
+struct Notes(std::sync::Mutex<Vec<String>>, std::sync::Mutex<Vec<EagerTensor>>);
+
+impl Collector for Notes {
+    fn begin(&self, members: &[usize]) -> crate::Result<()> {
+        self.0.lock().unwrap().push(format!("begin {members:?}"));
+        Ok(())
+    }
+
+    fn ready(&self, member: usize) -> crate::Result<()> {
+        let grad = self.1.lock().unwrap()[member].grad().expect("kept before it is told");
+        self.0.lock().unwrap().push(format!("ready {member} {:?}", values(&grad)));
+        Ok(())
+    }
+
+    fn end(&self, whole: bool) -> crate::Result<()> {
+        self.0.lock().unwrap().push(format!("end {whole}"));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_collector_gets_each_gradient_as_soon_as_it_is_whole() {
+    let session = Session::default();
+    let x = parameter("x", &[1], &[3.0]);
+    let w = parameter("w", &[1], &[5.0]);
+    let unused = parameter("unused", &[1], &[1.0]);
+    let notes = Arc::new(Notes::default());
+    *notes.1.lock().unwrap() = vec![x.clone(), w.clone(), unused.clone()];
+    for (member, leaf) in [&x, &w, &unused].into_iter().enumerate() {
+        session.collect(leaf, Arc::clone(&notes) as Arc<dyn Collector>, member);
+    }
+    // The last op sees `w` before the first one sees `x`; a hook tells when that is.
+    let square = binary(&session, "elementwise_mul", &x, &x);
+    let seen = Arc::clone(&notes);
+    square.add_hook(Arc::new(move |_| {
+        seen.0.lock().unwrap().push("the first op".to_owned());
+        Ok(None)
+    }));
+    let loss = mean(&session, &binary(&session, "elementwise_mul", &square, &w));
+    session.backward(&[(loss, None)], false).unwrap();
+    let told = notes.0.lock().unwrap().clone();
+    assert_eq!(
+        told,
+        ["begin [0, 1]", "ready 1 [9.0]", "the first op", "ready 0 [30.0]", "end true"]
+    );
+    session.stop_collecting(&x);
+    session.stop_collecting(&w);
+    let loss = mean(&session, &binary(&session, "elementwise_mul", &x, &w));
+    session.backward(&[(loss, None)], false).unwrap();
+    assert_eq!(notes.0.lock().unwrap().len(), told.len());
+}

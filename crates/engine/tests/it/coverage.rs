@@ -10,6 +10,9 @@ use crate::case;
 /// Why the ops that talk to parameter servers have no golden cases.
 const REMOTE: &str = "talks to parameter servers, or describes one";
 
+/// Why the ops of collective jobs have no golden cases.
+const RANKS: &str = "talks to the other ranks of a job; see `ops/collective/tests.rs`";
+
 /// Ops that golden cases cannot show, and why. They have tests of their own.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("assert", "has no outputs"),
@@ -45,6 +48,37 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("listen_and_serv", REMOTE),
     ("lookup_sparse_table", REMOTE),
     ("fake_init", REMOTE),
+    ("alltoall", RANKS),
+    ("barrier", RANKS),
+    ("c_allgather", RANKS),
+    ("c_allreduce_sum", RANKS),
+    ("c_allreduce_prod", RANKS),
+    ("c_allreduce_min", RANKS),
+    ("c_allreduce_max", RANKS),
+    ("c_broadcast", RANKS),
+    ("c_bucket_start", RANKS),
+    ("c_bucket_wait", RANKS),
+    ("c_comm_init", RANKS),
+    ("c_comm_init_all", RANKS),
+    ("c_concat", RANKS),
+    ("c_gen_nccl_id", RANKS),
+    ("c_identity", RANKS),
+    ("c_reduce_sum", RANKS),
+    ("c_reduce_prod", RANKS),
+    ("c_reduce_min", RANKS),
+    ("c_reduce_max", RANKS),
+    ("c_reducescatter", RANKS),
+    ("c_scatter", RANKS),
+    ("c_split", RANKS),
+    ("c_sync_calc_stream", RANKS),
+    ("c_sync_comm_stream", RANKS),
+    ("c_wait_comm", RANKS),
+    ("c_wait_compute", RANKS),
+    ("gen_nccl_id", RANKS),
+    ("recv_v2", RANKS),
+    ("send_v2", RANKS),
+    ("gradient_merge", "ours; see `ops/collective/tests.rs`"),
+    ("conditional_block", "holds ops; see `ops/collective/tests.rs`"),
     ("split_byref", "no kernel in Paddle 2.6; a part of trainers' programs"),
     ("split_selected_rows", "no kernel in Paddle 2.6; a part of trainers' programs"),
 ];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bireme_collective::{Config, Group};
 use bireme_comm::{Interrupt, Transport};
-use bireme_ir::{Attr, Op, Program};
+use bireme_ir::{Attr, Op, Program, Var};
 
 use crate::settings::{network, settings};
 use crate::{Environment, Error, Result, RoleMaker};
@@ -26,8 +26,7 @@ pub struct Ranks {
 /// When the environment contradicts itself, or a rank cannot be reached in time.
 pub fn connect_group(environment: &Environment, interrupt: Option<Interrupt>) -> Result<Group> {
     let role = RoleMaker::collective(environment)?;
-    let ranks =
-        Ranks { rank: role.index() as usize, endpoints: role.worker_endpoints().to_vec() };
+    let ranks = Ranks { rank: role.index() as usize, endpoints: role.worker_endpoints().to_vec() };
     connect_ranks(&ranks, environment, interrupt)
 }
 
@@ -82,6 +81,20 @@ pub fn ranks_of(program: &Program) -> Result<Option<Ranks>> {
     };
     endpoints.insert(rank, own);
     Ok(Some(Ranks { rank, endpoints }))
+}
+
+/// A program that gives all ranks the parameters that rank 0 has of `main`.
+pub fn broadcast_program(main: &Program) -> Program {
+    let mut program = Program::new();
+    let params: Vec<Var> = main.global().parameters().cloned().collect();
+    let global = program.global_mut();
+    for param in params {
+        let name = param.name.as_str();
+        let op = Op::new("c_broadcast").input("X", [name]).output("Out", [name]);
+        global.ops.push(op.attr("ring_id", 0).attr("root", 0));
+        global.add_var(param);
+    }
+    program
 }
 
 fn rank(op: &Op, name: &str) -> Result<usize> {

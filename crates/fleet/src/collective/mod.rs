@@ -6,5 +6,7 @@
 mod connect;
 mod rings;
 
-pub use connect::{Ranks, connect_group, connect_ranks, is_collective, ranks_of};
+pub use connect::{
+    Ranks, broadcast_program, connect_group, connect_ranks, is_collective, ranks_of,
+};
 pub use rings::Rings;

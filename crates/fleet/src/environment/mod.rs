@@ -94,6 +94,8 @@ pub struct OldNames {
 pub struct Rpc {
     /// `BIREME_JOB_SECRET`.
     pub secret: Option<String>,
+    /// `BIREME_BIND`.
+    pub bind: Option<String>,
     /// `BIREME_TRANSPORT`.
     pub transport: Path,
     /// `BIREME_TLS_CERT`.
@@ -249,6 +251,7 @@ impl Values {
         let deadline: Option<u64> = self.number(&v::RPC_DEADLINE)?;
         Ok(Rpc {
             secret: self.text(&v::JOB_SECRET),
+            bind: self.text(&v::BIND),
             transport: match self.text(&v::TRANSPORT) {
                 None => Path::Auto,
                 Some(text) => Path::from_env_text(&text).ok_or_else(|| {

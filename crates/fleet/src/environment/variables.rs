@@ -86,6 +86,8 @@ variables! {
     "Connections" {
         JOB_SECRET = "BIREME_JOB_SECRET", "",
             "What the processes of a job prove to each other that they know; without it anybody who reaches a server's port can join. Never printed.";
+        BIND = "BIREME_BIND", "",
+            "Address at which a server listens, with a port or without, where others know it by another one: its own of a container, `0.0.0.0` for all.";
         TRANSPORT = "BIREME_TRANSPORT", "auto",
             "`tcp` or `unix` for one of them only; `auto` takes a Unix socket to peers on the same host.";
         TLS_CERT = "BIREME_TLS_CERT", "",
@@ -238,7 +240,10 @@ variables! {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::fmt::Write;
+    use std::fs;
+    use std::path::{Path, PathBuf};
 
     use expect_test::expect_file;
 
@@ -272,6 +277,58 @@ A value that is no number where one is needed is an error that names the variabl
             }
         }
         expect_file!["../../../../docs/environment.md"].assert_eq(&page);
+    }
+
+    /// Files in which names of variables are no variables of the environment: settings of
+    /// `set_flags`, which Paddle spells the same.
+    const NO_VARIABLES: [&str; 1] = ["python/bireme/framework/flags.py"];
+
+    /// Collects the source files below a folder.
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs" || ending == "py") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// The names of variables that are spelled out as whole texts: `"PADDLE_PORT"`.
+    fn names_in(text: &str) -> impl Iterator<Item = &str> {
+        let whole = ["POD_IP", "TRAINING_ROLE", "SYS_JOB_ID", "CPU_NUM", "STAGE_ID", "STAGE_NUM"];
+        text.split('"').filter(move |name| {
+            let inside = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let prefixed = ["PADDLE_", "FLAGS_", "BIREME_"].iter().any(|p| name.starts_with(p));
+            let named = (prefixed && !name.ends_with('_')) || whole.contains(name);
+            named && name.chars().all(inside)
+        })
+    }
+
+    #[test]
+    fn every_name_that_code_spells_out_is_in_the_table() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut files = Vec::new();
+        for entry in fs::read_dir(root.join("crates")).unwrap() {
+            sources(&entry.unwrap().path().join("src"), &mut files);
+        }
+        sources(&root.join("python/bireme"), &mut files);
+        let known: HashSet<&str> =
+            GROUPS.iter().flat_map(|group| group.variables).map(|variable| variable.name).collect();
+        let mut missing = Vec::new();
+        for file in files {
+            if NO_VARIABLES.iter().any(|skipped| file.ends_with(skipped)) {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            // What tests make up is no variable.
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(&text);
+            for name in names_in(code).filter(|name| !known.contains(name)) {
+                missing.push(format!("{name} in {}", file.display()));
+            }
+        }
+        assert!(missing.is_empty(), "not in the table: {}", missing.join(", "));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The server's part of a job.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use bireme_ps::server::PsServer;
 
 use super::Fleet;
 use super::save::text as path_text;
+use crate::environment::variables as v;
 use crate::settings::{network, settings};
 use crate::{Environment, Error, Result, Role, checkpoint_to_load};
 
@@ -54,8 +56,10 @@ impl Fleet {
             Error::Config("this server has no parameters: call `init_server` before".to_owned())
         })?;
         let mut program = self.main_program()?.clone();
-        if let Some(address) = &self.bind {
-            listen_at(&mut program, address);
+        match (&self.bind, &self.environment.rpc.bind) {
+            (Some(address), _) => listen_at(&mut program, |_| address.clone()),
+            (None, Some(host)) => bind_to(&mut program, host)?,
+            (None, None) => {}
         }
         let Initial { scope, checkpoint } = initial;
         let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
@@ -79,7 +83,13 @@ pub fn serve_program(
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
     let transport = Arc::new(network(environment));
-    serve(program, scope, transport, settings(environment)?, from, interrupt, on_listening)
+    let settings = settings(environment)?;
+    let Some(host) = &environment.rpc.bind else {
+        return serve(program, scope, transport, settings, from, interrupt, on_listening);
+    };
+    let mut program = program.clone();
+    bind_to(&mut program, host)?;
+    serve(&program, scope, transport, settings, from, interrupt, on_listening)
 }
 
 fn serve(
@@ -92,16 +102,90 @@ fn serve(
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
     let checkpoint = checkpoint.map(path_text).transpose()?;
+    let is_open = settings.secret.is_default() && settings.tls.is_none();
     let server = PsServer::start_from(program, scope, checkpoint, only, transport, settings)?;
+    if is_open && !is_loopback(server.endpoint()) {
+        tracing::warn!(
+            "server `{}` takes anybody who reaches its port for one of the job: set `{}` to the \
+             same random text for all processes",
+            server.endpoint(),
+            v::JOB_SECRET.name
+        );
+    }
     on_listening(server.endpoint());
     Ok(server.run(interrupt)?)
 }
 
+/// Whether only processes of this machine reach an endpoint.
+fn is_loopback(endpoint: &str) -> bool {
+    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Has a server program listen at the address of `BIREME_BIND`, at its own port unless that names
+/// one.
+fn bind_to(program: &mut Program, address: &str) -> Result<()> {
+    if address.parse::<SocketAddr>().is_ok() {
+        listen_at(program, |_| address.to_owned());
+        return Ok(());
+    }
+    let Ok(ip) = address.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() else {
+        return Err(Error::Config(format!(
+            "the environment variable `{}` is `{address}`, which is no address of a machine: write \
+             an IP, with or without a port",
+            v::BIND.name
+        )));
+    };
+    listen_at(program, |endpoint| {
+        let port = endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        SocketAddr::new(ip, port.unwrap_or(0)).to_string()
+    });
+    Ok(())
+}
+
 /// Changes where a server program listens.
-fn listen_at(program: &mut Program, address: &str) {
+fn listen_at(program: &mut Program, change: impl Fn(&str) -> String) {
     for op in &mut program.global_mut().ops {
         if op.kind == "listen_and_serv" {
-            op.attrs.insert("endpoint".into(), Attr::String(address.to_owned()));
+            let old = match op.attrs.get("endpoint") {
+                Some(Attr::String(endpoint)) => endpoint.clone(),
+                _ => String::new(),
+            };
+            op.attrs.insert("endpoint".into(), Attr::String(change(&old)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bireme_ir::Op;
+
+    use super::*;
+
+    #[test]
+    fn a_server_may_listen_where_others_do_not_know_it() {
+        let listens = |bind: &str| -> Result<String> {
+            let mut program = Program::default();
+            let mut op = Op::new("listen_and_serv");
+            op.attrs.insert("endpoint".into(), Attr::String("ctr-server-0.ctr:6174".to_owned()));
+            program.global_mut().ops.push(op);
+            bind_to(&mut program, bind)?;
+            match program.global_mut().ops[0].attrs.get("endpoint") {
+                Some(Attr::String(endpoint)) => Ok(endpoint.clone()),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(listens("10.1.2.3").unwrap(), "10.1.2.3:6174");
+        assert_eq!(listens("fd00::1").unwrap(), "[fd00::1]:6174");
+        assert_eq!(listens("0.0.0.0:7000").unwrap(), "0.0.0.0:7000");
+        let error = listens("elsewhere").unwrap_err().to_string();
+        assert!(error.contains("`BIREME_BIND` is `elsewhere`"), "{error}");
+    }
+
+    #[test]
+    fn only_this_machine_reaches_the_loopback() {
+        assert!(is_loopback("127.0.0.1:1") && is_loopback("[::1]:1") && is_loopback("localhost:1"));
+        assert!(!is_loopback("0.0.0.0:1") && !is_loopback("ctr-server-0.ctr:6174"));
     }
 }

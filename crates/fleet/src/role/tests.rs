@@ -126,3 +126,34 @@ fn a_script_may_give_the_role() {
     refused(given(0, Role::Worker, None, two), "worker_num must be greater than 0");
     refused(given(1, Role::Worker, Some(1), two), "must be less than worker_num");
 }
+
+#[test]
+fn a_script_may_number_the_processes_of_a_collective_job() {
+    let given = |id, list: &[&str]| {
+        let list = list.iter().map(|endpoint| (*endpoint).to_owned()).collect();
+        RoleMaker::user_defined_collective(id, list).map_err(|error| error.to_string())
+    };
+    let list = &["10.0.0.1:1", "10.0.0.2:1", "10.0.0.2:2"][..];
+    let role = given(2, list).unwrap();
+    assert_eq!((role.index(), role.worker_num(), role.node_num()), (2, 3, 2));
+    assert!(role.is_collective() && role.is_distributed());
+    assert_eq!((role.rank_in_node(), role.role()), (1, Role::Worker));
+    assert!(!given(0, &list[..1]).unwrap().is_distributed());
+    assert!(given(0, &[]).unwrap_err().contains("must be greater than 0"));
+    assert!(given(-1, list).unwrap_err().contains("greater than or equal to 0"));
+    assert!(given(3, list).unwrap_err().contains("len(worker_endpoints) - 1"));
+    assert!(given(0, &["a:1", "a:1"]).unwrap_err().contains("duplicate"));
+    assert!(given(0, &["a"]).unwrap_err().contains("is not of the form"));
+}
+
+#[test]
+fn processes_of_a_cluster_are_found_by_names() {
+    let list = ("PADDLE_PSERVERS_IP_PORT_LIST", "ctr-server-0.ctr:6174,ctr-server-1.ctr:6174");
+    let by_number = role(&[list, TWO, SERVER, ("PADDLE_PSERVER_ID", "1")]).unwrap();
+    assert_eq!((by_number.role(), by_number.index()), (Role::Server, 1));
+    let named = ("POD_IP", "ctr-server-1.ctr");
+    let by_name = role(&[list, TWO, SERVER, named, ("PADDLE_PORT", "6174")]).unwrap();
+    assert_eq!(by_name, by_number);
+    let trainer = [list, TWO, TRAINER, ("PADDLE_TRAINER_ID", "0"), ("POD_IP", "ctr-worker-0.ctr")];
+    assert_eq!(role(&trainer).unwrap().to_string(), "trainer 0 of 2");
+}

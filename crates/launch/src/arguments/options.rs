@@ -176,7 +176,10 @@ impl Options {
             cloud: cloud.is_some() && given.text("ips").is_none(),
             master: read.master()?,
             nnodes: read.nnodes()?,
-            rank: read.rank()?,
+            rank: match read.rank()? {
+                None if given.text("master").is_some() => read.machine_of_cloud()?,
+                rank => rank,
+            },
             host: given.text("host").map(str::to_owned),
             sort_ip: read.switch("sort_ip")?.unwrap_or(false),
             wait: read.seconds("elastic_timeout")?,
@@ -420,6 +423,18 @@ impl Reader<'_> {
             Some(rank) => match usize::try_from(rank) {
                 Ok(rank) => Ok(Some(rank)),
                 Err(_) => self.wrong("rank", "is not a number of a machine: write 0 for the first"),
+            },
+        }
+    }
+
+    /// `PADDLE_TRAINER_ID`, which is set for launchers by schedulers.
+    fn machine_of_cloud(&self) -> Result<Option<usize>, Usage> {
+        let name = v::TRAINER_ID.name;
+        match self.variables.get(name).map(|text| text.trim()) {
+            None | Some("" | "-1") => Ok(None),
+            Some(text) => match text.parse() {
+                Ok(rank) => Ok(Some(rank)),
+                Err(_) => usage!("the variable `{name}` is `{text}`, which is no number"),
             },
         }
     }

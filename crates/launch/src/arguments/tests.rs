@@ -57,9 +57,10 @@ fn lists_have_addresses_ports_and_stages() {
 
 #[test]
 fn variables_come_before_flags_and_that_is_said() {
-    let options =
-        options("--nnodes=1 t.py", &[("PADDLE_NNODES", "2"), ("PADDLE_MASTER", "10.0.0.1:6789")]);
-    assert_eq!(options.nnodes, Some((2, 2)));
+    let variables =
+        [("PADDLE_NNODES", "2"), ("PADDLE_MASTER", "10.0.0.1:6789"), ("PADDLE_TRAINER_ID", "1")];
+    let options = options("--nnodes=1 t.py", &variables);
+    assert_eq!((options.nnodes, options.rank), (Some((2, 2)), Some(1)));
     assert_eq!(options.master.unwrap().to_string(), "10.0.0.1:6789");
     assert_eq!(
         options.given.warnings,

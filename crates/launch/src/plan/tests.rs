@@ -193,7 +193,6 @@ fn lists_of_two_machines_with_and_without_ports() {
             Info("Run parameter-sever mode. pserver arguments:['--servers', '--workers'], accelerators count:0")
             Info("launch start with CPUONLY mode")
             Info("OMP_NUM_THREADS=4 for every process, as they share 8 cores; set it to choose another number")
-            Warning("BIREME_JOB_SECRET is not set: anybody who reaches a port of this job can take part in it; set it to the same long random text on all machines")
             server 0 at 10.0.0.1:6170, serverlog.0 there
             server 1 at 10.0.0.2:6171, serverlog.0 here
             worker 0 at 10.0.0.1:6172, workerlog.0 there
@@ -374,7 +373,6 @@ fn machines_of_a_collective_job() {
         expect![[r#"
             Info("Run collective mode. gpu arguments:['--ips'], cuda count:2")
             Info("OMP_NUM_THREADS=4 for every process, as they share 8 cores; set it to choose another number")
-            Warning("BIREME_JOB_SECRET is not set: anybody who reaches a port of this job can take part in it; set it to the same long random text on all machines")
             worker 0 at 10.0.0.1:6070, workerlog.0 there
             worker 1 at 10.0.0.1:6071, workerlog.1 there
             worker 2 at 10.0.0.2:6070, workerlog.0 here

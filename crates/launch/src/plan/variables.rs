@@ -76,13 +76,6 @@ impl<'a> Setting<'a> {
                 v::OMP_NUM_THREADS.name
             )));
         }
-        if self.layout.nodes.len() > 1 && unset(self.facts, &v::JOB_SECRET) {
-            notes.push(Note::Warning(format!(
-                "{} is not set: anybody who reaches a port of this job can take part in it; set \
-                 it to the same long random text on all machines",
-                v::JOB_SECRET.name
-            )));
-        }
         notes
     }
 
@@ -271,13 +264,12 @@ fn threads(facts: &Facts, layout: &Layout) -> Option<usize> {
 
 /// Variables of a role: one that a process is not given must not reach it from the outside, such as
 /// from a shell in which another job was tried by hand.
-const ROLES: [Variable; 28] = [
+const ROLES: [Variable; 27] = [
     v::TRAINING_ROLE,
     v::SERVERS,
     v::TRAINERS_NUM,
     v::TRAINER_ID,
     v::TRAINER_ENDPOINTS,
-    v::POD_IP,
     v::PORT,
     v::SERVER_ID,
     v::CURRENT_ENDPOINT,

@@ -22,7 +22,12 @@ pub(super) struct Board {
     members: Vec<Member>,
     /// When the last node came.
     last_arrival: Option<Instant>,
+    /// A failure that is blamed on another process, and when: if no other comes, it is the first.
+    suspect: Option<(Failure, Instant)>,
 }
+
+/// How long the failure that others are a consequence of may be later than they.
+const HEARSAY: Duration = Duration::from_millis(1500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -62,6 +67,7 @@ impl Board {
             log: Vec::new(),
             members: Vec::new(),
             last_arrival: None,
+            suspect: None,
         }
     }
 
@@ -84,7 +90,7 @@ impl Board {
                     nodes.join(", ")
                 ));
             }
-            Phase::Over => return Joining::Refused("the job is over".into()),
+            Phase::Over => return Joining::Refused(self.end_of_job()),
         }
         if let Some(problem) = difference(&self.reference, &card) {
             self.refuse(problem.clone());
@@ -116,6 +122,14 @@ impl Board {
             self.start();
         }
         Joining::Accepted
+    }
+
+    /// Why nobody can join any more.
+    fn end_of_job(&self) -> String {
+        match self.log.last() {
+            Some(Entry::Refused(problem)) => problem.clone(),
+            _ => "the job is over".into(),
+        }
     }
 
     fn rank_taken(&self, card: &Card) -> Option<String> {
@@ -162,8 +176,12 @@ impl Board {
         self.members.iter().map(|member| (member.session, member.card.clone())).collect()
     }
 
-    /// Lets time pass: a job that may start with fewer nodes does when no more come.
+    /// Lets time pass: a job that may start with fewer nodes does when no more come, and a failure
+    /// that was blamed on another counts when no other was reported.
     pub(super) fn tick(&mut self, now: Instant) {
+        if let Some((failure, _)) = self.suspect.take_if(|(_, since)| now >= *since + HEARSAY) {
+            self.fail(failure);
+        }
         let Expected::Counted { least, patience, .. } = self.expected else { return };
         let waited = self.last_arrival.is_some_and(|last| now >= last + patience);
         if self.phase == Phase::Waiting && self.members.len() >= least && waited {
@@ -178,10 +196,22 @@ impl Board {
         }
     }
 
-    pub(super) fn failed(&mut self, failure: Failure) {
+    pub(super) fn failed(&mut self, failure: Failure, now: Instant) {
         if self.phase != Phase::Running || self.is_restarting() {
             return;
         }
+        if failure.hearsay {
+            self.suspect.get_or_insert((failure, now));
+        } else {
+            self.fail(failure);
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        self.suspect = None;
         // A node that was told to stop is not to begin again.
         if self.restarts == 0 || failure.process.is_none() {
             return self.end(Entry::Failed(failure));

@@ -163,7 +163,7 @@ impl Handler for Desk {
             match request {
                 Request::Join(card) => return state.join(session, card, Instant::now(), reply),
                 Request::Watch(seen) => return state.watching.push((seen, reply)),
-                Request::Failed(failure) => state.board.failed(failure),
+                Request::Failed(failure) => state.board.failed(failure, Instant::now()),
                 Request::WorkersDone => state.board.workers_done(session),
                 Request::Stopped(round) => state.board.stopped(session, round),
                 Request::GiveUp(problem) => state.board.refuse(problem),

@@ -42,6 +42,8 @@ pub struct Failure {
     /// The process that failed; none where it is the node itself, such as a launcher that was
     /// interrupted.
     pub process: Option<(Role, usize)>,
+    /// Whether it says of itself that it failed because another process did.
+    pub hearsay: bool,
     /// How it ended: `exited with code 3`, `was killed by SIGKILL`.
     pub how: String,
     /// The exit code for launchers.
@@ -58,6 +60,7 @@ impl Failure {
         Failure {
             node: node.to_owned(),
             process: None,
+            hearsay: false,
             how: how.to_owned(),
             code: 1,
             log: String::new(),

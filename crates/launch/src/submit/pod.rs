@@ -9,9 +9,10 @@ pub(super) const CONTAINER: &str = "main";
 pub(super) const SECRET_KEY: &str = "BIREME_JOB_SECRET";
 /// Where an Indexed Job says which of its pods this is.
 const INDEX: &str = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
-/// Pods of a job start when their machines have room and the image; a peer that dies is noticed
-/// by its missing signs of life, long before this.
-const PATIENCE: (&str, &str) = ("FLAGS_rpc_deadline", "900000");
+/// Pods of a job start when their machines have room and the image, so that they wait long for each
+/// other; a peer that dies is noticed by its missing signs of life, long before this.
+const PATIENCE: [(&str, &str); 2] =
+    [("FLAGS_rpc_deadline", "900000"), ("BIREME_START_TIMEOUT", "900")];
 
 /// Variables of a container, in the order in which they may refer to each other.
 #[derive(Default)]
@@ -78,9 +79,10 @@ pub(super) fn template(
     command: Vec<String>,
 ) -> Yaml {
     let mut variables = variables.text("SYS_JOB_ID", &job.name).secret(&secret_name(job));
-    let (name, value) = PATIENCE;
-    if !job.variables.iter().any(|(given, _)| given == name) {
-        variables = variables.text(name, value);
+    for (name, value) in PATIENCE {
+        if !job.variables.iter().any(|(given, _)| given == name) {
+            variables = variables.text(name, value);
+        }
     }
     for (name, value) in &job.variables {
         variables = variables.text(name, &literal(value));

@@ -8,7 +8,8 @@ use super::tail::tail;
 use crate::job::{Job, Mode, Process, Role};
 
 /// What a process writes at its end that only heard of another's.
-const HEARSAY: [&str; 10] = [
+const HEARSAY: [&str; 11] = [
+    " gave up: ",
     " is lost",
     " was lost",
     "it ended with an error",

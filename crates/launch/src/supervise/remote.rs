@@ -128,6 +128,7 @@ impl Watch<'_> {
         let own = Failure {
             node: self.own_address().to_owned(),
             process: Some((failed.process.role, failed.process.rank)),
+            hearsay: failed.is_hearsay(),
             how: ending(failed.ended.status),
             code: failed.ended.code().into(),
             log: failed.ended.log.path.display().to_string(),
@@ -217,22 +218,4 @@ fn describe(failure: &Failure) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_elsewhere_is_told_with_its_log() {
-        let failure = Failure {
-            process: Some((Role::Worker, 1)),
-            log: "log/workerlog.0".into(),
-            tail: vec!["KeyError: 'x'".into()],
-            ..Failure::of_node("10.0.0.2", "ended with exit code 1")
-        };
-        let text = describe(&failure);
-        assert!(text.starts_with(
-            "error: worker 1 on node 10.0.0.2 ended with exit code 1\n  log:     log/workerlog.0 \
-             on 10.0.0.2\n"
-        ));
-        assert!(text.contains("\nKeyError: 'x'\n"), "{text}");
-    }
-}
+mod tests;

@@ -145,7 +145,7 @@ fn fate(
             return Fate::Fail(format!("{problem}, but the others wait for it in {about}"));
         }
     }
-    if waited < deadline {
+    if roster.waited(meeting.since, now) < deadline {
         return Fate::Wait;
     }
     let names = missing.iter().map(|member| match group == TRAINERS {

@@ -35,6 +35,10 @@ pub(super) struct Roster {
     told: BTreeSet<u32>,
     /// When a trainer last came or went.
     changed: Instant,
+    /// Requests being worked on for which others may have to wait: checkpoints.
+    busy: u32,
+    /// When the last of them ended.
+    idle_since: Instant,
 }
 
 /// How things stand as a whole.
@@ -57,6 +61,27 @@ impl Roster {
             failure: None,
             told: BTreeSet::new(),
             changed: Instant::now(),
+            busy: 0,
+            idle_since: Instant::now(),
+        }
+    }
+
+    /// A checkpoint is worked on: nobody who waits for others meanwhile is overdue.
+    pub(super) fn begin_work(&mut self) {
+        self.busy += 1;
+    }
+
+    /// The counterpart of [`Roster::begin_work`].
+    pub(super) fn end_work(&mut self) {
+        self.busy = self.busy.saturating_sub(1);
+        self.idle_since = Instant::now();
+    }
+
+    /// How long somebody has waited for others since `since`, work on checkpoints apart.
+    pub(super) fn waited(&self, since: Instant, now: Instant) -> Duration {
+        match self.busy {
+            0 => now.saturating_duration_since(since.max(self.idle_since)),
+            _ => Duration::ZERO,
         }
     }
 
@@ -133,7 +158,7 @@ impl Roster {
     /// What is wrong at the barrier when the oldest wait has reached `deadline`.
     pub(super) fn overdue(&self, deadline: Duration, now: Instant) -> Option<String> {
         let since = self.barrier.values().map(|(_, since)| *since).min()?;
-        let waited = now.saturating_duration_since(since);
+        let waited = self.waited(since, now);
         if waited < deadline {
             return None;
         }
@@ -167,11 +192,14 @@ impl Roster {
 
     /// How things stand. Trainers that never came are waited for until `deadline` after the last
     /// change, ten times as long when nobody came at all; a failure holds until all who are here
-    /// know it, for `patience` at most.
+    /// or expected know it, for `patience` at most.
     pub(super) fn verdict(&self, deadline: Duration, patience: Duration, now: Instant) -> Verdict {
         if let Some((problem, since)) = &self.failure {
-            let here = (0..).zip(&self.trainers).filter(|(at, _)| self.is_here(*at));
-            let known = here.map(|(at, _)| at).all(|at| self.told.contains(&at));
+            // Those that come yet hear it when they join.
+            let ask =
+                |standing: &Standing| matches!(standing, Standing::Absent | Standing::Here { .. });
+            let mut asking = (0..).zip(&self.trainers).filter(|(_, standing)| ask(standing));
+            let known = asking.all(|(at, _)| self.told.contains(&at));
             return match known || now.saturating_duration_since(*since) > patience {
                 true => Verdict::Failed(problem.clone()),
                 false => Verdict::Going,

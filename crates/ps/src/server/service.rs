@@ -164,7 +164,19 @@ impl Service {
                 send_text(reply, stat);
             }
             Request::Save { directory, table, mode, format } => {
-                send_text(reply, self.state.save(directory, *table, *mode, *format));
+                self.roster().begin_work();
+                let saved = self.state.save(directory, *table, *mode, *format);
+                self.roster().end_work();
+                send_text(reply, saved);
+            }
+            work if work.is_work_on_files() => {
+                self.roster().begin_work();
+                let answer = self.answer(peer, work);
+                self.roster().end_work();
+                match answer {
+                    Ok(answer) => reply.send(&answer.encode().parts()),
+                    Err(error) => reply.fail(&error.to_string()),
+                }
             }
             other => match self.answer(peer, other) {
                 Ok(answer) => reply.send(&answer.encode().parts()),
@@ -196,6 +208,17 @@ impl Service {
         }
     }
 
+    /// Refuses a trainer of another job description. Where trainers are still expected it was to be
+    /// one of them: they would be waited for in vain, so that all hear of it now.
+    fn misfit(&self, problem: String) -> Error {
+        let mut roster = self.roster();
+        if roster.trainers.contains(&Standing::Absent) {
+            roster.fail(&problem);
+            self.news.notify_all();
+        }
+        Error::Config(problem)
+    }
+
     fn join(
         &self,
         peer: &Peer,
@@ -205,7 +228,7 @@ impl Service {
     ) -> Result<Answer<'static>> {
         let config = &self.state.config;
         if trainers != config.trainers || trainer >= trainers {
-            return Err(Error::Config(format!(
+            return Err(self.misfit(format!(
                 "{peer} says it is trainer {trainer} of {trainers}, but {} serves {} trainers: \
                  start all processes with the same number of trainers",
                 self.state.name(),
@@ -213,7 +236,7 @@ impl Service {
             )));
         }
         if mode != config.mode {
-            return Err(Error::Config(format!(
+            return Err(self.misfit(format!(
                 "{peer} trains in {mode:?} mode, but {} serves {:?} mode: transpile all programs \
                  with the same `sync_mode` and strategy",
                 self.state.name(),
@@ -224,6 +247,9 @@ impl Service {
             return Err(Error::Config(format!("{peer} says it is trainer {trainer}")));
         }
         let mut roster = self.roster();
+        if let Some(problem) = roster.failure_for(trainer) {
+            return Err(Error::Missing(problem));
+        }
         let was = roster.join(trainer, peer);
         if let Standing::Here { session, address } = was
             && session != peer.session

@@ -127,8 +127,12 @@ impl Links {
     /// Sends a request and waits for the answer; its arrays are sent from where they lie.
     pub(crate) fn ask(&self, ask: &Ask<'_>) -> Result<Body> {
         let (client, body) = (&self.clients[ask.server], ask.request.encode());
-        let once = ask.request.changes_state();
-        Ok(client.call(ask.lane, ask.request.method(), &ask.what, &body.parts(), once)?)
+        let (method, once) = (ask.request.method(), ask.request.changes_state());
+        let call = match ask.request.takes_long() {
+            true => Client::call_until_lost,
+            false => Client::call,
+        };
+        Ok(call(client, ask.lane, method, &ask.what, &body.parts(), once)?)
     }
 
     /// Makes all requests at once; the answers in their order.
@@ -138,8 +142,11 @@ impl Links {
         // The last one can be waited for at once, and needs no copy: the usual case, since most
         // jobs have one server.
         let last = self.ask(last)?;
-        let mut bodies =
-            pending.into_iter().map(|pending| Ok(pending.wait()?)).collect::<Result<Vec<_>>>()?;
+        let wait = |(ask, pending): (&Ask<'_>, Pending)| match ask.request.takes_long() {
+            true => Ok(pending.wait_until_lost()?),
+            false => Ok(pending.wait()?),
+        };
+        let mut bodies = others.iter().zip(pending).map(wait).collect::<Result<Vec<_>>>()?;
         bodies.push(last);
         Ok(bodies)
     }

@@ -133,11 +133,8 @@ fn transpiled_programs_run() {
     let (expected, _) = local::train(&model, &batches).unwrap();
     for mode in [CollectiveMode::GradAllReduce, CollectiveMode::LocalSgd] {
         for size in [2, 3] {
-            let config = Config {
-                mode: Mode::Collective,
-                collective_mode: Some(mode),
-                ..Config::new()
-            };
+            let config =
+                Config { mode: Mode::Collective, collective_mode: Some(mode), ..Config::new() };
             let transpiler = Transpiler::new(config).unwrap();
             let programs = |rank: usize, endpoints: &[String]| {
                 let (main, startup) = (&model.main, &model.startup);

@@ -19,7 +19,14 @@ With parameter servers every process runs the same script:
         ...                               # train
         fleet.stop_worker()
 
-Datasets, and collective jobs of several processes, are missing.
+In a collective job there are no servers, and in eager mode gradients are averaged:
+
+    fleet.init(is_collective=True)
+    model = fleet.distributed_model(model)
+    optimizer = fleet.distributed_optimizer(optimizer)
+    ...                                   # train as in one process
+
+Datasets are missing.
 """
 
 from typing import Any

@@ -12,8 +12,11 @@ from typing import Any
 
 from ... import _core
 from ...static.program import default_startup_program
-from ..parallel import require_one_process
+from ..communication.group import meet
+from ..data_parallel import DataParallel
+from ..parallel import get_world_size
 from ..transpiler.config import DistributeTranspilerConfig
+from .collective import FEATURES, CollectiveRuntime, settings_of
 from .communicator import knobs
 from .optimizer import DistributedOptimizer
 from .role import Identity, PaddleCloudRoleMaker, Role, RoleMakerBase
@@ -43,8 +46,10 @@ class Fleet:
     def __init__(self) -> None:
         self._role: RoleMakerBase | None = None
         self._strategy = DistributedStrategy()
-        self._runtime: Runtime | None = None
+        self._runtime: Runtime | CollectiveRuntime | None = None
         self._optimizer: DistributedOptimizer | None = None
+        # What `distributed_model` has returned: gradients that are merged travel with the last.
+        self._models: list[DataParallel] = []
         self.util = UtilBase(self)
 
     def init(
@@ -54,7 +59,7 @@ class Fleet:
         strategy: DistributedStrategy | None = None,
         log_level: int | str = "INFO",
     ) -> Fleet:
-        """Says who this process is; collective jobs of several processes raise in this version.
+        """Says who this process is; a collective job meets its other processes, in eager mode.
 
         `log_level` is that of the logger `bireme.fleet`.
 
@@ -66,15 +71,12 @@ class Fleet:
         _log.setLevel(log_level)
         role = role_maker or PaddleCloudRoleMaker(is_collective=is_collective)
         identity = role._generate_role()
-        if not identity.server_endpoints:
-            require_one_process()
-            if identity.worker_num > 1:
-                count = identity.worker_num
-                raise NotImplementedError(
-                    f"{count} workers without servers are not in this version: there is one"
-                )
+        _check_kind(identity)
+        if identity.is_collective and identity.worker_num > 1 and _core.in_dynamic_mode():
+            meet(identity.index, identity.worker_endpoints)
         self._strategy = _checked_strategy(strategy) or DistributedStrategy()
         self._role, self._runtime, self._optimizer = role, None, None
+        self._models = []
         return self
 
     def worker_index(self) -> int:
@@ -232,6 +234,8 @@ class Fleet:
     ) -> DistributedOptimizer:
         """The optimizer of the job; its `minimize` splits the program where there are servers.
 
+        In a collective job it lets the program reduce gradients over the processes.
+
         >>> fleet = paddle.distributed.fleet
         >>> fleet = fleet.init(is_collective=True)
         >>> layer = paddle.nn.Linear(2, 1)
@@ -243,8 +247,14 @@ class Fleet:
         strategy = _checked_strategy(strategy)
         if strategy is not None:
             self._strategy = strategy
-        split = self._split if self._distributed_identity() else None
-        self._optimizer = DistributedOptimizer(optimizer, self._strategy, split)
+        split, features = None, ()
+        if self._distributed_identity():
+            split = self._split
+        elif self._role is not None and self._role._generate_role().is_collective:
+            split, features = self._split_collective, FEATURES
+        self._optimizer = DistributedOptimizer(
+            optimizer, self._strategy, split, self._models, features
+        )
         return self._optimizer
 
     def minimize(
@@ -262,7 +272,7 @@ class Fleet:
         return self._optimizer.minimize(loss, startup_program, parameter_list, no_grad_set)
 
     def distributed_model(self, model: Any) -> Any:
-        """The model of the job, which in one process is the given one.
+        """The model of the job: a `DataParallel`, but in one process the given one.
 
         >>> fleet = paddle.distributed.fleet
         >>> fleet = fleet.init(is_collective=True)
@@ -270,11 +280,26 @@ class Fleet:
         >>> fleet.distributed_model(model) is model
         True
         """
-        if self._known_role()._generate_role().server_endpoints:
+        identity = self._known_role()._generate_role()
+        if identity.server_endpoints:
             raise NotImplementedError(
                 "eager models over parameter servers are not in this version: use static programs"
             )
-        return model
+        if identity.worker_num == 1:
+            return model
+        self._strategy._refuse_what_is_not_there(("gradient_merge",))
+        if self._strategy.gradient_scale_configs["scale_strategy"] != "avg":
+            raise NotImplementedError("eager gradients are averaged: `scale_strategy` must be avg")
+        parallel = DataParallel(
+            model,
+            comm_buffer_size=self._strategy.fuse_grad_size_in_MB,
+            last_comm_buffer_size=self._strategy.last_comm_group_size_MB,
+            find_unused_parameters=self._strategy.find_unused_parameters,
+        )
+        self._models.append(parallel)
+        if self._optimizer is not None:
+            self._optimizer._schedule()
+        return parallel
 
     @property
     def main_program(self) -> Any:
@@ -466,7 +491,14 @@ class Fleet:
         runtime.split(loss.block.program, startup, self._strategy._tables)
         self._runtime = runtime
 
-    def _runtime_handle(self) -> Runtime:
+    def _split_collective(self, loss: Any, startup_program: Any) -> None:
+        """Lets the programs that `minimize` completed reduce over the job's processes."""
+        identity = self._known_role()._generate_role()
+        runtime = CollectiveRuntime(identity, settings_of(self._strategy, identity.worker_num))
+        runtime.split(loss.block.program, startup_program or default_startup_program())
+        self._runtime = runtime
+
+    def _runtime_handle(self) -> Any:
         self._known_role()
         if self._runtime is None:
             raise ValueError(
@@ -491,6 +523,16 @@ class Fleet:
         if self._role is None:
             raise RuntimeError("`fleet` does not know who this process is: call `fleet.init()`")
         return self._role
+
+
+def _check_kind(identity: Identity) -> None:
+    """That workers without servers are meant to be a collective job."""
+    count = max(identity.worker_num, get_world_size())
+    if count > 1 and not identity.server_endpoints and not identity.is_collective:
+        raise ValueError(
+            f"there are {count} workers and no servers: call `fleet.init(is_collective=True)`, or"
+            " name the servers (`PADDLE_PSERVERS_IP_PORT_LIST`)"
+        )
 
 
 def _checked_strategy(strategy: Any) -> DistributedStrategy | None:

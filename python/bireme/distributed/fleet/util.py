@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ..parallel import get_rank, get_world_size, require_one_process
-from .exchange import reduce
+from ..communication.group import all_processes
+from ..parallel import get_rank, get_world_size
+from .exchange import decode, encode, reduce
 
 
 class UtilBase:
     """Sums, barriers and shares of files over the processes of a job.
 
-    In a job with parameter servers they go through these, from `init_worker` on.
+    In a job with parameter servers they go through these, from `init_worker` on; in a collective
+    job the processes talk to each other.
 
     >>> paddle.distributed.fleet.util.get_file_shard(["a", "b"])
     ['a', 'b']
@@ -47,7 +49,12 @@ class UtilBase:
         [7]
         """
         runtime = self._runtime(comm_world)
-        return [input] if runtime is None else runtime.all_gather(input, comm_world)
+        if runtime is not None:
+            return runtime.all_gather(input, comm_world)
+        if get_world_size() == 1:
+            return [input]
+        parts = all_processes().process_group.all_gather_bytes(encode(input))
+        return [decode(part) for part in parts]
 
     def barrier(self, comm_world: str = "worker") -> None:
         """Waits for the other processes.
@@ -57,6 +64,8 @@ class UtilBase:
         runtime = self._runtime(comm_world)
         if runtime is not None:
             runtime.barrier(comm_world)
+        elif get_world_size() > 1:
+            all_processes().process_group.barrier()
 
     def print_on_rank(self, message: str, rank_id: int) -> None:
         """Prints in one of the processes.
@@ -81,7 +90,6 @@ class UtilBase:
         if comm_world not in ("worker", "server", "all"):
             raise ValueError(f"`comm_world` must be worker, server or all, not {comm_world!r}")
         if self._job is None or self._job._distributed_identity() is None:
-            require_one_process()
             return None
         return self._job._runtime_handle()
 

@@ -166,6 +166,9 @@ class DistributeTranspiler:
                 f" {endpoints[trainer_id] if trainer_id < len(endpoints) else 'not there'}"
             )
         self._core.transpile_collective(trainer_id, main, startup, endpoints, here)
+        if self.config.mode == "nccl2" and len(endpoints) > 1:
+            # The program stays as it is; what runs it reduces gradients.
+            main._trainers = (trainer_id, endpoints)
         if self.config.print_log:
             print(self._core.log())
         self._program, self._trainer_is_made, self._ports_are_open = main, True, True

@@ -18,7 +18,9 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let x = run.tensor(x)?;
         if x.rows() % ranks != 0 {
             let rows = x.rows();
-            return Err(Error::kernel(format!("`X` has {rows} rows, not a part for each of {ranks}")));
+            return Err(Error::kernel(format!(
+                "`X` has {rows} rows, not a part for each of {ranks}"
+            )));
         }
         link.settled().all_to_all(ring, x, run.out(out)?)
     }))

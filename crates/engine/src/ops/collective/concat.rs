@@ -69,8 +69,7 @@ fn concat(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn split(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, rank, ranks) =
-        (op.input("X")?, op.output("Out")?, rank(op, "rank")?, ranks(op)?);
+    let (x, out, rank, ranks) = (op.input("X")?, op.output("Out")?, rank(op, "rank")?, ranks(op)?);
     if rank as i64 >= ranks {
         return Err(Error::kernel(format!("`rank` is {rank}, but `nranks` is {ranks}")));
     }

@@ -56,9 +56,8 @@ pub(super) const COMM_INIT: OpDef = OpDef::new("c_comm_init", |op| {
 ])
 .ordered();
 
-pub(super) const COMM_INIT_ALL: OpDef = OpDef::new("c_comm_init_all", all)
-    .attrs(&[RING, attr::ints("devices", &[])])
-    .ordered();
+pub(super) const COMM_INIT_ALL: OpDef =
+    OpDef::new("c_comm_init_all", all).attrs(&[RING, attr::ints("devices", &[])]).ordered();
 
 /// One device is a ring of its own.
 fn all(op: &OpView<'_>) -> Result<Kernel> {

@@ -76,7 +76,9 @@ impl Collective for Twins {
 
     fn all_gather(&self, _: i32, part: &Tensor, out: &mut Tensor) -> Result<()> {
         let size = part.as_bytes().len();
-        out.as_mut_bytes().chunks_exact_mut(size).for_each(|to| to.copy_from_slice(part.as_bytes()));
+        out.as_mut_bytes()
+            .chunks_exact_mut(size)
+            .for_each(|to| to.copy_from_slice(part.as_bytes()));
         Ok(())
     }
 

@@ -1,23 +1,22 @@
 //! `conditional_block`: runs the ops of a block when a condition holds. A plan puts them in its
 //! place, so the op itself never runs.
 
-use crate::op::{AttrKind, OpDef, Slot, attr};
 use crate::Error;
+use crate::op::{AttrKind, OpDef, Slot, attr};
 
-pub(super) const DEF: OpDef = OpDef::new("conditional_block", |_| {
-    Err(Error::kernel("runs inside a program only"))
-})
-.inputs(&[Slot::one("Cond"), Slot::any("Input")])
-.outputs(&[Slot::any("Out"), Slot::any("Scope")])
-.attrs(&[
-    attr::required("sub_block", AttrKind::Block),
-    attr::bool("is_scalar_condition", true),
-    attr::strings("skip_eager_deletion_vars", &[]),
-])
-.infer(|cx| match cx.op().op.output_vars().next() {
-    None => Ok(()),
-    Some(out) => Err(Error::kernel(format!(
-        "hands `{out}` on: only blocks that write persistable variables are in this version"
-    ))),
-})
-.side_effect();
+pub(super) const DEF: OpDef =
+    OpDef::new("conditional_block", |_| Err(Error::kernel("runs inside a program only")))
+        .inputs(&[Slot::one("Cond"), Slot::any("Input")])
+        .outputs(&[Slot::any("Out"), Slot::any("Scope")])
+        .attrs(&[
+            attr::required("sub_block", AttrKind::Block),
+            attr::bool("is_scalar_condition", true),
+            attr::strings("skip_eager_deletion_vars", &[]),
+        ])
+        .infer(|cx| match cx.op().op.output_vars().next() {
+            None => Ok(()),
+            Some(out) => Err(Error::kernel(format!(
+                "hands `{out}` on: only blocks that write persistable variables are in this version"
+            ))),
+        })
+        .side_effect();

@@ -136,8 +136,8 @@ fn fewer_nodes_start_when_no_more_come() {
 fn the_first_failure_is_the_last_word() {
     let mut board = started(0);
     let first = Failure::of_node("a", "broke");
-    board.failed(first.clone());
-    board.failed(Failure::of_node("b", "broke too"));
+    board.failed(first.clone(), Instant::now());
+    board.failed(Failure::of_node("b", "broke too"), Instant::now());
     board.lost(2, "silent");
     board.workers_done(1);
     assert_eq!(board.log_from(3), [Entry::Failed(first)]);
@@ -186,8 +186,8 @@ fn a_restart_waits_until_all_have_stopped() {
     let failure =
         Failure { process: Some((crate::job::Role::Worker, 0)), ..Failure::of_node("a", "broke") };
     board.workers_done(2);
-    board.failed(failure.clone());
-    board.failed(Failure::of_node("b", "was ended by its launcher"));
+    board.failed(failure.clone(), Instant::now());
+    board.failed(Failure::of_node("b", "was ended by its launcher"), Instant::now());
     board.stopped(1, 1);
     board.stopped(1, 1);
     assert_eq!(board.log_from(3), [Entry::Restart { round: 1, failure: failure.clone() }]);
@@ -195,6 +195,24 @@ fn a_restart_waits_until_all_have_stopped() {
     assert_eq!(board.log_from(4), [Entry::Begin { round: 1 }]);
     board.workers_done(1);
     assert_eq!(board.log.len(), 5, "done in the round before does not count");
-    board.failed(failure.clone());
+    board.failed(failure.clone(), Instant::now());
     assert_eq!(board.log_from(5), [Entry::Failed(failure)], "no restart is left");
+}
+
+#[test]
+fn who_blames_another_is_believed_for_a_while() {
+    let now = Instant::now();
+    let hearsay = Failure { hearsay: true, ..Failure::of_node("a", "lost its peer") };
+    let mut board = started(0);
+    board.failed(hearsay.clone(), now);
+    board.tick(now);
+    assert_eq!(board.log.len(), 3);
+    let cause = Failure::of_node("b", "broke");
+    board.failed(cause.clone(), now);
+    board.tick(now + HEARSAY);
+    assert_eq!(board.log_from(3), [Entry::Failed(cause)]);
+    let mut board = started(0);
+    board.failed(hearsay.clone(), now);
+    board.tick(now + HEARSAY);
+    assert_eq!(board.log_from(3), [Entry::Failed(hearsay)], "nobody else failed");
 }

@@ -149,14 +149,14 @@ fn wrong_requests_are_answered_and_change_nothing() {
     let cluster = Cluster::start(Mode::Sync, 2);
     let run = cluster.run();
     let stranger = cluster.stranger(0);
+    assert!(stranger.fails(&Request::Barrier { trainer: 0 }).contains("not joined"));
+    let [first, second] = [cluster.trainer(0), cluster.trainer(1)];
     let error = stranger.fails(&Request::Join { trainer: 0, trainers: 3, mode: Mode::Sync });
     assert!(error.contains("trainer 0 of 3") && error.contains("serves 2"), "{error}");
     let error = stranger.fails(&Request::Join { trainer: 0, trainers: 2, mode: Mode::Async });
     assert!(error.contains("Async") && error.contains("Sync"), "{error}");
     let error = stranger.fails(&Request::Join { trainer: 1, trainers: 2, mode: Mode::Sync });
     assert!(error.contains("says it is trainer 1"), "{error}");
-    assert!(stranger.fails(&Request::Barrier { trainer: 0 }).contains("not joined"));
-    let [first, second] = [cluster.trainer(0), cluster.trainer(1)];
     let wrong = dense(&[1.0, 2.0]);
     let values = vec![("w@GRAD.trainer_0", Array::of_tensor(&wrong))];
     assert!(first.fails(&Request::Push { trainer: 0, values }).contains("[3, 2]"));
@@ -195,4 +195,26 @@ fn a_save_is_loaded_again() {
     state.pull_rows("w", &[0], &mut out).unwrap();
     assert_eq!(out, [-1.0, -1.0]);
     assert_eq!(second.server.stat().unwrap().step, 2);
+}
+
+#[test]
+fn a_trainer_of_another_job_description_ends_the_wait_for_it() {
+    let cluster = Cluster::start(Mode::Sync, 3);
+    let run = cluster.run();
+    let first = cluster.trainer(0);
+    let waiting = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| first.fails(&Request::Barrier { trainer: 0 }));
+        let stranger = cluster.stranger(1);
+        let wrong = Request::Join { trainer: 1, trainers: 2, mode: Mode::Sync };
+        let refused = stranger.fails(&wrong);
+        assert!(refused.contains("trainer 1 of 2") && refused.contains("serves 3"), "{refused}");
+        waiting.join().unwrap()
+    });
+    assert!(waiting.contains("trainer 1 of 2"), "{waiting}");
+    // Who comes later hears it at once.
+    let late = cluster.stranger(2);
+    let error = late.fails(&Request::Join { trainer: 2, trainers: 3, mode: Mode::Sync });
+    assert!(error.contains("the same number of trainers"), "{error}");
+    let ended = run.join().unwrap().unwrap_err().to_string();
+    assert!(ended.contains("trainer 1 of 2"), "{ended}");
 }

@@ -26,7 +26,7 @@ class Fleet:
         self._util = UtilBase(self)
 
     def init(self, role_maker: AnyRoleMaker | None = None) -> None:
-        """Says who this process is; without a role maker MPI would, which raises here."""
+        """Says who this process is; without a role maker MPI does."""
         role_maker = MPISymetricRoleMaker() if role_maker is None else role_maker
         if not isinstance(role_maker, AnyRoleMaker):
             raise TypeError("role_maker must be an instance of RoleMakerBase")
@@ -88,8 +88,11 @@ class Fleet:
 
     def barrier_worker(self) -> None:
         """Waits for the other workers."""
-        self._known_role()
-        self._util.barrier("worker")
+        role_maker = self._known_role()
+        if isinstance(role_maker, MPISymetricRoleMaker):
+            role_maker.barrier_worker()
+        else:
+            self._util.barrier("worker")
 
     def _known_role(self) -> AnyRoleMaker:
         if self._role_maker is None:

@@ -5,14 +5,18 @@ What Gloo or HDFS do in Paddle (barriers, sums over workers) goes through the se
 
 from __future__ import annotations
 
+import atexit
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..... import distributed
+from ..... import _core, distributed
 from ....._missing import missing_names
 from .....distributed import environment
+from .....distributed.fleet.exchange import decode, encode, reduce
+from .....distributed.fleet.mpi import start_mpi
 from .....distributed.fleet.role import (
     Identity,
     Role,
@@ -92,10 +96,7 @@ class RoleMakerBase(distributed.fleet.base.role_maker.RoleMakerBase):
 
     def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
         """Writes the sum, min or max over workers into `output`."""
-        total = self._known_util("all_reduce_worker").all_reduce(input, mode)
-        if len(output) != len(total):
-            raise ValueError(f"`output` has {len(output)} elements, but `input` has {len(total)}")
-        output[:] = total if isinstance(output, np.ndarray) else total.tolist()
+        _write_total(self._known_util("all_reduce_worker").all_reduce(input, mode), output)
 
     def barrier_worker(self) -> None:
         """Waits for the other workers."""
@@ -230,14 +231,70 @@ class GeneralRoleMaker(RoleMakerBase):
 
 
 class MPISymetricRoleMaker(RoleMakerBase):
-    """Roles by MPI, which is not in this version: it raises and says what to use instead."""
+    """Roles by `mpirun`: of each two processes the first is a server and the second a worker.
+
+    `mpirun -n 4 python train.py` makes two servers and two workers. Barriers and sums over workers
+    go by MPI, from `fleet.init` on. Needs a build with the feature `mpi`, or mpi4py.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        raise NotImplementedError(
-            "MPI is not in this version: hand a `UserDefinedRoleMaker` or a `PaddleCloudRoleMaker`"
-            " to `fleet.init`"
+        self._mpi: Any = None
+
+    def _find_identity(self) -> Identity:
+        self._mpi = start_mpi()
+        address = _core.own_address().encode()
+        hosts = [part.decode() for part in self._mpi.all_gather("all", address)]
+        is_server, index, servers = _core.symmetric_role(self._mpi.rank, hosts)
+        # A process that fails must not wait for the others to end: `mpirun` ends them.
+        atexit.register(self._end_in_peace)
+        return Identity(
+            Role.SERVER if is_server else Role.WORKER,
+            index,
+            len(servers),
+            tuple(servers),
+            tuple(hosts[1::2]),
+            servers[index] if is_server else "",
+            is_distributed=True,
         )
+
+    def all_gather(self, input: Any) -> list[Any]:
+        """The value of each process of this role."""
+        return [decode(part) for part in self._started().all_gather("role", encode(input))]
+
+    def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:
+        """Writes the sum, min or max over workers into `output`."""
+        if self._is_worker():
+            _write_total(reduce(self.all_gather(np.asarray(input)), mode), output)
+
+    def barrier_worker(self) -> None:
+        """Waits for the other workers."""
+        if self._is_worker():
+            self._started().barrier("role")
+
+    def barrier_all(self) -> None:
+        """Waits for all other processes."""
+        self._started().barrier("all")
+
+    def _finalize(self) -> None:
+        self._started().finalize()
+
+    def _end_in_peace(self) -> None:
+        job = getattr(self._util, "_job", None)
+        runtime = getattr(job, "_runtime", None)
+        in_the_middle = runtime is not None and runtime._is_started and self._is_worker()
+        if not hasattr(sys, "last_type") and not in_the_middle:
+            self._mpi.finalize()
+
+    def _started(self) -> Any:
+        self._generate_role()
+        return self._mpi
+
+
+def _write_total(total: np.ndarray, output: Any) -> None:
+    if len(output) != len(total):
+        raise ValueError(f"`output` has {len(output)} elements, but `input` has {len(total)}")
+    output[:] = total if isinstance(output, np.ndarray) else total.tolist()
 
 
 def _identity_by_role(workers: int, worker_endpoints: tuple[str, ...]) -> Identity:

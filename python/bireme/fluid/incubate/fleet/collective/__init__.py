@@ -1,12 +1,12 @@
-"""`fleet` of Paddle 1.x without servers; more than one process raises in this version."""
+"""`fleet` of Paddle 1.x without servers: processes that average gradients, or parameters."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ....._missing import missing_names
-from .....distributed.parallel import require_one_process
-from .....static.executor import BuildStrategy, ExecutionStrategy
+from .....distributed.fleet.collective import CollectiveRuntime
+from .....static.executor import BuildStrategy, ExecutionStrategy, _check_reduction
 from .....static.program import default_startup_program
 from ..base.fleet_base import DistributedOptimizer, Fleet
 from ..base.mode import Mode
@@ -15,17 +15,58 @@ from ..base.role_maker import PaddleCloudRoleMaker
 __all__ = ["Collective", "CollectiveOptimizer", "DistributedStrategy", "fleet"]
 
 
+# What would change what a job computes, and is not there.
+_NOT_THERE = ("use_dist_fc", "forward_recompute", "use_amp")
+
+
 class DistributedStrategy(BuildStrategy):
-    """Settings of a job without servers, see `static.BuildStrategy`.
+    """Settings of a job without servers, beside those of `static.BuildStrategy`.
+
+    `use_local_sgd`, or `collective_mode` "local_sgd", averages parameters after every step instead
+    of gradients. `mode` and the settings of NCCL change no result.
 
     >>> from bireme.fluid.incubate.fleet.collective import DistributedStrategy
     >>> DistributedStrategy().exec_strategy.num_threads
     0
     """
 
+    DEFAULTS: ClassVar[dict[str, Any]] = {
+        **BuildStrategy.DEFAULTS,
+        **dict.fromkeys(_NOT_THERE, False),
+        "amp_loss_scaling": 2.0**15,
+        "collective_mode": "grad_allreduce",
+        "hierarchical_allreduce_inter_nranks": 8,
+        "mode": "nccl2",
+        "nccl_comm_num": 1,
+        "recompute_checkpoints": [],
+        "use_hierarchical_allreduce": False,
+        "use_local_sgd": False,
+    }
+
     def __init__(self) -> None:
         super().__init__()
         object.__setattr__(self, "exec_strategy", ExecutionStrategy())
+
+    def _checked(self, name: str, value: Any) -> Any:
+        value = super()._checked(name, value)
+        choices = {
+            "mode": ("nccl2", "collective"),
+            "collective_mode": ("grad_allreduce", "local_sgd"),
+        }.get(name)
+        if choices and value not in choices:
+            raise ValueError(f"`{name}` must be {' or '.join(choices)}, not {value!r}")
+        return value
+
+    def _settings(self) -> dict[str, Any]:
+        """What the engine is told."""
+        for name in _NOT_THERE:
+            if getattr(self, name):
+                raise NotImplementedError(f"`{name}` is not in this version: leave it off")
+        _check_reduction(self)
+        settings = {"fuse": self.fuse_all_reduce_ops, "average": self.gradient_scale_strategy == 0}
+        if self.use_local_sgd or self.collective_mode == "local_sgd":
+            settings["local_sgd"] = (1, 1)
+        return settings
 
 
 class Collective(Fleet):
@@ -40,15 +81,9 @@ class Collective(Fleet):
         """Says who this process is; by default the environment does."""
         role_maker = PaddleCloudRoleMaker(is_collective=True) if role_maker is None else role_maker
         super().init(role_maker)
-        require_one_process()
-        if self.worker_num() > 1:
-            raise NotImplementedError(
-                f"collective training over several processes is not in this version, but there are"
-                f" {self.worker_num()} workers"
-            )
 
     def distributed_optimizer(self, optimizer: Any, strategy: Any = None) -> CollectiveOptimizer:
-        """The optimizer of the job, which in one process does what the given one does."""
+        """The optimizer of the job: its `minimize` lets the program average over the processes."""
         return CollectiveOptimizer(self, optimizer, strategy)
 
     def init_worker(self) -> None:
@@ -90,7 +125,7 @@ class Collective(Fleet):
 
 
 class CollectiveOptimizer(DistributedOptimizer):
-    """The user's optimizer, in a job of one process."""
+    """The user's optimizer, whose programs become those of a process of the job."""
 
     def __init__(self, job: Collective, optimizer: Any, strategy: Any = None) -> None:
         super().__init__(optimizer, strategy)
@@ -105,10 +140,14 @@ class CollectiveOptimizer(DistributedOptimizer):
         parameter_list: Any = None,
         no_grad_set: Any = None,
     ) -> Any:
-        """As the optimizer inside."""
+        """As the optimizer inside; then the program averages over the processes of the job."""
+        settings = (self._strategy or DistributedStrategy())._settings()
         made = self._optimizer.minimize(loss, startup_program, parameter_list, no_grad_set)
-        self._job.main_program = loss.block.program
-        self._job.startup_program = startup_program or default_startup_program()
+        main, startup = loss.block.program, startup_program or default_startup_program()
+        identity = self._job._known_role()._generate_role()
+        if identity.worker_num > 1:
+            CollectiveRuntime(identity, settings).split(main, startup)
+        self._job.main_program, self._job.startup_program = main, startup
         return made
 
 

@@ -28,6 +28,7 @@ from ......static.executor import fetch_names
 from ......static.program import default_startup_program
 from ...base.fleet_base import DistributedOptimizer, Fleet
 from ...base.mode import Mode
+from ...base.role_maker import MPISymetricRoleMaker
 from .distributed_strategy import (
     AsyncStrategy,
     DistributedStrategy,
@@ -104,6 +105,8 @@ class FleetTranspiler(Fleet):
     def stop_worker(self) -> None:
         """Tells the servers that this worker is done; they end after the last one."""
         self._runtime_handle().stop_worker()
+        if isinstance(self._role_maker, MPISymetricRoleMaker):
+            self._role_maker._finalize()
 
     def save_persistables(self, executor: Any, dirname: str, main_program: Any = None) -> None:
         """Lets the servers save parameters and optimizer state; worker 0's call does.

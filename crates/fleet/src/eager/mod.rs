@@ -1,0 +1,15 @@
+//! Eager training among several processes: reductions of whole tensors, and the gradients of a
+//! model that every process has ([`Reducer`]).
+//!
+//! What a collective op means for the element types that the wire does not know is decided here,
+//! in [`tensors`].
+
+mod buckets;
+mod reducer;
+mod rows;
+mod synchronize;
+pub mod tensors;
+
+pub use buckets::Limits;
+pub use reducer::{Parameter, Reducer};
+pub use synchronize::synchronize;

@@ -1,0 +1,81 @@
+"""Python objects between processes. They travel as pickles: the processes of a job trust each other."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from ... import _core
+from .group import Group, all_processes, group_of, is_outsider
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: Group | None = None) -> None:
+    """Appends the object of each process to `object_list`.
+
+    >>> objects = []
+    >>> paddle.distributed.all_gather_object(objects, {"foo": [1, 2, 3]})
+    >>> objects
+    [{'foo': [1, 2, 3]}]
+    """
+    _require_eager("all_gather_object")
+    if is_outsider(group):
+        return
+    parts = group_of(group).process_group.all_gather_bytes(pickle.dumps(obj))
+    object_list.extend(pickle.loads(part) for part in parts)
+
+
+def broadcast_object_list(object_list: list[Any], src: int, group: Group | None = None) -> None:
+    """The objects of the list become those of process `src`, which has as many.
+
+    >>> objects = [{"foo": [1, 2, 3]}]
+    >>> paddle.distributed.broadcast_object_list(objects, src=0)
+    >>> objects
+    [{'foo': [1, 2, 3]}]
+    """
+    _require_eager("broadcast_object_list")
+    if is_outsider(group):
+        return
+    group = group_of(group)
+    root = group.get_group_rank(src)
+    mine = pickle.dumps(object_list) if group.rank == root else b""
+    given = pickle.loads(group.process_group.all_gather_bytes(mine)[root])
+    if len(given) != len(object_list):
+        raise ValueError(
+            f"process {src} has {len(given)} objects, but the list here is for {len(object_list)}"
+        )
+    object_list[:] = given
+
+
+def scatter_object_list(
+    out_object_list: list[Any],
+    in_object_list: list[Any] | None = None,
+    src: int = 0,
+    group: Group | None = None,
+) -> None:
+    """`out_object_list` becomes this process's one object of the list that process `src` has.
+
+    >>> objects = []
+    >>> paddle.distributed.scatter_object_list(objects, [{"foo": 1}], src=0)
+    >>> objects
+    [{'foo': 1}]
+    """
+    _require_eager("scatter_object_list")
+    if is_outsider(group):
+        return
+    group = group_of(group)
+    root = group.get_group_rank(src)
+    parts = [b""] * group.nranks
+    if src == all_processes().rank:
+        if in_object_list is None or len(in_object_list) != group.nranks:
+            count = 0 if in_object_list is None else len(in_object_list)
+            raise ValueError(
+                f"`in_object_list` has {count} objects, but the group has {group.nranks} ranks"
+            )
+        parts = [pickle.dumps(obj) for obj in in_object_list]
+    part = group.process_group.all_to_all_bytes(parts)[root]
+    out_object_list[:] = [pickle.loads(part)]
+
+
+def _require_eager(function: str) -> None:
+    if not _core.in_dynamic_mode():
+        raise RuntimeError(f"{function} doesn't support static graph mode.")
