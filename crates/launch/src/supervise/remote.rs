@@ -14,10 +14,11 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 
 use super::Outcome;
+use super::events::Event;
 use super::failure::{DETAIL, Failed};
 use super::process::ending;
 use super::screen::Level;
-use super::watch::{ALL, Event, Watch};
+use super::watch::{ALL, Watch};
 use crate::job::Role;
 use crate::rendezvous::{Event as News, Failure, Peers};
 
