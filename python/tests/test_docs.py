@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from running_ranks import run_well
 from test_seeds_servers import free_ports, run_job
 
 ROOT = Path(__file__).parents[2]
@@ -15,15 +16,18 @@ def code_of(page):
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
 
 
+GUIDE = code_of("docs/distributed.md")
+# Scripts that the ranks of a collective job run.
+RANKS = [code for code in GUIDE if "is_collective=True" in code]
 # Scripts that several processes run, each in a role of its own.
-JOBS = [code for code in code_of("docs/distributed.md") if "PSERVER" in code or "init(" in code]
+JOBS = [code for code in GUIDE if ("PSERVER" in code or "init(" in code) and code not in RANKS]
 # A script that starts processes by itself.
-SPAWNS = [code for code in code_of("docs/distributed.md") if "dist.spawn(" in code]
+SPAWNS = [code for code in GUIDE if "dist.spawn(" in code]
 EXAMPLES = [
     (page, number, code)
     for page in ("README.md", "docs/api.md", "docs/distributed.md")
     for number, code in enumerate(code_of(page))
-    if code not in JOBS + SPAWNS
+    if code not in JOBS + SPAWNS + RANKS
 ]
 
 
@@ -45,6 +49,12 @@ def test_a_job_of_the_guide_that_starts_itself_runs(code, tmp_path):
     assert result.returncode == 0, result.stderr
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", result.stdout)]
     assert len(losses) == 2 and losses[1] < losses[0], losses
+
+
+@pytest.mark.parametrize("code", RANKS)
+def test_a_collective_job_of_the_guide_runs(code, tmp_path):
+    for output in run_well(tmp_path, code, 2):
+        assert [float(loss) < 0.1 for loss in re.findall(r"loss ([\d.]+)", output)] == [True]
 
 
 @pytest.mark.parametrize("code", JOBS, ids=["transpiler", "incubate", "fleet"])

@@ -118,3 +118,14 @@ def test_the_transpiler_learns_asynchronously(tmp_path, how):
     config = {"sync_mode": False, how: True, "geo_sgd_need_push_nums": 3}
     options = {"CONFIG": json.dumps(config), "STEPS": 150}
     check_learning(run_job(tmp_path, "transpiled.py", roles(2, 2), options))
+
+
+def test_servers_of_a_cluster_have_names_and_listen_at_their_address(tmp_path):
+    environments = roles(2, 2)
+    for environment in environments.values():
+        servers = environment["PADDLE_PSERVERS_IP_PORT_LIST"]
+        environment["PADDLE_PSERVERS_IP_PORT_LIST"] = servers.replace("127.0.0.1", "localhost")
+        if environment["TRAINING_ROLE"] == "PSERVER":
+            environment |= {"POD_IP": "localhost", "BIREME_BIND": "127.0.0.1"}
+    outputs = run_job(tmp_path, "fleet2.py", environments)
+    np.testing.assert_allclose(trainers_mean(outputs), local(tmp_path, "fleet2.py"), **CLOSE)

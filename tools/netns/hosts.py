@@ -12,7 +12,17 @@ import sys
 import time
 from pathlib import Path
 
+from cable import SlowCable
+
 SUBNET = "10.78.0"
+# The second of two, as the first one also asks who has the address.
+ROUND_TRIP = """
+import socket, sys, time
+for _ in range(2):
+    start = time.monotonic()
+    socket.socket().connect_ex((sys.argv[1], 1))
+print(time.monotonic() - start)
+"""
 
 
 def ip(*arguments, check=True):
@@ -62,6 +72,8 @@ class Network:
         for host in self.hosts:
             for running in host.running:
                 running.power_off()
+            if host.cable:
+                host.cable.close()
             ip("netns", "del", host.space, check=False)
         ip("netns", "del", self.switch, check=False)
 
@@ -78,6 +90,7 @@ class Host:
         self.port = f"port{number}"
         self.folder = network.folder / self.name
         self.running = []
+        self.cable = None
 
     def plug_in(self):
         switch = self.network.switch
@@ -96,17 +109,28 @@ class Host:
         """Pulls the cable."""
         ip("-n", self.network.switch, "link", "set", self.port, "down")
 
-    def slow_down(self, rate="4mbit", delay="40ms"):
-        """A slow cable in both directions; returns what the kernel could do."""
+    def slow_down(self, rate=4_000_000, delay=0.04):
+        """A slow cable (bits a second, seconds one way); returns what it was made of."""
         ends = [(self.space, "eth0"), (self.network.switch, self.port)]
-        for kind, arguments in (
-            # Delay and rate, where the kernel has it; else a rate and the queue before it.
-            ("netem", ["delay", delay, "rate", rate]),
-            ("tbf", ["rate", rate, "burst", "8kb", "latency", "400ms"]),
-        ):
-            if all(tc(space, device, kind, arguments) for space, device in ends):
-                return f"{kind} {' '.join(arguments)}"
-        raise RuntimeError("the kernel has neither netem nor tbf")
+        arguments = ["delay", f"{delay}s", "rate", f"{rate}bit"]
+        if all(netem(space, device, arguments) for space, device in ends):
+            return f"netem, {rate / 1e6:g} Mbit/s, {delay * 1e3:g} ms"
+        ip("-n", self.space, "link", "del", "eth0")
+        names = [f"bireme{os.getpid() % 100000}{end}" for end in "ab"]
+        self.cable = SlowCable(names, rate, delay)
+        for name, (space, device) in zip(names, ends):
+            ip("link", "set", name, "netns", space, "name", device)
+        ip("-n", self.network.switch, "link", "set", self.port, "master", "bridge", "up")
+        self.add_address(self.address)
+        ip("-n", self.space, "link", "set", "eth0", "up")
+        self.cable.start()
+        return f"a cable in user space, {rate / 1e6:g} Mbit/s, {delay * 1e3:g} ms"
+
+    def round_trip(self, other):
+        """Seconds to another machine and back: a port where nobody listens answers at once."""
+        command = ["ip", "netns", "exec", self.space, sys.executable, "-c", ROUND_TRIP]
+        done = subprocess.run([*command, other.address], check=True, capture_output=True, text=True)
+        return float(done.stdout)
 
     def start(self, command, environment=None, folder=None):
         """Starts a program on this machine; its output is collected."""
@@ -116,8 +140,8 @@ class Host:
         return running
 
 
-def tc(space, device, kind, arguments):
-    command = ["tc", "-n", space, "qdisc", "replace", "dev", device, "root", kind, *arguments]
+def netem(space, device, arguments):
+    command = ["tc", "-n", space, "qdisc", "replace", "dev", device, "root", "netem", *arguments]
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 

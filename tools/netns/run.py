@@ -256,16 +256,17 @@ def power_failure(table):
     times = ends_after(left, since, 4 * SILENCE)
     check_ends(left, [None, None], 1)
     for running in left:
-        check_says(running, f"{table.hosts[1].address}")
+        check_says(running, f"node {table.hosts[1].address} is lost")
     return times
 
 
 def slow(table, flags, job):
     how = table.hosts[2].slow_down()
+    trip = table.hosts[0].round_trip(table.hosts[2])
     start = time.monotonic()
     runs = table.start_all(flags, job, JOB_STEPS=10, JOB_SIZE=4096)
     check_ends(runs, [0, 0, 0])
-    return f"{how}; {time.monotonic() - start:.1f} s"
+    return f"{how}, {trip * 1e3:.0f} ms there and back; {time.monotonic() - start:.1f} s"
 
 
 @case
@@ -321,7 +322,9 @@ def a_wrong_secret(table):
     check_ends([wrong], [None], 20)
     check_says(wrong, "the secrets differ")
     check_ends(right, [None, None], 30)
-    check_says(right[0], f"1 of 3 nodes did not come: {table.hosts[2].address}")
+    for running in right:
+        check_says(running, f"1 of 3 nodes did not come: {table.hosts[2].address}")
+        check_says(running, f"a connection from {table.hosts[2].address}")
 
 
 @case
@@ -423,7 +426,7 @@ def a_rank_fails(table):
     return fail_in(table, collective_flags(table), "collective.py")
 
 
-def run(name):
+def run(name, show):
     with tempfile.TemporaryDirectory(prefix="bireme-netns-") as folder:
         start = time.monotonic()
         with hosts.Network(folder) as network:
@@ -435,6 +438,8 @@ def run(name):
                 traceback.print_exc(file=sys.stdout)
                 print(f"{name}: FAILED after {time.monotonic() - start:.1f} s", flush=True)
                 return False
+            if show:
+                table.report()
         note = f": {note}" if note else ""
         print(f"{name}: ok in {time.monotonic() - start:.1f} s{note}", flush=True)
         return True
@@ -443,6 +448,7 @@ def run(name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--show", action="store_true", help="print what the machines said anyway")
     parser.add_argument("--missing", action="store_true", help="say what this machine lacks")
     arguments = parser.parse_args()
     if arguments.missing:
@@ -455,7 +461,7 @@ def main():
     if problem:
         print(f"skipped: {problem}")
         return
-    results = [run(name) for name in arguments.cases or CASES]
+    results = [run(name, arguments.show) for name in arguments.cases or CASES]
     failed = results.count(False)
     print(f"{len(results) - failed} of {len(results)} cases passed")
     sys.exit(1 if failed else 0)

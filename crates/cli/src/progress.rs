@@ -16,6 +16,7 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 const FIGURES_EVERY: Duration = Duration::from_millis(200);
 
 /// The progress of one training run.
+#[derive(Debug)]
 pub(crate) struct Progress {
     shown: Shown,
     total: u64,
@@ -28,6 +29,7 @@ pub(crate) struct Progress {
     auc: f64,
 }
 
+#[derive(Debug)]
 enum Shown {
     Bar(ProgressBar),
     Lines,

@@ -97,21 +97,21 @@ impl Connection {
         write(&mut slices).inspect_err(|_| self.broken.store(true, Ordering::Release))
     }
 
-    /// Writes a frame without a body if that needs no waiting; false if it would.
-    pub(crate) fn try_send(&self, mut header: Header) -> bool {
-        let Ok(mut next) = self.writer.try_lock() else { return false };
-        header.sequence = *next;
-        match self.stream.try_write(&header.encode()) {
-            Ok(true) => {
-                *next = next.wrapping_add(1);
-                true
-            }
-            Ok(false) => false,
-            Err(_) => {
-                self.shutdown();
-                false
-            }
+    /// Writes a frame without a body if that needs no waiting; false if it would. After an error
+    /// nothing more can be written, but what the peer wrote can still be read.
+    pub(crate) fn try_send(&self, mut header: Header) -> io::Result<bool> {
+        let Ok(mut next) = self.writer.try_lock() else { return Ok(false) };
+        if self.is_broken() {
+            return Err(ErrorKind::NotConnected.into());
         }
+        header.sequence = *next;
+        let written = self.stream.try_write(&header.encode());
+        match &written {
+            Ok(true) => *next = next.wrapping_add(1),
+            Ok(false) => {}
+            Err(_) => self.broken.store(true, Ordering::Release),
+        }
+        written
     }
 
     /// The next frame with a body of at most `limit` bytes; none when the read timed out.
@@ -312,7 +312,7 @@ mod tests {
     fn a_ping_is_a_frame_of_the_sequence() {
         let (connection, other) = pair();
         connection.send(Header::new(Kind::Request), &[b"abc"]).unwrap();
-        connection.try_send(Header::new(Kind::Ping));
+        assert!(connection.try_send(Header::new(Kind::Ping)).unwrap());
         connection.send(Header::new(Kind::Request), &[]).unwrap();
         let other = Connection::new(other);
         let kinds = [Kind::Request, Kind::Ping, Kind::Request];

@@ -7,8 +7,8 @@ mod handle;
 mod names;
 
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_ir::{DType, Op, OpRole, Program, Var};
 

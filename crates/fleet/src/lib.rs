@@ -13,6 +13,8 @@ mod files;
 mod fleet;
 mod log;
 pub mod mpi;
+mod report;
+mod restart;
 mod role;
 mod settings;
 mod strategy;
@@ -35,6 +37,8 @@ pub use fleet::{
     Fleet, SaveMode, Tuning, connect_stages, connect_trainer, serve_program, serve_stage,
 };
 pub use log::log_to_stderr;
+pub use report::Reporter;
+pub use restart::{checkpoint_to_load, last_checkpoint, remember_checkpoint};
 pub use role::{Role, RoleMaker, UserDefined};
 pub use settings::settings;
 pub use strategy::Strategy;

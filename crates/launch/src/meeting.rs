@@ -150,8 +150,6 @@ fn join_meeting(
         facts.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())),
     )?;
     let job = options.job_id.as_deref().unwrap_or("default");
-    // Strangers at the door, and nodes with another secret, are news only here.
-    bireme_fleet::log_to_stderr(environment.rpc.log.as_deref());
     let interrupted = Interrupted::watch()?;
     let asked = interrupted.flag.clone();
     let config = Config {

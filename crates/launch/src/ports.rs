@@ -7,11 +7,11 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, sockopt};
 
 use crate::addresses::resolve;
@@ -160,18 +160,9 @@ fn has_link(folder: &Path, links: &[String]) -> bool {
     })
 }
 
-/// Whether a process of the job could listen on a reserved address; what a child does first.
-///
-/// # Errors
-/// When it could not.
-pub fn check(host: &str, port: u16) -> Result<()> {
-    let address = SocketAddr::new(first(host)?, port);
-    TcpListener::bind(address).map(|_| ()).with_context(|| format!("cannot listen on {address}"))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
+    use std::net::{TcpListener, TcpStream};
     use std::process::Command;
 
     use super::*;

@@ -53,6 +53,7 @@ pub(crate) struct Executor {
 struct Seen {
     version: u64,
     kind: Kind,
+    is_training: bool,
     is_connected: bool,
 }
 
@@ -65,7 +66,8 @@ impl Executor {
             return Ok(*seen);
         }
         let kind = program.handle.read(jobs::kind_of)?;
-        let fresh = Seen { version, kind, is_connected: false };
+        let is_training = program.handle.read(jobs::is_training);
+        let fresh = Seen { version, kind, is_training, is_connected: false };
         seen.insert(id, fresh);
         Ok(fresh)
     }
@@ -283,7 +285,8 @@ impl Executor {
         };
         let step = |engine: &mut Option<Engine>| {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
-            match self.seen(program)? {
+            let seen = self.seen(program)?;
+            match seen {
                 Seen { kind: Kind::Stages, .. } => {
                     return self.run_stages(engine, program, &scope, (&names, &feeds), &fetches);
                 }
@@ -313,6 +316,10 @@ impl Executor {
                 .map(|(feed, converted)| converted.as_ref().unwrap_or(feed.tensor()))
                 .collect();
             step.run(&tensors)?;
+            if seen.is_training {
+                let rows = tensors.first().and_then(|tensor| tensor.dims().first().copied());
+                jobs::report_step(rows.map(|rows| rows as u64));
+            }
             Ok(Some((0..fetches.len()).map(|at| step.take_fetched(at)).collect::<Vec<_>>()))
         };
         let fetched = enter(py, || self.with_engine(step))?;

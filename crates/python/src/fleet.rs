@@ -138,6 +138,7 @@ impl Fleet {
         let startup = startup.ok_or_else(|| PyRuntimeError::new_err("this is no server"))?;
         let scope = scope.get().engine.clone();
         enter(py, || Executor::new(Place::Cpu)?.with_scope(scope).run(&startup, &[], &[]))?;
+        let dirname = enter(py, || jobs::to_load(dirname))?;
         let mut state = self.state();
         (state.checkpoint, state.only) = (dirname, var_names.unwrap_or_default());
         Ok(())
@@ -211,7 +212,12 @@ impl Fleet {
             "paddle_text" => Format::Text,
             other => return Err(PyValueError::new_err(format!("no format `{other}`"))),
         };
-        self.ask(py, |worker| worker.save(dirname, table.as_deref(), mode, format)).map(drop)
+        self.ask(py, |worker| worker.save(dirname, table.as_deref(), mode, format))?;
+        // Of one table, or of what changed, a job cannot go on.
+        if table.is_none() && mode == 0 {
+            jobs::saved(dirname);
+        }
+        Ok(())
     }
 
     /// Lets the servers read a checkpoint.

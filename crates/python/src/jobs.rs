@@ -1,7 +1,8 @@
 //! This process's part of a job: its connections to parameter servers, which every executor of the
 //! process shares, and what a script said about them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bireme_engine::{Error, Result, Scope};
 use bireme_fleet::collective::is_collective;
@@ -9,9 +10,10 @@ use bireme_fleet::comm::Interrupt;
 use bireme_fleet::ps::heter::{self, HeterTrainer};
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
 use bireme_fleet::{
-    Environment, Tuning, connect_stages, connect_trainer, log_to_stderr, serve_program, serve_stage,
+    Environment, Reporter, Tuning, checkpoint_to_load, connect_stages, connect_trainer,
+    log_to_stderr, remember_checkpoint, serve_program, serve_stage,
 };
-use bireme_ir::Program;
+use bireme_ir::{OpRole, Program};
 use pyo3::prelude::*;
 
 use crate::executor::signalled;
@@ -80,6 +82,35 @@ fn jobs() -> MutexGuard<'static, Option<Jobs>> {
     jobs
 }
 
+/// This process's way to its launcher.
+static REPORTER: LazyLock<Reporter> = LazyLock::new(|| {
+    Environment::read().map_or_else(|_| Reporter::default(), |e| Reporter::new(&e))
+});
+
+/// Counts a training step, for the launcher.
+pub(crate) fn report_step(samples: Option<u64>) {
+    REPORTER.steps(1, samples);
+}
+
+/// Whether a run of `program` is a training step.
+pub(crate) fn is_training(program: &Program) -> bool {
+    program.global().ops.iter().any(|op| op.op_role().0 & 0xff == OpRole::BACKWARD.0)
+}
+
+/// Remembers a complete checkpoint of the servers, for a restart.
+pub(crate) fn saved(folder: &str) {
+    if let Ok(environment) = Environment::read() {
+        remember_checkpoint(&environment, Path::new(folder));
+    }
+}
+
+/// What a server loads: the folder that its script names, or the last checkpoint after a restart.
+pub(crate) fn to_load(folder: Option<String>) -> Result<Option<String>> {
+    let environment = environment()?;
+    let found = checkpoint_to_load(&environment, folder.as_deref().map(Path::new));
+    Ok(found.and_then(|path| path.into_os_string().into_string().ok()))
+}
+
 /// Remembers what a script says about connections that are made from now on.
 pub(crate) fn tune(tuning: Tuning) {
     jobs().get_or_insert_default().tuning = tuning;
@@ -116,6 +147,7 @@ pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>
     let tuning = jobs().get_or_insert_default().tuning.clone();
     let environment = environment()?;
     let tuning = Tuning { interrupt: Some(Interrupt::new(signalled)), ..tuning };
+    REPORTER.mode(config.mode);
     let worker = connect_trainer(program, &environment, &tuning).map_err(to_engine)?;
     let program = Arc::new(program.clone());
     let link = Link { worker: Arc::clone(&worker), program, scope: scope.clone(), stages: None };

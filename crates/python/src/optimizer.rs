@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 
 use crate::backward::Pairs;
 use crate::error::enter_held;
+use crate::jobs;
 use crate::operator::Operator;
 use crate::optimizer_config::{Chosen, optimizer_of};
 use crate::program::Program;
@@ -87,7 +88,9 @@ impl Optimizer {
     ) -> PyResult<()> {
         let params: Vec<EagerTensor> = params.iter().map(|param| param.inner.clone()).collect();
         let mut eager = self.eager.lock().unwrap_or_else(PoisonError::into_inner);
-        enter_held(py, || eager.step(&params, learning_rate))
+        enter_held(py, || eager.step(&params, learning_rate))?;
+        jobs::report_step(None);
+        Ok(())
     }
 
     /// Copies of the state kept beside eager parameters, by name.

@@ -1,9 +1,10 @@
-//! Training steps and their floors, single eager ops, parameter servers, and collective calls,
-//! timed in turn.
+//! Training steps and their floors, single eager ops, parameter servers, collective calls, and whole
+//! jobs, timed in turn.
 
 pub(crate) mod collective;
 mod eager;
 mod floor;
+pub(crate) mod launch;
 pub(crate) mod ps;
 mod workload;
 

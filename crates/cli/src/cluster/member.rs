@@ -1,13 +1,15 @@
 //! The side of a local cluster's member: its reports, and the orders that it hears.
 
 use std::io::{self, BufRead};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
+use bireme_fleet::{Environment, Reporter};
 
 use super::brake::Brake;
 use super::message::{self, Order, Report};
+use crate::progress::Progress;
 
 /// The exit code of a member whose cluster is gone.
 const ABANDONED: i32 = 3;
@@ -18,6 +20,16 @@ pub(crate) struct Line {
     /// Says when to stop.
     pub(crate) brake: Arc<Brake>,
     finished: Arc<AtomicBool>,
+    /// Who started this process, where that is a launcher.
+    launcher: Option<Arc<Launcher>>,
+}
+
+/// A launcher, which does not talk, and only hears of steps.
+#[derive(Debug)]
+struct Launcher {
+    reporter: Reporter,
+    /// What trainer 0 shows in its log.
+    progress: Option<Mutex<Progress>>,
 }
 
 impl Line {
@@ -36,17 +48,33 @@ impl Line {
         Ok(line)
     }
 
+    /// A line to a launcher; trainer 0 shows its own progress towards `total` samples.
+    pub(crate) fn to_launcher(environment: &Environment, total: Option<u64>) -> Line {
+        let progress = total.map(|total| Mutex::new(Progress::new(total, false)));
+        let launcher = Launcher { reporter: Reporter::new(environment), progress };
+        Line { launcher: Some(Arc::new(launcher)), ..Line::default() }
+    }
+
     /// Reports to the process that started this one.
     ///
     /// # Errors
     /// When it is gone.
     pub(crate) fn report(&self, report: &Report) -> Result<()> {
+        if let Some(launcher) = &self.launcher {
+            launcher.hear(report);
+            return Ok(());
+        }
         message::write(io::stdout().lock(), report).context("the parent process is gone")
     }
 
     /// From now on it does not matter whether anybody is there.
     pub(crate) fn finish(&self) {
         self.finished.store(true, Ordering::Relaxed);
+        if let Some(progress) =
+            self.launcher.as_ref().and_then(|launcher| launcher.progress.as_ref())
+        {
+            progress.lock().expect("progress does not panic").finish();
+        }
     }
 
     fn listen(&self, orders: impl BufRead) {
@@ -68,6 +96,18 @@ impl Line {
         if !self.finished.load(Ordering::Relaxed) {
             // Whoever started this process is gone, and nobody would ever end it.
             std::process::exit(ABANDONED);
+        }
+    }
+}
+
+impl Launcher {
+    fn hear(&self, report: &Report) {
+        let Report::Trained(trained) = report else { return };
+        self.reporter.steps(trained.steps.into(), Some(trained.samples));
+        if let Some(progress) = &self.progress {
+            let losses = (trained.loss.unwrap_or(f64::NAN), trained.steps);
+            let mut progress = progress.lock().expect("progress does not panic");
+            progress.steps(trained.samples, losses, trained.auc.unwrap_or(f64::NAN));
         }
     }
 }

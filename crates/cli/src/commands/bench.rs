@@ -1,5 +1,6 @@
 //! `bireme bench`: measurements that can be repeated.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -8,9 +9,9 @@ use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
-use super::{Outcome, positive_real};
+use super::{Host, Outcome, positive_real};
 use crate::bench::{CASES, Case, Eager as EagerFigures, Measured, measure_add, peak_mib};
-use crate::bench::{collective, ps};
+use crate::bench::{collective, launch, ps};
 use crate::units::grouped;
 
 /// Measure the speed of this machine and build
@@ -26,6 +27,7 @@ enum What {
     Eager(Eager),
     Ps(Ps),
     Collective(Collective),
+    Launch(Launch),
     #[command(hide = true)]
     CollectiveRank(collective::RankArgs),
 }
@@ -124,15 +126,55 @@ struct Collective {
     alone: bool,
 }
 
+/// Measure how long jobs take to start and to end
+///
+/// `start_rust_1s4w` is the time from the start of a job of one server and four workers, which all
+/// run `bireme train`, to the first step of the last worker; `start_python_1s4w` the same for a
+/// Python script. Of five starts the median counts. `kill_to_end` is the time from the death of one
+/// process by SIGKILL to the end of all: of ten jobs the longest counts. Measure on an idle machine.
+#[derive(Debug, clap::Args)]
+struct Launch {
+    /// Print one JSON object for each case
+    #[arg(long)]
+    json: bool,
+    /// Measure only this case; may be given several times [default: all]
+    #[arg(long = "case", value_name = "NAME", value_parser = launch_case())]
+    cases: Vec<&'static launch::Case>,
+    /// The interpreter of the Python job, which can import Bireme
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: OsString,
+}
+
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
     match &args.what {
         What::Engine(args) => run_engine(args),
         What::Eager(args) => run_eager(args),
         What::Ps(args) => run_ps(args),
         What::Collective(args) => run_collective(args),
+        What::Launch(args) => run_launch(args, host),
         What::CollectiveRank(args) => collective::serve(args).map(|()| Outcome::Done),
     }
+}
+
+fn run_launch(args: &Launch, host: &Host) -> Result<Outcome> {
+    let cases = match args.cases.as_slice() {
+        [] => launch::CASES.iter().collect(),
+        chosen => chosen.to_vec(),
+    };
+    let programs = launch::Programs { bireme: host.command()?, python: args.python.clone() };
+    let mut out = io::stdout().lock();
+    for case in cases {
+        let value = case.measure(&programs)?;
+        let name = case.name;
+        if args.json {
+            writeln!(out, "{}", json!({ "case": name, "value": value, "unit": "ms" }))?;
+        } else {
+            writeln!(out, "{name:<18}  {value:>7.0} ms")?;
+        }
+        out.flush()?;
+    }
+    Ok(Outcome::Done)
 }
 
 fn run_ps(args: &Ps) -> Result<Outcome> {
@@ -293,6 +335,13 @@ fn collective_case() -> impl TypedValueParser<Value = &'static collective::Case>
     let known = PossibleValuesParser::new(collective::CASES.iter().map(|case| case.name));
     let case = |name: &String| collective::CASES.iter().find(|case| case.name == *name);
     known.map(move |name| case(&name).expect("the name is possible"))
+}
+
+/// Parses the name of a case of jobs.
+fn launch_case() -> impl TypedValueParser<Value = &'static launch::Case> {
+    let known = PossibleValuesParser::new(launch::CASES.iter().map(|case| case.name));
+    let find = |name| launch::CASES.iter().find(|case| case.name == name);
+    known.map(move |name| find(name).expect("the name is possible"))
 }
 
 /// Parses a time; more than a day is a slip of the hand.

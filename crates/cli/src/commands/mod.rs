@@ -98,7 +98,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
         Command::Launch(args) => return launch::run(&args, host),
         Command::Inspect(args) => inspect::run(&args),
         Command::Predict(args) => predict::run(&args),
-        Command::Bench(args) => bench::run(&args),
+        Command::Bench(args) => bench::run(&args, host),
         Command::Submit(args) => submit::run(&args),
     };
     match outcome {

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 
 use anyhow::{Context, Result, bail, ensure};
 use bireme_engine::{Executor, Place, Scope, io};
-use bireme_fleet::Mode;
+use bireme_fleet::{Environment, Mode};
 
 use super::{Host, MAX_THREADS, Outcome, available_cores, none_or_up_to, positive_real, up_to};
 use crate::cluster::{Cluster, Recipe};
@@ -37,6 +37,7 @@ const MAX_SIZE: usize = 100_000_000;
 const MAX_EPOCHS: usize = 1_000_000;
 /// Servers, and trainers: more than this no machine has cores for.
 const MAX_PROCESSES: usize = 64;
+const DEFAULT_SERVERS: usize = 1;
 const DEFAULT_WORKERS: usize = 2;
 
 /// Train a click-through-rate model on generated data
@@ -44,7 +45,8 @@ const DEFAULT_WORKERS: usize = 2;
 /// Generates Criteo-like click data (26 slots of skewed ids, 13 dense features, labels from a
 /// hidden model), trains the CTR-DNN of PaddleRec on it, evaluates it on data it has not seen, and
 /// saves it. Trains on a local cluster: parameter servers and trainers in processes of their own,
-/// each with its share of every batch. Needs no arguments and takes less than a minute on two
+/// each with its share of every batch; under a launcher (`fleetrun --server_num=1 --worker_num=2
+/// bireme train`) it is one of them, as the environment says. Needs no arguments and takes less than a minute on two
 /// cores. Ctrl-C ends training after the current step and saves what there is in the folder
 /// `interrupted` of the output folder.
 #[derive(Debug, clap::Args)]
@@ -55,9 +57,9 @@ pub(crate) struct Args {
     /// Times to go through the samples
     #[arg(long, value_name = "N", default_value = "1", value_parser = up_to::<MAX_EPOCHS>)]
     epochs: usize,
-    /// Parameter servers; 0 is `--local`
-    #[arg(long, value_name = "N", default_value = "1", value_parser = none_or_up_to::<MAX_PROCESSES>)]
-    servers: usize,
+    /// Parameter servers; 0 is `--local` [default: 1]
+    #[arg(long, value_name = "N", value_parser = none_or_up_to::<MAX_PROCESSES>)]
+    servers: Option<usize>,
     /// Trainers [default: 2]
     #[arg(long, value_name = "N", value_parser = up_to::<MAX_PROCESSES>)]
     workers: Option<usize>,
@@ -138,6 +140,10 @@ pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
     if args.member {
         return member::run(&args.job()).map(|()| Outcome::Done);
     }
+    let environment = Environment::read()?;
+    if !args.is_local() && is_launched(&environment) {
+        return launched(args, &environment);
+    }
     args.check()?;
     check_writable(&args.output)?;
     let interrupt = Interrupt::install()?;
@@ -149,7 +155,11 @@ pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
 
 impl Args {
     fn is_local(&self) -> bool {
-        self.local || self.servers == 0
+        self.local || self.servers == Some(0)
+    }
+
+    fn servers(&self) -> usize {
+        self.servers.unwrap_or(DEFAULT_SERVERS)
     }
 
     fn workers(&self) -> usize {
@@ -286,14 +296,14 @@ fn local(args: &Args, interrupt: &Interrupt) -> Result<Outcome> {
 fn cluster(args: &Args, host: &Host, interrupt: &Interrupt) -> Result<Outcome> {
     let command = host.command()?;
     let recipe = Recipe { command, arguments: args.for_members(), unset: Vec::new() };
-    let mut cluster = Cluster::new(recipe, args.servers, args.workers())?;
+    let mut cluster = Cluster::new(recipe, args.servers(), args.workers())?;
     let Some(endpoints) = cluster.start_servers(interrupt)? else {
         return Ok(interrupted(args, 0));
     };
     cluster.start_trainers(&endpoints)?;
     args.say(&format!(
         "training with {} and {}, mode {}, batches of {}",
-        plural(args.servers, "server"),
+        plural(args.servers(), "server"),
         plural(args.workers(), "trainer"),
         args.mode().name(),
         args.batch_size
@@ -310,6 +320,45 @@ fn cluster(args: &Args, host: &Host, interrupt: &Interrupt) -> Result<Outcome> {
             finish(args, &args.output.join(MODEL), &held_out, threads)
         }
     }
+}
+
+/// Whether a launcher says who this process is.
+fn is_launched(environment: &Environment) -> bool {
+    let is_one_of_several = environment.trainers.is_some_and(|trainers| trainers > 1);
+    environment.training_role.is_some() || environment.servers.is_some() || is_one_of_several
+}
+
+/// Trains as the process that a launcher says this is.
+fn launched(args: &Args, environment: &Environment) -> Result<Outcome> {
+    let launcher = "which the launcher of this process decides (`--server_num`, `--worker_num`)";
+    ensure!(args.servers.is_none(), "`--servers` is the number of servers, {launcher}");
+    ensure!(args.workers.is_none(), "`--workers` is the number of trainers, {launcher}");
+    let is_first = environment.trainer_id == Some(0);
+    if is_first {
+        check_writable(&args.output)?;
+    }
+    let threads = args.threads.unwrap_or_else(|| launched_threads(environment));
+    let job = Job { threads, ..args.job() };
+    if !member::run_launched(&job, environment)? {
+        return Ok(Outcome::Done);
+    }
+    let source = Source::new(args.seed, args.rows, threads)?;
+    let held_out = held_out(args, &source, threads);
+    drop(source);
+    finish(args, &args.output.join(MODEL), &held_out, threads)
+}
+
+/// This trainer's share of the processors of its machine.
+fn launched_threads(environment: &Environment) -> usize {
+    let host = |endpoint: &str| endpoint.rsplit_once(':').map(|(host, _)| host.to_owned());
+    let endpoints = &environment.trainer_endpoints;
+    let own = environment.trainer_id.and_then(|id| host(endpoints.get(id as usize)?));
+    let beside = endpoints.iter().filter(|endpoint| host(endpoint) == own).count();
+    let trainers = match (own, environment.trainers) {
+        (Some(_), _) => beside,
+        (None, trainers) => trainers.unwrap_or(1) as usize,
+    };
+    (available_cores() / trainers.max(1)).max(1)
 }
 
 /// Evaluates the saved model, and says what to do with it.

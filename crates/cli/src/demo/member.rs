@@ -49,13 +49,30 @@ pub(crate) fn run(job: &Job) -> Result<()> {
     bireme_fleet::log_to_stderr(environment.rpc.log.as_deref());
     let role = RoleMaker::from_environment(&environment)?;
     // The cluster is told the port; until then the list of servers holds names only.
-    let mut fleet = Fleet::init(role, &environment)?.bind("127.0.0.1:0");
+    take_part(Fleet::init(role, &environment)?.bind("127.0.0.1:0"), job, &line)
+}
+
+/// Does what the environment of a launcher says; returns whether this was trainer 0.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_launched(job: &Job, environment: &Environment) -> Result<bool> {
+    bireme_fleet::log_to_stderr(environment.rpc.log.as_deref());
+    let role = RoleMaker::from_environment(environment)?;
+    let fleet = Fleet::init(role, environment)?;
+    let is_first = fleet.is_first_worker();
+    let total = (job.samples / fleet.worker_num() as usize * job.epochs) as u64;
+    take_part(fleet, job, &Line::to_launcher(environment, is_first.then_some(total)))?;
+    Ok(is_first)
+}
+
+fn take_part(mut fleet: Fleet, job: &Job, line: &Line) -> Result<()> {
     let forward = Forward::build(job.config)?;
     fleet.minimize(&forward.loss, &optimizer(job.config), &Strategy::new(job.mode))?;
     let done = if fleet.is_server() {
-        serve(&mut fleet, &line)
+        serve(&mut fleet, line)
     } else {
-        train(&mut fleet, &forward.into_model(), job, &line)
+        train(&mut fleet, &forward.into_model(), job, line)
     };
     line.finish();
     done
@@ -112,7 +129,8 @@ fn run_steps(
 ) -> Result<()> {
     let mut batch = Batch::default();
     let mut trained = Trained::default();
-    let mut reported = Instant::now();
+    // The first step is news by itself.
+    let mut reported = None::<Instant>;
     let total = share.steps() * epochs as u64;
     for number in 0..total {
         if !line.brake.begin() {
@@ -123,9 +141,9 @@ fn run_steps(
         step.run(&batch.tensors())?;
         let (loss, auc) = (step.fetched(0).to_f64_vec()[0], step.fetched(1).to_f64_vec()[0]);
         trained.add(rows.len() as u64, loss, auc);
-        if reported.elapsed() >= REPORT_EVERY {
+        if reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {
             line.report(&Report::Trained(std::mem::take(&mut trained)))?;
-            reported = Instant::now();
+            reported = Some(Instant::now());
         }
     }
     match trained.steps {

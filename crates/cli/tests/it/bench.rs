@@ -61,3 +61,20 @@ fn a_request_to_a_server_is_compared_with_the_call_of_a_table() {
         assert!(line["value"].as_f64().unwrap() > 0.0 && line["ratio"].as_f64().unwrap() > 0.0);
     }
 }
+
+#[test]
+fn ranks_are_processes_that_reduce_and_count_their_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = ["--case", "allreduce_4k_r2", "--case", "wire_1m_r4"];
+    let args = ["bench", "collective", "--json", "--alone", "--seconds", "0.1"];
+    let ran = bireme(folder.path(), &[&args[..], &cases].concat(), "");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let lines: Vec<serde_json::Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |at: usize, key: &str| lines[at][key].clone();
+    assert_eq!((of(0, "case"), of(0, "unit")), ("allreduce_4k_r2".into(), "us".into()));
+    assert!(of(0, "value").as_f64().unwrap() > 0.0 && of(0, "ratio").is_null());
+    assert_eq!((of(1, "case"), of(1, "unit")), ("wire_1m_r4".into(), "MB".into()));
+    let ratio = of(1, "ratio").as_f64().unwrap();
+    assert!((1.0..1.05).contains(&ratio), "{ratio}");
+}

@@ -10,6 +10,7 @@ mod cluster;
 #[cfg(target_os = "linux")]
 mod launcher;
 mod story;
+mod submit;
 
 use std::io::Write;
 use std::path::Path;

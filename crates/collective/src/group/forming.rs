@@ -22,12 +22,12 @@ impl Group {
         let names: Vec<_> = names.collect();
         let name = names.get(config.rank).cloned().unwrap_or_default();
         let inbox = Arc::new(Inbox::new(names));
-        let parts = [&config.name[..], &config.endpoints.join(",")];
+        let key = format!("{}\n{}", config.name, config.endpoints.join(","));
         let place = Place {
             role: config.role,
             rank: config.rank,
             endpoints: config.endpoints.clone(),
-            session: parts.iter().fold(hash(b"group"), |all, part| all ^ hash(part.as_bytes())),
+            session: hash(key.as_bytes()),
         };
         let mesh = Mesh::connect(place, config.settings.clone(), transport, inbox.clone())?;
         let core = Core {

@@ -113,6 +113,10 @@ pub(crate) struct Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        // A rank that has heard of a failure does not say goodbye as if all were well.
+        if let Some(failure) = self.inbox.failure() {
+            self.fail(failure);
+        }
         // First, as a thread that waits for room would keep the mesh from closing; and what has
         // not been taken, nobody wants any more.
         self.inbox.close();
@@ -146,7 +150,7 @@ impl Group {
     fn run<R>(&self, call: Call, work: impl FnOnce(&Turn<'_>) -> Result<R>) -> Result<R> {
         let sequence = self.shared.enter(call, self.background)?;
         let _leave = Leave(&self.shared);
-        let turn = Turn::new(&self.shared, call, sequence);
+        let turn = Turn::new(&self.shared, call, sequence).in_background(self.background);
         work(&turn).map_err(|error| self.shared.fail(error))
     }
 }
@@ -183,7 +187,8 @@ impl Shared {
             turns = self.lock();
         }
         if let Some(failure) = self.core.inbox.failure() {
-            return Err(failure);
+            drop(turns);
+            return Err(self.fail(failure));
         }
         turns.busy = true;
         turns.sequence += 1;

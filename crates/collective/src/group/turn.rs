@@ -24,6 +24,8 @@ pub(crate) struct Turn<'a> {
     rank: usize,
     /// The mesh ranks of those who take part: the whole group, or a part of it for a step.
     ranks: &'a [usize],
+    /// The group's own thread makes the call.
+    background: bool,
     /// The others were told in which call this rank is.
     announced: Cell<bool>,
 }
@@ -33,6 +35,15 @@ impl<'a> Turn<'a> {
         Turn::keyed(shared, shared.id, call, sequence)
     }
 
+    /// The same on the group's own thread, beside which others compute.
+    pub(super) fn in_background(self, background: bool) -> Turn<'a> {
+        Turn { background, ..self }
+    }
+
+    pub(crate) fn is_in_background(&self) -> bool {
+        self.background
+    }
+
     /// A message from point to point, which is ordered only among those of the two ranks.
     pub(super) fn between(shared: &'a Shared, call: Call, sequence: u64) -> Turn<'a> {
         Turn::keyed(shared, shared.id | POINT_TO_POINT, call, sequence)
@@ -40,7 +51,8 @@ impl<'a> Turn<'a> {
 
     fn keyed(shared: &'a Shared, key: u32, call: Call, sequence: u64) -> Turn<'a> {
         let (rank, ranks) = (shared.rank, &shared.ranks[..]);
-        Turn { shared, key, call, sequence, rank, ranks, announced: Cell::new(false) }
+        let (background, announced) = (false, Cell::new(false));
+        Turn { shared, key, call, sequence, rank, ranks, background, announced }
     }
 
     /// The same call among a part of the ranks, given by their mesh ranks; this process is the one

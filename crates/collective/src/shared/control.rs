@@ -99,6 +99,11 @@ impl Patience {
         }
     }
 
+    /// For a thread beside which others of its process compute: the processor is theirs.
+    pub(super) fn beside_others() -> Patience {
+        Patience { turns: 100, yields: 2 }
+    }
+
     /// Waits until a rank has posted a phase; `check` is asked between two sleeps whether that
     /// makes sense still, and told how long it has lasted.
     pub(super) fn wait(

@@ -116,12 +116,13 @@ fn open(told: &[u8], length: usize) -> Option<Segment> {
     Segment::open(text.get(16..)?, length, mark).ok()
 }
 
-/// What is the same for two processes exactly if they can share memory: one running kernel, and
-/// one numbering of processes.
+/// What is the same for two processes that can share memory: one running kernel, one numbering of
+/// processes, and one network, since who is given a network of its own is meant to be a host.
 pub(crate) fn host() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let processes = std::fs::read_link("/proc/self/ns/pid").ok()?;
-    Some(format!("{} {}", boot.trim(), processes.display()))
+    let network = std::fs::read_link("/proc/self/ns/net").ok()?;
+    Some(format!("{} {} {}", boot.trim(), processes.display(), network.display()))
 }
 
 /// A number that no other segment has; not a secret, as only processes that may look into ours

@@ -100,7 +100,11 @@ impl Local {
     fn wait(&self, turn: &Turn<'_>, phase: u32, rank: usize) -> Result<()> {
         let control = self.control(rank);
         if !control.has_posted(phase) {
-            self.patience.wait(control, phase, |waited| turn.check_peer(rank, waited))?;
+            let patience = match turn.is_in_background() {
+                true => Patience::beside_others(),
+                false => self.patience,
+            };
+            patience.wait(control, phase, |waited| turn.check_peer(rank, waited))?;
         }
         let (sequence, theirs) = control.description(phase);
         if sequence == turn.sequence() && turn.call().agrees(theirs) {

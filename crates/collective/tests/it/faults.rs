@@ -120,7 +120,8 @@ fn a_rank_that_never_comes_is_named() {
             |group| {
                 let text = group.unwrap_err().to_string();
                 assert!(text.contains("within 0.3 s"), "{text}");
-                assert!(text.contains("trainer 2 (") || text.contains("another group"), "{text}");
+                // Rank 2 itself misses the others.
+                assert!(text.contains("trainer 2 (") || text.contains("trainer 0 ("), "{text}");
             },
         );
     }

@@ -3,4 +3,5 @@
 
 mod calls;
 mod faults;
+mod processes;
 mod ranks;

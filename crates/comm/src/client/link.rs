@@ -295,7 +295,9 @@ impl Link {
                 if state.last.is_none_or(|last| last.elapsed() >= heartbeat) {
                     state.last = Some(Instant::now());
                     // Must not wait for the socket: this thread is the one that reads.
-                    connection.try_send(Header::new(Kind::Ping));
+                    if connection.try_send(Header::new(Kind::Ping)).is_err() {
+                        connection.shutdown();
+                    }
                 }
             }
             Err(broken) => self.broke(&mut state, &connection, &broken),

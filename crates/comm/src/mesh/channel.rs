@@ -147,7 +147,10 @@ impl Channel {
     }
 
     pub(super) fn beat(&self, state: &State) {
-        if !self.is_over() && self.connection.try_send(Header::new(Kind::Heartbeat)) {
+        // A peer that takes none is noticed by the thread that reads, after its last words.
+        let sent = !self.is_over()
+            && self.connection.try_send(Header::new(Kind::Heartbeat)).is_ok_and(|sent| sent);
+        if sent {
             state.sent.fetch_add(HEADER as u64, Ordering::Relaxed);
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::State;
 use crate::connection::{Broken, Connection, lock};
@@ -25,23 +25,35 @@ pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
                 continue;
             }
         };
-        {
-            let mut forming = lock(&state.forming);
-            if forming.strangers >= state.settings.max_handshakes {
-                continue;
-            }
-            forming.strangers += 1;
-        }
         let greeter = state.clone();
-        let spawned = state.threads.spawn("greet", move || {
-            greet(&greeter, stream);
-            lock(&greeter.forming).strangers -= 1;
-        });
+        let spawned = state.threads.spawn("greet", move || greet(&greeter, stream));
         if let Err(error) = spawned {
-            lock(&state.forming).strangers -= 1;
             tracing::warn!("{} drops a connection: {error}", state.me());
         }
     }
+}
+
+/// Ends those that drip bytes so slowly that no single read times out.
+pub(super) fn drop_slow_strangers(state: &State) {
+    let mut forming = lock(&state.forming);
+    let limit = state.settings.handshake;
+    while forming.strangers.front().is_some_and(|(since, _)| since.elapsed() > limit) {
+        if let Some((_, oldest)) = forming.strangers.pop_front() {
+            oldest.shutdown();
+        }
+    }
+}
+
+/// Remembers a connection that has to prove itself; the oldest makes room for it, so strangers
+/// that stay silent keep nobody out.
+fn add_stranger(state: &State, connection: &Arc<Connection>) {
+    let mut forming = lock(&state.forming);
+    while forming.strangers.len() >= state.settings.max_handshakes {
+        if let Some((_, oldest)) = forming.strangers.pop_front() {
+            oldest.shutdown();
+        }
+    }
+    forming.strangers.push_back((Instant::now(), connection.clone()));
 }
 
 fn is_complete(state: &State) -> bool {
@@ -58,7 +70,14 @@ fn greet(state: &Arc<State>, stream: Box<dyn Stream>) {
         Ok(stream) => Arc::new(Connection::new(stream)),
         Err(error) => return tracing::error!("{} cannot encrypt: {error}", state.me()),
     };
-    if let Err((refusal, problem)) = admit(state, &connection) {
+    add_stranger(state, &connection);
+    // A mesh that closes now may have missed this connection.
+    if state.closing.load(Ordering::Acquire) {
+        return;
+    }
+    let admitted = admit(state, &connection);
+    lock(&state.forming).strangers.retain(|(_, other)| !Arc::ptr_eq(other, &connection));
+    if let Err((refusal, problem)) = admitted {
         let address = connection.stream().address();
         // Whoever waits for a port opens a connection and closes it again.
         if problem != Broken::Closed.to_string() {

@@ -9,12 +9,13 @@ mod channel;
 mod door;
 mod forming;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::body::Pool;
-use crate::connection::lock;
+use crate::connection::{Connection, lock};
 use crate::threads::Threads;
 use crate::transport::{Encryption, Listener};
 use crate::{Body, Error, Identity, Result, Role, Settings, Transport};
@@ -99,8 +100,8 @@ struct State {
 /// What happens while the group forms.
 #[derive(Default)]
 struct Forming {
-    /// Connections that have not proven themselves.
-    strangers: usize,
+    /// Connections that have not proven themselves, the oldest first.
+    strangers: VecDeque<(Instant, Arc<Connection>)>,
     /// The last connection that was refused, and why.
     refused: Option<String>,
     /// The first rank that came and went again, and why.
@@ -264,7 +265,8 @@ impl State {
         self.closing.store(true, Ordering::Release);
         self.stop_listening();
         self.each_channel(|channel| channel.shutdown());
-        drop(lock(&self.forming));
+        let strangers = std::mem::take(&mut lock(&self.forming).strangers);
+        strangers.iter().for_each(|(_, connection)| connection.shutdown());
         self.changed.notify_all();
     }
 
@@ -291,6 +293,7 @@ fn keep(state: &State) {
         // A machine that slept has heard of nobody; that is nobody's fault.
         let slept = now.duration_since(next) > timeout / 2;
         next = now + interval;
+        door::drop_slow_strangers(state);
         state.each_channel(|channel| {
             if slept {
                 channel.heard(state);

@@ -133,6 +133,9 @@ fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
                 tracing::debug!("{address} connected and left again");
             } else if state.strangers.is_news(&address, Some(refusal)) {
                 tracing::warn!("{} refused a connection from {address}: {problem}", state.identity);
+                if matches!(refusal, Refusal::Secret | Refusal::Version) {
+                    state.handler.refused(&address, &problem);
+                }
             }
             handshake::refuse(&connection, refusal, &problem, state.incarnation);
         }

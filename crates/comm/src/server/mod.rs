@@ -31,6 +31,12 @@ pub trait Handler: Send + Sync + 'static {
         let _ = peer;
     }
 
+    /// A connection was refused because its other side does not know the job's secret, or speaks
+    /// another version; said once for each host.
+    fn refused(&self, address: &str, problem: &str) {
+        let _ = (address, problem);
+    }
+
     /// A peer that did not say goodbye was not heard of for the heartbeat timeout. Its session is
     /// over; replies to it go nowhere.
     fn lost(&self, peer: &Peer, why: &str) {
@@ -106,6 +112,12 @@ impl Server {
     /// The peers that are connected, or were within the heartbeat timeout.
     pub fn peers(&self) -> Vec<Peer> {
         lock(&self.state.sessions).values().map(|session| session.peer.clone()).collect()
+    }
+
+    /// For how long each peer, named by its session, was not heard of.
+    pub fn silences(&self) -> Vec<(u64, Duration)> {
+        let sessions = lock(&self.state.sessions);
+        sessions.iter().map(|(number, session)| (*number, session.silence())).collect()
     }
 
     /// Takes no more connections, ends those it has and waits for its threads, at most for the

@@ -3,6 +3,7 @@
 
 mod calls;
 mod faults;
+mod mesh;
 mod processes;
 mod speed;
 mod strangers;

@@ -11,7 +11,7 @@ fn file(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/tls", name].iter().collect()
 }
 
-fn tls(authority: &str) -> Settings {
+pub(crate) fn tls(authority: &str) -> Settings {
     let tls = Tls {
         certificate: file("certificate.pem"),
         key: file("key.pem"),

@@ -3,7 +3,8 @@
 //! The pass hands over each gradient as soon as it is whole. When all of a bucket are there, and
 //! the buckets before it have left, the bucket is given to the group's own thread; the end of the
 //! pass waits for all and puts the averages where the gradients were. So every rank sends the same
-//! buckets in the same order, whatever the order in which its gradients became known.
+//! buckets in the same order, whatever the order in which its gradients became known. The last ones
+//! have nothing left to travel beside: they go on the thread that waits.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,7 +52,7 @@ struct State {
     missing: Vec<usize>,
     /// The bucket that leaves next.
     next: usize,
-    flights: Vec<Pending<Result<Load>>>,
+    flights: Vec<Flight>,
     /// The memory of buckets with several members, for the next pass.
     flat: Vec<Option<Tensor>>,
 }
@@ -64,6 +65,23 @@ enum Load {
     Flat(Tensor),
     /// Rows of its only member.
     Rows(SelectedRows),
+}
+
+/// A bucket that has left.
+enum Flight {
+    /// On the group's own thread.
+    Started(Pending<Result<Load>>),
+    /// Goes when it is waited for.
+    Here(Load),
+}
+
+impl Flight {
+    fn land(self, group: &Group) -> Result<Load> {
+        match self {
+            Flight::Started(pending) => pending.wait().map_err(remote)?,
+            Flight::Here(load) => travel(group, load),
+        }
+    }
 }
 
 impl Reducer {
@@ -131,8 +149,14 @@ impl Reducer {
         state.missing[self.places[member]] -= 1;
         while state.missing.get(state.next) == Some(&0) {
             let load = self.load(state, state.next)?;
-            state.flights.push(self.group.start(move |group| Ok(travel(group, load))));
             state.next += 1;
+            // When the last gradient is known nothing is left to compute meanwhile.
+            let is_last = state.missing.iter().all(|missing| *missing == 0);
+            state.flights.push(if is_last {
+                Flight::Here(load)
+            } else {
+                Flight::Started(self.group.start(move |group| Ok(travel(group, load))))
+            });
         }
         Ok(())
     }
@@ -308,7 +332,7 @@ impl Reducer {
         let before: Vec<bool> = self.parameters.iter().map(had).collect();
         late.into_iter().try_for_each(|member| self.note(state, member, false))?;
         for (at, flight) in std::mem::take(&mut state.flights).into_iter().enumerate() {
-            let load = flight.wait().map_err(remote)??;
+            let load = flight.land(&self.group)?;
             self.unload(state, at, load)?;
         }
         if self.find_unused { self.forget_unused(state, &before) } else { Ok(()) }

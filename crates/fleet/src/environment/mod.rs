@@ -7,6 +7,7 @@ pub mod variables;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -56,6 +57,19 @@ pub struct Environment {
     pub cpu_num: Option<u32>,
     /// `FLAGS_communicator_*`.
     pub communicator: CommunicatorFlags,
+    /// What the launcher says about itself.
+    pub launcher: Launcher,
+}
+
+/// What a launcher tells its processes, as far as there is one.
+#[derive(Clone, Debug, Default)]
+pub struct Launcher {
+    /// `BIREME_STATUS_FD`.
+    pub status_fd: Option<u32>,
+    /// `BIREME_JOB_DIR`.
+    pub job_dir: Option<PathBuf>,
+    /// `BIREME_RESTART`.
+    pub restarts: u32,
 }
 
 /// Variables of jobs with heter workers.
@@ -254,6 +268,11 @@ impl Values {
                 thread_pool_size: self.count(&v::THREAD_POOL_SIZE)?,
                 send_wait_times: self.number(&v::SEND_WAIT_TIMES)?,
                 is_sgd_optimizer: self.switch(&v::IS_SGD)?,
+            },
+            launcher: Launcher {
+                status_fd: self.number(&v::STATUS_FD)?,
+                job_dir: self.text(&v::JOB_DIR).map(PathBuf::from),
+                restarts: self.number(&v::RESTART)?.unwrap_or(0),
             },
         })
     }

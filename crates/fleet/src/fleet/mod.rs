@@ -19,7 +19,7 @@ use bireme_transpiler::{Transpiled, Transpiler};
 use crate::collective::Rings;
 use crate::settings::{network, settings};
 use crate::util::Util;
-use crate::{Environment, Error, Result, Role, RoleMaker, Strategy, split_files};
+use crate::{Environment, Error, Reporter, Result, Role, RoleMaker, Strategy, split_files};
 
 pub use heter::{connect_stages, serve_stage};
 pub use save::SaveMode;
@@ -37,6 +37,7 @@ pub use worker::{Tuning, connect_trainer};
 pub struct Fleet {
     role: RoleMaker,
     environment: Environment,
+    reporter: Reporter,
     transport: Arc<dyn Transport>,
     settings: Settings,
     /// Where a server listens, if not at its endpoint in the list.
@@ -72,6 +73,7 @@ impl Fleet {
         Ok(Fleet {
             settings: settings(environment)?,
             environment: environment.clone(),
+            reporter: Reporter::new(environment),
             ..Fleet::with_transport(role, transport, Settings::default())
         })
     }
@@ -94,6 +96,7 @@ impl Fleet {
         Fleet {
             role,
             environment: Environment::default(),
+            reporter: Reporter::default(),
             transport,
             settings,
             bind: None,
@@ -255,6 +258,11 @@ impl Fleet {
     /// Before [`Fleet::minimize`].
     pub fn original_program(&self) -> Result<&Program> {
         Ok(&self.job()?.original)
+    }
+
+    /// What this process tells its launcher: a trainer reports its steps there.
+    pub fn reporter(&self) -> &Reporter {
+        &self.reporter
     }
 
     /// What trainers tell each other apart from training.

@@ -15,7 +15,7 @@ use bireme_ps::worker::Worker;
 use bireme_transpiler::{Located, Transpiled};
 
 use super::Fleet;
-use crate::{Error, Result};
+use crate::{Error, Result, remember_checkpoint};
 
 /// What a checkpoint holds, by Paddle's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,12 @@ impl Fleet {
     pub fn save_persistables(&self, folder: &Path, scope: &Scope, mode: SaveMode) -> Result<()> {
         let original = self.original_program()?;
         let alone = || Ok(io::save_persistables(folder, original, scope, None)?);
-        self.save(folder, None, mode, Format::Native, alone)
+        self.save(folder, None, mode, Format::Native, alone)?;
+        // What changed since the last save is no state to go on from.
+        if self.is_first_worker() && mode == SaveMode::All {
+            remember_checkpoint(&self.environment, folder);
+        }
+        Ok(())
     }
 
     /// As [`Fleet::save_persistables`], for one table.

@@ -13,7 +13,7 @@ use super::Fleet;
 use super::save::text as path_text;
 use crate::environment::variables as v;
 use crate::settings::{network, settings};
-use crate::{Environment, Error, Result, Role};
+use crate::{Environment, Error, Result, Role, checkpoint_to_load};
 
 /// What a server starts with.
 pub(super) struct Initial {
@@ -22,7 +22,8 @@ pub(super) struct Initial {
 }
 
 impl Fleet {
-    /// Gives this server's parameters their first values, or those of a checkpoint.
+    /// Gives this server's parameters their first values, or those of a checkpoint: in a job that
+    /// was started again, without a folder, of the last one that was saved.
     ///
     /// # Errors
     /// When this is no server, the startup program fails, or there is no such folder.
@@ -32,10 +33,11 @@ impl Fleet {
             let folder = folder.display();
             return Err(Error::Config(format!("There is no directory named '{folder}'")));
         }
+        let checkpoint = checkpoint_to_load(&self.environment, checkpoint);
         let scope = Scope::new();
         let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
         executor.run(self.startup_program()?, &[], &[])?;
-        self.initial = Some(Initial { scope, checkpoint: checkpoint.map(Path::to_owned) });
+        self.initial = Some(Initial { scope, checkpoint });
         Ok(())
     }
 

@@ -49,6 +49,7 @@ impl Fleet {
             return Ok(Some(Arc::clone(&connected.worker)));
         }
         let strategy = &job.strategy;
+        self.reporter.mode(strategy.mode);
         let config = WorkerConfig {
             trainer: self.role.rank(),
             trainers: self.role.worker_num() + self.role.heter_worker_num(),

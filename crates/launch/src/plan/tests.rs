@@ -52,7 +52,7 @@ impl Here<'_> {
             variables,
             cores: 8,
             gpus: self.gpus,
-            folder: "/home/me".into(),
+            folder: "/srv/job".into(),
             secret: "fresh".into(),
         };
         Ok((*options, facts))
@@ -141,11 +141,11 @@ fn the_variables_of_servers_and_workers() {
         POD_IP=127.0.0.1
         PADDLE_WITH_GLOO=0
         PADDLE_GLOO_RENDEZVOUS=3
-        PADDLE_GLOO_FS_PATH=/home/me/log/gloo
+        PADDLE_GLOO_FS_PATH=/srv/job/log/gloo
         PADDLE_GLOO_HTTP_ENDPOINT=127.0.0.1:40003
         PADDLE_ROLE=PSERVER
         PADDLE_NNODES=1
-        PADDLE_LOG_DIR=/home/me/log
+        PADDLE_LOG_DIR=/srv/job/log
         POD_NAME=j-0
         SYS_JOB_ID=j
         BIREME_JOB_SECRET=fresh
@@ -163,7 +163,7 @@ fn the_variables_of_servers_and_workers() {
         PADDLE_TRAINER_ID=1
         PADDLE_WITH_GLOO=0
         PADDLE_GLOO_RENDEZVOUS=3
-        PADDLE_GLOO_FS_PATH=/home/me/log/gloo
+        PADDLE_GLOO_FS_PATH=/srv/job/log/gloo
         FLAGS_selected_gpus=0
         FLAGS_selected_xpus=0
         CUDA_VISIBLE_DEVICES=0
@@ -171,7 +171,7 @@ fn the_variables_of_servers_and_workers() {
         PADDLE_GLOO_HTTP_ENDPOINT=127.0.0.1:40003
         PADDLE_ROLE=TRAINER
         PADDLE_NNODES=1
-        PADDLE_LOG_DIR=/home/me/log
+        PADDLE_LOG_DIR=/srv/job/log
         POD_NAME=j-0
         SYS_JOB_ID=j
         BIREME_JOB_SECRET=fresh
@@ -347,7 +347,7 @@ fn the_variables_of_a_collective_job() {
         FLAGS_selected_accelerators=0,1
         PADDLE_WITH_GLOO=0
         PADDLE_GLOO_RENDEZVOUS=3
-        PADDLE_GLOO_FS_PATH=/home/me/log/gloo
+        PADDLE_GLOO_FS_PATH=/srv/job/log/gloo
         PADDLE_DISTRI_BACKEND=gloo
         PADDLE_GLOBAL_SIZE=2
         PADDLE_GLOBAL_RANK=1
@@ -357,7 +357,7 @@ fn the_variables_of_a_collective_job() {
         TRAINING_ROLE=TRAINER
         PADDLE_ROLE=TRAINER
         PADDLE_NNODES=1
-        PADDLE_LOG_DIR=/home/me/log
+        PADDLE_LOG_DIR=/srv/job/log
         POD_NAME=default-0
         BIREME_JOB_SECRET=fresh
         OMP_NUM_THREADS=4

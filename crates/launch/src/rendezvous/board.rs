@@ -177,15 +177,24 @@ impl Board {
     }
 
     /// Lets time pass: a job that may start with fewer nodes does when no more come, and a failure
-    /// that was blamed on another counts when no other was reported.
-    pub(super) fn tick(&mut self, now: Instant) {
-        if let Some((failure, _)) = self.suspect.take_if(|(_, since)| now >= *since + HEARSAY) {
+    /// that was blamed on another counts when no other was reported. While some node is silent,
+    /// that one may be the reason: it is lost soon, or heard of again.
+    pub(super) fn tick(&mut self, now: Instant, is_silent: bool) {
+        let is_late = |(_, since): &mut (Failure, Instant)| !is_silent && now >= *since + HEARSAY;
+        if let Some((failure, _)) = self.suspect.take_if(is_late) {
             self.fail(failure);
         }
         let Expected::Counted { least, patience, .. } = self.expected else { return };
         let waited = self.last_arrival.is_some_and(|last| now >= last + patience);
         if self.phase == Phase::Waiting && self.members.len() >= least && waited {
             self.start();
+        }
+    }
+
+    /// Something to be told to users while they wait.
+    pub(super) fn note(&mut self, text: String) {
+        if self.phase == Phase::Waiting {
+            self.log.push(Entry::Note(text));
         }
     }
 

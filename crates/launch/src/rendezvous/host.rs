@@ -2,7 +2,7 @@
 //! grows. A thread lets time pass for the board.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use bireme_comm::{Body, Error, Handler, Identity, Peer, Reply, Role, Server, Settings, Transport};
@@ -18,7 +18,7 @@ pub(super) const IDENTITY: Identity = Identity { role: Role::Other, rank: 0 };
 
 /// The node's part as host; stops when dropped.
 pub(super) struct Host {
-    server: Server,
+    server: Arc<Server>,
     shared: Arc<Shared>,
 }
 
@@ -29,14 +29,16 @@ struct Shared {
     closing: AtomicBool,
     /// After which silence a node is lost.
     silence: Duration,
+    /// After which silence it may be.
+    suspicious: Duration,
     /// How long a second node with the same address waits for the first one to be lost.
     patience: Duration,
 }
 
 struct State {
     board: Board,
-    /// Nodes that wait for the log to grow: what they have seen, and where to answer.
-    watching: Vec<(usize, Reply)>,
+    /// Nodes that wait for the log to grow: their sessions, what they have seen, and where to answer.
+    watching: Vec<(u64, usize, Reply)>,
     /// Nodes whose address is taken.
     twice: Vec<(u64, Card, Instant, Reply)>,
 }
@@ -54,15 +56,17 @@ impl Host {
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
             silence: settings.heartbeat_timeout,
+            suspicious: settings.heartbeat.mul_f64(2.5),
             patience: settings.heartbeat_timeout + settings.heartbeat * 2,
         });
         let handler = Arc::new(Desk(shared.clone()));
         let transport = transport.clone();
         let server = Server::start(transport, endpoint, IDENTITY, settings.clone(), handler)?;
-        let ticking = shared.clone();
+        let server = Arc::new(server);
+        let (ticking, watched) = (shared.clone(), Arc::downgrade(&server));
         std::thread::Builder::new()
             .name("rendezvous".into())
-            .spawn(move || tick(&ticking))
+            .spawn(move || tick(&ticking, &watched))
             .map_err(|source| Error::Io { what: "cannot start a thread".into(), source })?;
         Ok(Host { server, shared })
     }
@@ -112,13 +116,21 @@ impl State {
     /// What those who watch are to be told, if the log is longer than what they have seen.
     fn answers(&mut self) -> Vec<(Reply, Vec<u8>)> {
         let mut answers = Vec::new();
-        for (seen, reply) in std::mem::take(&mut self.watching) {
+        for (session, seen, reply) in std::mem::take(&mut self.watching) {
             match self.board.log_from(seen) {
-                [] => self.watching.push((seen, reply)),
+                [] => self.watching.push((session, seen, reply)),
                 news => answers.push((reply, encode(&news))),
             }
         }
         answers
+    }
+
+    /// A node that leaves waits for no more news.
+    fn leave(&mut self, session: u64) {
+        self.board.leave(session);
+        for (_, _, reply) in self.watching.extract_if(.., |(other, ..)| *other == session) {
+            reply.send(&[b"[]"]);
+        }
     }
 
     fn join(&mut self, session: u64, card: Card, since: Instant, reply: Reply) {
@@ -131,11 +143,13 @@ impl State {
 }
 
 /// Lets time pass until the host is dropped.
-fn tick(shared: &Shared) {
+fn tick(shared: &Shared, server: &Weak<Server>) {
     while !shared.closing.load(Ordering::Acquire) {
+        let Some(silences) = server.upgrade().map(|server| server.silences()) else { return };
+        let is_silent = silences.iter().any(|(_, silence)| *silence > shared.suspicious);
         shared.change(|state| {
             let now = Instant::now();
-            state.board.tick(now);
+            state.board.tick(now, is_silent);
             for (session, card, since, reply) in std::mem::take(&mut state.twice) {
                 let waited = now.saturating_duration_since(since);
                 if waited > shared.patience {
@@ -162,14 +176,20 @@ impl Handler for Desk {
         self.0.change(|state| {
             match request {
                 Request::Join(card) => return state.join(session, card, Instant::now(), reply),
-                Request::Watch(seen) => return state.watching.push((seen, reply)),
+                Request::Watch(seen) => return state.watching.push((session, seen, reply)),
                 Request::Failed(failure) => state.board.failed(failure, Instant::now()),
                 Request::WorkersDone => state.board.workers_done(session),
                 Request::Stopped(round) => state.board.stopped(session, round),
                 Request::GiveUp(problem) => state.board.refuse(problem),
-                Request::Leave => state.board.leave(session),
+                Request::Leave => state.leave(session),
             }
             reply.send(&[]);
+        });
+    }
+
+    fn refused(&self, address: &str, problem: &str) {
+        self.0.change(|state| {
+            state.board.note(format!("a connection from {address} was refused: {problem}"));
         });
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -85,6 +86,7 @@ pub struct Config {
 pub struct Membership {
     client: Arc<Client>,
     host: Mutex<Option<Host>>,
+    follower: Mutex<Option<JoinHandle<()>>>,
     news: Arc<News>,
     session: u64,
     node: usize,
@@ -119,7 +121,7 @@ pub fn join(config: &Config, transport: &Arc<dyn Transport>) -> Result<Membershi
     // From here on the wait is this function's: the connection must outlive it, to say why it ends.
     waiting.is_connected();
     let news = Arc::new(News::default());
-    follow(&client, &news, &endpoint)?;
+    let follower = follow(&client, &news, &endpoint)?;
     let roster = match wait_for_start(&news, &waiting) {
         Ok(roster) => roster,
         Err(problem) => {
@@ -127,7 +129,9 @@ pub fn join(config: &Config, transport: &Arc<dyn Transport>) -> Result<Membershi
             if waiting.is_late() {
                 post(&client, &Request::GiveUp(problem.to_string()));
             }
-            finish(&client, &news, host.as_ref(), session, config.settings.heartbeat_timeout);
+            let patience = config.settings.heartbeat_timeout;
+            finish(&client, &news, Some(follower), patience);
+            wait_for_others(host.as_ref(), session, patience);
             return Err(problem);
         }
     };
@@ -135,6 +139,7 @@ pub fn join(config: &Config, transport: &Arc<dyn Transport>) -> Result<Membershi
     Ok(Membership {
         client,
         host: Mutex::new(host),
+        follower: Mutex::new(Some(follower)),
         news,
         session,
         node: node.context("the rendezvous started the job without this node")?,
@@ -223,26 +228,25 @@ fn register(config: &Config, client: &Client, waiting: &Waiting) -> Result<u64> 
 }
 
 /// Reads the log in a thread of its own, until its last entry.
-fn follow(client: &Arc<Client>, news: &Arc<News>, endpoint: &str) -> Result<()> {
+fn follow(client: &Arc<Client>, news: &Arc<News>, endpoint: &str) -> Result<JoinHandle<()>> {
     let (client, news, endpoint) = (client.clone(), news.clone(), endpoint.to_owned());
     std::thread::Builder::new()
         .name("news".into())
         .spawn(move || {
-            let mut seen = 0;
+            let (mut seen, mut is_last) = (0, false);
             while !news.over.load(Ordering::Acquire) {
                 let entries = watch(&client, seen).unwrap_or_else(|problem| {
                     vec![Entry::Lost { node: host_of(&endpoint).to_owned(), why: problem }]
                 });
                 seen += entries.len();
-                news.push(entries);
+                is_last = news.push(entries);
             }
             // The host waits for this, so it must not wait for the processes of this node.
-            let request = Request::Leave;
-            let _ = client.call(Lane::Send, 0, request.name(), &[&encode(&request)], true);
-            client.goodbye();
+            if is_last {
+                take_leave(&client);
+            }
         })
-        .context("cannot start a thread")?;
-    Ok(())
+        .context("cannot start a thread")
 }
 
 fn watch(client: &Client, seen: usize) -> Result<Vec<Entry>, String> {
@@ -262,16 +266,22 @@ fn watch(client: &Client, seen: usize) -> Result<Vec<Entry>, String> {
 }
 
 impl News {
-    fn push(&self, news: Vec<Entry>) {
+    /// Takes entries in; true if the last one is there, and nobody has left before it.
+    fn push(&self, news: Vec<Entry>) -> bool {
         let mut entries = self.entries.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut is_last = false;
         for entry in news {
-            if self.over.load(Ordering::Acquire) {
+            is_last = entry.is_last();
+            if self.over.fetch_or(is_last, Ordering::AcqRel) {
+                return false;
+            }
+            entries.push_back(entry);
+            if is_last {
                 break;
             }
-            self.over.store(entry.is_last(), Ordering::Release);
-            entries.push_back(entry);
         }
         self.arrived.notify_all();
+        is_last
     }
 
     fn next(&self, patience: Duration) -> Option<Entry> {
@@ -305,18 +315,33 @@ fn post(client: &Client, request: &Request) {
     }
 }
 
-/// Ends the connection; the host first waits for the others.
-fn finish(client: &Client, news: &News, host: Option<&Host>, session: u64, patience: Duration) {
-    news.over.store(true, Ordering::Release);
+/// Tells the host that this node needs nothing more of it, and ends the connection.
+fn take_leave(client: &Client) {
     let request = Request::Leave;
-    // Waits for the reply, so that reports sent before are there too.
-    let _ = client
-        .start(Lane::Send, 0, request.name(), &[&encode(&request)], true)
-        .and_then(|mut pending| pending.wait_for(patience));
+    if let Err(error) = client.call(Lane::Send, 0, request.name(), &[&encode(&request)], true) {
+        tracing::debug!("the host does not need to know: {error}");
+    }
     client.goodbye();
-    if let Some(host) = host
-        && !host.wait_for_others(session, patience)
-    {
+}
+
+/// Leaves the meeting, if the last entry of the log has not ended it.
+fn finish(client: &Client, news: &News, follower: Option<JoinHandle<()>>, patience: Duration) {
+    if !news.over.swap(true, Ordering::AcqRel) {
+        let request = Request::Leave;
+        // Answered after the reports that were sent before; ends the follower's wait too.
+        let _ = client
+            .start(Lane::Send, 0, request.name(), &[&encode(&request)], true)
+            .and_then(|mut pending| pending.wait_for(patience));
+    }
+    if let Some(Err(_)) = follower.map(JoinHandle::join) {
+        tracing::debug!("the thread that follows the job has failed");
+    }
+    client.goodbye();
+}
+
+/// The host goes last, when all know how the job ended; but it does not wait for the lost.
+fn wait_for_others(host: Option<&Host>, session: u64, patience: Duration) {
+    if host.is_some_and(|host| !host.wait_for_others(session, patience)) {
         tracing::warn!("some nodes did not say that they know how the job ended");
     }
 }
@@ -380,7 +405,9 @@ impl Peers for Membership {
             return;
         }
         let host = self.host.lock().unwrap_or_else(|poison| poison.into_inner()).take();
-        finish(&self.client, &self.news, host.as_ref(), self.session, self.patience);
+        let follower = self.follower.lock().unwrap_or_else(|poison| poison.into_inner()).take();
+        finish(&self.client, &self.news, follower, self.patience);
+        wait_for_others(host.as_ref(), self.session, self.patience);
     }
 }
 

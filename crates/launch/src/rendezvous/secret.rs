@@ -11,6 +11,10 @@ use bireme_fleet::Environment;
 /// users read "node 10.0.0.3 is lost" and not the complaint of a worker that misses a server there.
 const PART_OF_TIMEOUT: f64 = 0.6;
 
+/// Between two signs of life: launchers are few, and one that is silent for longer is suspected when
+/// something fails.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
 /// Longest wait for one attempt to connect: a machine that is switched off answers nothing.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
@@ -28,8 +32,7 @@ pub fn settings(environment: &Environment, job: &str) -> Result<Settings> {
     let timeout = settings.heartbeat_timeout.mul_f64(PART_OF_TIMEOUT);
     Ok(Settings {
         secret,
-        // A third, as one may be late and one more lost.
-        heartbeat: settings.heartbeat.min(timeout / 3),
+        heartbeat: settings.heartbeat.min(timeout / 6).min(HEARTBEAT),
         heartbeat_timeout: timeout,
         handshake: HANDSHAKE,
         // Watching the log takes as long as the job; heartbeats bound the wait for a dead host.
@@ -48,6 +51,6 @@ mod tests {
         let environment = Environment::of([("BIREME_HEARTBEAT_TIMEOUT", "2")]).unwrap();
         let settings = settings(&environment, "default").unwrap();
         assert_eq!(settings.heartbeat_timeout, Duration::from_millis(1200));
-        assert_eq!(settings.heartbeat, Duration::from_millis(400));
+        assert_eq!(settings.heartbeat, Duration::from_millis(200));
     }
 }

@@ -8,9 +8,10 @@ use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
+use super::events::Event;
 use super::screen::Level;
 use super::system::{self, Entry};
-use super::watch::{Event, Watch};
+use super::watch::Watch;
 use crate::job::Role;
 
 /// How long a process that was killed may take to vanish: the kernel frees its memory.

@@ -6,6 +6,7 @@
 //! this process is killed.
 
 mod end;
+mod events;
 mod failure;
 mod guard;
 mod live;
@@ -25,6 +26,7 @@ mod watch;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -51,6 +53,29 @@ pub struct Options {
     pub patience: Duration,
     /// Ends the job from outside: another machine failed.
     pub stop: Option<Stop>,
+    /// Where starts, first steps and ends are told, for those who measure.
+    pub notices: Option<Sender<Notice>>,
+}
+
+/// Something that happened to a process of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// It was started.
+    Started {
+        /// What it does.
+        role: Role,
+        /// Its number.
+        rank: usize,
+        /// Its process.
+        pid: i32,
+    },
+    /// It has made its first step of training.
+    Stepped {
+        /// What it does.
+        role: Role,
+        /// Its number.
+        rank: usize,
+    },
 }
 
 impl Default for Options {
@@ -63,6 +88,7 @@ impl Default for Options {
             grace: Duration::from_secs(1),
             patience: Duration::from_secs(10),
             stop: None,
+            notices: None,
         }
     }
 }

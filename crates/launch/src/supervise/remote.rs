@@ -14,10 +14,11 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 
 use super::Outcome;
+use super::events::Event;
 use super::failure::{DETAIL, Failed};
 use super::process::ending;
 use super::screen::Level;
-use super::watch::{ALL, Event, Watch};
+use super::watch::{ALL, Watch};
 use crate::job::Role;
 use crate::rendezvous::{Event as News, Failure, Peers};
 
@@ -141,10 +142,12 @@ impl Watch<'_> {
             match self.next(Some(until))? {
                 Event::Remote(news) if *news == News::Failed(own.clone()) => break,
                 Event::Remote(news) => {
-                    if !matches!(&*news, News::Restart { failure, .. } if *failure == own) {
-                        self.say(Level::Info, &format!("{own}, which others may have caused"));
+                    let is_own = matches!(&*news, News::Restart { failure, .. } if *failure == own);
+                    let outcome = self.heard(*news);
+                    if !is_own {
+                        self.say(Level::Error, &format!("as a consequence: {own}"));
                     }
-                    return self.heard(*news);
+                    return outcome;
                 }
                 Event::Signal(signal) => return self.interrupted(signal).map(Some),
                 Event::Time => break,

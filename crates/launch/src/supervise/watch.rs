@@ -1,4 +1,4 @@
-//! The loop that waits for everything that can happen to a job, and what it does about it.
+//! A job that runs, and what is done about the things that happen to it.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
+use super::events::Event;
 use super::failure::{self, Failed};
 use super::guard::Guard;
 use super::process::{Ended, Running, Surroundings, ending};
@@ -19,18 +19,14 @@ use super::signals::Signals;
 use super::stop::Stop;
 use super::stream::Stream;
 use super::system::OutOfMemory;
-use super::{Options, Outcome, live};
+use super::{Notice, Options, Outcome, live};
 use crate::job::{Job, Mode, Process, Role};
-use crate::rendezvous::{Event as News, Peers};
+use crate::rendezvous::Peers;
 
 /// How long others may take to fail too, when the first to fail blames somebody else.
 const HEARSAY: Duration = Duration::from_millis(700);
 /// The same for servers that end by themselves when their workers are done.
 const FAREWELL: Duration = Duration::from_millis(300);
-/// Time between two states of the live lines.
-const DRAW: Duration = Duration::from_millis(500);
-/// How often a log is looked at where the system does not tell of changes.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// A process of this machine.
 pub(super) struct Member<'a> {
@@ -46,31 +42,11 @@ impl Member<'_> {
     fn succeeded(&self) -> bool {
         self.ended.as_ref().is_some_and(|ended| ended.status.success())
     }
-}
 
-/// Something that happened.
-pub(super) enum Event {
-    /// This member has ended.
-    Ended(usize),
-    /// The user wants something.
-    Signal(i32),
-    /// Somebody else wants the end.
-    Stopped,
-    /// Another machine has news.
-    Remote(Box<News>),
-    /// The time is over.
-    Time,
-}
-
-/// What can be ready.
-enum Source {
-    Death(usize),
-    Reports(usize),
-    Guard,
-    Signals,
-    Stop,
-    Remote,
-    Log,
+    /// Whether it ended otherwise, and not because it was told to.
+    fn has_failed(&self) -> bool {
+        !self.is_told && self.ended.as_ref().is_some_and(|ended| !ended.status.success())
+    }
 }
 
 /// A job that is watched.
@@ -80,9 +56,9 @@ pub(super) struct Watch<'a> {
     pub(super) members: Vec<Member<'a>>,
     /// The folder of this run, known to all processes.
     folder: PathBuf,
-    guard: Option<Guard>,
-    signals: Option<Signals>,
-    stream: Option<Stream>,
+    pub(super) guard: Option<Guard>,
+    pub(super) signals: Option<Signals>,
+    pub(super) stream: Option<Stream>,
     /// Sessions in which something may still run.
     pub(super) sessions: HashSet<i32>,
     pub(super) events: VecDeque<Event>,
@@ -90,8 +66,8 @@ pub(super) struct Watch<'a> {
     /// The other machines, where there are any.
     pub(super) remote: Option<Remote>,
     out_of_memory: OutOfMemory,
-    drawn: Instant,
-    is_stopped: bool,
+    pub(super) drawn: Instant,
+    pub(super) is_stopped: bool,
 }
 
 impl<'a> Watch<'a> {
@@ -155,8 +131,11 @@ impl<'a> Watch<'a> {
                     }
                 }
                 Event::Ended(_) => {
-                    if let Some(outcome) = self.failed()? {
-                        return Ok(outcome);
+                    // Several may have failed at once, and only one of them was started again.
+                    while self.has_failed() {
+                        if let Some(outcome) = self.failed()? {
+                            return Ok(outcome);
+                        }
                     }
                 }
                 Event::Signal(signal) => return self.interrupted(signal),
@@ -191,7 +170,9 @@ impl<'a> Watch<'a> {
         if let Some(guard) = &self.guard {
             guard.add(running.pid);
         }
-        let said = format!("{} is process {}", process.name(), running.pid.as_raw_nonzero());
+        let (role, rank, pid) = (process.role, process.rank, running.pid.as_raw_nonzero().get());
+        self.notice(Notice::Started { role, rank, pid });
+        let said = format!("{} is process {pid}", process.name());
         self.say(Level::Debug, &said);
         if process.role == Role::Worker && process.local_rank == 0 {
             let prefix = format!("[{}] ", process.name());
@@ -254,10 +235,8 @@ impl<'a> Watch<'a> {
 
     /// Servers that failed after their workers had succeeded are worth a word.
     fn mention_servers(&self) {
-        for member in self.members.iter().filter(|member| !member.is_told) {
-            let Some(ended) = member.ended.as_ref().filter(|ended| !ended.status.success()) else {
-                continue;
-            };
+        for member in self.members.iter().filter(|member| member.has_failed()) {
+            let Some(ended) = &member.ended else { continue };
             let (name, how) = (member.process.name(), ending(ended.status));
             let log = ended.log.path.display();
             self.say(
@@ -294,7 +273,7 @@ impl<'a> Watch<'a> {
         self.say(Level::Error, &report);
         if left > 0 {
             let at = self.position(process);
-            return self.restart(restart, at, left).map(|()| None);
+            return self.restart(restart, at, left);
         } else if self.job.max_restart > 0 {
             let most = self.job.max_restart;
             self.say(Level::Error, &format!("not started again: all {most} restarts are used up"));
@@ -303,13 +282,15 @@ impl<'a> Watch<'a> {
         Ok(Some(Outcome { code, failure: Some(failure) }))
     }
 
+    fn has_failed(&self) -> bool {
+        self.members.iter().any(Member::has_failed)
+    }
+
     /// Those that failed so far, and which of them is the cause.
     fn judge(&self) -> (Vec<Failed<'a>>, usize) {
-        let failed = |member: &Member<'a>| {
-            let ended = member.ended.as_ref().filter(|ended| !ended.status.success())?;
-            (!member.is_told).then(|| Failed::new(member.process, ended))
-        };
-        let mut all: Vec<Failed<'a>> = self.members.iter().filter_map(failed).collect();
+        let failed = self.members.iter().filter(|member| member.has_failed());
+        let look = |member: &Member<'a>| Some(Failed::new(member.process, member.ended.as_ref()?));
+        let mut all: Vec<Failed<'a>> = failed.filter_map(look).collect();
         let cause = failure::cause(&mut all);
         (all, cause)
     }
@@ -319,25 +300,27 @@ impl<'a> Watch<'a> {
         self.members.iter().position(same).unwrap_or(0)
     }
 
-    fn restart(&mut self, what: Restart, at: usize, left: u32) -> Result<()> {
-        let name = self.members[at].process.name();
-        let (subject, left) = match what {
-            Restart::Alone => (format!("{name} is"), left - 1),
-            Restart::All => ("all processes are".to_owned(), left - 1),
+    fn restart(&mut self, what: Restart, at: usize, left: u32) -> Result<Option<Outcome>> {
+        let subject = match what {
+            Restart::Alone => format!("{} is", self.members[at].process.name()),
+            Restart::All => "all processes are".to_owned(),
         };
-        let said = format!("{subject} started again; restarts left: {left}");
-        self.say(Level::Warning, &said);
+        let left = left - 1;
+        self.say(Level::Warning, &format!("{subject} started again; restarts left: {left}"));
         if what == Restart::All {
-            self.end(&ALL, Signal::TERM, self.options.grace)?;
+            if self.end(&ALL, Signal::TERM, self.options.grace)? {
+                return self.interrupted(libc::SIGINT).map(Some);
+            }
             self.clear_sessions();
+            self.events.retain(|event| matches!(event, Event::Signal(_) | Event::Stopped));
         }
         self.restarts += 1;
         self.out_of_memory = OutOfMemory::count();
-        self.events.clear();
         match what {
-            Restart::Alone => self.start(at),
-            Restart::All => self.start_all(),
+            Restart::Alone => self.start(at)?,
+            Restart::All => self.start_all()?,
         }
+        Ok(None)
     }
 
     /// The user asked for the end.
@@ -373,136 +356,15 @@ impl<'a> Watch<'a> {
         self.members.iter().any(|member| roles.contains(&member.process.role) && runs(member))
     }
 
+    pub(super) fn notice(&self, notice: Notice) {
+        if let Some(notices) = &self.options.notices {
+            // Who does not listen any more has seen enough.
+            notices.send(notice).ok();
+        }
+    }
+
     pub(super) fn say(&self, level: Level, text: &str) {
         self.options.screen.say(level, text);
-    }
-
-    /// Waits for the next thing that happens, until a time.
-    pub(super) fn next(&mut self, until: Option<Instant>) -> Result<Event> {
-        loop {
-            if let Some(event) = self.events.pop_front() {
-                return Ok(event);
-            }
-            let now = Instant::now();
-            if until.is_some_and(|until| now >= until) {
-                return Ok(Event::Time);
-            }
-            let draw = self.options.screen.is_live().then(|| self.drawn + DRAW);
-            let blind = self.stream.as_ref().is_some_and(|stream| stream.changes().is_none());
-            let look = blind.then(|| now + LOOK);
-            let wake = [until, draw, look].into_iter().flatten().min();
-            self.wait(wake.map(|wake| wake.saturating_duration_since(now)))?;
-            if blind {
-                self.pump();
-            }
-            if self.drawn.elapsed() >= DRAW {
-                self.draw();
-            }
-        }
-    }
-
-    /// Waits until something is ready, and takes it in.
-    fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
-        let (mut sources, mut fds) = (Vec::new(), Vec::new());
-        for (at, member) in self.members.iter().enumerate() {
-            let Some(running) = &member.running else { continue };
-            sources.push(Source::Death(at));
-            fds.push(running.death());
-            if running.status.is_open {
-                sources.push(Source::Reports(at));
-                fds.push(running.reports());
-            }
-        }
-        if let Some(guard) = &self.guard {
-            sources.push(Source::Guard);
-            fds.push(guard.death());
-        }
-        if let Some(signals) = &self.signals {
-            sources.push(Source::Signals);
-            fds.push(signals.fd());
-        }
-        if let Some(stop) = self.options.stop.as_ref().filter(|_| !self.is_stopped) {
-            sources.push(Source::Stop);
-            fds.push(stop.fd());
-        }
-        if let Some(remote) = &self.remote {
-            sources.push(Source::Remote);
-            fds.push(remote.fd());
-        }
-        if let Some(changes) = self.stream.as_ref().and_then(Stream::changes) {
-            sources.push(Source::Log);
-            fds.push(changes);
-        }
-        let mut fds: Vec<PollFd<'_>> =
-            fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
-        match rustix::event::poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("cannot wait for the processes"),
-        }
-        let is_ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let ready = sources.into_iter().zip(is_ready).filter(|(_, ready)| *ready);
-        for source in ready.map(|(source, _)| source).collect::<Vec<_>>() {
-            self.take(source)?;
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, source: Source) -> Result<()> {
-        match source {
-            Source::Death(at) => self.take_death(at),
-            Source::Reports(at) => {
-                if let Some(running) = &mut self.members[at].running {
-                    running.status.is_open = running.hear();
-                }
-            }
-            Source::Guard => {
-                self.say(
-                    Level::Warning,
-                    "warning: the guard of this job was ended; here is another",
-                );
-                let guard = Guard::start(&self.mark())?;
-                let sessions =
-                    self.sessions.iter().filter_map(|raw| rustix::process::Pid::from_raw(*raw));
-                sessions.for_each(|session| guard.add(session));
-                self.guard = Some(guard);
-            }
-            Source::Signals => {
-                let signals = std::iter::from_fn(|| self.signals.as_mut()?.next());
-                self.events.extend(signals.map(Event::Signal).collect::<Vec<_>>());
-            }
-            Source::Stop => {
-                self.is_stopped = true;
-                self.events.push_back(Event::Stopped);
-            }
-            Source::Remote => {
-                let news = self.remote.as_mut().and_then(Remote::take);
-                self.events.extend(news.map(|news| Event::Remote(Box::new(news))));
-            }
-            Source::Log => self.pump(),
-        }
-        Ok(())
-    }
-
-    fn take_death(&mut self, at: usize) {
-        let member = &mut self.members[at];
-        let Some(running) = &mut member.running else { return };
-        let Some(ended) = running.ended() else { return };
-        let (pid, process) = (running.pid, member.process);
-        (member.ended, member.running) = (Some(ended), None);
-        if process.role == Role::Worker && process.local_rank == 0 {
-            if let Some(mut stream) = self.stream.take() {
-                stream.finish(&self.options.screen);
-            }
-        }
-        // What it started may go on for now; its number is taken until that has ended too.
-        if rustix::process::test_kill_process_group(pid).is_err() {
-            self.forget(pid);
-        }
-        self.events.push_back(Event::Ended(at));
     }
 
     /// A session in which nobody is left.
@@ -519,7 +381,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn draw(&mut self) {
+    pub(super) fn draw(&mut self) {
         self.drawn = Instant::now();
         if self.options.screen.is_live() {
             self.options.screen.show(&live::lines(&self.members, self.restarts));

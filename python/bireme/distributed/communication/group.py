@@ -184,8 +184,8 @@ def new_group(
 
     How long a call waits for others is set by `FLAGS_rpc_deadline`, for all groups alike.
 
-    >>> paddle.distributed.new_group([0])
-    rank: 0, nranks: 1, id: 10, ranks: 0; name: _default_pg10
+    >>> paddle.distributed.new_group([0]).ranks
+    [0]
     """
     global _next_id
     if backend not in (None, "gloo", "auto"):

@@ -58,7 +58,7 @@ impl Contender {
         let Some(folder) = folder.map(Path::to_path_buf).or_else(usual) else { return Ok(None) };
         let python = folder.join("torch/bin/python");
         if !python.is_file() {
-            eprintln!("skipped: Gloo, as `{}` is not there (`--peers`)", python.display());
+            skipped(&format!("Gloo, as `{}` is not there (`--peers`)", python.display()));
             return Ok(None);
         }
         let port = free_ports(1)?[0].to_string();
@@ -80,7 +80,7 @@ impl Contender {
         std::fs::write(&source, OPEN_MPI)?;
         let built = Command::new("mpicc").arg("-O2").arg("-o").arg(&program).arg(&source).status();
         if !built.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: Open MPI, as `mpicc` is not there or fails");
+            skipped("Open MPI, as `mpicc` is not there or fails");
             return Ok(None);
         }
         let mut command = Command::new("mpirun");
@@ -163,6 +163,12 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Says which peer is left out, and why.
+fn skipped(what: &str) {
+    // Whoever closed our stderr does not want to know.
+    let _ = writeln!(std::io::stderr(), "skipped: {what}");
 }
 
 fn free_ports(count: usize) -> Result<Vec<u16>> {

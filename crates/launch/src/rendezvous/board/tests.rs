@@ -121,14 +121,14 @@ fn a_rank_is_taken_once_and_exists() {
 fn fewer_nodes_start_when_no_more_come() {
     let start = Instant::now();
     let mut board = counted(1, 3, false);
-    board.tick(start + Duration::from_secs(99));
+    board.tick(start + Duration::from_secs(99), false);
     assert!(board.log.is_empty(), "nobody is here");
     board.join(1, card("a"), start);
-    board.tick(start + Duration::from_secs(29));
+    board.tick(start + Duration::from_secs(29), false);
     board.join(2, card("b"), start + Duration::from_secs(29));
-    board.tick(start + Duration::from_secs(31));
+    board.tick(start + Duration::from_secs(31), false);
     assert_eq!(board.log.len(), 2, "the clock starts with the last arrival");
-    board.tick(start + Duration::from_secs(59));
+    board.tick(start + Duration::from_secs(59), false);
     assert_eq!(order(&board), ["a", "b"]);
 }
 
@@ -205,14 +205,16 @@ fn who_blames_another_is_believed_for_a_while() {
     let hearsay = Failure { hearsay: true, ..Failure::of_node("a", "lost its peer") };
     let mut board = started(0);
     board.failed(hearsay.clone(), now);
-    board.tick(now);
+    board.tick(now, false);
     assert_eq!(board.log.len(), 3);
     let cause = Failure::of_node("b", "broke");
     board.failed(cause.clone(), now);
-    board.tick(now + HEARSAY);
+    board.tick(now + HEARSAY, false);
     assert_eq!(board.log_from(3), [Entry::Failed(cause)]);
     let mut board = started(0);
     board.failed(hearsay.clone(), now);
-    board.tick(now + HEARSAY);
+    board.tick(now + HEARSAY, true);
+    assert_eq!(board.log.len(), 3, "a node is silent");
+    board.tick(now + HEARSAY, false);
     assert_eq!(board.log_from(3), [Entry::Failed(hearsay)], "nobody else failed");
 }

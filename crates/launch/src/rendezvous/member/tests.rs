@@ -1,6 +1,6 @@
 //! Whole meetings in one process, over a network in memory.
 
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use bireme_comm::Memory;
 
