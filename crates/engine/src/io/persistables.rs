@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bireme_ir::{Program, Var};
+use bireme_ir::{Program, Var, VarKind};
 
 use super::files::{FileSet, check_inside};
 use super::stream::{TensorReader, write_tensor};
@@ -103,7 +103,8 @@ pub fn load_vars(
 pub(super) type Selected<'p> = BTreeMap<&'p str, &'p Var>;
 
 pub(super) fn select(program: &Program, keep: impl Fn(&Var) -> bool) -> Selected<'_> {
-    let vars = program.persistables().filter(|var| keep(var));
+    // Selected rows outlive a run only where gradients are merged over steps, and have no file.
+    let vars = program.persistables().filter(|var| var.kind == VarKind::LodTensor && keep(var));
     vars.map(|var| (var.name.as_str(), var)).collect()
 }
 
