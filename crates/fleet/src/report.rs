@@ -88,8 +88,9 @@ impl Reporter {
         let Ok(mut text) = serde_json::to_vec(&open.line) else { return };
         text.push(b'\n');
         open.said = Some(Instant::now());
-        // A line is short enough to be written whole or, into a full pipe, not at all.
-        open.pipe.write(&text).ok();
+        // A line is short enough to be written whole or, into a full pipe, not at all: there is
+        // no rest to write.
+        let _whole_or_nothing = open.pipe.write(&text);
     }
 }
 

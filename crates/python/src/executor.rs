@@ -304,23 +304,12 @@ impl Executor {
                     return Ok(Some(Vec::new()));
                 }
             }
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
-            let step = engine
-                .step(&program.handle, &scope, &names, &fetches)
-                .map_err(|error| explain(error, program))?;
-            let converted = converted(step.feeds(), &feeds)?;
-            let tensors: Vec<&Tensor> = feeds
-                .iter()
-                .zip(&converted)
-                .map(|(feed, converted)| converted.as_ref().unwrap_or(feed.tensor()))
-                .collect();
-            step.run(&tensors)?;
+            let fetched = run_step(engine, program, &scope, (&names, &feeds), &fetches)?;
             if seen.is_training {
-                let rows = tensors.first().and_then(|tensor| tensor.dims().first().copied());
+                let rows = feeds.first().and_then(|feed| feed.tensor().dims().first().copied());
                 jobs::report_step(rows.map(|rows| rows as u64));
             }
-            Ok(Some((0..fetches.len()).map(|at| step.take_fetched(at)).collect::<Vec<_>>()))
+            Ok(Some(fetched))
         };
         let fetched = enter(py, || self.with_engine(step))?;
         let Some(fetched) = fetched else {
@@ -360,6 +349,29 @@ impl Executor {
             None => Ok(()),
         }
     }
+}
+
+/// One step of a program that this process runs itself.
+fn run_step(
+    engine: &mut Engine,
+    program: &Program,
+    scope: &bireme_engine::Scope,
+    (names, feeds): (&[String], &[Feed]),
+    fetches: &[String],
+) -> EngineResult<Vec<Tensor>> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
+    let step = engine
+        .step(&program.handle, scope, &names, &fetches)
+        .map_err(|error| explain(error, program))?;
+    let converted = converted(step.feeds(), feeds)?;
+    let tensors: Vec<&Tensor> = feeds
+        .iter()
+        .zip(&converted)
+        .map(|(feed, converted)| converted.as_ref().unwrap_or(feed.tensor()))
+        .collect();
+    step.run(&tensors)?;
+    Ok((0..fetches.len()).map(|at| step.take_fetched(at)).collect())
 }
 
 /// Names and values of what is fed.

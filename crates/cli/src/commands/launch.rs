@@ -20,11 +20,8 @@ pub(crate) struct Args {
 
 /// Runs a job as `bireme launch`; returns the exit code.
 pub(crate) fn run(args: &Args, host: &Host) -> u8 {
-    let bireme = match host.command() {
-        Ok(command) => command,
-        // The launcher says it where it matters.
-        Err(_) => Vec::new(),
-    };
+    // Where it is not known, the launcher says so when it matters.
+    let bireme = host.command().unwrap_or_default();
     let launcher = Launcher {
         program: "bireme launch".to_owned(),
         python: host.python.clone(),

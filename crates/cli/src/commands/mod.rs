@@ -33,7 +33,7 @@ enum Command {
     Inspect(inspect::Args),
     Predict(predict::Args),
     Bench(bench::Args),
-    Submit(submit::Args),
+    Submit(Box<submit::Args>),
 }
 
 /// How a command ended that did not fail.
