@@ -160,7 +160,6 @@ fn a_heter_worker_that_ends_is_named_in_bounded_time() {
 /// first layer: `cargo test --release -p bireme-testkit heter::throughput -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement, on an idle machine"]
-#[expect(clippy::print_stdout, reason = "the figures are what it is for")]
 fn throughput() {
     const ROWS: usize = 512;
     let batches = ctr_batches(200, ROWS);

@@ -87,7 +87,7 @@ fn one_trainer_is_no_collective() {
 
 fn rewritten(how: &CollectiveStrategy, trainers: usize) -> (Program, Program) {
     let model = fc(&Sgd::new(0.1).grad_clip(GradClip::Norm(1.0)));
-    how.rewrite(1, &servers(trainers), &model.main, &model.startup).unwrap()
+    how.rewrite(trainers - 1, &servers(trainers), &model.main, &model.startup).unwrap()
 }
 
 /// The ops from the first gradient of a parameter on.
