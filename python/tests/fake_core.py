@@ -28,6 +28,9 @@ class FakeTranspiler:
     def trainer_startup(self):
         return "trainer startup"
 
+    def whole_program(self):
+        return None
+
     def pserver_program(self, endpoint):
         return f"server main of {endpoint}"
 
@@ -52,6 +55,9 @@ class FakeFleet:
             self.calls.append((name, *[a for a in arguments if not isinstance(a, _core.Scope)]))
 
         return call
+
+    def set_whole(self, program):
+        pass
 
     def all_gather(self, content, group):
         assert isinstance(content, bytes)
