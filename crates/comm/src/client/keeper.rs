@@ -17,7 +17,8 @@ pub(super) fn keep(shared: &Arc<Shared>, first: Arc<Connection>) {
     let mut control = Some(first);
     let mut pause = Duration::ZERO;
     let mut farewells = 0;
-    while !shared.is_over() {
+    // Once the goodbye is said the session is over: whoever came again would be refused.
+    while !shared.is_over() && *lock(&shared.orders) != Orders::Stopped {
         let Some(connection) = control.take().or_else(|| shared.reopen(CONTROL, &mut pause)) else {
             farewells += u32::from(*lock(&shared.orders) == Orders::Goodbye);
             if farewells == MAX_FAREWELLS {

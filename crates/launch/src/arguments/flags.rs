@@ -201,7 +201,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         Failures,
         "max_restart",
         "N",
-        "how often failed processes are started again, all together (default 0: the first failure ends the job)",
+        "how often failed processes are started again (default 0: the first failure ends the job)",
     )
     .or(v::MAX_RESTART),
     Flag::new(
