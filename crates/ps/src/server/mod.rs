@@ -37,7 +37,7 @@ use state::State;
 
 /// How often a server looks at the clock and asks whether it shall stop.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a server that is done waits for trainers to say goodbye.
+/// How long a server that is done, or has failed, waits for trainers to close their connections.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A parameter server that listens.
@@ -135,7 +135,8 @@ impl PsServer {
     /// never comes, or [`Error::Interrupted`]. The values are in the scope then, too.
     pub fn run(&self, interrupt: &dyn Fn() -> bool) -> Result<()> {
         let ended = self.serve(interrupt);
-        if ended.is_ok() {
+        // After a failure, too: who comes in these moments still hears whose loss ended the job.
+        if !matches!(ended, Err(Error::Interrupted)) {
             self.say_goodbye();
         }
         self.server.shutdown();

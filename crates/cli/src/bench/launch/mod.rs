@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Starts of each kind; the median counts.
 const STARTS: usize = 5;
 /// Jobs that are ended by the death of one process; the slowest counts.
-const KILLS: usize = 10;
+const KILLS: usize = 100;
 const WORKERS: usize = 4;
 /// A job that takes longer than this to begin does not.
 const BEGIN: Duration = Duration::from_secs(120);
@@ -66,7 +66,10 @@ impl Case {
             What::StartPython => {
                 std::fs::write(folder.join("script.py"), SCRIPT)?;
                 let script = folder.join("script.py").into_os_string();
-                let command = vec![programs.python.clone(), "-u".into(), script];
+                let words = ["-u", "-m", "bireme"].map(OsString::from);
+                let mut command = vec![programs.python.clone()];
+                command.extend(words);
+                command.push(script);
                 median(|| start(command.clone(), folder))?
             }
             What::Kill => {
