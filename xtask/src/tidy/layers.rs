@@ -25,7 +25,8 @@ const LAYERS: &[(&str, Allowed)] = &[
     ("fleet", Allowed::Only(&["ir", "engine", "transpiler", "comm", "ps", "collective", "data"])),
     // It knows the environment of a job, not the training in it.
     ("launch", Allowed::Only(&["comm", "fleet"])),
-    ("rec", Allowed::Only(&["fleet", "data"])),
+    // Its zoo builds models of layers.
+    ("rec", Allowed::Only(&["fleet", "data", "engine"])),
     // The demo and the benchmarks drive the engine themselves.
     ("cli", Allowed::Only(&["rec", "launch", "fleet", "collective", "ir", "engine", "data"])),
     // It wraps the engine and programs too; `cli` is its console command.

@@ -131,7 +131,7 @@ struct Collective {
 /// `start_rust_1s4w` is the time from the start of a job of one server and four workers, which all
 /// run `bireme train`, to the first step of the last worker; `start_python_1s4w` the same for a
 /// Python script. Of five starts the median counts. `kill_to_end` is the time from the death of one
-/// process by SIGKILL to the end of all: of ten jobs the longest counts. Measure on an idle machine.
+/// process by SIGKILL to the end of all: of a hundred jobs the longest counts. Measure on an idle machine.
 #[derive(Debug, clap::Args)]
 struct Launch {
     /// Print one JSON object for each case

@@ -1,0 +1,119 @@
+//! Samples as the tensors of one step.
+
+use bireme_engine::DType;
+use bireme_engine::tensor::Tensor;
+
+use crate::{Column, Kind, Samples, Slot, Values};
+
+/// The tensors of one step, in the order of the slots; used again for the next batch, so that
+/// filling it allocates nothing once it has grown.
+#[derive(Debug)]
+pub struct Batch {
+    slots: Vec<Slot>,
+    tensors: Vec<Tensor>,
+    rows: usize,
+}
+
+impl Batch {
+    /// An empty batch of these slots.
+    pub fn of(slots: &[Slot]) -> Batch {
+        let dtype = |slot: &Slot| match slot.kind {
+            Kind::Ids => DType::I64,
+            Kind::Floats => DType::F32,
+        };
+        let tensors = slots.iter().map(|slot| Tensor::empty(dtype(slot))).collect();
+        Batch { slots: slots.to_vec(), tensors, rows: 0 }
+    }
+
+    /// How many samples it holds.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The tensors, as a step takes them.
+    pub fn tensors(&self) -> Vec<&Tensor> {
+        self.tensors.iter().collect()
+    }
+
+    /// Replaces what it holds by the samples of these rows, which have the same slots.
+    pub fn fill(&mut self, samples: &Samples, rows: impl ExactSizeIterator<Item = usize> + Clone) {
+        self.rows = rows.len();
+        let columns = samples.columns();
+        for ((slot, tensor), column) in self.slots.iter().zip(&mut self.tensors).zip(columns) {
+            fill(tensor, slot, column, rows.clone());
+        }
+    }
+}
+
+fn fill(
+    tensor: &mut Tensor,
+    slot: &Slot,
+    column: &Column,
+    rows: impl ExactSizeIterator<Item = usize> + Clone,
+) {
+    let count: usize = match column.width() {
+        Some(width) => width * rows.len(),
+        None => rows.clone().map(|row| column.range(row).len()).sum(),
+    };
+    let dims: Vec<usize> = match &slot.shape {
+        Some(shape) => [&[rows.len()], shape.as_slice()].concat(),
+        None => vec![count, 1],
+    };
+    tensor.resize(tensor.dtype(), dims);
+    match column.values() {
+        Values::Ids(values) => copy(tensor.as_mut_bytes(), values, column, rows.clone()),
+        Values::Floats(values) => copy(tensor.as_mut_bytes(), values, column, rows.clone()),
+    }
+    if slot.shape.is_none() {
+        let mut offsets = Vec::with_capacity(rows.len() + 1);
+        offsets.push(0);
+        for row in rows {
+            offsets.push(offsets[offsets.len() - 1] + column.range(row).len());
+        }
+        tensor.set_lod(&[offsets]);
+    }
+}
+
+/// Ids keep their bits: a tensor has them as `int64`.
+fn copy<T: bytemuck::NoUninit>(
+    bytes: &mut [u8],
+    values: &[T],
+    column: &Column,
+    rows: impl Iterator<Item = usize>,
+) {
+    let mut at = 0;
+    for row in rows {
+        let from: &[u8] = bytemuck::cast_slice(&values[column.range(row)]);
+        bytes[at..at + from.len()].copy_from_slice(from);
+        at += from.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_tensors_with_offsets_where_lengths_differ() {
+        let slots = [Slot::ids("a"), Slot::floats("b", 2)];
+        let mut samples = Samples::of(&slots);
+        for (ids, floats) in [(&[1_u64][..], [0.5_f32, 1.0]), (&[2, u64::MAX], [2.0, 3.0])] {
+            let [first, second] = samples.columns_mut() else { panic!("two columns") };
+            let (Values::Ids(to), Values::Floats(numbers)) =
+                (first.values_mut(), second.values_mut())
+            else {
+                panic!("ids and floats")
+            };
+            to.extend_from_slice(ids);
+            numbers.extend_from_slice(&floats);
+            samples.end_row();
+        }
+        let mut batch = Batch::of(&slots);
+        batch.fill(&samples, [1, 0].into_iter());
+        let tensors = batch.tensors();
+        assert_eq!(tensors[0].as_slice::<i64>().unwrap(), [2, -1, 1]);
+        assert_eq!(tensors[0].lod().to_vec(), [vec![0, 2, 3]]);
+        assert_eq!(tensors[1].as_slice::<f32>().unwrap(), [2.0, 3.0, 0.5, 1.0]);
+        assert_eq!(tensors[1].dims().to_vec(), [2, 2]);
+    }
+}
