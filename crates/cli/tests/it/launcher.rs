@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use expect_test::{Expect, expect, expect_file};
 use tempfile::TempDir;
@@ -132,12 +133,17 @@ fn ports(word: &str) -> String {
     text.trim_end_matches(' ').to_owned()
 }
 
-/// The first of some ports that are free now, for tests that must name ports.
+/// The first of some ports that are free now, for tests that must name ports. They lie below those
+/// that the system gives to whoever asks for any, and each call has its own.
 fn free_ports() -> u16 {
+    const COUNT: u16 = 20;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 900).unwrap();
     loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let taken = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_err();
-        if port < 65000 && !(port..port + 20).any(taken) {
+        let at = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 12_000 + at % 1000 * COUNT;
+        let taken = |port: u16| TcpListener::bind(("0.0.0.0", port)).is_err();
+        if !(port..port + COUNT).any(taken) {
             return port;
         }
     }
