@@ -111,8 +111,8 @@ np.savez("alone.npz", **{name: np.array(tensor) for name, tensor in tensors.item
 
 
 def test_the_guides_digits_equal_one_process_on_the_joint_batch(tmp_path):
-    # One batch of each process in each of the ten epochs.
-    digits_job(tmp_path, 64, RECORD="1")
+    # Two batches of each process in each of the ten epochs, each in an order of its own.
+    digits_job(tmp_path, 128, RECORD="1")
     start, first, second = values(tmp_path, "start0", "end0", "end1")
     (tmp_path / "replay.py").write_text(REPLAY)
     run_fleetrun(tmp_path, "replay.py")
