@@ -106,10 +106,11 @@ fn a_restart_begins_when_all_have_stopped() {
     for node in &nodes {
         let restart = Event::Restart { round: 1, failure: failure.clone() };
         assert_eq!(node.next_event(BOUND), Some(restart));
-        node.local_stopped(1);
+        node.local_stopped(1, (node.node() == 1).then(|| "saved".to_owned()));
     }
     for node in &nodes {
-        assert_eq!(node.next_event(BOUND), Some(Event::Begin { round: 1 }));
+        let checkpoint = Some("saved".to_owned());
+        assert_eq!(node.next_event(BOUND), Some(Event::Begin { round: 1, checkpoint }));
         node.local_workers_done();
     }
     assert_eq!(nodes[0].next_event(BOUND), Some(Event::AllWorkersDone));
