@@ -106,7 +106,7 @@ def test_a_line_for_each_role_stays_below_the_output(tmp_path):
     )
     try:
         terminal.read_until(lambda seen: "] pauses" in seen.text(), process)
-        stays = re.compile(r"servers +1 running +\S+ \w+\nworkers +2 training +step 15\b.* MiB\Z")
+        stays = re.compile(r"servers +1 running +\S+ \w+\nworkers +2 training +steps? \d+.* MiB\Z")
         terminal.read_until(lambda seen: stays.search(seen.text()), process)
         assert stays.search(terminal.text()), terminal.text()
         # Narrower than the lines, then wider again.

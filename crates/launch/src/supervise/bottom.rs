@@ -63,7 +63,7 @@ mod tests {
         let mut bottom = Bottom::default();
         assert_eq!(bottom.erase(80), "");
         let texts = ["servers  1 running".to_owned(), "workers  2 – 3".to_owned()];
-        assert_eq!(bottom.replace(&texts, 12), "servers  1 \r\nworkers  2");
+        assert_eq!(bottom.replace(&texts, 12), "servers  1 \r\nworkers  2 ");
         assert_eq!(bottom.replace(&texts[1..], 80), "\r\x1b[1A\x1b[Jworkers  2 – 3");
         // Fourteen characters are three rows of five columns.
         assert_eq!(bottom.erase(5), "\r\x1b[2A\x1b[J");

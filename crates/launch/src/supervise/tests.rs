@@ -58,8 +58,7 @@ pub(super) fn options() -> Options {
 #[test]
 fn servers_end_after_their_workers() {
     let folder = tempfile::tempdir().unwrap();
-    let script =
-        format!("echo $WHO; case $WHO in server*) exec sleep 600;; esac; {SERVER_WRITES}");
+    let script = format!("echo $WHO; case $WHO in server*) exec sleep 600;; esac; {SERVER_WRITES}");
     let (job, options) = (shell(&script, 2, folder.path()), options());
     let outcome = run(&job, &options).unwrap();
     let (out, messages) = options.screen.seen();
