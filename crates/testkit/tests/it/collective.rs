@@ -16,18 +16,17 @@ const STEPS: usize = 12;
 const BATCH: usize = 12;
 const TOLERANCE: f32 = 1e-6;
 
-/// Both models with an optimizer.
-fn models(kind: &str, optimizer: &dyn Optimizer) -> [(String, Model, Vec<Batch>); 2] {
-    let clicks = ctr_dnn(Table::Sliced, optimizer).unwrap();
-    let digits = mnist_mlp(optimizer).unwrap();
-    [
-        (format!("clicks, {kind}"), clicks, ctr_batches(STEPS, BATCH)),
-        (format!("digits, {kind}"), digits, mnist_batches(STEPS, BATCH)),
-    ]
-}
-
-fn clipped() -> (&'static str, Box<dyn Optimizer>) {
-    ("clipped", Box::new(Sgd::new(0.1).grad_clip(GradClip::GlobalNorm(0.3))))
+fn models() -> Vec<(String, Model, Vec<Batch>)> {
+    let clipped = Sgd::new(0.1).grad_clip(GradClip::GlobalNorm(0.3));
+    let clipped: (&str, Box<dyn Optimizer>) = ("clipped", Box::new(clipped));
+    let mut models = Vec::new();
+    for (kind, optimizer) in optimizers().into_iter().chain([clipped]) {
+        let clicks = ctr_dnn(Table::Sliced, optimizer.as_ref()).unwrap();
+        models.push((format!("clicks, {kind}"), clicks, ctr_batches(STEPS, BATCH)));
+        let digits = mnist_mlp(optimizer.as_ref()).unwrap();
+        models.push((format!("digits, {kind}"), digits, mnist_batches(STEPS, BATCH)));
+    }
+    models
 }
 
 /// That all ranks have the same bits, and what they should be.
@@ -39,28 +38,17 @@ fn equals(what: &str, expected: &Params, trained: &[Trained]) {
     assert!(difference <= TOLERANCE, "{what}: {difference:e}");
 }
 
-fn reduced_on(sizes: &[usize], kind: &str, optimizer: &dyn Optimizer) {
-    for (what, model, batches) in models(kind, optimizer) {
-        let (expected, _) = local::train(&model, &batches).unwrap();
-        for size in sizes {
-            let train = || Ranks::new(*size).train(&model, &batches, &Strategy::default()).unwrap();
-            let trained = train();
-            equals(&format!("{what}, {size} ranks"), &expected, &trained);
-            assert!(trained == train(), "{what}, {size} ranks: not the same bits every time");
-        }
-    }
-}
-
 #[test]
 fn reduced_gradients_equal_the_joint_batch() {
-    reduced_on(&[1, 2, 3, 4], "sgd", &Sgd::new(0.1));
-    reduced_on(&[2, 3], clipped().0, clipped().1.as_ref());
-}
-
-#[test]
-fn every_optimizer_takes_reduced_gradients() {
-    for (at, (kind, optimizer)) in optimizers().iter().enumerate() {
-        reduced_on(&[2 + at % 2], kind, optimizer.as_ref());
+    for (what, model, batches) in models() {
+        let (expected, _) = local::train(&model, &batches).unwrap();
+        for size in [1, 2, 3, 4] {
+            let ranks = Ranks::new(size);
+            let trained = ranks.train(&model, &batches, &Strategy::default()).unwrap();
+            equals(&format!("{what}, {size} ranks"), &expected, &trained);
+        }
+        let again = || Ranks::new(3).train(&model, &batches, &Strategy::default()).unwrap();
+        assert!(again() == again(), "{what}: not the same bits every time");
     }
 }
 
@@ -87,36 +75,16 @@ fn cut(batches: &[Batch], parts: usize) -> Vec<Batch> {
     batches.iter().flat_map(|batch| (0..parts).map(move |at| part(batch, at))).collect()
 }
 
-fn merged_on(jobs: &[(usize, i32)], kind: &str, optimizer: &dyn Optimizer) {
-    for (what, model, batches) in models(kind, optimizer) {
-        let (expected, _) = local::train(&model, &batches).unwrap();
-        for (size, k) in jobs {
-            let strategy = Strategy::default().gradient_merge(*k);
-            let small = cut(&batches, *k as usize);
-            let trained = Ranks::new(*size).train(&model, &small, &strategy).unwrap();
-            equals(&format!("{what}, {size} ranks, {k} steps"), &expected, &trained);
-        }
-    }
-}
-
-const MERGED: [(usize, i32); 4] = [(1, 2), (2, 1), (2, 3), (3, 2)];
-
 #[test]
 fn merged_gradients_equal_a_larger_batch() {
-    merged_on(&MERGED, "sgd", &Sgd::new(0.1));
-    merged_on(&[(2, 3)], clipped().0, clipped().1.as_ref());
-    for (at, (kind, optimizer)) in optimizers().iter().enumerate().skip(1) {
-        merged_on(&MERGED[2 + at % 2..][..1], kind, optimizer.as_ref());
-    }
-}
-
-/// Minutes; the tests above are chosen from it.
-#[test]
-#[ignore = "takes minutes: cargo test -p bireme-testkit -- --ignored all_optimizers_on_all_sizes"]
-fn all_optimizers_on_all_sizes() {
-    for (kind, optimizer) in optimizers().into_iter().chain([clipped()]) {
-        reduced_on(&[1, 2, 3, 4], kind, optimizer.as_ref());
-        merged_on(&MERGED, kind, optimizer.as_ref());
+    for (what, model, batches) in models() {
+        let (expected, _) = local::train(&model, &batches).unwrap();
+        for (size, k) in [(1, 2), (2, 1), (2, 3), (3, 2)] {
+            let strategy = Strategy::default().gradient_merge(k);
+            let small = cut(&batches, k as usize);
+            let trained = Ranks::new(size).train(&model, &small, &strategy).unwrap();
+            equals(&format!("{what}, {size} ranks, {k} steps"), &expected, &trained);
+        }
     }
 }
 
