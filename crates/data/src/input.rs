@@ -3,7 +3,8 @@
 //! Datasets know no format and no file system; parsers and sources stand behind these two traits,
 //! and tests put rows of their own there.
 
-use crate::{Result, Samples};
+use crate::source::{Reader, Source};
+use crate::{Result, Samples, Slot};
 
 /// Files of samples.
 pub trait Input: Send + Sync {
@@ -49,3 +50,42 @@ pub trait Batches: Send {
 
 /// See [`Batches::closer`].
 pub type Closer = Box<dyn Fn() + Send + Sync>;
+
+/// The files of a [`Source`], parsed for some slots.
+#[derive(Clone, Debug)]
+pub struct Files {
+    source: Source,
+    slots: Vec<Slot>,
+}
+
+impl Files {
+    /// The files of a source; nothing is read yet.
+    ///
+    /// # Errors
+    /// When the format does not provide the slots.
+    pub fn new(source: Source, slots: &[Slot]) -> Result<Files> {
+        crate::parse::Parser::new(&source.format, slots)?;
+        Ok(Files { source, slots: slots.to_vec() })
+    }
+
+    /// The source.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+}
+
+impl Input for Files {
+    fn files(&self) -> usize {
+        self.source.files.len()
+    }
+
+    fn open(&self, file: usize) -> Result<Box<dyn Rows>> {
+        Ok(Box::new(Reader::open(&self.source, file, &self.slots)?))
+    }
+}
+
+impl Rows for Reader {
+    fn read(&mut self, out: &mut Samples, at_least_rows: usize) -> Result<bool> {
+        Reader::read(self, out, out.len() + at_least_rows)
+    }
+}
