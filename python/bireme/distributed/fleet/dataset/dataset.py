@@ -171,8 +171,7 @@ class QueueDataset(DatasetBase):
         super().init(**kwargs)
 
     def _source(self) -> Any:
-        settings = {**self._settings.for_core(), "seed": self._seed}
-        return _core.QueueData(self._settings.use_var, settings)
+        return _core.QueueData(self._settings.use_var, self._settings.for_core())
 
 
 class InMemoryDataset(DatasetBase):
@@ -278,11 +277,11 @@ class InMemoryDataset(DatasetBase):
         here one is enough for what the network can carry.
         """
         data = self._loaded("global_shuffle")
-        exchange = _exchange(fleet)
-        if exchange is None:
+        if fleet is None or fleet.worker_num() == 1:
             data.local_shuffle(self._next_seed())
-        else:
-            data.global_shuffle(exchange, self._next_seed())
+            return
+        size, rank = fleet.worker_num(), fleet.worker_index()
+        data.global_shuffle(fleet.util._all_to_all, rank, size, self._next_seed())
 
     def release_memory(self) -> None:
         """Gives back the memory of the samples."""
@@ -342,8 +341,7 @@ class InMemoryDataset(DatasetBase):
         self._candidate_size, self.fea_eval = record_candidate_size, bool(fea_eval)
 
     def _open(self) -> Any:
-        settings = self._settings.for_core()
-        self._data = _core.MemoryData(self._settings.use_var, {**settings, "seed": self._seed})
+        self._data = _core.MemoryData(self._settings.use_var, self._settings.for_core())
         return self._data
 
     def _loaded(self, method: str) -> Any:
@@ -371,13 +369,6 @@ def _refuse_unknown(call: str, given: dict[str, Any], known: tuple[str, ...]) ->
     for key in given:
         if key not in known:
             raise TypeError(unknown_setting(call, key, dict.fromkeys(known)))
-
-
-def _exchange(fleet: Any) -> Any:
-    """What moves bytes between the workers of a job; `None` where there is one worker."""
-    if fleet is None or fleet.worker_num() == 1:
-        return None
-    return fleet.util.all_to_all
 
 
 def _check_sample(variables: list[Any], sample: Any) -> None:
