@@ -240,13 +240,6 @@ class Executor:
     @staticmethod
     def _quit(problem: str) -> None: ...
     def close(self) -> None: ...
-    def train_from_dataset(
-        self,
-        program: Program,
-        dataset: QueueData | MemoryData,
-        settings: dict[str, Any],
-        scope: Scope | None = None,
-    ) -> dict[str, Any]: ...
     @staticmethod
     def _quit(problem: str) -> None: ...
 

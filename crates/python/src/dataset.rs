@@ -59,8 +59,8 @@ impl Told {
         Ok(told)
     }
 
-    fn input(&self) -> Arc<Files> {
-        Arc::new(Files::new(self.source.clone(), self.slots.clone()))
+    fn input(&self) -> PyResult<Arc<Files>> {
+        Files::new(self.source.clone(), &self.slots).map(Arc::new).map_err(data_to_py)
     }
 }
 
@@ -87,7 +87,7 @@ impl QueueData {
     fn new(variables: &Bound<'_, PyAny>, settings: &Bound<'_, PyDict>) -> PyResult<QueueData> {
         let told = Told::read(variables, settings)?;
         let bad_lines = Arc::clone(&told.source.bad_lines);
-        let mut queue = QueueSettings::new(told.input(), told.slots);
+        let mut queue = QueueSettings::new(told.input()?, told.slots);
         queue.batch_size = told.batch_size;
         queue.readers = told.readers;
         Ok(QueueData { dataset: QueueDataset::new(queue).map_err(data_to_py)?, bad_lines })
@@ -137,7 +137,7 @@ impl MemoryData {
         let told = Told::read(variables, settings)?;
         let bad_lines = Arc::clone(&told.source.bad_lines);
         let slots = told.slots.clone();
-        let mut memory = MemorySettings::new(told.input(), told.slots);
+        let mut memory = MemorySettings::new(told.input()?, told.slots);
         memory.batch_size = told.batch_size;
         memory.readers = told.readers;
         let dataset = MemoryDataset::new(memory).map_err(data_to_py)?;

@@ -125,7 +125,7 @@ fn shown(label: &str, tensor: &Tensor) -> String {
         DType::F64 => all(tensor.as_slice::<f64>(), general),
         DType::I64 => all(tensor.as_slice::<i64>(), |value| value.to_string()),
         DType::I32 => all(tensor.as_slice::<i32>(), |value| value.to_string()),
-        DType::Bool => all(tensor.as_slice::<bool>(), |value| u8::from(value).to_string()),
+        DType::Bool => all(Ok(tensor.as_bytes()), |value| value.to_string()),
         other => format!("values of type {other} are not printed"),
     };
     format!("{label}[{}]:[{values}]", tensor.dims().numel())

@@ -429,11 +429,15 @@ def _fetch_settings(
     )
     if not isinstance(print_period, int) or print_period < 1:
         raise ValueError(f"`print_period` must be a number from 1 on, not {print_period!r}")
-    settings = {"print_period": print_period, "printed": len(names)}
+    settings: dict[str, Any] = {"print_period": print_period, "printed": len(names)}
     if handler is not None:
         names += fetch_names(list(handler.var_dict.values()))
         labels += list(handler.var_dict)
-        settings |= {"handler": handler.handler, "handler_seconds": float(handler.period_secs)}
+        called = handler.handler
+        settings["handler"] = lambda values: called(
+            {name: _at_least_1d(value) for name, value in values.items()}
+        )
+        settings["handler_seconds"] = float(handler.period_secs)
     return {**settings, "fetches": list(zip(labels, names, strict=True))}
 
 
