@@ -14,6 +14,7 @@ mod console;
 mod context;
 mod convert;
 mod dataset;
+mod dataset_dump;
 mod dataset_train;
 mod dtype;
 mod eager_parameter;
