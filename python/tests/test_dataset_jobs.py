@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from running_jobs import run_job
 from running_ranks import run_well
+from running_tools import check_lines, copied_checkout, run
 from test_heter import job
-from test_seed_paddlerec import checkout, check_lines, run  # noqa: F401 (a fixture)
 
 SAMPLES = """
 import numpy as np
@@ -143,7 +143,9 @@ class Reader:
 """
 
 
-def test_loaders_of_generators_feed_a_program(checkout):  # noqa: F811
+def test_loaders_of_generators_feed_a_program(tmp_path):
+    pytest.importorskip("yaml")
+    checkout = copied_checkout(tmp_path)
     (checkout / "models/rank/dnn/loader_reader.py").write_text(READER)
     lines = []
     for by_batch in ("False", "True"):
@@ -165,4 +167,3 @@ def test_loaders_of_generators_feed_a_program(checkout):  # noqa: F811
         lines.append(re.findall(r"Batch: \d+, cost: \S+", said))
     assert lines[0] == lines[1]
     assert np.isfinite([float(line.split("[")[1].rstrip("],")) for line in lines[0]]).all()
-    pytest.importorskip("yaml")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from dataset_files import read_plainly, write_samples
 from running_jobs import roles, run_job
-from test_seed_paddlerec import ROOT, TIME, check_lines, logs, run
+from running_tools import TIME, check_lines, copied_checkout, logs, run
 
 pytest.importorskip("yaml")
 
@@ -62,9 +62,7 @@ def test_a_global_shuffle_moves_samples_between_workers(tmp_path):
 @pytest.fixture
 def days(tmp_path):
     """Two days of two passes for `rank/dnn`, in a copy of what the tools need."""
-    ignored = shutil.ignore_patterns("output_model_*", "__pycache__", "log")
-    for part in ("tools", "models"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)
+    copied_checkout(tmp_path)
     model = tmp_path / "models/rank/dnn"
     lines = (model / "data/sample_data/train/sample_train.txt").read_text().splitlines()
     for day in ("20240101", "20240102"):
@@ -93,9 +91,8 @@ def days(tmp_path):
 
 
 def test_days_are_trained_pass_by_pass_and_resumed(days):
-    (days / "bin").mkdir()
     command = (
-        "python -m bireme_launch --worker_num=2 --server_num=1 tools/static_ps_online_trainer.py"
+        "fleetrun --worker_num=2 --server_num=1 tools/static_ps_online_trainer.py"
         " -m models/rank/dnn/online.yaml"
     )
     text = run(days, command) + logs(days)
