@@ -1,0 +1,72 @@
+//! The model zoo: models by name, one file each, usable from YAML and from Rust.
+//!
+//! A model ends with its loss; the optimizer and how it is distributed are a run's business.
+
+mod dnn;
+mod format;
+
+use std::io::{self, Write};
+
+use bireme_data::Slot;
+use bireme_engine::graph::{Graph, Variable};
+
+use crate::Result;
+pub use crate::config::{Hyper, Value};
+pub use format::Format;
+
+/// A model up to its loss, and what a run has to know about it.
+#[derive(Debug)]
+pub struct Model {
+    /// What it was built in.
+    pub graph: Graph,
+    /// What it is fed, in this order.
+    pub slots: Vec<Slot>,
+    /// How its data files are written.
+    pub format: Format,
+    /// The mean loss of a batch.
+    pub loss: Variable,
+    /// What is shown during training, beside the loss.
+    pub metrics: Vec<Metric>,
+    /// What the model says about a sample.
+    pub prediction: Variable,
+    /// What it must be fed for a prediction: all but labels.
+    pub inference_feeds: Vec<String>,
+}
+
+/// A number that says how good a model is.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    /// As in log lines: `auc`.
+    pub name: String,
+    /// Its value since the counts were last zeroed.
+    pub variable: Variable,
+    /// What it is computed from: persistable counts that are kept over steps (for `auc` the four
+    /// of [`bireme_engine::layers::AucResult::stats`]). Empty for a metric of one batch.
+    pub counts: Vec<Variable>,
+}
+
+/// A model of the zoo.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name in YAML: `model: dnn`, and the name of its folder.
+    pub name: &'static str,
+    /// One sentence about it.
+    pub summary: &'static str,
+    /// Builds it.
+    pub build: fn(&mut Hyper) -> Result<Model>,
+    /// Writes so many generated samples in the model's format, which it can learn from.
+    pub generate: fn(&mut dyn Write, rows: usize, seed: u64) -> io::Result<()>,
+}
+
+/// All models.
+static ENTRIES: &[Entry] = &[dnn::ENTRY];
+
+/// All models, sorted by name.
+pub fn entries() -> &'static [Entry] {
+    ENTRIES
+}
+
+/// The model of this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.name == name)
+}
