@@ -1,0 +1,1 @@
+//! Training threads over batches: nothing is lost, and all stop together.
