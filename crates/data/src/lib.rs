@@ -6,8 +6,10 @@
 
 mod batch;
 mod error;
+pub mod parse;
 mod samples;
 mod slot;
+pub mod source;
 
 pub use batch::Batch;
 pub use error::{Error, Result};
