@@ -2,8 +2,31 @@
 //!
 //! A model ends with its loss; the optimizer and how it is distributed are a run's business.
 
+mod autoint;
+mod census;
+mod clicks;
+mod data;
+mod dcn;
+mod dcn_v2;
+mod deepfm;
+mod din;
+mod dlrm;
 mod dnn;
+mod dssm;
+mod esmm;
+mod ffm;
+mod fm;
 mod format;
+mod heads;
+mod interaction;
+mod logistic_regression;
+mod mmoe;
+mod ncf;
+mod perceptron;
+mod share_bottom;
+mod wide_deep;
+mod word2vec;
+mod xdeepfm;
 
 use std::io::{self, Write};
 
@@ -50,16 +73,42 @@ pub struct Metric {
 pub struct Entry {
     /// The name in YAML: `model: dnn`, and the name of its folder.
     pub name: &'static str,
-    /// One sentence about it.
+    /// The folder of its folder, as in PaddleRec: `rank`, `recall`, `match` or `multitask`.
+    pub area: &'static str,
+    /// What it is, in one line.
     pub summary: &'static str,
+    /// Where it comes from.
+    pub paper: &'static str,
+    /// When to use it: a sentence.
+    pub when: &'static str,
     /// Builds it.
     pub build: fn(&mut Hyper) -> Result<Model>,
-    /// Writes so many generated samples in the model's format, which it can learn from.
+    /// Writes so many generated samples in the model's format, which it can learn from. Seeds draw
+    /// different samples from the same world: those of one are a test set for those of another.
     pub generate: fn(&mut dyn Write, rows: usize, seed: u64) -> io::Result<()>,
 }
 
 /// All models.
-static ENTRIES: &[Entry] = &[dnn::ENTRY];
+static ENTRIES: &[Entry] = &[
+    autoint::ENTRY,
+    dcn::ENTRY,
+    dcn_v2::ENTRY,
+    deepfm::ENTRY,
+    din::ENTRY,
+    dlrm::ENTRY,
+    dnn::ENTRY,
+    dssm::ENTRY,
+    esmm::ENTRY,
+    ffm::ENTRY,
+    fm::ENTRY,
+    logistic_regression::ENTRY,
+    mmoe::ENTRY,
+    ncf::ENTRY,
+    share_bottom::ENTRY,
+    wide_deep::ENTRY,
+    word2vec::ENTRY,
+    xdeepfm::ENTRY,
+];
 
 /// All models, sorted by name.
 pub fn entries() -> &'static [Entry] {
