@@ -178,6 +178,12 @@ pub const KEYS: &[Key] = &[
         "Whether the Python reader makes its own file list.",
     )),
     key(
+        "runner.native_parser",
+        Switch,
+        "True",
+        "Ours: whether files are parsed directly, in the format of the model, where `pipe_command` is a Python reader.",
+    ),
+    key(
         "runner.num_workers",
         Count,
         "0",
@@ -213,11 +219,9 @@ pub const KEYS: &[Key] = &[
         "0",
         "Ours: lines that may be wrong before training stops.",
     ),
-    key(
-        "runner.example_count_method",
-        Text,
-        "example",
-        "What `ips` counts: `example` (lines) or `word`.",
+    warned(
+        key("runner.example_count_method", Text, "example", "What `ips` counts: `example` or `word`."),
+        "`ips` counts samples",
     ),
     refused(key("runner.fs_name", Text, "", "Name of a Hadoop file system."), NO_HDFS),
     refused(key("runner.fs_ugi", Text, "", "User and password of a Hadoop file system."), NO_HDFS),
