@@ -13,11 +13,13 @@ mod python_hash;
 mod slot_value;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::path::Path;
 
 pub use self::bad_lines::{BadLine, BadLines};
 pub use self::format::{CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
+pub use self::write::LineWriter;
 
 use self::criteo::Criteo;
 use self::multi_slot::MultiSlot;
