@@ -1,6 +1,7 @@
 //! The subcommands, and how each run ends: 0 done, 1 an error, 2 wrong usage, 130 interrupted.
 
 mod bench;
+mod data;
 mod inspect;
 pub(crate) mod launch;
 mod predict;
@@ -32,6 +33,7 @@ enum Command {
     Launch(launch::Args),
     Inspect(inspect::Args),
     Predict(predict::Args),
+    Data(data::Args),
     Bench(bench::Args),
     Submit(Box<submit::Args>),
 }
@@ -98,6 +100,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
         Command::Launch(args) => return launch::run(&args, host),
         Command::Inspect(args) => inspect::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Data(args) => data::run(&args),
         Command::Bench(args) => bench::run(&args, host),
         Command::Submit(args) => submit::run(&args),
     };
