@@ -32,7 +32,7 @@ pub enum Error {
     Settings(String),
     /// Reading data failed.
     #[error(transparent)]
-    Data(#[from] bireme_data::Error),
+    Data(bireme_data::Error),
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] bireme_engine::Error),
@@ -48,5 +48,14 @@ impl Error {
     /// An error about a file, from what the system says.
     pub(crate) fn file(path: impl Into<PathBuf>, problem: impl ToString) -> Error {
         Error::File { path: path.into(), problem: problem.to_string() }
+    }
+}
+
+impl From<bireme_data::Error> for Error {
+    fn from(error: bireme_data::Error) -> Error {
+        match error {
+            bireme_data::Error::Interrupted => Error::Interrupted,
+            other => Error::Data(other),
+        }
     }
 }
