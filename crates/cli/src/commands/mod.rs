@@ -1,6 +1,7 @@
 //! The subcommands, and how each run ends: 0 done, 1 an error, 2 wrong usage, 130 interrupted.
 
 mod bench;
+mod data;
 mod inspect;
 pub(crate) mod launch;
 mod predict;
@@ -36,6 +37,7 @@ enum Command {
     Predict(predict::Args),
     Infer(yaml::InferArgs),
     Report(report::Args),
+    Data(data::Args),
     Bench(bench::Args),
     Submit(Box<submit::Args>),
 }
@@ -106,6 +108,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
         Command::Predict(args) => predict::run(&args),
         Command::Infer(args) => yaml::infer(&args),
         Command::Report(args) => report::run(&args),
+        Command::Data(args) => data::run(&args),
         Command::Bench(args) => bench::run(&args, host),
         Command::Submit(args) => submit::run(&args),
     };

@@ -19,8 +19,9 @@ const FIRST_WORD: usize = 1 + NUMBERS;
 const LEAST: [f64; NUMBERS] = [0., -3., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0.];
 const SPAN: [f64; NUMBERS] =
     [20., 603., 100., 50., 64000., 500., 100., 50., 500., 10., 10., 10., 50.];
-/// The longest word, far above the eight digits of Criteo's own.
-const MAX_WORD: usize = 62;
+/// The longest word, far above the eight digits of Criteo's own: two digits go before it.
+const MAX_WORD: usize = python_hash::MAX_WORD - 2;
+const TABS: u64 = 0x0909_0909_0909_0909;
 
 #[derive(Clone, Debug)]
 pub(super) struct Criteo {
@@ -90,11 +91,11 @@ impl Criteo {
                 shown(word)
             ));
         }
-        let mut buffer = [0; MAX_WORD + 2];
+        let mut buffer = [0; python_hash::MAX_WORD];
         let column = FIRST_WORD + index;
         (buffer[0], buffer[1]) = (b'0' + (column / 10) as u8, b'0' + (column % 10) as u8);
         buffer[2..word.len() + 2].copy_from_slice(word);
-        Ok(python_hash::modulo(&buffer[..word.len() + 2], self.hash_space))
+        Ok(python_hash::modulo(&buffer, word.len() + 2, self.hash_space))
     }
 }
 
@@ -127,13 +128,29 @@ fn part(slot: &Slot, name: &str) -> Result<Part> {
 fn fields(line: &[u8]) -> std::result::Result<[&[u8]; FIRST_WORD + WORDS], String> {
     let mut fields = [&line[..0]; FIRST_WORD + WORDS];
     let (mut start, mut count) = (0, 0);
-    for end in memchr::memchr_iter(b'\t', line).chain([line.len()]) {
+    let mut end_field = |end: usize| {
         if let Some(field) = fields.get_mut(count) {
             *field = &line[start..end];
         }
         start = end + 1;
         count += 1;
+    };
+    // Fields are short: looking for each tab anew would take longer than eight bytes at a time.
+    let (chunks, rest) = line.as_chunks();
+    for (index, &chunk) in chunks.iter().enumerate() {
+        let bytes = u64::from_le_bytes(chunk) ^ TABS;
+        let low = bytes & 0x7f7f_7f7f_7f7f_7f7f;
+        // The highest bit of every byte that is a tab.
+        let mut tabs = !(low + 0x7f7f_7f7f_7f7f_7f7f | bytes | 0x7f7f_7f7f_7f7f_7f7f);
+        while tabs != 0 {
+            end_field(8 * index + tabs.trailing_zeros() as usize / 8);
+            tabs &= tabs - 1;
+        }
     }
+    for (index, _) in rest.iter().enumerate().filter(|(_, byte)| **byte == b'\t') {
+        end_field(8 * chunks.len() + index);
+    }
+    end_field(line.len());
     match count == fields.len() {
         true => Ok(fields),
         false => Err(format!(

@@ -6,20 +6,21 @@
 
 /// What `0123456789` have in common, in every byte.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
-/// The most digits whose value always fits 64 bits.
-const MAX_DIGITS: usize = 19;
-/// Powers of ten that a `f64` holds exactly.
-const TENS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
-];
+/// The most digits whose value always fits 63 bits.
+const MAX_DIGITS: usize = 18;
+/// Powers of ten, which a `f64` holds exactly.
+const TENS: [f64; 17] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16];
+/// Those that a `f32` holds exactly.
+const SHORT_TENS: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 const WHOLE_TENS: [u64; 9] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 /// Whether a byte ends a token.
 #[inline(always)]
 pub(super) fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
+    const SPACES: u64 = 1 << b' ' | 1 << b'\n' | 1 << b'\t' | 1 << b'\r';
+    byte <= b' ' && SPACES >> byte & 1 == 1
 }
 
 #[inline(always)]
@@ -45,7 +46,7 @@ fn long_id(text: &[u8], start: usize) -> Option<(u64, usize)> {
     let first = start + usize::from(negative);
     let (mut value, mut at) = (0_u64, first);
     while let Some((more, count @ 1..)) = up_to_eight(text, at)
-        && at + count - first < MAX_DIGITS
+        && at + count - first <= MAX_DIGITS
     {
         value = value * WHOLE_TENS[count] + more;
         at += count;
@@ -96,10 +97,14 @@ fn decimal(text: &[u8], at: usize) -> Option<(f32, usize)> {
     if places == 0 || count + places > MAX_DIGITS || !is_space(*text.get(end)?) {
         return None;
     }
-    let value = (whole * WHOLE_TENS[places.min(8)] * WHOLE_TENS[places - places.min(8)] + digits)
-        as f64
-        / TENS[places];
-    nearest(value).map(|value| (value, end))
+    let tens = WHOLE_TENS[places.min(8)] * WHOLE_TENS[places - places.min(8)];
+    // Below 2^63, as a processor converts best.
+    let value = (whole * tens + digits) as i64;
+    if value < 1 << 24 && places < SHORT_TENS.len() {
+        // Both are exact, so the quotient is the nearest.
+        return Some((value as f32 / SHORT_TENS[places], end));
+    }
+    nearest(value as f64 / TENS[places]).map(|value| (value, end))
 }
 
 /// The `f32` nearest to a number that is at most three units in the last place away from `value`,
@@ -112,6 +117,15 @@ fn nearest(value: f64) -> Option<f32> {
     const MIDDLE: u64 = 1 << 28;
     let lower = value.to_bits() & ((1 << 29) - 1);
     (lower.abs_diff(MIDDLE) > 4).then_some(value as f32)
+}
+
+/// A count of one digit, which most are, with a space behind it; `None` says nothing.
+#[inline(always)]
+pub(super) fn short_count(text: &[u8], at: usize) -> Option<u64> {
+    match text.get(at..)?.first_chunk()? {
+        &[digit @ b'1'..=b'9', b' '] => Some(u64::from(digit - b'0')),
+        _ => None,
+    }
 }
 
 /// Any other number, by the exact method of the standard library.

@@ -3,11 +3,16 @@
 //! PaddleRec's Criteo readers spread words over ids by Python's `hash`, which differs from run to
 //! run unless that variable is set. Since Python 3.11 it is SipHash-1-3, whose key is then zero.
 
-/// Python's `hash(word) % space` of a word of ASCII characters.
-pub(super) fn modulo(word: &[u8], space: u64) -> u64 {
-    let signed = match word {
-        [] => 0,
-        _ => sip13(word) as i64,
+/// The most bytes of a word.
+pub(super) const MAX_WORD: usize = 64;
+
+/// Python's `hash(word) % space` of a word of ASCII characters, the first `len` bytes of `word`; the
+/// others are zeros.
+#[inline]
+pub(super) fn modulo(word: &[u8; MAX_WORD], len: usize, space: u64) -> u64 {
+    let signed = match len {
+        0 => 0,
+        _ => sip13(word, len) as i64,
     };
     // Python keeps -1 for errors.
     let signed = if signed == -1 { -2 } else { signed };
@@ -22,20 +27,21 @@ pub(super) fn modulo(word: &[u8], space: u64) -> u64 {
 }
 
 /// SipHash-1-3 with a key of zeros.
-fn sip13(bytes: &[u8]) -> u64 {
+#[inline]
+fn sip13(word: &[u8; MAX_WORD], len: usize) -> u64 {
     let mut state = [
         0x736f_6d65_7073_6575_u64,
         0x646f_7261_6e64_6f6d,
         0x6c79_6765_6e65_7261,
         0x7465_6462_7974_6573,
     ];
-    let mut chunks = bytes.chunks_exact(8);
-    for chunk in &mut chunks {
-        compress(&mut state, chunk.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)));
+    let (words, _) = word.as_chunks();
+    for &word in &words[..len / 8] {
+        compress(&mut state, u64::from_le_bytes(word));
     }
-    let rest = chunks.remainder();
-    let rest = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-    compress(&mut state, (bytes.len() as u64) << 56 | rest);
+    // Behind the word are zeros, and a whole word of none is left where its end is one of ours.
+    let rest = words.get(len / 8).map_or(0, |&word| u64::from_le_bytes(word));
+    compress(&mut state, (len as u64) << 56 | rest);
     state[2] ^= 0xff;
     for _ in 0..3 {
         round(&mut state);
@@ -72,8 +78,13 @@ mod tests {
     fn words_have_the_hash_that_python_gives_them() {
         let words =
             ["1468fd1e64", "14", "", "3949d746ad", "20fe6b92e5abcdefgh", "2212345678901234"];
-        let hashes = words.map(|word| modulo(word.as_bytes(), 1_000_001));
+        let hash = |word: &str, space| {
+            let mut bytes = [0; MAX_WORD];
+            bytes[..word.len()].copy_from_slice(word.as_bytes());
+            modulo(&bytes, word.len(), space)
+        };
+        let hashes = words.map(|word| hash(word, 1_000_001));
         assert_eq!(hashes, [769_538, 751_130, 0, 323_469, 743_508, 214_488]);
-        assert_eq!(modulo(b"14", 1), 0);
+        assert_eq!(hash("14", 1), 0);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::format::{SlotValueOptions, names};
 use super::number;
-use super::{shown, skip_spaces, token_at};
+use super::{shown, token_at};
 use crate::{Column, Error, Result, Samples, Slot, Values};
 
 /// The index of names that are passed over.
@@ -20,6 +20,8 @@ const SPARE_STEPS: usize = 256;
 #[derive(Clone, Debug)]
 pub(super) struct SlotValue {
     slots: Arc<[Slot]>,
+    /// How many values each slot must have, where that is known.
+    widths: Arc<[Option<usize>]>,
     /// Names and the indices of their slots, by name.
     names: Arc<[(Box<[u8]>, usize)]>,
     padding: u32,
@@ -62,8 +64,9 @@ impl SlotValue {
                 shown(&twice[0].0)
             )));
         }
+        let widths = slots.iter().map(Slot::width).collect();
         let (slots, names) = (slots.into(), names.into());
-        Ok(SlotValue { slots, names, padding: options.padding, route: Vec::new() })
+        Ok(SlotValue { slots, widths, names, padding: options.padding, route: Vec::new() })
     }
 
     pub(super) fn sample(
@@ -76,14 +79,13 @@ impl SlotValue {
         let columns = out.columns_mut();
         let (mut at, mut step) = (start, 0);
         loop {
-            at = skip_spaces(text, at);
-            match text.get(at) {
-                None => break,
-                Some(b'\n') => {
-                    at += 1;
+            let Some(&byte) = text.get(at) else { break };
+            if number::is_space(byte) {
+                at += 1;
+                if byte == b'\n' {
                     break;
                 }
-                Some(_) => {}
+                continue;
             }
             let (slot, value) = match self.route.get(step) {
                 Some(next) if next.is_at(text, at) => (next.slot, at + next.len),
@@ -95,7 +97,8 @@ impl SlotValue {
                 continue;
             };
             at = match push(column, text, value) {
-                Some(end) => end,
+                // Most often there is one space, and then a token.
+                Some(end) => end + usize::from(text.get(end) == Some(&b' ')),
                 None => return Err(self.wrong_value(slot, token_at(text, value))),
             };
         }
@@ -109,8 +112,8 @@ impl SlotValue {
     /// Pads what the line did not name, and compares the numbers of values with the shapes.
     #[inline(always)]
     fn finish(&self, row: usize, columns: &mut [Column]) -> std::result::Result<(), String> {
-        for (slot, column) in self.slots.iter().zip(columns) {
-            let (found, width) = (column.unfinished(row), slot.width());
+        for ((&width, column), slot) in self.widths.iter().zip(columns).zip(self.slots.iter()) {
+            let found = column.unfinished(row);
             if width == Some(found) || (width.is_none() && found > 0) {
                 continue;
             }

@@ -15,6 +15,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Self-attention between the embeddings of all fields",
     paper: "Song et al., AutoInt (CIKM 2019)",
     when: "When which features belong together is not known and may differ from sample to sample.",
+    labels: &["label"],
+    sample: &[("feature_number", 100_001)],
     build,
     generate: data::clicks::generate,
 };

@@ -59,7 +59,7 @@ impl Census {
         Ok(Model {
             graph: self.graph,
             slots: [Slot::floats(INPUT, features)].into_iter().chain(slots).collect(),
-            format: Format::MultiSlot,
+            format: Format::multi_slot(),
             loss: layers::sum(&losses.iter().collect::<Vec<_>>())?,
             metrics,
             prediction: layers::concat(&predictions.iter().collect::<Vec<_>>(), 1)?,

@@ -2,6 +2,7 @@
 //! embedding table for all slots.
 
 use bireme_data::Slot;
+use bireme_data::parse::SlotValueOptions;
 use bireme_engine::DType;
 use bireme_engine::graph::{Graph, Variable};
 use bireme_engine::initializer::Initializer;
@@ -179,7 +180,7 @@ impl Clicks {
         Model {
             graph: self.graph,
             slots,
-            format: Format::SlotValue(tokens),
+            format: Format::SlotValue(SlotValueOptions { tokens, padding: 0 }),
             loss,
             metrics: vec![auc],
             prediction,

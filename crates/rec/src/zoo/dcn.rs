@@ -14,6 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Crosses of the inputs with themselves, layer by layer, beside a perceptron",
     paper: "Wang et al., Deep & Cross Network for Ad Click Predictions (ADKDD 2017)",
     when: "When crosses of a known degree matter and parameters are to be few.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001)],
     build,
     generate: data::clicks::generate,
 };

@@ -14,6 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Crosses by matrices or mixtures of low-rank experts, under or beside a perceptron",
     paper: "Wang et al., DCN V2 (WWW 2021)",
     when: "When `dcn` gets better with more crosses than its vectors can express.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001), ("sparse_feature_dim", 10), ("low_rank", 32)],
     build,
     generate: data::clicks::generate,
 };

@@ -1,6 +1,5 @@
 //! DeepFM: a factorisation machine and a perceptron over the same embeddings.
 
-use bireme_engine::initializer::Initializer;
 use bireme_engine::layers;
 
 use super::clicks::{Clicks, Sizes, factor_initial};
@@ -15,6 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "A factorisation machine and a perceptron over the same embeddings",
     paper: "Guo et al., DeepFM (IJCAI 2017)",
     when: "When both pairs of features and higher orders matter; a strong default.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001)],
     build,
     generate: data::clicks::generate,
 };
@@ -22,9 +23,9 @@ pub(super) const ENTRY: Entry = Entry {
 fn build(hyper: &mut Hyper) -> Result<Model> {
     let clicks = Clicks::read(hyper, Sizes::default())?;
     let hidden = hyper.get_sizes("fc_sizes", &[512, 256, 128, 32])?;
-    let (initial, one) = (factor_initial(clicks.width), Initializer::Constant(1.0));
-    let linear = clicks.linear(initial.clone().into(), &one)?;
-    let fields = clicks.embed_fields(clicks.width, initial.into(), &one)?;
+    let initial = factor_initial(clicks.width);
+    let linear = clicks.linear(initial.clone().into(), &initial)?;
+    let fields = clicks.embed_fields(clicks.width, initial.clone().into(), &initial)?;
     let flat = (clicks.fields() * clicks.width) as i32;
     let deep = perceptron(&layers::reshape(&fields, &[-1, flat])?, &hidden, 1)?;
     let logit = layers::sum(&[&linear, &factorise(&fields)?, &deep])?;

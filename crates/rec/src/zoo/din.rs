@@ -16,6 +16,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Attention of the item at hand to each item of a user's history",
     paper: "Zhou et al., Deep Interest Network for Click-Through Rate Prediction (KDD 2018)",
     when: "When users have histories of items, only some of which bear on the item at hand.",
+    labels: &["label"],
+    sample: &[("item_count", 501), ("cat_count", 21)],
     build,
     generate: data::histories::generate,
 };
@@ -78,7 +80,7 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     Ok(Model {
         graph,
         slots: slots.into_iter().chain([Slot::id(inputs[3]), Slot::floats("label", 1)]).collect(),
-        format: Format::MultiSlot,
+        format: Format::multi_slot(),
         loss: layers::mean(&losses)?,
         metrics: vec![auc],
         prediction,

@@ -1,9 +1,8 @@
 //! DLRM: products of every two embeddings, one of which comes from the dense features.
 
-use bireme_engine::initializer::Initializer;
 use bireme_engine::layers::{self, Auc, ParamAttr};
 
-use super::clicks::{Clicks, Sizes};
+use super::clicks::{Clicks, Sizes, factor_initial};
 use super::interaction::products;
 use super::perceptron::{Hidden, linear};
 use super::{Entry, Hyper, Model, data, heads};
@@ -15,6 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Products of every two embeddings, one of them made of the dense features",
     paper: "Naumov et al., Deep Learning Recommendation Model (2019)",
     when: "When there are many slots with large tables: most of its work is lookups.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001)],
     build,
     generate: data::clicks::generate,
 };
@@ -34,9 +35,7 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
         return Err(hyper.refuse("top_layer_sizes", "must end with 2: no click and click"));
     };
     let dense = Hidden::new(&bottom).batch_norm(batch_norm).apply(&clicks.dense)?;
-    let spread = 1.0 / (clicks.width as f32).sqrt();
-    let table = Initializer::truncated_normal(0.0, spread);
-    let table = ParamAttr::named("SparseFeatFactors").init(table);
+    let table = ParamAttr::named("SparseFeatFactors").init(factor_initial(clicks.width));
     let slots = clicks.embed(clicks.width, table)?;
     let fields = layers::concat(&[&slots, &layers::unsqueeze(&dense, &[1])?], 1)?;
     let inputs = layers::concat(&[&dense, &products(&fields)?], 1)?;

@@ -15,6 +15,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Embeddings of all slots and dense features through a perceptron",
     paper: "Covington et al., Deep Neural Networks for YouTube Recommendations (RecSys 2016)",
     when: "As the first deep model: it is the one that PaddleRec's distributed examples train.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001)],
     build,
     generate: data::clicks::generate,
 };

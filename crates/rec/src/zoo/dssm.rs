@@ -16,6 +16,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Queries and documents in one space, near when they match",
     paper: "Huang et al., Learning Deep Structured Semantic Models (CIKM 2013)",
     when: "For recall by nearest neighbours: documents are embedded once and looked up by query.",
+    labels: &[],
+    sample: &[("trigram_d", 300)],
     build,
     generate: data::queries::generate,
 };
@@ -51,7 +53,7 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let names = ["query", "doc_pos"].into_iter().chain(wrong.iter().map(String::as_str));
     Ok(Model {
         slots: names.map(|name| Slot::floats(name, features)).collect(),
-        format: Format::MultiSlot,
+        format: Format::multi_slot(),
         loss,
         metrics: vec![auc],
         prediction: near,
@@ -76,13 +78,14 @@ fn tower(name: &str, x: &Variable, sizes: &[usize], acts: &[Act]) -> Result<Vari
     Ok(hidden)
 }
 
-/// The cosine of two rows, `[batch, 1]`.
+/// The cosine of two rows, `[batch, 1]`; 0 where one is all zeros, as relus can leave it.
 fn similarity(x: &Variable, y: &Variable) -> Result<Variable> {
-    let call = layers::op(x.graph(), "cos_sim").input("X", x).input("Y", y);
-    let [out, x_norm, y_norm] = call.outputs(["Out", "XNorm", "YNorm"])?;
-    x_norm.set_stop_gradient(true);
-    y_norm.set_stop_gradient(true);
-    Ok(out)
+    let sum = |x: Variable| layers::reduce_sum(&x, &[1], true);
+    let shrink =
+        |x: &Variable| layers::rsqrt(&layers::scale(&sum(layers::square(x)?)?, 1.0, 1e-8)?);
+    let product = sum(layers::elementwise_mul(x, y)?)?;
+    let shrunk = layers::elementwise_mul(&product, &shrink(x)?)?;
+    Ok(layers::elementwise_mul(&shrunk, &shrink(y)?)?)
 }
 
 /// The activation of each layer: `fc_acts`, relu by default.

@@ -17,6 +17,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Clicks and conversions together, learnt on all impressions",
     paper: "Ma et al., Entire Space Multi-Task Model (SIGIR 2018)",
     when: "When conversions follow clicks and are too rare to be learnt on clicks alone.",
+    labels: &["ctr", "cvr"],
+    sample: &[("sparse_feature_number", 1500)],
     build,
     generate: data::conversions::generate,
 };
@@ -64,7 +66,7 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let field = |name: &String| Slot { shape: Some(vec![ids_per_field]), ..Slot::id(name.clone()) };
     Ok(Model {
         slots: names.iter().map(field).chain([Slot::id("ctr"), Slot::id("cvr")]).collect(),
-        format: Format::MultiSlot,
+        format: Format::multi_slot(),
         loss: layers::mean(&losses)?,
         metrics,
         prediction: layers::concat(&[&click_chance, &both_chance], 1)?,

@@ -1,6 +1,5 @@
 //! The field-aware factorisation machine.
 
-use bireme_engine::initializer::Initializer;
 use bireme_engine::layers;
 
 use super::clicks::{Clicks, Sizes, factor_initial};
@@ -15,16 +14,19 @@ pub(super) const ENTRY: Entry = Entry {
     paper: "Juan et al., Field-aware Factorization Machines for CTR Prediction (RecSys 2016)",
     when: "When a feature means different things beside different fields, and there is memory for \
            `fields` times the embeddings.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001), ("sparse_feature_dim", 4)],
     build,
     generate: data::clicks::generate,
 };
 
 fn build(hyper: &mut Hyper) -> Result<Model> {
     let clicks = Clicks::read(hyper, Sizes::default())?;
-    let (initial, one) = (factor_initial(clicks.width), Initializer::Constant(1.0));
-    let linear = clicks.linear(initial.clone().into(), &one)?;
+    let initial = factor_initial(clicks.width);
+    let linear = clicks.linear(initial.clone().into(), &initial)?;
     let fields = clicks.fields();
-    let embeddings = clicks.embed_fields(clicks.width * fields, initial.into(), &one)?;
+    let embeddings =
+        clicks.embed_fields(clicks.width * fields, initial.clone().into(), &initial)?;
     let pairs = factorise_by_field(&embeddings, fields)?;
     let logit = layers::elementwise_add(&linear, &pairs)?;
     let logit = layers::elementwise_add(&logit, &clicks.bias()?)?;

@@ -13,6 +13,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "A weight for each id and each dense feature, and nothing between them",
     paper: "Richardson et al., Predicting Clicks (WWW 2007)",
     when: "As the baseline that anything else has to beat, or when a weight must be explained.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001)],
     build,
     generate: data::clicks::generate,
 };

@@ -14,6 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Tasks that mix shared experts, each by a gate of its own",
     paper: "Ma et al., Modeling Task Relationships in Multi-task Learning (KDD 2018)",
     when: "When tasks are related, but not so closely that one bottom suits all.",
+    labels: &["label_income", "label_marital"],
+    sample: &[],
     build,
     generate: data::census::generate,
 };

@@ -3,6 +3,7 @@
 //! A model ends with its loss; the optimizer and how it is distributed are a run's business.
 
 mod autoint;
+mod baseline;
 mod census;
 mod clicks;
 mod data;
@@ -16,7 +17,6 @@ mod dssm;
 mod esmm;
 mod ffm;
 mod fm;
-mod format;
 mod heads;
 mod interaction;
 mod logistic_regression;
@@ -24,6 +24,9 @@ mod mmoe;
 mod ncf;
 mod perceptron;
 mod share_bottom;
+#[cfg(test)]
+mod tests;
+mod trial;
 mod wide_deep;
 mod word2vec;
 mod xdeepfm;
@@ -35,7 +38,8 @@ use bireme_engine::graph::{Graph, Variable};
 
 use crate::Result;
 pub use crate::config::{Hyper, Value};
-pub use format::Format;
+pub use bireme_data::parse::Format;
+pub use trial::{Outcome, Trial};
 
 /// A model up to its loss, and what a run has to know about it.
 #[derive(Debug)]
@@ -81,6 +85,10 @@ pub struct Entry {
     pub paper: &'static str,
     /// When to use it: a sentence.
     pub when: &'static str,
+    /// The slots to predict, one for each metric; none where slots are matched with each other.
+    pub labels: &'static [&'static str],
+    /// Hyper parameters that suit the generated data, which is smaller than what defaults are for.
+    pub sample: &'static [(&'static str, i64)],
     /// Builds it.
     pub build: fn(&mut Hyper) -> Result<Model>,
     /// Writes so many generated samples in the model's format, which it can learn from. Seeds draw

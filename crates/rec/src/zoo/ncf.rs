@@ -16,6 +16,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Users and items: a product of embeddings beside a perceptron",
     paper: "He et al., Neural Collaborative Filtering (WWW 2017)",
     when: "When all there is are users, items, and which of them met.",
+    labels: &["label"],
+    sample: &[],
     build,
     generate: data::ratings::generate,
 };
@@ -48,7 +50,7 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let head = heads::click(&logit, &label)?;
     Ok(Model {
         slots: vec![Slot::id("user_input"), Slot::id("item_input"), Slot::id("label")],
-        format: Format::MultiSlot,
+        format: Format::multi_slot(),
         loss: layers::mean(&head.losses)?,
         metrics: vec![head.auc],
         prediction: head.prediction,

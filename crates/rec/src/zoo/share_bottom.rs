@@ -14,6 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "One layer that all tasks share, and a tower for each",
     paper: "Caruana, Multitask Learning (Machine Learning 1997)",
     when: "As the baseline of several tasks, or when they are closely related.",
+    labels: &["label_income", "label_marital"],
+    sample: &[],
     build,
     generate: data::census::generate,
 };

@@ -14,6 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "A linear model of the dense features beside a perceptron of everything",
     paper: "Cheng et al., Wide & Deep Learning for Recommender Systems (DLRS 2016)",
     when: "When some features are known to act by themselves and others together.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001)],
     build,
     generate: data::clicks::generate,
 };

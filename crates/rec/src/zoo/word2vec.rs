@@ -15,6 +15,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Words, or items of sessions, by the company they keep",
     paper: "Mikolov et al., Distributed Representations of Words and Phrases (NIPS 2013)",
     when: "For embeddings from sequences without labels; the classic of geo mode.",
+    labels: &[],
+    sample: &[],
     build,
     generate: data::words::generate,
 };
@@ -65,7 +67,7 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let auc = heads::auc_of_pairs(&layers::sigmoid(&right)?, &layers::sigmoid(&wrong)?)?;
     Ok(Model {
         slots,
-        format: Format::MultiSlot,
+        format: Format::multi_slot(),
         loss,
         metrics: vec![auc],
         prediction: layers::reshape(&word, &[-1, width as i32])?,

@@ -14,6 +14,8 @@ pub(super) const ENTRY: Entry = Entry {
     summary: "Vector-wise interactions of bounded degree, a perceptron and a linear part",
     paper: "Lian et al., xDeepFM (KDD 2018)",
     when: "When explicit interactions of higher order pay for several times the computation.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001)],
     build,
     generate: data::clicks::generate,
 };

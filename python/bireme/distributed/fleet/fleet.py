@@ -520,6 +520,8 @@ class Fleet:
         runtime = Runtime(self._distributed_identity(), config, settings)
         startup = startup_program or default_startup_program()
         runtime.split(loss.block.program, startup, self._strategy._tables)
+        # Where Paddle's scripts look for it, and may change it.
+        loss.block.program._fleet_opt = dict(self._strategy.trainer_desc_configs)
         self._runtime = runtime
 
     def _split_collective(self, loss: Any, startup_program: Any) -> None:

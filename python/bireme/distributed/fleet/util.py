@@ -84,6 +84,17 @@ class UtilBase:
         """
         return share_of(files, *self._place())
 
+    def _all_to_all(self, parts: list[bytes]) -> list[bytes]:
+        """Part `i` of each worker for worker `i`; what the others have for this one."""
+        rank, _ = self._place()
+        blob = np.frombuffer(b"".join(parts), "uint8")
+        sizes = np.array([len(part) for part in parts], "int64")
+        own = []
+        for sizes, blob in zip(self.all_gather(sizes), self.all_gather(blob), strict=True):
+            start = int(sizes[:rank].sum())
+            own.append(blob[start : start + int(sizes[rank])].tobytes())
+        return own
+
     def _place(self) -> tuple[int, int]:
         identity = self._job and self._job._distributed_identity()
         if identity:

@@ -16,7 +16,7 @@ const OWN: [[(usize, usize); 2]; 2] = [[(6, 7), (0, 2)], [(8, 9), (1, 3)]];
 
 /// Writes samples as MultiSlot lines: 499 features, two labels.
 pub(in crate::zoo) fn generate(out: &mut dyn Write, rows: usize, seed: u64) -> io::Result<()> {
-    let skew = Skew::zipf(GROUP, 0.9);
+    let skew = Skew::zipf(GROUP, 1.4);
     let vectors = Hidden::of("census pairs");
     let vector = |group: usize, feature: usize| vectors.vector::<3>(group * GROUP + feature);
     for row in 0..rows {

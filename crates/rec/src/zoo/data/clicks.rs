@@ -10,8 +10,8 @@ const SLOTS: usize = 26;
 const DENSE: usize = 13;
 /// How many ids each slot has; 0 is left for no id, so that all are below 100 000.
 const IDS: [usize; SLOTS] = [
-    40, 40, 30, 30, 50, 50, 24, 60, 20, 20, 100, 300, 1000, 27, 3000, 8000, 10, 560, 2000, 4,
-    20_000, 18, 15, 10_000, 105, 1400,
+    20, 20, 16, 16, 24, 24, 12, 30, 10, 10, 100, 300, 500, 27, 40, 1000, 10, 56, 200, 4, 2000, 18,
+    15, 800, 105, 140,
 ];
 /// Slots whose ids bear on each other.
 const PAIRS: [(usize, usize); 6] = [(0, 1), (2, 3), (4, 5), (0, 7), (6, 8), (3, 9)];
@@ -19,7 +19,7 @@ const PAIRS: [(usize, usize); 6] = [(0, 1), (2, 3), (4, 5), (0, 7), (6, 8), (3, 
 const LENGTH: usize = 3;
 /// How much single ids, pairs, and dense features count; and the intercept.
 const WEIGHT: f32 = 0.14;
-const PAIR_WEIGHT: f32 = 0.42;
+const PAIR_WEIGHT: f32 = 0.55;
 const DENSE_WEIGHT: f32 = 0.5;
 const INTERCEPT: f32 = -1.1;
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::draws::{Draws, Hidden, Skew};
 use super::{chance, slot};
 
-const CATEGORIES: usize = 20;
+const CATEGORIES: usize = 10;
 const ITEMS_PER_CATEGORY: usize = 25;
 /// Lengths of histories.
 const LONGEST: usize = 12;
@@ -32,7 +32,7 @@ pub(in crate::zoo) fn generate(out: &mut dyn Write, rows: usize, seed: u64) -> i
             if draws.happens(0.5) { interests[draws.below(3)] } else { draws.below(CATEGORIES) };
         let target = item(&mut draws, category);
         let share = history.iter().filter(|past| **past == category).count() as f32 / length as f32;
-        let logit = -1.6 + 5.0 * share + 0.4 * liked.weight(target);
+        let logit = -1.8 + 6.0 * share + 0.4 * liked.weight(target);
         let label = u8::from(draws.happens(chance(logit)));
         slot(out, &items)?;
         write!(out, " ")?;

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use super::chance;
 use super::draws::{Draws, Hidden, Skew, dot};
 
-const USERS: usize = 500;
-const ITEMS: usize = 400;
+const USERS: usize = 200;
+const ITEMS: usize = 150;
 
 /// Writes samples as MultiSlot lines: user, item, label.
 pub(in crate::zoo) fn generate(out: &mut dyn Write, rows: usize, seed: u64) -> io::Result<()> {
