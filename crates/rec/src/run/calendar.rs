@@ -78,7 +78,10 @@ mod tests {
     #[test]
     fn a_day_is_cut_into_passes() {
         let passes = passes(5, 2);
-        assert_eq!((passes.len(), passes[1].as_slice()), (144, &["0010".into(), "0015".into()][..]));
+        assert_eq!(
+            (passes.len(), passes[1].as_slice()),
+            (144, &["0010".into(), "0015".into()][..])
+        );
         assert_eq!(super::passes(60, 24).len(), 1);
     }
 }

@@ -98,15 +98,18 @@ impl<'a> Stream<'a> {
 
     fn day(&self, key: &str) -> Result<Day> {
         let number = self.config.count(key);
-        Day::parse(number)
-            .ok_or_else(|| self.config.refuse(key, format!("is {number}, and no day like 20190720")))
+        Day::parse(number).ok_or_else(|| {
+            self.config.refuse(key, format!("is {number}, and no day like 20190720"))
+        })
     }
 
     fn day_of_passes(&mut self, day: Day, first: usize, epochs: &mut Vec<Epoch>) -> Result<()> {
         let count = |key| self.config.count(key);
         let all = passes(count("runner.split_interval"), count("runner.split_per_pass"));
-        let (checkpoints, deltas) =
-            (count("runner.checkpoint_per_pass").max(1), count("runner.save_delta_frequency").max(1));
+        let (checkpoints, deltas) = (
+            count("runner.checkpoint_per_pass").max(1),
+            count("runner.save_delta_frequency").max(1),
+        );
         let mut ahead: Option<(usize, Option<Data>)> = None;
         for pass in first..=all.len() {
             let data = match ahead.take() {
@@ -178,7 +181,8 @@ impl<'a> Stream<'a> {
         if done.is_empty() {
             return Ok(());
         }
-        let sleep = Duration::from_secs(self.config.count("runner.data_sleep_second").max(1) as u64);
+        let sleep =
+            Duration::from_secs(self.config.count("runner.data_sleep_second").max(1) as u64);
         let mut waited = Duration::MAX;
         while !folder.join(&done).exists() {
             if waited >= sleep {
@@ -249,8 +253,9 @@ impl<'a> Stream<'a> {
             waited: &waited,
             since: Mutex::new(Since::now(&waited)),
         };
+        let reporter = self.fleet.reporter();
         let hook = |progress: &bireme_data::Progress<'_>| {
-            self.fleet.reporter().steps(1, Some(progress.data.rows() as u64));
+            reporter.steps(1, Some(progress.data.rows() as u64));
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
         };
         let interrupt = || self.options.interrupt.as_ref().is_some_and(|asked| asked());
@@ -339,6 +344,7 @@ impl<'a> Stream<'a> {
 }
 
 fn text(metrics: &BTreeMap<String, f64>) -> String {
-    let text = |(name, value): (&String, &f64)| format!("global {}={value:.6}", name.to_uppercase());
+    let text =
+        |(name, value): (&String, &f64)| format!("global {}={value:.6}", name.to_uppercase());
     metrics.iter().map(text).collect::<Vec<_>>().join(" ")
 }
