@@ -17,6 +17,14 @@ pub enum Error {
         /// Why not.
         problem: String,
     },
+    /// A file cannot be written.
+    #[error("cannot write `{}`: {problem}", path.display())]
+    Output {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
+    },
     /// A line is not what its format says.
     #[error("{}:{line}: {problem}", path.display())]
     Line {
@@ -33,6 +41,9 @@ pub enum Error {
     /// Settings do not fit together, or do not fit the data.
     #[error("{0}")]
     Settings(String),
+    /// Other trainers are lost, or do something else.
+    #[error("{0}")]
+    Peers(String),
     /// A training step failed.
     #[error(transparent)]
     Engine(#[from] bireme_engine::Error),

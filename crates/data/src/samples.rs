@@ -137,6 +137,16 @@ impl Column {
         self.ends.is_empty().then_some(self.width)
     }
 
+    /// How many values the sample `row` has so far, which has not ended yet.
+    #[inline]
+    pub(crate) fn unfinished(&self, row: usize) -> usize {
+        let start = match self.ends.last() {
+            Some(&end) => end as usize,
+            None => row * self.width,
+        };
+        self.values.len() - start
+    }
+
     fn end_row(&mut self, row: usize) {
         let end = self.values.len();
         if self.ends.is_empty() {

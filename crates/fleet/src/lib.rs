@@ -34,7 +34,7 @@ pub use environment::Environment;
 pub use error::{Error, Result};
 pub use files::split_files;
 pub use fleet::{
-    Fleet, SaveMode, Tuning, connect_stages, connect_trainer, serve_program, serve_stage,
+    Fleet, Peers, SaveMode, Tuning, connect_stages, connect_trainer, serve_program, serve_stage,
 };
 pub use log::log_to_stderr;
 pub use report::Reporter;

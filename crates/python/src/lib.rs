@@ -13,6 +13,9 @@ mod collective_program;
 mod console;
 mod context;
 mod convert;
+mod dataset;
+mod dataset_dump;
+mod dataset_train;
 mod dtype;
 mod eager_parameter;
 mod environment;
@@ -69,6 +72,8 @@ mod _core {
         global_scope, in_dynamic_mode, switch_device, switch_main_program, switch_names,
         switch_scope, switch_startup_program, unique_name,
     };
+    #[pymodule_export]
+    use crate::dataset::{DataBatches, MemoryData, QueueData};
     #[pymodule_export]
     use crate::dtype::{DType, dtype};
     #[pymodule_export]

@@ -82,3 +82,18 @@ fn ranks_are_processes_that_reduce_and_count_their_bytes() {
     let ratio = of(1, "ratio").as_f64().unwrap();
     assert!((1.0..1.05).contains(&ratio), "{ratio}");
 }
+
+#[test]
+fn every_parser_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = bireme(folder.path(), &["bench", "data", "--json", "--seconds", "0.1"], "");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let lines: Vec<serde_json::Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let cases: Vec<_> = lines.iter().map(|line| line["case"].as_str().unwrap()).collect();
+    assert_eq!(cases, ["parse_slot_value", "parse_multislot", "parse_criteo"]);
+    for line in lines {
+        assert_eq!(line["unit"], "GB/s");
+        assert!(line["value"].as_f64().unwrap() > 0.0 && line["ratio"].as_f64().unwrap() > 0.0);
+    }
+}

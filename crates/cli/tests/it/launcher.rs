@@ -401,15 +401,6 @@ fn programs_that_cannot_run() {
         1 error: cannot run the interpreter `no-such-python` for the script (No such file or directory (os error 2)): set `PYTHON` to the interpreter of the environment where it is installed (`pip install .` in the sources of Bireme installs it)
     "#]],
     );
-    refused(
-        "-m config.yaml",
-        &[],
-        expect![[r#"
-        2 error: `-m config.yaml`: training from a YAML file is not in this version; start a script that reads it: `fleetrun … tools/static_ps_trainer.py -m config.yaml`
-
-        For the flags, try `fleetrun --help`.
-    "#]],
-    );
 }
 
 #[test]

@@ -531,6 +531,11 @@ class Fleet:
         runtime = Runtime(self._distributed_identity(), config, settings)
         startup = startup_program or default_startup_program()
         runtime.split(loss.block.program, startup, self._strategy._tables)
+        # Where Paddle's scripts look for it, and may change it.
+        loss.block.program._fleet_opt = {
+            **self._strategy.trainer_desc_configs,
+            "trainer_id": runtime.identity.index,
+        }
         self._runtime = runtime
 
     def _split_collective(self, loss: Any, startup_program: Any) -> None:

@@ -1,0 +1,174 @@
+//! One file, block by block.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Source;
+use super::input::Input;
+use super::pipe::Pipe;
+use crate::parse::{BadLines, Parser};
+use crate::{Error, Result, Samples, Slot};
+
+/// Bytes that are read and parsed at once: enough to be worth a call, and few enough for the cache.
+const BLOCK: usize = 1 << 18;
+/// Bytes that are enough to see how a file is written.
+const PREVIEW: usize = 1 << 20;
+/// The longest line. What is longer is no line of samples.
+const MAX_LINE: usize = 1 << 26;
+
+/// Reads one file of a [`Source`], from its first line to its last.
+pub struct Reader {
+    path: PathBuf,
+    from: Text,
+    parser: Parser,
+    bad_lines: Arc<BadLines>,
+    /// Text that was read; the first `held` bytes have not been parsed.
+    buffer: Vec<u8>,
+    held: usize,
+    /// The number of the first line in the buffer.
+    line: u64,
+    ended: bool,
+}
+
+enum Text {
+    Stream(Box<dyn Read + Send>),
+    Command(Pipe),
+}
+
+impl Reader {
+    /// Opens a file of a source, to read samples of `slots`.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, the command cannot be started, or the format does not
+    /// provide the slots.
+    pub fn open(source: &Source, file: usize, slots: &[Slot]) -> Result<Reader> {
+        let Some(path) = source.files.get(file) else {
+            return Err(Error::Settings(format!(
+                "file {file} was asked for, but there are {}",
+                source.files.len()
+            )));
+        };
+        let parser = Parser::new(&source.format, slots)?;
+        let from = Text::open(path, source.pipe_command.as_deref())?;
+        Ok(Reader {
+            path: path.clone(),
+            from,
+            parser,
+            bad_lines: Arc::clone(&source.bad_lines),
+            buffer: vec![0; BLOCK],
+            held: 0,
+            line: 1,
+            ended: false,
+        })
+    }
+
+    /// Appends samples until `out` holds at least `at_least_rows` or the file has ended; returns
+    /// whether there may be more. Whole blocks are parsed, so there can be some thousands more.
+    ///
+    /// # Errors
+    /// When the file cannot be read, the command fails, or there are too many bad lines.
+    pub fn read(&mut self, out: &mut Samples, at_least_rows: usize) -> Result<bool> {
+        while !self.ended && out.len() < at_least_rows {
+            self.block(out)?;
+        }
+        Ok(!self.ended)
+    }
+
+    /// The number of the line that is read next, from 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Reads and parses one block.
+    fn block(&mut self, out: &mut Samples) -> Result<()> {
+        self.held += self.from.fill(&self.path, &mut self.buffer[self.held..])?;
+        self.ended = self.held < self.buffer.len();
+        let text = &self.buffer[..self.held];
+        let whole = match self.ended {
+            true => text.len(),
+            false => memchr::memrchr(b'\n', text).map_or(0, |end| end + 1),
+        };
+        if whole == 0 && !self.ended {
+            return self.grow();
+        }
+        let (path, bad) = (&self.path, &self.bad_lines);
+        self.line = self.parser.lines(&text[..whole], self.line, path, bad, out)?;
+        self.buffer.copy_within(whole..self.held, 0);
+        self.held -= whole;
+        match &mut self.from {
+            Text::Command(pipe) if self.ended => pipe.finish(&self.path),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes room for a line that is longer than the buffer.
+    fn grow(&mut self) -> Result<()> {
+        if self.buffer.len() >= MAX_LINE {
+            let problem = format!("the line is longer than {} MiB: is it text?", MAX_LINE >> 20);
+            return Err(Error::Line { path: self.path.clone(), line: self.line, problem });
+        }
+        self.buffer.resize(2 * self.buffer.len(), 0);
+        Ok(())
+    }
+}
+
+impl Text {
+    fn open(path: &Path, command: Option<&str>) -> Result<Text> {
+        let input = Input::open(path).map_err(|error| failed(path, &error))?;
+        // Paddle's own default, which changes nothing.
+        Ok(match command.filter(|command| command.trim() != "cat") {
+            Some(command) => Text::Command(Pipe::start(command, path, input)?),
+            None => Text::Stream(input.into_read()),
+        })
+    }
+
+    /// Fills a buffer as far as there is something to read; returns how far.
+    fn fill(&mut self, path: &Path, buffer: &mut [u8]) -> Result<usize> {
+        let mut held = 0;
+        while held < buffer.len() {
+            match self.read(&mut buffer[held..]) {
+                Ok(0) => break,
+                Ok(count) => held += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(path, &error)),
+            }
+        }
+        Ok(held)
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Text::Stream(stream) => stream.read(buffer),
+            Text::Command(pipe) => pipe.read(buffer),
+        }
+    }
+}
+
+/// The first whole lines of a file, or of what a command makes of it: at most 1 MiB, to find
+/// out how they are written.
+///
+/// # Errors
+/// When the file cannot be read or the command cannot be started.
+pub fn preview(path: &Path, pipe_command: Option<&str>) -> Result<Vec<u8>> {
+    let mut text = vec![0; PREVIEW];
+    let held = Text::open(path, pipe_command)?.fill(path, &mut text)?;
+    let cut = held == text.len();
+    text.truncate(held);
+    if cut {
+        let whole = memchr::memrchr(b'\n', &text).map_or(held, |end| end + 1);
+        text.truncate(whole);
+    }
+    Ok(text)
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::File { path: path.to_owned(), problem: error.to_string() }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("path", &self.path).field("line", &self.line).finish()
+    }
+}
