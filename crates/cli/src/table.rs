@@ -27,9 +27,15 @@ impl Table {
 
     /// Adds a row, one cell for each column.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        assert_eq!(N, self.align.len(), "a row has a cell for each column");
+        self.cells(cells);
+    }
+
+    /// The same for a number of columns that is known only now.
+    pub(crate) fn cells(&mut self, cells: impl IntoIterator<Item = String>) {
         // Cells hold names from files; none may move the cursor or add a line.
-        self.rows.push(cells.iter().map(|cell| printable(cell).into_owned()).collect());
+        let row: Vec<_> = cells.into_iter().map(|cell| printable(&cell).into_owned()).collect();
+        assert_eq!(row.len(), self.align.len(), "a row has a cell for each column");
+        self.rows.push(row);
     }
 }
 

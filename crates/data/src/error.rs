@@ -17,6 +17,14 @@ pub enum Error {
         /// Why not.
         problem: String,
     },
+    /// A file cannot be written.
+    #[error("cannot write `{}`: {problem}", path.display())]
+    Output {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
+    },
     /// A line is not what its format says.
     #[error("{}:{line}: {problem}", path.display())]
     Line {

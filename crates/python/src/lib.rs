@@ -79,7 +79,7 @@ mod _core {
     #[pymodule_export]
     use crate::eager_parameter::Parameter;
     #[pymodule_export]
-    use crate::environment::environment_variables;
+    use crate::environment::{environment_variables, last_checkpoint};
     #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]

@@ -7,17 +7,21 @@
 mod bad_lines;
 mod criteo;
 mod format;
+mod guess;
 mod multi_slot;
 mod number;
 mod python_hash;
 mod slot_value;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::path::Path;
 
 pub use self::bad_lines::{BadLine, BadLines};
 pub use self::format::{CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
+pub use self::guess::criteo_slots;
+pub use self::write::LineWriter;
 
 use self::criteo::Criteo;
 use self::multi_slot::MultiSlot;
@@ -58,7 +62,7 @@ impl Parser {
     /// When the format cannot provide a slot.
     pub fn new(format: &Format, slots: &[Slot]) -> Result<Parser> {
         let by_format = match format {
-            Format::MultiSlot(options) => ByFormat::MultiSlot(MultiSlot::new(*options, slots)?),
+            Format::MultiSlot(options) => ByFormat::MultiSlot(MultiSlot::new(*options, slots)),
             Format::SlotValue(options) => ByFormat::SlotValue(SlotValue::new(options, slots)?),
             Format::Criteo(options) => ByFormat::Criteo(Criteo::new(options, slots)?),
         };
@@ -152,7 +156,10 @@ fn line_at(text: &[u8], at: usize) -> &[u8] {
 /// Where the spaces from `at` on end: at a token, at a line end or at the end of the text.
 #[inline(always)]
 fn skip_spaces(text: &[u8], mut at: usize) -> usize {
-    while let Some(b' ' | b'\t' | b'\r') = text.get(at) {
+    while let Some(&byte) = text.get(at)
+        && byte <= b' '
+        && matches!(byte, b' ' | b'\t' | b'\r')
+    {
         at += 1;
     }
     at

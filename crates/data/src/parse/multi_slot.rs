@@ -5,17 +5,20 @@ use std::sync::Arc;
 use super::format::MultiSlotOptions;
 use super::number;
 use super::{line_at, plain, shown, skip_spaces, token_at};
-use crate::{Kind, Result, Samples, Slot, Values};
+use crate::{Kind, Samples, Slot, Values};
 
 #[derive(Clone, Debug)]
 pub(super) struct MultiSlot {
     options: MultiSlotOptions,
     slots: Arc<[Slot]>,
+    /// How many values each slot must have, where that is known.
+    widths: Arc<[Option<u64>]>,
 }
 
 impl MultiSlot {
-    pub(super) fn new(options: MultiSlotOptions, slots: &[Slot]) -> Result<MultiSlot> {
-        Ok(MultiSlot { options, slots: slots.into() })
+    pub(super) fn new(options: MultiSlotOptions, slots: &[Slot]) -> MultiSlot {
+        let widths = slots.iter().map(|slot| slot.width().map(|width| width as u64)).collect();
+        MultiSlot { options, slots: slots.into(), widths }
     }
 
     pub(super) fn sample(
@@ -31,22 +34,44 @@ impl MultiSlot {
         if self.options.parse_content {
             at = text_column(text, at, "content")?;
         }
-        for (slot, column) in self.slots.iter().zip(out.columns_mut()) {
+        let columns = out.columns_mut().iter_mut().zip(self.widths.iter());
+        for (index, (column, &width)) in columns.enumerate() {
             at = skip_spaces(text, at);
-            let Some((count @ 1.., end)) = number::id(text, at) else {
-                return Err(self.wrong_count(slot, line_at(text, start), token_at(text, at)));
+            let count = match number::short_count(text, at) {
+                Some(count) => {
+                    at += 1;
+                    count
+                }
+                None => match number::id(text, at) {
+                    Some((count @ 1.., end)) => {
+                        at = end;
+                        count
+                    }
+                    _ => {
+                        return Err(self.wrong_count(
+                            index,
+                            line_at(text, start),
+                            token_at(text, at),
+                        ));
+                    }
+                },
             };
-            if let Some(width) = slot.width()
-                && count != width as u64
+            if let Some(width) = width
+                && count != width
             {
-                return Err(format!("slot `{}` has {count} values, not {width}", slot.name));
+                let name = &self.slots[index].name;
+                return Err(format!("slot `{name}` has {count} values, not {width}"));
             }
-            at = end;
             let ended = match column.values_mut() {
                 Values::Ids(values) => repeat(text, at, count, number::id, values),
                 Values::Floats(values) => repeat(text, at, count, number::float, values),
             };
-            at = ended.map_err(|wrong| wrong_value(slot, count, token_at(text, wrong)))?;
+            at = match ended {
+                Ok(end) => end,
+                Err(wrong) => {
+                    return Err(wrong_value(&self.slots[index], count, token_at(text, wrong)));
+                }
+            };
         }
         at = skip_spaces(text, at);
         match text.get(at) {
@@ -63,8 +88,7 @@ impl MultiSlot {
 
     /// The words of Paddle, which people search for.
     #[cold]
-    fn wrong_count(&self, slot: &Slot, line: &[u8], count: &[u8]) -> String {
-        let index = self.slots.iter().position(|other| other == slot).unwrap_or(0);
+    fn wrong_count(&self, index: usize, line: &[u8], count: &[u8]) -> String {
         format!(
             "Got unexpected input, maybe something wrong with it.\n\
              ----------------------\n\
@@ -76,7 +100,7 @@ impl MultiSlot {
              3. We detect the slot {index}'s feasign number is {} which is illegal (slot `{}`)",
             plain(line),
             if count.is_empty() { "missing".to_owned() } else { plain(count) },
-            slot.name
+            self.slots[index].name
         )
     }
 }

@@ -6,20 +6,21 @@
 
 /// What `0123456789` have in common, in every byte.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
-/// The most digits whose value always fits 64 bits.
-const MAX_DIGITS: usize = 19;
-/// Powers of ten that a `f64` holds exactly.
-const TENS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
-];
+/// The most digits whose value always fits 63 bits.
+const MAX_DIGITS: usize = 18;
+/// Powers of ten, which a `f64` holds exactly.
+const TENS: [f64; 17] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16];
+/// Those that a `f32` holds exactly.
+const SHORT_TENS: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 const WHOLE_TENS: [u64; 9] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 /// Whether a byte ends a token.
 #[inline(always)]
 pub(super) fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
+    const SPACES: u64 = 1 << b' ' | 1 << b'\n' | 1 << b'\t' | 1 << b'\r';
+    byte <= b' ' && SPACES >> byte & 1 == 1
 }
 
 #[inline(always)]
@@ -45,7 +46,7 @@ fn long_id(text: &[u8], start: usize) -> Option<(u64, usize)> {
     let first = start + usize::from(negative);
     let (mut value, mut at) = (0_u64, first);
     while let Some((more, count @ 1..)) = up_to_eight(text, at)
-        && at + count - first < MAX_DIGITS
+        && at + count - first <= MAX_DIGITS
     {
         value = value * WHOLE_TENS[count] + more;
         at += count;
@@ -88,18 +89,23 @@ fn decimal(text: &[u8], at: usize) -> Option<(f32, usize)> {
     }
     let (mut digits, mut places) = up_to_eight(text, point + 1)?;
     if places == 8 {
-        let (more, count) = up_to_eight(text, point + 9)?;
-        digits = digits * WHOLE_TENS[count] + more;
-        places += count;
+        if let (more, count @ 1..) = up_to_eight(text, point + 9)? {
+            digits = digits * WHOLE_TENS[count] + more;
+            places += count;
+        }
     }
     let end = point + 1 + places;
     if places == 0 || count + places > MAX_DIGITS || !is_space(*text.get(end)?) {
         return None;
     }
-    let value = (whole * WHOLE_TENS[places.min(8)] * WHOLE_TENS[places - places.min(8)] + digits)
-        as f64
-        / TENS[places];
-    nearest(value).map(|value| (value, end))
+    let tens = WHOLE_TENS[places.min(8)] * WHOLE_TENS[places - places.min(8)];
+    // Below 2^63, as a processor converts best.
+    let value = (whole * tens + digits) as i64;
+    if value < 1 << 24 && places < SHORT_TENS.len() {
+        // Both are exact, so the quotient is the nearest.
+        return Some((value as f32 / SHORT_TENS[places], end));
+    }
+    nearest(value as f64 / TENS[places]).map(|value| (value, end))
 }
 
 /// The `f32` nearest to a number that is at most three units in the last place away from `value`,
@@ -114,6 +120,15 @@ fn nearest(value: f64) -> Option<f32> {
     (lower.abs_diff(MIDDLE) > 4).then_some(value as f32)
 }
 
+/// A count of one digit, which most are, with a space behind it; `None` says nothing.
+#[inline(always)]
+pub(super) fn short_count(text: &[u8], at: usize) -> Option<u64> {
+    match text.get(at..)?.first_chunk()? {
+        &[digit @ b'1'..=b'9', b' '] => Some(u64::from(digit - b'0')),
+        _ => None,
+    }
+}
+
 /// Any other number, by the exact method of the standard library.
 #[inline(never)]
 fn any_float(text: &[u8], at: usize) -> Option<(f32, usize)> {
@@ -123,7 +138,7 @@ fn any_float(text: &[u8], at: usize) -> Option<(f32, usize)> {
 }
 
 /// Value and number of the digits from `at` on, the first eight of them at most; `None` where there
-/// are less than eight bytes to look at, digits or not.
+/// are less than eight bytes to look at, digits or not. Of no digits the value means nothing.
 #[inline(always)]
 fn up_to_eight(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let bytes = u64::from_le_bytes(*text.get(at..)?.first_chunk()?);
@@ -132,8 +147,8 @@ fn up_to_eight(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let digits = bytes ^ ZEROS;
     let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
     let count = (others.trailing_zeros() / 8) as usize;
-    // Zeros in front of the digits, so that there are always eight; none at all is no shift.
-    let digits = if count == 0 { 0 } else { digits << (64 - 8 * count) };
+    // Zeros in front of the digits, so that there are always eight.
+    let digits = digits.wrapping_shl(64 - 8 * count as u32);
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let (mask, high, low) = (0x0000_00FF_0000_00FF, 0x000F_4240_0000_0064, 0x0000_2710_0000_0001);
     let value =

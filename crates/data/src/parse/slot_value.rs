@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::format::{SlotValueOptions, names};
 use super::number;
-use super::{shown, skip_spaces, token_at};
+use super::{shown, token_at};
 use crate::{Column, Error, Result, Samples, Slot, Values};
 
 /// The index of names that are passed over.
@@ -16,15 +16,23 @@ const NO_SLOT: usize = usize::MAX;
 /// How many names are remembered beyond two for each slot; lines that need more have no order that
 /// would be worth it.
 const SPARE_STEPS: usize = 256;
+/// How far ahead a name is looked for.
+const LOOK_AHEAD: usize = 64;
+/// How often a route may become too long before there is none any more.
+const MAX_ROUTES: u32 = 4;
 
 #[derive(Clone, Debug)]
 pub(super) struct SlotValue {
     slots: Arc<[Slot]>,
+    /// How many values each slot must have, where that is known.
+    widths: Arc<[Option<usize>]>,
     /// Names and the indices of their slots, by name.
     names: Arc<[(Box<[u8]>, usize)]>,
     padding: u32,
     /// The names of earlier lines, in their order.
     route: Vec<Step>,
+    /// How many routes became too long.
+    routes: u32,
 }
 
 /// A name that is expected next, with its colon.
@@ -62,8 +70,16 @@ impl SlotValue {
                 shown(&twice[0].0)
             )));
         }
+        let widths = slots.iter().map(Slot::width).collect();
         let (slots, names) = (slots.into(), names.into());
-        Ok(SlotValue { slots, names, padding: options.padding, route: Vec::new() })
+        Ok(SlotValue {
+            slots,
+            widths,
+            names,
+            padding: options.padding,
+            route: Vec::new(),
+            routes: 0,
+        })
     }
 
     pub(super) fn sample(
@@ -76,14 +92,13 @@ impl SlotValue {
         let columns = out.columns_mut();
         let (mut at, mut step) = (start, 0);
         loop {
-            at = skip_spaces(text, at);
-            match text.get(at) {
-                None => break,
-                Some(b'\n') => {
-                    at += 1;
+            let Some(&byte) = text.get(at) else { break };
+            if number::is_space(byte) {
+                at += 1;
+                if byte == b'\n' {
                     break;
                 }
-                Some(_) => {}
+                continue;
             }
             let (slot, value) = match self.route.get(step) {
                 Some(next) if next.is_at(text, at) => (next.slot, at + next.len),
@@ -95,7 +110,8 @@ impl SlotValue {
                 continue;
             };
             at = match push(column, text, value) {
-                Some(end) => end,
+                // Most often there is one space, and then a token.
+                Some(end) => end + usize::from(text.get(end) == Some(&b' ')),
                 None => return Err(self.wrong_value(slot, token_at(text, value))),
             };
         }
@@ -109,8 +125,8 @@ impl SlotValue {
     /// Pads what the line did not name, and compares the numbers of values with the shapes.
     #[inline(always)]
     fn finish(&self, row: usize, columns: &mut [Column]) -> std::result::Result<(), String> {
-        for (slot, column) in self.slots.iter().zip(columns) {
-            let (found, width) = (column.unfinished(row), slot.width());
+        for ((&width, column), slot) in self.widths.iter().zip(columns).zip(self.slots.iter()) {
+            let found = column.unfinished(row);
             if width == Some(found) || (width.is_none() && found > 0) {
                 continue;
             }
@@ -141,7 +157,7 @@ impl SlotValue {
             return Err(format!("{} has no colon: tokens are `slot:value`", shown(token)));
         };
         // Some names were left out, or the name has never been here.
-        let mut later = self.route.iter().skip(*step);
+        let mut later = self.route.iter().skip(*step).take(LOOK_AHEAD);
         if let Some(skipped) = later.position(|step| step.is_at(text, at)) {
             *step += skipped;
             return Ok((self.route[*step].slot, at + colon + 1));
@@ -150,10 +166,13 @@ impl SlotValue {
         let slot = found.map_or(NO_SLOT, |found| self.names[found].1);
         if self.route.len() >= 2 * self.slots.len() + SPARE_STEPS {
             self.route.clear();
-            *step = 0;
+            self.routes += 1;
         }
-        *step = (*step).min(self.route.len());
-        self.route.insert(*step, Step::new(&token[..=colon], slot));
+        // Names in no order are better looked up.
+        if self.routes < MAX_ROUTES {
+            *step = (*step).min(self.route.len());
+            self.route.insert(*step, Step::new(&token[..=colon], slot));
+        }
         Ok((slot, at + colon + 1))
     }
 

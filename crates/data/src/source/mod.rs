@@ -5,6 +5,7 @@
 
 mod files;
 mod input;
+mod output;
 mod pipe;
 mod reader;
 #[cfg(test)]
@@ -14,7 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use self::files::expand;
-pub use self::reader::Reader;
+pub use self::output::Output;
+pub use self::reader::{Reader, preview};
 
 use crate::parse::{BadLines, Format};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Source;
@@ -13,13 +13,15 @@ use crate::{Error, Result, Samples, Slot};
 
 /// Bytes that are read and parsed at once: enough to be worth a call, and few enough for the cache.
 const BLOCK: usize = 1 << 18;
+/// Bytes that are enough to see how a file is written.
+const PREVIEW: usize = 1 << 20;
 /// The longest line. What is longer is no line of samples.
 const MAX_LINE: usize = 1 << 26;
 
 /// Reads one file of a [`Source`], from its first line to its last.
 pub struct Reader {
     path: PathBuf,
-    from: From,
+    from: Text,
     parser: Parser,
     bad_lines: Arc<BadLines>,
     /// Text that was read; the first `held` bytes have not been parsed.
@@ -30,7 +32,7 @@ pub struct Reader {
     ended: bool,
 }
 
-enum From {
+enum Text {
     Stream(Box<dyn Read + Send>),
     Command(Pipe),
 }
@@ -49,13 +51,7 @@ impl Reader {
             )));
         };
         let parser = Parser::new(&source.format, slots)?;
-        let input = Input::open(path).map_err(|error| failed(path, &error))?;
-        // Paddle's own default, which changes nothing.
-        let command = source.pipe_command.as_deref().filter(|text| text.trim() != "cat");
-        let from = match command {
-            Some(command) => From::Command(Pipe::start(command, path, input)?),
-            None => From::Stream(input.into_read()),
-        };
+        let from = Text::open(path, source.pipe_command.as_deref())?;
         Ok(Reader {
             path: path.clone(),
             from,
@@ -87,17 +83,8 @@ impl Reader {
 
     /// Reads and parses one block.
     fn block(&mut self, out: &mut Samples) -> Result<()> {
-        while self.held < self.buffer.len() {
-            match self.from.read(&mut self.buffer[self.held..]) {
-                Ok(0) => {
-                    self.ended = true;
-                    break;
-                }
-                Ok(count) => self.held += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(&self.path, &error)),
-            }
-        }
+        self.held += self.from.fill(&self.path, &mut self.buffer[self.held..])?;
+        self.ended = self.held < self.buffer.len();
         let text = &self.buffer[..self.held];
         let whole = match self.ended {
             true => text.len(),
@@ -111,7 +98,7 @@ impl Reader {
         self.buffer.copy_within(whole..self.held, 0);
         self.held -= whole;
         match &mut self.from {
-            From::Command(pipe) if self.ended => pipe.finish(&self.path),
+            Text::Command(pipe) if self.ended => pipe.finish(&self.path),
             _ => Ok(()),
         }
     }
@@ -127,16 +114,56 @@ impl Reader {
     }
 }
 
-impl From {
+impl Text {
+    fn open(path: &Path, command: Option<&str>) -> Result<Text> {
+        let input = Input::open(path).map_err(|error| failed(path, &error))?;
+        // Paddle's own default, which changes nothing.
+        Ok(match command.filter(|command| command.trim() != "cat") {
+            Some(command) => Text::Command(Pipe::start(command, path, input)?),
+            None => Text::Stream(input.into_read()),
+        })
+    }
+
+    /// Fills a buffer as far as there is something to read; returns how far.
+    fn fill(&mut self, path: &Path, buffer: &mut [u8]) -> Result<usize> {
+        let mut held = 0;
+        while held < buffer.len() {
+            match self.read(&mut buffer[held..]) {
+                Ok(0) => break,
+                Ok(count) => held += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(path, &error)),
+            }
+        }
+        Ok(held)
+    }
+
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            From::Stream(stream) => stream.read(buffer),
-            From::Command(pipe) => pipe.read(buffer),
+            Text::Stream(stream) => stream.read(buffer),
+            Text::Command(pipe) => pipe.read(buffer),
         }
     }
 }
 
-fn failed(path: &std::path::Path, error: &io::Error) -> Error {
+/// The first whole lines of a file, or of what a command makes of it: at most 1 MiB, to find
+/// out how they are written.
+///
+/// # Errors
+/// When the file cannot be read or the command cannot be started.
+pub fn preview(path: &Path, pipe_command: Option<&str>) -> Result<Vec<u8>> {
+    let mut text = vec![0; PREVIEW];
+    let held = Text::open(path, pipe_command)?.fill(path, &mut text)?;
+    let cut = held == text.len();
+    text.truncate(held);
+    if cut {
+        let whole = memchr::memrchr(b'\n', &text).map_or(held, |end| end + 1);
+        text.truncate(whole);
+    }
+    Ok(text)
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
     Error::File { path: path.to_owned(), problem: error.to_string() }
 }
 

@@ -1,0 +1,35 @@
+//! `bireme data`: for people who prepare data; a file for each subcommand.
+
+mod convert;
+mod distinct;
+mod head;
+mod input;
+mod stat;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use super::Outcome;
+
+/// Look at training data and convert it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Head(head::Args),
+    Stat(stat::Args),
+    Convert(convert::Args),
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    match &args.what {
+        What::Head(args) => head::run(args),
+        What::Stat(args) => stat::run(args),
+        What::Convert(args) => convert::run(args),
+    }
+}
