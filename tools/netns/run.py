@@ -400,6 +400,21 @@ def all_begin_again(table):
 
 
 @case
+def all_go_on_from_a_checkpoint(table):
+    """The same after a checkpoint: the servers of all machines load it, not only where it was saved."""
+    flags = [*servers_flags(table), "--max_restart=1"]
+    # All machines see one disk.
+    saved = str(table.hosts[0].folder / "saved")
+    runs = table.start_all(flags, "servers.py", JOB_FAIL="1:5", JOB_FAIL_ONCE=1, JOB_SAVE=saved)
+    check_ends(runs, [0, 0, 0])
+    for running in runs:
+        assert f"goes on from {saved}" in running.logs()["workerlog.0"], running.host.name
+    for running in runs[:2]:
+        loads = f"started again (restart 1): loads `{saved}`"
+        assert loads in running.logs()["serverlog.0"], running.host.name
+
+
+@case
 def one_is_stopped(table):
     """Whoever stops `fleetrun` on one machine ends the job on all."""
     runs = table.start_all(servers_flags(table), "servers.py", JOB_STEPS=1000000)

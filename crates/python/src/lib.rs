@@ -14,6 +14,7 @@ mod console;
 mod context;
 mod convert;
 mod dataset;
+mod dataset_dump;
 mod dataset_train;
 mod dtype;
 mod eager_parameter;
@@ -78,7 +79,7 @@ mod _core {
     #[pymodule_export]
     use crate::eager_parameter::Parameter;
     #[pymodule_export]
-    use crate::environment::environment_variables;
+    use crate::environment::{environment_variables, last_checkpoint};
     #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]

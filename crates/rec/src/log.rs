@@ -129,7 +129,8 @@ mod tests {
         }
         Log::to(Shared(Arc::clone(&out))).info("Run Worker Begin");
         let line = String::from_utf8(out.lock().unwrap().clone()).unwrap();
-        let shape: String = line.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        let shape: String =
+            line.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
         assert_eq!(shape, "0000-00-00 00:00:00,000 - INFO - Run Worker Begin\n");
     }
 }

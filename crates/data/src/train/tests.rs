@@ -83,9 +83,8 @@ fn threads_train_every_batch_once_and_count_together() {
         for epoch in 1..=2 {
             let summary = train(&training, queue(threads)).unwrap();
             assert_eq!((summary.batches, summary.samples), (40, 400));
-            let counted = |at: usize| {
-                scope.get(&model.counts[at]).unwrap().to_f64_vec().iter().sum::<f64>()
-            };
+            let counted =
+                |at: usize| scope.get(&model.counts[at]).unwrap().to_f64_vec().iter().sum::<f64>();
             assert_eq!(counted(2) + counted(3), 400.0 * f64::from(epoch));
         }
         assert_eq!(seen.into_inner(), 80);

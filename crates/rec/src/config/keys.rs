@@ -220,7 +220,12 @@ pub const KEYS: &[Key] = &[
         "Ours: lines that may be wrong before training stops.",
     ),
     warned(
-        key("runner.example_count_method", Text, "example", "What `ips` counts: `example` or `word`."),
+        key(
+            "runner.example_count_method",
+            Text,
+            "example",
+            "What `ips` counts: `example` or `word`.",
+        ),
         "`ips` counts samples",
     ),
     refused(key("runner.fs_name", Text, "", "Name of a Hadoop file system."), NO_HDFS),

@@ -99,7 +99,10 @@ fn ticks((low, high): (f64, f64)) -> Vec<f64> {
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power);
     let step = step.into_iter().find(|step| *step >= rough).unwrap_or(power * 10.0);
     let first = (low / step).ceil();
-    (0..12).map(|index| (first + f64::from(index)) * step).take_while(|tick| *tick <= high).collect()
+    (0..12)
+        .map(|index| (first + f64::from(index)) * step)
+        .take_while(|tick| *tick <= high)
+        .collect()
 }
 
 /// A number in as few digits as it needs.

@@ -125,7 +125,15 @@ mod tests {
     #[test]
     fn what_was_trained_again_counts_once() {
         let folder = tempfile::tempdir().unwrap();
-        let lines = [start(0), step(2, 0.7), step(4, 0.6), "{\"ev".into(), String::new(), start(2), step(4, 0.6)];
+        let lines = [
+            start(0),
+            step(2, 0.7),
+            step(4, 0.6),
+            "{\"ev".into(),
+            String::new(),
+            start(2),
+            step(4, 0.6),
+        ];
         fs::write(folder.path().join("trainer-0.jsonl"), lines.join("\n")).unwrap();
         let run = read(folder.path()).unwrap();
         assert_eq!((run.trainers[0].resumed, run.trainers[0].events.len()), (1, 2));

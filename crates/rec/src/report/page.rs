@@ -16,10 +16,13 @@ pub fn page(run: &Run) -> String {
     let title = format!("{} · {} · {} trainers", first.model, first.mode, run.trainers.len());
     let mut body = format!("<h1>{}</h1>", escape(&title));
     body += &summary(run);
-    body += &chart("Loss", &lines(run, |event| match event {
-        Event::Step { batch, loss: Some(loss), .. } => Some((*batch as f64, *loss)),
-        _ => None,
-    }));
+    body += &chart(
+        "Loss",
+        &lines(run, |event| match event {
+            Event::Step { batch, loss: Some(loss), .. } => Some((*batch as f64, *loss)),
+            _ => None,
+        }),
+    );
     for metric in metric_names(run) {
         let points = lines(run, |event| match event {
             Event::Step { batch, metrics, .. } => {
@@ -29,18 +32,24 @@ pub fn page(run: &Run) -> String {
         });
         body += &chart(&metric.to_uppercase(), &points);
     }
-    body += &chart("Samples a second", &lines(run, |event| match event {
-        Event::Step { batch, samples_per_second, .. } => {
-            Some((*batch as f64, *samples_per_second))
-        }
-        _ => None,
-    }));
-    body += &chart("Waiting for data, % of the time", &lines(run, |event| match event {
-        Event::Step { batch, seconds, reader_seconds, .. } if *seconds > 0.0 => {
-            Some((*batch as f64, 100.0 * reader_seconds / seconds))
-        }
-        _ => None,
-    }));
+    body += &chart(
+        "Samples a second",
+        &lines(run, |event| match event {
+            Event::Step { batch, samples_per_second, .. } => {
+                Some((*batch as f64, *samples_per_second))
+            }
+            _ => None,
+        }),
+    );
+    body += &chart(
+        "Waiting for data, % of the time",
+        &lines(run, |event| match event {
+            Event::Step { batch, seconds, reader_seconds, .. } if *seconds > 0.0 => {
+                Some((*batch as f64, 100.0 * reader_seconds / seconds))
+            }
+            _ => None,
+        }),
+    );
     body += &epochs(&first);
     body += &configuration(&first);
     format!(
@@ -125,7 +134,9 @@ fn configuration(trained: &Trained) -> String {
     for (key, value) in &trained.config {
         let _ = write!(rows, "<tr><td>{}</td><td>{}</td></tr>", escape(key), escape(value));
     }
-    format!("<details><summary>Configuration</summary><table><tbody>{rows}</tbody></table></details>")
+    format!(
+        "<details><summary>Configuration</summary><table><tbody>{rows}</tbody></table></details>"
+    )
 }
 
 #[cfg(test)]
@@ -162,11 +173,18 @@ mod tests {
 
     #[test]
     fn the_page_has_the_curves_and_is_well_formed() {
-        let log = [start(0).replace("3\"", "<3> & \\\"x\\\"\""), step(2, 0.7), step(4, 0.6)].join("\n");
+        let log =
+            [start(0).replace("3\"", "<3> & \\\"x\\\"\""), step(2, 0.7), step(4, 0.6)].join("\n");
         let run = Run { trainers: vec![trained(Path::new("log"), &log).unwrap()] };
         let page = page(&run);
         check_well_formed(&page);
-        for text in ["<h2>Loss</h2>", "<h2>AUC</h2>", "<h2>Samples a second</h2>", "not complete", "&lt;3&gt; &amp;"] {
+        for text in [
+            "<h2>Loss</h2>",
+            "<h2>AUC</h2>",
+            "<h2>Samples a second</h2>",
+            "not complete",
+            "&lt;3&gt; &amp;",
+        ] {
             assert!(page.contains(text), "{text}");
         }
         assert!(!page.contains("http"), "nothing from a network");

@@ -57,6 +57,7 @@ pub(super) struct Position {
     /// Samples of this epoch.
     pub(super) samples: u64,
     /// The sum of the losses of this epoch's batches.
+    #[serde(with = "super::exact")]
     pub(super) loss: f64,
     /// How many batches that are.
     pub(super) losses: u64,
@@ -82,7 +83,9 @@ impl Checkpoints {
     /// When it cannot be read, or was made by another training.
     pub(super) fn last(&self, fleet: &Fleet, setup: &Setup) -> Result<Option<(PathBuf, State)>> {
         let own = match fleet.is_first_worker() {
-            true => self.complete()?.pop().map_or_else(Vec::new, |number| number.to_string().into()),
+            true => {
+                self.complete()?.pop().map_or_else(Vec::new, |number| number.to_string().into())
+            }
             false => Vec::new(),
         };
         let number = fleet.util().all_gather(&own)?.swap_remove(0);
@@ -203,7 +206,8 @@ impl Checkpoints {
     pub(super) fn clear(&self) -> Result<()> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         for entry in entries {
-            let is_number = entry.file_name().to_str().is_some_and(|name| name.parse::<u64>().is_ok());
+            let is_number =
+                entry.file_name().to_str().is_some_and(|name| name.parse::<u64>().is_ok());
             if is_number {
                 remove(&entry.path())?;
             }

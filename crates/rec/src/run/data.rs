@@ -9,6 +9,8 @@ use bireme_data::{
     Batches, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings, Slot,
 };
 
+use bireme_fleet::Fleet;
+
 use crate::config::Config;
 use crate::log::Log;
 use crate::zoo::Model;
@@ -106,7 +108,8 @@ impl Data {
     pub(super) fn new(reading: &Reading<'_>, files: Vec<PathBuf>) -> Result<Data> {
         let Reading { config, model, .. } = *reading;
         let kind = kind(reading)?;
-        let tolerated = reading.skip_bad_lines.unwrap_or(config.count("runner.skip_bad_lines") as u64);
+        let tolerated =
+            reading.skip_bad_lines.unwrap_or(config.count("runner.skip_bad_lines") as u64);
         let bad_lines = Arc::new(BadLines::tolerate(tolerated));
         let (format, pipe_command) = format(reading);
         let source = Source { files, format, pipe_command, bad_lines: Arc::clone(&bad_lines) };
@@ -133,6 +136,39 @@ impl Data {
             memory: None,
             bad_lines,
         })
+    }
+
+    /// The data of one pass of a stream, which is held in memory.
+    ///
+    /// # Errors
+    /// As [`Data::new`].
+    pub(super) fn of_pass(reading: &Reading<'_>, files: Vec<PathBuf>) -> Result<Data> {
+        Ok(Data { kind: Kind::Memory, drop_last: false, ..Data::new(reading, files)? })
+    }
+
+    /// Begins to read everything into memory, with some threads.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(super) fn preload(&mut self, threads: usize) -> Result<()> {
+        let mut settings = MemorySettings::new(Arc::clone(&self.input) as _, self.slots.clone());
+        settings.batch_size = self.batch_size;
+        let mut memory = MemoryDataset::new(settings)?;
+        memory.preload(threads.max(1))?;
+        self.memory = Some(memory);
+        Ok(())
+    }
+
+    /// Waits until everything is in memory, and mixes it with what the other trainers have.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or another trainer is lost.
+    pub(super) fn shuffle(&mut self, fleet: &Fleet, seed: u64) -> Result<()> {
+        if let Some(memory) = &mut self.memory {
+            memory.wait()?;
+            memory.global_shuffle(&fleet.peers()?, seed)?;
+        }
+        Ok(())
     }
 
     /// Whether steps are shown as PaddleRec's loop shows them, not as Paddle's executor does.

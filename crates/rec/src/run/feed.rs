@@ -7,12 +7,42 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bireme_data::{Batch, Batches, Closer, Result, Slot};
+use bireme_fleet::collective::Rings;
+use bireme_fleet::{Fleet, Reduce, group};
+
+use super::topology::Topology;
 
 /// Batches that trainers agree on at once.
 const ROUND: usize = 32;
 
 /// Says the least of the numbers of all trainers; all ask together.
 pub(super) type Agree = Arc<dyn Fn(u64) -> Result<u64> + Send + Sync>;
+
+/// How trainers that make their steps together agree on how many they make; `None` where they do
+/// not.
+pub(super) fn agree(
+    fleet: &Fleet,
+    rings: Option<&Arc<Rings>>,
+    topology: Topology,
+) -> Option<Agree> {
+    if fleet.worker_num() < 2 || !topology.is_in_step() {
+        return None;
+    }
+    let lost = |error: String| bireme_data::Error::Peers(error);
+    if let Some(worker) = fleet.worker().map(Arc::clone) {
+        return Some(Arc::new(move |count| {
+            let least = worker.all_reduce(&[count as f64], Reduce::Min);
+            Ok(least.map_err(|error| lost(error.to_string()))?[0] as u64)
+        }));
+    }
+    let rings = Arc::clone(rings?);
+    Some(Arc::new(move |count| {
+        let mut least = [count as f64];
+        let reduced = rings.group(0).all_reduce(&mut least, group::Reduce::Min);
+        reduced.map_err(|error| lost(error.to_string()))?;
+        Ok(least[0] as u64)
+    }))
+}
 
 /// The batches of one training thread in one epoch.
 #[derive(Clone)]
@@ -72,8 +102,7 @@ impl Batches for Portion {
             return Ok(false);
         }
         let asked = Instant::now();
-        let more =
-            self.feed.batches.lock().unwrap_or_else(PoisonError::into_inner).next(batch)?;
+        let more = self.feed.batches.lock().unwrap_or_else(PoisonError::into_inner).next(batch)?;
         let waited = u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.feed.waited.fetch_add(waited, Ordering::Relaxed);
         if !more {

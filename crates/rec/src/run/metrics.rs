@@ -30,9 +30,8 @@ fn counts(metric: &Metric, scope: &Scope) -> Result<Option<[Vec<f64>; 2]>> {
     if metric.counts.len() != 4 {
         return Ok(None);
     }
-    let read = |at: usize| -> Result<Vec<f64>> {
-        Ok(scope.get(metric.counts[at].name())?.to_f64_vec())
-    };
+    let read =
+        |at: usize| -> Result<Vec<f64>> { Ok(scope.get(metric.counts[at].name())?.to_f64_vec()) };
     Ok(Some([read(ALL[0])?, read(ALL[1])?]))
 }
 

@@ -4,12 +4,15 @@
 //! process is comes from the environment of a launcher; what it has done goes to the log, to the
 //! event log of the run, and to the caller.
 
+mod calendar;
 mod checkpoint;
 mod data;
 mod events;
+mod exact;
 mod feed;
 mod infer;
 mod metrics;
+mod online;
 mod optimizer;
 mod save;
 mod show;
@@ -43,6 +46,9 @@ pub struct Options {
     pub skip_bad_lines: Option<u64>,
     /// Whether every op's output is checked for NaN and infinity.
     pub check_finite: bool,
+    /// Where a server listens, if not at its endpoint in the list (`127.0.0.1:0` for any free
+    /// port), and who is told.
+    pub listen: Option<(String, Arc<dyn Fn(&str) + Send + Sync>)>,
     /// Says whether somebody wants to stop.
     pub interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     /// Where log lines go.
@@ -55,6 +61,7 @@ impl Default for Options {
             resume: false,
             skip_bad_lines: None,
             check_finite: false,
+            listen: None,
             interrupt: None,
             log: Log::stderr(),
         }
@@ -67,8 +74,10 @@ pub struct Epoch {
     /// Its number, from 0.
     pub epoch: u64,
     /// The mean loss of this trainer's batches.
+    #[serde(with = "exact")]
     pub loss: f64,
     /// Metrics over all trainers, by name.
+    #[serde(with = "exact::map")]
     pub metrics: BTreeMap<String, f64>,
     /// Samples of this trainer.
     pub samples: u64,
@@ -108,12 +117,18 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
     let threads = u32::try_from(config.count("runner.thread_num")).unwrap_or(1);
     environment.cpu_num = environment.cpu_num.or(Some(threads.max(1)));
     let mut fleet = Fleet::init(topology.role(&environment)?, &environment)?;
+    if let Some((address, _)) = &options.listen {
+        fleet = fleet.bind(address);
+    }
     fleet.minimize(&model.loss, &*optimizer::of(config)?, &topology.strategy(config))?;
     if fleet.is_server() {
         serve(&mut fleet, config, options)?;
         return Ok(Outcome::default());
     }
     let goes_on = options.resume || environment.launcher.restarts > 0;
+    if config.has("runner.start_day") {
+        return online::Stream::new(config, options, topology, model, fleet)?.run(goes_on);
+    }
     Trainer::new(config, options, topology, name, model, fleet, goes_on)?.run()
 }
 
@@ -144,7 +159,8 @@ fn model_name(config: &Config) -> String {
     if !own.is_empty() {
         return own;
     }
-    let folder = std::path::absolute(config.folder()).unwrap_or_else(|_| config.folder().to_owned());
+    let folder =
+        std::path::absolute(config.folder()).unwrap_or_else(|_| config.folder().to_owned());
     folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
@@ -154,7 +170,8 @@ fn warn_unasked(hyper: &Hyper, model: &str, log: &Log) {
         if keys::find(&format!("hyper_parameters.{key}")).is_some() {
             continue;
         }
-        let near = hyper.asked().map(|asked| (strsim::damerau_levenshtein(key, asked), asked)).min();
+        let near =
+            hyper.asked().map(|asked| (strsim::damerau_levenshtein(key, asked), asked)).min();
         let near = match near {
             Some((distance, near)) if distance <= (key.len() / 3).max(1) => {
                 format!(": did you mean `{near}`?")
@@ -173,7 +190,12 @@ fn serve(fleet: &mut Fleet, config: &Config, options: &Options) -> Result<()> {
     let warm = save::warm_start(config)?.map(|folder| folder.join(save::PERSISTABLES));
     fleet.init_server(warm.filter(|folder| folder.is_dir()).as_deref())?;
     let interrupt = || options.interrupt.as_ref().is_some_and(|asked| asked());
-    match fleet.run_server(&interrupt, |_| ()) {
+    let listening = |endpoint: &str| {
+        if let Some((_, tell)) = &options.listen {
+            tell(endpoint);
+        }
+    };
+    match fleet.run_server(&interrupt, listening) {
         Err(_) if interrupt() => Err(Error::Interrupted),
         served => Ok(served?),
     }

@@ -118,7 +118,14 @@ impl Show<'_> {
         Ok(())
     }
 
-    fn loop_line(&self, id: u64, values: &[f64], samples: u64, reader: f64, seconds: f64) -> String {
+    fn loop_line(
+        &self,
+        id: u64,
+        values: &[f64],
+        samples: u64,
+        reader: f64,
+        seconds: f64,
+    ) -> String {
         let interval = self.print_interval as f64;
         let metrics = metric_text(self.names, values);
         let rate = samples as f64 / (seconds + 0.0001);

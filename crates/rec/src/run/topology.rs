@@ -144,9 +144,11 @@ fn json(node: &Node) -> serde_json::Value {
         Value::Float(number) => (*number).into(),
         Value::Text(text) => text.as_str().into(),
         Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(items) => {
-            items.iter().map(|(key, node)| (key.clone(), json(node))).collect::<serde_json::Map<_, _>>().into()
-        }
+        Value::Map(items) => items
+            .iter()
+            .map(|(key, node)| (key.clone(), json(node)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
     }
 }
 

@@ -15,12 +15,12 @@ use bireme_data::{Batches, Training};
 use bireme_engine::ir::Program;
 use bireme_engine::{Executor, Place};
 use bireme_fleet::collective::Rings;
-use bireme_fleet::{Fleet, Reduce, group};
+use bireme_fleet::{Fleet, Reduce};
 
 use super::checkpoint::{Checkpoints, Position, Setup};
 use super::data::{self, Data, Purpose, Reading};
 use super::events::{self, Event, Events};
-use super::feed::{Agree, Agreed, Feed};
+use super::feed::{self, Agreed, Feed};
 use super::show::{Show, Since, Style, metric_text};
 use super::topology::Topology;
 use super::{Epoch, Options, Outcome, metrics, save};
@@ -135,7 +135,10 @@ impl<'a> Trainer<'a> {
             trainer: trainer.fleet.worker_index(),
             trainers: trainer.fleet.worker_num(),
             batch: trainer.position.batches,
-            config: config.values().map(|(key, node)| (key.to_owned(), node.value.to_string())).collect(),
+            config: config
+                .values()
+                .map(|(key, node)| (key.to_owned(), node.value.to_string()))
+                .collect(),
         })?;
         Ok(trainer)
     }
@@ -203,7 +206,8 @@ impl<'a> Trainer<'a> {
             self.options.log.info(&format!("Epoch: {epoch}, Running Dataset Begin."));
         }
         let started = Instant::now();
-        let (spent, interval) = (self.position.seconds, self.config.count("runner.checkpoint_interval"));
+        let (spent, interval) =
+            (self.position.seconds, self.config.count("runner.checkpoint_interval"));
         let feeds = self.feeds()?;
         let each = match interval {
             0 => u64::MAX,
@@ -229,7 +233,7 @@ impl<'a> Trainer<'a> {
 
     /// The batches of this epoch that are left.
     fn feeds(&mut self) -> Result<Vec<Feed>> {
-        let agree = self.agree();
+        let agree = feed::agree(&self.fleet, self.rings.as_ref(), self.topology);
         let batches = self.data.open(self.position.epoch, self.threads.0)?;
         let mut feeds = Vec::new();
         for (batches, taken) in batches.into_iter().zip(&self.position.taken) {
@@ -240,27 +244,6 @@ impl<'a> Trainer<'a> {
             feeds.push(Feed::new(batches, *taken, &self.waited)?);
         }
         Ok(feeds)
-    }
-
-    /// How trainers that make their steps together agree on how many they make.
-    fn agree(&self) -> Option<Agree> {
-        if self.fleet.worker_num() < 2 || !self.topology.is_in_step() {
-            return None;
-        }
-        let lost = |error: String| bireme_data::Error::Peers(error);
-        if let Some(worker) = self.fleet.worker().map(Arc::clone) {
-            return Some(Arc::new(move |count| {
-                let least = worker.all_reduce(&[count as f64], Reduce::Min);
-                Ok(least.map_err(|error| lost(error.to_string()))?[0] as u64)
-            }));
-        }
-        let rings = self.rings.clone()?;
-        Some(Arc::new(move |count| {
-            let mut least = [count as f64];
-            let reduced = rings.group(0).all_reduce(&mut least, group::Reduce::Min);
-            reduced.map_err(|error| lost(error.to_string()))?;
-            Ok(least[0] as u64)
-        }))
     }
 
     /// Whether something is so for all trainers; they ask together.
@@ -353,7 +336,14 @@ impl<'a> Trainer<'a> {
         let loss = position.loss / position.losses.max(1) as f64;
         let (samples, seconds) = (position.samples, position.seconds);
         let metrics = global;
-        position.epochs.push(Epoch { epoch, loss, metrics: metrics.clone(), samples, seconds, model });
+        position.epochs.push(Epoch {
+            epoch,
+            loss,
+            metrics: metrics.clone(),
+            samples,
+            seconds,
+            model,
+        });
         (position.loss, position.losses, position.samples, position.seconds) = (0.0, 0, 0, 0.0);
         position.epoch += 1;
         position.taken = vec![0; self.threads.0];
@@ -435,7 +425,9 @@ impl<'a> Trainer<'a> {
         let epochs = &self.position.epochs;
         let speed = |epoch: &Epoch| python_float(epoch.samples as f64 / epoch.seconds.max(1e-9));
         let mut text = format!("{{'speed': {}", list(epochs.iter().map(speed).collect()));
-        if let Some(metric) = self.model.metrics.first().filter(|_| self.config.switch("runner.use_auc")) {
+        if let Some(metric) =
+            self.model.metrics.first().filter(|_| self.config.switch("runner.use_auc"))
+        {
             let auc = |epoch: &Epoch| epoch.metrics.get(&metric.name).map(|auc| python_float(*auc));
             text += &format!(", 'auc': {}", list(epochs.iter().filter_map(auc).collect()));
         }
@@ -467,7 +459,9 @@ fn header(config: &Config, topology: Topology, options: &Options) {
         return;
     }
     let stars = "**************common.configs**********";
-    let value = |key: &str| config.node(key).map_or_else(|| "None".to_owned(), |node| node.value.to_string());
+    let value = |key: &str| {
+        config.node(key).map_or_else(|| "None".to_owned(), |node| node.value.to_string())
+    };
     let switch = |key: &str| if config.switch(key) { "True" } else { "False" };
     log.info(stars);
     log.info(&format!(

@@ -1,0 +1,5 @@
+//! Whole trainings from YAML, in processes of their own.
+
+mod job;
+mod modes;
+mod resume;
