@@ -11,7 +11,10 @@ use super::{Entry, Hyper, entries};
 const MEANINGS: &[(&str, &str)] = &[
     ("act", "activation of hidden layers"),
     ("attn_layer_sizes", "widths of the layers of attention; each a multiple of `head_num`"),
-    ("bot_layer_sizes", "widths of the layers over the dense features; ends with `sparse_feature_dim`"),
+    (
+        "bot_layer_sizes",
+        "widths of the layers over the dense features; ends with `sparse_feature_dim`",
+    ),
     ("bottom_size", "width of the layer that tasks share"),
     ("cat_count", "categories that there are, 0 included"),
     ("cat_emb_size", "width of a category's embedding"),
@@ -89,7 +92,8 @@ const FIGURES: &str = "\
 
 Each model on its own generated data, which has interactions that no weight of a single feature can express: trained on 30,000 samples three times over with Adam, batches of 256 and one thread, and tested on 15,000 others.
 *Logistic regression* is a weight for each id and each number on the same samples, with the best of three learning rates.
-`bireme bench zoo --json` prints these figures; sizes of tables are those that the data needs.
+`bireme bench zoo --json > docs/models.json` measures them; sizes of tables are those that the data needs.
+A speed that is missing has not been measured on an idle machine.
 
 | model | metric | test AUC | logistic regression | samples/s | parameters |
 |---|---|--:|--:|--:|--:|
@@ -121,9 +125,12 @@ fn figure(page: &mut String, line: &serde_json::Value) {
     for (name, value) in metrics {
         let model = line["model"].as_str().unwrap_or_default();
         let plain = number(&line["logistic_regression"][name]);
-        let (speed, count) = (number(&line["samples_per_second"]), number(&line["parameters"]));
+        // Left out of the file where the machine was busy.
+        let speed = line["samples_per_second"].as_f64();
+        let speed = speed.map_or_else(String::new, |speed| format!("{speed:.0}"));
+        let count = number(&line["parameters"]);
         let row = format!("| `{model}` | `{name}` | {:.4} | {plain:.4} ", number(value));
-        writeln!(page, "{row}| {speed:.0} | {count:.0} |").expect("writing to text");
+        writeln!(page, "{row}| {speed} | {count:.0} |").expect("writing to text");
     }
 }
 
