@@ -223,7 +223,7 @@ impl<'a> Trainer<'a> {
             self.checkpoint()?;
         }
         self.fleet.flush()?;
-        if self.position.samples == 0 && self.all(true)? {
+        if self.all(self.position.samples == 0)? {
             return Err(Error::Settings(format!(
                 "there is no batch in epoch {epoch}: please ensure batch size < dataset size!"
             )));

@@ -2,4 +2,5 @@
 
 mod job;
 mod modes;
+mod online;
 mod resume;
