@@ -1,7 +1,8 @@
 //! `hyper_parameters.*` as models read them: typed, with defaults, and remembered, so that a key
 //! which nobody asked for can be reported.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use super::{Node, Place, Value};
 use crate::{Error, Result};
@@ -13,8 +14,8 @@ const PREFIX: &str = "hyper_parameters.";
 #[derive(Clone, Debug, Default)]
 pub struct Hyper {
     values: BTreeMap<String, Node>,
-    /// What was asked for, whether it was there or not.
-    asked: BTreeSet<String>,
+    /// What was asked for, whether it was there or not, with what it is by default.
+    asked: BTreeMap<String, String>,
 }
 
 impl Hyper {
@@ -23,31 +24,36 @@ impl Hyper {
         let values = keys
             .into_iter()
             .filter_map(|(key, node)| Some((key.strip_prefix(PREFIX)?.to_owned(), node.clone())));
-        Hyper { values: values.collect(), asked: BTreeSet::new() }
+        Hyper { values: values.collect(), asked: BTreeMap::new() }
     }
 
     /// These values: for programs and tests.
     pub fn of<'a>(values: impl IntoIterator<Item = (&'a str, Value)>) -> Hyper {
         let node = |value| Node { value, place: Place::Program };
         let values = values.into_iter().map(|(key, value)| (key.to_owned(), node(value)));
-        Hyper { values: values.collect(), asked: BTreeSet::new() }
+        Hyper { values: values.collect(), asked: BTreeMap::new() }
     }
 
     /// Keys that are there and were never asked for, with their places.
     pub fn unasked(&self) -> impl Iterator<Item = (&str, &Place)> {
-        let values = self.values.iter().filter(|(key, _)| !self.asked.contains(*key));
+        let values = self.values.iter().filter(|(key, _)| !self.asked.contains_key(*key));
         values.map(|(key, node)| (key.as_str(), &node.place))
     }
 
     /// Keys that were asked for.
     pub fn asked(&self) -> impl Iterator<Item = &str> {
-        self.asked.iter().map(String::as_str)
+        self.asked.keys().map(String::as_str)
+    }
+
+    /// Keys that were asked for, with their defaults as text.
+    pub fn defaults(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.asked.iter().map(|(key, default)| (key.as_str(), default.as_str()))
     }
 
     /// What stands there, if anything but `null`.
     pub fn node(&mut self, key: &str) -> Option<&Node> {
-        if !self.asked.contains(key) {
-            self.asked.insert(key.to_owned());
+        if !self.asked.contains_key(key) {
+            self.asked.insert(key.to_owned(), String::new());
         }
         self.values.get(key).filter(|node| node.value != Value::Null)
     }
@@ -117,13 +123,14 @@ impl Hyper {
         Error::Config { place, problem: format!("`{PREFIX}{key}` {problem}") }
     }
 
-    fn typed<T>(
+    fn typed<T: Debug>(
         &mut self,
         key: &str,
         wanted: &str,
         default: T,
         convert: impl Fn(&Value) -> Option<T>,
     ) -> Result<T> {
+        self.asked.insert(key.to_owned(), format!("{default:?}"));
         let Some(node) = self.node(key) else { return Ok(default) };
         convert(&node.value).ok_or_else(|| Error::Config {
             place: node.place.clone(),

@@ -22,6 +22,8 @@ mod interaction;
 mod logistic_regression;
 mod mmoe;
 mod ncf;
+#[cfg(test)]
+mod page;
 mod perceptron;
 mod share_bottom;
 #[cfg(test)]

@@ -1,9 +1,14 @@
 //! Every model builds, has a gradient for every parameter, and learns.
 
+use std::path::Path;
+
+use bireme_data::Samples;
+use bireme_data::parse::Parser;
 use bireme_engine::autodiff;
 
 use super::trial::{Trial, parameters, sample_model};
-use super::{Hyper, entries, find};
+use super::{Hyper, Value, entries, find};
+use crate::Config;
 
 #[test]
 fn names_are_sorted_and_found() {
@@ -79,7 +84,6 @@ fn predictions_have_a_row_for_each_sample() {
 
 #[test]
 fn wrong_hyper_parameters_are_refused() {
-    use super::Value;
     let wrong = [
         ("dlrm", "sparse_feature_dim", 8),
         ("mmoe", "gate_num", 3),
@@ -141,5 +145,29 @@ fn every_model_beats_logistic_regression() {
         for ((name, value), (_, plain)) in model.metrics.iter().zip(&plain.metrics) {
             assert!(value > plain, "{}: {name} {value} against {plain}", entry.name);
         }
+    }
+}
+
+#[test]
+fn every_configuration_fits_its_model_and_its_sample_data() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+    for entry in entries() {
+        let path = models.join(entry.area).join(entry.name).join("config.yaml");
+        let config = Config::load(&path, &[]).unwrap();
+        assert_eq!(config.warnings(), &[] as &[String], "{}", entry.name);
+        let mut hyper = config.hyper();
+        let model = (entry.build)(&mut hyper).unwrap();
+        let unused = hyper.unasked().filter(|(key, _)| !key.starts_with("optimizer."));
+        assert_eq!(unused.count(), 0, "{}: {:?}", entry.name, hyper.unasked().collect::<Vec<_>>());
+        let folder = config.folder().join(config.text("runner.train_data_dir"));
+        let mut parser = Parser::new(&model.format, &model.slots).unwrap();
+        let mut samples = Samples::of(&model.slots);
+        for file in std::fs::read_dir(&folder).unwrap() {
+            let text = std::fs::read(file.unwrap().path()).unwrap();
+            for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                parser.line(line, &mut samples).unwrap_or_else(|e| panic!("{}: {e}", entry.name));
+            }
+        }
+        assert!(samples.len() >= 20, "{}", entry.name);
     }
 }

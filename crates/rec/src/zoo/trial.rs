@@ -32,7 +32,7 @@ pub struct Trial {
 
 impl Default for Trial {
     fn default() -> Trial {
-        let (rows, test_rows) = (40_000, 20_000);
+        let (rows, test_rows) = (30_000, 15_000);
         Trial { rows, test_rows, epochs: 3, batch_size: 256, learning_rate: 0.002, threads: 1 }
     }
 }

@@ -7,7 +7,7 @@ use bireme_rec::zoo::{Entry, Outcome, Trial, entries, find};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
-use crate::commands::{positive_real, up_to};
+use crate::commands::{Outcome as Ended, positive_real, up_to};
 use crate::table::{Align, Table};
 use crate::units::grouped;
 
@@ -26,10 +26,10 @@ pub(crate) struct Args {
     #[arg(long = "model", value_name = "NAME", value_parser = model())]
     models: Vec<&'static Entry>,
     /// Samples to train on; half as many are tested on
-    #[arg(long, default_value = "60000", value_parser = up_to::<100_000_000>)]
+    #[arg(long, default_value = "30000", value_parser = up_to::<100_000_000>)]
     rows: usize,
     /// How often each is trained on
-    #[arg(long, default_value = "4", value_parser = up_to::<10_000>)]
+    #[arg(long, default_value = "3", value_parser = up_to::<10_000>)]
     epochs: usize,
     /// Samples in a step
     #[arg(long, default_value = "256", value_parser = up_to::<1_000_000>)]
@@ -48,7 +48,7 @@ fn model() -> impl TypedValueParser<Value = &'static Entry> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<Ended> {
     let trial = Trial {
         rows: args.rows,
         test_rows: (args.rows / 2).max(1),
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.json {
         write!(out, "{table}")?;
     }
-    Ok(())
+    Ok(Ended::Done)
 }
 
 fn line(entry: &Entry, model: &Outcome, plain: &Outcome) -> serde_json::Value {
