@@ -11,8 +11,11 @@ import sys
 USAGE = """\
 usage: python -m bireme SCRIPT [ARGUMENTS]
        python -m bireme -m MODULE [ARGUMENTS]
+       python -m bireme --alias-path
 
 Runs a script in which `import paddle` means Bireme, when real Paddle is not installed.
+`--alias-path` prints a folder: in PYTHONPATH it lets plain `python -m paddle.distributed.launch`
+and scripts with `import paddle` find Bireme.
 
 environment:
   BIREME_ALIAS=1        `paddle` means Bireme even when real Paddle is installed
@@ -33,6 +36,10 @@ def main(arguments: list[str]) -> int:
     first = arguments[0] if arguments else ""
     if first in ("-h", "--help"):
         print(USAGE)
+    elif first == "--alias-path":
+        from ._alias import SHIM
+
+        print(SHIM)
     elif first == "-m" and len(arguments) > 1:
         run_module(arguments[1], arguments[2:])
     elif first and not first.startswith("-"):

@@ -14,11 +14,12 @@ import importlib.util
 import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from ._missing import missing_module
 
-_SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
+# A folder that holds nothing but the module `paddle`.
+SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
 
 
 def install_alias() -> bool:
@@ -53,12 +54,12 @@ def install_alias() -> bool:
 def export_alias() -> None:
     """Gives the alias to Python processes that are started from here."""
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if _SHIM not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([_SHIM, *filter(None, paths)])
-    if _SHIM not in sys.path:
+    if SHIM not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([SHIM, *filter(None, paths)])
+    if SHIM not in sys.path:
         # Processes of `multiprocessing` get a copy of our path instead of the variable; the first
         # place is the script's own.
-        sys.path.insert(1, _SHIM)
+        sys.path.insert(1, SHIM)
 
 
 class AliasFinder:
@@ -85,6 +86,17 @@ class AliasLoader:
         self.spec = module.__spec__
         return module
 
+    def get_code(self, fullname: str) -> CodeType | None:
+        """What `python -m paddle.distributed.launch` runs: the code behind the alias."""
+        spec = importlib.util.find_spec(self.name)
+        loader = spec.loader if spec is not None else None
+        return loader.get_code(self.name) if hasattr(loader, "get_code") else None
+
+    def is_package(self, fullname: str) -> bool:
+        """Whether it has submodules."""
+        spec = importlib.util.find_spec(self.name)
+        return spec is not None and spec.submodule_search_locations is not None
+
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just overwritten it with the alias's.
         module.__spec__ = self.spec
@@ -94,11 +106,11 @@ def _real_paddle_is_installed() -> bool:
     loaded = sys.modules.get("paddle")
     if loaded is not None and not _is_shim(loaded):
         return True
-    places = [place for place in sys.path if os.path.abspath(place or ".") != _SHIM]
+    places = [place for place in sys.path if os.path.abspath(place or ".") != SHIM]
     spec = PathFinder.find_spec("paddle", places)
     # A folder called `paddle` without code (a data folder, say) is not Paddle.
     return spec is not None and spec.origin is not None
 
 
 def _is_shim(module: ModuleType) -> bool:
-    return os.path.dirname(os.path.abspath(getattr(module, "__file__", None) or "")) == _SHIM
+    return os.path.dirname(os.path.abspath(getattr(module, "__file__", None) or "")) == SHIM

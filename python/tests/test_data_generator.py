@@ -61,12 +61,18 @@ def test_formats():
     ("sample", "message"),
     [
         ("text", "must be in list or tuple type, got str"),
-        ([(1, [2])], "must be in str type, got int"),
-        ([("a", (2,))], "slot `a` must be in list type, got tuple"),
-        ([("a", [])], "slot `a` is empty"),
-        ([("a", ["x"])], "an element of slot `a` must be in int or float, got str"),
-        ([("a", [1]), ("b", [1])], "has 2 slots but the first one had 1"),
-        ([("b", [1])], "require<a>, get<b>"),
+        ([(1, [2])], "name<class 'int'> must be in str type"),
+        ([("a", (2,))], "elements<class 'tuple'> must be in list type: those of slot `a`"),
+        (
+            [("a", [])],
+            "each field can not be empty, you need padding it in process\\(\\). Slot `a`",
+        ),
+        ([("a", ["x"])], "the type of element<class 'str'> must be in int or float: see slot `a`"),
+        (
+            [("a", [1]), ("b", [1])],
+            "complete field set of two given line are inconsistent. .* this one has 2",
+        ),
+        ([("b", [1])], "field name of two given line are not match: require<a>, get<b>."),
     ],
 )
 def test_bad_samples_are_refused(sample, message):

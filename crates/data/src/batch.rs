@@ -35,6 +35,25 @@ impl Batch {
         self.tensors.iter().collect()
     }
 
+    /// Bytes of its tensors.
+    pub fn bytes(&self) -> usize {
+        let lod = |tensor: &Tensor| tensor.lod().iter().map(|level| level.len() * 8).sum::<usize>();
+        self.tensors.iter().map(|tensor| tensor.as_bytes().len() + lod(tensor)).sum()
+    }
+
+    /// The slots, in the order of the tensors.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Replaces what it holds: `fill` writes the tensor of each slot.
+    pub(crate) fn refill(&mut self, rows: usize, mut fill: impl FnMut(usize, &Slot, &mut Tensor)) {
+        self.rows = rows;
+        for (at, (slot, tensor)) in self.slots.iter().zip(&mut self.tensors).enumerate() {
+            fill(at, slot, tensor);
+        }
+    }
+
     /// Replaces what it holds by the samples of these rows, which have the same slots.
     pub fn fill(&mut self, samples: &Samples, rows: impl ExactSizeIterator<Item = usize> + Clone) {
         self.rows = rows.len();

@@ -41,6 +41,9 @@ pub enum Error {
     /// Settings do not fit together, or do not fit the data.
     #[error("{0}")]
     Settings(String),
+    /// Other trainers are lost, or do something else.
+    #[error("{0}")]
+    Peers(String),
     /// A training step failed.
     #[error(transparent)]
     Engine(#[from] bireme_engine::Error),

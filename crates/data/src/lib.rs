@@ -6,12 +6,25 @@
 
 mod batch;
 mod error;
+mod input;
+mod memory;
+mod order;
 pub mod parse;
+mod queue;
 mod samples;
+mod share;
 mod slot;
 pub mod source;
+#[cfg(test)]
+mod testing;
+pub mod train;
 
 pub use batch::Batch;
 pub use error::{Error, Result};
+pub use input::{Batches, Closer, Files, Input, Rows};
+pub use memory::{Exchange, MemoryDataset, MemorySettings};
+pub use queue::{QueueDataset, QueueSettings, Shuffle};
 pub use samples::{Column, Samples, Values};
+pub use share::{Counters, FileShare};
 pub use slot::{Kind, Slot};
+pub use train::{Progress, Summary, Training, train};

@@ -34,11 +34,13 @@ pub use environment::Environment;
 pub use error::{Error, Result};
 pub use files::split_files;
 pub use fleet::{
-    Fleet, SaveMode, Tuning, connect_stages, connect_trainer, serve_program, serve_stage,
+    Fleet, Peers, SaveMode, Tuning, connect_stages, connect_trainer, serve_program, serve_stage,
 };
 pub use log::log_to_stderr;
 pub use report::Reporter;
-pub use restart::{checkpoint_to_load, last_checkpoint, remember_checkpoint};
+pub use restart::{
+    checkpoint_to_load, last_checkpoint, own_checkpoint, remember_checkpoint, tell_checkpoint,
+};
 pub use role::{Role, RoleMaker, UserDefined};
 pub use settings::settings;
 pub use strategy::Strategy;

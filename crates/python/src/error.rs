@@ -159,6 +159,39 @@ pub(crate) fn enter<T: Send>(
     finish(outcome)
 }
 
+/// As [`enter`], for work with data.
+pub(crate) fn enter_data<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> bireme_data::Result<T> + Send,
+) -> PyResult<T> {
+    let outcome = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
+    if let Some(raised) = PyErr::take(py) {
+        return Err(raised);
+    }
+    py.check_signals()?;
+    match outcome {
+        Ok(result) => result.map_err(data_to_py),
+        Err(panic) => Err(to_py(Error::caught(panic))),
+    }
+}
+
+/// The exception for an error of reading data.
+pub(crate) fn data_to_py(error: bireme_data::Error) -> PyErr {
+    use bireme_data::Error as Data;
+
+    Python::attach(|py| {
+        let text = error.to_string();
+        let Ok(all) = classes(py) else { return PyRuntimeError::new_err(text) };
+        let class = match error {
+            Data::Engine(error) => return to_py(error),
+            Data::File { .. } => &all.file,
+            Data::Pipe(_) => &all.base,
+            _ => &all.invalid_argument,
+        };
+        PyErr::from_type(class.bind(py).clone(), text)
+    })
+}
+
 /// Runs `work` without letting the interpreter go: for work shorter than the letting go, and for
 /// work that calls Python.
 pub(crate) fn enter_held<T>(

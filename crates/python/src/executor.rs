@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
+use bireme_data::train::{Progress, Training, divide, train};
 use bireme_engine::collective::Collective;
 use bireme_engine::ir::{self, Var};
 use bireme_engine::remote::Remote;
@@ -22,7 +23,9 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::block::name_of;
 use crate::context;
-use crate::error::{enter, to_py, unavailable};
+use crate::dataset::Data;
+use crate::dataset_train::Told;
+use crate::error::{enter, enter_data, to_py, unavailable};
 use crate::jobs::{self, Kind};
 use crate::lod_tensor::{LoDTensor, fetched_array};
 use crate::program::Program;
@@ -137,6 +140,33 @@ impl Executor {
             seen.is_connected = true;
         }
         Ok(())
+    }
+
+    /// Connects the engine to what `program` needs; its servers and its other ranks.
+    #[expect(clippy::type_complexity, reason = "two options, used once")]
+    fn meet(
+        &self,
+        engine: &mut Engine,
+        program: &Program,
+        scope: &bireme_engine::Scope,
+    ) -> EngineResult<(Option<Arc<dyn Remote>>, Option<Arc<dyn Collective>>)> {
+        let seen = self.seen(program)?;
+        match seen.kind {
+            Kind::Local => return Ok((None, None)),
+            Kind::Trainer if !seen.is_connected => self.connect(engine, program, scope)?,
+            Kind::Rank if !seen.is_connected => self.join(engine, program)?,
+            Kind::Trainer | Kind::Rank => {}
+            Kind::Server | Kind::HeterWorker | Kind::Stages => {
+                let problem = "this program is not trained on a dataset: run it";
+                return Err(Error::Kernel { problem: problem.to_owned() });
+            }
+        }
+        let remote = lock(&self.worker).clone().filter(|_| matches!(seen.kind, Kind::Trainer));
+        let rings = lock(&self.rings).clone().filter(|_| matches!(seen.kind, Kind::Rank));
+        Ok((
+            remote.map(|worker| worker as Arc<dyn Remote>),
+            rings.map(|rings| rings as Arc<dyn Collective>),
+        ))
     }
 
     /// That this thread is not inside a step of this executor already.
@@ -323,6 +353,58 @@ impl Executor {
             }
         });
         PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// Trains `program` on all of a dataset, or evaluates it; the settings are those of
+    /// `dataset_train`. Returns what was done.
+    #[pyo3(signature = (program, dataset, settings, scope=None))]
+    fn train_from_dataset<'py>(
+        &self,
+        py: Python<'py>,
+        program: &Bound<'py, Program>,
+        dataset: &Bound<'py, PyAny>,
+        settings: &Bound<'py, PyDict>,
+        scope: Option<&Bound<'py, Scope>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        self.check_free()?;
+        let (program, data, told) = (program.get(), Data::of(dataset)?, Told::read(settings)?);
+        let scope = match scope {
+            Some(scope) => scope.get().engine.clone(),
+            None => context::global_scope(py)?.get().engine.clone(),
+        };
+        let connected = enter(py, || {
+            self.with_engine(|engine| {
+                let Some(engine) = engine.as_mut() else { return Ok(None) };
+                self.meet(engine, program, &scope).map(Some)
+            })
+        })?;
+        let Some((remote, collective)) = connected else {
+            return Err(PyRuntimeError::new_err("this executor is closed: make a new one"));
+        };
+        // A copy: whoever edits the program meanwhile does not change what is trained.
+        let copy = program.handle.read(Clone::clone);
+        let summary = enter_data(py, || {
+            let after = |done: &Progress<'_>| told.after(done, &scope);
+            let (threads, split) = divide(&copy, told.threads, false);
+            let mut training = Training::new(&copy, &scope, data.slots());
+            training.fetches = &told.fetches;
+            training.private = &told.private;
+            training.split = split;
+            training.infer = told.infer;
+            training.remote = remote;
+            training.collective = collective;
+            training.interrupt = Some(&signalled);
+            training.on_batch = Some(&after);
+            let summary = train(&training, data.open(threads)?)?;
+            told.end(&summary)?;
+            Ok(summary)
+        })?;
+        let done = PyDict::new(py);
+        done.set_item("batches", summary.batches)?;
+        done.set_item("samples", summary.samples)?;
+        done.set_item("seconds", summary.seconds)?;
+        done.set_item("wait_for_data_seconds", summary.wait_for_data_seconds)?;
+        Ok(done)
     }
 
     /// Tells parameter servers, and other ranks, that this process ends with an error.

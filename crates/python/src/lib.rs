@@ -13,6 +13,9 @@ mod collective_program;
 mod console;
 mod context;
 mod convert;
+mod dataset;
+mod dataset_dump;
+mod dataset_train;
 mod dtype;
 mod eager_parameter;
 mod environment;
@@ -41,6 +44,7 @@ mod tensor;
 mod transpiler;
 mod variable;
 mod window;
+mod yaml;
 
 use pyo3::pymodule;
 
@@ -70,11 +74,13 @@ mod _core {
         switch_scope, switch_startup_program, unique_name,
     };
     #[pymodule_export]
+    use crate::dataset::{DataBatches, MemoryData, QueueData};
+    #[pymodule_export]
     use crate::dtype::{DType, dtype};
     #[pymodule_export]
     use crate::eager_parameter::Parameter;
     #[pymodule_export]
-    use crate::environment::environment_variables;
+    use crate::environment::{environment_variables, last_checkpoint};
     #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
@@ -116,6 +122,8 @@ mod _core {
     use crate::transpiler::Transpiler;
     #[pymodule_export]
     use crate::variable::Variable;
+    #[pymodule_export]
+    use crate::yaml::parse_yaml;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

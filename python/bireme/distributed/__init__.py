@@ -1,7 +1,4 @@
-"""Distributed training: parameter servers by `fleet` or `transpiler`, collective calls, `spawn`.
-
-Datasets are missing.
-"""
+"""Distributed training: parameter servers by `fleet` or `transpiler`, collective calls, `spawn`."""
 
 from .._missing import missing_names
 from . import communication, fleet, transpiler
@@ -37,6 +34,7 @@ from .communication import (
 )
 from .data_parallel import DataParallel
 from .entry import CountFilterEntry, ProbabilityEntry, ShowClickEntry
+from .fleet.dataset import InMemoryDataset, QueueDataset
 from .gloo import gloo_barrier, gloo_init_parallel_env, gloo_release
 from .parallel import ParallelEnv, get_rank, get_world_size, init_parallel_env, split
 from .spawn import spawn
@@ -44,9 +42,11 @@ from .spawn import spawn
 __all__ = [
     "CountFilterEntry",
     "DataParallel",
+    "InMemoryDataset",
     "P2POp",
     "ParallelEnv",
     "ProbabilityEntry",
+    "QueueDataset",
     "ReduceOp",
     "ShowClickEntry",
     "all_gather",

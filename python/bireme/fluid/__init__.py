@@ -10,7 +10,7 @@
 >>> exe.run(fluid.default_startup_program())
 []
 
-`PyReader` and datasets are missing.
+`PyReader` is missing.
 """
 
 from .._missing import missing_names
@@ -20,6 +20,7 @@ from . import (
     compiler,
     contrib,
     core,
+    dataset,
     dygraph,
     executor,
     framework,
@@ -40,6 +41,7 @@ from .backward import append_backward, gradients
 from .compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from .core import CPUPlace, CUDAPinnedPlace, CUDAPlace, is_compiled_with_cuda
 from .data_feeder import DataFeeder
+from .dataset import DatasetFactory, InMemoryDataset, QueueDataset
 from .dygraph import disable_dygraph, enable_dygraph
 from .executor import Executor, Scope, global_scope, scope_guard
 from .framework import (
@@ -71,14 +73,17 @@ __all__ = [
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
+    "DatasetFactory",
     "DistributeTranspiler",
     "DistributeTranspilerConfig",
     "ExecutionStrategy",
     "Executor",
+    "InMemoryDataset",
     "LoDTensor",
     "ParallelExecutor",
     "ParamAttr",
     "Program",
+    "QueueDataset",
     "Scope",
     "Tensor",
     "Variable",
@@ -93,6 +98,7 @@ __all__ = [
     "create_random_int_lodtensor",
     "cuda_places",
     "data",
+    "dataset",
     "default_main_program",
     "default_startup_program",
     "device_guard",

@@ -80,25 +80,109 @@ class Executor:
 
     def train_from_dataset(
         self,
-        program: Program | None = None,
+        program: Program | CompiledProgram | None = None,
         dataset: Any = None,
         scope: Scope | None = None,
-        **settings: Any,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Sequence[Variable | str] | None = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
     ) -> None:
-        """Runs the stage of a heter worker until the workers are done; it has no dataset.
+        """Trains on all samples of a dataset, in threads that need no Python.
 
-        Training on datasets is not in this version: feed batches to `run`. What else a heter
-        worker's script passes (`thread`, `fetch_list`, ...) is the workers' to say.
+        `thread` training threads share the parameters; 0 means as many as the dataset has readers.
+        Where trainers keep step with others (sync mode, collective jobs) one thread trains, and
+        splits its batches over so many. What `fetch_list` names is printed under the names of
+        `fetch_info` every `print_period` batches of the first thread. `debug` prints how long
+        training and reading took. `program._fleet_opt["stat_var_names"]` are counters that each
+        thread keeps for itself and that are added up at the end; those of `auc` are known. Its
+        `dump_fields` (variables), `dump_param` (parameters) and `dump_fields_path` write values of
+        every sample and every step into files, one for each thread.
+
+        A heter worker's program runs its stage until the workers are done, and has no dataset.
         """
-        program = _plain_program(program)
-        stage = any(op.type == "heter_listen_and_serv" for op in program.global_block().ops)
-        if not stage:
-            raise NotImplementedError(
-                "training from a dataset is not in this version: feed batches to `run`"
-            )
-        if dataset is not None:
-            raise RuntimeError("dataset should be None for heter pipeline mode")
-        self._core.run(program, scope=scope)
+        self._run_from_dataset(
+            program,
+            dataset,
+            scope,
+            thread,
+            False,
+            debug,
+            fetch_list,
+            fetch_info,
+            print_period,
+            fetch_handler,
+        )
+
+    def infer_from_dataset(
+        self,
+        program: Program | CompiledProgram | None = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Sequence[Variable | str] | None = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: FetchHandler | None = None,
+    ) -> None:
+        """As `train_from_dataset`, but nothing is learned: gradients and updates are left out."""
+        self._run_from_dataset(
+            program,
+            dataset,
+            scope,
+            thread,
+            True,
+            debug,
+            fetch_list,
+            fetch_info,
+            print_period,
+            fetch_handler,
+        )
+
+    def _run_from_dataset(
+        self,
+        program: Any,
+        dataset: Any,
+        scope: Scope | None,
+        thread: int,
+        infer: bool,
+        debug: bool,
+        fetch_list: Any,
+        fetch_info: Any,
+        print_period: int,
+        fetch_handler: FetchHandler | None,
+    ) -> None:
+        compiled = _compiled(program)
+        program = _plain_program(program if compiled is None else compiled)
+        if any(op.type == "heter_listen_and_serv" for op in program.global_block().ops):
+            if dataset is not None:
+                raise RuntimeError("dataset should be None for heter pipeline mode")
+            self._core.run(program, scope=scope)
+            return
+        if dataset is None:
+            raise RuntimeError("dataset is need and should be initialized")
+        settings = {
+            **_fetch_settings(fetch_list, fetch_info, print_period, fetch_handler),
+            "threads": _training_threads(thread, dataset),
+            "infer": infer,
+            "debug": bool(debug),
+            "private": _private_counters(program),
+            "dump": _dump_settings(program, dataset),
+        }
+        source = dataset._source()
+        if compiled is not None and compiled._first is not None:
+            first, compiled._first = compiled._first, None
+            self._core.run(first, {}, [], scope, True)
+        _set_learning_rate(program, scope)
+        if any(op.type == "send_and_recv" for op in program.global_block().ops):
+            # Heter workers run the later stages: a batch goes through them as in `run`.
+            for feed in source.batches():
+                self._core.run(program, feed, [], scope)
+            return
+        self._core.train_from_dataset(program, source, settings, scope)
 
     def close(self) -> None:
         """Frees what the executor compiled; tells parameter servers that this trainer is done.
@@ -110,6 +194,31 @@ class Executor:
         """
         _open.discard(self)
         self._core.close()
+
+
+class FetchHandler:
+    """Gets values while a dataset is trained on: override `handler`.
+
+    `var_dict` has variables by the names that `handler` gets them under, every `period_secs`
+    seconds, from the first training thread.
+
+    >>> class Watch(FetchHandler):
+    ...     def handler(self, res_dict):
+    ...         print(res_dict["loss"])
+    >>> Watch(var_dict={"loss": "mean_0.tmp_0"}, period_secs=10).period_secs
+    10
+    """
+
+    def __init__(self, var_dict: Mapping[str, Any] | None = None, period_secs: float = 60) -> None:
+        if not var_dict:
+            raise ValueError("`FetchHandler` needs `var_dict`: the variables to watch, by name")
+        self.var_dict = dict(var_dict)
+        self.period_secs = period_secs
+
+    def handler(self, res_dict: dict[str, Any]) -> None:
+        """To be overridden; prints what has a value."""
+        for key, value in res_dict.items():
+            print(f"{key}[0]: {value[0]} ", flush=True)
 
 
 @atexit.register
@@ -312,6 +421,63 @@ def fetch_names(fetch_list: Any) -> list[str]:
             kind = type(item).__name__
             raise TypeError(f"`fetch_list` must hold variables or their names, not {kind}")
     return names
+
+
+def _fetch_settings(
+    fetch_list: Any, fetch_info: Any, print_period: int, handler: FetchHandler | None
+) -> dict[str, Any]:
+    names, labels = fetch_names(fetch_list), list(fetch_info or [])
+    assert len(names) == len(labels), (
+        f"`fetch_list` has {len(names)} variables and `fetch_info` {len(labels)} names for them"
+    )
+    if not isinstance(print_period, int) or print_period < 1:
+        raise ValueError(f"`print_period` must be a number from 1 on, not {print_period!r}")
+    settings: dict[str, Any] = {"print_period": print_period, "printed": len(names)}
+    if handler is not None:
+        names += fetch_names(list(handler.var_dict.values()))
+        labels += list(handler.var_dict)
+        called = handler.handler
+        settings["handler"] = lambda values: called(
+            {name: _at_least_1d(value) for name, value in values.items()}
+        )
+        settings["handler_seconds"] = float(handler.period_secs)
+    return {**settings, "fetches": list(zip(labels, names, strict=True))}
+
+
+def _training_threads(thread: int, dataset: Any) -> int:
+    if thread > 0:
+        return thread
+    if dataset.thread_num <= 0:
+        raise RuntimeError(
+            "You should set thread num first, either in Dataset or in Executor.train_from_dataset"
+        )
+    return dataset.thread_num
+
+
+def _private_counters(program: Program) -> list[str]:
+    said = getattr(program, "_fleet_opt", None) or {}
+    return list(said.get("stat_var_names") or [])
+
+
+def _dump_settings(program: Program, dataset: Any) -> dict[str, Any] | None:
+    """What `program._fleet_opt` says about values to write into files."""
+    said = getattr(program, "_fleet_opt", None) or {}
+    fields, params = (list(said.get(key) or []) for key in ("dump_fields", "dump_param"))
+    if not fields and not params:
+        return None
+    if not said.get("dump_fields_path"):
+        raise ValueError("`dump_fields` and `dump_param` need `dump_fields_path`: a folder")
+    if dataset._settings.parse_ins_id:
+        raise NotImplementedError(
+            "the names of samples (`parse_ins_id`) are not kept, so that they cannot be dumped"
+        )
+    return {
+        "fields": fields,
+        "params": params,
+        "folder": str(said["dump_fields_path"]),
+        "rank": int(said.get("trainer_id") or 0),
+        "in_memory": dataset._feed == "MultiSlotInMemoryDataFeed",
+    }
 
 
 def _checked_place(place: Place) -> Place:

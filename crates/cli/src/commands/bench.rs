@@ -1,5 +1,7 @@
 //! `bireme bench`: measurements that can be repeated.
 
+mod zoo;
+
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,6 +30,7 @@ enum What {
     Ps(Ps),
     Collective(Collective),
     Launch(Launch),
+    Zoo(zoo::Args),
     Data(Data),
     #[command(hide = true)]
     CollectiveRank(collective::RankArgs),
@@ -173,6 +176,7 @@ pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
         What::Ps(args) => run_ps(args),
         What::Collective(args) => run_collective(args),
         What::Launch(args) => run_launch(args, host),
+        What::Zoo(args) => zoo::run(args),
         What::Data(args) => run_data(args),
         What::CollectiveRank(args) => collective::serve(args).map(|()| Outcome::Done),
     }

@@ -5,8 +5,10 @@ mod data;
 mod inspect;
 pub(crate) mod launch;
 mod predict;
+mod report;
 mod submit;
 mod train;
+mod yaml;
 
 use std::ffi::OsString;
 use std::io;
@@ -33,6 +35,8 @@ enum Command {
     Launch(launch::Args),
     Inspect(inspect::Args),
     Predict(predict::Args),
+    Infer(yaml::InferArgs),
+    Report(report::Args),
     Data(data::Args),
     Bench(bench::Args),
     Submit(Box<submit::Args>),
@@ -44,6 +48,8 @@ enum Outcome {
     Done,
     /// The user pressed Ctrl-C, and was told where things are.
     Interrupted,
+    /// A job ended with this exit code, and said why.
+    Ended(u8),
 }
 
 /// What starts this command again, in a process of its own.
@@ -100,6 +106,8 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
         Command::Launch(args) => return launch::run(&args, host),
         Command::Inspect(args) => inspect::run(&args),
         Command::Predict(args) => predict::run(&args),
+        Command::Infer(args) => yaml::infer(&args),
+        Command::Report(args) => report::run(&args),
         Command::Data(args) => data::run(&args),
         Command::Bench(args) => bench::run(&args, host),
         Command::Submit(args) => submit::run(&args),
@@ -107,6 +115,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
     match outcome {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::Interrupted) => 130,
+        Ok(Outcome::Ended(code)) => code,
         // Whoever read our output has seen enough (`bireme inspect model | head`).
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {

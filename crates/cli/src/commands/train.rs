@@ -11,7 +11,9 @@ use anyhow::{Context, Result, bail, ensure};
 use bireme_engine::{Executor, Place, Scope, io};
 use bireme_fleet::{Environment, Mode};
 
-use super::{Host, MAX_THREADS, Outcome, available_cores, none_or_up_to, positive_real, up_to};
+use super::{
+    Host, MAX_THREADS, Outcome, available_cores, none_or_up_to, positive_real, up_to, yaml,
+};
 use crate::cluster::{Cluster, Recipe};
 use crate::demo::data::{Samples, Source};
 use crate::demo::member::{self, Job};
@@ -49,8 +51,21 @@ const DEFAULT_WORKERS: usize = 2;
 /// bireme train`) it is one of them, as the environment says. Needs no arguments and takes less than a minute on two
 /// cores. Ctrl-C ends training after the current step and saves what there is in the folder
 /// `interrupted` of the output folder.
+///
+/// With `-m config.yaml`, trains what PaddleRec's YAML describes instead, on your data: alone, on a
+/// local cluster (`--servers`, `--workers`, `--mode`), or as one process of a launcher's job.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Train what this YAML file of PaddleRec describes
+    #[arg(long = "config_yaml", alias = "config-yaml", short = 'm', value_name = "FILE")]
+    #[arg(conflicts_with_all = ["samples", "epochs", "local", "member", "batch_size", "threads",
+          "parallel", "learning_rate", "seed", "rows", "output", "quiet"])]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    source: yaml::Source,
+    /// Go on from the last checkpoint of the training that `-m` describes
+    #[arg(long, requires = "config")]
+    resume: bool,
     /// Samples to train on; a tenth as many are held out for evaluation
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = up_to::<MAX_SIZE>)]
     samples: usize,
@@ -92,7 +107,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "1000001", value_parser = up_to::<MAX_SIZE>)]
     rows: usize,
     /// Folder for the model and a file of sample lines; made if missing
-    #[arg(long, short, value_name = "FOLDER", default_value = "bireme-demo")]
+    #[arg(long, value_name = "FOLDER", default_value = "bireme-demo")]
     output: PathBuf,
     /// Stop at the first op that produces NaN or infinity, and name it
     #[arg(long)]
@@ -137,6 +152,28 @@ impl ModeArg {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
+    if let Some(config) = &args.config {
+        let training = yaml::Training {
+            config,
+            source: &args.source,
+            resume: args.resume,
+            check_finite: args.check_finite,
+            servers: args.servers,
+            workers: args.workers,
+            mode: args.mode.map(ModeArg::name),
+        };
+        return yaml::train(&training, host);
+    }
+    if let Some(option) = args.source.options.first() {
+        bail!(
+            "`-o {option}` changes a value of a YAML file: name one with `-m` (the folder of the \
+               demo is `--output`)"
+        );
+    }
+    ensure!(
+        args.source.skip_bad_lines.is_none(),
+        "`--skip_bad_lines` is about data files: use `-m`"
+    );
     if args.member {
         return member::run(&args.job()).map(|()| Outcome::Done);
     }

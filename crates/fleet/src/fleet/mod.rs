@@ -3,6 +3,7 @@
 //! Nothing here is global: a test may hold a whole cluster of them over a transport in memory.
 
 mod heter;
+mod peers;
 mod ranks;
 mod save;
 mod server;
@@ -22,6 +23,7 @@ use crate::util::Util;
 use crate::{Environment, Error, Reporter, Result, Role, RoleMaker, Strategy, split_files};
 
 pub use heter::{connect_stages, serve_stage};
+pub use peers::Peers;
 pub use save::SaveMode;
 pub use server::serve_program;
 pub use worker::{Tuning, connect_trainer};

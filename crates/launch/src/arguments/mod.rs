@@ -117,20 +117,20 @@ pub fn parse(
 ) -> Result<Request, Usage> {
     let mut given = Given::default();
     let mut rest = arguments.iter();
-    let script = loop {
+    let (name, mut arguments) = loop {
         let Some(word) = rest.next() else {
             return usage!("no script was given: {program} [FLAGS] SCRIPT.py [ARGUMENTS]");
         };
         let Some(text) = word.to_str().filter(|text| text.len() > 1 && text.starts_with('-'))
         else {
-            break word;
+            break (word.clone(), Vec::new());
         };
         match text {
             "-h" | "--help" => return Ok(Request::Help(help::text(program))),
             "-V" | "--version" => return Ok(Request::Version),
-            "-m" => return module(rest.next().map(OsString::as_os_str)),
+            "-m" => break module(rest.next().map(OsString::as_os_str))?,
             "--" => match rest.next() {
-                Some(script) => break script,
+                Some(script) => break (script.clone(), Vec::new()),
                 None => continue,
             },
             _ => take(text, &mut rest, &mut given)?,
@@ -138,18 +138,18 @@ pub fn parse(
     };
     override_by(variables, &mut given);
     refuse(&given)?;
-    let program = Program { name: script.clone(), arguments: rest.cloned().collect() };
+    arguments.extend(rest.cloned());
+    let program = Program { name, arguments };
     Ok(Request::Launch(Box::new(Options::new(given, program, variables, flavor)?)))
 }
 
-/// `-m`: a YAML file to train. The one place to change when `bireme train -m` exists.
-fn module(value: Option<&OsStr>) -> Result<Request, Usage> {
+/// `-m config.yaml`: every process runs `bireme train -m config.yaml`, as what its variables say.
+fn module(value: Option<&OsStr>) -> Result<(OsString, Vec<OsString>), Usage> {
     let name = value.map(OsStr::to_string_lossy).unwrap_or_default();
-    match name.rsplit_once('.') {
-        Some((_, "yaml" | "yml")) => usage!(
-            "`-m {name}`: training from a YAML file is not in this version; start a script that \
-             reads it: `fleetrun … tools/static_ps_trainer.py -m {name}`"
-        ),
+    match (name.rsplit_once('.'), value) {
+        (Some((_, "yaml" | "yml")), Some(file)) => {
+            Ok(("bireme".into(), vec!["train".into(), "-m".into(), file.to_owned()]))
+        }
         _ => usage!(
             "`-m` is for a YAML file of a training (`-m config.yaml`); to run a Python module \
              write `fleetrun … python -m bireme -m {name}`",

@@ -165,6 +165,10 @@ fn what_makes_no_sense_is_refused() {
         ],
     );
     refused(
+        "--gpus=zero t.py",
+        expect!["`--gpus=zero`: must be numbers of GPUs, separated by commas: `0,1`"],
+    );
+    refused(
         "--gpus=0,,1 t.py",
         expect!["`--gpus=0,,1`: must be numbers of GPUs, separated by commas: `0,1`"],
     );
@@ -255,17 +259,22 @@ fn what_is_not_there_is_refused_with_advice() {
         ],
     );
     refused(
-        "-m config.yaml",
-        expect![
-            "`-m config.yaml`: training from a YAML file is not in this version; start a script that reads it: `fleetrun … tools/static_ps_trainer.py -m config.yaml`"
-        ],
-    );
-    refused(
         "-m models.train",
         expect![
             "`-m` is for a YAML file of a training (`-m config.yaml`); to run a Python module write `fleetrun … python -m bireme -m models.train`"
         ],
     );
+}
+
+#[test]
+fn a_yaml_file_is_trained_by_bireme() {
+    let Ok(Request::Launch(options)) =
+        parsed("--server_num=1 -m config.yaml -o runner.epochs=2", &[])
+    else {
+        panic!("a job")
+    };
+    let words = ["train", "-m", "config.yaml", "-o", "runner.epochs=2"].map(OsString::from);
+    assert_eq!(options.program, Program { name: "bireme".into(), arguments: words.to_vec() });
 }
 
 #[test]

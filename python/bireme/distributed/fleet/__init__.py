@@ -26,7 +26,7 @@ In a collective job there are no servers, and in eager mode gradients are averag
     optimizer = fleet.distributed_optimizer(optimizer)
     ...                                   # train as in one process
 
-Datasets are missing.
+`Executor.train_from_dataset` trains on a `QueueDataset` or an `InMemoryDataset`.
 """
 
 from typing import Any
@@ -34,6 +34,7 @@ from typing import Any
 from ..._missing import missing_names
 from . import base, metrics
 from .data_generator import MultiSlotDataGenerator, MultiSlotStringDataGenerator
+from .dataset import DatasetBase, InMemoryDataset, QueueDataset
 from .fleet import Fleet
 from .role import PaddleCloudRoleMaker, Role, UserDefinedRoleMaker
 from .strategy import DistributedStrategy
@@ -55,6 +56,7 @@ is_worker = _job.is_worker
 is_heter_worker = _job.is_heter_worker
 init_heter_worker = _job.init_heter_worker
 run_heter_worker = _job.run_heter_worker
+last_checkpoint = _job.last_checkpoint
 load_inference_model = _job.load_inference_model
 load_model = _job.load_model
 load_one_table = _job.load_one_table
@@ -81,11 +83,14 @@ worker_num = nranks = world_size = _job.worker_num
 world_device_ids = _job.world_device_ids
 
 __all__ = [
+    "DatasetBase",
     "DistributedStrategy",
     "Fleet",
+    "InMemoryDataset",
     "MultiSlotDataGenerator",
     "MultiSlotStringDataGenerator",
     "PaddleCloudRoleMaker",
+    "QueueDataset",
     "Role",
     "UserDefinedRoleMaker",
     "UtilBase",
@@ -103,6 +108,7 @@ __all__ = [
     "is_heter_worker",
     "is_server",
     "is_worker",
+    "last_checkpoint",
     "load_inference_model",
     "load_model",
     "load_one_table",

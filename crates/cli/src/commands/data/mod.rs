@@ -2,6 +2,7 @@
 
 mod convert;
 mod distinct;
+mod generate;
 mod head;
 mod input;
 mod stat;
@@ -11,7 +12,7 @@ use clap::Subcommand;
 
 use super::Outcome;
 
-/// Look at training data and convert it
+/// Look at training data, convert and generate it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -23,6 +24,7 @@ enum What {
     Head(head::Args),
     Stat(stat::Args),
     Convert(convert::Args),
+    Generate(generate::Args),
 }
 
 /// Runs the command.
@@ -31,5 +33,6 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         What::Head(args) => head::run(args),
         What::Stat(args) => stat::run(args),
         What::Convert(args) => convert::run(args),
+        What::Generate(args) => generate::run(args),
     }
 }

@@ -99,8 +99,8 @@ class MultiSlotDataGenerator(DataGenerator):
         known = list(self._proto_info or [])
         if not first and len(slots) != len(known):
             raise ValueError(
-                f"a sample has {len(slots)} slots but the first one had {len(known)}: "
-                "the complete field set of two given line are inconsistent"
+                "the complete field set of two given line are inconsistent. "
+                f"The first sample had {len(known)} slots, this one has {len(slots)}"
             )
         written = []
         for index, (name, values) in enumerate(slots):
@@ -110,7 +110,7 @@ class MultiSlotDataGenerator(DataGenerator):
             elif name != known[index][0]:
                 raise ValueError(
                     "the field name of two given line are not match: "
-                    f"require<{known[index][0]}>, get<{name}>"
+                    f"require<{known[index][0]}>, get<{name}>."
                 )
             if any(isinstance(value, float) for value in values):
                 known[index] = (name, "float")
@@ -131,18 +131,18 @@ def _as_slots(line: Any) -> Any:
 
 def _check_slot(name: Any, values: Any) -> None:
     if not isinstance(name, str):
-        raise ValueError(f"the name of a slot must be in str type, got {type(name).__name__}")
+        raise ValueError(f"name{type(name)} must be in str type")
     if not isinstance(values, list):
         raise ValueError(
-            f"the elements of slot `{name}` must be in list type, got {type(values).__name__}"
+            f"elements{type(values)} must be in list type: those of slot `{name}` are not"
         )
     if not values:
         raise ValueError(
-            f"slot `{name}` is empty: the elements of each field can not be empty, "
-            "you need padding it in process()"
+            "the elements of each field can not be empty, you need padding it in process(). "
+            f"Slot `{name}` is empty"
         )
     for value in values:
         if not isinstance(value, (int, float)):
             raise ValueError(
-                f"an element of slot `{name}` must be in int or float, got {type(value).__name__}"
+                f"the type of element{type(value)} must be in int or float: see slot `{name}`"
             )

@@ -1,0 +1,173 @@
+//! `bireme train -m config.yaml` and `bireme infer -m config.yaml`: PaddleRec's configurations.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use bireme_fleet::Environment;
+use bireme_launch::arguments::Flavor;
+use bireme_rec::run::{self, Epoch, Options};
+use bireme_rec::{Config, Error};
+
+use super::{Host, Outcome};
+use crate::interrupt::Interrupt;
+use crate::terminal::say;
+
+/// What a configuration is, on every command that takes one.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Source {
+    /// Values that come before those of the file: `-o runner.epochs=2 runner.thread_num=4`
+    #[arg(long = "opt", short = 'o', value_name = "KEY=VALUE", num_args = 1..)]
+    pub(crate) options: Vec<String>,
+    /// Bad lines of data that are passed over before one is an error
+    #[arg(long = "skip_bad_lines", alias = "skip-bad-lines", value_name = "N")]
+    pub(crate) skip_bad_lines: Option<u64>,
+}
+
+/// A training from YAML, as the command line describes it.
+pub(crate) struct Training<'a> {
+    pub(crate) config: &'a PathBuf,
+    pub(crate) source: &'a Source,
+    pub(crate) resume: bool,
+    pub(crate) check_finite: bool,
+    /// A local cluster: servers and trainers, and their mode.
+    pub(crate) servers: Option<usize>,
+    pub(crate) workers: Option<usize>,
+    pub(crate) mode: Option<String>,
+}
+
+/// Trains.
+///
+/// # Errors
+/// As [`run::train`].
+pub(crate) fn train(training: &Training<'_>, host: &Host) -> Result<Outcome> {
+    let environment = Environment::read()?;
+    let launched = environment.training_role.is_some() || environment.servers.is_some();
+    if training.servers.is_some() || training.workers.is_some() || training.mode.is_some() {
+        ensure!(
+            !launched,
+            "`--servers`, `--workers` and `--mode` start a cluster, but a launcher has started this \
+             process already: leave them out, and set the mode with `-o runner.sync_mode=sync`"
+        );
+        return cluster(training, host);
+    }
+    bireme_fleet::log_to_stderr(environment.rpc.log.as_deref());
+    let config = Config::load(training.config, &training.source.options)?;
+    let options = Options {
+        resume: training.resume,
+        skip_bad_lines: training.source.skip_bad_lines,
+        check_finite: training.check_finite,
+        interrupt: Some(asked(&Interrupt::install()?)),
+        ..Options::default()
+    };
+    let outcome = match run::train(&config, &environment, &options) {
+        Err(Error::Interrupted) => {
+            say("interrupted; `--resume` goes on from the last checkpoint");
+            return Ok(Outcome::Interrupted);
+        }
+        outcome => outcome?,
+    };
+    let is_first = environment.trainer_id.unwrap_or(0) == 0;
+    if let (true, Some(epoch), Some(run)) = (is_first, outcome.epochs.last(), outcome.run) {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{}", result(epoch))?;
+        writeln!(out, "model   {}", epoch.model.display())?;
+        writeln!(out, "curves  bireme report {}", run.display())?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The last epoch in a line.
+fn result(epoch: &Epoch) -> String {
+    let metrics: Vec<String> =
+        epoch.metrics.iter().map(|(name, value)| format!("{name} {value:.6}")).collect();
+    format!("epoch {}: loss {:.6}, {}", epoch.epoch, epoch.loss, metrics.join(", "))
+}
+
+/// Trains with servers and trainers on this machine, by the launcher that clusters of machines
+/// have too.
+fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
+    let (servers, workers) = (training.servers.unwrap_or(1), training.workers.unwrap_or(2));
+    let mut words: Vec<OsString> = match servers {
+        0 => vec!["--run_mode=collective".into(), format!("--nproc_per_node={workers}").into()],
+        _ => {
+            vec![format!("--server_num={servers}").into(), format!("--worker_num={workers}").into()]
+        }
+    };
+    words.extend(["-m".into(), training.config.clone().into_os_string()]);
+    let mut options = training.source.options.clone();
+    if servers == 0 {
+        ensure!(training.mode.is_none(), "`--mode` is about servers: raise `--servers`");
+        options.push("runner.use_fleet=true".to_owned());
+    }
+    options.extend(training.mode.iter().map(|mode| format!("runner.sync_mode={mode}")));
+    if !options.is_empty() {
+        words.push("-o".into());
+        words.extend(options.into_iter().map(OsString::from));
+    }
+    words.extend(training.source.skip_bad_lines.map(|n| format!("--skip_bad_lines={n}").into()));
+    words.extend(training.resume.then(|| "--resume".into()));
+    words.extend(training.check_finite.then(|| "--check-finite".into()));
+    let launcher = bireme_launch::Host {
+        program: "bireme train".to_owned(),
+        python: host.python.clone(),
+        bireme: host.command()?,
+        flavor: Flavor::Fleetrun,
+    };
+    Ok(match bireme_launch::run(&words, &launcher) {
+        0 => Outcome::Done,
+        code => Outcome::Ended(code),
+    })
+}
+
+/// Evaluate saved models on the test data of a configuration
+///
+/// Loads the models of the epochs `runner.infer_start_epoch` up to, and without,
+/// `runner.infer_end_epoch` from `runner.infer_load_path`, and computes their metrics on
+/// `runner.test_data_dir`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InferArgs {
+    /// The YAML file
+    #[arg(long = "config_yaml", alias = "config-yaml", short = 'm', value_name = "FILE")]
+    config: PathBuf,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Runs `bireme infer`.
+///
+/// # Errors
+/// As [`run::infer`].
+pub(crate) fn infer(args: &InferArgs) -> Result<Outcome> {
+    let config = Config::load(&args.config, &args.source.options)?;
+    let options = Options {
+        skip_bad_lines: args.source.skip_bad_lines,
+        interrupt: Some(asked(&Interrupt::install()?)),
+        ..Options::default()
+    };
+    let evaluations = match run::infer(&config, &options) {
+        Err(Error::Interrupted) => return Ok(Outcome::Interrupted),
+        evaluations => evaluations?,
+    };
+    let mut out = io::stdout().lock();
+    for evaluation in evaluations {
+        let metrics: Vec<String> =
+            evaluation.metrics.iter().map(|(name, value)| format!("{name} {value:.6}")).collect();
+        writeln!(
+            out,
+            "epoch {}: loss {:.6}, {}, {} samples",
+            evaluation.epoch,
+            evaluation.loss,
+            metrics.join(", "),
+            evaluation.samples
+        )?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn asked(interrupt: &Interrupt) -> Arc<dyn Fn() -> bool + Send + Sync> {
+    let interrupt = interrupt.clone();
+    Arc::new(move || interrupt.is_raised())
+}

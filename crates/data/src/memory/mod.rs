@@ -1,0 +1,285 @@
+//! [`MemoryDataset`]: all samples in memory, by column and packed; an epoch is an order of them.
+//!
+//! Samples never move: shuffling makes a new order of their numbers. Only the global shuffle
+//! replaces them, by those that the other trainers send.
+
+mod chunk;
+mod exchange;
+mod store;
+mod wire;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+pub use exchange::Exchange;
+use store::Store;
+
+use crate::order::shuffle;
+use crate::{Batch, Batches, Error, Input, Result, Slot, queue};
+
+/// What a [`MemoryDataset`] reads, and how.
+#[derive(Clone)]
+pub struct MemorySettings {
+    /// The files.
+    pub input: Arc<dyn Input>,
+    /// The columns of a sample, in the order of the feeds.
+    pub slots: Vec<Slot>,
+    /// Samples in a batch. 1, as Paddle.
+    pub batch_size: usize,
+    /// Whether the last batch is left out when it is short. False.
+    pub drop_last: bool,
+    /// Threads that read and parse, Paddle's `thread_num`. 1.
+    pub readers: usize,
+}
+
+impl MemorySettings {
+    /// Paddle's settings: batches of one sample and one reader.
+    pub fn new(input: Arc<dyn Input>, slots: Vec<Slot>) -> MemorySettings {
+        MemorySettings { input, slots, batch_size: 1, drop_last: false, readers: 1 }
+    }
+}
+
+/// A dataset that is read once and then stays in memory.
+pub struct MemoryDataset {
+    settings: MemorySettings,
+    held: Held,
+    /// Whether anything was loaded since the last release, be it no samples.
+    loaded: bool,
+    loading: Option<JoinHandle<Result<Store>>>,
+}
+
+/// The samples and their order; training threads share it.
+#[derive(Clone, Default)]
+struct Held {
+    store: Arc<Store>,
+    order: Arc<Vec<u32>>,
+    /// The slots whose values come from other samples, and which those are.
+    swapped: Option<Arc<Swapped>>,
+}
+
+struct Swapped {
+    /// For each slot, whether it is.
+    slots: Vec<bool>,
+    order: Vec<u32>,
+}
+
+impl MemoryDataset {
+    /// A dataset with these settings; nothing is read yet.
+    ///
+    /// # Errors
+    /// When there are no files, or the batch size or the number of readers is 0.
+    pub fn new(settings: MemorySettings) -> Result<MemoryDataset> {
+        queue::check(settings.input.files(), settings.batch_size, &settings.slots)?;
+        Ok(MemoryDataset { settings, held: Held::default(), loaded: false, loading: None })
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &MemorySettings {
+        &self.settings
+    }
+
+    /// Reads other files the next time.
+    pub fn set_input(&mut self, input: Arc<dyn Input>) {
+        self.settings.input = input;
+    }
+
+    /// Cuts batches of another size from now on.
+    pub fn set_batch_size(&mut self, batch_size: usize) {
+        self.settings.batch_size = batch_size.max(1);
+    }
+
+    /// Reads all files. What was held is replaced; the order is that of the files.
+    ///
+    /// # Errors
+    /// When a file cannot be read or understood.
+    pub fn load(&mut self) -> Result<()> {
+        self.preload(self.settings.readers)?;
+        self.wait()
+    }
+
+    /// Begins to read all files in the background, with some threads; [`MemoryDataset::wait`] takes
+    /// what was read. Until then the dataset holds what it held.
+    ///
+    /// # Errors
+    /// When it is being read already, or no thread can be started.
+    pub fn preload(&mut self, threads: usize) -> Result<()> {
+        if self.loading.is_some() {
+            let problem = "the dataset is being loaded: wait for that first (`wait_preload_done`)";
+            return Err(Error::Settings(problem.to_owned()));
+        }
+        let MemorySettings { input, slots, .. } = self.settings.clone();
+        let thread = std::thread::Builder::new().name("loader".to_owned());
+        let loading = thread.spawn(move || Store::load(input.as_ref(), &slots, threads));
+        let failed = |error| Error::Settings(format!("cannot start a loading thread: {error}"));
+        self.loading = Some(loading.map_err(failed)?);
+        Ok(())
+    }
+
+    /// Waits for [`MemoryDataset::preload`]; does nothing when there was none.
+    ///
+    /// # Errors
+    /// When a file cannot be read or understood; the dataset then holds what it held.
+    pub fn wait(&mut self) -> Result<()> {
+        let Some(loading) = self.loading.take() else { return Ok(()) };
+        let panicked = |_| Error::Settings("a loading thread panicked".to_owned());
+        self.hold(loading.join().map_err(panicked)??);
+        Ok(())
+    }
+
+    fn hold(&mut self, store: Store) {
+        let order = Arc::new(store.order());
+        self.held = Held { store: Arc::new(store), order, swapped: None };
+        self.loaded = true;
+    }
+
+    /// How many samples it holds.
+    pub fn len(&self) -> usize {
+        self.held.order.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that the samples take, their order included.
+    pub fn bytes(&self) -> usize {
+        let swapped = self.held.swapped.as_ref().map_or(0, |swapped| swapped.order.len() * 4);
+        self.held.store.bytes() + self.held.order.len() * 4 + swapped
+    }
+
+    /// Brings the samples into an order that the seed decides, whatever their order was.
+    pub fn local_shuffle(&mut self, seed: u64) {
+        let mut order = self.held.store.order();
+        shuffle(&mut order, seed, "local shuffle", 0);
+        self.held.order = Arc::new(order);
+    }
+
+    /// Distributes the samples of all trainers among them as chance wills, and shuffles those that
+    /// came; the seed and what each trainer had decide which and in what order. All trainers call
+    /// it together, with the same seed.
+    ///
+    /// # Errors
+    /// When a trainer is lost or has other slots. The dataset is empty then: load it again.
+    pub fn global_shuffle(&mut self, peers: &dyn Exchange, seed: u64) -> Result<()> {
+        if peers.size() > 1 {
+            let held = std::mem::take(&mut self.held);
+            self.loaded = false;
+            drop(held.order);
+            let store = Arc::unwrap_or_clone(held.store);
+            let received = exchange::spread(store, &self.settings.slots, peers, seed)?;
+            self.hold(received);
+        }
+        self.local_shuffle(seed.wrapping_add(peers.rank() as u64));
+        Ok(())
+    }
+
+    /// Gives each sample the values of another one, which chance decides, in some slots: what a
+    /// model loses by it is what these slots are worth. Always from the values as they were loaded;
+    /// no slots at all restore them.
+    ///
+    /// # Errors
+    /// When a slot does not exist.
+    pub fn slots_shuffle(&mut self, slots: &[&str], seed: u64) -> Result<()> {
+        let known = &self.settings.slots;
+        if let Some(unknown) =
+            slots.iter().find(|name| known.iter().all(|slot| slot.name != **name))
+        {
+            let problem = format!("there is no slot `{unknown}` to shuffle");
+            return Err(Error::Settings(problem));
+        }
+        if slots.is_empty() {
+            self.held.swapped = None;
+            return Ok(());
+        }
+        let mut order = self.held.store.order();
+        shuffle(&mut order, seed, "slots shuffle", 0);
+        let slots = known.iter().map(|slot| slots.contains(&slot.name.as_str())).collect();
+        self.held.swapped = Some(Arc::new(Swapped { slots, order }));
+        Ok(())
+    }
+
+    /// Forgets all samples.
+    pub fn release(&mut self) {
+        self.held = Held::default();
+        self.loaded = false;
+    }
+
+    /// The batches for each of `threads` training threads: thread `t` takes batch `t`,
+    /// `t + threads`, and so on.
+    ///
+    /// # Errors
+    /// When nothing was loaded.
+    pub fn open(&self, threads: usize) -> Result<Vec<Box<dyn Batches>>> {
+        if !self.loaded {
+            let problem =
+                "nothing is loaded into the dataset: call `load_into_memory` before training";
+            return Err(Error::Settings(problem.to_owned()));
+        }
+        let threads = threads.max(1);
+        let of_thread = |thread: usize| {
+            Box::new(View {
+                held: self.held.clone(),
+                batch_size: self.settings.batch_size,
+                drop_last: self.settings.drop_last,
+                next: thread as u64,
+                step: threads as u64,
+            }) as _
+        };
+        Ok((0..threads).map(of_thread).collect())
+    }
+}
+
+/// The batches of one training thread.
+struct View {
+    held: Held,
+    batch_size: usize,
+    drop_last: bool,
+    /// The number of the next batch.
+    next: u64,
+    step: u64,
+}
+
+impl View {
+    /// How many batches there are for all threads.
+    fn batches(&self) -> u64 {
+        let rows = self.held.order.len();
+        let whole = rows / self.batch_size;
+        let short = !rows.is_multiple_of(self.batch_size) && !self.drop_last;
+        (whole + usize::from(short)) as u64
+    }
+}
+
+impl Batches for View {
+    fn next(&mut self, batch: &mut Batch) -> Result<bool> {
+        if self.next >= self.batches() {
+            return Ok(false);
+        }
+        let first = self.next as usize * self.batch_size;
+        let end = self.held.order.len().min(first + self.batch_size);
+        let Held { store, order, swapped } = &self.held;
+        batch.refill(end - first, |at, slot, tensor| {
+            let order = match swapped {
+                Some(swapped) if swapped.slots[at] => &swapped.order,
+                _ => order.as_ref(),
+            };
+            let rows = order[first..end].iter().map(|&sample| {
+                let (chunk, row) = store.find(sample);
+                (&chunk.columns[at], row)
+            });
+            chunk::gather(slot, tensor, rows);
+        });
+        self.next += self.step;
+        Ok(true)
+    }
+
+    fn skip(&mut self, batches: u64) -> Result<u64> {
+        let left = self.batches().saturating_sub(self.next).div_ceil(self.step);
+        let skipped = batches.min(left);
+        self.next += skipped * self.step;
+        Ok(skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! All samples of a dataset in memory, and how files and peers fill it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::chunk::{Chunk, MAX_ROWS};
+use crate::{Error, Input, Result, Samples, Slot};
+
+/// A chunk is cut when its samples, before packing, take more than this; twice as much after every
+/// [`DOUBLING`] chunks, so that a small dataset has small buffers and a large one few chunks.
+const MAX_BYTES: usize = 4 << 20;
+
+/// See [`MAX_BYTES`].
+const DOUBLING: usize = 1 << 12;
+
+/// Rows that are asked of a file at once.
+const READ_ROWS: usize = 4096;
+
+/// Packed samples. A sample has a number of 32 bits: its chunk's and its own in that chunk.
+#[derive(Clone, Default)]
+pub(super) struct Store {
+    pub(super) chunks: Vec<Arc<Chunk>>,
+    /// Where the samples of each file are, in the order of the files.
+    pub(super) segments: Vec<Segment>,
+}
+
+/// Some consecutive rows of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// The file that they come from.
+    file: usize,
+    pub(super) chunk: usize,
+    pub(super) first: usize,
+    pub(super) rows: usize,
+}
+
+impl Store {
+    /// How many samples there are.
+    pub(super) fn rows(&self) -> usize {
+        self.segments.iter().map(|segment| segment.rows).sum()
+    }
+
+    /// Bytes that they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.bytes()).sum()
+    }
+
+    /// The numbers of all samples, in the order of the files.
+    pub(super) fn order(&self) -> Vec<u32> {
+        let mut order = Vec::with_capacity(self.rows());
+        for segment in &self.segments {
+            let first = segment.chunk * MAX_ROWS + segment.first;
+            order.extend((first..first + segment.rows).map(|row| row as u32));
+        }
+        order
+    }
+
+    /// The chunk and the row of a sample.
+    #[inline]
+    pub(super) fn find(&self, sample: u32) -> (&Chunk, usize) {
+        (&self.chunks[sample as usize / MAX_ROWS], sample as usize % MAX_ROWS)
+    }
+
+    /// Adds what a builder has.
+    pub(super) fn add(&mut self, built: Builder) -> Result<()> {
+        let (mut chunks, segments) = built.finish();
+        let before = self.chunks.len();
+        if before + chunks.len() > MAX_ROWS {
+            return Err(Error::Settings(
+                "the dataset does not fit into one process: use more trainers, or a QueueDataset"
+                    .to_owned(),
+            ));
+        }
+        self.chunks.append(&mut chunks);
+        let moved = |segment: Segment| Segment { chunk: before + segment.chunk, ..segment };
+        self.segments.extend(segments.into_iter().map(moved));
+        Ok(())
+    }
+
+    /// Reads all files with some threads. The order of samples does not depend on their number.
+    pub(super) fn load(input: &dyn Input, slots: &[Slot], threads: usize) -> Result<Store> {
+        let next = AtomicUsize::new(0);
+        let failed = AtomicBool::new(false);
+        let work = || {
+            let mut builder = Builder::new(slots);
+            while !failed.load(Ordering::Relaxed) {
+                let file = next.fetch_add(1, Ordering::Relaxed);
+                if file >= input.files() {
+                    break;
+                }
+                let read = builder.read(input, file, &failed);
+                read.inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            }
+            Ok(builder)
+        };
+        let threads = threads.clamp(1, input.files().max(1));
+        let built: Result<Vec<Builder>> = std::thread::scope(|scope| {
+            let spawn = |at| {
+                let thread = std::thread::Builder::new().name(format!("loader-{at}"));
+                let problem = "cannot start a loading thread";
+                thread.spawn_scoped(scope, work).map_err(|error| {
+                    failed.store(true, Ordering::Relaxed);
+                    Error::Settings(format!("{problem}: {error}; use fewer of them"))
+                })
+            };
+            let spawned: Result<Vec<_>> = (1..threads).map(spawn).collect();
+            let mine = work();
+            let others = spawned?.into_iter().map(|thread| {
+                let panicked = |_| Error::Settings("a loading thread panicked".to_owned());
+                thread.join().map_err(panicked)?
+            });
+            std::iter::once(mine).chain(others).collect()
+        });
+        let mut store = Store::default();
+        for builder in built? {
+            store.add(builder)?;
+        }
+        // A file has one reader, which keeps its order; sorting brings the files into theirs.
+        store.segments.sort_by_key(|segment| segment.file);
+        Ok(store)
+    }
+}
+
+/// Packs samples as they come.
+pub(super) struct Builder {
+    pending: Samples,
+    /// Which files the pending samples come from: file and rows.
+    runs: Vec<(usize, usize)>,
+    chunks: Vec<Arc<Chunk>>,
+    segments: Vec<Segment>,
+}
+
+impl Builder {
+    pub(super) fn new(slots: &[Slot]) -> Builder {
+        let pending = Samples::of(slots);
+        Builder { pending, runs: Vec::new(), chunks: Vec::new(), segments: Vec::new() }
+    }
+
+    fn read(&mut self, input: &dyn Input, file: usize, stop: &AtomicBool) -> Result<()> {
+        let mut rows = input.open(file)?;
+        let mut more = true;
+        while more && !stop.load(Ordering::Relaxed) {
+            let before = self.pending.len();
+            more = rows.read(&mut self.pending, READ_ROWS)?;
+            self.came_from(file, before);
+        }
+        Ok(())
+    }
+
+    /// Adds all samples of a chunk.
+    pub(super) fn push(&mut self, chunk: &Chunk) {
+        let before = self.pending.len();
+        (0..chunk.rows).for_each(|row| chunk.unpack(row, &mut self.pending));
+        self.came_from(0, before);
+    }
+
+    fn came_from(&mut self, file: usize, before: usize) {
+        let rows = self.pending.len() - before;
+        match self.runs.last_mut() {
+            Some(run) if run.0 == file => run.1 += rows,
+            _ => self.runs.push((file, rows)),
+        }
+        let limit = MAX_BYTES << (self.chunks.len() / DOUBLING).min(4);
+        if self.pending.len() >= MAX_ROWS || self.pending.bytes() >= limit {
+            self.cut();
+        }
+    }
+
+    /// Packs what is pending.
+    fn cut(&mut self) {
+        let first_chunk = self.chunks.len();
+        for first in (0..self.pending.len()).step_by(MAX_ROWS) {
+            let end = self.pending.len().min(first + MAX_ROWS);
+            self.chunks.push(Arc::new(Chunk::pack(&self.pending, first..end)));
+        }
+        let mut at = 0;
+        for (file, rows) in self.runs.drain(..) {
+            let end = at + rows;
+            while at < end {
+                let first = at % MAX_ROWS;
+                let rows = (end - at).min(MAX_ROWS - first);
+                let chunk = first_chunk + at / MAX_ROWS;
+                self.segments.push(Segment { file, chunk, first, rows });
+                at += rows;
+            }
+        }
+        self.pending.clear();
+    }
+
+    fn finish(mut self) -> (Vec<Arc<Chunk>>, Vec<Segment>) {
+        self.cut();
+        (self.chunks, self.segments)
+    }
+}

@@ -1,0 +1,223 @@
+//! What a dataset in memory promises: every sample once, in few bytes, in an order that a seed
+//! decides.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Barrier, Mutex};
+
+use super::*;
+use crate::testing::{BAD, Numbers, labels, slots};
+use crate::{Rows, Samples, Values};
+
+fn dataset(files: &[std::ops::Range<u64>], readers: usize) -> MemoryDataset {
+    let numbers = files.iter().map(|range| range.clone().collect()).collect();
+    let settings = MemorySettings::new(Arc::new(Numbers(numbers)), slots());
+    let mut dataset =
+        MemoryDataset::new(MemorySettings { batch_size: 4, readers, ..settings }).unwrap();
+    dataset.load().unwrap();
+    dataset
+}
+
+/// The batches of each thread.
+fn read(dataset: &MemoryDataset, threads: usize) -> Vec<Vec<Vec<u64>>> {
+    let all = |mut batches: Box<dyn Batches>| {
+        let (mut found, mut batch) = (Vec::new(), Batch::of(&slots()));
+        while batches.next(&mut batch).unwrap() {
+            found.push(labels(&batch));
+        }
+        found
+    };
+    dataset.open(threads).unwrap().into_iter().map(all).collect()
+}
+
+fn flat(dataset: &MemoryDataset) -> Vec<u64> {
+    read(dataset, 1).into_iter().flatten().flatten().collect()
+}
+
+#[test]
+fn the_order_is_that_of_the_files_with_any_number_of_readers() {
+    let files = [0..7, 7..7, 7..200_000, 200_000..200_003, 200_003..200_100];
+    for readers in [1, 3, 8] {
+        let dataset = dataset(&files, readers);
+        assert_eq!(dataset.len(), 200_100);
+        assert_eq!(flat(&dataset), (0..200_100).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn threads_take_batches_in_turn() {
+    let mut dataset = dataset(&[0..6, 6..11], 1);
+    assert_eq!(read(&dataset, 2), [vec![vec![0, 1, 2, 3], vec![8, 9, 10]], vec![vec![4, 5, 6, 7]]]);
+    let mut batches = dataset.open(2).unwrap();
+    let mut batch = Batch::of(&slots());
+    assert_eq!(batches[0].skip(1).unwrap(), 1);
+    assert!(batches[0].next(&mut batch).unwrap());
+    assert_eq!(labels(&batch), [8, 9, 10]);
+    assert_eq!((batches[0].skip(9).unwrap(), batches[1].skip(9).unwrap()), (0, 1));
+    dataset.settings.drop_last = true;
+    assert_eq!(read(&dataset, 2), [vec![vec![0, 1, 2, 3]], vec![vec![4, 5, 6, 7]]]);
+}
+
+#[test]
+fn a_local_shuffle_depends_on_its_seed_alone() {
+    let mut dataset = dataset(&[0..50, 50..100], 2);
+    dataset.local_shuffle(1);
+    let first = flat(&dataset);
+    dataset.local_shuffle(2);
+    let second = flat(&dataset);
+    dataset.local_shuffle(1);
+    assert_eq!(flat(&dataset), first);
+    assert_ne!(first, second);
+    let mut sorted = second;
+    sorted.sort_unstable();
+    assert_eq!(sorted, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn slots_get_the_values_of_other_samples_and_their_own_back() {
+    let mut dataset = dataset(&[0..50, 50..100], 1);
+    let column = |dataset: &MemoryDataset, slot: usize| {
+        let (mut found, mut batch) = (Vec::new(), Batch::of(&slots()));
+        let mut batches = dataset.open(1).unwrap();
+        while batches[0].next(&mut batch).unwrap() {
+            found.extend(batch.tensors()[slot].to_f64_vec());
+        }
+        found
+    };
+    let before = [column(&dataset, 0), column(&dataset, 1), column(&dataset, 2)];
+    dataset.slots_shuffle(&["ids"], 3).unwrap();
+    assert_eq!([column(&dataset, 0), column(&dataset, 2)], [before[0].clone(), before[2].clone()]);
+    let mut shuffled = column(&dataset, 1);
+    assert_ne!(shuffled, before[1]);
+    shuffled.sort_by(f64::total_cmp);
+    assert_eq!(shuffled, before[1]);
+    assert!(dataset.slots_shuffle(&["idz"], 3).unwrap_err().to_string().contains("`idz`"));
+    dataset.slots_shuffle(&[], 0).unwrap();
+    assert_eq!(column(&dataset, 1), before[1]);
+}
+
+#[test]
+fn preloading_leaves_what_is_held_until_it_is_waited_for() {
+    let mut dataset = dataset(&[0..5, 5..10], 1);
+    dataset.set_input(Arc::new(Numbers(vec![(0..30).collect()])));
+    dataset.preload(2).unwrap();
+    assert!(dataset.preload(2).is_err());
+    assert_eq!(dataset.len(), 10);
+    dataset.wait().unwrap();
+    dataset.wait().unwrap();
+    assert_eq!(dataset.len(), 30);
+    dataset.set_input(Arc::new(Numbers(vec![vec![1, BAD], vec![2]])));
+    assert_eq!(dataset.load().unwrap_err().to_string(), "a bad number");
+    assert_eq!(dataset.len(), 30);
+    dataset.release();
+    assert_eq!((dataset.len(), dataset.bytes()), (0, 0));
+    let error = dataset.open(1).err().unwrap().to_string();
+    assert!(error.contains("load_into_memory"), "{error}");
+}
+
+/// Criteo's samples with hashed ids.
+struct Criteo;
+
+impl Input for Criteo {
+    fn files(&self) -> usize {
+        2
+    }
+
+    fn open(&self, _: usize) -> Result<Box<dyn Rows>> {
+        Ok(Box::new(Criteo))
+    }
+}
+
+impl Rows for Criteo {
+    fn read(&mut self, out: &mut Samples, _: usize) -> Result<bool> {
+        for row in 0..100_000_u64 {
+            for (at, column) in out.columns_mut().iter_mut().enumerate() {
+                match column.values_mut() {
+                    Values::Ids(ids) if at == 0 => ids.push(row % 2),
+                    Values::Ids(ids) => ids.push((row * 7919 + at as u64 * 104_729) % 1_000_001),
+                    Values::Floats(values) => values.extend([row as f32; 13]),
+                }
+            }
+            out.end_row();
+        }
+        Ok(false)
+    }
+}
+
+#[test]
+fn a_criteo_sample_takes_less_than_a_quarter_of_paddles_bytes() {
+    let slots: Vec<Slot> = std::iter::once(Slot::id("label"))
+        .chain((1..=26).map(|slot| Slot::id(slot.to_string())))
+        .chain([Slot::floats("dense_input", 13)])
+        .collect();
+    let mut dataset = MemoryDataset::new(MemorySettings::new(Arc::new(Criteo), slots)).unwrap();
+    dataset.load().unwrap();
+    let per_sample = dataset.bytes() as f64 / dataset.len() as f64;
+    // One byte for the label, four for each id and number, four for the order.
+    assert!((161.0..162.0).contains(&per_sample), "{per_sample} bytes");
+}
+
+/// Trainers on threads.
+struct Meeting {
+    rank: usize,
+    to: Vec<Sender<(usize, Vec<u8>)>>,
+    from: Mutex<Receiver<(usize, Vec<u8>)>>,
+    together: Arc<Barrier>,
+}
+
+impl Exchange for Meeting {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.to.len()
+    }
+
+    fn exchange(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        for (to, part) in self.to.iter().zip(parts) {
+            to.send((self.rank, part)).unwrap();
+        }
+        let from = self.from.lock().unwrap();
+        let mut came: Vec<_> = self.to.iter().map(|_| from.recv().unwrap()).collect();
+        came.sort();
+        self.together.wait();
+        Ok(came.into_iter().map(|(_, part)| part).collect())
+    }
+}
+
+fn shuffled_by(trainers: usize, seed: u64) -> Vec<Vec<u64>> {
+    let (to, from): (Vec<_>, Vec<_>) = (0..trainers).map(|_| channel()).unzip();
+    let together = Arc::new(Barrier::new(trainers));
+    let work = |(rank, from): (usize, _)| {
+        let peers = Meeting {
+            rank,
+            to: to.clone(),
+            from: Mutex::new(from),
+            together: Arc::clone(&together),
+        };
+        std::thread::spawn(move || {
+            // The first has more than one round to send, the last nothing.
+            let first = [0..100_000, 100_000..100_500, 100_500..100_500][rank].clone();
+            let mut dataset = dataset(&[first], 1);
+            dataset.global_shuffle(&peers, seed).unwrap();
+            flat(&dataset)
+        })
+    };
+    let threads: Vec<_> = from.into_iter().enumerate().map(work).collect();
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+#[test]
+fn a_global_shuffle_loses_nothing_and_depends_on_its_seed_alone() {
+    let once = shuffled_by(3, 5);
+    assert_eq!(once, shuffled_by(3, 5));
+    assert_ne!(once, shuffled_by(3, 6));
+    for part in &once {
+        // A third each, as chance wills.
+        assert!((33_000..34_000).contains(&part.len()), "{}", part.len());
+        assert!(part.is_sorted_by(|a, b| a < b) == part.is_empty());
+    }
+    let mut all = once.concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..100_500).collect::<Vec<_>>());
+}

@@ -1,0 +1,122 @@
+//! One training thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bireme_engine::ir::Program;
+use bireme_engine::tensor::Tensor;
+use bireme_engine::{Executor, Place, Step};
+
+use super::counts::Counter;
+use super::{Progress, Shared, Training};
+use crate::{Batch, Batches, Error, Result};
+
+/// A thread's own step and batches.
+pub(super) struct Lane {
+    thread: usize,
+    step: Step,
+    batches: Box<dyn Batches>,
+    batch: Batch,
+    /// Which slots are fed.
+    fed: Vec<usize>,
+    waited: Duration,
+}
+
+impl Lane {
+    pub(super) fn new(
+        training: &Training<'_>,
+        program: &Program,
+        counters: &[Counter],
+        thread: usize,
+        batches: Box<dyn Batches>,
+        shared: &Shared,
+    ) -> Result<Lane> {
+        let stop = Arc::clone(&shared.stop);
+        let mut executor = Executor::new(Place::Cpu)?
+            .with_scope(training.scope.clone())
+            .threads(training.split)
+            .check_finite(training.check_finite)
+            .interrupt(Arc::new(move || stop.load(Ordering::Relaxed)));
+        executor.connect(training.remote.clone());
+        executor.join(training.collective.clone());
+        let declared = |&at: &usize| program.global().var(&training.slots[at].name).is_some();
+        let fed: Vec<usize> = (0..training.slots.len()).filter(declared).collect();
+        let feeds: Vec<&str> = fed.iter().map(|&at| training.slots[at].name.as_str()).collect();
+        let fetches: Vec<&str> = training.fetches.iter().map(String::as_str).collect();
+        let private: Vec<&str> = counters.iter().map(|counter| counter.name.as_str()).collect();
+        let step = executor.prepare_private(program, &feeds, &fetches, &private)?;
+        let batch = Batch::of(training.slots);
+        Ok(Lane { thread, step, batches, batch, fed, waited: Duration::ZERO })
+    }
+
+    pub(super) fn thread(&self) -> usize {
+        self.thread
+    }
+
+    pub(super) fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// A private counter as this thread has it.
+    pub(super) fn counter(&self, name: &str) -> Option<Tensor> {
+        self.step.persistable(name)
+    }
+
+    /// Trains until there are no more batches, or all shall stop.
+    pub(super) fn run(&mut self, training: &Training<'_>, shared: &Shared) {
+        let ended = Ended(shared);
+        if let Err(error) = self.steps(training, shared) {
+            shared.fail(error);
+        }
+        drop(ended);
+    }
+
+    fn steps(&mut self, training: &Training<'_>, shared: &Shared) -> Result<()> {
+        let mut trained = 0;
+        while !shared.stop.load(Ordering::Relaxed) {
+            let asked = Instant::now();
+            let more = self.batches.next(&mut self.batch)?;
+            self.waited += asked.elapsed();
+            let all_have = match training.agree {
+                Some(agree) => agree(more)?,
+                None => more,
+            };
+            if !(more && all_have) {
+                break;
+            }
+            let tensors = self.batch.tensors();
+            let feeds: Vec<&Tensor> = self.fed.iter().map(|&at| tensors[at]).collect();
+            self.step.run(&feeds)?;
+            trained += 1;
+            let rows = self.batch.rows() as u64;
+            let batches = shared.batches.fetch_add(1, Ordering::Relaxed) + 1;
+            let samples = shared.samples.fetch_add(rows, Ordering::Relaxed) + rows;
+            if let Some(hook) = training.on_batch {
+                hook(&Progress {
+                    thread: self.thread,
+                    batch: trained,
+                    batches,
+                    samples,
+                    data: &self.batch,
+                    step: &self.step,
+                    fetches: training.fetches,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says that a thread has ended, even when it panics.
+struct Ended<'a>(&'a Shared);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let problem = "a training thread panicked: please report it with your script";
+            self.0.fail(Error::Settings(problem.to_owned()));
+        }
+        self.0.thread_ended();
+    }
+}

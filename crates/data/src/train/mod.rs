@@ -1,0 +1,237 @@
+//! Training over a dataset: one thread for each entry of its batches.
+//!
+//! Each thread has a step of its own on the scope that all share. The thread that calls [`train`]
+//! only watches: it asks whether somebody wants to stop, so nothing here needs it for long, and a
+//! caller with a lock of its own (Python's) lets go of it before.
+
+mod counts;
+mod lane;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bireme_engine::collective::Collective;
+use bireme_engine::ir::Program;
+use bireme_engine::remote::Remote;
+use bireme_engine::tensor::Tensor;
+use bireme_engine::{Scope, Step};
+
+use crate::{Batch, Batches, Error, Result, Slot};
+
+use lane::Lane;
+
+/// Between two questions whether somebody wants to stop.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What is trained, and how.
+#[derive(Clone)]
+pub struct Training<'a> {
+    /// What a step runs.
+    pub program: &'a Program,
+    /// Where its parameters are; the startup program has been run.
+    pub scope: &'a Scope,
+    /// The slots of the batches; those that the program does not declare are not fed.
+    pub slots: &'a [Slot],
+    /// Variables that the hook sees after each step.
+    pub fetches: &'a [String],
+    /// Counters that each thread keeps for itself and that are added up at the end, Paddle's
+    /// `stat_var_names`; those of `auc` ops are found by themselves.
+    pub private: &'a [String],
+    /// Threads that one step splits its batch over. 1.
+    pub split: usize,
+    /// Whether nothing is learned: gradients and updates are left out. False.
+    pub infer: bool,
+    /// Whether every op's output is checked for NaN and infinity. False.
+    pub check_finite: bool,
+    /// The parameter servers.
+    pub remote: Option<Arc<dyn Remote>>,
+    /// The other ranks.
+    pub collective: Option<Arc<dyn Collective>>,
+    /// Says whether somebody wants to stop; asked on the thread that calls [`train`].
+    pub interrupt: Option<&'a (dyn Fn() -> bool + Sync)>,
+    /// Asked before each step whether this trainer has a batch, says whether all trainers have:
+    /// where steps wait for each other (sync, collective), all end with the one that has the
+    /// fewest batches. The others' remaining batches are not trained.
+    pub agree: Option<&'a (dyn Fn(bool) -> Result<bool> + Sync)>,
+    /// Called after each step on the thread that made it; its error ends the training.
+    pub on_batch: Option<&'a Hook<'a>>,
+}
+
+/// See [`Training::on_batch`].
+pub type Hook<'a> = dyn Fn(&Progress<'_>) -> Result<()> + Sync + 'a;
+
+/// A step that was made.
+pub struct Progress<'a> {
+    /// The training thread, from 0.
+    pub thread: usize,
+    /// Batches that this thread has trained.
+    pub batch: u64,
+    /// Batches that all threads have trained.
+    pub batches: u64,
+    /// Samples that all threads have trained.
+    pub samples: u64,
+    /// What the step was fed.
+    pub data: &'a Batch,
+    step: &'a Step,
+    fetches: &'a [String],
+}
+
+impl Progress<'_> {
+    /// The names of what was fetched.
+    pub fn names(&self) -> &[String] {
+        self.fetches
+    }
+
+    /// What was fetched, by its place among the fetches.
+    pub fn fetched(&self, fetch: usize) -> &Tensor {
+        self.step.fetched(fetch)
+    }
+}
+
+/// What a training has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Batches of all threads.
+    pub batches: u64,
+    /// Samples of all threads.
+    pub samples: u64,
+    /// From the first step to the last.
+    pub seconds: f64,
+    /// How long threads waited for data, all together.
+    pub wait_for_data_seconds: f64,
+}
+
+impl<'a> Training<'a> {
+    /// Training of a program with nothing special.
+    pub fn new(program: &'a Program, scope: &'a Scope, slots: &'a [Slot]) -> Training<'a> {
+        Training {
+            program,
+            scope,
+            slots,
+            fetches: &[],
+            private: &[],
+            split: 1,
+            infer: false,
+            check_finite: false,
+            remote: None,
+            collective: None,
+            interrupt: None,
+            agree: None,
+            on_batch: None,
+        }
+    }
+}
+
+/// How `threads` threads train a program: training threads, and threads that each of them splits its
+/// batch over. Several threads that train at once are quickest; but a program whose steps are in
+/// step with other processes' (sync, half-async, collective) has one training thread, and so has
+/// training that must be repeatable to the bit.
+pub fn divide(program: &Program, threads: usize, repeatable: bool) -> (usize, usize) {
+    let in_step = |kind: &str| kind == "send_barrier" || kind.starts_with("c_");
+    let one = repeatable || program.global().ops.iter().any(|op| in_step(&op.kind));
+    if one { (1, threads.max(1)) } else { (threads.max(1), 1) }
+}
+
+/// Trains until all batches are used up.
+///
+/// # Errors
+/// The first error of a thread, of the data or of the hook; it stops all threads.
+/// [`Error::Interrupted`] when somebody wanted to stop.
+pub fn train(training: &Training<'_>, batches: Vec<Box<dyn Batches>>) -> Result<Summary> {
+    let start = Instant::now();
+    let testing = training.infer.then(|| training.program.clone_for_test());
+    let program = testing.as_ref().unwrap_or(training.program);
+    let counters = counts::find(program, training.private, batches.len());
+    let shared = Shared::default();
+    let closers: Vec<_> = batches.iter().map(|batches| batches.closer()).collect();
+    let mut lanes = Vec::new();
+    for (thread, batches) in batches.into_iter().enumerate() {
+        lanes.push(Lane::new(training, program, &counters, thread, batches, &shared)?);
+    }
+    let interrupted = std::thread::scope(|threads| {
+        let mut started = 0;
+        for lane in &mut lanes {
+            let thread = std::thread::Builder::new().name(format!("train-{}", lane.thread()));
+            match thread.spawn_scoped(threads, || lane.run(training, &shared)) {
+                Ok(_) => started += 1,
+                Err(error) => {
+                    let problem = format!("cannot start a training thread: {error}; use fewer");
+                    shared.fail(Error::Settings(problem));
+                    break;
+                }
+            }
+        }
+        shared.watch(started, training.interrupt, &closers)
+    });
+    let failure = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match failure {
+        Some(_) if interrupted => return Err(Error::Interrupted),
+        Some(error) => return Err(error),
+        None => {}
+    }
+    if lanes.len() > 1 {
+        counts::merge(training.scope, &counters, &lanes)?;
+    }
+    Ok(Summary {
+        batches: shared.batches.load(Ordering::Relaxed),
+        samples: shared.samples.load(Ordering::Relaxed),
+        seconds: start.elapsed().as_secs_f64(),
+        wait_for_data_seconds: lanes.iter().map(|lane| lane.waited().as_secs_f64()).sum(),
+    })
+}
+
+/// What the threads of a training share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Steps end when it is true.
+    stop: Arc<AtomicBool>,
+    failure: Mutex<Option<Error>>,
+    batches: AtomicU64,
+    samples: AtomicU64,
+    ended: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Shared {
+    /// Stops all threads; the first error is the one that counts.
+    fn fail(&self, error: Error) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.stop.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    fn thread_ended(&self) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end of so many threads; whether somebody wanted to stop.
+    fn watch(
+        &self,
+        threads: usize,
+        interrupt: Option<&(dyn Fn() -> bool + Sync)>,
+        closers: &[crate::Closer],
+    ) -> bool {
+        let mut interrupted = false;
+        let mut closed = false;
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while *ended < threads {
+            (ended, _) =
+                self.changed.wait_timeout(ended, TICK).unwrap_or_else(PoisonError::into_inner);
+            if !interrupted && interrupt.is_some_and(|asked| asked()) {
+                interrupted = true;
+                self.fail(Error::Interrupted);
+            }
+            // A thread that waits for data would not see that all shall stop.
+            if self.stop.load(Ordering::Relaxed) && !closed {
+                closers.iter().for_each(|close| close());
+                closed = true;
+            }
+        }
+        interrupted
+    }
+}
+
+#[cfg(test)]
+mod tests;

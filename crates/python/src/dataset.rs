@@ -1,0 +1,336 @@
+//! `QueueData` and `MemoryData`: datasets as Python holds them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bireme_data::parse::{BadLines, CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
+use bireme_data::source::{Source, expand};
+use bireme_data::{
+    Batch, Batches, Exchange, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings,
+    Result, Slot,
+};
+use bireme_engine::tensor::Tensor;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::error::{data_to_py, enter_data};
+use crate::kwargs::Kwargs;
+use crate::lod_tensor::LoDTensor;
+use crate::variable::Variable;
+
+/// What a dataset is told in Python.
+struct Told {
+    source: Source,
+    slots: Vec<Slot>,
+    batch_size: usize,
+    readers: usize,
+}
+
+impl Told {
+    fn read(variables: &Bound<'_, PyAny>, settings: &Bound<'_, PyDict>) -> PyResult<Told> {
+        let slots: Vec<Slot> =
+            variables.try_iter()?.map(|one| slot_of(&one?)).collect::<PyResult<_>>()?;
+        let mut given = Kwargs::new("a dataset".to_owned(), settings)?;
+        let files: Vec<String> = given.need("files")?;
+        let name: String = given.need("format")?;
+        let tokens: Vec<String> = given.or("slot_names", Vec::new())?;
+        let multi_slot = MultiSlotOptions {
+            parse_ins_id: given.or("parse_ins_id", false)?,
+            parse_content: given.or("parse_content", false)?,
+        };
+        let format = match name.as_str() {
+            "multislot" => Format::MultiSlot(multi_slot),
+            "slot_value" => Format::SlotValue(SlotValueOptions { tokens, padding: 0 }),
+            "criteo" => Format::Criteo(CriteoOptions { tokens, ..CriteoOptions::default() }),
+            _ => return Err(PyValueError::new_err(format!("there is no data format `{name}`"))),
+        };
+        let files: Vec<PathBuf> = expand(&files).map_err(data_to_py)?;
+        let mut source = Source::new(files, format);
+        source.pipe_command = given.maybe("pipe_command")?;
+        source.bad_lines = Arc::new(BadLines::tolerate(given.or("skip_bad_lines", 0)?));
+        let told = Told {
+            source,
+            slots,
+            batch_size: given.need("batch_size")?,
+            readers: given.need("threads")?,
+        };
+        given.end()?;
+        Ok(told)
+    }
+
+    fn input(&self) -> PyResult<Arc<Files>> {
+        Files::new(self.source.clone(), &self.slots).map(Arc::new).map_err(data_to_py)
+    }
+}
+
+/// The slot that feeds a variable.
+fn slot_of(variable: &Bound<'_, PyAny>) -> PyResult<Slot> {
+    let Ok(variable) = variable.cast::<Variable>() else {
+        let kind = variable.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("`use_var` must hold variables, not {kind}")));
+    };
+    variable.get().read(Slot::of_var)?.map_err(data_to_py)
+}
+
+/// Files that are read while they are trained on.
+#[pyclass(frozen, module = "bireme._core")]
+pub(crate) struct QueueData {
+    dataset: QueueDataset,
+    bad_lines: Arc<BadLines>,
+}
+
+#[pymethods]
+impl QueueData {
+    /// Reads the slots of `variables`; the settings are those of `DataSettings.for_core`.
+    #[new]
+    fn new(variables: &Bound<'_, PyAny>, settings: &Bound<'_, PyDict>) -> PyResult<QueueData> {
+        let told = Told::read(variables, settings)?;
+        let bad_lines = Arc::clone(&told.source.bad_lines);
+        let mut queue = QueueSettings::new(told.input()?, told.slots);
+        queue.batch_size = told.batch_size;
+        queue.readers = told.readers;
+        Ok(QueueData { dataset: QueueDataset::new(queue).map_err(data_to_py)?, bad_lines })
+    }
+
+    /// Goes through all batches, in the order of one training thread.
+    fn batches(&self, py: Python<'_>) -> PyResult<DataBatches> {
+        let opened = enter_data(py, || self.dataset.open(1))?;
+        Ok(DataBatches::new(&self.dataset.settings().slots, opened))
+    }
+
+    /// How many bad lines were passed over.
+    #[getter]
+    fn bad_lines(&self) -> u64 {
+        self.bad_lines.count()
+    }
+}
+
+/// Samples in memory.
+#[pyclass(frozen, module = "bireme._core")]
+pub(crate) struct MemoryData {
+    /// Locked only while the interpreter is free.
+    dataset: Mutex<MemoryDataset>,
+    bad_lines: Arc<BadLines>,
+    slots: Vec<Slot>,
+}
+
+impl MemoryData {
+    fn lock(&self) -> MutexGuard<'_, MemoryDataset> {
+        self.dataset.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut MemoryDataset) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        enter_data(py, || work(&mut self.lock()))
+    }
+}
+
+#[pymethods]
+impl MemoryData {
+    /// As `QueueData`; nothing is read yet.
+    #[new]
+    fn new(variables: &Bound<'_, PyAny>, settings: &Bound<'_, PyDict>) -> PyResult<MemoryData> {
+        let told = Told::read(variables, settings)?;
+        let bad_lines = Arc::clone(&told.source.bad_lines);
+        let slots = told.slots.clone();
+        let mut memory = MemorySettings::new(told.input()?, told.slots);
+        memory.batch_size = told.batch_size;
+        memory.readers = told.readers;
+        let dataset = MemoryDataset::new(memory).map_err(data_to_py)?;
+        Ok(MemoryData { dataset: Mutex::new(dataset), bad_lines, slots })
+    }
+
+    /// Reads all files.
+    fn load(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, MemoryDataset::load)
+    }
+
+    /// Begins to read all files.
+    fn preload(&self, py: Python<'_>, threads: usize) -> PyResult<()> {
+        self.with(py, |dataset| dataset.preload(threads.max(1)))
+    }
+
+    /// Waits for what was begun.
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, MemoryDataset::wait)
+    }
+
+    /// Shuffles the samples of this process.
+    fn local_shuffle(&self, py: Python<'_>, seed: u64) -> PyResult<()> {
+        self.with(py, |dataset| {
+            dataset.local_shuffle(seed);
+            Ok(())
+        })
+    }
+
+    /// Shuffles the samples of all workers; `exchange` takes a list of bytes, one for each of
+    /// them, and returns what they sent, as worker `rank` of `size`.
+    fn global_shuffle(
+        &self,
+        py: Python<'_>,
+        exchange: Py<PyAny>,
+        rank: usize,
+        size: usize,
+        seed: u64,
+    ) -> PyResult<()> {
+        let peers = Called { exchange, rank, size };
+        self.with(py, |dataset| dataset.global_shuffle(&peers, seed))
+    }
+
+    /// Swaps the values of some slots among the samples.
+    fn slots_shuffle(&self, py: Python<'_>, slots: Vec<String>, seed: u64) -> PyResult<()> {
+        let slots: Vec<&str> = slots.iter().map(String::as_str).collect();
+        self.with(py, |dataset| dataset.slots_shuffle(&slots, seed))
+    }
+
+    /// Cuts batches of this size from now on.
+    fn set_batch_size(&self, py: Python<'_>, batch_size: usize) -> PyResult<()> {
+        self.with(py, |dataset| {
+            dataset.set_batch_size(batch_size);
+            Ok(())
+        })
+    }
+
+    /// Goes through all batches, in the order of one training thread.
+    fn batches(&self, py: Python<'_>) -> PyResult<DataBatches> {
+        let opened = self.with(py, |dataset| dataset.open(1))?;
+        Ok(DataBatches::new(&self.slots, opened))
+    }
+
+    /// Forgets all samples.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |dataset| {
+            dataset.release();
+            Ok(())
+        })
+    }
+
+    /// How many samples there are.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |dataset| Ok(dataset.len()))
+    }
+
+    /// Bytes of memory that the samples take.
+    #[getter]
+    fn bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |dataset| Ok(dataset.bytes()))
+    }
+
+    /// How many bad lines were passed over.
+    #[getter]
+    fn bad_lines(&self) -> u64 {
+        self.bad_lines.count()
+    }
+}
+
+/// Workers that a Python function reaches.
+struct Called {
+    exchange: Py<PyAny>,
+    rank: usize,
+    size: usize,
+}
+
+impl Exchange for Called {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn exchange(&self, parts: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+        Python::attach(|py| {
+            let call = || {
+                let parts = PyList::new(py, parts.iter().map(|part| PyBytes::new(py, part)))?;
+                self.exchange.call1(py, (parts,))?.extract::<Vec<Vec<u8>>>(py)
+            };
+            call().map_err(|raised| {
+                let problem = raised.to_string();
+                // The caller raises it as it is; see `enter_data`.
+                raised.restore(py);
+                bireme_data::Error::Settings(problem)
+            })
+        })
+    }
+}
+
+/// A dataset that is trained on.
+pub(crate) enum Data<'py> {
+    Queue(&'py QueueData),
+    Memory(&'py MemoryData),
+}
+
+impl<'py> Data<'py> {
+    /// The dataset behind a Python object.
+    pub(crate) fn of(object: &'py Bound<'_, PyAny>) -> PyResult<Data<'py>> {
+        if let Ok(queue) = object.cast::<QueueData>() {
+            return Ok(Data::Queue(queue.get()));
+        }
+        match object.cast::<MemoryData>() {
+            Ok(memory) => Ok(Data::Memory(memory.get())),
+            Err(_) => Err(PyTypeError::new_err("expected a dataset of the core")),
+        }
+    }
+
+    /// The slots of its samples.
+    pub(crate) fn slots(&self) -> &[Slot] {
+        match self {
+            Data::Queue(queue) => &queue.dataset.settings().slots,
+            Data::Memory(memory) => &memory.slots,
+        }
+    }
+
+    /// The batches for each training thread.
+    pub(crate) fn open(&self, threads: usize) -> Result<Vec<Box<dyn Batches>>> {
+        match self {
+            Data::Queue(queue) => queue.dataset.open(threads),
+            Data::Memory(memory) => memory.lock().open(threads),
+        }
+    }
+}
+
+/// The batches of a dataset, as feeds.
+#[pyclass(frozen, module = "bireme._core")]
+pub(crate) struct DataBatches {
+    slots: Vec<Slot>,
+    /// Locked only while the interpreter is free.
+    open: Mutex<Option<(Box<dyn Batches>, Batch)>>,
+}
+
+impl DataBatches {
+    fn new(slots: &[Slot], mut opened: Vec<Box<dyn Batches>>) -> DataBatches {
+        let open = opened.pop().map(|batches| (batches, Batch::of(slots)));
+        DataBatches { slots: slots.to_vec(), open: Mutex::new(open) }
+    }
+}
+
+#[pymethods]
+impl DataBatches {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    /// The next batch: a tensor for each variable.
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let tensors: Option<Vec<Tensor>> = enter_data(py, || {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some((batches, batch)) = open.as_mut() else { return Ok(None) };
+            if !batches.next(batch)? {
+                *open = None;
+                return Ok(None);
+            }
+            Ok(Some(batch.tensors().into_iter().cloned().collect()))
+        })?;
+        let Some(tensors) = tensors else { return Ok(None) };
+        let feed = PyDict::new(py);
+        for (slot, tensor) in self.slots.iter().zip(tensors) {
+            feed.set_item(&slot.name, Py::new(py, LoDTensor::own(tensor))?)?;
+        }
+        Ok(Some(feed))
+    }
+}

@@ -1,0 +1,569 @@
+//! Every key of a configuration: its type, its default, what it does. `docs/yaml.md` is made from
+//! this table.
+
+use super::{Value, hyper};
+
+/// What may stand at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `True` or `False`.
+    Switch,
+    /// A whole number of at least 0.
+    Count,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Number,
+    /// A text; a number is taken as its digits.
+    Text,
+    /// A list of texts, or one text.
+    Texts,
+    /// Anything.
+    Any,
+}
+
+/// What this version does with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// What it says.
+    Works,
+    /// Nothing, and a warning says so and why, unless the value is the default.
+    Warned(&'static str),
+    /// Nothing when training from YAML, since it is about Python code; one note names all of these.
+    Python,
+    /// A value other than the default is an error.
+    Refused(&'static str),
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// With dots between its parts.
+    pub name: &'static str,
+    /// What may stand there.
+    pub kind: Kind,
+    /// As written in YAML; empty for nothing.
+    pub default: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// What this version does with it.
+    pub support: Support,
+}
+
+impl Kind {
+    /// What is expected, in words.
+    pub fn expected(self) -> &'static str {
+        match self {
+            Kind::Switch => "`True` or `False`",
+            Kind::Count => "a whole number of at least 0",
+            Kind::Integer => "a whole number",
+            Kind::Number => "a number",
+            Kind::Text => "a text",
+            Kind::Texts => "a list of texts",
+            Kind::Any => "a value",
+        }
+    }
+
+    /// A name for tables.
+    fn short(self) -> &'static str {
+        match self {
+            Kind::Switch => "switch",
+            Kind::Count => "count",
+            Kind::Integer => "integer",
+            Kind::Number => "number",
+            Kind::Text => "text",
+            Kind::Texts => "list of texts",
+            Kind::Any => "any",
+        }
+    }
+
+    /// Whether a value may stand there.
+    pub fn fits(self, value: &Value) -> bool {
+        match self {
+            _ if *value == Value::Null => true,
+            Kind::Switch => hyper::as_bool(value).is_some(),
+            Kind::Count => hyper::as_usize(value).is_some(),
+            Kind::Integer => matches!(value, Value::Int(_)),
+            Kind::Number => hyper::as_f64(value).is_some(),
+            Kind::Text => hyper::as_text(value).is_some(),
+            Kind::Texts => {
+                hyper::as_text(value).is_some() || hyper::list(value, hyper::as_text).is_some()
+            }
+            Kind::Any => true,
+        }
+    }
+}
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key { name, kind, default, help, support: Support::Works }
+}
+
+const fn warned(key: Key, why: &'static str) -> Key {
+    Key { support: Support::Warned(why), ..key }
+}
+
+const fn refused(key: Key, why: &'static str) -> Key {
+    Key { support: Support::Refused(why), ..key }
+}
+
+const fn python(key: Key) -> Key {
+    Key { support: Support::Python, ..key }
+}
+
+use Kind::{Count, Integer, Number, Switch, Text, Texts};
+
+const NO_DEVICE: &str = "this version trains on CPUs";
+const NO_HDFS: &str = "this version reads local files: mount or copy the data";
+
+/// The table, in the order of the reference page.
+pub const KEYS: &[Key] = &[
+    key("model", Text, "", "Ours: the zoo model; without it, the name of the folder of the file."),
+    key(
+        "workspace",
+        Text,
+        "",
+        "What `{workspace}` stands for; without it, the folder of the file.",
+    ),
+    key(
+        "last_epoch",
+        Integer,
+        "-1",
+        "The last epoch that was trained: training begins with the next.",
+    ),
+    // Data.
+    key("runner.train_data_dir", Text, "", "Folder, file or pattern of the training data."),
+    key("runner.test_data_dir", Text, "", "Folder, file or pattern of the data of `infer`."),
+    key("runner.train_batch_size", Count, "1", "Samples in a step of one trainer."),
+    key(
+        "runner.infer_batch_size",
+        Count,
+        "",
+        "Samples in a step of `infer`; without it, as in training.",
+    ),
+    key(
+        "runner.reader_type",
+        Text,
+        "",
+        "`QueueDataset`, `InmemoryDataset`, `DataLoader` or `RecDataset`; the default is `QueueDataset` with servers and `DataLoader` without.",
+    ),
+    key("runner.infer_reader_type", Text, "", "The same for `infer`."),
+    key(
+        "runner.pipe_command",
+        Text,
+        "",
+        "A command that turns a file on its standard input into MultiSlot lines; without it, files are parsed directly.",
+    ),
+    python(key(
+        "runner.train_reader_path",
+        Text,
+        "",
+        "The Python module that reads training data.",
+    )),
+    python(key(
+        "runner.infer_reader_path",
+        Text,
+        "",
+        "The Python module that reads data of `infer`.",
+    )),
+    python(key(
+        "runner.batch_generator",
+        Switch,
+        "False",
+        "Whether the Python reader makes whole batches.",
+    )),
+    python(key(
+        "runner.user_define_reader",
+        Switch,
+        "False",
+        "Whether the Python reader makes its own file list.",
+    )),
+    key(
+        "runner.native_parser",
+        Switch,
+        "True",
+        "Ours: whether files are parsed directly, in the format of the model, where `pipe_command` is a Python reader.",
+    ),
+    key(
+        "runner.num_workers",
+        Count,
+        "0",
+        "Threads that read files, beside those that train; 0 for one a training thread.",
+    ),
+    key(
+        "runner.split_file_list",
+        Switch,
+        "False",
+        "Whether trainers share the files among themselves, because each has all of them.",
+    ),
+    key(
+        "runner.parse_ins_id",
+        Switch,
+        "False",
+        "Whether each MultiSlot line begins with the id of its instance.",
+    ),
+    key(
+        "runner.parse_content",
+        Switch,
+        "False",
+        "Whether each MultiSlot line has a content after the id.",
+    ),
+    key(
+        "runner.dataset_debug",
+        Switch,
+        "False",
+        "Whether the time spent on reading and training is shown after each epoch.",
+    ),
+    key(
+        "runner.skip_bad_lines",
+        Count,
+        "0",
+        "Ours: lines that may be wrong before training stops.",
+    ),
+    warned(
+        key(
+            "runner.example_count_method",
+            Text,
+            "example",
+            "What `ips` counts: `example` or `word`.",
+        ),
+        "`ips` counts samples",
+    ),
+    refused(key("runner.fs_name", Text, "", "Name of a Hadoop file system."), NO_HDFS),
+    refused(key("runner.fs_ugi", Text, "", "User and password of a Hadoop file system."), NO_HDFS),
+    refused(key("runner.fs_client.uri", Text, "", "Address of a Hadoop file system."), NO_HDFS),
+    refused(key("runner.fs_client.user", Text, "", "User of a Hadoop file system."), NO_HDFS),
+    refused(key("runner.fs_client.passwd", Text, "", "Password of a Hadoop file system."), NO_HDFS),
+    refused(key("runner.fs_client.hadoop_bin", Text, "", "The Hadoop command."), NO_HDFS),
+    // Training.
+    key("runner.epochs", Count, "1", "Times to go through the data."),
+    key("runner.print_interval", Count, "100", "Batches between two lines of the log."),
+    key("runner.seed", Count, "12345", "Seed of the initial values, of dropout and of shuffles."),
+    key(
+        "runner.thread_num",
+        Count,
+        "1",
+        "Training threads of a trainer (`CPU_NUM`). In sync, hybrid and collective training each batch is split over them; else each trains on batches of its own.",
+    ),
+    key(
+        "runner.sync_mode",
+        Text,
+        "async",
+        "With servers: `sync`, `async`, `geo`, or ours: `half_async`, `hybrid`.",
+    ),
+    key("runner.geo_step", Count, "400", "Geo: batches between two exchanges."),
+    key(
+        "runner.staleness",
+        Count,
+        "0",
+        "Ours: in hybrid mode, how many of its own steps a trainer may lack; 0 for the default.",
+    ),
+    key(
+        "runner.use_fleet",
+        Switch,
+        "False",
+        "Whether ranks that a launcher started train together without servers.",
+    ),
+    key(
+        "runner.use_auc",
+        Switch,
+        "False",
+        "Whether the AUC over all trainers is shown after each epoch.",
+    ),
+    key("runner.auc_num", Count, "1", "How many of the model's AUCs are begun anew each epoch."),
+    key(
+        "runner.model_mode",
+        Text,
+        "",
+        "`train` or `infer`, for models that differ in both; `train` by default.",
+    ),
+    warned(key("runner.use_gpu", Switch, "False", "Whether to train on GPUs."), NO_DEVICE),
+    warned(key("runner.use_xpu", Switch, "False", "Whether to train on XPUs."), NO_DEVICE),
+    warned(key("runner.use_npu", Switch, "False", "Whether to train on NPUs."), NO_DEVICE),
+    warned(
+        key("runner.use_visual", Switch, "False", "Whether to write logs for VisualDL."),
+        "`bireme report` shows the curves of every run",
+    ),
+    warned(
+        key("runner.local_sparse", Texts, "[]", "Tables that heter trainers keep themselves."),
+        "servers keep all tables",
+    ),
+    warned(
+        key("runner.remote_sparse", Texts, "[]", "Tables that servers keep for heter trainers."),
+        "servers keep all tables",
+    ),
+    refused(
+        key(
+            "runner.with_coordinator",
+            Switch,
+            "False",
+            "Whether a coordinator of federated learning takes part.",
+        ),
+        "federated learning is not part of Bireme",
+    ),
+    // Saving.
+    key(
+        "runner.model_save_path",
+        Text,
+        "output_model",
+        "Folder of the models, one folder an epoch.",
+    ),
+    key(
+        "runner.model_init_path",
+        Text,
+        "",
+        "A saved model (`output_model/3`) that training begins with.",
+    ),
+    key("runner.warmup_model_path", Text, "", "The same, loaded by the servers if there are any."),
+    key(
+        "runner.use_inference",
+        Switch,
+        "False",
+        "Whether a model for prediction is saved too. It always is, as `rec_inference`.",
+    ),
+    key(
+        "runner.save_inference_feed_varnames",
+        Texts,
+        "[]",
+        "What that model is fed; by default what the zoo model needs.",
+    ),
+    key(
+        "runner.save_inference_fetch_varnames",
+        Texts,
+        "[]",
+        "What it computes; by default the zoo model's prediction.",
+    ),
+    key(
+        "runner.checkpoint_interval",
+        Count,
+        "0",
+        "Ours: batches of a trainer between two checkpoints that `--resume` goes on from; 0 for one an epoch.",
+    ),
+    key(
+        "runner.checkpoint_path",
+        Text,
+        "",
+        "Ours: their folder; `checkpoints` in `model_save_path` by default.",
+    ),
+    key(
+        "runner.run_path",
+        Text,
+        "",
+        "Ours: the folder of the event log that `bireme report` shows; `run` in `model_save_path` by default.",
+    ),
+    warned(
+        key("runner.need_dump", Switch, "False", "Whether variables are dumped while training."),
+        "dumps are written by `Executor.train_from_dataset`",
+    ),
+    warned(
+        key("runner.dump_fields", Texts, "[]", "Variables to dump."),
+        "dumps are written by `Executor.train_from_dataset`",
+    ),
+    warned(
+        key("runner.dump_fields_path", Text, "", "Folder of the dumps."),
+        "dumps are written by `Executor.train_from_dataset`",
+    ),
+    warned(
+        key("runner.dump_param", Texts, "[]", "Parameters to dump."),
+        "dumps are written by `Executor.train_from_dataset`",
+    ),
+    warned(
+        key("runner.use_save_data", Switch, "False", "Whether fetched data is saved too."),
+        "only models are saved",
+    ),
+    warned(
+        key("runner.use_out_vec", Switch, "False", "Whether a table is written as text."),
+        "`bireme inspect` shows tables of a saved model",
+    ),
+    warned(
+        key("runner.emb_weight_name", Text, "", "Which table."),
+        "`bireme inspect` shows tables of a saved model",
+    ),
+    warned(
+        key("runner.out_vec_path", Text, "", "Where to."),
+        "`bireme inspect` shows tables of a saved model",
+    ),
+    // Inference.
+    key("runner.infer_load_path", Text, "output_model", "Folder of the models that `infer` tries."),
+    key("runner.infer_start_epoch", Count, "0", "The first epoch of `infer`."),
+    key("runner.infer_end_epoch", Count, "1", "The epoch before which `infer` ends."),
+    // Streaming.
+    key(
+        "runner.start_day",
+        Count,
+        "",
+        "Streaming: the first day, `20190720`; its presence makes training a stream.",
+    ),
+    key("runner.end_day", Count, "", "Streaming: the last day."),
+    key("runner.split_interval", Count, "5", "Streaming: minutes of data in one folder."),
+    key("runner.split_per_pass", Count, "1", "Streaming: folders in one pass."),
+    key("runner.checkpoint_per_pass", Count, "6", "Streaming: passes between two checkpoints."),
+    key(
+        "runner.save_delta_frequency",
+        Count,
+        "6",
+        "Streaming: passes between two saves of what changed.",
+    ),
+    key(
+        "runner.save_first_base",
+        Switch,
+        "False",
+        "Streaming: whether a base model is saved before the first day.",
+    ),
+    key(
+        "runner.data_donefile",
+        Text,
+        "",
+        "Streaming: a file that appears in a folder when its data is complete.",
+    ),
+    key("runner.data_sleep_second", Count, "10", "Streaming: seconds between two looks for data."),
+    key(
+        "runner.infer_data_dir",
+        Text,
+        "",
+        "Streaming: data to evaluate on; by default the next pass itself.",
+    ),
+    key(
+        "runner.prefetch",
+        Switch,
+        "False",
+        "Streaming: whether the next pass is read while this one is trained.",
+    ),
+    key("runner.preload_thread_num", Count, "12", "Streaming: threads that read the next pass."),
+    key("runner.shuffle_thread_num", Count, "12", "Streaming: threads that shuffle."),
+    key("runner.train_thread_num", Count, "12", "Streaming: threads that train."),
+    key("runner.infer_thread_num", Count, "12", "Streaming: threads that evaluate."),
+    warned(
+        key(
+            "runner.need_train_dump",
+            Switch,
+            "False",
+            "Streaming: whether training dumps variables.",
+        ),
+        "dumps are written by `Executor.train_from_dataset`",
+    ),
+    warned(
+        key(
+            "runner.need_infer_dump",
+            Switch,
+            "False",
+            "Streaming: whether evaluation dumps variables.",
+        ),
+        "dumps are written by `Executor.train_from_dataset`",
+    ),
+    warned(
+        key("runner.train_dump_fields_dir", Text, "", "Streaming: folder of those dumps."),
+        "dumps are written by `Executor.train_from_dataset`",
+    ),
+    warned(
+        key("runner.infer_dump_fields_dir", Text, "", "Streaming: folder of those dumps."),
+        "dumps are written by `Executor.train_from_dataset`",
+    ),
+    warned(
+        key(
+            "runner.need_prune",
+            Switch,
+            "False",
+            "Streaming: whether the saved program is pruned.",
+        ),
+        "it always is",
+    ),
+    // The optimizer.
+    key(
+        "hyper_parameters.optimizer.class",
+        Text,
+        "Adam",
+        "The optimizer: `SGD`, `Momentum`, `Adagrad`, `Adam`, `AdamW`, `Adamax`, `Adadelta`, `RMSProp`, `Ftrl`, `Lamb` or `DecayedAdagrad`, in any case.",
+    ),
+    key("hyper_parameters.optimizer.learning_rate", Number, "0.001", "Its learning rate."),
+    key(
+        "hyper_parameters.optimizer.strategy",
+        Text,
+        "",
+        "With servers: `sync`, `async` or `geo`, where `runner.sync_mode` is not set.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lazy_mode",
+        Switch,
+        "True",
+        "Ours: whether Adam leaves rows alone that a batch does not look up.",
+    ),
+    key("hyper_parameters.optimizer.momentum", Number, "0.9", "Ours: of `Momentum`."),
+    warned(
+        key(
+            "hyper_parameters.adam_d2sum",
+            Switch,
+            "True",
+            "Whether tables use Adam's D2Sum rule in place of Adam.",
+        ),
+        "tables are trained by the optimizer itself",
+    ),
+];
+
+/// The key of this name.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The reference page.
+pub fn reference() -> String {
+    let mut text = String::from(
+        "# Keys of a configuration\n\n\
+         <!-- Made from `crates/rec/src/config/keys.rs`: `UPDATE_EXPECT=1 cargo test -p bireme-rec` -->\n\n\
+         `bireme train -m config.yaml` reads PaddleRec's YAML as it is.\n\
+         A value of the wrong type is an error with line and column; an unknown key is a warning with the nearest known one.\n\
+         `-o key=value` changes a value, with the type of the one that is there; for a list write YAML (`-o 'hyper_parameters.fc_sizes=[64, 32]'`).\n\
+         An unknown key after `-o` is an error.\n\
+         Other keys of `hyper_parameters` belong to the model: [models.md](models.md).\n",
+    );
+    for (title, prefix) in
+        [("Top level", ""), ("`runner`", "runner."), ("`hyper_parameters`", "hyper_parameters.")]
+    {
+        let inside = |key: &&Key| match prefix {
+            "" => !key.name.contains('.'),
+            _ => key.name.starts_with(prefix),
+        };
+        text += &format!("\n## {title}\n\n| key | type | default | meaning |\n|---|---|---|---|\n");
+        for key in KEYS.iter().filter(inside) {
+            let default = match key.default {
+                "" => String::new(),
+                default => format!("`{default}`"),
+            };
+            let support = match key.support {
+                Support::Works => String::new(),
+                Support::Warned(why) => format!(" **No effect** ({why}); a warning says so."),
+                Support::Python => {
+                    " For Python trainers; a note says that it is not used.".to_owned()
+                }
+                Support::Refused(why) => format!(" **Refused**: {why}."),
+            };
+            let name = key.name.strip_prefix(prefix).unwrap_or(key.name);
+            text += &format!(
+                "| `{name}` | {} | {default} | {}{support} |\n",
+                key.kind.short(),
+                key.help
+            );
+        }
+    }
+    text + "\n## `table_parameters`\n\n\
+        Settings of the accessor of a table, by the table's name: `table_parameters.embedding.accessor.embedx_dim`.\n\
+        They are handed to the servers as they are written.\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::read::resolve;
+
+    #[test]
+    fn defaults_have_their_types() {
+        for key in KEYS.iter().filter(|key| key.kind != Kind::Texts) {
+            assert!(key.kind.fits(&resolve(key.default)), "{}", key.name);
+            assert!(key.help.ends_with('.'), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn the_reference_is_up_to_date() {
+        expect_test::expect_file!["../../../../docs/yaml.md"].assert_eq(&reference());
+    }
+}

@@ -1,0 +1,157 @@
+//! A chart of lines as SVG.
+
+use std::fmt::Write;
+
+/// Measures of a chart, in the units of its view box.
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 240.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 30.0;
+
+/// More points than this cannot be told apart.
+const MAX_POINTS: usize = 1500;
+
+/// A line of a chart.
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// A chart with its title and legend as HTML; nothing when it would be empty.
+pub(super) fn chart(title: &str, lines: &[Line]) -> String {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    if points().next().is_none() {
+        return String::new();
+    }
+    let range = |values: &mut dyn Iterator<Item = f64>| {
+        let (low, high) = values.fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
+        if low < high { (low, high) } else { (low - 0.5, high + 0.5) }
+    };
+    let (x, y) = (range(&mut points().map(|p| p.0)), range(&mut points().map(|p| p.1)));
+    let pad = (y.1 - y.0) * 0.05;
+    let y = (if y.0 >= 0.0 { (y.0 - pad).max(0.0) } else { y.0 - pad }, y.1 + pad);
+    let at_x = |value: f64| LEFT + (value - x.0) / (x.1 - x.0) * (WIDTH - LEFT - RIGHT);
+    let at_y = |value: f64| HEIGHT - BOTTOM - (value - y.0) / (y.1 - y.0) * (HEIGHT - TOP - BOTTOM);
+    let mut svg = String::new();
+    for tick in ticks(y) {
+        let (at, text) = (at_y(tick), number(tick));
+        let _ = write!(
+            svg,
+            r#"<line class="grid" x1="{LEFT}" x2="{:.1}" y1="{at:.1}" y2="{at:.1}"/><text x="{:.1}" y="{:.1}" text-anchor="end">{text}</text>"#,
+            WIDTH - RIGHT,
+            LEFT - 6.0,
+            at + 4.0
+        );
+    }
+    for tick in ticks(x) {
+        let text = number(tick);
+        let _ = write!(
+            svg,
+            r#"<text x="{:.1}" y="{:.1}" text-anchor="middle">{text}</text>"#,
+            at_x(tick),
+            HEIGHT - 10.0
+        );
+    }
+    let mut legend = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        let place = |(x, y): &(f64, f64)| format!("{:.1},{:.1}", at_x(*x), at_y(*y));
+        let places: Vec<String> = thin(&line.points).iter().map(place).collect();
+        let name = escape(&line.name);
+        let _ = write!(
+            svg,
+            r#"<polyline class="c{}" points="{}"><title>{name}</title></polyline>"#,
+            index % 8,
+            places.join(" ")
+        );
+        let last = line.points.last().map_or_else(String::new, |(_, y)| number(*y));
+        let _ = write!(legend, r#"<span class="c{}">{name} <b>{last}</b></span> "#, index % 8);
+    }
+    format!(
+        r#"<section class="chart" data-x="{},{}" data-y="{},{}"><h2>{}</h2><p class="legend">{legend}</p><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}">{svg}<line class="cursor" x1="0" x2="0" y1="{TOP}" y2="{}"/></svg><p class="at"></p></section>"#,
+        x.0,
+        x.1,
+        y.0,
+        y.1,
+        escape(title),
+        escape(title),
+        HEIGHT - BOTTOM
+    )
+}
+
+/// Points that stand for all: a mean of each stretch.
+fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let each = points.len().div_ceil(MAX_POINTS).max(1);
+    points
+        .chunks(each)
+        .map(|chunk| {
+            let sum = chunk.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1));
+            (sum.0 / chunk.len() as f64, sum.1 / chunk.len() as f64)
+        })
+        .collect()
+}
+
+/// Round numbers in a range, five or so.
+fn ticks((low, high): (f64, f64)) -> Vec<f64> {
+    let rough = (high - low) / 5.0;
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power);
+    let step = step.into_iter().find(|step| *step >= rough).unwrap_or(power * 10.0);
+    let first = (low / step).ceil();
+    (0..12)
+        .map(|index| (first + f64::from(index)) * step)
+        .take_while(|tick| *tick <= high)
+        .collect()
+}
+
+/// A number in as few digits as it needs.
+pub(super) fn number(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if size >= 10_000_000.0 => format!("{:.0}M", value / 1e6),
+        _ if size >= 10_000.0 => format!("{:.0}k", value / 1e3),
+        _ if size >= 100.0 || value == value.trunc() => format!("{value:.0}"),
+        _ => {
+            let text = format!("{value:.4}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
+/// Text that is no markup.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(ticks((0.0, 1.0)).len(), 6);
+        assert_eq!(ticks((0.0, 10.0)), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(number(123_456.0), "123k");
+        assert_eq!(number(0.25), "0.25");
+        assert_eq!(escape("<a & \"b\">"), "&lt;a &amp; &quot;b&quot;&gt;");
+    }
+
+    #[test]
+    fn a_long_line_is_thinned() {
+        let points: Vec<_> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
+        assert!(thin(&points).len() <= MAX_POINTS);
+        assert_eq!(chart("empty", &[]), "");
+    }
+}

@@ -1,0 +1,193 @@
+//! The page of a run: one file, nothing from a network, readable by day and by night.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::chart::{Line, chart, escape, number};
+use super::{Run, Trained};
+use crate::run::Event;
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The page.
+pub fn page(run: &Run) -> String {
+    let first = run.trainers.first().cloned().unwrap_or_default();
+    let title = format!("{} · {} · {} trainers", first.model, first.mode, run.trainers.len());
+    let mut body = format!("<h1>{}</h1>", escape(&title));
+    body += &summary(run);
+    body += &chart(
+        "Loss",
+        &lines(run, |event| match event {
+            Event::Step { batch, loss: Some(loss), .. } => Some((*batch as f64, *loss)),
+            _ => None,
+        }),
+    );
+    for metric in metric_names(run) {
+        let points = lines(run, |event| match event {
+            Event::Step { batch, metrics, .. } => {
+                metrics.get(&metric).map(|value| (*batch as f64, *value))
+            }
+            _ => None,
+        });
+        body += &chart(&metric.to_uppercase(), &points);
+    }
+    body += &chart(
+        "Samples a second",
+        &lines(run, |event| match event {
+            Event::Step { batch, samples_per_second, .. } => {
+                Some((*batch as f64, *samples_per_second))
+            }
+            _ => None,
+        }),
+    );
+    body += &chart(
+        "Waiting for data, % of the time",
+        &lines(run, |event| match event {
+            Event::Step { batch, seconds, reader_seconds, .. } if *seconds > 0.0 => {
+                Some((*batch as f64, 100.0 * reader_seconds / seconds))
+            }
+            _ => None,
+        }),
+    );
+    body += &epochs(&first);
+    body += &configuration(&first);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\"/>\n<title>{}</title>\n<style>\n{STYLE}</style>\n\
+         </head>\n<body>\n<main>{body}</main>\n<script>\n//<![CDATA[\n{SCRIPT}//]]>\n</script>\n</body>\n</html>\n",
+        escape(&title)
+    )
+}
+
+fn metric_names(run: &Run) -> BTreeSet<String> {
+    let events = run.trainers.iter().flat_map(|trained| &trained.events);
+    let steps = events.filter_map(|event| match event {
+        Event::Step { metrics, .. } => Some(metrics.keys().cloned()),
+        _ => None,
+    });
+    steps.flatten().collect()
+}
+
+fn lines(run: &Run, point: impl Fn(&Event) -> Option<(f64, f64)>) -> Vec<Line> {
+    let line = |trained: &Trained| Line {
+        name: format!("trainer {}", trained.trainer),
+        points: trained.events.iter().filter_map(&point).collect(),
+    };
+    run.trainers.iter().map(line).collect()
+}
+
+fn summary(run: &Run) -> String {
+    let mut samples = 0;
+    let mut seconds = 0.0f64;
+    for trained in &run.trainers {
+        let mut own = 0.0;
+        for event in &trained.events {
+            if let Event::Step { samples: some, seconds, .. } = event {
+                samples += some;
+                own += seconds;
+            }
+        }
+        seconds = seconds.max(own);
+    }
+    let resumed = run.trainers.iter().map(|trained| trained.resumed).max().unwrap_or(0);
+    let state = match run.trainers.iter().all(|trained| trained.ended) {
+        true => "complete",
+        false => "not complete",
+    };
+    let mut text = format!(
+        "<p class=\"summary\">Training is <b>{state}</b>; {} samples in {} s, <b>{}</b> a second.",
+        number(samples as f64),
+        number(seconds),
+        number(samples as f64 / seconds.max(1e-9))
+    );
+    if resumed > 0 {
+        let _ = write!(text, " It went on from a checkpoint {resumed} times.");
+    }
+    text + "</p>"
+}
+
+fn epochs(trained: &Trained) -> String {
+    let mut rows = String::new();
+    for event in &trained.events {
+        let Event::Epoch { epoch, metrics, samples, seconds, .. } = event else { continue };
+        let metrics: Vec<String> =
+            metrics.iter().map(|(name, value)| format!("{} {value:.6}", escape(name))).collect();
+        let _ = write!(
+            rows,
+            "<tr><td>{epoch}</td><td>{}</td><td>{samples}</td><td>{seconds:.2}</td></tr>",
+            metrics.join(", ")
+        );
+    }
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<h2>Epochs</h2><table id=\"epochs\"><thead><tr><th>epoch</th><th>all trainers</th>\
+             <th>samples of trainer {}</th><th>seconds</th></tr></thead><tbody>{rows}</tbody></table>",
+            trained.trainer
+        ),
+    }
+}
+
+fn configuration(trained: &Trained) -> String {
+    let mut rows = String::new();
+    for (key, value) in &trained.config {
+        let _ = write!(rows, "<tr><td>{}</td><td>{}</td></tr>", escape(key), escape(value));
+    }
+    format!(
+        "<details><summary>Configuration</summary><table><tbody>{rows}</tbody></table></details>"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{start, step};
+    use super::super::trained;
+    use super::*;
+    use std::path::Path;
+
+    /// The page is XML too, so that what browsers repair is not left to them: every tag is closed
+    /// in its order, and attributes are quoted.
+    fn check_well_formed(page: &str) {
+        let mut open: Vec<String> = Vec::new();
+        let mut rest = page.strip_prefix("<!DOCTYPE html>").unwrap();
+        while let Some(start) = rest.find('<') {
+            let text = &rest[..start];
+            assert!(!text.contains('>') || open.last().is_some_and(|tag| tag == "style"), "{text}");
+            let end = start + rest[start..].find('>').unwrap();
+            let tag = &rest[start + 1..end];
+            rest = &rest[end + 1..];
+            if let Some(name) = tag.strip_prefix('/') {
+                assert_eq!(open.pop().as_deref(), Some(name));
+            } else if !tag.ends_with('/') {
+                let name = tag.split_whitespace().next().unwrap().to_owned();
+                assert!(tag.matches('"').count().is_multiple_of(2), "{tag}");
+                if name == "script" {
+                    rest = &rest[rest.find("</script>").unwrap()..];
+                }
+                open.push(name);
+            }
+        }
+        assert!(open.is_empty(), "{open:?}");
+    }
+
+    #[test]
+    fn the_page_has_the_curves_and_is_well_formed() {
+        let log =
+            [start(0).replace("3\"", "<3> & \\\"x\\\"\""), step(2, 0.7), step(4, 0.6)].join("\n");
+        let run = Run { trainers: vec![trained(Path::new("log"), &log).unwrap()] };
+        let page = page(&run);
+        check_well_formed(&page);
+        for text in [
+            "<h2>Loss</h2>",
+            "<h2>AUC</h2>",
+            "<h2>Samples a second</h2>",
+            "not complete",
+            "&lt;3&gt; &amp;",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(!page.contains("http"), "nothing from a network");
+        assert_eq!(page.matches("<polyline").count(), 4);
+    }
+}

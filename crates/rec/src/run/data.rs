@@ -1,0 +1,284 @@
+//! From the keys of a configuration to batches: which files, how they are read, in what order.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bireme_data::parse::{BadLines, Format, MultiSlotOptions};
+use bireme_data::source::{Source, expand};
+use bireme_data::{
+    Batches, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings, Slot,
+};
+
+use bireme_fleet::Fleet;
+
+use crate::config::Config;
+use crate::log::Log;
+use crate::zoo::Model;
+use crate::{Error, Result};
+
+/// How samples become batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Read while training, batches from several readers.
+    Queue,
+    /// Read once.
+    Memory,
+    /// Read while training by one reader, without a last short batch.
+    Loader,
+}
+
+/// The data of a run.
+pub(super) struct Data {
+    kind: Kind,
+    input: Arc<Files>,
+    slots: Vec<Slot>,
+    batch_size: usize,
+    readers: usize,
+    drop_last: bool,
+    memory: Option<MemoryDataset>,
+    bad_lines: Arc<BadLines>,
+}
+
+/// What the data is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Train,
+    Infer,
+}
+
+impl Purpose {
+    fn folder_key(self) -> &'static str {
+        match self {
+            Purpose::Train => "runner.train_data_dir",
+            Purpose::Infer => "runner.test_data_dir",
+        }
+    }
+}
+
+/// The files that a purpose has, sorted.
+///
+/// # Errors
+/// When the key is missing, or there are no files.
+pub(super) fn files(config: &Config, purpose: Purpose) -> Result<Vec<PathBuf>> {
+    let key = purpose.folder_key();
+    let path = config.text(key);
+    if path.is_empty() {
+        return Err(Error::Settings(format!(
+            "{}: `{key}` is missing: say where the data is",
+            config.path().display()
+        )));
+    }
+    let path = existing(config, &path);
+    expand(&[path]).map_err(|error| config.refuse(key, format!("cannot be used: {error}")))
+}
+
+/// A path of the configuration: as it is, or from the folder of the file if only that exists.
+pub(super) fn existing(config: &Config, path: &str) -> PathBuf {
+    let (here, beside) = (PathBuf::from(path), config.folder().join(path));
+    match !here.exists() && beside.exists() {
+        true => beside,
+        // A pattern exists nowhere: its folder decides.
+        false if path.contains(['*', '?']) => {
+            let folder = |path: &Path| path.parent().is_some_and(Path::is_dir);
+            if !folder(&here) && folder(&beside) { beside } else { here }
+        }
+        false => here,
+    }
+}
+
+/// What a run says about its data.
+pub(super) struct Reading<'a> {
+    pub(super) config: &'a Config,
+    pub(super) model: &'a Model,
+    pub(super) purpose: Purpose,
+    /// Lines that may be bad; `None` for what the configuration says.
+    pub(super) skip_bad_lines: Option<u64>,
+    /// Threads that train at once.
+    pub(super) threads: usize,
+    /// Whether servers take part, which decides the default reader.
+    pub(super) with_servers: bool,
+    pub(super) log: &'a Log,
+}
+
+impl Data {
+    /// The data in these files.
+    ///
+    /// # Errors
+    /// When the reader or the format does not exist, or there are no files.
+    pub(super) fn new(reading: &Reading<'_>, files: Vec<PathBuf>) -> Result<Data> {
+        let Reading { config, model, .. } = *reading;
+        let kind = kind(reading)?;
+        let tolerated =
+            reading.skip_bad_lines.unwrap_or(config.count("runner.skip_bad_lines") as u64);
+        let bad_lines = Arc::new(BadLines::tolerate(tolerated));
+        let (format, pipe_command) = format(reading);
+        let source = Source { files, format, pipe_command, bad_lines: Arc::clone(&bad_lines) };
+        let batch_size = match (reading.purpose, config.count("runner.infer_batch_size")) {
+            (Purpose::Infer, size) if size > 0 => size,
+            _ => config.count("runner.train_batch_size"),
+        };
+        if batch_size == 0 {
+            return Err(config.refuse("runner.train_batch_size", "must be at least 1"));
+        }
+        let readers = match (kind, config.count("runner.num_workers")) {
+            (Kind::Loader, _) => 1,
+            (_, 0) => reading.threads,
+            (_, workers) => workers,
+        };
+        Ok(Data {
+            kind,
+            input: Arc::new(Files::new(source, &model.slots)?),
+            slots: model.slots.clone(),
+            batch_size,
+            readers: readers.max(1),
+            // A last short batch of an evaluation counts too.
+            drop_last: kind == Kind::Loader && reading.purpose == Purpose::Train,
+            memory: None,
+            bad_lines,
+        })
+    }
+
+    /// The data of one pass of a stream, which is held in memory.
+    ///
+    /// # Errors
+    /// As [`Data::new`].
+    pub(super) fn of_pass(reading: &Reading<'_>, files: Vec<PathBuf>) -> Result<Data> {
+        Ok(Data { kind: Kind::Memory, drop_last: false, ..Data::new(reading, files)? })
+    }
+
+    /// Begins to read everything into memory, with some threads.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(super) fn preload(&mut self, threads: usize) -> Result<()> {
+        let mut settings = MemorySettings::new(Arc::clone(&self.input) as _, self.slots.clone());
+        settings.batch_size = self.batch_size;
+        let mut memory = MemoryDataset::new(settings)?;
+        memory.preload(threads.max(1))?;
+        self.memory = Some(memory);
+        Ok(())
+    }
+
+    /// Waits until everything is in memory, and mixes it with what the other trainers have.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or another trainer is lost.
+    pub(super) fn shuffle(&mut self, fleet: &Fleet, seed: u64) -> Result<()> {
+        if let Some(memory) = &mut self.memory {
+            memory.wait()?;
+            memory.global_shuffle(&fleet.peers()?, seed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether steps are shown as PaddleRec's loop shows them, not as Paddle's executor does.
+    pub(super) fn is_loader(&self) -> bool {
+        self.kind == Kind::Loader
+    }
+
+    /// Samples in a batch.
+    pub(super) fn batch_size(&self) -> usize {
+        self.batch_size
+    }
+
+    /// The files.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.input.source().files
+    }
+
+    /// The batches of an epoch, for so many training threads.
+    ///
+    /// # Errors
+    /// When the files cannot be read.
+    pub(super) fn open(&mut self, epoch: u64, threads: usize) -> Result<Vec<Box<dyn Batches>>> {
+        let input = Arc::clone(&self.input) as _;
+        if self.kind == Kind::Memory {
+            let memory = match &mut self.memory {
+                Some(memory) => memory,
+                none => {
+                    let mut settings = MemorySettings::new(input, self.slots.clone());
+                    settings.batch_size = self.batch_size;
+                    settings.readers = self.readers;
+                    let mut memory = MemoryDataset::new(settings)?;
+                    memory.load()?;
+                    none.insert(memory)
+                }
+            };
+            return Ok(memory.open(threads)?);
+        }
+        let mut settings = QueueSettings::new(input, self.slots.clone());
+        settings.batch_size = self.batch_size;
+        settings.readers = self.readers;
+        settings.drop_last = self.drop_last;
+        settings.epoch = epoch;
+        Ok(QueueDataset::new(settings)?.open(threads)?)
+    }
+
+    /// Says which lines were passed over.
+    pub(super) fn report_bad_lines(&self, log: &Log) {
+        let count = self.bad_lines.count();
+        if count == 0 {
+            return;
+        }
+        log.warn(&format!("{count} bad lines were skipped, the first of them:"));
+        for line in self.bad_lines.first() {
+            log.warn(&format!("{}:{}: {}", line.path.display(), line.line, line.problem));
+        }
+    }
+}
+
+fn kind(reading: &Reading<'_>) -> Result<Kind> {
+    let key = match reading.purpose {
+        Purpose::Infer if reading.config.has("runner.infer_reader_type") => {
+            "runner.infer_reader_type"
+        }
+        _ => "runner.reader_type",
+    };
+    let name = reading.config.text(key);
+    match name.as_str() {
+        "" if reading.with_servers => Ok(Kind::Queue),
+        "" => Ok(Kind::Loader),
+        "QueueDataset" => Ok(Kind::Queue),
+        "InmemoryDataset" | "InMemoryDataset" => Ok(Kind::Memory),
+        "DataLoader" | "RecDataset" => Ok(Kind::Loader),
+        other => Err(reading.config.refuse(
+            key,
+            format!(
+                "is `{other}`, which is no reader: use QueueDataset, InmemoryDataset, DataLoader or \
+                 RecDataset"
+            ),
+        )),
+    }
+}
+
+/// How files are written, and what they are piped through.
+fn format(reading: &Reading<'_>) -> (Format, Option<String>) {
+    let Reading { config, model, log, .. } = *reading;
+    let options = MultiSlotOptions {
+        parse_ins_id: config.switch("runner.parse_ins_id"),
+        parse_content: config.switch("runner.parse_content"),
+    };
+    let multi_slot = Format::MultiSlot(options);
+    let command = config.text("runner.pipe_command");
+    let own = match &model.format {
+        Format::MultiSlot(_) => multi_slot.clone(),
+        other => other.clone(),
+    };
+    match command.as_str() {
+        "" => (own, None),
+        "cat" => (multi_slot, None),
+        command if command.starts_with("python") && config.switch("runner.native_parser") => {
+            log.info(&format!(
+                "files are parsed directly, as {own} lines, and not through `{command}`: set \
+                 `runner.native_parser` to False to run that"
+            ));
+            (own, None)
+        }
+        command => {
+            let yaml = std::path::absolute(config.path()).unwrap_or_else(|_| config.path().into());
+            let tools = std::env::current_dir().unwrap_or_default().join("tools").join("utils");
+            let command = format!("{command} {} {}", yaml.display(), tools.display());
+            (multi_slot, Some(command))
+        }
+    }
+}

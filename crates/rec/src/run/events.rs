@@ -1,0 +1,147 @@
+//! The event log of a run: a line of JSON for everything that happens, for programs and for
+//! `bireme report`.
+//!
+//! Each trainer has its own file, `trainer-R.jsonl`. A run that goes on from a checkpoint appends to
+//! it; its `start` says from which batch, and who reads the log forgets what came after that.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::{Error, Result};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A process began to train.
+    Start {
+        /// Seconds since 1970.
+        time: f64,
+        /// The zoo model.
+        model: String,
+        /// `local`, `sync`, …, `collective`.
+        mode: String,
+        /// The number of this trainer.
+        trainer: u32,
+        /// How many there are.
+        trainers: u32,
+        /// Batches of this trainer that were trained before.
+        batch: u64,
+        /// All keys of the configuration.
+        config: BTreeMap<String, String>,
+    },
+    /// Some batches were trained.
+    Step {
+        /// Seconds since 1970.
+        time: f64,
+        /// The epoch.
+        epoch: u64,
+        /// Batches of this trainer since the beginning of the run.
+        batch: u64,
+        /// The mean loss since the last of these events; none when it is no number.
+        loss: Option<f64>,
+        /// Metrics by name.
+        metrics: BTreeMap<String, f64>,
+        /// Samples since the last of these events.
+        samples: u64,
+        /// Seconds since the last of these events.
+        seconds: f64,
+        /// Of these, seconds that threads waited for data.
+        reader_seconds: f64,
+        /// Samples a second.
+        samples_per_second: f64,
+    },
+    /// An epoch is over.
+    Epoch {
+        /// Seconds since 1970.
+        time: f64,
+        /// The epoch.
+        epoch: u64,
+        /// Batches of this trainer since the beginning of the run.
+        batch: u64,
+        /// Metrics over all trainers, by name.
+        metrics: BTreeMap<String, f64>,
+        /// Samples of this trainer.
+        samples: u64,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// A checkpoint or a model was written.
+    Save {
+        /// Seconds since 1970.
+        time: f64,
+        /// Batches of this trainer since the beginning of the run.
+        batch: u64,
+        /// `checkpoint` or `model`.
+        what: String,
+        /// Where.
+        path: PathBuf,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// Training is over.
+    End {
+        /// Seconds since 1970.
+        time: f64,
+        /// Batches of this trainer since the beginning of the run.
+        batch: u64,
+    },
+}
+
+/// Writes events.
+pub(super) struct Events {
+    path: PathBuf,
+    file: File,
+}
+
+impl Events {
+    /// The log of a trainer in a folder, which is made if need be; an old one is replaced, or
+    /// continued by a run that goes on.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn open(folder: &Path, trainer: u32, goes_on: bool) -> Result<Events> {
+        let path = folder.join(format!("trainer-{trainer}.jsonl"));
+        let failed = |error| Error::file(&path, format!("cannot write the event log: {error}"));
+        fs::create_dir_all(folder).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.create(true);
+        match goes_on {
+            true => options.append(true),
+            false => options.write(true).truncate(true),
+        };
+        let mut file = options.open(&path).map_err(failed)?;
+        if goes_on {
+            // What was killed may have left half a line.
+            file.write_all(b"\n").map_err(failed)?;
+        }
+        Ok(Events { path, file })
+    }
+
+    /// Writes an event.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn write(&mut self, event: &Event) -> Result<()> {
+        let failed = |error: std::io::Error| Error::file(&self.path, error);
+        let mut line = serde_json::to_vec(event).map_err(std::io::Error::other).map_err(failed)?;
+        line.push(b'\n');
+        // In one piece: whoever reads along sees whole lines.
+        self.file.write_all(&line).map_err(failed)
+    }
+
+    /// The folder of the log.
+    pub(super) fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
+    }
+}
+
+/// Seconds since 1970, for [`Event`]s.
+pub(super) fn now() -> f64 {
+    clock::unix_seconds()
+}

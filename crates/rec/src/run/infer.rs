@@ -1,0 +1,146 @@
+//! `infer`: how good the models of some epochs are on the test data.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bireme_data::Training;
+use bireme_engine::{Executor, Place, Scope};
+
+use super::data::{self, Data, Purpose, Reading};
+use super::feed::Feed;
+use super::show::{Show, Since, Style, metric_text};
+use super::{Options, build, metrics, save};
+use crate::config::Config;
+use crate::zoo::Model;
+use crate::{Error, Result};
+
+/// How good the model of an epoch is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// The epoch.
+    pub epoch: u64,
+    /// The mean loss of all batches.
+    pub loss: f64,
+    /// Metrics over all samples, by name.
+    pub metrics: BTreeMap<String, f64>,
+    /// How many samples there were.
+    pub samples: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Tries the models of epochs `infer_start_epoch` up to, and without, `infer_end_epoch`.
+///
+/// # Errors
+/// When there is no such model, it is another one, or data cannot be read.
+pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
+    config.warnings().iter().for_each(|warning| options.log.warn(warning));
+    options.log.plain(&config.table());
+    let (_, model) = build(config, &options.log)?;
+    let count = |key| config.count(key) as u64;
+    let epochs = count("runner.infer_start_epoch")..count("runner.infer_end_epoch");
+    if epochs.is_empty() {
+        return Err(config.refuse(
+            "runner.infer_end_epoch",
+            format!("is {}, but the first epoch is {}: nothing to do", epochs.end, epochs.start),
+        ));
+    }
+    let files = data::files(config, Purpose::Infer)?;
+    let threads = config.count("runner.thread_num").max(1);
+    let reading = Reading {
+        config,
+        model: &model,
+        purpose: Purpose::Infer,
+        skip_bad_lines: options.skip_bad_lines,
+        threads,
+        with_servers: false,
+        log: &options.log,
+    };
+    let mut data = Data::new(&reading, files)?;
+    let evaluations = epochs.map(|epoch| evaluate(config, options, &model, &mut data, epoch));
+    let evaluations = evaluations.collect::<Result<Vec<_>>>()?;
+    data.report_bad_lines(&options.log);
+    Ok(evaluations)
+}
+
+fn evaluate(
+    config: &Config,
+    options: &Options,
+    model: &Model,
+    data: &mut Data,
+    epoch: u64,
+) -> Result<Evaluation> {
+    let log = &options.log;
+    log.info(&format!("load model epoch {epoch}"));
+    let started = Instant::now();
+    let scope = Scope::new();
+    let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
+    executor.run(&model.graph.startup(), &[], &[])?;
+    let path = config.text("runner.infer_load_path");
+    let folder = data::existing(config, &path).join(epoch.to_string());
+    if !folder.is_dir() {
+        let problem = format!("is `{path}`, where there is no model of epoch {epoch}");
+        return Err(config.refuse("runner.infer_load_path", problem));
+    }
+    save::load(&folder, &scope)?;
+
+    let metric_names = model.metrics.iter().map(|metric| metric.name.clone());
+    let names: Vec<String> = ["cost".to_owned()].into_iter().chain(metric_names).collect();
+    let variables = model.metrics.iter().map(|metric| metric.variable.name().to_owned());
+    let fetches: Vec<String> =
+        [model.loss.name().to_owned()].into_iter().chain(variables).collect();
+    let waited = Arc::new(AtomicU64::new(0));
+    let show = Show {
+        style: Style::Infer,
+        epoch,
+        names: &names,
+        print_interval: config.count("runner.print_interval").max(1) as u64,
+        log,
+        events: None,
+        before: (0, 0),
+        waited: &waited,
+        since: Mutex::new(Since::now(&waited)),
+    };
+    let hook = |progress: &bireme_data::Progress<'_>| {
+        show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
+    };
+    let interrupt = || options.interrupt.as_ref().is_some_and(|asked| asked());
+    let program = model.graph.main();
+    // The batches split over threads, so that the result does not depend on their number.
+    let training = Training {
+        fetches: &fetches,
+        split: config.count("runner.thread_num").max(1),
+        infer: true,
+        check_finite: options.check_finite,
+        interrupt: Some(&interrupt),
+        on_batch: Some(&hook),
+        ..Training::new(&program, &scope, &model.slots)
+    };
+    let mut portions = Vec::new();
+    for batches in data.open(epoch, 1)? {
+        portions.push(Feed::new(batches, 0, &waited)?.portion(u64::MAX));
+    }
+    let summary = bireme_data::train(&training, portions)?;
+    if summary.batches == 0 {
+        let files: Vec<&PathBuf> = data.files().iter().take(1).collect();
+        return Err(Error::Settings(format!("there is no sample in {files:?} …")));
+    }
+    let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut values = vec![since.total_loss / summary.batches as f64];
+    for (at, metric) in model.metrics.iter().enumerate() {
+        values.push(metrics::own(metric, &scope)?.unwrap_or(since.last[at + 1]));
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let shown = metric_text(&names[1..], &values[1..]);
+    log.info(&format!("epoch: {epoch} done, {shown}epoch time: {seconds:.2} s"));
+    Ok(Evaluation {
+        epoch,
+        loss: values[0],
+        metrics: names.into_iter().zip(values).skip(1).collect(),
+        samples: summary.samples,
+        seconds,
+    })
+}

@@ -1,0 +1,202 @@
+//! Training and inference from a configuration: alone, with servers, or among ranks.
+//!
+//! [`train`] and [`infer`] are all that the commands call: a configuration in, results out. Who this
+//! process is comes from the environment of a launcher; what it has done goes to the log, to the
+//! event log of the run, and to the caller.
+
+mod calendar;
+mod checkpoint;
+mod data;
+mod events;
+mod exact;
+mod feed;
+mod infer;
+mod metrics;
+mod online;
+mod optimizer;
+mod save;
+mod show;
+mod topology;
+mod trainer;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bireme_fleet::{Environment, Fleet};
+use serde::{Deserialize, Serialize};
+
+pub use events::Event;
+pub use infer::{Evaluation, infer};
+pub use metrics::auc;
+
+use crate::config::{Config, keys};
+use crate::zoo::{self, Hyper, Model};
+use crate::{Error, Log, Result};
+use topology::Topology;
+use trainer::Trainer;
+
+/// How to run, beside what the configuration says.
+#[derive(Clone)]
+pub struct Options {
+    /// Whether to go on from the last checkpoint. A job that a launcher has started again always
+    /// does.
+    pub resume: bool,
+    /// Lines that may be bad; `None` for what the configuration says.
+    pub skip_bad_lines: Option<u64>,
+    /// Whether every op's output is checked for NaN and infinity.
+    pub check_finite: bool,
+    /// Where a server listens, if not at its endpoint in the list (`127.0.0.1:0` for any free
+    /// port), and who is told.
+    pub listen: Option<(String, Arc<dyn Fn(&str) + Send + Sync>)>,
+    /// Says whether somebody wants to stop.
+    pub interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    /// Where log lines go.
+    pub log: Log,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            resume: false,
+            skip_bad_lines: None,
+            check_finite: false,
+            listen: None,
+            interrupt: None,
+            log: Log::stderr(),
+        }
+    }
+}
+
+/// What came out of an epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Its number, from 0.
+    pub epoch: u64,
+    /// The mean loss of this trainer's batches.
+    #[serde(with = "exact")]
+    pub loss: f64,
+    /// Metrics over all trainers, by name.
+    #[serde(with = "exact::map")]
+    pub metrics: BTreeMap<String, f64>,
+    /// Samples of this trainer.
+    pub samples: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// Where the model was saved.
+    pub model: PathBuf,
+}
+
+/// What came out of a training.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// One for each epoch; none for a server.
+    pub epochs: Vec<Epoch>,
+    /// The folder of the event log, for `bireme report`; none for a server.
+    pub run: Option<PathBuf>,
+}
+
+/// Trains what a configuration describes, as the process that the environment describes.
+///
+/// # Errors
+/// When the configuration does not fit the model, data cannot be read, a step fails, another
+/// process is lost, or somebody wanted to stop ([`Error::Interrupted`]).
+pub fn train(config: &Config, environment: &Environment, options: &Options) -> Result<Outcome> {
+    let log = &options.log;
+    let topology = Topology::of(config, environment)?;
+    config.warnings().iter().for_each(|warning| log.warn(warning));
+    if topology == Topology::Alone && config.has("runner.sync_mode") {
+        log.warn(
+            "Not Find Distributed env, Change To local train mode. If you want train with fleet, \
+             please use [fleetrun] command.",
+        );
+    }
+    log.plain(&config.table());
+    let (name, model) = build(config, log)?;
+    let mut environment = environment.clone();
+    let threads = u32::try_from(config.count("runner.thread_num")).unwrap_or(1);
+    environment.cpu_num = environment.cpu_num.or(Some(threads.max(1)));
+    let mut fleet = Fleet::init(topology.role(&environment)?, &environment)?;
+    if let Some((address, _)) = &options.listen {
+        fleet = fleet.bind(address);
+    }
+    fleet.minimize(&model.loss, &*optimizer::of(config)?, &topology.strategy(config))?;
+    if fleet.is_server() {
+        serve(&mut fleet, config, options)?;
+        return Ok(Outcome::default());
+    }
+    let goes_on = options.resume || environment.launcher.restarts > 0;
+    if config.has("runner.start_day") {
+        return online::Stream::new(config, options, topology, model, fleet)?.run(goes_on);
+    }
+    Trainer::new(config, options, topology, name, model, fleet, goes_on)?.run()
+}
+
+/// Builds the model of a configuration; its name and itself.
+///
+/// # Errors
+/// When there is none of that name, or a hyper parameter does not fit it.
+pub fn build(config: &Config, log: &Log) -> Result<(&'static str, Model)> {
+    let name = model_name(config);
+    let Some(entry) = zoo::find(&name) else {
+        let names: Vec<&str> = zoo::entries().iter().map(|entry| entry.name).collect();
+        return Err(Error::Settings(format!(
+            "{}: there is no model `{name}`: set `model` to one of {}",
+            config.path().display(),
+            names.join(", ")
+        )));
+    };
+    let mut hyper = config.hyper();
+    let model = (entry.build)(&mut hyper)?;
+    model.graph.set_random_seed(config.count("runner.seed") as u64);
+    warn_unasked(&hyper, entry.name, log);
+    Ok((entry.name, model))
+}
+
+/// The name that the file gives its model, or that of its folder.
+fn model_name(config: &Config) -> String {
+    let own = config.text("model");
+    if !own.is_empty() {
+        return own;
+    }
+    let folder =
+        std::path::absolute(config.folder()).unwrap_or_else(|_| config.folder().to_owned());
+    folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Hyper parameters that the model never asked for.
+fn warn_unasked(hyper: &Hyper, model: &str, log: &Log) {
+    for (key, place) in hyper.unasked() {
+        if keys::find(&format!("hyper_parameters.{key}")).is_some() {
+            continue;
+        }
+        let near =
+            hyper.asked().map(|asked| (strsim::damerau_levenshtein(key, asked), asked)).min();
+        let near = match near {
+            Some((distance, near)) if distance <= (key.len() / 3).max(1) => {
+                format!(": did you mean `{near}`?")
+            }
+            _ => String::new(),
+        };
+        log.warn(&format!(
+            "{place}: model `{model}` has no hyper parameter `{key}`, it is ignored{near}"
+        ));
+    }
+}
+
+/// Holds parameters until all trainers have finished.
+fn serve(fleet: &mut Fleet, config: &Config, options: &Options) -> Result<()> {
+    options.log.info("Run Server Begin");
+    let warm = save::warm_start(config)?.map(|folder| folder.join(save::PERSISTABLES));
+    fleet.init_server(warm.filter(|folder| folder.is_dir()).as_deref())?;
+    let interrupt = || options.interrupt.as_ref().is_some_and(|asked| asked());
+    let listening = |endpoint: &str| {
+        if let Some((_, tell)) = &options.listen {
+            tell(endpoint);
+        }
+    };
+    match fleet.run_server(&interrupt, listening) {
+        Err(_) if interrupt() => Err(Error::Interrupted),
+        served => Ok(served?),
+    }
+}

@@ -1,0 +1,350 @@
+//! Streaming, as PaddleRec's `static_ps_online_trainer.py`: days and passes. Each pass is loaded,
+//! shuffled among the trainers, evaluated with the model so far, and trained; models are saved on
+//! the way, and the last that is complete is where a run goes on.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bireme_data::source::expand;
+use bireme_data::train::divide;
+use bireme_data::{Batches, Training};
+use bireme_engine::{Executor, Place};
+use bireme_fleet::collective::Rings;
+use bireme_fleet::{Fleet, SaveMode};
+
+use super::calendar::{Day, passes};
+use super::data::{self, Data, Purpose, Reading};
+use super::feed::{self, Agreed, Feed};
+use super::show::{Show, Since, Style};
+use super::topology::Topology;
+use super::{Epoch, Options, Outcome, metrics};
+use crate::config::Config;
+use crate::zoo::Model;
+use crate::{Error, Result, clock};
+
+/// Checkpoints that are complete: day, key, path, pass.
+const DONE: &str = "donefile.txt";
+/// Models for serving that are complete.
+const BASE_DONE: &str = "xbox_base_done.txt";
+/// Differences for serving that are complete.
+const DELTA_DONE: &str = "xbox_patch_done.txt";
+
+/// A trainer of a stream.
+pub(super) struct Stream<'a> {
+    config: &'a Config,
+    options: &'a Options,
+    topology: Topology,
+    model: Model,
+    fleet: Fleet,
+    rings: Option<Arc<Rings>>,
+    executor: Executor,
+    threads: (usize, usize),
+    folder: PathBuf,
+}
+
+impl<'a> Stream<'a> {
+    /// Connects a trainer.
+    ///
+    /// # Errors
+    /// When a server cannot be reached.
+    pub(super) fn new(
+        config: &'a Config,
+        options: &'a Options,
+        topology: Topology,
+        model: Model,
+        mut fleet: Fleet,
+    ) -> Result<Stream<'a>> {
+        options.log.info("Run Worker Begin");
+        let threads = divide(fleet.main_program()?, config.count("runner.train_thread_num"), false);
+        let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
+        let executor = fleet.init_worker(executor)?;
+        let rings = fleet.join()?;
+        let folder = PathBuf::from(config.text("runner.model_save_path"));
+        Ok(Stream { config, options, topology, model, fleet, rings, executor, threads, folder })
+    }
+
+    /// Trains all days that are left.
+    ///
+    /// # Errors
+    /// As [`super::train`].
+    pub(super) fn run(mut self, goes_on: bool) -> Result<Outcome> {
+        let (mut day, last) = (self.day("runner.start_day")?, self.day("runner.end_day")?);
+        let mut first_pass = 1;
+        if goes_on && let Some((done_day, done_pass, path)) = self.last_done()? {
+            self.load(&path)?;
+            self.options.log.info(&format!(
+                "goes on from {}: day {done_day}, pass {done_pass}",
+                path.display()
+            ));
+            day = done_day;
+            first_pass = usize::try_from(done_pass).map_or(1, |pass| pass + 1);
+        } else if self.config.switch("runner.save_first_base") {
+            self.save(day, "base", SaveMode::Base, BASE_DONE, -1)?;
+        }
+        let mut epochs = Vec::new();
+        while day <= last {
+            self.day_of_passes(day, first_pass, &mut epochs)?;
+            (day, first_pass) = (day.next(), 1);
+        }
+        self.rings = None;
+        self.fleet.stop_worker()?;
+        self.options.log.info("Run Success, Exit.");
+        Ok(Outcome { epochs, run: None })
+    }
+
+    fn day(&self, key: &str) -> Result<Day> {
+        let number = self.config.count(key);
+        Day::parse(number).ok_or_else(|| {
+            self.config.refuse(key, format!("is {number}, and no day like 20190720"))
+        })
+    }
+
+    fn day_of_passes(&mut self, day: Day, first: usize, epochs: &mut Vec<Epoch>) -> Result<()> {
+        let count = |key| self.config.count(key);
+        let all = passes(count("runner.split_interval"), count("runner.split_per_pass"));
+        let (checkpoints, deltas) = (
+            count("runner.checkpoint_per_pass").max(1),
+            count("runner.save_delta_frequency").max(1),
+        );
+        let mut ahead: Option<(usize, Option<Data>)> = None;
+        for pass in first..=all.len() {
+            let data = match ahead.take() {
+                Some((number, data)) if number == pass => data,
+                _ => self.read(day, &all[pass - 1])?,
+            };
+            if self.config.switch("runner.prefetch") && pass < all.len() {
+                ahead = Some((pass + 1, self.read(day, &all[pass])?));
+            }
+            let Some(data) = data else { continue };
+            epochs.push(self.pass(day, pass, data)?);
+            if pass % checkpoints == 0 && pass < all.len() {
+                self.save(day, &pass.to_string(), SaveMode::All, DONE, pass as i64)?;
+            }
+            if pass % deltas == 0 {
+                self.save(day, &format!("delta_{pass}"), SaveMode::Delta, DELTA_DONE, pass as i64)?;
+            }
+        }
+        if self.fleet.server_num() > 0 {
+            self.options.log.info("shrink table");
+            self.fleet.shrink()?;
+        }
+        let next = day.next();
+        self.save(next, "base", SaveMode::Base, BASE_DONE, -1)?;
+        self.save(next, "0", SaveMode::NextDay, DONE, -1)
+    }
+
+    /// Begins to read this trainer's files of a pass; none where there is no data.
+    fn read(&self, day: Day, folders: &[String]) -> Result<Option<Data>> {
+        let root = data::existing(self.config, &self.config.text("runner.train_data_dir"));
+        let mut files = Vec::new();
+        for folder in folders {
+            let folder = root.join(day.to_string()).join(folder);
+            self.wait_for(&folder)?;
+            if folder.is_dir() {
+                files.extend(expand(&[&folder])?);
+            }
+        }
+        let done = self.config.text("runner.data_donefile");
+        files.retain(|file| file.file_name().is_none_or(|name| *name != *done));
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let own = self.fleet.split_files(&files)?.to_vec();
+        if own.is_empty() {
+            return Err(Error::Settings(format!(
+                "day {day}: {} files are too few for {} trainers: use fewer trainers",
+                files.len(),
+                self.fleet.worker_num()
+            )));
+        }
+        let reading = Reading {
+            config: self.config,
+            model: &self.model,
+            purpose: Purpose::Train,
+            skip_bad_lines: self.options.skip_bad_lines,
+            threads: self.threads.0,
+            with_servers: true,
+            log: &self.options.log,
+        };
+        let mut data = Data::of_pass(&reading, own)?;
+        data.preload(self.config.count("runner.preload_thread_num"))?;
+        Ok(Some(data))
+    }
+
+    /// Waits until a folder's data is complete, where a file says so.
+    fn wait_for(&self, folder: &Path) -> Result<()> {
+        let done = self.config.text("runner.data_donefile");
+        if done.is_empty() {
+            return Ok(());
+        }
+        let sleep =
+            Duration::from_secs(self.config.count("runner.data_sleep_second").max(1) as u64);
+        let mut waited = Duration::MAX;
+        while !folder.join(&done).exists() {
+            if waited >= sleep {
+                self.options.log.info(&format!("wait for {}", folder.join(&done).display()));
+                waited = Duration::ZERO;
+            }
+            if self.options.interrupt.as_ref().is_some_and(|asked| asked()) {
+                return Err(Error::Interrupted);
+            }
+            // Short naps, so that Ctrl-C is heard.
+            let nap = Duration::from_millis(100);
+            std::thread::sleep(nap);
+            waited = waited.saturating_add(nap);
+        }
+        Ok(())
+    }
+
+    /// Evaluates a pass with the model so far, and trains it.
+    fn pass(&mut self, day: Day, pass: usize, mut data: Data) -> Result<Epoch> {
+        let log = &self.options.log;
+        let started = Instant::now();
+        let seed = self.config.count("runner.seed") as u64;
+        data.shuffle(&self.fleet, seed.wrapping_add(pass as u64))?;
+        let read = started.elapsed().as_secs_f64();
+        let inferring = Instant::now();
+        self.run_over(&mut data, true, pass as u64)?;
+        let seen = self.global()?;
+        log.info(&format!("Day:{day}, Pass: {pass}, Infer Global Metric: {}", text(&seen)));
+        let infer = inferring.elapsed().as_secs_f64();
+        let training = Instant::now();
+        let (samples, loss) = self.run_over(&mut data, false, pass as u64)?;
+        self.fleet.flush()?;
+        let train = training.elapsed().as_secs_f64();
+        let metrics = self.global()?;
+        log.info(&format!("Day:{day}, Pass: {pass}, Train Global Metric: {}", text(&metrics)));
+        let releasing = Instant::now();
+        drop(data);
+        let release = releasing.elapsed().as_secs_f64();
+        let seconds = started.elapsed().as_secs_f64();
+        log.info(&format!(
+            "finished train epoch {pass} time cost:{:.2} min job time \
+             cost:[read_data:{read:.2}][train: {train:.2}][metric: 0.00][release: {release:.2}]\
+             [infer:{infer:.2}][infer_metric: 0.00][other:{:.2}]",
+            seconds / 60.0,
+            (seconds - read - train - infer - release).max(0.0)
+        ));
+        let model = self.folder.join(day.to_string());
+        Ok(Epoch { epoch: pass as u64, loss, metrics, samples, seconds, model })
+    }
+
+    /// Goes through the data once; samples and the mean loss.
+    fn run_over(&self, data: &mut Data, infer: bool, pass: u64) -> Result<(u64, f64)> {
+        let threads = match infer {
+            true => (1, self.config.count("runner.infer_thread_num").max(1)),
+            false => self.threads,
+        };
+        let names = ["cost".to_owned()];
+        let fetches = [self.model.loss.name().to_owned()];
+        let waited = Arc::default();
+        let show = Show {
+            style: Style::Executor,
+            epoch: pass,
+            names: &names,
+            print_interval: self.config.count("runner.print_interval").max(1) as u64,
+            log: &self.options.log,
+            events: None,
+            before: (0, 0),
+            waited: &waited,
+            since: Mutex::new(Since::now(&waited)),
+        };
+        let reporter = self.fleet.reporter();
+        let hook = |progress: &bireme_data::Progress<'_>| {
+            reporter.steps(1, Some(progress.data.rows() as u64));
+            show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
+        };
+        let interrupt = || self.options.interrupt.as_ref().is_some_and(|asked| asked());
+        let mut portions = Vec::new();
+        let agree = match infer {
+            true => None,
+            false => feed::agree(&self.fleet, self.rings.as_ref(), self.topology),
+        };
+        for batches in data.open(0, threads.0)? {
+            let batches: Box<dyn Batches> = match &agree {
+                Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
+                None => batches,
+            };
+            portions.push(Feed::new(batches, 0, &waited)?.portion(u64::MAX));
+        }
+        let scope = self.executor.scope().clone();
+        let training = Training {
+            fetches: &fetches,
+            split: threads.1,
+            infer,
+            check_finite: self.options.check_finite,
+            remote: self.fleet.worker().map(|worker| Arc::clone(worker) as _),
+            collective: self.rings.as_ref().map(|rings| Arc::clone(rings) as _),
+            interrupt: Some(&interrupt),
+            on_batch: Some(&hook),
+            ..Training::new(self.fleet.main_program()?, &scope, &self.model.slots)
+        };
+        let summary = bireme_data::train(&training, portions)?;
+        let since = show.since.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok((summary.samples, since.total_loss / summary.batches.max(1) as f64))
+    }
+
+    /// Metrics over all trainers, whose counts begin anew.
+    fn global(&self) -> Result<BTreeMap<String, f64>> {
+        let scope = self.executor.scope();
+        let mut values = BTreeMap::new();
+        for metric in &self.model.metrics {
+            if let Some(value) = metrics::global(metric, scope, &self.fleet)? {
+                values.insert(metric.name.clone(), value);
+                metrics::reset(metric, scope)?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// Saves, and notes in a file that it is complete.
+    fn save(&self, day: Day, name: &str, mode: SaveMode, done: &str, pass: i64) -> Result<()> {
+        let path = self.folder.join(day.to_string()).join(name);
+        self.fleet.save_persistables(&path, self.executor.scope(), mode)?;
+        if !self.fleet.is_first_worker() {
+            return Ok(());
+        }
+        let file = self.folder.join(done);
+        let failed = |error| Error::file(&file, error);
+        let key = clock::unix_seconds() as u64;
+        let line = format!("{day}\t{key}\t{}\t{pass}\t0\n", path.display());
+        let mut out = OpenOptions::new().create(true).append(true).open(&file).map_err(failed)?;
+        out.write_all(line.as_bytes()).and_then(|()| out.sync_all()).map_err(failed)
+    }
+
+    /// The last complete checkpoint, as trainer 0 sees it: day, pass, path.
+    fn last_done(&self) -> Result<Option<(Day, i64, PathBuf)>> {
+        let own = match self.fleet.is_first_worker() {
+            true => fs::read_to_string(self.folder.join(DONE)).unwrap_or_default(),
+            false => String::new(),
+        };
+        let own = own.lines().next_back().unwrap_or_default();
+        let line = self.fleet.util().all_gather(own.as_bytes())?.swap_remove(0);
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [day, _, path, pass, ..] = fields[..] else { return Ok(None) };
+        let day = day.parse().ok().and_then(Day::parse);
+        Ok(day.zip(pass.parse().ok()).map(|(day, pass)| (day, pass, PathBuf::from(path))))
+    }
+
+    fn load(&mut self, path: &Path) -> Result<()> {
+        if self.fleet.server_num() == 0 {
+            let program = self.fleet.original_program()?;
+            let scope = self.executor.scope();
+            return Ok(bireme_engine::io::load_persistables(path, program, scope, None)?);
+        }
+        self.fleet.load_model(path, SaveMode::All)?;
+        self.executor.run(self.fleet.startup_program()?, &[], &[])?;
+        Ok(())
+    }
+}
+
+fn text(metrics: &BTreeMap<String, f64>) -> String {
+    let text =
+        |(name, value): (&String, &f64)| format!("global {}={value:.6}", name.to_uppercase());
+    metrics.iter().map(text).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,164 @@
+//! What a run shows while it trains: PaddleRec's lines, and events.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bireme_data::Progress;
+
+use super::events::{self, Event, Events};
+use crate::log::{cpp_float, numpy_f32, numpy_f64};
+use crate::{Log, Result, clock};
+
+/// Whose lines are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Those of the loop of `static_trainer.py`.
+    Loop,
+    /// Those of `static_infer.py`, which round more.
+    Infer,
+    /// Those of Paddle's executor.
+    Executor,
+}
+
+/// What is shown of one epoch.
+pub(super) struct Show<'a> {
+    pub(super) style: Style,
+    pub(super) epoch: u64,
+    /// `cost` and the names of the metrics, as they are fetched.
+    pub(super) names: &'a [String],
+    pub(super) print_interval: u64,
+    pub(super) log: &'a Log,
+    pub(super) events: Option<&'a Mutex<Events>>,
+    /// Batches of this epoch, and of the run, before this portion.
+    pub(super) before: (u64, u64),
+    pub(super) waited: &'a Arc<AtomicU64>,
+    pub(super) since: Mutex<Since>,
+}
+
+/// What happened since the last line.
+pub(super) struct Since {
+    started: Instant,
+    waited: u64,
+    samples: u64,
+    loss: f64,
+    losses: u64,
+    /// Of the portion.
+    pub(super) total_loss: f64,
+    /// What the last step fetched.
+    pub(super) last: Vec<f64>,
+}
+
+impl Since {
+    pub(super) fn now(waited: &AtomicU64) -> Since {
+        Since {
+            started: Instant::now(),
+            waited: waited.load(Ordering::Relaxed),
+            samples: 0,
+            loss: 0.0,
+            losses: 0,
+            total_loss: 0.0,
+            last: Vec::new(),
+        }
+    }
+}
+
+impl Show<'_> {
+    /// Counts a step, and shows it when it is time.
+    pub(super) fn step(&self, progress: &Progress<'_>) -> Result<()> {
+        let values: Vec<f64> = (0..self.names.len())
+            .map(|fetch| progress.fetched(fetch).to_f64_vec().first().copied().unwrap_or(f64::NAN))
+            .collect();
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.samples += progress.data.rows() as u64;
+        since.loss += values[0];
+        since.total_loss += values[0];
+        since.losses += 1;
+        let number = self.before.0 + progress.batches;
+        let is_time = match self.style {
+            Style::Loop | Style::Infer => (number - 1) % self.print_interval == 0,
+            Style::Executor => number % self.print_interval == 0,
+        };
+        if is_time {
+            self.show(&mut since, number, progress.batches, &values)?;
+        }
+        since.last = values;
+        Ok(())
+    }
+
+    fn show(&self, since: &mut Since, number: u64, batches: u64, values: &[f64]) -> Result<()> {
+        let waited = self.waited.load(Ordering::Relaxed);
+        let reader = Duration::from_nanos(waited - since.waited).as_secs_f64();
+        let seconds = since.started.elapsed().as_secs_f64();
+        match self.style {
+            Style::Loop | Style::Infer => {
+                self.log.info(&self.loop_line(number - 1, values, since.samples, reader, seconds));
+            }
+            Style::Executor => self.log.plain(&self.executor_line(number, values)),
+        }
+        if let Some(events) = self.events {
+            let finite = |value: f64| Some(value).filter(|value| value.is_finite());
+            let metrics = self.names.iter().zip(values).skip(1);
+            let metrics = metrics.filter_map(|(name, value)| Some((name.clone(), finite(*value)?)));
+            events.lock().unwrap_or_else(PoisonError::into_inner).write(&Event::Step {
+                time: events::now(),
+                epoch: self.epoch,
+                batch: self.before.1 + batches,
+                loss: finite(since.loss / since.losses as f64),
+                metrics: metrics.collect::<BTreeMap<_, _>>(),
+                samples: since.samples,
+                seconds,
+                reader_seconds: reader,
+                samples_per_second: since.samples as f64 / seconds.max(1e-9),
+            })?;
+        }
+        (since.started, since.waited) = (Instant::now(), waited);
+        (since.samples, since.loss, since.losses) = (0, 0.0, 0);
+        Ok(())
+    }
+
+    fn loop_line(
+        &self,
+        id: u64,
+        values: &[f64],
+        samples: u64,
+        reader: f64,
+        seconds: f64,
+    ) -> String {
+        let interval = self.print_interval as f64;
+        let metrics = metric_text(self.names, values);
+        let rate = samples as f64 / (seconds + 0.0001);
+        let ips = match self.style {
+            Style::Infer => format!("{rate:.2}"),
+            _ => format!("{rate:.5}"),
+        };
+        format!(
+            "epoch: {}, batch_id: {id}, {metrics}avg_reader_cost: {:.5} sec, avg_batch_cost: {:.5} \
+             sec, avg_samples: {:.5}, ips: {ips} ins/s",
+            self.epoch,
+            reader / interval,
+            seconds / interval,
+            samples as f64 / interval,
+        )
+    }
+
+    fn executor_line(&self, number: u64, values: &[f64]) -> String {
+        let mut line = format!("time: [{}], batch: [{number}]", clock::now().0);
+        for (name, value) in self.names.iter().zip(values) {
+            line += &format!(", Epoch {} Var {name}[1]:[{}]", self.epoch, cpp_float(*value));
+        }
+        line
+    }
+}
+
+/// `cost: 0.69, auc: 0.5, ` as PaddleRec writes it.
+pub(super) fn metric_text(names: &[String], values: &[f64]) -> String {
+    let mut text = String::new();
+    for (name, value) in names.iter().zip(values) {
+        // The loss is of 32 bits, metrics are of 64.
+        let value = if name == "cost" { numpy_f32(*value) } else { numpy_f64(*value) };
+        text += &format!("{name}: {value}, ");
+    }
+    text
+}

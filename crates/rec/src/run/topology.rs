@@ -1,0 +1,191 @@
+//! Who trains together: this process alone, trainers with servers, or ranks.
+
+use bireme_fleet::{Environment, Mode, RoleMaker, Strategy};
+
+use crate::config::{Config, Node, Value};
+use crate::{Error, Result};
+
+const SYNC_MODE: &str = "runner.sync_mode";
+
+/// Who trains together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Topology {
+    Alone,
+    Servers(Mode),
+    Ranks,
+}
+
+impl Topology {
+    /// What the environment of a launcher and the configuration say.
+    ///
+    /// # Errors
+    /// When they contradict each other, or the mode does not exist.
+    pub(super) fn of(config: &Config, environment: &Environment) -> Result<Topology> {
+        let mode = mode(config)?;
+        if environment.training_role.is_some() || environment.servers.is_some() {
+            return Ok(Topology::Servers(mode));
+        }
+        let others = environment.trainers.is_some_and(|trainers| trainers > 1);
+        match (others, config.switch("runner.use_fleet")) {
+            (true, true) => Ok(Topology::Ranks),
+            (true, false) => Err(Error::Settings(
+                "a launcher has started several processes, but `runner.use_fleet` is False, and \
+                 each would train for itself: set it to True (`-o runner.use_fleet=true`)"
+                    .to_owned(),
+            )),
+            (false, _) => Ok(Topology::Alone),
+        }
+    }
+
+    /// The role of this process.
+    ///
+    /// # Errors
+    /// When the environment does not say it.
+    pub(super) fn role(self, environment: &Environment) -> Result<RoleMaker> {
+        Ok(match self {
+            Topology::Alone => RoleMaker::alone(),
+            Topology::Servers(_) => RoleMaker::from_environment(environment)?,
+            Topology::Ranks => RoleMaker::collective(environment)?,
+        })
+    }
+
+    /// How the job is distributed.
+    pub(super) fn strategy(self, config: &Config) -> Strategy {
+        let Topology::Servers(mode) = self else { return Strategy::default() };
+        let count = |key| u32::try_from(config.count(key)).unwrap_or(u32::MAX);
+        let mut strategy = Strategy::new(mode);
+        if mode == Mode::Geo {
+            strategy.geo_steps = count("runner.geo_step");
+        }
+        strategy.staleness = count("runner.staleness");
+        for (table, accessor) in tables(config) {
+            strategy = strategy.table(&table, &accessor.to_string());
+        }
+        strategy
+    }
+
+    /// Whether all trainers make their steps together.
+    pub(super) fn is_in_step(self) -> bool {
+        matches!(self, Topology::Servers(Mode::Sync | Mode::Hybrid) | Topology::Ranks)
+    }
+
+    /// Whether there are servers.
+    pub(super) fn has_servers(self) -> bool {
+        matches!(self, Topology::Servers(_))
+    }
+
+    /// A word for it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Topology::Alone => "local",
+            Topology::Ranks => "collective",
+            Topology::Servers(Mode::Sync) => "sync",
+            Topology::Servers(Mode::Async) => "async",
+            Topology::Servers(Mode::HalfAsync) => "half_async",
+            Topology::Servers(Mode::Geo) => "geo",
+            Topology::Servers(Mode::Hybrid) => "hybrid",
+        }
+    }
+}
+
+/// The mode that a configuration names.
+fn mode(config: &Config) -> Result<Mode> {
+    let strategy = "hyper_parameters.optimizer.strategy";
+    let key = match !config.has(SYNC_MODE) && config.has(strategy) {
+        true => strategy,
+        false => SYNC_MODE,
+    };
+    let name = config.text(key);
+    match name.to_ascii_lowercase().as_str() {
+        "sync" => Ok(Mode::Sync),
+        "async" | "" | "none" => Ok(Mode::Async),
+        "half_async" => Ok(Mode::HalfAsync),
+        "geo" => Ok(Mode::Geo),
+        "hybrid" => Ok(Mode::Hybrid),
+        "heter" | "gpubox" => Err(config.refuse(
+            key,
+            format!("is `{name}`, which needs GPUs: use sync, async, half_async, geo or hybrid"),
+        )),
+        _ => Err(config.refuse(
+            key,
+            format!("is `{name}`, which is no mode: use sync, async, half_async, geo or hybrid"),
+        )),
+    }
+}
+
+/// The accessors of `table_parameters.NAME.accessor.*` as JSON, by the table's name.
+fn tables(config: &Config) -> Vec<(String, serde_json::Value)> {
+    let mut tables: Vec<(String, serde_json::Value)> = Vec::new();
+    for (key, node) in config.values() {
+        let Some(rest) = key.strip_prefix("table_parameters.") else { continue };
+        let mut parts = rest.split('.');
+        let (Some(table), Some("accessor")) = (parts.next(), parts.next()) else { continue };
+        let at = tables.iter().position(|(name, _)| name == table).unwrap_or_else(|| {
+            tables.push((table.to_owned(), serde_json::Value::Object(serde_json::Map::new())));
+            tables.len() - 1
+        });
+        let mut place = &mut tables[at].1;
+        for part in parts {
+            if !place.is_object() {
+                *place = serde_json::Value::Object(serde_json::Map::new());
+            }
+            place = &mut place[part];
+        }
+        *place = json(node);
+    }
+    tables
+}
+
+fn json(node: &Node) -> serde_json::Value {
+    match &node.value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(value) => (*value).into(),
+        Value::Int(number) => (*number).into(),
+        Value::Float(number) => (*number).into(),
+        Value::Text(text) => text.as_str().into(),
+        Value::List(items) => items.iter().map(json).collect(),
+        Value::Map(items) => items
+            .iter()
+            .map(|(key, node)| (key.clone(), json(node)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("a.yaml"), text, &[]).unwrap()
+    }
+
+    #[test]
+    fn environment_and_configuration_decide() {
+        let ranks = Environment::of([("PADDLE_TRAINERS_NUM", "2")]).unwrap();
+        let servers = Environment::of([("TRAINING_ROLE", "TRAINER")]).unwrap();
+        let sync = config("runner: {sync_mode: sync, use_fleet: True}");
+        assert_eq!(Topology::of(&sync, &Environment::default()).unwrap(), Topology::Alone);
+        assert_eq!(Topology::of(&sync, &ranks).unwrap(), Topology::Ranks);
+        assert_eq!(Topology::of(&sync, &servers).unwrap(), Topology::Servers(Mode::Sync));
+        let plain = config("runner: {epochs: 1}");
+        assert_eq!(Topology::of(&plain, &servers).unwrap(), Topology::Servers(Mode::Async));
+        assert!(Topology::of(&plain, &ranks).unwrap_err().to_string().contains("use_fleet"));
+        let gpus = config("runner: {sync_mode: gpubox}");
+        let error = Topology::of(&gpus, &servers).unwrap_err().to_string();
+        assert!(error.contains("a.yaml:1:21: `runner.sync_mode` is `gpubox`"), "{error}");
+    }
+
+    #[test]
+    fn settings_of_tables_become_json() {
+        let config = config(
+            "runner: {sync_mode: sync}\ntable_parameters:\n  embedding:\n    shard_num: 3\n    \
+             accessor:\n      fea_dim: 9\n      embed_sgd_param:\n        name: adagrad\n",
+        );
+        let [(name, json)] = &tables(&config)[..] else { panic!("one table") };
+        assert_eq!(name, "embedding");
+        assert_eq!(json.to_string(), r#"{"embed_sgd_param":{"name":"adagrad"},"fea_dim":9}"#);
+    }
+}

@@ -1,0 +1,482 @@
+//! One trainer, from its connection to the last epoch.
+//!
+//! An epoch is trained in portions; after each, trainers may write a checkpoint together. Where a
+//! portion ends depends on counts of batches only, so that a run which goes on from a checkpoint
+//! trains the same portions as one that was never stopped.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bireme_data::train::divide;
+use bireme_data::{Batches, Training};
+use bireme_engine::ir::Program;
+use bireme_engine::{Executor, Place};
+use bireme_fleet::collective::Rings;
+use bireme_fleet::{Fleet, Reduce};
+
+use super::checkpoint::{Checkpoints, Position, Setup};
+use super::data::{self, Data, Purpose, Reading};
+use super::events::{self, Event, Events};
+use super::feed::{self, Agreed, Feed};
+use super::show::{Show, Since, Style, metric_text};
+use super::topology::Topology;
+use super::{Epoch, Options, Outcome, metrics, save};
+use crate::config::{Config, python_float};
+use crate::zoo::Model;
+use crate::{Error, Result};
+
+/// A trainer that is connected and has its data.
+pub(super) struct Trainer<'a> {
+    config: &'a Config,
+    options: &'a Options,
+    topology: Topology,
+    model: Model,
+    fleet: Fleet,
+    /// The other ranks of a collective job.
+    rings: Option<Arc<Rings>>,
+    executor: Executor,
+    data: Data,
+    /// Training threads, and threads that each splits its batch over.
+    threads: (usize, usize),
+    names: save::Names,
+    checkpoints: Checkpoints,
+    setup: Setup,
+    events: Mutex<Events>,
+    position: Position,
+    waited: Arc<AtomicU64>,
+}
+
+impl<'a> Trainer<'a> {
+    /// Connects a trainer, and brings it to where it is to begin.
+    ///
+    /// # Errors
+    /// When a server cannot be reached, data or a model cannot be read.
+    pub(super) fn new(
+        config: &'a Config,
+        options: &'a Options,
+        topology: Topology,
+        name: &'static str,
+        model: Model,
+        mut fleet: Fleet,
+        goes_on: bool,
+    ) -> Result<Trainer<'a>> {
+        let log = &options.log;
+        header(config, topology, options);
+        let names = save::Names::of(config, &model, log);
+        let threads = divide(fleet.main_program()?, config.count("runner.thread_num"), false);
+        let mut files = data::files(config, Purpose::Train)?;
+        if config.switch("runner.split_file_list") {
+            files = fleet.split_files(&files)?.to_vec();
+        }
+        if files.is_empty() {
+            return Err(Error::Settings(format!(
+                "trainer {} of {} has no files: use fewer trainers, or split the data into more files",
+                fleet.worker_index(),
+                fleet.worker_num()
+            )));
+        }
+        let skip_bad_lines = options.skip_bad_lines;
+        let reading = Reading {
+            config,
+            model: &model,
+            purpose: Purpose::Train,
+            skip_bad_lines,
+            threads: if topology.is_in_step() { threads.1 } else { threads.0 },
+            with_servers: topology.has_servers(),
+            log,
+        };
+        let data = Data::new(&reading, files)?;
+        let setup = Setup {
+            model: name.to_owned(),
+            mode: topology.name().to_owned(),
+            trainers: fleet.worker_num() as usize,
+            threads: threads.0,
+            batch_size: data.batch_size(),
+            seed: config.count("runner.seed") as u64,
+        };
+        let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
+        let executor = fleet.init_worker(executor)?;
+        let rings = fleet.join()?;
+        let checkpoints = Checkpoints::new(folder(config, "runner.checkpoint_path", "checkpoints"));
+        let run = folder(config, "runner.run_path", "run");
+        let last = match goes_on {
+            true => checkpoints.last(&fleet, &setup)?,
+            false => None,
+        };
+        let events = Events::open(&run, fleet.worker_index(), last.is_some())?;
+        let mut trainer = Trainer {
+            config,
+            options,
+            topology,
+            model,
+            fleet,
+            rings,
+            executor,
+            data,
+            threads,
+            names,
+            checkpoints,
+            setup,
+            events: Mutex::new(events),
+            position: Position::default(),
+            waited: Arc::default(),
+        };
+        match last {
+            Some((folder, state)) => trainer.go_on(&folder, state.trainers)?,
+            None => trainer.begin(goes_on)?,
+        }
+        trainer.write(Event::Start {
+            time: events::now(),
+            model: name.to_owned(),
+            mode: topology.name().to_owned(),
+            trainer: trainer.fleet.worker_index(),
+            trainers: trainer.fleet.worker_num(),
+            batch: trainer.position.batches,
+            config: config
+                .values()
+                .map(|(key, node)| (key.to_owned(), node.value.to_string()))
+                .collect(),
+        })?;
+        Ok(trainer)
+    }
+
+    /// The beginning of a run.
+    fn begin(&mut self, wanted_to_go_on: bool) -> Result<()> {
+        if wanted_to_go_on {
+            self.options.log.warn("there is no checkpoint to go on from: training begins anew");
+        }
+        if self.fleet.is_first_worker() {
+            self.checkpoints.clear()?;
+        }
+        if self.fleet.server_num() == 0
+            && let Some(folder) = save::warm_start(self.config)?
+        {
+            save::load(&folder, self.executor.scope())?;
+        }
+        let first = u64::try_from(self.config.integer("last_epoch") + 1);
+        let epoch = first.map_err(|_| self.config.refuse("last_epoch", "must be at least -1"))?;
+        self.position = Position { epoch, taken: vec![0; self.threads.0], ..Position::default() };
+        Ok(())
+    }
+
+    /// The middle of a run.
+    fn go_on(&mut self, folder: &std::path::Path, mut positions: Vec<Position>) -> Result<()> {
+        let Trainer { fleet, executor, .. } = self;
+        let scope = executor.scope().clone();
+        Checkpoints::load(folder, fleet, &scope, || {
+            executor.run(fleet.startup_program()?, &[], &[])?;
+            Ok(())
+        })?;
+        self.position = positions.swap_remove(self.fleet.worker_index() as usize);
+        self.options.log.info(&format!(
+            "goes on from checkpoint {}: epoch {}, batch {}",
+            folder.display(),
+            self.position.epoch,
+            self.position.taken.iter().sum::<u64>()
+        ));
+        Ok(())
+    }
+
+    /// Trains all epochs that are left.
+    ///
+    /// # Errors
+    /// As [`super::train`].
+    pub(super) fn run(mut self) -> Result<Outcome> {
+        let epochs = self.config.count("runner.epochs") as u64;
+        while self.position.epoch < epochs {
+            self.epoch()?;
+        }
+        self.data.report_bad_lines(&self.options.log);
+        // The other ranks see that this one has gone when the last handle is dropped.
+        self.rings = None;
+        self.fleet.stop_worker()?;
+        self.write(Event::End { time: events::now(), batch: self.position.batches })?;
+        self.finish()?;
+        let run = self.events.lock().unwrap_or_else(PoisonError::into_inner).folder().to_owned();
+        Ok(Outcome { epochs: self.position.epochs, run: Some(run) })
+    }
+
+    /// Trains what is left of an epoch, shows what came out, saves the model.
+    fn epoch(&mut self) -> Result<()> {
+        let epoch = self.position.epoch;
+        if self.topology.has_servers() {
+            self.options.log.info(&format!("Epoch: {epoch}, Running Dataset Begin."));
+        }
+        let started = Instant::now();
+        let (spent, interval) =
+            (self.position.seconds, self.config.count("runner.checkpoint_interval"));
+        let feeds = self.feeds()?;
+        let each = match interval {
+            0 => u64::MAX,
+            batches => (batches as u64).div_ceil(self.threads.0 as u64),
+        };
+        let mut last = Vec::new();
+        loop {
+            self.portion(&feeds, each, &mut last)?;
+            self.position.seconds = spent + started.elapsed().as_secs_f64();
+            if interval == 0 || self.all(feeds.iter().all(Feed::is_ended))? {
+                break;
+            }
+            self.checkpoint()?;
+        }
+        self.fleet.flush()?;
+        if self.all(self.position.samples == 0)? {
+            return Err(Error::Settings(format!(
+                "there is no batch in epoch {epoch}: please ensure batch size < dataset size!"
+            )));
+        }
+        self.end_epoch(&last)
+    }
+
+    /// The batches of this epoch that are left.
+    fn feeds(&mut self) -> Result<Vec<Feed>> {
+        let agree = feed::agree(&self.fleet, self.rings.as_ref(), self.topology);
+        let batches = self.data.open(self.position.epoch, self.threads.0)?;
+        let mut feeds = Vec::new();
+        for (batches, taken) in batches.into_iter().zip(&self.position.taken) {
+            let batches: Box<dyn Batches> = match &agree {
+                Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
+                None => batches,
+            };
+            feeds.push(Feed::new(batches, *taken, &self.waited)?);
+        }
+        Ok(feeds)
+    }
+
+    /// Whether something is so for all trainers; they ask together.
+    fn all(&self, mine: bool) -> Result<bool> {
+        let least = self.fleet.util().all_reduce(&[f64::from(u8::from(mine))], Reduce::Min)?;
+        Ok(least[0] == 1.0)
+    }
+
+    /// Trains up to so many batches on each thread.
+    fn portion(&mut self, feeds: &[Feed], each: u64, last: &mut Vec<f64>) -> Result<()> {
+        let names = self.shown_names();
+        let fetches = self.fetches();
+        let program = self.portion_program()?;
+        let scope = self.executor.scope().clone();
+        let before: u64 = self.position.taken.iter().sum();
+        let show = Show {
+            style: if self.data.is_loader() { Style::Loop } else { Style::Executor },
+            epoch: self.position.epoch,
+            names: &names,
+            print_interval: self.config.count("runner.print_interval").max(1) as u64,
+            log: &self.options.log,
+            events: Some(&self.events),
+            before: (before, self.position.batches),
+            waited: &self.waited,
+            since: Mutex::new(Since::now(&self.waited)),
+        };
+        let reporter = self.fleet.reporter();
+        let hook = |progress: &bireme_data::Progress<'_>| {
+            reporter.steps(1, Some(progress.data.rows() as u64));
+            show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
+        };
+        let interrupt = || self.options.interrupt.as_ref().is_some_and(|asked| asked());
+        let training = Training {
+            fetches: &fetches,
+            split: self.threads.1,
+            check_finite: self.options.check_finite,
+            remote: self.fleet.worker().map(|worker| Arc::clone(worker) as _),
+            collective: self.rings.as_ref().map(|rings| Arc::clone(rings) as _),
+            interrupt: Some(&interrupt),
+            on_batch: Some(&hook),
+            ..Training::new(&program, &scope, &self.model.slots)
+        };
+        let portions = feeds.iter().map(|feed| feed.portion(each)).collect();
+        let summary = bireme_data::train(&training, portions)?;
+        let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if !since.last.is_empty() {
+            *last = since.last;
+        }
+        let position = &mut self.position;
+        position.loss += since.total_loss;
+        position.losses += summary.batches;
+        position.samples += summary.samples;
+        position.batches += summary.batches;
+        position.portions += 1;
+        position.taken = feeds.iter().map(Feed::taken).collect();
+        Ok(())
+    }
+
+    /// The program of this portion, whose random numbers are its own.
+    fn portion_program(&self) -> Result<Program> {
+        let mut program = self.fleet.main_program()?.clone();
+        let portion = self.position.portions.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        program.random_seed = program.random_seed.wrapping_add(portion);
+        Ok(program)
+    }
+
+    fn shown_names(&self) -> Vec<String> {
+        let metrics = self.model.metrics.iter().map(|metric| metric.name.clone());
+        ["cost".to_owned()].into_iter().chain(metrics).collect()
+    }
+
+    fn fetches(&self) -> Vec<String> {
+        let metrics = self.model.metrics.iter().map(|metric| metric.variable.name().to_owned());
+        [self.model.loss.name().to_owned()].into_iter().chain(metrics).collect()
+    }
+
+    /// Shows and saves what came out of an epoch.
+    fn end_epoch(&mut self, last: &[f64]) -> Result<()> {
+        let epoch = self.position.epoch;
+        let global = self.global_metrics(last)?;
+        self.show_epoch(&global, last);
+        let saving = Instant::now();
+        let scope = self.executor.scope().clone();
+        let model = save::model(&self.fleet, &scope, &self.names, self.config, epoch)?;
+        self.saved("model", model.clone(), saving)?;
+        if !self.topology.has_servers() && self.fleet.is_first_worker() {
+            self.options.log.info(&format!("Already save model in {}", model.display()));
+        }
+        let position = &mut self.position;
+        let loss = position.loss / position.losses.max(1) as f64;
+        let (samples, seconds) = (position.samples, position.seconds);
+        let metrics = global;
+        position.epochs.push(Epoch {
+            epoch,
+            loss,
+            metrics: metrics.clone(),
+            samples,
+            seconds,
+            model,
+        });
+        (position.loss, position.losses, position.samples, position.seconds) = (0.0, 0, 0, 0.0);
+        position.epoch += 1;
+        position.taken = vec![0; self.threads.0];
+        let batch = position.batches;
+        self.write(Event::Epoch { time: events::now(), epoch, batch, metrics, samples, seconds })?;
+        self.checkpoint()
+    }
+
+    /// Metrics over all trainers; those that begin anew each epoch are zeroed.
+    fn global_metrics(&self, last: &[f64]) -> Result<BTreeMap<String, f64>> {
+        let scope = self.executor.scope();
+        let begin_anew = match self.config.switch("runner.use_auc") {
+            true => self.config.count("runner.auc_num"),
+            false => 0,
+        };
+        let mut values = BTreeMap::new();
+        for (at, metric) in self.model.metrics.iter().enumerate() {
+            let of_batch = last.get(at + 1).copied().unwrap_or(f64::NAN);
+            let value = metrics::global(metric, scope, &self.fleet)?.unwrap_or(of_batch);
+            values.insert(metric.name.clone(), value);
+            if at < begin_anew {
+                metrics::reset(metric, scope)?;
+            }
+        }
+        Ok(values)
+    }
+
+    fn show_epoch(&self, global: &BTreeMap<String, f64>, last: &[f64]) {
+        let Position { epoch, seconds, samples, .. } = self.position;
+        let log = &self.options.log;
+        if !self.topology.has_servers() {
+            let metrics = match self.data.is_loader() {
+                true => metric_text(&self.shown_names(), last),
+                false => String::new(),
+            };
+            log.info(&format!("epoch: {epoch} done, {metrics}epoch time: {seconds:.2} s"));
+            return;
+        }
+        let speed = python_float(samples as f64 / seconds.max(1e-9));
+        let time = python_float(seconds);
+        let auc = self.model.metrics.first().and_then(|metric| global.get(&metric.name));
+        log.info(&match auc.filter(|_| self.config.switch("runner.use_auc")) {
+            Some(auc) => format!(
+                "Epoch: {epoch}, using time: {time} second, ips: {speed} example/sec. auc: {}",
+                python_float(*auc)
+            ),
+            None => format!("Epoch: {epoch}, using time {time} second, ips {speed} example/sec."),
+        });
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        let started = Instant::now();
+        self.position.number += 1;
+        let scope = self.executor.scope();
+        let folder = self.checkpoints.write(&self.fleet, scope, &self.setup, &self.position)?;
+        self.saved("checkpoint", folder, started)
+    }
+
+    fn saved(&self, what: &str, path: PathBuf, started: Instant) -> Result<()> {
+        self.write(Event::Save {
+            time: events::now(),
+            batch: self.position.batches,
+            what: what.to_owned(),
+            path,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    fn write(&self, event: Event) -> Result<()> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).write(&event)
+    }
+
+    /// The last lines of `static_ps_trainer.py`, and its file of results.
+    fn finish(&self) -> Result<()> {
+        if !self.topology.has_servers() {
+            return Ok(());
+        }
+        let list = |values: Vec<String>| format!("[{}]", values.join(", "));
+        let epochs = &self.position.epochs;
+        let speed = |epoch: &Epoch| python_float(epoch.samples as f64 / epoch.seconds.max(1e-9));
+        let mut text = format!("{{'speed': {}", list(epochs.iter().map(speed).collect()));
+        if let Some(metric) =
+            self.model.metrics.first().filter(|_| self.config.switch("runner.use_auc"))
+        {
+            let auc = |epoch: &Epoch| epoch.metrics.get(&metric.name).map(|auc| python_float(*auc));
+            text += &format!(", 'auc': {}", list(epochs.iter().filter_map(auc).collect()));
+        }
+        text.push('}');
+        let log = &self.options.log;
+        log.info(&format!("train_result_dict: {text}"));
+        if self.fleet.is_first_worker() {
+            let path = PathBuf::from("./train_result_dict.txt");
+            std::fs::write(&path, &text).map_err(|error| Error::file(&path, error))?;
+        }
+        log.info("Run Success, Exit.");
+        Ok(())
+    }
+}
+
+/// A folder of the run: as the key says, or in the folder of the models.
+fn folder(config: &Config, key: &str, name: &str) -> PathBuf {
+    match config.text(key) {
+        own if !own.is_empty() => PathBuf::from(own),
+        _ => PathBuf::from(config.text("runner.model_save_path")).join(name),
+    }
+}
+
+/// The first lines of PaddleRec's trainers.
+fn header(config: &Config, topology: Topology, options: &Options) {
+    let log = &options.log;
+    if topology.has_servers() {
+        log.info("Run Worker Begin");
+        return;
+    }
+    let stars = "**************common.configs**********";
+    let value = |key: &str| {
+        config.node(key).map_or_else(|| "None".to_owned(), |node| node.value.to_string())
+    };
+    let switch = |key: &str| if config.switch(key) { "True" } else { "False" };
+    log.info(stars);
+    log.info(&format!(
+        "use_gpu: {}, use_xpu: {}, use_npu: {}, use_visual: {}, train_batch_size: {}, \
+         train_data_dir: {}, epochs: {}, print_interval: {}, model_save_path: {}",
+        switch("runner.use_gpu"),
+        switch("runner.use_xpu"),
+        switch("runner.use_npu"),
+        switch("runner.use_visual"),
+        value("runner.train_batch_size"),
+        value("runner.train_data_dir"),
+        value("runner.epochs"),
+        value("runner.print_interval"),
+        value("runner.model_save_path"),
+    ));
+    log.info(stars);
+    log.info("read data");
+}

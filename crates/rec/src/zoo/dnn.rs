@@ -1,0 +1,36 @@
+//! The CTR-DNN of PaddleRec's `models/rank/dnn`: slots through one embedding table, dense features,
+//! a perceptron on top.
+
+use bireme_engine::initializer::Initializer;
+use bireme_engine::layers::{self, Auc, ParamAttr};
+
+use super::clicks::{Clicks, Sizes};
+use super::perceptron::perceptron;
+use super::{Entry, Hyper, Model, data, heads};
+use crate::Result;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "dnn",
+    area: "rank",
+    summary: "Embeddings of all slots and dense features through a perceptron",
+    paper: "Covington et al., Deep Neural Networks for YouTube Recommendations (RecSys 2016)",
+    when: "As the first deep model: it is the one that PaddleRec's distributed examples train.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001)],
+    build,
+    generate: data::clicks::generate,
+};
+
+fn build(hyper: &mut Hyper) -> Result<Model> {
+    let clicks = Clicks::named(hyper, Sizes::default(), "")?;
+    let hidden = hyper.get_sizes("fc_sizes", &[512, 256, 128, 32])?;
+    let table = ParamAttr::named("SparseFeatFactors").init(Initializer::uniform(-0.05, 0.05));
+    let mut inputs = clicks.embed_each(table)?;
+    inputs.push(clicks.dense.clone());
+    let inputs = layers::concat(&inputs.iter().collect::<Vec<_>>(), 1)?;
+    let logits = perceptron(&inputs, &hidden, 2)?;
+    let options = Auc { num_thresholds: 4096, slide_steps: 20, ..Auc::default() };
+    let head = heads::classes(&logits, &clicks.label, &options)?;
+    let loss = layers::mean(&head.losses)?;
+    Ok(clicks.finish(loss, head.prediction, head.auc))
+}

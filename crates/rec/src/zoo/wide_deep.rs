@@ -1,0 +1,35 @@
+//! Wide & Deep: a linear model of the dense features beside a perceptron of everything.
+
+use bireme_engine::initializer::Initializer;
+use bireme_engine::layers::{self, ParamAttr};
+
+use super::clicks::{Clicks, Sizes};
+use super::perceptron::{linear_with, perceptron};
+use super::{Entry, Hyper, Model, data};
+use crate::Result;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "wide_deep",
+    area: "rank",
+    summary: "A linear model of the dense features beside a perceptron of everything",
+    paper: "Cheng et al., Wide & Deep Learning for Recommender Systems (DLRS 2016)",
+    when: "When some features are known to act by themselves and others together.",
+    labels: &["label"],
+    sample: &[("sparse_feature_number", 100_001)],
+    build,
+    generate: data::clicks::generate,
+};
+
+fn build(hyper: &mut Hyper) -> Result<Model> {
+    let clicks = Clicks::read(hyper, Sizes::default())?;
+    let hidden = hyper.get_sizes("fc_sizes", &[512, 256, 128, 32])?;
+    let spread = 1.0 / (clicks.dense_width() as f32).sqrt();
+    let initial = Initializer::truncated_normal(0.0, spread);
+    let wide = linear_with(&clicks.dense, 1, initial, Initializer::Constant(0.0))?;
+    let table = ParamAttr::named("SparseFeatFactors").init(Initializer::uniform(-0.05, 0.05));
+    let mut inputs = clicks.embed_each(table)?;
+    inputs.push(clicks.dense.clone());
+    let inputs = layers::concat(&inputs.iter().collect::<Vec<_>>(), 1)?;
+    let deep = perceptron(&inputs, &hidden, 1)?;
+    clicks.finish_logit(&layers::elementwise_add(&wide, &deep)?)
+}

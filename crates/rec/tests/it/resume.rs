@@ -1,0 +1,84 @@
+//! A run that is killed at any point and goes on ends as one that was not.
+
+use bireme_engine::random::Philox;
+
+use crate::job::{Process, Setup, comparable};
+
+/// Whether a line says that a batch was trained.
+fn is_progress(line: &str) -> bool {
+    line.starts_with("time: [")
+}
+
+/// The number below `bound` that a seed decides.
+fn random(seed: u64, bound: u64) -> u64 {
+    Philox::new(20_261_115, "places to kill at").u64(seed) % bound
+}
+
+/// Kills after so many lines of progress; whether there were as many.
+fn kill_after(process: &mut Process, lines: u64) -> bool {
+    let reached = (0..lines).all(|_| process.until(is_progress).is_some());
+    process.kill();
+    reached
+}
+
+const LOCAL: &str = "  epochs: 2\n  train_batch_size: 20\n  print_interval: 1\n  \
+                     checkpoint_interval: 4\n";
+
+#[test]
+fn a_local_run_killed_at_ten_places_ends_with_the_same_parameters() {
+    let undisturbed = Setup::new(3, 200, LOCAL);
+    let expected = undisturbed.start(&[], false).finish();
+    // 30 batches an epoch.
+    for place in 0..10 {
+        let setup = Setup::new(3, 200, LOCAL);
+        let reached = kill_after(&mut setup.start(&[], false), 1 + random(place, 60));
+        assert!(reached, "place {place}");
+        // Some are killed again on the way.
+        if place % 3 == 0 {
+            kill_after(&mut setup.start(&[], true), 1 + random(place + 100, 5));
+        }
+        let epochs = setup.start(&[], true).finish();
+        assert_eq!(comparable(&epochs), comparable(&expected), "place {place}");
+        for epoch in 0..2 {
+            assert!(setup.parameters(epoch) == undisturbed.parameters(epoch), "place {place}");
+        }
+    }
+}
+
+const SYNC: &str = "  epochs: 2\n  train_batch_size: 20\n  print_interval: 1\n  \
+                    checkpoint_interval: 4\n  sync_mode: sync\n  split_file_list: True\n";
+
+#[test]
+fn a_sync_job_killed_at_ten_places_ends_with_the_same_parameters() {
+    let undisturbed = Setup::new(4, 100, SYNC);
+    let expected = undisturbed.run_cluster(2, false);
+    // 10 batches an epoch and trainer.
+    for place in 0..10 {
+        let setup = Setup::new(4, 100, SYNC);
+        let mut processes = setup.start_cluster(2, false);
+        let lines = 1 + random(place + 200, 20);
+        let victim = random(place + 300, 3) as usize;
+        let reached = (0..lines).all(|_| processes[0].until(is_progress).is_some());
+        processes[victim].kill();
+        assert!(reached, "place {place}: {:?}", processes[0].said());
+        // What is left of the job ends with it.
+        drop(processes);
+        let epochs = setup.run_cluster(2, true);
+        assert_eq!(comparable(&epochs), comparable(&expected), "place {place}, victim {victim}");
+        for epoch in 0..2 {
+            assert!(setup.parameters(epoch) == undisturbed.parameters(epoch), "place {place}");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_training_is_refused() {
+    let setup = Setup::new(1, 100, LOCAL);
+    setup.start(&[], false).finish();
+    let text = std::fs::read_to_string(setup.config()).unwrap();
+    let other = text.replace("train_batch_size: 20", "train_batch_size: 10");
+    std::fs::write(setup.config(), other).unwrap();
+    let mut process = setup.start(&[], true);
+    let line = process.until(|line| line.starts_with("error: ")).unwrap();
+    assert!(line.contains("made by another training"), "{line}");
+}

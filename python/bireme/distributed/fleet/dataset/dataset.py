@@ -1,0 +1,397 @@
+"""`QueueDataset` and `InMemoryDataset`: what `Executor.train_from_dataset` trains on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .... import _core
+from .settings import DataSettings
+
+# What `init` and `update_settings` of a dataset in memory take.
+_INIT = (
+    "batch_size",
+    "thread_num",
+    "use_var",
+    "input_type",
+    "fs_name",
+    "fs_ugi",
+    "pipe_command",
+    "download_cmd",
+    "data_feed_type",
+    "queue_num",
+)
+_DISTRIBUTED = (
+    "merge_size",
+    "parse_ins_id",
+    "parse_content",
+    "fleet_send_batch_size",
+    "fleet_send_sleep_seconds",
+    "fea_eval",
+    "candidate_size",
+)
+_OWN = ("skip_bad_lines", "slot_names", "seed")
+
+
+class DatasetBase:
+    """What all datasets have: settings and files.
+
+    >>> dataset = paddle.distributed.fleet.DatasetBase()
+    >>> dataset.init(batch_size=2)
+    >>> dataset.set_filelist(["a.txt", "b.txt"])
+    """
+
+    _feed = ""
+
+    def __init__(self) -> None:
+        self._settings = DataSettings()
+        self._seed = 0
+        self.use_ps_gpu = False
+
+    @property
+    def thread_num(self) -> int:
+        """How many files are read at the same time."""
+        return self._settings.thread_num
+
+    @property
+    def filelist(self) -> list[str]:
+        """The files, as `set_filelist` got them."""
+        return self._settings.filelist
+
+    def init(
+        self,
+        batch_size: int = 1,
+        thread_num: int = 1,
+        use_var: list[Any] = [],  # noqa: B006 (Paddle's signature; it is copied)
+        pipe_command: str = "cat",
+        input_type: int = 0,
+        fs_name: str = "",
+        fs_ugi: str = "",
+        download_cmd: str = "cat",
+        *,
+        skip_bad_lines: int = 0,
+        slot_names: list[str] | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Says what the dataset reads and how; to be called once, before everything else.
+
+        A variable of `use_var` without LoD takes as many values of each line as its shape says,
+        one with `lod_level=1` any number. `pipe_command` gets a file as its standard input and
+        writes `MultiSlot` lines; with `cat` files are read without a process between.
+
+        Bireme's own: `native:slot_value` and `native:criteo` as `pipe_command` have the core parse
+        these formats, `slot_names` being the tokens of the variables in `slot:value` lines;
+        `skip_bad_lines` is how many lines may be wrong before that is an error; `seed` decides
+        what shuffles do.
+
+        >>> dataset = paddle.distributed.QueueDataset()
+        >>> dataset.init(batch_size=512, thread_num=2, pipe_command="cat", use_var=[])
+        """
+        self._set_batch_size(batch_size)
+        self._set_thread(thread_num)
+        self._set_use_var(use_var)
+        self._set_pipe_command(pipe_command)
+        self._set_input_type(input_type)
+        self._set_hdfs_config(fs_name, fs_ugi)
+        self._set_download_cmd(download_cmd)
+        self._set_own(skip_bad_lines, slot_names, seed)
+
+    def set_filelist(self, filelist: list[str]) -> None:
+        """The files of this worker; folders and patterns stand for the files in them.
+
+        >>> dataset = paddle.distributed.QueueDataset()
+        >>> dataset.set_filelist(["train_data/part-0"])
+        """
+        self._settings.set_filelist(filelist)
+
+    def _set_pipe_command(self, pipe_command: str) -> None:
+        self._settings.set_pipe_command(pipe_command)
+
+    def _set_batch_size(self, batch_size: int) -> None:
+        self._settings.set_batch_size(batch_size)
+
+    def _set_thread(self, thread_num: int) -> None:
+        self._settings.set_thread_num(thread_num)
+
+    def _set_use_var(self, var_list: list[Any]) -> None:
+        self._settings.set_use_var(var_list)
+
+    def _set_input_type(self, input_type: int) -> None:
+        self._settings.set_input_type(input_type)
+
+    def _set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
+        self._settings.set_hdfs_config(fs_name, fs_ugi)
+
+    def _set_download_cmd(self, download_cmd: str) -> None:
+        self._settings.set_download_cmd(download_cmd)
+
+    def _set_own(self, skip_bad_lines: int, slot_names: list[str] | None, seed: int) -> None:
+        self._settings.skip_bad_lines = skip_bad_lines
+        self._settings.slot_names = slot_names
+        self._seed = seed
+
+    def _desc(self) -> str:
+        """The settings as Paddle's text of a data feed.
+
+        >>> print(paddle.distributed.fleet.DatasetBase()._desc(), end="")
+        pipe_command: "cat"
+        """
+        return self._settings.description(self._feed)
+
+    def _source(self) -> Any:
+        """What the core reads from."""
+        raise NotImplementedError("train on a `QueueDataset` or an `InMemoryDataset`")
+
+    def _check_use_var_with_data_generator(
+        self, var_list: list[Any], data_generator_class: Any, test_file: str
+    ) -> None:
+        """Holds what a data generator makes of a file against the variables it shall feed."""
+        with open(test_file, encoding="utf-8") as lines:
+            for line in lines:
+                for sample in data_generator_class.generate_sample(line)():
+                    _check_sample(var_list, sample)
+
+
+class QueueDataset(DatasetBase):
+    """Reads files while they are trained on; nothing stays in memory.
+
+    >>> dataset = paddle.distributed.QueueDataset()
+    >>> dataset.init(batch_size=1, thread_num=2, pipe_command="cat", use_var=[])
+    >>> dataset.set_filelist(["a.txt", "b.txt"])
+    """
+
+    _feed = "MultiSlotDataFeed"
+
+    def init(self, **kwargs: Any) -> None:
+        """See `DatasetBase.init`.
+
+        >>> paddle.distributed.QueueDataset().init(batch_size=1, thread_num=2)
+        """
+        super().init(**kwargs)
+
+    def _source(self) -> Any:
+        return _core.QueueData(self._settings.use_var, self._settings.for_core())
+
+
+class InMemoryDataset(DatasetBase):
+    """Reads files into memory, where samples can be shuffled, before they are trained on.
+
+    >>> dataset = paddle.distributed.InMemoryDataset()
+    >>> dataset.init(batch_size=1, thread_num=2, pipe_command="cat", use_var=[])
+    >>> dataset.set_filelist(["a.txt", "b.txt"])
+    """
+
+    _feed = "MultiSlotInMemoryDataFeed"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fea_eval = False
+        self.queue_num: int | None = None
+        self._candidate_size = 10000
+        self._data: Any = None
+        self._date = ""
+        # Each shuffle of a dataset is another one.
+        self._shuffles = 0
+
+    def init(self, **kwargs: Any) -> None:
+        """See `DatasetBase.init`; also `queue_num` and `data_feed_type`.
+
+        Training threads take their batches from the samples themselves: there are no queues whose
+        number (`queue_num`) would change anything.
+
+        >>> paddle.distributed.InMemoryDataset().init(batch_size=1, thread_num=2)
+        """
+        _refuse_unknown("InMemoryDataset.init", kwargs, _INIT + _OWN)
+        self._set_feed_type(kwargs.pop("data_feed_type", self._feed))
+        self._set_queue_num(kwargs.pop("queue_num", -1))
+        super().init(**kwargs)
+
+    def update_settings(self, **kwargs: Any) -> None:
+        """Changes settings of `init` and those of distributed training.
+
+        `parse_ins_id` and `parse_content` say that lines begin with such fields. `fea_eval` with
+        `candidate_size` is needed for `slots_shuffle`. `fleet_send_batch_size` and
+        `fleet_send_sleep_seconds` say nothing here: samples for another worker travel at once.
+
+        >>> dataset = paddle.distributed.InMemoryDataset()
+        >>> dataset.init(batch_size=1, thread_num=2, use_var=[])
+        >>> dataset.update_settings(batch_size=2, fea_eval=True)
+        """
+        _refuse_unknown("update_settings", kwargs, _INIT + _DISTRIBUTED + _OWN)
+        setters = {
+            "pipe_command": self._set_pipe_command,
+            "batch_size": self._set_batch_size,
+            "thread_num": self._set_thread,
+            "use_var": self._set_use_var,
+            "input_type": self._set_input_type,
+            "download_cmd": self._set_download_cmd,
+            "merge_size": self._set_merge_by_lineid,
+            "parse_ins_id": self._set_parse_ins_id,
+            "parse_content": self._set_parse_content,
+            "fleet_send_batch_size": self._set_fleet_send_batch_size,
+            "fleet_send_sleep_seconds": self._set_fleet_send_sleep_seconds,
+            "data_feed_type": self._set_feed_type,
+            "queue_num": self._set_queue_num,
+        }
+        for key, value in kwargs.items():
+            if key in setters:
+                setters[key](value)
+        if "fs_name" in kwargs and "fs_ugi" in kwargs:
+            self._set_hdfs_config(kwargs["fs_name"], kwargs["fs_ugi"])
+        if kwargs.get("fea_eval"):
+            self._set_fea_eval(kwargs.get("candidate_size", 10000), True)
+        own = self._settings
+        self._set_own(
+            kwargs.get("skip_bad_lines", own.skip_bad_lines),
+            kwargs.get("slot_names", own.slot_names),
+            kwargs.get("seed", self._seed),
+        )
+
+    def _init_distributed_settings(self, **kwargs: Any) -> None:
+        _refuse_unknown("_init_distributed_settings", kwargs, _DISTRIBUTED)
+        self.update_settings(**kwargs)
+
+    def load_into_memory(self, is_shuffle: bool = False) -> None:
+        """Reads the files; `is_shuffle` shuffles the samples of this worker, too."""
+        self._open().load()
+        if is_shuffle:
+            self.local_shuffle()
+
+    def preload_into_memory(self, thread_num: int | None = None) -> None:
+        """Begins to read the files, with `thread_num` readers, and returns at once."""
+        self._open().preload(self.thread_num if thread_num is None else thread_num)
+
+    def wait_preload_done(self) -> None:
+        """Waits for what `preload_into_memory` began."""
+        self._loaded("wait_preload_done").wait()
+
+    def local_shuffle(self) -> None:
+        """Shuffles the samples of this worker."""
+        self._loaded("local_shuffle").local_shuffle(self._next_seed())
+
+    def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
+        """Shuffles the samples of all workers, if `fleet` is given; else as `local_shuffle`.
+
+        Each sample goes to a worker at random. `thread_num` is the number of threads in Paddle;
+        here one is enough for what the network can carry.
+        """
+        data = self._loaded("global_shuffle")
+        if fleet is None or fleet.worker_num() == 1:
+            data.local_shuffle(self._next_seed())
+            return
+        size, rank = fleet.worker_num(), fleet.worker_index()
+        exchange, end = _util(fleet)._exchange()
+        data.global_shuffle(exchange, rank, size, self._next_seed())
+        end()
+
+    def release_memory(self) -> None:
+        """Gives back the memory of the samples."""
+        if self._data is not None:
+            self._data.release()
+        self._data = None
+
+    def get_memory_data_size(self, fleet: Any = None) -> Any:
+        """How many samples this worker has; with `fleet`, how many all workers have."""
+        return self._size(fleet)
+
+    def get_shuffle_data_size(self, fleet: Any = None) -> Any:
+        """How many samples there are after a shuffle: as `get_memory_data_size`.
+
+        Samples are shuffled where they lie.
+        """
+        return self._size(fleet)
+
+    def slots_shuffle(self, slots: list[str]) -> None:
+        """Gives each sample values of another one in the named slots, to see what they are worth."""
+        if not self.fea_eval:
+            raise RuntimeError("`slots_shuffle` needs `update_settings(fea_eval=True)` before")
+        self._loaded("slots_shuffle").slots_shuffle(sorted(set(slots)), self._next_seed())
+
+    def set_date(self, date: str) -> None:
+        """The day of the data, as `20211111`; kept for whoever asks, it changes nothing here."""
+        if len(date) != 8 or not date.isdecimal():
+            raise ValueError(f"`date` must be a day such as 20211111, not {date!r}")
+        self._date = date
+
+    def _set_feed_type(self, data_feed_type: str) -> None:
+        if data_feed_type != self._feed:
+            raise NotImplementedError(f"`data_feed_type` {data_feed_type!r} is not in this version")
+
+    def _set_queue_num(self, queue_num: int) -> None:
+        if not isinstance(queue_num, int):
+            raise TypeError(f"`queue_num` must be a number, not {type(queue_num).__name__}")
+        self.queue_num = queue_num if queue_num > 0 else None
+
+    def _set_parse_ins_id(self, parse_ins_id: bool) -> None:
+        self._settings.parse_ins_id = bool(parse_ins_id)
+
+    def _set_parse_content(self, parse_content: bool) -> None:
+        self._settings.parse_content = bool(parse_content)
+
+    def _set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
+        self.fleet_send_batch_size = fleet_send_batch_size
+
+    def _set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
+        self.fleet_send_sleep_seconds = fleet_send_sleep_seconds
+
+    def _set_merge_by_lineid(self, merge_size: int = 2) -> None:
+        if merge_size > 0:
+            raise NotImplementedError("`merge_size` (merging samples) is not in this version")
+
+    def _set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
+        self._candidate_size, self.fea_eval = record_candidate_size, bool(fea_eval)
+
+    def _open(self) -> Any:
+        self._data = _core.MemoryData(self._settings.use_var, self._settings.for_core())
+        return self._data
+
+    def _loaded(self, method: str) -> Any:
+        if self._data is None:
+            raise RuntimeError(f"`{method}` needs samples: call `load_into_memory` before")
+        return self._data
+
+    def _next_seed(self) -> int:
+        self._shuffles += 1
+        return self._seed + self._shuffles
+
+    def _size(self, fleet: Any) -> Any:
+        size = np.array([0 if self._data is None else len(self._data)])
+        return (size if fleet is None else _util(fleet).all_reduce(size))[0]
+
+    def _source(self) -> Any:
+        data = self._loaded("train_from_dataset")
+        data.set_batch_size(self._settings.batch_size)
+        return data
+
+
+def _refuse_unknown(call: str, given: dict[str, Any], known: tuple[str, ...]) -> None:
+    from ....static.settings import unknown_setting
+
+    for key in given:
+        if key not in known:
+            raise TypeError(unknown_setting(call, key, dict.fromkeys(known)))
+
+
+def _util(fleet: Any) -> Any:
+    """What the workers of a job tell each other by, in both generations of `fleet`."""
+    return fleet._util if hasattr(type(fleet), "all_reduce_worker") else fleet.util
+
+
+def _check_sample(variables: list[Any], sample: Any) -> None:
+    if len(variables) != len(sample):
+        raise ValueError(
+            f"var length mismatch error: var_list = {len(variables)} vs data_generator ="
+            f" {len(sample)}"
+        )
+    for variable, (name, values) in zip(variables, sample, strict=True):
+        if len(values) == 0:
+            raise ValueError(f"var length error: var {name}'s length in data_generator is 0")
+        wanted, kind = (float, "float") if "float" in variable.dtype.name else (int, "int")
+        if not all(isinstance(value, wanted) for value in values):
+            raise TypeError(
+                f"var dtype mismatch error: var name = {name}, var type in var_list = {kind}, "
+                f"while var in data_generator contains non-{kind} value, which is {values} \n"
+                "Please check if order of var_list and data_generator are aligned. \n"
+                "Please check if var's type in data_generator is correct."
+            )
