@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,18 @@ SCRIPTS = Path(__file__).parent / "jobs"
 JOB_SECONDS = 180
 
 
+# Bound, so that the system gives their ports to nobody else; a job's process can still listen.
+HELD = []
+
+
 def free_ports(count):
-    """Ports on which nobody listens."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in sockets:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in sockets]
+    """Ports on which nobody listens, kept for this process as long as it runs."""
+    sockets = [socket.socket() for _ in range(count)]
+    for held in sockets:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+    HELD.extend(sockets)
+    return [held.getsockname()[1] for held in sockets]
 
 
 class Job:

@@ -1,20 +1,6 @@
 """Starts the ranks of a collective job on the loopback."""
 
-import socket
-from contextlib import ExitStack, contextmanager
-
-from running_jobs import JOB_SECONDS, Job
-
-
-@contextmanager
-def held_ports(count):
-    """Ports that the system gives to nobody else meanwhile; a rank can still listen on its own."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for held in sockets:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.bind(("127.0.0.1", 0))
-        yield [held.getsockname()[1] for held in sockets]
+from running_jobs import JOB_SECONDS, Job, free_ports
 
 
 def environments(ports):
@@ -35,8 +21,8 @@ def environments(ports):
 def run_ranks(folder, script, count, options=None, seconds=JOB_SECONDS):
     """Runs a script in `count` ranks; returns how they ended and what they printed."""
     options = {name: str(value) for name, value in (options or {}).items()}
-    with held_ports(count) as ports, Job(folder) as job:
-        for name, environment in environments(ports).items():
+    with Job(folder) as job:
+        for name, environment in environments(free_ports(count)).items():
             job.start(name, script, {**environment, **options})
         ended = job.ends(seconds)
         return ended, {name: job.output(name) for name in ended}

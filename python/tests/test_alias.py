@@ -173,6 +173,17 @@ def test_the_launcher_of_paddle_is_fleetrun(tmp_path):
     assert result.stderr == "bireme: there is no module `bireme.nn` that could be run\n"
 
 
+def test_the_path_of_the_alias_lets_plain_python_find_it(tmp_path):
+    (tmp_path / "script.py").write_text("import sys, paddle; print(paddle.__name__, sys.argv)")
+    shim = run("-m", "bireme", "--alias-path", cwd=tmp_path).stdout.strip()
+    path = os.pathsep.join([os.environ["PYTHONPATH"], shim])
+    launch = ("-m", "paddle.distributed.launch", "--nproc_per_node=1", "script.py", "-x")
+    result = run(*launch, cwd=tmp_path, PYTHONPATH=path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith("[worker 0] bireme ['script.py', '-x']\n"), result.stdout
+    check(run("script.py", cwd=tmp_path, PYTHONPATH=path), "bireme ['script.py']\n")
+
+
 def test_importing_bireme_does_not_install_the_alias(tmp_path):
     code = "import bireme, sys; print('paddle' in sys.modules); import paddle"
     result = run("-c", code, cwd=tmp_path)

@@ -65,7 +65,8 @@ def test_ctrl_c_ends_it_at_once(code):
     sent = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     errors, _ = process.communicate(timeout=30)
-    assert time.monotonic() - sent < 3.0
+    # The machine may be busy; what is waited for would take minutes.
+    assert time.monotonic() - sent < 20
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt") and "panicked" not in errors
 

@@ -5,8 +5,8 @@ import signal
 
 import numpy as np
 import pytest
-from running_jobs import Job, losses
-from running_ranks import environments, held_ports, run_ranks, run_well
+from running_jobs import Job, free_ports, losses
+from running_ranks import environments, run_ranks, run_well
 from test_collective import HEAD
 
 
@@ -139,14 +139,14 @@ if dist.get_rank() == 0:
 else:
     time.sleep(60)
 """
-    with held_ports(2) as ports, Job(tmp_path) as job:
-        for name, environment in environments(ports).items():
+    with Job(tmp_path) as job:
+        for name, environment in environments(free_ports(2)).items():
             job.start(name, script, environment)
         job.wait_for("rank 0", "ready")
         job.wait_for("rank 1", "ready")
         # It may not wait yet: then Ctrl-C comes before the wait, and ends it as well.
         job.processes["rank 0"].send_signal(signal.SIGINT)
-        job.processes["rank 0"].wait(20)
+        job.processes["rank 0"].wait(60)
         assert "KeyboardInterrupt" in job.output("rank 0")
         assert job.processes["rank 0"].returncode in (-signal.SIGINT, 130)
 

@@ -10,7 +10,7 @@ import textwrap
 import bireme as paddle
 import numpy as np
 import pytest
-from dataset_files import DENSE, write_samples
+from dataset_files import DENSE, read_plainly, write_samples
 
 
 def model():
@@ -158,6 +158,33 @@ def test_a_handler_gets_values(tmp_path):
     Trained(paths, train)
     assert len(seen) == 3
     assert seen[0]["cost"].shape == (1,)
+
+
+def test_values_of_samples_and_parameters_are_dumped(tmp_path):
+    paths = write_samples(tmp_path, 1, 6)
+
+    def train(executor, program, dataset, built):
+        [label, ids, _], loss, _, _ = built
+        program._fleet_opt = {
+            "dump_fields": [label.name, ids.name, loss.name],
+            "dump_param": ["fc_0.b_0"],
+            "dump_fields_path": str(tmp_path / "dump"),
+            "trainer_id": 2,
+        }
+        executor.train_from_dataset(program, dataset)
+
+    trained = Trained(paths, train)
+    lines = (tmp_path / "dump/part-002-00000").read_text().splitlines()
+    samples = [
+        f"\tlabel:1:{label}\tids:{len(ids)}:{','.join(map(str, ids))}"
+        for label, ids, _ in read_plainly(paths)
+    ]
+    # The loss has no value for each sample.
+    assert lines[:4] == samples[:4]
+    assert lines[5:7] == samples[4:]
+    bias = trained.values["fc_0.b_0"]
+    assert lines[4].startswith("(0,0,fc_0.b_0)")
+    assert lines[7] == f"(0,1,fc_0.b_0){bias[0]:.6g},{bias[1]:.6g}"
 
 
 def test_wrong_calls(tmp_path):

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from running_jobs import free_ports
 from running_ranks import run_well
-from test_seeds_servers import free_ports, run_job
+from test_seeds_servers import run_job
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ import pytest
 from running_jobs import SCRIPTS, Job, roles, run_job
 
 # Survivors wait this long for a process that is gone, and for one that never came.
-QUICK = {"BIREME_HEARTBEAT_TIMEOUT": "2", "FLAGS_rpc_deadline": "15000"}
+QUICK = {"BIREME_HEARTBEAT_TIMEOUT": "4", "FLAGS_rpc_deadline": "15000"}
 SECONDS = 90
 
 

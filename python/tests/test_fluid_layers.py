@@ -111,7 +111,7 @@ def test_missing_layers_say_so(name):
         getattr(layers, name)
 
 
-@pytest.mark.parametrize("name", ["DatasetFactory", "PyReader"])
+@pytest.mark.parametrize("name", ["PyReader"])
 def test_missing_parts_of_fluid_say_so(name):
     with pytest.raises(AttributeError, match=f"`paddle.fluid.{name}` is not in Bireme"):
         getattr(fluid, name)

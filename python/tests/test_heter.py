@@ -3,29 +3,18 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import bireme as paddle
 import numpy as np
 import pytest
 from bireme.distributed import fleet
+from running_jobs import JOB_SECONDS, free_ports
 
-# For all processes of a job together with their imports, on a busy machine.
-JOB_SECONDS = 180
 SCRIPT = Path(__file__).parents[2] / "examples" / "python" / "heter_ctr.py"
-
-
-def free_ports(count):
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in sockets:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in sockets]
 
 
 def job(servers, trainers, stages, **common):
@@ -161,7 +150,7 @@ def test_a_killed_process_ends_the_others_and_is_named(tmp_path, victim):
         "HETER_SYNC": "1",
         "STEPS": "1000000",
         "BIREME_HEARTBEAT": "0.2",
-        "BIREME_HEARTBEAT_TIMEOUT": "2",
+        "BIREME_HEARTBEAT_TIMEOUT": "4",
     }
     processes = job(1, 2, [1], **settings)
     running = {name: start(tmp_path, name, own) for name, own in processes.items()}
@@ -169,11 +158,11 @@ def test_a_killed_process_ends_the_others_and_is_named(tmp_path, victim):
         wait_for(tmp_path / "trainer 0.log", "step 5:")
         killed = time.monotonic()
         running[victim].send_signal(signal.SIGKILL)
-        codes, outputs = end(tmp_path, running, 60)
+        codes, outputs = end(tmp_path, running, 90)
     finally:
         for process in running.values():
             process.kill()
-    assert time.monotonic() - killed < 30
+    assert time.monotonic() - killed < 90
     others = {name: code for name, code in codes.items() if name != victim}
     assert all(code > 0 for code in others.values()), f"{codes}\n" + "\n".join(outputs.values())
     said = victim.replace("heter", "heter worker")

@@ -86,18 +86,18 @@ def test_mnist_prints_the_log_of_the_guide_with_a_falling_loss(tmp_path):
     assert result.stderr.count("BIREME_DEVICE") == 1, result.stderr
 
 
-def write_digits(folder: Path) -> None:
+def write_digits(folder: Path, images: int = 201 * 64) -> None:
     """A set of faint images in MNIST's files: one pattern for each class, with noise on it."""
     random = np.random.default_rng(7)
     # The script feeds 0 to 255 as they are; dark pixels keep its tanh layers out of saturation.
     patterns = random.integers(0, 3, [10, 28, 28])
     folder.mkdir(parents=True)
-    # 201 batches of 64: each epoch reaches step 200, where the script prints.
-    for prefix, count in (("train", 201 * 64), ("t10k", 64)):
+    # By default 201 batches of 64: each epoch reaches step 200, where the script prints.
+    for prefix, count in (("train", images), ("t10k", 64)):
         labels = random.integers(0, 10, count)
-        images = patterns[labels] * random.integers(0, 2, [count, 28, 28])
+        pixels = patterns[labels] * random.integers(0, 2, [count, 28, 28])
         header = struct.pack(">IIII", 2051, count, 28, 28)
-        write(folder / f"{prefix}-images-idx3-ubyte.gz", header + images.astype("uint8").tobytes())
+        write(folder / f"{prefix}-images-idx3-ubyte.gz", header + pixels.astype("uint8").tobytes())
         header = struct.pack(">II", 2049, count)
         write(folder / f"{prefix}-labels-idx1-ubyte.gz", header + labels.astype("uint8").tobytes())
 

@@ -2,26 +2,15 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
+from running_jobs import JOB_SECONDS, free_ports
 
 SCRIPTS = Path(__file__).parent / "seeds_ps"
-# For all processes of a job together with their imports, on a busy machine.
-JOB_SECONDS = 180
-
-
-def free_ports(count):
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in sockets:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in sockets]
 
 
 def run_job(script, folder, processes):

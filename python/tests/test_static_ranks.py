@@ -4,8 +4,8 @@ import os
 
 import numpy as np
 import pytest
-from running_jobs import Job
-from running_ranks import environments, held_ports, run_well
+from running_jobs import Job, free_ports
+from running_ranks import environments, run_well
 from test_seeds import LOG_LINE, expect_checksums_of, listing, write_digits
 
 
@@ -69,8 +69,8 @@ def test_the_guides_digits_train_in_two_processes(tmp_path):
         "BIREME_DATA_HOME": str(tmp_path / "home"),
         "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), os.environ["PYTHONPATH"]]),
     }
-    with held_ports(2) as ports, Job(tmp_path) as job:
-        for name, environment in environments(ports).items():
+    with Job(tmp_path) as job:
+        for name, environment in environments(free_ports(2)).items():
             job.start(name, script, {**environment, **options})
         ended = job.ends(300)
         outputs = [job.output(name) for name in ended]
@@ -103,8 +103,8 @@ for step in range(100):
         raise ValueError("this rank has had enough")
     exe.run(feed={"x": np.ones([4, 2], "float32")}, fetch_list=[loss])
 """
-    with held_ports(2) as ports, Job(tmp_path) as job:
-        for name, environment in environments(ports).items():
+    with Job(tmp_path) as job:
+        for name, environment in environments(free_ports(2)).items():
             job.start(name, script, environment)
         ended = job.ends(60)
         outputs = {name: job.output(name) for name in ended}

@@ -244,7 +244,7 @@ def test_a_trainer_waits_for_servers_and_says_so(capsys):
             listener.bind((host, int(port)))
             listener.listen()
 
-        threading.Timer(0.3, listen).start()
+        threading.Timer(1, listen).start()
         wait_server_ready([endpoint], timeout_s=30)
     said = capsys.readouterr().err
     assert said.startswith("server not ready, wait 3 sec to retry...\n")

@@ -333,6 +333,11 @@ def different_commands(table):
     flags = servers_flags(table)
     other = [flag.replace("6171", "6172") for flag in flags]
     runs = [table.start(host, flags, "servers.py") for host in table.hosts[:2]]
+    # Who comes after the meeting is over finds nobody there.
+    end = time.monotonic() + JOB_SECONDS
+    while f"waiting for 1 of 3 nodes: {table.hosts[2].address}" not in runs[0].text():
+        assert time.monotonic() < end, "the first two machines did not meet"
+        time.sleep(0.05)
     runs.append(table.start(table.hosts[2], other, "servers.py"))
     check_ends(runs, [None, None, None], 30)
     for running in runs:
@@ -397,6 +402,21 @@ def all_begin_again(table):
     for running in runs:
         check_says(running, "all processes of all nodes are started again")
     check_trained(runs)
+
+
+@case
+def all_go_on_from_a_checkpoint(table):
+    """The same after a checkpoint: the servers of all machines load it, not only where it was saved."""
+    flags = [*servers_flags(table), "--max_restart=1"]
+    # All machines see one disk.
+    saved = str(table.hosts[0].folder / "saved")
+    runs = table.start_all(flags, "servers.py", JOB_FAIL="1:5", JOB_FAIL_ONCE=1, JOB_SAVE=saved)
+    check_ends(runs, [0, 0, 0])
+    for running in runs:
+        assert f"goes on from {saved}" in running.logs()["workerlog.0"], running.host.name
+    for running in runs[:2]:
+        loads = f"started again (restart 1): loads `{saved}`"
+        assert loads in running.logs()["serverlog.0"], running.host.name
 
 
 @case

@@ -91,7 +91,7 @@ def compare(options, case):
             print(f"{case:7} {who:18} {rate:10,.0f} samples/s   {ratio}   AUC {last:.4f}", flush=True)
 
 
-def ours(options, workers, mode):
+def ours(options, workers, mode, flags=None):
     """Our package, one process per role, told by environment variables."""
     ports = free_ports(1)
     servers = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -101,7 +101,7 @@ def ours(options, workers, mode):
         PADDLE_TRAINERS_NUM=str(workers),
         POD_IP="127.0.0.1",
     )
-    flags = ["--mode", "ps", "--sync", mode, "--feed", "numpy"]
+    flags = flags or ["--mode", "ps", "--sync", mode, "--feed", "numpy"]
     command = script(options, "bireme", *flags)
     roles = [dict(common, TRAINING_ROLE="PSERVER", PADDLE_PORT=str(port)) for port in ports]
     roles += [
@@ -111,12 +111,13 @@ def ours(options, workers, mode):
     return job([(command, role) for role in roles])
 
 
-def paddle(options, workers, mode):
+def paddle(options, workers, mode, flags=None):
     """Real Paddle under its own launcher, which never ends by itself."""
+    flags = flags or ["--mode", "ps", "--sync", mode, "--feed", "inmem", "--reader", "cat"]
     command = [
         str(HOME / "paddle/bin/python"), "-m", "paddle.distributed.launch",
         "--server_num=1", f"--trainer_num={workers}", "--log_dir", "logs",
-        *script(options, "paddle", "--mode", "ps", "--sync", mode, "--feed", "inmem", "--reader", "cat")[1:],
+        *script(options, "paddle", *flags)[1:],
     ]
     for _ in range(3):
         rate, auc = job([(command, environment("paddle"))], workers=workers)

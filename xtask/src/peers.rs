@@ -11,6 +11,7 @@ const PARTS: &[Part] = &[
     Part { word: "engine", script: "tools/peers/compare.py" },
     Part { word: "python", script: "tools/peers/python.py" },
     Part { word: "servers", script: "tools/peers/servers.py" },
+    Part { word: "dataset", script: "tools/peers/dataset.py" },
     Part { word: "collective", script: "tools/peers/collective.py" },
 ];
 

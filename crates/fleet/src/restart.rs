@@ -1,5 +1,5 @@
 //! The last checkpoint of a job, remembered in the launcher's folder for processes that are
-//! started again.
+//! started again. Every machine of a job has such a folder: launchers tell each other.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,8 @@ use crate::Environment;
 
 /// The file that holds the checkpoint's path.
 const FILE: &str = "last_checkpoint";
+/// The same on machines whose processes did not save it.
+const TOLD: &str = "told_checkpoint";
 
 /// Remembers a checkpoint that is complete. Nothing happens without a launcher; a folder that
 /// cannot be written is worth a warning only, the checkpoint is there.
@@ -15,9 +17,7 @@ pub fn remember_checkpoint(environment: &Environment, checkpoint: &Path) {
     let write = || -> std::io::Result<()> {
         let path = std::path::absolute(checkpoint)?;
         let text = path.to_str().ok_or_else(|| std::io::Error::other("the path is not text"))?;
-        let fresh = folder.join(format!("{FILE}.{}", std::process::id()));
-        std::fs::write(&fresh, text)?;
-        std::fs::rename(fresh, folder.join(FILE))
+        replace(&folder.join(FILE), text)
     };
     if let Err(error) = write() {
         tracing::warn!(
@@ -63,11 +63,36 @@ pub fn checkpoint_to_load(environment: &Environment, asked: Option<&Path>) -> Op
     }
 }
 
-/// The last complete checkpoint, if it is still there.
+/// The last complete checkpoint. One that was saved here must still be there; one that processes of
+/// another machine saved is an error to whoever cannot read it, and no reason to begin anew.
 pub fn last_checkpoint(environment: &Environment) -> Option<PathBuf> {
     let folder = environment.launcher.job_dir.as_ref()?;
-    let path = PathBuf::from(std::fs::read_to_string(folder.join(FILE)).ok()?);
-    path.is_dir().then_some(path)
+    own_checkpoint(folder).or_else(|| read(&folder.join(TOLD)))
+}
+
+/// The last checkpoint that processes with this launcher's folder have saved, if it is still there.
+pub fn own_checkpoint(folder: &Path) -> Option<PathBuf> {
+    read(&folder.join(FILE)).filter(|path| path.is_dir())
+}
+
+/// Tells processes with this launcher's folder of a checkpoint that those of another have saved.
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn tell_checkpoint(folder: &Path, checkpoint: &Path) -> std::io::Result<()> {
+    let text = checkpoint.to_str().ok_or_else(|| std::io::Error::other("the path is not text"))?;
+    replace(&folder.join(TOLD), text)
+}
+
+fn read(file: &Path) -> Option<PathBuf> {
+    Some(PathBuf::from(std::fs::read_to_string(file).ok()?))
+}
+
+/// Writes a file that others read at any time.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let fresh = file.with_extension(std::process::id().to_string());
+    std::fs::write(&fresh, text)?;
+    std::fs::rename(fresh, file)
 }
 
 #[cfg(test)]
@@ -93,6 +118,10 @@ mod tests {
         assert_eq!(checkpoint_to_load(&environment("0"), None), None);
         std::fs::remove_dir(&second).unwrap();
         assert_eq!(last_checkpoint(&again), None);
+        let elsewhere = Path::new("/of/another/machine");
+        tell_checkpoint(folder.path(), elsewhere).unwrap();
+        assert_eq!(last_checkpoint(&again).as_deref(), Some(elsewhere));
+        assert_eq!(own_checkpoint(folder.path()), None);
         let alone = Environment::default();
         remember_checkpoint(&alone, &second);
         assert_eq!(checkpoint_to_load(&alone, None), None);

@@ -23,8 +23,9 @@ const ALWAYS: [(&str, &str); 7] = [
 ];
 
 /// Variables that are no part of the table: a secret, and what Paddle does not show either.
-const HIDDEN: [Variable; 15] = [
+const HIDDEN: [Variable; 16] = [
     v::JOB_SECRET,
+    v::DEVICE,
     v::OMP_NUM_THREADS,
     v::ROLE,
     v::NNODES,

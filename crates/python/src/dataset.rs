@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_data::parse::{BadLines, CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
 use bireme_data::source::{Source, expand};
 use bireme_data::{
-    Batch, Batches, Exchange, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings, Result,
-    Slot,
+    Batch, Batches, Exchange, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings,
+    Result, Slot,
 };
 use bireme_engine::tensor::Tensor;
 use pyo3::exceptions::{PyTypeError, PyValueError};

@@ -1,15 +1,17 @@
 //! What `Executor.train_from_dataset` is told, and the lines that it prints meanwhile.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use bireme_data::train::{Progress, Summary};
 use bireme_data::{Error, Result};
-use bireme_engine::DType;
 use bireme_engine::tensor::Tensor;
+use bireme_engine::{DType, Scope};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::dataset_dump::Dump;
 use crate::jobs;
 use crate::kwargs::Kwargs;
 
@@ -21,8 +23,10 @@ pub(crate) struct Told {
     /// What is fetched, and what it is called where it is printed.
     pub(crate) fetches: Vec<String>,
     labels: Vec<String>,
-    /// How many of them are printed; the others are the handler's.
+    /// How many of them are printed; the handler's follow, then those that are dumped.
     printed: usize,
+    handled_to: usize,
+    dump: Option<Dump>,
     /// Batches of the first thread between two lines; 0 for none.
     print_period: u64,
     /// Counters that each thread keeps for itself.
@@ -36,7 +40,12 @@ impl Told {
     pub(crate) fn read(settings: &Bound<'_, PyDict>) -> PyResult<Told> {
         let mut given = Kwargs::new("train_from_dataset".to_owned(), settings)?;
         let fetches: Vec<(String, String)> = given.or("fetches", Vec::new())?;
-        let (labels, fetches) = fetches.into_iter().unzip();
+        let (labels, mut fetches): (Vec<String>, Vec<String>) = fetches.into_iter().unzip();
+        let dump = match given.object("dump")? {
+            Some(dump) => Some(Dump::read(dump.cast::<PyDict>()?)?),
+            None => None,
+        };
+        fetches.extend(dump.iter().flat_map(|dump| dump.fields().iter().cloned()));
         let handler = given.object("handler")?;
         let seconds: f64 = given.or("handler_seconds", 60.0)?;
         let told = Told {
@@ -45,6 +54,8 @@ impl Told {
             debug: given.or("debug", false)?,
             fetches,
             printed: given.need("printed")?,
+            handled_to: labels.len(),
+            dump,
             labels,
             print_period: given.or("print_period", 0)?,
             private: given.or("private", Vec::new())?,
@@ -57,9 +68,12 @@ impl Told {
     }
 
     /// After a step: its launcher hears of it, and what was fetched is printed when it is time.
-    pub(crate) fn after(&self, done: &Progress<'_>) -> Result<()> {
+    pub(crate) fn after(&self, done: &Progress<'_>, scope: &Scope) -> Result<()> {
         if !self.infer {
             jobs::report_step(Some(done.data.rows() as u64));
+        }
+        if let Some(dump) = &self.dump {
+            dump.after(done, self.handled_to, scope)?;
         }
         if done.thread != 0 || self.fetches.is_empty() {
             return Ok(());
@@ -89,8 +103,11 @@ impl Told {
         })
     }
 
-    /// What Paddle's profile of a run says, where it was asked for.
-    pub(crate) fn profile(&self, summary: &Summary) -> Result<()> {
+    /// What remains to be done, and what Paddle's profile of a run says where it was asked for.
+    pub(crate) fn end(&self, summary: &Summary) -> Result<()> {
+        if let Some(dump) = &self.dump {
+            dump.flush()?;
+        }
         if !self.debug {
             return Ok(());
         }
@@ -116,19 +133,28 @@ fn line<'a>(
 
 /// `loss[1]:[0.53]`
 fn shown(label: &str, tensor: &Tensor) -> String {
-    fn all<T: Copy>(values: bireme_engine::Result<&[T]>, text: impl Fn(T) -> String) -> String {
-        let values = values.unwrap_or_default();
-        values.iter().map(|&value| text(value)).collect::<Vec<_>>().join(" ")
+    let count = tensor.dims().numel();
+    format!("{label}[{count}]:[{}]", values(tensor, " ", 0..count))
+}
+
+/// Some of a tensor's values.
+pub(crate) fn values(tensor: &Tensor, between: &str, range: Range<usize>) -> String {
+    let all = |text: &dyn Fn(usize) -> String| range.clone().map(text).collect::<Vec<_>>();
+    macro_rules! each {
+        ($t:ty, $text:expr) => {{
+            let values = tensor.as_slice::<$t>().unwrap_or_default();
+            all(&|at| values.get(at).map_or_else(String::new, $text))
+        }};
     }
-    let values = match tensor.dtype() {
-        DType::F32 => all(tensor.as_slice::<f32>(), |value| general(value.into())),
-        DType::F64 => all(tensor.as_slice::<f64>(), general),
-        DType::I64 => all(tensor.as_slice::<i64>(), |value| value.to_string()),
-        DType::I32 => all(tensor.as_slice::<i32>(), |value| value.to_string()),
-        DType::Bool => all(Ok(tensor.as_bytes()), |value| value.to_string()),
-        other => format!("values of type {other} are not printed"),
+    let texts = match tensor.dtype() {
+        DType::F32 => each!(f32, |value| general((*value).into())),
+        DType::F64 => each!(f64, |value| general(*value)),
+        DType::I64 => each!(i64, ToString::to_string),
+        DType::I32 => each!(i32, ToString::to_string),
+        DType::Bool => all(&|at| tensor.as_bytes().get(at).map_or_else(String::new, u8::to_string)),
+        other => return format!("values of type {other} are not printed"),
     };
-    format!("{label}[{}]:[{values}]", tensor.dims().numel())
+    texts.join(between)
 }
 
 /// A number with six digits, as C++ streams write it (`%g`).

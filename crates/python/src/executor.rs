@@ -384,7 +384,7 @@ impl Executor {
         // A copy: whoever edits the program meanwhile does not change what is trained.
         let copy = program.handle.read(Clone::clone);
         let summary = enter_data(py, || {
-            let after = |done: &Progress<'_>| told.after(done);
+            let after = |done: &Progress<'_>| told.after(done, &scope);
             let (threads, split) = divide(&copy, told.threads, false);
             let mut training = Training::new(&copy, &scope, data.slots());
             training.fetches = &told.fetches;
@@ -396,7 +396,7 @@ impl Executor {
             training.interrupt = Some(&signalled);
             training.on_batch = Some(&after);
             let summary = train(&training, data.open(threads)?)?;
-            told.profile(&summary)?;
+            told.end(&summary)?;
             Ok(summary)
         })?;
         let done = PyDict::new(py);

@@ -89,28 +89,25 @@ impl Fleet {
 
 #[pymethods]
 impl Fleet {
-    /// A role of a job; `settings` is what the strategy says about the exchange.
+    /// A role of a job, which its programs tell; `settings` is what the strategy says about the
+    /// exchange.
     #[new]
-    fn new(role: &Bound<'_, PyDict>, settings: &Bound<'_, PyDict>) -> PyResult<Fleet> {
-        // Who this process is stands in its programs.
-        let _ = role;
+    fn new(settings: &Bound<'_, PyDict>) -> PyResult<Fleet> {
         jobs::tune(tuning(settings)?);
         Ok(Fleet { state: Mutex::default() })
     }
 
-    /// The programs of this role; None for those of the other.
+    /// The programs of this role; None for those of the other. A trainer's startup program is the
+    /// executor's to run.
     fn set_programs(
         &self,
         trainer_main: Option<&Bound<'_, Program>>,
-        trainer_startup: Option<&Bound<'_, Program>>,
         server_main: Option<&Bound<'_, Program>>,
         server_startup: Option<&Bound<'_, Program>>,
     ) {
         let copy = |program: Option<&Bound<'_, Program>>| {
             program.map(|program| program.get().handle.read(Clone::clone))
         };
-        // A trainer's startup program is the executor's to run.
-        let _ = trainer_startup;
         let mut state = self.state();
         (state.trainer, state.server) = (copy(trainer_main), copy(server_main));
         state.server_startup = copy(server_startup);

@@ -11,7 +11,7 @@ use bireme_fleet::ps::heter::{self, HeterTrainer};
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
 use bireme_fleet::{
     Environment, Reporter, Tuning, checkpoint_to_load, connect_stages, connect_trainer,
-    log_to_stderr, remember_checkpoint, serve_program, serve_stage,
+    last_checkpoint, log_to_stderr, remember_checkpoint, serve_program, serve_stage,
 };
 use bireme_ir::{OpRole, Program};
 use pyo3::prelude::*;
@@ -109,6 +109,12 @@ pub(crate) fn to_load(folder: Option<String>) -> Result<Option<String>> {
     let environment = environment()?;
     let found = checkpoint_to_load(&environment, folder.as_deref().map(Path::new));
     Ok(found.and_then(|path| path.into_os_string().into_string().ok()))
+}
+
+/// The folder of the last complete checkpoint of the servers.
+pub(crate) fn last_saved() -> Option<String> {
+    let last = last_checkpoint(&Environment::read().ok()?)?;
+    last.into_os_string().into_string().ok()
 }
 
 /// Remembers what a script says about connections that are made from now on.

@@ -14,6 +14,7 @@ mod console;
 mod context;
 mod convert;
 mod dataset;
+mod dataset_dump;
 mod dataset_train;
 mod dtype;
 mod eager_parameter;
@@ -43,6 +44,7 @@ mod tensor;
 mod transpiler;
 mod variable;
 mod window;
+mod yaml;
 
 use pyo3::pymodule;
 
@@ -78,7 +80,7 @@ mod _core {
     #[pymodule_export]
     use crate::eager_parameter::Parameter;
     #[pymodule_export]
-    use crate::environment::environment_variables;
+    use crate::environment::{environment_variables, last_checkpoint};
     #[pymodule_export]
     use crate::executor::Executor;
     #[pymodule_export]
@@ -120,6 +122,8 @@ mod _core {
     use crate::transpiler::Transpiler;
     #[pymodule_export]
     use crate::variable::Variable;
+    #[pymodule_export]
+    use crate::yaml::parse_yaml;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -97,7 +97,9 @@ class Executor:
         splits its batches over so many. What `fetch_list` names is printed under the names of
         `fetch_info` every `print_period` batches of the first thread. `debug` prints how long
         training and reading took. `program._fleet_opt["stat_var_names"]` are counters that each
-        thread keeps for itself and that are added up at the end; those of `auc` are known.
+        thread keeps for itself and that are added up at the end; those of `auc` are known. Its
+        `dump_fields` (variables), `dump_param` (parameters) and `dump_fields_path` write values of
+        every sample and every step into files, one for each thread.
 
         A heter worker's program runs its stage until the workers are done, and has no dataset.
         """
@@ -168,6 +170,7 @@ class Executor:
             "infer": infer,
             "debug": bool(debug),
             "private": _private_counters(program),
+            "dump": _dump_settings(program, dataset),
         }
         source = dataset._source()
         if compiled is not None and compiled._first is not None:
@@ -453,11 +456,28 @@ def _training_threads(thread: int, dataset: Any) -> int:
 
 def _private_counters(program: Program) -> list[str]:
     said = getattr(program, "_fleet_opt", None) or {}
-    if said.get("dump_fields") or said.get("dump_param"):
-        raise NotImplementedError(
-            "`dump_fields` and `dump_param` are not in this version: fetch what you want to see"
-        )
     return list(said.get("stat_var_names") or [])
+
+
+def _dump_settings(program: Program, dataset: Any) -> dict[str, Any] | None:
+    """What `program._fleet_opt` says about values to write into files."""
+    said = getattr(program, "_fleet_opt", None) or {}
+    fields, params = (list(said.get(key) or []) for key in ("dump_fields", "dump_param"))
+    if not fields and not params:
+        return None
+    if not said.get("dump_fields_path"):
+        raise ValueError("`dump_fields` and `dump_param` need `dump_fields_path`: a folder")
+    if dataset._settings.parse_ins_id:
+        raise NotImplementedError(
+            "the names of samples (`parse_ins_id`) are not kept, so that they cannot be dumped"
+        )
+    return {
+        "fields": fields,
+        "params": params,
+        "folder": str(said["dump_fields_path"]),
+        "rank": int(said.get("trainer_id") or 0),
+        "in_memory": dataset._feed == "MultiSlotInMemoryDataFeed",
+    }
 
 
 def _checked_place(place: Place) -> Place:

@@ -34,12 +34,17 @@ exe.run(paddle.static.default_startup_program())
 fleet.init_worker()
 rank = fleet.worker_index()
 random, weights = np.random.RandomState(rank), np.random.RandomState(99).randn(IDS)
+print(f"goes on from {fleet.last_checkpoint()}", flush=True)
 for step in range(STEPS):
     ids = random.randint(0, IDS // 50, [BATCH, SLOTS])
     labels = (weights[ids].sum(axis=1) > 0).astype("int64").reshape(-1, 1)
     feed = {f"slot{at}": ids[:, at : at + 1] for at in range(SLOTS)} | {"label": labels}
     (value,) = exe.run(paddle.static.default_main_program(), feed=feed, fetch_list=[loss])
     print(f"step {step} loss {float(np.ravel(value)[0]):.5f}", flush=True)
+    if step == 3 and os.environ.get("JOB_SAVE"):
+        fleet.barrier_worker()
+        fleet.save_persistables(exe, os.environ["JOB_SAVE"])
+        fleet.barrier_worker()
     once = os.environ.get("JOB_FAIL_ONCE") and os.environ["BIREME_RESTART"] != "0"
     if os.environ.get("JOB_FAIL") == f"{rank}:{step}" and not once:
         raise ValueError("this worker was told to fail")

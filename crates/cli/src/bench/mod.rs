@@ -1,7 +1,8 @@
-//! Training steps and their floors, single eager ops, parameter servers, collective calls, and whole
-//! jobs, timed in turn.
+//! Training steps and their floors, single eager ops, parameter servers, collective calls, parsers of
+//! data, and whole jobs, timed in turn.
 
 pub(crate) mod collective;
+pub(crate) mod data;
 mod eager;
 mod floor;
 pub(crate) mod launch;

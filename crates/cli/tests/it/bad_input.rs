@@ -42,7 +42,16 @@ fn wrong_usage_exits_with_2() {
 #[test]
 fn every_command_has_help() {
     let folder = tempfile::tempdir().unwrap();
-    for command in [&["train"][..], &["inspect"], &["predict"], &["bench", "engine"]] {
+    for command in [
+        &["train"][..],
+        &["inspect"],
+        &["predict"],
+        &["bench", "engine"],
+        &["bench", "data"],
+        &["data", "head"],
+        &["data", "stat"],
+        &["data", "convert"],
+    ] {
         let ran = bireme(folder.path(), &[command, &["--help"]].concat(), "");
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
         assert!(ran.stdout.contains("Usage: bireme"), "{}", ran.stdout);

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use expect_test::{Expect, expect, expect_file};
 use tempfile::TempDir;
@@ -132,12 +133,17 @@ fn ports(word: &str) -> String {
     text.trim_end_matches(' ').to_owned()
 }
 
-/// The first of some ports that are free now, for tests that must name ports.
+/// The first of some ports that are free now, for tests that must name ports. They lie below those
+/// that the system gives to whoever asks for any, and each call has its own.
 fn free_ports() -> u16 {
+    const COUNT: u16 = 20;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 900).unwrap();
     loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let taken = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_err();
-        if port < 65000 && !(port..port + 20).any(taken) {
+        let at = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 12_000 + at % 1000 * COUNT;
+        let taken = |port: u16| TcpListener::bind(("0.0.0.0", port)).is_err();
+        if !(port..port + COUNT).any(taken) {
             return port;
         }
     }
@@ -216,11 +222,10 @@ fn two_machines(line: &str, variables: &[(&str, &str)]) -> [(Desk, Output); 2] {
 #[test]
 fn collective_jobs_of_two_machines() {
     let first = free_ports();
-    let ports =
-        [("FLAGS_START_PORT", first.to_string()), ("PADDLE_GLOO_PORT", (first + 9).to_string())];
-    let variables: Vec<_> = ports.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let line = "--ips=127.0.0.1,127.0.0.2 --gpus=0,1,2,3 train.py";
-    let [one, two] = two_machines(line, &variables);
+    let start = first.to_string();
+    let line =
+        format!("--ips=127.0.0.1,127.0.0.2 --gpus 0,1,2,3 --http_port={} train.py", first + 9);
+    let [one, two] = two_machines(&line, &[("FLAGS_START_PORT", start.as_str())]);
     expect_file!["launcher/ips_first.txt"].assert_eq(&one.0.story(&one.1, "log"));
     expect_file!["launcher/ips_second.txt"].assert_eq(&two.0.story(&two.1, "log"));
 }
@@ -241,6 +246,47 @@ fn servers_and_workers_of_two_machines() {
     let [one, two] = two_machines(&line, &variables);
     expect_file!["launcher/lists_first.txt"].assert_eq(&one.0.story(&one.1, "log"));
     expect_file!["launcher/lists_second.txt"].assert_eq(&two.0.story(&two.1, "log"));
+}
+
+/// The guide's eight trainers, four on each machine, each with a GPU of its own.
+#[test]
+fn eight_workers_of_two_machines() {
+    let first = free_ports();
+    let endpoint = |index: u16, host: u16| format!("127.0.0.{host}:{}", first + index);
+    let workers: Vec<_> = (2..10).map(|at| endpoint(at, at / 6 + 1)).collect();
+    let line = format!(
+        "--servers={},{} --workers={} train.py",
+        endpoint(0, 1),
+        endpoint(1, 2),
+        workers.join(",")
+    );
+    let http = (first + 10).to_string();
+    let variables = [
+        ("PADDLE_GLOO_PORT", http.as_str()),
+        ("WAIT_FOR", "serverlog.0"),
+        ("CUDA_VISIBLE_DEVICES", "0,1,2,3"),
+    ];
+    let [one, two] = two_machines(&line, &variables);
+    expect_file!["launcher/eight_first.txt"].assert_eq(&one.0.story(&one.1, "log"));
+    expect_file!["launcher/eight_second.txt"].assert_eq(&two.0.story(&two.1, "log"));
+}
+
+#[test]
+fn a_list_of_heterogeneous_workers() {
+    let desk = Desk::new();
+    let first = free_ports();
+    let line = format!(
+        "--servers=127.0.0.1:{} --workers=127.0.0.1:{} --heter_workers=127.0.0.1:{},127.0.0.1:{} \
+         --heter_devices=cpu --http_port={} train.py",
+        first,
+        first + 1,
+        first + 2,
+        first + 3,
+        first + 4
+    );
+    let wait = ("WAIT_FOR", "serverlog.0 heterlog.0 heterlog.1");
+    let output = desk.run(&line, &[wait]);
+    expect_file!["launcher/heter_list.txt"].assert_eq(&desk.story(&output, "log"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod bench;
 mod checkpoint;
 #[cfg(target_os = "linux")]
 mod cluster;
+mod data;
 #[cfg(target_os = "linux")]
 mod launcher;
 mod story;

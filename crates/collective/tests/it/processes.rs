@@ -13,7 +13,7 @@ use crate::ranks::{Way, settings};
 const RANK: &str = "BIREME_COLLECTIVE_TEST_RANK";
 
 fn hasty() -> Settings {
-    Settings { heartbeat_timeout: Duration::from_millis(1500), ..settings() }
+    Settings { heartbeat_timeout: Duration::from_secs(4), ..settings() }
 }
 
 fn join(rank: usize, endpoints: &[String], shared_memory: bool) -> Group {
@@ -93,6 +93,6 @@ fn a_rank_that_is_stopped_or_killed_is_named_on_all_others() {
         for text in [reduce_for_ever(&group), other.error()] {
             assert!(text.contains(&culprit), "{signal} {shared_memory}: {text}");
         }
-        assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn settings() -> Settings {
     Settings {
         deadline: Duration::from_secs(30),
         heartbeat: Duration::from_millis(50),
-        heartbeat_timeout: Duration::from_secs(10),
+        heartbeat_timeout: Duration::from_secs(20),
         ..Settings::default()
     }
 }

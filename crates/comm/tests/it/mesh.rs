@@ -149,7 +149,7 @@ fn a_message_that_is_too_large_is_refused_where_it_is_sent() {
 fn another_secret_ends_in_an_error_on_both_sides() {
     let all = mesh(2, |rank, settings| {
         settings.secret = Secret::new(&[rank as u8]);
-        settings.deadline = Duration::from_millis(300);
+        settings.deadline = Duration::from_secs(2);
     });
     for (mesh, _) in &all {
         let text = mesh.as_ref().err().unwrap().to_string();
@@ -161,7 +161,7 @@ fn another_secret_ends_in_an_error_on_both_sides() {
 fn two_processes_with_one_rank_are_told() {
     let transport: Arc<dyn Transport> = Arc::new(Memory::new(0));
     let endpoints: Vec<_> = (1..=3).map(|port| format!("host:{port}")).collect();
-    let short = Settings { deadline: Duration::from_millis(500), ..settings() };
+    let short = Settings { deadline: Duration::from_secs(2), ..settings() };
     std::thread::scope(|scope| {
         let (transport, endpoints) = (&transport, &endpoints);
         let first = scope.spawn(|| join(transport, 0, endpoints, short.clone()).0.err());
@@ -174,15 +174,25 @@ fn two_processes_with_one_rank_are_told() {
     });
 }
 
+/// A free port, and a socket that is bound to it but does not listen: nobody else gets it.
+fn held_port() -> (String, rustix::fd::OwnedFd) {
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    bind(&socket, &std::net::SocketAddrV4::new([127, 0, 0, 1].into(), 0)).unwrap();
+    let address: std::net::SocketAddr = getsockname(&socket).unwrap().try_into().unwrap();
+    (address.to_string(), socket)
+}
+
 #[test]
 fn an_encrypted_mesh_beats_and_talks_both_ways() {
     let transport: Arc<dyn Transport> = Arc::new(Network::new(Path::Tcp));
-    let hold = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let held = [hold(), hold()];
-    let endpoints = held.map(|port| port.local_addr().unwrap().to_string());
+    let [first, second] = [held_port(), held_port()];
+    let endpoints = [first.0, second.0];
+    let _held = [first.1, second.1];
     let settings = Settings {
         heartbeat: Duration::from_millis(20),
-        heartbeat_timeout: Duration::from_millis(400),
+        heartbeat_timeout: Duration::from_secs(2),
         ..crate::tls::tls("authority.pem")
     };
     let all: Vec<_> = std::thread::scope(|scope| {
@@ -203,9 +213,10 @@ fn an_encrypted_mesh_beats_and_talks_both_ways() {
     });
     for (_, events) in &all {
         assert!(matches!(events.recv_timeout(BOUND).unwrap().1, Event::Message(..)));
-        // Longer than the timeout without a message: the heartbeats keep it alive.
-        assert!(events.recv_timeout(Duration::from_millis(900)).is_err());
     }
+    // Longer than the timeout without a message: the heartbeats keep it alive.
+    assert!(all[0].1.recv_timeout(Duration::from_secs(3)).is_err());
+    assert!(all[1].1.try_recv().is_err());
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl Handler for Peers {
 fn hasty() -> Settings {
     Settings {
         heartbeat: Duration::from_millis(50),
-        heartbeat_timeout: Duration::from_millis(1500),
+        heartbeat_timeout: Duration::from_secs(4),
         ..settings()
     }
 }

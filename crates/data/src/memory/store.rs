@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::chunk::{Chunk, MAX_ROWS};
 use crate::{Error, Input, Result, Samples, Slot};
 
-/// A chunk is cut when its samples, before packing, take more than this.
-const MAX_BYTES: usize = 16 << 20;
+/// A chunk is cut when its samples, before packing, take more than this; twice as much after every
+/// [`DOUBLING`] chunks, so that a small dataset has small buffers and a large one few chunks.
+const MAX_BYTES: usize = 4 << 20;
+
+/// See [`MAX_BYTES`].
+const DOUBLING: usize = 1 << 12;
 
 /// Rows that are asked of a file at once.
 const READ_ROWS: usize = 4096;
@@ -156,7 +160,8 @@ impl Builder {
             Some(run) if run.0 == file => run.1 += rows,
             _ => self.runs.push((file, rows)),
         }
-        if self.pending.len() >= MAX_ROWS || self.pending.bytes() >= MAX_BYTES {
+        let limit = MAX_BYTES << (self.chunks.len() / DOUBLING).min(4);
+        if self.pending.len() >= MAX_ROWS || self.pending.bytes() >= limit {
             self.cut();
         }
     }

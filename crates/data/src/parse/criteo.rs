@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use super::format::{CriteoOptions, names};
-use super::{line_at, number, python_hash, shown};
+use super::python_hash::Spread;
+use super::{line_at, number, shown};
 use crate::{Error, Kind, Result, Samples, Slot, Values};
 
 /// How many numbers and words a line has.
@@ -19,16 +20,32 @@ const FIRST_WORD: usize = 1 + NUMBERS;
 const LEAST: [f64; NUMBERS] = [0., -3., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0.];
 const SPAN: [f64; NUMBERS] =
     [20., 603., 100., 50., 64000., 500., 100., 50., 500., 10., 10., 10., 50.];
-/// The longest word, far above the eight digits of Criteo's own: two digits go before it.
-const MAX_WORD: usize = python_hash::MAX_WORD - 2;
-const TABS: u64 = 0x0909_0909_0909_0909;
+/// How many fields a line has.
+const FIELDS: usize = FIRST_WORD + WORDS;
+/// The first whole number that a `f64` may not hold.
+const EXACT: u64 = 1 << 53;
+/// The longest word, far above the eight digits of Criteo's own.
+const MAX_WORD: usize = 64;
+/// A byte eight times.
+const fn eight(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Criteo {
     slots: Arc<[Slot]>,
     /// Where the values of each slot come from.
     parts: Arc<[Part]>,
-    hash_space: u64,
+    spread: Spread,
+    /// The ids of missing words.
+    missing: [u64; WORDS],
+}
+
+/// A line by its fields: where each ends, in the text of several lines.
+struct Line<'a> {
+    text: &'a [u8],
+    start: usize,
+    ends: [usize; FIELDS],
 }
 
 /// What of a line a slot holds.
@@ -49,8 +66,10 @@ impl Criteo {
         }
         let names = names(&options.tokens, slots)?;
         let parts = slots.iter().zip(&names).map(|(slot, name)| part(slot, name));
-        let parts = parts.collect::<Result<Vec<_>>>()?;
-        Ok(Criteo { slots: slots.into(), parts: parts.into(), hash_space: options.hash_space })
+        let parts = parts.collect::<Result<Vec<_>>>()?.into();
+        let spread = Spread::over(options.hash_space);
+        let missing = std::array::from_fn(|index| spread.id(&digits(index)));
+        Ok(Criteo { slots: slots.into(), parts, spread, missing })
     }
 
     pub(super) fn sample(
@@ -59,31 +78,48 @@ impl Criteo {
         at: usize,
         out: &mut Samples,
     ) -> std::result::Result<usize, String> {
-        let line = line_at(text, at);
-        let end = (at + line.len() + 1).min(text.len());
-        let fields = fields(line.strip_suffix(b"\r").unwrap_or(line))?;
+        let whole = line_at(text, at);
+        let line = Line::new(text, at, whole.strip_suffix(b"\r").unwrap_or(whole))?;
         let columns = out.columns_mut().iter_mut();
-        for ((column, part), slot) in columns.zip(self.parts.iter()).zip(self.slots.iter()) {
+        for (column, (part, slot)) in columns.zip(self.parts.iter().zip(self.slots.iter())) {
             match (part, column.values_mut()) {
-                (Part::Label, Values::Ids(values)) => values.push(label(fields[0], slot)?),
-                (Part::Label, Values::Floats(values)) => {
-                    values.push(label(fields[0], slot)? as f32);
-                }
+                (Part::Label, Values::Ids(values)) => values.push(line.label(slot)?),
+                (Part::Label, Values::Floats(values)) => values.push(line.label(slot)? as f32),
                 (Part::Numbers, Values::Floats(values)) => {
-                    for (index, field) in fields[1..FIRST_WORD].iter().enumerate() {
-                        values.push(scaled(index, field, slot)?);
+                    for index in 0..NUMBERS {
+                        values.push(line.number(index, slot)?);
                     }
                 }
-                (Part::Word(index), Values::Ids(values)) => {
-                    values.push(self.id(*index, fields[FIRST_WORD + index], slot)?);
+                (&Part::Word(index), Values::Ids(values)) => {
+                    values.push(self.id(index, line.field(FIRST_WORD + index), slot)?);
                 }
                 _ => unreachable!("the kinds of slots were compared with their parts"),
             }
         }
-        Ok(end)
+        Ok((at + whole.len() + 1).min(text.len()))
     }
 
+    #[inline(always)]
     fn id(&self, index: usize, word: &[u8], slot: &Slot) -> std::result::Result<u64, String> {
+        if let Ok(bytes) = <[u8; 8]>::try_from(word) {
+            let bytes = u64::from_le_bytes(bytes);
+            if all_plain(bytes) {
+                return Ok(self.spread.id_of_ten(digits(index), bytes));
+            }
+        }
+        if word.is_empty() {
+            return Ok(self.missing[index]);
+        }
+        self.unusual_id(index, word, slot)
+    }
+
+    #[inline(never)]
+    fn unusual_id(
+        &self,
+        index: usize,
+        word: &[u8],
+        slot: &Slot,
+    ) -> std::result::Result<u64, String> {
         if word.len() > MAX_WORD || !word.iter().all(u8::is_ascii_graphic) {
             return Err(format!(
                 "slot `{}`: {} is not a word of at most {MAX_WORD} plain characters",
@@ -91,12 +127,25 @@ impl Criteo {
                 shown(word)
             ));
         }
-        let mut buffer = [0; python_hash::MAX_WORD];
-        let column = FIRST_WORD + index;
-        (buffer[0], buffer[1]) = (b'0' + (column / 10) as u8, b'0' + (column % 10) as u8);
-        buffer[2..word.len() + 2].copy_from_slice(word);
-        Ok(python_hash::modulo(&buffer, word.len() + 2, self.hash_space))
+        Ok(self.spread.id(&[&digits(index), word].concat()))
     }
+}
+
+/// The number of a word's field, which its hash starts with.
+#[inline(always)]
+fn digits(index: usize) -> [u8; 2] {
+    let field = (FIRST_WORD + index) as u8;
+    [b'0' + field / 10, b'0' + field % 10]
+}
+
+/// Whether all of eight bytes are visible ASCII characters.
+#[inline(always)]
+fn all_plain(bytes: u64) -> bool {
+    // The highest bits of bytes below `!`, if there are any, and of zeros where `DEL` was.
+    let below = bytes.wrapping_sub(eight(b'!')) & !bytes;
+    let delete = bytes ^ eight(0x7f);
+    let delete = delete.wrapping_sub(eight(1)) & !delete;
+    (below | delete | bytes) & eight(0x80) == 0
 }
 
 fn part(slot: &Slot, name: &str) -> Result<Part> {
@@ -124,69 +173,86 @@ fn part(slot: &Slot, name: &str) -> Result<Part> {
     Ok(part)
 }
 
-/// The fields of a line, all of them.
-fn fields(line: &[u8]) -> std::result::Result<[&[u8]; FIRST_WORD + WORDS], String> {
-    let mut fields = [&line[..0]; FIRST_WORD + WORDS];
-    let (mut start, mut count) = (0, 0);
-    let mut end_field = |end: usize| {
-        if let Some(field) = fields.get_mut(count) {
-            *field = &line[start..end];
+impl<'a> Line<'a> {
+    /// Finds the fields of a line that starts at `start`.
+    fn new(text: &'a [u8], start: usize, line: &[u8]) -> std::result::Result<Line<'a>, String> {
+        let (mut ends, mut count) = ([0; FIELDS], 0);
+        let mut end_field = |end: usize| {
+            if let Some(field) = ends.get_mut(count) {
+                *field = start + end;
+            }
+            count += 1;
+        };
+        // Fields are short: looking for each tab anew would take longer than eight bytes at a time.
+        let (chunks, rest) = line.as_chunks();
+        for (index, &chunk) in chunks.iter().enumerate() {
+            let bytes = u64::from_le_bytes(chunk) ^ eight(b'\t');
+            // The highest bit of every byte that is a tab.
+            let low = (bytes & eight(0x7f)) + eight(0x7f);
+            let mut tabs = !(low | bytes | eight(0x7f));
+            while tabs != 0 {
+                end_field(8 * index + tabs.trailing_zeros() as usize / 8);
+                tabs &= tabs - 1;
+            }
         }
-        start = end + 1;
-        count += 1;
-    };
-    // Fields are short: looking for each tab anew would take longer than eight bytes at a time.
-    let (chunks, rest) = line.as_chunks();
-    for (index, &chunk) in chunks.iter().enumerate() {
-        let bytes = u64::from_le_bytes(chunk) ^ TABS;
-        let low = bytes & 0x7f7f_7f7f_7f7f_7f7f;
-        // The highest bit of every byte that is a tab.
-        let mut tabs = !(low + 0x7f7f_7f7f_7f7f_7f7f | bytes | 0x7f7f_7f7f_7f7f_7f7f);
-        while tabs != 0 {
-            end_field(8 * index + tabs.trailing_zeros() as usize / 8);
-            tabs &= tabs - 1;
+        for (index, _) in rest.iter().enumerate().filter(|(_, byte)| **byte == b'\t') {
+            end_field(8 * chunks.len() + index);
+        }
+        end_field(line.len());
+        match count == FIELDS {
+            true => Ok(Line { text, start, ends }),
+            false => Err(format!(
+                "the line has {count} fields, not {FIELDS}: a label, {NUMBERS} numbers and {WORDS} \
+                 words, with tabs between them"
+            )),
         }
     }
-    for (index, _) in rest.iter().enumerate().filter(|(_, byte)| **byte == b'\t') {
-        end_field(8 * chunks.len() + index);
+
+    #[inline(always)]
+    fn field(&self, index: usize) -> &'a [u8] {
+        let start = if index == 0 { self.start } else { self.ends[index - 1] + 1 };
+        &self.text[start..self.ends[index]]
     }
-    end_field(line.len());
-    match count == fields.len() {
-        true => Ok(fields),
-        false => Err(format!(
-            "the line has {count} fields, not {}: a label, {NUMBERS} numbers and {WORDS} words, \
-             with tabs between them",
-            fields.len()
-        )),
+
+    fn label(&self, slot: &Slot) -> std::result::Result<u64, String> {
+        match self.field(0) {
+            b"0" => Ok(0),
+            b"1" => Ok(1),
+            other => {
+                Err(format!("slot `{}`: the label {} is neither 0 nor 1", slot.name, shown(other)))
+            }
+        }
+    }
+
+    /// A number as PaddleRec's readers scale it; a missing one is zero.
+    #[inline(always)]
+    fn number(&self, index: usize, slot: &Slot) -> std::result::Result<f32, String> {
+        let (start, end) = (self.ends[index] + 1, self.ends[index + 1]);
+        if start == end {
+            return Ok(0.0);
+        }
+        let value = match number::id(self.text, start) {
+            // Whole numbers below 2^53 are exact; that there is a minus zero is left to others.
+            Some((value @ 0..EXACT, found)) if found == end && self.text[start] != b'-' => {
+                value as f64
+            }
+            _ => any_number(&self.text[start..end]),
+        };
+        let scaled = ((value - LEAST[index]) / SPAN[index]) as f32;
+        match scaled.is_finite() {
+            true => Ok(scaled),
+            false => Err(format!(
+                "slot `{}`: number {} of the line, {}, is not a finite number",
+                slot.name,
+                index + 1,
+                shown(self.field(index + 1))
+            )),
+        }
     }
 }
 
-fn label(field: &[u8], slot: &Slot) -> std::result::Result<u64, String> {
-    match field {
-        b"0" => Ok(0),
-        b"1" => Ok(1),
-        _ => Err(format!("slot `{}`: the label {} is neither 0 nor 1", slot.name, shown(field))),
-    }
-}
-
-/// A number as PaddleRec's readers scale it; a missing one is zero.
-fn scaled(index: usize, field: &[u8], slot: &Slot) -> std::result::Result<f32, String> {
-    if field.is_empty() {
-        return Ok(0.0);
-    }
-    let whole = number::id(field, 0).map(|(value, _)| value as i64);
-    let value = match whole {
-        // Exact, as the difference is.
-        Some(value) if value.unsigned_abs() < 1 << 50 => Some(value as f64),
-        _ => std::str::from_utf8(field).ok().and_then(|field| field.parse::<f64>().ok()),
-    };
-    let value = value.map(|value| ((value - LEAST[index]) / SPAN[index]) as f32);
-    value.filter(|value| value.is_finite()).ok_or_else(|| {
-        format!(
-            "slot `{}`: number {} of the line, {}, is not a finite number",
-            slot.name,
-            index + 1,
-            shown(field)
-        )
-    })
+/// A number that is not a whole one, or not a number.
+#[inline(never)]
+fn any_number(field: &[u8]) -> f64 {
+    std::str::from_utf8(field).ok().and_then(|field| field.parse().ok()).unwrap_or(f64::NAN)
 }

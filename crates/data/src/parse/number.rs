@@ -89,9 +89,10 @@ fn decimal(text: &[u8], at: usize) -> Option<(f32, usize)> {
     }
     let (mut digits, mut places) = up_to_eight(text, point + 1)?;
     if places == 8 {
-        let (more, count) = up_to_eight(text, point + 9)?;
-        digits = digits * WHOLE_TENS[count] + more;
-        places += count;
+        if let (more, count @ 1..) = up_to_eight(text, point + 9)? {
+            digits = digits * WHOLE_TENS[count] + more;
+            places += count;
+        }
     }
     let end = point + 1 + places;
     if places == 0 || count + places > MAX_DIGITS || !is_space(*text.get(end)?) {
@@ -137,7 +138,7 @@ fn any_float(text: &[u8], at: usize) -> Option<(f32, usize)> {
 }
 
 /// Value and number of the digits from `at` on, the first eight of them at most; `None` where there
-/// are less than eight bytes to look at, digits or not.
+/// are less than eight bytes to look at, digits or not. Of no digits the value means nothing.
 #[inline(always)]
 fn up_to_eight(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let bytes = u64::from_le_bytes(*text.get(at..)?.first_chunk()?);
@@ -146,8 +147,8 @@ fn up_to_eight(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let digits = bytes ^ ZEROS;
     let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
     let count = (others.trailing_zeros() / 8) as usize;
-    // Zeros in front of the digits, so that there are always eight; none at all is no shift.
-    let digits = if count == 0 { 0 } else { digits << (64 - 8 * count) };
+    // Zeros in front of the digits, so that there are always eight.
+    let digits = digits.wrapping_shl(64 - 8 * count as u32);
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let (mask, high, low) = (0x0000_00FF_0000_00FF, 0x000F_4240_0000_0064, 0x0000_2710_0000_0001);
     let value =

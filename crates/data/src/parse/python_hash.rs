@@ -3,44 +3,62 @@
 //! PaddleRec's Criteo readers spread words over ids by Python's `hash`, which differs from run to
 //! run unless that variable is set. Since Python 3.11 it is SipHash-1-3, whose key is then zero.
 
-/// The most bytes of a word.
-pub(super) const MAX_WORD: usize = 64;
+/// The state of SipHash whose key is zeros.
+const START: [u64; 4] =
+    [0x736f_6d65_7073_6575, 0x646f_7261_6e64_6f6d, 0x6c79_6765_6e65_7261, 0x7465_6462_7974_6573];
 
-/// Python's `hash(word) % space` of a word of ASCII characters, the first `len` bytes of `word`; the
-/// others are zeros.
-#[inline]
-pub(super) fn modulo(word: &[u8; MAX_WORD], len: usize, space: u64) -> u64 {
-    let signed = match len {
-        0 => 0,
-        _ => sip13(word, len) as i64,
-    };
-    // Python keeps -1 for errors.
-    let signed = if signed == -1 { -2 } else { signed };
-    match signed {
-        0.. => signed as u64 % space,
-        _ => {
-            // The remainder has the sign of the divisor, as always in Python.
-            let rest = signed.unsigned_abs() % space;
-            if rest == 0 { 0 } else { space - rest }
+/// Python's `hash(word) % space`, for words of ASCII characters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spread {
+    space: u64,
+    /// 2^64 modulo the space.
+    wrapped: u64,
+}
+
+impl Spread {
+    /// Over ids below `space`, which is not zero.
+    pub(super) fn over(space: u64) -> Spread {
+        Spread { space, wrapped: (u64::MAX % space + 1) % space }
+    }
+
+    /// The id of a word.
+    pub(super) fn id(self, word: &[u8]) -> u64 {
+        if word.is_empty() {
+            return 0;
         }
+        let mut state = START;
+        let (words, rest) = word.as_chunks();
+        for &word in words {
+            compress(&mut state, u64::from_le_bytes(word));
+        }
+        let rest = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        self.modulo(finish(state, word.len(), rest))
+    }
+
+    /// The id of a word of ten bytes, given as its first two and its last eight.
+    #[inline(always)]
+    pub(super) fn id_of_ten(self, first: [u8; 2], last: u64) -> u64 {
+        let mut state = START;
+        compress(&mut state, u64::from(u16::from_le_bytes(first)) | last << 16);
+        self.modulo(finish(state, 10, last >> 48))
+    }
+
+    /// The remainder of a hash, which Python takes for a signed number; it has the sign of the
+    /// divisor. Half of all hashes are negative, so no branch asks.
+    #[inline(always)]
+    fn modulo(self, hash: u64) -> u64 {
+        // Python keeps -1 for errors.
+        let hash = if hash == u64::MAX { u64::MAX - 1 } else { hash };
+        let rest = hash % self.space;
+        let wrapped = if hash >> 63 == 1 { self.wrapped } else { 0 };
+        let more = if rest < wrapped { self.space } else { 0 };
+        rest.wrapping_sub(wrapped).wrapping_add(more)
     }
 }
 
-/// SipHash-1-3 with a key of zeros.
-#[inline]
-fn sip13(word: &[u8; MAX_WORD], len: usize) -> u64 {
-    let mut state = [
-        0x736f_6d65_7073_6575_u64,
-        0x646f_7261_6e64_6f6d,
-        0x6c79_6765_6e65_7261,
-        0x7465_6462_7974_6573,
-    ];
-    let (words, _) = word.as_chunks();
-    for &word in &words[..len / 8] {
-        compress(&mut state, u64::from_le_bytes(word));
-    }
-    // Behind the word are zeros, and a whole word of none is left where its end is one of ours.
-    let rest = words.get(len / 8).map_or(0, |&word| u64::from_le_bytes(word));
+/// The hash when only the last bytes, less than eight, are left.
+#[inline(always)]
+fn finish(mut state: [u64; 4], len: usize, rest: u64) -> u64 {
     compress(&mut state, (len as u64) << 56 | rest);
     state[2] ^= 0xff;
     for _ in 0..3 {
@@ -78,13 +96,21 @@ mod tests {
     fn words_have_the_hash_that_python_gives_them() {
         let words =
             ["1468fd1e64", "14", "", "3949d746ad", "20fe6b92e5abcdefgh", "2212345678901234"];
-        let hash = |word: &str, space| {
-            let mut bytes = [0; MAX_WORD];
-            bytes[..word.len()].copy_from_slice(word.as_bytes());
-            modulo(&bytes, word.len(), space)
-        };
-        let hashes = words.map(|word| hash(word, 1_000_001));
+        let hashes = words.map(|word| Spread::over(1_000_001).id(word.as_bytes()));
         assert_eq!(hashes, [769_538, 751_130, 0, 323_469, 743_508, 214_488]);
-        assert_eq!(hash("14", 1), 0);
+        let last = u64::from_le_bytes(*b"68fd1e64");
+        assert_eq!(Spread::over(1_000_001).id_of_ten(*b"14", last), 769_538);
+        assert_eq!(Spread::over(1).id(b"14"), 0);
+    }
+
+    #[test]
+    fn the_remainder_is_that_of_a_signed_number() {
+        for space in [1, 2, 3, 1_000_001, u64::MAX] {
+            for hash in [0, 1, 5, u64::MAX - 1, u64::MAX, 1 << 63, (1 << 63) - 1, 0x9e37 << 48] {
+                let signed = i128::from(if hash == u64::MAX { -2 } else { hash as i64 });
+                let expected = signed.rem_euclid(i128::from(space)) as u64;
+                assert_eq!(Spread::over(space).modulo(hash), expected, "{hash} % {space}");
+            }
+        }
     }
 }

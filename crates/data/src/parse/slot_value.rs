@@ -16,6 +16,10 @@ const NO_SLOT: usize = usize::MAX;
 /// How many names are remembered beyond two for each slot; lines that need more have no order that
 /// would be worth it.
 const SPARE_STEPS: usize = 256;
+/// How far ahead a name is looked for.
+const LOOK_AHEAD: usize = 64;
+/// How often a route may become too long before there is none any more.
+const MAX_ROUTES: u32 = 4;
 
 #[derive(Clone, Debug)]
 pub(super) struct SlotValue {
@@ -27,6 +31,8 @@ pub(super) struct SlotValue {
     padding: u32,
     /// The names of earlier lines, in their order.
     route: Vec<Step>,
+    /// How many routes became too long.
+    routes: u32,
 }
 
 /// A name that is expected next, with its colon.
@@ -66,7 +72,14 @@ impl SlotValue {
         }
         let widths = slots.iter().map(Slot::width).collect();
         let (slots, names) = (slots.into(), names.into());
-        Ok(SlotValue { slots, widths, names, padding: options.padding, route: Vec::new() })
+        Ok(SlotValue {
+            slots,
+            widths,
+            names,
+            padding: options.padding,
+            route: Vec::new(),
+            routes: 0,
+        })
     }
 
     pub(super) fn sample(
@@ -144,7 +157,7 @@ impl SlotValue {
             return Err(format!("{} has no colon: tokens are `slot:value`", shown(token)));
         };
         // Some names were left out, or the name has never been here.
-        let mut later = self.route.iter().skip(*step);
+        let mut later = self.route.iter().skip(*step).take(LOOK_AHEAD);
         if let Some(skipped) = later.position(|step| step.is_at(text, at)) {
             *step += skipped;
             return Ok((self.route[*step].slot, at + colon + 1));
@@ -153,10 +166,13 @@ impl SlotValue {
         let slot = found.map_or(NO_SLOT, |found| self.names[found].1);
         if self.route.len() >= 2 * self.slots.len() + SPARE_STEPS {
             self.route.clear();
-            *step = 0;
+            self.routes += 1;
         }
-        *step = (*step).min(self.route.len());
-        self.route.insert(*step, Step::new(&token[..=colon], slot));
+        // Names in no order are better looked up.
+        if self.routes < MAX_ROUTES {
+            *step = (*step).min(self.route.len());
+            self.route.insert(*step, Step::new(&token[..=colon], slot));
+        }
         Ok((slot, at + colon + 1))
     }
 

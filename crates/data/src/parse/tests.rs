@@ -6,7 +6,7 @@ mod plain_parser;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use self::plain_parser::{Cell, plain_multi_slot, plain_slot_value};
+use self::plain_parser::{Cell, plain_criteo, plain_multi_slot, plain_slot_value};
 use super::*;
 use crate::Values;
 
@@ -74,6 +74,26 @@ fn tokens_come_in_any_order_and_may_be_left_out() {
     let dense = [0.5, 1.5, -2.0, 0., 0., 0., 0., 0., 0., 0.5, 1.5, -2.0];
     assert_eq!(*samples.columns()[1].values(), Values::Floats(dense.to_vec()));
     assert_eq!(row(&samples, 0), row(&samples, 3));
+}
+
+/// So many names that a parser stops learning their order.
+#[test]
+fn names_without_any_order_are_looked_up() {
+    let names: Vec<String> = (0..300).map(|name| format!("n{name}")).collect();
+    let slots: Vec<Slot> = names.iter().map(Slot::id).collect();
+    let mut text = String::new();
+    for line in 0..40_usize {
+        // 7 and 300 have no common divisor, so every name comes once.
+        let order = (0..300).map(|at| (at * 7 + 13 * line) % 300);
+        text += &order.map(|at| format!("n{at}:{} x{line}_{at}:1 ", at + line)).collect::<String>();
+        text.push('\n');
+    }
+    let (samples, bad) = parse(&Format::slot_value(), &slots, text.as_bytes());
+    assert_eq!((samples.len(), bad), (40, vec![]));
+    for (line, text) in text.lines().enumerate() {
+        let expected = plain_slot_value(text.as_bytes(), &slots).unwrap();
+        assert_eq!(row(&samples, line), expected);
+    }
 }
 
 #[test]
@@ -287,7 +307,49 @@ fn check(
     Ok(())
 }
 
+/// A field of a raw Criteo line, right or wrong.
+fn criteo_field() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => (-3_i64..5000).prop_map(|number| number.to_string()),
+        6 => "[0-9a-f]{8}",
+        2 => Just(String::new()),
+        1 => any::<u64>().prop_map(|number| number.to_string()),
+        1 => any::<i64>().prop_map(|number| number.to_string()),
+        1 => any::<f32>().prop_map(|number| number.to_string()),
+        1 => "[ -~]{0,12}",
+        1 => "\\PC{8}",
+    ]
+}
+
+fn criteo_line() -> impl Strategy<Value = String> {
+    let good = ("[01]", vec(-3_i64..9999, 13), vec("([0-9a-f]{8})?", 26)).prop_map(
+        |(label, numbers, words)| {
+            let numbers = numbers.iter().map(|number| format!("\t{number}"));
+            let words = words.iter().map(|word| format!("\t{word}"));
+            label + &numbers.chain(words).collect::<String>()
+        },
+    );
+    let damage = vec((any::<proptest::sample::Index>(), criteo_field()), 0..3);
+    (good, damage).prop_map(|(line, damage)| {
+        let mut fields: Vec<_> = line.split('\t').map(str::to_owned).collect();
+        for (at, field) in damage {
+            let at = at.index(fields.len());
+            fields[at] = field;
+        }
+        fields.join("\t")
+    })
+}
+
 proptest! {
+    #[test]
+    fn criteo_lines_agree_with_a_plain_parser(lines in vec(criteo_line(), 1..4)) {
+        let (text, slots) = (lines.join("\n"), criteo_slots());
+        let expected: Vec<_> = text.split('\n').filter_map(plain_criteo).collect();
+        let (samples, _) = parse(&Format::criteo(), &slots, text.as_bytes());
+        let found: Vec<_> = (0..samples.len()).map(|at| row(&samples, at)).collect();
+        prop_assert_eq!(found, expected);
+    }
+
     #[test]
     fn slot_value_lines_agree_with_a_plain_parser(lines in vec(slot_value_line(), 1..8)) {
         check(&Format::slot_value(), lines.join("\n").as_bytes(), plain_slot_value)?;

@@ -83,9 +83,8 @@ fn threads_train_every_batch_once_and_count_together() {
         for epoch in 1..=2 {
             let summary = train(&training, queue(threads)).unwrap();
             assert_eq!((summary.batches, summary.samples), (40, 400));
-            let counted = |at: usize| {
-                scope.get(&model.counts[at]).unwrap().to_f64_vec().iter().sum::<f64>()
-            };
+            let counted =
+                |at: usize| scope.get(&model.counts[at]).unwrap().to_f64_vec().iter().sum::<f64>();
             assert_eq!(counted(2) + counted(3), 400.0 * f64::from(epoch));
         }
         assert_eq!(seen.into_inner(), 80);
@@ -144,6 +143,16 @@ fn an_error_of_one_thread_stops_all() {
     };
     let training = Training { on_batch: Some(&hook), ..training };
     assert_eq!(train(&training, queue(2)).unwrap_err().to_string(), "enough");
+}
+
+#[test]
+fn trainers_in_step_end_with_the_one_that_has_the_fewest_batches() {
+    let (model, slots) = (model(), slots());
+    let scope = started(&model);
+    let asked = AtomicUsize::new(0);
+    let agree = |mine: bool| Ok(mine && asked.fetch_add(1, Ordering::Relaxed) < 7);
+    let training = Training { agree: Some(&agree), ..Training::new(&model.main, &scope, &slots) };
+    assert_eq!(train(&training, queue(1)).unwrap().batches, 7);
 }
 
 /// Batches that never come.

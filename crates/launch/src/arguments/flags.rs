@@ -193,7 +193,7 @@ pub(crate) const FLAGS: &[Flag] = &[
     )
     .also(&["started_port"])
     .or(v::START_PORT),
-    Flag::new(Ports, "http_port", "PORT", "port on the first server's machine where machines with `--servers` meet, and Gloo's in PADDLE_GLOO_HTTP_ENDPOINT"),
+    Flag::new(Ports, "http_port", "PORT", "port where machines with `--servers` or `--ips` meet, on that of the first server or on the first one, and Gloo's in PADDLE_GLOO_HTTP_ENDPOINT"),
     Flag::new(Ports, "gloo_port", "PORT", "Gloo's port in PADDLE_GLOO_HTTP_ENDPOINT").or(v::GLOO_PORT),
     Flag::new(Ports, "with_gloo", "0|1|2", "value of PADDLE_WITH_GLOO for the processes (default: inherited, else 0)")
         .or(v::WITH_GLOO),

@@ -346,7 +346,9 @@ impl Reader<'_> {
         let Some(text) = self.text("gpus") else { return Ok(None) };
         let ids: Vec<String> = text.split(',').map(|id| id.trim().to_owned()).collect();
         for (index, id) in ids.iter().enumerate() {
-            if id.is_empty() || id.contains(char::is_whitespace) {
+            let is_number = !id.is_empty() && id.chars().all(|c| c.is_ascii_digit());
+            // CUDA's own names of a GPU and of a part of one.
+            if !is_number && !id.starts_with("GPU-") && !id.starts_with("MIG-") {
                 return self.wrong("gpus", "must be numbers of GPUs, separated by commas: `0,1`");
             }
             if ids[..index].contains(id) {

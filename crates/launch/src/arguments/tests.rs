@@ -165,6 +165,10 @@ fn what_makes_no_sense_is_refused() {
         ],
     );
     refused(
+        "--gpus=zero t.py",
+        expect!["`--gpus=zero`: must be numbers of GPUs, separated by commas: `0,1`"],
+    );
+    refused(
         "--gpus=0,,1 t.py",
         expect!["`--gpus=0,,1`: must be numbers of GPUs, separated by commas: `0,1`"],
     );

@@ -23,7 +23,11 @@ const SERVERS: [&str; 8] = [
 
 /// The kind of job, and how to say it.
 pub(super) fn choose(options: &Options, devices: &Devices) -> Result<(Mode, Vec<Note>)> {
-    let servers: Vec<String> = written(options, &SERVERS);
+    let mut servers: Vec<String> = written(options, &SERVERS);
+    // Among machines of a collective job it is the port where they meet.
+    if !options.ips.is_empty() {
+        servers.retain(|flag| flag != "--http_port");
+    }
     let heter = ["heter_worker_num", "heter_workers", "heter_devices"];
     let heter = heter.iter().any(|name| options.has(name));
     let counts = options.server_num.is_some() || options.worker_num.is_some();

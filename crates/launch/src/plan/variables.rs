@@ -26,6 +26,8 @@ pub(super) struct Setting<'a> {
     log_dir: String,
     secret: Option<String>,
     threads: Option<usize>,
+    /// Whether what scripts send to a GPU is to run on the CPU.
+    on_cpus: bool,
 }
 
 /// Variables in the order in which they are shown.
@@ -57,6 +59,11 @@ impl<'a> Setting<'a> {
             // Other machines could not know a fresh one.
             secret: (unset(facts, &v::JOB_SECRET) && !several).then(|| facts.secret.clone()),
             threads: threads(facts, layout),
+            // Who says how many processes there are, where there are no GPUs, wants them on CPUs.
+            on_cpus: mode == Mode::Collective
+                && devices.is_empty()
+                && options.nproc_per_node.is_some()
+                && unset(facts, &v::DEVICE),
             options,
             facts,
             mode,
@@ -76,6 +83,13 @@ impl<'a> Setting<'a> {
                 v::OMP_NUM_THREADS.name
             )));
         }
+        if self.on_cpus {
+            notes.push(Note::Info(format!(
+                "{}=cpu for every process, as there are no GPUs to choose from: what a script \
+                 sends to a GPU runs on the CPU",
+                v::DEVICE.name
+            )));
+        }
         notes
     }
 
@@ -93,6 +107,9 @@ impl<'a> Setting<'a> {
         }
         if let Some(threads) = self.threads {
             set(&mut list, &v::OMP_NUM_THREADS, threads);
+        }
+        if self.on_cpus {
+            set(&mut list, &v::DEVICE, "cpu");
         }
         list
     }

@@ -22,6 +22,8 @@ pub(super) struct Board {
     members: Vec<Member>,
     /// When the last node came.
     last_arrival: Option<Instant>,
+    /// The last checkpoint that processes of before a restart have saved.
+    checkpoint: Option<String>,
     /// A failure that is blamed on another process, and when: if no other comes, it is the first.
     suspect: Option<(Failure, Instant)>,
 }
@@ -67,6 +69,7 @@ impl Board {
             log: Vec::new(),
             members: Vec::new(),
             last_arrival: None,
+            checkpoint: None,
             suspect: None,
         }
     }
@@ -237,15 +240,17 @@ impl Board {
         self.members.iter().any(|member| member.stopped < self.round)
     }
 
-    pub(super) fn stopped(&mut self, session: u64, round: u32) {
+    pub(super) fn stopped(&mut self, session: u64, round: u32, checkpoint: Option<String>) {
         if self.phase != Phase::Running || round != self.round || !self.is_restarting() {
             return;
         }
         if let Some(member) = self.member(session) {
             member.stopped = round;
         }
+        // Only the node of the worker that saves knows it.
+        self.checkpoint = checkpoint.or_else(|| self.checkpoint.take());
         if !self.is_restarting() {
-            self.log.push(Entry::Begin { round });
+            self.log.push(Entry::Begin { round, checkpoint: self.checkpoint.clone() });
         }
     }
 

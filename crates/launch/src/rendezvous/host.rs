@@ -179,7 +179,9 @@ impl Handler for Desk {
                 Request::Watch(seen) => return state.watching.push((session, seen, reply)),
                 Request::Failed(failure) => state.board.failed(failure, Instant::now()),
                 Request::WorkersDone => state.board.workers_done(session),
-                Request::Stopped(round) => state.board.stopped(session, round),
+                Request::Stopped { round, checkpoint } => {
+                    state.board.stopped(session, round, checkpoint);
+                }
                 Request::GiveUp(problem) => state.board.refuse(problem),
                 Request::Leave => state.leave(session),
             }

@@ -377,8 +377,8 @@ impl Peers for Membership {
         post(&self.client, &Request::WorkersDone);
     }
 
-    fn local_stopped(&self, round: u32) {
-        post(&self.client, &Request::Stopped(round));
+    fn local_stopped(&self, round: u32, checkpoint: Option<String>) {
+        post(&self.client, &Request::Stopped { round, checkpoint });
     }
 
     fn next_event(&self, patience: Duration) -> Option<Event> {
@@ -390,7 +390,7 @@ impl Peers for Membership {
                 Entry::Lost { node, why } => Event::NodeLost { node, why },
                 Entry::WorkersDone => Event::AllWorkersDone,
                 Entry::Restart { round, failure } => Event::Restart { round, failure },
-                Entry::Begin { round } => Event::Begin { round },
+                Entry::Begin { round, checkpoint } => Event::Begin { round, checkpoint },
                 Entry::Refused(problem) => {
                     Event::NodeLost { node: host_of(&self.endpoint).to_owned(), why: problem }
                 }

@@ -91,7 +91,11 @@ pub(super) enum Request {
     /// All workers of this node are done.
     WorkersDone,
     /// No process of this node runs.
-    Stopped(u32),
+    Stopped {
+        round: u32,
+        /// The last checkpoint that they saved, if they did.
+        checkpoint: Option<String>,
+    },
     /// This node's patience is at its end: the job cannot start.
     GiveUp(String),
     /// This node knows all it needs, or leaves before the start.
@@ -106,7 +110,7 @@ impl Request {
             Request::Watch(_) => "news of the job",
             Request::Failed(_) => "the report of a failure",
             Request::WorkersDone => "the report that workers are done",
-            Request::Stopped(_) => "the report that processes have ended",
+            Request::Stopped { .. } => "the report that processes have ended",
             Request::GiveUp(_) => "the report that waiting is over",
             Request::Leave => "taking leave",
         }
@@ -133,7 +137,7 @@ pub(super) enum Entry {
     /// The job begins again.
     Restart { round: u32, failure: Failure },
     /// All processes of the round before have ended.
-    Begin { round: u32 },
+    Begin { round: u32, checkpoint: Option<String> },
     /// All workers of all nodes are done.
     WorkersDone,
 }

@@ -50,6 +50,8 @@ pub enum Event {
     Begin {
         /// The round of the [`Event::Restart`] before.
         round: u32,
+        /// The last checkpoint that the job has saved, on whichever node.
+        checkpoint: Option<String>,
     },
 }
 
@@ -62,8 +64,9 @@ pub trait Peers: Send + Sync {
     /// All workers of this node are done; also to be said by a node that has none.
     fn local_workers_done(&self);
 
-    /// No process of this node runs any more, as a restart asked for.
-    fn local_stopped(&self, round: u32);
+    /// No process of this node runs any more, as a restart asked for; `checkpoint` is the last one
+    /// that they have saved, if they did.
+    fn local_stopped(&self, round: u32, checkpoint: Option<String>);
 
     /// The next event, waiting for at most `patience`.
     fn next_event(&self, patience: Duration) -> Option<Event>;
@@ -96,8 +99,8 @@ impl Peers for Alone {
         self.push(Event::AllWorkersDone);
     }
 
-    fn local_stopped(&self, round: u32) {
-        self.push(Event::Begin { round });
+    fn local_stopped(&self, round: u32, checkpoint: Option<String>) {
+        self.push(Event::Begin { round, checkpoint });
     }
 
     fn next_event(&self, patience: Duration) -> Option<Event> {

@@ -176,6 +176,8 @@ impl Watch<'_> {
         if rustix::process::test_kill_process_group(pid).is_err() {
             self.forget(pid);
         }
+        // What is said of it next must not stand above lines that still have it running.
+        self.draw();
         self.events.push_back(Event::Ended(at));
     }
 }

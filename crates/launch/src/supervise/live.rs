@@ -1,5 +1,7 @@
 //! The live lines: one for each role, with its state, steps a second and memory.
 
+use std::time::Instant;
+
 use super::system;
 use super::watch::Member;
 use crate::job::Role;
@@ -39,7 +41,8 @@ fn line(members: &[Member<'_>], role: Role) -> Option<String> {
             false => format!("  steps {least}–{most}"),
         };
     }
-    let rates: Vec<f64> = running.iter().filter_map(|running| running.status.rate).collect();
+    let now = Instant::now();
+    let rates: Vec<f64> = running.iter().filter_map(|running| running.status.rate(now)).collect();
     if !rates.is_empty() {
         line += &format!("  {:.1} steps/s", rates.iter().sum::<f64>());
     }

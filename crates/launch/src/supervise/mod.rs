@@ -5,6 +5,7 @@
 //! process leads a session of its own that is ended as a whole, and a guard (`guard.rs`) ends them all when
 //! this process is killed.
 
+mod bottom;
 mod end;
 mod events;
 mod failure;

@@ -6,11 +6,13 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use bireme_fleet::{own_checkpoint, tell_checkpoint};
 use rustix::process::Signal;
 
 use super::Outcome;
@@ -187,12 +189,19 @@ impl Watch<'_> {
         self.clear_sessions();
         if let Some(remote) = &mut self.remote {
             remote.is_told = false;
-            remote.peers.local_stopped(round);
+            let saved = own_checkpoint(&self.folder);
+            let saved = saved.and_then(|path| path.into_os_string().into_string().ok());
+            remote.peers.local_stopped(round, saved);
         }
         loop {
             match self.next(None)? {
-                Event::Remote(news) if matches!(*news, News::Begin { .. }) => break,
-                Event::Remote(news) => return self.heard(*news),
+                Event::Remote(news) => match *news {
+                    News::Begin { checkpoint, .. } => {
+                        self.remember(checkpoint.as_deref());
+                        break;
+                    }
+                    news => return self.heard(news),
+                },
                 Event::Signal(signal) => return self.interrupted(signal).map(Some),
                 _ => {}
             }
@@ -202,6 +211,23 @@ impl Watch<'_> {
         self.start_all()?;
         self.tell_done();
         Ok(None)
+    }
+}
+
+impl Watch<'_> {
+    /// Lets the processes of this machine know the checkpoint of another.
+    fn remember(&self, checkpoint: Option<&str>) {
+        let Some(checkpoint) = checkpoint else { return };
+        if let Err(error) = tell_checkpoint(&self.folder, Path::new(checkpoint)) {
+            let folder = self.folder.display();
+            self.say(
+                Level::Warning,
+                &format!(
+                    "warning: servers here will not find the checkpoint `{checkpoint}`, as \
+                     `{folder}` cannot be written: {error}"
+                ),
+            );
+        }
     }
 }
 

@@ -3,9 +3,9 @@
 //! Nothing here fails: that nobody listens is no reason to stop a job.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use super::bottom::{Bottom, width};
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,23 +43,17 @@ pub struct Screen {
 #[derive(Clone, Debug)]
 enum Target {
     /// Stdout and stderr, with live lines on a terminal.
-    Standard(Option<Live>),
+    Standard(Option<Arc<Mutex<Bottom>>>),
     /// Memory: what went to stdout, what went to stderr.
     Captured(Arc<Mutex<(String, String)>>),
-}
-
-#[derive(Clone, Debug)]
-struct Live {
-    all: MultiProgress,
-    lines: Arc<Mutex<Vec<ProgressBar>>>,
 }
 
 impl Screen {
     /// Stdout and stderr of this process.
     pub fn standard(level: Level) -> Screen {
-        let live = io::stderr()
-            .is_terminal()
-            .then(|| Live { all: MultiProgress::new(), lines: Arc::new(Mutex::new(Vec::new())) });
+        // What kind of terminal it is says the terminal, not a setting of the job.
+        let is_plain = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
+        let live = (io::stderr().is_terminal() && !is_plain).then(Arc::default);
         Screen { level, target: Target::Standard(live) }
     }
 
@@ -88,9 +82,12 @@ impl Screen {
         }
         let text: String = text.split('\n').map(|line| printable(line) + "\n").collect();
         match &self.target {
-            Target::Standard(live) => between(live.as_ref(), || {
-                io::stderr().lock().write_all(text.as_bytes()).ok();
-            }),
+            Target::Standard(None) => write(&text),
+            Target::Standard(Some(live)) => {
+                let (mut bottom, width) = (lock(live), width(io::stderr()));
+                let erased = bottom.erase(width);
+                write(&(erased + &text + &bottom.draw(width)));
+            }
             Target::Captured(seen) => {
                 seen.lock().unwrap_or_else(PoisonError::into_inner).1.push_str(&text);
             }
@@ -100,10 +97,17 @@ impl Screen {
     /// Passes a process's output on, whole lines of it.
     pub(super) fn pass_on(&self, lines: &[u8]) {
         match &self.target {
-            Target::Standard(live) => between(live.as_ref(), || {
+            Target::Standard(live) => {
+                let mut bottom = live.as_deref().map(lock);
+                if let Some(bottom) = &mut bottom {
+                    write(&bottom.erase(width(io::stderr())));
+                }
                 let mut out = io::stdout().lock();
                 out.write_all(lines).and_then(|()| out.flush()).ok();
-            }),
+                if let Some(bottom) = &mut bottom {
+                    write(&bottom.draw(width(io::stderr())));
+                }
+            }
             Target::Captured(seen) => {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.0.push_str(&String::from_utf8_lossy(lines));
@@ -113,34 +117,24 @@ impl Screen {
 
     /// Shows these lines below everything else, instead of those before.
     pub(super) fn show(&self, texts: &[String]) {
-        let Target::Standard(Some(live)) = &self.target else { return };
-        let mut lines = live.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        while lines.len() < texts.len() {
-            let style = ProgressStyle::with_template("{wide_msg}");
-            let bar = live.all.add(ProgressBar::new_spinner());
-            lines.push(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())));
-        }
-        for (line, text) in lines.iter().zip(texts) {
-            line.set_message(text.clone());
-            line.tick();
+        if let Target::Standard(Some(live)) = &self.target {
+            write(&lock(live).replace(texts, width(io::stderr())));
         }
     }
 
     /// Takes the live lines away.
     pub(super) fn clear(&self) {
-        let Target::Standard(Some(live)) = &self.target else { return };
-        for line in live.lines.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            line.finish_and_clear();
-        }
+        self.show(&[]);
     }
 }
 
-/// Writes while the live lines are away, so that nothing tears them.
-fn between(live: Option<&Live>, write: impl FnOnce()) {
-    match live {
-        Some(live) => live.all.suspend(write),
-        None => write(),
-    }
+fn lock(bottom: &Mutex<Bottom>) -> MutexGuard<'_, Bottom> {
+    bottom.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes to stderr, at once.
+fn write(text: &str) {
+    io::stderr().lock().write_all(text.as_bytes()).ok();
 }
 
 /// `text` with its control characters written as escapes; a script's words cannot move the cursor.

@@ -17,8 +17,10 @@ pub(super) struct Status {
     pub(super) step: Option<u64>,
     /// How it keeps time with others: `sync`, `async`, ...
     pub(super) mode: Option<String>,
-    /// Steps a second.
-    pub(super) rate: Option<f64>,
+    /// Steps a second, when they were last counted.
+    rate: Option<f64>,
+    /// When the last step was reported.
+    heard: Option<Instant>,
     /// Where the rate was last counted.
     counted: Option<(Instant, u64)>,
     line: Vec<u8>,
@@ -32,8 +34,8 @@ struct Report {
 
 impl Default for Status {
     fn default() -> Status {
-        let (step, mode, rate, counted) = (None, None, None, None);
-        Status { is_open: true, step, mode, rate, counted, line: Vec::new() }
+        let (step, mode, rate, heard, counted) = (None, None, None, None, None);
+        Status { is_open: true, step, mode, rate, heard, counted, line: Vec::new() }
     }
 }
 
@@ -55,10 +57,17 @@ impl Status {
         }
     }
 
+    /// Steps a second as of now: of a process that has not stepped for long, what that allows.
+    pub(super) fn rate(&self, now: Instant) -> Option<f64> {
+        let silence = now.saturating_duration_since(self.heard?);
+        let most = if silence > WINDOW { 1.0 / silence.as_secs_f64() } else { f64::INFINITY };
+        self.rate.map(|rate| rate.min(most))
+    }
+
     fn take(&mut self, report: Report, now: Instant) {
         self.mode = report.mode.or_else(|| self.mode.take());
         let Some(step) = report.step else { return };
-        self.step = Some(step);
+        (self.step, self.heard) = (Some(step), Some(now));
         match self.counted {
             Some((then, before)) if step >= before => {
                 let passed = now.duration_since(then);
@@ -92,8 +101,10 @@ mod tests {
         let report = |step| Report { step: Some(step), mode: None };
         status.take(report(0), start);
         status.take(report(20), start + Duration::from_secs(1));
-        assert_eq!(status.rate, Some(20.0));
+        assert_eq!(status.rate(start + Duration::from_secs(1)), Some(20.0));
         status.take(report(60), start + Duration::from_secs(5));
-        assert_eq!(status.rate, Some(10.0));
+        assert_eq!(status.rate(start + Duration::from_secs(6)), Some(10.0));
+        // It hangs.
+        assert_eq!(status.rate(start + Duration::from_secs(15)), Some(0.1));
     }
 }

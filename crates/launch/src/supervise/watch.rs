@@ -55,7 +55,7 @@ pub(super) struct Watch<'a> {
     pub(super) options: &'a Options,
     pub(super) members: Vec<Member<'a>>,
     /// The folder of this run, known to all processes.
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     pub(super) guard: Option<Guard>,
     pub(super) signals: Option<Signals>,
     pub(super) stream: Option<Stream>,

@@ -2,33 +2,25 @@
 //! the joint batch, and all have the same bits.
 
 use bireme_engine::clip::GradClip;
-use bireme_engine::optimizer::{Adagrad, Adam, Momentum, Optimizer, Sgd};
+use bireme_engine::optimizer::{Optimizer, Sgd};
 use bireme_fleet::Strategy;
 use bireme_fleet::transpiler::{CollectiveMode, CollectiveStrategy, Config, Mode, Transpiler};
 use bireme_testkit::models::{Batch, Model, Table, ctr_batches, ctr_dnn, mnist_batches, mnist_mlp};
 use bireme_testkit::ranks::{Ranks, Trained};
 use bireme_testkit::{Params, difference, local};
 
+use crate::optimizers::optimizers;
+
 const STEPS: usize = 12;
 /// Divides evenly by one to four.
 const BATCH: usize = 12;
 const TOLERANCE: f32 = 1e-6;
 
-fn optimizers() -> Vec<(&'static str, Box<dyn Optimizer>)> {
-    // A larger epsilon than usual, see `equals_local`.
-    const SMOOTH: f32 = 1e-2;
-    vec![
-        ("sgd", Box::new(Sgd::new(0.1))),
-        ("clipped", Box::new(Sgd::new(0.1).grad_clip(GradClip::GlobalNorm(0.3)))),
-        ("momentum", Box::new(Momentum::new(0.01, 0.9))),
-        ("adam", Box::new(Adam::new(0.003).epsilon(SMOOTH))),
-        ("adagrad", Box::new(Adagrad::new(0.02).epsilon(SMOOTH))),
-    ]
-}
-
 fn models() -> Vec<(String, Model, Vec<Batch>)> {
+    let clipped = Sgd::new(0.1).grad_clip(GradClip::GlobalNorm(0.3));
+    let clipped: (&str, Box<dyn Optimizer>) = ("clipped", Box::new(clipped));
     let mut models = Vec::new();
-    for (kind, optimizer) in optimizers() {
+    for (kind, optimizer) in optimizers().into_iter().chain([clipped]) {
         let clicks = ctr_dnn(Table::Sliced, optimizer.as_ref()).unwrap();
         models.push((format!("clicks, {kind}"), clicks, ctr_batches(STEPS, BATCH)));
         let digits = mnist_mlp(optimizer.as_ref()).unwrap();

@@ -122,7 +122,7 @@ fn batches_smaller_than_their_micro_batches_are_trained() {
 fn quick() -> Cluster {
     let mut cluster = Cluster::new(2, 1).with_heter(&[1], 2);
     cluster.settings.heartbeat = Duration::from_millis(50);
-    cluster.settings.heartbeat_timeout = Duration::from_millis(500);
+    cluster.settings.heartbeat_timeout = Duration::from_secs(3);
     cluster
 }
 
@@ -137,7 +137,7 @@ fn a_trainer_that_fails_ends_the_job_and_is_named() {
     let model = model(Table::Keyed, 2, &Sgd::new(0.1));
     let started = Instant::now();
     let error = format!("{:#}", cluster.train(&model, &ctr_batches(50, BATCH)).unwrap_err());
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     assert!(error.contains("trainer 1"), "{error}");
 }
 
@@ -152,7 +152,7 @@ fn a_heter_worker_that_ends_is_named_in_bounded_time() {
     });
     let started = Instant::now();
     let error = format!("{:#}", cluster.train(&model, &ctr_batches(5000, BATCH)).unwrap_err());
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     assert!(error.contains("heter worker 0"), "{error}");
 }
 

@@ -8,6 +8,7 @@ mod equals_local;
 mod faults;
 mod heter;
 mod modes;
+mod optimizers;
 #[cfg(target_os = "linux")]
 mod processes;
 mod strangers;

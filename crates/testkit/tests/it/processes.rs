@@ -10,9 +10,9 @@ use bireme_transpiler::DistributedMode::{self, Async, Geo, HalfAsync, Hybrid, Sy
 use member::{Cast, Process, Said};
 
 /// Without a sign of life for so long a peer is lost.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(4);
 /// No wait of a test is longer.
-const BOUND: Duration = Duration::from_secs(60);
+const BOUND: Duration = Duration::from_secs(120);
 
 /// Two servers, two trainers, and steps without end.
 struct Cluster {
@@ -91,7 +91,7 @@ fn a_trainer_that_is_killed_ends_the_modes_that_wait_for_it() {
             check(&what, &server.error(BOUND), &["trainer 1 (127.0.0.1:", "is lost"]);
         }
         // The machine may be slow, but not a deadline slow.
-        assert!(since.elapsed() < TIMEOUT + Duration::from_secs(20), "{mode:?}");
+        assert!(since.elapsed() < TIMEOUT + Duration::from_secs(40), "{mode:?}");
     });
 }
 
@@ -129,7 +129,7 @@ fn a_server_that_is_killed_or_stopped_is_named() {
             let parts = [&format!("trainer {rank}"), &name, "is lost", "while waiting for"];
             check(&format!("{mode:?} {signal}"), &trainer.error(BOUND), &parts);
         }
-        assert!(since.elapsed() < TIMEOUT + Duration::from_secs(20), "{mode:?} {signal}");
+        assert!(since.elapsed() < TIMEOUT + Duration::from_secs(40), "{mode:?} {signal}");
         // The other server does not wait for trainers that are gone.
         let error = cluster.servers[0].error(BOUND);
         check(&format!("{mode:?} {signal}, server 0"), &error, &["trainer", "lost"]);

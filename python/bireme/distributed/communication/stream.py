@@ -46,9 +46,8 @@ def all_reduce(
     >>> x.tolist()
     [1.0, 2.0]
     """
-    if is_outsider(group):
+    if _is_left_out(group, sync_op, use_calc_stream):
         return None
-    _check_stream(sync_op, use_calc_stream)
     op = checked_op(op, "all_reduce")
     if not _core.in_dynamic_mode():
         return static_ops.all_reduce(tensor, op, group)
@@ -64,9 +63,8 @@ def reduce(
     use_calc_stream: bool = False,
 ) -> Any:
     """See `paddle.distributed.reduce`."""
-    if is_outsider(group):
+    if _is_left_out(group, sync_op, use_calc_stream):
         return None
-    _check_stream(sync_op, use_calc_stream)
     op = checked_op(op, "reduce")
     if not _core.in_dynamic_mode():
         return static_ops.reduce(tensor, dst, op, group)
@@ -82,13 +80,7 @@ def broadcast(
     use_calc_stream: bool = False,
 ) -> Any:
     """See `paddle.distributed.broadcast`."""
-    if is_outsider(group):
-        return None
-    _check_stream(sync_op, use_calc_stream)
-    if not _core.in_dynamic_mode():
-        return static_ops.broadcast(tensor, src, group)
-    root = group_of(group).get_group_rank(src)
-    return _pg(group).broadcast(_tensor("tensor", tensor), root, sync_op)
+    return _with_peer("broadcast", tensor, src, group, sync_op, use_calc_stream)
 
 
 def all_gather(
@@ -132,9 +124,8 @@ def gather(
 ) -> Any:
     """See `paddle.distributed.gather`."""
     _require_eager("gather doesn't support static graph mode yet.")
-    if is_outsider(group):
+    if _is_left_out(group, sync_op, use_calc_stream):
         return None
-    _check_stream(sync_op, use_calc_stream)
     group = group_of(group)
     root = group.get_group_rank(dst)
     mine = _tensor("tensor", tensor)
@@ -159,9 +150,8 @@ def scatter(
     use_calc_stream: bool = False,
 ) -> Any:
     """See `paddle.distributed.scatter`; the input may be one tensor too."""
-    if is_outsider(group):
+    if _is_left_out(group, sync_op, use_calc_stream):
         return None
-    _check_stream(sync_op, use_calc_stream)
     if not _core.in_dynamic_mode():
         return static_ops.scatter(tensor, tensor_or_tensor_list, src, group)
     root = group_of(group).get_group_rank(src)
@@ -191,9 +181,8 @@ def reduce_scatter(
     use_calc_stream: bool = False,
 ) -> Any:
     """See `paddle.distributed.reduce_scatter`; the input may be one tensor too."""
-    if is_outsider(group):
+    if _is_left_out(group, sync_op, use_calc_stream):
         return None
-    _check_stream(sync_op, use_calc_stream)
     op = checked_op(op, "reduce_scatter")
     if not _core.in_dynamic_mode():
         return static_ops.reduce_scatter(tensor, tensor_or_tensor_list, op, group)
@@ -218,9 +207,8 @@ def alltoall(
     >>> out.tolist()
     [1.0, 1.0]
     """
-    if is_outsider(group):
+    if _is_left_out(group, sync_op, use_calc_stream):
         return None
-    _check_stream(sync_op, use_calc_stream)
     if out_tensor_or_tensor_list is None:
         raise RuntimeError("The output should be specified.")
     if in_tensor_or_tensor_list is None:
@@ -251,9 +239,8 @@ def alltoall_single(
     use_calc_stream: bool = False,
 ) -> Any:
     """See `paddle.distributed.alltoall_single`; here the output comes first."""
-    if is_outsider(group):
+    if _is_left_out(group, sync_op, use_calc_stream):
         return None
-    _check_stream(sync_op, use_calc_stream)
     _require_eager(
         "paddle.distributed.stream.alltoall_single is only supported in dygraph mode now."
     )
@@ -272,13 +259,7 @@ def send(
     use_calc_stream: bool = False,
 ) -> Any:
     """See `paddle.distributed.send`."""
-    if is_outsider(group):
-        return None
-    _check_stream(sync_op, use_calc_stream)
-    if not _core.in_dynamic_mode():
-        return static_ops.send(tensor, dst, group)
-    to = group_of(group).get_group_rank(dst)
-    return _pg(group).send(_tensor("tensor", tensor), to, sync_op)
+    return _with_peer("send", tensor, dst, group, sync_op, use_calc_stream)
 
 
 def recv(
@@ -289,13 +270,28 @@ def recv(
     use_calc_stream: bool = False,
 ) -> Any:
     """See `paddle.distributed.recv`."""
-    if is_outsider(group):
+    return _with_peer("recv", tensor, src, group, sync_op, use_calc_stream)
+
+
+def _with_peer(
+    name: str, tensor: Any, peer: int, group: Group | None, sync_op: bool, use_calc_stream: bool
+) -> Any:
+    """A call about one tensor and one other process."""
+    if _is_left_out(group, sync_op, use_calc_stream):
         return None
-    _check_stream(sync_op, use_calc_stream)
     if not _core.in_dynamic_mode():
-        return static_ops.recv(tensor, src, group)
-    source = group_of(group).get_group_rank(src)
-    return _pg(group).receive(_tensor("tensor", tensor), source, sync_op)
+        return getattr(static_ops, name)(tensor, peer, group)
+    rank = group_of(group).get_group_rank(peer)
+    call = getattr(_pg(group), "receive" if name == "recv" else name)
+    return call(_tensor("tensor", tensor), rank, sync_op)
+
+
+def _is_left_out(group: Group | None, sync_op: bool, use_calc_stream: bool) -> bool:
+    """Whether a call is not this process's; one that is must make sense."""
+    if is_outsider(group):
+        return True
+    _check_stream(sync_op, use_calc_stream)
+    return False
 
 
 def _pg(group: Group | None) -> Any:

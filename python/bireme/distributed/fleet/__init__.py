@@ -56,6 +56,7 @@ is_worker = _job.is_worker
 is_heter_worker = _job.is_heter_worker
 init_heter_worker = _job.init_heter_worker
 run_heter_worker = _job.run_heter_worker
+last_checkpoint = _job.last_checkpoint
 load_inference_model = _job.load_inference_model
 load_model = _job.load_model
 load_one_table = _job.load_one_table
@@ -107,6 +108,7 @@ __all__ = [
     "is_heter_worker",
     "is_server",
     "is_worker",
+    "last_checkpoint",
     "load_inference_model",
     "load_model",
     "load_one_table",

@@ -477,6 +477,17 @@ class Fleet:
         for name in var_names or values:
             _core.save_tensor(os.path.join(dirname, name), values[name])
 
+    def last_checkpoint(self) -> str | None:
+        """The folder of the last complete `save_persistables` of this job, None where there is none.
+
+        A job that `fleetrun --max_restart` has started again goes on from there: its servers load
+        it in `init_server()`, and its workers learn from it which steps are done.
+
+        >>> paddle.distributed.fleet.init(is_collective=True).last_checkpoint()
+        """
+        self._known_role()
+        return _core.last_checkpoint()
+
     def load_model(self, path: str, mode: int = 0) -> None:
         """Lets the servers load what `save_persistables` wrote; all workers must call it."""
         if self._is_distributed("load_model"):
@@ -521,7 +532,10 @@ class Fleet:
         startup = startup_program or default_startup_program()
         runtime.split(loss.block.program, startup, self._strategy._tables)
         # Where Paddle's scripts look for it, and may change it.
-        loss.block.program._fleet_opt = dict(self._strategy.trainer_desc_configs)
+        loss.block.program._fleet_opt = {
+            **self._strategy.trainer_desc_configs,
+            "trainer_id": runtime.identity.index,
+        }
         self._runtime = runtime
 
     def _split_collective(self, loss: Any, startup_program: Any) -> None:

@@ -2,7 +2,6 @@
 
 Both generations of `fleet` work on it. What it hands to `_core.Fleet`:
 
-- role: `role` ("WORKER", "SERVER" or "HETER_WORKER"), `index`, `workers`, `server_endpoints`, `worker_endpoints`;
 - settings: `mode` ("sync", "async", "half_async", "geo" or "hybrid"), `k_steps` (batches between
   two exchanges in geo mode), `staleness` (steps, in hybrid mode), `communicator` (see
   `communicator.knobs`), `launch_barrier`, and `rpc_deadline` (ms) and `rpc_retry_times` where a
@@ -80,18 +79,18 @@ class Runtime:
         self.origin = main.clone()
         own = ("server", "micro_batches")
         told = {name: value for name, value in self._settings.items() if name not in own}
-        self._core = _core.Fleet(_role(identity), told)
+        self._core = _core.Fleet(told)
         if identity.role != Role.SERVER:
             main._replace(transpiler.trainer_program())
             startup._replace(transpiler.trainer_startup())
             self.main, self.startup = main, startup
-            self._core.set_programs(main, startup, None, None)
+            self._core.set_programs(main, None, None)
             self._core.set_whole(transpiler.whole_program())
         else:
             endpoint = identity.server_endpoints[identity.index]
             self.main = transpiler.pserver_program(endpoint)
             self.startup = transpiler.startup_program(endpoint)
-            self._core.set_programs(None, None, self.main, self.startup)
+            self._core.set_programs(None, self.main, self.startup)
 
     def _transpile(self, transpiler: Any, main: Program, startup: Program) -> None:
         identity, sync = self.identity, self._settings["mode"] == "sync"
@@ -296,16 +295,6 @@ def _as_asynchronous(config: DistributeTranspilerConfig) -> DistributeTranspiler
 
 def _word(role: Role) -> str:
     return role.name.lower().replace("_", " ")
-
-
-def _role(identity: Identity) -> dict[str, Any]:
-    return {
-        "role": identity.role.name,
-        "index": identity.index,
-        "workers": identity.worker_num,
-        "server_endpoints": list(identity.server_endpoints),
-        "worker_endpoints": list(identity.worker_endpoints),
-    }
 
 
 def _own_values(program: Program) -> dict[str, np.ndarray]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import numpy as np
 
+from ... import _core
+from .. import environment
 from ..communication.group import all_processes
 from ..parallel import get_rank, get_world_size
 from .exchange import decode, encode, reduce
@@ -84,16 +87,44 @@ class UtilBase:
         """
         return share_of(files, *self._place())
 
-    def _all_to_all(self, parts: list[bytes]) -> list[bytes]:
-        """Part `i` of each worker for worker `i`; what the others have for this one."""
+    def _exchange(self) -> tuple[Any, Any]:
+        """What brings bytes to each worker, and what ends it; all workers must ask together.
+
+        Workers with servers meet in a group of their own; where they cannot reach each other, bytes
+        go through server 0.
+        """
         rank, _ = self._place()
-        blob = np.frombuffer(b"".join(parts), "uint8")
-        sizes = np.array([len(part) for part in parts], "int64")
-        own = []
-        for sizes, blob in zip(self.all_gather(sizes), self.all_gather(blob), strict=True):
-            start = int(sizes[:rank].sum())
-            own.append(blob[start : start + int(sizes[rank])].tobytes())
-        return own
+        if self._runtime("worker") is None:
+            return all_processes().process_group.all_to_all_bytes, lambda: None
+        endpoints = self.all_gather(self._free_endpoint())
+        if not all(endpoints):
+            return lambda parts: self._relay(rank, parts), lambda: None
+        group = _core.ProcessGroup.connect(rank, endpoints)
+        # Nobody leaves while others still wait for what it sent.
+        return group.all_to_all_bytes, group.barrier
+
+    def _relay(self, rank: int, parts: list[bytes]) -> list[bytes]:
+        sizes = self.all_gather(np.array([len(part) for part in parts], "int64"))
+        blobs = self.all_gather(np.frombuffer(b"".join(parts), "uint8"))
+        starts = [int(own[:rank].sum()) for own in sizes]
+        return [
+            blob[start : start + int(own[rank])].tobytes()
+            for start, own, blob in zip(starts, sizes, blobs, strict=True)
+        ]
+
+    def _free_endpoint(self) -> str:
+        """An address by which the other workers can reach this one; empty where nobody knows it."""
+        identity = self._job._distributed_identity()
+        own = identity.worker_endpoints[identity.index : identity.index + 1]
+        host = own[0].rpartition(":")[0] if own else environment.text("POD_IP")
+        servers = {place.rpartition(":")[0] for place in identity.server_endpoints}
+        if not host and servers <= {"127.0.0.1", "localhost"}:
+            host = "127.0.0.1"
+        try:
+            with socket.create_server((host, 0)) as free:
+                return f"{host}:{free.getsockname()[1]}" if host else ""
+        except OSError:
+            return ""
 
     def _place(self) -> tuple[int, int]:
         identity = self._job and self._job._distributed_identity()

@@ -74,7 +74,7 @@ fn cell(column: &Column, row: usize) -> String {
         }
     };
     let text = values.join(" ");
-    if values.len() == count && text.len() <= MAX_WIDTH {
+    if values.len() == count && (count == 1 || text.len() <= MAX_WIDTH) {
         return text;
     }
     let end = text[..=MAX_WIDTH.min(text.len() - 1)].rfind(' ').unwrap_or(text.len());

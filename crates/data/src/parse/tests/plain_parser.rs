@@ -1,5 +1,6 @@
 //! Parsers that split a line and look every token up: slow, and right at a glance.
 
+use super::super::python_hash::Spread;
 use crate::{Kind, Slot};
 
 /// A value; floats by their bits, so that they can be compared.
@@ -51,6 +52,34 @@ pub(super) fn plain_multi_slot(line: &[u8], slots: &[Slot]) -> Option<Vec<Vec<Ce
         at += 1 + count;
     }
     (at == tokens.len()).then_some(row)
+}
+
+/// The values of a raw Criteo line, in the order of `criteo_slots`, after PaddleRec's formulas.
+pub(super) fn plain_criteo(line: &str) -> Option<Vec<Vec<Cell>>> {
+    let fields: Vec<&str> = line.strip_suffix('\r').unwrap_or(line).split('\t').collect();
+    if fields.len() != 40 || !["0", "1"].contains(&fields[0]) {
+        return None;
+    }
+    let mut row = vec![vec![cell(fields[0].as_bytes(), Kind::Ids)?]];
+    for (index, word) in fields.iter().enumerate().skip(14) {
+        if word.len() > 64 || !word.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return None;
+        }
+        let id = Spread::over(1_000_001).id(format!("{index}{word}").as_bytes());
+        row.push(vec![Cell::Id(id)]);
+    }
+    let least = [0., -3., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0.];
+    let span = [20., 603., 100., 50., 64000., 500., 100., 50., 500., 10., 10., 10., 50.];
+    let mut numbers = Vec::new();
+    for (index, field) in fields[1..14].iter().enumerate() {
+        let value = match field.is_empty() {
+            true => 0.0,
+            false => (field.parse::<f64>().ok()? - least[index]) / span[index],
+        };
+        numbers.push(Some(value as f32).filter(|value| value.is_finite())?);
+    }
+    row.push(numbers.iter().map(|number| Cell::Float(number.to_bits())).collect());
+    Some(row)
 }
 
 fn tokens(line: &[u8]) -> Vec<&[u8]> {

@@ -188,11 +188,12 @@ fn a_restart_waits_until_all_have_stopped() {
     board.workers_done(2);
     board.failed(failure.clone(), Instant::now());
     board.failed(Failure::of_node("b", "was ended by its launcher"), Instant::now());
-    board.stopped(1, 1);
-    board.stopped(1, 1);
+    let checkpoint = Some("saved/step10".to_owned());
+    board.stopped(1, 1, checkpoint.clone());
+    board.stopped(1, 1, None);
     assert_eq!(board.log_from(3), [Entry::Restart { round: 1, failure: failure.clone() }]);
-    board.stopped(2, 1);
-    assert_eq!(board.log_from(4), [Entry::Begin { round: 1 }]);
+    board.stopped(2, 1, None);
+    assert_eq!(board.log_from(4), [Entry::Begin { round: 1, checkpoint }]);
     board.workers_done(1);
     assert_eq!(board.log.len(), 5, "done in the round before does not count");
     board.failed(failure.clone(), Instant::now());

@@ -46,9 +46,9 @@ impl Peers for Others {
         self.said.local_workers_done();
     }
 
-    fn local_stopped(&self, round: u32) {
+    fn local_stopped(&self, round: u32, checkpoint: Option<String>) {
         self.tell(format!("stopped {round}"));
-        self.said.local_stopped(round);
+        self.said.local_stopped(round, checkpoint.or_else(|| Some("/shared/step10".into())));
     }
 
     fn next_event(&self, patience: Duration) -> Option<rendezvous::Event> {
@@ -96,7 +96,7 @@ fn what_other_machines_say_ends_the_job_here() {
 fn all_machines_begin_again_together() {
     let folder = tempfile::tempdir().unwrap();
     let script = "case $WHO in server*) exec sleep 600;; esac; test $BIREME_RESTART -gt 0 || \
-                  exec sleep 600";
+                  exec sleep 600; echo from $(cat $BIREME_JOB_DIR/told_checkpoint)";
     let (job, options) = (shell(script, 1, folder.path()), options());
     let others = Arc::<Others>::default();
     others.said.push(rendezvous::Event::Restart {
@@ -105,4 +105,5 @@ fn all_machines_begin_again_together() {
     });
     assert_eq!(run_among(&job, &options, &others).code, 0, "{}", options.screen.seen().1);
     assert_eq!(*others.told.lock().unwrap(), ["stopped 1", "done", "left"]);
+    assert_eq!(options.screen.seen().0, "[worker 0] from /shared/step10\n");
 }

@@ -86,7 +86,7 @@ fn a_trainer_that_never_joins_is_named() {
 
 #[test]
 fn an_async_job_whose_second_trainer_never_came_ends() {
-    let settings = Settings { deadline: Duration::from_millis(500), ..settings() };
+    let settings = Settings { deadline: Duration::from_secs(2), ..settings() };
     let cluster = Cluster::with(Mode::Async, 2, &program(Mode::Async, 2, ""), settings);
     let run = cluster.run();
     cluster.trainer(0).complete();

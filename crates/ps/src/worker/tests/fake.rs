@@ -59,9 +59,9 @@ impl Fake {
         self.lock().asked.get(&method).copied().unwrap_or(0)
     }
 
-    /// Waits until something holds, for at most ten seconds.
+    /// Waits until something holds, for at most a minute.
     pub(super) fn until(&self, what: &str, ready: impl Fn(&State) -> bool) {
-        let limit = Duration::from_secs(10);
+        let limit = Duration::from_secs(60);
         let state =
             self.told.wait_timeout_while(self.lock(), limit, |state| !ready(state)).unwrap();
         assert!(!state.1.timed_out(), "{what} did not happen");
@@ -276,9 +276,9 @@ pub(super) struct Cluster {
 
 pub(super) fn settings() -> Settings {
     Settings {
-        deadline: Duration::from_secs(10),
+        deadline: Duration::from_secs(30),
         heartbeat: Duration::from_millis(50),
-        heartbeat_timeout: Duration::from_millis(800),
+        heartbeat_timeout: Duration::from_secs(2),
         ..Settings::default()
     }
 }

@@ -281,7 +281,9 @@ class InMemoryDataset(DatasetBase):
             data.local_shuffle(self._next_seed())
             return
         size, rank = fleet.worker_num(), fleet.worker_index()
-        data.global_shuffle(fleet.util._all_to_all, rank, size, self._next_seed())
+        exchange, end = _util(fleet)._exchange()
+        data.global_shuffle(exchange, rank, size, self._next_seed())
+        end()
 
     def release_memory(self) -> None:
         """Gives back the memory of the samples."""
@@ -355,7 +357,7 @@ class InMemoryDataset(DatasetBase):
 
     def _size(self, fleet: Any) -> Any:
         size = np.array([0 if self._data is None else len(self._data)])
-        return (size if fleet is None else fleet.util.all_reduce(size))[0]
+        return (size if fleet is None else _util(fleet).all_reduce(size))[0]
 
     def _source(self) -> Any:
         data = self._loaded("train_from_dataset")
@@ -369,6 +371,11 @@ def _refuse_unknown(call: str, given: dict[str, Any], known: tuple[str, ...]) ->
     for key in given:
         if key not in known:
             raise TypeError(unknown_setting(call, key, dict.fromkeys(known)))
+
+
+def _util(fleet: Any) -> Any:
+    """What the workers of a job tell each other by, in both generations of `fleet`."""
+    return fleet._util if hasattr(type(fleet), "all_reduce_worker") else fleet.util
 
 
 def _check_sample(variables: list[Any], sample: Any) -> None:

@@ -105,6 +105,12 @@ class DataSettings:
             raise ValueError("the dataset has no variables: give `use_var` to `init`")
         command = self.pipe_command.strip()
         native = command.startswith(_NATIVE)
+        if native and command != _NATIVE + "multislot" and not self.slot_names:
+            # A variable whose name no line has would be padding throughout, and nobody would know.
+            raise ValueError(
+                f"`pipe_command` {command!r} needs `slot_names`: what each of the"
+                f" {len(self.use_var)} variables is called in the lines"
+            )
         return {
             "files": self.filelist,
             "batch_size": self.batch_size,

@@ -1,0 +1,131 @@
+"""Training on passes of data, and shuffles between workers."""
+
+import re
+import shutil
+
+import pytest
+from dataset_files import read_plainly, write_samples
+from running_jobs import roles, run_job
+from running_tools import TIME, check_lines, copied_checkout, logs, run
+
+SHUFFLE = """
+import numpy as np
+import paddle
+from paddle.distributed import fleet
+
+paddle.enable_static()
+fleet.init()
+label = paddle.static.data("label", [None, 1], "int64")
+ids = paddle.static.data("ids", [None, 1], "int64", lod_level=1)
+dense = paddle.static.data("dense", [None, 3], "float32")
+loss = paddle.mean(paddle.static.nn.fc(dense, 1))
+strategy = fleet.DistributedStrategy()
+fleet.distributed_optimizer(paddle.optimizer.SGD(0.1), strategy).minimize(loss)
+if fleet.is_server():
+    fleet.init_server()
+    fleet.run_server()
+else:
+    executor = paddle.static.Executor()
+    executor.run(paddle.static.default_startup_program())
+    fleet.init_worker()
+    dataset = paddle.distributed.InMemoryDataset()
+    dataset.init(use_var=[label, ids, dense], batch_size=4)
+    dataset.set_filelist([f"part-{fleet.worker_index()}"])
+    dataset.load_into_memory()
+    dataset.global_shuffle(fleet)
+    print("all", dataset.get_memory_data_size(fleet))
+    for feed in dataset._source().batches():
+        for row in np.array(feed["dense"]):
+            print("row", *(repr(float(value)) for value in row))
+    executor.train_from_dataset(paddle.static.default_main_program(), dataset)
+    fleet.stop_worker()
+"""
+
+
+def test_a_global_shuffle_moves_samples_between_workers(tmp_path):
+    paths = write_samples(tmp_path, 2, 40)
+    outputs = run_job(tmp_path, SHUFFLE, roles(1, 2))
+    got = [
+        [tuple(map(float, row)) for row in re.findall(r"row (\S+) (\S+) (\S+)", outputs[name])]
+        for name in ("trainer 0", "trainer 1")
+    ]
+    wanted = [[tuple(map(float, s[2])) for s in read_plainly([path])] for path in paths]
+    assert sorted(got[0] + got[1]) == sorted(wanted[0] + wanted[1])
+    # Each has samples of both.
+    for rows in got:
+        assert 0 < len(set(rows) & set(wanted[0])) < len(wanted[0])
+    assert "all 80" in outputs["trainer 0"]
+
+
+@pytest.fixture
+def days(tmp_path):
+    """Two days of two passes for `rank/dnn`, in a copy of what the tools need."""
+    copied_checkout(tmp_path)
+    model = tmp_path / "models/rank/dnn"
+    lines = (model / "data/sample_data/train/sample_train.txt").read_text().splitlines()
+    for day in ("20240101", "20240102"):
+        for at, part in enumerate(("0000", "1200")):
+            folder = model / "data/days" / day / part
+            folder.mkdir(parents=True)
+            for file in range(2):
+                chosen = lines[at * 40 + file * 20 : at * 40 + file * 20 + 20]
+                (folder / f"part-{file}").write_text("\n".join(chosen) + "\n")
+    config = (model / "config.yaml").read_text()
+    online = {
+        "train_data_dir": '"data/days"',
+        "start_day": '"20240101"',
+        "end_day": '"20240102"',
+        "split_interval": 720,
+        "split_per_pass": 1,
+        "checkpoint_per_pass": 1,
+        "save_delta_frequency": 1,
+        "train_thread_num": 1,
+        "prefetch": True,
+    }
+    said = "".join(f"  {key}: {value}\n" for key, value in online.items())
+    config = re.sub(r"(?m)^  train_data_dir: .*\n", "", config)
+    (model / "online.yaml").write_text(config.replace("runner:\n", "runner:\n" + said, 1))
+    return tmp_path
+
+
+def test_days_are_trained_pass_by_pass_and_resumed(days):
+    command = (
+        "fleetrun --worker_num=2 --server_num=1 tools/static_ps_online_trainer.py"
+        " -m models/rank/dnn/online.yaml"
+    )
+    text = run(days, command) + logs(days)
+    metric = r" global AUC=\d\.\d{6} Ins number=\d+"
+    check_lines(
+        text,
+        TIME + "training a new day 20240101, end_day = 20240102",
+        TIME + "Day:20240101, Pass: 1, Prepare Dataset Begin.",
+        r"after global_shuffle data_size: 40",
+        r"batch: \[2\], Day: 20240101 Pass: 1 Var cost",
+        TIME + r"Day:20240101, Pass: 1, Train Global Metric: " + metric,
+        TIME + r"finished train epoch 1 time cost:\S+ min job time cost:\[read_data:\S+ min\]"
+        r"\[train: \S+ min\]\[metric: \S+ min\]\[release: \S+ min\]\[infer:\S+ min\]"
+        r"\[infer_metric: \S+ min\]\[other:\S+ min\]",
+        TIME + r"Day:20240101, Pass: 2, Infer Global Metric: " + metric,
+        TIME + r"Day:20240101, Pass: 2, Train Global Metric: " + metric,
+        TIME + "shrink table",
+        TIME + r"Day:20240102, Pass: 2, Train Global Metric: " + metric,
+        TIME + r"Run Success, Exit\.",
+    )
+    saved = days / "output_model_dnn"
+    for folder in ("20240101/1", "20240101/delta_2", "20240102/base", "20240102/0", "20240103/0"):
+        assert (saved / folder).is_dir(), folder
+    done = [line.split("\t") for line in (saved / "donefile.txt").read_text().splitlines()]
+    assert [(line[0], line[3]) for line in done] == [
+        ("20240101", "1"),
+        ("20240102", "-1"),
+        ("20240102", "1"),
+        ("20240103", "-1"),
+    ]
+    # As after a crash in the last pass.
+    kept = "\n".join("\t".join(line) for line in done[:3]) + "\n"
+    (saved / "donefile.txt").write_text(kept)
+    (saved / "xbox_base_done.txt").write_text("20240102\t1\tx\t-1\t0\n")
+    shutil.rmtree(days / "log", ignore_errors=True)
+    again = run(days, command) + logs(days)
+    assert "Pass: 1, Training" not in again
+    check_lines(again, "last_day = 20240102, last_pass = 1", r"Day:20240102, Pass: 2, Train Global")
