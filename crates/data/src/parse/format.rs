@@ -61,6 +61,16 @@ impl Format {
         Format::SlotValue(SlotValueOptions::default())
     }
 
+    /// The name that data has for each slot.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn names(&self, slots: &[Slot]) -> Result<Vec<String>> {
+        match self {
+            Format::MultiSlot(_) => names(&[], slots),
+            Format::SlotValue(options) => names(&options.tokens, slots),
+            Format::Criteo(options) => names(&options.tokens, slots),
+        }
+    }
+
     /// Criteo's raw lines into slots with PaddleRec's names.
     pub fn criteo() -> Format {
         Format::Criteo(CriteoOptions::default())

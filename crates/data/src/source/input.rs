@@ -11,6 +11,8 @@ const COMPRESSED_BLOCK: usize = 1 << 17;
 /// How files start that are compressed. No text starts like that.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// How Parquet files start.
+const PARQUET: &[u8] = b"PAR1";
 
 /// A file that is open.
 pub(super) enum Input {
@@ -18,6 +20,9 @@ pub(super) enum Input {
     Plain(File),
     /// Through a decoder.
     Compressed(Box<dyn Read + Send>),
+    /// Not text, but a table.
+    #[cfg(feature = "parquet")]
+    Table(File),
 }
 
 impl Input {
@@ -39,6 +44,15 @@ impl Input {
             let file = BufReader::with_capacity(COMPRESSED_BLOCK, file);
             return Ok(Input::Compressed(Box::new(zstd::Decoder::with_buffer(file)?)));
         }
+        if start == PARQUET {
+            #[cfg(feature = "parquet")]
+            return Ok(Input::Table(file));
+            #[cfg(not(feature = "parquet"))]
+            return Err(io::Error::other(
+                "it is a Parquet file, which this build does not read: build Bireme with the \
+                 feature `parquet`",
+            ));
+        }
         Ok(Input::Plain(file))
     }
 
@@ -47,6 +61,8 @@ impl Input {
         match self {
             Input::Plain(file) => Box::new(file),
             Input::Compressed(reader) => reader,
+            #[cfg(feature = "parquet")]
+            Input::Table(file) => Box::new(file),
         }
     }
 }

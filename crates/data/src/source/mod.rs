@@ -8,6 +8,8 @@ mod input;
 mod output;
 mod pipe;
 mod reader;
+#[cfg(feature = "parquet")]
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +26,8 @@ use crate::parse::{BadLines, Format};
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The files, in the order in which they are read; see [`expand`]. Those that are compressed
-    /// with gzip or zstd are known by their first bytes.
+    /// with gzip or zstd are known by their first bytes; so are Parquet files, which are read with the
+    /// feature `parquet`, by the names that the format has for slots.
     pub files: Vec<PathBuf>,
     /// How the lines are written: of the files, or of what the command prints.
     pub format: Format,

@@ -38,6 +38,8 @@ impl Pipe {
         let (stdin, feed) = match input {
             Input::Plain(file) => (Stdio::from(file), None),
             Input::Compressed(reader) => (Stdio::piped(), Some(reader)),
+            #[cfg(feature = "parquet")]
+            Input::Table(file) => (Stdio::from(file), None),
         };
         let mut shell = Command::new("sh");
         // A group of its own, so that all that the shell starts can be ended together.

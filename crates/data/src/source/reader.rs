@@ -8,6 +8,8 @@ use std::sync::Arc;
 use super::Source;
 use super::input::Input;
 use super::pipe::Pipe;
+#[cfg(feature = "parquet")]
+use super::table::Table;
 use crate::parse::{BadLines, Parser};
 use crate::{Error, Result, Samples, Slot};
 
@@ -35,6 +37,11 @@ pub struct Reader {
 enum Text {
     Stream(Box<dyn Read + Send>),
     Command(Pipe),
+    /// Not text, and not looked into yet.
+    #[cfg(feature = "parquet")]
+    Parquet(std::fs::File),
+    #[cfg(feature = "parquet")]
+    Table(Box<Table>),
 }
 
 impl Reader {
@@ -52,6 +59,14 @@ impl Reader {
         };
         let parser = Parser::new(&source.format, slots)?;
         let from = Text::open(path, source.pipe_command.as_deref())?;
+        #[cfg(feature = "parquet")]
+        let from = match from {
+            Text::Parquet(file) => {
+                let names = source.format.names(slots)?;
+                Text::Table(Box::new(Table::open(path, file, slots, &names)?))
+            }
+            text => text,
+        };
         Ok(Reader {
             path: path.clone(),
             from,
@@ -83,6 +98,12 @@ impl Reader {
 
     /// Reads and parses one block.
     fn block(&mut self, out: &mut Samples) -> Result<()> {
+        #[cfg(feature = "parquet")]
+        if let Text::Table(table) = &mut self.from {
+            self.ended = !table.read(&self.bad_lines, out)?;
+            self.line = table.row();
+            return Ok(());
+        }
         self.held += self.from.fill(&self.path, &mut self.buffer[self.held..])?;
         self.ended = self.held < self.buffer.len();
         let text = &self.buffer[..self.held];
@@ -118,9 +139,11 @@ impl Text {
     fn open(path: &Path, command: Option<&str>) -> Result<Text> {
         let input = Input::open(path).map_err(|error| failed(path, &error))?;
         // Paddle's own default, which changes nothing.
-        Ok(match command.filter(|command| command.trim() != "cat") {
-            Some(command) => Text::Command(Pipe::start(command, path, input)?),
-            None => Text::Stream(input.into_read()),
+        Ok(match (command.filter(|command| command.trim() != "cat"), input) {
+            (Some(command), input) => Text::Command(Pipe::start(command, path, input)?),
+            #[cfg(feature = "parquet")]
+            (None, Input::Table(file)) => Text::Parquet(file),
+            (None, input) => Text::Stream(input.into_read()),
         })
     }
 
@@ -142,6 +165,10 @@ impl Text {
         match self {
             Text::Stream(stream) => stream.read(buffer),
             Text::Command(pipe) => pipe.read(buffer),
+            #[cfg(feature = "parquet")]
+            Text::Parquet(_) | Text::Table(_) => {
+                Err(io::Error::other("it is a Parquet file, not lines of text"))
+            }
         }
     }
 }
