@@ -222,7 +222,12 @@ impl Config {
 
 /// Whether a value means the same as nothing.
 fn is_default(value: &Value, default: &str) -> bool {
-    let empty = matches!(value, Value::Null) || value.to_string().is_empty();
+    let empty = match value {
+        Value::Null => true,
+        Value::Text(text) => text.is_empty(),
+        Value::List(items) => items.is_empty(),
+        _ => false,
+    };
     empty || *value == read::resolve(default) || value.to_string() == default
 }
 
