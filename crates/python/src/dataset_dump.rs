@@ -2,6 +2,7 @@
 //! files, as Paddle writes them; one file for each training thread.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -85,15 +86,13 @@ impl Dump {
             fs::create_dir_all(&self.folder)?;
             File::create(self.path(thread)).map(BufWriter::new)
         };
-        if !files.contains_key(&thread) {
-            files.insert(thread, open().map_err(|error| self.failed(thread, &error))?);
-        }
-        match files.get_mut(&thread) {
-            Some(file) => {
-                file.write_all(text.as_bytes()).map_err(|error| self.failed(thread, &error))
+        let file = match files.entry(thread) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                entry.insert(open().map_err(|error| self.failed(thread, &error))?)
             }
-            None => Ok(()),
-        }
+        };
+        file.write_all(text.as_bytes()).map_err(|error| self.failed(thread, &error))
     }
 
     fn path(&self, thread: usize) -> PathBuf {
