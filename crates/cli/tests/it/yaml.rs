@@ -30,9 +30,13 @@ hyper_parameters:
 fn desk() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.yaml"), CONFIG).unwrap();
-    let args = ["data", "generate", "dnn", "--rows", "1000", "--out", "data", "--files", "2"];
-    let ran = bireme(folder.path(), &args, "");
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    fs::create_dir(folder.path().join("data")).unwrap();
+    let dnn = bireme_rec::zoo::find("dnn").unwrap();
+    for part in 0..2 {
+        let mut text = Vec::new();
+        (dnn.generate)(&mut text, 1000, part).unwrap();
+        fs::write(folder.path().join(format!("data/part-{part}")), text).unwrap();
+    }
     folder
 }
 
