@@ -12,6 +12,8 @@ mod data;
 mod launcher;
 mod story;
 mod submit;
+#[cfg(target_os = "linux")]
+mod yaml;
 
 use std::io::Write;
 use std::path::Path;

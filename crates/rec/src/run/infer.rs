@@ -76,17 +76,7 @@ fn evaluate(
     let log = &options.log;
     log.info(&format!("load model epoch {epoch}"));
     let started = Instant::now();
-    let scope = Scope::new();
-    let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
-    executor.run(&model.graph.startup(), &[], &[])?;
-    let path = config.text("runner.infer_load_path");
-    let folder = data::existing(config, &path).join(epoch.to_string());
-    if !folder.is_dir() {
-        let problem = format!("is `{path}`, where there is no model of epoch {epoch}");
-        return Err(config.refuse("runner.infer_load_path", problem));
-    }
-    save::load(&folder, &scope)?;
-
+    let scope = load(config, model, epoch)?;
     let metric_names = model.metrics.iter().map(|metric| metric.name.clone());
     let names: Vec<String> = ["cost".to_owned()].into_iter().chain(metric_names).collect();
     let variables = model.metrics.iter().map(|metric| metric.variable.name().to_owned());
@@ -143,4 +133,19 @@ fn evaluate(
         samples: summary.samples,
         seconds,
     })
+}
+
+/// The variables of the model of an epoch, with its parameters.
+fn load(config: &Config, model: &Model, epoch: u64) -> Result<Scope> {
+    let scope = Scope::new();
+    let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
+    executor.run(&model.graph.startup(), &[], &[])?;
+    let path = config.text("runner.infer_load_path");
+    let folder = data::existing(config, &path).join(epoch.to_string());
+    if !folder.is_dir() {
+        let problem = format!("is `{path}`, where there is no model of epoch {epoch}");
+        return Err(config.refuse("runner.infer_load_path", problem));
+    }
+    save::load(&folder, &scope)?;
+    Ok(scope)
 }

@@ -24,7 +24,7 @@ use super::feed::{self, Agreed, Feed};
 use super::show::{Show, Since, Style, metric_text};
 use super::topology::Topology;
 use super::{Epoch, Options, Outcome, metrics, save};
-use crate::config::{Config, python_float};
+use crate::config::{Config, Node, python_float};
 use crate::zoo::Model;
 use crate::{Error, Result};
 
@@ -63,37 +63,15 @@ impl<'a> Trainer<'a> {
         mut fleet: Fleet,
         goes_on: bool,
     ) -> Result<Trainer<'a>> {
-        let log = &options.log;
         header(config, topology, options);
-        let names = save::Names::of(config, &model, log);
+        let names = save::Names::of(config, &model, &options.log);
         let threads = divide(fleet.main_program()?, config.count("runner.thread_num"), false);
-        let mut files = data::files(config, Purpose::Train)?;
-        if config.switch("runner.split_file_list") {
-            files = fleet.split_files(&files)?.to_vec();
-        }
-        if files.is_empty() {
-            return Err(Error::Settings(format!(
-                "trainer {} of {} has no files: use fewer trainers, or split the data into more files",
-                fleet.worker_index(),
-                fleet.worker_num()
-            )));
-        }
-        let skip_bad_lines = options.skip_bad_lines;
-        let reading = Reading {
-            config,
-            model: &model,
-            purpose: Purpose::Train,
-            skip_bad_lines,
-            threads: if topology.is_in_step() { threads.1 } else { threads.0 },
-            with_servers: topology.has_servers(),
-            log,
-        };
-        let data = Data::new(&reading, files)?;
+        let data = own_data(config, options, topology, &model, &fleet, threads)?;
         let setup = Setup {
             model: name.to_owned(),
             mode: topology.name().to_owned(),
             trainers: fleet.worker_num() as usize,
-            threads: threads.0,
+            threads: threads.0 * threads.1,
             batch_size: data.batch_size(),
             seed: config.count("runner.seed") as u64,
         };
@@ -128,19 +106,21 @@ impl<'a> Trainer<'a> {
             Some((folder, state)) => trainer.go_on(&folder, state.trainers)?,
             None => trainer.begin(goes_on)?,
         }
-        trainer.write(Event::Start {
-            time: events::now(),
-            model: name.to_owned(),
-            mode: topology.name().to_owned(),
-            trainer: trainer.fleet.worker_index(),
-            trainers: trainer.fleet.worker_num(),
-            batch: trainer.position.batches,
-            config: config
-                .values()
-                .map(|(key, node)| (key.to_owned(), node.value.to_string()))
-                .collect(),
-        })?;
+        trainer.say_start()?;
         Ok(trainer)
+    }
+
+    fn say_start(&self) -> Result<()> {
+        let text = |(key, node): (&str, &Node)| (key.to_owned(), node.value.to_string());
+        self.write(Event::Start {
+            time: events::now(),
+            model: self.setup.model.clone(),
+            mode: self.setup.mode.clone(),
+            trainer: self.fleet.worker_index(),
+            trainers: self.fleet.worker_num(),
+            batch: self.position.batches,
+            config: self.config.values().map(text).collect(),
+        })
     }
 
     /// The beginning of a run.
@@ -441,6 +421,38 @@ impl<'a> Trainer<'a> {
         log.info("Run Success, Exit.");
         Ok(())
     }
+}
+
+/// The data of this trainer.
+fn own_data(
+    config: &Config,
+    options: &Options,
+    topology: Topology,
+    model: &Model,
+    fleet: &Fleet,
+    threads: (usize, usize),
+) -> Result<Data> {
+    let mut files = data::files(config, Purpose::Train)?;
+    if config.switch("runner.split_file_list") {
+        files = fleet.split_files(&files)?.to_vec();
+    }
+    if files.is_empty() {
+        return Err(Error::Settings(format!(
+            "trainer {} of {} has no files: use fewer trainers, or split the data into more files",
+            fleet.worker_index(),
+            fleet.worker_num()
+        )));
+    }
+    let reading = Reading {
+        config,
+        model,
+        purpose: Purpose::Train,
+        skip_bad_lines: options.skip_bad_lines,
+        threads: if topology.is_in_step() { threads.1 } else { threads.0 },
+        with_servers: topology.has_servers(),
+        log: &options.log,
+    };
+    Data::new(&reading, files)
 }
 
 /// A folder of the run: as the key says, or in the folder of the models.
