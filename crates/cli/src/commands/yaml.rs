@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use bireme_fleet::Environment;
-use bireme_launch::Launcher;
+use bireme_launch::Host as Launcher;
 use bireme_launch::arguments::Flavor;
 use bireme_rec::run::{self, Epoch, Options};
 use bireme_rec::{Config, Error};

@@ -36,7 +36,8 @@ fn days_are_trained_pass_by_pass_and_go_on_after_the_last_checkpoint() {
     write_days(&setup.folder().join("data"));
     let mut processes = setup.start_cluster(2, false);
     // Killed in the second day, after the checkpoint of the first.
-    let day = |line: &str| line.contains("Day:20190801, Pass: 1, Infer Global Metric: global AUC=0.");
+    let day =
+        |line: &str| line.contains("Day:20190801, Pass: 1, Infer Global Metric: global AUC=0.");
     assert!(processes[0].until(day).is_some(), "{:?}", processes[0].said());
     processes[0].kill();
     let said = processes[0].said().join("\n");
