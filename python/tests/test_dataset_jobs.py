@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 from running_jobs import run_job
 from running_ranks import run_well
 from running_tools import check_lines, copied_checkout, run
@@ -144,7 +143,6 @@ class Reader:
 
 
 def test_loaders_of_generators_feed_a_program(tmp_path):
-    pytest.importorskip("yaml")
     checkout = copied_checkout(tmp_path)
     (checkout / "models/rank/dnn/loader_reader.py").write_text(READER)
     lines = []

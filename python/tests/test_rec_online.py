@@ -8,8 +8,6 @@ from dataset_files import read_plainly, write_samples
 from running_jobs import roles, run_job
 from running_tools import TIME, check_lines, copied_checkout, logs, run
 
-pytest.importorskip("yaml")
-
 SHUFFLE = """
 import numpy as np
 import paddle

@@ -6,8 +6,6 @@ import pytest
 from running_jobs import free_ports
 from running_tools import COMMON, COST, TIME, check_lines, copied_checkout, logs, run
 
-pytest.importorskip("yaml")
-
 
 @pytest.fixture
 def checkout(tmp_path):

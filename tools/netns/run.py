@@ -333,6 +333,11 @@ def different_commands(table):
     flags = servers_flags(table)
     other = [flag.replace("6171", "6172") for flag in flags]
     runs = [table.start(host, flags, "servers.py") for host in table.hosts[:2]]
+    # Who comes after the meeting is over finds nobody there.
+    end = time.monotonic() + JOB_SECONDS
+    while f"waiting for 1 of 3 nodes: {table.hosts[2].address}" not in runs[0].text():
+        assert time.monotonic() < end, "the first two machines did not meet"
+        time.sleep(0.05)
     runs.append(table.start(table.hosts[2], other, "servers.py"))
     check_ends(runs, [None, None, None], 30)
     for running in runs:

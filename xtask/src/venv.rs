@@ -61,13 +61,11 @@ const TOOLS: Recipe = Recipe {
         "pytest==9.2.0",
         "ruff==0.17.4",
         "maturin==1.16.0",
-        "PyYAML==6.0.3",
     ],
     probe: "\
 from importlib.metadata import version
 ready = (version('numpy') in ('2.2.6', '2.4.6') and version('pytest') == '9.2.0'
-         and version('ruff') == '0.17.4' and version('maturin') == '1.16.0'
-         and version('PyYAML') == '6.0.3')
+         and version('ruff') == '0.17.4' and version('maturin') == '1.16.0')
 raise SystemExit(0 if ready else 1)",
     minors: 10..=14,
     pythons: &["python3", "python3.11", "python3.12", "python3.13", "python3.10", "python"],

@@ -13,7 +13,7 @@ pub(crate) fn shuffle<T>(items: &mut [T], seed: u64, purpose: &str, stream: u64)
 /// Number `index` of a stream, below `bound`.
 pub(crate) fn below(numbers: &Philox, index: u64, bound: usize) -> usize {
     // Multiplying is as fair as the remainder, and quicker.
-    (u128::from(numbers.u64(index)) * bound as u128 >> 64) as usize
+    ((u128::from(numbers.u64(index)) * bound as u128) >> 64) as usize
 }
 
 #[cfg(test)]

@@ -59,6 +59,15 @@ impl<'a> Util<'a> {
         }
     }
 
+    /// Whether it is true for all trainers; see [`bireme_data::Training::agree`].
+    ///
+    /// # Errors
+    /// When a trainer is lost.
+    pub fn all_agree(&self, mine: bool) -> Result<bool> {
+        let least = self.all_reduce(&[f64::from(u8::from(mine))], Reduce::Min)?;
+        Ok(least.iter().all(|least| *least > 0.0))
+    }
+
     /// This trainer's share of a list of files.
     ///
     /// # Errors

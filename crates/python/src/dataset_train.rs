@@ -41,8 +41,10 @@ impl Told {
         let mut given = Kwargs::new("train_from_dataset".to_owned(), settings)?;
         let fetches: Vec<(String, String)> = given.or("fetches", Vec::new())?;
         let (labels, mut fetches): (Vec<String>, Vec<String>) = fetches.into_iter().unzip();
-        let dump = given.maybe::<Bound<'_, PyDict>>("dump")?;
-        let dump = dump.map(|dump| Dump::read(&dump)).transpose()?;
+        let dump = match given.object("dump")? {
+            Some(dump) => Some(Dump::read(dump.cast::<PyDict>()?)?),
+            None => None,
+        };
         fetches.extend(dump.iter().flat_map(|dump| dump.fields().iter().cloned()));
         let handler = given.object("handler")?;
         let seconds: f64 = given.or("handler_seconds", 60.0)?;

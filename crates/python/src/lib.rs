@@ -44,6 +44,7 @@ mod tensor;
 mod transpiler;
 mod variable;
 mod window;
+mod yaml;
 
 use pyo3::pymodule;
 
@@ -121,6 +122,8 @@ mod _core {
     use crate::transpiler::Transpiler;
     #[pymodule_export]
     use crate::variable::Variable;
+    #[pymodule_export]
+    use crate::yaml::parse_yaml;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -7,6 +7,9 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from .. import _core
+from .log import logger
+
 Config = dict[str, Any]
 
 _PARTS = ("workspace", "runner", "hyper_parameters")
@@ -100,19 +103,10 @@ def table(config: Config, title: str = "PaddleRec Benchmark Envs") -> str:
 
 
 def _parse(path: str) -> dict[str, Any]:
-    try:
-        import yaml
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "YAML files need the package PyYAML: pip install pyyaml", name="yaml"
-        ) from None
     with open(path, encoding="utf-8") as text:
-        try:
-            parsed = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ValueError(f"`{path}` is no YAML: {error}") from None
-    if not isinstance(parsed, dict):
-        raise TypeError(f"`{path}` must hold settings by name, not {type(parsed).__name__}")
+        parsed, problems = _core.parse_yaml(text.read(), path)
+    for problem in problems:
+        logger.warning(problem)
     return parsed
 
 
@@ -137,7 +131,5 @@ def _as_type(key: str, text: str, old: Any) -> Any:
                     f"`-o {key}={text}`: the setting is {old!r}, so it must be a number"
                 ) from None
     if isinstance(old, list):
-        import yaml
-
-        return yaml.safe_load(text)
+        return _core.parse_yaml(f"value: {text}", f"-o {key}={text}")[0]["value"]
     return text

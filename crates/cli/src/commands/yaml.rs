@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use bireme_fleet::Environment;
-use bireme_launch::Host as Launcher;
 use bireme_launch::arguments::Flavor;
 use bireme_rec::run::{self, Epoch, Options};
 use bireme_rec::{Config, Error};
@@ -111,7 +110,7 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
     words.extend(training.source.skip_bad_lines.map(|n| format!("--skip_bad_lines={n}").into()));
     words.extend(training.resume.then(|| "--resume".into()));
     words.extend(training.check_finite.then(|| "--check-finite".into()));
-    let launcher = Launcher {
+    let launcher = bireme_launch::Host {
         program: "bireme train".to_owned(),
         python: host.python.clone(),
         bireme: host.command()?,

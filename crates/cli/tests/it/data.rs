@@ -73,7 +73,7 @@ fn stat_counts_what_is_there() {
         &expect![[r#"
             format     slot_value
             files      1
-            size       166 B
+            size       169 B
             samples    3
             bad lines  0
             positive   0.3333 (slot `click`)

@@ -107,8 +107,11 @@ impl Shared {
     fn connect_first(&self) -> Result<Arc<Connection>> {
         let deadline = self.settings.deadline;
         let (mut pause, mut told) = (SHORTEST_PAUSE, false);
+        // What the server said tells more than that the last try was cut short by the deadline.
+        let mut refusal = None;
         loop {
-            let left = deadline.saturating_sub(self.start.elapsed());
+            // A busy machine may sleep beyond the deadline.
+            let left = deadline.saturating_sub(self.start.elapsed()).max(SHORTEST_PAUSE);
             let problem = match self.open(CONTROL, self.settings.handshake.min(left)) {
                 Ok(connection) => return Ok(connection),
                 // A server that is closing may be replaced by another one.
@@ -116,13 +119,17 @@ impl Shared {
                     Refusal::Full | Refusal::Late | Refusal::Session,
                     problem,
                     _,
-                )) => problem,
+                )) => {
+                    refusal = Some(problem.clone());
+                    problem
+                }
                 Err(Failed::Refused(_, problem, _) | Failed::Other(problem)) => {
                     return Err(Error::Refused { peer: self.name(), problem });
                 }
                 Err(Failed::Broken(problem)) => problem,
             };
             if self.start.elapsed() + pause >= deadline {
+                let problem = refusal.unwrap_or(problem);
                 let problem = format!(
                     "no connection within {:.1} s (`FLAGS_rpc_deadline`): {problem}",
                     deadline.as_secs_f64()

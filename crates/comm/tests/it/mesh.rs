@@ -174,12 +174,22 @@ fn two_processes_with_one_rank_are_told() {
     });
 }
 
+/// A free port, and a socket that is bound to it but does not listen: nobody else gets it.
+fn held_port() -> (String, rustix::fd::OwnedFd) {
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    bind(&socket, &std::net::SocketAddrV4::new([127, 0, 0, 1].into(), 0)).unwrap();
+    let address: std::net::SocketAddr = getsockname(&socket).unwrap().try_into().unwrap();
+    (address.to_string(), socket)
+}
+
 #[test]
 fn an_encrypted_mesh_beats_and_talks_both_ways() {
     let transport: Arc<dyn Transport> = Arc::new(Network::new(Path::Tcp));
-    let hold = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let held = [hold(), hold()];
-    let endpoints = held.map(|port| port.local_addr().unwrap().to_string());
+    let [first, second] = [held_port(), held_port()];
+    let endpoints = [first.0, second.0];
+    let _held = [first.1, second.1];
     let settings = Settings {
         heartbeat: Duration::from_millis(20),
         heartbeat_timeout: Duration::from_secs(2),

@@ -74,7 +74,7 @@ fn a_local_shuffle_depends_on_its_seed_alone() {
 
 #[test]
 fn slots_get_the_values_of_other_samples_and_their_own_back() {
-    let mut dataset = dataset(&[0..100], 1);
+    let mut dataset = dataset(&[0..50, 50..100], 1);
     let column = |dataset: &MemoryDataset, slot: usize| {
         let (mut found, mut batch) = (Vec::new(), Batch::of(&slots()));
         let mut batches = dataset.open(1).unwrap();
@@ -97,7 +97,7 @@ fn slots_get_the_values_of_other_samples_and_their_own_back() {
 
 #[test]
 fn preloading_leaves_what_is_held_until_it_is_waited_for() {
-    let mut dataset = dataset(&[0..10], 1);
+    let mut dataset = dataset(&[0..5, 5..10], 1);
     dataset.set_input(Arc::new(Numbers(vec![(0..30).collect()])));
     dataset.preload(2).unwrap();
     assert!(dataset.preload(2).is_err());

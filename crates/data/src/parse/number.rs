@@ -88,11 +88,11 @@ fn decimal(text: &[u8], at: usize) -> Option<(f32, usize)> {
         return is_space(text[point]).then_some((whole as f32, point));
     }
     let (mut digits, mut places) = up_to_eight(text, point + 1)?;
-    if places == 8 {
-        if let (more, count @ 1..) = up_to_eight(text, point + 9)? {
-            digits = digits * WHOLE_TENS[count] + more;
-            places += count;
-        }
+    if places == 8
+        && let (more, count @ 1..) = up_to_eight(text, point + 9)?
+    {
+        digits = digits * WHOLE_TENS[count] + more;
+        places += count;
     }
     let end = point + 1 + places;
     if places == 0 || count + places > MAX_DIGITS || !is_space(*text.get(end)?) {

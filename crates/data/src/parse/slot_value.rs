@@ -91,8 +91,7 @@ impl SlotValue {
         let row = out.len();
         let columns = out.columns_mut();
         let (mut at, mut step) = (start, 0);
-        loop {
-            let Some(&byte) = text.get(at) else { break };
+        while let Some(&byte) = text.get(at) {
             if number::is_space(byte) {
                 at += 1;
                 if byte == b'\n' {

@@ -78,7 +78,11 @@ impl Lane {
             let asked = Instant::now();
             let more = self.batches.next(&mut self.batch)?;
             self.waited += asked.elapsed();
-            if !more {
+            let all_have = match training.agree {
+                Some(agree) => agree(more)?,
+                None => more,
+            };
+            if !(more && all_have) {
                 break;
             }
             let tensors = self.batch.tensors();

@@ -145,6 +145,16 @@ fn an_error_of_one_thread_stops_all() {
     assert_eq!(train(&training, queue(2)).unwrap_err().to_string(), "enough");
 }
 
+#[test]
+fn trainers_in_step_end_with_the_one_that_has_the_fewest_batches() {
+    let (model, slots) = (model(), slots());
+    let scope = started(&model);
+    let asked = AtomicUsize::new(0);
+    let agree = |mine: bool| Ok(mine && asked.fetch_add(1, Ordering::Relaxed) < 7);
+    let training = Training { agree: Some(&agree), ..Training::new(&model.main, &scope, &slots) };
+    assert_eq!(train(&training, queue(1)).unwrap().batches, 7);
+}
+
 /// Batches that never come.
 struct Never(Arc<(Mutex<bool>, Condvar)>);
 

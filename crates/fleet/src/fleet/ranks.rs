@@ -46,6 +46,12 @@ impl Fleet {
         Ok(Some(rings))
     }
 
+    /// The other ranks, between [`Fleet::init_worker`] and [`Fleet::stop_worker`]; `None` for a
+    /// process that is alone or has servers.
+    pub fn rings(&self) -> Option<Arc<Rings>> {
+        self.rings.clone()
+    }
+
     /// Lets the other ranks go.
     pub(super) fn leave(&mut self) {
         self.rings = None;

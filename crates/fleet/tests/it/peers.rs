@@ -209,3 +209,23 @@ fn threads_of_a_trainer_train_at_once_with_servers() {
         assert_eq!((summary.batches, summary.samples), (80, 800));
     }
 }
+
+#[test]
+fn ranks_with_different_numbers_of_batches_end_together() {
+    let done = with_ranks(&|fleet, executor| {
+        let rows = 100 + 20 * u64::from(fleet.worker_index());
+        let input = Arc::new(Ids(vec![0..50, 50..rows]));
+        let settings = QueueSettings { batch_size: 10, ..QueueSettings::new(input, slots()) };
+        let batches = QueueDataset::new(settings).unwrap().open(1).unwrap();
+        let (slots, rings) = (slots(), fleet.rings());
+        let told = |error: bireme_fleet::Error| bireme_data::Error::Peers(error.to_string());
+        let agree = |mine: bool| fleet.util().all_agree(mine).map_err(told);
+        let training = Training {
+            collective: rings.map(|rings| rings as _),
+            agree: Some(&agree),
+            ..Training::new(fleet.main_program().unwrap(), executor.scope(), &slots)
+        };
+        train(&training, batches).unwrap().batches
+    });
+    assert_eq!(done, [10, 10, 10]);
+}

@@ -21,6 +21,16 @@ pub use value::{Node, Place, Value};
 use crate::{Error, Result};
 use keys::{KEYS, Kind, Support};
 
+/// The keys of a YAML text, nested as they are written and checked against no table, and warnings
+/// about them: for those who have keys of their own.
+///
+/// # Errors
+/// When it is no YAML, or no map of keys; `path` is where it is said to stand.
+pub fn parse_keys(path: &Path, text: &str) -> Result<(Vec<(String, Node)>, Vec<String>)> {
+    let read::Tree { root, warnings } = read::read(path, text)?;
+    Ok((root, warnings))
+}
+
 /// Groups whose keys are the model's or the table's own.
 const OPEN: [&str; 2] = ["hyper_parameters.", "table_parameters."];
 
@@ -212,7 +222,12 @@ impl Config {
 
 /// Whether a value means the same as nothing.
 fn is_default(value: &Value, default: &str) -> bool {
-    let empty = matches!(value, Value::Null) || value.to_string().is_empty();
+    let empty = match value {
+        Value::Null => true,
+        Value::Text(text) => text.is_empty(),
+        Value::List(items) => items.is_empty(),
+        _ => false,
+    };
     empty || *value == read::resolve(default) || value.to_string() == default
 }
 

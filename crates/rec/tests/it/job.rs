@@ -60,7 +60,7 @@ impl Setup {
              \"{{workspace}}/data\"\n  reader_type: QueueDataset\n  use_auc: True\n  \
              model_save_path: \"{{workspace}}/models\"\n  infer_load_path: \
              \"{{workspace}}/models\"\n{more}\nhyper_parameters:\n  optimizer:\n    class: Adam\n    \
-             learning_rate: 0.01\n  sparse_feature_number: 2000\n  sparse_feature_dim: 4\n  \
+             learning_rate: 0.01\n  sparse_feature_number: 6001\n  sparse_feature_dim: 4\n  \
              fc_sizes: [16, 8]\n"
         );
         std::fs::write(folder.path().join("config.yaml"), text).unwrap();

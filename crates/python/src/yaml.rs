@@ -1,0 +1,44 @@
+//! YAML files as Python values, as `bireme train` reads them.
+
+use std::path::Path;
+
+use bireme_rec::config::{Node, Value, parse_keys};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// The keys of a YAML text, and warnings about them; errors name the file `path`.
+#[pyfunction]
+pub(crate) fn parse_yaml<'py>(
+    py: Python<'py>,
+    text: &str,
+    path: &str,
+) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
+    let parsed = parse_keys(Path::new(path), text);
+    let (root, warnings) = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok((dictionary(py, &root)?, warnings))
+}
+
+fn dictionary<'py>(py: Python<'py>, items: &[(String, Node)]) -> PyResult<Bound<'py, PyDict>> {
+    let made = PyDict::new(py);
+    for (key, node) in items {
+        made.set_item(key, object(py, &node.value)?)?;
+    }
+    Ok(made)
+}
+
+fn object<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Null => Ok(py.None().into_bound(py)),
+        Value::Bool(value) => value.into_bound_py_any(py),
+        Value::Int(value) => value.into_bound_py_any(py),
+        Value::Float(value) => value.into_bound_py_any(py),
+        Value::Text(text) => text.into_bound_py_any(py),
+        Value::List(items) => {
+            let items = items.iter().map(|node| object(py, &node.value));
+            Ok(PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
+        }
+        Value::Map(items) => Ok(dictionary(py, items)?.into_any()),
+    }
+}
