@@ -64,14 +64,16 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
         score(&outputs.apply(&far)?, &biases.apply(&far)?, negatives)?
     };
     let loss = layers::elementwise_add(&mean_loss(&right, 1.0)?, &mean_loss(&wrong, 0.0)?)?;
-    let auc = heads::auc_of_pairs(&layers::sigmoid(&right)?, &layers::sigmoid(&wrong)?)?;
+    // How well two words go together; the words' embeddings themselves are the table `emb`.
+    let prediction = layers::sigmoid(&right)?;
+    let auc = heads::auc_of_pairs(&prediction, &layers::sigmoid(&wrong)?)?;
     Ok(Model {
         slots,
         format: Format::multi_slot(),
         loss,
         metrics: vec![auc],
-        prediction: layers::reshape(&word, &[-1, width as i32])?,
-        inference_feeds: vec!["input_word".to_owned()],
+        prediction,
+        inference_feeds: vec!["input_word".to_owned(), "true_label".to_owned()],
         graph,
     })
 }

@@ -58,7 +58,7 @@ fn logit(ids: &[usize], dense: &[f32]) -> f32 {
     let single: f32 = ids.iter().map(|id| weights.weight(*id)).sum();
     let pairs: f32 = PAIRS.iter().map(|(a, b)| dot(vector(*a), vector(*b))).sum();
     let slopes = Hidden::of("clicks of dense features");
-    let slope = |at: usize| slopes.weight(at) * if at % 2 == 0 { 1.0 } else { 0.2 };
+    let slope = |at: usize| slopes.weight(at) * if at.is_multiple_of(2) { 1.0 } else { 0.2 };
     let linear: f32 = dense.iter().enumerate().map(|(at, value)| slope(at) * (value - 0.33)).sum();
     INTERCEPT + WEIGHT * single + PAIR_WEIGHT * pairs + DENSE_WEIGHT * linear
 }
