@@ -21,12 +21,15 @@ pub use value::{Node, Place, Value};
 use crate::{Error, Result};
 use keys::{KEYS, Kind, Support};
 
+/// Keys and values in the order of a file.
+pub type Keys = Vec<(String, Node)>;
+
 /// The keys of a YAML text, nested as they are written and checked against no table, and warnings
 /// about them: for those who have keys of their own.
 ///
 /// # Errors
 /// When it is no YAML, or no map of keys; `path` is where it is said to stand.
-pub fn parse_keys(path: &Path, text: &str) -> Result<(Vec<(String, Node)>, Vec<String>)> {
+pub fn parse_keys(path: &Path, text: &str) -> Result<(Keys, Vec<String>)> {
     let read::Tree { root, warnings } = read::read(path, text)?;
     Ok((root, warnings))
 }

@@ -36,6 +36,9 @@ use crate::{Error, Log, Result};
 use topology::Topology;
 use trainer::Trainer;
 
+/// Is told the endpoint of a server that listens.
+pub type OnListening = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// How to run, beside what the configuration says.
 #[derive(Clone)]
 pub struct Options {
@@ -48,7 +51,7 @@ pub struct Options {
     pub check_finite: bool,
     /// Where a server listens, if not at its endpoint in the list (`127.0.0.1:0` for any free
     /// port), and who is told.
-    pub listen: Option<(String, Arc<dyn Fn(&str) + Send + Sync>)>,
+    pub listen: Option<(String, OnListening)>,
     /// Says whether somebody wants to stop.
     pub interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     /// Where log lines go.

@@ -77,8 +77,8 @@ impl Show<'_> {
         since.losses += 1;
         let number = self.before.0 + progress.batches;
         let is_time = match self.style {
-            Style::Loop | Style::Infer => (number - 1) % self.print_interval == 0,
-            Style::Executor => number % self.print_interval == 0,
+            Style::Loop | Style::Infer => (number - 1).is_multiple_of(self.print_interval),
+            Style::Executor => number.is_multiple_of(self.print_interval),
         };
         if is_time {
             self.show(&mut since, number, progress.batches, &values)?;
