@@ -78,6 +78,7 @@ fn mistakes_are_shown_with_line_and_column() {
 fn the_table_is_paddlerecs() {
     let config = parse("runner:\n  epochs: 3\n  train_data_dir: abcdefghijklmnopqrstuvwxyz/abcdefghijklmnopqrstuvwxyz\nhyper_parameters:\n  optimizer:\n    learning_rate: 0.00001\n", &[]).unwrap();
     expect![[r#"
+        a table
             +=======================================================================================+
             |                PaddleRec Benchmark Envs                      Value                    |
             +---------------------------------------------------------------------------------------+
@@ -86,5 +87,5 @@ fn the_table_is_paddlerecs() {
             |                   runner.train_data_dir  ... mnopqrstuvwxyz/abcdefghijklmnopqrstuvwxyz|
             +=======================================================================================+
     "#]]
-    .assert_eq(&config.table());
+    .assert_eq(&format!("a table\n{}", config.table()));
 }
