@@ -11,6 +11,7 @@
 
 mod api_coverage;
 mod bench;
+mod browser;
 mod ci;
 mod golden;
 mod interop;
@@ -49,6 +50,8 @@ With what a machine may not have
                            binding and by mpi4py; says so where there is no MPI
   netns [CASE...]          run jobs on three machines made of network namespaces, also with cables
                            cut and machines missing; says so without root or `ip`
+  browser                  look at the page of `bireme report` in Chromium; says so where there is
+                           none (BROWSER names another)
   submit                   hold what `bireme submit` prints against the schemas of Kubernetes and
                            JobSet, and its scripts against shellcheck
 
@@ -106,6 +109,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         "peers" => peers::run(rest),
         "mpi" => mpi::run(rest),
         "netns" => netns::run(rest),
+        "browser" => takes_nothing(command, rest).and_then(|()| browser::run()),
         "submit" => takes_nothing(command, rest).and_then(|()| submit::run()),
         other => bail!("no command `{other}`: `cargo xtask --help` lists them"),
     }
@@ -165,6 +169,7 @@ mod tests {
             "golden",
             "mpi",
             "netns",
+            "browser",
             "submit",
         ];
         for command in commands {

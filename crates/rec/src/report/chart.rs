@@ -54,6 +54,12 @@ pub(super) fn chart(title: &str, lines: &[Line]) -> String {
             HEIGHT - 10.0
         );
     }
+    let _ = write!(
+        svg,
+        r#"<text x="{:.1}" y="{:.1}" text-anchor="end">batch</text>"#,
+        LEFT - 6.0,
+        HEIGHT - 10.0
+    );
     let mut legend = String::new();
     for (index, line) in lines.iter().enumerate() {
         let place = |(x, y): &(f64, f64)| format!("{:.1},{:.1}", at_x(*x), at_y(*y));

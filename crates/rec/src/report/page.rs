@@ -13,7 +13,11 @@ const SCRIPT: &str = include_str!("page.js");
 /// The page.
 pub fn page(run: &Run) -> String {
     let first = run.trainers.first().cloned().unwrap_or_default();
-    let title = format!("{} · {} · {} trainers", first.model, first.mode, run.trainers.len());
+    let trainers = match run.trainers.len() {
+        1 => "1 trainer".to_owned(),
+        more => format!("{more} trainers"),
+    };
+    let title = format!("{} · {} · {trainers}", first.model, first.mode);
     let mut body = format!("<h1>{}</h1>", escape(&title));
     body += &summary(run);
     body += &chart(
@@ -78,18 +82,9 @@ fn lines(run: &Run, point: impl Fn(&Event) -> Option<(f64, f64)>) -> Vec<Line> {
 }
 
 fn summary(run: &Run) -> String {
-    let mut samples = 0;
-    let mut seconds = 0.0f64;
-    for trained in &run.trainers {
-        let mut own = 0.0;
-        for event in &trained.events {
-            if let Event::Step { samples: some, seconds, .. } = event {
-                samples += some;
-                own += seconds;
-            }
-        }
-        seconds = seconds.max(own);
-    }
+    let all: Vec<(u64, f64)> = run.trainers.iter().map(trained_so_far).collect();
+    let samples: u64 = all.iter().map(|(samples, _)| samples).sum();
+    let seconds = all.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
     let resumed = run.trainers.iter().map(|trained| trained.resumed).max().unwrap_or(0);
     let state = match run.trainers.iter().all(|trained| trained.ended) {
         true => "complete",
@@ -105,6 +100,22 @@ fn summary(run: &Run) -> String {
         let _ = write!(text, " It went on from a checkpoint {resumed} times.");
     }
     text + "</p>"
+}
+
+/// Samples of one trainer and how long they took: whole epochs, and the steps since the last one.
+fn trained_so_far(trained: &Trained) -> (u64, f64) {
+    let (mut whole, mut open) = ((0, 0.0), (0, 0.0));
+    for event in &trained.events {
+        match event {
+            Event::Step { samples, seconds, .. } => open = (open.0 + samples, open.1 + seconds),
+            Event::Epoch { samples, seconds, .. } => {
+                whole = (whole.0 + samples, whole.1 + seconds);
+                open = (0, 0.0);
+            }
+            _ => {}
+        }
+    }
+    (whole.0 + open.0, whole.1 + open.1)
 }
 
 fn epochs(trained: &Trained) -> String {
