@@ -16,7 +16,7 @@ pub struct Samples {
 pub struct Column {
     values: Values,
     /// Where the values of each sample end; empty while each has `width` values.
-    ends: Vec<u32>,
+    ends: Vec<usize>,
     width: usize,
 }
 
@@ -59,9 +59,31 @@ impl Samples {
     /// Ends the sample whose values were appended.
     pub fn end_row(&mut self) {
         for column in &mut self.columns {
-            column.end_row(self.rows);
+            column.end_row(self.rows, column.values.len());
         }
         self.rows += 1;
+    }
+
+    /// Ends some samples at once, whose values were appended one sample's after the other's:
+    /// for each column how many values each of them has.
+    pub(crate) fn end_rows<const N: usize>(&mut self, counts: &[[u32; N]]) {
+        for (column, counts) in self.columns.iter_mut().zip(counts) {
+            if column.ends.is_empty() && *counts == [column.width as u32; N] {
+                continue;
+            }
+            let all: usize = counts.iter().map(|&count| count as usize).sum();
+            let mut end = column.values.len() - all;
+            for (row, &count) in counts.iter().enumerate() {
+                end += count as usize;
+                column.end_row(self.rows + row, end);
+            }
+        }
+        self.rows += N;
+    }
+
+    /// Ends some samples at once that have as many values as all before them.
+    pub(crate) fn end_even_rows(&mut self, rows: usize) {
+        self.rows += rows;
     }
 
     /// Takes back what was appended since the last [`Samples::end_row`]: the line was bad.
@@ -127,9 +149,8 @@ impl Column {
         if self.ends.is_empty() {
             return row * self.width..(row + 1) * self.width;
         }
-        let end = |row: usize| self.ends[row] as usize;
-        let start = if row == 0 { 0 } else { end(row - 1) };
-        start..self.ends.get(row).map_or(start, |&end| end as usize)
+        let start = if row == 0 { 0 } else { self.ends[row - 1] };
+        start..self.ends.get(row).copied().unwrap_or(start)
     }
 
     /// How many values each sample has, if all have as many.
@@ -141,22 +162,21 @@ impl Column {
     #[inline]
     pub(crate) fn unfinished(&self, row: usize) -> usize {
         let start = match self.ends.last() {
-            Some(&end) => end as usize,
+            Some(&end) => end,
             None => row * self.width,
         };
         self.values.len() - start
     }
 
-    fn end_row(&mut self, row: usize) {
-        let end = self.values.len();
+    fn end_row(&mut self, row: usize, end: usize) {
         if self.ends.is_empty() {
             if end == (row + 1) * self.width {
                 return;
             }
             // The first sample that is different: from now on every end is kept.
-            self.ends = (1..=row).map(|row| (row * self.width) as u32).collect();
+            self.ends = (1..=row).map(|row| row * self.width).collect();
         }
-        self.ends.push(end as u32);
+        self.ends.push(end);
     }
 
     fn bytes(&self) -> usize {
@@ -164,7 +184,7 @@ impl Column {
             Values::Ids(values) => values.len() * 8,
             Values::Floats(values) => values.len() * 4,
         };
-        values + self.ends.len() * 4
+        values + size_of_val(self.ends.as_slice())
     }
 }
 

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use super::format::{CriteoOptions, names};
-use super::python_hash::Spread;
+use super::plain_lines::{LANES, Lines, every_lane};
+use super::python_hash::{HASHES, Spread};
 use super::{line_at, number, shown};
-use crate::{Error, Kind, Result, Samples, Slot, Values};
+use crate::{Column, Error, Kind, Result, Samples, Slot, Values};
 
 /// How many numbers and words a line has.
 const NUMBERS: usize = 13;
@@ -26,6 +27,10 @@ const FIELDS: usize = FIRST_WORD + WORDS;
 const EXACT: u64 = 1 << 53;
 /// The longest word, far above the eight digits of Criteo's own.
 const MAX_WORD: usize = 64;
+/// The words of a line, with room for whole groups of hashes.
+const WORD_LANES: usize = WORDS.next_multiple_of(HASHES);
+/// Stands for a missing word; no word is like that.
+const MISSING: u64 = 0;
 /// A byte eight times.
 const fn eight(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
@@ -39,6 +44,8 @@ pub(super) struct Criteo {
     spread: Spread,
     /// The ids of missing words.
     missing: [u64; WORDS],
+    /// What the hash of each word starts with, as [`Spread::ids_of_ten`] takes it.
+    prefixes: [u64; WORD_LANES],
 }
 
 /// A line by its fields: where each ends, in the text of several lines.
@@ -69,7 +76,92 @@ impl Criteo {
         let parts = parts.collect::<Result<Vec<_>>>()?.into();
         let spread = Spread::over(options.hash_space);
         let missing = std::array::from_fn(|index| spread.id(&digits(index)));
-        Ok(Criteo { slots: slots.into(), parts, spread, missing })
+        let prefixes = std::array::from_fn(|index| u16::from_le_bytes(digits(index)).into());
+        Ok(Criteo { slots: slots.into(), parts, spread, missing, prefixes })
+    }
+
+    /// Appends the values of lines whose numbers are whole and whose words have eight characters or
+    /// none, as in Criteo's own. `None`, and nothing is appended, if one is different: all other
+    /// lines, right or wrong, are for [`Criteo::sample`].
+    #[inline(always)]
+    pub(super) fn plain_lines(
+        &self,
+        text: &[u8],
+        lines: &Lines,
+        columns: &mut [Column],
+    ) -> Option<()> {
+        let (mut labels, mut at) = ([0; LANES], lines.starts);
+        every_lane!(LANE => {
+            let &[digit @ (b'0' | b'1'), b'\t'] = text.get(at[LANE]..)?.first_chunk()? else {
+                return None;
+            };
+            (labels[LANE], at[LANE]) = (u64::from(digit - b'0'), at[LANE] + 2);
+        });
+        let (numbers, at) = plain_numbers(text, at)?;
+        let ids = self.plain_ids(text, at, lines)?;
+        for (column, part) in columns.iter_mut().zip(self.parts.iter()) {
+            match (part, column.values_mut()) {
+                (Part::Label, Values::Ids(values)) => values.extend_from_slice(&labels),
+                (Part::Label, Values::Floats(values)) => {
+                    values.extend_from_slice(&labels.map(|label| label as f32));
+                }
+                (Part::Numbers, Values::Floats(values)) => {
+                    values.extend_from_slice(numbers.as_flattened());
+                }
+                (&Part::Word(index), Values::Ids(values)) => {
+                    values.extend_from_slice(&[
+                        ids[0][index],
+                        ids[1][index],
+                        ids[2][index],
+                        ids[3][index],
+                    ]);
+                }
+                _ => unreachable!("the kinds of slots were compared with their parts"),
+            }
+        }
+        Some(())
+    }
+
+    /// The ids of words of eight characters or none.
+    #[inline(always)]
+    fn plain_ids(
+        &self,
+        text: &[u8],
+        mut at: [usize; LANES],
+        lines: &Lines,
+    ) -> Option<[[u64; WORD_LANES]; LANES]> {
+        let mut words = [[eight(b'0'); WORD_LANES]; LANES];
+        let mut wrong = false;
+        for index in 0..WORDS {
+            // The last one ends with its line.
+            let last = index + 1 == WORDS;
+            every_lane!(LANE => {
+                let word = text.get(at[LANE]..at[LANE] + 9)?;
+                let (missing, given) = match last {
+                    true => (at[LANE] == lines.ends[LANE], at[LANE] + 8 == lines.ends[LANE]),
+                    false => (word[0] == b'\t', word[8] == b'\t'),
+                };
+                wrong |= !(missing | given);
+                let bytes = u64::from_le_bytes(*word.first_chunk()?);
+                words[LANE][index] = if missing { MISSING } else { bytes };
+                at[LANE] += if missing { 1 } else { 9 };
+            });
+        }
+        let mut others = 0;
+        for &word in words.as_flattened() {
+            others |= if word == MISSING { 0 } else { not_plain(word) };
+        }
+        if wrong || others != 0 {
+            return None;
+        }
+        let mut ids = [[0; WORD_LANES]; LANES];
+        for (words, ids) in words.iter().zip(&mut ids) {
+            *ids = self.spread.ids_of_ten(&self.prefixes, words);
+            for ((id, &word), &missing) in ids.iter_mut().zip(words).zip(&self.missing) {
+                *id = if word == MISSING { missing } else { *id };
+            }
+        }
+        Some(ids)
     }
 
     pub(super) fn sample(
@@ -103,7 +195,7 @@ impl Criteo {
     fn id(&self, index: usize, word: &[u8], slot: &Slot) -> std::result::Result<u64, String> {
         if let Ok(bytes) = <[u8; 8]>::try_from(word) {
             let bytes = u64::from_le_bytes(bytes);
-            if all_plain(bytes) {
+            if not_plain(bytes) == 0 {
                 return Ok(self.spread.id_of_ten(digits(index), bytes));
             }
         }
@@ -131,6 +223,32 @@ impl Criteo {
     }
 }
 
+/// The scaled numbers of lines, if all are short and whole, and where the words start; missing ones
+/// are zero.
+#[inline(always)]
+fn plain_numbers(
+    text: &[u8],
+    mut at: [usize; LANES],
+) -> Option<([[f32; NUMBERS]; LANES], [usize; LANES])> {
+    let (mut values, mut wrong) = ([[0.0; NUMBERS]; LANES], 0);
+    for index in 0..NUMBERS {
+        every_lane!(LANE => {
+            let (value, end) = number::short_number(text, at[LANE])?;
+            wrong |= *text.get(end)? ^ b'\t';
+            // So that it is zero when it has been moved.
+            values[LANE][index] = if end == at[LANE] { LEAST[index] } else { value as f64 };
+            at[LANE] = end + 1;
+        });
+    }
+    let mut scaled = [[0.0; NUMBERS]; LANES];
+    for (values, scaled) in values.iter().zip(&mut scaled) {
+        for (((scaled, value), least), span) in scaled.iter_mut().zip(values).zip(LEAST).zip(SPAN) {
+            *scaled = ((value - least) / span) as f32;
+        }
+    }
+    (wrong == 0).then_some((scaled, at))
+}
+
 /// The number of a word's field, which its hash starts with.
 #[inline(always)]
 fn digits(index: usize) -> [u8; 2] {
@@ -138,14 +256,14 @@ fn digits(index: usize) -> [u8; 2] {
     [b'0' + field / 10, b'0' + field % 10]
 }
 
-/// Whether all of eight bytes are visible ASCII characters.
+/// Zero if all of eight bytes are visible ASCII characters.
 #[inline(always)]
-fn all_plain(bytes: u64) -> bool {
+fn not_plain(bytes: u64) -> u64 {
     // The highest bits of bytes below `!`, if there are any, and of zeros where `DEL` was.
     let below = bytes.wrapping_sub(eight(b'!')) & !bytes;
     let delete = bytes ^ eight(0x7f);
     let delete = delete.wrapping_sub(eight(1)) & !delete;
-    (below | delete | bytes) & eight(0x80) == 0
+    (below | delete | bytes) & eight(0x80)
 }
 
 fn part(slot: &Slot, name: &str) -> Result<Part> {

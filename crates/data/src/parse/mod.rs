@@ -10,6 +10,7 @@ mod format;
 mod guess;
 mod multi_slot;
 mod number;
+mod plain_lines;
 mod python_hash;
 mod slot_value;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub use self::write::LineWriter;
 
 use self::criteo::Criteo;
 use self::multi_slot::MultiSlot;
+use self::plain_lines::LANES;
 use self::slot_value::SlotValue;
 use crate::{Result, Samples, Slot};
 
@@ -46,7 +48,12 @@ use crate::{Result, Samples, Slot};
 #[derive(Clone, Debug)]
 pub struct Parser {
     by_format: ByFormat,
+    /// See [`plain_lines::append`].
+    counts: Vec<[u32; LANES]>,
 }
+
+/// So many lines in a row that are not plain, and the rest of a text is taken for like them.
+const UNUSUAL_LINES: u32 = 16;
 
 #[derive(Clone, Debug)]
 enum ByFormat {
@@ -66,7 +73,7 @@ impl Parser {
             Format::SlotValue(options) => ByFormat::SlotValue(SlotValue::new(options, slots)?),
             Format::Criteo(options) => ByFormat::Criteo(Criteo::new(options, slots)?),
         };
-        Ok(Parser { by_format })
+        Ok(Parser { by_format, counts: Vec::new() })
     }
 
     /// Appends the sample of one line, with or without its line end, to `out`, which has the slots
@@ -111,8 +118,17 @@ impl Parser {
         bad: &BadLines,
         out: &mut Samples,
     ) -> Result<u64> {
-        let (mut at, mut number) = (0, first_line);
+        let (mut at, mut number, mut unusual) = (0, first_line, 0);
         while at < text.len() {
+            if unusual < UNUSUAL_LINES {
+                let before = out.len();
+                at = plain_lines::append(&self.by_format, text, at, &mut self.counts, out);
+                number += (out.len() - before) as u64;
+                unusual = if out.len() > before { 1 } else { unusual + 1 };
+                if at == text.len() {
+                    break;
+                }
+            }
             match self.sample(text, at, out) {
                 Ok(end) => {
                     out.end_row();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::format::MultiSlotOptions;
 use super::number;
+use super::plain_lines::{LANES, Lines, every_lane};
 use super::{line_at, plain, shown, skip_spaces, token_at};
-use crate::{Kind, Samples, Slot, Values};
+use crate::{Column, Kind, Samples, Slot, Values};
 
 #[derive(Clone, Debug)]
 pub(super) struct MultiSlot {
@@ -19,6 +20,49 @@ impl MultiSlot {
     pub(super) fn new(options: MultiSlotOptions, slots: &[Slot]) -> MultiSlot {
         let widths = slots.iter().map(|slot| slot.width().map(|width| width as u64)).collect();
         MultiSlot { options, slots: slots.into(), widths }
+    }
+
+    /// Whether [`MultiSlot::plain_lines`] can read its lines.
+    pub(super) fn has_plain_lines(&self) -> bool {
+        !self.options.parse_ins_id && !self.options.parse_content
+    }
+
+    /// Appends the values of lines as programs write them, with one space between tokens. `None` if
+    /// one is not, and some values were appended: all other lines, right or wrong, are for
+    /// [`MultiSlot::sample`].
+    #[inline(always)]
+    pub(super) fn plain_lines(
+        &self,
+        text: &[u8],
+        lines: &Lines,
+        columns: &mut [Column],
+        counts: &mut [[u32; LANES]],
+    ) -> Option<()> {
+        let mut at = lines.starts;
+        let slots = columns.iter_mut().zip(self.widths.iter()).zip(counts).enumerate();
+        for (index, ((column, &width), counts)) in slots {
+            let mut found = [1; LANES];
+            if index > 0 && every_one(text, &at) {
+                at = at.map(|at| at + 2);
+            } else {
+                every_lane!(LANE => {
+                    // Every token but the first has a space before it.
+                    let start = if index == 0 { at[LANE] } else { next(text, at[LANE])? };
+                    (found[LANE], at[LANE]) = plain_count(text, start)?;
+                });
+            }
+            if let Some(width) = width
+                && found.iter().any(|&count| u64::from(count) != width)
+            {
+                return None;
+            }
+            *counts = found;
+            at = match column.values_mut() {
+                Values::Ids(values) => plain_values(text, at, found, values)?,
+                Values::Floats(values) => plain_values(text, at, found, values)?,
+            };
+        }
+        lines.all_end(text, &at).then_some(())
     }
 
     pub(super) fn sample(
@@ -103,6 +147,99 @@ impl MultiSlot {
             self.slots[index].name
         )
     }
+}
+
+/// Where a token starts whose space is at `at`.
+#[inline(always)]
+fn next(text: &[u8], at: usize) -> Option<usize> {
+    (text.get(at) == Some(&b' ')).then_some(at + 1)
+}
+
+/// Whether every line has a count of one between spaces, as most slots have.
+#[inline(always)]
+fn every_one(text: &[u8], at: &[usize; LANES]) -> bool {
+    const ONE: u32 = u32::from_le_bytes([b' ', b'1', b' ', 0]);
+    let mut wrong = 0;
+    every_lane!(LANE => {
+        match text.get(at[LANE]..at[LANE] + 4).and_then(<[u8]>::first_chunk) {
+            Some(&bytes) => wrong |= (u32::from_le_bytes(bytes) ^ ONE) << 8,
+            None => return false,
+        }
+    });
+    wrong == 0
+}
+
+/// How many values a slot has, and where the count ends.
+#[inline(always)]
+fn plain_count(text: &[u8], at: usize) -> Option<(u32, usize)> {
+    if let Some(count) = number::short_count(text, at) {
+        return Some((count as u32, at + 1));
+    }
+    let (count @ 1.., end) = number::id(text, at)? else { return None };
+    // No line is so long.
+    Some((u32::try_from(count).ok().filter(|&count| (count as usize) < text.len())?, end))
+}
+
+/// A value that a short way to read is known for.
+trait Plain: Copy + Default {
+    /// The value at `at`, and where it ends.
+    fn read(text: &[u8], at: usize) -> Option<(Self, usize)>;
+}
+
+impl Plain for u64 {
+    #[inline(always)]
+    fn read(text: &[u8], at: usize) -> Option<(u64, usize)> {
+        number::plain_id(text, at)
+    }
+}
+
+impl Plain for f32 {
+    #[inline(always)]
+    fn read(text: &[u8], at: usize) -> Option<(f32, usize)> {
+        number::plain_float(text, at)
+    }
+}
+
+/// Appends the values of every line; returns where they end.
+#[inline(always)]
+fn plain_values<T: Plain>(
+    text: &[u8],
+    mut at: [usize; LANES],
+    counts: [u32; LANES],
+    values: &mut Vec<T>,
+) -> Option<[usize; LANES]> {
+    if counts == [1; LANES] {
+        let mut row = [T::default(); LANES];
+        every_lane!(LANE => {
+            (row[LANE], at[LANE]) = T::read(text, next(text, at[LANE])?)?;
+        });
+        values.extend_from_slice(&row);
+        return Some(at);
+    }
+    if counts != [counts[0]; LANES] {
+        for (at, &count) in at.iter_mut().zip(&counts) {
+            for _ in 0..count {
+                let (value, end) = T::read(text, next(text, *at)?)?;
+                values.push(value);
+                *at = end;
+            }
+        }
+        return Some(at);
+    }
+    // One value of each line in turn: a processor works on all of them at once.
+    let (count, start) = (counts[0] as usize, values.len());
+    values.resize(start + LANES * count, T::default());
+    let (first, rest) = values[start..].split_at_mut(count);
+    let (second, rest) = rest.split_at_mut(count);
+    let (third, fourth) = rest.split_at_mut(count);
+    let rows = first.iter_mut().zip(second).zip(third).zip(fourth);
+    for (((first, second), third), fourth) in rows {
+        let row = [first, second, third, fourth];
+        every_lane!(LANE => {
+            (*row[LANE], at[LANE]) = T::read(text, next(text, at[LANE])?)?;
+        });
+    }
+    Some(at)
 }
 
 /// Appends `count` values; returns where the last one ended, or where the first wrong one starts.

@@ -142,19 +142,95 @@ fn any_float(text: &[u8], at: usize) -> Option<(f32, usize)> {
 #[inline(always)]
 fn up_to_eight(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let bytes = u64::from_le_bytes(*text.get(at..)?.first_chunk()?);
-    // Digits become 0 to 9. Adding 0x76 to anything above sets its highest bit; a carry reaches
-    // only bytes behind the first one that is no digit.
     let digits = bytes ^ ZEROS;
-    let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
-    let count = (others.trailing_zeros() / 8) as usize;
+    let count = (others(digits).trailing_zeros() / 8) as usize;
     // Zeros in front of the digits, so that there are always eight.
-    let digits = digits.wrapping_shl(64 - 8 * count as u32);
+    Some((value_of(digits.wrapping_shl(64 - 8 * count as u32)), count))
+}
+
+/// The number of eight digits from 0 to 9, the first one in the lowest byte.
+#[inline(always)]
+fn value_of(digits: u64) -> u64 {
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let (mask, high, low) = (0x0000_00FF_0000_00FF, 0x000F_4240_0000_0064, 0x0000_2710_0000_0001);
-    let value =
-        (pairs & mask).wrapping_mul(high).wrapping_add(((pairs >> 16) & mask).wrapping_mul(low))
-            >> 32;
-    Some((value, count))
+    (pairs & mask).wrapping_mul(high).wrapping_add(((pairs >> 16) & mask).wrapping_mul(low)) >> 32
+}
+
+/// The highest bits of the bytes that are not 0 to 9; behind the first of them, perhaps of others.
+#[inline(always)]
+fn others(digits: u64) -> u64 {
+    // Adding 0x76 to anything above 9 sets its highest bit; a carry reaches only bytes behind it.
+    (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080
+}
+
+/// The same, and of no others.
+#[inline(always)]
+fn exact_others(digits: u64) -> u64 {
+    let lower = digits & 0x7f7f_7f7f_7f7f_7f7f;
+    ((lower + 0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080
+}
+
+/// As [`id`], but what stands behind a short number is for the caller to check.
+#[inline(always)]
+pub(super) fn plain_id(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    match up_to_eight(text, at) {
+        Some((value, count @ 1..8)) => Some((value, at + count)),
+        _ => id(text, at),
+    }
+}
+
+/// As [`float`], but what white space stands behind a short number is for the caller to check.
+#[inline(always)]
+pub(super) fn plain_float(text: &[u8], at: usize) -> Option<(f32, usize)> {
+    match short_decimal(text, at) {
+        Some(found) => Some(found),
+        None => float(text, at),
+    }
+}
+
+/// A decimal number of up to eight characters, one of which is a point; `None` says nothing.
+#[inline(always)]
+fn short_decimal(text: &[u8], at: usize) -> Option<(f32, usize)> {
+    const POINT: u64 = (b'.' ^ b'0') as u64;
+    let bytes = text.get(at..at + 9)?.first_chunk()?;
+    let digits = u64::from_le_bytes(*bytes) ^ ZEROS;
+    // Bits of the bytes that are no digits: the point, and what ends the number.
+    let others = exact_others(digits);
+    let (point, rest) = (others.trailing_zeros() & !7, others & others.wrapping_sub(1));
+    let end = rest.trailing_zeros() & !7;
+    // The digits before the point take its place.
+    let before = digits & !u64::MAX.unbounded_shl(point);
+    let after = digits & u64::MAX.unbounded_shl(point + 8);
+    let all = (before << 8 | after).unbounded_shl(64 - end);
+    let behind = *text.get(at + end as usize / 8)?;
+    if digits.unbounded_shr(point) & 0xff != POINT || end < 16 || behind > b' ' {
+        return None;
+    }
+    // Seven digits and a power of ten, both exact, so the quotient is the nearest.
+    let places = ((end - point) / 8 - 1) as usize;
+    Some((value_of(all) as i64 as f32 / SHORT_TENS[places], at + end as usize / 8))
+}
+
+/// The value of a whole number of less than eight characters, with its sign, and where it ends;
+/// without digits zero. What stands behind it is for the caller to check.
+#[inline(always)]
+pub(super) fn short_number(text: &[u8], at: usize) -> Option<(i64, usize)> {
+    let (value, count) = up_to_eight(text, at)?;
+    if count == 0 {
+        return signed(text, at);
+    }
+    (count < 8).then_some((value as i64, at + count))
+}
+
+/// The same for what does not start with a digit.
+#[inline(always)]
+fn signed(text: &[u8], at: usize) -> Option<(i64, usize)> {
+    if text[at] != b'-' {
+        return Some((0, at));
+    }
+    // Zero has no sign here, and would need it.
+    let (value @ 1.., count @ 1..8) = up_to_eight(text, at + 1)? else { return None };
+    Some((-(value as i64), at + 1 + count))
 }
 
 #[cfg(test)]
@@ -168,10 +244,16 @@ mod tests {
         for after in [" ", "\n", " 12345678", "\t1", "\r\n12345678 "] {
             assert_eq!(id(format!("{token}{after}").as_bytes(), 0), alone, "{token:?}");
         }
-        alone.map(|(value, end)| {
+        let found = alone.map(|(value, end)| {
             assert_eq!(end, token.len());
             value
-        })
+        });
+        for after in [" ", " 1 2 3 4 5", "\n1 2 3 4 5 6 7 8 9"] {
+            let text = format!("{token}{after}");
+            let plain = plain_id(text.as_bytes(), 0).filter(|&(_, end)| end == token.len());
+            assert_eq!(plain.map(|(value, _)| value), found, "{text:?}");
+        }
+        found
     }
 
     fn check_float(token: &str) -> Option<f32> {
@@ -181,10 +263,32 @@ mod tests {
             let found = float(text.as_bytes(), 0).map(|(value, end)| (value.to_bits(), end));
             assert_eq!(found, alone, "{token:?}");
         }
-        alone.map(|(value, end)| {
+        let found = alone.map(|(value, end)| {
             assert_eq!(end, token.len());
-            f32::from_bits(value)
-        })
+            value
+        });
+        for after in [" ", " 1 2 3 4 5", "\n1 2 3 4 5 6 7 8 9"] {
+            let text = format!("{token}{after}");
+            let plain = plain_float(text.as_bytes(), 0).filter(|&(_, end)| end == token.len());
+            assert_eq!(plain.map(|(value, _)| value.to_bits()), found, "{text:?}");
+        }
+        found.map(f32::from_bits)
+    }
+
+    #[test]
+    fn short_numbers_have_a_sign_or_nothing() {
+        let short = |token: &str| {
+            let text = format!("{token}\t\t\t\t\t\t\t\t\t");
+            let found = short_number(text.as_bytes(), 0).filter(|&(_, end)| end == token.len());
+            found.map(|(value, _)| value)
+        };
+        for value in [0, 7, -1, -999_999, 9_999_999, 120] {
+            assert_eq!(short(&value.to_string()), Some(value));
+        }
+        assert_eq!(short(""), Some(0));
+        for wrong in ["-", "-0", "--1", "+1", "1.5", "123456789", "x", "1-"] {
+            assert_eq!(short(wrong), None, "{wrong}");
+        }
     }
 
     #[test]
@@ -233,7 +337,7 @@ mod tests {
         }
 
         #[test]
-        fn floats_agree_with_the_standard_library(token in "-?[0-9]{0,9}(\\.[0-9]{0,18})?") {
+        fn floats_agree_with_the_standard_library(token in "-?[0-9]{0,9}(\\.[0-9]{0,18})?|[0-9]{0,4}\\.[0-9.]{0,4}") {
             let expected = token.parse::<f32>().ok();
             prop_assert_eq!(check_float(&token).map(f32::to_bits), expected.map(f32::to_bits));
         }

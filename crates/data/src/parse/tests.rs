@@ -257,14 +257,23 @@ fn slot_value_line() -> impl Strategy<Value = String> {
     })
 }
 
-fn multi_slot_line() -> impl Strategy<Value = String> {
-    let good = |(click, dense, ids): (u8, Vec<u32>, Vec<u64>)| {
+fn good_multi_slot_line() -> impl Strategy<Value = String> + Clone {
+    let good = |(click, dense, ids, more, end): (u8, Vec<u32>, Vec<u64>, Vec<u64>, &str)| {
         let dense: String = dense.iter().map(|x| format!("{} ", f64::from(*x) / 1e3)).collect();
-        let list: String = ids.iter().map(|id| format!("{id} ")).collect();
-        let list = format!("{} {list}", ids.len());
-        format!("1 {click} 3 {dense}{list}{list}1 0.5")
+        let list = |ids: &[u64]| {
+            let list: String = ids.iter().map(|id| format!("{id} ")).collect();
+            format!("{} {list}", ids.len())
+        };
+        format!("1 {click} 3 {dense}{}{}1 0.5{end}", list(&ids), list(&more))
     };
-    let good = (0_u8..2, vec(0_u32..1000, 3), vec(any::<u64>(), 1..4)).prop_map(good);
+    // Slots of one value are most frequent, also in all lines that are read beside each other.
+    let ids = || prop_oneof![4 => vec(0_u64..3_000_000, 1), 1 => vec(any::<u64>(), 1..4)];
+    let ends = proptest::sample::select(&["", "", "", " ", "\r", " \r"][..]);
+    (0_u8..2, vec(0_u32..1_000_000, 3), ids(), ids(), ends).prop_map(good)
+}
+
+fn multi_slot_line() -> impl Strategy<Value = String> {
+    let good = good_multi_slot_line();
     let anything = vec(value(), 0..12).prop_map(|values| values.join(" "));
     let damaged =
         (good.clone(), any::<proptest::sample::Index>(), value()).prop_map(|(line, at, value)| {
@@ -321,16 +330,19 @@ fn criteo_field() -> impl Strategy<Value = String> {
     ]
 }
 
-fn criteo_line() -> impl Strategy<Value = String> {
-    let good = ("[01]", vec(-3_i64..9999, 13), vec("([0-9a-f]{8})?", 26)).prop_map(
-        |(label, numbers, words)| {
-            let numbers = numbers.iter().map(|number| format!("\t{number}"));
-            let words = words.iter().map(|word| format!("\t{word}"));
-            label + &numbers.chain(words).collect::<String>()
+fn good_criteo_line() -> impl Strategy<Value = String> + Clone {
+    let number = prop_oneof![8 => "[0-9]{0,4}", 1 => "-?[0-9]{0,9}"];
+    ("[01]", vec(number, 13), vec("([0-9a-f]{8})?", 26), "\r?").prop_map(
+        |(label, numbers, words, end)| {
+            let fields = numbers.iter().chain(&words).map(|field| format!("\t{field}"));
+            label + &fields.collect::<String>() + &end
         },
-    );
+    )
+}
+
+fn criteo_line() -> impl Strategy<Value = String> {
     let damage = vec((any::<proptest::sample::Index>(), criteo_field()), 0..3);
-    (good, damage).prop_map(|(line, damage)| {
+    (good_criteo_line(), damage).prop_map(|(line, damage)| {
         let mut fields: Vec<_> = line.split('\t').map(str::to_owned).collect();
         for (at, field) in damage {
             let at = at.index(fields.len());
@@ -340,14 +352,30 @@ fn criteo_line() -> impl Strategy<Value = String> {
     })
 }
 
+/// Compares the samples of Criteo's lines with those of a plain parser.
+fn check_criteo(lines: &[String]) -> std::result::Result<(), TestCaseError> {
+    let (text, slots) = (lines.join("\n"), criteo_slots());
+    let expected: Vec<_> = text.split('\n').filter_map(plain_criteo).collect();
+    let (samples, _) = parse(&Format::criteo(), &slots, text.as_bytes());
+    let found: Vec<_> = (0..samples.len()).map(|at| row(&samples, at)).collect();
+    prop_assert_eq!(found, expected);
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn criteo_lines_agree_with_a_plain_parser(lines in vec(criteo_line(), 1..4)) {
-        let (text, slots) = (lines.join("\n"), criteo_slots());
-        let expected: Vec<_> = text.split('\n').filter_map(plain_criteo).collect();
-        let (samples, _) = parse(&Format::criteo(), &slots, text.as_bytes());
-        let found: Vec<_> = (0..samples.len()).map(|at| row(&samples, at)).collect();
-        prop_assert_eq!(found, expected);
+        check_criteo(&lines)?;
+    }
+
+    /// So many good lines that they are read beside each other.
+    #[test]
+    fn many_lines_agree_with_a_plain_parser(
+        criteo in vec(prop_oneof![9 => good_criteo_line(), 1 => criteo_line()], 4..24),
+        multi_slot in vec(prop_oneof![9 => good_multi_slot_line(), 1 => multi_slot_line()], 4..24),
+    ) {
+        check_criteo(&criteo)?;
+        check(&Format::multi_slot(), multi_slot.join("\n").as_bytes(), plain_multi_slot)?;
     }
 
     #[test]
