@@ -7,10 +7,13 @@ use std::ops::Range;
 
 use bireme_engine::tensor::Tensor;
 
-use crate::{Column, Samples, Slot, Values};
+use crate::{Column, Error, Result, Samples, Slot, Values};
 
 /// Rows of a chunk at most, so that a row's number in it has 16 bits.
 pub(super) const MAX_ROWS: usize = 1 << 16;
+/// Values of a column of a chunk at most, so that their number has 32 bits, and one number is left
+/// that is none.
+pub(super) const MAX_VALUES: usize = u32::MAX as usize - 1;
 
 /// Some samples, packed.
 pub(super) struct Chunk {
@@ -42,7 +45,7 @@ pub(super) enum Ends {
 }
 
 impl Chunk {
-    /// Packs some rows of samples.
+    /// Packs some rows of samples, which are such as [`parts`] allows.
     pub(super) fn pack(samples: &Samples, rows: Range<usize>) -> Chunk {
         let columns = samples.columns().iter().map(|column| Packed::pack(column, rows.clone()));
         Chunk { rows: rows.len(), columns: columns.collect() }
@@ -70,6 +73,35 @@ impl Chunk {
         }
         out.end_row();
     }
+}
+
+/// Cuts samples into chunks: no more than [`MAX_ROWS`] rows, and in no column more than
+/// `max_values` values.
+///
+/// # Errors
+/// When one sample has more.
+pub(super) fn parts(samples: &Samples, max_values: usize) -> Result<Vec<Range<usize>>> {
+    let values = |rows: &Range<usize>| {
+        let ends =
+            |column: &Column| column.range(rows.end - 1).end - column.range(rows.start).start;
+        samples.columns().iter().map(ends).max().unwrap_or(0)
+    };
+    let (mut parts, mut first) = (Vec::new(), 0);
+    while first < samples.len() {
+        let mut part = first..samples.len().min(first + MAX_ROWS);
+        while values(&part) > max_values {
+            if part.len() == 1 {
+                return Err(Error::Settings(format!(
+                    "a sample has more than {max_values} values for one slot: is the file what it \
+                     should be?"
+                )));
+            }
+            part.end = first + part.len() / 2;
+        }
+        first = part.end;
+        parts.push(part);
+    }
+    Ok(parts)
 }
 
 impl Packed {
@@ -223,6 +255,25 @@ mod tests {
             let ids = &chunk.columns[1];
             assert_eq!(ids.bytes(), ids.values.len() * bytes_of_an_id + 4 * numbers.len());
         }
+    }
+
+    #[test]
+    fn no_part_has_more_values_than_can_be_numbered() {
+        let mut samples = Samples::of(&slots());
+        (0..100).for_each(|number| push(&mut samples, number));
+        let most = |rows: Range<usize>| {
+            let chunk = Chunk::pack(&samples, rows);
+            chunk.columns.iter().map(|column| column.values.len()).max().unwrap()
+        };
+        let all = most(0..100);
+        assert_eq!(parts(&samples, all).unwrap(), [0..100]);
+        let cut = parts(&samples, all / 9).unwrap();
+        assert!(cut.len() > 9 && cut.iter().all(|part| most(part.clone()) <= all / 9));
+        assert!(cut.windows(2).all(|pair| pair[0].end == pair[1].start));
+        assert_eq!((cut[0].start, cut.last().unwrap().end), (0, 100));
+        let error = parts(&samples, 1).unwrap_err().to_string();
+        assert!(error.contains("more than 1 values for one slot"), "{error}");
+        assert!(parts(&Samples::of(&slots()), 1).unwrap().is_empty());
     }
 
     #[test]

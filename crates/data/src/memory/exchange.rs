@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bireme_engine::random::Philox;
 
-use super::chunk::{Chunk, MAX_ROWS};
+use super::chunk::{Chunk, MAX_ROWS, MAX_VALUES, parts};
 use super::store::{Builder, Store};
 use super::wire;
 use crate::order::below;
@@ -61,14 +61,26 @@ pub(super) fn spread(
             }
         }
         at += rows;
-        let parts = parts.iter().map(|part| wire::encode(&Chunk::pack(part, 0..part.len())));
-        for part in checked(peers, peers.exchange(parts.collect())?)? {
-            builder.push(&wire::decode(&part, slots)?);
+        let parts = parts.iter().map(packed).collect::<Result<Vec<_>>>()?;
+        for part in checked(peers, peers.exchange(parts)?)? {
+            builder.push(&wire::decode(&part, slots)?)?;
         }
     }
     let mut received = Store::default();
     received.add(builder)?;
     Ok(received)
+}
+
+/// The bytes of samples that go to a trainer.
+fn packed(samples: &Samples) -> Result<Vec<u8>> {
+    match parts(samples, MAX_VALUES)?.as_slice() {
+        [] | [_] => Ok(wire::encode(&Chunk::pack(samples, 0..samples.len()))),
+        _ => Err(Error::Settings(
+            "the samples of one round of `global_shuffle` have more values than it can number: \
+             samples are far larger than the others of their file"
+                .to_owned(),
+        )),
+    }
 }
 
 /// The samples of each round: no more than a chunk may have, and not too many bytes.

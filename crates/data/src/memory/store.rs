@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::chunk::{Chunk, MAX_ROWS};
+use super::chunk::{Chunk, MAX_ROWS, MAX_VALUES, parts};
 use crate::{Error, Input, Result, Samples, Slot};
 
 /// A chunk is cut when its samples, before packing, take more than this; twice as much after every
@@ -63,7 +63,7 @@ impl Store {
 
     /// Adds what a builder has.
     pub(super) fn add(&mut self, built: Builder) -> Result<()> {
-        let (mut chunks, segments) = built.finish();
+        let (mut chunks, segments) = built.finish()?;
         let before = self.chunks.len();
         if before + chunks.len() > MAX_ROWS {
             return Err(Error::Settings(
@@ -142,53 +142,83 @@ impl Builder {
         while more && !stop.load(Ordering::Relaxed) {
             let before = self.pending.len();
             more = rows.read(&mut self.pending, READ_ROWS)?;
-            self.came_from(file, before);
+            self.came_from(file, before)?;
         }
         Ok(())
     }
 
     /// Adds all samples of a chunk.
-    pub(super) fn push(&mut self, chunk: &Chunk) {
+    pub(super) fn push(&mut self, chunk: &Chunk) -> Result<()> {
         let before = self.pending.len();
         (0..chunk.rows).for_each(|row| chunk.unpack(row, &mut self.pending));
-        self.came_from(0, before);
+        self.came_from(0, before)
     }
 
-    fn came_from(&mut self, file: usize, before: usize) {
+    fn came_from(&mut self, file: usize, before: usize) -> Result<()> {
         let rows = self.pending.len() - before;
         match self.runs.last_mut() {
             Some(run) if run.0 == file => run.1 += rows,
             _ => self.runs.push((file, rows)),
         }
         let limit = MAX_BYTES << (self.chunks.len() / DOUBLING).min(4);
-        if self.pending.len() >= MAX_ROWS || self.pending.bytes() >= limit {
-            self.cut();
+        match self.pending.len() >= MAX_ROWS || self.pending.bytes() >= limit {
+            true => self.cut(MAX_VALUES),
+            false => Ok(()),
         }
     }
 
-    /// Packs what is pending.
-    fn cut(&mut self) {
-        let first_chunk = self.chunks.len();
-        for first in (0..self.pending.len()).step_by(MAX_ROWS) {
-            let end = self.pending.len().min(first + MAX_ROWS);
-            self.chunks.push(Arc::new(Chunk::pack(&self.pending, first..end)));
-        }
-        let mut at = 0;
-        for (file, rows) in self.runs.drain(..) {
-            let end = at + rows;
-            while at < end {
-                let first = at % MAX_ROWS;
-                let rows = (end - at).min(MAX_ROWS - first);
-                let chunk = first_chunk + at / MAX_ROWS;
+    /// Packs what is pending, with at most `max_values` values in a column of a chunk.
+    fn cut(&mut self, max_values: usize) -> Result<()> {
+        let (mut runs, mut left) = (self.runs.drain(..), 0);
+        let mut file = 0;
+        for part in parts(&self.pending, max_values)? {
+            let (chunk, mut first) = (self.chunks.len(), 0);
+            self.chunks.push(Arc::new(Chunk::pack(&self.pending, part.clone())));
+            while first < part.len() {
+                if left == 0 {
+                    // Files without samples have runs of no rows.
+                    (file, left) = runs.next().unwrap_or((file, part.len() - first));
+                    continue;
+                }
+                let rows = left.min(part.len() - first);
                 self.segments.push(Segment { file, chunk, first, rows });
-                at += rows;
+                (first, left) = (first + rows, left - rows);
             }
         }
+        drop(runs);
         self.pending.clear();
+        Ok(())
     }
 
-    fn finish(mut self) -> (Vec<Arc<Chunk>>, Vec<Segment>) {
-        self.cut();
-        (self.chunks, self.segments)
+    fn finish(mut self) -> Result<(Vec<Arc<Chunk>>, Vec<Segment>)> {
+        self.cut(MAX_VALUES)?;
+        Ok((self.chunks, self.segments))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{push, slots};
+
+    #[test]
+    fn chunks_are_cut_where_values_would_be_too_many_to_number() {
+        let mut builder = Builder::new(&slots());
+        (0..100).for_each(|number| push(&mut builder.pending, number));
+        builder.runs = vec![(0, 30), (1, 0), (2, 70)];
+        builder.cut(40).unwrap();
+        let mut store = Store::default();
+        store.add(builder).unwrap();
+        assert!(store.chunks.len() > 2);
+        let of_file = |file| store.segments.iter().filter(move |segment| segment.file == file);
+        let rows = [0, 1, 2].map(|file| of_file(file).map(|segment| segment.rows).sum::<usize>());
+        assert_eq!(rows, [30, 0, 70]);
+        let (mut back, mut expected) = (Samples::of(&slots()), Samples::of(&slots()));
+        for sample in store.order() {
+            let (chunk, row) = store.find(sample);
+            chunk.unpack(row, &mut back);
+        }
+        (0..100).for_each(|number| push(&mut expected, number));
+        assert_eq!(back, expected);
     }
 }
