@@ -173,7 +173,7 @@ fn what_cannot_be_read_or_written_is_refused() {
         ("head none", "cannot read `none`: there is no such file or folder"),
         ("head x*", "no file matches the pattern"),
         ("head table.csv", "`age,job` looks neither"),
-        ("head empty", "there is no line; say it with `--format`"),
+        ("head empty", "holds no lines"),
         ("stat part-0 --label x", "there is no slot `x`"),
         ("convert part-0 --to multislot -o part-0", "would overwrite itself"),
         ("convert part-0 part-0 --to multislot -o d", "two files would become `d/part-0`"),

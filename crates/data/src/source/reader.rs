@@ -177,10 +177,16 @@ impl Text {
 /// out how they are written.
 ///
 /// # Errors
-/// When the file cannot be read or the command cannot be started.
+/// When the file cannot be read, or the command cannot be started or fails.
 pub fn preview(path: &Path, pipe_command: Option<&str>) -> Result<Vec<u8>> {
     let mut text = vec![0; PREVIEW];
-    let held = Text::open(path, pipe_command)?.fill(path, &mut text)?;
+    let mut from = Text::open(path, pipe_command)?;
+    let held = from.fill(path, &mut text)?;
+    if let Text::Command(pipe) = &mut from
+        && held < text.len()
+    {
+        pipe.finish(path)?;
+    }
     let cut = held == text.len();
     text.truncate(held);
     if cut {

@@ -14,6 +14,7 @@ use indicatif::ProgressBar;
 use super::input::{Data, Input, Name};
 use crate::commands::Outcome;
 use crate::interrupt::Interrupt;
+use crate::terminal::say;
 use crate::units::{grouped, plural};
 
 /// Samples that are converted at once.
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     /// The format to write; `criteo` cannot be written, because ids cannot become words again
     #[arg(long, value_name = "FORMAT")]
     to: Name,
-    /// The file to write, or the folder of the files
+    /// The file to write, or the folder of the files; `-` is standard output
     #[arg(short, long, value_name = "OUTPUT")]
     output: PathBuf,
 }
@@ -42,7 +43,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let data = args.input.find()?;
     let writer = LineWriter::new(&args.to.format(), &data.slots)?;
-    let outputs = outputs(&data.source.files, &args.output)?;
+    let to_stdout = args.output.as_os_str() == "-";
+    let output = if to_stdout { Path::new("/dev/stdout") } else { &args.output };
+    let outputs = outputs(&data.source.files, output)?;
     let interrupt = Interrupt::install()?;
     let mut progress = Progress::new(outputs.len());
     for (file, output) in outputs.iter().enumerate() {
@@ -54,8 +57,12 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     progress.bar.finish_and_clear();
     data.report_bad_lines();
     let (samples, files) = (grouped(progress.samples), plural(outputs.len(), "file"));
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{samples} samples in {files} written to {}", args.output.display())?;
+    let done = format!("{samples} samples in {files} written to {}", args.output.display());
+    match output.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        // Standard output may be where the samples went.
+        true => say(&done),
+        false => writeln!(std::io::stdout().lock(), "{done}")?,
+    }
     Ok(Outcome::Done)
 }
 
@@ -64,6 +71,9 @@ fn outputs(files: &[PathBuf], output: &Path) -> Result<Vec<PathBuf>> {
     let folder = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
     let outputs = match files {
         [_] if !folder => vec![output.to_owned()],
+        _ if output.metadata().is_ok_and(|found| !found.is_dir()) => {
+            bail!("{} files cannot become one, `{}`: name a folder", files.len(), output.display())
+        }
         _ => {
             let name = |file: &PathBuf| Some(output.join(file.file_name()?));
             files.iter().map(name).collect::<Option<Vec<_>>>().context("a file has no name")?

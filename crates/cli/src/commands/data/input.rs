@@ -1,9 +1,9 @@
 //! The arguments that say which files are read and how.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use bireme_data::parse::{BadLines, CriteoOptions, Format, criteo_slots};
 use bireme_data::source::{Source, expand, preview};
 use bireme_data::{Kind, Slot};
@@ -16,7 +16,8 @@ const MAX_SLOTS: usize = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Input {
-    /// Files, folders or patterns; plain or compressed with gzip or zstd
+    /// Files, folders or patterns; plain or compressed with gzip or zstd; `-` is standard input,
+    /// for which `--format` and `--slots` must be said
     #[arg(required = true, value_name = "FILES")]
     files: Vec<PathBuf>,
     /// How lines are written [default: what the first lines look like]
@@ -77,14 +78,19 @@ impl Name {
 impl Input {
     /// Finds the files, and what they hold.
     pub(super) fn find(&self) -> Result<Data> {
-        let files = expand(&self.files)?;
+        let named = |path: &PathBuf| match path.as_os_str() == "-" {
+            true => PathBuf::from("/dev/stdin"),
+            false => path.clone(),
+        };
+        let files = expand(&self.files.iter().map(named).collect::<Vec<_>>())?;
         let command = self.pipe_command.as_deref();
         let first = files.first().context("there are no files")?;
-        let known = (self.format, &self.slots);
-        let text = match known {
-            (Some(_), Some(_)) => Vec::new(),
-            _ => preview(first, command)?,
+        let known = match self.format {
+            Some(Name::Criteo) => true,
+            Some(_) => self.slots.is_some(),
+            None => false,
         };
+        let text = if known { Vec::new() } else { look(first, command)? };
         let wrong = |problem: String, flag: &str| {
             anyhow!("`{}`: {problem}; say it with `{flag}`", first.display())
         };
@@ -93,7 +99,12 @@ impl Input {
             None => Format::guess(&text).map_err(|problem| wrong(problem, "--format"))?,
         };
         let slots = match (&self.slots, &format) {
-            (Some(slots), _) => slots.0.clone(),
+            (Some(slots), format) => {
+                if let Format::SlotValue(_) = format {
+                    warn_of_strangers(&slots.0, format, &text, first);
+                }
+                slots.0.clone()
+            }
             (None, Format::Criteo(_)) => criteo_slots(),
             (None, format) => {
                 format.guess_slots(&text).map_err(|problem| wrong(problem, "--slots"))?
@@ -127,6 +138,33 @@ impl Data {
         }
         if count > first.len() as u64 {
             say(&format!("  and {} more", grouped(count - first.len() as u64)));
+        }
+    }
+}
+
+/// The first lines of a file, to find out what they hold.
+fn look(path: &Path, command: Option<&str>) -> Result<Vec<u8>> {
+    let name = path.display();
+    // What is read to find out is gone then.
+    if path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        bail!(
+            "`{name}` can be read only once: say `--format` and `--slots`, or write it to a file"
+        );
+    }
+    let text = preview(path, command)?;
+    match text.trim_ascii().is_empty() {
+        true => bail!("`{name}` holds no lines"),
+        false => Ok(text),
+    }
+}
+
+/// Says which slots the first lines do not have: a typing error would give zeros.
+fn warn_of_strangers(slots: &[Slot], format: &Format, text: &[u8], path: &Path) {
+    let Ok(seen) = format.guess_slots(text) else { return };
+    for slot in slots {
+        if seen.iter().all(|seen| seen.name != slot.name) {
+            let (name, path) = (&slot.name, path.display());
+            say(&format!("warning: the first lines of `{path}` do not name the slot `{name}`"));
         }
     }
 }
