@@ -13,11 +13,13 @@ mod api_coverage;
 mod bench;
 mod browser;
 mod ci;
+mod fuzz;
 mod golden;
 mod interop;
 mod mpi;
 mod netns;
 mod package;
+mod parquet;
 mod peers;
 mod process;
 mod pytest;
@@ -50,6 +52,9 @@ With what a machine may not have
                            binding and by mpi4py; says so where there is no MPI
   netns [CASE...]          run jobs on three machines made of network namespaces, also with cables
                            cut and machines missing; says so without root or `ip`
+  fuzz [SECONDS] [TARGET]  run every fuzz target for a minute; says so without a nightly compiler
+                           and cargo-fuzz
+  parquet                  lint and test what only the feature `parquet` compiles
   browser                  look at the page of `bireme report` in Chromium; says so where there is
                            none (BROWSER names another)
   submit                   hold what `bireme submit` prints against the schemas of Kubernetes and
@@ -109,6 +114,8 @@ fn dispatch(args: &[String]) -> Result<()> {
         "peers" => peers::run(rest),
         "mpi" => mpi::run(rest),
         "netns" => netns::run(rest),
+        "parquet" => takes_nothing(command, rest).and_then(|()| parquet::run()),
+        "fuzz" => fuzz::run(rest),
         "browser" => takes_nothing(command, rest).and_then(|()| browser::run()),
         "submit" => takes_nothing(command, rest).and_then(|()| submit::run()),
         other => bail!("no command `{other}`: `cargo xtask --help` lists them"),
@@ -169,6 +176,8 @@ mod tests {
             "golden",
             "mpi",
             "netns",
+            "fuzz",
+            "parquet",
             "browser",
             "submit",
         ];

@@ -16,7 +16,8 @@ const LEFT_OUT: &[(&str, &str, &str, &str)] = &[
     ("tools/interop/run.py", "exchange with real Paddle", "downloads it", "cargo xtask interop"),
     ("crates/cli", "speed", "needs an idle machine", "cargo xtask bench"),
     ("tools/netns", "jobs on several machines", "need root", "cargo xtask netns"),
-    ("fuzz", "long fuzz runs", "need a nightly compiler", "cargo +nightly fuzz run TARGET"),
+    ("crates/data", "Parquet files", "need many packages", "cargo xtask parquet"),
+    ("fuzz", "long fuzz runs", "need a nightly compiler", "cargo xtask fuzz"),
 ];
 
 /// Runs every test of the workspace; `args` go to `cargo test`, and leave the Python tests out.

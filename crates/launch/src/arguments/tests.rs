@@ -296,3 +296,47 @@ fn the_reference_of_flags_is_current() {
     let current = format!("{before}{BEGIN}{}\n{END}{after}", reference());
     expect_file!["../../../../docs/launcher.md"].assert_eq(&current);
 }
+
+/// The bounded form of the fuzz target `launch_args`.
+#[test]
+fn any_words_are_a_request_or_a_usage_error() {
+    const WORDS: [&str; 24] = [
+        "--worker_num",
+        "--worker_num=2",
+        "--server_num=-1",
+        "--servers=127.0.0.1:0,:9,[::1]:70000",
+        "--workers",
+        "127.0.0.1:8000",
+        "--nnodes=1:3:5",
+        "--nproc_per_node",
+        "18446744073709551616",
+        "--master=::",
+        "--rank=",
+        "--heter_worker_num=1;2;",
+        "--heter_workers=a:1;b:2",
+        "--ips=,",
+        "--log_dir",
+        "--run_mode=ps",
+        "--wörker",
+        "--=",
+        "--",
+        "-",
+        "-m",
+        "",
+        "t.py",
+        "--elastic_timeout=1e999",
+    ];
+    let mut state = 7_u64;
+    let mut below = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (state >> 33) as usize % end
+    };
+    for _ in 0..5000 {
+        let words: Vec<OsString> =
+            (0..below(7)).map(|_| OsString::from(WORDS[below(WORDS.len())])).collect();
+        let flavor = if below(2) == 0 { Flavor::Fleetrun } else { Flavor::LaunchPs };
+        if let Err(Usage(problem)) = parse(&words, &Variables::new(), flavor, "fleetrun") {
+            assert!(!problem.is_empty(), "{words:?}");
+        }
+    }
+}

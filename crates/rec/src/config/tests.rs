@@ -89,3 +89,29 @@ fn the_table_is_paddlerecs() {
     "#]]
     .assert_eq(&format!("a table\n{}", config.table()));
 }
+
+/// The bounded form of the fuzz target `yaml_config`.
+#[test]
+fn any_text_is_a_configuration_or_an_error_with_a_place() {
+    const PIECES: [&str; 16] = [
+        ":", " ", "\n", "- ", "  - x\n", "\t", "[", "{", "\"", "&a", "*a", "!!int", "|\n", "é",
+        "1e999", "~",
+    ];
+    let mut state = 7_u64;
+    let mut below = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (state >> 33) as usize % end
+    };
+    for _ in 0..3000 {
+        let mut text: Vec<char> = DNN.chars().collect();
+        for _ in 0..=below(4) {
+            let at = below(text.len());
+            let end = (at + below(12)).min(text.len());
+            text.splice(at..end, PIECES[below(PIECES.len())].chars());
+        }
+        let text: String = text.into_iter().collect();
+        if let Err(error) = parse(&text, &["runner.epochs=2"]) {
+            assert!(!error.to_string().is_empty(), "{text}");
+        }
+    }
+}
