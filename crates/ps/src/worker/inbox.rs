@@ -22,6 +22,8 @@ use crate::{Error, Result};
 /// Parameters that are here, and those that are known.
 pub(crate) struct Inbox {
     links: Arc<Links>,
+    /// Async: whether steps get values ahead of the updates that others will make.
+    look_ahead: bool,
     state: Mutex<State>,
     /// Told when newer values are here.
     fresh: Condvar,
@@ -90,8 +92,8 @@ struct Part {
 
 impl Inbox {
     /// Knows no pieces yet.
-    pub(crate) fn new(links: Arc<Links>) -> Inbox {
-        Inbox { links, state: Mutex::default(), fresh: Condvar::new() }
+    pub(crate) fn new(links: Arc<Links>, look_ahead: bool) -> Inbox {
+        Inbox { links, look_ahead, state: Mutex::default(), fresh: Condvar::new() }
     }
 
     /// Sync modes: the servers' values, which do not change until the next barrier.
@@ -106,7 +108,7 @@ impl Inbox {
             if !here {
                 let mut all = state.expected.clone();
                 all.extend(wanted.iter().filter(|at| !state.expected.contains(at)));
-                state.front = Some(Arc::new(self.fetch(&state.list(&all), 0)?));
+                state.front = Some(Arc::new(self.fetch(&state.list(&all), 0, false)?));
                 state.taken.clear();
             }
             state.taken.extend_from_slice(&wanted);
@@ -115,7 +117,7 @@ impl Inbox {
         }
         // Received before in this round, or never asked for until now.
         let list = state.list(&wanted);
-        self.fetch(&list, 0)?.copy(pieces, &wanted, outs)
+        self.fetch(&list, 0, false)?.copy(pieces, &wanted, outs)
     }
 
     /// The servers' values now, of pieces that may be no step's.
@@ -128,7 +130,7 @@ impl Inbox {
         let wanted: Vec<usize> = (0..pieces.len()).collect();
         let mut values = vec![Tensor::empty(DType::F32); pieces.len()];
         let mut outs: Vec<&mut Tensor> = values.iter_mut().collect();
-        self.fetch(&list, 0)?.copy(pieces, &wanted, &mut outs)?;
+        self.fetch(&list, 0, false)?.copy(pieces, &wanted, &mut outs)?;
         Ok(values)
     }
 
@@ -180,7 +182,7 @@ impl Inbox {
         let list = state.list(&all);
         drop(state);
         outbox.wait_outstanding(if current { 0 } else { lag.steps })?;
-        let fetched = Arc::new(self.fetch(&list, outbox.sent())?);
+        let fetched = Arc::new(self.fetch(&list, outbox.sent(), !current && self.look_ahead)?);
         if !current {
             self.offer(Arc::clone(&fetched));
         }
@@ -241,7 +243,7 @@ impl Inbox {
         if list.is_empty() {
             return Ok(());
         }
-        let fetched = self.fetch(&list, mark)?;
+        let fetched = self.fetch(&list, mark, self.look_ahead)?;
         self.offer(Arc::new(fetched));
         Ok(())
     }
@@ -270,14 +272,14 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks all servers at once for these pieces.
-    fn fetch(&self, list: &[(usize, Known)], mark: u64) -> Result<Fetched> {
+    /// Asks all servers at once for these pieces, `ahead` of the updates that others will make.
+    fn fetch(&self, list: &[(usize, Known)], mark: u64, ahead: bool) -> Result<Fetched> {
         let mut fetched = Fetched { mark, bodies: Vec::new(), parts: HashMap::new() };
         let of = |server| list.iter().filter(move |(_, known)| known.server == server);
         let mut wanted: Vec<Vec<&(usize, Known)>> =
             (0..self.links.len()).map(|server| of(server).collect()).collect();
         wanted.retain(|mine| !mine.is_empty());
-        let asks: Vec<Ask<'_>> = wanted.iter().map(|mine| self.get(mine, 0)).collect();
+        let asks: Vec<Ask<'_>> = wanted.iter().map(|mine| self.get(mine, 0, ahead)).collect();
         let bodies = self.links.ask_each(&asks)?;
         drop(asks);
         for (body, mut mine) in bodies.into_iter().zip(wanted) {
@@ -285,7 +287,7 @@ impl Inbox {
             // What did not fit into one answer.
             while whole < mine.len() {
                 mine.drain(..whole);
-                let body = self.links.ask(&self.get(&mine, rest))?;
+                let body = self.links.ask(&self.get(&mine, rest, ahead))?;
                 (whole, rest) = fetched.take(body, &mine)?;
             }
         }
@@ -293,13 +295,13 @@ impl Inbox {
     }
 
     /// The request for pieces of one server.
-    fn get<'a>(&self, wanted: &[&'a (usize, Known)], start: u64) -> Ask<'a> {
+    fn get<'a>(&self, wanted: &[&'a (usize, Known)], start: u64, ahead: bool) -> Ask<'a> {
         let names: Vec<&str> = wanted.iter().map(|(_, known)| &*known.name).collect();
         let what = match names.as_slice() {
             [name] => format!("pull of `{name}`"),
             more => format!("pull of {} parameters", more.len()),
         };
-        let request = Request::Get { trainer: self.links.trainer, names, start };
+        let request = Request::Get { trainer: self.links.trainer, names, start, ahead };
         Ask { server: wanted[0].1.server, lane: Lane::Get, what, request }
     }
 }

@@ -86,7 +86,7 @@ impl Worker {
     ) -> Result<Arc<Worker>> {
         config.check()?;
         let links = Arc::new(Links::connect(&config, &transport, &settings)?);
-        let inbox = Arc::new(Inbox::new(Arc::clone(&links)));
+        let inbox = Arc::new(Inbox::new(Arc::clone(&links), config.communicator.look_ahead));
         let outbox = match config.mode {
             Mode::Async | Mode::Hybrid => {
                 let outbox = Outbox::new(Arc::clone(&links), config.communicator.clone());
