@@ -262,10 +262,10 @@ impl State {
         Ok(())
     }
 
-    /// Async: how many updates of others come, as a rule, between a trainer's pull and its push.
+    /// Async modes: how many updates of others come, as a rule, between a trainer's pull and its push.
     pub(super) fn steps_ahead(&self) -> u32 {
         match (self.config.mode, self.config.delay) {
-            (Mode::Async, None) => self.config.trainers.saturating_sub(1),
+            (Mode::Async | Mode::HalfAsync, None) => self.config.trainers.saturating_sub(1),
             // Delay compensation corrects the gradients instead.
             _ => 0,
         }
