@@ -132,6 +132,7 @@ impl Criteo {
     ) -> Option<[[u64; WORD_LANES]; LANES]> {
         let mut words = [[eight(b'0'); WORD_LANES]; LANES];
         let mut wrong = false;
+        #[expect(clippy::needless_range_loop, reason = "the number of a word of every line")]
         for index in 0..WORDS {
             // The last one ends with its line.
             let last = index + 1 == WORDS;

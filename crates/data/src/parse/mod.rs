@@ -59,7 +59,7 @@ const UNUSUAL_LINES: u32 = 16;
 enum ByFormat {
     MultiSlot(MultiSlot),
     SlotValue(SlotValue),
-    Criteo(Criteo),
+    Criteo(Box<Criteo>),
 }
 
 impl Parser {
@@ -71,7 +71,7 @@ impl Parser {
         let by_format = match format {
             Format::MultiSlot(options) => ByFormat::MultiSlot(MultiSlot::new(*options, slots)),
             Format::SlotValue(options) => ByFormat::SlotValue(SlotValue::new(options, slots)?),
-            Format::Criteo(options) => ByFormat::Criteo(Criteo::new(options, slots)?),
+            Format::Criteo(options) => ByFormat::Criteo(Box::new(Criteo::new(options, slots)?)),
         };
         Ok(Parser { by_format, counts: Vec::new() })
     }

@@ -79,7 +79,7 @@ impl Spread {
     fn remainder(self, hash: u64) -> u64 {
         // The product of inverse and space lacks at most the space to 2^64, so the quotient lacks
         // one at most.
-        let quotient = (u128::from(hash) * u128::from(self.inverse) >> 64) as u64;
+        let quotient = ((u128::from(hash) * u128::from(self.inverse)) >> 64) as u64;
         let rest = hash - quotient * self.space;
         if rest >= self.space { rest - self.space } else { rest }
     }
