@@ -68,7 +68,8 @@ impl SparseTable {
         // Keys are read as two floats of a row whose start is aligned to 8 bytes.
         let width = accessor.record_width();
         let stride = (KEY + width).next_multiple_of(2);
-        let (index, records) = (Arc::new(Arena::new(LINE)), Arc::new(Arena::new(stride)));
+        let ahead = Arc::default();
+        let [index, records] = [LINE, stride].map(|stride| Arc::new(Arena::new(stride, &ahead)));
         let shards = (0..SHARDS).map(|shard| {
             let phase = shard as f64 / SHARDS as f64;
             Mutex::new(Shard::new(&index, &records, width, phase))
