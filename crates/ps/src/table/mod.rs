@@ -21,6 +21,7 @@ mod from_block;
 mod growth;
 mod index;
 mod init;
+mod removed;
 mod rule;
 mod save;
 mod shard;

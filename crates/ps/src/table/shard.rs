@@ -8,6 +8,7 @@ use super::arena::{Arena, Records};
 use super::batch::{Item, index_hash};
 use super::growth::GrowingIndex;
 use super::index::{MOST, NONE, hash};
+use super::removed::Removed;
 
 /// Floats that the key takes at the start of a record.
 pub(super) const KEY: usize = 2;
@@ -40,6 +41,8 @@ pub(super) struct Shard {
     records: Records,
     /// A bit for each record: changed since it was last saved.
     changed: Vec<u64>,
+    /// Keys whose rows went since the last delta.
+    removed: Removed,
     /// Where a record ends; a float of padding may follow.
     end: usize,
 }
@@ -69,7 +72,7 @@ impl Shard {
     /// not meet all of them just when they need memory or a larger index.
     pub(super) fn new(index: &Arc<Arena>, records: &Arc<Arena>, width: usize, phase: f64) -> Shard {
         let (index, records) = (GrowingIndex::empty(index, phase), Records::new(records, phase));
-        Shard { index, records, changed: Vec::new(), end: KEY + width }
+        Shard { index, records, changed: Vec::new(), removed: Removed::default(), end: KEY + width }
     }
 
     /// Rows.
@@ -175,6 +178,19 @@ impl Shard {
         Ok(slot)
     }
 
+    /// What went since the last delta.
+    pub(super) fn removed(&mut self) -> &mut Removed {
+        &mut self.removed
+    }
+
+    /// Takes the keys that went since the last delta and have no row.
+    pub(super) fn take_removed(&mut self) -> Vec<u64> {
+        let (index, records) = (&self.index, &self.records);
+        let found =
+            |key: u64| index.find(index_hash(hash(key)), |slot| key_of(records.row(slot)) == key);
+        self.removed.take(|key| found(key).is_none())
+    }
+
     /// Every key with its record, and whether it changed since it was last saved.
     pub(super) fn rows(&self) -> impl Iterator<Item = (u64, &[f32], bool)> {
         (0..self.records.len()).map(|slot| {
@@ -204,9 +220,14 @@ impl Shard {
     pub(super) fn retain(&mut self, mut keep: impl FnMut(u64, &mut [f32]) -> bool) -> usize {
         let (before, end) = (self.records.len(), self.end);
         let mut kept = 0u32;
+        let (notes, mut gone) = (self.removed.is_wanted(), Vec::new());
         for slot in 0..before {
             let row = self.records.row_mut(slot);
-            if !keep(key_of(row), &mut row[KEY..end]) {
+            let key = key_of(row);
+            if !keep(key, &mut row[KEY..end]) {
+                if notes {
+                    gone.push(key);
+                }
                 continue;
             }
             if kept != slot {
@@ -221,6 +242,7 @@ impl Shard {
         if kept == before {
             return 0;
         }
+        self.removed.note(gone);
         self.records.truncate(kept);
         self.changed.truncate((kept as usize).div_ceil(64));
         if let Some(last) = self.changed.last_mut().filter(|_| !kept.is_multiple_of(64)) {
@@ -232,6 +254,7 @@ impl Shard {
 
     /// Drops every record.
     pub(super) fn clear(&mut self) {
+        self.removed.note((0..self.records.len()).map(|slot| key_of(self.records.row(slot))));
         self.records.truncate(0);
         self.index.clear();
         self.changed = Vec::new();

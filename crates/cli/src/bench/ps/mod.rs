@@ -12,7 +12,7 @@ use self::requests::Request;
 
 /// Tables that are grown to find the longest pull: other processes only ever lengthen one, so the
 /// best table counts.
-const GROWTHS: usize = 3;
+const GROWTHS: usize = 5;
 
 /// One line of the table.
 #[derive(Debug)]
