@@ -186,7 +186,12 @@ pub(super) fn load(folder: &Path, program: &Program, scope: &Scope, log: &Log) -
         scope.try_set(name, &value)?;
     }
     if !fresh.is_empty() {
-        log.warn(&format!("the saved model has no {}: they start afresh", fresh.join(", ")));
+        log.warn(&format!(
+            "{} variables that are no parameters, `{}` among them, are not in the saved model and \
+             start afresh",
+            fresh.len(),
+            fresh[0]
+        ));
     }
     Ok(())
 }

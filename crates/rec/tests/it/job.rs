@@ -163,6 +163,7 @@ impl Setup {
         drop(held);
         let start = |rank: usize| {
             let variables = [
+                ("TRAINING_ROLE", "TRAINER".to_owned()),
                 ("PADDLE_TRAINERS_NUM", ranks.to_string()),
                 ("PADDLE_TRAINER_ID", rank.to_string()),
                 ("PADDLE_CURRENT_ENDPOINT", endpoints[rank].clone()),
