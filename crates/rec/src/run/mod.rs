@@ -16,6 +16,7 @@ mod online;
 mod optimizer;
 mod pipe;
 mod save;
+mod share;
 mod show;
 mod topology;
 mod trainer;
