@@ -16,8 +16,8 @@ fn a_slow_trainer_does_not_hold_the_others_where_files_are_drawn() {
         let setup = Setup::new(12, 60, &keys);
         let mut processes = setup.start_uneven(2, false, 100);
         let results: Vec<_> = processes.iter_mut().map(|process| process.finish()).collect();
-        for epoch in 0..2 {
-            let samples = [results[0][epoch].samples, results[1][epoch].samples];
+        for (quick, slow) in results[0].iter().zip(&results[1]) {
+            let samples = [quick.samples, slow.samples];
             assert_eq!(samples[0] + samples[1], 720, "{mode}: every file once: {samples:?}");
             assert!(samples[0] > samples[1], "{mode}: {samples:?}");
         }
