@@ -4,6 +4,7 @@
 //! each slot; datasets decide which samples are read when and in what order, and cut them into a
 //! [`Batch`] of tensors, which a step of the engine takes as it is.
 
+mod agree;
 mod batch;
 mod error;
 mod input;
@@ -19,6 +20,7 @@ pub mod source;
 mod testing;
 pub mod train;
 
+pub use agree::{Agree, Agreed};
 pub use batch::Batch;
 pub use error::{Error, Result};
 pub use input::{Batches, Closer, Files, Input, Rows};

@@ -5,6 +5,7 @@
 //! roles (who a process is) · [`Strategy`] and settings (how to train) · [`Fleet`] (training) ·
 //! [`Util`] (what trainers tell each other besides).
 
+pub mod clock;
 pub mod collective;
 pub mod eager;
 pub mod environment;

@@ -19,6 +19,9 @@ const EVERY: Duration = Duration::from_millis(200);
 /// `O_NONBLOCK` of Linux.
 const NONBLOCK: i32 = 0o4000;
 
+/// The mode of trainers that start again together.
+const TOGETHER: &str = "together";
+
 /// A process's way to its launcher; says nothing where there is none.
 #[derive(Debug, Default)]
 pub struct Reporter {
@@ -60,10 +63,18 @@ impl Reporter {
             Mode::Hybrid => "hybrid",
         };
         self.tell(|open| {
-            let is_news = open.line.mode != Some(name);
-            open.line.mode = Some(name);
+            let is_news = open.line.mode != Some(name) && open.line.mode != Some(TOGETHER);
+            if is_news {
+                open.line.mode = Some(name);
+            }
             is_news
         });
+    }
+
+    /// Says that this trainer meets the others on its way, whatever its mode: should it fail, all are
+    /// started again. Said before [`Reporter::mode`], which it stands for.
+    pub fn together(&self) {
+        self.tell(|open| open.line.mode.replace(TOGETHER) != Some(TOGETHER));
     }
 
     /// Counts steps that were made, and the samples in them, if that is known.
@@ -126,6 +137,19 @@ mod tests {
         let lines: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
         let expected = ["{\"mode\":\"geo\"}", "{\"step\":1,\"samples\":512,\"mode\":\"geo\"}"];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn trainers_that_meet_say_so_in_place_of_their_mode() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let descriptor = writer.as_raw_fd().to_string();
+        let environment = Environment::of([("BIREME_STATUS_FD", descriptor.as_str())]).unwrap();
+        let reporter = Reporter::new(&environment);
+        reporter.together();
+        reporter.mode(Mode::Async);
+        drop((reporter, writer));
+        let lines: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
+        assert_eq!(lines, ["{\"mode\":\"together\"}"]);
     }
 
     #[test]

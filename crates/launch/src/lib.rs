@@ -9,7 +9,6 @@
 
 pub mod addresses;
 pub mod arguments;
-mod clock;
 pub mod job;
 mod launcher;
 pub mod log;

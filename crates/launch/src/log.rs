@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::panic::Location;
 
 use crate::arguments::Level;
-use crate::clock;
+use bireme_fleet::clock;
 
 /// Writes lines of at least some importance.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,8 @@ impl Log {
         }
         let place = Location::caller();
         let file = place.file().rsplit('/').next().unwrap_or_default();
-        let line = format!("{level} {} {file}:{}] {text}\n", clock::now(), place.line());
+        let (time, millis) = clock::now();
+        let line = format!("{level} {time},{millis:03} {file}:{}] {text}\n", place.line());
         // That nobody listens is no reason to stop.
         io::stderr().write_all(line.as_bytes()).ok();
     }

@@ -4,10 +4,10 @@
 //! every value) · [`zoo`] (models by name) · [`run`] (a configuration in, a trained model out) ·
 //! [`report`] (what a run was like).
 
-mod clock;
 pub mod config;
 mod error;
 mod log;
+mod pickle;
 pub mod report;
 pub mod run;
 pub mod zoo;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::clock;
+use bireme_fleet::clock;
 
 /// Where a run's lines go; clones write to the same place.
 #[derive(Clone)]

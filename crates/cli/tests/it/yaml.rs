@@ -4,6 +4,9 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bireme_rec::run::Event;
 
 use crate::{Ran, bireme, finish};
 
@@ -117,4 +120,95 @@ fn ctrl_c_ends_with_130_and_resume_goes_on() {
         run(folder.path(), &format!("train -m config.yaml --resume -o runner.epochs={epochs}"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("goes on from checkpoint"), "{}", ran.stderr);
+}
+
+/// Where the launcher writes what the first worker says.
+const LOG: &str = "log/workerlog.0";
+/// A job that says every step, with checkpoints between them.
+const WATCHED: &str = "-m config.yaml -o runner.print_interval=1 runner.checkpoint_interval=4 \
+                       runner.reader_type=QueueDataset";
+
+/// Starts `fleetrun`, kills the process of a role as a power failure would once the first worker has
+/// said so many steps, and waits for the end.
+fn run_and_kill(folder: &Path, line: &str, victim: &str, steps: usize) -> Ran {
+    let mut fleetrun = Command::new(env!("CARGO_BIN_EXE_fleetrun"));
+    let args = format!("--max_restart 2 {line}");
+    fleetrun.args(args.split_whitespace()).current_dir(folder).stdin(Stdio::null());
+    let child = fleetrun.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let progress = || {
+        let log = fs::read_to_string(folder.join(LOG)).unwrap_or_default();
+        log.lines().filter(|line| line.starts_with("time: [")).count()
+    };
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while progress() < steps {
+        assert!(Instant::now() < deadline, "no {steps} steps in two minutes");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let id = process_with(child.id(), victim).expect("the victim runs");
+    assert!(Command::new("kill").args(["-9", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// The last process below `launcher` that has a variable in its environment.
+fn process_with(launcher: u32, variable: &str) -> Option<String> {
+    let mut below = vec![launcher.to_string()];
+    let mut found = None;
+    while let Some(id) = below.pop() {
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        below.extend(children.unwrap_or_default().split_whitespace().map(str::to_owned));
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()) {
+            found = Some(id);
+        }
+    }
+    found
+}
+
+/// Samples of each epoch that the event log of a trainer has, once each.
+fn samples(folder: &Path, trainer: usize) -> Vec<u64> {
+    let run = bireme_rec::report::read(&folder.join("models")).unwrap();
+    let samples = |event: &Event| match event {
+        Event::Epoch { samples, .. } => Some(*samples),
+        _ => None,
+    };
+    run.trainers[trainer].events.iter().filter_map(samples).collect()
+}
+
+#[test]
+fn a_launcher_starts_a_killed_job_again_and_it_goes_on_by_itself() {
+    let servers = format!("--server_num=1 --worker_num=2 {WATCHED} runner.sync_mode=");
+    let ranks = format!("--nproc_per_node=2 {WATCHED} runner.use_fleet=true");
+    let (server, trainer) = ("TRAINING_ROLE=PSERVER", "PADDLE_TRAINER_ID=1");
+    // 10 steps an epoch; in sync and without servers the end is the same to the bit.
+    let exact = [
+        (format!("{servers}sync"), vec![(server, 1), (trainer, 7), (server, 13)]),
+        (ranks, vec![(trainer, 5), (trainer, 16)]),
+    ];
+    for (line, kills) in exact {
+        let undisturbed = desk();
+        let mut fleetrun = Command::new(env!("CARGO_BIN_EXE_fleetrun"));
+        let ran = finish(fleetrun.args(line.split_whitespace()).current_dir(&undisturbed), "");
+        assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
+        let model = |folder: &Path| fs::read(folder.join("models/1/rec_inference.pdiparams"));
+        for (victim, steps) in kills {
+            let folder = desk();
+            let ran = run_and_kill(folder.path(), &line, victim, steps);
+            assert_eq!(ran.code, Some(0), "{line}: {}\n{}", ran.stdout, ran.stderr);
+            assert_eq!(samples(folder.path(), 0), [1000, 1000], "{line}");
+            let same = model(folder.path()).unwrap() == model(undisturbed.path()).unwrap();
+            assert!(same, "{line}, {victim} killed after {steps} steps");
+        }
+    }
+    for (mode, victim, steps) in
+        [("async", trainer, 6), ("async", server, 12), ("geo", trainer, 14), ("geo", server, 3)]
+    {
+        let folder = desk();
+        let ran = run_and_kill(folder.path(), &format!("{servers}{mode}"), victim, steps);
+        assert_eq!(ran.code, Some(0), "{mode}: {}\n{}", ran.stdout, ran.stderr);
+        for trainer in 0..2 {
+            assert_eq!(samples(folder.path(), trainer), [1000, 1000], "{mode}, {victim}");
+        }
+    }
 }

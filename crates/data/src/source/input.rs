@@ -14,6 +14,14 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// How Parquet files start.
 const PARQUET: &[u8] = b"PAR1";
 
+/// The text of a file, uncompressed.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    Ok(Input::open(path)?.into_read())
+}
+
 /// A file that is open.
 pub(super) enum Input {
     /// As it is; a process can take it over.

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use self::files::expand;
+pub use self::input::open;
 pub use self::output::Output;
 pub use self::reader::{Reader, preview};
 

@@ -39,7 +39,7 @@ pub(super) fn find(program: &Program, named: &[String], threads: usize) -> Vec<C
 }
 
 /// Adds what the threads have counted to what the scope has.
-pub(super) fn merge(scope: &Scope, counters: &[Counter], lanes: &[Lane]) -> Result<()> {
+pub(super) fn merge(scope: &Scope, counters: &[Counter], lanes: &[Lane<'_>]) -> Result<()> {
     for counter in counters {
         let of_lanes: Vec<Tensor> =
             lanes.iter().filter_map(|lane| lane.counter(&counter.name)).collect();

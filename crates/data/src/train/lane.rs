@@ -10,28 +10,28 @@ use bireme_engine::{Executor, Place, Step};
 
 use super::counts::Counter;
 use super::{Progress, Shared, Training};
-use crate::{Batch, Batches, Error, Result};
+use crate::{Agreed, Batch, Batches, Error, Result};
 
 /// A thread's own step and batches.
-pub(super) struct Lane {
+pub(super) struct Lane<'a> {
     thread: usize,
     step: Step,
-    batches: Box<dyn Batches>,
+    batches: Box<dyn Batches + 'a>,
     batch: Batch,
     /// Which slots are fed.
     fed: Vec<usize>,
     waited: Duration,
 }
 
-impl Lane {
+impl<'a> Lane<'a> {
     pub(super) fn new(
-        training: &Training<'_>,
+        training: &Training<'a>,
         program: &Program,
         counters: &[Counter],
         thread: usize,
         batches: Box<dyn Batches>,
         shared: &Shared,
-    ) -> Result<Lane> {
+    ) -> Result<Lane<'a>> {
         let stop = Arc::clone(&shared.stop);
         let mut executor = Executor::new(Place::Cpu)?
             .with_scope(training.scope.clone())
@@ -47,6 +47,10 @@ impl Lane {
         let private: Vec<&str> = counters.iter().map(|counter| counter.name.as_str()).collect();
         let step = executor.prepare_private(program, &feeds, &fetches, &private)?;
         let batch = Batch::of(training.slots);
+        let batches: Box<dyn Batches + 'a> = match training.agree {
+            Some(agree) => Box::new(Agreed::new(batches, training.slots, Arc::new(agree))),
+            None => batches,
+        };
         Ok(Lane { thread, step, batches, batch, fed, waited: Duration::ZERO })
     }
 
@@ -78,11 +82,7 @@ impl Lane {
             let asked = Instant::now();
             let more = self.batches.next(&mut self.batch)?;
             self.waited += asked.elapsed();
-            let all_have = match training.agree {
-                Some(agree) => agree(more)?,
-                None => more,
-            };
-            if !(more && all_have) {
+            if !more {
                 break;
             }
             let tensors = self.batch.tensors();

@@ -50,9 +50,9 @@ pub struct Training<'a> {
     pub collective: Option<Arc<dyn Collective>>,
     /// Says whether somebody wants to stop; asked on the thread that calls [`train`].
     pub interrupt: Option<&'a (dyn Fn() -> bool + Sync)>,
-    /// Asked before each step whether this trainer has a batch, says whether all trainers have:
-    /// where steps wait for each other (sync, collective), all end with the one that has the
-    /// fewest batches. The others' remaining batches are not trained.
+    /// Says whether something is so for all trainers: where steps wait for each other (sync,
+    /// collective), all end with the one that has the fewest batches ([`crate::Agreed`]). The
+    /// others' remaining batches are not trained.
     pub agree: Option<&'a (dyn Fn(bool) -> Result<bool> + Sync)>,
     /// Called after each step on the thread that made it; its error ends the training.
     pub on_batch: Option<&'a Hook<'a>>,

@@ -1,13 +1,16 @@
 //! The server's part of a job.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bireme_comm::{Settings, Transport};
+use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Scope};
 use bireme_ir::{Attr, Program};
 use bireme_ps::server::PsServer;
+use bireme_transpiler::Transpiled;
 
 use super::Fleet;
 use super::save::text as path_text;
@@ -41,6 +44,26 @@ impl Fleet {
         Ok(())
     }
 
+    /// As [`Fleet::init_server`], with the values of a model that was trained without servers:
+    /// parameters, and what of the optimizer's state there is, by name.
+    ///
+    /// # Errors
+    /// When this is no server, the startup program fails, or a parameter is missing or has another
+    /// size; for a table with any 64-bit key, which such a model does not have.
+    pub fn init_server_from(&mut self, values: &BTreeMap<String, Tensor>) -> Result<()> {
+        self.need(Role::Server, "init_server_from")?;
+        let scope = Scope::new();
+        let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
+        executor.run(self.startup_program()?, &[], &[])?;
+        let job = self.job()?;
+        if let Some(transpiled) = &job.transpiled {
+            let server = self.role.index() as usize;
+            place_values(transpiled, server, values, &scope).map_err(Error::Config)?;
+        }
+        self.initial = Some(Initial { scope, checkpoint: None });
+        Ok(())
+    }
+
     /// Serves until all trainers have finished; tells `on_listening` the endpoint first.
     ///
     /// # Errors
@@ -66,6 +89,59 @@ impl Fleet {
         let from = (checkpoint.as_deref(), &[][..]);
         serve(&program, &scope, transport, settings, from, interrupt, on_listening)
     }
+}
+
+/// Puts a server's parts of whole variables into its scope.
+fn place_values(
+    transpiled: &Transpiled,
+    server: usize,
+    values: &BTreeMap<String, Tensor>,
+    scope: &Scope,
+) -> std::result::Result<(), String> {
+    if let Some(table) = transpiled.keyed_tables().next() {
+        return Err(format!(
+            "table `{table}` has any 64-bit key, which a model that was trained without servers \
+             does not have: start from one that was trained with servers"
+        ));
+    }
+    let located: Vec<_> = transpiled.located().collect();
+    for of_parameter in &located {
+        let param = of_parameter.param;
+        let whole: i64 = of_parameter.pieces.iter().map(|piece| piece.slice.size).sum();
+        let held = values.get(param).ok_or_else(|| format!("the model has no `{param}`"))?;
+        if held.numel() as i64 != whole {
+            let has = held.numel();
+            return Err(format!("`{param}` has {has} elements in the model, and {whole} here"));
+        }
+        // A state has its parameter's name in front; of two such parameters the longer is meant.
+        let owner = |name: &str| {
+            let owns = |param: &str| name == param || name.starts_with(&format!("{param}_"));
+            let owners = located.iter().filter(|of| owns(of.param));
+            owners.max_by_key(|of| of.param.len()).is_some_and(|of| of.param == param)
+        };
+        let own = values.iter().filter(|(name, _)| owner(name));
+        for (name, value) in own {
+            for piece in of_parameter.pieces.iter().filter(|piece| piece.server == server) {
+                let suffix = piece.name.strip_prefix(param).unwrap_or_default();
+                let target = format!("{name}{suffix}");
+                let Ok(mut part) = scope.get(&target) else { continue };
+                let range = match value.numel() as i64 == whole {
+                    true => piece.slice.offset..piece.slice.offset + piece.slice.size,
+                    false => 0..value.numel() as i64,
+                };
+                let width = value.dtype().size() as i64;
+                let bytes = value.as_bytes();
+                let bytes = bytes.get((range.start * width) as usize..(range.end * width) as usize);
+                let fits = part.dtype() == value.dtype();
+                match bytes.filter(|bytes| fits && bytes.len() == part.as_bytes().len()) {
+                    Some(bytes) => part.as_mut_bytes().copy_from_slice(bytes),
+                    None => return Err(format!("`{name}` has another size or type here")),
+                }
+                scope.set(&target, &part);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Serves a server program that a script runs by itself (`exe.run(pserver_program)`): with the

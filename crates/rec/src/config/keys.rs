@@ -151,7 +151,7 @@ pub const KEYS: &[Key] = &[
         "runner.pipe_command",
         Text,
         "",
-        "A command that turns a file on its standard input into MultiSlot lines; without it, files are parsed directly.",
+        "A command that turns a file on its standard input into MultiSlot lines; without it, files are parsed directly. Ours: `native:multislot`, `native:slot_value` and `native:criteo` parse such lines directly.",
     ),
     python(key(
         "runner.train_reader_path",
@@ -181,7 +181,7 @@ pub const KEYS: &[Key] = &[
         "runner.native_parser",
         Switch,
         "True",
-        "Ours: whether files are parsed directly, in the format of the model, where `pipe_command` is a Python reader.",
+        "Ours: whether files of slot:value lines are parsed directly where `pipe_command` is a Python reader for them; models with another format run it.",
     ),
     key(
         "runner.num_workers",
@@ -194,6 +194,18 @@ pub const KEYS: &[Key] = &[
         Switch,
         "False",
         "Whether trainers share the files among themselves, because each has all of them.",
+    ),
+    key(
+        "runner.share_files",
+        Switch,
+        "False",
+        "Ours, async and geo: whether trainers draw their files one after the other, so that a slow one does not hold the others; who gets which file is not repeatable.",
+    ),
+    key(
+        "runner.slot_names",
+        Texts,
+        "",
+        "Ours: what lines call each slot, for `pipe_command: native:slot_value` or `native:criteo`; by default PaddleRec's names.",
     ),
     key(
         "runner.parse_ins_id",
@@ -219,14 +231,11 @@ pub const KEYS: &[Key] = &[
         "0",
         "Ours: lines that may be wrong before training stops.",
     ),
-    warned(
-        key(
-            "runner.example_count_method",
-            Text,
-            "example",
-            "What `ips` counts: `example` or `word`.",
-        ),
-        "`ips` counts samples",
+    key(
+        "runner.example_count_method",
+        Text,
+        "example",
+        "What `ips` counts with servers: `example`, or `word`, for which the files are read once before training.",
     ),
     refused(key("runner.fs_name", Text, "", "Name of a Hadoop file system."), NO_HDFS),
     refused(key("runner.fs_ugi", Text, "", "User and password of a Hadoop file system."), NO_HDFS),
@@ -311,9 +320,9 @@ pub const KEYS: &[Key] = &[
         "runner.model_init_path",
         Text,
         "",
-        "A saved model (`output_model/3`) that training begins with.",
+        "A saved model (`output_model/3`) that training begins with: `rec_static` with the state of the optimizer, else `rec_inference`; with servers also what servers saved.",
     ),
-    key("runner.warmup_model_path", Text, "", "The same, loaded by the servers if there are any."),
+    key("runner.warmup_model_path", Text, "", "The same; it comes first where both are set."),
     key(
         "runner.use_inference",
         Switch,

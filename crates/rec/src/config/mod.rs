@@ -146,7 +146,12 @@ impl Config {
     /// The value of a list of texts.
     pub fn texts(&self, key: &str) -> Vec<String> {
         let texts = |value: &Value| match hyper::as_text(value) {
-            Some(text) => Some(text.split(',').map(|part| part.trim().to_owned()).collect()),
+            // `[a, b]` in quotes, or after `-o`, is a list too.
+            Some(text) => {
+                let inside = text.trim().trim_start_matches('[').trim_end_matches(']');
+                let parts = inside.split(',').map(|part| part.trim().trim_matches(['"', '\'']));
+                Some(parts.filter(|part| !part.is_empty()).map(str::to_owned).collect())
+            }
             None => hyper::list(value, hyper::as_text),
         };
         self.value(key, texts).unwrap_or_default()

@@ -23,7 +23,12 @@ pub(super) fn apply(config: &mut Config, option: &str) -> Result<()> {
             nearest(key).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
         return Err(wrong(format!("there is no key `{key}`{near}")));
     }
-    let kind = existing.map_or(known.map_or(Kind::Any, |key| key.kind), of_value);
+    let kind = match (known.map(|key| key.kind), existing) {
+        // One text in the file may become a list.
+        (Some(Kind::Texts), _) => Kind::Texts,
+        (_, Some(existing)) => of_value(existing),
+        (known, None) => known.unwrap_or(Kind::Any),
+    };
     let expected = |kind: Kind| wrong(format!("`{key}` must be {}, not `{text}`", kind.expected()));
     let value = match kind {
         Kind::Switch => {

@@ -61,6 +61,24 @@ fn options_have_the_type_of_what_is_there() {
 }
 
 #[test]
+fn lists_of_texts_may_be_empty_one_text_or_written_as_text() {
+    let key = "runner.save_inference_feed_varnames";
+    let texts = |line: &str, options: &[&str]| {
+        let yaml = format!("runner:\n  epochs: 1\n  {line}\n");
+        parse(&yaml, options).unwrap().texts(key)
+    };
+    for line in ["", "save_inference_feed_varnames: []", "save_inference_feed_varnames: \"[]\""] {
+        assert_eq!(texts(line, &[]), [""; 0], "{line}");
+    }
+    assert_eq!(texts("save_inference_feed_varnames:", &[]), [""; 0]);
+    let one = "save_inference_feed_varnames: a";
+    assert_eq!(texts(one, &[]), ["a"]);
+    assert_eq!(texts(one, &["runner.save_inference_feed_varnames=[]"]), [""; 0]);
+    assert_eq!(texts(one, &["runner.save_inference_feed_varnames=[b, c]"]), ["b", "c"]);
+    assert_eq!(texts("save_inference_feed_varnames: 'a, b'", &[]), ["a", "b"]);
+}
+
+#[test]
 fn mistakes_are_shown_with_line_and_column() {
     let error = parse(&DNN.replace("epochs: 3", "epochs: three"), &[]).unwrap_err();
     expect![[r#"/nowhere/models/rank/dnn/config.yaml:5:11: `runner.epochs` must be a whole number of at least 0, not the text "three""#]]

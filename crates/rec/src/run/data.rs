@@ -1,16 +1,18 @@
 //! From the keys of a configuration to batches: which files, how they are read, in what order.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bireme_data::parse::{BadLines, Format, MultiSlotOptions};
-use bireme_data::source::{Source, expand};
+use bireme_data::parse::BadLines;
+use bireme_data::source::{Source, expand, open};
 use bireme_data::{
-    Batches, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings, Slot,
+    Batches, FileShare, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings, Slot,
 };
 
 use bireme_fleet::Fleet;
 
+use super::pipe;
 use crate::config::Config;
 use crate::log::Log;
 use crate::zoo::Model;
@@ -36,6 +38,8 @@ pub(super) struct Data {
     readers: usize,
     drop_last: bool,
     memory: Option<MemoryDataset>,
+    /// Whom readers ask for the next file, if the trainers share them.
+    share: Option<Arc<dyn FileShare>>,
     bad_lines: Arc<BadLines>,
 }
 
@@ -111,7 +115,7 @@ impl Data {
         let tolerated =
             reading.skip_bad_lines.unwrap_or(config.count("runner.skip_bad_lines") as u64);
         let bad_lines = Arc::new(BadLines::tolerate(tolerated));
-        let (format, pipe_command) = format(reading);
+        let (format, pipe_command) = pipe::format(reading)?;
         let source = Source { files, format, pipe_command, bad_lines: Arc::clone(&bad_lines) };
         let batch_size = match (reading.purpose, config.count("runner.infer_batch_size")) {
             (Purpose::Infer, size) if size > 0 => size,
@@ -134,6 +138,7 @@ impl Data {
             // A last short batch of an evaluation counts too.
             drop_last: kind == Kind::Loader && reading.purpose == Purpose::Train,
             memory: None,
+            share: None,
             bad_lines,
         })
     }
@@ -169,6 +174,39 @@ impl Data {
             memory.global_shuffle(&fleet.peers()?, seed)?;
         }
         Ok(())
+    }
+
+    /// Whether files are read while training.
+    pub(super) fn is_queue(&self) -> bool {
+        self.kind == Kind::Queue
+    }
+
+    /// Has readers ask for the next file.
+    pub(super) fn share(&mut self, share: Arc<dyn FileShare>) {
+        self.share = Some(share);
+    }
+
+    /// Words and lines of all files, as PaddleRec counts them before training.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(super) fn count_words(&self, log: &Log) -> Result<(u64, u64)> {
+        let (mut words, mut lines) = (0, 0);
+        for path in self.files() {
+            let failed = |error| Error::file(path, error);
+            let mut text = BufReader::new(open(path).map_err(failed)?);
+            let (mut line, mut here) = (Vec::new(), 0);
+            while text.read_until(b'\n', &mut line).map_err(failed)? > 0 {
+                let found = line.split(|byte| byte.is_ascii_whitespace());
+                here += found.filter(|word| !word.is_empty()).count() as u64;
+                lines += 1;
+                line.clear();
+            }
+            log.info(&format!("File: {} has {here} words", path.display()));
+            words += here;
+        }
+        log.info(&format!("Total word: {words}"));
+        Ok((words, lines))
     }
 
     /// Whether steps are shown as PaddleRec's loop shows them, not as Paddle's executor does.
@@ -211,6 +249,7 @@ impl Data {
         settings.readers = self.readers;
         settings.drop_last = self.drop_last;
         settings.epoch = epoch;
+        settings.share = self.share.clone();
         Ok(QueueDataset::new(settings)?.open(threads)?)
     }
 
@@ -248,37 +287,5 @@ fn kind(reading: &Reading<'_>) -> Result<Kind> {
                  RecDataset"
             ),
         )),
-    }
-}
-
-/// How files are written, and what they are piped through.
-fn format(reading: &Reading<'_>) -> (Format, Option<String>) {
-    let Reading { config, model, log, .. } = *reading;
-    let options = MultiSlotOptions {
-        parse_ins_id: config.switch("runner.parse_ins_id"),
-        parse_content: config.switch("runner.parse_content"),
-    };
-    let multi_slot = Format::MultiSlot(options);
-    let command = config.text("runner.pipe_command");
-    let own = match &model.format {
-        Format::MultiSlot(_) => multi_slot.clone(),
-        other => other.clone(),
-    };
-    match command.as_str() {
-        "" => (own, None),
-        "cat" => (multi_slot, None),
-        command if command.starts_with("python") && config.switch("runner.native_parser") => {
-            log.info(&format!(
-                "files are parsed directly, as {own} lines, and not through `{command}`: set \
-                 `runner.native_parser` to False to run that"
-            ));
-            (own, None)
-        }
-        command => {
-            let yaml = std::path::absolute(config.path()).unwrap_or_else(|_| config.path().into());
-            let tools = std::env::current_dir().unwrap_or_default().join("tools").join("utils");
-            let command = format!("{command} {} {}", yaml.display(), tools.display());
-            (multi_slot, Some(command))
-        }
     }
 }

@@ -9,9 +9,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use bireme_fleet::{Fleet, clock};
 use serde::{Deserialize, Serialize};
 
-use crate::clock;
+use crate::config::{Config, Node};
 use crate::{Error, Result};
 
 /// One thing that happened.
@@ -106,7 +107,7 @@ impl Events {
     /// # Errors
     /// When it cannot be written.
     pub(super) fn open(folder: &Path, trainer: u32, goes_on: bool) -> Result<Events> {
-        let path = folder.join(format!("trainer-{trainer}.jsonl"));
+        let path = folder.join(name(trainer));
         let failed = |error| Error::file(&path, format!("cannot write the event log: {error}"));
         fs::create_dir_all(folder).map_err(failed)?;
         let mut options = OpenOptions::new();
@@ -139,6 +140,35 @@ impl Events {
     pub(super) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
+}
+
+/// That a process begins to train, after so many batches.
+pub(super) fn start(config: &Config, fleet: &Fleet, model: &str, mode: &str, batch: u64) -> Event {
+    let text = |(key, node): (&str, &Node)| (key.to_owned(), node.value.to_string());
+    Event::Start {
+        time: now(),
+        model: model.to_owned(),
+        mode: mode.to_owned(),
+        trainer: fleet.worker_index(),
+        trainers: fleet.worker_num(),
+        batch,
+        config: config.values().map(text).collect(),
+    }
+}
+
+/// How many batches a trainer had trained when it last saved something to `path`, by its own log;
+/// 0 where that does not say it.
+pub(super) fn batch_of_save(folder: &Path, trainer: u32, path: &Path) -> u64 {
+    let log = fs::read_to_string(folder.join(name(trainer))).unwrap_or_default();
+    let saved = |line: &str| match serde_json::from_str(line) {
+        Ok(Event::Save { batch, path: saved, .. }) if saved == path => Some(batch),
+        _ => None,
+    };
+    log.lines().rev().find_map(saved).unwrap_or(0)
+}
+
+fn name(trainer: u32) -> String {
+    format!("trainer-{trainer}.jsonl")
 }
 
 /// Seconds since 1970, for [`Event`]s.

@@ -1,22 +1,15 @@
 //! The batches of one training thread, handed out in portions: what lies between two checkpoints is
 //! one portion, and the count of all of them is the position that a checkpoint remembers.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use bireme_data::{Batch, Batches, Closer, Result, Slot};
+use bireme_data::{Agree, Batch, Batches, Closer, Result};
 use bireme_fleet::collective::Rings;
 use bireme_fleet::{Fleet, Reduce, group};
 
 use super::topology::Topology;
-
-/// Batches that trainers agree on at once.
-const ROUND: usize = 32;
-
-/// Says the least of the numbers of all trainers; all ask together.
-pub(super) type Agree = Arc<dyn Fn(u64) -> Result<u64> + Send + Sync>;
 
 /// How trainers that make their steps together agree on how many they make; `None` where they do
 /// not.
@@ -24,23 +17,23 @@ pub(super) fn agree(
     fleet: &Fleet,
     rings: Option<&Arc<Rings>>,
     topology: Topology,
-) -> Option<Agree> {
+) -> Option<Arc<Agree<'static>>> {
     if fleet.worker_num() < 2 || !topology.is_in_step() {
         return None;
     }
     let lost = |error: String| bireme_data::Error::Peers(error);
     if let Some(worker) = fleet.worker().map(Arc::clone) {
-        return Some(Arc::new(move |count| {
-            let least = worker.all_reduce(&[count as f64], Reduce::Min);
-            Ok(least.map_err(|error| lost(error.to_string()))?[0] as u64)
+        return Some(Arc::new(move |mine| {
+            let least = worker.all_reduce(&[f64::from(u8::from(mine))], Reduce::Min);
+            Ok(least.map_err(|error| lost(error.to_string()))?[0] > 0.0)
         }));
     }
     let rings = Arc::clone(rings?);
-    Some(Arc::new(move |count| {
-        let mut least = [count as f64];
+    Some(Arc::new(move |mine| {
+        let mut least = [f64::from(u8::from(mine))];
         let reduced = rings.group(0).all_reduce(&mut least, group::Reduce::Min);
         reduced.map_err(|error| lost(error.to_string()))?;
-        Ok(least[0] as u64)
+        Ok(least[0] > 0.0)
     }))
 }
 
@@ -125,66 +118,8 @@ impl Batches for Portion {
     }
 }
 
-/// Batches of a trainer that makes its steps together with others: it has as many as the one that
-/// has fewest, for a step that one of them does not make would never end.
-pub(super) struct Agreed {
-    inner: Box<dyn Batches>,
-    slots: Vec<Slot>,
-    agree: Agree,
-    ready: VecDeque<Batch>,
-    /// Used up; their memory is filled again.
-    free: Vec<Batch>,
-    /// Whether another trainer has no more.
-    over: bool,
-}
-
-impl Agreed {
-    pub(super) fn new(inner: Box<dyn Batches>, slots: &[Slot], agree: Agree) -> Agreed {
-        let (ready, free) = (VecDeque::new(), Vec::new());
-        Agreed { inner, slots: slots.to_vec(), agree, ready, free, over: false }
-    }
-
-    /// Reads the next round, and leaves out what others do not have.
-    fn round(&mut self) -> Result<()> {
-        while self.ready.len() < ROUND {
-            let mut batch = self.free.pop().unwrap_or_else(|| Batch::of(&self.slots));
-            if !self.inner.next(&mut batch)? {
-                break;
-            }
-            self.ready.push_back(batch);
-        }
-        let least = (self.agree)(self.ready.len() as u64)? as usize;
-        self.over = least < ROUND;
-        self.ready.truncate(least);
-        Ok(())
-    }
-}
-
-impl Batches for Agreed {
-    fn next(&mut self, batch: &mut Batch) -> Result<bool> {
-        if self.ready.is_empty() && !self.over {
-            self.round()?;
-        }
-        let Some(mut next) = self.ready.pop_front() else { return Ok(false) };
-        std::mem::swap(batch, &mut next);
-        self.free.push(next);
-        Ok(true)
-    }
-
-    fn skip(&mut self, batches: u64) -> Result<u64> {
-        // All trainers skip as many, before the first round.
-        self.inner.skip(batches)
-    }
-
-    fn closer(&self) -> Closer {
-        self.inner.closer()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
-
     use super::*;
 
     /// So many empty batches.
@@ -220,30 +155,5 @@ mod tests {
         assert_eq!((feed.taken(), feed.is_ended()), (7, false));
         assert_eq!(drain(&mut *feed.portion(4)), 3);
         assert_eq!((feed.taken(), feed.is_ended()), (10, true));
-    }
-
-    #[test]
-    fn trainers_make_as_many_steps_as_the_one_with_fewest_batches() {
-        for (counts, steps) in [([100, 70], 70), ([64, 64], 64), ([0, 5], 0), ([31, 33], 31)] {
-            let barrier = Barrier::new(2);
-            let offers = Mutex::new([0, 0]);
-            let (barrier, offers) = (Arc::new(barrier), Arc::new(offers));
-            std::thread::scope(|scope| {
-                for (rank, count) in counts.into_iter().enumerate() {
-                    let (barrier, offers) = (Arc::clone(&barrier), Arc::clone(&offers));
-                    scope.spawn(move || {
-                        let agree = move |mine| {
-                            offers.lock().unwrap()[rank] = mine;
-                            barrier.wait();
-                            let least = *offers.lock().unwrap().iter().min().unwrap();
-                            barrier.wait();
-                            Ok(least)
-                        };
-                        let mut agreed = Agreed::new(Box::new(Count(count)), &[], Arc::new(agree));
-                        assert_eq!(drain(&mut agreed), steps);
-                    });
-                }
-            });
-        }
     }
 }

@@ -86,6 +86,7 @@ fn evaluate(
     let show = Show {
         style: Style::Infer,
         epoch,
+        logged_epoch: epoch,
         names: &names,
         print_interval: config.count("runner.print_interval").max(1) as u64,
         log,
@@ -146,6 +147,6 @@ fn load(config: &Config, model: &Model, epoch: u64) -> Result<Scope> {
         let problem = format!("is `{path}`, where there is no model of epoch {epoch}");
         return Err(config.refuse("runner.infer_load_path", problem));
     }
-    save::load(&folder, &scope)?;
+    save::load_parameters(&folder, &model.graph.main(), &scope)?;
     Ok(scope)
 }

@@ -14,7 +14,9 @@ mod infer;
 mod metrics;
 mod online;
 mod optimizer;
+mod pipe;
 mod save;
+mod share;
 mod show;
 mod topology;
 mod trainer;
@@ -116,7 +118,11 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
     }
     log.plain(&config.table());
     let (name, model) = build(config, log)?;
+    let goes_on = options.resume || environment.launcher.restarts > 0;
     let mut environment = environment.clone();
+    // After a restart the trainers have the servers load the checkpoint that all of them go on from;
+    // servers that loaded a later one, which is not complete, would begin with its values.
+    environment.launcher.restarts = 0;
     let threads = u32::try_from(config.count("runner.thread_num")).unwrap_or(1);
     environment.cpu_num = environment.cpu_num.or(Some(threads.max(1)));
     let mut fleet = Fleet::init(topology.role(&environment)?, &environment)?;
@@ -128,9 +134,8 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
         serve(&mut fleet, config, options)?;
         return Ok(Outcome::default());
     }
-    let goes_on = options.resume || environment.launcher.restarts > 0;
     if config.has("runner.start_day") {
-        return online::Stream::new(config, options, topology, model, fleet)?.run(goes_on);
+        return online::Stream::new(config, options, topology, name, model, fleet)?.run(goes_on);
     }
     Trainer::new(config, options, topology, name, model, fleet, goes_on)?.run()
 }
@@ -190,8 +195,10 @@ fn warn_unasked(hyper: &Hyper, model: &str, log: &Log) {
 /// Holds parameters until all trainers have finished.
 fn serve(fleet: &mut Fleet, config: &Config, options: &Options) -> Result<()> {
     options.log.info("Run Server Begin");
-    let warm = save::warm_start(config)?.map(|folder| folder.join(save::PERSISTABLES));
-    fleet.init_server(warm.filter(|folder| folder.is_dir()).as_deref())?;
+    match save::warm_start(config)? {
+        Some(folder) => save::init_server(fleet, &folder, &options.log)?,
+        None => fleet.init_server(None)?,
+    }
     let interrupt = || options.interrupt.as_ref().is_some_and(|asked| asked());
     let listening = |endpoint: &str| {
         if let Some((_, tell)) = &options.listen {

@@ -6,25 +6,26 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bireme_data::source::expand;
 use bireme_data::train::divide;
-use bireme_data::{Batches, Training};
+use bireme_data::{Agreed, Batches, Summary, Training};
 use bireme_engine::{Executor, Place};
 use bireme_fleet::collective::Rings;
-use bireme_fleet::{Fleet, SaveMode};
+use bireme_fleet::{Fleet, SaveMode, clock};
 
 use super::calendar::{Day, passes};
 use super::data::{self, Data, Purpose, Reading};
-use super::feed::{self, Agreed, Feed};
+use super::events::{self, Event, Events};
+use super::feed::{self, Feed};
 use super::show::{Show, Since, Style};
 use super::topology::Topology;
-use super::{Epoch, Options, Outcome, metrics};
+use super::{Epoch, Options, Outcome, metrics, trainer};
 use crate::config::Config;
 use crate::zoo::Model;
-use crate::{Error, Result, clock};
+use crate::{Error, Result};
 
 /// Checkpoints that are complete: day, key, path, pass.
 const DONE: &str = "donefile.txt";
@@ -38,12 +39,18 @@ pub(super) struct Stream<'a> {
     config: &'a Config,
     options: &'a Options,
     topology: Topology,
+    name: &'static str,
     model: Model,
     fleet: Fleet,
     rings: Option<Arc<Rings>>,
     executor: Executor,
     threads: (usize, usize),
     folder: PathBuf,
+    /// Where the event log is, and the log once training has begun.
+    run: PathBuf,
+    events: Option<Mutex<Events>>,
+    /// Batches that were trained.
+    batches: u64,
 }
 
 impl<'a> Stream<'a> {
@@ -55,16 +62,34 @@ impl<'a> Stream<'a> {
         config: &'a Config,
         options: &'a Options,
         topology: Topology,
+        name: &'static str,
         model: Model,
         mut fleet: Fleet,
     ) -> Result<Stream<'a>> {
         options.log.info("Run Worker Begin");
         let threads = divide(fleet.main_program()?, config.count("runner.train_thread_num"), false);
         let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
+        // Trainers meet at every pass, so one that failed cannot join the others in the middle.
+        fleet.reporter().together();
         let executor = fleet.init_worker(executor)?;
         let rings = fleet.join()?;
         let folder = PathBuf::from(config.text("runner.model_save_path"));
-        Ok(Stream { config, options, topology, model, fleet, rings, executor, threads, folder })
+        let run = trainer::folder(config, "runner.run_path", "run");
+        Ok(Stream {
+            config,
+            options,
+            topology,
+            name,
+            model,
+            fleet,
+            rings,
+            executor,
+            threads,
+            folder,
+            run,
+            events: None,
+            batches: 0,
+        })
     }
 
     /// Trains all days that are left.
@@ -74,7 +99,9 @@ impl<'a> Stream<'a> {
     pub(super) fn run(mut self, goes_on: bool) -> Result<Outcome> {
         let (mut day, last) = (self.day("runner.start_day")?, self.day("runner.end_day")?);
         let mut first_pass = 1;
-        if goes_on && let Some((done_day, done_pass, path)) = self.last_done()? {
+        let done = if goes_on { self.last_done()? } else { None };
+        self.begin_log(done.as_ref().map(|(_, _, path)| path.as_path()))?;
+        if let Some((done_day, done_pass, path)) = done {
             self.load(&path)?;
             self.options.log.info(&format!(
                 "goes on from {}: day {done_day}, pass {done_pass}",
@@ -92,8 +119,36 @@ impl<'a> Stream<'a> {
         }
         self.rings = None;
         self.fleet.stop_worker()?;
+        self.write(&Event::End { time: events::now(), batch: self.batches })?;
         self.options.log.info("Run Success, Exit.");
-        Ok(Outcome { epochs, run: None })
+        Ok(Outcome { epochs, run: Some(self.run) })
+    }
+
+    /// Opens the event log, of a run that begins anew or goes on from what was saved at a path.
+    fn begin_log(&mut self, done: Option<&Path>) -> Result<()> {
+        let trainer = self.fleet.worker_index();
+        self.batches = done.map_or(0, |path| events::batch_of_save(&self.run, trainer, path));
+        self.events = Some(Mutex::new(Events::open(&self.run, trainer, done.is_some())?));
+        let mode = self.topology.name();
+        self.write(&events::start(self.config, &self.fleet, self.name, mode, self.batches))
+    }
+
+    fn write(&self, event: &Event) -> Result<()> {
+        match &self.events {
+            Some(events) => events.lock().unwrap_or_else(PoisonError::into_inner).write(event),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of a pass among those of all days, from 0.
+    fn number(&self, day: Day, pass: usize) -> Result<u64> {
+        let count = |key| self.config.count(key);
+        let of_day = passes(count("runner.split_interval"), count("runner.split_per_pass")).len();
+        let (mut first, mut days) = (self.day("runner.start_day")?, 0);
+        while first < day {
+            (first, days) = (first.next(), days + 1);
+        }
+        Ok((days * of_day + pass - 1) as u64)
     }
 
     fn day(&self, key: &str) -> Result<Day> {
@@ -208,12 +263,15 @@ impl<'a> Stream<'a> {
         data.shuffle(&self.fleet, seed.wrapping_add(pass as u64))?;
         let read = started.elapsed().as_secs_f64();
         let inferring = Instant::now();
-        self.run_over(&mut data, true, pass as u64)?;
+        self.run_over(&mut data, true, pass as u64, None)?;
         let seen = self.global()?;
         log.info(&format!("Day:{day}, Pass: {pass}, Infer Global Metric: {}", text(&seen)));
         let infer = inferring.elapsed().as_secs_f64();
         let training = Instant::now();
-        let (samples, loss) = self.run_over(&mut data, false, pass as u64)?;
+        let number = self.number(day, pass)?;
+        let (summary, loss) = self.run_over(&mut data, false, pass as u64, Some(number))?;
+        let samples = summary.samples;
+        self.batches += summary.batches;
         self.fleet.flush()?;
         let train = training.elapsed().as_secs_f64();
         let metrics = self.global()?;
@@ -230,11 +288,26 @@ impl<'a> Stream<'a> {
             (seconds - read - train - infer - release).max(0.0)
         ));
         let model = self.folder.join(day.to_string());
+        self.write(&Event::Epoch {
+            time: events::now(),
+            epoch: number,
+            batch: self.batches,
+            metrics: metrics.clone(),
+            samples,
+            seconds: train,
+        })?;
         Ok(Epoch { epoch: pass as u64, loss, metrics, samples, seconds, model })
     }
 
-    /// Goes through the data once; samples and the mean loss.
-    fn run_over(&self, data: &mut Data, infer: bool, pass: u64) -> Result<(u64, f64)> {
+    /// Goes through the data once; what was done, and the mean loss. Steps of the pass with this
+    /// `number` among all go to the event log.
+    fn run_over(
+        &self,
+        data: &mut Data,
+        infer: bool,
+        pass: u64,
+        number: Option<u64>,
+    ) -> Result<(Summary, f64)> {
         let threads = match infer {
             true => (1, self.config.count("runner.infer_thread_num").max(1)),
             false => self.threads,
@@ -245,11 +318,12 @@ impl<'a> Stream<'a> {
         let show = Show {
             style: Style::Executor,
             epoch: pass,
+            logged_epoch: number.unwrap_or(pass),
             names: &names,
             print_interval: self.config.count("runner.print_interval").max(1) as u64,
             log: &self.options.log,
-            events: None,
-            before: (0, 0),
+            events: number.and(self.events.as_ref()),
+            before: (0, self.batches),
             waited: &waited,
             since: Mutex::new(Since::now(&waited)),
         };
@@ -284,8 +358,8 @@ impl<'a> Stream<'a> {
             ..Training::new(self.fleet.main_program()?, &scope, &self.model.slots)
         };
         let summary = bireme_data::train(&training, portions)?;
-        let since = show.since.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Ok((summary.samples, since.total_loss / summary.batches.max(1) as f64))
+        let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((summary, since.total_loss / summary.batches.max(1) as f64))
     }
 
     /// Metrics over all trainers, whose counts begin anew.
@@ -304,7 +378,16 @@ impl<'a> Stream<'a> {
     /// Saves, and notes in a file that it is complete.
     fn save(&self, day: Day, name: &str, mode: SaveMode, done: &str, pass: i64) -> Result<()> {
         let path = self.folder.join(day.to_string()).join(name);
+        let started = Instant::now();
         self.fleet.save_persistables(&path, self.executor.scope(), mode)?;
+        let what = if done == DONE { "checkpoint" } else { "model" };
+        self.write(&Event::Save {
+            time: events::now(),
+            batch: self.batches,
+            what: what.to_owned(),
+            path: path.clone(),
+            seconds: started.elapsed().as_secs_f64(),
+        })?;
         if !self.fleet.is_first_worker() {
             return Ok(());
         }

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bireme_data::Progress;
+use bireme_fleet::clock;
 
 use super::events::{self, Event, Events};
 use crate::log::{cpp_float, numpy_f32, numpy_f64};
-use crate::{Log, Result, clock};
+use crate::{Log, Result};
 
 /// Whose lines are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(super) enum Style {
 pub(super) struct Show<'a> {
     pub(super) style: Style,
     pub(super) epoch: u64,
+    /// Its number in events, where lines have another.
+    pub(super) logged_epoch: u64,
     /// `cost` and the names of the metrics, as they are fetched.
     pub(super) names: &'a [String],
     pub(super) print_interval: u64,
@@ -103,7 +106,7 @@ impl Show<'_> {
             let metrics = metrics.filter_map(|(name, value)| Some((name.clone(), finite(*value)?)));
             events.lock().unwrap_or_else(PoisonError::into_inner).write(&Event::Step {
                 time: events::now(),
-                epoch: self.epoch,
+                epoch: self.logged_epoch,
                 batch: self.before.1 + batches,
                 loss: finite(since.loss / since.losses as f64),
                 metrics: metrics.collect::<BTreeMap<_, _>>(),

@@ -22,7 +22,7 @@ impl Topology {
     /// When they contradict each other, or the mode does not exist.
     pub(super) fn of(config: &Config, environment: &Environment) -> Result<Topology> {
         let mode = mode(config)?;
-        if environment.training_role.is_some() || environment.servers.is_some() {
+        if has_servers(environment) {
             return Ok(Topology::Servers(mode));
         }
         let others = environment.trainers.is_some_and(|trainers| trainers > 1);
@@ -85,6 +85,21 @@ impl Topology {
             Topology::Servers(Mode::Geo) => "geo",
             Topology::Servers(Mode::Hybrid) => "hybrid",
         }
+    }
+}
+
+/// Whether a launcher speaks of servers. `TRAINING_ROLE=TRAINER` alone does not say it: ranks of a
+/// job without servers have that role too, and a list of their endpoints.
+fn has_servers(environment: &Environment) -> bool {
+    let old = &environment.old;
+    let listed = environment.servers.as_ref().is_some_and(|servers| !servers.is_empty());
+    match environment.training_role.as_deref() {
+        _ if listed || old.servers.is_some() || old.server_ips.is_some() => true,
+        None => false,
+        Some("TRAINER") => {
+            environment.trainer_endpoints.is_empty() && environment.trainers.is_none_or(|n| n < 2)
+        }
+        Some(_) => true,
     }
 }
 
@@ -170,6 +185,18 @@ mod tests {
         assert_eq!(Topology::of(&sync, &Environment::default()).unwrap(), Topology::Alone);
         assert_eq!(Topology::of(&sync, &ranks).unwrap(), Topology::Ranks);
         assert_eq!(Topology::of(&sync, &servers).unwrap(), Topology::Servers(Mode::Sync));
+        // As our launcher sets them.
+        let launched = |trainers: &str, servers: &str| {
+            let endpoints = [("PADDLE_TRAINER_ENDPOINTS", "127.0.0.1:1,127.0.0.1:2")];
+            let mut all = vec![("TRAINING_ROLE", "TRAINER"), ("PADDLE_TRAINERS_NUM", trainers)];
+            all.extend(endpoints);
+            all.extend([("PADDLE_PSERVERS_IP_PORT_LIST", servers)]);
+            Environment::of(all.into_iter().filter(|(_, value)| !value.is_empty())).unwrap()
+        };
+        let of = |environment| Topology::of(&sync, &environment).unwrap();
+        assert_eq!(of(launched("2", "")), Topology::Ranks);
+        assert_eq!(of(launched("1", "")), Topology::Alone);
+        assert_eq!(of(launched("2", "127.0.0.1:9")), Topology::Servers(Mode::Sync));
         let plain = config("runner: {epochs: 1}");
         assert_eq!(Topology::of(&plain, &servers).unwrap(), Topology::Servers(Mode::Async));
         assert!(Topology::of(&plain, &ranks).unwrap_err().to_string().contains("use_fleet"));

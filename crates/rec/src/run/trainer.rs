@@ -11,20 +11,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bireme_data::train::divide;
-use bireme_data::{Batches, Training};
+use bireme_data::{Agreed, Batches, Training};
 use bireme_engine::ir::Program;
 use bireme_engine::{Executor, Place};
 use bireme_fleet::collective::Rings;
 use bireme_fleet::{Fleet, Reduce};
 
 use super::checkpoint::{Checkpoints, Position, Setup};
-use super::data::{self, Data, Purpose, Reading};
+use super::data::Data;
 use super::events::{self, Event, Events};
-use super::feed::{self, Agreed, Feed};
+use super::feed::{self, Feed};
+use super::share::{self, Counted};
 use super::show::{Show, Since, Style, metric_text};
 use super::topology::Topology;
 use super::{Epoch, Options, Outcome, metrics, save};
-use crate::config::{Config, Node, python_float};
+use crate::config::{Config, python_float};
 use crate::zoo::Model;
 use crate::{Error, Result};
 
@@ -47,6 +48,8 @@ pub(super) struct Trainer<'a> {
     events: Mutex<Events>,
     position: Position,
     waited: Arc<AtomicU64>,
+    /// What the speed counts, and how many of them are in a sample.
+    counted: Counted,
 }
 
 impl<'a> Trainer<'a> {
@@ -66,7 +69,8 @@ impl<'a> Trainer<'a> {
         header(config, topology, options);
         let names = save::Names::of(config, &model, &options.log);
         let threads = divide(fleet.main_program()?, config.count("runner.thread_num"), false);
-        let data = own_data(config, options, topology, &model, &fleet, threads)?;
+        let mut data = share::own_data(config, options, topology, &model, &fleet, threads)?;
+        let counted = Counted::of(config, topology, &data, options)?;
         let setup = Setup {
             model: name.to_owned(),
             mode: topology.name().to_owned(),
@@ -76,8 +80,13 @@ impl<'a> Trainer<'a> {
             seed: config.count("runner.seed") as u64,
         };
         let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
+        // Trainers meet at checkpoints, so one that failed cannot join the others in the middle.
+        fleet.reporter().together();
         let executor = fleet.init_worker(executor)?;
         let rings = fleet.join()?;
+        if share::shares_files(config, topology) {
+            data.share(fleet.file_share()?);
+        }
         let checkpoints = Checkpoints::new(folder(config, "runner.checkpoint_path", "checkpoints"));
         let run = folder(config, "runner.run_path", "run");
         let last = match goes_on {
@@ -101,6 +110,7 @@ impl<'a> Trainer<'a> {
             events: Mutex::new(events),
             position: Position::default(),
             waited: Arc::default(),
+            counted,
         };
         match last {
             Some((folder, state)) => trainer.go_on(&folder, state.trainers)?,
@@ -111,16 +121,8 @@ impl<'a> Trainer<'a> {
     }
 
     fn say_start(&self) -> Result<()> {
-        let text = |(key, node): (&str, &Node)| (key.to_owned(), node.value.to_string());
-        self.write(Event::Start {
-            time: events::now(),
-            model: self.setup.model.clone(),
-            mode: self.setup.mode.clone(),
-            trainer: self.fleet.worker_index(),
-            trainers: self.fleet.worker_num(),
-            batch: self.position.batches,
-            config: self.config.values().map(text).collect(),
-        })
+        let Setup { model, mode, .. } = &self.setup;
+        self.write(events::start(self.config, &self.fleet, model, mode, self.position.batches))
     }
 
     /// The beginning of a run.
@@ -134,7 +136,8 @@ impl<'a> Trainer<'a> {
         if self.fleet.server_num() == 0
             && let Some(folder) = save::warm_start(self.config)?
         {
-            save::load(&folder, self.executor.scope())?;
+            let program = self.fleet.original_program()?;
+            save::load(&folder, program, self.executor.scope(), &self.options.log)?;
         }
         let first = u64::try_from(self.config.integer("last_epoch") + 1);
         let epoch = first.map_err(|_| self.config.refuse("last_epoch", "must be at least -1"))?;
@@ -242,6 +245,7 @@ impl<'a> Trainer<'a> {
         let show = Show {
             style: if self.data.is_loader() { Style::Loop } else { Style::Executor },
             epoch: self.position.epoch,
+            logged_epoch: self.position.epoch,
             names: &names,
             print_interval: self.config.count("runner.print_interval").max(1) as u64,
             log: &self.options.log,
@@ -362,15 +366,16 @@ impl<'a> Trainer<'a> {
             log.info(&format!("epoch: {epoch} done, {metrics}epoch time: {seconds:.2} s"));
             return;
         }
-        let speed = python_float(samples as f64 / seconds.max(1e-9));
+        let speed = python_float(self.counted.speed(samples, seconds));
+        let unit = self.counted.unit;
         let time = python_float(seconds);
         let auc = self.model.metrics.first().and_then(|metric| global.get(&metric.name));
         log.info(&match auc.filter(|_| self.config.switch("runner.use_auc")) {
             Some(auc) => format!(
-                "Epoch: {epoch}, using time: {time} second, ips: {speed} example/sec. auc: {}",
+                "Epoch: {epoch}, using time: {time} second, ips: {speed} {unit}/sec. auc: {}",
                 python_float(*auc)
             ),
-            None => format!("Epoch: {epoch}, using time {time} second, ips {speed} example/sec."),
+            None => format!("Epoch: {epoch}, using time {time} second, ips {speed} {unit}/sec."),
         });
     }
 
@@ -403,7 +408,7 @@ impl<'a> Trainer<'a> {
         }
         let list = |values: Vec<String>| format!("[{}]", values.join(", "));
         let epochs = &self.position.epochs;
-        let speed = |epoch: &Epoch| python_float(epoch.samples as f64 / epoch.seconds.max(1e-9));
+        let speed = |epoch: &Epoch| python_float(self.counted.speed(epoch.samples, epoch.seconds));
         let mut text = format!("{{'speed': {}", list(epochs.iter().map(speed).collect()));
         if let Some(metric) =
             self.model.metrics.first().filter(|_| self.config.switch("runner.use_auc"))
@@ -423,40 +428,8 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// The data of this trainer.
-fn own_data(
-    config: &Config,
-    options: &Options,
-    topology: Topology,
-    model: &Model,
-    fleet: &Fleet,
-    threads: (usize, usize),
-) -> Result<Data> {
-    let mut files = data::files(config, Purpose::Train)?;
-    if config.switch("runner.split_file_list") {
-        files = fleet.split_files(&files)?.to_vec();
-    }
-    if files.is_empty() {
-        return Err(Error::Settings(format!(
-            "trainer {} of {} has no files: use fewer trainers, or split the data into more files",
-            fleet.worker_index(),
-            fleet.worker_num()
-        )));
-    }
-    let reading = Reading {
-        config,
-        model,
-        purpose: Purpose::Train,
-        skip_bad_lines: options.skip_bad_lines,
-        threads: if topology.is_in_step() { threads.1 } else { threads.0 },
-        with_servers: topology.has_servers(),
-        log: &options.log,
-    };
-    Data::new(&reading, files)
-}
-
 /// A folder of the run: as the key says, or in the folder of the models.
-fn folder(config: &Config, key: &str, name: &str) -> PathBuf {
+pub(super) fn folder(config: &Config, key: &str, name: &str) -> PathBuf {
     match config.text(key) {
         own if !own.is_empty() => PathBuf::from(own),
         _ => PathBuf::from(config.text("runner.model_save_path")).join(name),

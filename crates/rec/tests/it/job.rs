@@ -2,19 +2,23 @@
 //! environment to train.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use bireme_fleet::Environment;
 use bireme_rec::run::{Epoch, Options, train};
-use bireme_rec::{Config, zoo};
+use bireme_rec::{Config, Log, zoo};
 
 /// Variables that tell this binary to train.
 const CONFIG: &str = "BIREME_REC_TEST_CONFIG";
 const RESUME: &str = "BIREME_REC_TEST_RESUME";
+/// Milliseconds that every line of the log takes, for a trainer that is slow.
+const SLOW: &str = "BIREME_REC_TEST_SLOW";
 
 /// What a process of a job does; a test in name only, and nothing without its variables.
 #[test]
@@ -22,9 +26,14 @@ fn child() {
     let Ok(path) = std::env::var(CONFIG) else { return };
     let config = Config::load(Path::new(&path), &[]).unwrap();
     let listening = |endpoint: &str| eprintln!("listening {endpoint}");
+    let log = match std::env::var(SLOW) {
+        Ok(millis) => Log::to(Slow(Duration::from_millis(millis.parse().unwrap()))),
+        Err(_) => Log::stderr(),
+    };
     let options = Options {
         resume: std::env::var(RESUME).is_ok(),
         listen: Some(("127.0.0.1:0".to_owned(), Arc::new(listening))),
+        log,
         ..Options::default()
     };
     let environment = Environment::read().unwrap();
@@ -34,6 +43,20 @@ fn child() {
             eprintln!("error: {error}");
             std::process::exit(1);
         }
+    }
+}
+
+/// A log that takes its time, and the training thread with it.
+struct Slow(Duration);
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        std::thread::sleep(self.0);
+        std::io::stderr().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -86,6 +109,8 @@ impl Setup {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["job::child", "--exact", "--nocapture", "--test-threads=1"]);
         command.env_clear().env(CONFIG, self.config()).current_dir(self.folder.path());
+        // For pipe commands.
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         if resume {
             command.env(RESUME, "1");
@@ -98,6 +123,11 @@ impl Setup {
 
     /// Starts a server and trainers of a job with servers.
     pub(crate) fn start_cluster(&self, trainers: usize, resume: bool) -> Vec<Process> {
+        self.start_uneven(trainers, resume, 0)
+    }
+
+    /// The same; each line that the last trainer logs takes so many milliseconds.
+    pub(crate) fn start_uneven(&self, trainers: usize, resume: bool, slow: u64) -> Vec<Process> {
         let common = ("PADDLE_TRAINERS_NUM", trainers.to_string());
         let servers = |list: &str| ("PADDLE_PSERVERS_IP_PORT_LIST", list.to_owned());
         let role = |role: &str| ("TRAINING_ROLE", role.to_owned());
@@ -113,12 +143,42 @@ impl Setup {
         let mut processes: Vec<Process> = (0..trainers)
             .map(|rank| {
                 let id = ("PADDLE_TRAINER_ID", rank.to_string());
-                let variables = [role("TRAINER"), servers(&endpoint), id, common.clone()];
+                let mut variables = vec![role("TRAINER"), servers(&endpoint), id, common.clone()];
+                if slow > 0 && rank + 1 == trainers {
+                    variables.push((SLOW, slow.to_string()));
+                }
                 self.start(&variables, resume)
             })
             .collect();
         processes.push(server);
         processes
+    }
+
+    /// Starts the ranks of a job without servers.
+    pub(crate) fn start_ranks(&self, ranks: usize, resume: bool) -> Vec<Process> {
+        let held: Vec<TcpListener> =
+            (0..ranks).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let endpoints: Vec<String> =
+            held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+        drop(held);
+        let start = |rank: usize| {
+            let variables = [
+                ("TRAINING_ROLE", "TRAINER".to_owned()),
+                ("PADDLE_TRAINERS_NUM", ranks.to_string()),
+                ("PADDLE_TRAINER_ID", rank.to_string()),
+                ("PADDLE_CURRENT_ENDPOINT", endpoints[rank].clone()),
+                ("PADDLE_TRAINER_ENDPOINTS", endpoints.join(",")),
+            ];
+            self.start(&variables, resume)
+        };
+        (0..ranks).map(start).collect()
+    }
+
+    /// Changes the text of the configuration.
+    pub(crate) fn edit(&self, from: &str, to: &str) {
+        let text = std::fs::read_to_string(self.config()).unwrap();
+        assert!(text.contains(from), "{from}");
+        std::fs::write(self.config(), text.replacen(from, to, 1)).unwrap();
     }
 
     /// Runs a job with servers to its end; what its trainer 0 says.

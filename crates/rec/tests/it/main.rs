@@ -6,4 +6,6 @@ mod browser;
 mod job;
 mod modes;
 mod online;
+mod readers;
 mod resume;
+mod warm;

@@ -1,7 +1,5 @@
 //! One configuration in every mode, its log lines, and inference with what was saved.
 
-use std::net::TcpListener;
-
 use bireme_rec::run::{Options, infer};
 use bireme_rec::{Config, Log};
 
@@ -110,22 +108,7 @@ fn ranks_train_together_and_agree_on_their_steps() {
     let more = format!("{RUN}  use_fleet: True\n  split_file_list: True\n");
     // The first rank has a file more than the second.
     let setup = Setup::new(3, 500, &more);
-    let held: Vec<TcpListener> =
-        (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let endpoints: Vec<String> =
-        held.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
-    drop(held);
-    let mut ranks: Vec<_> = (0..2)
-        .map(|rank: usize| {
-            let variables = [
-                ("PADDLE_TRAINERS_NUM", "2".to_owned()),
-                ("PADDLE_TRAINER_ID", rank.to_string()),
-                ("PADDLE_CURRENT_ENDPOINT", endpoints[rank].clone()),
-                ("PADDLE_TRAINER_ENDPOINTS", endpoints.join(",")),
-            ];
-            setup.start(&variables, false)
-        })
-        .collect();
+    let mut ranks = setup.start_ranks(2, false);
     let results: Vec<_> = ranks.iter_mut().map(|rank| rank.finish()).collect();
     assert_eq!(results[0][0].samples, 500);
     assert_eq!(results[0][2].metrics, results[1][2].metrics);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bireme_rec::run::Event;
 use bireme_rec::zoo;
 
 use crate::job::Setup;
@@ -60,4 +61,17 @@ fn days_are_trained_pass_by_pass_and_go_on_after_the_last_checkpoint() {
     let done = std::fs::read_to_string(models.join("donefile.txt")).unwrap();
     let last: Vec<&str> = done.lines().last().unwrap().split('\t').collect();
     assert_eq!((last[0], last[3]), ("20190802", "-1"));
+    // The event log has each pass once, though the second day was begun twice.
+    let run = bireme_rec::report::read(&models).unwrap();
+    for trained in &run.trainers {
+        assert!(trained.ended && trained.resumed == 1, "{trained:?}");
+        let epoch = |event: &Event| match event {
+            Event::Epoch { epoch, .. } => Some(*epoch),
+            _ => None,
+        };
+        let epochs: Vec<u64> = trained.events.iter().filter_map(epoch).collect();
+        assert_eq!(epochs, [0, 1, 2, 3]);
+        assert!(trained.events.iter().any(|event| matches!(event, Event::Step { .. })));
+    }
+    assert!(bireme_rec::report::page(&run).contains("<h2>Loss</h2>"));
 }

@@ -1,6 +1,7 @@
 //! A run that is killed at any point and goes on ends as one that was not.
 
 use bireme_engine::random::Philox;
+use bireme_rec::run::Epoch;
 
 use crate::job::{Process, Setup, comparable};
 
@@ -69,6 +70,57 @@ fn a_sync_job_killed_at_ten_places_ends_with_the_same_parameters() {
             assert!(setup.parameters(epoch) == undisturbed.parameters(epoch), "place {place}");
         }
     }
+}
+
+#[test]
+fn jobs_of_other_modes_killed_anywhere_go_on_and_train_all_data() {
+    for (number, mode) in (0_u64..).zip(["async", "geo", "half_async", "hybrid"]) {
+        let keys = SYNC.replace("sync_mode: sync", &format!("sync_mode: {mode}\n  geo_step: 3"));
+        for place in 0..2 {
+            let setup = Setup::new(4, 100, &keys);
+            let mut processes = setup.start_cluster(2, false);
+            let seed = 400 + 10 * number + place;
+            let reached =
+                (0..1 + random(seed, 15)).all(|_| processes[0].until(is_progress).is_some());
+            assert!(reached, "{mode}: {:?}", processes[0].said());
+            let victim = random(seed + 100, 3) as usize;
+            processes[victim].kill();
+            drop(processes);
+            let mut processes = setup.start_cluster(2, true);
+            let results: Vec<_> =
+                processes.iter_mut().map(Process::finish).take(2).collect::<Vec<_>>();
+            for epochs in results {
+                let samples: Vec<u64> = epochs.iter().map(|epoch| epoch.samples).collect();
+                assert_eq!(samples, [200, 200], "{mode}, victim {victim}");
+                assert!(epochs[1].loss.is_finite() && epochs[1].metrics["auc"] > 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_killed_anywhere_end_with_the_same_parameters() {
+    let keys = SYNC.replace("sync_mode: sync", "use_fleet: True");
+    let undisturbed = Setup::new(4, 100, &keys);
+    let expected = run_ranks(&undisturbed, false);
+    for place in 0..3 {
+        let setup = Setup::new(4, 100, &keys);
+        let mut ranks = setup.start_ranks(2, false);
+        let reached =
+            (0..1 + random(place + 600, 18)).all(|_| ranks[0].until(is_progress).is_some());
+        assert!(reached, "{:?}", ranks[0].said());
+        ranks[random(place + 700, 2) as usize].kill();
+        drop(ranks);
+        let epochs = run_ranks(&setup, true);
+        assert_eq!(comparable(&epochs), comparable(&expected), "place {place}");
+        assert!(setup.parameters(1) == undisturbed.parameters(1), "place {place}");
+    }
+}
+
+fn run_ranks(setup: &Setup, resume: bool) -> Vec<Epoch> {
+    let mut ranks = setup.start_ranks(2, resume);
+    let mut results: Vec<Vec<Epoch>> = ranks.iter_mut().map(Process::finish).collect();
+    results.swap_remove(0)
 }
 
 #[test]
