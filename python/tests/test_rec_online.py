@@ -2,10 +2,12 @@
 
 import re
 import shutil
+import signal
+import time
 
 import pytest
 from dataset_files import read_plainly, write_samples
-from running_jobs import roles, run_job
+from running_jobs import Job, roles, run_job
 from running_tools import TIME, check_lines, copied_checkout, logs, run
 
 SHUFFLE = """
@@ -55,6 +57,57 @@ def test_a_global_shuffle_moves_samples_between_workers(tmp_path):
     for rows in got:
         assert 0 < len(set(rows) & set(wanted[0])) < len(wanted[0])
     assert "all 80" in outputs["trainer 0"]
+
+
+MERGE = SHUFFLE.replace(
+    "dataset.set_filelist",
+    "dataset.update_settings(merge_size=2)\n    dataset.set_filelist",
+)
+
+
+def test_a_global_shuffle_brings_samples_of_a_name_together(tmp_path):
+    # Each worker has one of the two samples of a name.
+    for rank in range(2):
+        lines = [f"1 n{at} 1 {rank} 1 {at} 3 {at if rank else 0} 0 {rank}" for at in range(40)]
+        lines = [
+            line.replace(f"1 {at} 3", "1 0 3") if rank else line for at, line in enumerate(lines)
+        ]
+        (tmp_path / f"part-{rank}").write_text("\n".join(lines) + "\n")
+    outputs = run_job(tmp_path, MERGE, roles(1, 2))
+    got = [
+        [tuple(map(float, row)) for row in re.findall(r"row (\S+) (\S+) (\S+)", outputs[name])]
+        for name in ("trainer 0", "trainer 1")
+    ]
+    assert min(map(len, got)) > 5
+    assert sorted(got[0] + got[1]) == [(float(at), 0.0, 1.0) for at in range(40)]
+
+
+WAITING = SHUFFLE.replace(
+    "    dataset.global_shuffle(fleet)",
+    """    import time
+    if fleet.worker_index() == 1:
+        time.sleep(600)
+    print("ready", flush=True)
+    try:
+        dataset.global_shuffle(fleet)
+    except KeyboardInterrupt:
+        print("interrupted after", time.time() - float(open("sent").read()), flush=True)
+        raise""",
+)
+
+
+def test_ctrl_c_ends_a_global_shuffle_at_once(tmp_path):
+    write_samples(tmp_path, 2, 40)
+    with Job(tmp_path) as job:
+        for name, environment in roles(1, 2).items():
+            job.start(name, WAITING, environment)
+        job.wait_for("trainer 0", "ready")
+        (tmp_path / "sent").write_text(str(time.time()))
+        job.processes["trainer 0"].send_signal(signal.SIGINT)
+        assert job.processes["trainer 0"].wait(60) != 0
+        said = re.search(r"interrupted after (\S+)", job.output("trainer 0"))
+        assert said, job.output("trainer 0")
+        assert float(said[1]) < 1
 
 
 @pytest.fixture

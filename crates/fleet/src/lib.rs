@@ -35,6 +35,7 @@ pub use error::{Error, Result};
 pub use files::split_files;
 pub use fleet::{
     Fleet, Peers, SaveMode, Tuning, connect_stages, connect_trainer, serve_program, serve_stage,
+    share_files,
 };
 pub use log::log_to_stderr;
 pub use report::Reporter;
