@@ -102,6 +102,7 @@ fn collect(from: &CommunicatorFlags, flags: &mut BTreeMap<String, String>) {
         (&v::THREAD_POOL_SIZE, from.thread_pool_size),
         (&v::SEND_WAIT_TIMES, from.send_wait_times),
         (&v::IS_SGD, switch(from.is_sgd_optimizer)),
+        (&v::LOOK_AHEAD, switch(from.look_ahead)),
     ] {
         if let Some(value) = value {
             flags.insert(variable.name.to_owned(), value.to_string());

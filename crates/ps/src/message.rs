@@ -96,6 +96,9 @@ pub enum Request<'a> {
         names: Vec<&'a str>,
         /// The first element wanted of the first name; 0 but for the rest of a large value.
         start: u64,
+        /// Async: whether the values are for a step, and may be those that are expected when its
+        /// gradients arrive.
+        ahead: bool,
     },
     /// Rows of a table: keys of a keyed one, row numbers inside the piece of a row-sliced one;
     /// any order, repeats allowed. Answer: [`Answer::Rows`], in the order of `keys`.
@@ -316,7 +319,13 @@ impl<'a> Request<'a> {
             }
             Request::Barrier { trainer } | Request::Complete { trainer } => to.u32(*trainer),
             Request::Quit { problem } => to.text(problem),
-            Request::Get { trainer, names, start } | Request::PullGeo { trainer, names, start } => {
+            Request::Get { trainer, names, start, ahead } => {
+                to.u32(*trainer);
+                to.texts(names);
+                to.u64(*start);
+                to.u8(u8::from(*ahead));
+            }
+            Request::PullGeo { trainer, names, start } => {
                 to.u32(*trainer);
                 to.texts(names);
                 to.u64(*start);
@@ -384,9 +393,12 @@ impl<'a> Request<'a> {
             },
             method::PUSH => Request::Push { trainer: from.u32()?, values: from.arrays()? },
             method::BARRIER => Request::Barrier { trainer: from.u32()? },
-            method::GET => {
-                Request::Get { trainer: from.u32()?, names: from.texts()?, start: from.u64()? }
-            }
+            method::GET => Request::Get {
+                trainer: from.u32()?,
+                names: from.texts()?,
+                start: from.u64()?,
+                ahead: from.flag()?,
+            },
             method::PULL_ROWS => Request::PullRows { table: from.text()?, keys: from.slice()? },
             method::PUSH_ROWS => read_push_rows(from)?,
             method::PUSH_DELTA => {

@@ -162,6 +162,8 @@ pub struct CommunicatorFlags {
     pub send_wait_times: Option<u32>,
     /// Whether merged gradients are summed.
     pub is_sgd_optimizer: Option<bool>,
+    /// Whether async steps start where the momentum will have taken the parameters.
+    pub look_ahead: Option<bool>,
 }
 
 impl fmt::Debug for Rpc {
@@ -268,6 +270,7 @@ impl Values {
                 thread_pool_size: self.count(&v::THREAD_POOL_SIZE)?,
                 send_wait_times: self.number(&v::SEND_WAIT_TIMES)?,
                 is_sgd_optimizer: self.switch(&v::IS_SGD)?,
+                look_ahead: self.switch(&v::LOOK_AHEAD)?,
             },
             launcher: Launcher {
                 status_fd: self.number(&v::STATUS_FD)?,

@@ -140,6 +140,8 @@ variables! {
             "Waits of 10 ms for more gradients before a push that is not full.";
         IS_SGD = "FLAGS_communicator_is_sgd_optimizer", "1",
             "1: merged gradients are summed; 0: averaged.";
+        LOOK_AHEAD = "FLAGS_communicator_look_ahead", "1",
+            "Async, Bireme's own. 1: a step starts where the optimizer's momentum will have taken the dense parameters by the time its gradients arrive; 0: where they are.";
     }
     "This process" {
         NUM_THREADS = "BIREME_NUM_THREADS", "OMP_NUM_THREADS",

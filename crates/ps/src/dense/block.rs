@@ -14,6 +14,7 @@ use bireme_engine::{DType, Value};
 use bireme_ir::{Op, Var};
 
 use super::Shared;
+use super::ahead::{Ahead, Momentum};
 use super::merge::{Merge, without_aliases};
 use super::rows;
 use crate::message::Array;
@@ -47,6 +48,7 @@ pub struct Block {
     /// Copies of shared values.
     shared: Vec<(String, usize)>,
     param: Option<String>,
+    momentum: Option<Momentum>,
     unit: RwLock<Unit>,
 }
 
@@ -93,6 +95,7 @@ impl Block {
             Some((name.clone(), Received { place: routine.find(name)?, dtype, shape }))
         });
         let param = param_of(&ops, &kept);
+        let momentum = Momentum::find(&ops, param.as_deref(), &routine);
         let unit = Unit {
             values,
             arrived: Vec::new(),
@@ -107,6 +110,7 @@ impl Block {
             kept,
             shared,
             param,
+            momentum,
             unit: RwLock::new(unit),
             routine,
             ops,
@@ -382,6 +386,24 @@ impl Block {
     pub fn read<T>(&self, name: &str, look: impl FnOnce(&Tensor) -> T) -> Result<T> {
         let place = self.kept_as(name)?;
         Ok(look(self.read_unit().values[place].tensor()?))
+    }
+
+    /// As [`Block::read`], with what the parameter's momentum will do to it in `steps` updates,
+    /// where it has any.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn read_ahead<T>(
+        &self,
+        name: &str,
+        steps: u32,
+        look: impl FnOnce(&Tensor, Option<Ahead<'_>>) -> T,
+    ) -> Result<T> {
+        let place = self.kept_as(name)?;
+        let unit = self.read_unit();
+        let momentum = self.momentum.as_ref().filter(|_| self.param.as_deref() == Some(name));
+        let ahead = momentum.and_then(|momentum| momentum.after(steps, &unit.values));
+        Ok(look(unit.values[place].tensor()?, ahead))
     }
 
     /// Looks at several values of one instant.

@@ -4,6 +4,7 @@
 //! are updated in parallel. What several blocks read and none writes (learning rates) is in
 //! [`Shared`].
 
+mod ahead;
 mod assembly;
 mod block;
 mod merge;
@@ -12,6 +13,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
+pub use ahead::Ahead;
 pub use assembly::Assembly;
 pub use block::{Block, BlockSpec};
 pub use shared::Shared;

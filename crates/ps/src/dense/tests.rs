@@ -181,3 +181,73 @@ fn a_sum_in_place_is_made_safe() {
     block.apply("c.trainer_0", &Array::of_tensor(&one), &Shared::new(), 0).unwrap();
     assert_eq!(block.read("c", Tensor::to_f64_vec).unwrap(), [2.0]);
 }
+
+/// The parameter as it is handed out for `steps` updates ahead.
+fn ahead(block: &Block, steps: u32) -> Vec<f32> {
+    let look = |w: &Tensor, ahead: Option<Ahead<'_>>| {
+        let mut values = w.as_slice::<f32>().unwrap().to_vec();
+        if let Some(ahead) = ahead {
+            ahead.apply(0, &mut values);
+        }
+        values
+    };
+    block.read_ahead("w", steps, look).unwrap()
+}
+
+#[test]
+fn momentum_tells_where_the_parameter_goes() {
+    let momentum = Op::new("momentum").input("Velocity", ["m"]).output("VelocityOut", ["m"]);
+    let (block, shared) = block(momentum.attr("mu", 0.5f32));
+    assert_eq!(ahead(&block, 3), [1.0, 2.0, 3.0], "nothing moves yet");
+    block.apply("g.trainer_0", &Array::of_tensor(&tensor(&[4.0, 0.0, 0.0])), &shared, 0).unwrap();
+    assert_eq!((value(&block), ahead(&block, 0)), (vec![-1.0, 2.0, 3.0], vec![-1.0, 2.0, 3.0]));
+    // What two updates without a gradient really do.
+    let expected = ahead(&block, 2);
+    let none = tensor(&[0.0, 0.0, 0.0]);
+    for step in 1..3 {
+        block.apply("g.trainer_1", &Array::of_tensor(&none), &shared, step).unwrap();
+    }
+    assert_eq!(value(&block), expected);
+    assert_eq!(expected, [-2.5, 2.0, 3.0]);
+}
+
+#[test]
+fn adam_tells_where_the_parameter_goes() {
+    let adam = Op::new("adam")
+        .input("Moment1", ["m1"])
+        .input("Moment2", ["m2"])
+        .input("Beta1Pow", ["p1"])
+        .input("Beta2Pow", ["p2"])
+        .input("Param", ["w"])
+        .input("Grad", ["g"])
+        .input("LearningRate", ["rate"])
+        .output("Moment1Out", ["m1"])
+        .output("Moment2Out", ["m2"])
+        .output("Beta1PowOut", ["p1"])
+        .output("Beta2PowOut", ["p2"])
+        .output("ParamOut", ["w"]);
+    let var = Var::tensor("g", DType::F32, vec![3, 1]);
+    let zeros = tensor(&[0.0, 0.0, 0.0]);
+    let initial = BTreeMap::from([
+        ("w".to_owned(), tensor(&[1.0, 2.0, 3.0])),
+        ("m1".to_owned(), zeros.clone()),
+        ("m2".to_owned(), zeros.clone()),
+        ("p1".to_owned(), Tensor::scalar(0.9f32)),
+        ("p2".to_owned(), Tensor::scalar(0.999f32)),
+    ]);
+    let received = [("g".to_owned(), &var)].into();
+    let shared_names = vec!["rate".to_owned()];
+    let spec = BlockSpec { ops: &[adam], received, initial, shared: shared_names, seed: 0 };
+    let (block, shared) = (Block::new(spec).unwrap(), Shared::new());
+    shared.set("rate", &Tensor::scalar(0.01f32));
+    for step in 0..50 {
+        let grad = tensor(&[1.0, -0.5, 0.0]);
+        block.apply("g", &Array::of_tensor(&grad), &shared, step).unwrap();
+    }
+    let (before, expected) = (value(&block), ahead(&block, 1));
+    block.apply("g", &Array::of_tensor(&zeros), &shared, 50).unwrap();
+    for ((before, after), expected) in before.iter().zip(value(&block)).zip(expected) {
+        let (moved, foreseen) = (after - before, expected - before);
+        assert!((moved - foreseen).abs() <= moved.abs() * 0.002, "{moved} {foreseen}");
+    }
+}

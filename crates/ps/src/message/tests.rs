@@ -40,7 +40,12 @@ fn check_answer(answer: &Answer<'_>) {
 fn small_requests_come_back() {
     check_request(&Request::Join { trainer: 1, trainers: 3, mode: Mode::Hybrid });
     check_request(&Request::Barrier { trainer: 2 });
-    check_request(&Request::Get { trainer: 0, names: vec!["a", "b.block1"], start: 7 });
+    check_request(&Request::Get {
+        trainer: 0,
+        names: vec!["a", "b.block1"],
+        start: 7,
+        ahead: true,
+    });
     check_request(&Request::PullGeo { trainer: 0, names: vec![], start: 0 });
     check_request(&Request::Meet {
         group: "trainer",

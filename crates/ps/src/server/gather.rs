@@ -48,6 +48,17 @@ impl<'a> Gather<'a> {
         fitting == rest.len()
     }
 
+    /// Changes the copy of the last value, when it is dense and of 32-bit reals: its first element
+    /// here, and the elements.
+    pub(super) fn adjust_last(&mut self, change: impl FnOnce(usize, &mut [f32])) {
+        let Some((_, Item::Dense { dtype: DType::F32, start, at, bytes, .. })) = self.items.last()
+        else {
+            return;
+        };
+        let all: &mut [f32] = bytemuck::cast_slice_mut(&mut self.words);
+        change(*start as usize, &mut all[at / 4..(at + bytes) / 4]);
+    }
+
     /// Values that are here.
     pub(super) fn len(&self) -> usize {
         self.items.len()

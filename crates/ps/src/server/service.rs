@@ -152,8 +152,9 @@ impl Service {
                 drop(roster);
                 ended.into_iter().for_each(Ended::deliver);
             }
-            Request::Get { trainer, names, start } => {
-                self.send_values(reply, |to| self.state.get(*trainer, names, *start, to))
+            Request::Get { trainer, names, start, ahead } => {
+                let ahead = if *ahead { self.state.steps_ahead() } else { 0 };
+                self.send_values(reply, |to| self.state.get(*trainer, names, *start, ahead, to))
             }
             Request::PullGeo { trainer, names, start } => {
                 self.send_values(reply, |to| self.state.pull_geo(*trainer, names, *start, to))

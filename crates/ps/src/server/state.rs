@@ -262,22 +262,41 @@ impl State {
         Ok(())
     }
 
-    /// Copies values for a trainer, from element `start` of the first on.
+    /// Async modes: how many updates of others come, as a rule, between a trainer's pull and its push.
+    pub(super) fn steps_ahead(&self) -> u32 {
+        match (self.config.mode, self.config.delay) {
+            (Mode::Async | Mode::HalfAsync, None) => self.config.trainers.saturating_sub(1),
+            // Delay compensation corrects the gradients instead.
+            _ => 0,
+        }
+    }
+
+    /// Copies values for a trainer, from element `start` of the first on, as they are expected to
+    /// be after `ahead` more updates.
     pub(super) fn get<'a>(
         &self,
         trainer: u32,
         names: &[&'a str],
         start: u64,
+        ahead: u32,
         to: &mut Gather<'a>,
     ) -> Result<()> {
         for (at, name) in names.iter().enumerate() {
             let start = if at == 0 { start } else { 0 };
             let whole = if let Some(block) = self.of_value.get(*name) {
                 let block = &self.blocks[*block].block;
-                let look = |tensor: &Tensor| to.dense(name, tensor, start);
                 match self.config.delay {
-                    Some(_) => block.read_for(trainer, name, look)?,
-                    None => block.read(name, look)?,
+                    Some(_) => {
+                        block.read_for(trainer, name, |tensor| to.dense(name, tensor, start))?
+                    }
+                    None if ahead > 0 => block.read_ahead(name, ahead, |tensor, ahead| {
+                        let whole = to.dense(name, tensor, start);
+                        if let Some(ahead) = ahead {
+                            to.adjust_last(|start, values| ahead.apply(start, values));
+                        }
+                        whole
+                    })?,
+                    None => block.read(name, |tensor| to.dense(name, tensor, start))?,
                 }
             } else if let Some(tensor) = self.shared.get(name) {
                 to.dense(name, &tensor, start)
@@ -342,7 +361,7 @@ impl State {
             let Some(changed) = self.changed.get(*name) else {
                 let start = if at == 0 { start } else { 0 };
                 let before = to.len();
-                self.get(trainer, &[*name], start, to)?;
+                self.get(trainer, &[*name], start, 0, to)?;
                 if to.len() == before || !to.is_whole() {
                     break;
                 }

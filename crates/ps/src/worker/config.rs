@@ -251,6 +251,9 @@ pub struct Knobs {
     /// gradient (SGD), rather than averaged, which suits rules that scale the gradient themselves
     /// (Adam, Adagrad); default true.
     pub is_sgd_optimizer: bool,
+    /// Async: whether a step starts from the values that are expected when its gradients arrive,
+    /// which the optimizer's momentum tells, rather than from those of the moment; default true.
+    pub look_ahead: bool,
 }
 
 impl Default for Knobs {
@@ -263,6 +266,7 @@ impl Default for Knobs {
             thread_pool_size: 5,
             send_wait_times: 5,
             is_sgd_optimizer: true,
+            look_ahead: true,
         }
     }
 }
@@ -323,6 +327,7 @@ impl Knobs {
             "thread_pool_size" => self.thread_pool_size = count(name, value, 1)?,
             "send_wait_times" => self.send_wait_times = count(name, value, 0)?,
             "is_sgd_optimizer" => self.is_sgd_optimizer = truth(name, value)?,
+            "look_ahead" => self.look_ahead = truth(name, value)?,
             // Paddle has more flags of this prefix (`fake_rpc`, `send_merged_first`), which are for
             // its own tests.
             _ => tracing::warn!("{name} = {value} has no meaning here"),

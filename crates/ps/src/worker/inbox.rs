@@ -22,6 +22,8 @@ use crate::{Error, Result};
 /// Parameters that are here, and those that are known.
 pub(crate) struct Inbox {
     links: Arc<Links>,
+    /// Async: whether steps get values ahead of the updates that others will make.
+    look_ahead: bool,
     state: Mutex<State>,
     /// Told when newer values are here.
     fresh: Condvar,
@@ -32,16 +34,27 @@ struct State {
     /// Every piece ever received.
     known: Vec<Known>,
     index: HashMap<Piece, usize>,
-    /// The newest values.
+    /// With queues: the newest values.
     front: Option<Arc<Fetched>>,
-    /// Sync modes: pieces that were taken from `front`.
-    taken: Vec<usize>,
-    /// Sync modes: pieces received since the last barrier.
-    round: Vec<usize>,
-    /// Sync modes: pieces that the coming round will receive.
-    expected: Vec<usize>,
-    /// Async: what each training thread did.
+    /// With queues: what each training thread did.
     threads: HashMap<ThreadId, Thread>,
+    /// Without queues: the round of each training thread.
+    rounds: HashMap<ThreadId, Round>,
+}
+
+/// What a training thread receives between two of its pushes.
+#[derive(Default)]
+struct Round {
+    /// The servers' values, until all of them are taken.
+    front: Option<Arc<Fetched>>,
+    /// Pieces that were taken from `front`.
+    taken: Vec<usize>,
+    /// Pieces received in this round.
+    received: Vec<usize>,
+    /// Pieces that a round will receive: those of the last one.
+    expected: Vec<usize>,
+    /// Whether a push came before, and nothing was received since: a step begins.
+    has_pushed: bool,
 }
 
 #[derive(Clone)]
@@ -90,32 +103,40 @@ struct Part {
 
 impl Inbox {
     /// Knows no pieces yet.
-    pub(crate) fn new(links: Arc<Links>) -> Inbox {
-        Inbox { links, state: Mutex::default(), fresh: Condvar::new() }
+    pub(crate) fn new(links: Arc<Links>, look_ahead: bool) -> Inbox {
+        Inbox { links, look_ahead, state: Mutex::default(), fresh: Condvar::new() }
     }
 
-    /// Sync modes: the servers' values, which do not change until the next barrier.
+    /// Without queues: the servers' values after this thread's last push, all that its round
+    /// receives at once.
     pub(crate) fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> Result<()> {
+        let thread = std::thread::current().id();
         let mut state = self.lock();
         let wanted = state.register(&self.links, pieces)?;
-        state.round.extend_from_slice(&wanted);
-        let here = state.front.as_ref().is_some_and(|front| {
-            wanted.iter().all(|at| front.parts.contains_key(at) && !state.taken.contains(at))
-        });
-        if here || state.front.is_none() {
-            if !here {
-                let mut all = state.expected.clone();
-                all.extend(wanted.iter().filter(|at| !state.expected.contains(at)));
-                state.front = Some(Arc::new(self.fetch(&state.list(&all), 0)?));
-                state.taken.clear();
-            }
-            state.taken.extend_from_slice(&wanted);
-            let front = state.front.clone().expect("fetched above when it was not here");
+        let round = state.rounds.entry(thread).or_default();
+        round.received.extend_from_slice(&wanted);
+        if let Some(front) = round.take(&wanted) {
+            drop(state);
             return front.copy(pieces, &wanted, outs);
         }
-        // Received before in this round, or never asked for until now.
-        let list = state.list(&wanted);
-        self.fetch(&list, 0)?.copy(pieces, &wanted, outs)
+        // Otherwise it was received before in this round, or never asked for until now.
+        let is_new = round.front.is_none();
+        let ahead = self.look_ahead && is_new && std::mem::take(&mut round.has_pushed);
+        let mut all = wanted.clone();
+        if is_new {
+            all.extend(round.expected.iter().filter(|at| !wanted.contains(at)));
+        }
+        let list = state.list(&all);
+        drop(state);
+        let fetched = Arc::new(self.fetch(&list, 0, ahead)?);
+        if is_new {
+            let mut state = self.lock();
+            let round = state.rounds.entry(thread).or_default();
+            round.front = Some(Arc::clone(&fetched));
+            round.taken.clear();
+            round.take(&wanted);
+        }
+        fetched.copy(pieces, &wanted, outs)
     }
 
     /// The servers' values now, of pieces that may be no step's.
@@ -128,18 +149,21 @@ impl Inbox {
         let wanted: Vec<usize> = (0..pieces.len()).collect();
         let mut values = vec![Tensor::empty(DType::F32); pieces.len()];
         let mut outs: Vec<&mut Tensor> = values.iter_mut().collect();
-        self.fetch(&list, 0)?.copy(pieces, &wanted, &mut outs)?;
+        self.fetch(&list, 0, false)?.copy(pieces, &wanted, &mut outs)?;
         Ok(values)
     }
 
-    /// Sync modes: values received before are old now.
-    pub(crate) fn next_round(&self) {
+    /// Without queues: what this thread received before is old now, because it pushed, or because
+    /// its step is over.
+    pub(crate) fn next_round(&self, has_pushed: bool) {
         let mut state = self.lock();
-        state.front = None;
-        if !state.round.is_empty() {
-            state.expected = std::mem::take(&mut state.round);
-            state.expected.sort_unstable();
-            state.expected.dedup();
+        let round = state.rounds.entry(std::thread::current().id()).or_default();
+        round.front = None;
+        round.has_pushed |= has_pushed;
+        if !round.received.is_empty() {
+            round.expected = std::mem::take(&mut round.received);
+            round.expected.sort_unstable();
+            round.expected.dedup();
         }
     }
 
@@ -148,14 +172,15 @@ impl Inbox {
         let mut state = self.lock();
         state.front = None;
         state.threads.clear();
+        state.rounds.clear();
     }
 
-    /// Async: this thread has sent something, so that what it receives next may be what is here.
+    /// With queues: this thread has sent something, so that what it receives next may be what is here.
     pub(crate) fn note_send(&self) {
         self.lock().threads.entry(std::thread::current().id()).or_default().sends += 1;
     }
 
-    /// Async: the newest values that are here. A thread that sent nothing since it last received a
+    /// With queues: the newest values that are here. A thread that sent nothing since it last received a
     /// piece (a startup program, the end of training) gets the servers' current ones, with all its
     /// own gradients in them. Values that lack more of this trainer's steps than `lag` allows are
     /// waited for.
@@ -180,7 +205,7 @@ impl Inbox {
         let list = state.list(&all);
         drop(state);
         outbox.wait_outstanding(if current { 0 } else { lag.steps })?;
-        let fetched = Arc::new(self.fetch(&list, outbox.sent())?);
+        let fetched = Arc::new(self.fetch(&list, outbox.sent(), !current && self.look_ahead)?);
         if !current {
             self.offer(Arc::clone(&fetched));
         }
@@ -231,7 +256,7 @@ impl Inbox {
         waited
     }
 
-    /// Async: pulls all known pieces after `mark` steps and puts them in front.
+    /// With queues: pulls all known pieces after `mark` steps and puts them in front.
     pub(crate) fn refresh(&self, mark: u64) -> Result<()> {
         let list = {
             let state = self.lock();
@@ -241,7 +266,7 @@ impl Inbox {
         if list.is_empty() {
             return Ok(());
         }
-        let fetched = self.fetch(&list, mark)?;
+        let fetched = self.fetch(&list, mark, self.look_ahead)?;
         self.offer(Arc::new(fetched));
         Ok(())
     }
@@ -270,14 +295,14 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks all servers at once for these pieces.
-    fn fetch(&self, list: &[(usize, Known)], mark: u64) -> Result<Fetched> {
+    /// Asks all servers at once for these pieces, `ahead` of the updates that others will make.
+    fn fetch(&self, list: &[(usize, Known)], mark: u64, ahead: bool) -> Result<Fetched> {
         let mut fetched = Fetched { mark, bodies: Vec::new(), parts: HashMap::new() };
         let of = |server| list.iter().filter(move |(_, known)| known.server == server);
         let mut wanted: Vec<Vec<&(usize, Known)>> =
             (0..self.links.len()).map(|server| of(server).collect()).collect();
         wanted.retain(|mine| !mine.is_empty());
-        let asks: Vec<Ask<'_>> = wanted.iter().map(|mine| self.get(mine, 0)).collect();
+        let asks: Vec<Ask<'_>> = wanted.iter().map(|mine| self.get(mine, 0, ahead)).collect();
         let bodies = self.links.ask_each(&asks)?;
         drop(asks);
         for (body, mut mine) in bodies.into_iter().zip(wanted) {
@@ -285,7 +310,7 @@ impl Inbox {
             // What did not fit into one answer.
             while whole < mine.len() {
                 mine.drain(..whole);
-                let body = self.links.ask(&self.get(&mine, rest))?;
+                let body = self.links.ask(&self.get(&mine, rest, ahead))?;
                 (whole, rest) = fetched.take(body, &mine)?;
             }
         }
@@ -293,13 +318,13 @@ impl Inbox {
     }
 
     /// The request for pieces of one server.
-    fn get<'a>(&self, wanted: &[&'a (usize, Known)], start: u64) -> Ask<'a> {
+    fn get<'a>(&self, wanted: &[&'a (usize, Known)], start: u64, ahead: bool) -> Ask<'a> {
         let names: Vec<&str> = wanted.iter().map(|(_, known)| &*known.name).collect();
         let what = match names.as_slice() {
             [name] => format!("pull of `{name}`"),
             more => format!("pull of {} parameters", more.len()),
         };
-        let request = Request::Get { trainer: self.links.trainer, names, start };
+        let request = Request::Get { trainer: self.links.trainer, names, start, ahead };
         Ask { server: wanted[0].1.server, lane: Lane::Get, what, request }
     }
 }
@@ -336,6 +361,23 @@ impl State {
             current |= thread.sends == last.unwrap_or(0);
         }
         current
+    }
+}
+
+impl Round {
+    /// The values that are here, when all of `wanted` are among them and were not taken yet. Those
+    /// of which everything is taken are let go of: threads come and go.
+    fn take(&mut self, wanted: &[usize]) -> Option<Arc<Fetched>> {
+        let front = self.front.as_ref()?;
+        let is_here = |at: &usize| front.parts.contains_key(at) && !self.taken.contains(at);
+        if !wanted.iter().all(is_here) {
+            return None;
+        }
+        self.taken.extend_from_slice(wanted);
+        match front.parts.keys().all(|at| self.taken.contains(at)) {
+            true => self.front.take(),
+            false => self.front.clone(),
+        }
     }
 }
 

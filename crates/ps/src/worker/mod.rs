@@ -1,9 +1,10 @@
 //! The trainer's side: routes values to servers, queues and merges them, and keeps a mode's promises.
 //!
-//! [`Worker`] answers what the ops of a trainer's program ask. A step of a sync mode pushes through
-//! `step` and pulls through `inbox`, both ended by barriers; in async modes values go through the
-//! `outbox`, whose threads send them, and `inbox` hands out the newest that came back; `rows` serves
-//! lookups in every mode, and `geo` the exchanges of trainers with copies of their own.
+//! [`Worker`] answers what the ops of a trainer's program ask. A step that waits for its own pushes
+//! (sync modes, and async where no longer queues were asked for) sends them through `step` and pulls
+//! through `inbox`; otherwise values go through the `outbox`, whose threads send them, and `inbox`
+//! hands out the newest that came back. `rows` serves lookups in every mode, and `geo` the exchanges
+//! of trainers with copies of their own.
 //! The first error of a background thread comes out of the next call, and no wait is endless.
 
 mod config;
@@ -21,8 +22,8 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_comm::{Lane, Settings, Transport};
 use bireme_engine::remote::{GeoParam, Piece, Remote, Sending, TableRef};
@@ -37,7 +38,7 @@ use inbox::{Inbox, Lag};
 use link::{Ask, Links, check_done};
 use outbox::Outbox;
 use rows::{Tables, check_sizes};
-use step::Step;
+use step::Steps;
 
 pub use config::{GEO_STEPS, Knobs, WorkerConfig};
 pub use group::Reduce;
@@ -47,14 +48,16 @@ pub struct Worker {
     config: WorkerConfig,
     links: Arc<Links>,
     tables: Tables,
-    /// Pushes of the running step, in modes with a barrier.
-    step: Mutex<Step>,
-    /// Pushes that nobody waits for: all of async, rows in hybrid.
+    /// Pushes of the running steps, where each waits for its own.
+    pushes: Steps,
+    /// Pushes that nobody waits for: async with queues, rows in hybrid.
     outbox: Option<Arc<Outbox>>,
     inbox: Arc<Inbox>,
     geo: Geo,
     completed: AtomicBool,
     steps: AtomicU64,
+    /// Steps whose pushes were waited for.
+    pushed: AtomicU64,
     rows_pulled: AtomicU64,
 }
 
@@ -86,8 +89,9 @@ impl Worker {
     ) -> Result<Arc<Worker>> {
         config.check()?;
         let links = Arc::new(Links::connect(&config, &transport, &settings)?);
-        let inbox = Arc::new(Inbox::new(Arc::clone(&links)));
+        let inbox = Arc::new(Inbox::new(Arc::clone(&links), config.communicator.look_ahead));
         let outbox = match config.mode {
+            Mode::Async if config.lag() == 0 => None,
             Mode::Async | Mode::Hybrid => {
                 let outbox = Outbox::new(Arc::clone(&links), config.communicator.clone());
                 Some(start_threads(&config, outbox, &links, &inbox)?)
@@ -99,11 +103,12 @@ impl Worker {
             config,
             links,
             tables: Tables::default(),
-            step: Mutex::default(),
+            pushes: Steps::default(),
             outbox,
             inbox,
             completed: AtomicBool::new(false),
             steps: AtomicU64::new(0),
+            pushed: AtomicU64::new(0),
             rows_pulled: AtomicU64::new(0),
         }))
     }
@@ -142,20 +147,6 @@ impl Worker {
         self.inbox.values(pieces)
     }
 
-    /// Starts to pull the rows of a coming batch, so that they are here when it is looked up;
-    /// whether the mode allows it: the modes without queues promise values that cannot be known
-    /// ahead of time.
-    ///
-    /// # Errors
-    /// As [`Remote::pull_rows`].
-    pub fn prefetch(&self, table: &TableRef, ids: &[&[i64]]) -> Result<bool> {
-        self.open()?;
-        let Some(outbox) = &self.outbox else { return Ok(false) };
-        outbox.wait_outstanding(self.config.lag())?;
-        self.tables.prefetch(&self.links, table, ids)?;
-        Ok(true)
-    }
-
     /// Waits until the servers have applied everything that this trainer sent.
     ///
     /// # Errors
@@ -166,7 +157,7 @@ impl Worker {
             outbox.close()?;
             outbox.wait_outstanding(0)?;
         }
-        Ok(())
+        self.finish_all()
     }
 
     /// Geo: exchanges what the trainer learned since its last exchange, which [`Worker::complete`]
@@ -228,7 +219,7 @@ impl Worker {
         if let Some(outbox) = &self.outbox {
             outbox.finish()?;
         }
-        self.step().finish(&self.links)?;
+        self.finish_all()?;
         let missed = self.geo.finish()?;
         if missed > 0 {
             tracing::warn!(
@@ -241,14 +232,18 @@ impl Worker {
 
     /// What it did.
     pub fn stats(&self) -> WorkerStats {
-        let (queued, applied) =
-            self.outbox.as_ref().map_or((0, 0), |outbox| (outbox.queued(), outbox.sent()));
+        let pushed = self.pushed.load(Ordering::Relaxed);
+        let (queued, applied, received) = match &self.outbox {
+            Some(outbox) => (outbox.queued(), outbox.sent(), self.inbox.mark()),
+            None if self.is_direct() => (pushed, pushed, pushed),
+            None => (0, 0, 0),
+        };
         WorkerStats {
             steps: self.steps.load(Ordering::Relaxed),
             rows_pulled: self.rows_pulled.load(Ordering::Relaxed),
             queued,
             applied,
-            received: self.inbox.mark(),
+            received,
         }
     }
 
@@ -266,11 +261,31 @@ impl Worker {
     /// Whatever is here from the servers no longer counts.
     pub fn forget(&self) {
         self.inbox.forget();
-        self.tables.forget();
     }
 
-    fn step(&self) -> MutexGuard<'_, Step> {
-        self.step.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether async steps wait for their own pushes, and so need no queue.
+    fn is_direct(&self) -> bool {
+        self.config.mode == Mode::Async && self.outbox.is_none()
+    }
+
+    /// Ends this thread's step: waits until the servers have what it pushed.
+    fn finish_step(&self) -> Result<()> {
+        let finished = self.pushes.finish(&self.links).inspect_err(|error| self.fail(error))?;
+        self.pushed.fetch_add(u64::from(finished), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn finish_all(&self) -> Result<()> {
+        let finished = self.pushes.finish_all(&self.links).inspect_err(|error| self.fail(error))?;
+        self.pushed.fetch_add(finished, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A step's pushes that failed are lost to async trainers, so later steps must not go on.
+    fn fail(&self, error: &Error) {
+        if self.is_direct() {
+            self.links.fail(error);
+        }
     }
 
     /// The queue, for values that nobody waits for.
@@ -292,11 +307,15 @@ impl Worker {
             let server = self.links.server(&piece.endpoint)?;
             match self.queue_for(value.rows().is_some()) {
                 Some(outbox) => outbox.put(server, &piece.name, how.merge_add, value)?,
-                None => self.step().send(&self.links, server, how, at, value)?,
+                None => {
+                    self.pushes.with(|step| step.send(&self.links, server, how, at, value))?;
+                }
             }
         }
-        if self.config.mode == Mode::Async {
-            self.inbox.note_send();
+        match self.config.mode {
+            Mode::Async if self.is_direct() => self.inbox.next_round(true),
+            Mode::Async => self.inbox.note_send(),
+            _ => {}
         }
         Ok(())
     }
@@ -307,13 +326,13 @@ impl Worker {
         if let Some(outbox) = &self.outbox {
             outbox.close()?;
         }
-        self.step().finish(&self.links)?;
+        self.finish_step()?;
         if matches!(self.config.mode, Mode::Sync | Mode::Hybrid) {
             let all = if endpoints.is_empty() { &self.config.endpoints } else { endpoints };
             let servers = all.iter().map(|endpoint| self.links.server(endpoint));
             step::barrier(&self.links, &servers.collect::<Result<Vec<_>>>()?)?;
         }
-        self.inbox.next_round();
+        self.inbox.next_round(true);
         Ok(())
     }
 
@@ -328,7 +347,12 @@ impl Worker {
                 };
                 self.inbox.recv_newest(outbox, lag, pieces, outs)?;
             }
-            _ => self.inbox.recv(pieces, outs)?,
+            _ => {
+                if self.is_direct() {
+                    self.finish_step()?;
+                }
+                self.inbox.recv(pieces, outs)?;
+            }
         }
         if self.config.mode == Mode::Geo {
             for (piece, out) in pieces.iter().zip(outs) {
@@ -343,6 +367,9 @@ impl Worker {
         if let Some(outbox) = &self.outbox {
             outbox.close()?;
             outbox.wait_outstanding(self.config.lag())?;
+        }
+        if self.is_direct() {
+            self.finish_step()?;
         }
         let rows = ids.iter().map(|slot| slot.len() as u64).sum();
         self.rows_pulled.fetch_add(rows, Ordering::Relaxed);
@@ -370,7 +397,9 @@ impl Worker {
         }
         self.tables.push(table, ids, |route| match self.queue_for(true) {
             Some(outbox) => outbox.put_rows(table, route, grads, counts),
-            None => self.step().push_rows(&self.links, table, route, grads, counts),
+            None => {
+                self.pushes.with(|step| step.push_rows(&self.links, table, route, grads, counts))
+            }
         })
     }
 
@@ -406,7 +435,7 @@ impl Remote for Worker {
     fn fetch_barrier(&self, _endpoints: &[String]) -> bireme_engine::Result<()> {
         // No server needs to know: the next update waits for this trainer's next barrier anyway.
         if self.config.mode != Mode::Async {
-            self.inbox.next_round();
+            self.inbox.next_round(false);
         }
         self.open().map_err(|error| self.told(error))
     }

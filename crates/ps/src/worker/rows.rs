@@ -1,10 +1,10 @@
-//! Rows of remote tables: pulls of distinct keys from all servers at once, pulls ahead of time, and
-//! the routes that the push of a step takes over from its pull.
+//! Rows of remote tables: pulls of distinct keys from all servers at once, and the routes that the
+//! push of a step takes over from its pull.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bireme_comm::{Body, Lane, Pending};
+use bireme_comm::{Body, Lane};
 use bireme_engine::remote::TableRef;
 
 use super::link::{Ask, Links, unexpected};
@@ -12,8 +12,8 @@ use super::route::{Route, Router};
 use crate::message::{Answer, Request};
 use crate::{Error, Result};
 
-/// Routes kept for pushes to come, and pulls ahead of time, of one table: as many as there may be
-/// training threads in one process.
+/// Routes kept for pushes to come, of one table: as many as there may be training threads in one
+/// process.
 const KEPT: usize = 16;
 
 /// What is known of every table.
@@ -30,15 +30,6 @@ struct Table {
     free: Vec<Route>,
     /// Routes of pulls, whose pushes may come; the newest last.
     recent: VecDeque<Route>,
-    /// Pulls ahead of time, the oldest first.
-    ahead: VecDeque<Pull>,
-}
-
-/// A pull on its way.
-struct Pull {
-    route: Route,
-    /// The requests of [`asks`], in order.
-    pending: Vec<Pending>,
 }
 
 impl Tables {
@@ -52,17 +43,8 @@ impl Tables {
     ) -> Result<()> {
         check_sizes(table, ids, outs.iter().map(|out| out.len()))?;
         let state = self.table(&table.name);
-        let (route, bodies) = match take_ahead(&state, ids) {
-            Some(pull) => {
-                let bodies = pull.pending.into_iter().map(|pending| Ok(pending.wait()?));
-                (pull.route, bodies.collect::<Result<Vec<Body>>>()?)
-            }
-            None => {
-                let route = lock(&state).route(table, ids)?;
-                let bodies = links.ask_each(&asks(links, table, &route)?)?;
-                (route, bodies)
-            }
-        };
+        let route = lock(&state).route(table, ids)?;
+        let bodies = links.ask_each(&asks(links, table, &route)?)?;
         let mut bodies = bodies.as_slice();
         let mut joined = vec![Vec::new(); route.servers()];
         let mut replies = Vec::with_capacity(route.servers());
@@ -75,27 +57,6 @@ impl Tables {
         route.scatter(table.width, &replies, outs);
         keep(&state, route);
         Ok(())
-    }
-
-    /// Starts a pull whose rows the next [`Tables::pull`] of the same ids takes.
-    pub(crate) fn prefetch(&self, links: &Links, table: &TableRef, ids: &[&[i64]]) -> Result<()> {
-        let state = self.table(&table.name);
-        let route = lock(&state).route(table, ids)?;
-        let asks = asks(links, table, &route)?;
-        let pending = asks.iter().map(|ask| links.start(ask)).collect::<Result<Vec<_>>>()?;
-        let mut state = lock(&state);
-        if state.ahead.len() == KEPT {
-            state.ahead.pop_front();
-        }
-        state.ahead.push_back(Pull { route, pending });
-        Ok(())
-    }
-
-    /// Forgets rows that were pulled ahead of time, because the servers' values have changed.
-    pub(crate) fn forget(&self) {
-        for table in self.tables.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            lock(table).ahead.clear();
-        }
     }
 
     /// Hands the route of these ids to `push`: that of their pull, or a new one.
@@ -137,14 +98,6 @@ impl Table {
 
 fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn take_ahead(state: &Mutex<Table>, ids: &[&[i64]]) -> Option<Pull> {
-    let mut state = lock(state);
-    let at = state.ahead.iter().position(|pull| pull.route.is_of(ids))?;
-    // Batches come in order: what lies before it was never asked for.
-    state.ahead.drain(..at);
-    state.ahead.pop_front()
 }
 
 fn keep(state: &Mutex<Table>, route: Route) {

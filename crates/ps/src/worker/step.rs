@@ -1,7 +1,9 @@
-//! The pushes of a step that ends with a barrier: started as soon as they are worth a message,
-//! waited for at the barrier.
+//! The pushes of a step that waits for them at its end: started as soon as they are worth a message,
+//! so that servers work while the rest of the step is computed. Each training thread has its own.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
 use bireme_comm::{Lane, Pending};
 use bireme_engine::Value;
@@ -21,6 +23,61 @@ const WORTH: usize = 128 << 10;
 
 /// Requests of one step that may be on their way.
 const MOST: usize = 256;
+
+/// The running steps of all training threads.
+#[derive(Default)]
+pub(crate) struct Steps {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: HashMap<ThreadId, Step>,
+    /// Steps that are over, whose memory is used again: threads come and go.
+    over: Vec<Step>,
+}
+
+impl Steps {
+    /// Goes on with this thread's step.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Step) -> Result<T>) -> Result<T> {
+        let thread = std::thread::current().id();
+        let mut state = self.lock();
+        let known = state.running.remove(&thread).or_else(|| state.over.pop());
+        drop(state);
+        let mut step = known.unwrap_or_default();
+        let done = work(&mut step);
+        let mut state = self.lock();
+        match step.is_over() {
+            true => state.over.push(step),
+            false => drop(state.running.insert(thread, step)),
+        }
+        done
+    }
+
+    /// Ends this thread's step; whether it had pushed anything.
+    pub(crate) fn finish(&self, links: &Links) -> Result<bool> {
+        if !self.lock().running.contains_key(&std::thread::current().id()) {
+            return Ok(false);
+        }
+        self.with(|step| step.finish(links))?;
+        Ok(true)
+    }
+
+    /// Ends the steps of all threads; how many there were.
+    pub(crate) fn finish_all(&self, links: &Links) -> Result<u64> {
+        let running = std::mem::take(&mut self.lock().running);
+        let mut count = 0;
+        for (_, mut step) in running {
+            step.finish(links)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What the running step has pushed.
 #[derive(Default)]
@@ -51,6 +108,10 @@ impl Step {
                 self.start(links, server, Some(large))
             }
             value => {
+                if self.small.holds(server, name) {
+                    // Of a step before this one, after which nothing was received.
+                    self.start(links, server, None)?;
+                }
                 self.small.put(server, name, how.merge_add, value, &mut self.sums)?;
                 match self.small.bytes(server) >= WORTH {
                     true => self.start(links, server, None),
@@ -92,6 +153,11 @@ impl Step {
         self.pending.extend(started);
         self.small.clear_values(server);
         self.bound()
+    }
+
+    /// Whether nothing of it is left to be sent or waited for.
+    pub(crate) fn is_over(&self) -> bool {
+        self.pending.is_empty() && self.small.is_empty()
     }
 
     fn bound(&mut self) -> Result<()> {

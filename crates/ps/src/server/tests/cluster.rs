@@ -188,7 +188,7 @@ impl Trainer {
     }
 
     pub(super) fn get(&self, name: &str) -> Vec<f32> {
-        let get = Request::Get { trainer: self.rank, names: vec![name], start: 0 };
+        let get = Request::Get { trainer: self.rank, names: vec![name], start: 0, ahead: false };
         let body = self.ask(&get).unwrap();
         let Answer::Values { values } = Answer::decode(&body).unwrap() else { panic!("no values") };
         assert_eq!(values[0].0, name);

@@ -26,6 +26,19 @@ fn async_applies_at_once_and_knows_no_barrier() {
 }
 
 #[test]
+fn only_async_steps_of_several_trainers_look_ahead() {
+    let ahead = |mode, trainers, attrs| {
+        let program = program(mode, trainers, attrs);
+        let config = super::super::ServerConfig::from_program(&program).unwrap();
+        super::super::state::State::new(&program, &scope(), config).unwrap().steps_ahead()
+    };
+    assert_eq!(ahead(Mode::Async, 3, ""), 2);
+    assert_eq!(ahead(Mode::Async, 1, ""), 0, "one trainer must equal one process");
+    assert_eq!(ahead(Mode::Async, 3, ", dc_asgd = True, dc_asgd_lambda = 0.25"), 0);
+    assert_eq!(ahead(Mode::Sync, 3, ""), 0);
+}
+
+#[test]
 fn delayed_gradients_are_compensated() {
     let program = program(Mode::Async, 2, ", dc_asgd = True, dc_asgd_lambda = 0.25");
     let cluster = Cluster::with(Mode::Async, 2, &program, settings());

@@ -148,6 +148,35 @@ fn async_steps_travel_as_one_request_and_come_back() {
 }
 
 #[test]
+fn async_threads_lose_nothing_of_each_other() {
+    let cluster = Cluster::new(1);
+    cluster.param(0, "a", &[0.0]);
+    let worker = cluster.worker(cluster.config(0, 1, Mode::Async));
+    let train = |grad: f32| {
+        let mut last = 0.0;
+        for _ in 0..200 {
+            // Small enough to wait for the end of the step, under the same name in both threads.
+            send(&worker, &cluster, 0, "a@GRAD", &[grad]);
+            let now = recv(&worker, &cluster, 0, "a")[0];
+            assert!(now <= last - grad, "the thread's own update is in: {now} after {last}");
+            last = now;
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| train(1.0));
+        train(100.0);
+    });
+    assert_eq!(cluster.value(0, "a"), [-200.0 * 101.0]);
+    assert_eq!(worker.stats().applied, 400);
+    // Pushes without anything received between them.
+    send(&worker, &cluster, 0, "a@GRAD", &[1.0]);
+    send(&worker, &cluster, 0, "a@GRAD", &[1.0]);
+    worker.flush().unwrap();
+    assert_eq!(cluster.value(0, "a"), [-20_202.0]);
+    worker.complete().unwrap();
+}
+
+#[test]
 fn async_merges_what_waits_and_loses_nothing() {
     let cluster = Cluster::new(1);
     cluster.param(0, "a", &[0.0]);
@@ -235,20 +264,6 @@ fn hybrid_bounds_the_rows_that_are_on_their_way() {
     worker.flush().unwrap();
     assert_eq!(cluster.fakes[0].lock().tables["t"][&5], [2.0, 2.0]);
     worker.complete().unwrap();
-}
-
-#[test]
-fn prefetched_rows_are_not_pulled_again() {
-    let cluster = Cluster::new(2);
-    let worker = cluster.worker(cluster.config(0, 1, Mode::Async));
-    let table = keyed(&cluster);
-    assert!(worker.prefetch(&table, &[&[1, 2, 8]]).unwrap());
-    assert_eq!(pull(&worker, &table, &[1, 2, 8]), [1., 1., 2., 2., 8., 8.]);
-    assert_eq!(cluster.fakes.iter().map(|fake| fake.asked(method::PULL_ROWS)).sum::<usize>(), 2);
-    assert_eq!(pull(&worker, &table, &[1]), [1., 1.]);
-    worker.complete().unwrap();
-    let sync = cluster.worker(cluster.config(0, 1, Mode::HalfAsync));
-    assert!(!sync.prefetch(&table, &[&[1]]).unwrap(), "its values could not be the current ones");
 }
 
 #[test]
