@@ -59,6 +59,21 @@ def test_no_step_of_an_asynchronous_job_is_lost(tmp_path, threads):
         np.testing.assert_array_equal(got["rows"][9], [-RATE * 3 * 200] * 2)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_step_of_an_asynchronous_job_is_an_update_of_its_own(tmp_path, threads):
+    names = write(tmp_path, [[at, 9] * 50 for at in range(1, 5)])
+    files = json.dumps([names[:2], names[2:]])
+    options = {"MODE": "async", "FILES": files, "THREADS": threads, "OPTIMIZER": "adam"}
+    environments = {
+        name: {**environment, "CPU_NUM": str(threads)} for name, environment in roles(1, 2).items()
+    }
+    outputs = run_job(tmp_path, "counted_steps.py", environments, options)
+    got = values(outputs["trainer 0"])
+    # One update for each of the 200 steps.
+    np.testing.assert_allclose(got["w"], [-RATE * 200] * 4, rtol=1e-2)
+    np.testing.assert_allclose(got["rows"][9], [-RATE * 200] * 2, rtol=1e-2)
+
+
 def test_workers_draw_files_from_one_list(tmp_path):
     # Each file has an id of its own: what every row is says that each file was read once an epoch.
     names = write(tmp_path, [[at] * 8 for at in range(20)])

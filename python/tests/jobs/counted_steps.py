@@ -24,7 +24,10 @@ w = static.create_parameter([4], "float32", attr=paddle.ParamAttr(name="w", init
 loss = paddle.sum(rows) + paddle.sum(w)
 strategy = fleet.DistributedStrategy()
 strategy.a_sync = mode == "async"
-fleet.distributed_optimizer(paddle.optimizer.SGD(RATE), strategy).minimize(loss)
+# Adam takes `RATE` off as well, however large a gradient is: it counts updates.
+kinds = {"sgd": paddle.optimizer.SGD, "adam": paddle.optimizer.Adam}
+optimizer = kinds[os.environ.get("JOB_OPTIMIZER", "sgd")](RATE)
+fleet.distributed_optimizer(optimizer, strategy).minimize(loss)
 if fleet.is_server():
     fleet.init_server()
     fleet.run_server()
