@@ -104,8 +104,10 @@ impl Fleet {
     }
 }
 
-/// As [`Fleet::file_share`], for trainer `rank`, which others reach at `host`; `gather` brings bytes
-/// of each trainer to all of them, and all call it together.
+/// Brings the bytes of each trainer to all of them, who call it together.
+pub type Gather<'a> = dyn Fn(&[u8]) -> Result<Vec<Vec<u8>>> + 'a;
+
+/// As [`Fleet::file_share`], for trainer `rank`, which others reach at `host`.
 ///
 /// # Errors
 /// When trainer 0 has no host, or is lost.
@@ -113,7 +115,7 @@ pub fn share_files(
     rank: u32,
     host: Option<String>,
     environment: &Environment,
-    gather: &dyn Fn(&[u8]) -> Result<Vec<Vec<u8>>>,
+    gather: &Gather<'_>,
 ) -> Result<Arc<dyn FileShare>> {
     let transport: Arc<dyn Transport> = Arc::new(network(environment));
     share_over(Own { rank, host }, &transport, &settings(environment)?, gather)
@@ -129,7 +131,7 @@ fn share_over(
     own: Own,
     transport: &Arc<dyn Transport>,
     settings: &Settings,
-    gather: &dyn Fn(&[u8]) -> Result<Vec<Vec<u8>>>,
+    gather: &Gather<'_>,
 ) -> Result<Arc<dyn FileShare>> {
     let counters = Arc::new(Counters::new());
     let server = match own.host.filter(|_| own.rank == 0) {
