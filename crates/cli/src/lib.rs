@@ -1,5 +1,5 @@
-//! The `bireme` command: `train`, `launch`, `inspect`, `predict`, `data`, `bench` and `submit`, one
-//! file or folder each in `commands`; and `fleetrun`, which is `bireme launch`.
+//! The `bireme` command: `train`, `infer`, `report`, `launch`, `inspect`, `predict`, `data`, `bench` and
+//! `submit`, one file or folder each in `commands`; and `fleetrun`, which is `bireme launch`.
 //!
 //! Results go to stdout; progress, advice and errors go to stderr. A library so that the
 //! Python package can run the command too, and examples and tests can use [`demo`].

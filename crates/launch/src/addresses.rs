@@ -77,8 +77,8 @@ impl Machine {
         }
         match own.as_slice() {
             [] => self.stranger(list, flags),
-            [index] => Ok(*index),
             [first, rest @ ..] if rest.iter().all(|index| list[*index] == list[*first]) => {
+                refuse_loopback(&list[*first], list, flags)?;
                 Ok(*first)
             }
             several => {
@@ -147,6 +147,25 @@ impl fmt::Display for Machine {
             addresses => write!(f, "`{}` with {}", self.hostname, addresses.join(", ")),
         }
     }
+}
+
+/// Refuses the loopback's address for one machine of several: to the others it means themselves, so
+/// that all would wait for each other in vain.
+fn refuse_loopback(own: &str, list: &[String], flags: &str) -> Result<()> {
+    match list.iter().find(|host| !is_loopback(host)) {
+        Some(other) if is_loopback(own) => bail!(
+            "{own} of {flags} is the loopback, under which {other} cannot reach this machine: write \
+             its address in the network, the same on all machines"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Whether that is how a machine calls itself. A host's own name may mean its loopback too, but
+/// others look it up elsewhere.
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The addresses of a name; an address is its own.
@@ -270,6 +289,20 @@ mod tests {
             "this machine (`box` with 10.0.0.7) is not in --servers: 10.0.0.1, 10.0.0.2; start"
         ));
         assert!(here.find(&strings(&["10.0.0.1"]), "--ips").is_err());
+    }
+
+    #[test]
+    fn the_loopback_is_no_address_for_others() {
+        let here = machine(&["10.0.0.2", "127.0.0.1"], None);
+        let error = here.find(&strings(&["127.0.0.1", "127.0.0.1", "10.0.0.9"]), "--servers");
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "127.0.0.1 of --servers is the loopback, under which 10.0.0.9 cannot reach this \
+             machine: write its address in the network, the same on all machines"
+        );
+        // Several machines on one, as tests have them.
+        let here = machine(&[], Some("127.0.0.2"));
+        assert_eq!(here.find(&strings(&["127.0.0.1", "127.0.0.2"]), "--ips").unwrap(), 1);
     }
 
     #[test]

@@ -53,9 +53,12 @@ fn first_words(name: &OsStr, host: &Host, variables: &Variables) -> Result<Vec<O
         let shell = if on_path(OsStr::new("bash"), variables).is_some() { "bash" } else { "sh" };
         return Ok(vec![shell.into(), name.to_owned()]);
     }
+    let shown = path.display();
+    if matches!(ending, "yaml" | "yml") {
+        bail!("`{shown}` is a configuration, which is trained by `-m {shown}`");
+    }
     bail!(
-        "`{}` is not executable: `chmod +x` it, or end its name in .py if it is a Python script",
-        path.display()
+        "`{shown}` is not executable: `chmod +x` it, or end its name in .py if it is a Python script"
     )
 }
 

@@ -1,13 +1,20 @@
 //! Prints the figures of sparse tables at ten million rows; or at as many as the first argument
-//! says.
+//! says. A second argument repeats the growth so many times and measures nothing else.
 
 #![expect(clippy::print_stdout, reason = "an example that prints")]
 
 use bireme_ps::table::OptimizerRule;
-use bireme_ps::table::bench::{Bench, CASES, Growth, ROWS};
+use bireme_ps::table::bench::{Bench, CASES, Growth, ROWS, longest_pull_beside_growth};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rows = std::env::args().nth(1).map_or(Ok(ROWS), |rows| rows.parse())?;
+    if let Some(times) = std::env::args().nth(2) {
+        for _ in 0..times.parse::<usize>()? {
+            print_growth("adagrad", Bench::new(rows)?.growth());
+            println!("beside it: {:?}", longest_pull_beside_growth(rows)?);
+        }
+        return Ok(());
+    }
     {
         let bench = Bench::new(rows)?;
         print_growth("adagrad", bench.growth());
@@ -24,11 +31,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn print_growth(rule: &str, growth: Growth) {
     println!(
-        "{rule}: {} rows made at {:.2} M/s, longest pull {:?} ({:?} of processor), {:.1} bytes a row, {:.1} resident",
+        "{rule}: {} rows made at {:.2} M/s, {:?}, {:.1} bytes a row, {:.1} resident",
         growth.rows,
         growth.rows_per_second / 1e6,
-        growth.longest_pull,
-        growth.longest_pull_cpu,
+        growth.longest,
         growth.bytes_per_row,
         growth.resident_per_row.unwrap_or(f64::NAN),
     );

@@ -87,7 +87,7 @@ struct Eager {
 /// million rows with Adam's state is in it. `table_growth_10m_longest_pull` is the longest pull of
 /// 13,312 rows while pulls make a table grow from nothing to 10 million rows, `…_beside` that of
 /// another thread, which pulls rows that are there. Time in which a thread waits for a processor
-/// that others have does not count, and of three tables the best one does.
+/// that others have does not count, and of five tables the best one does.
 /// `table_adagrad_10m_bytes_per_row` is what a row of 9 columns with Adagrad's state takes.
 /// Measure on an idle machine.
 #[derive(Debug, clap::Args)]

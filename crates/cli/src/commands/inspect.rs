@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use bireme_engine::Scope;
-use bireme_engine::io::{ModelFiles, find_model, load_inference_model};
+use bireme_engine::io::{ModelFiles, load_inference_model};
 use bireme_engine::tensor::Tensor;
 use bireme_ir::{Program, Var, VarKind};
 
-use super::Outcome;
+use super::{Outcome, models};
 use crate::table::{Align, Table};
 use crate::terminal::printable;
 use crate::units::{bytes, grouped, plural};
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         let path = args.model.display();
         bail!("`{path}` is no checkpoint: `--verify` and `--top` are for checkpoints only");
     }
-    let files = find_model(&args.model)?;
+    let files = models::find(&args.model)?;
     let program = read_program(&files)?;
     let text = if args.text {
         program.to_string()

@@ -4,6 +4,7 @@ mod bench;
 mod data;
 mod inspect;
 pub(crate) mod launch;
+mod models;
 mod predict;
 mod report;
 mod submit;
@@ -12,6 +13,7 @@ mod yaml;
 
 use std::ffi::OsString;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -101,9 +103,30 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
             return u8::try_from(message.exit_code()).unwrap_or(2);
         }
     };
-    let outcome = match cli.command {
+    match guarded(|| execute(cli.command, host)) {
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::Interrupted) => 130,
+        Ok(Outcome::Ended(code)) => code,
+        // Whoever read our output has seen enough (`bireme inspect model | head`).
+        Err(error) if is_broken_pipe(&error) => 0,
+        Err(error) => {
+            let error = match error.downcast_ref::<io::Error>() {
+                // Files are named where they are written; what has no name is our own output.
+                Some(cause) if cause.kind() == io::ErrorKind::StorageFull => {
+                    error.context("cannot write to standard output")
+                }
+                _ => error,
+            };
+            say(&format!("error: {error:#}"));
+            1
+        }
+    }
+}
+
+fn execute(command: Command, host: &Host) -> anyhow::Result<Outcome> {
+    match command {
         Command::Train(args) => train::run(&args, host),
-        Command::Launch(args) => return launch::run(&args, host),
+        Command::Launch(args) => Ok(Outcome::Ended(launch::run(&args, host))),
         Command::Inspect(args) => inspect::run(&args),
         Command::Predict(args) => predict::run(&args),
         Command::Infer(args) => yaml::infer(&args),
@@ -111,18 +134,16 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
         Command::Data(args) => data::run(&args),
         Command::Bench(args) => bench::run(&args, host),
         Command::Submit(args) => submit::run(&args),
-    };
-    match outcome {
-        Ok(Outcome::Done) => 0,
-        Ok(Outcome::Interrupted) => 130,
-        Ok(Outcome::Ended(code)) => code,
-        // Whoever read our output has seen enough (`bireme inspect model | head`).
-        Err(error) if is_broken_pipe(&error) => 0,
-        Err(error) => {
-            say(&format!("error: {error:#}"));
-            1
-        }
     }
+}
+
+/// Runs a command; what unwinds out of it becomes an error.
+///
+/// A tensor that does not fit into memory unwinds with an error and without a message of its own,
+/// and a process that just ends leaves the user to guess.
+fn guarded(command: impl FnOnce() -> anyhow::Result<Outcome>) -> anyhow::Result<Outcome> {
+    catch_unwind(AssertUnwindSafe(command))
+        .unwrap_or_else(|panic| Err(bireme_engine::Error::caught(panic).into()))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -182,6 +203,16 @@ mod tests {
         let run = |args: &[&str]| run_from(args.iter().map(OsString::from), &Host::default());
         assert_eq!(run(&["bireme", "--version"]), 0);
         assert_eq!(run(&["bireme", "no-such-command"]), 2);
+    }
+
+    #[test]
+    fn a_tensor_that_does_not_fit_is_an_error() {
+        let error = guarded(|| {
+            bireme_engine::tensor::Tensor::zeros(bireme_engine::DType::F32, [1 << 60]);
+            Ok(Outcome::Done)
+        });
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with("out of memory"), "{error}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Scope, Step};
 use bireme_ir::{DType, Program};
 
-use super::{MAX_THREADS, Outcome, available_cores, up_to};
+use super::{MAX_THREADS, Outcome, available_cores, models, up_to};
 use crate::rows::{Format, MAX_ROWS, Rows};
 
 /// Run a saved model on rows from stdin
@@ -36,6 +36,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let scope = Scope::new();
+    models::find(&args.model)?;
     let model = load_inference_model(&args.model, &scope)?;
     let rows = Rows::new(&model.program, &model.feeds)?;
     let batch_size = rows.fixed().unwrap_or(args.batch_size);

@@ -42,9 +42,9 @@ const MAX_PROCESSES: usize = 64;
 const DEFAULT_SERVERS: usize = 1;
 const DEFAULT_WORKERS: usize = 2;
 
-/// Train a click-through-rate model on generated data
+/// Train a model: of a YAML file with `-m`, else an example on generated data
 ///
-/// Generates Criteo-like click data (26 slots of skewed ids, 13 dense features, labels from a
+/// Without `-m`, generates Criteo-like click data (26 slots of skewed ids, 13 dense features, labels from a
 /// hidden model), trains the CTR-DNN of PaddleRec on it, evaluates it on data it has not seen, and
 /// saves it. Trains on a local cluster: parameter servers and trainers in processes of their own,
 /// each with its share of every batch; under a launcher (`fleetrun --server_num=1 --worker_num=2
@@ -289,7 +289,10 @@ fn local(args: &Args, interrupt: &Interrupt) -> Result<Outcome> {
     let threads = args.threads();
     let started = Instant::now();
     let source = Source::new(args.seed, args.rows, threads)?;
-    let train = source.samples(0..args.samples as u64, threads);
+    let range = 0..args.samples as u64;
+    let Some(train) = source.samples_unless(range, threads, || interrupt.is_raised()) else {
+        return Ok(interrupted(args, 0));
+    };
     let held_out = held_out(args, &source, threads);
     drop(source);
     args.say(&format!(

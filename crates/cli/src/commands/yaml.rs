@@ -1,5 +1,6 @@
 //! `bireme train -m config.yaml` and `bireme infer -m config.yaml`: PaddleRec's configurations.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use bireme_fleet::Environment;
 use bireme_launch::arguments::Flavor;
-use bireme_rec::run::{self, Epoch, Options};
+use bireme_rec::run::{self, Evaluation, Options};
 use bireme_rec::{Config, Error};
 
 use super::{Host, Outcome};
@@ -72,18 +73,17 @@ pub(crate) fn train(training: &Training<'_>, host: &Host) -> Result<Outcome> {
     let is_first = environment.trainer_id.unwrap_or(0) == 0;
     if let (true, Some(epoch), Some(run)) = (is_first, outcome.epochs.last(), outcome.run) {
         let mut out = io::stdout().lock();
-        writeln!(out, "{}", result(epoch))?;
+        writeln!(out, "{}", result(epoch.epoch, epoch.loss, &epoch.metrics))?;
         writeln!(out, "model   {}", epoch.model.display())?;
         writeln!(out, "curves  bireme report {}", run.display())?;
     }
     Ok(Outcome::Done)
 }
 
-/// The last epoch in a line.
-fn result(epoch: &Epoch) -> String {
-    let metrics: Vec<String> =
-        epoch.metrics.iter().map(|(name, value)| format!("{name} {value:.6}")).collect();
-    format!("epoch {}: loss {:.6}, {}", epoch.epoch, epoch.loss, metrics.join(", "))
+/// What came out of an epoch, in a line.
+fn result(epoch: u64, loss: f64, metrics: &BTreeMap<String, f64>) -> String {
+    let metrics = metrics.iter().map(|(name, value)| format!(", {name} {value:.6}"));
+    format!("epoch {epoch}: loss {loss:.6}{}", metrics.collect::<String>())
 }
 
 /// Trains with servers and trainers on this machine, by the launcher that clusters of machines
@@ -148,21 +148,16 @@ pub(crate) fn infer(args: &InferArgs) -> Result<Outcome> {
         ..Options::default()
     };
     let evaluations = match run::infer(&config, &options) {
-        Err(Error::Interrupted) => return Ok(Outcome::Interrupted),
+        Err(Error::Interrupted) => {
+            say("interrupted");
+            return Ok(Outcome::Interrupted);
+        }
         evaluations => evaluations?,
     };
     let mut out = io::stdout().lock();
     for evaluation in evaluations {
-        let metrics: Vec<String> =
-            evaluation.metrics.iter().map(|(name, value)| format!("{name} {value:.6}")).collect();
-        writeln!(
-            out,
-            "epoch {}: loss {:.6}, {}, {} samples",
-            evaluation.epoch,
-            evaluation.loss,
-            metrics.join(", "),
-            evaluation.samples
-        )?;
+        let Evaluation { epoch, loss, metrics, samples, .. } = evaluation;
+        writeln!(out, "{}, {samples} samples", result(epoch, loss, &metrics))?;
     }
     Ok(Outcome::Done)
 }

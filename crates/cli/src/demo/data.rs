@@ -99,21 +99,34 @@ impl Source {
 
     /// The samples with the numbers of a range.
     pub fn samples(&self, range: Range<u64>, threads: usize) -> Samples {
+        self.samples_unless(range, threads, || false).expect("nobody stops it")
+    }
+
+    /// The samples with the numbers of a range, unless `stop` becomes true meanwhile.
+    pub fn samples_unless(
+        &self,
+        range: Range<u64>,
+        threads: usize,
+        stop: impl Fn() -> bool + Sync,
+    ) -> Option<Samples> {
         let count = usize::try_from(range.end - range.start).expect("samples fit into memory");
-        self.generate(count, |row| range.start + row as u64, threads)
+        let samples = self.generate(count, |row| range.start + row as u64, threads, &stop);
+        (!stop()).then_some(samples)
     }
 
     /// The samples with these numbers.
     pub fn samples_numbered(&self, numbers: &[u64], threads: usize) -> Samples {
-        self.generate(numbers.len(), |row| numbers[row], threads)
+        self.generate(numbers.len(), |row| numbers[row], threads, &|| false)
     }
 
-    /// So many samples, the number of each of which `number` tells from its row.
+    /// So many samples, the number of each of which `number` tells from its row; unfinished where
+    /// `stop` says so.
     fn generate(
         &self,
         count: usize,
         number: impl Fn(usize) -> u64 + Sync,
         threads: usize,
+        stop: &(impl Fn() -> bool + Sync),
     ) -> Samples {
         const CHUNK: usize = 4096;
         let mut all = Samples {
@@ -129,6 +142,9 @@ impl Source {
             .zip(all.probabilities.chunks_mut(CHUNK))
             .collect();
         in_parallel(threads, jobs, |((((chunk, labels), dense), ids), probabilities)| {
+            if stop() {
+                return;
+            }
             let first = chunk * CHUNK;
             let rows = labels
                 .iter_mut()
@@ -250,6 +266,15 @@ mod tests {
         let numbers: Vec<u64> = (5_010..9_010).collect();
         assert_eq!(Source::new(7, 1000, 2).unwrap().samples_numbered(&numbers, 2), later);
         assert_ne!(one.labels, Source::new(8, 1000, 2).unwrap().samples(10..9_010, 2).labels);
+    }
+
+    #[test]
+    fn samples_are_whole_or_not_there() {
+        let source = Source::new(7, 1000, 1).unwrap();
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let stop = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
+        assert_eq!(source.samples_unless(0..9_000, 1, stop), None);
+        assert_eq!(source.samples_unless(0..9, 1, || false), Some(source.samples(0..9, 1)));
     }
 
     #[test]

@@ -86,6 +86,11 @@ impl Watch {
     fn run(&mut self, cluster: &mut Cluster, interrupt: &Interrupt) -> Result<()> {
         while !cluster.is_over() {
             if interrupt.is_raised() && matches!(self.halt, Halt::No) {
+                if self.progress.is_none() {
+                    // Nobody has begun a step: there is nothing to end in order, and no reason to
+                    // wait until the trainers have their data.
+                    return Ok(());
+                }
                 self.halt = Halt::Asked(Vec::new());
                 cluster.order_trainers(&Order::Hold);
             }

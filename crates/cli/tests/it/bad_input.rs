@@ -171,7 +171,21 @@ fn results_that_cannot_be_written_are_an_error() {
     };
     let full = run(format!("{train} --quiet > /dev/full"));
     assert_eq!(full.code, Some(1), "{}", full.stderr);
-    assert!(full.stderr.starts_with("error: No space left"), "{}", full.stderr);
+    let reason = "error: cannot write to standard output: No space left";
+    assert!(full.stderr.starts_with(reason), "{}", full.stderr);
     let silent = run(format!("{train} 2> /dev/full"));
     assert_eq!(silent.code, Some(0), "advice that nobody can read is no error");
+}
+
+#[test]
+fn a_table_that_does_not_fit_into_memory_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let samples = bireme(folder.path(), &["data", "generate", "dnn", "--rows", "10"], "");
+    fs::write(folder.path().join("samples"), samples.stdout).unwrap();
+    let config = "model: dnn\nrunner: {train_data_dir: samples, train_batch_size: 5}\n\
+                  hyper_parameters: {sparse_feature_number: 100000000000000}\n";
+    fs::write(folder.path().join("config.yaml"), config).unwrap();
+    let ran = bireme(folder.path(), &["train", "-m", "config.yaml"], "");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("\nerror: out of memory"), "{}", ran.stderr);
 }

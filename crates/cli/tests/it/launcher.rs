@@ -358,6 +358,7 @@ fn refused(line: &str, variables: &[(&str, &str)], expected: Expect) {
     let desk = Desk::new();
     fs::create_dir(desk.path().join("model")).unwrap();
     fs::write(desk.path().join("plain"), "").unwrap();
+    fs::write(desk.path().join("config.yaml"), "model: dnn\n").unwrap();
     let output = desk.run(line, variables);
     let stderr = desk.equal(&String::from_utf8(output.stderr).unwrap());
     expected.assert_eq(&format!("{} {stderr}", output.status.code().unwrap()));
@@ -392,6 +393,13 @@ fn programs_that_cannot_run() {
         &[],
         expect![[r#"
         1 error: `plain` is not executable: `chmod +x` it, or end its name in .py if it is a Python script
+    "#]],
+    );
+    refused(
+        "config.yaml",
+        &[],
+        expect![[r#"
+        1 error: `config.yaml` is a configuration, which is trained by `-m config.yaml`
     "#]],
     );
     refused(

@@ -167,18 +167,6 @@ fn share_over(
     Ok(Arc::new(Other(client)))
 }
 
-impl Peers {
-    /// The ranks of a group.
-    pub fn of_group(group: Group) -> Peers {
-        Peers { rank: group.rank(), size: group.size(), way: Way::Group(group) }
-    }
-
-    /// Trainer `rank` of `size`, which reach each other through their server 0.
-    pub fn through_server(worker: Arc<Worker>, rank: usize, size: usize) -> Peers {
-        Peers { rank, size, way: Way::Relay(worker) }
-    }
-}
-
 impl Exchange for Peers {
     fn rank(&self) -> usize {
         self.rank

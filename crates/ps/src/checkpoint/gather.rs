@@ -8,7 +8,7 @@ use bireme_ir::DType;
 
 use super::load::{OpenFiles, assemble, cover};
 use super::manifest::{FileEntry, Manifest, StateEntry, TableEntry, Variable};
-use super::tensor_file::{TensorReader, part_name};
+use super::tensor_file::{TensorReader, part_name, removed_name};
 use super::{ColumnKind, SaveMode, StateKind, TableLayout, bad, read_manifest};
 use crate::Result;
 
@@ -182,6 +182,11 @@ pub fn scan_table(
                 let keys: Vec<u64> = taken.iter().map(|row| keys[*row]).collect();
                 look(&RowScan { layout, keys: &keys, records: &records })?;
             }
+        }
+        // What this save says is gone is in older ones alone.
+        for file in entry.files.iter().filter(|file| nth > 0 && file.removed > 0) {
+            let mut reader = TensorReader::open(&dir.join(&file.file))?;
+            seen.extend(reader.keys(&removed_name(table))?);
         }
     }
     Ok(())

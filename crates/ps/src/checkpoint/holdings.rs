@@ -108,6 +108,13 @@ pub trait Rows: Send + Sync {
     /// the mode says so.
     fn read_part(&self, part: usize, mode: SaveMode, look: &mut RowVisitor<'_>) -> Result<()>;
 
+    /// The keys that a save in this mode names because their rows went since the last delta or
+    /// base; asked before the parts are read. A failed save is told by [`Rows::forget_marks`].
+    fn take_removed(&self, mode: SaveMode) -> Vec<u64>;
+
+    /// Removes rows, where there are any.
+    fn remove(&self, keys: &[u64]) -> Result<()>;
+
     /// How it picks the rows of a delta.
     fn picks(&self) -> Picks;
 

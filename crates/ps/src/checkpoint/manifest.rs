@@ -158,8 +158,16 @@ pub struct TableFile {
     pub file: String,
     /// How many rows.
     pub rows: u64,
+    /// How many keys whose rows went since the save before, in the tensor `<table>/removed`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub removed: u64,
     /// The file has tensors `<table>/part-00000/…` up to this number of parts.
     pub parts: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Whether there is a checkpoint in a folder.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::disk::Disk;
 use super::manifest::FileEntry;
-use super::tensor_file::{TensorWriter, part_name};
+use super::tensor_file::{TensorWriter, part_name, removed_name};
 use super::{Holdings, Picks, Piece, Rows, SaveMode, ServerIndex, Sharding, StateKind};
 use super::{TableLayout, bad};
 use crate::{Error, Result};
@@ -84,6 +84,9 @@ pub struct SavedTable {
     pub file: String,
     /// Rows written.
     pub rows: u64,
+    /// Keys written whose rows went.
+    #[serde(default)]
+    pub removed: u64,
     /// Parts in the file.
     pub parts: u32,
     /// Whether every key is one that Paddle's rule gives this server.
@@ -392,9 +395,15 @@ fn write_table(
     // A part for each chunk, and as many again for rows that come in the meantime; if even that is
     // not enough, the last part is larger.
     let expected = (table.len().saturating_mul(row_bytes) / CHUNK + 1) * 2;
-    let mut file = TensorWriter::begin(disk, dir, name.clone(), expected * of_part)?;
+    let (removed, removed_name) = (table.take_removed(saved.mode), removed_name(&layout.name));
+    let room = expected * of_part + TensorWriter::room_for(&removed_name, 1);
+    let mut file = TensorWriter::begin(disk, dir, name.clone(), room)?;
     let sharding = Sharding::new(layout.shards, saved.server.count);
-    let (mut rows, mut parts, mut routed) = (0u64, 0u32, true);
+    let is_mine = |key: &u64| sharding.server(*key) == saved.server.index;
+    let (mut rows, mut parts, mut routed) = (0u64, 0u32, removed.iter().all(is_mine));
+    if !removed.is_empty() {
+        file.keys(&removed_name, &removed)?;
+    }
     let (mut keys, mut records) = (Vec::<u64>::new(), Vec::<f32>::new());
     for part in 0..table.parts() {
         table.read_part(part, saved.mode, &mut |some, numbers| {
@@ -409,7 +418,7 @@ fn write_table(
         let now = keys.len() & !1;
         if now * row_bytes >= CHUNK && file.room_left() >= of_part * 2 {
             file.rows(&layout, parts, &keys[..now], &records[..now * record])?;
-            routed &= keys[..now].iter().all(|key| sharding.server(*key) == saved.server.index);
+            routed &= keys[..now].iter().all(is_mine);
             rows += now as u64;
             parts += 1;
             keys.drain(..now);
@@ -418,12 +427,12 @@ fn write_table(
     }
     if !keys.is_empty() || parts == 0 {
         file.rows(&layout, parts, &keys, &records)?;
-        routed &= keys.iter().all(|key| sharding.server(*key) == saved.server.index);
+        routed &= keys.iter().all(is_mine);
         rows += keys.len() as u64;
         parts += 1;
     }
     saved.files.push(file.finish(saved.server.index)?);
-    let picks = table.picks();
-    saved.tables.push(SavedTable { id, layout, picks, file: name, rows, parts, routed });
+    let (picks, removed) = (table.picks(), removed.len() as u64);
+    saved.tables.push(SavedTable { id, layout, picks, file: name, rows, removed, parts, routed });
     Ok(())
 }

@@ -34,6 +34,15 @@ impl Rows for SparseTable {
         })
     }
 
+    fn take_removed(&self, mode: SaveMode) -> Vec<u64> {
+        SparseTable::take_removed(self, mode)
+    }
+
+    fn remove(&self, keys: &[u64]) -> Result<()> {
+        SparseTable::remove(self, keys);
+        Ok(())
+    }
+
     fn picks(&self) -> Picks {
         match self.config().accessor {
             AccessorConfig::Ctr(_) => Picks::Counters,
@@ -62,6 +71,7 @@ impl Rows for SparseTable {
         if self.picks() == Picks::Changed {
             self.mark_saved(SaveMode::Base);
         }
+        self.forget_removed();
     }
 
     fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {

@@ -31,6 +31,11 @@ fn code(dtype: DType) -> &'static str {
 /// The name of the keys' type, which no tensor of a program has.
 const KEYS: &str = "U64";
 
+/// The name of the tensor of the keys whose rows went: `emb/removed`.
+pub(super) fn removed_name(table: &str) -> String {
+    format!("{table}/removed")
+}
+
 /// The name of a table's tensor: `emb/part-00000/keys`.
 pub(super) fn part_name(table: &str, part: u32, column: &str) -> String {
     format!("{table}/part-{part:05}/{column}")

@@ -3,7 +3,7 @@
 //! An [`Arena`] takes large regions from the system (on huge pages where there are any, because a
 //! table is read at random) and deals out chunks; the [`Records`] of a shard are a list of chunks.
 //! The system fills a page with zeros when it is first touched, which takes up to milliseconds for
-//! a huge one: a thread that lives no longer than that touches pages before they are needed.
+//! a huge one: a thread ([`Ahead`]) touches pages before they are needed.
 //! All unsafe code of the tables is in this file. What it relies on: a chunk belongs to one
 //! `Records` at a time, and the rows below `len` are initialised.
 
@@ -13,6 +13,8 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::ahead::Ahead;
 
 /// A chunk has about this size; a small table holds few of them, and only touched pages of them.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -33,6 +35,7 @@ pub(super) struct Arena {
     /// A chunk has 2 to the power of this many rows.
     shift: u32,
     chunk_bytes: usize,
+    ahead: Arc<Ahead>,
     state: Mutex<State>,
 }
 
@@ -47,7 +50,7 @@ struct State {
     dealt: u64,
     /// The number of the first fresh chunk whose pages may not be there.
     touched: u64,
-    /// Whether a thread is touching pages.
+    /// Whether the thread was asked to touch pages, and has not done so yet.
     touching: bool,
     /// Chunks dealt out now.
     used: usize,
@@ -57,6 +60,15 @@ struct State {
 struct Region {
     memory: NonNull<u8>,
     layout: Layout,
+}
+
+/// Some fresh chunks whose pages may not be there.
+struct Untouched {
+    region: Arc<Region>,
+    start: Chunk,
+    bytes: usize,
+    /// The number of the chunk after them.
+    end: u64,
 }
 
 /// The start of a chunk, aligned to 64 bytes.
@@ -73,12 +85,12 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Arena {
-    /// For rows of `stride` floats.
-    pub(super) fn new(stride: usize) -> Arena {
+    /// For rows of `stride` floats, whose pages `ahead` touches.
+    pub(super) fn new(stride: usize, ahead: &Arc<Ahead>) -> Arena {
         let row_bytes = stride.max(1) * size_of::<f32>();
         let shift = (CHUNK_BYTES / row_bytes).max(1).ilog2();
         let chunk_bytes = (row_bytes << shift).next_multiple_of(64);
-        Arena { stride, shift, chunk_bytes, state: Mutex::default() }
+        Arena { stride, shift, chunk_bytes, ahead: ahead.clone(), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -92,39 +104,58 @@ impl Arena {
             return chunk;
         }
         if state.fresh.is_empty() {
-            state.add_region(self.chunk_bytes);
+            let make = state.next_region(self.chunk_bytes);
+            state.add_region(make(), self.chunk_bytes);
         }
         let (chunk, _) = state.fresh.pop_front().expect("a region has at least one chunk");
         state.dealt += 1;
         state.touched = state.touched.max(state.dealt);
         if !state.touching && state.ahead(self.chunk_bytes) < state.most_ahead() / 2 {
-            let arena = Arc::clone(self);
-            let thread = std::thread::Builder::new().name("table-memory".to_owned());
+            state.touching = true;
+            drop(state);
             // Without the thread, pages are touched when they are used.
-            state.touching = thread.spawn(move || arena.touch_ahead()).is_ok();
+            if !self.ahead.ask(self) {
+                self.state().touching = false;
+            }
         }
         chunk
     }
 
     /// Touches the pages of the next chunks, about a huge page at a time.
-    fn touch_ahead(&self) {
-        let mut state = self.state();
-        while state.ahead(self.chunk_bytes) < state.most_ahead() {
-            let first = (state.touched - state.dealt) as usize;
-            if first >= state.fresh.len() {
-                state.add_region(self.chunk_bytes);
-            }
-            let (start, region) = state.fresh[first].clone();
-            let step = HUGE_PAGE.div_ceil(self.chunk_bytes);
-            let chunks = state.fresh.iter().skip(first).take(step);
-            let count = chunks.take_while(|(_, other)| Arc::ptr_eq(other, &region)).count();
-            let end = state.touched + count as u64;
-            drop(state);
-            region.touch(start, count * self.chunk_bytes);
-            state = self.state();
-            state.touched = state.touched.max(end);
+    pub(super) fn touch_ahead(&self) {
+        while let Some(untouched) = self.next_untouched() {
+            untouched.region.touch(untouched.start, untouched.bytes);
+            let mut state = self.state();
+            state.touched = state.touched.max(untouched.end);
         }
-        state.touching = false;
+    }
+
+    /// What to touch next; nothing when enough is there.
+    fn next_untouched(&self) -> Option<Untouched> {
+        let mut state = self.state();
+        loop {
+            if state.ahead(self.chunk_bytes) >= state.most_ahead() {
+                state.touching = false;
+                return None;
+            }
+            let first = (state.touched - state.dealt) as usize;
+            if first < state.fresh.len() {
+                let (start, region) = state.fresh[first].clone();
+                let step = HUGE_PAGE.div_ceil(self.chunk_bytes);
+                let chunks = state.fresh.iter().skip(first).take(step);
+                let count = chunks.take_while(|(_, other)| Arc::ptr_eq(other, &region)).count();
+                let end = state.touched + count as u64;
+                return Some(Untouched { region, start, bytes: count * self.chunk_bytes, end });
+            }
+            // The system may take its time over a region, and a pull should not wait for it.
+            let (total, make) = (state.total_bytes, state.next_region(self.chunk_bytes));
+            drop(state);
+            let region = make();
+            state = self.state();
+            if state.total_bytes == total {
+                state.add_region(region, self.chunk_bytes);
+            }
+        }
     }
 
     fn give_back(&self, chunks: impl Iterator<Item = Chunk>) {
@@ -143,10 +174,17 @@ impl Arena {
 }
 
 impl State {
-    fn add_region(&mut self, chunk_bytes: usize) {
+    /// How the next region is made, which needs no lock.
+    fn next_region(&self, chunk_bytes: usize) -> impl FnOnce() -> Region + use<> {
         let wanted = (self.total_bytes / 4).clamp(FIRST_REGION_BYTES, LAST_REGION_BYTES);
         let bytes = wanted.max(chunk_bytes).next_multiple_of(HUGE_PAGE);
-        let region = Arc::new(Region::new(bytes, self.total_bytes > 0));
+        let huge = self.total_bytes > 0;
+        move || Region::new(bytes, huge)
+    }
+
+    fn add_region(&mut self, region: Region, chunk_bytes: usize) {
+        let bytes = region.layout.size();
+        let region = Arc::new(region);
         self.total_bytes += bytes;
         for chunk in 0..bytes / chunk_bytes {
             // SAFETY: the chunk ends within the region.
@@ -334,7 +372,7 @@ mod tests {
 
     #[test]
     fn rows_keep_their_place_and_chunks_come_back() {
-        let arena = Arc::new(Arena::new(20));
+        let arena = Arc::new(Arena::new(20, &Arc::default()));
         let mut records = [Records::new(&arena, 0.0), Records::new(&arena, 0.7)];
         for i in 0..5000u32 {
             for (side, records) in records.iter_mut().enumerate() {
@@ -361,7 +399,7 @@ mod tests {
 
     #[test]
     fn pages_are_touched_ahead_of_use() {
-        let arena = Arc::new(Arena::new(64));
+        let arena = Arc::new(Arena::new(64, &Arc::default()));
         let mut records = Records::new(&arena, 0.0);
         // More than two regions.
         for i in 0..200_000u32 {
@@ -390,7 +428,7 @@ mod tests {
     #[test]
     fn any_width_fits() {
         for stride in [2, 3, 17, 1 << 14, 1 << 20] {
-            let arena = Arc::new(Arena::new(stride));
+            let arena = Arc::new(Arena::new(stride, &Arc::default()));
             let mut records = Records::new(&arena, 1.0);
             for i in 0..20 {
                 let slot = records.push();

@@ -62,15 +62,25 @@ pub struct Growth {
     pub rows: usize,
     /// Rows made in a second, their initial values drawn.
     pub rows_per_second: f64,
-    /// The longest that one pull of a batch took while the table grew, without the time in which
-    /// other processes had the processors.
-    pub longest_pull: Duration,
-    /// The most processor time that one took.
-    pub longest_pull_cpu: Duration,
+    /// The longest pull of a batch while the table grew.
+    pub longest: Longest,
     /// Bytes a row by the table's own account.
     pub bytes_per_row: f64,
     /// Bytes a row by what the process holds more than before, where the system tells.
     pub resident_per_row: Option<f64>,
+}
+
+/// The longest of many pulls, and what happened to its thread meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Longest {
+    /// How long it took, without the time in which other processes had the processors.
+    pub wall: Duration,
+    /// The processor time that it took.
+    pub cpu: Duration,
+    /// How often the thread lost its processor to another one.
+    pub preemptions: u64,
+    /// How often the system had to make a page for it.
+    pub page_faults: u64,
 }
 
 /// A full table, ready for every case.
@@ -114,8 +124,7 @@ impl Bench {
         let growth = Growth {
             rows,
             rows_per_second: rows as f64 / started.elapsed().as_secs_f64(),
-            longest_pull: longest.wall,
-            longest_pull_cpu: longest.cpu,
+            longest,
             bytes_per_row: table.bytes() as f64 / rows as f64,
             resident_per_row: resident_bytes()
                 .zip(before)
@@ -173,29 +182,31 @@ impl Bench {
     }
 }
 
-/// The longest that a pull of rows that are there took while another thread made a table grow to
-/// `rows` rows, without the time in which other processes had the processors.
+/// The longest pull of rows that are there while another thread made a table grow to `rows` rows.
 ///
 /// # Errors
 /// When the table fails.
-pub fn longest_pull_beside_growth(rows: usize) -> Result<Duration> {
+pub fn longest_pull_beside_growth(rows: usize) -> Result<Longest> {
     let table = empty_table(OptimizerRule::Adagrad { epsilon: 1e-6, initial: 0.0 })?;
     grow(&table, BATCH.min(rows))?;
     let keys: Vec<u64> = (0..BATCH.min(rows)).map(key_of).collect();
     let mut out = vec![0.0; keys.len() * WIDTH];
     let grown = AtomicBool::new(false);
+    let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let growing = scope.spawn(|| {
+            // Who waits for this end of the channel is there as long as the scope.
+            tell.send(schedule_file()).ok();
             let longest = grow(&table, rows);
             grown.store(true, Ordering::Release);
             longest
         });
-        let mut longest = Duration::ZERO;
+        // Where the growing thread loses the processor while it holds a lock, both wait.
+        let growing_file = told.recv().unwrap_or_default();
+        let files = [schedule_file(), growing_file];
+        let mut longest = Longest::default();
         while !grown.load(Ordering::Acquire) {
-            let (queued, pull) = (time_queued(), Instant::now());
-            table.pull(&keys, &mut out)?;
-            let took = pull.elapsed();
-            longest = longest.max(took.saturating_sub(time_queued() - queued));
+            longest.watch(&files, || table.pull(&keys, &mut out))?;
             // As a trainer does between two pulls; a lock that is never left alone is no table's.
             std::thread::sleep(PAUSE);
         }
@@ -213,25 +224,34 @@ fn empty_table(rule: OptimizerRule) -> Result<SparseTable> {
     })
 }
 
-/// The longest pull on the way.
-struct Longest {
-    wall: Duration,
-    cpu: Duration,
+impl Longest {
+    /// Does `work`, and keeps what it took if it took longer than all before. Time in which one of
+    /// the threads of `files` waits for a processor does not count.
+    fn watch<R>(&mut self, files: &[String], work: impl FnOnce() -> R) -> R {
+        let (queued, before, cpu, start) =
+            (time_queued(files), thread_usage(), thread_time(), Instant::now());
+        let result = work();
+        let wall = start.elapsed();
+        let cpu = thread_time().saturating_sub(cpu);
+        let after = thread_usage();
+        let wall = wall.saturating_sub(time_queued(files).saturating_sub(queued)).max(cpu);
+        if wall > self.wall {
+            let [preemptions, page_faults] = [0, 1].map(|i| after[i].saturating_sub(before[i]));
+            *self = Longest { wall, cpu, preemptions, page_faults };
+        }
+        result
+    }
 }
 
 /// Pulls the first `rows` keys, batch by batch.
 fn grow(table: &SparseTable, rows: usize) -> Result<Longest> {
     let mut keys = vec![0; BATCH];
     let mut out = vec![0.0; BATCH * WIDTH];
-    let mut longest = Longest { wall: Duration::ZERO, cpu: Duration::ZERO };
+    let (files, mut longest) = ([schedule_file()], Longest::default());
     for first in (0..rows).step_by(BATCH) {
         let keys = &mut keys[..BATCH.min(rows - first)];
         keys.iter_mut().zip(first..).for_each(|(key, number)| *key = key_of(number));
-        let (queued, cpu, pull) = (time_queued(), thread_time(), Instant::now());
-        table.pull(keys, &mut out[..keys.len() * WIDTH])?;
-        let took = pull.elapsed();
-        longest.cpu = longest.cpu.max(thread_time().saturating_sub(cpu));
-        longest.wall = longest.wall.max(took.saturating_sub(time_queued() - queued));
+        longest.watch(&files, || table.pull(keys, &mut out[..keys.len() * WIDTH]))?;
     }
     Ok(longest)
 }
@@ -261,11 +281,20 @@ pub fn process_time() -> Duration {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// How long this thread was ready to run while others had the processors, where the system tells.
-fn time_queued() -> Duration {
-    let status = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let queued = status.split_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok());
-    Duration::from_nanos(queued.unwrap_or(0))
+/// The file in which the system tells how this thread was scheduled, if it does.
+fn schedule_file() -> String {
+    let link = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    format!("/proc/{}/schedstat", link.display())
+}
+
+/// How long the threads of these files were ready to run while others had the processors, where
+/// the system tells.
+fn time_queued(files: &[String]) -> Duration {
+    let queued = |file: &String| {
+        let status = std::fs::read_to_string(file).unwrap_or_default();
+        status.split_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok())
+    };
+    files.iter().map(|file| Duration::from_nanos(queued(file).unwrap_or(0))).sum()
 }
 
 /// The processor time that this thread has taken.
@@ -283,9 +312,25 @@ fn clock(id: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// How often this thread lost its processor, and how many pages the system made for it.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "what a thread used is told by a call of the system")]
+fn thread_usage() -> [u64; 2] {
+    // SAFETY: the struct is plain numbers, for which zeros are a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is that of a live value.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    [usage.ru_nivcsw, usage.ru_minflt].map(|count| u64::try_from(count).unwrap_or(0))
+}
+
 #[cfg(not(target_os = "linux"))]
 fn thread_time() -> Duration {
     Duration::ZERO
+}
+
+#[cfg(not(target_os = "linux"))]
+fn thread_usage() -> [u64; 2] {
+    [0; 2]
 }
 
 #[cfg(test)]
@@ -304,7 +349,7 @@ mod tests {
             assert_eq!(distinct.len() == BATCH, case.pushes);
         }
         assert_eq!(bench.table.len(), 50_000, "all keys were there");
-        assert!(longest_pull_beside_growth(50_000).unwrap() > Duration::ZERO);
+        assert!(longest_pull_beside_growth(50_000).unwrap().wall > Duration::ZERO);
         assert!(measure("other", 1.0).unwrap_err().to_string().contains("table_pull_10m_zipf"));
     }
 }

@@ -3,7 +3,8 @@
 //! An entry is a tag of 8 bits and a slot of 24. One cache line answers nearly every question, and
 //! a wrong tag is met once in sixteen; the record holds the key that decides. Entries are never
 //! removed one by one: a shard that drops rows builds its index anew. Lines lie in an arena like
-//! records, because an index is read at random too and should be on huge pages.
+//! records, because an index is read at random too and should be on huge pages. An index has its
+//! size for good once it has entries; [`super::growth`] goes on to a larger one.
 
 use std::sync::Arc;
 
@@ -52,27 +53,38 @@ fn matching(line: &[u32], tag: u32) -> u32 {
 }
 
 impl Index {
-    /// No room, nor any memory; lines of later indexes come from `arena`.
+    /// No room, nor any memory; lines come from `arena`.
     pub(super) fn empty(arena: &Arc<Arena>) -> Index {
         Index { lines: Records::new(arena, 0.0), len: 0 }
     }
 
-    /// An empty index with room for `rows` records, from the same arena.
-    pub(super) fn with_room(&self, rows: usize) -> Index {
-        let mut lines = self.lines.empty_like();
-        // At most 4 entries of 5 are used.
-        for _ in 0..(rows * 5).div_ceil(4 * LINE).max(1) {
-            lines.push();
-        }
-        Index { lines, len: 0 }
-    }
-
     /// An empty index without room, from the same arena.
-    pub(super) fn without_room(&self) -> Index {
+    pub(super) fn empty_like(&self) -> Index {
         Index { lines: self.lines.empty_like(), len: 0 }
     }
 
-    /// Whether another entry fits; if not, a larger index must be built.
+    /// Lines that an index for `rows` records has: at most 4 entries of 5 are used.
+    pub(super) fn lines_for(rows: usize) -> u32 {
+        (rows * 5).div_ceil(4 * LINE).max(1) as u32
+    }
+
+    /// Its lines.
+    #[inline(always)]
+    pub(super) fn lines(&self) -> u32 {
+        self.lines.len()
+    }
+
+    /// Adds empty lines to an index without entries, up to `most` of them. Says whether there are
+    /// `lines` now.
+    pub(super) fn add_lines(&mut self, lines: u32, most: u32) -> bool {
+        debug_assert_eq!(self.len, 0, "an entry's place depends on the number of lines");
+        for _ in 0..most.min(lines - self.lines()) {
+            self.lines.push();
+        }
+        self.lines() == lines
+    }
+
+    /// Whether another entry fits well; if not, it is time for a larger index.
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
         (self.len + 1) * 5 <= self.lines.len() as usize * (4 * LINE)
@@ -139,9 +151,10 @@ impl Index {
     /// Adds an entry that is not there yet.
     ///
     /// # Panics
-    /// When there is no room.
+    /// When every entry is taken.
     pub(super) fn insert(&mut self, hash: u32, slot: u32) {
-        assert!(self.has_room() && (slot as usize) < MOST, "the index has room");
+        let fits = self.len < self.lines.len() as usize * LINE && (slot as usize) < MOST;
+        assert!(fits, "the index has room");
         let mut at = self.home(hash);
         while self.line(at)[LINE - 1] != 0 {
             at = (at + 1) % self.lines.len();
@@ -158,12 +171,19 @@ mod tests {
     use super::*;
 
     fn empty() -> Index {
-        Index::empty(&Arc::new(Arena::new(LINE)))
+        Index::empty(&Arc::new(Arena::new(LINE, &Arc::default())))
+    }
+
+    fn with_room(rows: usize) -> Index {
+        let mut index = empty();
+        let lines = Index::lines_for(rows);
+        assert!(!index.add_lines(lines, 1) && index.add_lines(lines, u32::MAX));
+        index
     }
 
     #[test]
     fn what_went_in_is_found() {
-        let mut index = empty().with_room(1000);
+        let mut index = with_room(1000);
         let hashes: Vec<u32> = (0..1000u64).map(|key| (hash(key) >> 32) as u32).collect();
         for (slot, hash) in hashes.iter().enumerate() {
             index.insert(*hash, slot as u32);
@@ -180,7 +200,7 @@ mod tests {
 
     #[test]
     fn full_lines_overflow_into_the_next_and_wrap() {
-        let mut index = empty().with_room(40);
+        let mut index = with_room(40);
         // All of them belong to the last line.
         for slot in 0..40 {
             index.insert(u32::MAX, slot);

@@ -3,13 +3,14 @@
 //! A [`SparseTable`] holds any 64-bit keys. Each row is one record: counters, weights and what the
 //! optimizer keeps. What a record holds and how it changes is the accessor's business, and which
 //! keys may have one the [`Entry`]'s. Tables are memory and nothing else: no server, no file, and no
-//! thread but a short-lived one that fetches memory ahead of growth.
+//! thread but one that fetches memory while a table grows.
 //!
-//! From the bottom: `arena` (memory that does not move) and `index` (hash to place) · `shard` (both
-//! under one lock) · `batch` (keys sorted by shard) · `accessor`, `rule`, `entry`, `init` (what the
+//! From the bottom: `arena` and `ahead` (memory that does not move), `index` (hash to place) and `growth` (from
+//! one index to the next) · `shard` (all under one lock) · `batch` (keys sorted by shard) · `accessor`, `rule`, `entry`, `init` (what the
 //! numbers mean) · `sparse_table` (all of it together).
 
 mod accessor;
+mod ahead;
 mod arena;
 mod batch;
 pub mod bench;
@@ -17,8 +18,10 @@ mod columns;
 mod config;
 mod entry;
 mod from_block;
+mod growth;
 mod index;
 mod init;
+mod removed;
 mod rule;
 mod save;
 mod shard;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::arena::{Arena, Records};
 use super::batch::{Item, index_hash};
-use super::index::{Index, MOST, NONE, hash};
+use super::growth::GrowingIndex;
+use super::index::{MOST, NONE, hash};
+use super::removed::Removed;
 
 /// Floats that the key takes at the start of a record.
 pub(super) const KEY: usize = 2;
@@ -35,14 +37,14 @@ pub(super) struct Full;
 
 /// A part of a table that is locked as a whole.
 pub(super) struct Shard {
-    index: Index,
+    index: GrowingIndex,
     records: Records,
     /// A bit for each record: changed since it was last saved.
     changed: Vec<u64>,
+    /// Keys whose rows went since the last delta.
+    removed: Removed,
     /// Where a record ends; a float of padding may follow.
     end: usize,
-    /// Where the sizes of its index lie between those of other shards, from 0 to 1.
-    phase: f64,
 }
 
 /// Some of the items of a batch; none beyond the last.
@@ -58,24 +60,19 @@ fn key_of(row: &[f32]) -> u64 {
     u64::from(row[0].to_bits()) | u64::from(row[1].to_bits()) << 32
 }
 
-/// The next of a row of sizes, each a quarter more than the last: a power of two would leave half
-/// of the memory unused after each growth.
-fn next_room(rows: usize, phase: f64) -> usize {
-    const GROWTH: f64 = 1.25;
-    let mut room = 16.0 * GROWTH.powf(phase);
-    while room <= rows as f64 {
-        room *= GROWTH;
-    }
-    room as usize + 1
+/// What the index takes of the hash of the key in `slot`.
+#[inline(always)]
+fn hash_in(records: &Records, slot: u32) -> u32 {
+    index_hash(hash(key_of(records.row(slot))))
 }
 
 impl Shard {
-    /// An empty one, for records of `width` floats, with memory from these arenas. Shards of one table should differ in `phase`
-    /// (from 0 to 1): they grow at the same pace, and a pull should not meet all of them just when
-    /// they need memory or a larger index.
+    /// An empty one, for records of `width` floats, with memory from these arenas. Shards of one
+    /// table should differ in `phase` (from 0 to 1): they grow at the same pace, and a pull should
+    /// not meet all of them just when they need memory or a larger index.
     pub(super) fn new(index: &Arc<Arena>, records: &Arc<Arena>, width: usize, phase: f64) -> Shard {
-        let (index, records) = (Index::empty(index), Records::new(records, phase));
-        Shard { index, records, changed: Vec::new(), end: KEY + width, phase }
+        let (index, records) = (GrowingIndex::empty(index, phase), Records::new(records, phase));
+        Shard { index, records, changed: Vec::new(), removed: Removed::default(), end: KEY + width }
     }
 
     /// Rows.
@@ -100,6 +97,7 @@ impl Shard {
         mut work: impl FnMut(&Item, Option<&mut [f32]>),
     ) -> Result<(), Full> {
         let (end, bytes) = (self.end, (KEY + span) * size_of::<f32>());
+        self.index.advance(self.records.len(), |slot| hash_in(&self.records, slot));
         // While the rows of one group are worked on, those of the next are on their way from
         // memory, and the lines of the index for the one after that.
         let mut slots = [[NONE; GROUP]; 2];
@@ -167,14 +165,11 @@ impl Shard {
         if self.len() == MOST {
             return Err(Full);
         }
-        if !self.index.has_room() {
-            self.build_index(self.len());
-        }
         let slot = self.records.push();
         let row = self.records.row_mut(slot);
         row[0] = f32::from_bits(key as u32);
         row[1] = f32::from_bits((key >> 32) as u32);
-        self.index.insert(hash, slot);
+        self.index.insert(hash, slot, |slot| hash_in(&self.records, slot));
         let word = slot as usize / 64;
         if word == self.changed.len() {
             self.changed.push(0);
@@ -183,13 +178,17 @@ impl Shard {
         Ok(slot)
     }
 
-    /// Builds an index with room for more than `rows`.
-    fn build_index(&mut self, rows: usize) {
-        let mut index = self.index.with_room(next_room(rows, self.phase));
-        for slot in 0..self.records.len() {
-            index.insert(index_hash(hash(key_of(self.records.row(slot)))), slot);
-        }
-        self.index = index;
+    /// What went since the last delta.
+    pub(super) fn removed(&mut self) -> &mut Removed {
+        &mut self.removed
+    }
+
+    /// Takes the keys that went since the last delta and have no row.
+    pub(super) fn take_removed(&mut self) -> Vec<u64> {
+        let (index, records) = (&self.index, &self.records);
+        let found =
+            |key: u64| index.find(index_hash(hash(key)), |slot| key_of(records.row(slot)) == key);
+        self.removed.take(|key| found(key).is_none())
     }
 
     /// Every key with its record, and whether it changed since it was last saved.
@@ -221,9 +220,14 @@ impl Shard {
     pub(super) fn retain(&mut self, mut keep: impl FnMut(u64, &mut [f32]) -> bool) -> usize {
         let (before, end) = (self.records.len(), self.end);
         let mut kept = 0u32;
+        let (notes, mut gone) = (self.removed.is_wanted(), Vec::new());
         for slot in 0..before {
             let row = self.records.row_mut(slot);
-            if !keep(key_of(row), &mut row[KEY..end]) {
+            let key = key_of(row);
+            if !keep(key, &mut row[KEY..end]) {
+                if notes {
+                    gone.push(key);
+                }
                 continue;
             }
             if kept != slot {
@@ -238,19 +242,24 @@ impl Shard {
         if kept == before {
             return 0;
         }
+        self.removed.note(gone);
         self.records.truncate(kept);
         self.changed.truncate((kept as usize).div_ceil(64));
         if let Some(last) = self.changed.last_mut().filter(|_| !kept.is_multiple_of(64)) {
             *last &= (1 << (kept % 64)) - 1;
         }
-        self.build_index(kept as usize);
+        self.index.build(kept, |slot| hash_in(&self.records, slot));
         (before - kept) as usize
     }
 
     /// Drops every record.
     pub(super) fn clear(&mut self) {
+        self.removed.note((0..self.records.len()).map(|slot| key_of(self.records.row(slot))));
         self.records.truncate(0);
-        self.index = self.index.without_room();
+        self.index.clear();
         self.changed = Vec::new();
     }
 }
+
+#[cfg(test)]
+mod tests;

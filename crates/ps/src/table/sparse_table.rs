@@ -3,6 +3,7 @@
 //! A batch is sorted by shard; then each shard is locked once, and its rows are fetched many at a
 //! time. Pushes of one batch to different shards are not one transaction: a pull may see some.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,11 +13,11 @@ use bireme_engine::simd::vectorized;
 
 use super::accessor::{Accessor, Plain};
 use super::arena::Arena;
-use super::batch::{Item, SHARDS, by_shard};
+use super::batch::{Item, SHARDS, by_shard, shard_of};
 use super::columns::{Column, SaveMode};
 use super::config::{PushStep, TableConfig};
 use super::entry::Entry;
-use super::index::LINE;
+use super::index::{LINE, hash};
 use super::rule::{Powers, RowRule};
 use super::save::ShardView;
 use super::shard::{Full, KEY, Maker, Missing, Shard};
@@ -68,7 +69,8 @@ impl SparseTable {
         // Keys are read as two floats of a row whose start is aligned to 8 bytes.
         let width = accessor.record_width();
         let stride = (KEY + width).next_multiple_of(2);
-        let (index, records) = (Arc::new(Arena::new(LINE)), Arc::new(Arena::new(stride)));
+        let ahead = Arc::default();
+        let [index, records] = [LINE, stride].map(|stride| Arc::new(Arena::new(stride, &ahead)));
         let shards = (0..SHARDS).map(|shard| {
             let phase = shard as f64 / SHARDS as f64;
             Mutex::new(Shard::new(&index, &records, width, phase))
@@ -255,6 +257,41 @@ impl SparseTable {
         shrunk
     }
 
+    /// The keys that a save in this mode has to name because their rows went since the last delta
+    /// or base; they count as named then.
+    pub fn take_removed(&self, mode: SaveMode) -> Vec<u64> {
+        let take = |shard| {
+            let mut shard = self.lock(shard);
+            match mode {
+                SaveMode::Delta => shard.take_removed(),
+                // All rows that a base does not have are gone.
+                SaveMode::Base => {
+                    shard.take_removed();
+                    Vec::new()
+                }
+                SaveMode::Full | SaveMode::FullAging => {
+                    shard.removed().want();
+                    Vec::new()
+                }
+            }
+        };
+        (0..SHARDS).flat_map(take).collect()
+    }
+
+    /// Drops the rows of these keys, where there are any.
+    pub fn remove(&self, keys: &[u64]) {
+        let keys: HashSet<u64> = keys.iter().copied().collect();
+        let shards: HashSet<usize> = keys.iter().map(|key| shard_of(hash(*key))).collect();
+        for shard in shards {
+            self.lock(shard).retain(|key, _| !keys.contains(&key));
+        }
+    }
+
+    /// All rows were just loaded: what goes from now on is what the next delta names.
+    pub fn forget_removed(&self) {
+        (0..SHARDS).for_each(|shard| self.lock(shard).removed().begin());
+    }
+
     /// Drops every row.
     pub fn clear(&self) {
         (0..SHARDS).for_each(|shard| self.lock(shard).clear());
@@ -294,7 +331,9 @@ impl SparseTable {
     /// a base would have.
     pub fn forget_marks(&self) {
         for shard in 0..SHARDS {
-            self.lock(shard).update(|record, _| {
+            let mut shard = self.lock(shard);
+            shard.removed().give_back();
+            shard.update(|record, _| {
                 self.accessor.forget_save(record);
                 true
             });

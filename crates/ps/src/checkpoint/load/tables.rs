@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::manifest::{Manifest, TableEntry, TableFile};
-use super::super::tensor_file::{TensorReader, part_name};
+use super::super::tensor_file::{TensorReader, part_name, removed_name};
 use super::super::{ColumnKind, Holdings, Rows, SaveMode, ServerIndex, Sharding};
 use super::super::{TableLayout, bad};
 use super::OpenFiles;
@@ -126,7 +126,7 @@ fn files_for(
         let range = theirs.shards_of(file.server);
         !certain || (range.start < mine.end && mine.start < range.end)
     };
-    entry.files.iter().filter(|file| file.rows > 0).filter(meets).collect()
+    entry.files.iter().filter(|file| file.rows + file.removed > 0).filter(meets).collect()
 }
 
 impl<'a> TablePlan<'a> {
@@ -148,6 +148,11 @@ impl<'a> TablePlan<'a> {
             if !step.delta {
                 self.table.clear();
                 rows = 0;
+            }
+            for file in step.files.iter().filter(|file| file.removed > 0) {
+                let mut keys = open.get(&file.file)?.keys(&removed_name(self.name()))?;
+                keys.retain(|key| sharding.server(*key) == server.index);
+                self.table.remove(&keys)?;
             }
             for file in &step.files {
                 let reader = open.get(&file.file)?;

@@ -108,8 +108,8 @@ fn merge(shards: &[SavedShard]) -> Result<Save> {
             entry.rows += table.rows;
             entry.routed &= table.routed;
             let (server, file) = (shard.server.index, table.file.clone());
-            let (rows, parts) = (table.rows, table.parts);
-            entry.files.push(TableFile { server, file, rows, parts });
+            let (rows, removed, parts) = (table.rows, table.removed, table.parts);
+            entry.files.push(TableFile { server, file, rows, removed, parts });
         }
     }
     Ok(Save {

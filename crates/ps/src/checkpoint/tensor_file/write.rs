@@ -77,6 +77,12 @@ impl<'a> TensorWriter<'a> {
         self.put(bytes)
     }
 
+    /// Writes keys.
+    pub(crate) fn keys(&mut self, name: &str, keys: &[u64]) -> Result<()> {
+        self.declare(name, KEYS, &[keys.len()], size_of_val(keys));
+        self.put(bytemuck::cast_slice(keys))
+    }
+
     /// Writes rows of a table as a part of its own: the keys, and each column.
     pub(crate) fn rows(
         &mut self,
@@ -86,8 +92,7 @@ impl<'a> TensorWriter<'a> {
         records: &[f32],
     ) -> Result<()> {
         let name = |column: &str| part_name(&layout.name, part, column);
-        self.declare(&name("keys"), KEYS, &[keys.len()], size_of_val(keys));
-        self.put(bytemuck::cast_slice(keys))?;
+        self.keys(&name("keys"), keys)?;
         let record = layout.record_width();
         let mut first = 0;
         let mut cells: Vec<f32> = Vec::new();

@@ -76,6 +76,15 @@ impl Rows for MemoryTable {
         Ok(())
     }
 
+    fn take_removed(&self, _: SaveMode) -> Vec<u64> {
+        Vec::new()
+    }
+
+    fn remove(&self, keys: &[u64]) -> Result<()> {
+        keys.iter().for_each(|key| drop(self.part(*key).remove(key)));
+        Ok(())
+    }
+
     fn picks(&self) -> Picks {
         Picks::Changed
     }

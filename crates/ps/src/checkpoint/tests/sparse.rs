@@ -136,3 +136,78 @@ fn deltas_have_what_changed_since_the_base() {
     let saved = super::save(&other, dir.path(), ONLY, SaveMode::Delta).unwrap();
     assert_eq!(saved.tables[0].rows, 0);
 }
+
+/// Keys with their records, but for the score that a save sets back once the row is written.
+fn lasting(table: &SparseTable) -> BTreeMap<u64, Vec<f32>> {
+    let columns = table.columns();
+    let score = columns.iter().position(|column| column.name == "delta_score").unwrap();
+    let at: usize = columns[..score].iter().map(|column| column.width).sum();
+    let mut rows = BTreeMap::new();
+    for (key, (mut record, _)) in contents(table) {
+        record[at] = 0.0;
+        rows.insert(key, record);
+    }
+    rows
+}
+
+/// Rows that shrink drops stay away, those that come again stay, and a save that fails loses none
+/// of it.
+#[test]
+fn deltas_have_what_shrink_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = || {
+        let mut config = ctr();
+        if let AccessorConfig::Ctr(ctr) = &mut config.accessor {
+            (ctr.nonclk_coeff, ctr.click_coeff) = (1.0, 1.0);
+            (ctr.show_click_decay_rate, ctr.delete_threshold) = (0.5, 1.5);
+            (ctr.base_threshold, ctr.delta_threshold, ctr.delta_keep_days) = (0.0, 0.0, 1e9);
+        }
+        config
+    };
+    let table = Arc::new(SparseTable::new(config()).unwrap());
+    let server = Tables(vec![table.clone()]);
+    let write = |mode| save(&server, dir.path(), ONLY, mode).unwrap();
+    let check = |removed: &[u64]| {
+        let manifest = read_manifest(dir.path()).unwrap();
+        let entries = manifest.saves.iter().map(|save| &save.tables[0]);
+        let counts: Vec<u64> = entries.map(|entry| entry.files[0].removed).collect();
+        assert_eq!(counts, removed);
+        let mut keys = Vec::new();
+        let look = &mut |scan: &RowScan<'_>| {
+            keys.extend_from_slice(scan.keys);
+            Ok(())
+        };
+        scan_table(dir.path(), &manifest, "ctr", look).unwrap();
+        keys.sort_unstable();
+        let live = lasting(&table);
+        assert_eq!(keys, live.keys().copied().collect::<Vec<_>>());
+        let mut loaded = BTreeMap::new();
+        for index in 0..2 {
+            let again = Arc::new(SparseTable::new(config()).unwrap());
+            train(&again, 0..500, 0.1);
+            load(dir.path(), &Tables(vec![again.clone()]), ServerIndex { index, count: 2 })
+                .unwrap();
+            loaded.extend(lasting(&again));
+        }
+        assert_eq!(loaded, live);
+    };
+    train(&table, 0..400, 0.5);
+    finish(dir.path(), vec![write(SaveMode::Base)]).unwrap();
+    check(&[0]);
+    // Shown more often, these stay when the others have decayed.
+    (0..3).for_each(|_| train(&table, 0..100, 0.1));
+    assert_eq!(table.shrink().removed, 300);
+    train(&table, 350..360, 0.3);
+    finish(dir.path(), vec![write(SaveMode::Delta)]).unwrap();
+    check(&[0, 290]);
+    // The save that fails takes nothing away from the next.
+    assert!(table.shrink().removed > 0);
+    let lost = 110 - table.len() as u64;
+    write(SaveMode::Delta);
+    abandon(&server);
+    finish(dir.path(), vec![write(SaveMode::Delta)]).unwrap();
+    check(&[0, 290, lost]);
+    table.clear();
+    finish(dir.path(), vec![write(SaveMode::Delta)]).unwrap();
+    check(&[0, 290, lost, 110 - lost]);
+}

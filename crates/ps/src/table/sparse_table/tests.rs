@@ -32,6 +32,8 @@ fn pull(table: &SparseTable, keys: &[u64]) -> Vec<f32> {
 /// What a program does to a table.
 #[derive(Clone, Debug)]
 enum Action {
+    /// Pulls many keys from here on, so that shards grow.
+    PullRange(u64),
     Pull(Vec<u64>),
     Push(Vec<u64>),
     Add(Vec<u64>),
@@ -47,6 +49,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     let distinct = || prop::collection::btree_set(key.clone(), 0..200);
     let distinct = move || distinct().prop_map(|keys| keys.into_iter().collect::<Vec<u64>>());
     let action = prop_oneof![
+        2 => (0u64..8000).prop_map(Action::PullRange),
         4 => keys().prop_map(Action::Pull),
         4 => distinct().prop_map(Action::Push),
         2 => keys().prop_map(Action::Add),
@@ -70,7 +73,12 @@ proptest! {
             [0, 1, 2].map(|i| -1.0 + 2.0 * draw.uniform(key.wrapping_mul(3).wrapping_add(i)))
         };
         for action in actions {
+            let action = match action {
+                Action::PullRange(first) => Action::Pull((first..first + 4000).collect()),
+                other => other,
+            };
             match action {
+                Action::PullRange(_) => unreachable!("became a pull"),
                 Action::Pull(keys) => {
                     let out = pull(&table, &keys);
                     for (key, row) in keys.iter().zip(out.chunks(3)) {
@@ -335,7 +343,7 @@ fn deltas_have_what_changed() {
 fn threads_lose_nothing() {
     const THREADS: u64 = 4;
     let table = SparseTable::new(uniform(1, OptimizerRule::Sgd)).unwrap();
-    let keys: Vec<u64> = (0..3000).map(|key| key * 31).collect();
+    let keys: Vec<u64> = (0..12_000).map(|key| key * 31).collect();
     let initial = {
         let fresh = SparseTable::new(uniform(1, OptimizerRule::Sgd)).unwrap();
         pull(&fresh, &keys)
@@ -354,7 +362,7 @@ fn threads_lose_nothing() {
                     table.add(&some, &vec![0.0; some.len()]).unwrap();
                     let step = PushStep { rate: 1.0, count: 1 };
                     table.push(keys, &vec![-1.0; keys.len()], None, &step).unwrap();
-                    table.for_each_shard(|shard| assert!(shard.len() <= 3000));
+                    table.for_each_shard(|shard| assert!(shard.len() <= 12_000));
                 }
             });
         }

@@ -1,0 +1,60 @@
+//! Where the model is that a path means, with advice where it is one folder further down.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use bireme_engine::io::{ModelFiles, find_model};
+use bireme_fleet::ps::checkpoint::is_checkpoint;
+
+/// Folders that advice names, at most.
+const MOST: usize = 8;
+
+/// The files of the model at a path.
+///
+/// # Errors
+/// When there is none, or several; says which folders inside have one, as those of a training do.
+pub(super) fn find(path: &Path) -> Result<ModelFiles> {
+    find_model(path).map_err(|error| match &inside(path)[..] {
+        [] => error.into(),
+        folders => {
+            let more = if folders.len() > MOST { ", …" } else { "" };
+            let names: Vec<String> =
+                folders.iter().take(MOST).map(|folder| format!("`{}`", folder.display())).collect();
+            anyhow!("{error}; name a folder inside: {}{more}", names.join(", "))
+        }
+    })
+}
+
+/// Folders right inside that hold a model or a checkpoint, in the order of their numbers.
+fn inside(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir() && (is_checkpoint(path) || find_model(path).is_ok()))
+        .collect();
+    folders.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_a_training_names_its_epochs() {
+        let folder = tempfile::tempdir().unwrap();
+        for epoch in ["0", "10", "9", "run"] {
+            fs::create_dir(folder.path().join(epoch)).unwrap();
+        }
+        for epoch in ["0", "10", "9"] {
+            fs::write(folder.path().join(epoch).join("m.pdmodel"), "p").unwrap();
+        }
+        let error = find(folder.path()).unwrap_err().to_string();
+        let at = |epoch: &str| format!("`{}`", folder.path().join(epoch).display());
+        let advice = format!("; name a folder inside: {}, {}, {}", at("0"), at("9"), at("10"));
+        assert!(error.contains("no model there") && error.ends_with(&advice), "{error}");
+        let error = find(&folder.path().join("run")).unwrap_err().to_string();
+        assert!(!error.contains("name a folder"), "{error}");
+    }
+}
