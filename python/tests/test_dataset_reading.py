@@ -1,7 +1,10 @@
 """What datasets read, held against a plain reader."""
 
 import gzip
+import signal
+import subprocess
 import sys
+import time
 
 import bireme as paddle
 import numpy as np
@@ -126,6 +129,80 @@ def test_slots_shuffle_moves_one_slot(tmp_path):
     assert [s[0] for s in given] == [s[0] for s in expected]
     assert [s[1] for s in given] != [s[1] for s in expected]
     assert sorted(s[1] for s in given) == sorted(s[1] for s in expected)
+
+
+def test_a_line_can_be_a_batch(tmp_path):
+    # Three samples and one: labels, one id for each, three numbers for each.
+    (tmp_path / "part").write_text("3 1 0 1 3 5 6 7 9 1 2 3 4 5 6 7 8 9\n1 0 1 8 3 0 0 0\n")
+    for kind in (paddle.distributed.QueueDataset, paddle.distributed.InMemoryDataset):
+        dataset = make(kind, [tmp_path / "part"], batch_size=1, input_type=1)
+        if kind is paddle.distributed.InMemoryDataset:
+            dataset.load_into_memory()
+        first, second = dataset._source().batches()
+        assert np.array(first["dense"]).tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+        assert np.array(first["ids"]).tolist() == [[5], [6], [7]]
+        assert first["ids"].lod() == [[0, 1, 2, 3]]
+        assert np.array(first["label"]).tolist() == [[1], [0], [1]]
+        assert np.array(second["dense"]).shape == (1, 3)
+    with pytest.raises(ValueError, match="`input_type` must be 0"):
+        make(kind, [], input_type=2)
+
+
+def test_samples_of_the_same_name_are_merged(tmp_path, caplog):
+    (tmp_path / "part").write_text(
+        "1 b 1 1 1 7 3 0 0 0\n1 a 1 0 1 0 3 1 0 2\n1 b 1 0 1 0 3 0 0 4\n1 c 1 1 1 1 3 0 0 0\n"
+        "1 a 1 1 2 3 4 3 0 0 0\n1 d 1 0 1 1 3 0 0 0\n1 d 1 0 1 2 3 0 0 0\n"
+    )
+    dataset = make(paddle.distributed.InMemoryDataset, [tmp_path / "part"])
+    dataset.update_settings(merge_size=2)
+    dataset.load_into_memory()
+    assert len(samples_of(dataset)) == 7
+    dataset.global_shuffle()
+    assert dataset.get_memory_data_size() == 2
+    merged = sorted((label, ids, list(dense)) for label, ids, dense in samples_of(dataset))
+    assert merged == [(1, [3, 4], [1, 0, 2]), (1, [7], [0, 0, 4])]
+    assert "drop ins c size=1, because merge_size=2" in caplog.text
+    assert "drop ins d size=2, because conflict_slot=ids" in caplog.text
+    assert "total drop ins num: 3" in caplog.text
+
+
+CTRL_C = """
+import signal, sys, threading, time, os
+import paddle
+paddle.enable_static()
+x = paddle.static.data("x", [None, 1])
+dataset = paddle.distributed.InMemoryDataset()
+dataset.init(use_var=[x], pipe_command="echo ready >&2; sleep 600")
+dataset.set_filelist(["part"])
+try:
+    {load}
+except KeyboardInterrupt:
+    print("interrupted after", time.time() - float(open("sent").read()))
+"""
+
+
+@pytest.mark.parametrize(
+    "load",
+    ["dataset.load_into_memory()", "dataset.preload_into_memory(); dataset.wait_preload_done()"],
+)
+def test_ctrl_c_ends_a_load_at_once(tmp_path, load):
+    (tmp_path / "part").write_text("")
+    (tmp_path / "script.py").write_text(CTRL_C.format(load=load))
+    with subprocess.Popen(
+        [sys.executable, "-m", "bireme", "script.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert "ready" in process.stderr.readline()
+            (tmp_path / "sent").write_text(str(time.time()))
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert float(said.split()[-1]) < 1
 
 
 def test_a_bad_line_is_named(tmp_path):

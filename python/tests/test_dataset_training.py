@@ -187,6 +187,27 @@ def test_values_of_samples_and_parameters_are_dumped(tmp_path):
     assert lines[7] == f"(0,1,fc_0.b_0){bias[0]:.6g},{bias[1]:.6g}"
 
 
+def test_names_and_contents_of_samples_are_dumped(tmp_path):
+    lines = [f"1 name-{at} 1 say:{at} 1 {at % 2} 1 {at} 3 0 0 {at}" for at in range(6)]
+    (tmp_path / "part").write_text("\n".join(lines) + "\n")
+
+    def train(executor, program, dataset, built):
+        memory = paddle.distributed.InMemoryDataset()
+        memory.init(use_var=built[0], batch_size=4)
+        memory.update_settings(parse_ins_id=True, parse_content=True)
+        memory.set_filelist([str(tmp_path / "part")])
+        memory.load_into_memory()
+        program._fleet_opt = {
+            "dump_fields": [built[0][0].name],
+            "dump_fields_path": str(tmp_path / "dump"),
+        }
+        executor.train_from_dataset(program, memory)
+
+    Trained([str(tmp_path / "part")], train)
+    found = (tmp_path / "dump/part-000-00000").read_text().splitlines()
+    assert found == [f"name-{at}\tsay:{at}\tlabel:1:{at % 2}" for at in range(6)]
+
+
 def test_wrong_calls(tmp_path):
     paths = write_samples(tmp_path, 1, 4)
 

@@ -137,6 +137,20 @@ def test_auc_and_accuracy_count_over_batches():
     assert np.array(static.global_scope().find_var(counts[2].name).get_tensor()).sum() == 2
 
 
+def test_auc_without_steps_is_that_of_all_batches():
+    score = static.data("score", [None, 2])
+    label = static.data("label", [None, 1], "int64")
+    overall, recent, _ = static.auc(score, label, num_thresholds=100, slide_steps=0)
+    exe = static.Executor()
+    exe.run(static.default_startup_program())
+    for right, wanted in ((1, 1.0), (0, 0.5)):
+        scores = np.array([[0.2, 0.8], [0.6, 0.4]], "float32")
+        feed = {"score": scores, "label": np.array([[right], [1 - right]])}
+        assert [value[0] for value in exe.run(feed=feed, fetch_list=[overall, recent])] == [
+            wanted
+        ] * 2
+
+
 def test_ctr_metric_bundle_sums_over_batches():
     score = static.data("score", [None, 1])
     label = static.data("label", [None, 1], "int64")

@@ -103,11 +103,13 @@ def test_knobs_come_from_the_environment_then_the_strategy_then_cpu_num(monkeypa
     monkeypatch.setenv("FLAGS_communicator_thread_pool_size", "7")
     monkeypatch.setenv("FLAGS_communicator_independent_recv_thread", "false")
     given = {"send_wait_times": 9, "thread_pool_size": 2}
+    assert knobs("half_async", given)["min_send_grad_num_before_recv"] == 4
+    # Steps of several threads are not merged.
     assert knobs("async", given) == {
-        "max_merge_var_num": 4,
-        "send_queue_size": 4,
+        "max_merge_var_num": 1,
+        "send_queue_size": 1,
         "independent_recv_thread": 0,
-        "min_send_grad_num_before_recv": 4,
+        "min_send_grad_num_before_recv": 1,
         "thread_pool_size": 7,
         "send_wait_times": 9,
         "is_sgd_optimizer": 1,

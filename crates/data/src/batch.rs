@@ -35,6 +35,18 @@ impl Batch {
         self.tensors.iter().collect()
     }
 
+    /// The text of each line in a slot such as [`crate::INS_ID`]; empty where none was kept.
+    pub fn texts(&self, slot: &str) -> Vec<String> {
+        let at = self.slots.iter().position(|known| known.name == slot);
+        let Some(tensor) = at.map(|at| &self.tensors[at]) else { return Vec::new() };
+        let bytes = tensor.as_slice::<i64>().unwrap_or_default();
+        let text = |ends: &[usize]| {
+            let bytes: Vec<u8> = bytes[ends[0]..ends[1]].iter().map(|&byte| byte as u8).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        tensor.lod().first().map_or(Vec::new(), |offsets| offsets.windows(2).map(text).collect())
+    }
+
     /// Bytes of its tensors.
     pub fn bytes(&self) -> usize {
         let lod = |tensor: &Tensor| tensor.lod().iter().map(|level| level.len() * 8).sum::<usize>();
@@ -48,19 +60,29 @@ impl Batch {
 
     /// Replaces what it holds: `fill` writes the tensor of each slot.
     pub(crate) fn refill(&mut self, rows: usize, mut fill: impl FnMut(usize, &Slot, &mut Tensor)) {
-        self.rows = rows;
         for (at, (slot, tensor)) in self.slots.iter().zip(&mut self.tensors).enumerate() {
             fill(at, slot, tensor);
+        }
+        self.rows = self.samples_of(rows);
+    }
+
+    /// How many samples so many lines make.
+    fn samples_of(&self, lines: usize) -> usize {
+        match (self.slots.first(), self.tensors.first()) {
+            (Some(slot), Some(tensor)) if slot.batched => {
+                tensor.dims().first().copied().unwrap_or(0)
+            }
+            _ => lines,
         }
     }
 
     /// Replaces what it holds by the samples of these rows, which have the same slots.
     pub fn fill(&mut self, samples: &Samples, rows: impl ExactSizeIterator<Item = usize> + Clone) {
-        self.rows = rows.len();
         let columns = samples.columns();
         for ((slot, tensor), column) in self.slots.iter().zip(&mut self.tensors).zip(columns) {
             fill(tensor, slot, column, rows.clone());
         }
+        self.rows = self.samples_of(rows.len());
     }
 }
 
@@ -74,22 +96,18 @@ fn fill(
         Some(width) => width * rows.len(),
         None => rows.clone().map(|row| column.range(row).len()).sum(),
     };
-    let dims: Vec<usize> = match &slot.shape {
-        Some(shape) => [&[rows.len()], shape.as_slice()].concat(),
-        None => vec![count, 1],
-    };
-    tensor.resize(tensor.dtype(), dims);
+    tensor.resize(tensor.dtype(), slot.dims(rows.len(), count));
     match column.values() {
         Values::Ids(values) => copy(tensor.as_mut_bytes(), values, column, rows.clone()),
         Values::Floats(values) => copy(tensor.as_mut_bytes(), values, column, rows.clone()),
     }
     if slot.shape.is_none() {
-        let mut offsets = Vec::with_capacity(rows.len() + 1);
-        offsets.push(0);
-        for row in rows {
-            offsets.push(offsets[offsets.len() - 1] + column.range(row).len());
-        }
-        tensor.set_lod(&[offsets]);
+        let mut end = 0;
+        let ends = rows.map(|row| {
+            end += column.range(row).len();
+            end
+        });
+        tensor.set_lod(&[slot.offsets(count, ends)]);
     }
 }
 

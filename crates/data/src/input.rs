@@ -3,6 +3,9 @@
 //! Datasets know no format and no file system; parsers and sources stand behind these two traits,
 //! and tests put rows of their own there.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::source::{Reader, Source};
 use crate::{Result, Samples, Slot};
 
@@ -16,6 +19,9 @@ pub trait Input: Send + Sync {
     /// # Errors
     /// When it cannot be read.
     fn open(&self, file: usize) -> Result<Box<dyn Rows>>;
+
+    /// Ends reads that wait, and all that follow; to be called from another thread.
+    fn stop(&self) {}
 }
 
 /// A file that is being read.
@@ -56,6 +62,7 @@ pub type Closer = Box<dyn Fn() + Send + Sync>;
 pub struct Files {
     source: Source,
     slots: Vec<Slot>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Files {
@@ -65,7 +72,7 @@ impl Files {
     /// When the format does not provide the slots.
     pub fn new(source: Source, slots: &[Slot]) -> Result<Files> {
         crate::parse::Parser::new(&source.format, slots)?;
-        Ok(Files { source, slots: slots.to_vec() })
+        Ok(Files { source, slots: slots.to_vec(), stop: Arc::default() })
     }
 
     /// The source.
@@ -80,7 +87,11 @@ impl Input for Files {
     }
 
     fn open(&self, file: usize) -> Result<Box<dyn Rows>> {
-        Ok(Box::new(Reader::open(&self.source, file, &self.slots)?))
+        Ok(Box::new(Reader::open_until(&self.source, file, &self.slots, &self.stop)?))
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 

@@ -24,22 +24,32 @@ pub struct Slot {
     /// The shape of one sample's values; `None` for a slot with any number of values, which
     /// becomes a tensor of shape `[n, 1]` with offsets (LoD).
     pub shape: Option<Vec<usize>>,
+    /// Whether one line holds the values of a whole batch, Paddle's `input_type` 1: as many samples
+    /// as its values make, one value each where `shape` is `None`. False.
+    pub batched: bool,
 }
+
+/// The name of a slot that keeps the names of samples, Paddle's `ins_id`: each byte is an id. Slots
+/// of text stand behind all others.
+pub const INS_ID: &str = "@ins_id@";
+
+/// As [`INS_ID`], for what lines say about samples (`content`).
+pub const CONTENT: &str = "@content@";
 
 impl Slot {
     /// A slot of one id.
     pub fn id(name: impl Into<String>) -> Slot {
-        Slot { name: name.into(), kind: Kind::Ids, shape: Some(vec![1]) }
+        Slot::new(name.into(), Kind::Ids, Some(vec![1]))
     }
 
     /// A slot of any number of ids.
     pub fn ids(name: impl Into<String>) -> Slot {
-        Slot { name: name.into(), kind: Kind::Ids, shape: None }
+        Slot::new(name.into(), Kind::Ids, None)
     }
 
     /// A slot of `width` numbers.
     pub fn floats(name: impl Into<String>, width: usize) -> Slot {
-        Slot { name: name.into(), kind: Kind::Floats, shape: Some(vec![width]) }
+        Slot::new(name.into(), Kind::Floats, Some(vec![width]))
     }
 
     /// The slot that feeds a variable: with LoD any number of values, else its shape without the
@@ -59,7 +69,7 @@ impl Slot {
             }
         };
         if var.lod_level > 0 {
-            return Ok(Slot { name: var.name.clone(), kind, shape: None });
+            return Ok(Slot::new(var.name.clone(), kind, None));
         }
         let sizes = var.shape.iter().skip(1).map(|&size| usize::try_from(size));
         let shape = sizes.collect::<std::result::Result<Vec<_>, _>>().map_err(|_| {
@@ -69,12 +79,44 @@ impl Slot {
                 var.name, var.shape
             ))
         })?;
-        Ok(Slot { name: var.name.clone(), kind, shape: Some(shape) })
+        Ok(Slot::new(var.name.clone(), kind, Some(shape)))
     }
 
-    /// How many values each sample has; `None` if that differs.
+    fn new(name: String, kind: Kind, shape: Option<Vec<usize>>) -> Slot {
+        Slot { name, kind, shape, batched: false }
+    }
+
+    /// How many values each line has; `None` if that differs.
     pub fn width(&self) -> Option<usize> {
-        self.shape.as_ref().map(|shape| shape.iter().product())
+        self.shape.as_ref().filter(|_| !self.batched).map(|shape| shape.iter().product())
+    }
+
+    /// How many samples the values of a line of a batched slot make; `None` if they make none.
+    pub(crate) fn samples_of(&self, values: usize) -> Option<usize> {
+        let width = self.shape.as_ref().map_or(1, |shape| shape.iter().product());
+        let whole = width > 0 && values.is_multiple_of(width);
+        whole.then(|| values / width)
+    }
+
+    /// The dimensions of a tensor with the values of so many lines.
+    pub(crate) fn dims(&self, lines: usize, values: usize) -> Vec<usize> {
+        match &self.shape {
+            Some(shape) => {
+                let samples =
+                    if self.batched { self.samples_of(values).unwrap_or(0) } else { lines };
+                [&[samples], shape.as_slice()].concat()
+            }
+            None => vec![values, 1],
+        }
+    }
+
+    /// Where the values of each sample end, for a slot whose samples have any number of them;
+    /// `ends` are those of the lines.
+    pub(crate) fn offsets(&self, values: usize, ends: impl Iterator<Item = usize>) -> Vec<usize> {
+        match self.batched {
+            true => (0..=values).collect(),
+            false => std::iter::once(0).chain(ends).collect(),
+        }
     }
 }
 

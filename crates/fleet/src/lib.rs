@@ -35,7 +35,8 @@ pub use environment::Environment;
 pub use error::{Error, Result};
 pub use files::split_files;
 pub use fleet::{
-    Fleet, Peers, SaveMode, Tuning, connect_stages, connect_trainer, serve_program, serve_stage,
+    Fleet, Gather, Peers, SaveMode, Tuning, connect_stages, connect_trainer, serve_program,
+    serve_stage, share_files,
 };
 pub use log::log_to_stderr;
 pub use report::Reporter;

@@ -88,7 +88,12 @@ pub(crate) fn knobs(
     let mut flags = BTreeMap::new();
     collect(strategy, &mut flags);
     collect(&environment.communicator, &mut flags);
-    let threads = environment.cpu_num.unwrap_or(1) as usize;
+    // Async: steps of several threads that were merged would be one update of an optimizer that
+    // scales gradients, so that it learned less from the same data, and from older values.
+    let threads = match mode {
+        Mode::Async => 1,
+        _ => environment.cpu_num.unwrap_or(1) as usize,
+    };
     Ok(Knobs::from_flags(mode, threads, geo_steps, &flags)?)
 }
 
@@ -158,5 +163,13 @@ mod tests {
         let environment = Environment::of([("FLAGS_communicator_send_queue_size", "9")]).unwrap();
         let knobs = knobs(Mode::Async, 100, &strategy, &environment).unwrap();
         assert_eq!((knobs.max_merge_var_num, knobs.send_queue_size), (3, 9));
+    }
+
+    #[test]
+    fn async_steps_of_several_threads_are_not_merged() {
+        let environment = Environment::of([("CPU_NUM", "4")]).unwrap();
+        let of = |mode| knobs(mode, 100, &CommunicatorFlags::default(), &environment).unwrap();
+        assert_eq!(of(Mode::Async).max_merge_var_num, 1);
+        assert_eq!(of(Mode::HalfAsync).max_merge_var_num, 4);
     }
 }

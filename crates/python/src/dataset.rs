@@ -6,15 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_data::parse::{BadLines, CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
 use bireme_data::source::{Source, expand};
 use bireme_data::{
-    Batch, Batches, Exchange, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings,
-    Result, Slot,
+    Batch, Batches, CONTENT, Exchange, Files, INS_ID, MemoryDataset, MemorySettings, QueueDataset,
+    QueueSettings, Result, Slot,
 };
 use bireme_engine::tensor::Tensor;
+use bireme_fleet::share_files;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::error::{data_to_py, enter_data};
+use crate::error::{data_to_py, enter, enter_data};
+use crate::executor::signalled;
+use crate::jobs;
 use crate::kwargs::Kwargs;
 use crate::lod_tensor::LoDTensor;
 use crate::variable::Variable;
@@ -25,11 +28,14 @@ struct Told {
     slots: Vec<Slot>,
     batch_size: usize,
     readers: usize,
+    /// Whoever deals the files out, and for which epoch.
+    share: Option<Py<FileShare>>,
+    epoch: u64,
 }
 
 impl Told {
     fn read(variables: &Bound<'_, PyAny>, settings: &Bound<'_, PyDict>) -> PyResult<Told> {
-        let slots: Vec<Slot> =
+        let mut slots: Vec<Slot> =
             variables.try_iter()?.map(|one| slot_of(&one?)).collect::<PyResult<_>>()?;
         let mut given = Kwargs::new("a dataset".to_owned(), settings)?;
         let files: Vec<String> = given.need("files")?;
@@ -39,6 +45,11 @@ impl Told {
             parse_ins_id: given.or("parse_ins_id", false)?,
             parse_content: given.or("parse_content", false)?,
         };
+        let batched: bool = given.or("lines_are_batches", false)?;
+        slots.iter_mut().for_each(|slot| slot.batched = batched);
+        let texts = [(multi_slot.parse_ins_id, INS_ID), (multi_slot.parse_content, CONTENT)];
+        let texts = texts.into_iter().filter(|(kept, _)| *kept);
+        slots.extend(texts.map(|(_, name)| Slot::ids(name)));
         let format = match name.as_str() {
             "multislot" => Format::MultiSlot(multi_slot),
             "slot_value" => Format::SlotValue(SlotValueOptions { tokens, padding: 0 }),
@@ -54,6 +65,11 @@ impl Told {
             slots,
             batch_size: given.need("batch_size")?,
             readers: given.need("threads")?,
+            share: match given.object("share")? {
+                Some(share) => Some(share.cast::<FileShare>()?.clone().unbind()),
+                None => None,
+            },
+            epoch: given.or("epoch", 0)?,
         };
         given.end()?;
         Ok(told)
@@ -73,6 +89,47 @@ fn slot_of(variable: &Bound<'_, PyAny>) -> PyResult<Slot> {
     variable.get().read(Slot::of_var)?.map_err(data_to_py)
 }
 
+/// Whether a slot feeds no variable, but keeps what lines say about samples.
+fn is_text(slot: &Slot) -> bool {
+    slot.name == INS_ID || slot.name == CONTENT
+}
+
+/// Files that the workers of a job draw one after the other; worker 0 counts them.
+#[pyclass(frozen, module = "bireme._core")]
+pub(crate) struct FileShare {
+    share: Arc<dyn bireme_data::FileShare>,
+}
+
+#[pymethods]
+impl FileShare {
+    /// The share of worker `rank`, which others reach at `host`; `gather` takes bytes and returns
+    /// those of all workers, who make this call together.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        rank: u32,
+        host: Option<String>,
+        gather: Py<PyAny>,
+    ) -> PyResult<FileShare> {
+        let share = enter(py, || {
+            let gathered = |own: &[u8]| -> bireme_fleet::Result<Vec<Vec<u8>>> {
+                Python::attach(|py| {
+                    let all = gather.call1(py, (PyBytes::new(py, own),));
+                    all.and_then(|all| all.extract::<Vec<Vec<u8>>>(py)).map_err(|raised| {
+                        let problem = raised.to_string();
+                        raised.restore(py);
+                        bireme_fleet::Error::Config(problem)
+                    })
+                })
+            };
+            let environment = jobs::environment()?;
+            let shared = share_files(rank, host, &environment, &gathered);
+            shared.map_err(jobs::to_engine)
+        })?;
+        Ok(FileShare { share })
+    }
+}
+
 /// Files that are read while they are trained on.
 #[pyclass(frozen, module = "bireme._core")]
 pub(crate) struct QueueData {
@@ -90,6 +147,8 @@ impl QueueData {
         let mut queue = QueueSettings::new(told.input()?, told.slots);
         queue.batch_size = told.batch_size;
         queue.readers = told.readers;
+        queue.share = told.share.map(|share| Arc::clone(&share.get().share));
+        queue.epoch = told.epoch;
         Ok(QueueData { dataset: QueueDataset::new(queue).map_err(data_to_py)?, bad_lines })
     }
 
@@ -146,7 +205,10 @@ impl MemoryData {
 
     /// Reads all files.
     fn load(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, MemoryDataset::load)
+        self.with(py, |dataset| {
+            dataset.preload(dataset.settings().readers)?;
+            dataset.wait_unless(&signalled)
+        })
     }
 
     /// Begins to read all files.
@@ -156,7 +218,7 @@ impl MemoryData {
 
     /// Waits for what was begun.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, MemoryDataset::wait)
+        self.with(py, |dataset| dataset.wait_unless(&signalled))
     }
 
     /// Shuffles the samples of this process.
@@ -179,6 +241,22 @@ impl MemoryData {
     ) -> PyResult<()> {
         let peers = Called { exchange, rank, size };
         self.with(py, |dataset| dataset.global_shuffle(&peers, seed))
+    }
+
+    /// As `global_shuffle`, and then merges samples of the same name; returns how many were left
+    /// out, and why the first of them.
+    fn global_merge(
+        &self,
+        py: Python<'_>,
+        exchange: Py<PyAny>,
+        rank: usize,
+        size: usize,
+        seed: u64,
+        merge_size: usize,
+    ) -> PyResult<(usize, Vec<String>)> {
+        let peers = Called { exchange, rank, size };
+        let merged = self.with(py, |dataset| dataset.global_merge(&peers, seed, merge_size))?;
+        Ok((merged.dropped, merged.reasons))
     }
 
     /// Swaps the values of some slots among the samples.
@@ -277,6 +355,11 @@ impl<'py> Data<'py> {
         }
     }
 
+    /// Whether its files are shared with other workers.
+    pub(crate) fn draws_files(&self) -> bool {
+        matches!(self, Data::Queue(queue) if queue.dataset.settings().share.is_some())
+    }
+
     /// The slots of its samples.
     pub(crate) fn slots(&self) -> &[Slot] {
         match self {
@@ -328,7 +411,8 @@ impl DataBatches {
         })?;
         let Some(tensors) = tensors else { return Ok(None) };
         let feed = PyDict::new(py);
-        for (slot, tensor) in self.slots.iter().zip(tensors) {
+        let variables = self.slots.iter().zip(tensors);
+        for (slot, tensor) in variables.filter(|(slot, _)| !is_text(slot)) {
             feed.set_item(&slot.name, Py::new(py, LoDTensor::own(tensor))?)?;
         }
         Ok(Some(feed))

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use bireme_data::train::Progress;
-use bireme_data::{Error, Result};
+use bireme_data::{CONTENT, Error, INS_ID, Result};
 use bireme_engine::Scope;
 use bireme_engine::tensor::Tensor;
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ pub(crate) struct Dump {
     params: Vec<String>,
     folder: PathBuf,
     rank: usize,
-    /// Whether the names of samples, which are not kept, have a place in a line.
+    /// Whether names and contents of samples have a place in a line, be they empty.
     in_memory: bool,
     files: Mutex<HashMap<usize, BufWriter<File>>>,
 }
@@ -53,8 +53,12 @@ impl Dump {
     /// After a step, whose fetches from `first` on are the fields.
     pub(crate) fn after(&self, done: &Progress<'_>, first: usize, scope: &Scope) -> Result<()> {
         let mut text = String::new();
+        let [names, contents] = [INS_ID, CONTENT].map(|slot| done.data.texts(slot));
+        let of = |texts: &[String], row: usize| texts.get(row).cloned().unwrap_or_default();
         for row in 0..done.data.rows() {
-            text.push_str(if self.in_memory { "\t" } else { "" });
+            if self.in_memory {
+                text.push_str(&format!("{}\t{}", of(&names, row), of(&contents, row)));
+            }
             for (at, field) in self.fields.iter().enumerate() {
                 let tensor = done.fetched(first + at);
                 let Some((start, end)) = range(tensor, row, done.data.rows()) else { continue };

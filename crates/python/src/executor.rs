@@ -4,10 +4,11 @@
 //! out as, and the interpreter is free for other threads while a step runs.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-use bireme_data::train::{Progress, Training, divide, train};
+use bireme_data::train::{Progress, Training, divide, is_in_step, train};
 use bireme_engine::collective::Collective;
 use bireme_engine::ir::{self, Var};
 use bireme_engine::remote::Remote;
@@ -16,6 +17,7 @@ use bireme_engine::{DType, Error, Executor as Engine, Place, Result as EngineRes
 use bireme_fleet::collective::Rings;
 use bireme_fleet::ps::heter::HeterTrainer;
 use bireme_fleet::ps::worker::Worker;
+use bireme_fleet::{Reduce, group};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -149,7 +151,7 @@ impl Executor {
         engine: &mut Engine,
         program: &Program,
         scope: &bireme_engine::Scope,
-    ) -> EngineResult<(Option<Arc<dyn Remote>>, Option<Arc<dyn Collective>>)> {
+    ) -> EngineResult<(Option<Arc<Worker>>, Option<Arc<Rings>>)> {
         let seen = self.seen(program)?;
         match seen.kind {
             Kind::Local => return Ok((None, None)),
@@ -161,12 +163,9 @@ impl Executor {
                 return Err(Error::Kernel { problem: problem.to_owned() });
             }
         }
-        let remote = lock(&self.worker).clone().filter(|_| matches!(seen.kind, Kind::Trainer));
+        let worker = lock(&self.worker).clone().filter(|_| matches!(seen.kind, Kind::Trainer));
         let rings = lock(&self.rings).clone().filter(|_| matches!(seen.kind, Kind::Rank));
-        Ok((
-            remote.map(|worker| worker as Arc<dyn Remote>),
-            rings.map(|rings| rings as Arc<dyn Collective>),
-        ))
+        Ok((worker, rings))
     }
 
     /// That this thread is not inside a step of this executor already.
@@ -235,11 +234,14 @@ pub(crate) fn note_main_thread() {
     MAIN.get_or_init(|| thread::current().id());
 }
 
+/// Whether the main thread was told to stop while others train for it.
+static STOP: AtomicBool = AtomicBool::new(false);
+
 /// Whether a signal (Ctrl-C) has come whose handler raises; the exception waits for [`enter`].
 pub(crate) fn signalled() -> bool {
     // Signals belong to the main thread; others must not touch an interpreter that may be ending.
     if MAIN.get().is_some_and(|main| *main != thread::current().id()) {
-        return false;
+        return STOP.load(Ordering::Relaxed);
     }
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
@@ -249,6 +251,54 @@ pub(crate) fn signalled() -> bool {
         }
     })
 }
+
+/// As [`signalled`], and lets threads know that wait for other processes.
+fn interrupted() -> bool {
+    let wanted = signalled();
+    STOP.fetch_or(wanted, Ordering::Relaxed);
+    wanted
+}
+
+/// A training whose threads see [`STOP`]; they have ended when it is dropped.
+struct Stopping;
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        STOP.store(false, Ordering::Relaxed);
+    }
+}
+
+/// How the steps of a program, which wait for those of other trainers, come to the same number;
+/// `None` where they do not wait, or nobody else is there.
+fn agreement(
+    program: &ir::Program,
+    worker: Option<Arc<Worker>>,
+    rings: Option<Arc<Rings>>,
+) -> Option<Box<Agree>> {
+    if !is_in_step(program) {
+        return None;
+    }
+    let lost = |error: Error| match error {
+        Error::Interrupted => bireme_data::Error::Interrupted,
+        other => bireme_data::Error::Peers(other.to_string()),
+    };
+    if let Some(worker) = worker.filter(|worker| worker.config().trainers > 1) {
+        return Some(Box::new(move |mine| {
+            let least = worker.all_reduce(&[f64::from(u8::from(mine))], Reduce::Min);
+            Ok(least.map_err(|error| lost(jobs::to_engine(error.into())))?[0] > 0.0)
+        }));
+    }
+    let ranks = rings.map(|rings| rings.group(0)).filter(|ranks| ranks.size() > 1)?;
+    Some(Box::new(move |mine| {
+        let mut least = [f64::from(u8::from(mine))];
+        let reduced = ranks.all_reduce(&mut least, group::Reduce::Min);
+        reduced.map_err(|error| lost(jobs::to_engine(error.into())))?;
+        Ok(least[0] > 0.0)
+    }))
+}
+
+/// Says whether something is so for all trainers; all ask together.
+type Agree = dyn Fn(bool) -> bireme_data::Result<bool> + Send + Sync;
 
 /// A value that is fed.
 enum Feed {
@@ -378,7 +428,7 @@ impl Executor {
                 self.meet(engine, program, &scope).map(Some)
             })
         })?;
-        let Some((remote, collective)) = connected else {
+        let Some((worker, rings)) = connected else {
             return Err(PyRuntimeError::new_err("this executor is closed: make a new one"));
         };
         // A copy: whoever edits the program meanwhile does not change what is trained.
@@ -391,10 +441,21 @@ impl Executor {
             training.private = &told.private;
             training.split = split;
             training.infer = told.infer;
-            training.remote = remote;
-            training.collective = collective;
-            training.interrupt = Some(&signalled);
+            training.remote = worker.clone().map(|worker| worker as Arc<dyn Remote>);
+            training.collective = rings.clone().map(|rings| rings as Arc<dyn Collective>);
+            training.interrupt = Some(&interrupted);
             training.on_batch = Some(&after);
+            let _stopping = Stopping;
+            // Nothing is sent when nothing is learned.
+            let agree = agreement(&copy, worker, rings).filter(|_| !told.infer);
+            if agree.is_some() && data.draws_files() {
+                let problem = "the steps of this job wait for each other, so that a worker that \
+                               draws more files than the others has nobody to train them with: \
+                               leave out `share_files`, and give each worker its own files \
+                               (`fleet.util.get_file_shard`)";
+                return Err(bireme_data::Error::Settings(problem.to_owned()));
+            }
+            training.agree = agree.as_deref().map(|agree| agree as _);
             let summary = train(&training, data.open(threads)?)?;
             told.end(&summary)?;
             Ok(summary)

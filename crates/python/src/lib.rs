@@ -74,7 +74,7 @@ mod _core {
         switch_scope, switch_startup_program, unique_name,
     };
     #[pymodule_export]
-    use crate::dataset::{DataBatches, MemoryData, QueueData};
+    use crate::dataset::{DataBatches, FileShare, MemoryData, QueueData};
     #[pymodule_export]
     use crate::dtype::{DType, dtype};
     #[pymodule_export]

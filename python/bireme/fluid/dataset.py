@@ -36,7 +36,7 @@ class DatasetBase(_datasets.DatasetBase):
         self._set_use_var(var_list)
 
     def set_input_type(self, input_type: int) -> None:
-        """0: a line is a sample."""
+        """0: a line is a sample; 1: it is a batch."""
         self._set_input_type(input_type)
 
     def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
@@ -110,7 +110,7 @@ class InMemoryDataset(DatasetBase, _datasets.InMemoryDataset):
         self._set_fleet_send_sleep_seconds(fleet_send_sleep_seconds)
 
     def set_merge_by_lineid(self, merge_size: int = 2) -> None:
-        """Refused: merging samples is not in this version."""
+        """Has `global_shuffle` merge so many samples with the same `ins_id`."""
         self._set_merge_by_lineid(merge_size)
 
     def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:

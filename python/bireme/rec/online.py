@@ -7,14 +7,16 @@ that was stopped where to go on.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from . import auc
+from . import auc, metrics
 from .config import Config, arguments, load, table
 from .folder import static_model
 from .log import logger, start
@@ -70,6 +72,7 @@ class OnlineTrainer:
         self.model = static_model(self.config)
         self.feeds = self.model.create_feeds()
         self.metrics = self.model.net(self.feeds)
+        self.counted = metrics.names_of(self.model)
         names = getattr(self.model, "thread_stat_var_names", None)
         if names:
             self.config["stat_var_names"] = list(names)
@@ -127,7 +130,7 @@ class OnlineTrainer:
             self._evaluate(day, number, dataset, costs)
         self.is_first_pass = False
         logger.info(f"Day:{day}, Pass: {number}, Training Dataset Begin.")
-        with _Timed(costs, "train"):
+        with _Timed(costs, "train"), self._dumping("train", day, number):
             self.executor.train_from_dataset(**self._call(day, number, dataset))
         logger.info(f"Training Dataset Done, using time {costs['train']} mins.")
         with _Timed(costs, "release"):
@@ -136,6 +139,8 @@ class OnlineTrainer:
             said = self._global_metrics()
             logger.info(f"Day:{day}, Pass: {number}, Train Global Metric: {said}")
         self._log_costs(number, (time.time() - begun) / 60, costs)
+        if self.config.get("runner.need_infer_dump", False):
+            self._dump_evaluation(day, number)
         self._save(day, number, is_last=following is None)
 
     def _evaluate(self, day: str, number: int, dataset: Any, costs: dict[str, float]) -> None:
@@ -146,6 +151,39 @@ class OnlineTrainer:
         with _Timed(costs, "infer_metric"):
             said = self._global_metrics()
             logger.info(f"Day:{day}, Pass: {number}, Infer Global Metric: {said}")
+
+    def _dump_evaluation(self, day: str, number: int) -> None:
+        """Predicts what `runner.infer_data_dir` has for this pass, into files."""
+        begun = time.time()
+        dataset = self._open(day, number, "infer")
+        dataset.wait_preload_done()
+        seconds = time.time() - begun
+        logger.info(f"Prepare Infer Dump Dataset Done, using time {seconds} second.")
+        begun = time.time()
+        with self._dumping("infer", day, number):
+            self.executor.infer_from_dataset(**self._call(day, number, dataset))
+        logger.info(f"Infer Dump Dataset Done, using time {time.time() - begun} second.")
+        dataset.release_memory()
+        # What was predicted here belongs to no pass.
+        self._reset_metrics()
+
+    @contextlib.contextmanager
+    def _dumping(self, use: str, day: str, number: int) -> Iterator[None]:
+        """Has the program write values into files meanwhile, where the config asks for it."""
+        if not self.config.get(f"runner.need_{use}_dump", False):
+            yield
+            return
+        before = getattr(self.program, "_fleet_opt", None) or {}
+        of_model = {
+            key: [var.name for var in getattr(self.model, f"{use}_dump_{kind}", None) or []]
+            for key, kind in (("dump_fields", "fields"), ("dump_param", "params"))
+        }
+        folder = os.path.join(self.config[f"runner.{use}_dump_fields_dir"], day, str(number))
+        self.program._fleet_opt = {**before, **of_model, "dump_fields_path": folder}
+        try:
+            yield
+        finally:
+            self.program._fleet_opt = before
 
     def _call(self, day: str, number: int, dataset: Any) -> dict[str, Any]:
         return {
@@ -158,9 +196,9 @@ class OnlineTrainer:
             "debug": bool(self.config.get("runner.dataset_debug", False)),
         }
 
-    def _slices(self, day: str, number: int) -> list[str]:
+    def _slices(self, day: str, number: int, use: str = "train") -> list[str]:
         folder = os.path.join(
-            self.config["config_abs_dir"], str(self.config["runner.train_data_dir"])
+            self.config["config_abs_dir"], str(self.config[f"runner.{use}_data_dir"])
         )
         return [os.path.join(folder, day, name) for name in self.passes[number - 1]]
 
@@ -172,11 +210,11 @@ class OnlineTrainer:
         logger.info(f"Day:{day}, Pass: {number}, there is no data.")
         return False
 
-    def _open(self, day: str, number: int) -> Any:
+    def _open(self, day: str, number: int, use: str = "train") -> Any:
         """The dataset of a pass, which is being loaded."""
         from ..distributed import InMemoryDataset, fleet
 
-        slices = self._slices(day, number)
+        slices = self._slices(day, number, use)
         done = self.config.get("runner.data_donefile", "")
         for path in slices if done else ():
             self._await(os.path.join(path, done))
@@ -187,7 +225,7 @@ class OnlineTrainer:
         dataset = InMemoryDataset()
         dataset.init(
             use_var=self.feeds,
-            batch_size=int(self.config.get("runner.train_batch_size", 1)),
+            batch_size=int(self.config.get(f"runner.{use}_batch_size", 1)),
             thread_num=int(self.config.get("runner.preload_thread_num", 12)),
             pipe_command=pipe_command(self.config),
             slot_names=self.config.get("runner.slot_names"),
@@ -224,16 +262,27 @@ class OnlineTrainer:
         from ..distributed import fleet
         from ..static import global_scope
 
+        if self.counted:
+            said = metrics.line(global_scope(), self.counted, fleet.util)
+            self._reset_metrics()
+            return said
         counters = auc.counters(self.program)
         quality = auc.global_auc(global_scope(), *counters[0], fleet.util) if counters else None
         samples = 0
         if counters:
             own = [np.array(global_scope().find_var(n).get_tensor()).sum() for n in counters[0]]
             samples = int(fleet.util.all_reduce(np.array([sum(own)], "int64"))[0])
-        for names in counters:
-            auc.reset(global_scope(), names)
+        self._reset_metrics()
         value = "None" if quality is None else f"{quality:.6f}"
         return f" global AUC={value} Ins number={samples}"
+
+    def _reset_metrics(self) -> None:
+        from ..static import global_scope
+
+        if self.counted:
+            metrics.reset(global_scope(), self.counted)
+        for names in auc.counters(self.program):
+            auc.reset(global_scope(), names)
 
     def _log_costs(self, number: int, total: float, costs: dict[str, float]) -> None:
         parts = {name: costs.get(name, 0.0) for name in _COSTS}

@@ -94,7 +94,7 @@ class Executor:
 
         `thread` training threads share the parameters; 0 means as many as the dataset has readers.
         Where trainers keep step with others (sync mode, collective jobs) one thread trains, and
-        splits its batches over so many. What `fetch_list` names is printed under the names of
+        splits its batches over so many; all end with the one that has the fewest batches. What `fetch_list` names is printed under the names of
         `fetch_info` every `print_period` batches of the first thread. `debug` prints how long
         training and reading took. `program._fleet_opt["stat_var_names"]` are counters that each
         thread keeps for itself and that are added up at the end; those of `auc` are known. Its
@@ -181,8 +181,9 @@ class Executor:
             # Heter workers run the later stages: a batch goes through them as in `run`.
             for feed in source.batches():
                 self._core.run(program, feed, [], scope)
-            return
-        self._core.train_from_dataset(program, source, settings, scope)
+        else:
+            self._core.train_from_dataset(program, source, settings, scope)
+        dataset._trained()
 
     def close(self) -> None:
         """Frees what the executor compiled; tells parameter servers that this trainer is done.
@@ -467,9 +468,10 @@ def _dump_settings(program: Program, dataset: Any) -> dict[str, Any] | None:
         return None
     if not said.get("dump_fields_path"):
         raise ValueError("`dump_fields` and `dump_param` need `dump_fields_path`: a folder")
-    if dataset._settings.parse_ins_id:
-        raise NotImplementedError(
-            "the names of samples (`parse_ins_id`) are not kept, so that they cannot be dumped"
+    if dataset._settings.parse_ins_id and dataset._settings.input_type == 1:
+        raise ValueError(
+            "with `input_type=1` a name (`parse_ins_id`) is that of a batch, not of the samples that"
+            " are dumped: leave it out of the lines"
         )
     return {
         "fields": fields,

@@ -122,6 +122,19 @@ impl Packed {
         Packed { values, ends }
     }
 
+    /// The ids of a row.
+    pub(super) fn ids(&self, row: usize) -> impl Iterator<Item = u64> {
+        self.ends.range(row).map(|at| self.values.id(at))
+    }
+
+    /// A number below `bound` that the ids of a row decide, on every machine alike (FNV-1a).
+    pub(super) fn number(&self, row: usize, bound: usize) -> usize {
+        let hash = self.ids(row).fold(0xcbf2_9ce4_8422_2325_u64, |hash, id| {
+            (hash ^ id).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        (hash % bound as u64) as usize
+    }
+
     fn bytes(&self) -> usize {
         let values = match &self.values {
             Narrow::Ids8(values) => size_of_val::<[u8]>(values),
@@ -199,11 +212,11 @@ pub(super) fn gather<'a>(
     tensor: &mut Tensor,
     rows: impl ExactSizeIterator<Item = (&'a Packed, usize)> + Clone,
 ) {
-    let dims = match &slot.shape {
-        Some(shape) => [&[rows.len()], shape.as_slice()].concat(),
-        None => vec![rows.clone().map(|(column, row)| column.ends.range(row).len()).sum(), 1],
+    let count = match slot.width() {
+        Some(width) => width * rows.len(),
+        None => rows.clone().map(|(column, row)| column.ends.range(row).len()).sum(),
     };
-    tensor.resize(tensor.dtype(), dims);
+    tensor.resize(tensor.dtype(), slot.dims(rows.len(), count));
     let reason = "the tensor of a slot has the type of its kind";
     match slot.kind {
         crate::Kind::Ids => {
@@ -231,8 +244,7 @@ pub(super) fn gather<'a>(
             end += column.ends.range(row).len();
             end
         });
-        let offsets = std::iter::once(0).chain(ends).collect();
-        tensor.set_lod(&[offsets]);
+        tensor.set_lod(&[slot.offsets(count, ends)]);
     }
 }
 

@@ -30,12 +30,14 @@ pub trait Exchange {
 const ROUND_BYTES: usize = 32 << 20;
 
 /// Hands the samples of a store out and returns those that came. What was sent is forgotten on the
-/// way, so that memory holds little more than one store.
+/// way, so that memory holds little more than one store. Chance decides where a sample goes, or its
+/// values in the slot `name`.
 pub(super) fn spread(
     mut store: Store,
     slots: &[Slot],
     peers: &dyn Exchange,
     seed: u64,
+    name: Option<usize>,
 ) -> Result<Store> {
     let order = store.order();
     let rounds = rounds(&store);
@@ -53,7 +55,11 @@ pub(super) fn spread(
         let mut parts: Vec<Samples> = (0..peers.size()).map(|_| Samples::of(slots)).collect();
         for (sample, index) in order[at..at + rows].iter().zip(at as u64..) {
             let (chunk, row) = store.find(*sample);
-            chunk.unpack(row, &mut parts[below(&numbers, index, peers.size())]);
+            let to = match name {
+                Some(slot) => chunk.columns[slot].number(row, peers.size()),
+                None => below(&numbers, index, peers.size()),
+            };
+            chunk.unpack(row, &mut parts[to]);
             let chunk = *sample as usize / MAX_ROWS;
             left[chunk] -= 1;
             if left[chunk] == 0 {

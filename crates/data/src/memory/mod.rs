@@ -5,13 +5,17 @@
 
 mod chunk;
 mod exchange;
+mod merge;
 mod store;
 mod wire;
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 pub use exchange::Exchange;
+pub use merge::Merged;
 use store::Store;
 
 use crate::order::shuffle;
@@ -45,8 +49,18 @@ pub struct MemoryDataset {
     held: Held,
     /// Whether anything was loaded since the last release, be it no samples.
     loaded: bool,
-    loading: Option<JoinHandle<Result<Store>>>,
+    loading: Option<Loading>,
 }
+
+/// Files that are being read.
+struct Loading {
+    read: Receiver<Result<Store>>,
+    /// Ends it.
+    stop: Arc<AtomicBool>,
+}
+
+/// Between two questions whether somebody wants to stop.
+const TICK: Duration = Duration::from_millis(20);
 
 /// The samples and their order; training threads share it.
 #[derive(Clone, Default)]
@@ -109,9 +123,16 @@ impl MemoryDataset {
         }
         let MemorySettings { input, slots, .. } = self.settings.clone();
         let thread = std::thread::Builder::new().name("loader".to_owned());
-        let loading = thread.spawn(move || Store::load(input.as_ref(), &slots, threads));
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = Arc::clone(&stop);
+        let (done, read) = channel();
+        let work = move || {
+            // Nobody may want it any more.
+            done.send(Store::load(input.as_ref(), &slots, threads, &stopped)).ok();
+        };
         let failed = |error| Error::Settings(format!("cannot start a loading thread: {error}"));
-        self.loading = Some(loading.map_err(failed)?);
+        thread.spawn(work).map_err(failed)?;
+        self.loading = Some(Loading { read, stop });
         Ok(())
     }
 
@@ -120,10 +141,34 @@ impl MemoryDataset {
     /// # Errors
     /// When a file cannot be read or understood; the dataset then holds what it held.
     pub fn wait(&mut self) -> Result<()> {
-        let Some(loading) = self.loading.take() else { return Ok(()) };
-        let panicked = |_| Error::Settings("a loading thread panicked".to_owned());
-        self.hold(loading.join().map_err(panicked)??);
-        Ok(())
+        self.wait_unless(&|| false)
+    }
+
+    /// As [`MemoryDataset::wait`], and asks meanwhile whether to stop. The input is stopped then, and
+    /// cannot be read again.
+    ///
+    /// # Errors
+    /// As [`MemoryDataset::wait`], and [`Error::Interrupted`].
+    pub fn wait_unless(&mut self, interrupt: &dyn Fn() -> bool) -> Result<()> {
+        let Some(Loading { read, stop }) = self.loading.take() else { return Ok(()) };
+        loop {
+            match read.recv_timeout(TICK) {
+                Ok(store) => {
+                    self.hold(store?);
+                    return Ok(());
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Settings("a loading thread panicked".to_owned()));
+                }
+                Err(RecvTimeoutError::Timeout) if interrupt() => {
+                    stop.store(true, Ordering::Relaxed);
+                    self.settings.input.stop();
+                    // It may read from a disk that does not answer: nobody waits for it.
+                    return Err(Error::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 
     fn hold(&mut self, store: Store) {
@@ -162,12 +207,53 @@ impl MemoryDataset {
     /// # Errors
     /// When a trainer is lost or has other slots. The dataset is empty then: load it again.
     pub fn global_shuffle(&mut self, peers: &dyn Exchange, seed: u64) -> Result<()> {
+        self.shuffle_among(peers, seed, None)
+    }
+
+    /// As [`MemoryDataset::global_shuffle`], but samples of the same name ([`crate::INS_ID`]) go to
+    /// the same trainer, and are merged there; see [`MemoryDataset::merge`].
+    ///
+    /// # Errors
+    /// As [`MemoryDataset::global_shuffle`] and [`MemoryDataset::merge`].
+    pub fn global_merge(
+        &mut self,
+        peers: &dyn Exchange,
+        seed: u64,
+        merge_size: usize,
+    ) -> Result<Merged> {
+        self.shuffle_among(peers, seed, Some(merge::name_slot(&self.settings.slots)?))?;
+        self.merge(merge_size, seed.wrapping_add(peers.rank() as u64))
+    }
+
+    /// Makes one sample of those that have the same name, as Paddle does: dense slots have the last
+    /// values that are not all 0, other slots the values of the one sample that has some which are
+    /// not 0. Samples of a name that are not `merge_size` (where that is not 0), or of which two
+    /// have values in the same slot, are left out. Then shuffles them.
+    ///
+    /// # Errors
+    /// When samples have no names.
+    pub fn merge(&mut self, merge_size: usize, seed: u64) -> Result<Merged> {
+        let name = merge::name_slot(&self.settings.slots)?;
+        let store = std::mem::take(&mut self.held).store;
+        let (store, merged) = merge::merge(&store, &self.settings.slots, name, merge_size)?;
+        self.hold(store);
+        self.local_shuffle(seed);
+        Ok(merged)
+    }
+
+    /// `name` is the slot whose values decide where a sample goes.
+    fn shuffle_among(
+        &mut self,
+        peers: &dyn Exchange,
+        seed: u64,
+        name: Option<usize>,
+    ) -> Result<()> {
         if peers.size() > 1 {
             let held = std::mem::take(&mut self.held);
             self.loaded = false;
             drop(held.order);
             let store = Arc::unwrap_or_clone(held.store);
-            let received = exchange::spread(store, &self.settings.slots, peers, seed)?;
+            let received = exchange::spread(store, &self.settings.slots, peers, seed, name)?;
             self.hold(received);
         }
         self.local_shuffle(seed.wrapping_add(peers.rank() as u64));

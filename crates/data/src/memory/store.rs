@@ -78,9 +78,14 @@ impl Store {
     }
 
     /// Reads all files with some threads. The order of samples does not depend on their number.
-    pub(super) fn load(input: &dyn Input, slots: &[Slot], threads: usize) -> Result<Store> {
+    /// Ends early, with [`Error::Interrupted`], when `failed` becomes true.
+    pub(super) fn load(
+        input: &dyn Input,
+        slots: &[Slot],
+        threads: usize,
+        failed: &AtomicBool,
+    ) -> Result<Store> {
         let next = AtomicUsize::new(0);
-        let failed = AtomicBool::new(false);
         let work = || {
             let mut builder = Builder::new(slots);
             while !failed.load(Ordering::Relaxed) {
@@ -88,7 +93,7 @@ impl Store {
                 if file >= input.files() {
                     break;
                 }
-                let read = builder.read(input, file, &failed);
+                let read = builder.read(input, file, failed);
                 read.inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
             }
             Ok(builder)
@@ -111,8 +116,12 @@ impl Store {
             });
             std::iter::once(mine).chain(others).collect()
         });
+        let built = built?;
+        if failed.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
         let mut store = Store::default();
-        for builder in built? {
+        for builder in built {
             store.add(builder)?;
         }
         // A file has one reader, which keeps its order; sorting brings the files into theirs.

@@ -114,6 +114,26 @@ fn preloading_leaves_what_is_held_until_it_is_waited_for() {
     assert!(error.contains("load_into_memory"), "{error}");
 }
 
+#[test]
+fn a_load_can_be_stopped_while_a_command_says_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("part-0");
+    std::fs::write(&file, "1 1\n").unwrap();
+    let mut source = crate::source::Source::new(vec![file], crate::parse::Format::multi_slot());
+    source.pipe_command = Some("sleep 600".to_owned());
+    let slots = vec![crate::Slot::id("label")];
+    let input = Arc::new(crate::Files::new(source, &slots).unwrap());
+    let mut dataset = MemoryDataset::new(MemorySettings::new(input.clone(), slots)).unwrap();
+    dataset.preload(1).unwrap();
+    assert!(matches!(dataset.wait_unless(&|| true), Err(Error::Interrupted)));
+    // The thread that read lets go of the file, and with it of the command.
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while Arc::strong_count(&input) > 2 {
+        assert!(std::time::Instant::now() < end, "the command still runs");
+        std::thread::yield_now();
+    }
+}
+
 /// Criteo's samples with hashed ids.
 struct Criteo;
 

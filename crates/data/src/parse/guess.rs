@@ -74,7 +74,7 @@ struct Seen {
 impl Seen {
     fn slot(self) -> Slot {
         let shape = (self.fewest == self.most).then(|| vec![self.most]);
-        Slot { name: self.name, kind: self.kind, shape }
+        Slot { name: self.name, kind: self.kind, shape, batched: false }
     }
 }
 

@@ -6,25 +6,33 @@ use super::format::MultiSlotOptions;
 use super::number;
 use super::plain_lines::{LANES, Lines, every_lane};
 use super::{line_at, plain, shown, skip_spaces, token_at};
-use crate::{Column, Kind, Samples, Slot, Values};
+use crate::{CONTENT, Column, INS_ID, Kind, Samples, Slot, Values};
 
 #[derive(Clone, Debug)]
 pub(super) struct MultiSlot {
     options: MultiSlotOptions,
     slots: Arc<[Slot]>,
-    /// How many values each slot must have, where that is known.
+    /// How many values each slot must have, where that is known. Slots that keep text follow.
     widths: Arc<[Option<u64>]>,
+    /// The slots that keep the name and the content.
+    texts: [Option<usize>; 2],
+    /// Whether a line is a batch.
+    batched: bool,
 }
 
 impl MultiSlot {
     pub(super) fn new(options: MultiSlotOptions, slots: &[Slot]) -> MultiSlot {
-        let widths = slots.iter().map(|slot| slot.width().map(|width| width as u64)).collect();
-        MultiSlot { options, slots: slots.into(), widths }
+        let texts = [INS_ID, CONTENT].map(|name| slots.iter().position(|slot| slot.name == name));
+        let values = &slots[..slots.len() - texts.iter().flatten().count()];
+        let widths = values.iter().map(|slot| slot.width().map(|width| width as u64)).collect();
+        let batched = slots.iter().any(|slot| slot.batched);
+        MultiSlot { options, slots: slots.into(), widths, texts, batched }
     }
 
     /// Whether [`MultiSlot::plain_lines`] can read its lines.
     pub(super) fn has_plain_lines(&self) -> bool {
-        !self.options.parse_ins_id && !self.options.parse_content
+        let is_plain = !self.options.parse_ins_id && !self.options.parse_content;
+        is_plain && !self.batched && self.texts == [None; 2]
     }
 
     /// Appends the values of lines as programs write them, with one space between tokens. `None` if
@@ -73,10 +81,10 @@ impl MultiSlot {
     ) -> std::result::Result<usize, String> {
         let mut at = start;
         if self.options.parse_ins_id {
-            at = text_column(text, at, "name (ins_id)")?;
+            at = self.text_column(text, at, "name (ins_id)", self.texts[0], out)?;
         }
         if self.options.parse_content {
-            at = text_column(text, at, "content")?;
+            at = self.text_column(text, at, "content", self.texts[1], out)?;
         }
         let columns = out.columns_mut().iter_mut().zip(self.widths.iter());
         for (index, (column, &width)) in columns.enumerate() {
@@ -119,8 +127,8 @@ impl MultiSlot {
         }
         at = skip_spaces(text, at);
         match text.get(at) {
-            None => Ok(at),
-            Some(b'\n') => Ok(at + 1),
+            None => self.checked(at, out),
+            Some(b'\n') => self.checked(at + 1, out),
             Some(_) => Err(format!(
                 "after the last slot, `{}`, there is more, from {} on: are there slots in the data \
                  that are not in the list of inputs?",
@@ -128,6 +136,54 @@ impl MultiSlot {
                 shown(token_at(text, at))
             )),
         }
+    }
+
+    /// Passes over `1 WORD`, which is kept where a slot is for it; returns where the word ended.
+    fn text_column(
+        &self,
+        text: &[u8],
+        at: usize,
+        what: &str,
+        slot: Option<usize>,
+        out: &mut Samples,
+    ) -> std::result::Result<usize, String> {
+        let end = text_column(text, at, what)?;
+        if let Some(slot) = slot
+            && let Values::Ids(bytes) = out.columns_mut()[slot].values_mut()
+        {
+            let word = &text[at..end];
+            let start =
+                word.iter().rposition(|&byte| number::is_space(byte)).map_or(0, |at| at + 1);
+            bytes.extend(word[start..].iter().map(|&byte| u64::from(byte)));
+        }
+        Ok(end)
+    }
+
+    /// Returns `end`, if the values of the line make as many samples in every slot.
+    #[inline(always)]
+    fn checked(&self, end: usize, out: &Samples) -> std::result::Result<usize, String> {
+        if self.batched { self.samples(out).map(|()| end) } else { Ok(end) }
+    }
+
+    #[cold]
+    fn samples(&self, out: &Samples) -> std::result::Result<(), String> {
+        let mut first = None;
+        for (slot, column) in self.slots.iter().zip(out.columns()).take(self.widths.len()) {
+            let values = column.unfinished(out.len());
+            let samples = slot.samples_of(values).ok_or_else(|| {
+                let shape = slot.shape.as_deref().unwrap_or_default();
+                format!("slot `{}`: {values} values are not whole samples of {shape:?}", slot.name)
+            })?;
+            let (other, wanted) = *first.get_or_insert((&slot.name, samples));
+            if samples != wanted {
+                return Err(format!(
+                    "the line is a batch (`input_type` 1) of {wanted} samples by slot `{other}`, \
+                     but of {samples} by slot `{}`",
+                    slot.name
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The words of Paddle, which people search for.

@@ -16,7 +16,7 @@ fn slots() -> Vec<Slot> {
         Slot::floats("dense_feature", 3),
         Slot::ids("1"),
         Slot::ids("a_name_of_more_than_sixteen_bytes"),
-        Slot { name: "score".into(), kind: crate::Kind::Floats, shape: None },
+        Slot { name: "score".into(), kind: crate::Kind::Floats, shape: None, batched: false },
     ]
 }
 
@@ -116,6 +116,45 @@ fn counts_say_how_many_values_follow() {
     let (named, bad) = parse(&Format::MultiSlot(options), &slots, b"1 x7 1 {} 1 5 1 0\n2 x 1 1\n");
     assert_eq!((named.len(), bad.len()), (1, 1));
     assert!(bad[0].problem.contains("name (ins_id)"), "{}", bad[0].problem);
+}
+
+#[test]
+fn names_and_contents_are_kept_where_slots_are_for_them() {
+    let slots = [Slot::ids("query"), Slot::ids(crate::INS_ID), Slot::ids(crate::CONTENT)];
+    let options = MultiSlotOptions { parse_ins_id: true, parse_content: true };
+    let text = b"1 x7 1 {} 2 5 6\n  1  abc 1 d 1 9\n1 lost 1 d 1 x\n";
+    let (samples, bad) = parse(&Format::MultiSlot(options), &slots, text);
+    assert_eq!(bad.len(), 1);
+    let mut batch = crate::Batch::of(&slots);
+    batch.fill(&samples, 0..2);
+    assert_eq!(batch.texts(crate::INS_ID), ["x7", "abc"]);
+    assert_eq!(batch.texts(crate::CONTENT), ["{}", "d"]);
+    assert_eq!(batch.tensors()[0].as_slice::<i64>().unwrap(), [5, 6, 9]);
+}
+
+#[test]
+fn a_line_can_be_a_batch() {
+    let slots = [Slot::id("label"), Slot::floats("dense", 2), Slot::ids("query")];
+    let slots = slots.map(|slot| Slot { batched: true, ..slot });
+    let text = b"3 1 0 1 6 1 2 3 4 5 6 3 7 8 9\n1 0 2 0 0 1 5\n";
+    let (samples, bad) = parse(&Format::multi_slot(), &slots, text);
+    assert_eq!((bad, samples.len()), (vec![], 2));
+    let mut batch = crate::Batch::of(&slots);
+    let dims = |batch: &crate::Batch| {
+        batch.tensors().iter().map(|tensor| tensor.dims().to_vec()).collect::<Vec<_>>()
+    };
+    batch.fill(&samples, 0..1);
+    assert_eq!((batch.rows(), dims(&batch)), (3, vec![vec![3, 1], vec![3, 2], vec![3, 1]]));
+    assert_eq!(batch.tensors()[2].lod().to_vec(), [vec![0, 1, 2, 3]]);
+    batch.fill(&samples, 0..2);
+    assert_eq!((batch.rows(), dims(&batch)[1].clone()), (4, vec![4, 2]));
+    for (line, words) in [
+        ("2 1 0 3 1 2 3 2 1 2", "slot `dense`: 3 values are not whole samples of [2]"),
+        ("2 1 0 4 1 2 3 4 1 7", "of 2 samples by slot `label`, but of 1 by slot `query`"),
+    ] {
+        let (_, bad) = parse(&Format::multi_slot(), &slots, line.as_bytes());
+        assert!(bad[0].problem.contains(words), "{}", bad[0].problem);
+    }
 }
 
 #[test]

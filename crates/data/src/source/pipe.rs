@@ -8,8 +8,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::input::Input;
@@ -20,6 +23,9 @@ const LAST_LINES: usize = 8;
 /// The longest line of stderr that is passed on at once.
 const MAX_LINE: u64 = 1 << 16;
 
+/// Between two questions whether to stop, while a command says nothing.
+const TICK_NANOSECONDS: i64 = 50_000_000;
+
 /// A command that runs, or has ended.
 pub(super) struct Pipe {
     command: String,
@@ -27,11 +33,17 @@ pub(super) struct Pipe {
     stdout: ChildStdout,
     said: Option<JoinHandle<VecDeque<String>>>,
     ended: bool,
+    stop: Arc<AtomicBool>,
 }
 
 impl Pipe {
     /// Starts `command` with a file as its input.
-    pub(super) fn start(command: &str, path: &Path, input: Input) -> Result<Pipe> {
+    pub(super) fn start(
+        command: &str,
+        path: &Path,
+        input: Input,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Pipe> {
         let failed = |error: io::Error| {
             Error::Pipe(format!("cannot run `{command}` for `{}`: {error}", path.display()))
         };
@@ -61,12 +73,28 @@ impl Pipe {
         let stdout = child.stdout.take().ok_or_else(missing)?;
         let stderr = child.stderr.take().ok_or_else(missing)?;
         let said = Some(thread::spawn(move || pass_on(stderr)));
-        Ok(Pipe { command: command.to_owned(), child, stdout, said, ended: false })
+        Ok(Pipe { command: command.to_owned(), child, stdout, said, ended: false, stop })
     }
 
     /// Reads what the command prints.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !self.has_output()? {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::Error::other(Stopped));
+            }
+        }
         self.stdout.read(buffer)
+    }
+
+    /// Whether there is something to read, or the end; waits a little for it.
+    fn has_output(&self) -> io::Result<bool> {
+        let mut watched = [PollFd::new(&self.stdout, PollFlags::IN)];
+        let tick = Timespec { tv_sec: 0, tv_nsec: TICK_NANOSECONDS };
+        match poll(&mut watched, Some(&tick)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Waits for the command, whose output has ended.
@@ -103,6 +131,16 @@ impl Drop for Pipe {
         }
         self.child.wait().ok();
     }
+}
+
+/// Somebody asked to stop while a command said nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("reading was stopped")]
+struct Stopped;
+
+/// Whether a read failed only because somebody asked to stop.
+pub(super) fn is_stopped(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Stopped>())
 }
 
 fn outcome(status: ExitStatus) -> String {

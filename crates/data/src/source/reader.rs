@@ -4,10 +4,11 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::Source;
 use super::input::Input;
-use super::pipe::Pipe;
+use super::pipe::{self, Pipe};
 #[cfg(feature = "parquet")]
 use super::table::Table;
 use crate::parse::{BadLines, Parser};
@@ -51,6 +52,19 @@ impl Reader {
     /// When the file cannot be opened, the command cannot be started, or the format does not
     /// provide the slots.
     pub fn open(source: &Source, file: usize, slots: &[Slot]) -> Result<Reader> {
+        Reader::open_until(source, file, slots, &Arc::default())
+    }
+
+    /// As [`Reader::open`]; a reader that waits for its command ends when `stop` becomes true.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open_until(
+        source: &Source,
+        file: usize,
+        slots: &[Slot],
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Reader> {
         let Some(path) = source.files.get(file) else {
             return Err(Error::Settings(format!(
                 "file {file} was asked for, but there are {}",
@@ -58,7 +72,7 @@ impl Reader {
             )));
         };
         let parser = Parser::new(&source.format, slots)?;
-        let from = Text::open(path, source.pipe_command.as_deref())?;
+        let from = Text::open(path, source.pipe_command.as_deref(), stop)?;
         #[cfg(feature = "parquet")]
         let from = match from {
             Text::Parquet(file) => {
@@ -136,11 +150,13 @@ impl Reader {
 }
 
 impl Text {
-    fn open(path: &Path, command: Option<&str>) -> Result<Text> {
+    fn open(path: &Path, command: Option<&str>, stop: &Arc<AtomicBool>) -> Result<Text> {
         let input = Input::open(path).map_err(|error| failed(path, &error))?;
         // Paddle's own default, which changes nothing.
         Ok(match (command.filter(|command| command.trim() != "cat"), input) {
-            (Some(command), input) => Text::Command(Pipe::start(command, path, input)?),
+            (Some(command), input) => {
+                Text::Command(Pipe::start(command, path, input, Arc::clone(stop))?)
+            }
             #[cfg(feature = "parquet")]
             (None, Input::Table(file)) => Text::Parquet(file),
             (None, input) => Text::Stream(input.into_read()),
@@ -154,6 +170,7 @@ impl Text {
             match self.read(&mut buffer[held..]) {
                 Ok(0) => break,
                 Ok(count) => held += count,
+                Err(error) if pipe::is_stopped(&error) => return Err(Error::Interrupted),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(failed(path, &error)),
             }
@@ -180,7 +197,7 @@ impl Text {
 /// When the file cannot be read, or the command cannot be started or fails.
 pub fn preview(path: &Path, pipe_command: Option<&str>) -> Result<Vec<u8>> {
     let mut text = vec![0; PREVIEW];
-    let mut from = Text::open(path, pipe_command)?;
+    let mut from = Text::open(path, pipe_command, &Arc::default())?;
     let held = from.fill(path, &mut text)?;
     if let Text::Command(pipe) = &mut from
         && held < text.len()

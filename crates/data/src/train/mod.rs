@@ -128,9 +128,15 @@ impl<'a> Training<'a> {
 /// step with other processes' (sync, half-async, collective) has one training thread, and so has
 /// training that must be repeatable to the bit.
 pub fn divide(program: &Program, threads: usize, repeatable: bool) -> (usize, usize) {
-    let in_step = |kind: &str| kind == "send_barrier" || kind.starts_with("c_");
-    let one = repeatable || program.global().ops.iter().any(|op| in_step(&op.kind));
+    let one = repeatable || is_in_step(program);
     if one { (1, threads.max(1)) } else { (threads.max(1), 1) }
+}
+
+/// Whether the steps of a program wait for those of other processes, so that all must make as many;
+/// see [`Training::agree`].
+pub fn is_in_step(program: &Program) -> bool {
+    let in_step = |kind: &str| kind == "send_barrier" || kind.starts_with("c_");
+    program.global().ops.iter().any(|op| in_step(&op.kind))
 }
 
 /// Trains until all batches are used up.

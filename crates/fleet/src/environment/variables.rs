@@ -126,13 +126,13 @@ variables! {
     "Communicator: queues of a trainer in the modes that are not sync" {
         CPU_NUM = "CPU_NUM", "1",
             "Training threads; the default of the sizes below, and the number of `cpu_places()`.";
-        MAX_MERGE_VAR_NUM = "FLAGS_communicator_max_merge_var_num", "CPU_NUM",
+        MAX_MERGE_VAR_NUM = "FLAGS_communicator_max_merge_var_num", "CPU_NUM; async: 1",
             "Gradients of one variable that are merged into one push, at most.";
-        SEND_QUEUE_SIZE = "FLAGS_communicator_send_queue_size", "CPU_NUM",
+        SEND_QUEUE_SIZE = "FLAGS_communicator_send_queue_size", "CPU_NUM; async: 1",
             "Gradients of one variable that may wait; a full queue makes the trainer wait.";
         INDEPENDENT_RECV = "FLAGS_communicator_independent_recv_thread", "1",
             "1: dense parameters are pulled beside training; 0: after every push.";
-        MIN_SEND_BEFORE_RECV = "FLAGS_communicator_min_send_grad_num_before_recv", "CPU_NUM",
+        MIN_SEND_BEFORE_RECV = "FLAGS_communicator_min_send_grad_num_before_recv", "CPU_NUM; async: 1",
             "Pushes between two pulls of dense parameters, at least.";
         THREAD_POOL_SIZE = "FLAGS_communicator_thread_pool_size", "5",
             "Threads that push.";

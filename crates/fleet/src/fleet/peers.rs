@@ -6,12 +6,15 @@
 use std::sync::Arc;
 
 use bireme_collective::{Config, Group};
-use bireme_comm::{Body, Client, Handler, Identity, Lane, Peer, Reply, Server};
+use bireme_comm::{
+    Body, Client, Handler, Identity, Lane, Peer, Reply, Server, Settings, Transport,
+};
 use bireme_data::{Counters, Exchange, FileShare};
 use bireme_ps::worker::Worker;
 
 use super::Fleet;
-use crate::{Error, Result};
+use crate::settings::{network, settings};
+use crate::{Environment, Error, Result};
 
 /// Bytes that all trainers together bring to a meeting at a server.
 const SLICE_BYTES: usize = 16 << 20;
@@ -90,45 +93,78 @@ impl Fleet {
     /// # Errors
     /// As [`Fleet::peers`], and when trainer 0 does not know its own address.
     pub fn file_share(&self) -> Result<Arc<dyn FileShare>> {
-        let first = self.worker_index() == 0;
         let alone = self.worker_num() < 2
             || self.group("file_share")?.is_none() && self.connected("file_share")?.is_none();
-        let counters = Arc::new(Counters::new());
         if alone {
-            return Ok(counters);
+            return Ok(Arc::new(Counters::new()));
         }
-        let server = match first.then(|| self.host()).flatten() {
-            None => None,
-            Some(host) => Some(Server::start(
-                Arc::clone(&self.transport),
-                &format!("{host}:0"),
-                Identity::trainer(0),
-                self.settings.clone(),
-                Arc::new(Teller(Arc::clone(&counters))),
-            )?),
-        };
-        let told = server.as_ref().map_or("", |server| server.endpoint());
-        let endpoints = self.util().all_gather(told.as_bytes())?;
-        let endpoint = endpoints.first().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        let endpoint = endpoint.filter(|endpoint| !endpoint.is_empty()).ok_or_else(|| {
-            Error::Config(
-                "trainers cannot share files, since trainer 0 does not know its address: set \
-                 `PADDLE_TRAINER_ENDPOINTS` or `POD_IP`"
-                    .to_owned(),
-            )
-        })?;
-        if let Some(server) = server {
-            return Ok(Arc::new(First { counters, _server: server }));
-        }
-        let client = Client::connect(
-            Arc::clone(&self.transport),
-            &endpoint,
-            Identity::trainer(self.worker_index()),
-            Identity::trainer(0),
-            self.settings.clone(),
-        )?;
-        Ok(Arc::new(Other(client)))
+        let own = Own { rank: self.worker_index(), host: self.host() };
+        let gather = |own: &[u8]| self.util().all_gather(own);
+        share_over(own, &self.transport, &self.settings, &gather)
     }
+}
+
+/// Brings the bytes of each trainer to all of them, who call it together.
+pub type Gather<'a> = dyn Fn(&[u8]) -> Result<Vec<Vec<u8>>> + 'a;
+
+/// As [`Fleet::file_share`], for trainer `rank`, which others reach at `host`.
+///
+/// # Errors
+/// When trainer 0 has no host, or is lost.
+pub fn share_files(
+    rank: u32,
+    host: Option<String>,
+    environment: &Environment,
+    gather: &Gather<'_>,
+) -> Result<Arc<dyn FileShare>> {
+    let transport: Arc<dyn Transport> = Arc::new(network(environment));
+    share_over(Own { rank, host }, &transport, &settings(environment)?, gather)
+}
+
+/// One of those who share.
+struct Own {
+    rank: u32,
+    host: Option<String>,
+}
+
+fn share_over(
+    own: Own,
+    transport: &Arc<dyn Transport>,
+    settings: &Settings,
+    gather: &Gather<'_>,
+) -> Result<Arc<dyn FileShare>> {
+    let counters = Arc::new(Counters::new());
+    let server = match own.host.filter(|_| own.rank == 0) {
+        None => None,
+        Some(host) => Some(Server::start(
+            Arc::clone(transport),
+            &format!("{host}:0"),
+            Identity::trainer(0),
+            settings.clone(),
+            Arc::new(Teller(Arc::clone(&counters))),
+        )?),
+    };
+    let told = server.as_ref().map_or("", |server| server.endpoint());
+    let endpoints = gather(told.as_bytes())?;
+    let endpoint = endpoints.first().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let endpoint = endpoint.filter(|endpoint| !endpoint.is_empty()).ok_or_else(|| {
+        Error::Config(
+            "trainers cannot share files, since trainer 0 does not know its address: set \
+             `PADDLE_TRAINER_ENDPOINTS` or `POD_IP`"
+                .to_owned(),
+        )
+    })?;
+    if let Some(server) = server {
+        return Ok(Arc::new(First { counters, _server: server }));
+    }
+    let client = Client::connect(
+        Arc::clone(transport),
+        &endpoint,
+        Identity::trainer(own.rank),
+        Identity::trainer(0),
+        settings.clone(),
+    )?;
+    Ok(Arc::new(Other(client)))
 }
 
 impl Exchange for Peers {
@@ -150,7 +186,13 @@ impl Exchange for Peers {
 }
 
 fn told(error: Error) -> bireme_data::Error {
-    bireme_data::Error::Peers(error.to_string())
+    match error {
+        Error::Ps(bireme_ps::Error::Interrupted)
+        | Error::Group(bireme_collective::Error::Interrupted { .. }) => {
+            bireme_data::Error::Interrupted
+        }
+        other => bireme_data::Error::Peers(other.to_string()),
+    }
 }
 
 fn over_group(group: &Group, parts: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {

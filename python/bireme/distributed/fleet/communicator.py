@@ -10,7 +10,8 @@ from typing import Any
 
 from .. import environment
 
-# None: `CPU_NUM`, or the number of batches between two exchanges in geo mode.
+# None: `CPU_NUM`, or the number of batches between two exchanges in geo mode; 1 in async mode, where
+# merged steps of several threads would be one update only of an optimizer such as Adam.
 _DEFAULTS = {
     "max_merge_var_num": None,
     "send_queue_size": None,
@@ -43,7 +44,8 @@ def knobs(mode: str, given: Mapping[str, Any], k_steps: int = 0) -> dict[str, in
     settled = {}
     for name, default in _DEFAULTS.items():
         if default is None:
-            default = k_steps if mode == "geo" and name in _PER_STEP else cpu_num()
+            default = 1 if mode == "async" else cpu_num()
+            default = k_steps if mode == "geo" and name in _PER_STEP else default
         flag = f"FLAGS_communicator_{name}"
         settled[name] = _number(flag, given.get(name, default))
     if mode in ("sync", "half_async"):

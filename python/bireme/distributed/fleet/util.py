@@ -103,6 +103,18 @@ class UtilBase:
         # Nobody leaves while others still wait for what it sent.
         return group.all_to_all_bytes, group.barrier
 
+    def _file_share(self) -> Any:
+        """Files that all workers draw from; all must ask together."""
+        rank, size = self._place()
+        if size == 1:
+            return _core.FileShare(0, "127.0.0.1", lambda own: [own])
+        host = self._own_host() if self._runtime("worker") is not None else self._rank_host()
+        return _core.FileShare(rank, host or None, self._gather_bytes)
+
+    def _gather_bytes(self, own: bytes) -> list[bytes]:
+        parts = self.all_gather(np.frombuffer(own, "uint8"))
+        return [part.tobytes() for part in parts]
+
     def _relay(self, rank: int, parts: list[bytes]) -> list[bytes]:
         sizes = self.all_gather(np.array([len(part) for part in parts], "int64"))
         blobs = self.all_gather(np.frombuffer(b"".join(parts), "uint8"))
@@ -114,17 +126,27 @@ class UtilBase:
 
     def _free_endpoint(self) -> str:
         """An address by which the other workers can reach this one; empty where nobody knows it."""
+        host = self._own_host()
+        try:
+            with socket.create_server((host, 0)) as free:
+                return f"{host}:{free.getsockname()[1]}" if host else ""
+        except OSError:
+            return ""
+
+    def _own_host(self) -> str:
+        """The host by which other workers know this one; empty where nobody said it."""
         identity = self._job._distributed_identity()
         own = identity.worker_endpoints[identity.index : identity.index + 1]
         host = own[0].rpartition(":")[0] if own else environment.text("POD_IP")
         servers = {place.rpartition(":")[0] for place in identity.server_endpoints}
         if not host and servers <= {"127.0.0.1", "localhost"}:
             host = "127.0.0.1"
-        try:
-            with socket.create_server((host, 0)) as free:
-                return f"{host}:{free.getsockname()[1]}" if host else ""
-        except OSError:
-            return ""
+        return host
+
+    def _rank_host(self) -> str:
+        endpoints = environment.endpoints("PADDLE_TRAINER_ENDPOINTS")
+        own = endpoints[get_rank() : get_rank() + 1]
+        return own[0].rpartition(":")[0] if own else environment.text("POD_IP")
 
     def _place(self) -> tuple[int, int]:
         identity = self._job and self._job._distributed_identity()

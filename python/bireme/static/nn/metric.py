@@ -40,7 +40,7 @@ def auc(
 ) -> tuple[Variable, Variable, list[Variable]]:
     """The area under the ROC curve: of all batches, of the last ones, and the counts behind them.
 
-    The second value is over the last `slide_steps` batches. The counts are, in this order: of the
+    The second value is over the last `slide_steps` batches; with 0 over all. The counts are, in this order: of the
     last batches positive and negative, of all batches positive and negative.
 
     >>> import bireme as paddle
@@ -57,7 +57,9 @@ def auc(
         raise NotImplementedError(f"`curve` must be ROC in this version, not {curve!r}")
     if topk != 1:
         raise NotImplementedError(f"`topk` must be 1, as in Paddle's op, not {topk!r}")
-    recent = [_counts([(1 + slide_steps) * (num_thresholds + 1) + 1]) for _ in range(2)]
+    # Without steps nothing slides: it is the AUC of all batches, too.
+    window = (1 + slide_steps) * (num_thresholds + 1) + 1 if slide_steps else num_thresholds + 1
+    recent = [_counts([window]) for _ in range(2)]
     overall = [_counts([1, num_thresholds + 1]) for _ in range(2)]
 
     def area(counts: list[Variable], steps: int) -> Variable:

@@ -193,7 +193,7 @@ fn slots(text: &str) -> std::result::Result<Slots, String> {
             if slots.iter().any(|slot| slot.name == name) {
                 return Err(format!("the slot `{name}` is there twice"));
             }
-            slots.push(Slot { name, kind, shape: shape.clone() });
+            slots.push(Slot { name, kind, shape: shape.clone(), batched: false });
         }
     }
     Ok(Slots(slots))

@@ -55,7 +55,7 @@ fn slots() -> Vec<Slot> {
         Slot::id("click"),
         Slot::id("user"),
         Slot::ids("query"),
-        Slot { name: "score".into(), kind: Kind::Floats, shape: None },
+        Slot { name: "score".into(), kind: Kind::Floats, shape: None, batched: false },
     ]
 }
 

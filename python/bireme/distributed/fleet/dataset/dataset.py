@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ _DISTRIBUTED = (
     "candidate_size",
 )
 _OWN = ("skip_bad_lines", "slot_names", "seed")
+
+_log = logging.getLogger(__name__)
 
 
 class DatasetBase:
@@ -78,7 +81,9 @@ class DatasetBase:
 
         A variable of `use_var` without LoD takes as many values of each line as its shape says,
         one with `lod_level=1` any number. `pipe_command` gets a file as its standard input and
-        writes `MultiSlot` lines; with `cat` files are read without a process between.
+        writes `MultiSlot` lines; with `cat` files are read without a process between. With
+        `input_type=1` a line is a whole batch: each slot has the values of all its samples, one
+        value for each where the variable has LoD, and `batch_size` is a number of lines.
 
         Bireme's own: `native:slot_value` and `native:criteo` as `pipe_command` have the core parse
         these formats, `slot_names` being the tokens of the variables in `slot:value` lines;
@@ -143,6 +148,9 @@ class DatasetBase:
         """What the core reads from."""
         raise NotImplementedError("train on a `QueueDataset` or an `InMemoryDataset`")
 
+    def _trained(self) -> None:
+        """To be called when all that `_source` gave has been trained on."""
+
     def _check_use_var_with_data_generator(
         self, var_list: list[Any], data_generator_class: Any, test_file: str
     ) -> None:
@@ -163,15 +171,47 @@ class QueueDataset(DatasetBase):
 
     _feed = "MultiSlotDataFeed"
 
-    def init(self, **kwargs: Any) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self._share_files = False
+        self._share: Any = None
+        self._epoch = 0
+
+    def init(self, *, share_files: bool = False, **kwargs: Any) -> None:
         """See `DatasetBase.init`.
+
+        Bireme's own: with `share_files` all workers of a job have the same list of files, and draw
+        the next one from it whenever they have read one, so that a slow worker does not hold the
+        others. Each file is read by one worker in an epoch; by which, chance decides. It is for
+        asynchronous jobs: where steps wait for each other (sync, collective) it is refused. Each
+        `train_from_dataset` is an epoch, which ends when all workers have reached its end; all of
+        them must make the same calls. `fleet.init` (with servers: `fleet.init_worker`, too) comes
+        before the first.
 
         >>> paddle.distributed.QueueDataset().init(batch_size=1, thread_num=2)
         """
+        if not isinstance(share_files, bool):
+            kind = type(share_files).__name__
+            raise TypeError(f"`share_files` must be True or False, not {kind}")
         super().init(**kwargs)
+        self._share_files = share_files
 
     def _source(self) -> Any:
-        return _core.QueueData(self._settings.use_var, self._settings.for_core())
+        settings = self._settings.for_core()
+        if self._share_files:
+            settings["share"], settings["epoch"] = self._shared(), self._epoch
+            self._epoch += 1
+        return _core.QueueData(self._settings.use_var, settings)
+
+    def _trained(self) -> None:
+        if self._share_files:
+            # Worker 0 counts the files: it must not end while others still draw.
+            _fleet().util.barrier()
+
+    def _shared(self) -> Any:
+        if self._share is None:
+            self._share = _fleet().util._file_share()
+        return self._share
 
 
 class InMemoryDataset(DatasetBase):
@@ -189,6 +229,7 @@ class InMemoryDataset(DatasetBase):
         self.fea_eval = False
         self.queue_num: int | None = None
         self._candidate_size = 10000
+        self._merge_size = -1
         self._data: Any = None
         self._date = ""
         # Each shuffle of a dataset is another one.
@@ -210,7 +251,10 @@ class InMemoryDataset(DatasetBase):
     def update_settings(self, **kwargs: Any) -> None:
         """Changes settings of `init` and those of distributed training.
 
-        `parse_ins_id` and `parse_content` say that lines begin with such fields. `fea_eval` with
+        `parse_ins_id` and `parse_content` say that lines begin with such fields, which dumps show.
+        `merge_size` has `global_shuffle` make one sample of so many with the same `ins_id`: dense
+        slots have the last values that are not all 0, the others those of the one sample that has
+        some; what does not fit together is left out. `fea_eval` with
         `candidate_size` is needed for `slots_shuffle`. `fleet_send_batch_size` and
         `fleet_send_sleep_seconds` say nothing here: samples for another worker travel at once.
 
@@ -276,14 +320,22 @@ class InMemoryDataset(DatasetBase):
         Each sample goes to a worker at random. `thread_num` is the number of threads in Paddle;
         here one is enough for what the network can carry.
         """
-        data = self._loaded("global_shuffle")
-        if fleet is None or fleet.worker_num() == 1:
-            data.local_shuffle(self._next_seed())
-            return
-        size, rank = fleet.worker_num(), fleet.worker_index()
-        exchange, end = _util(fleet)._exchange()
-        data.global_shuffle(exchange, rank, size, self._next_seed())
+        data, seed = self._loaded("global_shuffle"), self._next_seed()
+        size, rank = (1, 0) if fleet is None else (fleet.worker_num(), fleet.worker_index())
+        exchange, end = (None, lambda: None) if size == 1 else _util(fleet)._exchange()
+        if self._merge_size > 0:
+            self._warn(*data.global_merge(exchange, rank, size, seed, self._merge_size))
+        elif size > 1:
+            data.global_shuffle(exchange, rank, size, seed)
+        else:
+            data.local_shuffle(seed)
         end()
+
+    def _warn(self, dropped: int, reasons: list[str]) -> None:
+        for reason in reasons:
+            _log.warning(reason)
+        if dropped:
+            _log.warning(f"total drop ins num: {dropped}")
 
     def release_memory(self) -> None:
         """Gives back the memory of the samples."""
@@ -336,8 +388,11 @@ class InMemoryDataset(DatasetBase):
         self.fleet_send_sleep_seconds = fleet_send_sleep_seconds
 
     def _set_merge_by_lineid(self, merge_size: int = 2) -> None:
+        if not isinstance(merge_size, int):
+            raise TypeError(f"`merge_size` must be a number, not {type(merge_size).__name__}")
+        self._merge_size = merge_size
         if merge_size > 0:
-            raise NotImplementedError("`merge_size` (merging samples) is not in this version")
+            self._set_parse_ins_id(True)
 
     def _set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
         self._candidate_size, self.fea_eval = record_candidate_size, bool(fea_eval)
@@ -376,6 +431,12 @@ def _refuse_unknown(call: str, given: dict[str, Any], known: tuple[str, ...]) ->
 def _util(fleet: Any) -> Any:
     """What the workers of a job tell each other by, in both generations of `fleet`."""
     return fleet._util if hasattr(type(fleet), "all_reduce_worker") else fleet.util
+
+
+def _fleet() -> Any:
+    from ... import fleet
+
+    return fleet
 
 
 def _check_sample(variables: list[Any], sample: Any) -> None:

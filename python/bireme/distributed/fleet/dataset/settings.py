@@ -33,6 +33,7 @@ class DataSettings:
         self.filelist: list[str] = []
         self.parse_ins_id = False
         self.parse_content = False
+        self.input_type = 0
         self.skip_bad_lines = 0
         # Bireme's own: the token of each variable in `slot:value` lines.
         self.slot_names: list[str] | None = None
@@ -80,11 +81,12 @@ class DataSettings:
         self.filelist = files
 
     def set_input_type(self, input_type: int) -> None:
-        """0: a line is a sample."""
-        if input_type != 0:
-            raise NotImplementedError(
-                "`input_type` other than 0 (lines that are batches) is not in this version"
+        """0: a line is a sample; 1: it is a batch, each slot with the values of all its samples."""
+        if input_type not in (0, 1):
+            raise ValueError(
+                f"`input_type` must be 0 (a line is a sample) or 1 (a batch), not {input_type!r}"
             )
+        self.input_type = int(input_type)
 
     def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
         """Where remote files would be; see `set_filelist`."""
@@ -111,6 +113,11 @@ class DataSettings:
                 f"`pipe_command` {command!r} needs `slot_names`: what each of the"
                 f" {len(self.use_var)} variables is called in the lines"
             )
+        if native and command != _NATIVE + "multislot" and (self.input_type or self._has_texts()):
+            raise ValueError(
+                "`input_type`, `parse_ins_id` and `parse_content` are for `MultiSlot` lines, not for"
+                f" those of `pipe_command` {command!r}"
+            )
         return {
             "files": self.filelist,
             "batch_size": self.batch_size,
@@ -120,8 +127,12 @@ class DataSettings:
             "slot_names": self.slot_names or [],
             "parse_ins_id": self.parse_ins_id,
             "parse_content": self.parse_content,
+            "lines_are_batches": self.input_type == 1,
             "skip_bad_lines": self.skip_bad_lines,
         }
+
+    def _has_texts(self) -> bool:
+        return self.parse_ins_id or self.parse_content
 
     def description(self, feed: str) -> str:
         """The settings as Paddle's text of a data feed."""
