@@ -38,13 +38,16 @@ struct State {
     front: Option<Arc<Fetched>>,
     /// With queues: what each training thread did.
     threads: HashMap<ThreadId, Thread>,
-    /// Without queues: the round of each training thread.
-    rounds: HashMap<ThreadId, Round>,
+    /// Without queues: what is received between two pushes.
+    round: Round,
 }
 
-/// What a training thread receives between two of its pushes.
+/// What is received between two pushes. Ops of one step may run in several threads, and so may steps:
+/// whoever pushed makes it start anew.
 #[derive(Default)]
 struct Round {
+    /// How many there were before: a fetch that began in an earlier one is old.
+    number: u64,
     /// The servers' values, until all of them are taken.
     front: Option<Arc<Fetched>>,
     /// Pieces that were taken from `front`.
@@ -53,8 +56,8 @@ struct Round {
     received: Vec<usize>,
     /// Pieces that a round will receive: those of the last one.
     expected: Vec<usize>,
-    /// Whether a push came before, and nothing was received since: a step begins.
-    has_pushed: bool,
+    /// Whether a push began it and not everything was received since: its values are for a step.
+    begins_step: bool,
 }
 
 #[derive(Clone)]
@@ -107,21 +110,19 @@ impl Inbox {
         Inbox { links, look_ahead, state: Mutex::default(), fresh: Condvar::new() }
     }
 
-    /// Without queues: the servers' values after this thread's last push, all that its round
-    /// receives at once.
+    /// Without queues: the servers' values after the last push, all that a round receives at once.
     pub(crate) fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> Result<()> {
-        let thread = std::thread::current().id();
         let mut state = self.lock();
         let wanted = state.register(&self.links, pieces)?;
-        let round = state.rounds.entry(thread).or_default();
+        let round = &mut state.round;
         round.received.extend_from_slice(&wanted);
         if let Some(front) = round.take(&wanted) {
             drop(state);
             return front.copy(pieces, &wanted, outs);
         }
         // Otherwise it was received before in this round, or never asked for until now.
-        let is_new = round.front.is_none();
-        let ahead = self.look_ahead && is_new && std::mem::take(&mut round.has_pushed);
+        let (is_new, number) = (round.front.is_none(), round.number);
+        let ahead = self.look_ahead && round.begins_step;
         let mut all = wanted.clone();
         if is_new {
             all.extend(round.expected.iter().filter(|at| !wanted.contains(at)));
@@ -129,9 +130,8 @@ impl Inbox {
         let list = state.list(&all);
         drop(state);
         let fetched = Arc::new(self.fetch(&list, 0, ahead)?);
-        if is_new {
-            let mut state = self.lock();
-            let round = state.rounds.entry(thread).or_default();
+        let round = &mut self.lock().round;
+        if is_new && round.number == number {
             round.front = Some(Arc::clone(&fetched));
             round.taken.clear();
             round.take(&wanted);
@@ -153,13 +153,13 @@ impl Inbox {
         Ok(values)
     }
 
-    /// Without queues: what this thread received before is old now, because it pushed, or because
-    /// its step is over.
-    pub(crate) fn next_round(&self, has_pushed: bool) {
-        let mut state = self.lock();
-        let round = state.rounds.entry(std::thread::current().id()).or_default();
+    /// Without queues: what was received before is old now, because something was pushed, or because
+    /// the step is over.
+    pub(crate) fn next_round(&self, begins_step: bool) {
+        let round = &mut self.lock().round;
+        round.number += 1;
         round.front = None;
-        round.has_pushed |= has_pushed;
+        round.begins_step |= begins_step;
         if !round.received.is_empty() {
             round.expected = std::mem::take(&mut round.received);
             round.expected.sort_unstable();
@@ -172,7 +172,7 @@ impl Inbox {
         let mut state = self.lock();
         state.front = None;
         state.threads.clear();
-        state.rounds.clear();
+        state.round = Round { number: state.round.number + 1, ..Round::default() };
     }
 
     /// With queues: this thread has sent something, so that what it receives next may be what is here.
@@ -365,8 +365,8 @@ impl State {
 }
 
 impl Round {
-    /// The values that are here, when all of `wanted` are among them and were not taken yet. Those
-    /// of which everything is taken are let go of: threads come and go.
+    /// The values that are here, when all of `wanted` are among them and were not taken yet. Once
+    /// all are taken, the round is over.
     fn take(&mut self, wanted: &[usize]) -> Option<Arc<Fetched>> {
         let front = self.front.as_ref()?;
         let is_here = |at: &usize| front.parts.contains_key(at) && !self.taken.contains(at);
@@ -375,7 +375,10 @@ impl Round {
         }
         self.taken.extend_from_slice(wanted);
         match front.parts.keys().all(|at| self.taken.contains(at)) {
-            true => self.front.take(),
+            true => {
+                self.begins_step = false;
+                self.front.take()
+            }
             false => self.front.clone(),
         }
     }

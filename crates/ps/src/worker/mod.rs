@@ -157,7 +157,7 @@ impl Worker {
             outbox.close()?;
             outbox.wait_outstanding(0)?;
         }
-        self.finish_all()
+        self.finish_step()
     }
 
     /// Geo: exchanges what the trainer learned since its last exchange, which [`Worker::complete`]
@@ -219,7 +219,7 @@ impl Worker {
         if let Some(outbox) = &self.outbox {
             outbox.finish()?;
         }
-        self.finish_all()?;
+        self.finish_step()?;
         let missed = self.geo.finish()?;
         if missed > 0 {
             tracing::warn!(
@@ -268,17 +268,13 @@ impl Worker {
         self.config.mode == Mode::Async && self.outbox.is_none()
     }
 
-    /// Ends this thread's step: waits until the servers have what it pushed.
+    /// Waits until the servers have what was pushed; values from before are old then.
     fn finish_step(&self) -> Result<()> {
-        let finished = self.pushes.finish(&self.links).inspect_err(|error| self.fail(error))?;
-        self.pushed.fetch_add(u64::from(finished), Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn finish_all(&self) -> Result<()> {
-        let finished = self.pushes.finish_all(&self.links).inspect_err(|error| self.fail(error))?;
-        self.pushed.fetch_add(finished, Ordering::Relaxed);
-        Ok(())
+        let finished = self.pushes.finish(&self.links, || {
+            self.pushed.fetch_add(1, Ordering::Relaxed);
+            self.inbox.next_round(true);
+        });
+        finished.inspect_err(|error| self.fail(error))
     }
 
     /// A step's pushes that failed are lost to async trainers, so later steps must not go on.
@@ -312,10 +308,8 @@ impl Worker {
                 }
             }
         }
-        match self.config.mode {
-            Mode::Async if self.is_direct() => self.inbox.next_round(true),
-            Mode::Async => self.inbox.note_send(),
-            _ => {}
+        if self.config.mode == Mode::Async && !self.is_direct() {
+            self.inbox.note_send();
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! The pushes of a step that waits for them at its end: started as soon as they are worth a message,
-//! so that servers work while the rest of the step is computed. Each training thread has its own.
+//! so that servers work while the rest of the step is computed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,10 +24,13 @@ const WORTH: usize = 128 << 10;
 /// Requests of one step that may be on their way.
 const MOST: usize = 256;
 
-/// The running steps of all training threads.
+/// The pushes of the running steps. Each thread gathers its own, so that ops that run beside each
+/// other do not wait for one another; whoever ends a step waits for all.
 #[derive(Default)]
 pub(crate) struct Steps {
     state: Mutex<State>,
+    /// Held while pushes are waited for: they may be those of another thread, which waits too.
+    ending: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -38,7 +41,7 @@ struct State {
 }
 
 impl Steps {
-    /// Goes on with this thread's step.
+    /// Goes on with what this thread pushes.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Step) -> Result<T>) -> Result<T> {
         let thread = std::thread::current().id();
         let mut state = self.lock();
@@ -54,24 +57,21 @@ impl Steps {
         done
     }
 
-    /// Ends this thread's step; whether it had pushed anything.
-    pub(crate) fn finish(&self, links: &Links) -> Result<bool> {
-        if !self.lock().running.contains_key(&std::thread::current().id()) {
-            return Ok(false);
-        }
-        self.with(|step| step.finish(links))?;
-        Ok(true)
-    }
-
-    /// Ends the steps of all threads; how many there were.
-    pub(crate) fn finish_all(&self, links: &Links) -> Result<u64> {
+    /// Sends what is left, waits until the servers have all of it, and calls `done` if there was
+    /// anything, before anybody else goes on.
+    pub(crate) fn finish(&self, links: &Links, done: impl FnOnce()) -> Result<()> {
+        let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         let running = std::mem::take(&mut self.lock().running);
-        let mut count = 0;
-        for (_, mut step) in running {
-            step.finish(links)?;
-            count += 1;
+        if running.is_empty() {
+            return Ok(());
         }
-        Ok(count)
+        // All are on their way before the first is waited for.
+        let mut steps: Vec<Step> = running.into_values().collect();
+        steps.iter_mut().try_for_each(|step| step.start_all(links))?;
+        steps.iter_mut().try_for_each(|step| wait_done(step.pending.drain(..)))?;
+        self.lock().over.extend(steps);
+        done();
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -167,13 +167,13 @@ impl Step {
         Ok(())
     }
 
-    /// Sends what is left and waits until the servers have all of it.
-    pub(crate) fn finish(&mut self, links: &Links) -> Result<()> {
+    /// Sends what is left.
+    fn start_all(&mut self, links: &Links) -> Result<()> {
         for server in 0..links.len() {
             self.start(links, server, None)?;
         }
         self.small.clear();
-        wait_done(self.pending.drain(..))
+        Ok(())
     }
 }
 
