@@ -2,9 +2,16 @@
 //!
 //! A checkpoint is a folder, numbered in the order they are made: `parameters` (everything that
 //! training changes, with the state of the optimizer), `trainer-R` (what trainer R alone has: its
-//! counts of metrics), and at last `state.json`. Only with that file is it complete, and that file
-//! appears as a whole or not at all; so a process that is killed at any point leaves the checkpoint
-//! before it as the last.
+//! counts of metrics), and at last `state.json`, which lists the other files with their checksums.
+//! Only with that file is it complete, and that file appears as a whole or not at all; so a process
+//! that is killed at any point leaves the checkpoint before it as the last.
+//!
+//! A run that begins anew counts on from the numbers that are there. Checkpoints of the runs before
+//! it stay where they are until its own first one is complete, and are then kept in a folder of
+//! their own; nothing that is whole is removed but the checkpoints of the same run.
+
+mod state;
+mod sums;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,101 +19,153 @@ use std::path::{Path, PathBuf};
 use bireme_engine::ir::Var;
 use bireme_engine::{Scope, io};
 use bireme_fleet::{Fleet, SaveMode};
-use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Log, Result};
+use state::Share;
+pub(super) use state::{Position, Setup, State, shapes};
 
 /// The file that makes a checkpoint complete.
 const STATE: &str = "state.json";
+/// The folder of the parameters.
+const PARAMETERS: &str = "parameters";
+/// The file with the number of the first checkpoint of the run that was begun last.
+const FIRST: &str = "first";
+/// The beginning of a folder's name with the checkpoints before a number.
+const BEFORE: &str = "before-";
+/// The beginning of the name of a checkpoint that was damaged.
+const DAMAGED: &str = "damaged-";
 /// How many complete checkpoints are kept.
 const KEPT: usize = 2;
-
-/// What all trainers together have done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct State {
-    /// What must be the same for a run that goes on.
-    pub(super) setup: Setup,
-    /// What each trainer has done.
-    pub(super) trainers: Vec<Position>,
-}
-
-/// What must be the same for a run that goes on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Setup {
-    pub(super) model: String,
-    pub(super) mode: String,
-    pub(super) trainers: usize,
-    pub(super) threads: usize,
-    pub(super) batch_size: usize,
-    pub(super) seed: u64,
-}
-
-/// What one trainer has done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Position {
-    /// The number of this checkpoint.
-    pub(super) number: u64,
-    /// The epoch that is being trained.
-    pub(super) epoch: u64,
-    /// Batches of it that each training thread has trained.
-    pub(super) taken: Vec<u64>,
-    /// Portions of the run that were trained: random numbers depend on it.
-    pub(super) portions: u64,
-    /// Batches of the whole run.
-    pub(super) batches: u64,
-    /// Samples of this epoch.
-    pub(super) samples: u64,
-    /// The sum of the losses of this epoch's batches.
-    #[serde(with = "super::exact")]
-    pub(super) loss: f64,
-    /// How many batches that are.
-    pub(super) losses: u64,
-    /// Seconds spent on this epoch.
-    pub(super) seconds: f64,
-    /// What came out of the epochs before.
-    pub(super) epochs: Vec<super::Epoch>,
-}
 
 /// Where the checkpoints of a run are.
 pub(super) struct Checkpoints {
     folder: PathBuf,
+    /// The number of the first that is of this run.
+    first: u64,
+    log: Log,
 }
 
 impl Checkpoints {
-    pub(super) fn new(folder: PathBuf) -> Checkpoints {
-        Checkpoints { folder }
+    pub(super) fn new(folder: PathBuf, log: Log) -> Checkpoints {
+        Checkpoints { folder, first: 0, log }
     }
 
-    /// The last complete one, as trainer 0 sees it; all trainers ask together.
+    /// The last complete one that is not damaged, as trainer 0 sees it; all trainers ask together.
+    /// With `begun_last`, of the run that was begun last and of none before it.
     ///
     /// # Errors
-    /// When it cannot be read, or was made by another training.
-    pub(super) fn last(&self, fleet: &Fleet, setup: &Setup) -> Result<Option<(PathBuf, State)>> {
-        let own = match fleet.is_first_worker() {
-            true => {
-                self.complete()?.pop().map_or_else(Vec::new, |number| number.to_string().into())
-            }
-            false => Vec::new(),
-        };
-        let number = fleet.util().all_gather(&own)?.swap_remove(0);
-        let Ok(number) = String::from_utf8_lossy(&number).parse::<u64>() else { return Ok(None) };
+    /// When it cannot be read, all of them are damaged, or it was made by another training.
+    pub(super) fn last(
+        &mut self,
+        fleet: &Fleet,
+        setup: &Setup,
+        begun_last: bool,
+    ) -> Result<Option<(PathBuf, State)>> {
+        let number = told(fleet, || {
+            let first = if begun_last { self.begun() } else { 0 };
+            Ok(self.last_whole(first)?.map_or_else(String::new, |number| number.to_string()))
+        })?;
+        let Ok(number) = number.parse::<u64>() else { return Ok(None) };
         let folder = self.folder.join(name(number));
         let path = folder.join(STATE);
-        let text = fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
-        let state: State = serde_json::from_str(&text)
-            .map_err(|error| Error::file(&path, format!("it is damaged: {error}")))?;
-        if state.setup != *setup {
+        let state = State::read(&path)?.map_err(|problem| Error::file(&path, problem))?;
+        if let Some(differences) = state.setup.differences(setup) {
             return Err(Error::file(
                 &folder,
                 format!(
-                    "this checkpoint was made by another training ({}), and this one is ({}): set \
-                     them alike, or start anew without `--resume`",
-                    state.setup.describe(),
-                    setup.describe()
+                    "this checkpoint was made by another training ({differences}): set them alike, \
+                     or start anew without `--resume`"
                 ),
             ));
         }
+        self.first = state.first;
+        if fleet.is_first_worker() {
+            self.note_first()?;
+        }
         Ok(Some((folder, state)))
+    }
+
+    /// The last complete one from `first` on that is not damaged; those that are, are set aside.
+    fn last_whole(&self, first: u64) -> Result<Option<u64>> {
+        let mut numbers = self.complete()?;
+        numbers.retain(|number| *number >= first);
+        let mut damaged = Vec::new();
+        while let Some(number) = numbers.pop() {
+            let folder = self.folder.join(name(number));
+            let damage = match State::read(&folder.join(STATE))? {
+                Ok(state) => sums::damage(&folder, &state.files, PARAMETERS)?,
+                Err(problem) => Some(format!("`{STATE}`: {problem}")),
+            };
+            let Some(damage) = damage else {
+                damaged.iter().try_for_each(|number| self.set_damaged_aside(*number))?;
+                return Ok(Some(number));
+            };
+            let before = match numbers.last() {
+                Some(before) => format!("checkpoint {} before it is tried", name(*before)),
+                None => "there is no checkpoint before it".to_owned(),
+            };
+            self.log
+                .warn(&format!("checkpoint {} is damaged ({damage}): {before}", folder.display()));
+            damaged.push(number);
+        }
+        match damaged.first() {
+            None => Ok(None),
+            Some(last) => Err(Error::file(
+                &self.folder,
+                format!(
+                    "every checkpoint in it is damaged, the last of them {}: bring one back from a \
+                     copy, or start anew without `--resume`",
+                    name(*last)
+                ),
+            )),
+        }
+    }
+
+    /// Renames a damaged checkpoint, so that the next one can have its number.
+    fn set_damaged_aside(&self, number: u64) -> Result<()> {
+        let from = self.folder.join(name(number));
+        let names = (1..).map(|copy| match copy {
+            1 => format!("{DAMAGED}{}", name(number)),
+            copy => format!("{DAMAGED}{}-{copy}", name(number)),
+        });
+        let to = names.map(|name| self.folder.join(name)).find(|path| !path.exists());
+        let to = to.unwrap_or_else(|| self.folder.join(DAMAGED));
+        fs::rename(&from, &to).map_err(|error| {
+            Error::file(&from, format!("this damaged checkpoint cannot be renamed: {error}"))
+        })?;
+        self.log.warn(&format!(
+            "the damaged checkpoint is now {}: remove it if you do not need it",
+            to.display()
+        ));
+        Ok(())
+    }
+
+    /// Begins a run whose checkpoints come after those that are there; all trainers call it
+    /// together. Returns the number before its first.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or written.
+    pub(super) fn begin(&mut self, fleet: &Fleet) -> Result<u64> {
+        let highest = told(fleet, || {
+            let highest = self.highest()?;
+            self.first = highest + 1;
+            self.note_first()?;
+            let old = self.complete()?;
+            if let Some(last) = old.last() {
+                self.log.warn(&format!(
+                    "training begins anew: {} checkpoints of a run before it, the last of them {}, \
+                     stay there until this run has written its first, and are then moved to {}; \
+                     `--resume` goes on from the last one",
+                    old.len(),
+                    self.folder.join(name(*last)).display(),
+                    self.before().display()
+                ));
+            }
+            Ok(highest.to_string())
+        })?;
+        let highest = highest.parse::<u64>().unwrap_or(0);
+        self.first = highest + 1;
+        Ok(highest)
     }
 
     /// Writes a checkpoint; all trainers call it together.
@@ -125,21 +184,33 @@ impl Checkpoints {
             // Left by a process that was killed while it wrote.
             remove(&folder)?;
         }
-        fleet.save_persistables(&folder.join("parameters"), scope, SaveMode::All)?;
+        fleet.save_persistables(&folder.join(PARAMETERS), scope, SaveMode::All)?;
+        let mut files = Vec::new();
         if fleet.worker_num() > 1 {
-            let own = own_folder(&folder, fleet);
+            let own = own_name(fleet);
             let program = fleet.main_program()?;
-            io::save_vars(own, program, scope, Some("variables"), |var| is_own(var, scope))?;
+            let is_own = |var: &Var| is_own(var, scope);
+            io::save_vars(folder.join(&own), program, scope, Some("variables"), is_own)?;
+            files = sums::of_folder(&folder, &own)?;
+        }
+        if fleet.is_first_worker() {
+            files.extend(sums::of_folder(&folder, PARAMETERS)?);
         }
         let json = |error: serde_json::Error| Error::file(&folder, error);
-        let mine = serde_json::to_vec(position).map_err(json)?;
+        let mine = Share { position: position.clone(), files };
+        let mine = serde_json::to_vec(&mine).map_err(json)?;
         let all = fleet.util().all_gather(&mine)?;
         if fleet.is_first_worker() {
-            let trainers = all.iter().map(|bytes| serde_json::from_slice(bytes));
-            let trainers = trainers.collect::<std::result::Result<_, _>>().map_err(json)?;
-            let state = State { setup: setup.clone(), trainers };
-            let text = serde_json::to_string_pretty(&state).map_err(json)?;
+            let (mut trainers, mut files) = (Vec::new(), Vec::new());
+            for bytes in &all {
+                let share: Share = serde_json::from_slice(bytes).map_err(json)?;
+                trainers.push(share.position);
+                files.extend(share.files);
+            }
+            let state = State { first: self.first, setup: setup.clone(), trainers, files };
+            let text = state.text().map_err(json)?;
             io::write_file(folder.join(STATE), |out| out.write_all(text.as_bytes()))?;
+            self.set_others_aside()?;
             self.forget_old()?;
         }
         Ok(folder)
@@ -156,7 +227,7 @@ impl Checkpoints {
         scope: &Scope,
         fetch: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let parameters = folder.join("parameters");
+        let parameters = folder.join(PARAMETERS);
         match fleet.server_num() {
             0 => io::load_persistables(&parameters, fleet.original_program()?, scope, None)?,
             _ => {
@@ -165,63 +236,126 @@ impl Checkpoints {
             }
         }
         if fleet.worker_num() > 1 {
-            let (own, program) = (own_folder(folder, fleet), fleet.main_program()?);
+            let (own, program) = (folder.join(own_name(fleet)), fleet.main_program()?);
             io::load_vars(own, program, scope, Some("variables"), |var| is_own(var, scope))?;
         }
         Ok(())
     }
 
-    /// Numbers of complete checkpoints, in order.
-    fn complete(&self) -> Result<Vec<u64>> {
-        let mut numbers = Vec::new();
+    /// Names of what lies in the folder.
+    fn names(&self) -> Result<Vec<String>> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(numbers),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(Error::file(&self.folder, error)),
         };
+        let mut names = Vec::new();
         for entry in entries {
-            let path = entry.map_err(|error| Error::file(&self.folder, error))?.path();
-            let number = path.file_name().and_then(|name| name.to_str()?.parse::<u64>().ok());
-            if let Some(number) = number.filter(|_| path.join(STATE).is_file()) {
-                numbers.push(number);
-            }
+            let entry = entry.map_err(|error| Error::file(&self.folder, error))?;
+            names.extend(entry.file_name().into_string());
         }
+        Ok(names)
+    }
+
+    /// Numbers of checkpoints, complete or not, in order.
+    fn numbers(&self) -> Result<Vec<u64>> {
+        let names = self.names()?;
+        // Only as we write them: who renames one to `1.old` or `7` has something in mind.
+        let number = |text: &String| text.parse().ok().filter(|number| name(*number) == *text);
+        let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
 
-    /// Removes all but the last checkpoints.
+    /// Numbers of complete checkpoints, in order.
+    fn complete(&self) -> Result<Vec<u64>> {
+        let mut numbers = self.numbers()?;
+        numbers.retain(|number| self.folder.join(name(*number)).join(STATE).is_file());
+        Ok(numbers)
+    }
+
+    /// The highest number that was ever used, as far as the folder tells; 0 for none.
+    fn highest(&self) -> Result<u64> {
+        let of_name = |text: &String| {
+            let text = [BEFORE, DAMAGED].iter().find_map(|prefix| text.strip_prefix(prefix))?;
+            text.get(..8)?.parse().ok()
+        };
+        let aside = self.names()?.iter().filter_map(of_name).max();
+        Ok(self.numbers()?.pop().max(aside).unwrap_or(0))
+    }
+
+    /// The number of the first checkpoint of the run that was begun last.
+    fn begun(&self) -> u64 {
+        let text = fs::read_to_string(self.folder.join(FIRST)).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
+    /// Notes which checkpoints are of this run, for a process that is started again before there is
+    /// one.
+    fn note_first(&self) -> Result<()> {
+        let path = self.folder.join(FIRST);
+        if self.begun() == self.first || self.first <= 1 && !path.exists() {
+            return Ok(());
+        }
+        Ok(io::write_file(path, |out| writeln!(out, "{}", self.first))?)
+    }
+
+    /// Where checkpoints of the runs before this one are kept.
+    fn before(&self) -> PathBuf {
+        self.folder.join(format!("{BEFORE}{}", name(self.first)))
+    }
+
+    /// Moves checkpoints of other runs into a folder of their own: this run has one now.
+    fn set_others_aside(&self) -> Result<()> {
+        let (numbers, complete) = (self.numbers()?, self.complete()?);
+        let mut moved = 0;
+        for number in numbers.into_iter().filter(|number| *number < self.first) {
+            let from = self.folder.join(name(number));
+            if !complete.contains(&number) {
+                remove(&from)?;
+                continue;
+            }
+            let to = self.before().join(name(number));
+            let made = fs::create_dir_all(self.before()).and_then(|()| fs::rename(&from, &to));
+            made.map_err(|error| {
+                Error::file(&from, format!("cannot be moved to {}: {error}", to.display()))
+            })?;
+            moved += 1;
+        }
+        if moved > 0 {
+            let before = self.before();
+            self.log.warn(&format!(
+                "{moved} checkpoints of a run before this one are now in {0}: `--resume -o \
+                 runner.checkpoint_path={0}` goes on from them; remove them if you do not need them",
+                before.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Removes all but the last checkpoints of this run.
     fn forget_old(&self) -> Result<()> {
-        let numbers = self.complete()?;
+        let mut numbers = self.complete()?;
+        numbers.retain(|number| *number >= self.first);
         for number in &numbers[..numbers.len().saturating_sub(KEPT)] {
             remove(&self.folder.join(name(*number)))?;
         }
         Ok(())
     }
-
-    /// Removes all checkpoints: a run that begins anew must not leave those of another before it.
-    ///
-    /// # Errors
-    /// When one cannot be removed.
-    pub(super) fn clear(&self) -> Result<()> {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        for entry in entries {
-            let is_number =
-                entry.file_name().to_str().is_some_and(|name| name.parse::<u64>().is_ok());
-            if is_number {
-                remove(&entry.path())?;
-            }
-        }
-        Ok(())
-    }
 }
 
-impl Setup {
-    fn describe(&self) -> String {
-        format!(
-            "model {}, {}, {} trainers with {} threads, batches of {}, seed {}",
-            self.model, self.mode, self.trainers, self.threads, self.batch_size, self.seed
-        )
+/// What trainer 0 says to all of them, who ask together; its error is everyone's.
+fn told(fleet: &Fleet, says: impl FnOnce() -> Result<String>) -> Result<String> {
+    let own = match fleet.is_first_worker().then(says) {
+        None => String::new(),
+        Some(Ok(text)) => format!("+{text}"),
+        Some(Err(error)) => format!("-{error}"),
+    };
+    let said = fleet.util().all_gather(own.as_bytes())?.swap_remove(0);
+    let said = String::from_utf8_lossy(&said).into_owned();
+    match said.strip_prefix('+') {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(Error::Settings(said.strip_prefix('-').unwrap_or(&said).to_owned())),
     }
 }
 
@@ -241,8 +375,8 @@ fn remove(folder: &Path) -> Result<()> {
     gone(fs::remove_dir_all(folder))
 }
 
-fn own_folder(folder: &Path, fleet: &Fleet) -> PathBuf {
-    folder.join(format!("trainer-{}", fleet.worker_index()))
+fn own_name(fleet: &Fleet) -> String {
+    format!("trainer-{}", fleet.worker_index())
 }
 
 /// Whether a variable belongs to a trainer alone: counts of metrics, counters of schedules.

@@ -11,6 +11,11 @@ use crate::config::Config;
 const CLASS: &str = "hyper_parameters.optimizer.class";
 const RATE: &str = "hyper_parameters.optimizer.learning_rate";
 
+/// The name of a configuration's optimizer, however it is written.
+pub(super) fn name(config: &Config) -> String {
+    config.text(CLASS).to_ascii_lowercase().replace('_', "")
+}
+
 /// The optimizer of a configuration.
 ///
 /// # Errors

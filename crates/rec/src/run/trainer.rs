@@ -17,14 +17,14 @@ use bireme_engine::{Executor, Place};
 use bireme_fleet::collective::Rings;
 use bireme_fleet::{Fleet, Reduce};
 
-use super::checkpoint::{Checkpoints, Position, Setup};
+use super::checkpoint::{Checkpoints, Position, Setup, shapes};
 use super::data::Data;
 use super::events::{self, Event, Events};
 use super::feed::{self, Feed};
 use super::share::{self, Counted};
 use super::show::{Show, Since, Style, metric_text};
 use super::topology::Topology;
-use super::{Epoch, Options, Outcome, metrics, save};
+use super::{Epoch, Options, Outcome, metrics, optimizer, save};
 use crate::config::{Config, python_float};
 use crate::zoo::Model;
 use crate::{Error, Result};
@@ -78,6 +78,8 @@ impl<'a> Trainer<'a> {
             threads: threads.0 * threads.1,
             batch_size: data.batch_size(),
             seed: config.count("runner.seed") as u64,
+            optimizer: optimizer::name(config),
+            parameters: shapes(fleet.original_program()?),
         };
         let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
         // Trainers meet at checkpoints, so one that failed cannot join the others in the middle.
@@ -87,10 +89,12 @@ impl<'a> Trainer<'a> {
         if share::shares_files(config, topology) {
             data.share(fleet.file_share()?);
         }
-        let checkpoints = Checkpoints::new(folder(config, "runner.checkpoint_path", "checkpoints"));
+        let checkpoints = folder(config, "runner.checkpoint_path", "checkpoints");
+        let mut checkpoints = Checkpoints::new(checkpoints, options.log.clone());
         let run = folder(config, "runner.run_path", "run");
         let last = match goes_on {
-            true => checkpoints.last(&fleet, &setup)?,
+            // A job that a launcher has started again means itself, not one before it.
+            true => checkpoints.last(&fleet, &setup, !options.resume)?,
             false => None,
         };
         let events = Events::open(&run, fleet.worker_index(), last.is_some())?;
@@ -130,9 +134,7 @@ impl<'a> Trainer<'a> {
         if wanted_to_go_on {
             self.options.log.warn("there is no checkpoint to go on from: training begins anew");
         }
-        if self.fleet.is_first_worker() {
-            self.checkpoints.clear()?;
-        }
+        let number = self.checkpoints.begin(&self.fleet)?;
         if self.fleet.server_num() == 0
             && let Some(folder) = save::warm_start(self.config)?
         {
@@ -141,7 +143,8 @@ impl<'a> Trainer<'a> {
         }
         let first = u64::try_from(self.config.integer("last_epoch") + 1);
         let epoch = first.map_err(|_| self.config.refuse("last_epoch", "must be at least -1"))?;
-        self.position = Position { epoch, taken: vec![0; self.threads.0], ..Position::default() };
+        let taken = vec![0; self.threads.0];
+        self.position = Position { number, epoch, taken, ..Position::default() };
         Ok(())
     }
 

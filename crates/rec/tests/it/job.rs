@@ -18,7 +18,7 @@ use bireme_rec::{Config, Log, zoo};
 const CONFIG: &str = "BIREME_REC_TEST_CONFIG";
 const RESUME: &str = "BIREME_REC_TEST_RESUME";
 /// Milliseconds that every line of the log takes, for a trainer that is slow.
-const SLOW: &str = "BIREME_REC_TEST_SLOW";
+pub(crate) const SLOW: &str = "BIREME_REC_TEST_SLOW";
 
 /// What a process of a job does; a test in name only, and nothing without its variables.
 #[test]
