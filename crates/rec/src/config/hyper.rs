@@ -104,8 +104,8 @@ impl Hyper {
     /// # Errors
     /// When something else stands there.
     pub fn get_sizes(&mut self, key: &str, default: &[usize]) -> Result<Vec<usize>> {
-        let sizes = |value: &Value| list(value, |item| as_usize(item).filter(|size| *size > 0));
-        self.typed(key, "a list of whole numbers of at least 1", default.to_vec(), sizes)
+        let positive = |item: &Value| as_usize(item).filter(|size| *size > 0);
+        self.typed_list(key, "a whole number of at least 1", default, positive)
     }
 
     /// A list of numbers.
@@ -113,8 +113,8 @@ impl Hyper {
     /// # Errors
     /// When something else stands there.
     pub fn get_f32s(&mut self, key: &str, default: &[f32]) -> Result<Vec<f32>> {
-        let numbers = |value: &Value| list(value, |item| as_f64(item).map(|number| number as f32));
-        self.typed(key, "a list of numbers", default.to_vec(), numbers)
+        let number = |item: &Value| as_f64(item).map(|number| number as f32);
+        self.typed_list(key, "a number", default, number)
     }
 
     /// An error about what stands at `key`, for a model that refuses it.
@@ -136,6 +136,33 @@ impl Hyper {
             place: node.place.clone(),
             problem: format!("`{PREFIX}{key}` must be {wanted}, not {}", node.value.describe()),
         })
+    }
+
+    /// A list, whose first element that is wrong is named with its place.
+    fn typed_list<T: Debug + Clone>(
+        &mut self,
+        key: &str,
+        wanted: &str,
+        default: &[T],
+        convert: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        if let Some(Node { value: Value::List(items), place }) = self.node(key)
+            && let Some(at) = items.iter().position(|item| convert(&item.value).is_none())
+        {
+            let place = match place {
+                // Places inside of an option are those of a text that nobody has written.
+                Place::Option(_) | Place::Program => place,
+                Place::File { .. } => &items[at].place,
+            };
+            let problem = format!(
+                "element {} of `{PREFIX}{key}` must be {wanted}, not {}",
+                at + 1,
+                items[at].value.describe()
+            );
+            return Err(Error::Config { place: place.clone(), problem });
+        }
+        let all = |value: &Value| list(value, &convert);
+        self.typed(key, &format!("a list, each element {wanted}"), default.to_vec(), all)
     }
 }
 
@@ -188,5 +215,31 @@ mod tests {
         let error = hyper.get_f32("b", 0.0).unwrap_err().to_string();
         let wanted = "`hyper_parameters.b` must be a number, not the text \"x\"";
         assert_eq!(error, format!("the configuration: {wanted}"));
+    }
+
+    #[test]
+    fn the_element_of_a_list_that_is_wrong_is_named() {
+        let text = "hyper_parameters:\n  fc_sizes: [512, x]\n  rates: [1, 0.5]\n  depth: 3\n";
+        let parse = |options: &[String]| {
+            super::super::Config::parse(std::path::Path::new("a.yaml"), text, options)
+                .unwrap()
+                .hyper()
+        };
+        let mut hyper = parse(&[]);
+        let error = hyper.get_sizes("fc_sizes", &[1]).unwrap_err().to_string();
+        let wanted =
+            "element 2 of `hyper_parameters.fc_sizes` must be a whole number of at least 1";
+        assert_eq!(error, format!("a.yaml:2:19: {wanted}, not the text \"x\""));
+        assert_eq!(hyper.get_f32s("rates", &[]).unwrap(), [1.0, 0.5]);
+        let error = hyper.get_sizes("rates", &[1]).unwrap_err().to_string();
+        assert!(error.starts_with("a.yaml:3:14: element 2 of"), "{error}");
+        let error = hyper.get_f32s("depth", &[]).unwrap_err().to_string();
+        assert!(
+            error.contains("must be a list, each element a number, not the number 3"),
+            "{error}"
+        );
+        let option = "hyper_parameters.fc_sizes=[512, y]".to_owned();
+        let error = parse(&[option]).get_sizes("fc_sizes", &[1]).unwrap_err().to_string();
+        assert!(error.starts_with("-o hyper_parameters.fc_sizes=[512, y]: element 2"), "{error}");
     }
 }

@@ -12,6 +12,7 @@ mod value;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 pub use hyper::Hyper;
@@ -64,7 +65,7 @@ impl Config {
         let read::Tree { root, warnings } = read::read(path, text)?;
         let mut values = BTreeMap::new();
         for (key, node) in root {
-            flatten(key, node, &mut values);
+            flatten(key, node, &mut values)?;
         }
         let mut config = Config { path: path.to_owned(), values, warnings };
         for option in options {
@@ -262,16 +263,19 @@ fn nearest(name: &str) -> Option<&'static str> {
 }
 
 /// Nested keys as flat ones, with dots.
-fn flatten(key: String, node: Node, out: &mut BTreeMap<String, Node>) {
+fn flatten(key: String, node: Node, out: &mut BTreeMap<String, Node>) -> Result<()> {
     match node.value {
-        Value::Map(items) if !items.is_empty() => {
-            for (name, node) in items {
-                flatten(format!("{key}.{name}"), node, out);
+        Value::Map(items) if !items.is_empty() => items
+            .into_iter()
+            .try_for_each(|(name, node)| flatten(format!("{key}.{name}"), node, out)),
+        value => match out.entry(key) {
+            // `runner.epochs: 1` beside `runner: {epochs: 2}`.
+            Entry::Occupied(first) => Err(read::twice(first.key(), node.place, &first.get().place)),
+            Entry::Vacant(vacant) => {
+                vacant.insert(Node { value, place: node.place });
+                Ok(())
             }
-        }
-        value => {
-            out.insert(key, Node { value, place: node.place });
-        }
+        },
     }
 }
 

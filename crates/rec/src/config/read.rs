@@ -78,8 +78,9 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    /// What is there already, and the key that waits for its value.
-    Map(Vec<(String, Node)>, Option<(String, Place)>),
+    /// What is there already, the key that waits for its value, and where the keys that are written
+    /// here stand: those of `<<` may be written again.
+    Map(Vec<(String, Node)>, Option<(String, Place)>, HashMap<String, Place>),
 }
 
 impl Builder {
@@ -113,14 +114,14 @@ impl Builder {
                 self.stack.push(open(Content::List(Vec::new()), anchor));
             }
             Event::MappingStart(_, anchor, _) => {
-                self.stack.push(open(Content::Map(Vec::new(), None), anchor));
+                self.stack.push(open(Content::Map(Vec::new(), None, HashMap::new()), anchor));
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let Open { place, anchor, content } =
                     self.stack.pop().expect("the parser ends only what it began");
                 let value = match content {
                     Content::List(items) => Value::List(items),
-                    Content::Map(items, _) => Value::Map(items),
+                    Content::Map(items, ..) => Value::Map(items),
                 };
                 self.add(Node { value, place }, anchor)?;
             }
@@ -148,24 +149,30 @@ impl Builder {
         match self.stack.last_mut() {
             None => self.root = Some(node),
             Some(Open { content: Content::List(items), .. }) => items.push(node),
-            Some(Open { content: Content::Map(items, key), .. }) => match key.take() {
+            Some(Open { content: Content::Map(items, key, written), .. }) => match key.take() {
                 None => *key = Some((name(&node)?, node.place)),
                 Some((key, _)) if key == "<<" => merge(items, node),
                 Some((key, place)) => {
-                    if let Some(old) = items.iter().position(|(old, _)| *old == key) {
-                        self.warnings.push(format!(
-                            "{place}: `{key}` stands here a second time: the first, at {}, does \
-                             not count",
-                            items[old].1.place
-                        ));
-                        items.remove(old);
+                    if let Some(first) = written.insert(key.clone(), place.clone()) {
+                        return Err(twice(&key, place, &first));
                     }
+                    items.retain(|(old, _)| *old != key);
                     items.push((key, node));
                 }
             },
         }
         Ok(())
     }
+}
+
+/// The error about a key that is written twice: YAML forbids it, and nobody can know which counts.
+pub(super) fn twice(key: &str, place: Place, first: &Place) -> Error {
+    let first = match first {
+        Place::File { line, .. } => format!("line {line}"),
+        other => other.to_string(),
+    };
+    let problem = format!("`{key}` stands here a second time, after {first}: remove one of them");
+    Error::Config { place, problem }
 }
 
 /// A key as text.
@@ -325,8 +332,12 @@ mod tests {
         assert!(wrong("a: 1\n---\nb: 2\n").contains("a.yaml:2:1: a second document"));
         assert!(wrong("- a\n- b\n").contains("a.yaml:1:1: a configuration is made of keys"));
         assert_eq!(wrong("# nothing\n"), "`a.yaml`: it is empty");
-        let twice = read(Path::new("a.yaml"), "a: 1\nb: 2\na: 3\n").unwrap();
-        assert_eq!(twice.warnings.len(), 1);
-        assert_eq!(twice.root[1].1.value, Value::Int(3));
+        assert_eq!(
+            wrong("a: 1\nb: 2\na: 3\n"),
+            "a.yaml:3:1: `a` stands here a second time, after line 1: remove one of them"
+        );
+        assert!(wrong("r:\n  a: 1\n  b: {c: 1, c: 2}\n").starts_with("a.yaml:3:13: `c` stands"));
+        let merged = read(Path::new("a"), "x: &x {a: 1, b: 2}\ny: {<<: *x, a: 3}\n").unwrap();
+        assert_eq!(merged.root[1].1.value.to_string(), "{'b': 2, 'a': 3}");
     }
 }

@@ -41,11 +41,11 @@ pub struct Trained {
 /// Reads the logs of a run's folder; the folder of its models will do as well.
 ///
 /// # Errors
-/// When there are none, or a line is no event.
+/// When there are none, or nothing is in them, or a line is no event.
 pub fn read(folder: &Path) -> Result<Run> {
     let inside = folder.join("run");
     let folder = if inside.is_dir() { inside.as_path() } else { folder };
-    let mut run = Run::default();
+    let (mut run, mut empty) = (Run::default(), Vec::new());
     let entries = fs::read_dir(folder).map_err(|error| Error::file(folder, error))?;
     for entry in entries {
         let path = entry.map_err(|error| Error::file(folder, error))?.path();
@@ -53,7 +53,16 @@ pub fn read(folder: &Path) -> Result<Run> {
         let number = name.strip_prefix("trainer-").and_then(|rest| rest.strip_suffix(".jsonl"));
         let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) else { continue };
         let text = fs::read_to_string(&path).map_err(|error| Error::file(&path, error))?;
-        run.trainers.push(Trained { trainer: number, ..trained(&path, &text)? });
+        let trained = Trained { trainer: number, ..trained(&path, &text)? };
+        match trained.events.is_empty() {
+            true => empty.push(path),
+            false => run.trainers.push(trained),
+        }
+    }
+    if let Some(path) = empty.first().filter(|_| run.trainers.is_empty()) {
+        let problem = "there is no step, epoch or save in this event log: the run has trained nothing \
+                       yet, or failed before it did; see its output";
+        return Err(Error::file(path, problem));
     }
     if run.trainers.is_empty() {
         let problem = "there is no event log (`trainer-0.jsonl`): give the folder of a run";
@@ -146,5 +155,19 @@ mod tests {
     fn a_folder_without_logs_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         assert!(read(folder.path()).unwrap_err().to_string().contains("no event log"));
+    }
+
+    #[test]
+    fn a_log_in_which_nothing_happened_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        for lines in [String::new(), start(0) + "\n"] {
+            fs::write(folder.path().join("trainer-1.jsonl"), lines).unwrap();
+            let error = read(folder.path()).unwrap_err().to_string();
+            assert!(error.contains("trainer-1.jsonl`: there is no step"), "{error}");
+        }
+        // Beside another that has something to show it is left out.
+        let lines = [start(0), step(2, 0.7)].join("\n");
+        fs::write(folder.path().join("trainer-0.jsonl"), lines).unwrap();
+        assert_eq!(read(folder.path()).unwrap().trainers.len(), 1);
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bireme_data::parse::BadLines;
 use bireme_data::source::{Source, expand, open};
 use bireme_data::{
-    Batches, FileShare, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings, Slot,
+    Batch, Batches, FileShare, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings,
+    Slot,
 };
 
 use bireme_fleet::Fleet;
@@ -251,6 +252,22 @@ impl Data {
         settings.epoch = epoch;
         settings.share = self.share.clone();
         Ok(QueueDataset::new(settings)?.open(threads)?)
+    }
+
+    /// How many samples the files have, which are read once more for it.
+    ///
+    /// # Errors
+    /// When the files cannot be read.
+    pub(super) fn count_samples(&mut self, epoch: u64) -> Result<usize> {
+        // Those that make no whole batch count, and so do files that were handed out already.
+        (self.drop_last, self.share) = (false, None);
+        let (mut samples, mut batch) = (0, Batch::of(&self.slots));
+        for mut batches in self.open(epoch, 1)? {
+            while batches.next(&mut batch)? {
+                samples += batch.rows();
+            }
+        }
+        Ok(samples)
     }
 
     /// Says which lines were passed over.

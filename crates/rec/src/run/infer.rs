@@ -61,7 +61,8 @@ pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
     };
     let mut data = Data::new(&reading, files)?;
     let evaluations = epochs.map(|epoch| evaluate(config, options, &model, &mut data, epoch));
-    let evaluations = evaluations.collect::<Result<Vec<_>>>()?;
+    let evaluations = evaluations.collect::<Result<Vec<_>>>();
+    let evaluations = evaluations.map_err(|error| super::explain::with_keys(config, error))?;
     data.report_bad_lines(&options.log);
     Ok(evaluations)
 }

@@ -9,6 +9,7 @@ mod checkpoint;
 mod data;
 mod events;
 mod exact;
+mod explain;
 mod feed;
 mod infer;
 mod metrics;
@@ -134,10 +135,13 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
         serve(&mut fleet, config, options)?;
         return Ok(Outcome::default());
     }
-    if config.has("runner.start_day") {
-        return online::Stream::new(config, options, topology, name, model, fleet)?.run(goes_on);
-    }
-    Trainer::new(config, options, topology, name, model, fleet, goes_on)?.run()
+    let trained = match config.has("runner.start_day") {
+        true => online::Stream::new(config, options, topology, name, model, fleet)
+            .and_then(|stream| stream.run(goes_on)),
+        false => Trainer::new(config, options, topology, name, model, fleet, goes_on)
+            .and_then(Trainer::run),
+    };
+    trained.map_err(|error| explain::with_keys(config, error))
 }
 
 /// Builds the model of a configuration; its name and itself.

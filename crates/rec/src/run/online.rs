@@ -66,6 +66,7 @@ impl<'a> Stream<'a> {
         model: Model,
         mut fleet: Fleet,
     ) -> Result<Stream<'a>> {
+        days(config)?;
         options.log.info("Run Worker Begin");
         let threads = divide(fleet.main_program()?, config.count("runner.train_thread_num"), false);
         let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
@@ -97,7 +98,7 @@ impl<'a> Stream<'a> {
     /// # Errors
     /// As [`super::train`].
     pub(super) fn run(mut self, goes_on: bool) -> Result<Outcome> {
-        let (mut day, last) = (self.day("runner.start_day")?, self.day("runner.end_day")?);
+        let (mut day, last) = days(self.config)?;
         let mut first_pass = 1;
         let done = if goes_on { self.last_done()? } else { None };
         self.begin_log(done.as_ref().map(|(_, _, path)| path.as_path()))?;
@@ -108,6 +109,11 @@ impl<'a> Stream<'a> {
                 path.display()
             ));
             day = done_day;
+            if day > last {
+                self.options.log.warn(&format!(
+                    "nothing is trained: all days up to `runner.end_day`, {last}, are done"
+                ));
+            }
             first_pass = usize::try_from(done_pass).map_or(1, |pass| pass + 1);
         } else if self.config.switch("runner.save_first_base") {
             self.save(day, "base", SaveMode::Base, BASE_DONE, -1)?;
@@ -144,18 +150,11 @@ impl<'a> Stream<'a> {
     fn number(&self, day: Day, pass: usize) -> Result<u64> {
         let count = |key| self.config.count(key);
         let of_day = passes(count("runner.split_interval"), count("runner.split_per_pass")).len();
-        let (mut first, mut days) = (self.day("runner.start_day")?, 0);
+        let (mut first, mut before) = (days(self.config)?.0, 0);
         while first < day {
-            (first, days) = (first.next(), days + 1);
+            (first, before) = (first.next(), before + 1);
         }
-        Ok((days * of_day + pass - 1) as u64)
-    }
-
-    fn day(&self, key: &str) -> Result<Day> {
-        let number = self.config.count(key);
-        Day::parse(number).ok_or_else(|| {
-            self.config.refuse(key, format!("is {number}, and no day like 20190720"))
-        })
+        Ok((before * of_day + pass - 1) as u64)
     }
 
     fn day_of_passes(&mut self, day: Day, first: usize, epochs: &mut Vec<Epoch>) -> Result<()> {
@@ -426,8 +425,57 @@ impl<'a> Stream<'a> {
     }
 }
 
+/// The first day and the last.
+///
+/// # Errors
+/// When one is missing or no day, or the last comes before the first.
+fn days(config: &Config) -> Result<(Day, Day)> {
+    let day = |key: &str| {
+        if !config.has(key) {
+            return Err(Error::Settings(format!(
+                "{}: `{key}` is missing: a stream has a first and a last day, like 20190720",
+                config.path().display()
+            )));
+        }
+        let number = config.count(key);
+        Day::parse(number)
+            .ok_or_else(|| config.refuse(key, format!("is {number}, and no day like 20190720")))
+    };
+    let (first, last) = (day("runner.start_day")?, day("runner.end_day")?);
+    match first <= last {
+        true => Ok((first, last)),
+        false => Err(config.refuse(
+            "runner.end_day",
+            format!("is {last}, before `runner.start_day`, {first}: there is no day to train"),
+        )),
+    }
+}
+
 fn text(metrics: &BTreeMap<String, f64>) -> String {
     let text =
         |(name, value): (&String, &f64)| format!("global {}={value:.6}", name.to_uppercase());
     metrics.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_that_make_no_sense_are_refused() {
+        let wrong = |keys: &str| {
+            let text = format!("runner: {{{keys}}}");
+            days(&Config::parse(Path::new("a.yaml"), &text, &[]).unwrap()).unwrap_err().to_string()
+        };
+        assert_eq!(
+            wrong("start_day: 20190720"),
+            "a.yaml: `runner.end_day` is missing: a stream has a first and a last day, like 20190720"
+        );
+        assert_eq!(
+            wrong("start_day: 20190720, end_day: 20190719"),
+            "a.yaml:1:40: `runner.end_day` is 20190719, before `runner.start_day`, 20190720: there \
+             is no day to train"
+        );
+        assert!(wrong("start_day: 7, end_day: 8").contains("is 7, and no day like 20190720"));
+    }
 }

@@ -172,6 +172,9 @@ impl<'a> Trainer<'a> {
     /// As [`super::train`].
     pub(super) fn run(mut self) -> Result<Outcome> {
         let epochs = self.config.count("runner.epochs") as u64;
+        if self.position.epoch >= epochs {
+            self.say_nothing_is_left(epochs);
+        }
         while self.position.epoch < epochs {
             self.epoch()?;
         }
@@ -183,6 +186,25 @@ impl<'a> Trainer<'a> {
         self.finish()?;
         let run = self.events.lock().unwrap_or_else(PoisonError::into_inner).folder().to_owned();
         Ok(Outcome { epochs: self.position.epochs, run: Some(run) })
+    }
+
+    /// A run that trains nothing says why.
+    fn say_nothing_is_left(&self, epochs: u64) {
+        let reason = match self.position.epoch {
+            _ if epochs == 0 => "`runner.epochs` is 0: set it to at least 1".to_owned(),
+            epoch if self.position.batches > 0 => format!(
+                "the checkpoint is after epoch {}, and `runner.epochs` is {epochs}: set it higher to \
+                 train more",
+                epoch.saturating_sub(1)
+            ),
+            epoch => format!(
+                "`last_epoch` is {}, and `runner.epochs` is {epochs}, which counts from epoch 0: set \
+                 it to at least {}",
+                epoch.saturating_sub(1),
+                epoch + 1
+            ),
+        };
+        self.options.log.warn(&format!("nothing is trained: {reason}"));
     }
 
     /// Trains what is left of an epoch, shows what came out, saves the model.
@@ -210,11 +232,27 @@ impl<'a> Trainer<'a> {
         }
         self.fleet.flush()?;
         if self.all(self.position.samples == 0)? {
-            return Err(Error::Settings(format!(
-                "there is no batch in epoch {epoch}: please ensure batch size < dataset size!"
-            )));
+            return Err(self.no_batch());
         }
         self.end_epoch(&last)
+    }
+
+    /// That an epoch has no batch, with what there is instead.
+    fn no_batch(&mut self) -> Error {
+        let (epoch, size) = (self.position.epoch, self.data.batch_size());
+        let samples = match self.data.count_samples(epoch) {
+            Ok(samples) => samples,
+            Err(error) => return error,
+        };
+        let others = match self.fleet.worker_num() {
+            1 => String::new(),
+            trainers => format!(" of this trainer, one of {trainers},"),
+        };
+        Error::Settings(format!(
+            "there is no batch in epoch {epoch}: the {} files{others} have {samples} samples, and \
+             `runner.train_batch_size` is {size}: please ensure batch size < dataset size!",
+            self.data.files().len()
+        ))
     }
 
     /// The batches of this epoch that are left.

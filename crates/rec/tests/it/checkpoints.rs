@@ -97,8 +97,10 @@ fn resume_after_a_mistaken_start_goes_on_from_what_was_there() {
     assert_eq!(numbered(&folder(&setup)).len(), 2);
 }
 
-/// Ways to damage a checkpoint; what the warning then says.
-fn damages() -> Vec<(&'static str, fn(&Path))> {
+/// What a warning says, and the damage that it is about.
+type Damage = (&'static str, fn(&Path));
+
+fn damages() -> Vec<Damage> {
     fn change(path: &Path, how: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = fs::read(path).unwrap();
         how(&mut bytes);

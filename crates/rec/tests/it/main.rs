@@ -5,6 +5,7 @@
 mod browser;
 mod checkpoints;
 mod job;
+mod messages;
 mod modes;
 mod online;
 mod readers;
