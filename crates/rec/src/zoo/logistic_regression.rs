@@ -24,9 +24,12 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let clicks = Clicks::read(hyper, sizes)?.padded();
     clicks.check_fields(hyper, clicks.fields())?;
     let penalty = hyper.get_f32("reg", 1e-4)?;
-    let weights = clicks.embed(1, ParamAttr::from(Initializer::truncated_normal(0.0, 0.1)))?;
+    // PaddleRec starts with random weights of 0.1. There is nothing here whose symmetry had to be
+    // broken, and the weight of an id that is seen rarely would stay what chance made it.
+    let zero = Initializer::Constant(0.0);
+    let weights = clicks.embed(1, ParamAttr::from(zero.clone()))?;
     let ids = layers::reduce_sum(&weights, &[1], false)?;
-    let logit = layers::elementwise_add(&ids, &clicks.dense_linear(&Initializer::Constant(0.0))?)?;
+    let logit = layers::elementwise_add(&ids, &clicks.dense_linear(&zero)?)?;
     let logit = layers::elementwise_add(&logit, &clicks.bias()?)?;
     let head = heads::click(&logit, &clicks.label)?;
     // PaddleRec sums the losses of a batch. The penalty is L1 on the weights that the batch looked

@@ -82,7 +82,8 @@ Hyper parameters have PaddleRec's names and defaults; a key that a model does no
 `hyper_parameters.optimizer` and everything under `runner` are the same for all models.
 
 Where PaddleRec's own code differs from the paper by an oversight, the paper is built: perceptrons have their activations (`deepfm`, `xdeepfm`), every layer of crosses has weights of its own (`dcn`), the filters of interactions are trained (`xdeepfm`), the last layers have no activation (`dlrm`), the loss is that of a sigmoid (`din`), and towers start with random weights (`share_bottom`).
-Weights of dense features start small, as in `xdeepfm`, where PaddleRec has 1 (`fm`, `ffm`, `deepfm`).
+Weights of dense features start small, as in `xdeepfm`, where PaddleRec has 1 (`fm`, `ffm`, `deepfm`), and all weights of `logistic_regression` at 0, where it has random ones.
+The loss that `logistic_regression` shows is the sum over a batch, as in PaddleRec; that of the others is a mean over samples.
 Click models read Criteo's slots as they are; fields that PaddleRec numbers by hand (`logistic_regression`, `autoint`) are made of them.
 
 ";
@@ -91,7 +92,7 @@ const FIGURES: &str = "\
 ## Figures
 
 Each model on its own generated data, which has interactions that no weight of a single feature can express: trained on 30,000 samples three times over with Adam, batches of 256 and one thread, and tested on 15,000 others.
-*Logistic regression* is a weight for each id and each number on the same samples, with the best of three learning rates.
+*Logistic regression* is a weight for each id and each number on the same samples, with the best of three learning rates; `logistic_regression` itself has one, as every model.
 `bireme bench zoo --json > docs/models.json` measures them; sizes of tables are those that the data needs.
 A speed that is missing has not been measured on an idle machine.
 
