@@ -132,7 +132,8 @@ def test_async_training_learns(tmp_path, local):
     for index in range(2):
         found = losses(outputs[f"trainer {index}"])
         assert len(found) == 120
-        assert found[-20:].mean() < 0.8 * found[:10].mean()
+        # Against a new model: the other trainer may have trained this one before it began.
+        assert found[-20:].mean() < 0.8 * local[:10].mean()
 
 
 def wait_for(path, text, seconds=JOB_SECONDS):

@@ -65,12 +65,14 @@ def test_a_trainer_of_an_async_job_is_started_alone(tmp_path):
     assert np.isfinite(losses(job.log("workerlog.1"))).all()
 
 
-def test_an_async_job_goes_on_after_the_loss_of_a_server(tmp_path):
+def test_an_async_job_goes_on_after_the_loss_of_a_server(tmp_path, undisturbed):
     job = restarted(tmp_path, "async", "PSERVER", 1)
     assert "all processes are started again" in job.said(), job.logs()
     found = losses(job.log("workerlog.0"))
     assert "begins with step 10\n" in job.log("workerlog.0")
-    assert found[-5:].mean() < found[:5].mean()
+    # Against a new model: the other trainer may have trained this one before it began.
+    new = losses(undisturbed.log("workerlog.0"))[:5]
+    assert found[-5:].mean() < new.mean()
 
 
 def test_restarts_that_are_used_up_are_said(tmp_path):
