@@ -43,7 +43,7 @@ from .tensor import *
 
 if TYPE_CHECKING:
     # For editors: `paddle.nn.` should offer what is there. `_names` fetches them when it runs.
-    from . import (  # noqa: F401
+    from . import (
         base,
         dataset,
         device,
@@ -68,9 +68,9 @@ if TYPE_CHECKING:
         version,
         vision,
     )
-    from ._core import ResourceExhaustedError  # noqa: F401
-    from .distributed import DataParallel  # noqa: F401
-    from .hapi import flops, summary  # noqa: F401
+    from ._core import ResourceExhaustedError
+    from .distributed import DataParallel
+    from .hapi import flops, summary
 
 install_finder()
 __getattr__ = missing_names(__name__, LAZY)

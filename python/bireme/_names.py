@@ -1,4 +1,8 @@
-"""Names of the package that are fetched when they are first used, so that importing it is quick."""
+"""Names of the package: what `__all__` holds, and what is fetched only when it is first used."""
+
+from __future__ import annotations
+
+import sys
 
 _SUBPACKAGES = (
     "base",
@@ -26,6 +30,7 @@ _SUBPACKAGES = (
     "vision",
 )
 
+#: Fetched when they are first used, so that importing the package is quick.
 LAZY = {
     **{name: f"bireme.{name}" for name in _SUBPACKAGES},
     "DataParallel": "bireme.distributed:DataParallel",
@@ -33,3 +38,21 @@ LAZY = {
     "summary": "bireme.hapi:summary",
     "ResourceExhaustedError": "bireme._core:ResourceExhaustedError",
 }
+
+
+def public_names(module: str, *, also: str = "", but: str = "") -> list[str]:
+    """`__all__` of a module: the functions and classes it defines; of a package, its parts' too.
+
+    So a name is spelled where it is defined and nowhere else. `also` and `but` hold names to add
+    and to leave out, with blanks between them.
+    """
+    here = sys.modules[module]
+    parts = f"{module}." if hasattr(here, "__path__") else None
+
+    def belongs(name: str, value: object) -> bool:
+        home = getattr(value, "__module__", None)
+        ours = home == module or bool(parts and isinstance(home, str) and home.startswith(parts))
+        return ours and name[0] != "_" and callable(value)
+
+    found = {name for name, value in vars(here).items() if belongs(name, value)}
+    return sorted({*found, *also.split()} - {*but.split()})

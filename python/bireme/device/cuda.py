@@ -6,19 +6,7 @@ from typing import Any, NoReturn
 
 from .. import _core
 from .._missing import missing_names
-
-__all__ = [
-    "device_count",
-    "empty_cache",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "memory_allocated",
-    "memory_reserved",
-    "synchronize",
-]
+from .._names import public_names
 
 
 def device_count() -> int:
@@ -139,4 +127,5 @@ def _no_gpu(function: str) -> NoReturn:
     raise _core.UnavailableError(f"`{function}`: this build of Bireme has no GPU support")
 
 
+__all__ = public_names(__name__)
 __getattr__ = missing_names(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._names import public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -21,33 +22,6 @@ from .arguments import (
     require_tensor,
     shape_slots,
 )
-
-__all__ = [
-    "arange",
-    "assign",
-    "clone",
-    "create_parameter",
-    "create_tensor",
-    "diag",
-    "diagflat",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "linspace",
-    "logspace",
-    "meshgrid",
-    "ones",
-    "ones_like",
-    "to_tensor",
-    "tril",
-    "tril_indices",
-    "triu",
-    "triu_indices",
-    "zeros",
-    "zeros_like",
-]
 
 
 def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Any:
@@ -416,3 +390,6 @@ def _range_dtype(numbers: tuple[Any, ...]) -> str:
         if isinstance(number, (float, np.floating)):
             return default_dtype()
     return "int64"
+
+
+__all__ = public_names(__name__)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._names import public_names
 from .arguments import (
     Tensor,
     as_tensor,
@@ -17,24 +18,6 @@ from .arguments import (
     real,
     require_tensor,
 )
-
-__all__ = [
-    "bincount",
-    "bmm",
-    "cdist",
-    "cov",
-    "cross",
-    "dist",
-    "dot",
-    "histogram",
-    "matmul",
-    "matrix_power",
-    "mm",
-    "multi_dot",
-    "mv",
-    "norm",
-    "t",
-]
 
 
 def matmul(
@@ -262,3 +245,6 @@ def _matrix_norm(x: Tensor, p: Any, axes: list[int], keepdim: bool) -> Tensor:
         raise NotImplementedError("the nuclear norm needs singular values, which are not there")
     total = ops.reduce_sum(ops.pow(ops.abs(x), factor=real(p, "p")), dim=axes, keep_dim=keepdim)
     return ops.pow(total, factor=1.0 / real(p, "p"))
+
+
+__all__ = public_names(__name__)

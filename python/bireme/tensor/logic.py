@@ -4,29 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._names import public_names
 from .arguments import TENSORS, Tensor, as_tensor, check_no_output, ops, real, require_tensor
-
-__all__ = [
-    "allclose",
-    "bitwise_and",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_xor",
-    "equal",
-    "equal_all",
-    "greater_equal",
-    "greater_than",
-    "is_empty",
-    "is_tensor",
-    "isclose",
-    "less_equal",
-    "less_than",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "not_equal",
-]
 
 
 def _truth(x: Tensor) -> Tensor:
@@ -240,3 +219,6 @@ def is_tensor(x: Any) -> Any:
     (True, False)
     """
     return isinstance(x, TENSORS)
+
+
+__all__ = public_names(__name__)

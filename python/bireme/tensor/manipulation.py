@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._names import public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -23,48 +24,6 @@ from .arguments import (
     sequence_of,
     shape_slots,
 )
-
-__all__ = [
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "broadcast_tensors",
-    "broadcast_to",
-    "cast",
-    "chunk",
-    "concat",
-    "crop",
-    "expand",
-    "expand_as",
-    "flatten",
-    "flip",
-    "gather",
-    "gather_nd",
-    "moveaxis",
-    "repeat_interleave",
-    "reshape",
-    "reverse",
-    "roll",
-    "rot90",
-    "shard_index",
-    "slice",
-    "split",
-    "squeeze",
-    "stack",
-    "strided_slice",
-    "take_along_axis",
-    "tensordot",
-    "tile",
-    "tolist",
-    "transpose",
-    "unbind",
-    "unflatten",
-    "unsqueeze",
-    "unstack",
-    "view",
-    "view_as",
-    "vsplit",
-]
 
 
 def cast(x: Tensor, dtype: Any) -> Any:
@@ -569,3 +528,6 @@ def _dot_axes(x: Tensor, y: Tensor, axes: Any) -> tuple[list[int], list[int]]:
     else:
         left = right = axes
     return [normal_axis(a, x.ndim) for a in left], [normal_axis(a, y.ndim) for a in right]
+
+
+__all__ = public_names(__name__)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._names import public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -23,52 +24,6 @@ from .arguments import (
     require_tensor,
     sequence_of,
 )
-
-__all__ = [
-    "add",
-    "add_n",
-    "addmm",
-    "all",
-    "amax",
-    "amin",
-    "any",
-    "broadcast_shape",
-    "clip",
-    "count_nonzero",
-    "cumsum",
-    "diagonal",
-    "diff",
-    "divide",
-    "floor_divide",
-    "floor_mod",
-    "fmax",
-    "fmin",
-    "heaviside",
-    "hypot",
-    "increment",
-    "inner",
-    "kron",
-    "lerp",
-    "logaddexp",
-    "logsumexp",
-    "max",
-    "maximum",
-    "min",
-    "minimum",
-    "mod",
-    "multiplex",
-    "multiply",
-    "nan_to_num",
-    "nansum",
-    "outer",
-    "pow",
-    "prod",
-    "remainder",
-    "scale",
-    "subtract",
-    "sum",
-    "trace",
-]
 
 
 def add(x: Tensor, y: Tensor, name: str | None = None) -> Any:
@@ -559,3 +514,6 @@ mod = remainder
 floor_mod = remainder
 amax = max
 amin = min
+
+
+__all__ = public_names(__name__)

@@ -5,47 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .._names import public_names
 from .arguments import Tensor, is_integer, ops, real, require_tensor
-
-__all__ = [
-    "abs",
-    "acosh",
-    "asinh",
-    "atanh",
-    "ceil",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "erf",
-    "exp",
-    "expm1",
-    "floor",
-    "frac",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logit",
-    "neg",
-    "rad2deg",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "sgn",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "stanh",
-    "tan",
-    "tanh",
-    "trunc",
-]
 
 
 def _floating(x: Tensor) -> Tensor:
@@ -382,3 +343,6 @@ def stanh(
 
 
 sgn = sign
+
+
+__all__ = public_names(__name__)

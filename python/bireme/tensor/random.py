@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._names import public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -15,20 +16,6 @@ from .arguments import (
     require_tensor,
     shape_slots,
 )
-
-__all__ = [
-    "bernoulli",
-    "gaussian",
-    "multinomial",
-    "normal",
-    "rand",
-    "randint",
-    "randint_like",
-    "randn",
-    "randperm",
-    "standard_normal",
-    "uniform",
-]
 
 
 def uniform(
@@ -190,3 +177,6 @@ def _gaussian(shape: Any, mean: float, std: float, dtype: Any = None, seed: int 
         seed=seed,
         dtype=dtype,
     )
+
+
+__all__ = public_names(__name__)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._names import public_names
 from .arguments import (
     Tensor,
     as_tensor,
@@ -18,17 +19,6 @@ from .arguments import (
     ops,
     require_tensor,
 )
-
-__all__ = [
-    "index_add",
-    "index_fill",
-    "index_put",
-    "put_along_axis",
-    "scatter",
-    "scatter_nd",
-    "scatter_nd_add",
-    "select_scatter",
-]
 
 
 def scatter(
@@ -207,3 +197,6 @@ def _to_front(axis: int, ndim: int) -> list[int]:
 
 def _back(order: list[int]) -> list[int]:
     return [order.index(i) for i in range(len(order))]
+
+
+__all__ = public_names(__name__)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._names import public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -20,26 +21,6 @@ from .arguments import (
     ops,
     require_tensor,
 )
-
-__all__ = [
-    "argmax",
-    "argmin",
-    "argsort",
-    "bucketize",
-    "index_sample",
-    "index_select",
-    "kthvalue",
-    "masked_fill",
-    "masked_select",
-    "nonzero",
-    "searchsorted",
-    "sort",
-    "take",
-    "topk",
-    "unique",
-    "unique_consecutive",
-    "where",
-]
 
 
 def argmax(
@@ -336,3 +317,6 @@ def _matched(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, T
 def _same_shape(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     shape = matched_shape(x.shape, mask.shape)
     return ops.expand_v2(x, shape=shape), ops.expand_v2(mask, shape=shape)
+
+
+__all__ = public_names(__name__)

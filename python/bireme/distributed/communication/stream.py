@@ -11,23 +11,10 @@ from typing import Any
 
 from ... import _core
 from ..._missing import missing_names
+from ..._names import public_names
 from . import static_ops
 from .group import Group, all_processes, group_of, is_outsider
 from .reduce_op import ReduceOp, checked_op
-
-__all__ = [
-    "all_gather",
-    "all_reduce",
-    "alltoall",
-    "alltoall_single",
-    "broadcast",
-    "gather",
-    "recv",
-    "reduce",
-    "reduce_scatter",
-    "scatter",
-    "send",
-]
 
 Tensor = _core.Tensor
 
@@ -337,4 +324,5 @@ def _equal_rows(name: str, tensor: Any, size: int) -> list[int]:
     return [rows // size] * size
 
 
+__all__ = public_names(__name__)
 __getattr__ = missing_names(__name__)

@@ -5,22 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import _core
+from ..._names import public_names
 from ...static.nn.parameters import activate
 
 Variable = Any
 _ops = _core.ops
-
-__all__ = [
-    "elementwise_add",
-    "elementwise_div",
-    "elementwise_floordiv",
-    "elementwise_max",
-    "elementwise_min",
-    "elementwise_mod",
-    "elementwise_mul",
-    "elementwise_pow",
-    "elementwise_sub",
-]
 
 
 def elementwise_add(
@@ -123,3 +112,6 @@ def elementwise_floordiv(
     [2]
     """
     return activate(_ops.elementwise_floordiv(x, y, axis=axis), act)
+
+
+__all__ = public_names(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..._names import public_names
 from ...static.input import declare_feed
 from ...static.program import Variable
 from ..framework import static_by_default
@@ -36,3 +37,6 @@ def data(
     var = declare_feed(name, sizes, dtype, lod_level)
     var.stop_gradient = stop_gradient
     return var
+
+
+__all__ = public_names(__name__)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ... import _core
+from ..._names import public_names
 
 
 class Schedule(NamedTuple):
@@ -140,3 +141,6 @@ def _schedule(kind: str, **arguments: Any) -> Schedule:
             " `paddle.optimizer.lr`"
         )
     return Schedule(kind, arguments)
+
+
+__all__ = public_names(__name__, but="Schedule")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ... import _core
+from ..._names import public_names
 from ...tensor.arguments import require_tensor as _require_tensor
 
 Variable = Any
@@ -219,3 +220,6 @@ def label_smooth(
         return _ops.scale(label, scale=1.0 - epsilon, bias=epsilon / label.shape[-1])
     kept = _ops.scale(label, scale=1.0 - epsilon)
     return _ops.elementwise_add(kept, _ops.scale(prior_dist, scale=epsilon))
+
+
+__all__ = public_names(__name__)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import _core
+from ..._names import public_names
 from ...static.nn.parameters import activate
 
 Variable = Any
@@ -261,3 +262,6 @@ def _dims(input: Variable, dim: int | Sequence[int] | None) -> dict[str, Any]:
         return {"dim": [], "reduce_all": True}
     dims = [dim] if isinstance(dim, int) else list(dim)
     return {"dim": dims, "reduce_all": len(dims) == input.ndim}
+
+
+__all__ = public_names(__name__)

@@ -5,47 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..._names import public_names
 from ...tensor.arguments import Tensor, ops, random_like, real, require_tensor
 from ...tensor.inplace import overwrite
-
-__all__ = [
-    "celu",
-    "elu",
-    "elu_",
-    "gelu",
-    "glu",
-    "gumbel_softmax",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "hardtanh_",
-    "leaky_relu",
-    "leaky_relu_",
-    "log_sigmoid",
-    "log_softmax",
-    "maxout",
-    "mish",
-    "prelu",
-    "relu",
-    "relu6",
-    "relu_",
-    "rrelu",
-    "selu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softmax_",
-    "softplus",
-    "softshrink",
-    "softsign",
-    "swish",
-    "tanh",
-    "tanh_",
-    "tanhshrink",
-    "thresholded_relu",
-    "thresholded_relu_",
-]
 
 #: A lower limit that limits nothing.
 
@@ -371,3 +333,6 @@ relu_ = _in_place(relu)
 softmax_ = _in_place(softmax)
 tanh_ = _in_place(tanh)
 thresholded_relu_ = _in_place(thresholded_relu)
+
+
+__all__ = public_names(__name__)

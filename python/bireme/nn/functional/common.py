@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._names import public_names
 from ...tensor.arguments import (
     Tensor,
     Variable,
@@ -14,25 +15,6 @@ from ...tensor.arguments import (
     real,
     require_tensor,
 )
-
-__all__ = [
-    "alpha_dropout",
-    "bilinear",
-    "cosine_similarity",
-    "diag_embed",
-    "dropout",
-    "dropout2d",
-    "embedding",
-    "label_smooth",
-    "linear",
-    "normalize",
-    "one_hot",
-    "pad",
-    "pairwise_distance",
-    "scaled_dot_product_attention",
-    "sequence_mask",
-    "zeropad2d",
-]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Any = None, name: str | None = None) -> Any:
@@ -341,3 +323,6 @@ def scaled_dot_product_attention(
         scores = scores + attn_mask
     weights = dropout(ops.softmax(scores, axis=-1), dropout_p, training=training)
     return ops.transpose2(ops.matmul_v2(weights, v), axis=[0, 2, 1, 3])
+
+
+__all__ = public_names(__name__)

@@ -5,16 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..._names import public_names
 from ...tensor.arguments import Tensor, ops, real, require_tensor
 from .common import pairwise_distance
 from .loss import reduced
-
-__all__ = [
-    "gaussian_nll_loss",
-    "multi_margin_loss",
-    "poisson_nll_loss",
-    "triplet_margin_with_distance_loss",
-]
 
 
 def gaussian_nll_loss(
@@ -119,3 +113,6 @@ def triplet_margin_with_distance_loss(
     if swap:
         far = ops.elementwise_min(far, distance(positive, negative))
     return reduced(ops.relu(ops.scale(near - far, bias=real(margin, "margin"))), reduction)
+
+
+__all__ = public_names(__name__)

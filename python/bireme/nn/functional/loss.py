@@ -4,29 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._names import public_names
 from ...tensor.arguments import Tensor, ops, real, require_tensor
 from .common import pairwise_distance
-
-__all__ = [
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cosine_embedding_loss",
-    "dice_loss",
-    "hinge_embedding_loss",
-    "kl_div",
-    "l1_loss",
-    "log_loss",
-    "margin_ranking_loss",
-    "mse_loss",
-    "multi_label_soft_margin_loss",
-    "npair_loss",
-    "sigmoid_focal_loss",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "softmax_with_cross_entropy",
-    "square_error_cost",
-    "triplet_margin_loss",
-]
 
 
 def square_error_cost(input: Tensor, label: Tensor) -> Any:
@@ -341,3 +321,6 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
     if reduction != "none":
         raise ValueError(f"`reduction` must be mean, sum or none, but is {reduction!r}")
     return loss
+
+
+__all__ = public_names(__name__, but="reduced")

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._names import public_names
 from ...tensor.arguments import Tensor, integer, ops, pair, require_tensor
 from .conv import paddings
-
-__all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "max_pool1d",
-    "max_pool2d",
-]
 
 
 def max_pool2d(
@@ -234,3 +224,6 @@ def _sizes(x: Tensor, output_size: Any, data_format: str) -> list[int]:
 def _adaptive2d(x: Tensor, kind: str, output_size: Any, data_format: str) -> Tensor:
     window = _sizes(x, output_size, data_format)
     return ops.pool2d(x, pooling_type=kind, ksize=window, adaptive=True, data_format=data_format)
+
+
+__all__ = public_names(__name__)

@@ -4,42 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._names import public_names
 from ...tensor.arguments import Tensor
 from .. import functional as F
 from ..initializer import Constant
 from .layers import Layer
-
-__all__ = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "SELU",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "LeakyReLU",
-    "LogSigmoid",
-    "LogSoftmax",
-    "Maxout",
-    "Mish",
-    "PReLU",
-    "RReLU",
-    "ReLU",
-    "ReLU6",
-    "Sigmoid",
-    "Silu",
-    "Softmax",
-    "Softmax2D",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "Swish",
-    "Tanh",
-    "Tanhshrink",
-    "ThresholdedReLU",
-]
 
 
 class ReLU(Layer):
@@ -539,3 +508,6 @@ class PReLU(Layer):
             f"num_parameters={self._num_parameters}, data_format={self._data_format}, "
             f"init={self._init}, dtype={self._dtype}"
         )
+
+
+__all__ = public_names(__name__)

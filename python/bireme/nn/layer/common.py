@@ -5,27 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ... import _core
+from ..._names import public_names
 from ...tensor.arguments import Tensor, default_dtype, ops
 from .. import functional as F
 from .layers import Layer
-
-__all__ = [
-    "AlphaDropout",
-    "Bilinear",
-    "CosineSimilarity",
-    "Dropout",
-    "Dropout2D",
-    "Embedding",
-    "Flatten",
-    "Identity",
-    "Linear",
-    "Pad1D",
-    "Pad2D",
-    "Pad3D",
-    "PairwiseDistance",
-    "Unflatten",
-    "ZeroPad2D",
-]
 
 
 def named(name: str | None) -> str:
@@ -366,3 +349,6 @@ class ZeroPad2D(_Pad):
 
     def __init__(self, padding: Any, data_format: str = "NCHW", name: str | None = None) -> None:
         super().__init__(padding, "constant", 0.0, data_format)
+
+
+__all__ = public_names(__name__, but="named")

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
+from ..._names import public_names
 from ...tensor.arguments import Tensor
 from .. import functional as F
 from .layers import Layer
-
-__all__ = [
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "CosineEmbeddingLoss",
-    "CrossEntropyLoss",
-    "HingeEmbeddingLoss",
-    "KLDivLoss",
-    "L1Loss",
-    "MSELoss",
-    "MarginRankingLoss",
-    "MultiLabelSoftMarginLoss",
-    "NLLLoss",
-    "SmoothL1Loss",
-    "SoftMarginLoss",
-    "TripletMarginLoss",
-]
 
 
 class BCELoss(Layer):
@@ -313,3 +297,6 @@ class TripletMarginLoss(Layer):
             self._swap,
             self._reduction,
         )
+
+
+__all__ = public_names(__name__)

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._names import public_names
 from ...tensor.arguments import Tensor, default_dtype, ops
 from .. import functional as F
 from ..initializer import Constant
 from .common import named
 from .layers import Layer
-
-__all__ = [
-    "BatchNorm",
-    "BatchNorm1D",
-    "BatchNorm2D",
-    "GroupNorm",
-    "InstanceNorm1D",
-    "InstanceNorm2D",
-    "LayerNorm",
-    "LocalResponseNorm",
-    "SyncBatchNorm",
-]
 
 
 class LayerNorm(Layer):
@@ -360,3 +349,6 @@ class LocalResponseNorm(Layer):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, *self._settings)
+
+
+__all__ = public_names(__name__)

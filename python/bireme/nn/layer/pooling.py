@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._names import public_names
 from ...tensor.arguments import Tensor
 from .. import functional as F
 from .layers import Layer
-
-__all__ = [
-    "AdaptiveAvgPool1D",
-    "AdaptiveAvgPool2D",
-    "AdaptiveMaxPool1D",
-    "AdaptiveMaxPool2D",
-    "AvgPool1D",
-    "AvgPool2D",
-    "MaxPool1D",
-    "MaxPool2D",
-]
 
 
 class _Pool(Layer):
@@ -215,3 +205,6 @@ class AdaptiveMaxPool2D(_Pool):
         self, output_size: Any, return_mask: bool = False, name: str | None = None
     ) -> None:
         super().__init__({"output_size": output_size, "return_mask": return_mask})
+
+
+__all__ = public_names(__name__)

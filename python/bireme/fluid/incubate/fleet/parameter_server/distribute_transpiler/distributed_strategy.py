@@ -5,22 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ......_missing import missing_names
+from ......_names import public_names
 from ......distributed import environment
 from ......distributed.fleet.communicator import cpu_num, force_to_cpu_num
 from ......distributed.transpiler import DistributeTranspilerConfig, ServerRuntimeConfig
 from ......static import BuildStrategy, ExecutionStrategy
 from ..mode import DistributedMode
-
-__all__ = [
-    "AsyncStrategy",
-    "DistributedStrategy",
-    "GeoStrategy",
-    "HalfAsyncStrategy",
-    "HybridStrategy",
-    "StrategyFactory",
-    "SyncStrategy",
-    "TrainerRuntimeConfig",
-]
 
 _KNOBS = (
     ("communicator_max_merge_var_num", None),
@@ -341,4 +331,5 @@ def _assign(target: Any, config: Any, name: str) -> None:
         setattr(target, known, value)
 
 
+__all__ = public_names(__name__, but="strategy_of")
 __getattr__ = missing_names(__name__)
