@@ -71,6 +71,8 @@ def fetch() -> None:
 
     >>> from bireme.dataset import uci_housing
     >>> uci_housing.fetch()
+    >>> len(list(uci_housing.train()())), len(list(uci_housing.test()()))
+    (404, 102)
     """
     _load()
 

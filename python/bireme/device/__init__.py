@@ -90,7 +90,8 @@ def synchronize(device: str | None = None) -> None:
     """Waits until the device has done its work; on the CPU it has, when a call returns.
 
     >>> import bireme as paddle
-    >>> paddle.device.synchronize()
+    >>> paddle.device.synchronize() is None
+    True
     """
     if device is not None:
         set_device(device)

@@ -27,6 +27,8 @@ class DataParallel(Layer):
 
     >>> model = paddle.DataParallel(paddle.nn.Linear(2, 1))
     >>> model(paddle.ones([4, 2])).mean().backward()
+    >>> [parameter.grad.tolist() for parameter in model.parameters()]
+    [[[1.0], [1.0]], [1.0]]
     """
 
     def __init__(
@@ -97,6 +99,8 @@ class DataParallel(Layer):
         >>> model = paddle.DataParallel(paddle.nn.Linear(2, 1))
         >>> with model.no_sync():
         ...     model(paddle.ones([4, 2])).mean().backward()
+        >>> [parameter.grad.tolist() for parameter in model.parameters()]
+        [[[1.0], [1.0]], [1.0]]
         """
         before, self.grad_need_sync = self.grad_need_sync, False
         try:

@@ -12,6 +12,10 @@ class GradientClipByGlobalNorm(ClipGradByGlobalNorm):
     """Scales all gradients down together where their common norm is over `clip_norm`.
 
     >>> clip = paddle.fluid.clip.GradientClipByGlobalNorm(1.0)
+    >>> w = paddle.create_parameter([2], "float32")
+    >>> (_, clipped), = clip([(w, paddle.to_tensor([3.0, 4.0]))])
+    >>> [round(number, 4) for number in clipped.tolist()]
+    [0.6, 0.8]
     """
 
     def __init__(self, clip_norm: float, group_name: str = "default_group") -> None:
@@ -29,6 +33,8 @@ def set_gradient_clip(
     Clipping some parameters only, or those of one program, is not in this version.
 
     >>> paddle.fluid.clip.set_gradient_clip(paddle.fluid.clip.GradientClipByNorm(1.0))
+    >>> type(paddle.fluid.clip.default_clip()).__name__
+    'ClipGradByNorm'
     >>> paddle.fluid.clip.set_gradient_clip(None)
     """
     global _for_all

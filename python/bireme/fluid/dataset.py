@@ -17,6 +17,8 @@ class DatasetBase(_datasets.DatasetBase):
     >>> dataset = fluid.DatasetFactory().create_dataset("QueueDataset")
     >>> dataset.set_batch_size(128)
     >>> dataset.set_thread(12)
+    >>> dataset.thread_num
+    12
     """
 
     def set_pipe_command(self, pipe_command: str) -> None:

@@ -16,6 +16,9 @@ class ConstantInitializer(_initializer.Constant):
     """Every element is `value`; `force_cpu` has no meaning here.
 
     >>> value = paddle.fluid.initializer.Constant(0.5)
+    >>> w = paddle.create_parameter([2], "float32", default_initializer=value)
+    >>> w.tolist()
+    [0.5, 0.5]
     """
 
     def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
@@ -26,6 +29,9 @@ class UniformInitializer(Initializer):
     """Evenly spread over [low, high).
 
     >>> value = paddle.fluid.initializer.Uniform(-0.1, 0.1)
+    >>> w = paddle.create_parameter([1000], "float32", default_initializer=value)
+    >>> -0.1 <= w.min().item() < -0.09, 0.09 < w.max().item() <= 0.1
+    (True, True)
     """
 
     def __init__(
@@ -51,6 +57,9 @@ class NormalInitializer(Initializer):
     """Normally distributed around `loc`, as wide as `scale`.
 
     >>> value = paddle.fluid.initializer.Normal(0.0, 0.01)
+    >>> w = paddle.create_parameter([10000], "float32", default_initializer=value)
+    >>> round(w.std().item(), 3)
+    0.01
     """
 
     _kind = "normal"
@@ -66,6 +75,9 @@ class TruncatedNormalInitializer(NormalInitializer):
     """Normally distributed, with values beyond two standard deviations drawn again.
 
     >>> value = paddle.fluid.initializer.TruncatedNormal(0.0, 0.01)
+    >>> w = paddle.create_parameter([10000], "float32", default_initializer=value)
+    >>> w.abs().max().item() <= 0.02
+    True
     """
 
     _kind = "truncated_normal"
@@ -75,6 +87,9 @@ class XavierInitializer(Initializer):
     """As wide as the numbers of inputs and outputs ask for, uniform or normal.
 
     >>> value = paddle.fluid.initializer.Xavier(uniform=False)
+    >>> w = paddle.create_parameter([100, 100], "float32", default_initializer=value)
+    >>> round(w.std().item(), 2)
+    0.1
     """
 
     def __init__(
@@ -96,6 +111,9 @@ class MSRAInitializer(XavierInitializer):
     """As wide as the number of inputs asks for, uniform or normal.
 
     >>> value = paddle.fluid.initializer.MSRA(uniform=False)
+    >>> w = paddle.create_parameter([200, 100], "float32", default_initializer=value)
+    >>> round(w.std().item(), 2)
+    0.1
     """
 
     def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
@@ -107,7 +125,9 @@ class NumpyArrayInitializer(_initializer.Assign):
     """The values of an array.
 
     >>> import numpy as np
-    >>> value = paddle.fluid.initializer.NumpyArrayInitializer(np.ones([2, 2], "float32"))
+    >>> value = paddle.fluid.initializer.NumpyArrayInitializer(np.float32([1, 2]))
+    >>> paddle.create_parameter([2], "float32", default_initializer=value).tolist()
+    [1.0, 2.0]
     """
 
     def __init__(self, value: np.ndarray) -> None:

@@ -45,12 +45,14 @@ def memory_optimize(
 ) -> None:
     """Does nothing, as in the last versions of 1.x: memory is always shared where it can be.
 
-    >>> paddle.fluid.memory_optimize(paddle.fluid.default_main_program())
+    >>> paddle.fluid.memory_optimize(paddle.fluid.default_main_program()) is None
+    True
     """
 
 
 def release_memory(input_program: Any, skip_opt_set: Any = None) -> None:
     """Does nothing, see `memory_optimize`.
 
-    >>> paddle.fluid.release_memory(paddle.fluid.default_main_program())
+    >>> paddle.fluid.release_memory(paddle.fluid.default_main_program()) is None
+    True
     """

@@ -67,8 +67,13 @@ def save_persistables(
 
     `executor` has no meaning here: values are those of the global scope.
 
-    >>> import tempfile
-    >>> paddle.fluid.io.save_persistables(None, tempfile.mkdtemp())
+    >>> import os, tempfile
+    >>> exe, folder = paddle.fluid.Executor(paddle.CPUPlace()), tempfile.mkdtemp()
+    >>> loss = paddle.fluid.layers.fc(paddle.fluid.data("x", [None, 2]), 1)
+    >>> _ = exe.run(paddle.fluid.default_startup_program())
+    >>> paddle.fluid.io.save_persistables(exe, folder)
+    >>> sorted(os.listdir(folder))
+    ['fc_0.b_0', 'fc_0.w_0']
     """
     save_vars(executor, dirname, main_program, None, is_persistable, filename)
 
@@ -82,7 +87,14 @@ def load_persistables(
     """Loads what `save_persistables` wrote.
 
     >>> import tempfile
-    >>> paddle.fluid.io.load_persistables(None, tempfile.mkdtemp())
+    >>> exe, folder = paddle.fluid.Executor(paddle.CPUPlace()), tempfile.mkdtemp()
+    >>> loss = paddle.fluid.layers.fc(paddle.fluid.data("x", [None, 2]), 1)
+    >>> _ = exe.run(paddle.fluid.default_startup_program())
+    >>> paddle.fluid.io.save_persistables(exe, folder)
+    >>> with paddle.fluid.scope_guard(paddle.fluid.core.Scope()):
+    ...     paddle.fluid.io.load_persistables(exe, folder)
+    ...     paddle.fluid.global_scope().find_var("fc_0.b_0").get_tensor().shape()
+    [1]
     """
     load_vars(executor, dirname, main_program, None, is_persistable, filename)
 
@@ -95,8 +107,13 @@ def save_params(
 ) -> None:
     """Saves parameters only, see `save_persistables`.
 
-    >>> import tempfile
-    >>> paddle.fluid.io.save_params(None, tempfile.mkdtemp())
+    >>> import os, tempfile
+    >>> exe, folder = paddle.fluid.Executor(paddle.CPUPlace()), tempfile.mkdtemp()
+    >>> loss = paddle.fluid.layers.fc(paddle.fluid.data("x", [None, 2]), 1)
+    >>> _ = exe.run(paddle.fluid.default_startup_program())
+    >>> paddle.fluid.io.save_params(exe, folder)
+    >>> sorted(os.listdir(folder))
+    ['fc_0.b_0', 'fc_0.w_0']
     """
     save_vars(executor, dirname, main_program, None, is_parameter, filename)
 
@@ -110,7 +127,14 @@ def load_params(
     """Loads what `save_params` wrote.
 
     >>> import tempfile
-    >>> paddle.fluid.io.load_params(None, tempfile.mkdtemp())
+    >>> exe, folder = paddle.fluid.Executor(paddle.CPUPlace()), tempfile.mkdtemp()
+    >>> loss = paddle.fluid.layers.fc(paddle.fluid.data("x", [None, 2]), 1)
+    >>> _ = exe.run(paddle.fluid.default_startup_program())
+    >>> paddle.fluid.io.save_params(exe, folder)
+    >>> with paddle.fluid.scope_guard(paddle.fluid.core.Scope()):
+    ...     paddle.fluid.io.load_params(exe, folder)
+    ...     paddle.fluid.global_scope().find_var("fc_0.b_0").get_tensor().shape()
+    [1]
     """
     load_vars(executor, dirname, main_program, None, is_parameter, filename)
 

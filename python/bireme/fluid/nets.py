@@ -53,8 +53,8 @@ def simple_img_conv_pool(
 def glu(input: Variable, dim: int = -1) -> Variable:
     """Half of `input` along `dim`, times the sigmoid of the other half.
 
-    >>> paddle.fluid.nets.glu(paddle.ones([2, 4])).shape
-    [2, 2]
+    >>> print(paddle.fluid.nets.glu(paddle.to_tensor([[1.0, 0.0]])).numpy())
+    [[0.5]]
     """
     value, gate = layers.split(input, 2, dim)
     return layers.elementwise_mul(value, layers.sigmoid(gate))

@@ -82,7 +82,13 @@ class SGDOptimizer(_Signature1x, _optimizer.SGD):
 class MomentumOptimizer(_Signature1x, _optimizer.Momentum):
     """Gradient descent with a velocity, which keeps `momentum` of itself each step.
 
-    >>> momentum = paddle.fluid.optimizer.Momentum(0.1, 0.9)
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> momentum = paddle.fluid.optimizer.Momentum(0.1, 0.9, parameter_list=[w])
+    >>> (w * 3.0).backward()
+    >>> momentum.step()
+    >>> round(w.item(), 4)
+    0.7
     """
 
     def __init__(
@@ -108,7 +114,13 @@ class MomentumOptimizer(_Signature1x, _optimizer.Momentum):
 class AdagradOptimizer(_Signature1x, _optimizer.Adagrad):
     """Gradient descent scaled by the sum of squared gradients so far.
 
-    >>> adagrad = paddle.fluid.optimizer.Adagrad(0.1)
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> adagrad = paddle.fluid.optimizer.Adagrad(0.1, parameter_list=[w])
+    >>> (w * 3.0).backward()
+    >>> adagrad.step()
+    >>> round(w.item(), 4)
+    0.9
     """
 
     def __init__(
@@ -134,7 +146,13 @@ class AdagradOptimizer(_Signature1x, _optimizer.Adagrad):
 class AdamOptimizer(_Signature1x, _optimizer.Adam):
     """Gradient descent scaled by running means of gradient and squared gradient.
 
-    >>> adam = paddle.fluid.optimizer.Adam(0.1, lazy_mode=True)
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> adam = paddle.fluid.optimizer.Adam(0.1, parameter_list=[w])
+    >>> (w * 3.0).backward()
+    >>> adam.step()
+    >>> round(w.item(), 4)
+    0.9
     """
 
     def __init__(
@@ -164,7 +182,13 @@ class AdamOptimizer(_Signature1x, _optimizer.Adam):
 class AdamaxOptimizer(_Signature1x, _optimizer.Adamax):
     """Adam with the greatest gradient in place of the mean squared one.
 
-    >>> adamax = paddle.fluid.optimizer.Adamax(0.1)
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> adamax = paddle.fluid.optimizer.Adamax(0.1, parameter_list=[w])
+    >>> (w * 3.0).backward()
+    >>> adamax.step()
+    >>> round(w.item(), 4)
+    0.9
     """
 
     def __init__(
@@ -187,7 +211,13 @@ class AdamaxOptimizer(_Signature1x, _optimizer.Adamax):
 class AdadeltaOptimizer(_Signature1x, _optimizer.Adadelta):
     """Steps as long as past steps were, relative to past gradients.
 
-    >>> adadelta = paddle.fluid.optimizer.Adadelta(0.1)
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> adadelta = paddle.fluid.optimizer.Adadelta(0.1, parameter_list=[w])
+    >>> (w * 3.0).backward()
+    >>> adadelta.step()
+    >>> round(w.item(), 4)
+    0.9996
     """
 
     def __init__(
@@ -208,7 +238,13 @@ class AdadeltaOptimizer(_Signature1x, _optimizer.Adadelta):
 class RMSPropOptimizer(_Signature1x, _optimizer.RMSProp):
     """Gradient descent scaled by a running mean of squared gradients.
 
-    >>> rmsprop = paddle.fluid.optimizer.RMSProp(0.1)
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> rmsprop = paddle.fluid.optimizer.RMSProp(0.1, parameter_list=[w])
+    >>> (w * 3.0).backward()
+    >>> rmsprop.step()
+    >>> round(w.item(), 4)
+    0.5528
     """
 
     def __init__(
@@ -236,7 +272,13 @@ class _OnlyIn1x(_Signature1x, _optimizer.Optimizer):
 class DecayedAdagradOptimizer(_OnlyIn1x):
     """Adagrad whose sum of squared gradients forgets.
 
-    >>> optimizer = paddle.fluid.optimizer.DecayedAdagrad(0.1)
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> adagrad = paddle.fluid.optimizer.DecayedAdagrad(0.1, parameter_list=[w])
+    >>> (w * 3.0).backward()
+    >>> adagrad.step()
+    >>> round(w.item(), 4)
+    0.5528
     """
 
     _kind = "decayed_adagrad"
@@ -264,7 +306,13 @@ class DecayedAdagradOptimizer(_OnlyIn1x):
 class FtrlOptimizer(_OnlyIn1x):
     """Follow the regularised leader: sparse weights for click models.
 
-    >>> ftrl = paddle.fluid.optimizer.Ftrl(0.1, l1=0.01)
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> ftrl = paddle.fluid.optimizer.Ftrl(0.1, l1=0.01, parameter_list=[w])
+    >>> (w * 3.0).backward()
+    >>> ftrl.step()
+    >>> round(w.item(), 4)
+    0.8997
     """
 
     _kind = "ftrl"
@@ -294,7 +342,13 @@ class FtrlOptimizer(_OnlyIn1x):
 class LambOptimizer(_Signature1x, _optimizer.Lamb):
     """Adam with steps scaled by the length of each parameter, for large batches.
 
-    >>> lamb = paddle.fluid.optimizer.Lamb(0.1)
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> lamb = paddle.fluid.optimizer.Lamb(0.1, parameter_list=[w])
+    >>> (w * 3.0).backward()
+    >>> lamb.step()
+    >>> round(w.item(), 4)
+    0.9
     """
 
     def __init__(

@@ -9,7 +9,8 @@ from .._missing import missing_names
 class L1DecayRegularizer(_regularizer.L1Decay):
     """Adds `regularization_coeff * sum(abs(w))` to the loss.
 
-    >>> decay = paddle.fluid.regularizer.L1Decay(0.01)
+    >>> print(paddle.fluid.regularizer.L1Decay(0.01))
+    L1DecayRegularizer, coeff=0.010000
     """
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
@@ -19,7 +20,8 @@ class L1DecayRegularizer(_regularizer.L1Decay):
 class L2DecayRegularizer(_regularizer.L2Decay):
     """Adds `regularization_coeff / 2 * sum(w * w)` to the loss.
 
-    >>> decay = paddle.fluid.regularizer.L2Decay(regularization_coeff=0.01)
+    >>> print(paddle.fluid.regularizer.L2Decay(regularization_coeff=0.01))
+    L2DecayRegularizer, coeff=0.010000
     """
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:

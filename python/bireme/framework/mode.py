@@ -59,7 +59,8 @@ def disable_signal_handler() -> None:
     """Does nothing: Bireme installs no signal handlers that could be in the way.
 
     >>> import bireme as paddle
-    >>> paddle.disable_signal_handler()
+    >>> paddle.disable_signal_handler() is None
+    True
     """
 
 

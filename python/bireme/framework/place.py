@@ -69,6 +69,8 @@ def set_place(place: Any) -> None:
 
     >>> import bireme as paddle
     >>> paddle.framework.place.set_place(paddle.CPUPlace())
+    >>> paddle.get_device()
+    'cpu'
     """
     if isinstance(place, str):
         set_device(place)

@@ -69,7 +69,8 @@ def ignore_module(modules: list[Any]) -> None:
     """Names modules that `to_static` must not change; it changes none, so nothing is to do.
 
     >>> import bireme as paddle
-    >>> paddle.jit.ignore_module([])
+    >>> paddle.jit.ignore_module([]) is None
+    True
     """
 
 
@@ -77,7 +78,8 @@ def enable_to_static(enable_to_static_bool: bool) -> None:
     """Switches `to_static` off and on; off is how calls with tensors run anyway.
 
     >>> import bireme as paddle
-    >>> paddle.jit.enable_to_static(True)
+    >>> paddle.jit.enable_to_static(True) is None
+    True
     """
     if not isinstance(enable_to_static_bool, bool):
         raise TypeError(f"`enable_to_static` takes a bool, not {enable_to_static_bool!r}")

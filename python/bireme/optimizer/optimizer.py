@@ -144,11 +144,14 @@ class Optimizer:
     def step(self) -> None:
         """Updates the parameters that have gradients.
 
-        >>> layer = paddle.nn.Linear(1, 1)
-        >>> adam = paddle.optimizer.Adam(parameters=layer.parameters())
-        >>> layer(paddle.ones([1, 1])).backward()
+        >>> w = paddle.create_parameter([1], "float32")
+        >>> w.set_value([1.0])
+        >>> adam = paddle.optimizer.Adam(0.1, parameters=[w])
+        >>> (w * 3.0).backward()
         >>> adam.step()
         >>> adam.clear_grad()
+        >>> round(w.item(), 4)
+        0.9
         """
         rate = self.get_lr()
         for group in self._groups:

@@ -113,11 +113,13 @@ class AdamW(Optimizer):
 
     `apply_decay_param_fun(name)` says which parameters decay: all without it.
 
-    >>> layer = paddle.nn.Linear(1, 1)
-    >>> decays = lambda name: not name.endswith(".b_0")
-    >>> adam = paddle.optimizer.AdamW(
-    ...     0.1, parameters=layer.parameters(), apply_decay_param_fun=decays
-    ... )
+    >>> w = paddle.create_parameter([1], "float32")
+    >>> w.set_value([1.0])
+    >>> adam = paddle.optimizer.AdamW(0.1, parameters=[w], weight_decay=0.5)
+    >>> (w * 3.0).backward()
+    >>> adam.step()
+    >>> round(w.item(), 4)
+    0.85
     """
 
     _kind = "adamw"

@@ -191,7 +191,8 @@ class Executor:
         A script that ends without an error does the same for all of its executors.
 
         >>> import bireme as paddle
-        >>> paddle.static.Executor().close()
+        >>> paddle.static.Executor().close() is None
+        True
         """
         _open.discard(self)
         self._core.close()
@@ -245,6 +246,8 @@ class BuildStrategy(Settings):
     >>> import bireme as paddle
     >>> strategy = paddle.static.BuildStrategy()
     >>> strategy.fuse_elewise_add_act_ops = True
+    >>> strategy.fuse_elewise_add_act_ops
+    True
     """
 
     class ReduceStrategy:
@@ -299,6 +302,8 @@ class ExecutionStrategy(Settings):
     >>> import bireme as paddle
     >>> strategy = paddle.static.ExecutionStrategy()
     >>> strategy.num_threads = 4
+    >>> strategy.num_threads
+    4
     """
 
     DEFAULTS: ClassVar[dict[str, Any]] = {

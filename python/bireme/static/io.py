@@ -50,7 +50,8 @@ def load(
     >>> import bireme as paddle, tempfile, os
     >>> prefix = os.path.join(tempfile.mkdtemp(), "model")
     >>> paddle.static.save(paddle.static.Program(), prefix)
-    >>> paddle.static.load(paddle.static.Program(), prefix)
+    >>> paddle.static.load(paddle.static.Program(), prefix) is None
+    True
     """
     if os.path.isdir(model_path) or not os.path.exists(model_path + ".pdparams"):
         return _load_plain_files(program, model_path, var_list)

@@ -99,7 +99,8 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
 
     >>> import bireme as paddle
     >>> with paddle.static.name_scope("tower"):
-    ...     pass
+    ...     print("inside")
+    inside
     """
     if prefix is not None and (not isinstance(prefix, str) or not prefix):
         raise ValueError(f"`prefix` must be a non-empty string, not {prefix!r}")

@@ -12,8 +12,8 @@ __all__ = ["einsum"]
 def einsum(equation: str, *operands: Any) -> Any:
     """Sums of products, as an equation of axes says.
 
-    >>> paddle.einsum("ij,jk->ik", paddle.ones([2, 3]), paddle.ones([3, 4])).shape
-    [2, 4]
+    >>> paddle.einsum("ij,jk->ik", paddle.ones([1, 3]), paddle.ones([3, 2])).tolist()
+    [[3.0, 3.0]]
     """
     tensors = (
         list(operands[0])

@@ -29,8 +29,8 @@ def matmul(
 ) -> Any:
     """The matrix product of the last two axes; the others are matched.
 
-    >>> paddle.matmul(paddle.ones([2, 3]), paddle.ones([3, 4])).shape
-    [2, 4]
+    >>> paddle.matmul(paddle.to_tensor([[1.0, 2.0]]), paddle.to_tensor([[3.0], [4.0]])).tolist()
+    [[11.0]]
     """
     return ops.matmul_v2(x, y, trans_x=transpose_x, trans_y=transpose_y)
 
@@ -38,8 +38,8 @@ def matmul(
 def mm(input: Tensor, mat2: Tensor, name: str | None = None) -> Any:
     """The matrix product.
 
-    >>> paddle.mm(paddle.ones([2, 3]), paddle.ones([3, 4])).shape
-    [2, 4]
+    >>> paddle.mm(paddle.to_tensor([[1.0, 2.0]]), paddle.to_tensor([[3.0], [4.0]])).tolist()
+    [[11.0]]
     """
     return ops.matmul_v2(input, mat2)
 
@@ -47,8 +47,8 @@ def mm(input: Tensor, mat2: Tensor, name: str | None = None) -> Any:
 def bmm(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     """The matrix products of a batch of pairs.
 
-    >>> paddle.bmm(paddle.ones([5, 2, 3]), paddle.ones([5, 3, 4])).shape
-    [5, 2, 4]
+    >>> paddle.bmm(paddle.ones([2, 1, 3]), paddle.ones([2, 3, 1])).tolist()
+    [[[3.0]], [[3.0]]]
     """
     return ops.bmm(x, y)
 
@@ -77,8 +77,8 @@ def dot(x: Tensor, y: Tensor, name: str | None = None) -> Any:
 def t(input: Tensor, name: str | None = None) -> Any:
     """The transpose of a matrix; a vector as it is.
 
-    >>> paddle.t(paddle.ones([2, 3])).shape
-    [3, 2]
+    >>> paddle.t(paddle.arange(6).reshape([2, 3])).tolist()
+    [[0, 3], [1, 4], [2, 5]]
     """
     require_tensor(input, "input")
     if input.ndim > 2:
@@ -127,8 +127,8 @@ def cdist(
 
     `compute_mode` has no meaning here: the differences are always computed.
 
-    >>> paddle.cdist(paddle.zeros([2, 3]), paddle.ones([4, 3]), p=1.0).shape
-    [2, 4]
+    >>> paddle.cdist(paddle.zeros([2, 3]), paddle.ones([1, 3]), p=1.0).tolist()
+    [[3.0], [3.0]]
     """
     return _length(ops.unsqueeze2(x, axes=[-2]) - ops.unsqueeze2(y, axes=[-3]), p, -1, False)
 
@@ -170,8 +170,9 @@ def matrix_power(x: Tensor, n: int, name: str | None = None) -> Any:
 def multi_dot(x: Any, name: str | None = None) -> Any:
     """The matrix product of all tensors of a list.
 
-    >>> paddle.linalg.multi_dot([paddle.ones([2, 3]), paddle.ones([3, 4]), paddle.ones([4, 1])]).shape
-    [2, 1]
+    >>> x, y, z = paddle.ones([2, 3]), paddle.ones([3, 4]), paddle.ones([4, 1])
+    >>> paddle.linalg.multi_dot([x, y, z]).tolist()
+    [[12.0], [12.0]]
     """
     out = x[0]
     for other in x[1:]:

@@ -39,8 +39,8 @@ def cast(x: Tensor, dtype: Any) -> Any:
 def reshape(x: Tensor, shape: Any, name: str | None = None) -> Any:
     """The same elements in another shape; -1 is what is left, 0 keeps a dimension.
 
-    >>> paddle.reshape(paddle.ones([2, 3]), [3, -1]).shape
-    [3, 2]
+    >>> paddle.reshape(paddle.arange(6), [3, -1]).tolist()
+    [[0, 1], [2, 3], [4, 5]]
     """
     attribute, tensor, tensors = shape_slots(shape)
     if tensor is None and not tensors:
@@ -51,8 +51,8 @@ def reshape(x: Tensor, shape: Any, name: str | None = None) -> Any:
 def flatten(x: Tensor, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Any:
     """One axis in place of those from `start_axis` to `stop_axis`.
 
-    >>> paddle.flatten(paddle.ones([2, 3, 4]), 1).shape
-    [2, 12]
+    >>> paddle.flatten(paddle.arange(4).reshape([1, 2, 2]), 1).tolist()
+    [[0, 1, 2, 3]]
     """
     require_tensor(x, "x")
     if x.ndim == 0:
@@ -69,8 +69,8 @@ def flatten(x: Tensor, start_axis: int = 0, stop_axis: int = -1, name: str | Non
 def transpose(x: Tensor, perm: Any, name: str | None = None) -> Any:
     """The axes in another order.
 
-    >>> paddle.transpose(paddle.ones([2, 3, 4]), [2, 0, 1]).shape
-    [4, 2, 3]
+    >>> paddle.transpose(paddle.arange(6).reshape([2, 3]), [1, 0]).tolist()
+    [[0, 3], [1, 4], [2, 5]]
     """
     return ops.transpose2(x, axis=int_list(perm))
 
@@ -78,8 +78,8 @@ def transpose(x: Tensor, perm: Any, name: str | None = None) -> Any:
 def moveaxis(x: Tensor, source: Any, destination: Any, name: str | None = None) -> Any:
     """Some axes at other places, the rest in their order.
 
-    >>> paddle.moveaxis(paddle.ones([2, 3, 4]), 0, 2).shape
-    [3, 4, 2]
+    >>> paddle.moveaxis(paddle.arange(6).reshape([2, 3]), 0, 1).tolist()
+    [[0, 3], [1, 4], [2, 5]]
     """
     moved = [normal_axis(a, x.ndim, "source") for a in int_list(source)]
     places = [normal_axis(a, x.ndim, "destination") for a in int_list(destination)]
@@ -92,8 +92,8 @@ def moveaxis(x: Tensor, source: Any, destination: Any, name: str | None = None) 
 def squeeze(x: Tensor, axis: Any = None, name: str | None = None) -> Any:
     """Without the axes of size 1, all or those named.
 
-    >>> paddle.squeeze(paddle.ones([1, 2, 1])).shape
-    [2]
+    >>> paddle.squeeze(paddle.to_tensor([[[1], [2]]])).tolist()
+    [1, 2]
     """
     return ops.squeeze2(x, axes=[] if axis is None else int_list(axis))
 
@@ -101,8 +101,8 @@ def squeeze(x: Tensor, axis: Any = None, name: str | None = None) -> Any:
 def unsqueeze(x: Tensor, axis: Any, name: str | None = None) -> Any:
     """With new axes of size 1.
 
-    >>> paddle.unsqueeze(paddle.ones([2]), [0, 2]).shape
-    [1, 2, 1]
+    >>> paddle.unsqueeze(paddle.to_tensor([1, 2]), [0, 2]).tolist()
+    [[[1], [2]]]
     """
     attribute, tensor, tensors = shape_slots(axis, "axis")
     return ops.unsqueeze2(x, tensor, tensors, axes=attribute)
@@ -202,8 +202,8 @@ def tile(x: Tensor, repeat_times: Any, name: str | None = None) -> Any:
 def expand(x: Tensor, shape: Any, name: str | None = None) -> Any:
     """Axes of size 1 repeated up to `shape`; -1 keeps a size.
 
-    >>> paddle.expand(paddle.ones([1, 2]), [3, -1]).shape
-    [3, 2]
+    >>> paddle.expand(paddle.to_tensor([[1, 2]]), [3, -1]).tolist()
+    [[1, 2], [1, 2], [1, 2]]
     """
     attribute, tensor, tensors = shape_slots(shape)
     return ops.expand_v2(x, tensor, tensors, shape=attribute)
@@ -212,8 +212,8 @@ def expand(x: Tensor, shape: Any, name: str | None = None) -> Any:
 def expand_as(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     """Axes of size 1 repeated up to the shape of `y`.
 
-    >>> paddle.expand_as(paddle.ones([1, 2]), paddle.ones([3, 2])).shape
-    [3, 2]
+    >>> paddle.expand_as(paddle.to_tensor([[1, 2]]), paddle.ones([3, 2])).tolist()
+    [[1, 2], [1, 2], [1, 2]]
     """
     return ops.expand_as_v2(x, y, target_shape=list(y.shape))
 
@@ -386,8 +386,8 @@ def repeat_interleave(x: Tensor, repeats: Any, axis: Any = None, name: str | Non
 def unflatten(x: Tensor, axis: int, shape: Any, name: str | None = None) -> Any:
     """Several axes in place of one.
 
-    >>> paddle.unflatten(paddle.ones([2, 6]), 1, [2, 3]).shape
-    [2, 2, 3]
+    >>> paddle.unflatten(paddle.arange(6), 0, [2, 3]).tolist()
+    [[0, 1, 2], [3, 4, 5]]
     """
     require_tensor(x, "x")
     axis = normal_axis(axis, x.ndim)
@@ -398,8 +398,8 @@ def unflatten(x: Tensor, axis: int, shape: Any, name: str | None = None) -> Any:
 def view(x: Tensor, shape_or_dtype: Any, name: str | None = None) -> Any:
     """The same elements in another shape; a view on another element type is not there.
 
-    >>> paddle.view(paddle.ones([2, 3]), [6]).shape
-    [6]
+    >>> paddle.view(paddle.arange(6).reshape([2, 3]), [6]).tolist()
+    [0, 1, 2, 3, 4, 5]
     """
     if not isinstance(shape_or_dtype, (list, tuple)):
         raise NotImplementedError("`view` changes shapes only: use `cast` for element types")
@@ -409,8 +409,8 @@ def view(x: Tensor, shape_or_dtype: Any, name: str | None = None) -> Any:
 def view_as(x: Tensor, other: Tensor, name: str | None = None) -> Any:
     """The same elements in the shape of another tensor.
 
-    >>> paddle.view_as(paddle.ones([2, 3]), paddle.ones([6])).shape
-    [6]
+    >>> paddle.view_as(paddle.arange(6).reshape([2, 3]), paddle.ones([6])).tolist()
+    [0, 1, 2, 3, 4, 5]
     """
     return ops.reshape2(x, shape=list(other.shape))
 
@@ -418,8 +418,8 @@ def view_as(x: Tensor, other: Tensor, name: str | None = None) -> Any:
 def tensordot(x: Tensor, y: Tensor, axes: Any = 2, name: str | None = None) -> Any:
     """Sums of products over chosen axes of both.
 
-    >>> paddle.tensordot(paddle.ones([2, 3]), paddle.ones([3, 4]), 1).shape
-    [2, 4]
+    >>> paddle.tensordot(paddle.ones([2, 3]), paddle.ones([3, 4]), 1).tolist()
+    [[3.0, 3.0, 3.0, 3.0], [3.0, 3.0, 3.0, 3.0]]
     """
     left, right = _dot_axes(x, y, axes)
     keep_x = [i for i in range(x.ndim) if i not in left]
@@ -465,8 +465,8 @@ reverse = flip
 def atleast_1d(*inputs: Any, name: str | None = None) -> Any:
     """Numbers and 0-D tensors with an axis of size 1.
 
-    >>> paddle.atleast_1d(paddle.to_tensor(1.0)).shape
-    [1]
+    >>> paddle.atleast_1d(paddle.to_tensor(1.0)).tolist()
+    [1.0]
     """
     return _each(inputs, lambda x: x if x.ndim >= 1 else ops.reshape2(x, shape=[1]))
 
@@ -474,8 +474,8 @@ def atleast_1d(*inputs: Any, name: str | None = None) -> Any:
 def atleast_2d(*inputs: Any, name: str | None = None) -> Any:
     """Tensors with two axes or more, new ones in front.
 
-    >>> paddle.atleast_2d(paddle.ones([2])).shape
-    [1, 2]
+    >>> paddle.atleast_2d(paddle.to_tensor([1.0, 2.0])).tolist()
+    [[1.0, 2.0]]
     """
     return _each(inputs, lambda x: x if x.ndim >= 2 else ops.reshape2(x, shape=[1, -1]))
 
@@ -483,8 +483,8 @@ def atleast_2d(*inputs: Any, name: str | None = None) -> Any:
 def atleast_3d(*inputs: Any, name: str | None = None) -> Any:
     """Tensors with three axes or more: as numpy, new ones in front and behind.
 
-    >>> paddle.atleast_3d(paddle.ones([2, 3])).shape
-    [2, 3, 1]
+    >>> paddle.atleast_3d(paddle.to_tensor([[1.0, 2.0]])).tolist()
+    [[[1.0], [2.0]]]
     """
     shapes = {0: [1, 1, 1], 1: [1, -1, 1]}
 

@@ -318,8 +318,8 @@ def addmm(
 def inner(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     """Sums of products over the last axes of both.
 
-    >>> paddle.inner(paddle.ones([2, 3]), paddle.ones([4, 3])).shape
-    [2, 4]
+    >>> paddle.inner(paddle.to_tensor([[1.0, 2.0]]), paddle.to_tensor([[3.0, 4.0]])).tolist()
+    [[11.0]]
     """
     require_tensor(x, "x")
     if x.ndim == 0 or y.ndim == 0:
@@ -334,8 +334,8 @@ def inner(x: Tensor, y: Tensor, name: str | None = None) -> Any:
 def outer(x: Tensor, y: Tensor, name: str | None = None) -> Any:
     """Products of all elements of one with all of the other.
 
-    >>> paddle.outer(paddle.ones([2]), paddle.ones([3])).shape
-    [2, 3]
+    >>> paddle.outer(paddle.to_tensor([1.0, 2.0]), paddle.to_tensor([3.0, 4.0])).tolist()
+    [[3.0, 4.0], [6.0, 8.0]]
     """
     return ops.elementwise_mul(ops.reshape2(x, shape=[-1, 1]), ops.reshape2(y, shape=[1, -1]))
 

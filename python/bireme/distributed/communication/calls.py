@@ -32,7 +32,10 @@ def reduce(
 ) -> Any:
     """As `all_reduce`, in process `dst` alone; the tensors of others stay as they are.
 
-    >>> task = paddle.distributed.reduce(paddle.ones([2]), dst=0)
+    >>> x = paddle.ones([2])
+    >>> task = paddle.distributed.reduce(x, dst=0)
+    >>> x.tolist()
+    [1.0, 1.0]
     """
     return stream.reduce(tensor, dst, op, group, sync_op)
 
@@ -40,7 +43,10 @@ def reduce(
 def broadcast(tensor: Any, src: int, group: Group | None = None, sync_op: bool = True) -> Any:
     """The tensor becomes that of process `src`.
 
-    >>> task = paddle.distributed.broadcast(paddle.ones([2]), src=0)
+    >>> x = paddle.ones([2])
+    >>> task = paddle.distributed.broadcast(x, src=0)
+    >>> x.tolist()
+    [1.0, 1.0]
     """
     return stream.broadcast(tensor, src, group, sync_op)
 

@@ -297,7 +297,8 @@ def get_backend(group: Group | None = None) -> str:
 def barrier(group: Group | None = None) -> None:
     """Waits until all members have come.
 
-    >>> paddle.distributed.barrier()
+    >>> paddle.distributed.barrier() is None
+    True
     """
     if group is not None and not group_of(group).is_member():
         return
@@ -315,6 +316,8 @@ def wait(tensor: Any, group: Group | None = None, use_calc_stream: bool = True) 
     >>> x = paddle.ones([2])
     >>> task = paddle.distributed.all_reduce(x, sync_op=False)
     >>> paddle.distributed.wait(x)
+    >>> x.tolist()
+    [1.0, 1.0]
     """
     if group is not None and not group_of(group).is_member():
         return

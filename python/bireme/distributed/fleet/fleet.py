@@ -225,6 +225,8 @@ class Fleet:
         >>> fleet = paddle.distributed.fleet
         >>> fleet = fleet.init(is_collective=True)
         >>> fleet.barrier_worker()
+        >>> fleet.worker_num()
+        1
         """
         self._known_role()
         self.util.barrier("worker")
@@ -251,6 +253,8 @@ class Fleet:
         >>> sgd = fleet.distributed_optimizer(sgd)
         >>> layer(paddle.ones([1, 2])).backward()
         >>> sgd.step()
+        >>> round(layer.bias.item(), 4)
+        -0.1
         """
         strategy = _checked_strategy(strategy)
         if strategy is not None:
@@ -337,7 +341,10 @@ class Fleet:
     def init_worker(self, scopes: Any = None) -> None:
         """Connects this worker to the servers; `scopes` is the scope to train in, or a list of one.
 
-        >>> paddle.distributed.fleet.init(is_collective=True).init_worker()
+        >>> fleet = paddle.distributed.fleet.init(is_collective=True)
+        >>> fleet.init_worker()
+        >>> fleet.is_worker()
+        True
         """
         if not self._is_distributed("init_worker"):
             return
@@ -353,7 +360,10 @@ class Fleet:
     def init_heter_worker(self) -> None:
         """As `init_worker`, for a heter worker; it has its parameters from the startup program.
 
-        >>> paddle.distributed.fleet.init(is_collective=True).init_heter_worker()
+        >>> fleet = paddle.distributed.fleet.init(is_collective=True)
+        >>> fleet.init_heter_worker()
+        >>> fleet.is_heter_worker()
+        False
         """
         if self._is_distributed("init_heter_worker"):
             self._runtime_handle()._require(Role.HETER_WORKER, "init_heter_worker")
@@ -364,7 +374,10 @@ class Fleet:
 
         What the stage computes with comes from the workers, so `dataset` must be None, as in Paddle.
 
-        >>> paddle.distributed.fleet.init(is_collective=True).run_heter_worker()
+        >>> fleet = paddle.distributed.fleet.init(is_collective=True)
+        >>> fleet.run_heter_worker()
+        >>> fleet.is_heter_worker()
+        False
         """
         if dataset is not None:
             raise RuntimeError("dataset should be None for heter pipeline mode")
@@ -483,7 +496,8 @@ class Fleet:
         A job that `fleetrun --max_restart` has started again goes on from there: its servers load
         it in `init_server()`, and its workers learn from it which steps are done.
 
-        >>> paddle.distributed.fleet.init(is_collective=True).last_checkpoint()
+        >>> paddle.distributed.fleet.init(is_collective=True).last_checkpoint() is None
+        True
         """
         self._known_role()
         return _core.last_checkpoint()
@@ -508,7 +522,10 @@ class Fleet:
     def shrink(self, threshold: float | None = None) -> None:
         """Lets tables forget rows as their accessors say; `threshold` must be left out.
 
-        >>> paddle.distributed.fleet.init(is_collective=True).shrink()
+        >>> fleet = paddle.distributed.fleet.init(is_collective=True)
+        >>> fleet.shrink()
+        >>> fleet.table_stat()
+        []
         """
         if threshold is not None:
             raise ValueError(

@@ -62,7 +62,8 @@ class UtilBase:
     def barrier(self, comm_world: str = "worker") -> None:
         """Waits for the other processes.
 
-        >>> paddle.distributed.fleet.util.barrier()
+        >>> paddle.distributed.fleet.util.barrier() is None
+        True
         """
         runtime = self._runtime(comm_world)
         if runtime is not None:

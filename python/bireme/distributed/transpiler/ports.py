@@ -20,7 +20,8 @@ def wait_server_ready(endpoints: Sequence[str], timeout_s: float | None = None) 
     """Returns when every endpoint accepts connections; raises after `FLAGS_rpc_deadline`.
 
     >>> from bireme.distributed.transpiler.ports import wait_server_ready
-    >>> wait_server_ready([])
+    >>> wait_server_ready([]) is None
+    True
     """
     limit = environment.number("FLAGS_rpc_deadline", 180_000) / 1000
     limit = limit if timeout_s is None else timeout_s

@@ -17,9 +17,9 @@ def elementwise_add(
 ) -> Variable:
     """`act(x + y)`; `y` may be smaller, its sizes fit those of `x` from `axis` on.
 
-    >>> x, y = paddle.ones([2, 3]), paddle.ones([2])
-    >>> paddle.fluid.layers.elementwise_add(x, y, axis=0).shape
-    [2, 3]
+    >>> x, y = paddle.ones([2, 3]), paddle.to_tensor([1.0, 2.0])
+    >>> paddle.fluid.layers.elementwise_add(x, y, axis=0).tolist()
+    [[2.0, 2.0, 2.0], [3.0, 3.0, 3.0]]
     """
     return activate(_ops.elementwise_add(x, y, axis=axis), act)
 

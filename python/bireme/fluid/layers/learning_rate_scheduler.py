@@ -28,7 +28,12 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) 
     """`learning_rate * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)`.
 
     >>> paddle.enable_static()
-    >>> sgd = paddle.fluid.optimizer.SGD(paddle.fluid.layers.noam_decay(64, 100))
+    >>> x = paddle.fluid.data("x", [None, 1])
+    >>> loss = paddle.mean(paddle.fluid.layers.fc(x, 1))
+    >>> rate = paddle.fluid.layers.noam_decay(64, 100)
+    >>> _ = paddle.fluid.optimizer.SGD(rate).minimize(loss)
+    >>> rate.kind
+    'noam'
     """
     return _schedule("noam", d_model=d_model, warmup_steps=warmup_steps, rate=learning_rate)
 
@@ -39,8 +44,12 @@ def exponential_decay(
     """`learning_rate * decay_rate ** (step / decay_steps)`; `staircase` rounds the power down.
 
     >>> paddle.enable_static()
+    >>> x = paddle.fluid.data("x", [None, 1])
+    >>> loss = paddle.mean(paddle.fluid.layers.fc(x, 1))
     >>> rate = paddle.fluid.layers.exponential_decay(0.1, 1000, 0.5, staircase=True)
-    >>> sgd = paddle.fluid.optimizer.SGD(rate)
+    >>> _ = paddle.fluid.optimizer.SGD(rate).minimize(loss)
+    >>> rate.kind
+    'exponential'
     """
     return _falling("exponential", learning_rate, decay_steps, decay_rate, staircase)
 
@@ -51,7 +60,12 @@ def natural_exp_decay(
     """`learning_rate * exp(-decay_rate * step / decay_steps)`.
 
     >>> paddle.enable_static()
-    >>> sgd = paddle.fluid.optimizer.SGD(paddle.fluid.layers.natural_exp_decay(0.1, 1000, 0.5))
+    >>> x = paddle.fluid.data("x", [None, 1])
+    >>> loss = paddle.mean(paddle.fluid.layers.fc(x, 1))
+    >>> rate = paddle.fluid.layers.natural_exp_decay(0.1, 1000, 0.5)
+    >>> _ = paddle.fluid.optimizer.SGD(rate).minimize(loss)
+    >>> rate.kind
+    'natural_exp'
     """
     return _falling("natural_exp", learning_rate, decay_steps, decay_rate, staircase)
 
@@ -62,7 +76,12 @@ def inverse_time_decay(
     """`learning_rate / (1 + decay_rate * step / decay_steps)`.
 
     >>> paddle.enable_static()
-    >>> sgd = paddle.fluid.optimizer.SGD(paddle.fluid.layers.inverse_time_decay(0.1, 1000, 0.5))
+    >>> x = paddle.fluid.data("x", [None, 1])
+    >>> loss = paddle.mean(paddle.fluid.layers.fc(x, 1))
+    >>> rate = paddle.fluid.layers.inverse_time_decay(0.1, 1000, 0.5)
+    >>> _ = paddle.fluid.optimizer.SGD(rate).minimize(loss)
+    >>> rate.kind
+    'inverse_time'
     """
     return _falling("inverse_time", learning_rate, decay_steps, decay_rate, staircase)
 
@@ -77,7 +96,12 @@ def polynomial_decay(
     """From `learning_rate` to `end_learning_rate` in `decay_steps`; `cycle` starts over then.
 
     >>> paddle.enable_static()
-    >>> sgd = paddle.fluid.optimizer.SGD(paddle.fluid.layers.polynomial_decay(0.1, 1000))
+    >>> x = paddle.fluid.data("x", [None, 1])
+    >>> loss = paddle.mean(paddle.fluid.layers.fc(x, 1))
+    >>> rate = paddle.fluid.layers.polynomial_decay(0.1, 1000)
+    >>> _ = paddle.fluid.optimizer.SGD(rate).minimize(loss)
+    >>> rate.kind
+    'polynomial'
     """
     return _schedule(
         "polynomial",
@@ -93,7 +117,12 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Sched
     """`values[i]` as long as the step is under `boundaries[i]`, at last the last value.
 
     >>> paddle.enable_static()
-    >>> sgd = paddle.fluid.optimizer.SGD(paddle.fluid.layers.piecewise_decay([100], [0.1, 0.01]))
+    >>> x = paddle.fluid.data("x", [None, 1])
+    >>> loss = paddle.mean(paddle.fluid.layers.fc(x, 1))
+    >>> rate = paddle.fluid.layers.piecewise_decay([100], [0.1, 0.01])
+    >>> _ = paddle.fluid.optimizer.SGD(rate).minimize(loss)
+    >>> rate.kind
+    'piecewise'
     """
     if len(values) != len(boundaries) + 1:
         raise ValueError(
@@ -106,7 +135,12 @@ def cosine_decay(learning_rate: float, step_each_epoch: float, epochs: float) ->
     """`learning_rate / 2 * (cos(pi * epoch / epochs) + 1)`.
 
     >>> paddle.enable_static()
-    >>> sgd = paddle.fluid.optimizer.SGD(paddle.fluid.layers.cosine_decay(0.1, 100, 10))
+    >>> x = paddle.fluid.data("x", [None, 1])
+    >>> loss = paddle.mean(paddle.fluid.layers.fc(x, 1))
+    >>> rate = paddle.fluid.layers.cosine_decay(0.1, 100, 10)
+    >>> _ = paddle.fluid.optimizer.SGD(rate).minimize(loss)
+    >>> rate.kind
+    'cosine'
     """
     return _schedule("cosine", rate=learning_rate, step_each_epoch=step_each_epoch, epochs=epochs)
 
@@ -117,7 +151,12 @@ def linear_lr_warmup(
     """A straight line from `start_lr` to `end_lr`, then `learning_rate`, which may be a schedule.
 
     >>> paddle.enable_static()
-    >>> sgd = paddle.fluid.optimizer.SGD(paddle.fluid.layers.linear_lr_warmup(0.1, 50, 0.0, 0.1))
+    >>> x = paddle.fluid.data("x", [None, 1])
+    >>> loss = paddle.mean(paddle.fluid.layers.fc(x, 1))
+    >>> rate = paddle.fluid.layers.linear_lr_warmup(0.1, 50, 0.0, 0.1)
+    >>> _ = paddle.fluid.optimizer.SGD(rate).minimize(loss)
+    >>> rate.kind
+    'linear_warmup'
     """
     if start_lr >= end_lr:
         raise ValueError(f"`start_lr` {start_lr} must be under `end_lr` {end_lr}")

@@ -48,8 +48,8 @@ def reshape(
 ) -> Variable:
     """`x` in another shape; -1 is worked out, 0 is kept. `inplace` has no meaning here.
 
-    >>> paddle.fluid.layers.reshape(paddle.ones([2, 3]), [3, -1]).shape
-    [3, 2]
+    >>> paddle.fluid.layers.reshape(paddle.arange(6), [3, -1]).tolist()
+    [[0, 1], [2, 3], [4, 5]]
     """
     return activate(_reshape(x, shape if actual_shape is None else actual_shape), act)
 
@@ -57,8 +57,8 @@ def reshape(
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """Drops sizes of 1.
 
-    >>> paddle.fluid.layers.squeeze(paddle.ones([2, 1]), [1]).shape
-    [2]
+    >>> paddle.fluid.layers.squeeze(paddle.to_tensor([[1.0], [2.0]]), [1]).tolist()
+    [1.0, 2.0]
     """
     return _ops.squeeze2(input, axes=_listed(axes), _outputs=("Out",))
 
@@ -66,8 +66,8 @@ def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Va
 def unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
     """Puts in sizes of 1.
 
-    >>> paddle.fluid.layers.unsqueeze(paddle.ones([2]), [1]).shape
-    [2, 1]
+    >>> paddle.fluid.layers.unsqueeze(paddle.to_tensor([1.0, 2.0]), [1]).tolist()
+    [[1.0], [2.0]]
     """
     return _ops.unsqueeze2(input, axes=_listed(axes), _outputs=("Out",))
 
@@ -75,8 +75,8 @@ def unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = Non
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """A matrix: sizes before `axis` are its rows.
 
-    >>> paddle.fluid.layers.flatten(paddle.ones([2, 3, 4]), axis=2).shape
-    [6, 4]
+    >>> paddle.fluid.layers.flatten(paddle.arange(8.0).reshape([2, 2, 2]), axis=2).tolist()
+    [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
     """
     return _ops.flatten2(x, axis=axis, _outputs=("Out",))
 
@@ -84,8 +84,8 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimensions in another order.
 
-    >>> paddle.fluid.layers.transpose(paddle.ones([2, 3]), [1, 0]).shape
-    [3, 2]
+    >>> paddle.fluid.layers.transpose(paddle.arange(6).reshape([2, 3]), [1, 0]).tolist()
+    [[0, 3], [1, 4], [2, 5]]
     """
     return _transpose(x, perm)
 
@@ -93,8 +93,8 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
 def concat(input: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Tensors one after the other along `axis`.
 
-    >>> paddle.fluid.layers.concat([paddle.ones([2, 1]), paddle.ones([2, 2])], axis=1).shape
-    [2, 3]
+    >>> paddle.fluid.layers.concat([paddle.ones([2, 1]), paddle.zeros([2, 2])], axis=1).tolist()
+    [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
     return _ops.concat(_listed(input), axis=axis)
 
@@ -119,8 +119,8 @@ def split(
 def expand(x: Variable, expand_times: Sequence[int], name: str | None = None) -> Variable:
     """Repeats `x` along each dimension.
 
-    >>> paddle.fluid.layers.expand(paddle.ones([2, 1]), [1, 3]).shape
-    [2, 3]
+    >>> paddle.fluid.layers.expand(paddle.to_tensor([[1.0], [2.0]]), [1, 3]).tolist()
+    [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
     """
     return _ops.tile(x, repeat_times=_listed(expand_times))
 
@@ -128,8 +128,8 @@ def expand(x: Variable, expand_times: Sequence[int], name: str | None = None) ->
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """Repeats `x` to the shape of another tensor.
 
-    >>> paddle.fluid.layers.expand_as(paddle.ones([1, 3]), paddle.ones([2, 3])).shape
-    [2, 3]
+    >>> paddle.fluid.layers.expand_as(paddle.to_tensor([[1.0, 2.0]]), paddle.ones([2, 2])).tolist()
+    [[1.0, 2.0], [1.0, 2.0]]
     """
     return _ops.expand_as_v2(x, target_tensor, target_shape=list(target_tensor.shape))
 
@@ -139,8 +139,8 @@ def slice(
 ) -> Variable:
     """`input[start:end]` along each axis.
 
-    >>> paddle.fluid.layers.slice(paddle.ones([4, 4]), [0, 1], [1, 0], [3, 4]).shape
-    [2, 4]
+    >>> paddle.fluid.layers.slice(paddle.arange(9).reshape([3, 3]), [0, 1], [1, 0], [3, 2]).tolist()
+    [[3, 4], [6, 7]]
     """
     return _slice(input, axes, starts, ends)
 
@@ -154,8 +154,8 @@ def strided_slice(
 ) -> Variable:
     """`input[start:end:stride]` along each axis.
 
-    >>> paddle.fluid.layers.strided_slice(paddle.ones([4]), [0], [0], [4], [2]).shape
-    [2]
+    >>> paddle.fluid.layers.strided_slice(paddle.arange(4), [0], [0], [4], [2]).tolist()
+    [0, 2]
     """
     return _strided_slice(input, axes, starts, ends, strides)
 

@@ -129,8 +129,8 @@ def mul(
 ) -> Variable:
     """The product of two matrices; sizes from `num_col_dims` on are flattened into columns.
 
-    >>> paddle.fluid.layers.mul(paddle.ones([2, 3]), paddle.ones([3, 4])).shape
-    [2, 4]
+    >>> paddle.fluid.layers.mul(paddle.ones([2, 3]), paddle.ones([3, 2])).tolist()
+    [[3.0, 3.0], [3.0, 3.0]]
     """
     return _ops.mul(x, y, x_num_col_dims=x_num_col_dims, y_num_col_dims=y_num_col_dims)
 
@@ -145,8 +145,9 @@ def matmul(
 ) -> Variable:
     """`alpha * x @ y`, batched over leading sizes.
 
-    >>> paddle.fluid.layers.matmul(paddle.ones([2, 3]), paddle.ones([2, 3]), transpose_y=True).shape
-    [2, 2]
+    >>> x = paddle.to_tensor([[1.0, 2.0]])
+    >>> paddle.fluid.layers.matmul(x, x, transpose_y=True).tolist()
+    [[5.0]]
     """
     return _ops.matmul(x, y, transpose_X=transpose_x, transpose_Y=transpose_y, alpha=alpha)
 
@@ -236,8 +237,9 @@ def l2_normalize(
 ) -> Variable:
     """`x` divided by its norm along `axis`.
 
-    >>> paddle.fluid.layers.l2_normalize(paddle.to_tensor([[3.0, 4.0]]), axis=1).shape
-    [1, 2]
+    >>> x = paddle.to_tensor([[3.0, 4.0]])
+    >>> print(paddle.fluid.layers.l2_normalize(x, axis=1).numpy().round(4))
+    [[0.6 0.8]]
     """
     return _ops.norm(x, axis=axis, epsilon=epsilon, _outputs=("Out",))
 

@@ -140,9 +140,9 @@ def pool2d(
 ) -> Variable:
     """The largest or the average of each window of images; `use_cudnn` has no meaning here.
 
-    >>> images = paddle.ones([1, 1, 4, 4])
-    >>> paddle.fluid.layers.pool2d(images, 2, "avg", 2).shape
-    [1, 1, 2, 2]
+    >>> images = paddle.arange(4.0).reshape([1, 1, 2, 2])
+    >>> paddle.fluid.layers.pool2d(images, 2, "avg", 2).tolist()
+    [[[[1.5]]]]
     """
     if pool_type not in ("max", "avg"):
         raise ValueError(f"`pool_type` must be max or avg, not {pool_type!r}")

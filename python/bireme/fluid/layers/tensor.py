@@ -117,8 +117,8 @@ def fill_constant_batch_size_like(
     """A tensor of one value, with one size taken from `input`; `force_cpu` has no meaning here.
 
     >>> batch = paddle.ones([3, 5])
-    >>> paddle.fluid.layers.fill_constant_batch_size_like(batch, [-1, 1], "float32", 0.0).shape
-    [3, 1]
+    >>> paddle.fluid.layers.fill_constant_batch_size_like(batch, [-1, 1], "float32", 7.0).tolist()
+    [[7.0], [7.0], [7.0]]
     """
     return _ops.fill_constant_batch_size_like(
         input,

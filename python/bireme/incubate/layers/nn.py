@@ -65,9 +65,9 @@ def fused_seqpool_cvm(
 def partial_concat(input: Sequence[Variable], start_index: int = 0, length: int = -1) -> Variable:
     """Some columns of each input side by side: `length` from `start_index` on, or all of them.
 
-    >>> x, y = paddle.ones([2, 3]), paddle.zeros([2, 3])
-    >>> paddle.incubate.layers.partial_concat([x, y], start_index=1).shape
-    [2, 4]
+    >>> x, y = paddle.ones([1, 3]), paddle.zeros([1, 3])
+    >>> paddle.incubate.layers.partial_concat([x, y], start_index=1).tolist()
+    [[1.0, 1.0, 0.0, 0.0]]
     """
     return _ops.concat(_columns(input, start_index, length), axis=1)
 

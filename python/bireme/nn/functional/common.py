@@ -32,8 +32,9 @@ def bilinear(
 ) -> Any:
     """`x1 @ weight[i] @ x2` for each output i.
 
-    >>> paddle.nn.functional.bilinear(paddle.ones([1, 2]), paddle.ones([1, 3]), paddle.ones([4, 2, 3])).shape
-    [1, 4]
+    >>> x, y, weight = paddle.ones([1, 2]), paddle.ones([1, 3]), paddle.ones([4, 2, 3])
+    >>> paddle.nn.functional.bilinear(x, y, weight).tolist()
+    [[6.0, 6.0, 6.0, 6.0]]
     """
     outputs, rows, columns = weight.shape
     table = ops.reshape2(ops.transpose2(weight, axis=[1, 0, 2]), shape=[rows, outputs * columns])
@@ -221,8 +222,8 @@ def pad(
 def zeropad2d(x: Tensor, padding: Any, data_format: str = "NCHW", name: str | None = None) -> Any:
     """Zeros around pictures: left, right, top, bottom.
 
-    >>> paddle.nn.functional.zeropad2d(paddle.ones([1, 1, 2, 2]), [1, 1, 0, 0]).shape
-    [1, 1, 2, 4]
+    >>> paddle.nn.functional.zeropad2d(paddle.ones([1, 1, 1, 2]), [1, 1, 0, 0]).tolist()
+    [[[[0.0, 1.0, 1.0, 0.0]]]]
     """
     return pad(x, padding, "constant", 0.0, data_format)
 
@@ -311,8 +312,8 @@ def scaled_dot_product_attention(
     """Attention of tensors of shape [batch, length, heads, size].
 
     >>> x = paddle.ones([1, 2, 1, 4])
-    >>> paddle.nn.functional.scaled_dot_product_attention(x, x, x).shape
-    [1, 2, 1, 4]
+    >>> paddle.nn.functional.scaled_dot_product_attention(x, x, x * 3.0).tolist()
+    [[[[3.0, 3.0, 3.0, 3.0]], [[3.0, 3.0, 3.0, 3.0]]]]
     """
     q, k, v = (ops.transpose2(t, axis=[0, 2, 1, 3]) for t in (query, key, value))
     scores = ops.matmul_v2(ops.scale(q, scale=q.shape[-1] ** -0.5), k, trans_y=True)

@@ -22,9 +22,9 @@ def conv2d(
 ) -> Tensor:
     """The convolution of pictures with filters of shape [out, in / groups, height, width].
 
-    >>> x, weight = paddle.ones([1, 1, 4, 4]), paddle.ones([2, 1, 3, 3])
-    >>> paddle.nn.functional.conv2d(x, weight).shape
-    [1, 2, 2, 2]
+    >>> x, weight = paddle.ones([1, 1, 3, 3]), paddle.ones([2, 1, 3, 3])
+    >>> paddle.nn.functional.conv2d(x, weight).tolist()
+    [[[[9.0]], [[9.0]]]]
     """
     require_tensor(x, "x")
     last = _channels_last(data_format, ("NCHW", "NHWC"))
@@ -56,8 +56,9 @@ def conv1d(
 ) -> Tensor:
     """The convolution of sequences with filters of shape [out, in / groups, length].
 
-    >>> paddle.nn.functional.conv1d(paddle.ones([1, 1, 4]), paddle.ones([2, 1, 3])).shape
-    [1, 2, 2]
+    >>> x = paddle.arange(4.0).reshape([1, 1, 4])
+    >>> paddle.nn.functional.conv1d(x, paddle.ones([2, 1, 3])).tolist()
+    [[[3.0, 6.0], [3.0, 6.0]]]
     """
     require_tensor(x, "x")
     last = _channels_last(data_format, ("NCL", "NLC"))

@@ -54,8 +54,9 @@ def smooth_l1_loss(
 def log_loss(input: Tensor, label: Tensor, epsilon: float = 0.0001, name: str | None = None) -> Any:
     """`-label * log(input) - (1 - label) * log(1 - input)`, kept `epsilon` away from log(0).
 
-    >>> paddle.nn.functional.log_loss(paddle.to_tensor([[0.5]]), paddle.to_tensor([[1.0]])).shape
-    [1, 1]
+    >>> half, one = paddle.to_tensor([[0.5]]), paddle.to_tensor([[1.0]])
+    >>> round(paddle.nn.functional.log_loss(half, one).item(), 4)
+    0.6929
     """
     return ops.log_loss(input, label, epsilon=real(epsilon, "epsilon"))
 
@@ -237,8 +238,9 @@ def sigmoid_focal_loss(
 ) -> Any:
     """Cross entropy of two classes that weighs easy examples less.
 
-    >>> paddle.nn.functional.sigmoid_focal_loss(paddle.zeros([1]), paddle.ones([1])).shape
-    []
+    >>> score, label = paddle.zeros([1]), paddle.ones([1])
+    >>> round(paddle.nn.functional.sigmoid_focal_loss(score, label).item(), 4)
+    0.0433
     """
     out = ops.sigmoid_cross_entropy_with_logits(logit, label)
     p = ops.sigmoid(logit)
@@ -251,8 +253,9 @@ def sigmoid_focal_loss(
 def dice_loss(input: Tensor, label: Tensor, epsilon: float = 1e-05, name: str | None = None) -> Any:
     """One less twice the overlap of probabilities and labels, over their sum.
 
-    >>> paddle.nn.functional.dice_loss(paddle.to_tensor([[0.5, 0.5]]), paddle.to_tensor([[1]])).shape
-    []
+    >>> score, label = paddle.to_tensor([[0.5, 0.5]]), paddle.to_tensor([[1]])
+    >>> round(paddle.nn.functional.dice_loss(score, label).item(), 4)
+    0.5
     """
     require_tensor(input, "input")
     label = ops.one_hot_v2(ops.squeeze2(label, axes=[-1]), depth=input.shape[-1])
@@ -265,8 +268,9 @@ def dice_loss(input: Tensor, label: Tensor, epsilon: float = 1e-05, name: str | 
 def npair_loss(anchor: Tensor, positive: Tensor, labels: Tensor, l2_reg: float = 0.002) -> Any:
     """Cross entropy of similarities of pairs, and a penalty on their lengths.
 
-    >>> paddle.nn.functional.npair_loss(paddle.ones([2, 2]), paddle.ones([2, 2]), paddle.to_tensor([0.0, 1.0])).shape
-    []
+    >>> x, y = paddle.ones([2, 2]), paddle.ones([2, 2])
+    >>> round(paddle.nn.functional.npair_loss(x, y, paddle.to_tensor([0.0, 1.0])).item(), 4)
+    0.6951
     """
     same = ops.cast(
         ops.unsqueeze2(labels, axes=[1]) == labels, in_dtype="bool", out_dtype="float32"

@@ -109,8 +109,9 @@ def group_norm(
 ) -> Tensor:
     """Mean 0 and variance 1 over each group of channels of each sample.
 
-    >>> paddle.nn.functional.group_norm(paddle.ones([1, 4, 2]), 2).shape
-    [1, 4, 2]
+    >>> x = paddle.arange(4.0).reshape([1, 4, 1])
+    >>> print(paddle.nn.functional.group_norm(x, 2).numpy().round(3).ravel())
+    [-1.  1. -1.  1.]
     """
     require_tensor(x, "x")
     if data_format[-1] == "C" and len(data_format) > 2:
@@ -132,8 +133,9 @@ def local_response_norm(
 ) -> Tensor:
     """Each element over a mean of the squares of neighbouring channels.
 
-    >>> paddle.nn.functional.local_response_norm(paddle.ones([1, 4, 2]), 3).shape
-    [1, 4, 2]
+    >>> x = paddle.ones([1, 4, 1])
+    >>> print(paddle.nn.functional.local_response_norm(x, 3).numpy().round(4).ravel())
+    [1.     0.9999 0.9999 1.    ]
     """
     require_tensor(x, "x")
     axis = x.ndim - 1 if data_format[-1] == "C" else 1

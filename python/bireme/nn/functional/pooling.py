@@ -21,8 +21,9 @@ def max_pool2d(
 ) -> Tensor:
     """The greatest element of each window of a picture, and its place in it if `return_mask`.
 
-    >>> paddle.nn.functional.max_pool2d(paddle.ones([1, 1, 4, 4]), 2).shape
-    [1, 1, 2, 2]
+    >>> x = paddle.arange(16.0).reshape([1, 1, 4, 4])
+    >>> paddle.nn.functional.max_pool2d(x, 2).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
     if return_mask:
         return _max_with_places(x, kernel_size, stride, padding, ceil_mode, data_format)
@@ -94,8 +95,9 @@ def adaptive_avg_pool2d(
 ) -> Tensor:
     """Means of windows that cut a picture into `output_size` parts.
 
-    >>> paddle.nn.functional.adaptive_avg_pool2d(paddle.ones([1, 1, 4, 4]), 2).shape
-    [1, 1, 2, 2]
+    >>> x = paddle.arange(16.0).reshape([1, 1, 4, 4])
+    >>> paddle.nn.functional.adaptive_avg_pool2d(x, 2).tolist()
+    [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
     return _adaptive2d(x, "avg", output_size, data_format)
 
@@ -105,8 +107,9 @@ def adaptive_max_pool2d(
 ) -> Tensor:
     """Greatest elements of windows that cut a picture into `output_size` parts.
 
-    >>> paddle.nn.functional.adaptive_max_pool2d(paddle.ones([1, 1, 4, 4]), 2).shape
-    [1, 1, 2, 2]
+    >>> x = paddle.arange(16.0).reshape([1, 1, 4, 4])
+    >>> paddle.nn.functional.adaptive_max_pool2d(x, 2).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
     if return_mask:
         return ops.max_pool2d_with_index(x, ksize=_sizes(x, output_size, "NCHW"), adaptive=True)

@@ -12,8 +12,8 @@ def pixel_shuffle(
 ) -> Tensor:
     """Channels as pixels: a picture `upscale_factor` times as high and wide.
 
-    >>> paddle.nn.functional.pixel_shuffle(paddle.ones([1, 4, 2, 2]), 2).shape
-    [1, 1, 4, 4]
+    >>> paddle.nn.functional.pixel_shuffle(paddle.arange(4.0).reshape([1, 4, 1, 1]), 2).tolist()
+    [[[[0.0, 1.0], [2.0, 3.0]]]]
     """
     require_tensor(x, "x")
     _check(data_format)
@@ -29,8 +29,8 @@ def pixel_unshuffle(
 ) -> Tensor:
     """Pixels as channels: the opposite of `pixel_shuffle`.
 
-    >>> paddle.nn.functional.pixel_unshuffle(paddle.ones([1, 1, 4, 4]), 2).shape
-    [1, 4, 2, 2]
+    >>> paddle.nn.functional.pixel_unshuffle(paddle.arange(4.0).reshape([1, 1, 2, 2]), 2).tolist()
+    [[[[0.0]], [[1.0]], [[2.0]], [[3.0]]]]
     """
     require_tensor(x, "x")
     _check(data_format)
@@ -46,8 +46,8 @@ def channel_shuffle(
 ) -> Tensor:
     """Channels of all groups in turn.
 
-    >>> paddle.nn.functional.channel_shuffle(paddle.ones([1, 4, 2, 2]), 2).shape
-    [1, 4, 2, 2]
+    >>> paddle.nn.functional.channel_shuffle(paddle.arange(4.0).reshape([1, 4, 1, 1]), 2).tolist()
+    [[[[0.0]], [[2.0]], [[1.0]], [[3.0]]]]
     """
     require_tensor(x, "x")
     _check(data_format)

@@ -55,8 +55,9 @@ class Constant(Initializer):
 class Uniform(Initializer):
     """Evenly spread over [low, high).
 
-    >>> paddle.nn.initializer.Uniform(-0.1, 0.1)(paddle.nn.Linear(2, 3).weight).shape
-    [2, 3]
+    >>> w = paddle.nn.initializer.Uniform(-0.1, 0.1)(paddle.nn.Linear(100, 100).weight)
+    >>> round(w.min().item(), 2), round(w.max().item(), 2)
+    (-0.1, 0.1)
     """
 
     def __init__(self, low: float = -1.0, high: float = 1.0, name: str | None = None) -> None:
@@ -71,8 +72,9 @@ class Uniform(Initializer):
 class Normal(Initializer):
     """Normally distributed.
 
-    >>> paddle.nn.initializer.Normal(0.0, 0.01)(paddle.nn.Linear(2, 3).weight).shape
-    [2, 3]
+    >>> w = paddle.nn.initializer.Normal(0.0, 0.01)(paddle.nn.Linear(100, 100).weight)
+    >>> round(w.std().item(), 3)
+    0.01
     """
 
     def __init__(self, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> None:
@@ -87,8 +89,9 @@ class Normal(Initializer):
 class TruncatedNormal(Normal):
     """Normally distributed, with values over two standard deviations drawn again.
 
-    >>> paddle.nn.initializer.TruncatedNormal(std=0.01)(paddle.nn.Linear(2, 3).weight).shape
-    [2, 3]
+    >>> w = paddle.nn.initializer.TruncatedNormal(std=0.01)(paddle.nn.Linear(100, 100).weight)
+    >>> w.abs().max().item() <= 0.02
+    True
     """
 
     def _spec(self, shape: Sequence[int]) -> tuple[str, dict[str, Any]]:
@@ -114,16 +117,18 @@ class _Xavier(Initializer):
 class XavierUniform(_Xavier):
     """Uniform, as wide as the numbers of inputs and outputs ask for (Glorot and Bengio).
 
-    >>> paddle.nn.initializer.XavierUniform()(paddle.nn.Linear(2, 3).weight).shape
-    [2, 3]
+    >>> w = paddle.nn.initializer.XavierUniform()(paddle.nn.Linear(100, 100).weight)
+    >>> round(w.max().item(), 2)  # the root of 6 / (100 + 100)
+    0.17
     """
 
 
 class XavierNormal(_Xavier):
     """Normal, as wide as the numbers of inputs and outputs ask for (Glorot and Bengio).
 
-    >>> paddle.nn.initializer.XavierNormal()(paddle.nn.Linear(2, 3).weight).shape
-    [2, 3]
+    >>> w = paddle.nn.initializer.XavierNormal()(paddle.nn.Linear(100, 100).weight)
+    >>> round(w.std().item(), 2)  # the root of 2 / (100 + 100)
+    0.1
     """
 
     _uniform = False
@@ -158,16 +163,18 @@ class _Kaiming(Initializer):
 class KaimingUniform(_Kaiming):
     """Uniform, as wide as the number of inputs asks for (He et al.).
 
-    >>> paddle.nn.initializer.KaimingUniform()(paddle.nn.Linear(2, 3).weight).shape
-    [2, 3]
+    >>> w = paddle.nn.initializer.KaimingUniform()(paddle.nn.Linear(100, 100).weight)
+    >>> round(w.max().item(), 2)  # the root of 6 / 100
+    0.24
     """
 
 
 class KaimingNormal(_Kaiming):
     """Normal, as wide as the number of inputs asks for (He et al.).
 
-    >>> paddle.nn.initializer.KaimingNormal()(paddle.nn.Linear(2, 3).weight).shape
-    [2, 3]
+    >>> w = paddle.nn.initializer.KaimingNormal()(paddle.nn.Linear(100, 100).weight)
+    >>> round(w.std().item(), 2)  # the root of 2 / 100
+    0.14
     """
 
     _uniform = False

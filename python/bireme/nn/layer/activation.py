@@ -14,8 +14,8 @@ from .layers import Layer
 class ReLU(Layer):
     """max(x, 0) of each element.
 
-    >>> paddle.nn.ReLU()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.ReLU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [0. 2.]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -28,8 +28,8 @@ class ReLU(Layer):
 class ReLU6(Layer):
     """min(max(x, 0), 6) of each element.
 
-    >>> paddle.nn.ReLU6()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.ReLU6()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [0. 2.]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -42,8 +42,8 @@ class ReLU6(Layer):
 class ELU(Layer):
     """x over 0, `alpha * (exp(x) - 1)` under it.
 
-    >>> paddle.nn.ELU()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.ELU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.6321  2.    ]
     """
 
     def __init__(self, alpha: float = 1.0, name: str | None = None) -> None:
@@ -60,8 +60,8 @@ class ELU(Layer):
 class CELU(Layer):
     """x over 0, `alpha * (exp(x / alpha) - 1)` under it.
 
-    >>> paddle.nn.CELU()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.CELU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.6321  2.    ]
     """
 
     def __init__(self, alpha: float = 1.0, name: str | None = None) -> None:
@@ -78,8 +78,8 @@ class CELU(Layer):
 class SELU(Layer):
     """Self-normalising exponential units.
 
-    >>> paddle.nn.SELU()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.SELU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-1.1113  2.1014]
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class SELU(Layer):
 class GELU(Layer):
     """x times the share of a normal distribution under it.
 
-    >>> paddle.nn.GELU()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.GELU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.1587  1.9545]
     """
 
     def __init__(self, approximate: bool = False, name: str | None = None) -> None:
@@ -120,8 +120,8 @@ class GELU(Layer):
 class Sigmoid(Layer):
     """1 / (1 + exp(-x)) of each element.
 
-    >>> paddle.nn.Sigmoid()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Sigmoid()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [0.2689 0.8808]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -134,8 +134,8 @@ class Sigmoid(Layer):
 class Tanh(Layer):
     """The hyperbolic tangent of each element.
 
-    >>> paddle.nn.Tanh()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Tanh()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.7616  0.964 ]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -148,8 +148,8 @@ class Tanh(Layer):
 class Silu(Layer):
     """x * sigmoid(x) of each element.
 
-    >>> paddle.nn.Silu()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Silu()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.2689  1.7616]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -162,8 +162,8 @@ class Silu(Layer):
 class Swish(Layer):
     """x * sigmoid(x) of each element.
 
-    >>> paddle.nn.Swish()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Swish()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.2689  1.7616]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -176,8 +176,8 @@ class Swish(Layer):
 class Mish(Layer):
     """x * tanh(softplus(x)) of each element.
 
-    >>> paddle.nn.Mish()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Mish()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.3034  1.944 ]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -190,8 +190,8 @@ class Mish(Layer):
 class Softplus(Layer):
     """log(1 + exp(beta * x)) / beta of each element.
 
-    >>> paddle.nn.Softplus()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Softplus()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [0.3133 2.1269]
     """
 
     def __init__(self, beta: float = 1, threshold: float = 20, name: str | None = None) -> None:
@@ -209,8 +209,8 @@ class Softplus(Layer):
 class Softsign(Layer):
     """x / (1 + abs(x)) of each element.
 
-    >>> paddle.nn.Softsign()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Softsign()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.5     0.6667]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -223,8 +223,8 @@ class Softsign(Layer):
 class Softshrink(Layer):
     """x drawn towards 0 by the threshold.
 
-    >>> paddle.nn.Softshrink()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Softshrink()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.5  1.5]
     """
 
     def __init__(self, threshold: float = 0.5, name: str | None = None) -> None:
@@ -241,8 +241,8 @@ class Softshrink(Layer):
 class Hardshrink(Layer):
     """x, but 0 within the threshold.
 
-    >>> paddle.nn.Hardshrink()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Hardshrink()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-1.  2.]
     """
 
     def __init__(self, threshold: float = 0.5, name: str | None = None) -> None:
@@ -259,8 +259,8 @@ class Hardshrink(Layer):
 class Tanhshrink(Layer):
     """x - tanh(x) of each element.
 
-    >>> paddle.nn.Tanhshrink()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Tanhshrink()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.2384  1.036 ]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -273,8 +273,8 @@ class Tanhshrink(Layer):
 class ThresholdedReLU(Layer):
     """x over the threshold, else 0.
 
-    >>> paddle.nn.ThresholdedReLU()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.ThresholdedReLU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [0. 2.]
     """
 
     def __init__(self, threshold: float = 1.0, name: str | None = None) -> None:
@@ -291,8 +291,8 @@ class ThresholdedReLU(Layer):
 class Hardsigmoid(Layer):
     """A line in place of the sigmoid, limited to [0, 1].
 
-    >>> paddle.nn.Hardsigmoid()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Hardsigmoid()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [0.3333 0.8333]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -305,8 +305,8 @@ class Hardsigmoid(Layer):
 class Hardswish(Layer):
     """x * min(max(x + 3, 0), 6) / 6 of each element.
 
-    >>> paddle.nn.Hardswish()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Hardswish()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.3333  1.6667]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -319,8 +319,8 @@ class Hardswish(Layer):
 class Hardtanh(Layer):
     """x limited to [min, max].
 
-    >>> paddle.nn.Hardtanh()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Hardtanh()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-1.  1.]
     """
 
     def __init__(self, min: float = -1.0, max: float = 1.0, name: str | None = None) -> None:
@@ -338,8 +338,8 @@ class Hardtanh(Layer):
 class LeakyReLU(Layer):
     """x over 0, `negative_slope * x` under it.
 
-    >>> paddle.nn.LeakyReLU()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.LeakyReLU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-0.01  2.  ]
     """
 
     def __init__(self, negative_slope: float = 0.01, name: str | None = None) -> None:
@@ -356,8 +356,8 @@ class LeakyReLU(Layer):
 class LogSigmoid(Layer):
     """log(sigmoid(x)) of each element.
 
-    >>> paddle.nn.LogSigmoid()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.LogSigmoid()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-1.3133 -0.1269]
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -370,8 +370,8 @@ class LogSigmoid(Layer):
 class Softmax(Layer):
     """exp(x) as shares of their sum along an axis.
 
-    >>> paddle.nn.Softmax()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.Softmax()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [0.0474 0.9526]
     """
 
     def __init__(self, axis: int = -1, name: str | None = None) -> None:
@@ -388,8 +388,8 @@ class Softmax(Layer):
 class LogSoftmax(Layer):
     """log(softmax(x)) along an axis.
 
-    >>> paddle.nn.LogSoftmax()(paddle.ones([1, 2])).shape
-    [1, 2]
+    >>> print(paddle.nn.LogSoftmax()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
+    [-3.0486 -0.0486]
     """
 
     def __init__(self, axis: int = -1, name: str | None = None) -> None:
@@ -406,8 +406,8 @@ class LogSoftmax(Layer):
 class GLU(Layer):
     """The first half times the sigmoid of the second.
 
-    >>> paddle.nn.GLU()(paddle.ones([1, 2])).shape
-    [1, 1]
+    >>> print(paddle.nn.GLU()(paddle.to_tensor([[1.0, 0.0]])).numpy().round(4))
+    [[0.5]]
     """
 
     def __init__(self, axis: int = -1, name: str | None = None) -> None:
@@ -424,8 +424,8 @@ class GLU(Layer):
 class Maxout(Layer):
     """The greatest of each group of neighbouring channels.
 
-    >>> paddle.nn.Maxout(2)(paddle.ones([1, 2, 1, 1])).shape
-    [1, 1, 1, 1]
+    >>> paddle.nn.Maxout(2)(paddle.to_tensor([[[[1.0]], [[3.0]]]])).tolist()
+    [[[[3.0]]]]
     """
 
     def __init__(self, groups: int, axis: int = 1, name: str | None = None) -> None:

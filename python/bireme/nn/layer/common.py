@@ -33,8 +33,10 @@ class Identity(Layer):
 class Linear(Layer):
     """`x @ weight + bias`, with a weight of shape [in_features, out_features].
 
-    >>> paddle.nn.Linear(2, 3)(paddle.ones([4, 2])).shape
-    [4, 3]
+    >>> layer = paddle.nn.Linear(2, 3)
+    >>> x = paddle.ones([4, 2])
+    >>> bool(paddle.allclose(layer(x), x @ layer.weight + layer.bias))
+    True
     """
 
     def __init__(
@@ -68,8 +70,9 @@ class Embedding(Layer):
     `sparse` makes gradients of the rows that were used only. The row `padding_idx` starts as
     zeros and never learns.
 
-    >>> paddle.nn.Embedding(10, 3)(paddle.to_tensor([[1, 2]])).shape
-    [1, 2, 3]
+    >>> table = paddle.nn.Embedding(10, 3)
+    >>> bool((table(paddle.to_tensor([[1, 2]])) == table.weight[1:3]).all())
+    True
     """
 
     def __init__(
@@ -181,8 +184,8 @@ class AlphaDropout(Layer):
 class Flatten(Layer):
     """One axis in place of those from `start_axis` to `stop_axis`.
 
-    >>> paddle.nn.Flatten()(paddle.ones([2, 3, 4])).shape
-    [2, 12]
+    >>> paddle.nn.Flatten()(paddle.arange(4.0).reshape([1, 2, 2])).tolist()
+    [[0.0, 1.0, 2.0, 3.0]]
     """
 
     def __init__(self, start_axis: int = 1, stop_axis: int = -1) -> None:
@@ -197,8 +200,8 @@ class Flatten(Layer):
 class Unflatten(Layer):
     """Several axes in place of one.
 
-    >>> paddle.nn.Unflatten(1, [2, 3])(paddle.ones([2, 6])).shape
-    [2, 2, 3]
+    >>> paddle.nn.Unflatten(1, [2, 2])(paddle.arange(4.0).reshape([1, 4])).tolist()
+    [[[0.0, 1.0], [2.0, 3.0]]]
     """
 
     def __init__(self, axis: int, shape: Any, name: str | None = None) -> None:
@@ -235,8 +238,9 @@ class CosineSimilarity(Layer):
 class PairwiseDistance(Layer):
     """The `p`-norm of the difference of two tensors along the last axis.
 
-    >>> paddle.nn.PairwiseDistance()(paddle.ones([1, 2]), paddle.ones([1, 2])).shape
-    [1]
+    >>> x, y = paddle.to_tensor([[0.0, 0.0]]), paddle.to_tensor([[3.0, 4.0]])
+    >>> print(paddle.nn.PairwiseDistance()(x, y).numpy().round(4))
+    [5.]
     """
 
     def __init__(
@@ -261,8 +265,9 @@ class PairwiseDistance(Layer):
 class Bilinear(Layer):
     """`x1 @ weight[i] @ x2 + bias[i]` for each output i.
 
-    >>> paddle.nn.Bilinear(2, 3, 4)(paddle.ones([1, 2]), paddle.ones([1, 3])).shape
-    [1, 4]
+    >>> layer = paddle.nn.Bilinear(2, 3, 4, weight_attr=paddle.nn.initializer.Constant(0.5))
+    >>> layer(paddle.ones([1, 2]), paddle.ones([1, 3])).tolist()
+    [[3.0, 3.0, 3.0, 3.0]]
     """
 
     def __init__(
@@ -311,8 +316,8 @@ class _Pad(Layer):
 class Pad1D(_Pad):
     """Elements around sequences: left and right.
 
-    >>> paddle.nn.Pad1D([1, 0])(paddle.ones([1, 1, 2])).shape
-    [1, 1, 3]
+    >>> paddle.nn.Pad1D([1, 0])(paddle.ones([1, 1, 2])).tolist()
+    [[[0.0, 1.0, 1.0]]]
     """
 
     _dims, _format = 1, "NCL"
@@ -321,8 +326,8 @@ class Pad1D(_Pad):
 class Pad2D(_Pad):
     """Elements around pictures: left, right, top, bottom.
 
-    >>> paddle.nn.Pad2D(1)(paddle.ones([1, 1, 2, 2])).shape
-    [1, 1, 4, 4]
+    >>> paddle.nn.Pad2D(1)(paddle.ones([1, 1, 1, 1])).tolist()
+    [[[[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]]]
     """
 
     _dims, _format = 2, "NCHW"
@@ -331,8 +336,8 @@ class Pad2D(_Pad):
 class Pad3D(_Pad):
     """Elements around volumes: left, right, top, bottom, front, back.
 
-    >>> paddle.nn.Pad3D(1)(paddle.ones([1, 1, 2, 2, 2])).shape
-    [1, 1, 4, 4, 4]
+    >>> paddle.nn.Pad3D([1, 0, 0, 0, 0, 0])(paddle.ones([1, 1, 1, 1, 2])).tolist()
+    [[[[[0.0, 1.0, 1.0]]]]]
     """
 
     _dims, _format = 3, "NCDHW"
@@ -341,8 +346,8 @@ class Pad3D(_Pad):
 class ZeroPad2D(_Pad):
     """Zeros around pictures: left, right, top, bottom.
 
-    >>> paddle.nn.ZeroPad2D(1)(paddle.ones([1, 1, 2, 2])).shape
-    [1, 1, 4, 4]
+    >>> paddle.nn.ZeroPad2D([1, 0, 0, 1])(paddle.ones([1, 1, 1, 2])).tolist()
+    [[[[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]]]]
     """
 
     _dims, _format = 2, "NCHW"

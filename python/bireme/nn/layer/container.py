@@ -14,9 +14,9 @@ __all__ = ["LayerDict", "LayerList", "ParameterList", "Sequential"]
 class Sequential(Layer):
     """Layers one after the other; they may have names, as pairs of name and layer.
 
-    >>> model = paddle.nn.Sequential(paddle.nn.Linear(2, 3), paddle.nn.ReLU())
-    >>> model(paddle.ones([1, 2])).shape
-    [1, 3]
+    >>> model = paddle.nn.Sequential(paddle.nn.Flatten(), paddle.nn.ReLU())
+    >>> model(paddle.to_tensor([[[-1.0], [2.0]]])).tolist()
+    [[0.0, 2.0]]
     """
 
     def __init__(self, *layers: Any) -> None:

@@ -104,8 +104,9 @@ class _Conv(Layer):
 class Conv1D(_Conv):
     """The convolution of sequences with learned filters.
 
-    >>> paddle.nn.Conv1D(3, 2, 3)(paddle.ones([1, 3, 4])).shape
-    [1, 2, 2]
+    >>> layer = paddle.nn.Conv1D(1, 1, 3, weight_attr=paddle.nn.initializer.Constant(1.0))
+    >>> layer(paddle.arange(4.0).reshape([1, 1, 4])).tolist()
+    [[[3.0, 6.0]]]
     """
 
     _dims, _formats = 1, ("NCL", "NLC")
@@ -114,8 +115,9 @@ class Conv1D(_Conv):
 class Conv2D(_Conv):
     """The convolution of pictures with learned filters.
 
-    >>> paddle.nn.Conv2D(3, 2, 3)(paddle.ones([1, 3, 4, 4])).shape
-    [1, 2, 2, 2]
+    >>> layer = paddle.nn.Conv2D(1, 1, 2, weight_attr=paddle.nn.initializer.Constant(1.0))
+    >>> layer(paddle.arange(6.0).reshape([1, 1, 2, 3])).tolist()
+    [[[[8.0, 12.0]]]]
     """
 
     _dims, _formats = 2, ("NCHW", "NHWC")

@@ -11,8 +11,9 @@ from .layers import Layer
 class BCELoss(Layer):
     """The cross entropy of probabilities and labels of two classes.
 
-    >>> paddle.nn.BCELoss()(paddle.ones([1, 2]) * 0.5, paddle.ones([1, 2])).shape
-    []
+    >>> loss = paddle.nn.BCELoss()
+    >>> round(loss(paddle.to_tensor([0.5, 0.25]), paddle.to_tensor([1.0, 0.0])).item(), 4)
+    0.4904
     """
 
     def __init__(
@@ -29,8 +30,9 @@ class BCELoss(Layer):
 class BCEWithLogitsLoss(Layer):
     """The cross entropy of logits and labels of two classes.
 
-    >>> paddle.nn.BCEWithLogitsLoss()(paddle.ones([1, 2]), paddle.ones([1, 2])).shape
-    []
+    >>> loss = paddle.nn.BCEWithLogitsLoss()
+    >>> round(loss(paddle.to_tensor([0.5, 0.25]), paddle.to_tensor([1.0, 0.0])).item(), 4)
+    0.65
     """
 
     def __init__(
@@ -54,8 +56,9 @@ class BCEWithLogitsLoss(Layer):
 class CrossEntropyLoss(Layer):
     """The cross entropy of logits and class labels.
 
-    >>> paddle.nn.CrossEntropyLoss()(paddle.ones([1, 2]), paddle.to_tensor([1])).shape
-    []
+    >>> loss = paddle.nn.CrossEntropyLoss()
+    >>> round(loss(paddle.to_tensor([[1.0, 2.0]]), paddle.to_tensor([1])).item(), 4)
+    0.3133
     """
 
     def __init__(
@@ -95,8 +98,9 @@ class CrossEntropyLoss(Layer):
 class NLLLoss(Layer):
     """Minus the log-probability of the labels.
 
-    >>> paddle.nn.NLLLoss()(paddle.ones([1, 2]), paddle.to_tensor([1])).shape
-    []
+    >>> loss = paddle.nn.NLLLoss()
+    >>> loss(paddle.to_tensor([[-1.0, -2.0]]), paddle.to_tensor([1])).item()
+    2.0
     """
 
     def __init__(
@@ -118,8 +122,9 @@ class NLLLoss(Layer):
 class MSELoss(Layer):
     """The mean squared difference.
 
-    >>> paddle.nn.MSELoss()(paddle.ones([1, 2]), paddle.ones([1, 2])).shape
-    []
+    >>> loss = paddle.nn.MSELoss()
+    >>> round(loss(paddle.to_tensor([0.5, 0.25]), paddle.to_tensor([1.0, 0.0])).item(), 4)
+    0.1562
     """
 
     def __init__(self, reduction: str = "mean") -> None:
@@ -133,8 +138,9 @@ class MSELoss(Layer):
 class L1Loss(Layer):
     """The mean absolute difference.
 
-    >>> paddle.nn.L1Loss()(paddle.ones([1, 2]), paddle.ones([1, 2])).shape
-    []
+    >>> loss = paddle.nn.L1Loss()
+    >>> round(loss(paddle.to_tensor([0.5, 0.25]), paddle.to_tensor([1.0, 0.0])).item(), 4)
+    0.375
     """
 
     def __init__(self, reduction: str = "mean", name: str | None = None) -> None:
@@ -148,8 +154,9 @@ class L1Loss(Layer):
 class SmoothL1Loss(Layer):
     """Half the squared difference up to `delta`, and straight on from there.
 
-    >>> paddle.nn.SmoothL1Loss()(paddle.ones([1, 2]), paddle.ones([1, 2])).shape
-    []
+    >>> loss = paddle.nn.SmoothL1Loss()
+    >>> round(loss(paddle.to_tensor([0.5, 0.25]), paddle.to_tensor([1.0, 0.0])).item(), 4)
+    0.0781
     """
 
     def __init__(
@@ -166,8 +173,9 @@ class SmoothL1Loss(Layer):
 class KLDivLoss(Layer):
     """The divergence of log-probabilities from probabilities.
 
-    >>> paddle.nn.KLDivLoss()(paddle.ones([1, 2]), paddle.ones([1, 2])).shape
-    []
+    >>> loss = paddle.nn.KLDivLoss()
+    >>> round(loss(paddle.to_tensor([-1.0, -0.5]), paddle.to_tensor([0.4, 0.6])).item(), 4)
+    0.0135
     """
 
     def __init__(self, reduction: str = "mean") -> None:
@@ -181,8 +189,9 @@ class KLDivLoss(Layer):
 class MarginRankingLoss(Layer):
     """How far `input` fails to be over or under `other`.
 
-    >>> paddle.nn.MarginRankingLoss()(paddle.ones([2]), paddle.ones([2]), paddle.ones([2])).shape
-    []
+    >>> better, worse = paddle.to_tensor([2.0]), paddle.to_tensor([1.5])
+    >>> round(paddle.nn.MarginRankingLoss(margin=1.0)(better, worse, paddle.ones([1])).item(), 4)
+    0.5
     """
 
     def __init__(
@@ -199,8 +208,9 @@ class MarginRankingLoss(Layer):
 class HingeEmbeddingLoss(Layer):
     """`input` where the label is 1, what it lacks to the margin where it is -1.
 
-    >>> paddle.nn.HingeEmbeddingLoss()(paddle.ones([2]), paddle.ones([2])).shape
-    []
+    >>> loss = paddle.nn.HingeEmbeddingLoss()
+    >>> round(loss(paddle.to_tensor([0.5, 0.25]), paddle.to_tensor([1.0, -1.0])).item(), 4)
+    0.625
     """
 
     def __init__(
@@ -217,8 +227,9 @@ class HingeEmbeddingLoss(Layer):
 class SoftMarginLoss(Layer):
     """log(1 + exp(-label * input)).
 
-    >>> paddle.nn.SoftMarginLoss()(paddle.ones([2]), paddle.ones([2])).shape
-    []
+    >>> loss = paddle.nn.SoftMarginLoss()
+    >>> round(loss(paddle.to_tensor([0.5, 0.25]), paddle.to_tensor([1.0, -1.0])).item(), 4)
+    0.65
     """
 
     def __init__(self, reduction: str = "mean", name: str | None = None) -> None:
@@ -232,8 +243,9 @@ class SoftMarginLoss(Layer):
 class MultiLabelSoftMarginLoss(Layer):
     """The mean cross entropy over classes that may hold together.
 
-    >>> paddle.nn.MultiLabelSoftMarginLoss()(paddle.ones([1, 2]), paddle.ones([1, 2])).shape
-    []
+    >>> loss = paddle.nn.MultiLabelSoftMarginLoss()
+    >>> round(loss(paddle.to_tensor([[1.0, -2.0]]), paddle.to_tensor([[1.0, 0.0]])).item(), 4)
+    0.2201
     """
 
     def __init__(
@@ -250,8 +262,9 @@ class MultiLabelSoftMarginLoss(Layer):
 class CosineEmbeddingLoss(Layer):
     """One less the cosine where the label is 1, the cosine over the margin where it is -1.
 
-    >>> paddle.nn.CosineEmbeddingLoss()(paddle.ones([1, 2]), paddle.ones([1, 2]), paddle.ones([1])).shape
-    []
+    >>> x, y = paddle.to_tensor([[1.0, 0.0]]), paddle.to_tensor([[3.0, 4.0]])
+    >>> round(paddle.nn.CosineEmbeddingLoss()(x, y, paddle.ones([1])).item(), 4)
+    0.4
     """
 
     def __init__(self, margin: float = 0, reduction: str = "mean", name: str | None = None) -> None:
@@ -266,8 +279,9 @@ class CosineEmbeddingLoss(Layer):
 class TripletMarginLoss(Layer):
     """How far the positive example fails to be nearer than the negative one.
 
-    >>> paddle.nn.TripletMarginLoss()(paddle.ones([1, 2]), paddle.ones([1, 2]), paddle.ones([1, 2])).shape
-    []
+    >>> x, near, far = (paddle.to_tensor([[v, 0.0]]) for v in (0.0, 1.0, 1.5))
+    >>> round(paddle.nn.TripletMarginLoss()(x, near, far).item(), 4)
+    0.5
     """
 
     def __init__(

@@ -140,8 +140,8 @@ class _BatchNormBase(_Statistics):
 class BatchNorm1D(_BatchNormBase):
     """Mean 0 and variance 1 of each feature over the batch, or by the running statistics.
 
-    >>> paddle.nn.BatchNorm1D(2)(paddle.ones([3, 2])).shape
-    [3, 2]
+    >>> print(paddle.nn.BatchNorm1D(1)(paddle.to_tensor([[1.0], [3.0]])).numpy().round(3).ravel())
+    [-1.  1.]
     """
 
     _formats = ("NCL", "NLC", "NC")
@@ -151,8 +151,8 @@ class BatchNorm1D(_BatchNormBase):
 class BatchNorm2D(_BatchNormBase):
     """Mean 0 and variance 1 of each channel of pictures over the batch.
 
-    >>> paddle.nn.BatchNorm2D(2)(paddle.ones([3, 2, 4, 4])).shape
-    [3, 2, 4, 4]
+    >>> print(paddle.nn.BatchNorm2D(1)(paddle.to_tensor([[[[1.0, 3.0]]]])).numpy().round(3).ravel())
+    [-1.  1.]
     """
 
     _formats = ("NCHW", "NHWC")
@@ -162,8 +162,9 @@ class BatchNorm2D(_BatchNormBase):
 class SyncBatchNorm(BatchNorm2D):
     """As `BatchNorm2D`: on one process there is nothing to synchronise.
 
-    >>> paddle.nn.SyncBatchNorm(2)(paddle.ones([3, 2, 4, 4])).shape
-    [3, 2, 4, 4]
+    >>> x = paddle.to_tensor([[[[1.0, 3.0]]]])
+    >>> print(paddle.nn.SyncBatchNorm(1)(x).numpy().round(3).ravel())
+    [-1.  1.]
     """
 
     def __init__(
@@ -185,8 +186,9 @@ class BatchNorm(_Statistics):
 
     `in_place` and `do_model_average_for_mean_and_var` have no meaning here: results are the same.
 
-    >>> paddle.nn.BatchNorm(2, act="relu")(paddle.ones([3, 2])).shape
-    [3, 2]
+    >>> x = paddle.to_tensor([[1.0], [3.0]])
+    >>> print(paddle.nn.BatchNorm(1, act="relu")(x).numpy().round(3).ravel())
+    [0. 1.]
     """
 
     def __init__(
@@ -276,8 +278,9 @@ class _InstanceNorm(Layer):
 class InstanceNorm1D(_InstanceNorm):
     """Mean 0 and variance 1 of each channel of each sequence.
 
-    >>> paddle.nn.InstanceNorm1D(2)(paddle.ones([3, 2, 4])).shape
-    [3, 2, 4]
+    >>> x = paddle.to_tensor([[[1.0, 3.0]]])
+    >>> print(paddle.nn.InstanceNorm1D(1)(x).numpy().round(3).ravel())
+    [-1.  1.]
     """
 
     _formats = ("NCL",)
@@ -286,8 +289,9 @@ class InstanceNorm1D(_InstanceNorm):
 class InstanceNorm2D(_InstanceNorm):
     """Mean 0 and variance 1 of each channel of each picture.
 
-    >>> paddle.nn.InstanceNorm2D(2)(paddle.ones([3, 2, 4, 4])).shape
-    [3, 2, 4, 4]
+    >>> x = paddle.to_tensor([[[[1.0, 3.0]]]])
+    >>> print(paddle.nn.InstanceNorm2D(1)(x).numpy().round(3).ravel())
+    [-1.  1.]
     """
 
     _formats = ("NCHW",)
@@ -296,8 +300,9 @@ class InstanceNorm2D(_InstanceNorm):
 class GroupNorm(Layer):
     """Mean 0 and variance 1 of each group of channels of each sample.
 
-    >>> paddle.nn.GroupNorm(2, 4)(paddle.ones([3, 4, 2])).shape
-    [3, 4, 2]
+    >>> x = paddle.arange(4.0).reshape([1, 4, 1])
+    >>> print(paddle.nn.GroupNorm(2, 4)(x).numpy().round(3).ravel())
+    [-1.  1. -1.  1.]
     """
 
     def __init__(
@@ -331,8 +336,8 @@ class GroupNorm(Layer):
 class LocalResponseNorm(Layer):
     """Each element over a mean of the squares of neighbouring channels.
 
-    >>> paddle.nn.LocalResponseNorm(3)(paddle.ones([1, 4, 2])).shape
-    [1, 4, 2]
+    >>> print(paddle.nn.LocalResponseNorm(3)(paddle.ones([1, 4, 1])).numpy().round(4).ravel())
+    [1.     0.9999 0.9999 1.    ]
     """
 
     def __init__(

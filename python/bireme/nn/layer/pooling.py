@@ -30,8 +30,8 @@ class _Pool(Layer):
 class MaxPool1D(_Pool):
     """The greatest element of each window of a sequence.
 
-    >>> paddle.nn.MaxPool1D(2)(paddle.ones([1, 1, 4])).shape
-    [1, 1, 2]
+    >>> paddle.nn.MaxPool1D(2)(paddle.arange(4.0).reshape([1, 1, 4])).tolist()
+    [[[1.0, 3.0]]]
     """
 
     _function = F.max_pool1d
@@ -59,8 +59,8 @@ class MaxPool1D(_Pool):
 class MaxPool2D(_Pool):
     """The greatest element of each window of a picture.
 
-    >>> paddle.nn.MaxPool2D(2)(paddle.ones([1, 1, 4, 4])).shape
-    [1, 1, 2, 2]
+    >>> paddle.nn.MaxPool2D(2)(paddle.arange(16.0).reshape([1, 1, 4, 4])).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
 
     _function = F.max_pool2d
@@ -90,8 +90,8 @@ class MaxPool2D(_Pool):
 class AvgPool1D(_Pool):
     """The mean of each window of a sequence.
 
-    >>> paddle.nn.AvgPool1D(2)(paddle.ones([1, 1, 4])).shape
-    [1, 1, 2]
+    >>> paddle.nn.AvgPool1D(2)(paddle.arange(4.0).reshape([1, 1, 4])).tolist()
+    [[[0.5, 2.5]]]
     """
 
     _function = F.avg_pool1d
@@ -119,8 +119,8 @@ class AvgPool1D(_Pool):
 class AvgPool2D(_Pool):
     """The mean of each window of a picture.
 
-    >>> paddle.nn.AvgPool2D(2)(paddle.ones([1, 1, 4, 4])).shape
-    [1, 1, 2, 2]
+    >>> paddle.nn.AvgPool2D(2)(paddle.arange(16.0).reshape([1, 1, 4, 4])).tolist()
+    [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
 
     _function = F.avg_pool2d
@@ -152,8 +152,8 @@ class AvgPool2D(_Pool):
 class AdaptiveAvgPool1D(_Pool):
     """Means of windows that cut a sequence into `output_size` parts.
 
-    >>> paddle.nn.AdaptiveAvgPool1D(2)(paddle.ones([1, 1, 4])).shape
-    [1, 1, 2]
+    >>> paddle.nn.AdaptiveAvgPool1D(2)(paddle.arange(4.0).reshape([1, 1, 4])).tolist()
+    [[[0.5, 2.5]]]
     """
 
     _function = F.adaptive_avg_pool1d
@@ -165,8 +165,8 @@ class AdaptiveAvgPool1D(_Pool):
 class AdaptiveAvgPool2D(_Pool):
     """Means of windows that cut a picture into `output_size` parts.
 
-    >>> paddle.nn.AdaptiveAvgPool2D(2)(paddle.ones([1, 1, 4, 4])).shape
-    [1, 1, 2, 2]
+    >>> paddle.nn.AdaptiveAvgPool2D(2)(paddle.arange(16.0).reshape([1, 1, 4, 4])).tolist()
+    [[[[2.5, 4.5], [10.5, 12.5]]]]
     """
 
     _function = F.adaptive_avg_pool2d
@@ -180,8 +180,8 @@ class AdaptiveAvgPool2D(_Pool):
 class AdaptiveMaxPool1D(_Pool):
     """Greatest elements of windows that cut a sequence into `output_size` parts.
 
-    >>> paddle.nn.AdaptiveMaxPool1D(2)(paddle.ones([1, 1, 4])).shape
-    [1, 1, 2]
+    >>> paddle.nn.AdaptiveMaxPool1D(2)(paddle.arange(4.0).reshape([1, 1, 4])).tolist()
+    [[[1.0, 3.0]]]
     """
 
     _function = F.adaptive_max_pool1d
@@ -195,8 +195,8 @@ class AdaptiveMaxPool1D(_Pool):
 class AdaptiveMaxPool2D(_Pool):
     """Greatest elements of windows that cut a picture into `output_size` parts.
 
-    >>> paddle.nn.AdaptiveMaxPool2D(2)(paddle.ones([1, 1, 4, 4])).shape
-    [1, 1, 2, 2]
+    >>> paddle.nn.AdaptiveMaxPool2D(2)(paddle.arange(16.0).reshape([1, 1, 4, 4])).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
 
     _function = F.adaptive_max_pool2d

@@ -22,8 +22,9 @@ ops = _core.ops
 def parameters_to_vector(parameters: Iterable[Any], name: str | None = None) -> Any:
     """All parameters one after the other, as one axis.
 
-    >>> paddle.nn.utils.parameters_to_vector(paddle.nn.Linear(2, 3).parameters()).shape
-    [9]
+    >>> layer = paddle.nn.Linear(1, 2, weight_attr=paddle.nn.initializer.Constant(3.0))
+    >>> paddle.nn.utils.parameters_to_vector(layer.parameters()).tolist()
+    [3.0, 3.0, 0.0, 0.0]
     """
     return ops.concat([ops.reshape2(p, shape=[-1]) for p in parameters], axis=0)
 

@@ -43,6 +43,8 @@ class DatasetBase:
     >>> dataset = paddle.distributed.fleet.DatasetBase()
     >>> dataset.init(batch_size=2)
     >>> dataset.set_filelist(["a.txt", "b.txt"])
+    >>> dataset.filelist
+    ['a.txt', 'b.txt']
     """
 
     _feed = ""
@@ -92,6 +94,8 @@ class DatasetBase:
 
         >>> dataset = paddle.distributed.QueueDataset()
         >>> dataset.init(batch_size=512, thread_num=2, pipe_command="cat", use_var=[])
+        >>> dataset.thread_num
+        2
         """
         self._set_batch_size(batch_size)
         self._set_thread(thread_num)
@@ -107,6 +111,8 @@ class DatasetBase:
 
         >>> dataset = paddle.distributed.QueueDataset()
         >>> dataset.set_filelist(["train_data/part-0"])
+        >>> dataset.filelist
+        ['train_data/part-0']
         """
         self._settings.set_filelist(filelist)
 
@@ -167,6 +173,8 @@ class QueueDataset(DatasetBase):
     >>> dataset = paddle.distributed.QueueDataset()
     >>> dataset.init(batch_size=1, thread_num=2, pipe_command="cat", use_var=[])
     >>> dataset.set_filelist(["a.txt", "b.txt"])
+    >>> dataset.thread_num, dataset.filelist
+    (2, ['a.txt', 'b.txt'])
     """
 
     _feed = "MultiSlotDataFeed"
@@ -188,7 +196,10 @@ class QueueDataset(DatasetBase):
         them must make the same calls. `fleet.init` (with servers: `fleet.init_worker`, too) comes
         before the first.
 
-        >>> paddle.distributed.QueueDataset().init(batch_size=1, thread_num=2)
+        >>> dataset = paddle.distributed.QueueDataset()
+        >>> dataset.init(batch_size=1, thread_num=2)
+        >>> dataset.thread_num
+        2
         """
         if not isinstance(share_files, bool):
             kind = type(share_files).__name__
@@ -220,6 +231,8 @@ class InMemoryDataset(DatasetBase):
     >>> dataset = paddle.distributed.InMemoryDataset()
     >>> dataset.init(batch_size=1, thread_num=2, pipe_command="cat", use_var=[])
     >>> dataset.set_filelist(["a.txt", "b.txt"])
+    >>> dataset.thread_num, dataset.filelist
+    (2, ['a.txt', 'b.txt'])
     """
 
     _feed = "MultiSlotInMemoryDataFeed"
@@ -241,7 +254,10 @@ class InMemoryDataset(DatasetBase):
         Training threads take their batches from the samples themselves: there are no queues whose
         number (`queue_num`) would change anything.
 
-        >>> paddle.distributed.InMemoryDataset().init(batch_size=1, thread_num=2)
+        >>> dataset = paddle.distributed.InMemoryDataset()
+        >>> dataset.init(batch_size=1, thread_num=2)
+        >>> dataset.thread_num
+        2
         """
         _refuse_unknown("InMemoryDataset.init", kwargs, _INIT + _OWN)
         self._set_feed_type(kwargs.pop("data_feed_type", self._feed))
@@ -260,7 +276,9 @@ class InMemoryDataset(DatasetBase):
 
         >>> dataset = paddle.distributed.InMemoryDataset()
         >>> dataset.init(batch_size=1, thread_num=2, use_var=[])
-        >>> dataset.update_settings(batch_size=2, fea_eval=True)
+        >>> dataset.update_settings(thread_num=3, fea_eval=True)
+        >>> dataset.thread_num, dataset.fea_eval
+        (3, True)
         """
         _refuse_unknown("update_settings", kwargs, _INIT + _DISTRIBUTED + _OWN)
         setters = {
