@@ -8,436 +8,216 @@ from ..._names import public_names
 from ...tensor.arguments import Tensor
 from .. import functional as F
 from ..initializer import Constant
+from .function_layer import FunctionLayer
 from .layers import Layer
 
 
-class ReLU(Layer):
+class ReLU(FunctionLayer, of=F.relu):
     """max(x, 0) of each element.
 
     >>> print(paddle.nn.ReLU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [0. 2.]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x)
-
-
-class ReLU6(Layer):
+class ReLU6(FunctionLayer, of=F.relu6):
     """min(max(x, 0), 6) of each element.
 
     >>> print(paddle.nn.ReLU6()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [0. 2.]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu6(x)
-
-
-class ELU(Layer):
+class ELU(FunctionLayer, of=F.elu):
     """x over 0, `alpha * (exp(x) - 1)` under it.
 
     >>> print(paddle.nn.ELU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.6321  2.    ]
     """
 
-    def __init__(self, alpha: float = 1.0, name: str | None = None) -> None:
-        super().__init__()
-        self._alpha = alpha
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.elu(x, self._alpha)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self._alpha}"
-
-
-class CELU(Layer):
+class CELU(FunctionLayer, of=F.celu):
     """x over 0, `alpha * (exp(x / alpha) - 1)` under it.
 
     >>> print(paddle.nn.CELU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.6321  2.    ]
     """
 
-    def __init__(self, alpha: float = 1.0, name: str | None = None) -> None:
-        super().__init__()
-        self._alpha = alpha
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.celu(x, self._alpha)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self._alpha}"
-
-
-class SELU(Layer):
+class SELU(FunctionLayer, of=F.selu):
     """Self-normalising exponential units.
 
     >>> print(paddle.nn.SELU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-1.1113  2.1014]
     """
 
-    def __init__(
-        self,
-        scale: float = 1.0507009873554804934193349852946,
-        alpha: float = 1.6732632423543772848170429916717,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._scale = scale
-        self._alpha = alpha
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.selu(x, self._scale, self._alpha)
-
-    def extra_repr(self) -> str:
-        return f"scale={self._scale}, alpha={self._alpha}"
-
-
-class GELU(Layer):
+class GELU(FunctionLayer, of=F.gelu):
     """x times the share of a normal distribution under it.
 
     >>> print(paddle.nn.GELU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.1587  1.9545]
     """
 
-    def __init__(self, approximate: bool = False, name: str | None = None) -> None:
-        super().__init__()
-        self._approximate = approximate
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.gelu(x, self._approximate)
-
-    def extra_repr(self) -> str:
-        return f"approximate={self._approximate}"
-
-
-class Sigmoid(Layer):
+class Sigmoid(FunctionLayer, of=F.sigmoid):
     """1 / (1 + exp(-x)) of each element.
 
     >>> print(paddle.nn.Sigmoid()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [0.2689 0.8808]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.sigmoid(x)
-
-
-class Tanh(Layer):
+class Tanh(FunctionLayer, of=F.tanh):
     """The hyperbolic tangent of each element.
 
     >>> print(paddle.nn.Tanh()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.7616  0.964 ]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.tanh(x)
-
-
-class Silu(Layer):
+class Silu(FunctionLayer, of=F.silu):
     """x * sigmoid(x) of each element.
 
     >>> print(paddle.nn.Silu()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.2689  1.7616]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.silu(x)
-
-
-class Swish(Layer):
+class Swish(FunctionLayer, of=F.swish):
     """x * sigmoid(x) of each element.
 
     >>> print(paddle.nn.Swish()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.2689  1.7616]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.swish(x)
-
-
-class Mish(Layer):
+class Mish(FunctionLayer, of=F.mish):
     """x * tanh(softplus(x)) of each element.
 
     >>> print(paddle.nn.Mish()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.3034  1.944 ]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.mish(x)
-
-
-class Softplus(Layer):
+class Softplus(FunctionLayer, of=F.softplus):
     """log(1 + exp(beta * x)) / beta of each element.
 
     >>> print(paddle.nn.Softplus()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [0.3133 2.1269]
     """
 
-    def __init__(self, beta: float = 1, threshold: float = 20, name: str | None = None) -> None:
-        super().__init__()
-        self._beta = beta
-        self._threshold = threshold
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.softplus(x, self._beta, self._threshold)
-
-    def extra_repr(self) -> str:
-        return f"beta={self._beta}, threshold={self._threshold}"
-
-
-class Softsign(Layer):
+class Softsign(FunctionLayer, of=F.softsign):
     """x / (1 + abs(x)) of each element.
 
     >>> print(paddle.nn.Softsign()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.5     0.6667]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.softsign(x)
-
-
-class Softshrink(Layer):
+class Softshrink(FunctionLayer, of=F.softshrink):
     """x drawn towards 0 by the threshold.
 
     >>> print(paddle.nn.Softshrink()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.5  1.5]
     """
 
-    def __init__(self, threshold: float = 0.5, name: str | None = None) -> None:
-        super().__init__()
-        self._threshold = threshold
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.softshrink(x, self._threshold)
-
-    def extra_repr(self) -> str:
-        return f"threshold={self._threshold}"
-
-
-class Hardshrink(Layer):
+class Hardshrink(FunctionLayer, of=F.hardshrink):
     """x, but 0 within the threshold.
 
     >>> print(paddle.nn.Hardshrink()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-1.  2.]
     """
 
-    def __init__(self, threshold: float = 0.5, name: str | None = None) -> None:
-        super().__init__()
-        self._threshold = threshold
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.hardshrink(x, self._threshold)
-
-    def extra_repr(self) -> str:
-        return f"threshold={self._threshold}"
-
-
-class Tanhshrink(Layer):
+class Tanhshrink(FunctionLayer, of=F.tanhshrink):
     """x - tanh(x) of each element.
 
     >>> print(paddle.nn.Tanhshrink()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.2384  1.036 ]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.tanhshrink(x)
-
-
-class ThresholdedReLU(Layer):
+class ThresholdedReLU(FunctionLayer, of=F.thresholded_relu):
     """x over the threshold, else 0.
 
     >>> print(paddle.nn.ThresholdedReLU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [0. 2.]
     """
 
-    def __init__(self, threshold: float = 1.0, name: str | None = None) -> None:
-        super().__init__()
-        self._threshold = threshold
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.thresholded_relu(x, self._threshold)
-
-    def extra_repr(self) -> str:
-        return f"threshold={self._threshold}"
-
-
-class Hardsigmoid(Layer):
+class Hardsigmoid(FunctionLayer, of=F.hardsigmoid, settings="name"):
     """A line in place of the sigmoid, limited to [0, 1].
 
     >>> print(paddle.nn.Hardsigmoid()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [0.3333 0.8333]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.hardsigmoid(x)
-
-
-class Hardswish(Layer):
+class Hardswish(FunctionLayer, of=F.hardswish):
     """x * min(max(x + 3, 0), 6) / 6 of each element.
 
     >>> print(paddle.nn.Hardswish()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.3333  1.6667]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.hardswish(x)
-
-
-class Hardtanh(Layer):
+class Hardtanh(FunctionLayer, of=F.hardtanh):
     """x limited to [min, max].
 
     >>> print(paddle.nn.Hardtanh()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-1.  1.]
     """
 
-    def __init__(self, min: float = -1.0, max: float = 1.0, name: str | None = None) -> None:
-        super().__init__()
-        self._min = min
-        self._max = max
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.hardtanh(x, self._min, self._max)
-
-    def extra_repr(self) -> str:
-        return f"min={self._min}, max={self._max}"
-
-
-class LeakyReLU(Layer):
+class LeakyReLU(FunctionLayer, of=F.leaky_relu):
     """x over 0, `negative_slope * x` under it.
 
     >>> print(paddle.nn.LeakyReLU()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-0.01  2.  ]
     """
 
-    def __init__(self, negative_slope: float = 0.01, name: str | None = None) -> None:
-        super().__init__()
-        self._negative_slope = negative_slope
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.leaky_relu(x, self._negative_slope)
-
-    def extra_repr(self) -> str:
-        return f"negative_slope={self._negative_slope}"
-
-
-class LogSigmoid(Layer):
+class LogSigmoid(FunctionLayer, of=F.log_sigmoid):
     """log(sigmoid(x)) of each element.
 
     >>> print(paddle.nn.LogSigmoid()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-1.3133 -0.1269]
     """
 
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.log_sigmoid(x)
-
-
-class Softmax(Layer):
+class Softmax(FunctionLayer, of=F.softmax, settings="axis name"):
     """exp(x) as shares of their sum along an axis.
 
     >>> print(paddle.nn.Softmax()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [0.0474 0.9526]
     """
 
-    def __init__(self, axis: int = -1, name: str | None = None) -> None:
-        super().__init__()
-        self._axis = axis
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.softmax(x, self._axis)
-
-    def extra_repr(self) -> str:
-        return f"axis={self._axis}"
-
-
-class LogSoftmax(Layer):
+class LogSoftmax(FunctionLayer, of=F.log_softmax, settings="axis name"):
     """log(softmax(x)) along an axis.
 
     >>> print(paddle.nn.LogSoftmax()(paddle.to_tensor([-1.0, 2.0])).numpy().round(4))
     [-3.0486 -0.0486]
     """
 
-    def __init__(self, axis: int = -1, name: str | None = None) -> None:
-        super().__init__()
-        self._axis = axis
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.log_softmax(x, self._axis)
-
-    def extra_repr(self) -> str:
-        return f"axis={self._axis}"
-
-
-class GLU(Layer):
+class GLU(FunctionLayer, of=F.glu):
     """The first half times the sigmoid of the second.
 
     >>> print(paddle.nn.GLU()(paddle.to_tensor([[1.0, 0.0]])).numpy().round(4))
     [[0.5]]
     """
 
-    def __init__(self, axis: int = -1, name: str | None = None) -> None:
-        super().__init__()
-        self._axis = axis
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.glu(x, self._axis)
-
-    def extra_repr(self) -> str:
-        return f"axis={self._axis}"
-
-
-class Maxout(Layer):
+class Maxout(FunctionLayer, of=F.maxout):
     """The greatest of each group of neighbouring channels.
 
     >>> paddle.nn.Maxout(2)(paddle.to_tensor([[[[1.0]], [[3.0]]]])).tolist()
     [[[[3.0]]]]
     """
-
-    def __init__(self, groups: int, axis: int = 1, name: str | None = None) -> None:
-        super().__init__()
-        self._groups = groups
-        self._axis = axis
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.maxout(x, self._groups, self._axis)
-
-    def extra_repr(self) -> str:
-        return f"groups={self._groups}, axis={self._axis}"
 
 
 class Softmax2D(Layer):

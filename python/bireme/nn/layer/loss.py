@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from ..._names import public_names
-from ...tensor.arguments import Tensor
 from .. import functional as F
-from .layers import Layer
+from .function_layer import FunctionLayer
 
 
-class BCELoss(Layer):
+class _Loss(FunctionLayer):
+    def extra_repr(self) -> str:
+        return ""
+
+
+class BCELoss(_Loss, of=F.binary_cross_entropy, takes="input label"):
     """The cross entropy of probabilities and labels of two classes.
 
     >>> loss = paddle.nn.BCELoss()
@@ -16,18 +20,8 @@ class BCELoss(Layer):
     0.4904
     """
 
-    def __init__(
-        self, weight: Tensor | None = None, reduction: str = "mean", name: str | None = None
-    ) -> None:
-        super().__init__()
-        self._weight = weight
-        self._reduction = reduction
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.binary_cross_entropy(input, label, self._weight, self._reduction)
-
-
-class BCEWithLogitsLoss(Layer):
+class BCEWithLogitsLoss(_Loss, of=F.binary_cross_entropy_with_logits, takes="logit label"):
     """The cross entropy of logits and labels of two classes.
 
     >>> loss = paddle.nn.BCEWithLogitsLoss()
@@ -35,25 +29,8 @@ class BCEWithLogitsLoss(Layer):
     0.65
     """
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        reduction: str = "mean",
-        pos_weight: Tensor | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._weight = weight
-        self._reduction = reduction
-        self._pos_weight = pos_weight
 
-    def forward(self, logit: Tensor, label: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(
-            logit, label, self._weight, self._reduction, self._pos_weight
-        )
-
-
-class CrossEntropyLoss(Layer):
+class CrossEntropyLoss(_Loss, of=F.cross_entropy, takes="input label"):
     """The cross entropy of logits and class labels.
 
     >>> loss = paddle.nn.CrossEntropyLoss()
@@ -61,41 +38,8 @@ class CrossEntropyLoss(Layer):
     0.3133
     """
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        soft_label: bool = False,
-        axis: int = -1,
-        use_softmax: bool = True,
-        label_smoothing: float = 0.0,
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._weight = weight
-        self._ignore_index = ignore_index
-        self._reduction = reduction
-        self._soft_label = soft_label
-        self._axis = axis
-        self._use_softmax = use_softmax
-        self._label_smoothing = label_smoothing
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.cross_entropy(
-            input,
-            label,
-            self._weight,
-            self._ignore_index,
-            self._reduction,
-            self._soft_label,
-            self._axis,
-            self._use_softmax,
-            self._label_smoothing,
-        )
-
-
-class NLLLoss(Layer):
+class NLLLoss(_Loss, of=F.nll_loss, takes="input label"):
     """Minus the log-probability of the labels.
 
     >>> loss = paddle.nn.NLLLoss()
@@ -103,23 +47,8 @@ class NLLLoss(Layer):
     2.0
     """
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._weight = weight
-        self._ignore_index = ignore_index
-        self._reduction = reduction
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.nll_loss(input, label, self._weight, self._ignore_index, self._reduction)
-
-
-class MSELoss(Layer):
+class MSELoss(_Loss, of=F.mse_loss, takes="input label", settings="reduction"):
     """The mean squared difference.
 
     >>> loss = paddle.nn.MSELoss()
@@ -127,15 +56,8 @@ class MSELoss(Layer):
     0.1562
     """
 
-    def __init__(self, reduction: str = "mean") -> None:
-        super().__init__()
-        self._reduction = reduction
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.mse_loss(input, label, self._reduction)
-
-
-class L1Loss(Layer):
+class L1Loss(_Loss, of=F.l1_loss, takes="input label"):
     """The mean absolute difference.
 
     >>> loss = paddle.nn.L1Loss()
@@ -143,15 +65,8 @@ class L1Loss(Layer):
     0.375
     """
 
-    def __init__(self, reduction: str = "mean", name: str | None = None) -> None:
-        super().__init__()
-        self._reduction = reduction
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.l1_loss(input, label, self._reduction)
-
-
-class SmoothL1Loss(Layer):
+class SmoothL1Loss(_Loss, of=F.smooth_l1_loss, takes="input label"):
     """Half the squared difference up to `delta`, and straight on from there.
 
     >>> loss = paddle.nn.SmoothL1Loss()
@@ -159,18 +74,8 @@ class SmoothL1Loss(Layer):
     0.0781
     """
 
-    def __init__(
-        self, reduction: str = "mean", delta: float = 1.0, name: str | None = None
-    ) -> None:
-        super().__init__()
-        self._reduction = reduction
-        self._delta = delta
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.smooth_l1_loss(input, label, self._reduction, self._delta)
-
-
-class KLDivLoss(Layer):
+class KLDivLoss(_Loss, of=F.kl_div, takes="input label", settings="reduction"):
     """The divergence of log-probabilities from probabilities.
 
     >>> loss = paddle.nn.KLDivLoss()
@@ -178,15 +83,8 @@ class KLDivLoss(Layer):
     0.0135
     """
 
-    def __init__(self, reduction: str = "mean") -> None:
-        super().__init__()
-        self._reduction = reduction
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.kl_div(input, label, self._reduction)
-
-
-class MarginRankingLoss(Layer):
+class MarginRankingLoss(_Loss, of=F.margin_ranking_loss, takes="input other label"):
     """How far `input` fails to be over or under `other`.
 
     >>> better, worse = paddle.to_tensor([2.0]), paddle.to_tensor([1.5])
@@ -194,18 +92,8 @@ class MarginRankingLoss(Layer):
     0.5
     """
 
-    def __init__(
-        self, margin: float = 0.0, reduction: str = "mean", name: str | None = None
-    ) -> None:
-        super().__init__()
-        self._margin = margin
-        self._reduction = reduction
 
-    def forward(self, input: Tensor, other: Tensor, label: Tensor) -> Tensor:
-        return F.margin_ranking_loss(input, other, label, self._margin, self._reduction)
-
-
-class HingeEmbeddingLoss(Layer):
+class HingeEmbeddingLoss(_Loss, of=F.hinge_embedding_loss, takes="input label"):
     """`input` where the label is 1, what it lacks to the margin where it is -1.
 
     >>> loss = paddle.nn.HingeEmbeddingLoss()
@@ -213,18 +101,8 @@ class HingeEmbeddingLoss(Layer):
     0.625
     """
 
-    def __init__(
-        self, margin: float = 1.0, reduction: str = "mean", name: str | None = None
-    ) -> None:
-        super().__init__()
-        self._margin = margin
-        self._reduction = reduction
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.hinge_embedding_loss(input, label, self._margin, self._reduction)
-
-
-class SoftMarginLoss(Layer):
+class SoftMarginLoss(_Loss, of=F.soft_margin_loss, takes="input label"):
     """log(1 + exp(-label * input)).
 
     >>> loss = paddle.nn.SoftMarginLoss()
@@ -232,15 +110,8 @@ class SoftMarginLoss(Layer):
     0.65
     """
 
-    def __init__(self, reduction: str = "mean", name: str | None = None) -> None:
-        super().__init__()
-        self._reduction = reduction
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.soft_margin_loss(input, label, self._reduction)
-
-
-class MultiLabelSoftMarginLoss(Layer):
+class MultiLabelSoftMarginLoss(_Loss, of=F.multi_label_soft_margin_loss, takes="input label"):
     """The mean cross entropy over classes that may hold together.
 
     >>> loss = paddle.nn.MultiLabelSoftMarginLoss()
@@ -248,18 +119,8 @@ class MultiLabelSoftMarginLoss(Layer):
     0.2201
     """
 
-    def __init__(
-        self, weight: Tensor | None = None, reduction: str = "mean", name: str | None = None
-    ) -> None:
-        super().__init__()
-        self._weight = weight
-        self._reduction = reduction
 
-    def forward(self, input: Tensor, label: Tensor) -> Tensor:
-        return F.multi_label_soft_margin_loss(input, label, self._weight, self._reduction)
-
-
-class CosineEmbeddingLoss(Layer):
+class CosineEmbeddingLoss(_Loss, of=F.cosine_embedding_loss, takes="input1 input2 label"):
     """One less the cosine where the label is 1, the cosine over the margin where it is -1.
 
     >>> x, y = paddle.to_tensor([[1.0, 0.0]]), paddle.to_tensor([[3.0, 4.0]])
@@ -267,50 +128,14 @@ class CosineEmbeddingLoss(Layer):
     0.4
     """
 
-    def __init__(self, margin: float = 0, reduction: str = "mean", name: str | None = None) -> None:
-        super().__init__()
-        self._margin = margin
-        self._reduction = reduction
 
-    def forward(self, input1: Tensor, input2: Tensor, label: Tensor) -> Tensor:
-        return F.cosine_embedding_loss(input1, input2, label, self._margin, self._reduction)
-
-
-class TripletMarginLoss(Layer):
+class TripletMarginLoss(_Loss, of=F.triplet_margin_loss, takes="input positive negative"):
     """How far the positive example fails to be nearer than the negative one.
 
     >>> x, near, far = (paddle.to_tensor([[v, 0.0]]) for v in (0.0, 1.0, 1.5))
     >>> round(paddle.nn.TripletMarginLoss()(x, near, far).item(), 4)
     0.5
     """
-
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        epsilon: float = 1e-6,
-        swap: bool = False,
-        reduction: str = "mean",
-        name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._margin = margin
-        self._p = p
-        self._epsilon = epsilon
-        self._swap = swap
-        self._reduction = reduction
-
-    def forward(self, input: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return F.triplet_margin_loss(
-            input,
-            positive,
-            negative,
-            self._margin,
-            self._p,
-            self._epsilon,
-            self._swap,
-            self._reduction,
-        )
 
 
 __all__ = public_names(__name__)
