@@ -490,6 +490,9 @@ def save_persistables(
     filename: str | None = None,
     names: set[str] | None = None,
 ) -> None: ...
+def load_checkpoint(
+    scope: Scope, program: Program, dirname: _Path, names: set[str]
+) -> set[str]: ...
 def load_persistables(
     scope: Scope,
     program: Program,

@@ -6,7 +6,7 @@ import bireme as paddle
 import numpy as np
 import pytest
 from bireme import fluid
-from running_jobs import losses, roles, run_job, trainers_mean
+from running_jobs import SCRIPTS, losses, roles, run_job, trainers_mean
 
 # A row of the table is trained as in one process, and the losses are printed with 7 digits.
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
@@ -73,6 +73,39 @@ def test_a_saved_model_predicts_what_the_job_predicted(tmp_path, embedding):
     feed = dict(zip(feeds, _inputs(), strict=True))
     (got,) = exe.run(program, feed=feed, fetch_list=targets)
     np.testing.assert_allclose(got, said, rtol=1e-6)
+
+
+LOADED = """
+exe = paddle.static.Executor(paddle.CPUPlace())
+exe.run(paddle.static.default_startup_program())
+from paddle import fluid
+fluid.io.load_persistables(exe, option("LOAD"), paddle.static.default_main_program())
+(feed,) = ctr_model.batches(1, seed=99)
+program = paddle.static.default_main_program().clone(for_test=True)
+(said,) = exe.run(program, feed=feed, fetch_list=[prediction])
+print("prediction " + json.dumps(said.tolist()))
+"""
+
+
+@pytest.mark.parametrize("embedding", ["layer", "sparse_embedding"])
+def test_one_process_loads_what_the_servers_saved(tmp_path, embedding):
+    options = {"EMBEDDING": embedding, "OPTIMIZER": "adam", "MODEL": tmp_path / "model"}
+    outputs = run_job(tmp_path, "fleet2.py", roles(2, 1), {**options, "SAVE": tmp_path / "saved"})
+    said = json.loads(outputs["trainer 0"].split("prediction ")[1].splitlines()[0])
+    text = (SCRIPTS / "fleet2.py").read_text().split("if fleet.is_server():")[0] + LOADED
+    options = {**options, "LOAD": tmp_path / "saved"}
+    loaded = run_job(tmp_path / "local", text, {"local": {}}, options)["local"]
+    np.testing.assert_allclose(json.loads(loaded.split("prediction ")[1]), said, rtol=1e-5)
+
+
+def test_a_checkpoint_of_another_program_says_what_it_lacks(tmp_path):
+    run_job(tmp_path, "fleet2.py", roles(1, 1), {"SAVE": tmp_path / "saved"})
+    paddle.enable_static()
+    paddle.static.nn.fc(paddle.static.data("x", [None, 3]), 2, name="other")
+    with pytest.raises(
+        RuntimeError, match=r"is a checkpoint of parameter servers, and has no other"
+    ):
+        fluid.io.load_persistables(None, str(tmp_path / "saved"))
 
 
 def _inputs():

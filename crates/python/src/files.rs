@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use bireme_engine::io;
 use bireme_engine::ir::Var;
+use bireme_engine::{Error, io};
+use bireme_fleet::ps::checkpoint::{gather_dense, gather_states, gather_table, read_manifest};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -44,6 +45,58 @@ pub(crate) fn load_persistables(
     let (scope, program) = (&scope.get().engine, program.get().handle.program());
     let keep = |var: &Var| names.as_ref().is_none_or(|names| names.contains(&var.name));
     enter(py, || io::load_vars(dirname, &program, scope, filename.as_deref(), keep))
+}
+
+/// Loads those of `names` that a checkpoint of parameter servers holds into `scope`, whole; returns
+/// which these are. Rows that a keyed table does not have stay as they are.
+#[pyfunction]
+pub(crate) fn load_checkpoint(
+    py: Python<'_>,
+    scope: &Bound<'_, Scope>,
+    program: &Bound<'_, Program>,
+    dirname: PathBuf,
+    names: HashSet<String>,
+) -> PyResult<HashSet<String>> {
+    let (scope, program) = (&scope.get().engine, program.get().handle.program());
+    enter(py, || {
+        let mut found = HashSet::new();
+        let mut values = gather_dense(&dirname).map_err(Error::remote)?;
+        values.append(&mut gather_states(&dirname).map_err(Error::remote)?);
+        let manifest = read_manifest(&dirname).map_err(Error::remote)?;
+        let tables = manifest.saves.iter().flat_map(|save| &save.tables);
+        for table in tables.map(|table| &table.layout.name).filter(|name| names.contains(*name)) {
+            let shape = program.global().var(table).map(|var| var.shape.clone());
+            let rows = shape.and_then(|shape| usize::try_from(*shape.first()?).ok());
+            let known = scope.get(table).ok();
+            let known = known.as_ref().and_then(|known| known.as_slice::<f32>().ok());
+            let fill = |key: u64, row: &mut [f32]| {
+                let first = (key as usize).checked_mul(row.len());
+                let mine = first.and_then(|first| known?.get(first..)?.get(..row.len()));
+                if let Some(mine) = mine {
+                    row.copy_from_slice(mine);
+                }
+            };
+            let whole = gather_table(&dirname, table, rows.unwrap_or(0), &fill);
+            values.insert(table.clone(), whole.map_err(Error::remote)?);
+        }
+        for (name, value) in values.into_iter().filter(|(name, _)| names.contains(name)) {
+            let var = program.global().var(&name);
+            let declared = var.map(|var| (var.dtype, var.shape.as_slice()));
+            let shape: Vec<i64> = value.dims().iter().map(|size| *size as i64).collect();
+            if declared.is_some_and(|declared| declared != (value.dtype(), &shape)) {
+                return Err(Error::Kernel {
+                    problem: format!(
+                        "the checkpoint `{}` has `{name}` in shape {shape:?}, the program in {:?}",
+                        dirname.display(),
+                        declared.map_or(&[][..], |(_, shape)| shape),
+                    ),
+                });
+            }
+            scope.try_set(&name, &value)?;
+            found.insert(name);
+        }
+        Ok(found)
+    })
 }
 
 /// Saves what computes `fetches` from `feeds`: as `path.pdmodel` and `path.pdiparams` (layout

@@ -85,8 +85,8 @@ mod _core {
     use crate::executor::Executor;
     #[pymodule_export]
     use crate::files::{
-        load_inference, load_persistables, load_tensor, save_inference, save_persistables,
-        save_tensor,
+        load_checkpoint, load_inference, load_persistables, load_tensor, save_inference,
+        save_persistables, save_tensor,
     };
     #[pymodule_export]
     use crate::fleet::Fleet;

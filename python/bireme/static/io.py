@@ -148,14 +148,30 @@ def load_vars(
 ) -> None:
     """Loads variables from what `save_vars` wrote; `executor` has no meaning here.
 
+    Also from a checkpoint of parameter servers (`fleet.save_persistables`): parameters must be in
+    it, and what only trainers keep (counters, a learning rate) stays as it is.
+
     >>> import bireme as paddle, tempfile
     >>> from bireme.static.io import is_persistable, load_vars
     >>> load_vars(None, tempfile.mkdtemp(), paddle.static.Program(), predicate=is_persistable)
     """
     program = main_program or default_main_program()
     names = _chosen(program, vars, predicate)
-    if names:
+    if names and filename is None and os.path.isfile(os.path.join(dirname, "manifest.json")):
+        _load_checkpoint(program, dirname, names)
+    elif names:
         _core.load_persistables(global_scope(), program, dirname, filename, set(names))
+
+
+def _load_checkpoint(program: Program, dirname: str, names: Sequence[str]) -> None:
+    found = _core.load_checkpoint(global_scope(), program, dirname, set(names))
+    parameters = {parameter.name for parameter in program.all_parameters()}
+    missing = [name for name in names if name in parameters and name not in found]
+    if missing:
+        raise RuntimeError(
+            f"`{dirname}` is a checkpoint of parameter servers, and has no {', '.join(missing)}: is"
+            " it that of another program?"
+        )
 
 
 def is_persistable(var: Variable) -> bool:
