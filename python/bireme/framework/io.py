@@ -202,33 +202,58 @@ def _reduce(obj: Any) -> Any:
 def _load_pickle(file: Any, where: str, as_tensor: Callable[..., Any], keep_names: bool) -> Any:
     import pickle
 
+    damage = (
+        pickle.UnpicklingError,
+        ArithmeticError,
+        AttributeError,
+        EOFError,
+        LookupError,
+        TypeError,
+        ValueError,
+    )
     try:
+        size = pickles.size_of(file)
         value = pickles.restore(file)
+        if isinstance(value, dict) and SLICES in value:
+            _join_slices(value)
+        return _converted(value, as_tensor, keep_names, size)
     except pickles.UnsafePickleError as error:
         raise pickles.UnsafePickleError(f"cannot load {where}: {error}") from None
-    except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, TypeError) as error:
+    except RecursionError:
+        raise ValueError(f"{where} is nested too deeply, or holds itself") from None
+    except damage as error:
         raise ValueError(f"{where} is damaged, or was not written by `save`: {error}") from error
-    if isinstance(value, dict) and SLICES in value:
-        _join_slices(value)
+
+
+def _converted(
+    value: Any, as_tensor: Callable[..., Any], keep_names: bool, size: int | None
+) -> Any:
     if not isinstance(value, dict) or NAME_TABLE not in value:
-        return _convert(value, as_tensor, bare=not _holds_named(value))
+        return _Conversion(as_tensor, bare=not _holds_named(value), size=size).of(value)
     names = value[NAME_TABLE]
-    state = {key: _convert_entry(item, names.get(key), as_tensor) for key, item in value.items()}
+    named = _Conversion(as_tensor, bare=True, size=size)
+    others = _Conversion(_as_array, bare=True, size=size)
+    state = {}
+    for key, item in value.items():
+        name = names.get(key)
+        if isinstance(item, pickles.StoredArray) and name is not None:
+            state[key] = named.tensor(item.view, name)
+        else:
+            state[key] = others.of(item)
     return state if keep_names else {k: v for k, v in state.items() if k != NAME_TABLE}
-
-
-def _convert_entry(value: Any, name: str | None, as_tensor: Callable[..., Any]) -> Any:
-    if isinstance(value, pickles.StoredArray) and name is not None:
-        return as_tensor(value.view, name)
-    return _convert(value, _as_array, bare=True)
 
 
 def _holds_named(value: Any) -> bool:
     """Whether some tensor was written with its name; then bare arrays were arrays all along."""
-    if _is_named(value):
-        return True
-    inner = value.values() if isinstance(value, dict) else value
-    return isinstance(value, (dict, list, tuple)) and any(map(_holds_named, inner))
+    waiting, seen = [value], set()
+    while waiting:
+        value = waiting.pop()
+        if _is_named(value):
+            return True
+        if isinstance(value, (dict, list, tuple)) and id(value) not in seen:
+            seen.add(id(value))
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return False
 
 
 def _is_named(value: Any) -> bool:
@@ -240,17 +265,41 @@ def _is_named(value: Any) -> bool:
     )
 
 
-def _convert(value: Any, as_tensor: Callable[..., Any], bare: bool) -> Any:
-    """Puts tensors, or arrays, in the place of what the pickle held; `bare` ones only if said so."""
-    if _is_named(value):
-        return as_tensor(value[1].view, value[0])
-    if isinstance(value, pickles.StoredArray):
-        return as_tensor(value.view) if bare else _as_array(value.view)
-    if isinstance(value, dict):
-        return type(value)((k, _convert(v, as_tensor, bare)) for k, v in value.items())
-    if isinstance(value, (list, tuple)):
-        return type(value)(_convert(item, as_tensor, bare) for item in value)
-    return value
+class _Conversion:
+    """Puts tensors, or arrays, in the place of what the pickle held; `bare` ones only if said so.
+
+    What the pickle held in several places is converted once: a few bytes could name it often.
+    """
+
+    def __init__(self, as_tensor: Callable[..., Any], bare: bool, size: int | None) -> None:
+        self.as_tensor = as_tensor
+        self.bare = bare
+        self.done: dict[int, Any] = {}
+        # A tensor for each name of an array; of one that has many names they would be too many.
+        self.left = None if size is None else 16 * size + (1 << 20)
+
+    def of(self, value: Any) -> Any:
+        if not isinstance(value, (dict, list, tuple, pickles.StoredArray)):
+            return value
+        if id(value) not in self.done:
+            self.done[id(value)] = self._convert(value)
+        return self.done[id(value)]
+
+    def tensor(self, view: np.ndarray, name: str) -> Any:
+        if self.left is not None:
+            self.left -= view.nbytes
+            if self.left < 0:
+                raise pickles.UnsafePickleError("it has the same array under too many names")
+        return self.as_tensor(view, name)
+
+    def _convert(self, value: Any) -> Any:
+        if _is_named(value):
+            return self.tensor(value[1].view, value[0])
+        if isinstance(value, pickles.StoredArray):
+            return self.as_tensor(value.view) if self.bare else _as_array(value.view)
+        if isinstance(value, dict):
+            return type(value)((k, self.of(v)) for k, v in value.items())
+        return type(value)(self.of(item) for item in value)
 
 
 def _join_slices(stored: dict[str, Any]) -> None:

@@ -3,37 +3,28 @@
 A pickle is a program. Ours may build containers, numbers, strings and arrays; whatever else it
 asks for by name is refused. Arrays and element types are stand-ins while the pickle runs, so that
 not even their internals can be set to something that NumPy would trust.
+
+A few bytes of a pickle can ask for much memory or time: sizes are compared with what the file
+holds, calls that copy are counted, and what is hashed must be small. This is why the reader is
+Python's own in Python: the one in C believes the numbers in a file.
 """
 
 from __future__ import annotations
 
+import io
+import os
 import pickle
+import struct
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
-__all__ = ["StoredArray", "UnsafePickleError", "dump", "restore"]
+__all__ = ["StoredArray", "UnsafePickleError", "dump", "restore", "size_of"]
 
-# What a pickle may build by calling it: plain containers, which hold only what it brings along.
-_CONTAINERS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        bool,
-        bytearray,
-        bytes,
-        complex,
-        dict,
-        float,
-        frozenset,
-        int,
-        list,
-        set,
-        str,
-        tuple,
-    )
-}
+# Values that one key of a dict, or one member of a set, may consist of.
+_MOST_IN_A_KEY = 256
 
 
 class UnsafePickleError(pickle.UnpicklingError):
@@ -57,8 +48,26 @@ def restore(file: BinaryIO) -> Any:
     ...
     bireme.framework.pickles.UnsafePickleError: the pickle asks for `builtins.print`, ...
     """
+    if size_of(file) is None:
+        file = io.BytesIO(file.read())
     # Files of Python 2 hold bytes as text.
     return _Reader(file, encoding="latin1").load()
+
+
+def size_of(file: BinaryIO) -> int | None:
+    """How many bytes are left to read; None where a file cannot tell.
+
+    >>> import io
+    >>> size_of(io.BytesIO(b"four"))
+    4
+    """
+    try:
+        here = file.tell()
+        end = file.seek(0, os.SEEK_END)
+        file.seek(here)
+    except (AttributeError, OSError):
+        return None
+    return end - here
 
 
 class StoredArray:
@@ -113,7 +122,7 @@ def _empty_array(*_arguments: Any) -> StoredArray:
 
 def _from_buffer(buffer: Any, dtype: Any, shape: Any, order: str, *_axes: Any) -> StoredArray:
     array = StoredArray()
-    array.__setstate__((1, shape, dtype, order == "F", bytes(buffer)))
+    array.__setstate__((1, shape, dtype, order == "F", buffer))
     return array
 
 
@@ -133,6 +142,53 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin1")
 
 
+def _scalar_of(kind: type) -> Callable[..., Any]:
+    def build(*arguments: Any) -> Any:
+        if not all(
+            isinstance(argument, (bool, int, float, complex, str)) for argument in arguments
+        ):
+            raise UnsafePickleError(f"the pickle makes a `{kind.__name__}` of something large")
+        return kind(*arguments)
+
+    return build
+
+
+def _bytes_of(kind: type) -> Callable[..., Any]:
+    def build(*arguments: Any) -> Any:
+        # A number would be a size, which nothing in the file answers for.
+        if arguments and not isinstance(arguments[0], (bytes, bytearray, str, list, tuple)):
+            raise UnsafePickleError(f"the pickle makes a `{kind.__name__}` of {arguments[0]!r}")
+        return kind(*arguments)
+
+    return build
+
+
+def _container_of(kind: type) -> Callable[..., Any]:
+    def build(*arguments: Any) -> Any:
+        if len(arguments) > 1:
+            raise UnsafePickleError(f"the pickle calls `{kind.__name__}` with several values")
+        if kind in (set, frozenset):
+            _check_keys(*arguments)
+        elif kind in (dict, OrderedDict) and arguments and not isinstance(arguments[0], dict):
+            _check_keys(pair[0] for pair in arguments[0])
+        return kind(*arguments)
+
+    return build
+
+
+def _check_keys(keys: Iterable[Any] = ()) -> None:
+    """That values are hashed in short time: a tuple may name another one over and over."""
+    for key in keys:
+        waiting, count = [key], 0
+        while waiting:
+            inner = waiting.pop()
+            if isinstance(inner, tuple):
+                waiting.extend(inner)
+                count += len(inner)
+            if count > _MOST_IN_A_KEY:
+                raise UnsafePickleError("a key of the pickle is too large")
+
+
 def _evaluate(expression: Any, names: Any) -> Any:
     # Paddle writes a LoDTensor as `eval("data", {"data": array})`, and nothing else.
     if expression != "data" or not isinstance(names, dict):
@@ -140,9 +196,16 @@ def _evaluate(expression: Any, names: Any) -> Any:
     return names["data"]
 
 
-_EVALUATE = _Builder(_evaluate)
+# What a pickle may build by calling it: plain values, which hold only what it brings along.
+_PLAIN: dict[str, Any] = {
+    **{kind.__name__: _scalar_of(kind) for kind in (bool, complex, float, int, str)},
+    **{kind.__name__: _bytes_of(kind) for kind in (bytearray, bytes)},
+    **{kind.__name__: _container_of(kind) for kind in (dict, frozenset, list, set, tuple)},
+    "eval": _evaluate,
+}
+# No classes among them: of one, a pickle could make objects without calling it.
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): OrderedDict,
+    ("collections", "OrderedDict"): _Builder(_container_of(OrderedDict)),
     ("_codecs", "encode"): _Builder(_encode),
     ("numpy", "ndarray"): None,
     ("numpy", "dtype"): _Builder(_dtype),
@@ -156,14 +219,76 @@ _ALLOWED: dict[tuple[str, str], Any] = {
         )
     },
     **{
-        (module, name): kind
+        (module, name): _Builder(build)
         for module in ("builtins", "__builtin__")
-        for name, kind in {**_CONTAINERS, "eval": _EVALUATE}.items()
+        for name, build in _PLAIN.items()
     },
 }
 
 
-class _Reader(pickle.Unpickler):
+class _Reader(pickle._Unpickler):  # type: ignore[misc,name-defined]
+    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+
+    def __init__(self, file: BinaryIO, **options: Any) -> None:
+        self._file = _Bounded(file)
+        # What calls may copy in all: a pickle that builds an object names what is in it.
+        self._copies = 16 * self._file.left + (1 << 20)
+        super().__init__(self._file, **options)
+
+    def _count(self, arguments: Any) -> None:
+        for argument in arguments:
+            if isinstance(argument, (bytes, bytearray, str, list, tuple, set, frozenset, dict)):
+                self._copies -= len(argument)
+        if self._copies < 0:
+            raise UnsafePickleError("the pickle copies the same values again and again")
+
+    def load_reduce(self) -> None:
+        self._count(self.stack[-1])
+        super().load_reduce()
+
+    def _instantiate(self, klass: Any, arguments: Any) -> None:
+        self._count(arguments)
+        super()._instantiate(klass, arguments)
+
+    def load_build(self) -> None:
+        if isinstance(self.stack[-1], tuple):
+            self._count(self.stack[-1])
+        super().load_build()
+
+    def load_bytearray8(self) -> None:
+        (size,) = struct.unpack("<Q", self.read(8))
+        # What is not in the file is not made room for.
+        self.append(bytearray(self.read(size)))
+
+    def load_setitem(self) -> None:
+        _check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        _check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_dict(self) -> None:
+        _check_keys(self.stack[::2])
+        super().load_dict()
+
+    def load_additems(self) -> None:
+        _check_keys(self.stack)
+        super().load_additems()
+
+    def load_frozenset(self) -> None:
+        _check_keys(self.stack)
+        super().load_frozenset()
+
+    dispatch[pickle.REDUCE[0]] = load_reduce
+    dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.DICT[0]] = load_dict
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
+    dispatch[pickle.SETITEM[0]] = load_setitem
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+    dispatch[pickle.ADDITEMS[0]] = load_additems
+    dispatch[pickle.FROZENSET[0]] = load_frozenset
+
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _ALLOWED[module, name]
@@ -175,6 +300,30 @@ class _Reader(pickle.Unpickler):
 
     def persistent_load(self, identity: Any) -> Any:
         raise UnsafePickleError("the pickle refers to an object outside of it: it is not loaded")
+
+
+class _Bounded:
+    """A file that is not asked for more than it holds: memory is made ready before it is read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.left = size_of(file) or 0
+
+    def read(self, size: int) -> bytes:
+        if size > self.left:
+            raise EOFError("it ends too early")
+        self.left -= size
+        return self._file.read(size)
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[:] = data
+        return len(data)
+
+    def readline(self) -> bytes:
+        line = self._file.readline()
+        self.left -= len(line)
+        return line
 
 
 class _Writer(pickle._Pickler):  # type: ignore[misc,name-defined]

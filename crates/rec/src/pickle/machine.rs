@@ -55,7 +55,9 @@ type Result<T> = std::result::Result<T, String>;
 /// # Errors
 /// When it is no pickle, or wants more than data.
 pub(super) fn run(bytes: &[u8]) -> Result<(Vec<Value>, Id)> {
-    let mut machine = Machine { input: bytes, ..Machine::default() };
+    // A few bytes may name a large value again and again; each copy of it counts.
+    let copies = bytes.len().saturating_mul(16).saturating_add(1 << 20);
+    let mut machine = Machine { input: bytes, copies, ..Machine::default() };
     loop {
         if machine.values.len() > MAX_VALUES {
             return Err("it makes too many values".to_owned());
@@ -76,6 +78,8 @@ struct Machine<'a> {
     stack: Vec<Id>,
     marks: Vec<usize>,
     memo: HashMap<u64, Id>,
+    /// Bytes and items that calls may still copy.
+    copies: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -238,6 +242,7 @@ impl<'a> Machine<'a> {
         let (arguments, name) = (self.pop()?, self.pop()?);
         let Value::Tuple(arguments) = &self.values[arguments] else { return Err(damaged()) };
         let arguments = arguments.clone();
+        self.count(&arguments)?;
         let Value::Named(name) = self.values[name] else { return Err(damaged()) };
         let value = match name {
             Name::Reconstruct => Value::Array(Array::default()),
@@ -271,6 +276,7 @@ impl<'a> Machine<'a> {
         let top = *self.stack.last().ok_or_else(damaged)?;
         let Value::Tuple(state) = &self.values[state] else { return Err(damaged()) };
         let state = state.clone();
+        self.count(&state)?;
         match &self.values[top] {
             Value::Type(_) => match state.get(1).map(|order| &self.values[*order]) {
                 Some(Value::Text(order)) if order == ">" => {
@@ -287,6 +293,22 @@ impl<'a> Machine<'a> {
             }
             _ => Err(damaged()),
         }
+    }
+
+    /// Counts what a call with these arguments copies at most.
+    fn count(&mut self, arguments: &[Id]) -> Result<()> {
+        let size = |id: &Id| match &self.values[*id] {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Tuple(items) | Value::List(items) => items.len(),
+            _ => 1,
+        };
+        let copied = arguments.iter().map(size).fold(arguments.len(), usize::saturating_add);
+        self.copies = self
+            .copies
+            .checked_sub(copied)
+            .ok_or("it copies the same values again and again: it is not loaded")?;
+        Ok(())
     }
 
     fn element_type(&self, arguments: &[Id]) -> Result<DType> {

@@ -65,3 +65,15 @@ fn code_is_not_run() {
         assert!(read(wrong).is_err(), "{wrong:?}");
     }
 }
+
+#[test]
+fn values_are_not_copied_again_and_again() {
+    // Arrays of one large value: each call would copy it.
+    let mut bytes = b"\x80\x04cbuiltins\ntuple\nq\x000(".to_vec();
+    bytes.extend(b"N".repeat(100_000));
+    bytes.extend(b"tq\x010");
+    bytes.extend(b"h\x00h\x01\x85R0".repeat(10_000));
+    bytes.extend(b"}.");
+    let error = read(&bytes).unwrap_err();
+    assert!(error.contains("again and again"), "{error}");
+}
