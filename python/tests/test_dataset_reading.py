@@ -258,3 +258,29 @@ def test_datasets_of_1x(tmp_path):
     dataset.load_into_memory()
     check_same(samples_of(dataset), read_plainly(paths))
     assert 'name: "ids"' in dataset.desc()
+
+
+def test_empty_files_and_skipped_lines_are_named_once(tmp_path, caplog):
+    paths = write_samples(tmp_path, 1, 4)
+    (tmp_path / "nothing").write_text("")
+    (tmp_path / "bad").write_text("1 1 1 5 3 0 0 0\n1 1 0 3 0 0 0\n")
+    paths += [tmp_path / "nothing", tmp_path / "bad"]
+    queue = make(paddle.distributed.QueueDataset, paths, skip_bad_lines=3)
+    program, exe = paddle.static.default_main_program(), paddle.static.Executor()
+    for _ in range(2):
+        exe.infer_from_dataset(program, queue)
+    memory = make(paddle.distributed.InMemoryDataset, paths, skip_bad_lines=3)
+    memory.load_into_memory()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == 2 * [
+        f"1 of the files are empty: `{tmp_path / 'nothing'}`",
+        "1 bad lines were passed over (`skip_bad_lines` allows 3)",
+    ]
+
+
+def test_training_on_nothing_is_said(tmp_path, caplog):
+    (tmp_path / "nothing").write_text("")
+    queue = make(paddle.distributed.QueueDataset, [tmp_path / "nothing"])
+    exe = paddle.static.Executor()
+    exe.infer_from_dataset(paddle.static.default_main_program(), queue)
+    assert f"no samples were read from `{tmp_path / 'nothing'}`" in caplog.text

@@ -133,6 +133,30 @@ def test_a_worker_that_forgets_to_stop_has_finished_all_the_same(tmp_path, mode)
     run_job(tmp_path, text, environments, {"MODE": mode})
 
 
+PATIENT = {"BIREME_HEARTBEAT_TIMEOUT": "600"}
+
+
+def transpiled(end):
+    """The transpiler's job, whose executor is gone before the script ends."""
+    text = (SCRIPTS / "transpiled.py").read_text()
+    assert "    exe.close()\n" in text
+    return text.replace("    exe.close()\n", f"    del exe\n    {end}\n")
+
+
+def test_a_trainer_whose_executor_is_gone_has_finished_all_the_same(tmp_path):
+    environments = {name: {**own, **PATIENT} for name, own in roles(1, 2).items()}
+    run_job(tmp_path, transpiled("pass"), environments)
+
+
+def test_a_trainer_that_fails_after_its_executor_is_gone_is_lost(tmp_path):
+    environments = {name: {**own, **PATIENT} for name, own in roles(1, 2).items()}
+    text = transpiled("assert rank == 0, 'my'")
+    codes, outputs = ended(tmp_path, environments, text)
+    assert codes["trainer 1"] == 1 and codes["server 0"] == 1
+    assert "AssertionError: my" in outputs["trainer 1"]
+    assert "trainer 1 (this host) is lost" in outputs["server 0"].splitlines()[-1]
+
+
 @pytest.mark.parametrize("waits", ["for servers", "at a barrier", "in a step"])
 def test_ctrl_c_ends_a_wait_for_others(tmp_path, waits):
     environments = roles(1, 2)

@@ -1,6 +1,7 @@
 //! What both ends of a connection agree on or limit: secret, TLS, deadlines, sizes, counts.
 //! A secret is never printed, not even by `Debug`.
 
+use std::cell::Cell;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -89,10 +90,20 @@ impl Interrupt {
         Interrupt(Arc::new(question))
     }
 
-    /// Asks.
+    /// Asks; threads in the background are told no.
     pub fn is_wanted(&self) -> bool {
-        (self.0)()
+        !IN_BACKGROUND.get() && (self.0)()
     }
+
+    /// From now on the user's interrupt does not concern this thread: it works in the background,
+    /// and what it sends must arrive even when a step in the foreground is given up.
+    pub fn ignore_on_this_thread() {
+        IN_BACKGROUND.set(true);
+    }
+}
+
+thread_local! {
+    static IN_BACKGROUND: Cell<bool> = const { Cell::new(false) };
 }
 
 impl fmt::Debug for Interrupt {

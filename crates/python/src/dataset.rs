@@ -1,7 +1,10 @@
 //! `QueueData` and `MemoryData`: datasets as Python holds them.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use bireme_data::parse::{BadLines, CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
 use bireme_data::source::{Source, expand};
@@ -31,6 +34,8 @@ struct Told {
     /// Whoever deals the files out, and for which epoch.
     share: Option<Py<FileShare>>,
     epoch: u64,
+    /// Those of the files that hold nothing.
+    empty_files: Vec<String>,
 }
 
 impl Told {
@@ -57,6 +62,9 @@ impl Told {
             _ => return Err(PyValueError::new_err(format!("there is no data format `{name}`"))),
         };
         let files: Vec<PathBuf> = expand(&files).map_err(data_to_py)?;
+        let is_empty = |file: &&PathBuf| file.metadata().is_ok_and(|about| about.len() == 0);
+        let empty_files = files.iter().filter(is_empty);
+        let empty_files = empty_files.map(|file| file.display().to_string()).collect();
         let mut source = Source::new(files, format);
         source.pipe_command = given.maybe("pipe_command")?;
         source.bad_lines = Arc::new(BadLines::tolerate(given.or("skip_bad_lines", 0)?));
@@ -70,6 +78,7 @@ impl Told {
                 None => None,
             },
             epoch: given.or("epoch", 0)?,
+            empty_files,
         };
         given.end()?;
         Ok(told)
@@ -135,6 +144,9 @@ impl FileShare {
 pub(crate) struct QueueData {
     dataset: QueueDataset,
     bad_lines: Arc<BadLines>,
+    /// The files that hold nothing.
+    #[pyo3(get)]
+    empty_files: Vec<String>,
 }
 
 #[pymethods]
@@ -144,12 +156,14 @@ impl QueueData {
     fn new(variables: &Bound<'_, PyAny>, settings: &Bound<'_, PyDict>) -> PyResult<QueueData> {
         let told = Told::read(variables, settings)?;
         let bad_lines = Arc::clone(&told.source.bad_lines);
+        let empty_files = told.empty_files.clone();
         let mut queue = QueueSettings::new(told.input()?, told.slots);
         queue.batch_size = told.batch_size;
         queue.readers = told.readers;
         queue.share = told.share.map(|share| Arc::clone(&share.get().share));
         queue.epoch = told.epoch;
-        Ok(QueueData { dataset: QueueDataset::new(queue).map_err(data_to_py)?, bad_lines })
+        let dataset = QueueDataset::new(queue).map_err(data_to_py)?;
+        Ok(QueueData { dataset, bad_lines, empty_files })
     }
 
     /// Goes through all batches, in the order of one training thread.
@@ -172,6 +186,9 @@ pub(crate) struct MemoryData {
     dataset: Mutex<MemoryDataset>,
     bad_lines: Arc<BadLines>,
     slots: Vec<Slot>,
+    /// The files that hold nothing.
+    #[pyo3(get)]
+    empty_files: Vec<String>,
 }
 
 impl MemoryData {
@@ -195,12 +212,12 @@ impl MemoryData {
     fn new(variables: &Bound<'_, PyAny>, settings: &Bound<'_, PyDict>) -> PyResult<MemoryData> {
         let told = Told::read(variables, settings)?;
         let bad_lines = Arc::clone(&told.source.bad_lines);
-        let slots = told.slots.clone();
+        let (slots, empty_files) = (told.slots.clone(), told.empty_files.clone());
         let mut memory = MemorySettings::new(told.input()?, told.slots);
         memory.batch_size = told.batch_size;
         memory.readers = told.readers;
         let dataset = MemoryDataset::new(memory).map_err(data_to_py)?;
-        Ok(MemoryData { dataset: Mutex::new(dataset), bad_lines, slots })
+        Ok(MemoryData { dataset: Mutex::new(dataset), bad_lines, slots, empty_files })
     }
 
     /// Reads all files.
@@ -392,6 +409,27 @@ impl DataBatches {
     }
 }
 
+/// The next batch, read on a thread of its own: this one asks for signals while it waits.
+fn next_unless_signalled(batches: &mut dyn Batches, batch: &mut Batch) -> Result<bool> {
+    let close = batches.closer();
+    thread::scope(|scope| {
+        let (reading, over) = mpsc::channel::<()>();
+        let reader = scope.spawn(move || {
+            let _reading = reading;
+            batches.next(batch)
+        });
+        while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            if signalled() {
+                close();
+            }
+        }
+        reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// How often a wait for data looks for signals.
+const LOOK: Duration = Duration::from_millis(50);
+
 #[pymethods]
 impl DataBatches {
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -403,7 +441,7 @@ impl DataBatches {
         let tensors: Option<Vec<Tensor>> = enter_data(py, || {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let Some((batches, batch)) = open.as_mut() else { return Ok(None) };
-            if !batches.next(batch)? {
+            if !next_unless_signalled(&mut **batches, batch)? {
                 *open = None;
                 return Ok(None);
             }

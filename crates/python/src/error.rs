@@ -14,6 +14,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use crate::executor::take_raised;
+
 /// The exception classes.
 struct Classes {
     base: Py<PyType>,
@@ -110,7 +112,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 pub(crate) fn to_py(error: Error) -> PyErr {
     Python::attach(|py| {
         // A Python function that the engine called (a hook) has raised: that says more.
-        if let Some(raised) = PyErr::take(py) {
+        if let Some(raised) = take_raised(py) {
             return raised;
         }
         let text = error.to_string();
@@ -152,7 +154,7 @@ pub(crate) fn enter<T: Send>(
 ) -> PyResult<T> {
     let outcome = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
     // What a signal handler raised while the work asked for signals; see `executor`.
-    if let Some(raised) = PyErr::take(py) {
+    if let Some(raised) = take_raised(py) {
         return Err(raised);
     }
     py.check_signals()?;
@@ -165,7 +167,7 @@ pub(crate) fn enter_data<T: Send>(
     work: impl FnOnce() -> bireme_data::Result<T> + Send,
 ) -> PyResult<T> {
     let outcome = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
-    if let Some(raised) = PyErr::take(py) {
+    if let Some(raised) = take_raised(py) {
         return Err(raised);
     }
     py.check_signals()?;

@@ -207,8 +207,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// More threads than this rarely pay for the rows of one batch.
 const MOST_THREADS: usize = 16;
 
-/// What users say about threads: ours first, then what they say to every numeric library.
-const THREAD_VARIABLES: [&str; 2] = ["BIREME_NUM_THREADS", "OMP_NUM_THREADS"];
+/// What users say about threads: ours first, then Paddle's, then what they say to every numeric
+/// library.
+const THREAD_VARIABLES: [&str; 3] =
+    ["BIREME_NUM_THREADS", "FLAGS_paddle_num_threads", "OMP_NUM_THREADS"];
 
 /// The threads of an executor that was told nothing: what the environment says, or one for each
 /// core that this process may use.
@@ -234,38 +236,35 @@ pub(crate) fn note_main_thread() {
     MAIN.get_or_init(|| thread::current().id());
 }
 
-/// Whether the main thread was told to stop while others train for it.
+/// Whether a signal has come whose exception the main thread has not raised yet: the threads that
+/// work for it meanwhile must end their waits.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 /// Whether a signal (Ctrl-C) has come whose handler raises; the exception waits for [`enter`].
 pub(crate) fn signalled() -> bool {
     // Signals belong to the main thread; others must not touch an interpreter that may be ending.
-    if MAIN.get().is_some_and(|main| *main != thread::current().id()) {
+    if STOP.load(Ordering::Relaxed)
+        || MAIN.get().is_some_and(|main| *main != thread::current().id())
+    {
         return STOP.load(Ordering::Relaxed);
     }
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
         Err(raised) => {
             raised.restore(py);
+            STOP.store(true, Ordering::Relaxed);
             true
         }
     })
 }
 
-/// As [`signalled`], and lets threads know that wait for other processes.
-fn interrupted() -> bool {
-    let wanted = signalled();
-    STOP.fetch_or(wanted, Ordering::Relaxed);
-    wanted
-}
-
-/// A training whose threads see [`STOP`]; they have ended when it is dropped.
-struct Stopping;
-
-impl Drop for Stopping {
-    fn drop(&mut self) {
+/// What a signal handler, or a hook, raised inside the engine; whoever takes it raises it.
+pub(crate) fn take_raised(py: Python<'_>) -> Option<PyErr> {
+    let raised = PyErr::take(py)?;
+    if MAIN.get().is_some_and(|main| *main == thread::current().id()) {
         STOP.store(false, Ordering::Relaxed);
     }
+    Some(raised)
 }
 
 /// How the steps of a program, which wait for those of other trainers, come to the same number;
@@ -443,9 +442,8 @@ impl Executor {
             training.infer = told.infer;
             training.remote = worker.clone().map(|worker| worker as Arc<dyn Remote>);
             training.collective = rings.clone().map(|rings| rings as Arc<dyn Collective>);
-            training.interrupt = Some(&interrupted);
+            training.interrupt = Some(&signalled);
             training.on_batch = Some(&after);
-            let _stopping = Stopping;
             // Nothing is sent when nothing is learned.
             let agree = agreement(&copy, worker, rings).filter(|_| !told.infer);
             if agree.is_some() && data.draws_files() {
@@ -466,6 +464,13 @@ impl Executor {
         done.set_item("seconds", summary.seconds)?;
         done.set_item("wait_for_data_seconds", summary.wait_for_data_seconds)?;
         Ok(done)
+    }
+
+    /// Tells all parameter servers of this process that it has finished, whichever executors and
+    /// fleets it had.
+    #[staticmethod]
+    fn _complete(py: Python<'_>) -> PyResult<()> {
+        enter(py, jobs::complete_all)
     }
 
     /// Tells parameter servers, and other ranks, that this process ends with an error.

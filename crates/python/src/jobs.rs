@@ -252,7 +252,22 @@ pub(crate) fn complete(worker: &Arc<Worker>) -> Result<()> {
         let at = links.iter().position(|link| Arc::ptr_eq(&link.worker, worker));
         at.map(|at| links.remove(at))
     };
-    let Some(link) = link else { return Ok(()) };
+    link.map_or(Ok(()), end)
+}
+
+/// [`complete`] for every connection that is left; the first error counts, and the others are told
+/// nevertheless.
+pub(crate) fn complete_all() -> Result<()> {
+    let links = std::mem::take(&mut jobs().get_or_insert_default().links);
+    let mut ended = Ok(());
+    for link in links {
+        ended = ended.and(end(link));
+    }
+    ended
+}
+
+fn end(link: Link) -> Result<()> {
+    let worker = &link.worker;
     let staged = match &link.stages {
         Some(stages) => stages.lock().unwrap_or_else(PoisonError::into_inner).complete(),
         None => Ok(()),

@@ -37,6 +37,9 @@ _values: dict[str, Any] = {
     "FLAGS_use_system_allocator": False,
 }
 
+# What `FLAGS_paddle_num_threads` was set to by the script; the environment's is the core's to read.
+_threads: int | None = None
+
 # What holds here always, and why another value is refused.
 _FIXED: dict[str, tuple[Any, str]] = {
     "FLAGS_cpu_deterministic": (True, "runs repeat to the bit anyway"),
@@ -44,6 +47,15 @@ _FIXED: dict[str, tuple[Any, str]] = {
     "FLAGS_check_nan_inf": (False, "not available from Python yet"),
     "FLAGS_retain_grad_for_all_tensor": (False, "only leaves keep their gradients"),
 }
+
+
+def num_threads() -> int | None:
+    """The threads of executors that are made from now on; None where no flag says it.
+
+    >>> num_threads() is None
+    True
+    """
+    return _threads
 
 
 def set_flags(flags: Mapping[str, Any]) -> None:
@@ -65,7 +77,16 @@ def set_flags(flags: Mapping[str, Any]) -> None:
                 raise NotImplementedError(f"`{name}` can only be {only}: {why}")
         else:
             _check_known(name)
+            if name == "FLAGS_paddle_num_threads":
+                _set_threads(value)
             _values[name] = value
+
+
+def _set_threads(value: Any) -> None:
+    global _threads
+    if not str(value).isdecimal() or int(value) < 1:
+        raise ValueError(f"`FLAGS_paddle_num_threads` must be a number from 1 on, not {value!r}")
+    _threads = int(value)
 
 
 def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:

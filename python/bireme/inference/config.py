@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import IntEnum
 
 from .. import _core
@@ -31,7 +32,8 @@ class Config:
     """The files of a model: a folder, a prefix, or the paths of program and parameters.
 
     Switches that only make Paddle faster on a CPU are taken without effect (they change no
-    result); those that ask for another device or precision raise.
+    result); one that would turn off what is always on warns, and those that ask for another device
+    or precision raise.
 
     >>> paddle.inference.Config("model.pdmodel", "model.pdiparams").prog_file()
     'model.pdmodel'
@@ -39,6 +41,8 @@ class Config:
 
     def __init__(self, model_or_folder: str | None = None, params_file: str | None = None) -> None:
         self._model, self._params = model_or_folder, params_file
+        # None: as many as an executor takes.
+        self._threads: int | None = None
 
     def set_model(self, model_or_folder: str, params_file: str | None = None) -> None:
         """Names the files, as the constructor does.
@@ -78,27 +82,44 @@ class Config:
         return False
 
     def set_cpu_math_library_num_threads(self, count: int) -> None:
-        """Paddle's number of threads; the engine chooses its own."""
+        """Threads that share the rows of a batch."""
         if count < 1:
             raise ValueError(f"the number of threads must be at least 1, not {count}")
+        self._threads = int(count)
+
+    def cpu_math_library_num_threads(self) -> int:
+        """What was set; 0 where nothing was, which leaves the number to the executor.
+
+        >>> paddle.inference.Config().cpu_math_library_num_threads()
+        0
+        """
+        return self._threads or 0
 
     def switch_ir_optim(self, enabled: bool = True) -> None:
         """Whether the program is optimised; it always is."""
+        _always(enabled, "switch_ir_optim", "a program is always optimised")
 
     def switch_use_feed_fetch_ops(self, enabled: bool = True) -> None:
         """Whether inputs pass through feed ops; they never do."""
 
     def switch_specify_input_names(self, enabled: bool = True) -> None:
         """Whether inputs go by name; they always do."""
+        _always(enabled, "switch_specify_input_names", "inputs always go by their names")
 
     def enable_memory_optim(self, enabled: bool = True) -> None:
         """Whether temporaries share memory; they always do."""
+        _always(enabled, "enable_memory_optim", "temporaries always share memory")
 
     def enable_mkldnn(self) -> None:
         """Asks for a matrix library; the engine has its own."""
 
     def disable_glog_info(self) -> None:
         """Asks for silence; the engine is silent."""
+
+
+def _always(enabled: bool, switch: str, why: str) -> None:
+    if not enabled:
+        warnings.warn(f"`{switch}(False)` has no effect: {why}", stacklevel=3)
 
 
 def get_version() -> str:

@@ -70,7 +70,7 @@ class Predictor:
 
     def __init__(self, config: Config) -> None:
         self._scope = Scope()
-        self._executor = Executor(_core.CPUPlace())
+        self._executor = Executor(_core.CPUPlace(), _threads=config._threads)
         with scope_guard(self._scope):
             self._program, feeds, self._fetches = _load(config)
         self._inputs = {name: Tensor(name) for name in feeds}

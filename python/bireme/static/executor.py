@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import atexit
 import sys
-import weakref
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import _core
+from ..framework import flags
 from .program import Program, Scope, Variable, default_main_program
 from .settings import Settings
 
 Place = Any
-
-# Those that may still have to tell parameter servers that they are done.
-_open: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 
 class Executor:
@@ -39,10 +37,9 @@ class Executor:
     >>> paddle.disable_static()
     """
 
-    def __init__(self, place: Place = None) -> None:
+    def __init__(self, place: Place = None, *, _threads: int | None = None) -> None:
         self.place = _checked_place(place)
-        self._core = _core.Executor(self.place)
-        _open.add(self)
+        self._core = _core.Executor(self.place, _threads or flags.num_threads())
 
     def run(
         self,
@@ -179,22 +176,22 @@ class Executor:
         _set_learning_rate(program, scope)
         if any(op.type == "send_and_recv" for op in program.global_block().ops):
             # Heter workers run the later stages: a batch goes through them as in `run`.
+            samples = None
             for feed in source.batches():
                 self._core.run(program, feed, [], scope)
         else:
-            self._core.train_from_dataset(program, source, settings, scope)
-        dataset._trained()
+            samples = self._core.train_from_dataset(program, source, settings, scope)["samples"]
+        dataset._trained(source, samples)
 
     def close(self) -> None:
         """Frees what the executor compiled; tells parameter servers that this trainer is done.
 
-        A script that ends without an error does the same for all of its executors.
+        A script that ends without an error tells them as well, whatever became of its executors.
 
         >>> import bireme as paddle
         >>> paddle.static.Executor().close() is None
         True
         """
-        _open.discard(self)
         self._core.close()
 
 
@@ -224,14 +221,13 @@ class FetchHandler:
 
 
 @atexit.register
-def _close_all() -> None:
+def _leave_jobs() -> None:
     # A script that fails is not done: its servers must hear of a lost trainer, not of a good end, and
     # so must the other ranks.
     if hasattr(sys, "last_type"):
         _core.Executor._quit(f"{sys.last_type.__name__}: {sys.last_value}")
         return
-    for executor in list(_open):
-        executor.close()
+    _core.Executor._complete()
     _core.leave_ranks()
 
 
@@ -296,14 +292,15 @@ class BuildStrategy(Settings):
 class ExecutionStrategy(Settings):
     """Paddle's settings for running a graph on several devices.
 
-    One program runs on one device here, with the threads that the executor decides on, so these
-    are checked and kept without effect; only `num_iteration_per_run` would change what a run does.
+    One program runs on one device here, so these are checked and kept without effect:
+    `num_threads` warns, since an executor has its threads from `BIREME_NUM_THREADS` or
+    `FLAGS_paddle_num_threads`, and what would change a run's result (`num_iteration_per_run`) raises.
 
     >>> import bireme as paddle
     >>> strategy = paddle.static.ExecutionStrategy()
-    >>> strategy.num_threads = 4
-    >>> strategy.num_threads
-    4
+    >>> strategy.num_iteration_per_drop_scope = 10
+    >>> strategy.num_iteration_per_drop_scope
+    10
     """
 
     DEFAULTS: ClassVar[dict[str, Any]] = {
@@ -318,6 +315,12 @@ class ExecutionStrategy(Settings):
     def _checked(self, name: str, value: Any) -> Any:
         if name in ("num_iteration_per_run", "dry_run") and value not in (1, False):
             raise NotImplementedError(f"`{name}` other than its default is not in this version")
+        if name == "num_threads" and value:
+            warnings.warn(
+                "`ExecutionStrategy.num_threads` has no effect: set `BIREME_NUM_THREADS`, or"
+                " `FLAGS_paddle_num_threads` before the executor is made",
+                stacklevel=3,
+            )
         return super()._checked(name, value)
 
 

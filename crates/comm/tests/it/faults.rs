@@ -400,6 +400,18 @@ fn a_wait_ends_when_the_user_wants_it() {
     assert!(matches!(nobody, Err(Error::Interrupted { .. })));
 }
 
+#[test]
+fn an_interrupt_does_not_concern_threads_in_the_background() {
+    let interrupt = Interrupt::new(|| true);
+    let asked = interrupt.clone();
+    let background = std::thread::spawn(move || {
+        Interrupt::ignore_on_this_thread();
+        asked.is_wanted()
+    });
+    assert!(!background.join().unwrap());
+    assert!(interrupt.is_wanted());
+}
+
 /// Shuts its server down when a peer is lost.
 struct Quitter {
     server: Mutex<Option<Server>>,

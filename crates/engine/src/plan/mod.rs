@@ -275,6 +275,15 @@ impl Step<'_> {
         });
     }
 
+    /// Called by a worker that waits for the others: an op of theirs may wait for other processes,
+    /// and the signals of this one come to worker 0.
+    fn idle(&self, worker: usize) {
+        let mut asked = self.interrupt.filter(|_| worker == 0).into_iter();
+        if !self.failed.load(Ordering::Relaxed) && asked.any(Interrupt::is_wanted) {
+            self.fail(usize::MAX, Error::Interrupted);
+        }
+    }
+
     fn merge(&self, pieces: &Merge) {
         self.guard(usize::MAX, || {
             merge(pieces);
@@ -326,18 +335,18 @@ fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
     let merges = AtomicUsize::new(0);
     let tasks: [AtomicUsize; MAX_LEVELS] = std::array::from_fn(|_| AtomicUsize::new(0));
     let shared = Shared(NonNull::from(&mut *layout));
-    pool.run(&|worker| {
-        let shared = &shared;
+    let job = |worker: usize| {
+        let (shared, idle) = (&shared, || step.idle(worker));
         // SAFETY: `layout` is borrowed for the whole job. Each worker touches its own list of
         // split calls, and each merge and task is claimed by exactly one worker.
         let layout = unsafe { &mut *shared.0.as_ptr() };
         for call in &mut layout.split[worker] {
             step.run(worker, call);
         }
-        barrier.wait();
+        barrier.wait(idle);
         claim(&merges, layout.merges.len(), |i| step.merge(&layout.merges[i]));
         for (level, calls) in layout.after.iter_mut().enumerate() {
-            barrier.wait();
+            barrier.wait(idle);
             let calls = calls.as_mut_slice();
             // Levels beyond the counters run on worker 0 alone.
             match tasks.get(level) {
@@ -346,7 +355,8 @@ fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
                 None => {}
             }
         }
-    });
+    };
+    pool.run(&job, || step.idle(0));
 }
 
 /// Levels whose ops run side by side; a step has one or two, a clipped one about six.

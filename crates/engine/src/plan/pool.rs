@@ -8,9 +8,15 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Spins before a worker sleeps: some tens of microseconds, the gap between two steps.
 const SPINS: u32 = 20_000;
+
+/// Waits of this length are for other processes: a short sleep between two looks adds nothing to
+/// them that anybody notices, and leaves the core to others.
+const LONG: Duration = Duration::from_millis(20);
+const NAP: Duration = Duration::from_micros(500);
 
 type Job<'a> = dyn Fn(usize) + Sync + 'a;
 
@@ -62,7 +68,8 @@ impl Pool {
     }
 
     /// Runs `job(worker)` on every worker, and returns when all are done. The job must not panic.
-    pub(crate) fn run(&mut self, job: &Job<'_>) {
+    /// The caller calls `idle` now and then while the others are still busy.
+    pub(crate) fn run(&mut self, job: &Job<'_>, idle: impl Fn()) {
         if self.threads.is_empty() {
             return job(0);
         }
@@ -79,9 +86,7 @@ impl Pool {
             thread.thread().unpark();
         }
         job(0);
-        while shared.done.load(Ordering::Acquire) < self.threads.len() {
-            std::hint::spin_loop();
-        }
+        wait_until(|| shared.done.load(Ordering::Acquire) == self.threads.len(), idle);
     }
 }
 
@@ -143,8 +148,8 @@ impl Barrier {
         Barrier { workers, arrived: AtomicUsize::new(0), round: AtomicUsize::new(0) }
     }
 
-    /// Waits until every worker has come here as often as this one.
-    pub(crate) fn wait(&self) {
+    /// Waits until every worker has come here as often as this one, and calls `idle` now and then.
+    pub(crate) fn wait(&self, idle: impl Fn()) {
         if self.workers == 1 {
             return;
         }
@@ -154,15 +159,25 @@ impl Barrier {
             self.round.fetch_add(1, Ordering::Release);
             return;
         }
-        let mut spins = 0u32;
-        while self.round.load(Ordering::Acquire) == round {
-            spins += 1;
-            if spins < SPINS {
-                std::hint::spin_loop();
-            } else {
-                // More workers than cores: let the others run.
-                std::thread::yield_now();
-            }
+        wait_until(|| self.round.load(Ordering::Acquire) != round, idle);
+    }
+}
+
+/// Spins, then lets other threads run, then sleeps between two looks.
+fn wait_until(ready: impl Fn() -> bool, idle: impl Fn()) {
+    for _ in 0..SPINS {
+        if ready() {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+    let start = Instant::now();
+    while !ready() {
+        idle();
+        // There may be more workers than cores.
+        match start.elapsed() < LONG {
+            true => std::thread::yield_now(),
+            false => std::thread::sleep(NAP),
         }
     }
 }
@@ -177,13 +192,35 @@ mod tests {
         let sum = AtomicUsize::new(0);
         let barrier = Barrier::new(3);
         for _ in 0..100 {
-            pool.run(&|worker| {
-                sum.fetch_add(worker + 1, Ordering::Relaxed);
-                barrier.wait();
-                assert_eq!(sum.load(Ordering::Relaxed) % 6, 0);
-                barrier.wait();
-            });
+            pool.run(
+                &|worker| {
+                    sum.fetch_add(worker + 1, Ordering::Relaxed);
+                    barrier.wait(|| ());
+                    assert_eq!(sum.load(Ordering::Relaxed) % 6, 0);
+                    barrier.wait(|| ());
+                },
+                || (),
+            );
         }
         assert_eq!(sum.into_inner(), 600);
+    }
+
+    #[test]
+    fn the_caller_is_asked_while_another_worker_waits() {
+        let mut pool = Pool::new(2);
+        let asked = AtomicBool::new(false);
+        let wait = |worker: usize| {
+            while worker == 1 && !asked.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        };
+        pool.run(&wait, || asked.store(true, Ordering::Release));
+        assert!(asked.swap(false, Ordering::AcqRel));
+        let barrier = Barrier::new(2);
+        let meet = |worker: usize| {
+            wait(worker);
+            barrier.wait(|| asked.store(worker == 0, Ordering::Release));
+        };
+        pool.run(&meet, || ());
     }
 }

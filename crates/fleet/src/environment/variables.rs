@@ -146,8 +146,10 @@ variables! {
     "This process" {
         NUM_THREADS = "BIREME_NUM_THREADS", "OMP_NUM_THREADS",
             "Threads of an executor made from Python.";
+        PADDLE_NUM_THREADS = "FLAGS_paddle_num_threads", "",
+            "As `BIREME_NUM_THREADS`, which comes first; `set_flags` sets it for executors made later.";
         OMP_NUM_THREADS = "OMP_NUM_THREADS", "one a core, at most 16",
-            "As `BIREME_NUM_THREADS`, which comes first.";
+            "As `BIREME_NUM_THREADS`, where neither of the two is set.";
         DEVICE = "BIREME_DEVICE", "",
             "`cpu`: scripts that ask for a GPU run on the CPU, with one warning.";
         ALIAS = "BIREME_ALIAS", "",

@@ -12,14 +12,13 @@ mod flush;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use bireme_engine::remote::GeoParam;
 use bireme_engine::tensor::Tensor;
 
 use super::link::Links;
 use crate::{Error, Result};
-use flight::{Arrival, Cargo, Content, Delta, fly};
+use flight::{Arrival, Cargo, Content, Delta, Flight};
 
 /// The exchanges of a geo trainer.
 pub(crate) struct Geo {
@@ -39,7 +38,7 @@ struct State {
     /// Steps since the last exchange.
     steps: u32,
     /// The exchange on its way.
-    flight: Option<JoinHandle<Result<Vec<Arrival>>>>,
+    flight: Option<Flight>,
 }
 
 /// What is known of one parameter.
@@ -60,9 +59,7 @@ impl Geo {
         let mut state = self.lock();
         if !state.params.is_empty() {
             // Training starts anew: what is on its way belongs to copies that are gone.
-            if let Some(flight) = state.flight.take() {
-                land(flight)?;
-            }
+            state.land(&self.links)?;
             state.params.clear();
             state.steps = 0;
         }
@@ -81,8 +78,8 @@ impl Geo {
         }
         state.steps += 1;
         let due = state.steps >= self.every;
-        if due || state.flight.as_ref().is_some_and(JoinHandle::is_finished) {
-            state.arrive(params)?;
+        if due || state.flight.as_ref().is_some_and(Flight::is_over) {
+            state.arrive(&self.links, params)?;
         }
         if due {
             self.depart(&mut state, params)?;
@@ -96,18 +93,16 @@ impl Geo {
         for param in params.iter() {
             state.touch(param)?;
         }
-        state.arrive(params)?;
+        state.arrive(&self.links, params)?;
         self.depart(&mut state, params)?;
-        state.arrive(params)
+        state.arrive(&self.links, params)
     }
 
     /// Waits for the exchange on its way, whose answer nobody needs any more; the number of steps
     /// that were never exchanged.
     pub(crate) fn finish(&self) -> Result<u32> {
         let mut state = self.lock();
-        if let Some(flight) = state.flight.take() {
-            land(flight)?;
-        }
+        state.land(&self.links)?;
         Ok(state.steps)
     }
 
@@ -121,11 +116,7 @@ impl Geo {
             })?;
         }
         state.steps = 0;
-        let links = Arc::clone(&self.links);
-        let name = format!("trainer{}-geo", self.links.trainer);
-        let flight = std::thread::Builder::new().name(name).spawn(move || fly(&links, &cargo));
-        let flight = flight.map_err(|error| Error::Config(format!("no thread: {error}")))?;
-        state.flight = Some(flight);
+        state.flight = Some(Flight::start(&self.links, cargo)?);
         Ok(())
     }
 
@@ -173,10 +164,18 @@ impl State {
         (old.len() == numel).then_some(old)
     }
 
+    /// Waits for the exchange on its way; what it brought back, if there is one.
+    fn land(&mut self, links: &Links) -> Result<Vec<Arrival>> {
+        match &self.flight {
+            Some(flight) => flight.wait(links)?,
+            None => return Ok(Vec::new()),
+        }
+        self.flight.take().map_or_else(|| Ok(Vec::new()), Flight::land)
+    }
+
     /// Waits for the exchange on its way and corrects the copies.
-    fn arrive(&mut self, params: &mut [GeoParam<'_>]) -> Result<()> {
-        let Some(flight) = self.flight.take() else { return Ok(()) };
-        for arrival in land(flight)? {
+    fn arrive(&mut self, links: &Links, params: &mut [GeoParam<'_>]) -> Result<()> {
+        for arrival in self.land(links)? {
             let Some(param) = params.iter_mut().find(|param| key(param) == arrival.param) else {
                 continue;
             };
@@ -278,11 +277,6 @@ fn correct(latest: &mut [f32], old: &mut [f32], server: &[f32]) {
         *latest += server - *old;
         *old = *server;
     }
-}
-
-/// What an exchange brought back.
-fn land(flight: JoinHandle<Result<Vec<Arrival>>>) -> Result<Vec<Arrival>> {
-    flight.join().unwrap_or_else(|_| Err(Error::Missing("an exchange panicked".into())))
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bireme_comm::{Body, Client, Identity, Interrupt, Lane, Pending, Settings, Transport};
 
 use super::WorkerConfig;
+use super::outbox::spawn;
 use crate::message::{Answer, Request, method};
 use crate::{Error, Result};
 
@@ -49,36 +51,7 @@ impl Links {
         transport: &Arc<dyn Transport>,
         settings: &Settings,
     ) -> Result<Links> {
-        let me = config.identity();
-        // The user is asked on the caller's thread: a signal may concern that one alone.
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, user) = (Arc::clone(&stop), settings.interrupt.clone());
-        let asked = Interrupt::new(move || {
-            stopped.load(Ordering::Relaxed) || user.as_ref().is_some_and(Interrupt::is_wanted)
-        });
-        let connecting = Settings { interrupt: Some(asked), ..settings.clone() };
-        let connect = |(rank, endpoint): (usize, &String)| {
-            let server = Identity::server(rank as u32);
-            Client::connect(Arc::clone(transport), endpoint, me, server, connecting.clone())
-        };
-        let connect = &connect;
-        let clients = std::thread::scope(|scope| {
-            let threads: Vec<_> = config
-                .endpoints
-                .iter()
-                .enumerate()
-                .map(|server| scope.spawn(move || connect(server)))
-                .collect();
-            while !threads.iter().all(|thread| thread.is_finished()) {
-                if settings.interrupt.as_ref().is_some_and(Interrupt::is_wanted) {
-                    stop.store(true, Ordering::Relaxed);
-                }
-                std::thread::park_timeout(Duration::from_millis(2));
-            }
-            let joined = threads.into_iter().map(|thread| thread.join());
-            joined.map(|client| client.expect("connecting does not panic")).collect::<Vec<_>>()
-        });
-        let clients = clients.into_iter().collect::<bireme_comm::Result<Vec<_>>>()?;
+        let clients = connect_all(config, transport, settings)?;
         let names = config.endpoints.iter().cloned();
         let links = Links {
             clients,
@@ -218,6 +191,53 @@ impl Links {
     pub(crate) fn has_failed(&self) -> bool {
         self.fault.get().is_some()
     }
+}
+
+/// Clients of all servers, which are reached at the same time.
+fn connect_all(
+    config: &WorkerConfig,
+    transport: &Arc<dyn Transport>,
+    settings: &Settings,
+) -> Result<Vec<Client>> {
+    // The user is asked on the caller's thread: a signal may concern that one alone.
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopped, user) = (Arc::clone(&stop), settings.interrupt.clone());
+    let asked = Interrupt::new(move || {
+        stopped.load(Ordering::Relaxed) || user.as_ref().is_some_and(Interrupt::is_wanted)
+    });
+    let connecting = Settings { interrupt: Some(asked), ..settings.clone() };
+    let (sender, arrivals) = mpsc::channel();
+    for (rank, endpoint) in config.endpoints.iter().enumerate() {
+        let (transport, endpoint, me) =
+            (Arc::clone(transport), endpoint.clone(), config.identity());
+        let (settings, sender) = (connecting.clone(), sender.clone());
+        // They may have to stop with the caller, unlike those that work in the background.
+        spawn(&format!("trainer{}-connect", config.trainer), move || {
+            let server = Identity::server(rank as u32);
+            let client = Client::connect(transport, &endpoint, me, server, settings);
+            // Nobody may wait for it any more.
+            let _ = sender.send((rank, client));
+        })?;
+    }
+    drop(sender);
+    let mut clients: Vec<Option<bireme_comm::Result<Client>>> = Vec::new();
+    clients.resize_with(config.endpoints.len(), || None);
+    while clients.iter().any(Option::is_none) {
+        match arrivals.recv_timeout(TICK) {
+            Ok((rank, client)) => clients[rank] = Some(client),
+            Err(RecvTimeoutError::Timeout) => {
+                if settings.interrupt.as_ref().is_some_and(Interrupt::is_wanted) {
+                    // Their threads may sit in a system call; they end by themselves.
+                    stop.store(true, Ordering::Relaxed);
+                    return Err(Error::Interrupted);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::Config("a thread that connects has ended early".to_owned()));
+            }
+        }
+    }
+    Ok(clients.into_iter().flatten().collect::<bireme_comm::Result<Vec<_>>>()?)
 }
 
 /// Waits until all of them are done.

@@ -25,7 +25,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bireme_comm::{Lane, Settings, Transport};
+use bireme_comm::{Interrupt, Lane, Settings, Transport};
 use bireme_engine::remote::{GeoParam, Piece, Remote, Sending, TableRef};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Scope, Value};
@@ -506,6 +506,7 @@ fn start_threads(
     if config.mode == Mode::Async && own_thread {
         let (queue, inbox, links) = (Arc::clone(&outbox), Arc::clone(inbox), Arc::clone(links));
         outbox::spawn(&format!("trainer{}-recv", config.trainer), move || {
+            Interrupt::ignore_on_this_thread();
             let mut known = 0;
             while let Some(sent) = queue.wait_news(known, after) {
                 if let Err(error) = inbox.refresh(sent) {

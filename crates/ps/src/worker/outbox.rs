@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bireme_comm::Interrupt;
 use bireme_engine::Value;
 use bireme_engine::remote::TableRef;
 
@@ -227,6 +228,7 @@ impl Outbox {
 
     /// A sending thread.
     fn work(&self, after: &impl Fn() -> Result<()>) {
+        Interrupt::ignore_on_this_thread();
         let mut sums = RowSums::default();
         while let Some(parcel) = self.take(&mut sums) {
             let sent = parcel.and_then(|parcel| {
@@ -244,6 +246,10 @@ impl Outbox {
                 after()
             });
             if let Err(error) = done {
+                if self.lock().abandoned {
+                    // The connection was closed under it, on purpose.
+                    return;
+                }
                 self.links.fail(&error);
                 self.wake();
                 return;

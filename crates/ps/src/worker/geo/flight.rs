@@ -1,14 +1,18 @@
 //! One exchange: differences to all servers at once, then their values back. Runs on a thread of
 //! its own and owns everything it carries.
 
-use bireme_comm::{Body, Lane};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+
+use bireme_comm::{Body, Interrupt, Lane};
 use bireme_engine::remote::GeoParam;
 use bireme_engine::tensor::Dims;
 use bireme_ir::DType;
 
 use super::key;
 use crate::message::{Answer, Array, Request};
-use crate::worker::link::{Ask, Links, check_done, unexpected};
+use crate::worker::link::{Ask, Links, TICK, check_done, unexpected};
 use crate::worker::parcel::pieces;
 use crate::{Error, Result};
 
@@ -103,8 +107,52 @@ impl Load {
     }
 }
 
+/// An exchange on its way, on a thread of its own.
+pub(super) struct Flight {
+    thread: JoinHandle<Result<Vec<Arrival>>>,
+    /// Closed when the thread is over.
+    over: Receiver<()>,
+}
+
+impl Flight {
+    /// Starts an exchange.
+    pub(super) fn start(links: &Arc<Links>, cargo: Cargo) -> Result<Flight> {
+        let links = Arc::clone(links);
+        let (flying, over) = mpsc::channel();
+        let thread = std::thread::Builder::new().name(format!("trainer{}-geo", links.trainer));
+        let thread = thread.spawn(move || {
+            Interrupt::ignore_on_this_thread();
+            let arrived = fly(&links, &cargo);
+            drop::<Sender<()>>(flying);
+            arrived
+        });
+        let thread = thread.map_err(|error| Error::Config(format!("no thread: {error}")))?;
+        Ok(Flight { thread, over })
+    }
+
+    /// Whether [`Flight::land`] returns at once.
+    pub(super) fn is_over(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits until it is over, or the user wants to stop: it goes on then, and can be waited for
+    /// again.
+    pub(super) fn wait(&self, links: &Links) -> Result<()> {
+        while self.over.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            links.check_interrupt()?;
+        }
+        Ok(())
+    }
+
+    /// What it brought back.
+    pub(super) fn land(self) -> Result<Vec<Arrival>> {
+        let landed = self.thread.join();
+        landed.unwrap_or_else(|_| Err(Error::Missing("an exchange panicked".into())))
+    }
+}
+
 /// Carries differences to the servers, and their values back.
-pub(super) fn fly(links: &Links, cargo: &Cargo) -> Result<Vec<Arrival>> {
+fn fly(links: &Links, cargo: &Cargo) -> Result<Vec<Arrival>> {
     let mut pushes = Vec::new();
     for (server, loads) in cargo.servers.iter().enumerate() {
         push(links, server, loads, &mut pushes);

@@ -52,6 +52,9 @@ class DatasetBase:
     def __init__(self) -> None:
         self._settings = DataSettings()
         self._seed = 0
+        # What was said about the files: it is said once.
+        self._known_empty: set[str] = set()
+        self._known_bad = 0
         self.use_ps_gpu = False
 
     @property
@@ -154,8 +157,24 @@ class DatasetBase:
         """What the core reads from."""
         raise NotImplementedError("train on a `QueueDataset` or an `InMemoryDataset`")
 
-    def _trained(self) -> None:
-        """To be called when all that `_source` gave has been trained on."""
+    def _trained(self, source: Any, samples: int | None = None) -> None:
+        """To be called when all samples that `_source` gave have been trained on."""
+        self._tell(source)
+        if samples == 0:
+            _log.warning(f"no samples were read from {_some(self.filelist)}: nothing was trained")
+
+    def _tell(self, data: Any) -> None:
+        """Says what of the files was empty or passed over."""
+        empty = [path for path in data.empty_files if path not in self._known_empty]
+        if empty:
+            self._known_empty.update(empty)
+            _log.warning(f"{len(empty)} of the files are empty: {_some(empty)}")
+        if data.bad_lines > self._known_bad:
+            self._known_bad = data.bad_lines
+            _log.warning(
+                f"{data.bad_lines} bad lines were passed over (`skip_bad_lines` allows"
+                f" {self._settings.skip_bad_lines})"
+            )
 
     def _check_use_var_with_data_generator(
         self, var_list: list[Any], data_generator_class: Any, test_file: str
@@ -214,7 +233,9 @@ class QueueDataset(DatasetBase):
             self._epoch += 1
         return _core.QueueData(self._settings.use_var, settings)
 
-    def _trained(self) -> None:
+    def _trained(self, source: Any, samples: int | None = None) -> None:
+        # Of shared files another worker may have had all.
+        super()._trained(source, None if self._share_files else samples)
         if self._share_files:
             # Worker 0 counts the files: it must not end while others still draw.
             _fleet().util.barrier()
@@ -317,6 +338,7 @@ class InMemoryDataset(DatasetBase):
     def load_into_memory(self, is_shuffle: bool = False) -> None:
         """Reads the files; `is_shuffle` shuffles the samples of this worker, too."""
         self._open().load()
+        self._tell(self._data)
         if is_shuffle:
             self.local_shuffle()
 
@@ -327,6 +349,7 @@ class InMemoryDataset(DatasetBase):
     def wait_preload_done(self) -> None:
         """Waits for what `preload_into_memory` began."""
         self._loaded("wait_preload_done").wait()
+        self._tell(self._data)
 
     def local_shuffle(self) -> None:
         """Shuffles the samples of this worker."""
@@ -384,6 +407,13 @@ class InMemoryDataset(DatasetBase):
             raise ValueError(f"`date` must be a day such as 20211111, not {date!r}")
         self._date = date
 
+    def _set_use_ps_gpu(self, use_ps_gpu: bool) -> None:
+        if use_ps_gpu:
+            raise NotImplementedError(
+                "servers on GPUs are not in this version: leave `use_ps_gpu` (PaddleRec's"
+                " `runner.use_gpu`) off"
+            )
+
     def _set_feed_type(self, data_feed_type: str) -> None:
         if data_feed_type != self._feed:
             raise NotImplementedError(f"`data_feed_type` {data_feed_type!r} is not in this version")
@@ -436,6 +466,12 @@ class InMemoryDataset(DatasetBase):
         data = self._loaded("train_from_dataset")
         data.set_batch_size(self._settings.batch_size)
         return data
+
+
+def _some(paths: list[str]) -> str:
+    """The first paths of a list, which may be long."""
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return ", ".join(f"`{path}`" for path in paths[:3]) + more
 
 
 def _refuse_unknown(call: str, given: dict[str, Any], known: tuple[str, ...]) -> None:
