@@ -84,7 +84,9 @@ def test_the_defaults_are_those_of_the_proto():
     assert fleet.DistributedStrategy().trainer_desc_configs["dump_fields"] == []
 
 
-@pytest.mark.parametrize("name", ["amp", "dgc", "lars", "adam_d2sum", "is_fl_ps_mode", "elastic"])
+@pytest.mark.parametrize(
+    "name", ["amp", "dgc", "lars", "is_with_coordinator", "is_fl_ps_mode", "elastic"]
+)
 def test_features_that_are_not_there_are_refused_at_the_end(name):
     strategy = fleet.DistributedStrategy()
     setattr(strategy, name, True)

@@ -50,6 +50,9 @@ class Settings:
         default = self.DEFAULTS[name]
         if isinstance(default, bool) and isinstance(value, int) and value in (0, 1):
             return bool(value)
+        # As a command line has it: PaddleRec's `-o key=False` does not know types.
+        if isinstance(default, bool) and value in ("True", "true", "False", "false"):
+            return value in ("True", "true")
         if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         if default is not None and not isinstance(value, type(default)):

@@ -63,6 +63,13 @@ class DistributedOptimizer:
         made = self.inner_opt.minimize(loss, startup_program, parameter_list, no_grad_set)
         if self._split is not None:
             self._split(loss, startup_program)
+        program = loss.block.program
+        if not hasattr(program, "_fleet_opt"):
+            # Scripts of Paddle look for it in jobs of one process, too.
+            program._fleet_opt = {
+                **self.user_defined_strategy.trainer_desc_configs,
+                "trainer_id": 0,
+            }
         return made
 
     def step(self) -> None:

@@ -5,6 +5,7 @@ Names and defaults are those of Paddle's `distributed_strategy.proto`.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 from ...static.executor import BuildStrategy, ExecutionStrategy
@@ -15,7 +16,6 @@ from .tables import read_fleet_desc, read_tables
 # Switches that would change what a job computes, and that are not there: they may be set, as
 # scripts write them down long before they know whether they need them, and raise in `minimize`.
 _NOT_THERE = [
-    "adam_d2sum",
     "adaptive_localsgd",
     "amp",
     "asp",
@@ -28,6 +28,8 @@ _NOT_THERE = [
     "gradient_merge",
     "heter_ccl_mode",
     "is_fl_ps_mode",
+    # The name of `with_coordinator` in Paddle 2.5 and 2.6.
+    "is_with_coordinator",
     "lamb",
     "lars",
     "localsgd",
@@ -170,7 +172,7 @@ class DistributedStrategy(Settings):
     have no effect in a job of one process. In a collective job `fuse_all_reduce_ops` and
     `fuse_grad_size_in_MB` say how gradients travel, `gradient_merge` and `localsgd` how often.
     Features that are not there (`amp`, `recompute`, ...) raise in `minimize` when they are
-    switched on.
+    switched on; `adam_d2sum`, which PaddleRec switches on, warns.
 
     >>> strategy = paddle.distributed.fleet.DistributedStrategy()
     >>> strategy.a_sync = True
@@ -185,6 +187,8 @@ class DistributedStrategy(Settings):
         **dict.fromkeys(_NOT_THERE, False),
         **_CONFIGS,
         "a_sync": True,
+        # No effect, with a warning: see `_refuse_what_is_not_there`.
+        "adam_d2sum": False,
         "build_strategy": None,
         "calc_comm_same_stream": False,
         "conv_workspace_size_limit": 512,
@@ -262,6 +266,12 @@ class DistributedStrategy(Settings):
                 raise NotImplementedError(
                     f"`{name}` of `DistributedStrategy` is not in this version: leave it off"
                 )
+        if self.adam_d2sum:
+            warnings.warn(
+                "`adam_d2sum` of `DistributedStrategy` has no effect: servers train parameters by the"
+                " rule of the optimizer itself, Adam by Adam's; set it to False to silence this",
+                stacklevel=4,
+            )
         asynchronous = self.a_sync_configs
         for name in ("use_ps_gpu", "use_gpu_graph"):
             if asynchronous[name]:

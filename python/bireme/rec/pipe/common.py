@@ -37,3 +37,16 @@ def lazy_instance_by_fliename(path: str, class_name: str) -> Any:
     folder, name = os.path.split(path)
     sys.path.append(folder)
     return getattr(importlib.import_module(name.removesuffix(".py")), class_name)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number.
+
+    >>> is_number("1e-3"), is_number("1:2")
+    (True, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
