@@ -11,11 +11,13 @@ import sys
 USAGE = """\
 usage: python -m bireme SCRIPT [ARGUMENTS]
        python -m bireme -m MODULE [ARGUMENTS]
+       python -m bireme install-paddle-alias [--remove]
        python -m bireme --alias-path
 
 Runs a script in which `import paddle` means Bireme, when real Paddle is not installed.
-`--alias-path` prints a folder: in PYTHONPATH it lets plain `python -m paddle.distributed.launch`
-and scripts with `import paddle` find Bireme.
+`install-paddle-alias` lets plain `python -m paddle.distributed.launch` and scripts with
+`import paddle` find Bireme in this environment, by one `.pth` file; `--remove` undoes it.
+`--alias-path` prints a folder that does the same in PYTHONPATH.
 
 environment:
   BIREME_ALIAS=1        `paddle` means Bireme even when real Paddle is installed
@@ -40,6 +42,10 @@ def main(arguments: list[str]) -> int:
         from ._alias import SHIM
 
         print(SHIM)
+    elif first == "install-paddle-alias":
+        from . import _alias_install
+
+        return _alias_install.main(arguments[1:])
     elif first == "-m" and len(arguments) > 1:
         run_module(arguments[1], arguments[2:])
     elif first and not first.startswith("-"):

@@ -5,7 +5,8 @@ modules of Bireme: `paddle.nn is bireme.nn`, so classes, state and pickles are t
 names.
 
 Processes that a script starts get the alias through `PYTHONPATH`: a folder that holds nothing but
-a module `paddle`, which installs the finder and steps aside. Nothing is put into site-packages.
+a module `paddle`, which installs the finder and steps aside. Nothing is put into site-packages,
+unless the user asks for it (see `_alias_install`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def install_alias() -> bool:
         return False
     if any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         return True
-    if wanted != "1" and _real_paddle_is_installed():
+    if wanted != "1" and real_paddle_is_installed():
         return False
     loaded = sys.modules.get("paddle")
     if loaded is not None and not _is_shim(loaded):
@@ -103,7 +104,8 @@ class AliasLoader:
         module.__spec__ = self.spec
 
 
-def _real_paddle_is_installed() -> bool:
+def real_paddle_is_installed() -> bool:
+    """Whether `paddle` is something else than Bireme's alias here."""
     loaded = sys.modules.get("paddle")
     if loaded is not None and not _is_shim(loaded):
         return True

@@ -1,9 +1,11 @@
 """`import paddle` means Bireme: in this process, under `python -m bireme`, and in its children."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+import venv
 
 import pytest
 
@@ -182,6 +184,54 @@ def test_the_path_of_the_alias_lets_plain_python_find_it(tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("[worker 0] bireme ['script.py', '-x']\n"), result.stdout
     check(run("script.py", cwd=tmp_path, PYTHONPATH=path), "bireme ['script.py']\n")
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    """A virtual environment that finds Bireme and numpy through `PYTHONPATH`."""
+    import numpy
+
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    packages = os.path.dirname(os.path.dirname(numpy.__file__))
+    path = os.pathsep.join([os.environ["PYTHONPATH"], packages])
+
+    def python(*arguments):
+        return subprocess.run(
+            [tmp_path / "venv/bin/python", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return python
+
+
+def test_one_command_lets_an_environment_find_the_alias(scratch, tmp_path):
+    (tmp_path / "script.py").write_text("import sys, paddle; print(paddle.__name__, sys.argv)")
+    launch = ("-m", "paddle.distributed.launch", "--nproc_per_node=1", "script.py", "-x")
+    assert "No module named 'paddle'" in scratch(*launch).stderr
+    installed = scratch("-m", "bireme", "install-paddle-alias")
+    assert installed.returncode == 0, installed.stderr
+    (pth,) = (tmp_path / "venv").rglob("bireme_paddle_alias.pth")
+    assert str(pth) in installed.stdout and "--remove" in installed.stdout
+    result = scratch(*launch)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith("[worker 0] bireme ['script.py', '-x']\n"), result.stdout
+    check(scratch("script.py"), "bireme ['script.py']\n")
+    # Who installs real Paddle later gets it.
+    (pth.parent / "paddle").mkdir()
+    (pth.parent / "paddle/__init__.py").write_text("")
+    check(scratch("script.py"), "paddle ['script.py']\n")
+    refused = scratch("-m", "bireme", "install-paddle-alias")
+    assert refused.returncode == 1 and "real Paddle is installed" in refused.stderr
+    shutil.rmtree(pth.parent / "paddle")
+    assert scratch("-m", "bireme", "install-paddle-alias", "--remove").stdout == f"removed {pth}\n"
+    assert "No module named 'paddle'" in scratch("script.py").stderr
+    assert "nothing to remove" in scratch("-m", "bireme", "install-paddle-alias", "--remove").stdout
+    assert scratch("-m", "bireme", "install-paddle-alias", "--all").returncode == 2
 
 
 def test_importing_bireme_does_not_install_the_alias(tmp_path):
