@@ -64,8 +64,10 @@ def test_the_config_does_not_contradict_itself(name, first, text):
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"min_block_size": 100}, "`min_block_size` must be at least 8192, but is 100"),
-        ({"enable_dc_asgd": True}, "`enable_dc_asgd` is for asynchronous training"),
+        (
+            {"min_block_size": 100},
+            "`min_block_size` must be at least 8192, as in Paddle, but is 100",
+        ),
         ({"sync_mode": False, "hybrid": True, "geo_sgd_mode": True}, "exclude each other"),
     ],
 )
@@ -75,6 +77,20 @@ def test_settings_that_do_not_go_together_are_refused(settings, text):
         setattr(config, name, value)
     with pytest.raises(ValueError, match=text):
         fluid.DistributeTranspiler(config)
+
+
+def test_delay_compensation_is_for_trainers_that_do_not_wait():
+    loss = fluid.layers.mean(fluid.layers.fc(fluid.layers.data("x", [13]), 1))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    config = fluid.DistributeTranspilerConfig()
+    config.enable_dc_asgd = True
+    with pytest.raises(ValueError, match="`enable_dc_asgd` is for asynchronous training"):
+        fluid.DistributeTranspiler(config).transpile(0, pservers=SERVERS, trainers=2)
+    # As Paddle's document writes it: the call alone says that trainers do not wait.
+    transpiler = fluid.DistributeTranspiler(config)
+    transpiler.transpile(0, pservers=SERVERS, trainers=2, sync_mode=False)
+    served = transpiler.get_pserver_program(SERVERS.split(",")[0]).global_block().ops[-1]
+    assert served.type == "listen_and_serv" and served.attr("dc_asgd")
 
 
 def test_the_way_to_choose_servers_is_one_of_two():

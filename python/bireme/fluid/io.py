@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -170,7 +171,8 @@ def save_inference_model(
 ) -> list[str]:
     """Saves what computes `target_vars`: the program as `__model__`, parameters a file each.
 
-    Returns the names of the targets. `export_for_deployment` has no meaning here.
+    Returns the names of the targets. The program is always cut for prediction:
+    `export_for_deployment=False` warns.
 
     >>> import os, tempfile
     >>> x = paddle.fluid.layers.data("x", [3])
@@ -182,6 +184,7 @@ def save_inference_model(
     """
     if program_only:
         raise NotImplementedError("`program_only` is not in this version")
+    check_export(export_for_deployment)
     program = main_program or default_main_program()
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
     targets = fetch_names(target_vars)
@@ -196,6 +199,20 @@ def save_inference_model(
         params_filename=params_filename,
     )
     return targets
+
+
+def check_export(export_for_deployment: bool) -> None:
+    """Warns of a wish that is not fulfilled: the uncut program for training on.
+
+    >>> check_export(True) is None
+    True
+    """
+    if not export_for_deployment:
+        warnings.warn(
+            "`export_for_deployment=False` has no effect: the program is cut for prediction; to train"
+            " on, save parameters by `save_persistables` and build the program again",
+            stacklevel=3,
+        )
 
 
 def load_inference_model(

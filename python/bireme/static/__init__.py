@@ -16,7 +16,7 @@
 
 from .._missing import missing_names
 from ..tensor.indexing import setitem
-from . import io, nn
+from . import amp, io, nn
 from .backward import Print, append_backward, create_global_var, create_parameter, gradients
 from .executor import BuildStrategy, CompiledProgram, ExecutionStrategy, Executor
 from .inference import (
@@ -66,6 +66,7 @@ __all__ = [
     "Scope",
     "Variable",
     "accuracy",
+    "amp",
     "append_backward",
     "auc",
     "cpu_places",

@@ -424,11 +424,12 @@ class Fleet:
         """Saves a model for prediction into a folder, see `fluid.io`.
 
         With servers worker 0 fetches their parameters and tables for it; the others' calls return
-        at once. `export_for_deployment` has no meaning here: the model is always cut for it.
+        at once. The model is always cut for prediction: `export_for_deployment=False` warns.
         """
-        from ...fluid.io import save_inference_model
+        from ...fluid.io import check_export, save_inference_model
         from ...static.executor import fetch_names
 
+        check_export(export_for_deployment)
         _refuse_mode(mode)
         if self._distributed_identity():
             names, targets = list(feeded_var_names), fetch_names(target_vars)

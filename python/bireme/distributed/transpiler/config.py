@@ -90,10 +90,9 @@ class DistributeTranspilerConfig(Settings):
         """The settings as the transpiler takes them, checked against each other."""
         if self.min_block_size < 8192:
             raise ValueError(
-                f"`min_block_size` must be at least 8192, but is {self.min_block_size}"
+                f"`min_block_size` must be at least 8192, as in Paddle, but is"
+                f" {self.min_block_size}; `slice_var_up = False` leaves variables whole"
             )
-        if self.enable_dc_asgd and self.sync_mode:
-            raise ValueError("`enable_dc_asgd` is for asynchronous training: set `sync_mode` False")
         if self.hybrid and self.geo_sgd_mode:
             raise ValueError("`hybrid` and `geo_sgd_mode` exclude each other: choose one")
         settings = {name: getattr(self, name) for name in self.DEFAULTS}

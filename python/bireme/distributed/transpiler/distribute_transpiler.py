@@ -45,7 +45,7 @@ class DistributeTranspiler:
     >>> paddle.fluid.DistributeTranspiler(config)
     Traceback (most recent call last):
     ...
-    ValueError: `min_block_size` must be at least 8192, but is 100
+    ValueError: `min_block_size` must be at least 8192, as in Paddle, but is 100; ...
     """
 
     _said_deprecated = False
@@ -145,6 +145,11 @@ class DistributeTranspiler:
         # Either place may say that trainers do not wait for each other.
         apart = self.config.geo_sgd_mode or self.config.hybrid
         sync = bool(call["sync_mode"]) and self.config.sync_mode and not apart
+        if self.config.enable_dc_asgd and sync:
+            raise ValueError(
+                "`enable_dc_asgd` is for asynchronous training: call `transpile` with"
+                " `sync_mode=False`"
+            )
         self._core.transpile(trainer_id, main, startup, self._endpoints, self._trainer[1], sync)
         if self.config.print_log:
             print(self._core.log())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -197,8 +198,8 @@ PADDLE_PSERVERS_IP_PORT_LIST, please check your environment.
 class GeneralRoleMaker(RoleMakerBase):
     """The role that the environment gives this process, with the addresses of all of them.
 
-    `path`, `hdfs_name`, `hdfs_ugi`, `http_ip_port` and the timeouts say how Gloo meets, and have
-    no meaning here.
+    `path`, `hdfs_name`, `hdfs_ugi`, `http_ip_port` and the timeouts say how Gloo meets: there is
+    none here, and they warn.
 
     >>> from bireme.fluid.incubate.fleet.base.role_maker import GeneralRoleMaker
     >>> GeneralRoleMaker().generate_role()
@@ -222,6 +223,18 @@ class GeneralRoleMaker(RoleMakerBase):
         super().__init__()
         if use_ps_gpu:
             raise NotImplementedError("servers on GPUs are not in this version: no `use_ps_gpu`")
+        if (init_timeout_seconds, run_timeout_seconds) != (3600, 9999999):
+            warnings.warn(
+                "the timeouts of `GeneralRoleMaker` have no effect, because there is no Gloo: set"
+                " `FLAGS_rpc_deadline` (milliseconds) in the environment",
+                stacklevel=2,
+            )
+        if hdfs_name or hdfs_ugi or path or http_ip_port:
+            warnings.warn(
+                "`path`, `hdfs_name`, `hdfs_ugi` and `http_ip_port` have no effect, because there is"
+                " no Gloo: workers meet on their servers",
+                stacklevel=2,
+            )
 
     def _find_identity(self) -> Identity:
         environment.required("PADDLE_PSERVERS_IP_PORT_LIST")

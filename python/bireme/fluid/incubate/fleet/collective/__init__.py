@@ -118,8 +118,9 @@ class Collective(Fleet):
         export_for_deployment: bool = True,
     ) -> None:
         """Saves a model for prediction into a folder, see `fluid.io`."""
-        from ....io import save_inference_model
+        from ....io import check_export, save_inference_model
 
+        check_export(export_for_deployment)
         program = main_program or self.main_program
         save_inference_model(dirname, feeded_var_names, target_vars, executor, program)
 

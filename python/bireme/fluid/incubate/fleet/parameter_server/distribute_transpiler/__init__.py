@@ -126,8 +126,12 @@ class FleetTranspiler(Fleet):
     ) -> None:
         """Saves a model for prediction with the servers' parameters; worker 0's call does.
 
-        `executor` and `export_for_deployment` have no meaning here.
+        `executor` has no meaning here. The program is always cut for prediction:
+        `export_for_deployment=False` warns.
         """
+        from .....io import check_export
+
+        check_export(export_for_deployment)
         names, targets = list(feeded_var_names), fetch_names(target_vars)
         self._runtime_handle().save_inference(dirname, names, targets, main_program)
 
