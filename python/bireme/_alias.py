@@ -16,6 +16,7 @@ import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
+from typing import Any
 
 from ._missing import missing_module
 
@@ -67,14 +68,16 @@ def export_alias() -> None:
 class AliasFinder:
     """Finds `paddle` and its submodules in Bireme."""
 
-    def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname != "paddle" and not fullname.startswith("paddle."):
             return None
         name = "bireme" + fullname.removeprefix("paddle")
         # The parents are imported already: Python imports from the left.
         if name not in sys.modules and importlib.util.find_spec(name) is None:
             raise missing_module(name)
-        return ModuleSpec(fullname, AliasLoader(name))
+        # Loaders are known by their methods: `importlib.abc` would only make the import slower.
+        loader: Any = AliasLoader(name)
+        return ModuleSpec(fullname, loader)
 
 
 class AliasLoader:
@@ -91,7 +94,7 @@ class AliasLoader:
     def get_code(self, fullname: str) -> CodeType | None:
         """What `python -m paddle.distributed.launch` runs: the code behind the alias."""
         spec = importlib.util.find_spec(self.name)
-        loader = spec.loader if spec is not None else None
+        loader: Any = spec.loader if spec is not None else None
         return loader.get_code(self.name) if hasattr(loader, "get_code") else None
 
     def is_package(self, fullname: str) -> bool:

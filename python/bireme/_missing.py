@@ -175,7 +175,7 @@ def describe(module: str, name: str) -> str:
 class MissingFinder:
     """Asked last of all finders, and so only for modules that nobody has."""
 
-    def find_spec(self, fullname: str, path=None, target=None) -> None:
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         parent, _, name = fullname.rpartition(".")
         # Underscored names are for our own modules to look for each other.
         if parent.partition(".")[0] != _PACKAGE or name.startswith("_"):

@@ -40,11 +40,12 @@ LAZY = {
 }
 
 
-def public_names(module: str, *, also: str = "", but: str = "") -> list[str]:
-    """`__all__` of a module: the functions and classes it defines; of a package, its parts' too.
+def set_public_names(module: str, *, also: str = "", but: str = "") -> None:
+    """Sets `__all__` of a module: the functions and classes it defines; of a package, its parts' too.
 
     So a name is spelled where it is defined and nowhere else. `also` and `but` hold names to add
-    and to leave out, with blanks between them.
+    and to leave out, with blanks between them. It is no assignment in the module, as type checkers
+    take one that they cannot compute for an empty list, and know nothing of the names then.
     """
     here = sys.modules[module]
     parts = f"{module}." if hasattr(here, "__path__") else None
@@ -55,4 +56,4 @@ def public_names(module: str, *, also: str = "", but: str = "") -> list[str]:
         return ours and name[0] != "_" and callable(value)
 
     found = {name for name, value in vars(here).items() if belongs(name, value)}
-    return sorted({*found, *also.split()} - {*but.split()})
+    vars(here)["__all__"] = sorted({*found, *also.split()} - {*but.split()})

@@ -10,7 +10,8 @@ from __future__ import annotations
 import builtins
 import os
 import sys
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
 
 from ._alias import AliasLoader, export_alias, install_alias
 
@@ -46,7 +47,8 @@ def run_module(name: str, arguments: list[str]) -> None:
             spec = find_spec(f"{name}.__main__")
     except ModuleNotFoundError as error:
         sys.exit(f"bireme: cannot run module `{name}`: {error}")
-    code = spec.loader.get_code(spec.name) if spec is not None and spec.loader else None
+    loader: Any = spec.loader if spec is not None else None
+    code = loader.get_code(spec.name) if spec is not None and loader else None
     if spec is None or code is None:
         sys.exit(f"bireme: there is no module `{name}` that could be run")
     sys.argv[0] = spec.origin or name
@@ -94,7 +96,9 @@ def _hide_our_frames() -> None:
     """Errors of the script end the process as ever, but are shown from its own frames on."""
     previous = sys.excepthook
 
-    def show(kind, error, traceback):
+    def show(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
         # Before ours lie those of the command; behind them Python's own, while it compiles.
         first, frame = traceback, traceback
         while frame is not None:

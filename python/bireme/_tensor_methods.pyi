@@ -6,7 +6,9 @@ Written by `python/tests/test_core_stubs.py`.
 from collections.abc import Iterator
 from typing import Any
 
-from .tensor import attribute, creation, inplace, linalg, logic, manipulation, math, methods, ops, random, scatter, search, stat
+import bireme.tensor.scatter as _scatter
+
+from .tensor import attribute, creation, inplace, linalg, logic, manipulation, math, methods, ops, random, search, stat  # type: ignore[no-redef]
 
 class TensorMethods:
     @property
@@ -16,12 +18,12 @@ class TensorMethods:
     def __getitem__(self, index: Any) -> Any: ...
     def __setitem__(self, index: Any, value: Any) -> None: ...
     def __iter__(self) -> Iterator[Any]: ...
-    def __lt__(self, other: Any) -> Any: ...
-    def __le__(self, other: Any) -> Any: ...
-    def __gt__(self, other: Any) -> Any: ...
-    def __ge__(self, other: Any) -> Any: ...
-    def __eq__(self, other: object) -> Any: ...
-    def __ne__(self, other: object) -> Any: ...
+    def __lt__(self, other: Any, /) -> Any: ...
+    def __le__(self, other: Any, /) -> Any: ...
+    def __gt__(self, other: Any, /) -> Any: ...
+    def __ge__(self, other: Any, /) -> Any: ...
+    def __eq__(self, other: object, /) -> Any: ...
+    def __ne__(self, other: object, /) -> Any: ...
     def __hash__(self) -> int: ...
     abs = ops.abs
     abs_ = ops.abs
@@ -133,12 +135,12 @@ class TensorMethods:
     hypot = math.hypot
     hypot_ = math.hypot
     increment = math.increment
-    index_add = scatter.index_add
-    index_add_ = scatter.index_add
-    index_fill = scatter.index_fill
-    index_fill_ = scatter.index_fill
-    index_put = scatter.index_put
-    index_put_ = scatter.index_put
+    index_add = _scatter.index_add
+    index_add_ = _scatter.index_add
+    index_fill = _scatter.index_fill
+    index_fill_ = _scatter.index_fill
+    index_put = _scatter.index_put
+    index_put_ = _scatter.index_put
     index_sample = search.index_sample
     index_select = search.index_select
     inner = math.inner
@@ -216,8 +218,8 @@ class TensorMethods:
     pow = math.pow
     pow_ = math.pow
     prod = math.prod
-    put_along_axis = scatter.put_along_axis
-    put_along_axis_ = scatter.put_along_axis
+    put_along_axis = _scatter.put_along_axis
+    put_along_axis_ = _scatter.put_along_axis
     quantile = stat.quantile
     rad2deg = ops.rad2deg
     rank = attribute.rank
@@ -238,11 +240,11 @@ class TensorMethods:
     rsqrt_ = ops.rsqrt
     scale = math.scale
     scale_ = math.scale
-    scatter = scatter.scatter
-    scatter_ = scatter.scatter
-    scatter_nd_add = scatter.scatter_nd_add
+    scatter = _scatter.scatter
+    scatter_ = _scatter.scatter
+    scatter_nd_add = _scatter.scatter_nd_add
     searchsorted = search.searchsorted
-    select_scatter = scatter.select_scatter
+    select_scatter = _scatter.select_scatter
     sgn = ops.sign
     shard_index = manipulation.shard_index
     sigmoid = ops.sigmoid

@@ -120,6 +120,22 @@ def test_inference_model_in_memory(model):
     np.testing.assert_array_equal(got, wanted)
 
 
+def test_inference_model_is_loaded_from_the_contents_of_its_files(model):
+    exe, x, out = model
+    wanted = predicted(exe, out)
+    files = {
+        "model_filename": static.serialize_program([x], [out]),
+        "params_filename": static.serialize_persistables([x], [out], exe),
+    }
+    with static.scope_guard(static.Scope()):
+        program, feeds, fetches = static.load_inference_model(None, exe, **files)
+        assert feeds == ["x"]
+        got = exe.run(program, feed={"x": X}, fetch_list=fetches)[0]
+    np.testing.assert_array_equal(got, wanted)
+    with pytest.raises(TypeError, match="must be the contents of"):
+        static.load_inference_model(None, exe, model_filename="model.pdmodel")
+
+
 def test_predictor_serves_either_layout(model, tmp_path):
     exe, x, out = model
     wanted = predicted(exe, out)

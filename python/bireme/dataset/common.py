@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from typing import BinaryIO
 
 _PADDLE_HOME = os.path.join(os.path.expanduser("~"), ".cache", "paddle", "dataset")
 _CHUNK_BYTES = 1 << 18
@@ -111,7 +112,7 @@ def _fetch(url: str, target: str, md5sum: str) -> None:
             os.unlink(partial)
 
 
-def _copy(url: str, file) -> None:
+def _copy(url: str, file: BinaryIO) -> None:
     from urllib import request
 
     with request.urlopen(url, timeout=_CONNECT_TIMEOUT_S) as response:

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from .. import _core
 from .._missing import missing_names
-from .._names import public_names
+from .._names import set_public_names
 
 
 def device_count() -> int:
@@ -128,5 +128,5 @@ def _no_gpu(function: str) -> NoReturn:
     raise _core.UnavailableError(f"`{function}`: this build of Bireme has no GPU support")
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

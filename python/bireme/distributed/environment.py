@@ -8,6 +8,7 @@ variables after the import.
 from __future__ import annotations
 
 import os
+from typing import overload
 
 from .. import _core
 from ..static.settings import unknown_setting
@@ -16,6 +17,10 @@ from ..static.settings import unknown_setting
 VARIABLES = {name: meaning for name, _, meaning in _core.environment_variables()}
 
 
+@overload
+def text(name: str, default: str) -> str: ...
+@overload
+def text(name: str, default: None = None) -> str | None: ...
 def text(name: str, default: str | None = None) -> str | None:
     """What a variable says, or the default where it is not set.
 

@@ -18,7 +18,8 @@ def _pair(first: Any, second: Any) -> tuple[Tensor, Tensor]:
         for v in (first, second)
     )
     shape = matched_shape(a.shape, b.shape)
-    return tuple(v if list(v.shape) == shape else ops.expand_v2(v, shape=shape) for v in (a, b))
+    a, b = (v if list(v.shape) == shape else ops.expand_v2(v, shape=shape) for v in (a, b))
+    return a, b
 
 
 class Normal(Distribution):

@@ -100,7 +100,8 @@ class XavierInitializer(Initializer):
         seed: int = 0,
     ) -> None:
         kind = _initializer.XavierUniform if uniform else _initializer.XavierNormal
-        self._like, self.seed = kind(fan_in, fan_out), seed
+        self._like: _initializer.Initializer = kind(fan_in, fan_out)
+        self.seed = seed
 
     def _spec(self, shape: Sequence[int]) -> tuple[str, dict[str, Any]]:
         kind, numbers = self._like._spec(shape)

@@ -15,7 +15,7 @@ from .framework import static_by_default
 from .layers.learning_rate_scheduler import Schedule
 
 
-class _Signature1x:
+class _Signature1x(_optimizer.Optimizer):
     """What all optimizers of 1.x share: the names of arguments, and schedules in the program."""
 
     def __init__(
@@ -24,14 +24,9 @@ class _Signature1x:
         if parameter_list is None:
             static_by_default()
         self._schedule = learning_rate if isinstance(learning_rate, Schedule) else None
-        super().__init__(
-            # The schedule takes its place in the settings below.
-            0.0 if self._schedule else learning_rate,
-            *args,
-            parameters=parameter_list,
-            weight_decay=regularization,
-            **kw,
-        )
+        named = {**kw, "parameters": parameter_list, "weight_decay": regularization}
+        # The schedule takes its place in the settings below.
+        super().__init__(0.0 if self._schedule else learning_rate, *args, **named)
 
     def _finish_config(self, config: dict[str, Any], parameters: Any, decay: Any) -> None:
         super()._finish_config(config, parameters, decay)
@@ -371,7 +366,7 @@ class LambOptimizer(_Signature1x, _optimizer.Lamb):
         self._schedule = learning_rate if isinstance(learning_rate, Schedule) else None
         _optimizer.Lamb.__init__(
             self,
-            0.0 if self._schedule else learning_rate,
+            0.0 if isinstance(learning_rate, Schedule) else learning_rate,
             lamb_weight_decay,
             beta1,
             beta2,

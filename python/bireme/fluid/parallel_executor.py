@@ -40,7 +40,7 @@ class ParallelExecutor:
             raise TypeError("`share_vars_from` must be a `ParallelExecutor`")
         strategy = BuildStrategy() if build_strategy is None else build_strategy
         strategy.num_trainers, strategy.trainer_id = num_trainers, trainer_id
-        self._scope = share_vars_from._scope if share_vars_from is not None else scope
+        self._scope: Any = share_vars_from._scope if share_vars_from is not None else scope
         self._executor = Executor(CUDAPlace(0) if use_cuda else CPUPlace())
         program = default_main_program() if main_program is None else main_program
         self._program = CompiledProgram(program).with_data_parallel(

@@ -315,9 +315,9 @@ def _as_array(value: Any, name: str | None = None) -> np.ndarray:
 
 def _as_tensor(value: np.ndarray, name: str | None = None) -> Any:
     if not _core.in_dynamic_mode():
-        tensor = _core.LoDTensor()
-        tensor.set(value, _core.CPUPlace())
-        return tensor
+        stored = _core.LoDTensor()
+        stored.set(value, _core.CPUPlace())
+        return stored
     tensor = _core.to_tensor(value)
     if name:
         tensor.name = name
@@ -333,15 +333,10 @@ def _load_model_parameters(path: str, return_numpy: bool) -> dict[str, Any]:
         )
     scope = _core.Scope()
     program, _, _ = _core.load_inference(scope, path)
-    names = [
-        var.name for var in program.list_vars() if var.persistable and scope.find_var(var.name)
-    ]
+    names = [var.name for var in program.list_vars() if var.persistable]
+    found = {n: scope.find_var(n) for n in names if n not in ("feed", "fetch")}
     convert = _as_array if return_numpy else _as_tensor
-    return {
-        n: convert(np.array(scope.find_var(n).get_tensor()), n)
-        for n in names
-        if n not in ("feed", "fetch")
-    }
+    return {n: convert(np.array(var.get_tensor()), n) for n, var in found.items() if var}
 
 
 __getattr__ = missing_names(__name__)

@@ -72,6 +72,6 @@ def _refuse_truth(variable: Any) -> bool:
 
 
 # Python would take every variable for true.
-_core.Variable.__bool__ = _refuse_truth
+_core.Variable.__bool__ = _refuse_truth  # type: ignore[method-assign,assignment]
 
 __getattr__ = missing_names(__name__)

@@ -92,9 +92,10 @@ class _StoredDType:
     __slots__ = ("dtype",)
 
     def __init__(self, spec: Any) -> None:
-        self.dtype = np.dtype(spec) if isinstance(spec, str) else None
-        if self.dtype is None or self.dtype.hasobject or self.dtype.kind not in "biufcSU":
+        dtype = np.dtype(spec) if isinstance(spec, str) else None
+        if dtype is None or dtype.hasobject or dtype.kind not in "biufcSU":
             raise UnsafePickleError(f"the pickle has arrays of {spec!r}, but only numbers are read")
+        self.dtype: np.dtype[Any] = dtype
 
     def __setstate__(self, state: Any) -> None:
         if len(state) > 1 and state[1] in ("<", ">"):
@@ -226,8 +227,13 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Reader(pickle._Unpickler):  # type: ignore[misc,name-defined]
-    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+# Python's own in Python, which type checkers know nothing of.
+_Pickler: Any = pickle._Pickler
+_Unpickler: Any = pickle._Unpickler
+
+
+class _Reader(_Unpickler):
+    dispatch: ClassVar[dict[int, Any]] = dict(_Unpickler.dispatch)
 
     def __init__(self, file: BinaryIO, **options: Any) -> None:
         self._file = _Bounded(file)
@@ -326,7 +332,7 @@ class _Bounded:
         return line
 
 
-class _Writer(pickle._Pickler):  # type: ignore[misc,name-defined]
+class _Writer(_Pickler):
     """The pickler in Python: only there can the place that a function is found at be chosen."""
 
     def __init__(self, file: BinaryIO, protocol: int, reduce: Callable[[Any], Any]) -> None:

@@ -50,7 +50,8 @@ def to_static(
     from ..nn import Layer
 
     if isinstance(function, Layer):
-        function.forward = StaticFunction(_plain(function.forward), input_spec)
+        layer: Any = function
+        layer.forward = StaticFunction(_plain(function.forward), input_spec)
         return function
     return StaticFunction(_plain(function), input_spec)
 

@@ -61,11 +61,11 @@ class TranslatedLayer(Layer):
             raise ValueError(f"the model has a program for `forward` only, not `{method_name}`")
         return self._program
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
         """The values of the model, by the names they had in the layer that was saved."""
-        tensors = {}
+        tensors: dict[str, Any] = {}
         for name in [*self._structured, *self._scope.names()]:
-            value = np.array(self._scope.find_var(name).get_tensor())
+            value = np.array(self._scope.var(name).get_tensor())
             tensors.setdefault(self._structured.get(name, name), _core.to_tensor(value))
         return tensors
 

@@ -86,7 +86,7 @@ class Optimizer:
             raise ValueError(
                 f"a parameter group of `{type(self).__name__}` has no {sorted(unknown)}"
             )
-        parameters = _parameter_list(group["params"])
+        parameters = _parameter_list(group["params"]) or []
         scale = float(group.get("learning_rate", 1.0))
         return _Group(parameters, self._engine(parameters, group), scale)
 

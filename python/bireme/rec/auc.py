@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,9 @@ def of_buckets(positive: np.ndarray, negative: np.ndarray) -> float:
     return float(area / (found[-1] * negative.sum()))
 
 
-def global_auc(scope: Any, positive: str, negative: str, util: Any) -> float | None:
+def global_auc(scope: Any, names: Sequence[str], util: Any) -> float | None:
     """The AUC of all workers; `None` where the program counts into no such buckets."""
-    buckets = [scope.find_var(name) for name in (positive, negative)]
+    buckets = [scope.find_var(name) for name in names]
     if any(var is None or not var.is_initialized() for var in buckets):
         return None
     counts = [np.array(var.get_tensor()) for var in buckets]

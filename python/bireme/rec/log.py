@@ -74,7 +74,7 @@ def common_configs(values: dict[str, Any]) -> None:
 class Visual:
     """Curves for VisualDL, where the config asks for them (`runner.use_visual`)."""
 
-    def __init__(self, wanted: bool, folder: str) -> None:
+    def __init__(self, wanted: bool | None, folder: str) -> None:
         self._writer = None
         if wanted:
             from visualdl import LogWriter

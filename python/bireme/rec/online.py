@@ -179,11 +179,12 @@ class OnlineTrainer:
             for key, kind in (("dump_fields", "fields"), ("dump_param", "params"))
         }
         folder = os.path.join(self.config[f"runner.{use}_dump_fields_dir"], day, str(number))
-        self.program._fleet_opt = {**before, **of_model, "dump_fields_path": folder}
+        options = {**before, **of_model, "dump_fields_path": folder}
+        self.program._fleet_opt = options  # type: ignore[attr-defined]
         try:
             yield
         finally:
-            self.program._fleet_opt = before
+            self.program._fleet_opt = before  # type: ignore[attr-defined]
 
     def _call(self, day: str, number: int, dataset: Any) -> dict[str, Any]:
         return {
@@ -267,10 +268,10 @@ class OnlineTrainer:
             self._reset_metrics()
             return said
         counters = auc.counters(self.program)
-        quality = auc.global_auc(global_scope(), *counters[0], fleet.util) if counters else None
+        quality = auc.global_auc(global_scope(), counters[0], fleet.util) if counters else None
         samples = 0
         if counters:
-            own = [np.array(global_scope().find_var(n).get_tensor()).sum() for n in counters[0]]
+            own = [np.array(global_scope().var(n).get_tensor()).sum() for n in counters[0]]
             samples = int(fleet.util.all_reduce(np.array([sum(own)], "int64"))[0])
         self._reset_metrics()
         value = "None" if quality is None else f"{quality:.6f}"

@@ -204,7 +204,7 @@ class Trainer:
         counters = auc.counters(self.program)
         if not counters:
             return None
-        quality = auc.global_auc(global_scope(), *counters[0], fleet.util)
+        quality = auc.global_auc(global_scope(), counters[0], fleet.util)
         for names in counters:
             auc.reset(global_scope(), names)
         return quality
@@ -237,11 +237,12 @@ class Trainer:
 
     def _dump_fields(self, epoch: int) -> None:
         folder = os.path.join(self.config["runner.dump_fields_path"], str(epoch))
-        self.program._fleet_opt = {
+        options = {
             **(getattr(self.program, "_fleet_opt", None) or {}),
             "dump_fields_path": folder,
             "dump_fields": self.config.get("runner.dump_fields", []),
         }
+        self.program._fleet_opt = options  # type: ignore[attr-defined]
 
     def _record(self) -> None:
         logger.info(f"train_result_dict: {self.results}")

@@ -224,8 +224,9 @@ class FetchHandler:
 def _leave_jobs() -> None:
     # A script that fails is not done: its servers must hear of a lost trainer, not of a good end, and
     # so must the other ranks.
-    if hasattr(sys, "last_type"):
-        _core.Executor._quit(f"{sys.last_type.__name__}: {sys.last_value}")
+    failure = getattr(sys, "last_value", None)
+    if failure is not None:
+        _core.Executor._quit(f"{type(failure).__name__}: {failure}")
         return
     _core.Executor._complete()
     _core.leave_ranks()
@@ -559,7 +560,8 @@ def _set_learning_rate(program: Program, scope: Scope | None) -> None:
     scheduler = getattr(program, "_lr_scheduler", None)
     if scheduler is None:
         return
-    rate = (scope or _core.global_scope()).var(program._lr_name)
+    name = program._lr_name  # type: ignore[attr-defined]  # set beside the scheduler
+    rate = (scope or _core.global_scope()).var(name)
     rate.get_tensor().set(np.array([scheduler()], "float32"), None)
 
 

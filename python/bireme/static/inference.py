@@ -68,13 +68,27 @@ def load_inference_model(
     bireme...FileError: ...
     """
     if path_prefix is None:
-        program = deserialize_program(model_filename)
-        deserialize_persistables(program, params_filename, executor)
-        feeds, fetches = program.feed_names, program.fetch_names
+        program, feeds, fetches = _load_contents(model_filename, params_filename)
     else:
         program, feeds, fetches = load_model(path_prefix, model_filename, params_filename)
     block = program.global_block()
     return [program, list(feeds), [block.var(name) for name in fetches]]
+
+
+def _load_contents(model: Any, parameters: Any) -> tuple[Any, ...]:
+    import tempfile
+
+    if not isinstance(model, bytes) or not isinstance(parameters, bytes | None):
+        raise TypeError(
+            "without `path_prefix`, `model_filename` and `params_filename` must be the contents of "
+            "the two files, as `serialize_program` and `serialize_persistables` give them"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = os.path.join(folder, "model")
+        save_to_file(prefix + ".pdmodel", model)
+        if parameters:
+            save_to_file(prefix + ".pdiparams", parameters)
+        return load_model(prefix, None, None)
 
 
 def load_model(path: str, model_filename: Any, params_filename: Any) -> tuple[Any, ...]:

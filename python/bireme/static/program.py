@@ -13,8 +13,9 @@ from typing import Any
 from .. import _core
 
 Program = _core.Program
-Program.__deepcopy__ = lambda self, memo: self.clone()
-Program.__reduce__ = lambda self: (Program.parse_from_string, (self.serialize(),))
+_program: Any = Program
+_program.__deepcopy__ = lambda self, memo: self.clone()
+_program.__reduce__ = lambda self: (Program.parse_from_string, (self.serialize(),))
 Scope = _core.Scope
 Variable = _core.Variable
 

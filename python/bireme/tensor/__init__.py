@@ -1,7 +1,7 @@
 """Functions on tensors: everything here is also `paddle.<name>`."""
 
 from .._missing import missing_names
-from .._names import public_names
+from .._names import set_public_names
 from . import inplace, methods
 from .attribute import *
 from .creation import *
@@ -26,5 +26,5 @@ acosh_ add_ asinh_ atanh_ ceil_ clip_ cosh_ cov create_tensor exp_ flatten_ floo
 lerp_ log1p_ logical_xor_ matrix_power multi_dot not_equal_ put_along_axis_ reciprocal_ round_
 rsqrt_ scale_ sigmoid sigmoid_ sqrt_ subtract_
 """
-__all__ = public_names(__name__, but=_METHODS_ONLY)
+set_public_names(__name__, but=_METHODS_ONLY)
 __getattr__ = missing_names(__name__)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._names import public_names
+from .._names import set_public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -392,4 +392,4 @@ def _range_dtype(numbers: tuple[Any, ...]) -> str:
     return "int64"
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -6,11 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _core
-from . import creation, linalg, logic, manipulation, math, ops, scatter, search
+from . import (  # type: ignore[no-redef]  # the modules, whose names others import too
+    creation,
+    linalg,
+    logic,
+    manipulation,
+    math,
+    ops,
+    search,
+)
+from . import scatter as scattering  # type: ignore[no-redef]
 from .arguments import Variable, real, require_tensor
 from .arguments import ops as core_ops
 
-_SOURCES = (math, ops, manipulation, logic, linalg, search, scatter, creation)
+_SOURCES = (math, ops, manipulation, logic, linalg, search, scattering, creation)
 
 #: What Paddle has in place, and we have.
 _NAMES = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._names import public_names
+from .._names import set_public_names
 from .arguments import (
     Tensor,
     as_tensor,
@@ -248,4 +248,4 @@ def _matrix_norm(x: Tensor, p: Any, axes: list[int], keepdim: bool) -> Tensor:
     return ops.pow(total, factor=1.0 / real(p, "p"))
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._names import public_names
+from .._names import set_public_names
 from .arguments import TENSORS, Tensor, as_tensor, check_no_output, ops, real, require_tensor
 
 
@@ -221,4 +221,4 @@ def is_tensor(x: Any) -> Any:
     return isinstance(x, TENSORS)
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

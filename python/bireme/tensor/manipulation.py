@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._names import public_names
+from .._names import set_public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -530,4 +530,4 @@ def _dot_axes(x: Tensor, y: Tensor, axes: Any) -> tuple[list[int], list[int]]:
     return [normal_axis(a, x.ndim) for a in left], [normal_axis(a, y.ndim) for a in right]
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

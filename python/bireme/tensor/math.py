@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .._names import public_names
+from .._names import set_public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -516,4 +516,4 @@ amax = max
 amin = min
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

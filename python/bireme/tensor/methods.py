@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from .._missing import missing_attribute
-from . import (
+from . import (  # type: ignore[no-redef]  # the modules, whose names others import too
     attribute,
     copying,
     creation,
@@ -20,17 +20,17 @@ from . import (
     math,
     ops,
     random,
-    scatter,
     search,
     stat,
 )
+from . import scatter as scattering  # type: ignore[no-redef]
 from .arguments import known_size
 from .arguments import ops as core_ops
 from .indexing import getitem, set_item_in_place
 from .to_string import tensor_repr
 
 #: Functions whose first argument is a tensor, by the module they are in.
-_METHOD_MODULES = (math, ops, manipulation, logic, linalg, search, stat, scatter, attribute)
+_METHOD_MODULES = (math, ops, manipulation, logic, linalg, search, stat, scattering, attribute)
 
 #: Functions of these modules that do not make sense as methods.
 _NOT_METHODS = {"shape", "scatter_nd", "multi_dot"}
@@ -222,7 +222,8 @@ def _methods() -> dict[str, Any]:
 def attach() -> None:
     """Sets the methods of both classes; called once, when the package is imported."""
     both = _methods()
-    for kind in (_core.Tensor, _core.Variable):
+    kinds: tuple[Any, ...] = (_core.Tensor, _core.Variable)
+    for kind in kinds:
         own = vars(kind)
         for name, function in both.items():
             if name not in own:
@@ -234,7 +235,7 @@ def attach() -> None:
         # Lets `array * tensor` be ours to compute, not numpy's.
         kind.__array_ufunc__ = None
         kind.__getattr__ = missing_attribute
-    eager = _core.Tensor
+    eager: Any = _core.Tensor
     eager.__repr__ = tensor_repr
     eager.__str__ = tensor_repr
     eager.__deepcopy__ = copying.deep_copy
@@ -245,7 +246,7 @@ def attach() -> None:
     eager.register_hook = register_hook
     eager._grad_ivar = _grad_ivar
     eager._set_grad_ivar = _set_grad_ivar
-    static = _core.Variable
+    static: Any = _core.Variable
     static.detach = _static_detach
     static.__getattr__ = _missing_in_programs
     for name in ("__array__", "__float__", "__int__", "__index__", "__len__", "__contains__"):

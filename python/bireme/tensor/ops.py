@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .._names import public_names
+from .._names import set_public_names
 from .arguments import Tensor, is_integer, ops, real, require_tensor
 
 
@@ -345,4 +345,4 @@ def stanh(
 sgn = sign
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._names import public_names
+from .._names import set_public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -181,4 +181,4 @@ def _gaussian(shape: Any, mean: float, std: float, dtype: Any = None, seed: int 
     )
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

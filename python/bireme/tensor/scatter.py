@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._names import public_names
+from .._names import set_public_names
 from .arguments import (
     Tensor,
     as_tensor,
@@ -182,7 +182,7 @@ def _expanded(x: Tensor, shape: list[int]) -> Tensor:
 def _flat_places(columns: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
     """One index into the flattened leading axes from one index for each; negative ones count
     from the end."""
-    flat = None
+    flat: Any = None
     for column, size in zip(columns, sizes):
         limit = ops.fill_any_like(column, value=float(size))
         column = ops.elementwise_mod(column, limit)
@@ -199,4 +199,4 @@ def _back(order: list[int]) -> list[int]:
     return [order.index(i) for i in range(len(order))]
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

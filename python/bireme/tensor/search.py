@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from .._names import public_names
+from .._names import set_public_names
 from .arguments import (
     TENSORS,
     Tensor,
@@ -117,7 +117,9 @@ def kthvalue(
     return tuple(parts if keepdim else (ops.squeeze2(p, axes=[axis]) for p in parts))
 
 
-def where(condition: Any, x: Tensor = None, y: Tensor = None, name: str | None = None) -> Any:
+def where(
+    condition: Any, x: Tensor | None = None, y: Tensor | None = None, name: str | None = None
+) -> Any:
     """`x` where the condition holds, else `y`; without both, the places where it holds.
 
     >>> paddle.where(paddle.to_tensor([True, False]), paddle.ones([2]), paddle.zeros([2])).tolist()
@@ -282,7 +284,7 @@ def searchsorted(
     [1]
     """
     lines, wanted = (numpy_of(v, "searchsorted") for v in (sorted_sequence, values))
-    side = "right" if right else "left"
+    side: Literal["left", "right"] = "right" if right else "left"
     if lines.ndim == 1:
         places = np.searchsorted(lines, wanted, side)
     else:
@@ -319,4 +321,4 @@ def _same_shape(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return ops.expand_v2(x, shape=shape), ops.expand_v2(mask, shape=shape)
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

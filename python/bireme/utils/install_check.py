@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = ["run_check"]
 
 
@@ -54,12 +56,12 @@ def _check_static() -> None:
         executor.run(startup)
         weight = main.all_parameters()[0].name
         feed = {"x": np.ones([4, 2], "float32")}
-        before = np.array(scope.find_var(weight).get_tensor())
+        before = np.array(scope.var(weight).get_tensor())
         executor.run(main, feed=feed, fetch_list=[loss])
-        _check_moved("static", before, np.array(scope.find_var(weight).get_tensor()))
+        _check_moved("static", before, np.array(scope.var(weight).get_tensor()))
 
 
-def _check_moved(mode: str, before, after) -> None:
+def _check_moved(mode: str, before: Any, after: Any) -> None:
     # The gradient of the mean is one: a step of 0.1 moves every weight by as much.
     if abs(before - after - 0.1).max() > 1e-5:
         raise RuntimeError(f"a step of {mode} training moved weights from {before} to {after}")

@@ -277,8 +277,9 @@ def leave() -> None:
     >>> leave()
     """
     _groups.clear()
-    if hasattr(sys, "last_type"):
-        _core.ProcessGroup.abort_all(f"{sys.last_type.__name__}: {sys.last_value}")
+    failure = getattr(sys, "last_value", None)
+    if failure is not None:
+        _core.ProcessGroup.abort_all(f"{type(failure).__name__}: {failure}")
     else:
         _core.ProcessGroup.forget_all()
 

@@ -102,8 +102,8 @@ def _append(kind: str, group: Group | None, given: Any, out: Any, **attrs: Any) 
     if group is not None and group.id != 0:
         raise RuntimeError("Group can not be used in static graph mode for now.")
     block = _core.default_main_program().current_block()
-    inputs = {} if given is None else {"X": [given]}
-    outputs = {} if out is None else {"Out": [out]}
+    inputs: dict[str, Any] = {} if given is None else {"X": [given]}
+    outputs: dict[str, Any] = {} if out is None else {"Out": [out]}
     if kind != "barrier":
         attrs["use_calc_stream"] = True
     block.append_op(kind, inputs, outputs, {"ring_id": 0, **attrs})

@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import _core
 from ..._missing import missing_names
-from ..._names import public_names
+from ..._names import set_public_names
 from . import static_ops
 from .group import Group, all_processes, group_of, is_outsider
 from .reduce_op import ReduceOp, checked_op
@@ -324,5 +324,5 @@ def _equal_rows(name: str, tensor: Any, size: int) -> list[int]:
     return [rows // size] * size
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

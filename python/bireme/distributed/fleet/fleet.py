@@ -259,7 +259,8 @@ class Fleet:
         strategy = _checked_strategy(strategy)
         if strategy is not None:
             self._strategy = strategy
-        split, features = None, ()
+        split: Any = None
+        features: tuple[str, ...] = ()
         identity = self._distributed_identity()
         if identity:
             # Stages of heter workers are a pipeline.
@@ -546,7 +547,9 @@ class Fleet:
     def _split(self, loss: Any, startup_program: Any) -> None:
         """Makes the programs of this process's role out of those that `minimize` completed."""
         config, settings = _settings_of(self._strategy)
-        runtime = Runtime(self._distributed_identity(), config, settings)
+        identity = self._distributed_identity()
+        assert identity is not None, "`distributed_optimizer` splits for these jobs alone"
+        runtime = Runtime(identity, config, settings)
         startup = startup_program or default_startup_program()
         runtime.split(loss.block.program, startup, self._strategy._tables)
         # Where Paddle's scripts look for it, and may change it.

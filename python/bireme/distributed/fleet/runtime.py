@@ -55,9 +55,9 @@ class Runtime:
         self._is_started = False
         self._scope: Any = None
         # The program before it was split: what is saved for prediction is cut out of it.
-        self.origin: Program | None = None
-        self.main: Program | None = None
-        self.startup: Program | None = None
+        self.origin: Any = None
+        self.main: Any = None
+        self.startup: Any = None
 
     def split(
         self, main: Program, startup: Program, tables: Mapping[str, Mapping[str, Any]]

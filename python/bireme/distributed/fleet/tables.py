@@ -22,7 +22,7 @@ _ADAM = {
     "beta2_decay_rate": 0.999,
     "ada_epsilon": 1e-8,
 }
-_RULE = {"name": "", "naive": _NAIVE, "adagrad": _ADAGRAD, "adam": _ADAM}
+_RULE: dict[str, Any] = {"name": "", "naive": _NAIVE, "adagrad": _ADAGRAD, "adam": _ADAM}
 _SAVE_PARAM = "table_accessor_save_param"
 _SAVE = {"param": 0, "converter": "", "deconverter": ""}
 # What counts where nothing is said: rows are neither admitted late nor forgotten.

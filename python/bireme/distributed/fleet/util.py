@@ -138,7 +138,7 @@ class UtilBase:
         """The host by which other workers know this one; empty where nobody said it."""
         identity = self._job._distributed_identity()
         own = identity.worker_endpoints[identity.index : identity.index + 1]
-        host = own[0].rpartition(":")[0] if own else environment.text("POD_IP")
+        host = own[0].rpartition(":")[0] if own else environment.text("POD_IP", "")
         servers = {place.rpartition(":")[0] for place in identity.server_endpoints}
         if not host and servers <= {"127.0.0.1", "localhost"}:
             host = "127.0.0.1"
@@ -147,7 +147,7 @@ class UtilBase:
     def _rank_host(self) -> str:
         endpoints = environment.endpoints("PADDLE_TRAINER_ENDPOINTS")
         own = endpoints[get_rank() : get_rank() + 1]
-        return own[0].rpartition(":")[0] if own else environment.text("POD_IP")
+        return own[0].rpartition(":")[0] if own else environment.text("POD_IP", "")
 
     def _place(self) -> tuple[int, int]:
         identity = self._job and self._job._distributed_identity()

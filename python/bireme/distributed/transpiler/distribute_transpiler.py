@@ -58,7 +58,7 @@ class DistributeTranspiler:
         self.config._settled()
         self._server_config = ServerRuntimeConfig()
         self._core: Any = None
-        self._program: Program | None = None
+        self._program: Any = None
         self._endpoints: list[str] = []
         # The number of this trainer, and how many there are.
         self._trainer = (0, 1)
@@ -173,7 +173,7 @@ class DistributeTranspiler:
         self._core.transpile_collective(trainer_id, main, startup, endpoints, here)
         if self.config.mode == "nccl2" and len(endpoints) > 1:
             # The program stays as it is; what runs it reduces gradients.
-            main._trainers = (trainer_id, endpoints)
+            main._trainers = (trainer_id, endpoints)  # type: ignore[attr-defined]
         if self.config.print_log:
             print(self._core.log())
         self._program, self._trainer_is_made, self._ports_are_open = main, True, True

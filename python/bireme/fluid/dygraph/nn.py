@@ -124,7 +124,7 @@ class Pool2D(nn.Layer):
         data_format: str = "NCHW",
     ) -> None:
         super().__init__()
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "pool_size": pool_size,
             "pool_type": pool_type,
             "pool_stride": pool_stride,

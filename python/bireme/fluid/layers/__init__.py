@@ -24,7 +24,7 @@ from .control_flow import *
 from .elementwise import *
 from .io import *
 from .learning_rate_scheduler import *
-from .loss import *
+from .loss import *  # type: ignore[no-redef]
 from .manipulation import *
 from .math import *
 from .metric_op import *

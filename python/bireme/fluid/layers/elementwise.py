@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import _core
-from ..._names import public_names
+from ..._names import set_public_names
 from ...static.nn.parameters import activate
 
 Variable = Any
@@ -114,4 +114,4 @@ def elementwise_floordiv(
     return activate(_ops.elementwise_floordiv(x, y, axis=axis), act)
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..._names import public_names
+from ..._names import set_public_names
 from ...static.input import declare_feed
 from ...static.program import Variable
 from ..framework import static_by_default
@@ -39,4 +39,4 @@ def data(
     return var
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

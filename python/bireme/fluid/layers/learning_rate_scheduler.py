@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ... import _core
-from ..._names import public_names
+from ..._names import set_public_names
 
 
 class Schedule(NamedTuple):
@@ -182,4 +182,4 @@ def _schedule(kind: str, **arguments: Any) -> Schedule:
     return Schedule(kind, arguments)
 
 
-__all__ = public_names(__name__, but="Schedule")
+set_public_names(__name__, but="Schedule")

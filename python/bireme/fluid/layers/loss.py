@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ... import _core
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import require_tensor as _require_tensor
 
 Variable = Any
@@ -222,4 +222,4 @@ def label_smooth(
     return _ops.elementwise_add(kept, _ops.scale(prior_dist, scale=epsilon))
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import _core
-from ..._names import public_names
+from ..._names import set_public_names
 from ...static.nn.parameters import activate
 
 Variable = Any
@@ -266,4 +266,4 @@ def _dims(input: Variable, dim: int | Sequence[int] | None) -> dict[str, Any]:
     return {"dim": dims, "reduce_all": len(dims) == input.ndim}
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -148,14 +148,14 @@ def pool2d(
         raise ValueError(f"`pool_type` must be max or avg, not {pool_type!r}")
     if not global_pooling and pool_size == -1:
         raise ValueError("give a `pool_size`, or `global_pooling=True`")
-    named = isinstance(pool_padding, str)
+    algorithm = pool_padding.upper() if isinstance(pool_padding, str) else "EXPLICIT"
     return _ops.pool2d(
         input,
         ksize=[pool_size] * 2 if isinstance(pool_size, int) else list(pool_size),
         pooling_type=pool_type,
         strides=[pool_stride] * 2 if isinstance(pool_stride, int) else list(pool_stride),
-        paddings=[0, 0] if named else image_padding(pool_padding),
-        padding_algorithm=pool_padding.upper() if named else "EXPLICIT",
+        paddings=[0, 0] if isinstance(pool_padding, str) else image_padding(pool_padding),
+        padding_algorithm=algorithm,
         global_pooling=global_pooling,
         ceil_mode=ceil_mode,
         exclusive=exclusive,

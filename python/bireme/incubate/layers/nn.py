@@ -57,7 +57,7 @@ def fused_seqpool_cvm(
         raise ValueError(f"`pool_type` must be sum, not {pool_type!r}")
     if cvm_offset != 2:
         raise NotImplementedError(f"`cvm_offset` must be 2 in this version, not {cvm_offset}")
-    inputs = list(input) if isinstance(input, (list, tuple)) else [input]
+    inputs: list[Any] = list(input) if isinstance(input, (list, tuple)) else [input]
     pooled = [sequence_pool(each, pool_type, pad_value=pad_value) for each in inputs]
     return [_ops.cvm(each, cvm, use_cvm=use_cvm) for each in pooled]
 

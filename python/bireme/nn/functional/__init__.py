@@ -1,7 +1,7 @@
 """Functions of neural networks, without parameters of their own: `paddle.nn.functional`."""
 
 from ..._missing import missing_names
-from ..._names import public_names
+from ..._names import set_public_names
 from .activation import *
 from .common import *
 from .conv import *
@@ -12,5 +12,5 @@ from .norm import *
 from .pooling import *
 from .vision import *
 
-__all__ = public_names(__name__)
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

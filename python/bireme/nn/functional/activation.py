@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import Tensor, ops, random_like, real, require_tensor
 from ...tensor.inplace import overwrite
 
@@ -118,7 +118,7 @@ def mish(x: Tensor, name: str | None = None) -> Any:
     return ops.mish(x)
 
 
-def softplus(x: Tensor, beta: int = 1, threshold: int = 20, name: str | None = None) -> Any:
+def softplus(x: Tensor, beta: float = 1, threshold: float = 20, name: str | None = None) -> Any:
     """log(1 + exp(beta * x)) / beta, and x over the threshold.
 
     >>> paddle.nn.functional.softplus(paddle.to_tensor([50.0])).tolist()
@@ -335,4 +335,4 @@ tanh_ = _in_place(tanh)
 thresholded_relu_ = _in_place(thresholded_relu)
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

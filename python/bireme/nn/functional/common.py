@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import (
     Tensor,
     Variable,
@@ -326,4 +326,4 @@ def scaled_dot_product_attention(
     return ops.transpose2(ops.matmul_v2(weights, v), axis=[0, 2, 1, 3])
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import Tensor, ops, real, require_tensor
 from .common import pairwise_distance
 from .loss import reduced
@@ -115,4 +115,4 @@ def triplet_margin_with_distance_loss(
     return reduced(ops.relu(ops.scale(near - far, bias=real(margin, "margin"))), reduction)
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

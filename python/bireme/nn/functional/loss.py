@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import Tensor, ops, real, require_tensor
 from .common import pairwise_distance
 
@@ -163,7 +163,7 @@ def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
     label: Tensor,
-    margin: int = 0,
+    margin: float = 0,
     reduction: str = "mean",
     name: str | None = None,
 ) -> Any:
@@ -327,4 +327,4 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
     return loss
 
 
-__all__ = public_names(__name__, but="reduced")
+set_public_names(__name__, but="reduced")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import Tensor, integer, ops, pair, require_tensor
 from .conv import paddings
 
@@ -18,7 +18,7 @@ def max_pool2d(
     ceil_mode: bool = False,
     data_format: str = "NCHW",
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """The greatest element of each window of a picture, and its place in it if `return_mask`.
 
     >>> x = paddle.arange(16.0).reshape([1, 1, 4, 4])
@@ -61,7 +61,7 @@ def max_pool1d(
     return_mask: bool = False,
     ceil_mode: bool = False,
     name: str | None = None,
-) -> Tensor:
+) -> Any:
     """The greatest element of each window of a sequence.
 
     >>> paddle.nn.functional.max_pool1d(paddle.to_tensor([[[1.0, 3.0]]]), 2).tolist()
@@ -104,7 +104,7 @@ def adaptive_avg_pool2d(
 
 def adaptive_max_pool2d(
     x: Tensor, output_size: Any, return_mask: bool = False, name: str | None = None
-) -> Tensor:
+) -> Any:
     """Greatest elements of windows that cut a picture into `output_size` parts.
 
     >>> x = paddle.arange(16.0).reshape([1, 1, 4, 4])
@@ -130,7 +130,7 @@ def adaptive_avg_pool1d(x: Tensor, output_size: int, name: str | None = None) ->
 
 def adaptive_max_pool1d(
     x: Tensor, output_size: int, return_mask: bool = False, name: str | None = None
-) -> Tensor:
+) -> Any:
     """Greatest elements of windows that cut a sequence into `output_size` parts.
 
     >>> paddle.nn.functional.adaptive_max_pool1d(paddle.to_tensor([[[1.0, 3.0]]]), 1).tolist()
@@ -229,4 +229,4 @@ def _adaptive2d(x: Tensor, kind: str, output_size: Any, data_format: str) -> Ten
     return ops.pool2d(x, pooling_type=kind, ksize=window, adaptive=True, data_format=data_format)
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

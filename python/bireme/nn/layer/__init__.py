@@ -1,7 +1,7 @@
 """Layers: everything here is also `paddle.nn.<name>`."""
 
 from ..._missing import missing_names
-from ..._names import public_names
+from ..._names import set_public_names
 from .activation import *
 from .cells import *
 from .common import *
@@ -15,5 +15,5 @@ from .pooling import *
 from .rnn import *
 from .transformer import *
 
-__all__ = public_names(__name__)
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

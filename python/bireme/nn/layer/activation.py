@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import Tensor
 from .. import functional as F
 from ..initializer import Constant
@@ -290,4 +290,4 @@ class PReLU(Layer):
         )
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import _core
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import Tensor, default_dtype, ops
 from .. import functional as F
 from .layers import Layer
@@ -356,4 +356,4 @@ class ZeroPad2D(_Pad):
         super().__init__(padding, "constant", 0.0, data_format)
 
 
-__all__ = public_names(__name__, but="named")
+set_public_names(__name__, but="named")

@@ -184,8 +184,8 @@ class Transformer(Layer):
             layer = TransformerEncoderLayer(*sizes, normalize_before, weights[0], biases[0])
             custom_encoder = TransformerEncoder(layer, num_encoder_layers, LayerNorm(d_model))
         if custom_decoder is None:
-            layer = TransformerDecoderLayer(*sizes, normalize_before, weights[1], biases[1])
-            custom_decoder = TransformerDecoder(layer, num_decoder_layers, LayerNorm(d_model))
+            last = TransformerDecoderLayer(*sizes, normalize_before, weights[1], biases[1])
+            custom_decoder = TransformerDecoder(last, num_decoder_layers, LayerNorm(d_model))
         self.encoder = custom_encoder
         self.decoder = custom_decoder
         self.d_model = d_model

@@ -37,10 +37,11 @@ class FunctionLayer(Layer):
         if settings is not None:
             made_with = settings.split()
         cls._settings = inspect.Signature([arguments[name] for name in made_with])
-        cls.__signature__ = cls._settings.replace(return_annotation="None")
+        made: Any = cls
+        made.__signature__ = cls._settings.replace(return_annotation="None")
         fields = [name for name in made_with if name != "name"]
-        cls.forward = _forward(of, fields)
-        cls.forward.__signature__ = inspect.Signature(
+        made.forward = _forward(of, fields)
+        made.forward.__signature__ = inspect.Signature(
             [
                 inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
                 *(arguments[name] for name in given),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._names import public_names
+from ..._names import set_public_names
 from .. import functional as F
 from .function_layer import FunctionLayer
 
@@ -138,4 +138,4 @@ class TripletMarginLoss(_Loss, of=F.triplet_margin_loss, takes="input positive n
     """
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import Tensor, default_dtype, ops
 from .. import functional as F
 from ..initializer import Constant
@@ -356,4 +356,4 @@ class LocalResponseNorm(Layer):
         return F.local_response_norm(input, *self._settings)
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

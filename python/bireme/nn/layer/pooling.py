@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._names import public_names
+from ..._names import set_public_names
 from ...tensor.arguments import Tensor
 from .. import functional as F
 from .layers import Layer
@@ -207,4 +207,4 @@ class AdaptiveMaxPool2D(_Pool):
         super().__init__({"output_size": output_size, "return_mask": return_mask})
 
 
-__all__ = public_names(__name__)
+set_public_names(__name__)

@@ -215,7 +215,9 @@ class RNNBase(LayerList):
                 for _ in range(self.num_directions)
             ]
             self.append(
-                BiRNN(*cells, time_major) if len(cells) == 2 else RNN(*cells, False, time_major)
+                BiRNN(cells[0], cells[1], time_major)
+                if len(cells) == 2
+                else RNN(cells[0], False, time_major)
             )
             for suffix, cell in zip(("", "_reverse"), cells):
                 for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):

@@ -15,6 +15,14 @@ from ... import _core
 class StateMixin:
     """The methods of `Layer` that deal with its parameters and buffers as a whole."""
 
+    # What `Layer` has.
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _sub_layers: dict[str, Any]
+    _non_persistable_buffer_names_set: set[str]
+    _state_dict_hooks: OrderedDict[int, Callable[..., Any]]
+    sublayers: Callable[..., list[Any]]
+
     def state_dict(
         self,
         destination: dict[str, Any] | None = None,

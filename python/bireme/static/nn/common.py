@@ -36,7 +36,7 @@ def fc(
     >>> paddle.disable_static()
     """
     layer = LayerNames("fc", name)
-    inputs = list(x) if isinstance(x, (list, tuple)) else [x]
+    inputs: list[Any] = list(x) if isinstance(x, (list, tuple)) else [x]
     attrs = weight_attr if isinstance(weight_attr, (list, tuple)) else [weight_attr] * len(inputs)
     if len(attrs) != len(inputs):
         raise ValueError(f"`fc` has {len(inputs)} inputs but {len(attrs)} weight attributes")

@@ -70,7 +70,7 @@ class LayerNames:
         return x if act is None else self.apply(checked_activation(act), x)
 
 
-def activate(x: Variable, act: str | None) -> Variable:
+def activate(x: Any, act: str | None) -> Any:
     """Applies the activation op of that name.
 
     >>> import bireme as paddle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -204,7 +205,7 @@ class QueueDataset(DatasetBase):
         self._share: Any = None
         self._epoch = 0
 
-    def init(self, *, share_files: bool = False, **kwargs: Any) -> None:
+    def init(self, *, share_files: bool = False, **kwargs: Any) -> None:  # type: ignore[override]
         """See `DatasetBase.init`.
 
         Bireme's own: with `share_files` all workers of a job have the same list of files, and draw
@@ -269,7 +270,7 @@ class InMemoryDataset(DatasetBase):
         # Each shuffle of a dataset is another one.
         self._shuffles = 0
 
-    def init(self, **kwargs: Any) -> None:
+    def init(self, **kwargs: Any) -> None:  # type: ignore[override]
         """See `DatasetBase.init`; also `queue_num` and `data_feed_type`.
 
         Training threads take their batches from the samples themselves: there are no queues whose
@@ -302,7 +303,7 @@ class InMemoryDataset(DatasetBase):
         (3, True)
         """
         _refuse_unknown("update_settings", kwargs, _INIT + _DISTRIBUTED + _OWN)
-        setters = {
+        setters: dict[str, Callable[[Any], None]] = {
             "pipe_command": self._set_pipe_command,
             "batch_size": self._set_batch_size,
             "thread_num": self._set_thread,

@@ -62,7 +62,7 @@ class FleetTranspiler(Fleet):
 
     def __init__(self, mode: Mode = Mode.TRANSPILER) -> None:
         super().__init__(mode)
-        self._optimizer: TranspilerOptimizer | None = None
+        self._optimizer: Any = None
 
     @property
     def main_program(self) -> Any:

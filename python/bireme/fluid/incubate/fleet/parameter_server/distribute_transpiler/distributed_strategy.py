@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ......_missing import missing_names
-from ......_names import public_names
+from ......_names import set_public_names
 from ......distributed import environment
 from ......distributed.fleet.communicator import cpu_num, force_to_cpu_num
 from ......distributed.transpiler import DistributeTranspilerConfig, ServerRuntimeConfig
@@ -332,5 +332,5 @@ def _assign(target: Any, config: Any, name: str) -> None:
         setattr(target, known, value)
 
 
-__all__ = public_names(__name__, but="strategy_of")
+set_public_names(__name__, but="strategy_of")
 __getattr__ = missing_names(__name__)
