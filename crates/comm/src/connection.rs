@@ -3,7 +3,7 @@
 //! connection; a read that times out in the middle of a frame goes on where it stopped.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::body::{Body, Pool};
@@ -32,6 +32,8 @@ pub(crate) struct Connection {
     /// Sequence number of the next frame to write.
     writer: Mutex<u32>,
     reader: Mutex<FrameReader>,
+    /// Bytes read so far.
+    received: AtomicU64,
     broken: AtomicBool,
 }
 
@@ -41,6 +43,7 @@ impl Connection {
             stream: stream.into(),
             writer: Mutex::new(0),
             reader: Mutex::new(FrameReader::new()),
+            received: AtomicU64::new(0),
             broken: AtomicBool::new(false),
         }
     }
@@ -122,7 +125,13 @@ impl Connection {
         limit: usize,
         pool: &Arc<Pool>,
     ) -> Result<Option<(Header, Body)>, Broken> {
-        lock(&self.reader).next(&*self.stream, limit, pool)
+        let source = Source { stream: &*self.stream, received: &self.received };
+        lock(&self.reader).next(source, limit, pool)
+    }
+
+    /// Bytes read so far, of frames that are not complete too.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stream(&self) -> &dyn Stream {
@@ -145,6 +154,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Where frames come from.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    stream: &'a dyn Stream,
+    /// Counts the bytes.
+    received: &'a AtomicU64,
+}
+
 struct FrameReader {
     buffer: Box<[u8]>,
     /// Unread bytes of the buffer.
@@ -163,20 +180,20 @@ impl FrameReader {
 
     fn next(
         &mut self,
-        stream: &dyn Stream,
+        source: Source<'_>,
         limit: usize,
         pool: &Arc<Pool>,
     ) -> Result<Option<(Header, Body)>, Broken> {
         loop {
             if self.partial.is_none() {
                 while self.end - self.start < HEADER {
-                    if !self.fill(stream)? {
+                    if !self.fill(source)? {
                         return Ok(None);
                     }
                 }
                 self.begin(limit, pool)?;
             }
-            if !self.read_body(stream)? {
+            if !self.read_body(source)? {
                 return Ok(None);
             }
             let (header, body, _) = self.partial.take().expect("a frame is being read");
@@ -205,10 +222,10 @@ impl FrameReader {
     }
 
     /// Reads the rest of a body straight into its place; false when the read timed out.
-    fn read_body(&mut self, stream: &dyn Stream) -> Result<bool, Broken> {
+    fn read_body(&mut self, source: Source<'_>) -> Result<bool, Broken> {
         let (_, body, filled) = self.partial.as_mut().expect("a frame is being read");
         while *filled < body.len() {
-            match read(stream, &mut body.bytes_mut()[*filled..])? {
+            match read(source, &mut body.bytes_mut()[*filled..])? {
                 Some(count) => *filled += count,
                 None => return Ok(false),
             }
@@ -216,21 +233,24 @@ impl FrameReader {
         Ok(true)
     }
 
-    fn fill(&mut self, stream: &dyn Stream) -> Result<bool, Broken> {
+    fn fill(&mut self, source: Source<'_>) -> Result<bool, Broken> {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let count = read(stream, &mut self.buffer[self.end..])?;
+        let count = read(source, &mut self.buffer[self.end..])?;
         self.end += count.unwrap_or(0);
         Ok(count.is_some())
     }
 }
 
 /// Reads something; none when the stream's read timeout passed.
-fn read(stream: &dyn Stream, buffer: &mut [u8]) -> Result<Option<usize>, Broken> {
+fn read(source: Source<'_>, buffer: &mut [u8]) -> Result<Option<usize>, Broken> {
     loop {
-        match stream.read(buffer) {
+        match source.stream.read(buffer) {
             Ok(0) => return Err(Broken::Closed),
-            Ok(count) => return Ok(Some(count)),
+            Ok(count) => {
+                source.received.fetch_add(count as u64, Ordering::Relaxed);
+                return Ok(Some(count));
+            }
             Err(error) => match error.kind() {
                 ErrorKind::Interrupted => {}
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => return Ok(None),

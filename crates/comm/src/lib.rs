@@ -20,6 +20,7 @@ pub mod frame;
 pub mod handshake;
 mod identity;
 mod mesh;
+mod reminder;
 mod server;
 mod settings;
 mod threads;

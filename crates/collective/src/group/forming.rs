@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use bireme_comm::{Mesh, Place, Settings, Transport};
+use bireme_comm::{Bound, Mesh, Place, Settings, Transport};
 
 use super::{Config, Core, Group, Shared, Turn};
 use crate::call::{Call, Kind};
@@ -17,6 +17,16 @@ pub(super) const ID_BITS: u32 = 23;
 impl Group {
     /// Meets all other ranks; returns when all are there, at the latest after the deadline.
     pub fn connect(config: &Config, transport: &Arc<dyn Transport>) -> Result<Group> {
+        Group::connect_at(None, config, transport)
+    }
+
+    /// As [`Group::connect`], for a rank that listens at its endpoint already: so nobody else can
+    /// take a port that the system chose while the others are told of it.
+    pub fn connect_at(
+        bound: Option<Bound>,
+        config: &Config,
+        transport: &Arc<dyn Transport>,
+    ) -> Result<Group> {
         let names = config.endpoints.iter().enumerate();
         let names = names.map(|(rank, endpoint)| format!("{} {rank} ({endpoint})", config.role));
         let names: Vec<_> = names.collect();
@@ -29,7 +39,8 @@ impl Group {
             endpoints: config.endpoints.clone(),
             session: hash(key.as_bytes()),
         };
-        let mesh = Mesh::connect(place, config.settings.clone(), transport, inbox.clone())?;
+        let settings = config.settings.clone();
+        let mesh = Mesh::connect_at(bound, place, settings, transport, inbox.clone())?;
         let core = Core {
             mesh: Some(mesh),
             inbox,

@@ -241,7 +241,12 @@ impl Link {
         let peer = self.shared.name();
         match outcome {
             Outcome::Reply(body) => Ok(body),
-            Outcome::Failure(problem) => Err(Error::Remote { peer, problem }),
+            Outcome::Failure(problem) => {
+                // A server that names itself is not named twice.
+                let bare = problem.strip_prefix(&peer).and_then(|rest| rest.strip_prefix(": "));
+                let problem = bare.map(str::to_owned).unwrap_or(problem);
+                Err(Error::Remote { peer, problem })
+            }
             Outcome::Cut(problem) => {
                 Err(Error::Lost { peer, problem: format!("{problem}, while waiting for {what}") })
             }

@@ -9,6 +9,7 @@ use super::link::Link;
 use crate::body::Pool;
 use crate::connection::{Connection, lock};
 use crate::handshake::{self, CONTROL, Failed, Hello, Refusal};
+use crate::reminder::Reminder;
 use crate::threads::Threads;
 use crate::transport::Encryption;
 use crate::{Error, Identity, Lane, Result, Settings, Transport};
@@ -18,8 +19,6 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// Between two questions whether the user wants to stop.
 pub(super) const INTERRUPT: Duration = Duration::from_millis(100);
-/// A user who waits for a server this long is told so.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) struct Shared {
     transport: Arc<dyn Transport>,
@@ -106,7 +105,7 @@ impl Shared {
 
     fn connect_first(&self) -> Result<Arc<Connection>> {
         let deadline = self.settings.deadline;
-        let (mut pause, mut told) = (SHORTEST_PAUSE, false);
+        let (mut pause, mut reminder) = (SHORTEST_PAUSE, Reminder::new(self.start));
         // What the server said tells more than that the last try was cut short by the deadline.
         let mut refusal = None;
         loop {
@@ -136,9 +135,14 @@ impl Shared {
                 );
                 return Err(Error::Lost { peer: self.name(), problem });
             }
-            if !told && self.start.elapsed() > PATIENCE {
-                told = true;
-                tracing::info!("{} is waiting for {}: {problem}", self.me, self.name());
+            if reminder.is_due() {
+                tracing::warn!(
+                    "{} is waiting for {}: {problem} ({:.0} s of {:.0} s, `FLAGS_rpc_deadline`)",
+                    self.me,
+                    self.name(),
+                    self.start.elapsed().as_secs_f64(),
+                    deadline.as_secs_f64()
+                );
             }
             if self.is_interrupted() {
                 return Err(self.interruption("a connection"));

@@ -24,6 +24,9 @@ pub(super) struct Channel {
     over: AtomicBool,
     /// We said goodbye, and the answer has not come.
     awaited: AtomicBool,
+    /// Bytes of the connection when the keeper looked last: a large message on a slow link is a
+    /// sign of life long before it is complete.
+    seen: AtomicU64,
 }
 
 impl Channel {
@@ -35,6 +38,7 @@ impl Channel {
             busy: AtomicBool::new(false),
             over: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
+            seen: AtomicU64::new(0),
         };
         channel.heard(state);
         channel
@@ -110,7 +114,8 @@ impl Channel {
                 Kind::Goodbye => {
                     // The answer to ours, or a peer that waits for one.
                     if !self.awaited.load(Ordering::Acquire) {
-                        let _ = self.tell(Kind::Goodbye, &[]);
+                        let end = Instant::now() + state.settings.deadline;
+                        let _ = self.write_goodbye(state, end);
                     }
                     break Ended::Left;
                 }
@@ -173,18 +178,31 @@ impl Channel {
         self.connection.send_patiently(Header::new(kind), &[text], refuse)
     }
 
-    pub(super) fn tell_goodbye(&self) {
+    /// Tells the peer that no more messages come; its answer says that it has read them all.
+    pub(super) fn tell_goodbye(&self, state: &State, end: Instant) {
         if self.is_over() {
             return;
         }
         self.awaited.store(true, Ordering::Release);
-        if self.tell(Kind::Goodbye, &[]).is_err() || self.is_over() {
+        if self.write_goodbye(state, end).is_err() {
             self.awaited.store(false, Ordering::Release);
         }
     }
 
+    /// Writes a goodbye behind everything that the peer has not taken yet.
+    fn write_goodbye(&self, state: &State, end: Instant) -> std::io::Result<()> {
+        self.connection.send_patiently(Header::new(Kind::Goodbye), &[], || {
+            let is_hopeless = self.is_over()
+                || state.closing.load(Ordering::Acquire)
+                || state.is_interrupted()
+                || Instant::now() >= end;
+            if is_hopeless { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+        })
+    }
+
+    /// Whether the answer to our goodbye may still come.
     pub(super) fn is_awaited(&self) -> bool {
-        self.awaited.load(Ordering::Acquire)
+        self.awaited.load(Ordering::Acquire) && !self.is_over()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -202,6 +220,10 @@ impl Channel {
     pub(super) fn silence(&self, state: &State) -> Duration {
         if self.is_over() || self.busy.load(Ordering::Relaxed) {
             return Duration::ZERO;
+        }
+        let received = self.connection.received();
+        if self.seen.swap(received, Ordering::Relaxed) != received {
+            self.heard(state);
         }
         let heard = Duration::from_millis(self.heard.load(Ordering::Relaxed));
         state.start.elapsed().saturating_sub(heard)

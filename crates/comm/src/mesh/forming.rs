@@ -7,19 +7,22 @@ use super::channel::Channel;
 use super::{INTERRUPT, State, door, keep};
 use crate::connection::{Connection, lock};
 use crate::handshake::{self, Failed, Hello, Refusal};
+use crate::reminder::Reminder;
+use crate::transport::Bound;
 use crate::{Error, Result};
 
 /// First pause between two attempts to connect; doubles up to [`LONGEST_PAUSE`].
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// A user who waits for a rank this long is told so.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 impl State {
     /// Returns when there is a channel to every other rank.
-    pub(super) fn form(self: &Arc<State>) -> Result<()> {
+    pub(super) fn form(self: &Arc<State>, bound: Option<Bound>) -> Result<()> {
         if self.place.endpoints.len() > 1 {
-            let bound = self.transport.listen(&self.place.endpoints[self.place.rank])?;
+            let bound = match bound {
+                Some(bound) => bound,
+                None => self.transport.listen(&self.place.endpoints[self.place.rank])?,
+            };
             let listeners: Vec<Arc<_>> = bound.listeners.into_iter().map(Arc::from).collect();
             let _ = self.listeners.set(listeners.clone());
             for listener in listeners {
@@ -52,7 +55,7 @@ impl State {
 
     fn reach(self: &Arc<State>, rank: usize) -> Result<()> {
         let deadline = self.settings.deadline;
-        let (mut pause, mut told) = (SHORTEST_PAUSE, false);
+        let (mut pause, mut reminder) = (SHORTEST_PAUSE, Reminder::new(self.start));
         loop {
             let left = deadline.saturating_sub(self.start.elapsed());
             let timeout = self.settings.handshake.min(left).max(Duration::from_millis(1));
@@ -73,9 +76,8 @@ impl State {
             if self.start.elapsed() + pause >= deadline {
                 return Err(self.missing(rank, &problem));
             }
-            if !told && self.start.elapsed() > PATIENCE {
-                told = true;
-                tracing::info!("{} is waiting for {}: {problem}", self.me(), self.name(rank));
+            if reminder.is_due() {
+                tracing::warn!("{} is waiting for {}: {problem}", self.me(), self.name(rank));
             }
             self.check_waiting(rank)?;
             self.pause(pause);
@@ -116,7 +118,7 @@ impl State {
     }
 
     fn await_others(&self) -> Result<()> {
-        let mut told = false;
+        let mut reminder = Reminder::new(self.start);
         loop {
             let missing = (0..self.channels.len())
                 .find(|rank| *rank != self.place.rank && self.channels[*rank].get().is_none());
@@ -127,9 +129,8 @@ impl State {
                 let refused = lock(&self.forming).refused.clone();
                 return Err(self.missing(rank, refused.as_deref().unwrap_or("it did not come")));
             }
-            if !told && self.start.elapsed() > PATIENCE {
-                told = true;
-                tracing::info!("{} is waiting for {}", self.me(), self.name(rank));
+            if reminder.is_due() {
+                tracing::warn!("{} is waiting for {}", self.me(), self.name(rank));
             }
             let forming = lock(&self.forming);
             let arrived = self.channels[rank].get().is_some();

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use crate::body::Pool;
 use crate::connection::{Connection, lock};
+use crate::reminder::Reminder;
 use crate::threads::Threads;
-use crate::transport::{Encryption, Listener};
+use crate::transport::{Bound, Encryption, Listener};
 use crate::{Body, Error, Identity, Result, Role, Settings, Transport};
 use channel::Channel;
 
@@ -117,6 +118,18 @@ impl Mesh {
         transport: &Arc<dyn Transport>,
         receiver: Arc<dyn Receiver>,
     ) -> Result<Mesh> {
+        Mesh::connect_at(None, place, settings, transport, receiver)
+    }
+
+    /// As [`Mesh::connect`], for a rank that listens at its endpoint already: so nobody else can
+    /// take a port that the system chose while the others are told of it.
+    pub fn connect_at(
+        bound: Option<Bound>,
+        place: Place,
+        settings: Settings,
+        transport: &Arc<dyn Transport>,
+        receiver: Arc<dyn Receiver>,
+    ) -> Result<Mesh> {
         settings.check()?;
         if place.rank >= place.endpoints.len() {
             let problem = format!("is {}, but there are {}", place.rank, place.endpoints.len());
@@ -141,7 +154,7 @@ impl Mesh {
             sent: AtomicU64::new(0),
         });
         let mesh = Mesh { state };
-        match mesh.state.form() {
+        match mesh.state.form(bound) {
             Ok(()) => Ok(mesh),
             Err(error) => {
                 mesh.abort(&error.to_string());
@@ -184,8 +197,8 @@ impl Mesh {
         self.state.sent.load(Ordering::Relaxed)
     }
 
-    /// Tells all peers that this process leaves, waits until they know (at most for the time of a
-    /// handshake), and closes.
+    /// Tells all peers that this process leaves, waits until those that are alive have read all that
+    /// was sent to them, at most for the deadline, and closes.
     pub fn close(&self) {
         if !self.state.closing.load(Ordering::Acquire) {
             self.state.say_goodbye();
@@ -244,20 +257,31 @@ impl State {
         }
     }
 
+    /// Agrees on the end with all peers: whoever closes a connection takes from the other side what
+    /// that side has not read yet, and a slow link may have many seconds of messages on it.
     fn say_goodbye(&self) {
-        let end = Instant::now() + self.settings.handshake;
-        self.each_channel(|channel| channel.tell_goodbye());
-        let mut forming = lock(&self.forming);
-        while self.channels.iter().filter_map(OnceLock::get).any(|channel| channel.is_awaited()) {
+        let mut reminder = Reminder::new(Instant::now());
+        let end = Instant::now() + self.settings.deadline;
+        self.each_channel(|channel| channel.tell_goodbye(self, end));
+        loop {
+            let awaited = |rank: &usize| {
+                self.channels[*rank].get().is_some_and(|channel| channel.is_awaited())
+            };
+            let Some(rank) = (0..self.channels.len()).find(awaited) else { return };
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
+            // Asked without the lock: it may wait for another thread.
+            if left.is_zero() || self.is_interrupted() {
+                let (me, peer) = (self.me(), self.name(rank));
+                return tracing::warn!("{me} leaves before {peer} has read everything");
             }
-            forming = self
-                .changed
-                .wait_timeout(forming, left)
-                .unwrap_or_else(|poison| poison.into_inner())
-                .0;
+            if reminder.is_due() {
+                let (me, peer) = (self.me(), self.name(rank));
+                tracing::warn!("{me} is done and waits until {peer} has read everything");
+            }
+            let forming = lock(&self.forming);
+            if awaited(&rank) {
+                drop(self.changed.wait_timeout(forming, left.min(INTERRUPT)));
+            }
         }
     }
 

@@ -454,3 +454,49 @@ fn goodbye_to_a_server_that_left_is_short() {
     client.goodbye();
     assert!(start.elapsed() < BOUND);
 }
+
+/// Keeps what is logged.
+struct Logged(Arc<Mutex<Vec<String>>>);
+
+struct Text(String);
+
+impl tracing::field::Visit for Text {
+    fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!("{value:?}");
+    }
+}
+
+impl tracing::Subscriber for Logged {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn who_waits_for_a_server_says_so() {
+    let lines = Arc::default();
+    let settings = Settings { deadline: Duration::from_secs(4), ..settings() };
+    let (me, peer) = (Identity::trainer(1), Identity::server(0));
+    let connected = tracing::subscriber::with_default(Logged(Arc::clone(&lines)), || {
+        Client::connect(Arc::new(Memory::new(0)), "host:1", me, peer, settings)
+    });
+    assert!(connected.is_err());
+    let lines = lines.lock().unwrap();
+    let expected = "trainer 1 is waiting for server 0 (host:1): ";
+    assert!(lines.iter().any(|line| line.starts_with(expected)), "{lines:?}");
+}

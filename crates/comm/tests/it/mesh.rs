@@ -103,6 +103,155 @@ fn who_leaves_says_goodbye_after_its_last_message() {
     assert!(mesh.send(0, 1, 2, 3, &[]).is_err());
 }
 
+/// Hands on what arrives, but not before it may.
+struct Held {
+    events: Events,
+    gate: Mutex<Received<()>>,
+}
+
+impl Receiver for Held {
+    fn message(&self, from: usize, message: Message) {
+        // An end of the gate lets everything through.
+        let _ = self.gate.lock().unwrap().recv();
+        self.events.message(from, message);
+    }
+
+    fn ended(&self, from: usize, why: Ended) {
+        self.events.ended(from, why);
+    }
+}
+
+/// Two ranks, of which the second reads no message before the gate opens.
+fn held_pair(network: &Memory) -> (Mesh, Mesh, Sender<()>, Received<(usize, Event)>) {
+    let transport: Arc<dyn Transport> = Arc::new(network.clone());
+    let endpoints: Vec<_> = (1..=2).map(|port| format!("host:{port}")).collect();
+    // A slow reader may take far longer than a handshake.
+    let short = Settings { handshake: Duration::from_millis(100), ..settings() };
+    let (gate, held) = channel();
+    let (events, received) = channel();
+    let receiver = Arc::new(Held { events: Events(Mutex::new(events)), gate: Mutex::new(held) });
+    let place = Place { role: Role::Trainer, rank: 1, endpoints: endpoints.clone(), session: 17 };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| join(&transport, 0, &endpoints, short.clone()).0.unwrap());
+        let second = Mesh::connect(place, short.clone(), &transport, receiver).unwrap();
+        (first.join().unwrap(), second, gate, received)
+    })
+}
+
+#[test]
+fn who_leaves_waits_until_everything_is_read() {
+    let (leaver, _reader, gate, events) = held_pair(&Memory::new(0));
+    for step in 0..2 {
+        leaver.send(1, 1, step, 0, &[b"last"]).unwrap();
+    }
+    let (closed, is_closed) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            drop(leaver);
+            closed.send(()).unwrap();
+        });
+        assert!(is_closed.recv_timeout(Duration::from_millis(500)).is_err(), "it left too soon");
+        drop(gate);
+        is_closed.recv_timeout(BOUND).unwrap();
+    });
+    for step in 0..2 {
+        let (_, event) = events.recv_timeout(BOUND).unwrap();
+        assert_eq!(event, Event::Message(1, step, 0, b"last".to_vec()));
+    }
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), (0, Event::Ended(Ended::Left)));
+}
+
+#[test]
+fn who_leaves_does_not_wait_for_a_peer_that_is_gone() {
+    let network = Memory::new(0);
+    let (leaver, _reader, gate, events) = held_pair(&network);
+    leaver.send(1, 1, 0, 0, &[b"last"]).unwrap();
+    let (closed, is_closed) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            drop(leaver);
+            closed.send(()).unwrap();
+        });
+        network.cut("host:1");
+        is_closed.recv_timeout(BOUND / 2).unwrap();
+        drop(gate);
+    });
+    drop(events);
+}
+
+/// A network whose readers get few bytes at a time, and wait for them.
+struct Trickle(Memory);
+
+struct TrickleStream(Box<dyn Stream>);
+
+impl Transport for Trickle {
+    fn listen(&self, endpoint: &str) -> Result<Bound> {
+        self.0.listen(endpoint)
+    }
+
+    fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
+        Ok(Box::new(TrickleStream(self.0.connect(endpoint, timeout)?)))
+    }
+}
+
+impl Stream for TrickleStream {
+    fn read(&self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        // The time that the link takes; only what is larger than its buffer is slow.
+        let most = 1 << 16;
+        if buffer.len() > most {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let length = buffer.len().min(most);
+        self.0.read(&mut buffer[..length])
+    }
+
+    fn write(&self, parts: &mut [std::io::IoSlice<'_>]) -> std::io::Result<()> {
+        self.0.write(parts)
+    }
+
+    fn try_write(&self, frame: &[u8]) -> std::io::Result<bool> {
+        self.0.try_write(frame)
+    }
+
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> std::io::Result<()> {
+        self.0.set_read_timeout(timeout)
+    }
+
+    fn set_write_timeout(&self, timeout: Option<Duration>) -> std::io::Result<()> {
+        self.0.set_write_timeout(timeout)
+    }
+
+    fn shutdown(&self) {
+        self.0.shutdown();
+    }
+
+    fn address(&self) -> String {
+        self.0.address()
+    }
+}
+
+#[test]
+fn a_message_that_arrives_slowly_is_a_sign_of_life() {
+    let transport: Arc<dyn Transport> = Arc::new(Trickle(Memory::new(0)));
+    let endpoints: Vec<_> = (1..=2).map(|port| format!("host:{port}")).collect();
+    let settings = Settings {
+        heartbeat: Duration::from_millis(100),
+        heartbeat_timeout: Duration::from_secs(1),
+        ..settings()
+    };
+    std::thread::scope(|scope| {
+        let (transport, endpoints) = (&transport, &endpoints);
+        let first = scope.spawn(|| join(transport, 0, endpoints, settings.clone()));
+        // Rank 1 connects to rank 0, so it is the one that reads slowly.
+        let (_second, events) = join(transport, 1, endpoints, settings.clone());
+        let first = first.join().unwrap().0.unwrap();
+        let data = vec![7; 3 << 20];
+        first.send(1, 0, 0, 0, &[&data]).unwrap();
+        let (_, event) = events.recv_timeout(BOUND).unwrap();
+        assert_eq!(event, Event::Message(0, 0, 0, data));
+    });
+}
+
 #[test]
 fn an_abort_carries_its_reason() {
     let all = mesh(3, |_, _| {});

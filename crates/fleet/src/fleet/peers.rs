@@ -53,16 +53,15 @@ impl Fleet {
 
     /// A group of their own, if all trainers can be reached.
     fn way_to_trainers(&self, worker: &Arc<Worker>, rank: usize) -> Result<Way> {
-        // A port that is free now; it is taken again in a moment.
-        let free = |host: String| self.transport.listen(&format!("{host}:0")).ok();
-        let endpoint = self.host().and_then(free).map_or(String::new(), |bound| {
-            bound.listeners.iter().for_each(|listener| listener.close());
-            bound.endpoint
-        });
+        // Held from now on, so that nobody else takes the port before the group has formed.
+        let listen = |host: String| self.transport.listen(&format!("{host}:0")).ok();
+        let bound = self.host().and_then(listen);
+        let endpoint = bound.as_ref().map_or("", |bound| bound.endpoint.as_str());
         let endpoints = worker.meet("addresses", endpoint.as_bytes())?;
         let endpoints: Vec<String> =
             endpoints.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect();
         if endpoints.iter().any(String::is_empty) {
+            bound.iter().flat_map(|bound| &bound.listeners).for_each(|listener| listener.close());
             return Ok(Way::Relay(Arc::clone(worker)));
         }
         let config = Config {
@@ -70,7 +69,7 @@ impl Fleet {
             name: "global_shuffle".to_owned(),
             ..Config::new(rank, endpoints)
         };
-        Ok(Way::Group(Group::connect(&config, &self.transport)?))
+        Ok(Way::Group(Group::connect_at(bound, &config, &self.transport)?))
     }
 
     /// The host by which other trainers know this one; none where nobody said it.

@@ -1,10 +1,10 @@
 //! Trainers that shuffle their samples together and share their files, in jobs with servers and in
 //! collective ones.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bireme_comm::{Memory, Settings};
+use bireme_comm::{Bound, Listener, Memory, Settings, Stream, Transport};
 use bireme_data::{
     Batch, Batches, Input, MemoryDataset, MemorySettings, QueueDataset, QueueSettings, Rows,
     Samples, Slot, Training, Values, train,
@@ -61,6 +61,46 @@ fn ids(batches: Vec<Box<dyn Batches>>) -> Vec<i64> {
     all
 }
 
+/// A network on which a port that is given up has a new owner at once.
+struct Contested {
+    network: Memory,
+    taken: Arc<Mutex<Vec<Bound>>>,
+}
+
+struct ContestedListener {
+    listener: Box<dyn Listener>,
+    network: Memory,
+    endpoint: String,
+    taken: Arc<Mutex<Vec<Bound>>>,
+}
+
+impl Transport for Contested {
+    fn listen(&self, endpoint: &str) -> bireme_comm::Result<Bound> {
+        let Bound { endpoint, listeners } = self.network.listen(endpoint)?;
+        let contest = |listener| -> Box<dyn Listener> {
+            let (network, taken) = (self.network.clone(), self.taken.clone());
+            Box::new(ContestedListener { listener, network, endpoint: endpoint.clone(), taken })
+        };
+        let listeners = listeners.into_iter().map(contest).collect();
+        Ok(Bound { endpoint, listeners })
+    }
+
+    fn connect(&self, endpoint: &str, timeout: Duration) -> bireme_comm::Result<Box<dyn Stream>> {
+        self.network.connect(endpoint, timeout)
+    }
+}
+
+impl Listener for ContestedListener {
+    fn accept(&self) -> std::io::Result<Box<dyn Stream>> {
+        self.listener.accept()
+    }
+
+    fn close(&self) {
+        self.listener.close();
+        self.taken.lock().unwrap().extend(self.network.listen(&self.endpoint));
+    }
+}
+
 /// What a trainer does once it is connected.
 type Work<'a, T> = &'a (dyn Fn(&Fleet, &Executor) -> T + Sync);
 
@@ -88,7 +128,14 @@ fn trainer<T>(mut fleet: Fleet, strategy: &Strategy, work: Work<'_, T>) -> T {
 
 /// A job with one server; trainers know each other's addresses, or not.
 fn with_server<T: Send>(known: bool, work: Work<'_, T>) -> Vec<T> {
-    let network = Arc::new(Memory::new(7));
+    with_server_over(Arc::new(Memory::new(7)), known, work)
+}
+
+fn with_server_over<T: Send>(
+    network: Arc<dyn Transport>,
+    known: bool,
+    work: Work<'_, T>,
+) -> Vec<T> {
     let fleet = |role, index: usize| {
         let endpoints = (0..TRAINERS).map(|trainer| format!("trainer{trainer}:1")).collect();
         let role = RoleMaker::user_defined(UserDefined {
@@ -165,6 +212,19 @@ fn a_global_shuffle_keeps_every_sample_and_repeats() {
     let mut all = over_server.concat();
     all.sort_unstable();
     assert_eq!(all, (0..15_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_port_that_others_were_told_of_is_not_given_up() {
+    let network = Contested { network: Memory::new(7), taken: Arc::default() };
+    let done = with_server_over(Arc::new(network), true, &|fleet, _| {
+        let input = Arc::new(Ids(vec![0..10]));
+        let mut dataset = MemoryDataset::new(MemorySettings::new(input, slots())).unwrap();
+        dataset.load().unwrap();
+        dataset.global_shuffle(&fleet.peers().unwrap(), 17).unwrap();
+        ids(dataset.open(1).unwrap()).len()
+    });
+    assert_eq!(done.iter().sum::<usize>(), 10 * TRAINERS);
 }
 
 #[test]
