@@ -41,7 +41,8 @@ pub use fleet::{
 pub use log::log_to_stderr;
 pub use report::Reporter;
 pub use restart::{
-    checkpoint_to_load, last_checkpoint, own_checkpoint, remember_checkpoint, tell_checkpoint,
+    Choice, checkpoint_to_load, choose_checkpoint, last_checkpoint, remember_checkpoint,
+    tell_checkpoint,
 };
 pub use role::{Role, RoleMaker, UserDefined};
 pub use settings::settings;

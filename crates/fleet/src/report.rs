@@ -43,6 +43,19 @@ struct Line {
     samples: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<Vec<Lost>>,
+}
+
+/// A process that a server has lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Lost {
+    /// `trainer` or `heter_worker`.
+    pub(crate) role: &'static str,
+    /// Its number in its role.
+    pub(crate) rank: u32,
+    /// What happened.
+    pub(crate) why: String,
 }
 
 impl Reporter {
@@ -75,6 +88,15 @@ impl Reporter {
     /// started again. Said before [`Reporter::mode`], which it stands for.
     pub fn together(&self) {
         self.tell(|open| open.line.mode.replace(TOGETHER) != Some(TOGETHER));
+    }
+
+    /// Says whom this server has lost so far; the launcher of a trainer that hangs ends it.
+    pub(crate) fn lost(&self, lost: Vec<Lost>) {
+        self.tell(|open| {
+            let is_news = open.line.lost.as_deref().unwrap_or_default() != lost;
+            open.line.lost = Some(lost).filter(|_| is_news).or_else(|| open.line.lost.take());
+            is_news
+        });
     }
 
     /// Counts steps that were made, and the samples in them, if that is known.
@@ -150,6 +172,23 @@ mod tests {
         drop((reporter, writer));
         let lines: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
         assert_eq!(lines, ["{\"mode\":\"together\"}"]);
+    }
+
+    #[test]
+    fn a_launcher_hears_whom_a_server_has_lost_and_who_is_back() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let descriptor = writer.as_raw_fd().to_string();
+        let environment = Environment::of([("BIREME_STATUS_FD", descriptor.as_str())]).unwrap();
+        let reporter = Reporter::new(&environment);
+        let lost = vec![Lost { role: "trainer", rank: 1, why: "silent".to_owned() }];
+        for lost in [vec![], lost.clone(), lost, vec![], vec![]] {
+            reporter.lost(lost);
+        }
+        drop((reporter, writer));
+        let lines: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
+        let expected =
+            [r#"{"lost":[{"role":"trainer","rank":1,"why":"silent"}]}"#, r#"{"lost":[]}"#];
+        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -1,12 +1,19 @@
-//! The last checkpoint of a job, remembered in the launcher's folder for processes that are
+//! The last checkpoints of a job, remembered in the launcher's folder for processes that are
 //! started again. Every machine of a job has such a folder: launchers tell each other.
+//!
+//! The launcher looks at them before it starts everything again ([`choose_checkpoint`]), so that all
+//! servers load the same one: the last that is whole.
 
 use std::path::{Path, PathBuf};
 
+use bireme_ps::checkpoint;
+
 use crate::Environment;
 
-/// The file that holds the checkpoint's path.
+/// The file that holds the checkpoints' paths, a line each, the last one at the end.
 const FILE: &str = "last_checkpoint";
+/// How many are remembered.
+const REMEMBERED: usize = 8;
 /// The same on machines whose processes did not save it.
 const TOLD: &str = "told_checkpoint";
 
@@ -16,8 +23,14 @@ pub fn remember_checkpoint(environment: &Environment, checkpoint: &Path) {
     let Some(folder) = &environment.launcher.job_dir else { return };
     let write = || -> std::io::Result<()> {
         let path = std::path::absolute(checkpoint)?;
-        let text = path.to_str().ok_or_else(|| std::io::Error::other("the path is not text"))?;
-        replace(&folder.join(FILE), text)
+        let is_line = |text: &&str| !text.contains('\n');
+        let text = path.to_str().filter(is_line);
+        let text = text.ok_or_else(|| std::io::Error::other("the path is no line of text"))?;
+        let mut all = remembered(folder);
+        // One that was written again is the last.
+        all.retain(|other| *other != path);
+        all.push(PathBuf::from(text));
+        write_list(folder, &all[all.len().saturating_sub(REMEMBERED)..])
     };
     if let Err(error) = write() {
         tracing::warn!(
@@ -71,8 +84,65 @@ pub fn last_checkpoint(environment: &Environment) -> Option<PathBuf> {
 }
 
 /// The last checkpoint that processes with this launcher's folder have saved, if it is still there.
-pub fn own_checkpoint(folder: &Path) -> Option<PathBuf> {
-    read(&folder.join(FILE)).filter(|path| path.is_dir())
+fn own_checkpoint(folder: &Path) -> Option<PathBuf> {
+    remembered(folder).pop().filter(|path| path.is_dir())
+}
+
+/// What a job that is started again goes on from.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The last checkpoint that is whole.
+    pub chosen: Option<PathBuf>,
+    /// Later ones, the last first, and why they cannot be loaded.
+    pub passed_over: Vec<(PathBuf, String)>,
+}
+
+/// Finds the last whole checkpoint among those that processes with this launcher's folder have
+/// saved, and forgets the later ones; with servers their files are compared with their checksums.
+/// Where every one is damaged nothing is forgotten: servers then refuse the last, since to begin
+/// anew is for the user to decide.
+pub fn choose_checkpoint(folder: &Path, with_servers: bool) -> Choice {
+    let mut all = remembered(folder);
+    let mut choice = Choice::default();
+    let mut is_damaged = false;
+    while let Some(path) = all.last() {
+        let problem = match path.is_dir() {
+            false => Some("it is gone".to_owned()),
+            true => damage(path).filter(|_| with_servers).inspect(|_| is_damaged = true),
+        };
+        let Some(problem) = problem else {
+            choice.chosen = Some(path.clone());
+            break;
+        };
+        choice.passed_over.push((path.clone(), problem));
+        all.pop();
+    }
+    let forgets = choice.chosen.is_some() || !is_damaged;
+    if forgets && !choice.passed_over.is_empty() {
+        // Servers that find more than they should read a damaged one, and say so.
+        write_list(folder, &all).ok();
+    }
+    choice
+}
+
+/// What is wrong with a checkpoint of servers, if something is.
+fn damage(path: &Path) -> Option<String> {
+    let manifest = match checkpoint::read_manifest(path) {
+        Ok(manifest) => manifest,
+        Err(error) => return Some(error.to_string()),
+    };
+    let files = checkpoint::verify(path, &manifest).into_iter();
+    files.filter_map(|(_, checked)| checked.err()).map(|error| error.to_string()).next()
+}
+
+fn remembered(folder: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
+    text.lines().map(PathBuf::from).collect()
+}
+
+fn write_list(folder: &Path, all: &[PathBuf]) -> std::io::Result<()> {
+    let lines: Vec<_> = all.iter().map(|path| path.to_string_lossy()).collect();
+    replace(&folder.join(FILE), &lines.join("\n"))
 }
 
 /// Tells processes with this launcher's folder of a checkpoint that those of another have saved.
@@ -118,6 +188,14 @@ mod tests {
         assert_eq!(checkpoint_to_load(&environment("0"), None), None);
         std::fs::remove_dir(&second).unwrap();
         assert_eq!(last_checkpoint(&again), None);
+        // A launcher says so, and goes on from the one before.
+        let choice = choose_checkpoint(folder.path(), false);
+        assert_eq!(choice.chosen.as_ref(), Some(&folder.path().join("1")));
+        assert_eq!(choice.passed_over, [(second.clone(), "it is gone".to_owned())]);
+        assert_eq!(last_checkpoint(&again), choice.chosen);
+        std::fs::remove_dir(folder.path().join("1")).unwrap();
+        assert_eq!(choose_checkpoint(folder.path(), false).chosen, None);
+        assert_eq!(choose_checkpoint(folder.path(), false), Choice::default());
         let elsewhere = Path::new("/of/another/machine");
         tell_checkpoint(folder.path(), elsewhere).unwrap();
         assert_eq!(last_checkpoint(&again).as_deref(), Some(elsewhere));

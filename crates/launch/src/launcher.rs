@@ -51,7 +51,7 @@ pub fn run(args: &[OsString], host: &Host) -> u8 {
         Ok(code) => code,
         Err(error) => {
             let wrong = error.downcast_ref::<Usage>().is_some();
-            let mut text = format!("error: {error:#}\n");
+            let mut text = format!("error: {}\n", in_words(&error));
             if wrong {
                 text += &format!("\nFor the flags, try `{} --help`.\n", host.program);
             }
@@ -60,6 +60,20 @@ pub fn run(args: &[OsString], host: &Host) -> u8 {
             if wrong { 2 } else { 1 }
         }
     }
+}
+
+/// An error and its causes, as `{error:#}` has them, without causes that the text before names
+/// already.
+pub fn in_words(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn launch(args: &[OsString], host: &Host) -> Result<u8> {
@@ -103,7 +117,7 @@ fn launch(args: &[OsString], host: &Host) -> Result<u8> {
         }
     };
     announce(&draft, log)?;
-    let code = processes::run(&draft.job, &options, peers)?;
+    let code = processes::run(&draft.job, &options, &facts.variables, peers)?;
     drop(ports);
     Ok(code)
 }
@@ -168,4 +182,19 @@ fn announce(draft: &Draft, log: Log) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let taken = || io::Error::from(io::ErrorKind::AddrInUse);
+        let named = bireme_comm::Error::Io { what: "cannot listen".into(), source: taken() };
+        let error = anyhow::Error::new(named).context("cannot start");
+        assert_eq!(in_words(&error), format!("cannot start: cannot listen: {}", taken()));
+        let error = anyhow::Error::new(taken()).context("cannot listen");
+        assert_eq!(in_words(&error), format!("cannot listen: {}", taken()));
+    }
 }

@@ -22,4 +22,4 @@ pub mod show;
 pub mod submit;
 pub mod supervise;
 
-pub use launcher::{Host, run};
+pub use launcher::{Host, in_words, run};

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bireme_comm::{Interrupt, Network, Transport};
 use bireme_fleet::Environment;
-use bireme_fleet::environment::variables as v;
+use bireme_fleet::environment::variables::{self as v, Variable};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::arguments::{Level, Options, Usage, join};
+use crate::arguments::{Level, Options, Usage, Variables, join};
 use crate::job::{Job, Mode};
 use crate::log::Log;
 use crate::plan::{self, Facts};
@@ -168,16 +168,21 @@ fn join_meeting(
 }
 
 fn start_timeout(facts: &Facts) -> Result<Duration> {
-    let name = v::START_TIMEOUT.name;
-    let Some(text) = facts.variables.get(name).map(|text| text.trim()).filter(|t| !t.is_empty())
-    else {
-        return Ok(START_TIMEOUT);
+    let timeout = seconds(&facts.variables, &v::START_TIMEOUT)?.unwrap_or(START_TIMEOUT);
+    anyhow::ensure!(!timeout.is_zero(), "the variable `{}` must be above 0", v::START_TIMEOUT.name);
+    Ok(timeout)
+}
+
+/// The value of a variable that is a number of seconds, if it is set.
+pub(crate) fn seconds(variables: &Variables, variable: &Variable) -> Result<Option<Duration>> {
+    let name = variable.name;
+    let Some(text) = variables.get(name).map(|text| text.trim()).filter(|t| !t.is_empty()) else {
+        return Ok(None);
     };
-    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
-    let parsed = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    parsed.with_context(|| {
-        format!("the variable `{name}` is `{text}`, which is no number of seconds")
-    })
+    let parsed = text.parse::<f64>().ok();
+    let parsed = parsed.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let wrong = || format!("the variable `{name}` is `{text}`, which is no number of seconds");
+    parsed.map(Some).with_context(wrong)
 }
 
 /// Whether the user wants to wait no longer; nothing runs yet that would have to be ended.

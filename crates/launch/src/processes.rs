@@ -1,11 +1,14 @@
 //! The processes of this machine, in touch with the other machines of the job.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
+use bireme_fleet::environment::variables as v;
 
-use crate::arguments::{Level, Options};
+use crate::arguments::{Level, Options, Variables};
 use crate::job::Job;
+use crate::meeting;
 use crate::rendezvous::{Membership, Peers};
 use crate::supervise::{self, Screen};
 
@@ -13,11 +16,23 @@ use crate::supervise::{self, Screen};
 ///
 /// # Errors
 /// When the launcher itself cannot work.
-pub(crate) fn run(job: &Job, options: &Options, peers: Option<Membership>) -> Result<u8> {
+pub(crate) fn run(
+    job: &Job,
+    options: &Options,
+    variables: &Variables,
+    peers: Option<Membership>,
+) -> Result<u8> {
+    let default = supervise::Options::default();
+    let lost_grace = match meeting::seconds(variables, &v::LOST_TIMEOUT)? {
+        Some(Duration::ZERO) => None,
+        Some(grace) => Some(grace),
+        None => default.lost_grace,
+    };
     let how = supervise::Options {
         screen: Screen::standard(level(options.log_level)),
         overwrite_logs: options.log_overwrite,
-        ..supervise::Options::default()
+        lost_grace,
+        ..default
     };
     let outcome = match peers {
         None => supervise::run(job, &how),

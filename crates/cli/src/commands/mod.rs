@@ -117,7 +117,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
                 }
                 _ => error,
             };
-            say(&format!("error: {error:#}"));
+            say(&format!("error: {}", bireme_launch::in_words(&error)));
             1
         }
     }

@@ -219,6 +219,8 @@ variables! {
             "Set by PaddleCloud; with `PADDLE_TRAINERS` (addresses), `POD_IP` and `PADDLE_TRAINER_ID` it makes `fleetrun` take the machines from these variables.";
         START_TIMEOUT = "BIREME_START_TIMEOUT", "300",
             "Seconds that the machines of a job wait for each other at its start.";
+        LOST_TIMEOUT = "BIREME_LOST_TIMEOUT", "60",
+            "Seconds that a worker may hang which its servers have lost, in modes in which the others go on without it, before `fleetrun` ends it; ten times as many while it still computes; 0: it is never ended.";
         PYTHON = "PYTHON", "python3",
             "The interpreter for scripts, where `fleetrun` is not the one of the Python package.";
         HTTP_PROXY = "http_proxy", "", "Removed for the processes of a job: they talk to each other, not to a proxy.";

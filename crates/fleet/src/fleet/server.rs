@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bireme_comm::{Settings, Transport};
+use bireme_comm::{Role as CommRole, Settings, Transport};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Scope};
 use bireme_ir::{Attr, Program};
@@ -15,8 +15,9 @@ use bireme_transpiler::Transpiled;
 use super::Fleet;
 use super::save::text as path_text;
 use crate::environment::variables as v;
+use crate::report::Lost;
 use crate::settings::{network, settings};
-use crate::{Environment, Error, Result, Role, checkpoint_to_load};
+use crate::{Environment, Error, Reporter, Result, Role, checkpoint_to_load};
 
 /// What a server starts with.
 pub(super) struct Initial {
@@ -87,7 +88,8 @@ impl Fleet {
         let Initial { scope, checkpoint } = initial;
         let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
         let from = (checkpoint.as_deref(), &[][..]);
-        serve(&program, &scope, transport, settings, from, interrupt, on_listening)
+        let around = Around { transport, settings, from, reporter: &self.reporter };
+        serve(&program, &scope, around, interrupt, on_listening)
     }
 }
 
@@ -160,23 +162,33 @@ pub fn serve_program(
 ) -> Result<()> {
     let transport = Arc::new(network(environment));
     let settings = settings(environment)?;
+    let reporter = Reporter::new(environment);
+    let around = Around { transport, settings, from, reporter: &reporter };
     let Some(host) = &environment.rpc.bind else {
-        return serve(program, scope, transport, settings, from, interrupt, on_listening);
+        return serve(program, scope, around, interrupt, on_listening);
     };
     let mut program = program.clone();
     bind_to(&mut program, host)?;
-    serve(&program, scope, transport, settings, from, interrupt, on_listening)
+    serve(&program, scope, around, interrupt, on_listening)
+}
+
+/// What a server works with beside its program.
+struct Around<'a> {
+    transport: Arc<dyn Transport>,
+    settings: Settings,
+    /// The checkpoint to start from, and which of its tables; all where none is named.
+    from: (Option<&'a Path>, &'a [String]),
+    reporter: &'a Reporter,
 }
 
 fn serve(
     program: &Program,
     scope: &Scope,
-    transport: Arc<dyn Transport>,
-    settings: Settings,
-    (checkpoint, only): (Option<&Path>, &[String]),
+    around: Around<'_>,
     interrupt: &dyn Fn() -> bool,
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
+    let Around { transport, settings, from: (checkpoint, only), reporter } = around;
     let checkpoint = checkpoint.map(path_text).transpose()?;
     let is_open = settings.secret.is_default() && settings.tls.is_none();
     let server = PsServer::start_from(program, scope, checkpoint, only, transport, settings)?;
@@ -189,7 +201,22 @@ fn serve(
         );
     }
     on_listening(server.endpoint());
-    Ok(server.run(interrupt)?)
+    Ok(server.run(&|| {
+        report_lost(&server, reporter);
+        interrupt()
+    })?)
+}
+
+/// Tells the launcher whom this server has lost, as many as a line of a report has room for.
+fn report_lost(server: &PsServer, reporter: &Reporter) {
+    const MOST: usize = 16;
+    const LONGEST: usize = 100;
+    let lost = server.lost().into_iter().take(MOST).map(|(who, why)| Lost {
+        role: if who.role == CommRole::HeterWorker { "heter_worker" } else { "trainer" },
+        rank: who.rank,
+        why: why.chars().take(LONGEST).collect(),
+    });
+    reporter.lost(lost.collect());
 }
 
 /// Whether only processes of this machine reach an endpoint.

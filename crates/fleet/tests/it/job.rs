@@ -10,7 +10,10 @@ use bireme_engine::layers::{self, Act};
 use bireme_engine::optimizer::Momentum;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Executor, Place, Scope, io};
-use bireme_fleet::{Fleet, Mode, Reduce, Result, Role, RoleMaker, SaveMode, Strategy, UserDefined};
+use bireme_fleet::{
+    Environment, Fleet, Mode, Reduce, Result, Role, RoleMaker, SaveMode, Strategy, UserDefined,
+    choose_checkpoint, last_checkpoint, remember_checkpoint,
+};
 
 const SERVERS: usize = 2;
 const TRAINERS: usize = 2;
@@ -179,6 +182,36 @@ fn a_job_goes_on_from_its_checkpoint() {
     let first = run(&Strategy::sync(), Files { checkpoint: Some(&checkpoint), ..Files::default() });
     let second = run(&Strategy::sync(), Files { from: Some(&checkpoint), ..Files::default() });
     assert!(second[0] < first[0], "{first:?}, {second:?}");
+}
+
+#[test]
+fn a_restart_passes_a_damaged_checkpoint_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["1", "2"].map(|name| folder.path().join(name));
+    let job_dir = folder.path().to_str().unwrap();
+    let environment = Environment::of([("BIREME_JOB_DIR", job_dir)]).unwrap();
+    for checkpoint in [&first, &second] {
+        run(&Strategy::sync(), Files { checkpoint: Some(checkpoint), ..Files::default() });
+        remember_checkpoint(&environment, checkpoint);
+    }
+    let whole = choose_checkpoint(folder.path(), true);
+    assert_eq!((whole.chosen.as_ref(), whole.passed_over.len()), (Some(&second), 0));
+    let is_part = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "safetensors");
+    let damage = |checkpoint: &Path| {
+        let mut files = std::fs::read_dir(checkpoint).unwrap().map(|entry| entry.unwrap().path());
+        let part = files.find(is_part).unwrap();
+        let mut bytes = std::fs::read(&part).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&part, bytes).unwrap();
+    };
+    damage(&second);
+    let choice = choose_checkpoint(folder.path(), true);
+    assert_eq!((choice.chosen.as_ref(), choice.passed_over.len()), (Some(&first), 1));
+    assert_eq!(last_checkpoint(&environment).as_ref(), Some(&first), "all servers load it");
+    // Nobody begins anew because of damage.
+    damage(&first);
+    assert_eq!(choose_checkpoint(folder.path(), true).chosen, None);
+    assert_eq!(last_checkpoint(&environment).as_ref(), Some(&first));
 }
 
 #[test]

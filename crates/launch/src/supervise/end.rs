@@ -43,7 +43,7 @@ impl Watch<'_> {
                 }
                 // For whoever comes next: it may end a restart.
                 event @ Event::Remote(_) => news.push(event),
-                Event::Ended(_) | Event::Stopped => {}
+                Event::Ended(_) | Event::Stopped | Event::Lost => {}
             }
         }
         self.events.extend(news);

@@ -30,6 +30,8 @@ pub(super) enum Event {
     Stopped,
     /// Another machine has news.
     Remote(Box<News>),
+    /// A server has lost a worker, or it is back.
+    Lost,
     /// The time is over.
     Time,
 }
@@ -126,8 +128,11 @@ impl Watch<'_> {
             Source::Reports(at) => {
                 let member = &mut self.members[at];
                 let Some(running) = &mut member.running else { return Ok(()) };
-                let before = running.status.step;
+                let (before, lost) = (running.status.step, running.status.lost.clone());
                 running.status.is_open = running.hear();
+                if running.status.lost != lost {
+                    self.events.push_back(Event::Lost);
+                }
                 if let (None, Some(_)) = (before, running.status.step) {
                     let Process { role, rank, .. } = *member.process;
                     self.notice(Notice::Stepped { role, rank });

@@ -1,9 +1,11 @@
 //! Which of the processes that failed is the cause, and what the user is told of it.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 
 use super::Failure;
-use super::process::{Ended, ending};
+use super::process::Ended;
 use super::tail::tail;
 use crate::job::{Job, Mode, Process, Role};
 
@@ -49,9 +51,23 @@ impl<'a> Failed<'a> {
             && last.iter().any(|line| HEARSAY.iter().any(|words| line.contains(words)))
     }
 
+    /// Whether the disk of its log is full, so that its last words are lost, and perhaps were what
+    /// ended it.
+    fn is_log_full(&self) -> bool {
+        let try_write = || -> io::Result<()> {
+            let mut log = OpenOptions::new().append(true).open(&self.ended.log.path)?;
+            let length = log.metadata()?.len();
+            log.write_all(b"\n")?;
+            // The log is as it was.
+            log.set_len(length)
+        };
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        try_write().is_err_and(|error| full.contains(&error.kind()))
+    }
+
     /// For the caller of the launcher.
     pub(super) fn failure(&self) -> Failure {
-        let what = format!("{} {}", self.process.name(), ending(self.ended.status));
+        let what = format!("{} {}", self.process.name(), self.ended.how());
         Failure { role: self.process.role, rank: self.process.rank, what }
     }
 }
@@ -73,9 +89,8 @@ pub(super) fn report(
     let first = &failed[cause];
     let role = first.process.role;
     let of = job.processes.iter().filter(|process| process.role == role).count();
-    let mut text =
-        format!("error: {} (of {of}) {}", first.process.name(), ending(first.ended.status));
-    if first.ended.code() == 128 + 9 {
+    let mut text = format!("error: {} (of {of}) {}", first.process.name(), first.ended.how());
+    if first.ended.stuck.is_none() && first.ended.code() == 128 + 9 {
         text += match out_of_memory {
             true => ": the system ran out of memory, and perhaps chose this process to end",
             false => ": somebody killed it; if nobody did, perhaps the system ran out of memory",
@@ -86,6 +101,9 @@ pub(super) fn report(
     // Writing to a string cannot fail.
     let _ = write!(text, "\n  command: {}", command.join(" "));
     let _ = write!(text, "\n  log:     {}", first.ended.log.path.display());
+    if first.is_log_full() {
+        text += "\n  its log could not be written: no space is left on the disk of the logs";
+    }
     match first.tail.is_empty() {
         true => text += " (it wrote nothing)",
         false => {
@@ -97,7 +115,7 @@ pub(super) fn report(
         .iter()
         .enumerate()
         .filter(|(at, _)| *at != cause)
-        .map(|(_, other)| format!("{} {}", other.process.name(), ending(other.ended.status)))
+        .map(|(_, other)| format!("{} {}", other.process.name(), other.ended.how()))
         .collect();
     if !others.is_empty() {
         let _ = write!(text, "\nas a consequence: {}", others.join(", "));

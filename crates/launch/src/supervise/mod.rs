@@ -9,6 +9,7 @@ mod bottom;
 mod end;
 mod events;
 mod failure;
+mod folder;
 mod guard;
 mod live;
 mod process;
@@ -19,6 +20,7 @@ mod signals;
 mod status;
 mod stop;
 mod stream;
+mod stuck;
 mod system;
 mod tail;
 mod watch;
@@ -52,6 +54,8 @@ pub struct Options {
     pub grace: Duration,
     /// How long they may take when the user asks for the end: long enough to save something.
     pub patience: Duration,
+    /// How long a worker that its servers have lost may hang before it is ended; none: for ever.
+    pub lost_grace: Option<Duration>,
     /// Ends the job from outside: another machine failed.
     pub stop: Option<Stop>,
     /// Where starts, first steps and ends are told, for those who measure.
@@ -88,6 +92,7 @@ impl Default for Options {
             // A process that is killed must end the job within two seconds.
             grace: Duration::from_secs(1),
             patience: Duration::from_secs(10),
+            lost_grace: Some(Duration::from_secs(60)),
             stop: None,
             notices: None,
         }
@@ -136,7 +141,7 @@ pub fn run_with(job: &Job, options: &Options, peers: &Arc<dyn Peers>) -> Result<
     let outcome = watch(job, options, Some(peers.clone()));
     if let Err(error) = &outcome {
         let node = job.nodes.get(job.node).map_or("", String::as_str);
-        let how = format!("cannot go on: {error:#}");
+        let how = format!("cannot go on: {}", crate::in_words(error));
         peers.local_failed(&crate::rendezvous::Failure::of_node(node, &how));
     }
     peers.leave();

@@ -35,6 +35,9 @@ pub(super) struct Running {
     reports: PipeReader,
     pub(super) status: Status,
     pub(super) log: Log,
+    pub(super) started: Instant,
+    /// Why the launcher has ended it, if it has.
+    pub(super) stuck: Option<String>,
 }
 
 /// A process's log, and where this process's part of it begins.
@@ -51,6 +54,8 @@ pub(super) struct Ended {
     pub(super) at: Instant,
     pub(super) log: Log,
     pub(super) mode: Option<String>,
+    /// Why the launcher has ended it, if it has.
+    pub(super) stuck: Option<String>,
 }
 
 impl Running {
@@ -70,7 +75,8 @@ impl Running {
         let pid = Pid::from_child(&child);
         let death = death_of(pid)?;
         let status = Status::default();
-        Ok(Running { child, pid, death, reports, status, log })
+        let started = Instant::now();
+        Ok(Running { child, pid, death, reports, status, log, started, stuck: None })
     }
 
     /// Readable when the process has ended.
@@ -101,7 +107,7 @@ impl Running {
         let status = self.child.try_wait().ok()??;
         self.hear();
         let (log, mode) = (self.log.clone(), self.status.mode.clone());
-        Some(Ended { status, at: Instant::now(), log, mode })
+        Some(Ended { status, at: Instant::now(), log, mode, stuck: self.stuck.clone() })
     }
 
     /// Sends a signal to the process and all that it started, as far as they stayed in its group.
@@ -112,6 +118,11 @@ impl Running {
 }
 
 impl Ended {
+    /// What happened, in words that follow a name: `ended with exit code 3`.
+    pub(super) fn how(&self) -> String {
+        self.stuck.clone().unwrap_or_else(|| ending(self.status))
+    }
+
     /// The code of a shell for it: 128 and the number for a signal.
     pub(super) fn code(&self) -> u8 {
         let code = match self.status.signal() {

@@ -6,22 +6,21 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{PipeReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use bireme_fleet::{own_checkpoint, tell_checkpoint};
+use bireme_fleet::{Choice, choose_checkpoint, tell_checkpoint};
 use rustix::process::Signal;
 
 use super::Outcome;
 use super::events::Event;
 use super::failure::{DETAIL, Failed};
-use super::process::ending;
 use super::screen::Level;
 use super::watch::{ALL, Watch};
-use crate::job::Role;
+use crate::job::{Mode, Role};
 use crate::rendezvous::{Event as News, Failure, Peers};
 
 /// How often the thread that hears news looks whether it is still needed.
@@ -79,6 +78,11 @@ impl Remote {
         self.reader.as_fd()
     }
 
+    /// The way to the others.
+    pub(super) fn peers(&self) -> &dyn Peers {
+        &*self.peers
+    }
+
     /// The next news; only after [`Remote::fd`] was readable.
     pub(super) fn take(&mut self) -> Option<News> {
         self.reader.read_exact(&mut [0]).ok()?;
@@ -131,7 +135,7 @@ impl Watch<'_> {
             node: self.own_address().to_owned(),
             process: Some((failed.process.role, failed.process.rank)),
             hearsay: failed.is_hearsay(),
-            how: ending(failed.ended.status),
+            how: failed.ended.how(),
             code: failed.ended.code().into(),
             log: failed.ended.log.path.display().to_string(),
             tail: failed.tail.clone(),
@@ -153,7 +157,7 @@ impl Watch<'_> {
                 }
                 Event::Signal(signal) => return self.interrupted(signal).map(Some),
                 Event::Time => break,
-                Event::Ended(_) | Event::Stopped => {}
+                Event::Ended(_) | Event::Stopped | Event::Lost => {}
             }
         }
         self.say(Level::Error, report);
@@ -187,9 +191,10 @@ impl Watch<'_> {
         );
         self.end(&ALL, Signal::TERM, self.options.grace)?;
         self.clear_sessions();
+        let chosen = self.choose_checkpoint();
         if let Some(remote) = &mut self.remote {
             remote.is_told = false;
-            let saved = own_checkpoint(&self.folder);
+            let saved = chosen;
             let saved = saved.and_then(|path| path.into_os_string().into_string().ok());
             remote.peers.local_stopped(round, saved);
         }
@@ -215,6 +220,34 @@ impl Watch<'_> {
 }
 
 impl Watch<'_> {
+    /// Finds the checkpoint from which the processes of this machine go on, and says which others
+    /// cannot be used.
+    pub(super) fn choose_checkpoint(&self) -> Option<PathBuf> {
+        let Choice { chosen, passed_over } =
+            choose_checkpoint(&self.folder, self.job.mode != Mode::Collective);
+        for (path, problem) in &passed_over {
+            let path = path.display();
+            self.say(Level::Warning, &format!("warning: checkpoint `{path}`: {problem}"));
+        }
+        match &chosen {
+            _ if passed_over.is_empty() => {}
+            Some(path) => {
+                let path = path.display();
+                self.say(Level::Warning, &format!("the one before it is loaded: `{path}`"));
+            }
+            None if passed_over.iter().all(|(path, _)| !path.is_dir()) => {
+                let text = "no checkpoint of this job is left: training begins anew";
+                self.say(Level::Warning, &format!("warning: {text}"));
+            }
+            None => self.say(
+                Level::Warning,
+                "warning: no checkpoint of this job is whole: servers will refuse the last one; \
+                 bring one back from a copy, or start the job anew",
+            ),
+        }
+        chosen
+    }
+
     /// Lets the processes of this machine know the checkpoint of another.
     fn remember(&self, checkpoint: Option<&str>) {
         let Some(checkpoint) = checkpoint else { return };

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+use crate::job::Role;
+
 /// The time over which steps a second are counted.
 const WINDOW: Duration = Duration::from_secs(2);
 /// A line longer than this is none of ours.
@@ -17,6 +19,8 @@ pub(super) struct Status {
     pub(super) step: Option<u64>,
     /// How it keeps time with others: `sync`, `async`, ...
     pub(super) mode: Option<String>,
+    /// Of a server: whom it has lost, and since when it says so.
+    pub(super) lost: Vec<(Lost, Instant)>,
     /// Steps a second, when they were last counted.
     rate: Option<f64>,
     /// When the last step was reported.
@@ -30,12 +34,39 @@ pub(super) struct Status {
 struct Report {
     step: Option<u64>,
     mode: Option<String>,
+    lost: Option<Vec<Lost>>,
+}
+
+/// A process that a server has lost.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub(super) struct Lost {
+    role: LostRole,
+    pub(super) rank: usize,
+    pub(super) why: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum LostRole {
+    Trainer,
+    HeterWorker,
+}
+
+impl Lost {
+    /// What the process does.
+    pub(super) fn role(&self) -> Role {
+        match self.role {
+            LostRole::Trainer => Role::Worker,
+            LostRole::HeterWorker => Role::HeterWorker,
+        }
+    }
 }
 
 impl Default for Status {
     fn default() -> Status {
         let (step, mode, rate, heard, counted) = (None, None, None, None, None);
-        Status { is_open: true, step, mode, rate, heard, counted, line: Vec::new() }
+        let (lost, line) = (Vec::new(), Vec::new());
+        Status { is_open: true, step, mode, lost, rate, heard, counted, line }
     }
 }
 
@@ -64,7 +95,19 @@ impl Status {
         self.rate.map(|rate| rate.min(most))
     }
 
+    /// When the last step was reported; `started` if none was.
+    pub(super) fn stepped(&self, started: Instant) -> Instant {
+        self.heard.unwrap_or(started)
+    }
+
     fn take(&mut self, report: Report, now: Instant) {
+        if let Some(lost) = report.lost {
+            let since = |one: &Lost| {
+                let known = self.lost.iter().find(|(other, _)| other == one);
+                known.map_or(now, |(_, since)| *since)
+            };
+            self.lost = lost.into_iter().map(|one| (one.clone(), since(&one))).collect();
+        }
         self.mode = report.mode.or_else(|| self.mode.take());
         let Some(step) = report.step else { return };
         (self.step, self.heard) = (Some(step), Some(now));
@@ -95,10 +138,22 @@ mod tests {
     }
 
     #[test]
+    fn servers_say_whom_they_have_lost() {
+        let mut status = Status::default();
+        status.hear(
+            b"{\"lost\":[{\"role\":\"trainer\",\"rank\":1,\"why\":\"silent\"}]}\n{\"step\":1}\n",
+        );
+        let [(lost, _)] = &status.lost[..] else { panic!("{:?}", status.lost) };
+        assert_eq!((lost.role(), lost.rank, lost.why.as_str()), (Role::Worker, 1, "silent"));
+        status.hear(b"{\"lost\":[]}\n");
+        assert!(status.lost.is_empty());
+    }
+
+    #[test]
     fn the_rate_is_that_of_the_last_moments() {
         let mut status = Status::default();
         let start = Instant::now();
-        let report = |step| Report { step: Some(step), mode: None };
+        let report = |step| Report { step: Some(step), mode: None, lost: None };
         status.take(report(0), start);
         status.take(report(20), start + Duration::from_secs(1));
         assert_eq!(status.rate(start + Duration::from_secs(1)), Some(20.0));

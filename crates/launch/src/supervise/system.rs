@@ -60,6 +60,16 @@ pub(super) fn memory(pid: Pid) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
+/// Seconds of processor time that a process has used.
+pub(super) fn processor_time(pid: Pid) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    let used = ticks()? + ticks()?;
+    // `USER_HZ`, which Linux keeps at 100 for whoever reads these files.
+    Some(used as f64 / 100.0)
+}
+
 /// How many processes the kernel has ended for want of memory, as far as it says: in this control
 /// group and on the whole machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,6 +124,7 @@ mod tests {
         let own = rustix::process::getpid();
         assert!(processes().iter().any(|entry| entry.pid == own && !entry.is_dead));
         assert!(memory(own).unwrap() > 0);
+        assert!(processor_time(own).is_some_and(|seconds| (0.0..1e6).contains(&seconds)));
         assert!(!OutOfMemory::count().has_grown_since(&OutOfMemory::count()));
         assert_eq!(counted("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), Some(3));
     }

@@ -106,6 +106,70 @@ fn who_only_heard_of_a_failure_is_not_blamed() {
     assert!(messages.contains("as a consequence: server 0 ended with exit code 1"), "{messages}");
 }
 
+/// A server that says at once that it has lost worker 1, and a worker 0 that ends at once.
+const LOST: &str = r#"case $WHO in server*) \
+    echo '{"lost":[{"role":"trainer","rank":1,"why":"silent"}]}' > /proc/self/fd/$BIREME_STATUS_FD; \
+    exec sleep 600;; 'worker 0') exit 0;; esac; "#;
+
+#[test]
+fn a_worker_that_its_server_has_lost_is_named_and_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = shell(&format!("{LOST} exec sleep 600"), 2, folder.path());
+    let options = Options { lost_grace: Some(Duration::from_millis(300)), ..options() };
+    let outcome = run(&job, &options).unwrap();
+    let messages = options.screen.seen().1;
+    let failure = outcome.failure.unwrap();
+    assert_eq!((outcome.code, failure.role, failure.rank), (137, Role::Worker, 1), "{messages}");
+    for expected in [
+        "warning: worker 1 still runs, but server 0 has lost it (silent)",
+        "error: worker 1 (of 2) is stuck: server 0 has lost it (silent), and it does nothing for",
+        "workerlog.1",
+    ] {
+        assert!(messages.contains(expected), "{messages}");
+    }
+}
+
+#[test]
+fn a_lost_worker_that_ends_by_itself_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    // It waits until the launcher has spoken of it: the launcher writes into no log, so the test
+    // gives it a grace that it never reaches.
+    let job = shell(&format!("{LOST} {SERVER_WRITES}"), 2, folder.path());
+    let script = job.command[2].to_str().unwrap().replace("exec sleep", "echo; exec sleep");
+    let job = Job { command: ["sh", "-c", &script].map(OsString::from).to_vec(), ..job };
+    let options = options();
+    let outcome = run(&job, &options).unwrap();
+    assert_eq!(outcome, Outcome { code: 0, failure: None }, "{}", options.screen.seen().1);
+}
+
+#[test]
+fn a_worker_that_hangs_is_started_again_where_that_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let again = "test $BIREME_RESTART -gt 0 && exit 0; \
+                 echo '{\"mode\":\"async\"}' > /proc/self/fd/$BIREME_STATUS_FD; exec sleep 600";
+    let job = Job { max_restart: 1, ..shell(&format!("{LOST} {again}"), 2, folder.path()) };
+    let options = Options { lost_grace: Some(Duration::from_millis(300)), ..options() };
+    let outcome = run(&job, &options).unwrap();
+    let messages = options.screen.seen().1;
+    assert_eq!(outcome, Outcome { code: 0, failure: None }, "{messages}");
+    assert!(messages.contains("worker 1 is started again"), "{messages}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo last words || exit 1";
+    let job = Job { mode: Mode::Collective, ..shell(script, 1, folder.path()) };
+    let job = Job { processes: vec![job.processes[1].clone()], ..job };
+    std::fs::create_dir_all(&job.log_dir).unwrap();
+    // A disk without space.
+    std::os::unix::fs::symlink("/dev/full", job.log_dir.join("workerlog.0")).unwrap();
+    let options = options();
+    assert_eq!(run(&job, &options).unwrap().code, 1);
+    let messages = options.screen.seen().1;
+    assert!(messages.contains("its log could not be written: no space is left"), "{messages}");
+}
+
 #[test]
 fn what_a_process_started_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! A job that runs, and what is done about the things that happen to it.
 
 use std::collections::{HashSet, VecDeque};
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use rustix::process::Signal;
 
 use super::events::Event;
 use super::failure::{self, Failed};
+use super::folder;
 use super::guard::Guard;
 use super::process::{Ended, Running, Surroundings, ending};
 use super::remote::Remote;
@@ -18,6 +20,7 @@ use super::screen::Level;
 use super::signals::Signals;
 use super::stop::Stop;
 use super::stream::Stream;
+use super::stuck::Stuck;
 use super::system::OutOfMemory;
 use super::{Notice, Options, Outcome, live};
 use crate::job::{Job, Mode, Process, Role};
@@ -27,6 +30,9 @@ use crate::rendezvous::Peers;
 const HEARSAY: Duration = Duration::from_millis(700);
 /// The same for servers that end by themselves when their workers are done.
 const FAREWELL: Duration = Duration::from_millis(300);
+
+/// The last line of a job that succeeded.
+const COMPLETED: &str = "Local processes completed.";
 
 /// A process of this machine.
 pub(super) struct Member<'a> {
@@ -56,6 +62,8 @@ pub(super) struct Watch<'a> {
     pub(super) members: Vec<Member<'a>>,
     /// The folder of this run, known to all processes.
     pub(super) folder: PathBuf,
+    /// Says that the folder is in use, as long as this process lives.
+    _lock: File,
     pub(super) guard: Option<Guard>,
     pub(super) signals: Option<Signals>,
     pub(super) stream: Option<Stream>,
@@ -66,6 +74,7 @@ pub(super) struct Watch<'a> {
     /// The other machines, where there are any.
     pub(super) remote: Option<Remote>,
     out_of_memory: OutOfMemory,
+    pub(super) stuck: Stuck,
     pub(super) drawn: Instant,
     pub(super) is_stopped: bool,
 }
@@ -83,7 +92,8 @@ impl<'a> Watch<'a> {
         std::fs::create_dir_all(&job.log_dir).with_context(|| {
             format!("cannot make the folder of logs `{}`", job.log_dir.display())
         })?;
-        let folder = make_folder()?;
+        let (folder, lock) = folder::make(&std::env::temp_dir())?;
+        folder::move_stale_logs(job);
         let member = |process| Member { process, running: None, ended: None, is_told: false };
         // Descendants whose parents are gone come to us instead of vanishing from sight.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
@@ -92,6 +102,7 @@ impl<'a> Watch<'a> {
             options,
             members: job.local().map(member).collect(),
             folder,
+            _lock: lock,
             guard: None,
             signals: None,
             stream: None,
@@ -100,6 +111,7 @@ impl<'a> Watch<'a> {
             restarts: 0,
             remote: peers.map(Remote::listen).transpose()?,
             out_of_memory: OutOfMemory::count(),
+            stuck: Stuck::default(),
             drawn: Instant::now(),
             is_stopped: false,
         };
@@ -121,7 +133,8 @@ impl<'a> Watch<'a> {
         self.start_all()?;
         self.tell_done();
         loop {
-            match self.next(None)? {
+            self.look_for_stuck();
+            match self.next(self.alarm())? {
                 Event::Ended(at) if self.succeeded(at) => {
                     let name = self.members[at].process.name();
                     self.say(Level::Debug, &format!("{name} is done"));
@@ -145,7 +158,7 @@ impl<'a> Watch<'a> {
                         return Ok(outcome);
                     }
                 }
-                Event::Time => {}
+                Event::Lost | Event::Time => {}
             }
         }
     }
@@ -208,7 +221,7 @@ impl<'a> Watch<'a> {
     /// The end of a job that succeeded.
     pub(super) fn finish(&mut self) -> Result<Outcome> {
         if self.job.mode == Mode::Collective {
-            self.say(Level::Info, "Local processes completed.");
+            self.say(Level::Info, COMPLETED);
             return Ok(Outcome { code: 0, failure: None });
         }
         let message = "all workers exit, going to finish parameter server and heter_worker.";
@@ -230,6 +243,8 @@ impl<'a> Watch<'a> {
             }
         }
         self.mention_servers();
+        // "killed" above is Paddle's word for an orderly end; it shall not be the last.
+        self.say(Level::Info, COMPLETED);
         Ok(Outcome { code: 0, failure: None })
     }
 
@@ -313,6 +328,7 @@ impl<'a> Watch<'a> {
             }
             self.clear_sessions();
             self.events.retain(|event| matches!(event, Event::Signal(_) | Event::Stopped));
+            self.choose_checkpoint();
         }
         self.restarts += 1;
         self.out_of_memory = OutOfMemory::count();
@@ -402,22 +418,3 @@ impl<'a> Watch<'a> {
 
 /// Every role.
 pub(super) const ALL: [Role; 3] = [Role::Server, Role::Worker, Role::HeterWorker];
-
-/// A folder that nobody else has.
-fn make_folder() -> Result<PathBuf> {
-    use std::os::unix::fs::DirBuilderExt;
-    let (base, own) = (std::env::temp_dir(), std::process::id());
-    for number in 0..1000 {
-        let folder = base.join(format!("bireme-job-{own}-{number}"));
-        match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Ok(folder),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => {
-                return Err(error).with_context(|| {
-                    format!("cannot make the job's folder in `{}`", base.display())
-                });
-            }
-        }
-    }
-    anyhow::bail!("too many folders of old jobs in `{}`: remove `bireme-job-*`", base.display())
-}

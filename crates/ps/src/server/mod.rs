@@ -119,6 +119,11 @@ impl PsServer {
         self.service.state.stat()
     }
 
+    /// The trainers and heter workers that are lost at present, and why.
+    pub fn lost(&self) -> Vec<(Identity, String)> {
+        self.service.roster().lost()
+    }
+
     /// Loads its share of the checkpoint in `directory`; trainers must not have begun.
     ///
     /// # Errors
@@ -131,8 +136,8 @@ impl PsServer {
     /// `interrupt` is asked many times a second; when it says yes, the server stops.
     ///
     /// # Errors
-    /// When a trainer is lost that the others cannot do without, when none is left, when a trainer
-    /// never comes, or [`Error::Interrupted`]. The values are in the scope then, too.
+    /// When a trainer is lost: at once if the others cannot do without it, otherwise when they have
+    /// finished; when a trainer never comes, or [`Error::Interrupted`]. The values are in the scope then, too.
     pub fn run(&self, interrupt: &dyn Fn() -> bool) -> Result<()> {
         let ended = self.serve(interrupt);
         // After a failure, too: who comes in these moments still hears whose loss ended the job.
@@ -154,11 +159,16 @@ impl PsServer {
             self.service.expire(&mut roster, now);
             match roster.verdict(self.service.deadline, self.patience, now) {
                 Verdict::Going => {}
+                Verdict::Finished(lost) if lost.is_empty() => return Ok(()),
+                // The others have not waited for it, but what it was to train on is missing.
                 Verdict::Finished(lost) => {
-                    for lost in lost {
-                        tracing::warn!("{} ends, but {lost}", self.service.state.name());
-                    }
-                    return Ok(());
+                    let server = self.service.state.name();
+                    let problem = format!(
+                        "{server}: the other trainers have finished, but {}; what they trained and \
+                         saved lacks its share",
+                        lost.join(", ")
+                    );
+                    return Err(Error::Missing(problem));
                 }
                 Verdict::Failed(problem) => return Err(Error::Missing(problem)),
             }

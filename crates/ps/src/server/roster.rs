@@ -114,6 +114,22 @@ impl Roster {
         Some(trainer)
     }
 
+    /// The processes that are lost, and why.
+    pub(super) fn lost(&self) -> Vec<(Identity, String)> {
+        let lost = |(at, standing): (u32, &Standing)| match standing {
+            Standing::Lost(why) => Some((self.identity(at), why.clone())),
+            _ => None,
+        };
+        (0..).zip(&self.trainers).filter_map(lost).collect()
+    }
+
+    fn identity(&self, trainer: u32) -> Identity {
+        match trainer.checked_sub(self.readers) {
+            None => Identity::trainer(trainer),
+            Some(index) => Identity::heter_worker(index),
+        }
+    }
+
     /// Whether a trainer has joined and neither finished nor been lost.
     pub(super) fn is_here(&self, trainer: u32) -> bool {
         matches!(self.trainers.get(trainer as usize), Some(Standing::Here { .. }))
@@ -160,10 +176,7 @@ impl Roster {
 
     /// `trainer 1`, `heter worker 0`.
     fn who(&self, trainer: u32) -> String {
-        match trainer.checked_sub(self.readers) {
-            None => format!("trainer {trainer}"),
-            Some(index) => format!("heter worker {index}"),
-        }
+        self.identity(trainer).to_string()
     }
 
     /// The rank of a process among all that train, if it is one of them.
@@ -235,13 +248,8 @@ impl Roster {
         if self.trainers.iter().any(|trainer| matches!(trainer, Standing::Here { .. })) {
             return Verdict::Going;
         }
-        let lost: Vec<String> = (0..)
-            .zip(&self.trainers)
-            .filter_map(|(at, standing): (u32, _)| match standing {
-                Standing::Lost(why) => Some(format!("{} was lost: {why}", self.who(at))),
-                _ => None,
-            })
-            .collect();
+        let lost: Vec<String> =
+            self.lost().iter().map(|(who, why)| format!("{who} was lost: {why}")).collect();
         let absent = self.trainers.iter().filter(|trainer| **trainer == Standing::Absent).count();
         if absent > 0 {
             let nobody = absent == self.trainers.len();

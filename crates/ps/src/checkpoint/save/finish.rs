@@ -184,7 +184,9 @@ fn remove_unnamed(disk: &Disk, dir: &Path, named: &BTreeSet<String>) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if generation(&name).is_some()
+        // What a save of any server left behind that was cut off: those of this one are complete.
+        let half = name.strip_prefix('.').and_then(|name| name.strip_suffix(".tmp"));
+        if generation(half.unwrap_or(&name)).is_some()
             && !named.contains(&name)
             && let Err(error) = disk.remove(&dir.join(&name))
         {
@@ -216,7 +218,25 @@ fn time_text(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::time_text;
+    use super::*;
+
+    #[test]
+    fn what_saves_left_half_written_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let half = [
+            ".server-003-of-004-000001.safetensors.tmp",
+            ".server-000-of-002-000007-table-001.safetensors.tmp",
+            "server-000-of-002-000006.safetensors",
+        ];
+        let kept = [".notes.tmp", "server-000-of-002-000007.safetensors", "manifest.json"];
+        for name in half.iter().chain(&kept) {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let named = BTreeSet::from(["server-000-of-002-000007.safetensors".to_owned()]);
+        remove_unnamed(&Disk::default(), folder.path(), &named);
+        assert!(half.iter().all(|name| !folder.path().join(name).exists()));
+        assert!(kept.iter().all(|name| folder.path().join(name).exists()));
+    }
 
     #[test]
     fn times_are_read_as_dates() {
