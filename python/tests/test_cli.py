@@ -20,7 +20,7 @@ def test_bireme_is_the_command_line_of_the_core(monkeypatch, capfd):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--server_num", "1", "train.py"], "The setting of Parameter-Server must has worker_num"),
+        (["--server_num", "1", "train.py"], "The setting of Parameter-Server must have worker_num"),
         (["--workerz", "1", "train.py"], "unknown flag `--workerz`: did you mean `--workers`?"),
         ([], "no script was given"),
     ],

@@ -126,4 +126,4 @@ def test_a_line_for_each_role_stays_below_the_output(tmp_path):
     assert not [line for line in terminal.lines if re.match("servers |workers ", line)]
     for step in range(1, 31):
         assert terminal.text().count(f"[worker 0] step {step} loss ") == 1, terminal.text()
-    assert terminal.text().rstrip().endswith("all parameter server are killed")
+    assert terminal.text().rstrip().endswith("Local processes completed.")

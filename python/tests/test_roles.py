@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from bireme.distributed import fleet
-from bireme.distributed.fleet import mpi
+from bireme.distributed.fleet import mpi, stages
 from bireme.fluid.incubate.fleet.base import role_maker as first
 from bireme.fluid.incubate.fleet.collective import fleet as collective
 from bireme.fluid.incubate.fleet.parameter_server.distribute_transpiler import FleetTranspiler
@@ -24,6 +24,14 @@ SERVER = {
     "POD_IP": "127.0.0.2",
     "PADDLE_PORT": "36001",
 }
+
+
+def test_a_stage_without_its_device_says_so_once(monkeypatch, capsys):
+    stages._say_cpu.cache_clear()
+    monkeypatch.setenv("HETER_DEVICE_TYPE", "gpu")
+    assert [stages.environment_device() for _ in range(2)] == ["gpu", "gpu"]
+    said = capsys.readouterr().err
+    assert said == "HETER_DEVICE_TYPE is gpu, but this stage runs on the CPU, as all stages do\n"
 
 
 @pytest.fixture

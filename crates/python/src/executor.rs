@@ -434,7 +434,7 @@ impl Executor {
         let copy = program.handle.read(Clone::clone);
         let summary = enter_data(py, || {
             let after = |done: &Progress<'_>| told.after(done, &scope);
-            let (threads, split) = divide(&copy, told.threads, false);
+            let (threads, split) = divide(&copy, told.threads, false)?;
             let mut training = Training::new(&copy, &scope, data.slots());
             training.fetches = &told.fetches;
             training.private = &told.private;

@@ -153,10 +153,10 @@ impl Args {
                 processes: self.nproc_per_node.unwrap_or(1),
             }),
             (Some(_), None) => {
-                bail!("The setting of Parameter-Server must has worker_num: add `--worker_num`")
+                bail!("The setting of Parameter-Server must have worker_num: add `--worker_num`")
             }
             (None, Some(_)) => {
-                bail!("The setting of Parameter-Server must has server_num: add `--server_num`")
+                bail!("The setting of Parameter-Server must have server_num: add `--server_num`")
             }
         }
     }

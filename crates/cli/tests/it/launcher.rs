@@ -466,7 +466,7 @@ fn jobs_that_contradict_themselves() {
         "--server_num=1 train.py",
         &[],
         expect![[r#"
-        2 error: The setting of Parameter-Server must has worker_num or workers: add `--worker_num=2`, or `--workers=IP,…`
+        2 error: The setting of Parameter-Server must have worker_num or workers: add `--worker_num=2`, or `--workers=IP,…`
 
         For the flags, try `fleetrun --help`.
     "#]],

@@ -4,6 +4,7 @@
 //! in blocks of whole lines, so that what it holds does not grow with the file.
 
 mod files;
+mod guard;
 mod input;
 mod output;
 mod pipe;

@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::guard::Guarded;
 use super::input::Input;
 use crate::{Error, Result};
 
@@ -34,6 +35,8 @@ pub(super) struct Pipe {
     said: Option<JoinHandle<VecDeque<String>>>,
     ended: bool,
     stop: Arc<AtomicBool>,
+    /// Should this process be killed, the command does not outlive it.
+    _guarded: Guarded,
 }
 
 impl Pipe {
@@ -58,6 +61,7 @@ impl Pipe {
         shell.arg("-c").arg(command).process_group(0);
         let piped = shell.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().map_err(failed)?;
+        let guarded = Guarded::new(child.id());
         if let (Some(mut reader), Some(mut stdin)) = (feed, child.stdin.take()) {
             let path = path.to_owned();
             // Ends with the file, or when the command no longer reads.
@@ -73,7 +77,8 @@ impl Pipe {
         let stdout = child.stdout.take().ok_or_else(missing)?;
         let stderr = child.stderr.take().ok_or_else(missing)?;
         let said = Some(thread::spawn(move || pass_on(stderr)));
-        Ok(Pipe { command: command.to_owned(), child, stdout, said, ended: false, stop })
+        let command = command.to_owned();
+        Ok(Pipe { command, child, stdout, said, ended: false, stop, _guarded: guarded })
     }
 
     /// Reads what the command prints.

@@ -24,6 +24,10 @@ use lane::Lane;
 /// Between two questions whether somebody wants to stop.
 const TICK: Duration = Duration::from_millis(50);
 
+/// As many training threads are allowed on any machine, and so many for each core of a larger one.
+const MOST_THREADS: usize = 64;
+const THREADS_PER_CORE: usize = 16;
+
 /// What is trained, and how.
 #[derive(Clone)]
 pub struct Training<'a> {
@@ -127,9 +131,20 @@ impl<'a> Training<'a> {
 /// batch over. Several threads that train at once are quickest; but a program whose steps are in
 /// step with other processes' (sync, half-async, collective) has one training thread, and so has
 /// training that must be repeatable to the bit.
-pub fn divide(program: &Program, threads: usize, repeatable: bool) -> (usize, usize) {
+///
+/// # Errors
+/// When there are far more threads than the machine has cores: each has the memory of a step.
+pub fn divide(program: &Program, threads: usize, repeatable: bool) -> Result<(usize, usize)> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let most = MOST_THREADS.max(THREADS_PER_CORE * cores);
+    if threads > most {
+        return Err(Error::Settings(format!(
+            "{threads} training threads are too many for {cores} cores, since each needs the \
+             memory of a step: choose at most {most}; {cores} are usually the quickest"
+        )));
+    }
     let one = repeatable || is_in_step(program);
-    if one { (1, threads.max(1)) } else { (threads.max(1), 1) }
+    Ok(if one { (1, threads.max(1)) } else { (threads.max(1), 1) })
 }
 
 /// Whether the steps of a program wait for those of other processes, so that all must make as many;

@@ -6,6 +6,7 @@ use bireme_collective::{Config, Group};
 use bireme_comm::{Interrupt, Transport};
 use bireme_ir::{Attr, Op, Program, Var};
 
+use crate::environment::variables as v;
 use crate::settings::{network, settings};
 use crate::{Environment, Error, Result, RoleMaker};
 
@@ -25,6 +26,7 @@ pub struct Ranks {
 /// # Errors
 /// When the environment contradicts itself, or a rank cannot be reached in time.
 pub fn connect_group(environment: &Environment, interrupt: Option<Interrupt>) -> Result<Group> {
+    check_no_servers(environment)?;
     let role = RoleMaker::collective(environment)?;
     let ranks = Ranks { rank: role.index() as usize, endpoints: role.worker_endpoints().to_vec() };
     connect_ranks(&ranks, environment, interrupt)
@@ -42,11 +44,26 @@ pub fn connect_ranks(
     if ranks.endpoints.len() < 2 {
         return Ok(Group::alone());
     }
+    check_no_servers(environment)?;
     let mut settings = settings(environment)?;
     settings.interrupt = interrupt;
     let config = Config { settings, ..Config::new(ranks.rank, ranks.endpoints.clone()) };
     let transport: Arc<dyn Transport> = Arc::new(network(environment));
     Ok(Group::connect(&config, &transport)?)
+}
+
+/// In a job with servers every process runs the script, servers too: ranks of a group are none of
+/// them, and would get in each other's way at the same endpoints.
+fn check_no_servers(environment: &Environment) -> Result<()> {
+    if environment.servers.as_ref().is_none_or(Vec::is_empty) {
+        return Ok(());
+    }
+    Err(Error::Config(format!(
+        "this script is collective (`init_parallel_env`, or `fleet.init` with `is_collective`), but \
+         its job has parameter servers (`{}`): start it without servers, that is without \
+         `--server_num` and `--servers`",
+        v::SERVERS.name
+    )))
 }
 
 /// Whether a program talks to other ranks.
@@ -121,6 +138,18 @@ mod tests {
     fn a_process_without_a_launcher_is_a_group_of_its_own() {
         let group = connect_group(&Environment::default(), None).unwrap();
         assert_eq!((group.rank(), group.size()), (0, 1));
+    }
+
+    #[test]
+    fn a_collective_script_is_no_part_of_a_job_with_servers() {
+        let environment = Environment::of([
+            ("PADDLE_TRAINER_ENDPOINTS", "127.0.0.1:6170,127.0.0.1:6171"),
+            ("PADDLE_PSERVERS_IP_PORT_LIST", "127.0.0.1:6180"),
+            ("TRAINING_ROLE", "PSERVER"),
+        ]);
+        let error = connect_group(&environment.unwrap(), None).unwrap_err().to_string();
+        assert!(error.contains("this script is collective"), "{error}");
+        assert!(error.contains("without `--server_num`"), "{error}");
     }
 
     #[test]

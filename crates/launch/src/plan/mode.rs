@@ -105,7 +105,7 @@ fn complete(options: &Options, mode: Mode) -> Result<()> {
     let none = nothing && options.server_num.is_none() && options.worker_num.is_none();
     let defaults = super::must_meet(options) || (none && options.run_mode.is_some());
     let missing = |what: &str, flags: &str| {
-        Err(Usage(format!("The setting of Parameter-Server must has {what}: add {flags}")).into())
+        Err(Usage(format!("The setting of Parameter-Server must have {what}: add {flags}")).into())
     };
     if !defaults && options.servers.is_empty() && options.server_num.is_none() {
         return missing("server_num or servers", "`--server_num=1`, or `--servers=IP:PORT,…`");
@@ -158,7 +158,7 @@ fn matching(role: Role, count: Option<usize>, listed: usize) -> Result<()> {
 fn stages(options: &Options) -> Result<()> {
     let (counts, lists) = (&options.heter_worker_num, &options.heter_workers);
     if counts.is_empty() && lists.is_empty() {
-        let problem = "The setting of Parameter-Server heter mode must has heter_worker_num or \
+        let problem = "The setting of Parameter-Server heter mode must have heter_worker_num or \
                        heter_workers: add `--heter_worker_num=1`, or `--heter_workers=IP:PORT,…`";
         return Err(Usage(problem.to_owned()).into());
     }

@@ -445,11 +445,11 @@ fn machines_that_meet_make_one_job_of_what_each_brings() {
 
 #[test]
 fn what_contradicts_itself_is_refused() {
-    HERE.refused("--server_num=1 t.py", expect![["usage: The setting of Parameter-Server must has worker_num or workers: add `--worker_num=2`, or `--workers=IP,…`"]]);
-    HERE.refused("--worker_num=1 t.py", expect![["usage: The setting of Parameter-Server must has server_num or servers: add `--server_num=1`, or `--servers=IP:PORT,…`"]]);
+    HERE.refused("--server_num=1 t.py", expect![["usage: The setting of Parameter-Server must have worker_num or workers: add `--worker_num=2`, or `--workers=IP,…`"]]);
+    HERE.refused("--worker_num=1 t.py", expect![["usage: The setting of Parameter-Server must have server_num or servers: add `--server_num=1`, or `--servers=IP:PORT,…`"]]);
     HERE.refused("--server_num=3 --servers=10.0.0.1:1,10.0.0.1:2 --workers=10.0.0.1 t.py", expect![["usage: The server_num and servers doesn't match. Expect servers endpoints num epual to server_num, but received servers enpoint num: 2 and server_num 3: correct one, or leave `--server_num` out"]]);
     HERE.refused("--servers=10.0.0.1:1 --workers=10.0.0.1 --worker_num=2 t.py", expect![["usage: The worker_num and workers doesn't match. Expect workers endpoints num epual to worker_num, but received workers enpoint num: 1 and worker_num 2: correct one, or leave `--worker_num` out"]]);
-    HERE.refused("--run_mode=ps-heter --server_num=1 --worker_num=1 t.py", expect![["usage: The setting of Parameter-Server heter mode must has heter_worker_num or heter_workers: add `--heter_worker_num=1`, or `--heter_workers=IP:PORT,…`"]]);
+    HERE.refused("--run_mode=ps-heter --server_num=1 --worker_num=1 t.py", expect![["usage: The setting of Parameter-Server heter mode must have heter_worker_num or heter_workers: add `--heter_worker_num=1`, or `--heter_workers=IP:PORT,…`"]]);
     HERE.refused("--server_num=1 --worker_num=1 --heter_worker_num=1;1 --heter_devices=cpu t.py", expect![["usage: `--heter_devices` has 1 stages and the heter workers 2: write one device for each stage after the trainers"]]);
     HERE.refused("--server_num=1 --worker_num=1 --nproc_per_node=2 t.py", expect![["usage: Only one mode(Collective or Parameter-Server) can be selected at the same time, but more than one configuration was received: `--nproc_per_node` is for collective jobs: write `--worker_num` for trainers with servers"]]);
     HERE.refused("--server_num=1 --worker_num=1 --ips=10.0.0.1,10.0.0.2 t.py", expect![["usage: Only one mode(Collective or Parameter-Server) can be selected at the same time, but more than one configuration was received: `--ips` is for collective jobs: name the machines of this one with `--servers` and `--workers`, or let them meet with `--master` and `--nnodes`"]]);

@@ -68,7 +68,8 @@ impl<'a> Stream<'a> {
     ) -> Result<Stream<'a>> {
         days(config)?;
         options.log.info("Run Worker Begin");
-        let threads = divide(fleet.main_program()?, config.count("runner.train_thread_num"), false);
+        let threads =
+            divide(fleet.main_program()?, config.count("runner.train_thread_num"), false)?;
         let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
         // Trainers meet at every pass, so one that failed cannot join the others in the middle.
         fleet.reporter().together();

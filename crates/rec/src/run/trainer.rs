@@ -68,7 +68,7 @@ impl<'a> Trainer<'a> {
     ) -> Result<Trainer<'a>> {
         header(config, topology, options);
         let names = save::Names::of(config, &model, &options.log);
-        let threads = divide(fleet.main_program()?, config.count("runner.thread_num"), false);
+        let threads = divide(fleet.main_program()?, config.count("runner.thread_num"), false)?;
         let mut data = share::own_data(config, options, topology, &model, &fleet, threads)?;
         let counted = Counted::of(config, topology, &data, options)?;
         let setup = Setup {

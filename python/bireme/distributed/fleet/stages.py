@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,4 +95,14 @@ def environment_device() -> str:
     device = environment.text("HETER_DEVICE_TYPE", "cpu")
     if device not in DEVICES:
         raise ValueError("HETER_DEVICE_TYPE should be cpu,gpu or xpu")
+    if device != "cpu":
+        _say_cpu(device)
     return device
+
+
+@functools.cache
+def _say_cpu(device: str) -> None:
+    """Said once: that a stage runs elsewhere than its job asks for."""
+    line = f"HETER_DEVICE_TYPE is {device}, but this stage runs on the CPU, as all stages do\n"
+    sys.stderr.write(line)
+    sys.stderr.flush()

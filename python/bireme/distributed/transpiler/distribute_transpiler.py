@@ -30,7 +30,9 @@ __all__ = [
     "ServerRuntimeConfig",
 ]
 
-_DEPRECATED = "API is deprecated since 2.0.0 Please use FleetAPI instead."
+_DEPRECATED = (
+    "DistributeTranspiler: API is deprecated since 2.0.0 Please use FleetAPI instead."
+)
 
 
 class DistributeTranspiler:
