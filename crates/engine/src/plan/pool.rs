@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// Spins before a worker sleeps: some tens of microseconds, the gap between two steps.
-const SPINS: u32 = 20_000;
+const SPINS: u32 = if cfg!(miri) { 10 } else { 20_000 };
 
 type Job<'a> = dyn Fn(usize) + Sync + 'a;
 
@@ -79,8 +79,20 @@ impl Pool {
             thread.thread().unpark();
         }
         job(0);
-        while shared.done.load(Ordering::Acquire) < self.threads.len() {
+        spin_until(|| shared.done.load(Ordering::Acquire) == self.threads.len());
+    }
+}
+
+/// Waits for something that other workers are about to do.
+fn spin_until(done: impl Fn() -> bool) {
+    let mut spins = 0u32;
+    while !done() {
+        if spins < SPINS {
+            spins += 1;
             std::hint::spin_loop();
+        } else {
+            // More workers than cores: let the others run.
+            std::thread::yield_now();
         }
     }
 }
@@ -154,16 +166,7 @@ impl Barrier {
             self.round.fetch_add(1, Ordering::Release);
             return;
         }
-        let mut spins = 0u32;
-        while self.round.load(Ordering::Acquire) == round {
-            spins += 1;
-            if spins < SPINS {
-                std::hint::spin_loop();
-            } else {
-                // More workers than cores: let the others run.
-                std::thread::yield_now();
-            }
-        }
+        spin_until(|| self.round.load(Ordering::Acquire) != round);
     }
 }
 
