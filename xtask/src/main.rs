@@ -16,6 +16,7 @@ mod ci;
 mod fuzz;
 mod golden;
 mod interop;
+mod miri;
 mod mpi;
 mod netns;
 mod package;
@@ -54,6 +55,8 @@ With what a machine may not have
                            cut and machines missing; says so without root or `ip`
   fuzz [SECONDS] [TARGET]  run every fuzz target for a minute; says so without a nightly compiler
                            and cargo-fuzz
+  miri [TEST...]           run the tests of the engine's unsafe code in Miri, which finds races and
+                           bad pointers; fails without a nightly compiler with `miri`
   parquet                  lint and test what only the feature `parquet` compiles
   browser                  look at the page of `bireme report` in Chromium; says so where there is
                            none (BROWSER names another)
@@ -112,6 +115,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         "interop" => interop::run(rest),
         "golden" => golden::run(rest),
         "peers" => peers::run(rest),
+        "miri" => miri::run(rest),
         "mpi" => mpi::run(rest),
         "netns" => netns::run(rest),
         "parquet" => takes_nothing(command, rest).and_then(|()| parquet::run()),
@@ -176,6 +180,7 @@ mod tests {
             "golden",
             "mpi",
             "netns",
+            "miri",
             "fuzz",
             "parquet",
             "browser",

@@ -22,6 +22,7 @@ pub struct Executor {
     scope: Scope,
     threads: usize,
     check_finite: bool,
+    hogwild: bool,
     interrupt: Option<Question>,
     remote: Option<Arc<dyn Remote>>,
     collective: Option<Arc<dyn Collective>>,
@@ -66,6 +67,7 @@ impl Executor {
             scope: Scope::new(),
             threads: 1,
             check_finite: false,
+            hogwild: false,
             interrupt: None,
             remote: None,
             collective: None,
@@ -121,9 +123,22 @@ impl Executor {
         self.kept.clear();
     }
 
-    /// Uses the variables of `scope`; executors on several threads may share one.
+    /// Uses the variables of `scope`. Executors on several threads may share one: their steps take
+    /// turns, or run at one time ([`Executor::hogwild`]).
     pub fn with_scope(mut self, scope: Scope) -> Executor {
         self.scope = scope;
+        self.kept.clear();
+        self
+    }
+
+    /// Lets steps run at the same time as those of other executors that share the scope and are set
+    /// so too: training threads that update its parameters without locks, as Hogwild does. Each
+    /// element that a step reads is one that some thread wrote; what two threads add to an element
+    /// at one time may count once. A step works on copies of what it reads densely (weights), made
+    /// when it begins, and on rows of tables where they are. A program that keeps selected rows, or
+    /// whose variables change their shape from step to step, still takes turns.
+    pub fn hogwild(mut self, hogwild: bool) -> Executor {
+        self.hogwild = hogwild;
         self.kept.clear();
         self
     }
@@ -227,6 +242,9 @@ impl Executor {
         private: &[&str],
     ) -> Result<Step> {
         let mut plan = Plan::new(program, feeds, fetches, scope, private, self.check_finite)?;
+        if self.hogwild {
+            plan.run_beside_others();
+        }
         if let Some(question) = &self.interrupt {
             plan.ask_between_ops(Arc::clone(question));
         }

@@ -13,18 +13,24 @@ pub fn prefetch<T>(slice: &[T], first: usize, len: usize) {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[expect(unsafe_code, reason = "prefetching takes a pointer")]
 #[inline(always)]
 fn line<T>(element: &T) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a prefetch reads nothing that the program can see, and the address is a reference's.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(element).cast()) }
+    prefetch_at(element);
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+/// Asks for the cache line at an address, which may be any.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[expect(unsafe_code, reason = "prefetching takes a pointer")]
 #[inline(always)]
-fn line<T>(_element: &T) {}
+pub(crate) fn prefetch_at<T>(address: *const T) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a prefetch reads nothing that the program can see, and cannot fail.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline(always)]
+pub(crate) fn prefetch_at<T>(_address: *const T) {}
 
 #[cfg(test)]
 mod tests {

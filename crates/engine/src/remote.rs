@@ -71,7 +71,8 @@ pub trait Remote: Send + Sync {
     fn send_barrier(&self, endpoints: &[String]) -> Result<()>;
 
     /// Op `recv`: current values of parameter pieces, written to `outs`. In async mode the newest
-    /// ones that are here already, if any are newer than what `outs` holds.
+    /// ones that are here already, if any are newer than what `outs` holds. Training threads may
+    /// share the memory of `outs`: it is written by [`Tensor::store`] and its kin.
     ///
     /// # Errors
     /// When a server is lost or does not know a piece.
@@ -119,7 +120,8 @@ pub trait Remote: Send + Sync {
 pub struct GeoParam<'a> {
     /// Where its pieces live, with the rows (for tables) or elements (for others) of each.
     pub pieces: &'a [(Piece, u64)],
-    /// The trainer's copy.
+    /// The trainer's copy; training threads may share its memory, which is reached by
+    /// [`Tensor::load`] and [`Tensor::store`].
     pub value: &'a mut Tensor,
     /// Ids looked up in this step, one list for each lookup; `None` for a parameter that is no
     /// table.

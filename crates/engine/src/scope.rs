@@ -1,16 +1,24 @@
 //! Variables that outlive a run: parameters, optimizer state, metrics.
 //!
 //! A [`Scope`] is a handle; clones see the same variables. Plans bind to a variable's cell once and
-//! then read and write it without looking it up; training threads that share a scope update its
-//! parameters without locks, as Hogwild does.
+//! then read and write it without looking it up. Steps on one scope take turns, except for those
+//! of training threads that share its parameters without locks, as Hogwild does
+//! ([`crate::Executor::hogwild`]): see `scope/turns.rs`.
 
-#![expect(unsafe_code, reason = "cells are shared by training threads on purpose")]
+#![expect(unsafe_code, reason = "cells are shared by plans, which take turns")]
+
+mod turns;
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+use bireme_ir::DType;
+
+pub(crate) use turns::Turn;
+use turns::{Reading, Turns};
 
 use crate::tensor::Tensor;
 use crate::value::Value;
@@ -18,43 +26,65 @@ use crate::{Error, Result};
 
 /// Variables by name.
 #[derive(Clone, Default)]
-pub struct Scope {
-    vars: Arc<Mutex<BTreeMap<String, Arc<Cell>>>>,
-    /// Steps and readers at work; while there are any, no variable may be set or removed.
-    users: Arc<AtomicUsize>,
-}
+pub struct Scope(Arc<Inner>);
 
-/// Keeps a scope's variables from being set while a step runs or a reader looks.
-pub(crate) struct InUse(Arc<AtomicUsize>);
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
-    }
+#[derive(Default)]
+struct Inner {
+    vars: Mutex<BTreeMap<String, Arc<Cell>>>,
+    turns: Turns,
 }
 
 /// One variable; empty until something writes it.
-pub(crate) struct Cell(UnsafeCell<Option<Value>>);
+pub(crate) struct Cell {
+    value: UnsafeCell<Value>,
+    /// Whether there is a value.
+    is_set: AtomicBool,
+}
 
-// SAFETY: plans of one process read and write cells from several threads. Concurrent updates of
-// single floats are the documented behaviour of shared training threads. Values are replaced or
-// resized only by `set` and `remove`, which refuse while a step or a reader is at work, and while a
-// layout is made, which takes the scope's lock.
+// SAFETY: values are reached only by who has a turn of the scope (see `turns.rs`): by one that is
+// alone, or by several, which only read where and how large a value is, and touch its elements by
+// relaxed atomic accesses. The private variables of a plan are reached by that plan alone.
 unsafe impl Send for Cell {}
 // SAFETY: as above.
 unsafe impl Sync for Cell {}
 
 impl Cell {
-    /// The value, if there is one; the pointer is good while the cell lives.
+    fn empty() -> Cell {
+        let value = UnsafeCell::new(Value::Tensor(Tensor::empty(DType::F32)));
+        Cell { value, is_set: AtomicBool::new(false) }
+    }
+
+    /// Where the value is, if there is one; good while the cell lives, to be used by who has a
+    /// turn of the scope.
     pub(crate) fn get(&self) -> Option<NonNull<Value>> {
-        // SAFETY: only the discriminant is read here; see the rule above.
-        unsafe { (*self.0.get()).as_ref() }.map(NonNull::from)
+        self.is_set.load(Ordering::Acquire).then_some(self.address())
     }
 
     /// The value, made by `init` if there is none.
-    pub(crate) fn get_or_init(&self, init: impl FnOnce() -> Value) -> NonNull<Value> {
-        // SAFETY: plans are bound, one at a time, before they run.
-        NonNull::from(unsafe { (*self.0.get()).get_or_insert_with(init) })
+    ///
+    /// # Safety
+    /// The caller is alone on the scope.
+    pub(crate) unsafe fn get_or_init(&self, init: impl FnOnce() -> Value) -> NonNull<Value> {
+        if !self.is_set.load(Ordering::Acquire) {
+            // SAFETY: the caller's promise.
+            unsafe { *self.value.get() = init() };
+            self.is_set.store(true, Ordering::Release);
+        }
+        self.address()
+    }
+
+    /// Forgets the value.
+    ///
+    /// # Safety
+    /// The caller is alone on the scope.
+    unsafe fn clear(&self) {
+        self.is_set.store(false, Ordering::Release);
+        // SAFETY: the caller's promise.
+        unsafe { *self.value.get() = Value::Tensor(Tensor::empty(DType::F32)) };
+    }
+
+    fn address(&self) -> NonNull<Value> {
+        NonNull::new(self.value.get()).expect("a cell's address is not null")
     }
 }
 
@@ -64,7 +94,7 @@ impl Scope {
         Scope::default()
     }
 
-    /// A copy of what `name` holds.
+    /// A copy of what `name` holds; as [`Scope::read`].
     ///
     /// # Errors
     /// When it holds nothing, or selected rows.
@@ -87,29 +117,70 @@ impl Scope {
     /// When one does, or a variable is being read.
     pub fn try_set(&self, name: &str, tensor: &Tensor) -> Result<()> {
         let cell = self.cell(name);
-        let vars = self.lock();
-        self.check_unused(name)?;
-        let mut value = cell.get_or_init(|| Value::Tensor(Tensor::empty(tensor.dtype())));
-        // SAFETY: by the rule above, no plan runs while a variable is set.
-        match unsafe { value.as_mut() } {
-            Value::Tensor(mine) => mine.copy_from(tensor),
-            other => *other = Value::Tensor(tensor.clone()),
-        }
-        drop(vars);
-        Ok(())
+        self.if_unused(name, || {
+            // SAFETY: nobody has a turn, or can take one meanwhile.
+            let value = unsafe {
+                cell.get_or_init(|| Value::Tensor(Tensor::empty(tensor.dtype()))).as_mut()
+            };
+            match value {
+                Value::Tensor(mine) => mine.copy_from(tensor),
+                other => *other = Value::Tensor(tensor.clone()),
+            }
+        })
     }
 
-    /// Looks at what `name` holds without copying it.
+    /// Takes over all of `tensors`, or, when a step runs or a variable is being read, none.
     ///
     /// # Errors
-    /// When it holds nothing.
+    /// When one does, or is.
+    pub(crate) fn take_over<'n>(
+        &self,
+        tensors: impl IntoIterator<Item = (&'n str, Tensor)>,
+    ) -> Result<()> {
+        let with_cell = |(name, tensor)| (name, self.cell(name), Value::Tensor(tensor));
+        let all: Vec<_> = tensors.into_iter().map(with_cell).collect();
+        let Some((first, ..)) = all.first() else { return Ok(()) };
+        self.if_unused(first, || {
+            for (_, cell, value) in all {
+                // SAFETY: nobody has a turn, or can take one meanwhile. Nothing here can fail.
+                unsafe {
+                    cell.clear();
+                    cell.get_or_init(|| value);
+                }
+            }
+        })
+    }
+
+    /// Looks at what `name` holds, without copying it unless training threads are at work on it.
+    /// Waits for the end of a step that is alone on this scope.
+    ///
+    /// # Errors
+    /// When it holds nothing, or a step of this very thread waits for the answer.
     pub fn read<T>(&self, name: &str, look: impl FnOnce(&Value) -> T) -> Result<T> {
-        let _in_use = self.in_use();
+        let reading = self.0.turns.read()?;
         let cell = self.lock().get(name).cloned();
         let value = cell.as_ref().and_then(|cell| cell.get());
         let value = value.ok_or_else(|| Error::NotInitialized { var: name.to_owned() })?;
         // SAFETY: the cell is kept alive by `cell`; see the rule above.
-        Ok(look(unsafe { value.as_ref() }))
+        let value = unsafe { value.as_ref() };
+        match reading {
+            Reading::InPlace(_reader) => Ok(look(value)),
+            Reading::Beside(turn) => {
+                let copy = match value {
+                    Value::Tensor(tensor) => {
+                        // SAFETY: nothing moves while the turn is held, which the window does not
+                        // outlive; those beside use such windows, too.
+                        let mut copy = unsafe { tensor.shared_window() }.clone();
+                        copy.set_lod(tensor.lod());
+                        Value::Tensor(copy)
+                    }
+                    // Selected rows move as they grow, so steps that have any are alone.
+                    Value::Rows(_) => value.clone(),
+                };
+                drop(turn);
+                Ok(look(&copy))
+            }
+        }
     }
 
     /// Whether `name` holds a value.
@@ -136,53 +207,51 @@ impl Scope {
     /// # Errors
     /// As [`Scope::try_set`].
     pub fn try_remove(&self, name: &str) -> Result<()> {
-        let vars = self.lock();
-        self.check_unused(name)?;
-        if let Some(cell) = vars.get(name) {
-            // SAFETY: by the rule above, nobody looks at the cell now. It stays in its place, so
-            // that plans which are bound to it see that it is empty.
-            unsafe { *cell.0.get() = None };
-        }
-        Ok(())
+        let cell = self.lock().get(name).cloned();
+        self.if_unused(name, || {
+            if let Some(cell) = cell {
+                // SAFETY: nobody has a turn, or can take one meanwhile. The cell stays in its
+                // place, so that plans which are bound to it see that it is empty.
+                unsafe { cell.clear() };
+            }
+        })
     }
 
     /// Whether both are handles to the same variables.
     pub fn is_same(&self, other: &Scope) -> bool {
-        Arc::ptr_eq(&self.vars, &other.vars)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Marks the scope as in use until the mark is dropped.
-    pub(crate) fn in_use(&self) -> InUse {
-        // Under the lock, so that nobody who has just found the scope unused is still changing it.
-        let _vars = self.lock();
-        self.users.fetch_add(1, Ordering::Acquire);
-        InUse(Arc::clone(&self.users))
+    /// Waits until nobody else is at work on the scope.
+    ///
+    /// # Errors
+    /// When this thread itself is.
+    pub(crate) fn alone(&self) -> Result<Turn<'_>> {
+        self.0.turns.alone()
     }
 
-    /// Runs `work` while no other thread makes, sets or removes variables.
-    pub(crate) fn exclusively<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _vars = self.lock();
-        work()
+    /// Waits until only steps that run beside each other are at work on the scope.
+    ///
+    /// # Errors
+    /// As [`Scope::alone`].
+    pub(crate) fn beside(&self) -> Result<Turn<'_>> {
+        self.0.turns.beside()
     }
 
-    fn check_unused(&self, name: &str) -> Result<()> {
-        match self.users.load(Ordering::Acquire) {
-            0 => Ok(()),
-            _ => Err(Error::InUse { var: name.to_owned() }),
-        }
+    fn if_unused<T>(&self, name: &str, work: impl FnOnce() -> T) -> Result<T> {
+        self.0.turns.if_unused(work).ok_or_else(|| Error::InUse { var: name.to_owned() })
     }
 
     /// The cell of `name`, made empty if there is none.
     pub(crate) fn cell(&self, name: &str) -> Arc<Cell> {
         let mut vars = self.lock();
-        let cell =
-            vars.entry(name.to_owned()).or_insert_with(|| Arc::new(Cell(UnsafeCell::new(None))));
+        let cell = vars.entry(name.to_owned()).or_insert_with(|| Arc::new(Cell::empty()));
         Arc::clone(cell)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cell>>> {
         // A panic leaves the map as it was: nothing panics between two changes of it.
-        self.vars.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.vars.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -212,5 +281,28 @@ mod tests {
         assert!(inside.is_err());
         scope.set("w", &Tensor::scalar(4.0f32));
         assert_eq!(scope.get("w").unwrap(), Tensor::scalar(4.0f32));
+    }
+
+    #[test]
+    fn a_step_inside_a_reader_is_refused() {
+        let scope = Scope::new();
+        scope.set("w", &Tensor::scalar(2.0f32));
+        let refused = scope.read("w", |_| scope.alone().map(drop)).unwrap().unwrap_err();
+        assert!(refused.to_string().contains("would wait for itself"), "{refused}");
+        let turn = scope.alone().unwrap();
+        assert!(scope.get("w").is_err());
+        drop(turn);
+        scope.get("w").unwrap();
+    }
+
+    #[test]
+    fn all_or_nothing_is_taken_over() {
+        let scope = Scope::new();
+        scope.set("w", &Tensor::scalar(2.0f32));
+        let new = || [("v", Tensor::scalar(1.0f32)), ("w", Tensor::scalar(3i64))];
+        scope.read("w", |_| assert!(scope.take_over(new()).is_err())).unwrap();
+        assert_eq!((scope.contains("v"), scope.get("w").unwrap()), (false, Tensor::scalar(2.0f32)));
+        scope.take_over(new()).unwrap();
+        assert_eq!(scope.get("w").unwrap(), Tensor::scalar(3i64));
     }
 }

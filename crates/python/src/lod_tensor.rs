@@ -24,6 +24,12 @@ enum Home {
     Scope { scope: EngineScope, name: String },
 }
 
+/// Lets the interpreter go: a scope's reader waits for a step, which may itself ask Python for
+/// signals.
+fn released<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    Python::attach(|py| py.detach(work))
+}
+
 impl LoDTensor {
     pub(crate) fn own(tensor: Tensor) -> LoDTensor {
         LoDTensor { home: Home::Own(Mutex::new(Arc::new(tensor))) }
@@ -39,17 +45,19 @@ impl LoDTensor {
             Home::Own(tensor) => {
                 Ok(Arc::clone(&tensor.lock().unwrap_or_else(PoisonError::into_inner)))
             }
-            Home::Scope { scope, name } => scope.get(name).map(Arc::new).map_err(to_py),
+            Home::Scope { scope, name } => {
+                released(|| scope.get(name)).map(Arc::new).map_err(to_py)
+            }
         }
     }
 
-    fn read<T>(&self, look: impl FnOnce(&Tensor) -> T) -> PyResult<T> {
+    fn read<T: Send>(&self, look: impl FnOnce(&Tensor) -> T + Send) -> PyResult<T> {
         match &self.home {
             Home::Own(_) => Ok(look(&*self.tensor()?)),
-            Home::Scope { scope, name } => scope
-                .read(name, |value| value.tensor().map(look))
-                .and_then(|looked| looked)
-                .map_err(to_py),
+            Home::Scope { scope, name } => {
+                let looked = released(|| scope.read(name, |value| value.tensor().map(look)));
+                looked.and_then(|looked| looked).map_err(to_py)
+            }
         }
     }
 

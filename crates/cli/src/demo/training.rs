@@ -56,6 +56,7 @@ pub(crate) fn train(
         let executor = Executor::new(Place::Cpu)?
             .with_scope(scope.clone())
             .threads(split)
+            .hogwild(workers > 1)
             .check_finite(schedule.check_finite);
         let stop = || interrupt.is_raised() || failed.load(Ordering::Relaxed);
         let done = run_steps(model, executor, samples, schedule, &next, stop, progress);

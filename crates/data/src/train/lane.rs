@@ -36,6 +36,7 @@ impl<'a> Lane<'a> {
         let mut executor = Executor::new(Place::Cpu)?
             .with_scope(training.scope.clone())
             .threads(training.split)
+            .hogwild(shared.lanes > 1)
             .check_finite(training.check_finite)
             .interrupt(Arc::new(move || stop.load(Ordering::Relaxed)));
         executor.connect(training.remote.clone());

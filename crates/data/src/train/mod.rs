@@ -164,7 +164,7 @@ pub fn train(training: &Training<'_>, batches: Vec<Box<dyn Batches>>) -> Result<
     let testing = training.infer.then(|| training.program.clone_for_test());
     let program = testing.as_ref().unwrap_or(training.program);
     let counters = counts::find(program, training.private, batches.len());
-    let shared = Shared::default();
+    let shared = Shared { lanes: batches.len(), ..Shared::default() };
     let closers: Vec<_> = batches.iter().map(|batches| batches.closer()).collect();
     let mut lanes = Vec::new();
     for (thread, batches) in batches.into_iter().enumerate() {
@@ -205,6 +205,8 @@ pub fn train(training: &Training<'_>, batches: Vec<Box<dyn Batches>>) -> Result<
 /// What the threads of a training share.
 #[derive(Default)]
 pub(crate) struct Shared {
+    /// How many they are.
+    lanes: usize,
     /// Steps end when it is true.
     stop: Arc<AtomicBool>,
     failure: Mutex<Option<Error>>,

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "kernels reach values by pointer; see `op::Run`")]
 
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -96,8 +95,7 @@ impl Prepared {
         // SAFETY: the caller's promise.
         let done = unsafe {
             self.shape(&mut state, inputs, outputs).and_then(|()| {
-                let share = Share::WHOLE;
-                let run = Run { inputs, outputs, share, step, lifetime: PhantomData };
+                let run = Run::new(inputs, outputs, Share::WHOLE, step);
                 (state.kernel)(&run)
             })
         };

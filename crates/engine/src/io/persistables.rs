@@ -31,7 +31,8 @@ pub fn save_persistables(
 /// Loads what [`save_persistables`] saved.
 ///
 /// # Errors
-/// When a file is missing or damaged, or does not fit the program; the scope is then unchanged.
+/// When a file is missing or damaged, or does not fit the program, or a step runs on the scope; the
+/// scope is then unchanged.
 pub fn load_persistables(
     dir: impl AsRef<Path>,
     program: &Program,
@@ -150,10 +151,7 @@ pub(super) fn read_vars(
         Some(filename) => read_common(&dir.join(filename), vars)?,
         None => vars.values().map(|var| read_own(dir, var)).collect::<Result<_>>()?,
     };
-    for (name, tensor) in vars.keys().zip(tensors) {
-        store(scope, name, tensor)?;
-    }
-    Ok(())
+    scope.take_over(vars.keys().copied().zip(tensors))
 }
 
 /// All variables from one file.
@@ -220,15 +218,6 @@ fn fitting(mut tensor: Tensor, var: &Var, path: &Path) -> Result<Tensor> {
         tensor.reshape(vec![1; var.shape.len()])?;
     }
     Ok(tensor)
-}
-
-/// Puts a tensor into the scope; without a copy where the variable is new.
-fn store(scope: &Scope, name: &str, tensor: Tensor) -> Result<()> {
-    if scope.contains(name) {
-        return scope.try_set(name, &tensor);
-    }
-    scope.cell(name).get_or_init(|| tensor.into());
-    Ok(())
 }
 
 #[cfg(test)]

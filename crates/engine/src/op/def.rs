@@ -23,6 +23,10 @@ pub struct OpDef {
     pub split: SplitRule,
     /// Output slots that may be the same variable as an input slot: `(input, output)`.
     pub inplace: &'static [(&'static str, &'static str)],
+    /// Slots that its kernel reaches by [`crate::tensor::Tensor::load`] and `store` or their kin, so
+    /// that training threads may share the memory behind them. Variables of other slots are copied
+    /// for such a step: in before it, out after it.
+    pub shared: &'static [&'static str],
     /// The slot whose sequence offsets the outputs take over.
     pub lod_from: Option<&'static str>,
     /// Whether it must run even if nothing uses its outputs (`print`).
@@ -53,6 +57,7 @@ impl OpDef {
             grad: GradRule::None,
             split: SplitRule::Whole,
             inplace: &[],
+            shared: &[],
             lod_from: None,
             side_effect: false,
             ordered: false,
@@ -105,6 +110,12 @@ impl OpDef {
     /// Allows outputs to be the same variable as inputs: pairs `(input slot, output slot)`.
     pub const fn inplace(mut self, pairs: &'static [(&'static str, &'static str)]) -> OpDef {
         self.inplace = pairs;
+        self
+    }
+
+    /// Allows the memory of these slots to be shared by training threads.
+    pub const fn shared(mut self, slots: &'static [&'static str]) -> OpDef {
+        self.shared = slots;
         self
     }
 

@@ -1,7 +1,8 @@
 //! Runs one op at once, outside any plan: what op tests use, and the meaning a plan must keep.
 
+#![expect(unsafe_code, reason = "kernels reach values by pointer; see `op::Run`")]
+
 use std::collections::HashMap;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use bireme_ir::{Op, VarKind};
@@ -80,8 +81,8 @@ pub fn run_once(op: &Op, values: &mut HashMap<String, Value>) -> Result<()> {
     };
     let (ins, outs) = (view.flat_inputs().collect(), view.flat_outputs().collect());
     let (inputs, outputs) = (pointers(ins, values), pointers(outs, values));
-    let share = Share::WHOLE;
-    let run = Run { inputs: &inputs, outputs: &outputs, share, step: 0, lifetime: PhantomData };
+    // SAFETY: `values` is borrowed for the call, and aliases were checked above.
+    let run = unsafe { Run::new(&inputs, &outputs, Share::WHOLE, 0) };
     kernel(&run).map_err(|error| error.in_op(op))
 }
 

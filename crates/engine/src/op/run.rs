@@ -39,18 +39,35 @@ impl Share {
 ///
 /// The pointers come from a plan (or an eager call) that checked when it was made: outputs are
 /// distinct from one another, and from the inputs except for the pairs a definition declares as
-/// `inplace`, whose kernels go through [`Run::update`].
+/// `inplace`, whose kernels go through [`Run::update`]. A kernel may ask for an output again, but
+/// has done with what it got before: only the engine's own kernels are given a `Run`, and their
+/// tests under Miri show one that has not.
 pub struct Run<'a> {
-    pub(crate) inputs: &'a [NonNull<Value>],
-    pub(crate) outputs: &'a [NonNull<Value>],
+    inputs: &'a [NonNull<Value>],
+    outputs: &'a [NonNull<Value>],
     /// This call's part of the batch.
     pub share: Share,
     /// How often this plan has run, from 0: gives random ops fresh numbers every step.
     pub step: u64,
-    pub(crate) lifetime: PhantomData<&'a mut Value>,
+    lifetime: PhantomData<&'a mut Value>,
 }
 
 impl<'a> Run<'a> {
+    /// A call on these variables.
+    ///
+    /// # Safety
+    /// All pointers are valid for the lifetime, nobody writes the inputs or touches the outputs,
+    /// and outputs differ from one another and from inputs, except for pairs that the op updates
+    /// in place.
+    pub(crate) unsafe fn new(
+        inputs: &'a [NonNull<Value>],
+        outputs: &'a [NonNull<Value>],
+        share: Share,
+        step: u64,
+    ) -> Run<'a> {
+        Run { inputs, outputs, share, step, lifetime: PhantomData }
+    }
+
     /// What an input variable holds.
     pub fn value(&self, input: In) -> &'a Value {
         // SAFETY: the pointer is valid during the call, and nothing writes an input (see above).
@@ -91,8 +108,12 @@ impl<'a> Run<'a> {
     }
 
     /// What an output variable holds, to be changed.
-    pub fn value_mut(&self, output: Out) -> &'a mut Value {
-        // SAFETY: valid during the call; the planner checked that outputs alias nothing.
+    ///
+    /// # Safety
+    /// The kernel uses nothing any more that it got of this output before.
+    pub(crate) unsafe fn value_mut(&self, output: Out) -> &'a mut Value {
+        // SAFETY: valid during the call, and of this kernel alone; the planner checked that outputs
+        // alias nothing.
         unsafe { &mut *self.outputs[usize::from(output.0)].as_ptr() }
     }
 
@@ -101,7 +122,8 @@ impl<'a> Run<'a> {
     /// # Errors
     /// When the variable holds selected rows.
     pub fn out(&self, output: Out) -> Result<&'a mut Tensor> {
-        self.value_mut(output).tensor_mut()
+        // SAFETY: kernels keep the rule above.
+        unsafe { self.value_mut(output) }.tensor_mut()
     }
 
     /// The elements of an output tensor.
@@ -114,14 +136,8 @@ impl<'a> Run<'a> {
 
     /// An output as selected rows of `height` rows; what it held is kept for its memory.
     pub fn out_rows(&self, output: Out, dtype: bireme_ir::DType) -> &'a mut SelectedRows {
-        let value = self.value_mut(output);
-        if value.rows().is_none() {
-            *value = Value::Rows(SelectedRows::empty(dtype));
-        }
-        match value {
-            Value::Rows(rows) => rows,
-            Value::Tensor(_) => unreachable!("made selected rows above"),
-        }
+        // SAFETY: kernels keep the rule above.
+        as_rows(unsafe { self.value_mut(output) }, dtype)
     }
 
     /// Makes an output a copy of an input, unless the two are one variable: the first half of any
@@ -133,10 +149,12 @@ impl<'a> Run<'a> {
         if self.inputs[usize::from(input.0)] == self.outputs[usize::from(output.0)] {
             return Ok(());
         }
+        // SAFETY: kernels keep the rule above.
+        let out = unsafe { self.value_mut(output) };
         match self.value(input) {
-            Value::Tensor(tensor) => self.out(output)?.copy_from(tensor),
+            Value::Tensor(tensor) => out.tensor_mut()?.copy_from(tensor),
             Value::Rows(rows) => {
-                let out = self.out_rows(output, rows.value.dtype());
+                let out = as_rows(out, rows.value.dtype());
                 out.rows.clone_from(&rows.rows);
                 out.height = rows.height;
                 out.value.copy_from(&rows.value);
@@ -145,13 +163,32 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The elements of an output that continues an input of the same shape (a parameter, an
-    /// accumulator): when the two are different variables, the input is copied over first.
+    /// An output that continues an input of the same shape (a parameter, an accumulator): when the
+    /// two are different variables, the input is copied over first.
+    ///
+    /// # Errors
+    /// When one holds selected rows.
+    pub fn continued(&self, input: In, output: Out) -> Result<&'a mut Tensor> {
+        self.carry_over(input, output)?;
+        self.out(output)
+    }
+
+    /// The elements of an output that continues an input; see [`Run::continued`].
     ///
     /// # Errors
     /// When the elements are of another type.
     pub fn update<T: Element>(&self, input: In, output: Out) -> Result<&'a mut [T]> {
-        self.carry_over(input, output)?;
-        self.set(output)
+        self.continued(input, output)?.as_mut_slice()
+    }
+}
+
+/// The value as selected rows; what it held is kept for its memory.
+fn as_rows(value: &mut Value, dtype: bireme_ir::DType) -> &mut SelectedRows {
+    if value.rows().is_none() {
+        *value = Value::Rows(SelectedRows::empty(dtype));
+    }
+    match value {
+        Value::Rows(rows) => rows,
+        Value::Tensor(_) => unreachable!("made selected rows above"),
     }
 }

@@ -74,6 +74,14 @@ pub(super) const DEF: OpDef = OpDef::new("adadelta", kernel)
         ("Param", "ParamOut"),
         ("AvgSquaredGrad", "AvgSquaredGradOut"),
         ("AvgSquaredUpdate", "AvgSquaredUpdateOut"),
+    ])
+    .shared(&[
+        "Param",
+        "ParamOut",
+        "AvgSquaredGrad",
+        "AvgSquaredGradOut",
+        "AvgSquaredUpdate",
+        "AvgSquaredUpdateOut",
     ]);
 
 /// The rule of [`Adadelta`]; its accumulators are the means of squared gradients and of squared

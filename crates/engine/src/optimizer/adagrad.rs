@@ -55,7 +55,8 @@ pub(super) const DEF: OpDef = OpDef::new("adagrad", kernel)
     .outputs(&[Slot::one("ParamOut"), Slot::one("MomentOut")])
     .attrs(&[attr::float("epsilon", 1.0e-6), attr::bool("multi_precision", false)])
     .like(&[("ParamOut", "Param"), ("MomentOut", "Moment")])
-    .inplace(&[("Param", "ParamOut"), ("Moment", "MomentOut")]);
+    .inplace(&[("Param", "ParamOut"), ("Moment", "MomentOut")])
+    .shared(&["Param", "ParamOut", "Moment", "MomentOut"]);
 
 /// The rule of [`Adagrad`]; its accumulator is the sum of squared gradients.
 #[derive(Clone, Copy, Debug)]

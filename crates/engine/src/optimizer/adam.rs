@@ -107,6 +107,10 @@ pub(super) const INPLACE: &[(&str, &str)] = &[
     ("Beta2Pow", "Beta2PowOut"),
 ];
 
+/// All but the powers, which are single numbers.
+pub(super) const SHARED: &[&str] =
+    &["Param", "ParamOut", "Moment1", "Moment1Out", "Moment2", "Moment2Out"];
+
 pub(super) const DEF: OpDef = OpDef::new("adam", kernel)
     .inputs(INPUTS)
     .outputs(OUTPUTS)
@@ -120,7 +124,8 @@ pub(super) const DEF: OpDef = OpDef::new("adam", kernel)
         attr::bool("use_global_beta_pow", false),
     ])
     .like(LIKE)
-    .inplace(INPLACE);
+    .inplace(INPLACE)
+    .shared(SHARED);
 
 /// The numbers of [`Adam`] that stay the same from step to step.
 #[derive(Clone, Copy, Debug)]

@@ -79,7 +79,8 @@ pub(super) const DEF: OpDef = OpDef::new("adamax", kernel)
         attr::bool("multi_precision", false),
     ])
     .like(&[("ParamOut", "Param"), ("MomentOut", "Moment"), ("InfNormOut", "InfNorm")])
-    .inplace(&[("Param", "ParamOut"), ("Moment", "MomentOut"), ("InfNorm", "InfNormOut")]);
+    .inplace(&[("Param", "ParamOut"), ("Moment", "MomentOut"), ("InfNorm", "InfNormOut")])
+    .shared(&["Param", "ParamOut", "Moment", "MomentOut", "InfNorm", "InfNormOut"]);
 
 /// The rule of [`Adamax`]; its accumulators are the mean gradient and the greatest one.
 #[derive(Clone, Copy, Debug)]

@@ -100,7 +100,8 @@ pub(super) const DEF: OpDef = OpDef::new("adamw", kernel)
         attr::bool("use_global_beta_pow", false),
     ])
     .like(adam::LIKE)
-    .inplace(adam::INPLACE);
+    .inplace(adam::INPLACE)
+    .shared(adam::SHARED);
 
 /// The rule of [`AdamW`]; its accumulators are Adam's.
 #[derive(Clone, Copy, Debug)]

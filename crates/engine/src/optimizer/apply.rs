@@ -1,12 +1,10 @@
 //! From an optimizer op to its rule: finds parameter, gradient and accumulators, and applies the
 //! rule to a dense gradient or to selected rows.
-//!
-//! With a dense gradient only the numbers of elements must agree, not the shapes: a plan may give a
-//! kernel windows onto a range of elements of its variables, and so share a large parameter out.
 
 use bireme_ir::DType;
 
 use super::merge_rows::RowMergers;
+use super::shared::SharedUpdate;
 use super::{Loops, Real, rule};
 use crate::op::{In, OpView, Out, Run};
 use crate::tensor::{SelectedRows, Tensor};
@@ -72,8 +70,12 @@ impl<const N: usize> Update<N> {
         rule: &R,
         absent: Absent,
     ) -> Result<()> {
-        let param = run.update::<T>(self.param.0, self.param.1)?;
-        let state = accumulators(run, &self.state, param.len())?;
+        let param = run.continued(self.param.0, self.param.1)?;
+        let state = accumulators(run, &self.state, param.numel())?;
+        if param.is_shared() || state.iter().any(|state| state.is_shared()) {
+            return self.apply_shared(run, rule, absent, SharedUpdate::new(param, state)?);
+        }
+        let (param, state) = (param.as_mut_slice::<T>()?, slices(state)?);
         match run.value(self.grad) {
             Value::Tensor(grad) => {
                 rule::update(rule, param, dense(grad, param.len())?, state);
@@ -93,13 +95,40 @@ impl<const N: usize> Update<N> {
         Ok(())
     }
 
+    /// Applies `rule` to memory that training threads share.
+    #[cold]
+    fn apply_shared<T: Real, R: Loops<T, N>>(
+        &mut self,
+        run: &Run<'_>,
+        rule: &R,
+        absent: Absent,
+        mut update: SharedUpdate<'_, T, N>,
+    ) -> Result<()> {
+        let len = update.len();
+        match run.value(self.grad) {
+            Value::Tensor(grad) => update.update(rule, dense(grad, len)?),
+            Value::Rows(grad) => {
+                check_rows(grad, len)?;
+                let height = grad.height;
+                let merger = T::merger(&mut self.mergers);
+                if absent == Absent::Keep {
+                    update.update_rows(rule, &merger.merge(grad, height)?);
+                } else {
+                    let (merged, order) = merger.merge_sorted(grad, height)?;
+                    update.update_all_rows(rule, &merged, order);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Parameter, whole gradient and accumulators, for rules that need norms of whole tensors.
     pub(super) fn whole<'s, 'a: 's, T: Real>(
         &'s mut self,
         run: &Run<'a>,
     ) -> Result<Whole<'s, T, N>> {
         let param = run.update::<T>(self.param.0, self.param.1)?;
-        let state = accumulators(run, &self.state, param.len())?;
+        let state = slices(accumulators(run, &self.state, param.len())?)?;
         let grad = match run.value(self.grad) {
             Value::Tensor(grad) => dense(grad, param.len())?,
             Value::Rows(grad) => {
@@ -137,8 +166,8 @@ impl Power {
         number(run, self.input)
     }
 
-    /// Raises it for the next step, or keeps it. An op whose output slot is empty leaves this to
-    /// another: of the kernels that share out one parameter, one has the slot.
+    /// Raises it for the next step, or keeps it; an op whose output slot is empty leaves this to
+    /// another.
     pub(super) fn advance(&self, run: &Run<'_>, keep: bool) -> Result<()> {
         let Some(output) = self.output else { return Ok(()) };
         let base = if keep { 1.0 } else { self.base };
@@ -156,22 +185,36 @@ pub(super) fn not_float(dtype: DType) -> Error {
     Error::kernel(format!("`Param` must be float32 or float64, not {dtype}"))
 }
 
-fn accumulators<'a, T: Real, const N: usize>(
+/// The accumulators, which have `len` elements each.
+fn accumulators<'a, const N: usize>(
     run: &Run<'a>,
     slots: &[(In, Out); N],
     len: usize,
-) -> Result<[&'a mut [T]; N]> {
-    let mut state: [&mut [T]; N] = std::array::from_fn(|_| Default::default());
-    for (slice, (input, output)) in state.iter_mut().zip(slots) {
-        *slice = run.update(*input, *output)?;
-        if slice.len() != len {
+) -> Result<[&'a mut Tensor; N]> {
+    collect(slots.map(|(input, output)| {
+        let tensor = run.continued(input, output)?;
+        if tensor.numel() != len {
             return Err(Error::kernel(format!(
                 "an accumulator has {} elements, but `Param` has {len}",
-                slice.len()
+                tensor.numel()
             )));
         }
+        Ok(tensor)
+    }))
+}
+
+fn slices<T: Real, const N: usize>(tensors: [&mut Tensor; N]) -> Result<[&mut [T]; N]> {
+    collect(tensors.map(|tensor| tensor.as_mut_slice()))
+}
+
+/// All of them, or the first error.
+pub(super) fn collect<T, const N: usize>(results: [Result<T>; N]) -> Result<[T; N]> {
+    let mut first = None;
+    let all = results.map(|result| result.map_err(|error| first.get_or_insert(error)).ok());
+    match first {
+        Some(error) => Err(error),
+        None => Ok(all.map(|one| one.expect("there is no error"))),
     }
-    Ok(state)
 }
 
 fn dense<T: Real>(grad: &Tensor, len: usize) -> Result<&[T]> {

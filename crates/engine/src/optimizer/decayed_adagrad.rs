@@ -56,7 +56,8 @@ pub(super) const DEF: OpDef = OpDef::new("decayed_adagrad", kernel)
     .outputs(&[Slot::one("ParamOut"), Slot::one("MomentOut")])
     .attrs(&[attr::float("decay", 0.95), attr::float("epsilon", 1.0e-6)])
     .like(&[("ParamOut", "Param"), ("MomentOut", "Moment")])
-    .inplace(&[("Param", "ParamOut"), ("Moment", "MomentOut")]);
+    .inplace(&[("Param", "ParamOut"), ("Moment", "MomentOut")])
+    .shared(&["Param", "ParamOut", "Moment", "MomentOut"]);
 
 /// The rule of [`DecayedAdagrad`]; its accumulator is the mean of squared gradients.
 #[derive(Clone, Copy, Debug)]

@@ -76,6 +76,14 @@ pub(super) const DEF: OpDef = OpDef::new("ftrl", kernel)
         ("Param", "ParamOut"),
         ("SquaredAccumulator", "SquaredAccumOut"),
         ("LinearAccumulator", "LinearAccumOut"),
+    ])
+    .shared(&[
+        "Param",
+        "ParamOut",
+        "SquaredAccumulator",
+        "SquaredAccumOut",
+        "LinearAccumulator",
+        "LinearAccumOut",
     ]);
 
 /// The numbers of [`Ftrl`].

@@ -23,6 +23,7 @@ mod rule;
 mod selected_rows;
 mod settings;
 mod sgd;
+mod shared;
 mod step;
 
 #[cfg(test)]

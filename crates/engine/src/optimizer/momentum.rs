@@ -78,7 +78,8 @@ pub(super) const DEF: OpDef = OpDef::new("momentum", kernel)
         attr::float("rescale_grad", 1.0),
     ])
     .like(&[("ParamOut", "Param"), ("VelocityOut", "Velocity")])
-    .inplace(&[("Param", "ParamOut"), ("Velocity", "VelocityOut")]);
+    .inplace(&[("Param", "ParamOut"), ("Velocity", "VelocityOut")])
+    .shared(&["Param", "ParamOut", "Velocity", "VelocityOut"]);
 
 /// The numbers of [`Momentum`].
 #[derive(Clone, Copy, Debug)]

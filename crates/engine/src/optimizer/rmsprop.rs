@@ -92,6 +92,16 @@ pub(super) const DEF: OpDef = OpDef::new("rmsprop", kernel)
         ("Moment", "MomentOut"),
         ("MeanSquare", "MeanSquareOut"),
         ("MeanGrad", "MeanGradOut"),
+    ])
+    .shared(&[
+        "Param",
+        "ParamOut",
+        "Moment",
+        "MomentOut",
+        "MeanSquare",
+        "MeanSquareOut",
+        "MeanGrad",
+        "MeanGradOut",
     ]);
 
 /// The numbers of [`RmsProp`].
@@ -180,7 +190,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64] => {
             if let Some((input, output)) = mean_grad {
                 // Unused here, but its value goes on.
-                run.update::<T>(input, output)?;
+                run.carry_over(input, output)?;
             }
             update.apply::<T, _>(run, &RmsPropRule::new(&config, rate), Absent::ZeroGradient)
         }, else => Err(not_float(dtype)))

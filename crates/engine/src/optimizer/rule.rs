@@ -10,7 +10,7 @@ use crate::prefetch::prefetch;
 use crate::simd::vectorized;
 
 /// How far ahead of its use a row is fetched: about the time memory takes, in rows.
-const AHEAD: usize = 16;
+pub(super) const AHEAD: usize = 16;
 
 /// One step of an optimizer with `N` accumulators, its coefficients fixed.
 pub trait Rule<T: Real, const N: usize>: Copy + Send + Sync {

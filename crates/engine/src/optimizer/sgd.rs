@@ -39,7 +39,8 @@ pub(super) const DEF: OpDef = OpDef::new("sgd", kernel)
     .outputs(&[Slot::one("ParamOut")])
     .attrs(&[attr::bool("multi_precision", false)])
     .like(&[("ParamOut", "Param")])
-    .inplace(&[("Param", "ParamOut")]);
+    .inplace(&[("Param", "ParamOut")])
+    .shared(&["Param", "ParamOut"]);
 
 /// The rule of [`Sgd`].
 #[derive(Clone, Copy, Debug)]

@@ -3,13 +3,13 @@
 #![expect(unsafe_code, reason = "ops reach their variables by pointers that were bound once")]
 
 use std::cell::UnsafeCell;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use bireme_ir::DType;
 
 use crate::error::site_text;
 use crate::op::{Infer, Kernel, OpView, Run, Share, meta_of, shape_like};
+use crate::plan::beside::Copies;
 use crate::plan::layout::Source;
 use crate::plan::select::SelectedOp;
 use crate::tensor::Tensor;
@@ -46,6 +46,8 @@ pub(crate) struct Call {
     lod_input: Option<usize>,
     /// What says whether the op runs, for one inside a condition.
     guard: Option<NonNull<Value>>,
+    /// Variables that training threads share, copied before and after each run.
+    copies: Copies,
 }
 
 impl Call {
@@ -60,6 +62,7 @@ impl Call {
         address: impl Fn(usize) -> NonNull<Value>,
         share: Share,
         shapes: Shapes,
+        copies: Copies,
     ) -> Result<Call> {
         let Source { seed, remote, link, .. } = *source;
         let view = OpView { seed, remote, link, ..OpView::new(&selected.op)? };
@@ -79,6 +82,7 @@ impl Call {
             dynamic: shapes.dynamic,
             lod_input,
             guard: selected.guard.map(&address),
+            copies,
         })
     }
 
@@ -88,6 +92,7 @@ impl Call {
     /// When the kernel refuses its inputs, or, with `check`, when it produces a value that is not
     /// finite.
     pub(crate) fn run(&mut self, selected: &SelectedOp, step: u64, check: bool) -> Result<()> {
+        self.copies.load();
         if self.guard.is_some_and(|guard| !holds(guard)) {
             return Ok(());
         }
@@ -97,14 +102,11 @@ impl Call {
         if let Some(input) = self.lod_input {
             self.pass_lod(input);
         }
-        let run = Run {
-            inputs: &self.inputs,
-            outputs: &self.outputs,
-            share: self.share,
-            step,
-            lifetime: PhantomData,
-        };
+        // SAFETY: the frames and cells outlive the call, and the plan's stages keep other ops from
+        // what this one uses; aliases were checked when the program was.
+        let run = unsafe { Run::new(&self.inputs, &self.outputs, self.share, step) };
         (self.kernel)(&run).map_err(|error| error.in_op(&selected.op))?;
+        self.copies.store();
         if check { self.check_finite(selected, step) } else { Ok(()) }
     }
 
@@ -173,6 +175,9 @@ pub(crate) struct Shapes {
 }
 
 fn not_finite(tensor: &Tensor) -> Option<&'static str> {
+    if tensor.is_shared() {
+        return not_finite(&tensor.clone());
+    }
     let name = |nan: bool| if nan { "NaN" } else { "infinity" };
     if let Ok(values) = tensor.as_slice::<f32>() {
         return values.iter().find(|x| !x.is_finite()).map(|x| name(x.is_nan()));

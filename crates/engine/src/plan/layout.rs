@@ -3,7 +3,8 @@
 
 #![expect(unsafe_code, reason = "binds variables to the memory that the layout owns")]
 
-use std::collections::HashMap;
+use std::cell::UnsafeCell;
+use std::collections::{HashMap, HashSet};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use bireme_ir::{DType, VarKind};
 
 use crate::collective::Link;
 use crate::op::{Infer, Meta, OpView, Share, Spread, meta_of, shape_like};
+use crate::plan::beside::{Beside, Sharing};
 use crate::plan::frame::{Call, Frame, Shapes};
 use crate::plan::memory::{Need, pack};
 use crate::plan::select::{Selection, VarId};
@@ -57,19 +59,49 @@ pub(crate) struct Merge {
 pub(crate) struct Layout {
     pub(crate) shapes: Vec<FeedShape>,
     pub(crate) shares: Vec<Share>,
-    pub(crate) before: Vec<Call>,
+    pub(crate) before: Calls,
     /// One list for each worker.
-    pub(crate) split: Vec<Vec<Call>>,
+    pub(crate) split: Vec<Calls>,
     pub(crate) merges: Vec<Merge>,
     /// One list for each level.
-    pub(crate) after: Vec<Vec<Call>>,
+    pub(crate) after: Vec<Calls>,
     /// Where each feed goes: the whole, then each worker's rows.
     pub(crate) feeds: Vec<Vec<NonNull<Value>>>,
     pub(crate) fetches: Vec<NonNull<Value>>,
     /// Persistable inputs and the shapes they had when the layout was made.
     bound: Vec<(Arc<Cell>, DType, Dims)>,
+    /// What a step does first that may run beside others; `None` for one that must be alone.
+    pub(crate) beside: Option<Beside>,
     /// The frames hold what the pointers above point to.
     _frames: Vec<Frame>,
+}
+
+/// Ops that several workers may run, each by the worker that claims it.
+pub(crate) struct Calls(Box<[UnsafeCell<Call>]>);
+
+impl Calls {
+    fn new(calls: Vec<Call>) -> Calls {
+        Calls(calls.into_iter().map(UnsafeCell::new).collect())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The ops, to be run by who has all of them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Call> {
+        self.0.iter_mut().map(UnsafeCell::get_mut)
+    }
+
+    /// An op, to be run.
+    ///
+    /// # Safety
+    /// Nobody else runs it now.
+    #[expect(clippy::mut_from_ref, reason = "each op has one worker at a time")]
+    pub(crate) unsafe fn claim(&self, at: usize) -> &mut Call {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.0[at].get() }
+    }
 }
 
 /// What a layout is made from.
@@ -77,6 +109,8 @@ pub(crate) struct Source<'a> {
     pub(crate) selection: &'a Selection,
     /// The cell of each persistable variable.
     pub(crate) cells: &'a HashMap<VarId, Arc<Cell>>,
+    /// Those of them that other training threads change while this one runs a step.
+    pub(crate) shared: &'a HashSet<VarId>,
     pub(crate) workers: usize,
     pub(crate) seed: u64,
     pub(crate) remote: Option<&'a Arc<dyn Remote>>,
@@ -84,7 +118,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl Layout {
-    /// Lays the selection out for feeds of these shapes.
+    /// Lays the selection out for feeds of these shapes; the caller is alone on the scope.
     ///
     /// # Errors
     /// When shapes do not fit, or a persistable variable is read that holds nothing.
@@ -115,7 +149,7 @@ impl Layout {
     /// Whether the persistable variables still have the shapes the layout was made for.
     pub(crate) fn still_fits(&self) -> bool {
         self.bound.iter().all(|(cell, dtype, dims)| {
-            // SAFETY: only the shape is read, which nobody changes while steps run.
+            // SAFETY: the caller has a turn, and only the shape is read.
             match cell.get().map(|value| unsafe { value.as_ref() }) {
                 Some(Value::Tensor(tensor)) => tensor.dtype() == *dtype && tensor.dims() == *dims,
                 _ => false,
@@ -132,7 +166,7 @@ fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Met
         metas[*var] = Some(shape.meta());
     }
     for (var, cell) in source.cells {
-        // SAFETY: nothing runs while a layout is made.
+        // SAFETY: who makes a layout is alone on the scope.
         metas[*var] = cell.get().map(|value| meta_of(unsafe { value.as_ref() }));
     }
     for selected in &selection.ops {
@@ -216,9 +250,14 @@ impl Builder<'_> {
                 return Err(no_value(self.source, *var));
             }
         }
-        let calls = self.bind(&main, &workers, &homes)?;
+        let mut sharing = Sharing::new(self.source, self.metas, &main);
+        let calls = self.bind(&main, &workers, &homes, sharing.as_mut())?;
         let merges = self.merges(&main, &workers, &homes);
-        let at = |var: VarId| self.main_address(&main, var);
+        let at = |var: VarId| match &sharing {
+            Some(sharing) if sharing.contains(var) => main.at(var),
+            _ => self.main_address(&main, var),
+        };
+        let fetches = self.source.selection.fetches.iter().map(|var| at(*var)).collect();
         let feeds = self.source.selection.feeds.iter().map(|var| {
             let rows = workers.iter().filter(|_| self.is_split()).map(|frame| frame.at(*var));
             std::iter::once(main.at(*var)).chain(rows).collect()
@@ -226,13 +265,14 @@ impl Builder<'_> {
         Ok(Layout {
             shapes,
             shares: self.shares.to_vec(),
-            before: calls.0,
-            split: calls.1,
+            before: Calls::new(calls.0),
+            split: calls.1.into_iter().map(Calls::new).collect(),
             merges,
-            after: calls.2,
+            after: calls.2.into_iter().map(Calls::new).collect(),
             feeds: feeds.collect(),
-            fetches: self.source.selection.fetches.iter().map(|var| at(*var)).collect(),
+            fetches,
             bound: self.bound(),
+            beside: sharing.map(Sharing::finish),
             _frames: workers.into_iter().chain([main]).collect(),
         })
     }
@@ -262,9 +302,9 @@ impl Builder<'_> {
     fn shape_persistables(&self) {
         for (var, cell) in self.source.cells {
             let Some(meta) = &self.metas[*var] else { continue };
-            let mut value = cell.get_or_init(|| Value::Tensor(Tensor::empty(meta.dtype)));
-            // SAFETY: nothing runs while a layout is made.
-            let value = unsafe { value.as_mut() };
+            // SAFETY: who makes a layout is alone on the scope.
+            let value =
+                unsafe { cell.get_or_init(|| Value::Tensor(Tensor::empty(meta.dtype))).as_mut() };
             if meta.is_static() && meta_of(value) != *meta {
                 shape_like(value, meta);
             }
@@ -274,7 +314,7 @@ impl Builder<'_> {
     fn bound(&self) -> Vec<(Arc<Cell>, DType, Dims)> {
         let mut bound = Vec::new();
         for cell in self.source.cells.values() {
-            // SAFETY: nothing runs while a layout is made.
+            // SAFETY: who makes a layout is alone on the scope.
             if let Some(Value::Tensor(tensor)) = cell.get().map(|value| unsafe { value.as_ref() }) {
                 bound.push((Arc::clone(cell), tensor.dtype(), tensor.dims()));
             }
@@ -374,7 +414,7 @@ impl Builder<'_> {
         for ((var, dims, ..), offset) in wanted.into_iter().zip(packing.offsets) {
             let bytes = dims.numel() * dtype(var).size();
             let window = Tensor::window(dtype(var), dims, Buffer::window(&arena, offset, bytes));
-            // SAFETY: nothing runs while a layout is made.
+            // SAFETY: who makes a layout is alone on the scope.
             unsafe { *frame.at(var).as_mut() = Value::Tensor(window) };
         }
     }
@@ -385,13 +425,17 @@ impl Builder<'_> {
         main: &Frame,
         workers: &[Frame],
         homes: &[Home],
+        mut sharing: Option<&mut Sharing<'_>>,
     ) -> Result<(Vec<Call>, Vec<Vec<Call>>, Vec<Vec<Call>>)> {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let mut split: Vec<Vec<Call>> = workers.iter().map(|_| Vec::new()).collect();
         for (position, selected) in self.source.selection.ops.iter().enumerate() {
             let shapes = self.shapes_of(position);
-            let bind = |address: &dyn Fn(VarId) -> NonNull<Value>, share| {
-                Call::new(position, selected, self.source, address, share, shapes)
+            let mut bind = |address: &dyn Fn(VarId) -> NonNull<Value>, share| {
+                let bound = sharing.as_mut().map(|sharing| sharing.bind(position));
+                let (places, copies) = bound.unwrap_or_default();
+                let address = |var| places.get(&var).copied().unwrap_or_else(|| address(var));
+                Call::new(position, selected, self.source, address, share, shapes, copies)
             };
             let in_main = |var: VarId| self.main_address(main, var);
             match self.stages.ops[position] {

@@ -1,8 +1,10 @@
 //! A program compiled for running: ops selected and fused, then laid out once for each shape of
-//! batch. A step in steady state allocates nothing, looks nothing up and takes no lock.
+//! batch. A step in steady state allocates nothing, looks nothing up and takes one lock, for its
+//! turn on the scope.
 
 #![expect(unsafe_code, reason = "workers run the calls of a layout side by side")]
 
+mod beside;
 mod frame;
 mod fuse;
 mod inline;
@@ -15,9 +17,8 @@ mod select;
 mod stage;
 mod versions;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -29,11 +30,11 @@ pub(crate) use pool::Pool;
 use crate::collective::{Collective, Link};
 use crate::plan::frame::Call;
 use crate::plan::interrupt::Interrupt;
-use crate::plan::layout::{FeedShape, Layout, Merge, Source};
+use crate::plan::layout::{Calls, FeedShape, Layout, Merge, Source};
 use crate::plan::pool::Barrier;
 use crate::plan::select::{Selection, VarId};
 use crate::remote::Remote;
-use crate::scope::{Cell, Scope};
+use crate::scope::{Cell, Scope, Turn};
 use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::{Error, Result};
@@ -45,7 +46,12 @@ const MAX_LAYOUTS: usize = 8;
 pub(crate) struct Plan {
     selection: Selection,
     scope: Scope,
+    /// Holds the variables that this plan alone keeps.
+    own: Scope,
+    private: HashSet<VarId>,
     cells: HashMap<VarId, Arc<Cell>>,
+    /// Variables that steps beside this plan's may change; none for a plan whose steps are alone.
+    shared: HashSet<VarId>,
     seed: u64,
     remote: Option<Arc<dyn Remote>>,
     link: Option<Arc<Link>>,
@@ -84,13 +90,16 @@ impl Plan {
         let ops = if check_finite { ops } else { fuse::fuse(ops, program, &fetches) };
         let selection = Selection::new(ops, feeds, &fetches)?;
         let own = Scope::new();
-        let mut cells = HashMap::new();
+        let (mut cells, mut privately) = (HashMap::new(), HashSet::new());
         for (var, name) in selection.vars.iter().enumerate() {
             let fed = feeds.contains(&name.as_str());
             if !fed && program.global().var(name).is_some_and(|var| var.persistable) {
                 let private = private.contains(&name.as_str());
-                if private && let Ok(value) = scope.get(name) {
-                    own.set(name, &value);
+                if private {
+                    privately.insert(var);
+                    if let Ok(value) = scope.get(name) {
+                        own.set(name, &value);
+                    }
                 }
                 cells.insert(var, if private { &own } else { scope }.cell(name));
             }
@@ -100,7 +109,10 @@ impl Plan {
         Ok(Plan {
             selection,
             scope,
+            own,
+            private: privately,
             cells,
+            shared: HashSet::new(),
             seed,
             remote: None,
             link: None,
@@ -126,12 +138,18 @@ impl Plan {
         self.interrupt = Some(Interrupt::new(question));
     }
 
+    /// Lets steps run beside those of other plans on the scope that do so too, and change what they
+    /// share without locks.
+    pub(crate) fn run_beside_others(&mut self) {
+        let is_shared = |var: &&VarId| !self.private.contains(var);
+        self.shared = self.cells.keys().filter(is_shared).copied().collect();
+    }
+
     /// The value of persistable variable `name` as this plan sees it.
     pub(crate) fn persistable(&self, name: &str) -> Option<Tensor> {
         let var = self.selection.vars.iter().position(|var| var == name)?;
-        let value = self.cells.get(&var)?.get()?;
-        // SAFETY: the cell is alive, and no step runs while `self` is borrowed here.
-        unsafe { value.as_ref() }.tensor().ok().cloned()
+        self.cells.get(&var)?;
+        if self.private.contains(&var) { &self.own } else { &self.scope }.get(name).ok()
     }
 
     /// Runs one step.
@@ -144,10 +162,14 @@ impl Plan {
         pool: &mut Pool,
         fetched: &mut [Tensor],
     ) -> Result<()> {
-        let _in_use = self.scope.in_use();
-        let at = self.layout_for(feeds, pool.workers())?;
+        let scope = self.scope.clone();
+        let (_turn, at) = self.take_turn(&scope, feeds, pool.workers())?;
         let layout = &mut self.layouts[at];
         bind_feeds(layout, feeds);
+        if let Some(beside) = &layout.beside {
+            // SAFETY: this step has a turn, and no op runs yet.
+            unsafe { beside.begin() }
+        }
         let step = Step {
             selection: &self.selection,
             number: self.steps,
@@ -162,22 +184,51 @@ impl Plan {
             return Err(error);
         }
         for (value, fetched) in layout.fetches.iter().zip(fetched) {
-            // SAFETY: the step is over; the frames are alive.
+            // SAFETY: the ops are done, and the turn is not over; the frames are alive.
             fetched.copy_from(unsafe { value.as_ref() }.tensor()?);
         }
         Ok(())
     }
 
-    fn layout_for(&mut self, feeds: &[&Tensor], workers: usize) -> Result<usize> {
+    /// Waits for a turn on the scope, and finds the layout of these feeds, or makes it; the scope
+    /// lets nobody else in while one is made, for that may create and resize variables.
+    fn take_turn<'s>(
+        &mut self,
+        scope: &'s Scope,
+        feeds: &[&Tensor],
+        workers: usize,
+    ) -> Result<(Turn<'s>, usize)> {
+        if !self.shared.is_empty() {
+            let turn = scope.beside()?;
+            if let Some(at) = self.find_layout(feeds)
+                && self.layouts[at].beside.is_some()
+            {
+                return Ok((turn, at));
+            }
+        }
+        let mut turn = scope.alone()?;
+        let at = match self.find_layout(feeds) {
+            Some(at) => at,
+            None => self.make_layout(feeds, workers)?,
+        };
+        if self.layouts[at].beside.is_some() {
+            turn.admit_others();
+        }
+        Ok((turn, at))
+    }
+
+    fn find_layout(&mut self, feeds: &[&Tensor]) -> Option<usize> {
         let fits = |layout: &Layout| {
             layout.shapes.iter().zip(feeds).all(|(shape, feed)| *shape == FeedShape::of(feed))
                 && layout.still_fits()
         };
-        if let Some(at) = self.layouts.iter().position(fits) {
-            // The one in use moves to the end, so that the oldest is dropped first.
-            self.layouts[at..].rotate_left(1);
-            return Ok(self.layouts.len() - 1);
-        }
+        let at = self.layouts.iter().position(fits)?;
+        // The one in use moves to the end, so that the oldest is dropped first.
+        self.layouts[at..].rotate_left(1);
+        Some(self.layouts.len() - 1)
+    }
+
+    fn make_layout(&mut self, feeds: &[&Tensor], workers: usize) -> Result<usize> {
         self.layouts.retain(Layout::still_fits);
         if self.layouts.len() >= MAX_LAYOUTS {
             self.layouts.remove(0);
@@ -185,14 +236,14 @@ impl Plan {
         let source = Source {
             selection: &self.selection,
             cells: &self.cells,
+            shared: &self.shared,
             workers,
             seed: self.seed,
             remote: self.remote.as_ref(),
             link: self.link.as_ref(),
         };
         let shapes = feeds.iter().map(|feed| FeedShape::of(feed)).collect();
-        // Two training threads may meet an empty cell at one time.
-        let layout = self.scope.exclusively(|| Layout::new(&source, shapes))?;
+        let layout = Layout::new(&source, shapes)?;
         self.layouts.push(layout);
         Ok(self.layouts.len() - 1)
     }
@@ -318,40 +369,46 @@ impl Step<'_> {
     }
 }
 
-/// A pointer that workers may share; each use says why it is sound.
-struct Shared<T>(NonNull<T>);
+/// A layout that the workers of one step share.
+struct Shared<'a>(&'a Layout);
 
-// SAFETY: see the uses.
-unsafe impl<T> Sync for Shared<T> {}
+// SAFETY: workers reach a layout's ops by `Calls::claim`, each op by one worker at a time; what ops
+// and merges point to is touched by one worker at a time too, or only read.
+unsafe impl Sync for Shared<'_> {}
 
 fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
-    for call in &mut layout.before {
+    for call in layout.before.iter_mut() {
         step.run(0, call);
     }
-    if layout.split.iter().all(Vec::is_empty) {
-        return layout.after.iter_mut().flatten().for_each(|call| step.run(0, call));
+    if layout.split.iter().all(|calls| calls.len() == 0) {
+        return layout
+            .after
+            .iter_mut()
+            .flat_map(Calls::iter_mut)
+            .for_each(|call| step.run(0, call));
     }
     let barrier = Barrier::new(layout.split.len());
     let merges = AtomicUsize::new(0);
     let tasks: [AtomicUsize; MAX_LEVELS] = std::array::from_fn(|_| AtomicUsize::new(0));
-    let shared = Shared(NonNull::from(&mut *layout));
+    let shared = Shared(layout);
     let job = |worker: usize| {
         let (shared, idle) = (&shared, || step.idle(worker));
-        // SAFETY: `layout` is borrowed for the whole job. Each worker touches its own list of
-        // split calls, and each merge and task is claimed by exactly one worker.
-        let layout = unsafe { &mut *shared.0.as_ptr() };
-        for call in &mut layout.split[worker] {
-            step.run(worker, call);
-        }
+        let layout = shared.0;
+        let run = |calls: &Calls, at: usize| {
+            // SAFETY: each worker has a list of split ops to itself; of the levels, each op is
+            // claimed by one worker, or all are worker 0's.
+            step.run(worker, unsafe { calls.claim(at) });
+        };
+        let mine = &layout.split[worker];
+        (0..mine.len()).for_each(|at| run(mine, at));
         barrier.wait(idle);
         claim(&merges, layout.merges.len(), |i| step.merge(&layout.merges[i]));
-        for (level, calls) in layout.after.iter_mut().enumerate() {
+        for (level, calls) in layout.after.iter().enumerate() {
             barrier.wait(idle);
-            let calls = calls.as_mut_slice();
             // Levels beyond the counters run on worker 0 alone.
             match tasks.get(level) {
-                Some(next) => claim(next, calls.len(), |i| step.run(worker, &mut calls[i])),
-                None if worker == 0 => calls.iter_mut().for_each(|call| step.run(0, call)),
+                Some(next) => claim(next, calls.len(), |i| run(calls, i)),
+                None if worker == 0 => (0..calls.len()).for_each(|i| run(calls, i)),
                 None => {}
             }
         }
@@ -374,30 +431,44 @@ fn claim(next: &AtomicUsize, count: usize, mut task: impl FnMut(usize)) {
 
 /// Adds the workers' pieces into the first, in the order of the workers.
 fn merge(merge: &Merge) {
-    // SAFETY: the pieces are distinct values; each range is merged by one worker, and nobody else
-    // touches them between the two barriers around the merge.
     let (first, others) = merge.pieces.split_first().expect("a merge has pieces");
-    let first = unsafe { &mut *first.as_ptr() };
     for other in others {
-        // SAFETY: as above.
-        match (&mut *first, unsafe { other.as_ref() }) {
-            (Value::Tensor(sum), Value::Tensor(piece)) => {
-                if let Some(range) = &merge.range {
-                    add(sum, piece, range.clone());
-                }
-            }
-            (Value::Rows(sum), Value::Rows(piece)) => sum.append(piece),
-            _ => unreachable!("pieces of one variable are of one kind"),
+        // SAFETY: the pieces are distinct values, and nobody writes one between the two barriers
+        // around the merge, except for the first piece.
+        let other = unsafe { other.as_ref() };
+        match (&merge.range, other) {
+            // SAFETY: of the first piece, each range is merged by one worker; nobody changes its
+            // shape or address meanwhile.
+            (Some(range), Value::Tensor(piece)) => unsafe {
+                add(first.as_ref().tensor().expect("pieces are of one kind"), piece, range.clone());
+            },
+            // SAFETY: pieces without a range are merged by one worker as a whole.
+            (_, Value::Rows(piece)) => match unsafe { &mut *first.as_ptr() } {
+                Value::Rows(sum) => sum.append(piece),
+                Value::Tensor(_) => unreachable!("pieces of one variable are of one kind"),
+            },
+            (None, Value::Tensor(_)) => {}
         }
     }
 }
 
-fn add(sum: &mut Tensor, piece: &Tensor, range: std::ops::Range<usize>) {
+/// Adds a range of `piece` to that of `sum`.
+///
+/// # Safety
+/// Nobody else touches this range of `sum`.
+unsafe fn add(sum: &Tensor, piece: &Tensor, range: std::ops::Range<usize>) {
+    assert!(range.end <= sum.numel(), "a range lies inside its piece");
     crate::dispatch!(sum.dtype(), T in [f32, f64, i64, i32] => {
-        let (Ok(sum), Ok(piece)) = (sum.as_mut_slice::<T>(), piece.as_slice::<T>()) else {
+        let Ok(piece) = piece.as_slice::<T>() else {
             unreachable!("pieces of one variable have one type")
         };
-        for (sum, piece) in sum[range.clone()].iter_mut().zip(&piece[range]) {
+        // SAFETY: the range lies inside, the elements are of this type, and nobody else touches
+        // them; a slice of all of `sum` would overlap those of the other workers.
+        let sum = unsafe {
+            let start = sum.start().cast::<T>().add(range.start);
+            std::slice::from_raw_parts_mut(start.as_ptr(), range.len())
+        };
+        for (sum, piece) in sum.iter_mut().zip(&piece[range]) {
             *sum += *piece;
         }
     }, else => unreachable!("only numbers are summed"))

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Spins before a worker sleeps: some tens of microseconds, the gap between two steps.
-const SPINS: u32 = 20_000;
+const SPINS: u32 = if cfg!(miri) { 10 } else { 20_000 };
 
 /// Waits of this length are for other processes: a short sleep between two looks adds nothing to
 /// them that anybody notices, and leaves the core to others.

@@ -31,6 +31,8 @@ enum Owner {
     Arena(#[expect(dead_code, reason = "held to keep the memory alive")] Arc<Buffer>),
     /// The block belongs to somebody who promised to outlive this window.
     Foreign,
+    /// As `Foreign`, and other threads read and write it: by relaxed atomic accesses only.
+    Shared,
 }
 
 // SAFETY: a buffer is plain bytes. Access from several threads is governed by the tensor around it
@@ -81,6 +83,19 @@ impl Buffer {
     /// that conflicts with the use made of this window, for as long as it exists.
     pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Buffer {
         Buffer { start, bytes, owner: Owner::Foreign }
+    }
+
+    /// A window into memory that several threads read and write by relaxed atomic accesses.
+    ///
+    /// # Safety
+    /// As [`Buffer::foreign`], and nobody touches the memory in another way.
+    pub(super) unsafe fn shared(start: NonNull<u8>, bytes: usize) -> Buffer {
+        Buffer { start, bytes, owner: Owner::Shared }
+    }
+
+    /// Whether other threads may write it.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.owner, Owner::Shared)
     }
 
     /// Its size.

@@ -7,6 +7,7 @@ mod buffer;
 mod dims;
 mod element;
 mod selected_rows;
+mod shared;
 
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ pub use buffer::{ALIGN, Buffer};
 pub use dims::{Dims, MAX_RANK};
 pub use element::Element;
 pub use selected_rows::SelectedRows;
+pub use shared::{Elements, Shared};
 
 use std::panic::resume_unwind;
 
@@ -172,6 +174,7 @@ impl Tensor {
     #[expect(unsafe_code, reason = "the dtype is checked against the Rust type")]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.check::<T>()?;
+        self.check_own()?;
         // SAFETY: the buffer holds `numel` elements of this type on an aligned address; `T` is Pod.
         Ok(unsafe {
             std::slice::from_raw_parts(self.buffer.start().cast::<T>().as_ptr(), self.numel())
@@ -185,23 +188,97 @@ impl Tensor {
     #[expect(unsafe_code, reason = "the dtype is checked against the Rust type")]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.check::<T>()?;
+        self.check_own()?;
         // SAFETY: as in `as_slice`; `&mut self` makes the access exclusive.
         Ok(unsafe {
             std::slice::from_raw_parts_mut(self.buffer.start().cast::<T>().as_ptr(), self.numel())
         })
     }
 
+    /// The elements, if other threads may write them: there is then no slice of them.
+    ///
+    /// # Errors
+    /// When they are not stored as `T`.
+    #[expect(unsafe_code, reason = "the dtype is checked against the Rust type")]
+    pub fn as_shared<T: Element>(&self) -> Result<Option<Shared<'_, T>>> {
+        self.check::<T>()?;
+        // SAFETY: the buffer holds `numel` elements of this type on an aligned address, and is
+        // touched by relaxed accesses only.
+        let shared = || unsafe { Shared::new(self.buffer.start().cast::<T>(), self.numel()) };
+        Ok(self.is_shared().then(shared))
+    }
+
+    /// Whether other threads may write the elements.
+    pub fn is_shared(&self) -> bool {
+        self.buffer.is_shared()
+    }
+
+    /// Copies the elements from `at` on, whoever may write them meanwhile.
+    ///
+    /// # Errors
+    /// When they are not stored as `T`, or there are fewer.
+    pub fn load<T: Element>(&self, at: usize, to: &mut [T]) -> Result<()> {
+        self.check_range(at, to.len())?;
+        match self.as_shared::<T>()? {
+            Some(shared) => shared.load(at, to),
+            None => to.copy_from_slice(&self.as_slice::<T>()?[at..at + to.len()]),
+        }
+        Ok(())
+    }
+
+    /// Overwrites the elements from `at` on, whoever may read them meanwhile.
+    ///
+    /// # Errors
+    /// As [`Tensor::load`].
+    pub fn store<T: Element>(&mut self, at: usize, from: &[T]) -> Result<()> {
+        self.check_range(at, from.len())?;
+        match self.as_shared::<T>()? {
+            Some(shared) => shared.store(at, from),
+            None => self.as_mut_slice::<T>()?[at..at + from.len()].copy_from_slice(from),
+        }
+        Ok(())
+    }
+
+    /// Overwrites the elements from `at` on by bytes in memory order, whoever may read them
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// When there are fewer.
+    #[expect(unsafe_code, reason = "elements of any type")]
+    pub fn store_bytes(&mut self, at: usize, from: &[u8]) -> Result<()> {
+        let size = self.dtype.size();
+        self.check_range(at, from.len().div_ceil(size))?;
+        if self.is_shared() {
+            // SAFETY: the elements lie inside, and are touched by relaxed accesses only.
+            unsafe {
+                let to = self.buffer.start().add(at * size);
+                shared::store(from.as_ptr(), to, from.len() / size, size);
+            }
+        } else {
+            self.as_mut_bytes()[at * size..][..from.len()].copy_from_slice(from);
+        }
+        Ok(())
+    }
+
     /// The elements as bytes in memory order (little-endian on every supported machine).
+    ///
+    /// # Panics
+    /// When other threads may write them, which the plan keeps from ops that would ask.
     #[expect(unsafe_code, reason = "any element is plain bytes")]
     pub fn as_bytes(&self) -> &[u8] {
+        self.check_own().unwrap_or_else(|error| resume_unwind(Box::new(error)));
         let bytes = self.numel() * self.dtype.size();
         // SAFETY: the buffer holds at least this many initialised bytes.
         unsafe { std::slice::from_raw_parts(self.buffer.start().as_ptr(), bytes) }
     }
 
     /// The elements as bytes, to be changed.
+    ///
+    /// # Panics
+    /// As [`Tensor::as_bytes`].
     #[expect(unsafe_code, reason = "any element is plain bytes")]
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
+        self.check_own().unwrap_or_else(|error| resume_unwind(Box::new(error)));
         let bytes = self.numel() * self.dtype.size();
         // SAFETY: as in `as_bytes`; `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.buffer.start().as_ptr(), bytes) }
@@ -211,9 +288,16 @@ impl Tensor {
     /// are then unspecified.
     ///
     /// # Panics
-    /// As [`Tensor::zeros`].
+    /// As [`Tensor::zeros`], and when other threads use the elements.
     pub fn resize(&mut self, dtype: DType, dims: impl Into<Dims>) {
         let dims = dims.into();
+        if self.is_shared() && (dtype, dims) != (self.dtype, self.dims) {
+            let problem = format!(
+                "a variable of shape {} that training threads share cannot change to {dims}",
+                self.dims
+            );
+            resume_unwind(Box::new(Error::kernel(problem)));
+        }
         let bytes = bytes_of(dtype, dims);
         if bytes > self.buffer.bytes() {
             self.buffer = Buffer::zeroed(bytes);
@@ -260,8 +344,40 @@ impl Tensor {
     /// Makes this tensor an exact copy of `other`, in the memory it has when that suffices.
     pub fn copy_from(&mut self, other: &Tensor) {
         self.resize(other.dtype, other.dims);
-        self.as_mut_bytes().copy_from_slice(other.as_bytes());
         self.set_lod(&other.lod);
+        match (self.is_shared(), other.is_shared()) {
+            (false, false) => self.as_mut_bytes().copy_from_slice(other.as_bytes()),
+            (true, true) => self.copy_from(&other.clone()),
+            (false, true) => other.load_all(self),
+            (true, false) => self.store_all(other),
+        }
+    }
+
+    #[expect(unsafe_code, reason = "elements of any type")]
+    fn load_all(&self, to: &mut Tensor) {
+        let (from, count, size) = (self.buffer.start(), self.numel(), self.dtype.size());
+        // SAFETY: the two have one shape; this memory is shared, the other is not.
+        unsafe { shared::load(from, to.as_mut_bytes().as_mut_ptr(), count, size) }
+    }
+
+    #[expect(unsafe_code, reason = "elements of any type")]
+    fn store_all(&mut self, from: &Tensor) {
+        let (to, count, size) = (self.buffer.start(), self.numel(), self.dtype.size());
+        // SAFETY: as in `load_all`.
+        unsafe { shared::store(from.as_bytes().as_ptr(), to, count, size) }
+    }
+
+    /// A window onto all of this tensor's memory, for several threads at a time.
+    ///
+    /// # Safety
+    /// The window must not outlive this tensor's memory, which is touched only through such windows
+    /// while there are any in use.
+    #[expect(unsafe_code, reason = "a window's lifetime is kept by the plan")]
+    pub(crate) unsafe fn shared_window(&self) -> Tensor {
+        let (dtype, dims) = (self.dtype, self.dims);
+        // SAFETY: the caller's promise.
+        let buffer = unsafe { Buffer::shared(self.buffer.start(), bytes_of(dtype, dims)) };
+        Tensor { dtype, dims, lod: Lod::new(), buffer }
     }
 
     /// A window onto rows `first .. first + rows` of this tensor's memory.
@@ -272,6 +388,7 @@ impl Tensor {
     pub unsafe fn rows_window(&self, first: usize, rows: usize) -> Tensor {
         let row_bytes =
             self.dims.get(1..).map_or(1, |rest| rest.iter().product::<usize>()) * self.dtype.size();
+        self.check_own().unwrap_or_else(|error| resume_unwind(Box::new(error)));
         let end = first.checked_add(rows);
         assert!(end.is_some_and(|end| end <= self.rows()), "the rows lie inside the tensor");
         // SAFETY: the rows lie inside the buffer; the caller keeps it alive.
@@ -283,6 +400,9 @@ impl Tensor {
 
     /// The elements as real numbers, whatever they are stored as.
     pub fn to_f64_vec(&self) -> Vec<f64> {
+        if self.is_shared() {
+            return self.clone().to_f64_vec();
+        }
         macro_rules! all {
             ($($t:ty),*) => {$(
                 if let Ok(values) = self.as_slice::<$t>() {
@@ -292,6 +412,26 @@ impl Tensor {
         }
         all!(f32, f64, i64, i32, u8, i8, i16, half::f16, half::bf16);
         unreachable!("every dtype has a Rust type")
+    }
+
+    /// That no other thread may write the elements.
+    #[inline]
+    fn check_own(&self) -> Result<()> {
+        if self.is_shared() {
+            let problem = "an op that was not made for it meets memory that training threads share";
+            return Err(Error::kernel(problem));
+        }
+        Ok(())
+    }
+
+    fn check_range(&self, at: usize, len: usize) -> Result<()> {
+        match at.checked_add(len) {
+            Some(end) if end <= self.numel() => Ok(()),
+            _ => Err(Error::kernel(format!(
+                "{len} elements from element {at} on lie outside a tensor of {}",
+                self.numel()
+            ))),
+        }
     }
 
     fn check<T: Element>(&self) -> Result<()> {

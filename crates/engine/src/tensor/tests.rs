@@ -74,3 +74,40 @@ fn a_tensor_that_does_not_fit_into_memory_unwinds_with_an_error() {
     let panic = std::panic::catch_unwind(|| panic!("oh {}", 1)).unwrap_err();
     assert!(Error::caught(panic).to_string().starts_with("internal error of the engine (oh 1)"));
 }
+
+#[test]
+#[expect(unsafe_code, reason = "windows of several threads onto one tensor")]
+fn shared_memory_has_no_slices_but_whole_elements() {
+    let tensor = Tensor::from_slice([4, 2], &[1.5f32; 8]).unwrap();
+    // SAFETY: `tensor` outlives the windows, and is not used while there are any.
+    let window = || unsafe { tensor.shared_window() };
+    assert!(window().as_slice::<f32>().is_err() && window().as_mut_slice::<f32>().is_err());
+    assert!(std::panic::catch_unwind(|| window().as_bytes().len()).is_err());
+    assert!(std::panic::catch_unwind(|| window().resize(DType::F32, [2])).is_err());
+    let rounds = if cfg!(miri) { 3 } else { 1000 };
+    let other = Tensor::from_slice([4, 2], &[-2.25f32; 8]).unwrap();
+    std::thread::scope(|threads| {
+        for thread in 0..2 {
+            let (mut mine, other) = (window(), &other);
+            threads.spawn(move || {
+                let mut row = [0f32; 2];
+                for at in 0..rounds {
+                    match thread {
+                        0 => mine.store(2 * (at % 4), &[-2.25f32, 1.5]).unwrap(),
+                        _ => mine.copy_from(other),
+                    }
+                    mine.load(2 * (at % 4), &mut row).unwrap();
+                    let is_whole = |value: &f32| *value == 1.5 || *value == -2.25;
+                    assert!(row.iter().all(is_whole), "{row:?}");
+                    assert!(mine.clone().as_slice::<f32>().unwrap().iter().all(is_whole));
+                }
+            });
+        }
+    });
+    let mut window = window();
+    window.store_bytes(1, &3.0f32.to_le_bytes()).unwrap();
+    assert!(window.store(7, &[0f32; 2]).is_err() && window.load(9, &mut [0f32; 0]).is_err());
+    assert!(window.load(0, &mut [0f64; 1]).is_err());
+    drop(window);
+    assert_eq!(tensor.as_slice::<f32>().unwrap()[1], 3.0);
+}

@@ -10,6 +10,7 @@ mod compare;
 mod coverage;
 mod finite_difference;
 mod golden;
+mod hogwild;
 mod interrupt;
 mod plan;
 mod reference;

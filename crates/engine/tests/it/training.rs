@@ -102,7 +102,8 @@ fn threads_share_parameters() {
             .map(|thread| {
                 let (scope, main, loss) = (scope.clone(), &main, loss.as_str());
                 threads.spawn(move || {
-                    let executor = Executor::new(Place::Cpu).unwrap().with_scope(scope);
+                    let executor =
+                        Executor::new(Place::Cpu).unwrap().with_scope(scope).hogwild(true);
                     let mut step =
                         executor.prepare(main, &["label", "ids", "dense"], &[loss]).unwrap();
                     for at in 0..300 {

@@ -63,8 +63,8 @@ impl Geo {
             state.params.clear();
             state.steps = 0;
         }
-        if let Ok(values) = value.as_slice::<f32>() {
-            state.received.insert(piece.to_owned(), values.to_vec());
+        if let Ok(values) = values_of(value) {
+            state.received.insert(piece.to_owned(), values);
         }
         Ok(())
     }
@@ -130,8 +130,10 @@ impl State {
     fn touch(&mut self, param: &GeoParam<'_>) -> Result<()> {
         let rows = param.value.rows();
         if !self.params.contains_key(key(param)) {
-            let latest = param.value.as_slice::<f32>()?;
-            let old = self.take_received(param, latest.len()).unwrap_or_else(|| latest.to_vec());
+            let old = match self.take_received(param, param.value.numel()) {
+                Some(old) => old,
+                None => values_of(param.value)?,
+            };
             let bits = if param.touched.is_some() { rows.div_ceil(64) } else { 0 };
             let known = Known { old, touched: vec![0; bits] };
             self.params.insert(key(param).to_owned(), known);
@@ -194,11 +196,12 @@ impl Known {
         span: std::ops::Range<usize>,
         trainers: u32,
     ) -> Result<Delta> {
-        let latest = &param.value.as_slice::<f32>()?[span.clone()];
+        let mut latest = vec![0.0; span.len()];
+        param.value.load(span.start, &mut latest)?;
         let row = row_elements(param.value);
         let dims = param.value.dims().with_rows(span.len() / row);
         let mut values = vec![0.0; span.len()];
-        move_old(latest, &mut self.old[span], trainers, &mut values);
+        move_old(&latest, &mut self.old[span], trainers, &mut values);
         Ok(Delta { dims, height: 0, rows: None, values })
     }
 
@@ -209,8 +212,8 @@ impl Known {
         span: std::ops::Range<usize>,
         trainers: u32,
     ) -> Result<Delta> {
-        let latest = param.value.as_slice::<f32>()?;
         let width = row_elements(param.value);
+        let mut latest = vec![0.0; width];
         let (first, end) = (span.start / width, span.end / width);
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         for row in first..end {
@@ -223,7 +226,8 @@ impl Known {
             let (at, from) = (row * width, values.len());
             values.resize(from + width, 0.0);
             let old = &mut self.old[at..at + width];
-            move_old(&latest[at..at + width], old, trainers, &mut values[from..]);
+            param.value.load(at, &mut latest)?;
+            move_old(&latest, old, trainers, &mut values[from..]);
         }
         let dims = param.value.dims().with_rows(rows.len());
         Ok(Delta { dims, height: (end - first) as u64, rows: Some(rows), values })
@@ -232,29 +236,35 @@ impl Known {
     /// Takes over what the server has now.
     fn correct(&mut self, latest: &mut Tensor, arrival: &Arrival) -> Result<()> {
         let width = row_elements(latest);
-        let latest = latest.as_mut_slice::<f32>()?;
         let outside = || Error::Request(format!("a server sent too much of `{}`", arrival.param));
+        let mut copy = Vec::new();
+        let mut at = |at: usize, server: &[f32]| {
+            let old = self.old.get_mut(at..at + server.len()).ok_or_else(outside)?;
+            copy.resize(server.len(), 0.0);
+            latest.load(at, &mut copy)?;
+            correct(&mut copy, old, server);
+            Ok::<_, Error>(latest.store(at, &copy)?)
+        };
         match &arrival.content {
-            Content::Dense { start, values } => {
-                let span = arrival.first + start..arrival.first + start + values.len();
-                let latest = latest.get_mut(span.clone()).ok_or_else(outside)?;
-                correct(latest, &mut self.old[span], values);
-            }
+            Content::Dense { start, values } => at(arrival.first + start, values),
             Content::Rows { rows, values } => {
-                for (row, server) in rows.iter().zip(values.chunks_exact(width)) {
-                    let at = arrival.first + *row as usize * width;
-                    let latest = latest.get_mut(at..at + width).ok_or_else(outside)?;
-                    correct(latest, &mut self.old[at..at + width], server);
-                }
+                let mut rows = rows.iter().zip(values.chunks_exact(width));
+                rows.try_for_each(|(row, server)| at(arrival.first + *row as usize * width, server))
             }
         }
-        Ok(())
     }
 }
 
 /// What identifies a parameter.
 fn key<'a>(param: &'a GeoParam<'_>) -> &'a str {
     param.pieces.first().map_or("", |(piece, _)| &piece.name)
+}
+
+/// A copy of the elements.
+fn values_of(value: &Tensor) -> Result<Vec<f32>> {
+    let mut values = vec![0.0; value.numel()];
+    value.load(0, &mut values)?;
+    Ok(values)
 }
 
 /// Elements in a row; at least 1.

@@ -436,8 +436,7 @@ impl Fetched {
             out.set_lod(&[]);
             for part in parts {
                 let from = &self.bodies[part.body][part.bytes.clone()];
-                let start = part.start * part.dtype.size();
-                out.as_mut_bytes()[start..start + from.len()].copy_from_slice(from);
+                out.store_bytes(part.start, from)?;
             }
         }
         Ok(())

@@ -172,3 +172,20 @@ fn names_with_a_slash_make_folders() {
     assert!(dir.path().join("tower/w").is_file());
     load_persistables(dir.path(), &program, &scope, None).unwrap();
 }
+
+#[test]
+fn loading_under_a_reader_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    save_persistables(dir.path(), &program(), &scope(), None).unwrap();
+    let target = Scope::new();
+    target.set("w", &Tensor::scalar(0.5f32));
+    let refused = target.read("w", |_| load_persistables(dir.path(), &program(), &target, None));
+    let message = refused.unwrap().unwrap_err().to_string();
+    assert!(message.contains("cannot be changed now"), "{message}");
+    assert_eq!(
+        (target.names(), target.get("w").unwrap()),
+        (vec!["w".into()], Tensor::scalar(0.5f32))
+    );
+    load_persistables(dir.path(), &program(), &target, None).unwrap();
+    assert!(same(&target, &scope()));
+}

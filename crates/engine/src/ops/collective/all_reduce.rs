@@ -1,6 +1,8 @@
 //! `c_allreduce_{sum,prod,min,max}`: every rank gets the reduction of all. Selected rows have only a
 //! sum, which is the rows of all ranks one after the other.
 
+#![expect(unsafe_code, reason = "an output that may be a tensor or selected rows")]
+
 use bireme_ir::AttrSpec;
 
 use super::{CALC, MODEL_PARALLEL, RING, reduction, ring, rows};
@@ -33,7 +35,8 @@ fn kernel(op: &OpView<'_>, how: &str) -> Result<Kernel> {
     Ok(Box::new(move |run| {
         run.carry_over(x, out)?;
         let peers = link.settled();
-        match run.value_mut(out) {
+        // SAFETY: nothing else is held of this output.
+        match unsafe { run.value_mut(out) } {
             Value::Tensor(out) => peers.all_reduce(ring, out, how),
             Value::Rows(out) if is_sum => rows::all_gather(peers, ring, out),
             Value::Rows(_) => Err(Error::kernel("selected rows can only be summed over ranks")),

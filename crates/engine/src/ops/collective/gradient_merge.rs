@@ -1,6 +1,8 @@
 //! `gradient_merge`: adds a gradient to those of the steps before. The first of every `k_steps`
 //! starts anew, so that nobody has to clear `Out`, which keeps its value from step to step.
 
+#![expect(unsafe_code, reason = "an output that may be a tensor or selected rows")]
+
 use crate::op::{Kernel, OpDef, OpView, Run, Slot, attr};
 use crate::simd::vectorized;
 use crate::value::Value;
@@ -21,11 +23,13 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     Ok(Box::new(move |run: &Run<'_>| {
         // Steps are counted from 1: the counter is raised before.
         let is_first = (run.first::<i64>(step)? - 1).rem_euclid(steps) == 0;
-        let is_empty = run.value_mut(out).rows().is_some_and(|sum| sum.rows.is_empty());
+        // SAFETY: nothing else is held of this output.
+        let sum = unsafe { run.value_mut(out) };
+        let is_empty = sum.rows().is_some_and(|sum| sum.rows.is_empty());
         if is_first || is_empty {
             return run.carry_over(x, out);
         }
-        match (run.value(x), run.value_mut(out)) {
+        match (run.value(x), sum) {
             (Value::Rows(x), Value::Rows(sum)) => {
                 sum.append(x);
                 Ok(())

@@ -48,6 +48,7 @@ const fn definition(name: &'static str) -> OpDef {
         .inputs(INPUTS)
         .outputs(OUTPUTS)
         .attrs(ATTRS)
+        .shared(&["W"])
         .lod_from("Ids")
         .grad(GradRule::Op { inputs: &["W", "Ids"], outputs: &[] })
         .split(SplitRule::Fn(split))
@@ -58,6 +59,7 @@ const fn grad_definition(name: &'static str) -> OpDef {
         .inputs(GRAD_INPUTS)
         .outputs(GRAD_OUTPUTS)
         .attrs(ATTRS)
+        .shared(&["W"])
         .infer(infer_grad)
         .split(SplitRule::Fn(split_grad))
 }
@@ -130,7 +132,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let table = table(weights, padding);
         dispatch!(weights.dtype(), T in [f32, f64] => {
             dispatch!(ids.dtype(), I in [i64, i32] => {
-                table.gather::<T, I>(weights.as_slice()?, ids.as_slice()?, run.set(out)?)
+                let (ids, out) = (ids.as_slice::<I>()?, run.set(out)?);
+                match weights.as_shared::<T>()? {
+                    None => table.gather(weights.as_slice::<T>()?, ids, out),
+                    Some(weights) => table.gather(weights, ids, out),
+                }
             }, else => Err(Error::kernel(format!("ids are int64 or int32, not {}", ids.dtype()))))
         }, else => Err(not_float("W", weights.dtype())))
     }))

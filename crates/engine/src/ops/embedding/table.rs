@@ -5,7 +5,7 @@
 
 use crate::ops::real::Real;
 use crate::prefetch::prefetch;
-use crate::tensor::{Element, SelectedRows};
+use crate::tensor::{Element, Elements, SelectedRows};
 use crate::{Error, Result};
 
 /// How many ids ahead of the current one rows are requested from memory.
@@ -47,18 +47,18 @@ impl Table {
     /// When an id lies outside the table, or `out` has another size.
     pub(super) fn gather<T: Real, I: Id>(
         self,
-        table: &[T],
+        table: impl Elements<T>,
         ids: &[I],
         out: &mut [T],
     ) -> Result<()> {
-        self.check_sizes(table.len(), ids.len(), out.len())?;
+        self.check_sizes(table.count(), ids.len(), out.len())?;
         // A row of no elements still needs a valid id, but chunks cannot be empty.
         for (at, out) in out.chunks_exact_mut(self.width.max(1)).enumerate() {
             if let Some(next) = ids.get(at + AHEAD) {
-                prefetch(table, (next.long() as usize).wrapping_mul(self.width), self.width);
+                table.prefetch((next.long() as usize).wrapping_mul(self.width), self.width);
             }
             match self.row(ids, at)? {
-                Some(row) => out.copy_from_slice(&table[row * self.width..][..self.width]),
+                Some(row) => table.load(row * self.width, out),
                 None => out.fill(T::ZERO),
             }
         }

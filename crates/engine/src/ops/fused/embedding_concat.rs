@@ -9,7 +9,7 @@ use bireme_ir::{DType, VarKind};
 use crate::op::{
     In, Infer, Kernel, Meta, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
 };
-use crate::tensor::Tensor;
+use crate::tensor::{Elements, Tensor};
 use crate::{Error, Result};
 
 /// `order` lists the parts of a row: `i >= 0` is the i-th of `Ids`, `-1 - i` the i-th of `Dense`.
@@ -21,6 +21,7 @@ pub(super) const DEF: OpDef = OpDef::new("fused_embedding_concat", kernel)
     .inputs(&[Slot::many("W"), Slot::many("Ids"), Slot::any("Dense")])
     .outputs(&[Slot::one("Out")])
     .attrs(ATTRS)
+    .shared(&["W"])
     .infer(infer)
     .split(SplitRule::Fn(split));
 
@@ -28,6 +29,7 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_embedding_concat_grad", grad_ke
     .inputs(&[Slot::many("W"), Slot::many("Ids"), Slot::any("Dense"), Slot::one("Out@GRAD")])
     .outputs(&[Slot::any("W@GRAD"), Slot::any("Dense@GRAD")])
     .attrs(ATTRS)
+    .shared(&["W"])
     .infer(infer_grad)
     .split(SplitRule::Fn(split_grad));
 
@@ -147,9 +149,13 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             column += match *part {
                 Part::Ids { at, ids, table, padding } => {
                     let names = (&parts.ids_names[at], &parts.table_names[table]);
-                    let table = Table::of(run.tensor(parts.tables[table])?, padding)?;
-                    gather(run.get(ids)?, &table, rows, &mut out[column..], width)
-                        .map_err(|outside| outside.named(names))?
+                    let (ids, table) = (run.get(ids)?, run.tensor(parts.tables[table])?);
+                    let out = (rows, &mut out[column..], width);
+                    let done = match table.as_shared::<f32>()? {
+                        None => gather(ids, &Table::of(table, table.as_slice()?, padding), out),
+                        Some(values) => gather(ids, &Table::of(table, values, padding), out),
+                    };
+                    done.map_err(|outside| outside.named(names))?
                 }
                 Part::Dense(dense) => {
                     let dense = run.get::<f32>(parts.dense[dense])?;
@@ -165,17 +171,17 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     }))
 }
 
-struct Table<'a> {
-    values: &'a [f32],
+struct Table<E> {
+    values: E,
     rows: usize,
     dim: usize,
     padding: i64,
 }
 
-impl<'a> Table<'a> {
-    fn of(tensor: &'a Tensor, padding: i64) -> Result<Table<'a>> {
+impl<E: Elements<f32>> Table<E> {
+    fn of(tensor: &Tensor, values: E, padding: i64) -> Table<E> {
         let (rows, dim) = tensor.dims().matrix(1);
-        Ok(Table { values: tensor.as_slice()?, rows, dim, padding })
+        Table { values, rows, dim, padding }
     }
 
     fn check(&self, id: i64, position: usize) -> std::result::Result<usize, Outside> {
@@ -204,12 +210,10 @@ impl Outside {
 const AHEAD: usize = 16;
 
 /// Copies the rows of `ids` to the start of each row of `out`; returns how many columns they fill.
-fn gather(
+fn gather<E: Elements<f32>>(
     ids: &[i64],
-    table: &Table<'_>,
-    rows: usize,
-    out: &mut [f32],
-    width: usize,
+    table: &Table<E>,
+    (rows, out, width): (usize, &mut [f32], usize),
 ) -> std::result::Result<usize, Outside> {
     let per_row = ids.len().checked_div(rows).unwrap_or(0);
     let dim = table.dim;
@@ -218,13 +222,13 @@ fn gather(
         for (i, (id, target)) in line.iter().zip(target.chunks_exact_mut(dim)).enumerate() {
             let position = row * per_row + i;
             if let Some(next) = ids.get(position + AHEAD) {
-                crate::prefetch::prefetch(table.values, (*next as usize).wrapping_mul(dim), dim);
+                table.values.prefetch((*next as usize).wrapping_mul(dim), dim);
             }
             if *id == table.padding && table.padding >= 0 {
                 target.fill(0.0);
             } else {
                 let at = table.check(*id, position)?;
-                target.copy_from_slice(&table.values[at * dim..][..dim]);
+                table.values.load(at * dim, target);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! `scale`: `Out = scale * X + bias`, or `scale * (X + bias)`.
 
+#![expect(unsafe_code, reason = "an output that may be a tensor or selected rows")]
+
 use bireme_ir::{Op, VarKind};
 
 use super::number::Number;
@@ -56,7 +58,8 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         };
         let bias = if after { bias } else { bias * scale };
         run.carry_over(x, out)?;
-        match run.value_mut(out) {
+        // SAFETY: nothing else is held of this output.
+        match unsafe { run.value_mut(out) } {
             Value::Tensor(out) => affine(out, scale, bias),
             Value::Rows(out) => affine(&mut out.value, scale, bias),
         }

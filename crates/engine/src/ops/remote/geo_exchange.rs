@@ -25,6 +25,7 @@ pub(super) const DEF: OpDef = OpDef::new("geo_exchange", kernel)
     ])
     .like(&[("ParamOut", "Param")])
     .inplace(&[("Param", "ParamOut")])
+    .shared(&["Param", "ParamOut"])
     .side_effect();
 
 /// Where a parameter's pieces are, and how many variables of `Ids` belong to it.

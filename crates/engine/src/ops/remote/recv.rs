@@ -28,6 +28,7 @@ pub(super) const DEF: OpDef = OpDef::new("recv", kernel)
         attr::bool("with_barrier", true),
         attr::bool("do_not_run", false),
     ])
+    .shared(&["Out"])
     .infer(infer)
     .side_effect();
 

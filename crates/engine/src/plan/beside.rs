@@ -1,0 +1,215 @@
+//! Steps of training threads that share a scope, and change its parameters while others read them.
+//!
+//! Memory that several threads use is touched by relaxed atomic accesses alone, which few kernels
+//! make: those that move single rows of a table, and the optimizers'. They get windows that hand
+//! out no slices ([`OpDef::shared`](crate::op::OpDef)). Every other op works on a copy: one made
+//! when the step begins, which all ops share that read the variable before the step writes it
+//! (so weights are copied once for both directions, and are the same in both), or one of its own,
+//! copied in before the op and out after it.
+
+#![expect(unsafe_code, reason = "binds variables to memory that training threads share")]
+
+use std::collections::{HashMap, HashSet};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bireme_ir::VarKind;
+
+use crate::op::{Meta, OpView, shape_like};
+use crate::plan::frame::Frame;
+use crate::plan::layout::Source;
+use crate::plan::select::{SelectedOp, VarId};
+use crate::scope::Cell;
+use crate::value::Value;
+
+/// What a step begins with.
+pub(crate) struct Beside {
+    vars: Vec<SharedVar>,
+    /// Holds the copies.
+    _frames: Vec<Frame>,
+}
+
+struct SharedVar {
+    cell: Arc<Cell>,
+    /// Where this layout sees the scope's memory.
+    window: NonNull<Value>,
+    /// The copy that ops read which come before the first that writes.
+    copy: Option<NonNull<Value>>,
+}
+
+impl Beside {
+    /// Points the windows at the variables as they are, and makes the copies.
+    ///
+    /// # Safety
+    /// The caller has a turn of the scope, and no op of the layout runs.
+    pub(crate) unsafe fn begin(&self) {
+        for var in &self.vars {
+            let Some(value) = var.cell.get() else { continue };
+            // SAFETY: nobody moves a variable while somebody has a turn; windows and copies are
+            // this layout's own.
+            unsafe {
+                if let Value::Tensor(tensor) = value.as_ref() {
+                    *var.window.as_ptr() = Value::Tensor(tensor.shared_window());
+                }
+                if let Some(copy) = var.copy {
+                    transfer(var.window, copy);
+                }
+            }
+        }
+    }
+}
+
+/// What one op copies around each run: pairs of a window and the op's own value.
+#[derive(Default)]
+pub(crate) struct Copies {
+    loads: Box<[(NonNull<Value>, NonNull<Value>)]>,
+    stores: Box<[(NonNull<Value>, NonNull<Value>)]>,
+}
+
+impl Copies {
+    /// Brings the op's own values up to date.
+    #[inline]
+    pub(crate) fn load(&self) {
+        for (window, own) in &self.loads {
+            // SAFETY: the windows are valid during a step; the value is this op's own.
+            unsafe { transfer(*window, *own) }
+        }
+    }
+
+    /// Shows others what the op wrote.
+    #[inline]
+    pub(crate) fn store(&self) {
+        for (window, own) in &self.stores {
+            // SAFETY: as in `load`; no other op of the layout uses the window's header now.
+            unsafe { transfer(*own, *window) }
+        }
+    }
+}
+
+/// Copies a tensor; which of the two is shared, the tensors know.
+///
+/// # Safety
+/// Both are valid, and nobody else uses them.
+unsafe fn transfer(from: NonNull<Value>, to: NonNull<Value>) {
+    // SAFETY: the caller's promise; the two are different variables.
+    if let (Value::Tensor(from), Value::Tensor(to)) = unsafe { (from.as_ref(), &mut *to.as_ptr()) }
+    {
+        to.copy_from(from);
+    }
+}
+
+/// Where the ops of a layout find what they share with others.
+pub(crate) struct Sharing<'a> {
+    source: &'a Source<'a>,
+    metas: &'a [Option<Meta>],
+    /// Holds the windows.
+    main: &'a Frame,
+    /// Holds the copies that are made when a step begins.
+    copies: Frame,
+    copied: HashSet<VarId>,
+    first_write: HashMap<VarId, usize>,
+    frames: Vec<Frame>,
+}
+
+impl<'a> Sharing<'a> {
+    /// Of a layout whose steps may run beside others: every variable that it shares stays where it
+    /// is. `None` for one whose steps must be alone.
+    pub(crate) fn new(
+        source: &'a Source<'a>,
+        metas: &'a [Option<Meta>],
+        main: &'a Frame,
+    ) -> Option<Sharing<'a>> {
+        let stays = |var: &VarId| {
+            metas[*var].as_ref().is_some_and(|meta| {
+                meta.kind == VarKind::LodTensor && meta.is_static() && meta.lod_level == 0
+            })
+        };
+        if source.shared.is_empty() || !source.shared.iter().all(stays) {
+            return None;
+        }
+        let mut first_write = HashMap::new();
+        for (position, op) in source.selection.ops.iter().enumerate() {
+            for var in &op.outputs {
+                first_write.entry(*var).or_insert(position);
+            }
+        }
+        let copies = Frame::new(metas.len());
+        let (copied, frames) = (HashSet::new(), Vec::new());
+        Some(Sharing { source, metas, main, copies, copied, first_write, frames })
+    }
+
+    /// Whether training threads share a variable.
+    pub(crate) fn contains(&self, var: VarId) -> bool {
+        self.source.shared.contains(&var)
+    }
+
+    /// Where one call of an op finds its shared variables, and what it copies.
+    pub(crate) fn bind(&mut self, position: usize) -> (HashMap<VarId, NonNull<Value>>, Copies) {
+        let op = &self.source.selection.ops[position];
+        let (mut places, mut loads, mut stores) = (HashMap::new(), Vec::new(), Vec::new());
+        for var in op.inputs.iter().chain(&op.outputs).chain(&op.guard) {
+            if !self.contains(*var) || places.contains_key(var) {
+                continue;
+            }
+            let (window, writes) = (self.main.at(*var), op.outputs.contains(var));
+            let is_first = self.first_write.get(var).is_none_or(|first| *first >= position);
+            let place = if is_made_for(op, *var) {
+                window
+            } else if !writes && is_first {
+                self.copied.insert(*var);
+                self.copies.at(*var)
+            } else {
+                let own = self.own(*var);
+                // Also what is only written: an op may leave a part of it as it is.
+                loads.push((window, own));
+                if writes {
+                    stores.push((window, own));
+                }
+                own
+            };
+            places.insert(*var, place);
+        }
+        (places, Copies { loads: loads.into(), stores: stores.into() })
+    }
+
+    /// A value of the shape of `var`.
+    fn own(&mut self, var: VarId) -> NonNull<Value> {
+        let frame = Frame::new(1);
+        let own = frame.at(0);
+        if let Some(meta) = &self.metas[var] {
+            // SAFETY: nobody else has the frame.
+            shape_like(unsafe { &mut *own.as_ptr() }, meta);
+        }
+        self.frames.push(frame);
+        own
+    }
+
+    /// What a step begins with.
+    pub(crate) fn finish(self) -> Beside {
+        let shared = |var: &VarId| SharedVar {
+            cell: Arc::clone(&self.source.cells[var]),
+            window: self.main.at(*var),
+            copy: self.copied.contains(var).then(|| self.copies.at(*var)),
+        };
+        let vars = self.source.shared.iter().map(shared).collect();
+        let mut frames = self.frames;
+        frames.push(self.copies);
+        Beside { vars, _frames: frames }
+    }
+}
+
+/// Whether an op's kernel is made for memory that others change, in all slots that hold `var`.
+fn is_made_for(op: &SelectedOp, var: VarId) -> bool {
+    let Ok(view) = OpView::new(&op.op) else { return false };
+    let inputs = slots(view.def.signature.inputs, |slot| op.op.inputs_of(slot).len());
+    let outputs = slots(view.def.signature.outputs, |slot| op.op.outputs_of(slot).len());
+    let fits = |(slot, held): (&str, &VarId)| *held != var || view.def.shared.contains(&slot);
+    op.guard != Some(var)
+        && inputs.into_iter().zip(&op.inputs).all(fits)
+        && outputs.into_iter().zip(&op.outputs).all(fits)
+}
+
+/// The slot of each variable of an op, in flat order.
+fn slots(table: &[bireme_ir::Slot], count: impl Fn(&str) -> usize) -> Vec<&'static str> {
+    table.iter().flat_map(|slot| std::iter::repeat_n(slot.name, count(slot.name))).collect()
+}
