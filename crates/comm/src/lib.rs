@@ -15,6 +15,7 @@
 mod body;
 mod client;
 mod connection;
+mod dial;
 mod error;
 pub mod frame;
 pub mod handshake;
@@ -33,4 +34,4 @@ pub use mesh::{Ended, Mesh, Message, Place, Receiver};
 pub use server::{Handler, Reply, Server};
 pub use settings::{Interrupt, Secret, Settings, Tls};
 pub use transport::outside_address;
-pub use transport::{Bound, Faults, Listener, Memory, Network, Path, Stream, Transport};
+pub use transport::{Bound, Faults, Held, Listener, Memory, Network, Path, Stream, Transport};

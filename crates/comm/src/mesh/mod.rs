@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use crate::body::Pool;
 use crate::connection::{Connection, lock};
+use crate::dial::Dialer;
 use crate::threads::Threads;
-use crate::transport::{Encryption, Listener};
+use crate::transport::Listener;
 use crate::{Body, Error, Identity, Result, Role, Settings, Transport};
 use channel::Channel;
 
@@ -81,8 +82,7 @@ pub struct Mesh {
 struct State {
     place: Place,
     settings: Settings,
-    encryption: Option<Encryption>,
-    transport: Arc<dyn Transport>,
+    dialer: Dialer,
     receiver: Arc<dyn Receiver>,
     pool: Arc<Pool>,
     threads: Arc<Threads>,
@@ -122,13 +122,12 @@ impl Mesh {
             let problem = format!("is {}, but there are {}", place.rank, place.endpoints.len());
             return Err(Error::Settings { setting: "rank", problem });
         }
-        let encryption = settings.tls.as_ref().map(Encryption::load).transpose()?;
+        let dialer = Dialer::new(transport.clone(), &settings)?;
         let channels = place.endpoints.iter().map(|_| OnceLock::new()).collect();
         let state = Arc::new(State {
             place,
             settings,
-            encryption,
-            transport: transport.clone(),
+            dialer,
             receiver,
             pool: Arc::default(),
             threads: Arc::default(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bireme_collective::{Config, Group};
 use bireme_comm::{
-    Body, Client, Handler, Identity, Lane, Peer, Reply, Server, Settings, Transport,
+    Body, Client, Handler, Held, Identity, Lane, Peer, Reply, Server, Settings, Transport,
 };
 use bireme_data::{Counters, Exchange, FileShare};
 use bireme_ps::worker::Worker;
@@ -53,24 +53,24 @@ impl Fleet {
 
     /// A group of their own, if all trainers can be reached.
     fn way_to_trainers(&self, worker: &Arc<Worker>, rank: usize) -> Result<Way> {
-        // A port that is free now; it is taken again in a moment.
-        let free = |host: String| self.transport.listen(&format!("{host}:0")).ok();
-        let endpoint = self.host().and_then(free).map_or(String::new(), |bound| {
-            bound.listeners.iter().for_each(|listener| listener.close());
-            bound.endpoint
-        });
+        // A free port, held until the group listens on it.
+        let hold =
+            |host: String| Held::bind(Arc::clone(&self.transport), &format!("{host}:0")).ok();
+        let held = self.host().and_then(hold);
+        let endpoint = held.as_ref().map_or("", Held::endpoint);
         let endpoints = worker.meet("addresses", endpoint.as_bytes())?;
         let endpoints: Vec<String> =
             endpoints.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect();
-        if endpoints.iter().any(String::is_empty) {
+        let Some(held) = held.filter(|_| !endpoints.iter().any(String::is_empty)) else {
             return Ok(Way::Relay(Arc::clone(worker)));
-        }
+        };
+        let transport: Arc<dyn Transport> = Arc::new(held);
         let config = Config {
             settings: self.settings.clone(),
             name: "global_shuffle".to_owned(),
             ..Config::new(rank, endpoints)
         };
-        Ok(Way::Group(Group::connect(&config, &self.transport)?))
+        Ok(Way::Group(Group::connect(&config, &transport)?))
     }
 
     /// The host by which other trainers know this one; none where nobody said it.
