@@ -38,6 +38,8 @@ pub enum Kind {
     Heartbeat = 11,
     /// The client leaves on purpose; the server answers with another one.
     Goodbye = 12,
+    /// The client has the replies that `acknowledged` says, so they need not be kept.
+    Received = 13,
 }
 
 impl Kind {
@@ -56,6 +58,7 @@ impl Kind {
             Pong,
             Heartbeat,
             Goodbye,
+            Received,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
@@ -210,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_header_or_an_error(mut bytes: [u8; HEADER], real: bool, kind in 0u8..14) {
+        fn any_bytes_are_a_header_or_an_error(mut bytes: [u8; HEADER], real: bool, kind in 0u8..15) {
             if real {
                 bytes[0..4].copy_from_slice(&MAGIC);
                 bytes[4..8].copy_from_slice(&[VERSION as u8, 0, kind, 0]);

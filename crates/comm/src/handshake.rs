@@ -185,6 +185,20 @@ pub(crate) enum Failed {
     Other(String),
     /// The connection broke or nothing came in time: try again.
     Broken(String),
+    /// Nothing listens at the endpoint.
+    Nobody(String),
+}
+
+impl Failed {
+    /// What happened, in words.
+    pub(crate) fn problem(&self) -> &str {
+        match self {
+            Failed::Refused(_, problem, _)
+            | Failed::Other(problem)
+            | Failed::Broken(problem)
+            | Failed::Nobody(problem) => problem,
+        }
+    }
 }
 
 /// A random number that nobody can guess.

@@ -15,6 +15,7 @@
 mod body;
 mod client;
 mod connection;
+mod dial;
 mod error;
 pub mod frame;
 pub mod handshake;

@@ -131,7 +131,8 @@ pub struct Settings {
     /// How long a request may take (`FLAGS_rpc_deadline`); also how long a client tries to reach a
     /// server that is not there yet. 180 s.
     pub deadline: Duration,
-    /// How often one request is sent again after its connection broke (`FLAGS_rpc_retry_times`). 3.
+    /// How many connections in a row may break without an answer before a request is given up, if
+    /// `deadline` has passed meanwhile as well (`FLAGS_rpc_retry_times`). 3.
     pub retries: u32,
     /// Between two heartbeats. 1 s.
     pub heartbeat: Duration,

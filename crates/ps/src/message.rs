@@ -55,6 +55,8 @@ pub mod method {
     pub const ABANDON: u16 = 18;
     /// [`super::Request::Quit`].
     pub const QUIT: u16 = 19;
+    /// [`super::Request::Commit`].
+    pub const COMMIT: u16 = 20;
 }
 
 /// What a trainer asks of a server.
@@ -171,8 +173,11 @@ pub enum Request<'a> {
         data: &'a [u8],
     },
     /// Writes this server's part of a checkpoint. Answer: [`Answer::Text`], whose bytes go, with
-    /// those of all servers, to [`crate::checkpoint::complete_request`].
+    /// those of all servers, to [`crate::checkpoint::complete_request`]; its rows count as saved
+    /// when [`Request::Commit`] comes. Changes state.
     Save {
+        /// What the asker calls this save in [`Request::Commit`] and [`Request::Abandon`].
+        number: u64,
         /// The checkpoint's folder, as the server sees it.
         directory: &'a str,
         /// Only this table or variable.
@@ -182,9 +187,19 @@ pub enum Request<'a> {
         /// How to write it.
         format: Format,
     },
-    /// The save that this server answered could not be completed: its next save of changes must
-    /// have every row. Answer: [`Answer::Done`]. Changes state.
-    Abandon,
+    /// The checkpoint of a save is complete: what changed before it need not be in the next save of
+    /// changes. A save that was not the server's last is left alone. Answer: [`Answer::Done`].
+    /// Changes state.
+    Commit {
+        /// The save's number.
+        number: u64,
+    },
+    /// A save could not be completed, and counts as never made. Answer: [`Answer::Done`]. Changes
+    /// state.
+    Abandon {
+        /// The save's number.
+        number: u64,
+    },
     /// Reads this server's part of a checkpoint. Answer: [`Answer::Counted`]. Changes state.
     Load {
         /// The checkpoint's folder, as the server sees it.
@@ -247,7 +262,8 @@ impl<'a> Request<'a> {
             Request::SetRows { .. } => method::SET_ROWS,
             Request::Meet { .. } => method::MEET,
             Request::Save { .. } => method::SAVE,
-            Request::Abandon => method::ABANDON,
+            Request::Commit { .. } => method::COMMIT,
+            Request::Abandon { .. } => method::ABANDON,
             Request::Load { .. } => method::LOAD,
             Request::Shrink { .. } => method::SHRINK,
             Request::Clear { .. } => method::CLEAR,
@@ -273,7 +289,8 @@ impl<'a> Request<'a> {
             | Request::SetRows { .. }
             | Request::Meet { .. }
             | Request::Save { .. }
-            | Request::Abandon
+            | Request::Commit { .. }
+            | Request::Abandon { .. }
             | Request::Load { .. }
             | Request::Shrink { .. }
             | Request::Clear { .. }
@@ -357,7 +374,8 @@ impl<'a> Request<'a> {
                 to.u32(*members);
                 to.slice(data);
             }
-            Request::Save { directory, table, mode, format } => {
+            Request::Save { number, directory, table, mode, format } => {
+                to.u64(*number);
                 to.text(directory);
                 to.maybe_text(*table);
                 to.u32(*mode);
@@ -369,7 +387,8 @@ impl<'a> Request<'a> {
                 to.u32(*mode);
             }
             Request::Shrink { table } | Request::Clear { table } => to.maybe_text(*table),
-            Request::Stat | Request::Abandon => {}
+            Request::Commit { number } | Request::Abandon { number } => to.u64(*number),
+            Request::Stat => {}
         }
     }
 
@@ -419,6 +438,7 @@ impl<'a> Request<'a> {
                 data: from.slice()?,
             },
             method::SAVE => Request::Save {
+                number: from.u64()?,
                 directory: from.text()?,
                 table: from.maybe_text()?,
                 mode: from.u32()?,
@@ -432,7 +452,8 @@ impl<'a> Request<'a> {
             method::SHRINK => Request::Shrink { table: from.maybe_text()? },
             method::CLEAR => Request::Clear { table: from.maybe_text()? },
             method::STAT => Request::Stat,
-            method::ABANDON => Request::Abandon,
+            method::COMMIT => Request::Commit { number: from.u64()? },
+            method::ABANDON => Request::Abandon { number: from.u64()? },
             method::QUIT => Request::Quit { problem: from.text()? },
             method::COMPLETE => Request::Complete { trainer: from.u32()? },
             _ => return Err(damaged(&format!("there is no request {number}"))),

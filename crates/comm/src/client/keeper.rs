@@ -19,7 +19,8 @@ pub(super) fn keep(shared: &Arc<Shared>, first: Arc<Connection>) {
     let mut farewells = 0;
     // Once the goodbye is said the session is over: whoever came again would be refused.
     while !shared.is_over() && *lock(&shared.orders) != Orders::Stopped {
-        let Some(connection) = control.take().or_else(|| shared.reopen(CONTROL, &mut pause)) else {
+        let opened = control.take().or_else(|| shared.reopen(CONTROL, &mut pause).0);
+        let Some(connection) = opened else {
             farewells += u32::from(*lock(&shared.orders) == Orders::Goodbye);
             if farewells == MAX_FAREWELLS {
                 return stop(shared);

@@ -2,10 +2,11 @@
 //!
 //! One thread at a time reads replies: the thread of a call, for itself and for others, or else the
 //! link's own tender. So a call on an idle link costs one write and one read and wakes nobody.
-//! A request that was sent over a connection that broke is sent again over the next one.
+//! A request that was sent over a connection that broke is sent again over the next one, as long as
+//! now and then something comes back: connections that break one after the other end its wait.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,15 @@ use crate::{Body, Error, Result};
 
 /// An idle tender is woken when there is work; this bounds what a bug there could cost.
 const IDLE: Duration = Duration::from_secs(60);
+/// A link that the server had no room for is not used for so long where there are others.
+const REFUSED: Duration = Duration::from_secs(5);
+/// Replies from this size on are acknowledged at once, so that the server need not keep them until
+/// the next request.
+const LARGE: usize = 64 << 10;
+/// Pauses between connections that break one after the other: the first, which doubles, and the
+/// longest.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -27,6 +37,8 @@ pub(super) struct Link {
     work: Condvar,
     /// Unanswered requests; read without the lock to choose a link.
     load: AtomicUsize,
+    /// When the server last had no room for it, in milliseconds of the client's time; 0: never.
+    full: AtomicU64,
 }
 
 #[derive(Default)]
@@ -40,6 +52,20 @@ struct State {
     waiting: usize,
     /// When a frame came or a ping was sent.
     last: Option<Instant>,
+    /// Connections that broke since a frame last came, and when the first of them did.
+    cuts: u32,
+    cut_since: Option<Instant>,
+}
+
+impl State {
+    /// All `once` requests before the oldest one in flight are answered.
+    fn acknowledged(&self) -> u64 {
+        let mut once = self
+            .flights
+            .values()
+            .filter(|flight| flight.header.kind == Kind::RequestOnce && flight.outcome.is_none());
+        once.next().map_or(self.next, |flight| flight.header.number)
+    }
 }
 
 /// A request from its registration until somebody takes its outcome.
@@ -49,8 +75,8 @@ struct Flight {
     payload: Option<Arc<Body>>,
     since: Instant,
     sent: bool,
-    /// Connections that broke under it.
-    cuts: u32,
+    /// Whether it was ever sent: the server may know it by its number.
+    tried: bool,
     /// Nobody will ask for the outcome.
     abandoned: bool,
     outcome: Option<Outcome>,
@@ -60,6 +86,8 @@ enum Outcome {
     Reply(Body),
     Failure(String),
     Cut(String),
+    /// It is another link's now, under that number.
+    Moved(Arc<Link>, u64),
 }
 
 /// How long a reply is waited for; a server that is lost ends every wait.
@@ -82,6 +110,7 @@ impl Link {
             changed: Condvar::new(),
             work: Condvar::new(),
             load: AtomicUsize::new(0),
+            full: AtomicU64::new(0),
         });
         let tended = Arc::downgrade(&link);
         shared.threads.spawn("link", move || tend(&tended))?;
@@ -92,22 +121,36 @@ impl Link {
         self.load.load(Ordering::Relaxed)
     }
 
+    /// Whether it has a connection.
+    pub(super) fn is_connected(&self) -> bool {
+        lock(&self.state).connection.is_some()
+    }
+
+    /// Whether the server had no room for it a moment ago.
+    pub(super) fn is_refused(&self) -> bool {
+        let full = self.full.load(Ordering::Relaxed);
+        full > 0 && self.shared.millis().saturating_sub(full) < REFUSED.as_millis() as u64
+    }
+
     /// Gives a request its number.
     pub(super) fn register(&self, method: u16, once: bool, payload: Option<Arc<Body>>) -> u64 {
-        let mut state = lock(&self.state);
-        let number = state.next;
-        state.next += 1;
         let kind = if once { Kind::RequestOnce } else { Kind::Request };
-        let header = Header { method, number, ..Header::new(kind) };
-        let flight = Flight {
-            header,
+        self.adopt(Flight {
+            header: Header { method, ..Header::new(kind) },
             payload,
             since: Instant::now(),
             sent: false,
-            cuts: 0,
+            tried: false,
             abandoned: false,
             outcome: None,
-        };
+        })
+    }
+
+    fn adopt(&self, mut flight: Flight) -> u64 {
+        let mut state = lock(&self.state);
+        let number = state.next;
+        state.next += 1;
+        flight.header.number = number;
         state.flights.insert(number, flight);
         self.load.fetch_add(1, Ordering::Relaxed);
         if state.connection.is_none() {
@@ -143,6 +186,15 @@ impl Link {
         loop {
             let flight =
                 state.flights.get_mut(&number).expect("a flight until its outcome is taken");
+            if let Some(Outcome::Moved(link, there)) = &flight.outcome {
+                let (link, there) = (link.clone(), *there);
+                drop(state);
+                let outcome = link.wait(there, what, parts, until);
+                if !matches!(outcome, Ok(None)) {
+                    lock(&self.state).flights.remove(&number);
+                }
+                return outcome;
+            }
             if let Some(outcome) = flight.outcome.take() {
                 state.flights.remove(&number);
                 drop(self.hand_over(state));
@@ -201,13 +253,23 @@ impl Link {
     /// Whether [`Link::wait`] would return at once.
     pub(super) fn is_ready(&self, number: u64) -> bool {
         let state = lock(&self.state);
+        let moved = state.flights.get(&number).and_then(Flight::moved);
         let done = state.flights.get(&number).is_none_or(|flight| flight.outcome.is_some());
-        done || self.shared.is_over()
+        drop(state);
+        match moved {
+            Some((link, there)) => link.is_ready(there),
+            None => done || self.shared.is_over(),
+        }
     }
 
     /// Nobody waits for this request any more; it is still sent until it is answered.
     pub(super) fn abandon(&self, number: u64) {
         let mut state = lock(&self.state);
+        if let Some((link, there)) = state.flights.get(&number).and_then(Flight::moved) {
+            state.flights.remove(&number);
+            drop(state);
+            return link.abandon(there);
+        }
         match state.flights.get_mut(&number) {
             Some(flight) if flight.outcome.is_none() && !self.shared.is_over() => {
                 flight.abandoned = true;
@@ -247,6 +309,7 @@ impl Link {
                 let problem = bare.map(str::to_owned).unwrap_or(problem);
                 Err(Error::Remote { peer, problem })
             }
+            Outcome::Moved(..) => unreachable!("its other link is asked"),
             Outcome::Cut(problem) => {
                 Err(Error::Lost { peer, problem: format!("{problem}, while waiting for {what}") })
             }
@@ -260,16 +323,10 @@ impl Link {
         number: u64,
         parts: &[&[u8]],
     ) -> MutexGuard<'a, State> {
-        // All `once` requests before the oldest one in flight are answered.
-        let next = state.next;
-        let mut once = state
-            .flights
-            .values()
-            .filter(|flight| flight.header.kind == Kind::RequestOnce && flight.outcome.is_none());
-        let acknowledged = once.next().map_or(next, |flight| flight.header.number);
+        let acknowledged = state.acknowledged();
         let Some(connection) = state.connection.clone() else { return state };
         let Some(flight) = state.flights.get_mut(&number) else { return state };
-        flight.sent = true;
+        (flight.sent, flight.tried) = (true, true);
         let header = Header { acknowledged, ..flight.header };
         state.last = Some(Instant::now());
         drop(state);
@@ -293,7 +350,17 @@ impl Link {
             Ok(Some((header, body))) => {
                 self.shared.heard();
                 state.last = Some(Instant::now());
+                (state.cuts, state.cut_since) = (0, None);
+                let is_large = body.len() >= LARGE;
                 self.dispatch(&mut state, &header, body);
+                if is_large {
+                    let acknowledged = state.acknowledged();
+                    let received = Header { acknowledged, ..Header::new(Kind::Received) };
+                    // Where the socket has no room, the next request says it.
+                    if connection.try_send(received).is_err() {
+                        connection.shutdown();
+                    }
+                }
             }
             Ok(None) => {
                 let heartbeat = self.shared.settings.heartbeat;
@@ -353,23 +420,26 @@ impl Link {
             return;
         }
         state.connection = None;
-        let retries = self.shared.settings.retries;
+        state.cuts += 1;
+        let since = state.cut_since.get_or_insert_with(Instant::now).elapsed();
+        let is_over =
+            state.cuts > self.shared.settings.retries && since >= self.shared.settings.deadline;
         let mut failed = Vec::new();
         for (number, flight) in &mut state.flights {
             if flight.sent && flight.outcome.is_none() {
                 flight.sent = false;
-                flight.cuts += 1;
-                if flight.cuts > retries {
-                    failed.push(*number);
-                }
+                failed.extend(is_over.then_some(*number));
             }
         }
         if !self.shared.is_over() {
             tracing::debug!("a connection to {} ended: {broken}", self.shared.name());
             for number in failed {
-                let cuts = retries + 1;
-                let problem =
-                    format!("{cuts} connections broke (`FLAGS_rpc_retry_times`): {broken}");
+                let problem = format!(
+                    "{} connections in a row broke within {:.1} s (`FLAGS_rpc_retry_times`, \
+                     `FLAGS_rpc_deadline`): {broken}",
+                    state.cuts,
+                    since.as_secs_f64()
+                );
                 self.settle(state, number, Outcome::Cut(problem));
             }
         }
@@ -403,17 +473,98 @@ fn tend(link: &Weak<Link>) {
             drop(link.lead(state));
             continue;
         }
-        drop(state);
-        if let Some(connection) = shared.reopen(link.number, &mut pause) {
+        // One that breaks at once is not opened again and again as fast as the machine can.
+        if let Some(after) = state.cuts.checked_sub(2) {
+            let pause = (SHORTEST_PAUSE * (1 << after.min(8))).min(LONGEST_PAUSE);
+            drop(link.work.wait_timeout(state, pause));
+        } else {
+            drop(state);
+        }
+        let (connection, is_full) = shared.reopen(link.number, &mut pause);
+        if let Some(connection) = connection {
+            link.full.store(0, Ordering::Relaxed);
             link.resume(connection);
-        } else if !shared.is_over() {
+            continue;
+        }
+        if is_full {
+            link.full.store(shared.millis().max(1), Ordering::Relaxed);
+            if let Some(other) = shared.other_link(&link) {
+                link.move_to(&other);
+                continue;
+            }
+        }
+        if !shared.is_over() {
             let state = lock(&link.state);
             let _waited = link.work.wait_timeout(state, pause);
         }
     }
 }
 
+impl Flight {
+    fn moved(&self) -> Option<(Arc<Link>, u64)> {
+        match &self.outcome {
+            Some(Outcome::Moved(link, there)) => Some((link.clone(), *there)),
+            _ => None,
+        }
+    }
+}
+
 impl Link {
+    pub(super) fn lane(&self) -> usize {
+        (self.number >> 16) as usize
+    }
+
+    /// The server has no room for this link: what was never sent goes over another one.
+    fn move_to(&self, other: &Arc<Link>) {
+        let mut state = lock(&self.state);
+        let mut moving = Vec::new();
+        for (number, flight) in &mut state.flights {
+            if !flight.tried && flight.outcome.is_none() {
+                // Nobody else sends it meanwhile.
+                flight.sent = true;
+                let (header, payload) = (flight.header, flight.payload.clone());
+                let (since, abandoned) = (flight.since, flight.abandoned);
+                let (sent, tried, outcome) = (false, false, None);
+                let copy = Flight { header, payload, since, sent, tried, abandoned, outcome };
+                moving.push((*number, copy));
+            }
+        }
+        drop(state);
+        for (number, flight) in moving {
+            let there = other.adopt(flight);
+            let mut state = lock(&self.state);
+            match state.flights.get_mut(&number) {
+                Some(flight) if !flight.abandoned => {
+                    flight.payload = None;
+                    flight.outcome = Some(Outcome::Moved(other.clone(), there));
+                    self.load.fetch_sub(1, Ordering::Relaxed);
+                    drop(state);
+                    other.send_owned(there);
+                }
+                Some(_) => {
+                    state.flights.remove(&number);
+                    self.load.fetch_sub(1, Ordering::Relaxed);
+                    drop(state);
+                    other.send_owned(there);
+                    other.abandon(there);
+                }
+                // Its wait has ended meanwhile, and has given its place back.
+                None => {
+                    drop(state);
+                    other.forget(there);
+                }
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Takes a request back that nobody waits for and that has no place among the pending.
+    fn forget(&self, number: u64) {
+        if lock(&self.state).flights.remove(&number).is_some() {
+            self.load.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Uses a new connection, and sends again over it what is kept.
     fn resume(&self, connection: Arc<Connection>) {
         let mut state = lock(&self.state);

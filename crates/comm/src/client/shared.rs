@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::link::Link;
 use crate::body::Pool;
 use crate::connection::{Connection, lock};
+use crate::dial::Dialer;
 use crate::handshake::{self, CONTROL, Failed, Hello, Refusal};
 use crate::reminder::Reminder;
 use crate::threads::Threads;
-use crate::transport::Encryption;
 use crate::{Error, Identity, Lane, Result, Settings, Transport};
 
 /// First pause between two attempts to connect; doubles up to [`LONGEST_PAUSE`].
@@ -19,10 +19,11 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// Between two questions whether the user wants to stop.
 pub(super) const INTERRUPT: Duration = Duration::from_millis(100);
+/// Attempts in a row that find nothing listening before the server is given up.
+const REFUSALS: u32 = 5;
 
 pub(super) struct Shared {
-    transport: Arc<dyn Transport>,
-    encryption: Option<Encryption>,
+    dialer: Dialer,
     pub(super) endpoint: String,
     me: Identity,
     pub(super) peer: Identity,
@@ -36,6 +37,8 @@ pub(super) struct Shared {
     start: Instant,
     /// Milliseconds from `start` to the last frame of the server.
     heard: AtomicU64,
+    /// Since when nothing listens there, and how many attempts have found that.
+    nobody: Mutex<Option<(Instant, u32)>>,
     end: Mutex<Option<End>>,
     over: AtomicBool,
     lanes: [Mutex<Vec<Arc<Link>>>; 3],
@@ -77,8 +80,7 @@ impl Shared {
     ) -> Result<(Arc<Shared>, Arc<Connection>)> {
         settings.check()?;
         let shared = Arc::new(Shared {
-            transport,
-            encryption: settings.tls.as_ref().map(Encryption::load).transpose()?,
+            dialer: Dialer::new(transport, &settings)?,
             endpoint: endpoint.to_string(),
             me,
             peer,
@@ -89,6 +91,7 @@ impl Shared {
             pool: Arc::default(),
             start: Instant::now(),
             heard: AtomicU64::new(0),
+            nobody: Mutex::new(None),
             end: Mutex::new(None),
             over: AtomicBool::new(false),
             lanes: Default::default(),
@@ -125,7 +128,7 @@ impl Shared {
                 Err(Failed::Refused(_, problem, _) | Failed::Other(problem)) => {
                     return Err(Error::Refused { peer: self.name(), problem });
                 }
-                Err(Failed::Broken(problem)) => problem,
+                Err(Failed::Broken(problem) | Failed::Nobody(problem)) => problem,
             };
             if self.start.elapsed() + pause >= deadline {
                 let problem = refusal.unwrap_or(problem);
@@ -158,20 +161,7 @@ impl Shared {
         link: u32,
         timeout: Duration,
     ) -> std::result::Result<Arc<Connection>, Failed> {
-        let end = Instant::now() + timeout;
         let broken = |error: std::io::Error| Failed::Broken(error.to_string());
-        let stream = self.transport.connect(&self.endpoint, timeout).map_err(|error| {
-            Failed::Broken(match error {
-                Error::Io { source, .. } => source.to_string(),
-                other => other.to_string(),
-            })
-        })?;
-        let stream = match &self.encryption {
-            Some(encryption) => encryption.client(stream, &self.endpoint).map_err(broken)?,
-            None => stream,
-        };
-        let connection = Arc::new(Connection::new(stream));
-        connection.stream().set_write_timeout(Some(timeout)).map_err(broken)?;
         let known = self.incarnation.load(Ordering::Acquire);
         let hello = Hello {
             nonce: [0; 32],
@@ -182,8 +172,8 @@ impl Shared {
             resume: known != 0,
             max_frame: self.settings.max_frame as u64,
         };
-        let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let welcome = handshake::ask(&connection, hello, &self.settings.secret, left, &self.pool)?;
+        let (connection, welcome) =
+            self.dialer.open(&self.endpoint, &hello, timeout, &self.pool)?;
         if known != 0 && welcome.incarnation != known {
             let problem = "another process answers there".to_string();
             return Err(Failed::Refused(Refusal::Session, problem, welcome.incarnation));
@@ -197,21 +187,38 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Opens a connection again; no result yet: try again after a pause.
-    pub(super) fn reopen(&self, link: u32, pause: &mut Duration) -> Option<Arc<Connection>> {
+    /// Opens a connection again; none yet: try again after a pause. The second says whether the
+    /// server has no room for it.
+    pub(super) fn reopen(
+        &self,
+        link: u32,
+        pause: &mut Duration,
+    ) -> (Option<Arc<Connection>>, bool) {
         let left = self.settings.heartbeat_timeout.saturating_sub(self.silence());
         let timeout = self.settings.handshake.min(left).max(Duration::from_millis(10));
-        let problem = match self.open(link, timeout) {
+        let mut is_full = false;
+        let opened = self.open(link, timeout);
+        if !matches!(opened, Err(Failed::Nobody(_))) {
+            *lock(&self.nobody) = None;
+        }
+        let problem = match opened {
             Ok(connection) => {
                 *pause = SHORTEST_PAUSE;
-                return Some(connection);
+                return (Some(connection), false);
+            }
+            Err(Failed::Nobody(problem)) => {
+                if self.has_left() {
+                    self.finish(End::Lost(format!("nothing listens there any more ({problem})")));
+                    return (None, false);
+                }
+                problem
             }
             Err(Failed::Refused(Refusal::Session, problem, incarnation)) => {
                 let known = self.incarnation.load(Ordering::Acquire);
                 let restarted = incarnation != 0 && incarnation != known;
                 let problem = if restarted { "it was restarted".into() } else { problem };
                 self.finish(End::Lost(problem));
-                return None;
+                return (None, false);
             }
             Err(Failed::Refused(
                 Refusal::Secret | Refusal::Version | Refusal::Identity,
@@ -219,22 +226,35 @@ impl Shared {
                 _,
             )) => {
                 self.finish(End::Refused(problem));
-                return None;
+                return (None, false);
             }
             Err(Failed::Other(problem)) => {
                 self.finish(End::Refused(problem));
-                return None;
+                return (None, false);
             }
             // The server is alive, if busy.
             Err(Failed::Refused(Refusal::Full, problem, _)) => {
                 self.heard();
+                is_full = true;
                 problem
             }
             Err(Failed::Refused(_, problem, _) | Failed::Broken(problem)) => problem,
         };
         self.check_alive(&problem);
         *pause = (*pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-        None
+        (None, is_full)
+    }
+
+    /// Whether enough attempts in a row have found nothing that listens: the process is gone, and
+    /// its heartbeats need not be waited for.
+    fn has_left(&self) -> bool {
+        let mut nobody = lock(&self.nobody);
+        let (since, attempts) = nobody.get_or_insert_with(|| (Instant::now(), 0));
+        *attempts += 1;
+        // Whoever says goodbye has nothing to lose.
+        *attempts >= REFUSALS
+            && since.elapsed() >= self.settings.heartbeat_timeout / 8
+            && *lock(&self.orders) == Orders::Beat
     }
 
     /// Ends the client if the server was silent for too long.
@@ -250,8 +270,13 @@ impl Shared {
         }
     }
 
+    /// The client's time.
+    pub(super) fn millis(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
     pub(super) fn heard(&self) {
-        self.heard.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.heard.store(self.millis(), Ordering::Relaxed);
     }
 
     fn silence(&self) -> Duration {
@@ -403,6 +428,13 @@ impl Shared {
         }
     }
 
+    /// Another link of the same lane that has a connection, the one with the least to do.
+    pub(super) fn other_link(&self, link: &Link) -> Option<Arc<Link>> {
+        let links = lock(&self.lanes[link.lane()]).clone();
+        let others = links.into_iter().filter(|other| !std::ptr::eq(&**other, link));
+        others.filter(|other| other.is_connected()).min_by_key(|other| other.load())
+    }
+
     pub(super) fn pick(self: &Arc<Self>, lane: Lane) -> Result<Arc<Link>> {
         let limit = match lane {
             Lane::Send => self.settings.send_connections,
@@ -414,9 +446,10 @@ impl Shared {
         if self.is_over() {
             return Err(self.end_error("a connection"));
         }
-        let least = links.iter().min_by_key(|link| link.load());
+        let least = links.iter().min_by_key(|link| (link.is_refused(), link.load()));
+        let is_full = links.iter().any(|link| link.is_refused());
         match least {
-            Some(link) if link.load() == 0 || links.len() >= limit => Ok(link.clone()),
+            Some(link) if link.load() == 0 || links.len() >= limit || is_full => Ok(link.clone()),
             _ => {
                 let number = (lane as u32) << 16 | links.len() as u32;
                 let link = Link::start(self, number)?;

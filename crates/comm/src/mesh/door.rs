@@ -62,7 +62,7 @@ fn is_complete(state: &State) -> bool {
 }
 
 fn greet(state: &Arc<State>, stream: Box<dyn Stream>) {
-    let stream = match &state.encryption {
+    let stream = match state.dialer.encryption() {
         None => Ok(stream),
         Some(encryption) => encryption.server(stream),
     };

@@ -1,12 +1,12 @@
 //! How a mesh forms: listen, connect to the ranks below, wait for those above.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::channel::Channel;
 use super::{INTERRUPT, State, door, keep};
 use crate::connection::{Connection, lock};
-use crate::handshake::{self, Failed, Hello, Refusal};
+use crate::handshake::{Failed, Hello, Refusal};
 use crate::reminder::Reminder;
 use crate::transport::Bound;
 use crate::{Error, Result};
@@ -21,7 +21,7 @@ impl State {
         if self.place.endpoints.len() > 1 {
             let bound = match bound {
                 Some(bound) => bound,
-                None => self.transport.listen(&self.place.endpoints[self.place.rank])?,
+                None => self.dialer.transport().listen(&self.place.endpoints[self.place.rank])?,
             };
             let listeners: Vec<Arc<_>> = bound.listeners.into_iter().map(Arc::from).collect();
             let _ = self.listeners.set(listeners.clone());
@@ -71,7 +71,7 @@ impl State {
                 Err(Failed::Refused(_, problem, _) | Failed::Other(problem)) => {
                     return Err(Error::Refused { peer: self.name(rank), problem });
                 }
-                Err(Failed::Broken(problem)) => problem,
+                Err(Failed::Broken(problem) | Failed::Nobody(problem)) => problem,
             };
             if self.start.elapsed() + pause >= deadline {
                 return Err(self.missing(rank, &problem));
@@ -86,21 +86,8 @@ impl State {
     }
 
     fn open(&self, rank: usize, timeout: Duration) -> std::result::Result<Arc<Connection>, Failed> {
-        let end = Instant::now() + timeout;
         let endpoint = &self.place.endpoints[rank];
         let broken = |error: std::io::Error| Failed::Broken(error.to_string());
-        let stream = self.transport.connect(endpoint, timeout).map_err(|error| {
-            Failed::Broken(match error {
-                Error::Io { source, .. } => source.to_string(),
-                other => other.to_string(),
-            })
-        })?;
-        let stream = match &self.encryption {
-            Some(encryption) => encryption.client(stream, endpoint).map_err(broken)?,
-            None => stream,
-        };
-        let connection = Arc::new(Connection::new(stream));
-        connection.stream().set_write_timeout(Some(timeout)).map_err(broken)?;
         let hello = Hello {
             nonce: [0; 32],
             me: self.me(),
@@ -110,8 +97,7 @@ impl State {
             resume: false,
             max_frame: self.settings.max_frame as u64,
         };
-        let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        handshake::ask(&connection, hello, &self.settings.secret, left, &self.pool)?;
+        let (connection, _) = self.dialer.open(endpoint, &hello, timeout, &self.pool)?;
         connection.stream().set_write_timeout(Some(self.tick())).map_err(broken)?;
         connection.stream().set_read_timeout(None).map_err(broken)?;
         Ok(connection)

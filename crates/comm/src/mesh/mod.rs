@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use crate::body::Pool;
 use crate::connection::{Connection, lock};
+use crate::dial::Dialer;
 use crate::reminder::Reminder;
 use crate::threads::Threads;
-use crate::transport::{Bound, Encryption, Listener};
+use crate::transport::{Bound, Listener};
 use crate::{Body, Error, Identity, Result, Role, Settings, Transport};
 use channel::Channel;
 
@@ -82,8 +83,7 @@ pub struct Mesh {
 struct State {
     place: Place,
     settings: Settings,
-    encryption: Option<Encryption>,
-    transport: Arc<dyn Transport>,
+    dialer: Dialer,
     receiver: Arc<dyn Receiver>,
     pool: Arc<Pool>,
     threads: Arc<Threads>,
@@ -135,13 +135,12 @@ impl Mesh {
             let problem = format!("is {}, but there are {}", place.rank, place.endpoints.len());
             return Err(Error::Settings { setting: "rank", problem });
         }
-        let encryption = settings.tls.as_ref().map(Encryption::load).transpose()?;
+        let dialer = Dialer::new(transport.clone(), &settings)?;
         let channels = place.endpoints.iter().map(|_| OnceLock::new()).collect();
         let state = Arc::new(State {
             place,
             settings,
-            encryption,
-            transport: transport.clone(),
+            dialer,
             receiver,
             pool: Arc::default(),
             threads: Arc::default(),

@@ -26,13 +26,20 @@ pub(super) struct Strangers {
     limit: usize,
     waiting: Mutex<VecDeque<(Instant, Arc<Connection>)>>,
     logged: Mutex<HashSet<(String, Option<Refusal>)>>,
-    admitted: AtomicUsize,
+    /// Connections that carry requests, and those that carry heartbeats: a crowd of the first must
+    /// not make peers seem lost.
+    admitted: [AtomicUsize; 2],
 }
 
 impl Strangers {
     pub(super) fn new(limit: usize) -> Strangers {
         let (waiting, logged) = Default::default();
-        Strangers { limit, waiting, logged, admitted: AtomicUsize::new(0) }
+        Strangers { limit, waiting, logged, admitted: Default::default() }
+    }
+
+    /// How many connections of the kind of `hello` have proven themselves.
+    fn admitted(&self, hello: &Hello) -> &AtomicUsize {
+        &self.admitted[usize::from(hello.link == CONTROL)]
     }
 
     fn add(&self, connection: &Arc<Connection>) {
@@ -123,7 +130,7 @@ fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
             tracing::debug!("a connection of {} ended: {broken}", session.peer);
             connection.shutdown();
             session.remove(&connection);
-            state.strangers.admitted.fetch_sub(1, Ordering::AcqRel);
+            state.strangers.admitted(&hello).fetch_sub(1, Ordering::AcqRel);
         }
         Err((refusal, problem)) => {
             let address = connection.stream().address();
@@ -154,7 +161,8 @@ fn greet(state: &State, connection: &Arc<Connection>) -> Result<(Arc<Session>, H
         let problem = format!("{} looks for {} at {}", hello.me, hello.peer, state.identity);
         return Err((Refusal::Identity, problem));
     }
-    let admitted = state.strangers.admitted.fetch_add(1, Ordering::AcqRel);
+    let count = state.strangers.admitted(&hello);
+    let admitted = count.fetch_add(1, Ordering::AcqRel);
     let joined = if admitted < settings.max_connections {
         join(state, connection, &hello)
     } else {
@@ -173,17 +181,19 @@ fn greet(state: &State, connection: &Arc<Connection>) -> Result<(Arc<Session>, H
             .and_then(|()| {
                 handshake::welcome(connection, &settings.secret, &challenge, &hello, &welcome)
             });
-        match sent {
-            Ok(()) => Ok((session, hello)),
-            Err(error) => {
-                session.remove(connection);
-                Err(failed(error))
-            }
-        }
+        sent.map_err(|error| {
+            session.remove(connection);
+            failed(error)
+        })?;
+        Ok(session)
     });
-    welcomed.inspect_err(|_| {
-        state.strangers.admitted.fetch_sub(1, Ordering::AcqRel);
-    })
+    match welcomed {
+        Ok(session) => Ok((session, hello)),
+        Err(refused) => {
+            count.fetch_sub(1, Ordering::AcqRel);
+            Err(refused)
+        }
+    }
 }
 
 fn join(
@@ -202,11 +212,14 @@ fn join(
         None => {
             let (identity, session) = (hello.me, hello.session);
             let peer = Peer { identity, session, address: connection.stream().address() };
-            let session = Arc::new(Session::new(peer));
+            let session = Arc::new(Session::new(peer, state.settings.max_frame));
             sessions.insert(hello.session, session.clone());
             (session, true)
         }
     };
+    if !session.has_room(hello.link, state.settings.max_connections) {
+        return Err((Refusal::Full, "the session has too many links".to_owned()));
+    }
     let added = session.add(connection);
     drop(sessions);
     if !added {
@@ -250,11 +263,19 @@ impl Served<'_> {
                 (Kind::Ping, _) => echo(Kind::Pong),
                 (Kind::Heartbeat, _) => echo(Kind::Heartbeat),
                 (Kind::Goodbye, _) => {
-                    lock(&state.sessions).remove(&session.peer.session);
+                    if lock(&state.sessions).remove(&session.peer.session).is_none() {
+                        return Broken::Closed;
+                    }
                     tracing::debug!("{} said goodbye to {}", session.peer, state.identity);
+                    // Before the answer: whoever has it may tell others that it is gone.
+                    state.handler.left(&session.peer);
                     let answered = echo(Kind::Goodbye);
                     session.close();
                     answered
+                }
+                (Kind::Received, Some(link)) => {
+                    link.acknowledge(header.acknowledged);
+                    Ok(())
                 }
                 (kind, _) => Err(Broken::Malformed(Malformed::Kind(kind as u8))),
             };
@@ -273,6 +294,12 @@ impl Served<'_> {
                 Admission::Execute => reply.keep(link),
                 Admission::Repeat(kind, bytes) => return reply.repeat(kind, &bytes),
                 Admission::Ignore => return reply.forget(),
+                Admission::Gone => {
+                    return reply.fail(
+                        "its reply was lost with a connection, and too large to be kept beside \
+                         others",
+                    );
+                }
                 Admission::Full => {
                     return reply.fail(&format!("{limit} requests are unanswered already"));
                 }

@@ -8,7 +8,7 @@ mod session;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use reply::Reply;
 
@@ -35,6 +35,11 @@ pub trait Handler: Send + Sync + 'static {
     /// another version; said once for each host.
     fn refused(&self, address: &str, problem: &str) {
         let _ = (address, problem);
+    }
+
+    /// A peer said goodbye: its session is over.
+    fn left(&self, peer: &Peer) {
+        let _ = peer;
     }
 
     /// A peer that did not say goodbye was not heard of for the heartbeat timeout. Its session is
@@ -114,6 +119,11 @@ impl Server {
         lock(&self.state.sessions).values().map(|session| session.peer.clone()).collect()
     }
 
+    /// Bytes of replies that are kept because their clients may ask for them again.
+    pub fn kept_reply_bytes(&self) -> usize {
+        lock(&self.state.sessions).values().map(|session| session.kept_bytes()).sum()
+    }
+
     /// For how long each peer, named by its session, was not heard of.
     pub fn silences(&self) -> Vec<(u64, Duration)> {
         let sessions = lock(&self.state.sessions);
@@ -162,11 +172,24 @@ impl Drop for Server {
 fn watch(state: &State) {
     let timeout = state.settings.heartbeat_timeout;
     let interval = state.settings.heartbeat.min(timeout / 4).max(Duration::from_millis(1));
+    let mut next = Instant::now();
     loop {
-        state.pause(interval);
+        let now = Instant::now();
+        if now < next {
+            state.pause(next - now);
+        }
         if state.closing.load(Ordering::Acquire) {
             return;
         }
+        let now = Instant::now();
+        if now < next {
+            continue;
+        }
+        // A machine that slept has heard of nobody; that is nobody's fault.
+        if now.duration_since(next) > timeout / 2 {
+            lock(&state.sessions).values().for_each(|session| session.touch());
+        }
+        next = now + interval;
         state.strangers.drop_older_than(state.settings.handshake);
         let mut lost = Vec::new();
         lock(&state.sessions).retain(|_, session| {

@@ -53,11 +53,21 @@ impl Reply {
         let Some(to) = self.to.take() else { return };
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length > to.max_reply {
-            let limit = to.max_reply;
-            let problem = format!("the reply has {length} bytes, but a frame at most {limit}");
+            let problem = to.too_large(length);
             to.answer(Kind::Failure, &[problem.as_bytes()]);
         } else {
             to.answer(Kind::Reply, parts);
+        }
+    }
+
+    /// Answers with bytes that many get: where the reply has to be kept, all share them.
+    pub fn send_shared(mut self, bytes: &Arc<Vec<u8>>) {
+        let Some(to) = self.to.take() else { return };
+        if bytes.len() > to.max_reply {
+            let problem = to.too_large(bytes.len());
+            to.answer(Kind::Failure, &[problem.as_bytes()]);
+        } else {
+            to.answer_keeping(Kind::Reply, &[bytes], || bytes.clone());
         }
     }
 
@@ -83,10 +93,20 @@ impl To {
         self.answer(Kind::Failure, &[&bytes[..bytes.len().min(MAX_PROBLEM)]]);
     }
 
+    fn too_large(&self, length: usize) -> String {
+        format!("the reply has {length} bytes, but a frame at most {}", self.max_reply)
+    }
+
     fn answer(&self, kind: Kind, parts: &[&[u8]]) {
+        self.answer_keeping(kind, parts, || Arc::new(parts.concat()));
+    }
+
+    /// `keep` gives the bytes to be kept where the client may ask for them again.
+    fn answer_keeping(&self, kind: Kind, parts: &[&[u8]], keep: impl FnOnce() -> Arc<Vec<u8>>) {
+        let length = parts.iter().map(|part| part.len()).sum();
         let connection = match &self.link {
             None => Some(self.connection.clone()),
-            Some(link) => link.finish(self.number, kind, parts),
+            Some(link) => link.finish(self.number, kind, length, keep),
         };
         let header = Header { number: self.number, ..Header::new(kind) };
         // A client that went away asks again over another connection, or is lost.

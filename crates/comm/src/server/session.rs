@@ -3,13 +3,14 @@
 //! A `once` request is handed out for execution at most once in the life of a session.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::Peer;
 use crate::connection::{Connection, lock};
 use crate::frame::Kind;
+use crate::handshake::CONTROL;
 
 pub(super) struct Session {
     pub(super) peer: Peer,
@@ -18,17 +19,20 @@ pub(super) struct Session {
     heard: AtomicU64,
     connections: Mutex<Vec<Arc<Connection>>>,
     links: Mutex<HashMap<u32, Arc<Link>>>,
+    kept: Arc<Kept>,
     closed: AtomicBool,
 }
 
 impl Session {
-    pub(super) fn new(peer: Peer) -> Session {
+    /// `limit` is the most bytes of replies that are kept.
+    pub(super) fn new(peer: Peer, limit: usize) -> Session {
         Session {
             peer,
             start: Instant::now(),
             heard: AtomicU64::new(0),
             connections: Mutex::default(),
             links: Mutex::default(),
+            kept: Arc::new(Kept { limit, bytes: AtomicUsize::new(0) }),
             closed: AtomicBool::new(false),
         }
     }
@@ -55,7 +59,19 @@ impl Session {
 
     /// The state of a link, which outlives its connections.
     pub(super) fn link(&self, number: u32) -> Arc<Link> {
-        lock(&self.links).entry(number).or_default().clone()
+        let new = || Arc::new(Link::new(self.kept.clone()));
+        lock(&self.links).entry(number).or_insert_with(new).clone()
+    }
+
+    /// Whether a link is one of at most `limit`; that of heartbeats keeps nothing.
+    pub(super) fn has_room(&self, number: u32, limit: usize) -> bool {
+        let links = lock(&self.links);
+        number == CONTROL || links.len() < limit || links.contains_key(&number)
+    }
+
+    /// Bytes of replies that are kept.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn close(&self) {
@@ -65,10 +81,24 @@ impl Session {
     }
 }
 
+/// Replies that the links of a session keep.
+struct Kept {
+    limit: usize,
+    bytes: AtomicUsize,
+}
+
+impl Kept {
+    /// Whether there is room for so many bytes more, which are then counted.
+    fn take(&self, bytes: usize) -> bool {
+        let fits = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= self.limit);
+        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+}
+
 /// The `once` requests of one link.
-#[derive(Default)]
 pub(super) struct Link {
     state: Mutex<Requests>,
+    kept: Arc<Kept>,
 }
 
 #[derive(Default)]
@@ -81,8 +111,8 @@ struct Requests {
 enum Once {
     /// Being executed; the reply goes to the newest connection that asked.
     Running(Arc<Connection>),
-    /// Executed: the kind of the reply and its bytes.
-    Done(Kind, Arc<Vec<u8>>),
+    /// Executed: the kind of the reply and its bytes, unless the session keeps too many already.
+    Done(Kind, Option<Arc<Vec<u8>>>),
 }
 
 /// What to do with a `once` request.
@@ -91,10 +121,35 @@ pub(super) enum Admission {
     Repeat(Kind, Arc<Vec<u8>>),
     /// It runs already, or is long over.
     Ignore,
+    /// It was executed, and its reply was not kept.
+    Gone,
     Full,
 }
 
 impl Link {
+    fn new(kept: Arc<Kept>) -> Link {
+        Link { state: Mutex::default(), kept }
+    }
+
+    /// The client has the replies to all requests with smaller numbers, or gave them up.
+    pub(super) fn acknowledge(&self, acknowledged: u64) {
+        self.forget_before(&mut lock(&self.state), acknowledged);
+    }
+
+    fn forget_before(&self, state: &mut Requests, acknowledged: u64) {
+        if acknowledged <= state.acknowledged {
+            return;
+        }
+        state.acknowledged = acknowledged;
+        let left = state.known.split_off(&acknowledged);
+        let over = std::mem::replace(&mut state.known, left);
+        let bytes = over.values().map(|once| match once {
+            Once::Done(_, Some(bytes)) => bytes.len(),
+            Once::Done(_, None) | Once::Running(_) => 0,
+        });
+        self.kept.bytes.fetch_sub(bytes.sum(), Ordering::Relaxed);
+    }
+
     pub(super) fn admit(
         &self,
         number: u64,
@@ -103,16 +158,14 @@ impl Link {
         limit: usize,
     ) -> Admission {
         let mut state = lock(&self.state);
-        if acknowledged > state.acknowledged {
-            state.acknowledged = acknowledged;
-            state.known = state.known.split_off(&acknowledged);
-        }
+        self.forget_before(&mut state, acknowledged);
         if number < state.acknowledged {
             return Admission::Ignore;
         }
         let full = state.known.len() >= limit;
         match state.known.get_mut(&number) {
-            Some(Once::Done(kind, bytes)) => Admission::Repeat(*kind, bytes.clone()),
+            Some(Once::Done(kind, Some(bytes))) => Admission::Repeat(*kind, bytes.clone()),
+            Some(Once::Done(_, None)) => Admission::Gone,
             Some(Once::Running(asker)) => {
                 *asker = connection.clone();
                 Admission::Ignore
@@ -125,20 +178,29 @@ impl Link {
         }
     }
 
-    /// Keeps the reply and says where to send it; nowhere if the client gave up.
+    /// Keeps the reply of `length` bytes, which `keep` gives, and says where to send it; nowhere if
+    /// the client gave up.
     pub(super) fn finish(
         &self,
         number: u64,
         kind: Kind,
-        parts: &[&[u8]],
+        length: usize,
+        keep: impl FnOnce() -> Arc<Vec<u8>>,
     ) -> Option<Arc<Connection>> {
         // Copied before the lock is taken: a reply may be large.
-        let bytes = Arc::new(parts.concat());
+        let bytes = self.kept.take(length).then(keep);
+        let kept = bytes.as_ref().map_or(0, |bytes| bytes.len());
         let mut state = lock(&self.state);
-        let once = state.known.get_mut(&number)?;
+        let Some(once) = state.known.get_mut(&number) else {
+            self.kept.bytes.fetch_sub(kept, Ordering::Relaxed);
+            return None;
+        };
         match std::mem::replace(once, Once::Done(kind, bytes)) {
             Once::Running(connection) => Some(connection),
-            Once::Done(..) => None,
+            Once::Done(..) => {
+                self.kept.bytes.fetch_sub(kept, Ordering::Relaxed);
+                None
+            }
         }
     }
 }
@@ -157,10 +219,12 @@ mod tests {
 
     #[test]
     fn a_request_is_executed_once_and_its_reply_repeated_until_acknowledged() {
-        let (link, first, second) = (Link::default(), connection(), connection());
+        let kept = Arc::new(Kept { limit: 1000, bytes: AtomicUsize::new(0) });
+        let (link, first, second) = (Link::new(kept.clone()), connection(), connection());
+        let bytes = |bytes: &[u8]| Arc::new(bytes.to_vec());
         assert!(matches!(link.admit(1, 1, &first, 2), Admission::Execute));
         assert!(matches!(link.admit(1, 1, &second, 2), Admission::Ignore));
-        let to = link.finish(1, Kind::Reply, &[b"a", b"b"]).unwrap();
+        let to = link.finish(1, Kind::Reply, 2, || bytes(b"ab")).unwrap();
         assert!(Arc::ptr_eq(&to, &second), "the reply goes to the connection that asked last");
         let Admission::Repeat(Kind::Reply, bytes) = link.admit(1, 1, &second, 2) else {
             panic!("the reply is kept");
@@ -170,13 +234,35 @@ mod tests {
         assert!(matches!(link.admit(4, 1, &first, 2), Admission::Full));
         assert!(matches!(link.admit(4, 2, &first, 2), Admission::Execute));
         assert!(matches!(link.admit(1, 1, &second, 2), Admission::Ignore), "a late double");
-        assert!(link.finish(1, Kind::Reply, &[]).is_none());
+        assert!(link.finish(1, Kind::Reply, 0, || bytes(b"")).is_none());
+        assert_eq!(kept.bytes.load(Ordering::Relaxed), 0, "what is acknowledged is not kept");
+    }
+
+    #[test]
+    fn a_session_keeps_only_so_much() {
+        let peer = Peer { identity: crate::Identity::trainer(0), session: 1, address: "x".into() };
+        let (session, to) = (Session::new(peer, 100), connection());
+        let (first, second) = (session.link(0), session.link(1));
+        let large = || Arc::new(vec![0; 60]);
+        for link in [&first, &second] {
+            assert!(matches!(link.admit(1, 1, &to, 2), Admission::Execute));
+            assert!(link.finish(1, Kind::Reply, 60, large).is_some());
+        }
+        assert_eq!(session.kept_bytes(), 60);
+        assert!(matches!(first.admit(1, 1, &to, 2), Admission::Repeat(..)));
+        assert!(matches!(second.admit(1, 1, &to, 2), Admission::Gone));
+        first.acknowledge(2);
+        assert_eq!(session.kept_bytes(), 0);
+        assert!(matches!(second.admit(2, 2, &to, 2), Admission::Execute));
+        assert!(second.finish(2, Kind::Reply, 60, large).is_some());
+        assert!(matches!(second.admit(2, 2, &to, 2), Admission::Repeat(..)));
+        assert!(session.has_room(1, 2) && !session.has_room(2, 2) && session.has_room(CONTROL, 2));
     }
 
     #[test]
     fn a_closed_session_takes_no_connection() {
         let peer = Peer { identity: crate::Identity::trainer(0), session: 1, address: "x".into() };
-        let session = Session::new(peer);
+        let session = Session::new(peer, 1);
         let (first, second) = (connection(), connection());
         assert!(session.add(&first));
         session.close();

@@ -20,6 +20,11 @@ pub trait Transport: Send + Sync {
 
     /// Opens a connection to an endpoint, once.
     fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>>;
+
+    /// As [`Transport::connect`], over the network even to a peer on this host, if that is allowed.
+    fn connect_far(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
+        self.connect(endpoint, timeout)
+    }
 }
 
 /// An endpoint that takes connections.
@@ -73,4 +78,9 @@ pub trait Stream: Send + Sync {
 
     /// The other side, for messages.
     fn address(&self) -> String;
+
+    /// Whether it is a socket of this host, whose name any program may have taken.
+    fn is_local(&self) -> bool {
+        false
+    }
 }

@@ -110,6 +110,11 @@ impl Transport for Network {
         }
         Err(fail(problem))
     }
+
+    fn connect_far(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
+        let path = if self.path == Path::Unix { Path::Unix } else { Path::Tcp };
+        Network { path }.connect(endpoint, timeout)
+    }
 }
 
 /// The address from which this machine reaches others, if it does; nothing is sent for it.
@@ -229,7 +234,7 @@ impl Listener for UnixListener {
 
 /// Both kinds of socket have the same methods, but no trait for them.
 macro_rules! socket_stream {
-    ($socket:ty, $address:expr) => {
+    ($socket:ty, $address:expr, $local:expr) => {
         impl Stream for $socket {
             fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 let mut socket = self;
@@ -266,14 +271,21 @@ macro_rules! socket_stream {
                 let address: fn(&$socket) -> String = $address;
                 address(self)
             }
+
+            fn is_local(&self) -> bool {
+                $local
+            }
         }
     };
 }
 
-socket_stream!(TcpStream, |socket| {
-    socket.peer_addr().map_or_else(|_| "a closed connection".into(), |address| address.to_string())
-});
-socket_stream!(UnixStream, |_| "this host".into());
+fn peer_address(socket: &TcpStream) -> String {
+    let address = socket.peer_addr().map(|address| address.to_string());
+    address.unwrap_or_else(|_| "a closed connection".into())
+}
+
+socket_stream!(TcpStream, peer_address, false);
+socket_stream!(UnixStream, |_| "this host".into(), true);
 
 fn try_write(socket: impl AsFd, frame: &[u8]) -> io::Result<bool> {
     match rustix::net::send(socket, frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {

@@ -215,25 +215,117 @@ fn work_that_takes_long_is_waited_for_while_the_server_lives() {
 }
 
 #[test]
-fn a_request_is_sent_again_only_so_often() {
+fn a_request_is_sent_again_however_many_connections_break() {
     let network = Memory::new(0);
     let (handler, events) = watch();
-    // Each handshake that a busy machine did not make in time would count.
-    let patient = Settings { handshake: BOUND, ..hasty() };
-    let server = serve(&network, patient.clone(), handler);
-    let client = connect(&network, &server, Settings { retries: 1, ..patient }).unwrap();
+    let server = serve(&network, hasty(), handler.clone());
+    let client = connect(&network, &server, Settings { retries: 1, ..hasty() }).unwrap();
     events.recv_timeout(BOUND).unwrap();
-    let pending = client.start(Lane::Send, 2, "a push", &[], false).unwrap();
-    for _ in 0..2 {
+    let pending = client.start(Lane::Send, 2, "a pull", &[], false).unwrap();
+    for _ in 0..6 {
         assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
         network.cut(server.endpoint());
     }
-    let problem = pending.wait().unwrap_err().to_string();
-    assert_eq!(
-        problem,
-        "server 0 (host:1) is lost: 2 connections broke (`FLAGS_rpc_retry_times`): the connection \
-         was closed, while waiting for a push"
-    );
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+    handler.kept.lock().unwrap().drain(..).for_each(|reply| reply.send(&[b"done"]));
+    assert_eq!(&*pending.wait().unwrap(), b"done");
+}
+
+#[test]
+fn a_wait_without_a_limit_ends_when_connections_do_nothing_but_break() {
+    let network = Memory::new(0);
+    let (handler, events) = watch();
+    let server = serve(&network, hasty(), handler);
+    // No ping shows meanwhile that a connection works.
+    let (deadline, heartbeat) = (Duration::from_millis(300), Duration::from_secs(5));
+    let short = Settings { retries: 1, deadline, heartbeat, ..hasty() };
+    let client = connect_hastily(&network, &server, &short);
+    let (stop, network) = (AtomicBool::new(false), &network);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                // Whoever asks again has a connection again.
+                if events.recv_timeout(Duration::from_millis(10)).is_ok_and(|event| event == "kept")
+                {
+                    network.cut(server.endpoint());
+                }
+            }
+        });
+        let called = client.call_until_lost(Lane::Send, 2, "a meeting", &[], false);
+        stop.store(true, Ordering::SeqCst);
+        let problem = called.unwrap_err().to_string();
+        assert!(problem.contains("connections in a row broke within"), "{problem}");
+        assert!(problem.ends_with("while waiting for a meeting"), "{problem}");
+    });
+}
+
+#[test]
+fn a_large_reply_is_kept_until_it_has_arrived() {
+    let network = Memory::new(0);
+    let server = serve(&network, hasty(), Arc::new(Echo::default()));
+    let client = connect(&network, &server, hasty()).unwrap();
+    let large = vec![7; 1 << 20];
+    for _ in 0..3 {
+        client.call(Lane::Get, 1, "an echo", &[&large], true).unwrap();
+    }
+    // No request follows.
+    let start = std::time::Instant::now();
+    while server.kept_reply_bytes() > 1000 {
+        assert!(start.elapsed() < BOUND, "{} bytes", server.kept_reply_bytes());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_goodbye_is_told() {
+    struct Door(Mutex<Sender<String>>);
+    impl Handler for Door {
+        fn handle(&self, _: &Peer, _: u16, _: &Body, reply: Reply) {
+            reply.send(&[]);
+        }
+
+        fn left(&self, peer: &Peer) {
+            self.0.lock().unwrap().send(peer.identity.to_string()).unwrap();
+        }
+    }
+    let (events, received) = channel();
+    let network = Memory::new(0);
+    let server = serve(&network, hasty(), Arc::new(Door(Mutex::new(events))));
+    connect(&network, &server, hasty()).unwrap().goodbye();
+    assert_eq!(received.recv_timeout(BOUND).unwrap(), "trainer 1");
+    assert!(server.peers().is_empty());
+}
+
+#[test]
+fn a_request_for_which_there_is_no_connection_goes_over_another() {
+    let network = Memory::new(0);
+    let few = Settings { max_connections: 1, ..hasty() };
+    let (handler, events) = watch();
+    let server = serve(&network, few, handler.clone());
+    let client = connect(&network, &server, hasty()).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "joined trainer 1");
+    let waits = client.start(Lane::Send, 2, "a barrier", &[], true).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
+    // The only connection is in use, and there will be no other.
+    for once in [true, false] {
+        assert_eq!(&*client.call(Lane::Send, 1, "an echo", &[b"a"], once).unwrap(), b"a");
+        let started = client.start(Lane::Send, 1, "an echo", &[b"b"], once).unwrap();
+        assert_eq!(&*started.wait().unwrap(), b"b");
+        drop(client.start(Lane::Send, 1, "an echo", &[b"c"], once).unwrap());
+    }
+    handler.kept.lock().unwrap().drain(..).for_each(|reply| reply.send(&[b"open"]));
+    assert_eq!(&*waits.wait().unwrap(), b"open");
+}
+
+#[test]
+fn heartbeats_have_room_beside_requests() {
+    let network = Memory::new(0);
+    let few = Settings { max_connections: 1, ..hasty() };
+    let (handler, events) = watch();
+    let server = serve(&network, few, handler);
+    let first = connect(&network, &server, hasty()).unwrap();
+    assert_eq!(events.recv_timeout(BOUND).unwrap(), "joined trainer 1");
+    first.call(Lane::Get, 1, "an echo", &[], false).unwrap();
 }
 
 #[test]
@@ -298,8 +390,11 @@ fn a_server_that_goes_away_is_named() {
     assert_eq!(events.recv_timeout(BOUND).unwrap(), "kept");
     drop(server);
     let problem = pending.wait().unwrap_err().to_string();
-    assert!(problem.starts_with("server 0 (host:1) is lost: no heartbeat for "), "{problem}");
-    assert!(problem.ends_with("while waiting for the send barrier"), "{problem}");
+    assert_eq!(
+        problem,
+        "server 0 (host:1) is lost: nothing listens there any more (connection refused), while \
+         waiting for the send barrier"
+    );
 }
 
 #[test]

@@ -75,6 +75,14 @@ impl Guard {
         Guard(command.spawn().unwrap())
     }
 
+    /// Where it listens, once it does.
+    fn endpoint(&mut self) -> String {
+        let output = BufReader::new(self.0.stdout.take().unwrap());
+        let mut lines = output.lines();
+        let found = lines.find_map(|l| l.unwrap().strip_prefix("endpoint ").map(str::to_string));
+        found.unwrap()
+    }
+
     fn signal(&self, name: &str) {
         let pid = self.0.id().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
@@ -83,13 +91,10 @@ impl Guard {
 
 #[test]
 fn a_server_that_is_stopped_or_killed_is_named() {
-    for signal in ["-STOP", "-KILL"] {
+    let how = [("-STOP", "no heartbeat for "), ("-KILL", "nothing listens there any more (")];
+    for (signal, how) in how {
         let mut process = Guard::start("server");
-        let output = BufReader::new(process.0.stdout.take().unwrap());
-        let endpoint = output
-            .lines()
-            .find_map(|line| line.unwrap().strip_prefix("endpoint ").map(str::to_string))
-            .unwrap();
+        let endpoint = process.endpoint();
         let network = Arc::new(Network::default());
         let (me, peer) = (Identity::trainer(0), Identity::server(3));
         let client = Client::connect(network, &endpoint, me, peer, hasty()).unwrap();
@@ -98,10 +103,28 @@ fn a_server_that_is_stopped_or_killed_is_named() {
         let what = "pull of 7 rows of `emb`";
         let problem = client.call(Lane::Get, 2, what, &[b"a"], false).unwrap_err();
         let text = problem.to_string();
-        let expected = format!("server 3 ({endpoint}) is lost: no heartbeat for ");
+        let expected = format!("server 3 ({endpoint}) is lost: {how}");
         assert!(text.starts_with(&expected), "{signal}: {text}");
         assert!(text.ends_with("while waiting for pull of 7 rows of `emb`"), "{signal}: {text}");
     }
+}
+
+#[test]
+fn a_server_that_slept_takes_nobody_for_lost() {
+    let mut process = Guard::start("server");
+    let endpoint = process.endpoint();
+    let network = Arc::new(Network::default());
+    let (me, peer) = (Identity::trainer(0), Identity::server(3));
+    let patient = Settings { heartbeat_timeout: 2 * BOUND, ..hasty() };
+    let client = Client::connect(network, &endpoint, me, peer, patient).unwrap();
+    client.call(Lane::Get, 1, "an echo", &[b"a"], false).unwrap();
+    process.signal("-STOP");
+    // Longer than the server waits for a sign of life.
+    std::thread::sleep(hasty().heartbeat_timeout + Duration::from_secs(1));
+    process.signal("-CONT");
+    // A session that was given up would not be resumed.
+    client.call(Lane::Get, 1, "an echo", &[b"b"], true).unwrap();
+    client.call(Lane::Send, 1, "an echo", &[b"c"], true).unwrap();
 }
 
 #[test]

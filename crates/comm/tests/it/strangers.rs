@@ -190,14 +190,48 @@ fn strangers_that_drip_bytes_are_dropped() {
 
 #[test]
 fn connections_are_bounded() {
-    // One for the heartbeats of each client, one for its calls.
-    let few = Settings { max_connections: 3, deadline: Duration::from_secs(2), ..settings() };
+    // As many for heartbeats as for calls.
+    let few = Settings { max_connections: 2, deadline: Duration::from_secs(2), ..settings() };
     let server = server(few.clone());
     let first = client(&server, few.clone()).unwrap();
     first.call(Lane::Get, 1, "an echo", &[], false).unwrap();
+    first.call(Lane::Send, 1, "an echo", &[], false).unwrap();
     let second = client(&server, few.clone()).unwrap();
     let problem = client(&server, few).err().unwrap().to_string();
-    assert!(problem.contains("all 3 connections are taken"), "{problem}");
+    assert!(problem.contains("all 2 connections are taken"), "{problem}");
     let problem = second.call(Lane::Get, 1, "an echo", &[], false).unwrap_err();
     assert!(matches!(problem, Error::Deadline { .. }), "{problem}");
+}
+
+/// A program that has the name of a server's Unix socket, and what it says to those who come.
+fn squat(name: String, answer: &'static [u8]) {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    let name = SocketAddr::from_abstract_name(name).unwrap();
+    let listener = UnixListener::bind_addr(&name).unwrap();
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept() {
+            // One that is gone needs no answer.
+            let _ = stream.write_all(answer);
+            held.push(stream);
+        }
+    });
+}
+
+#[test]
+fn a_squatted_name_is_passed_by() {
+    let page = b"HTTP/1.1 400 Bad Request\r\n\r\nno frame of ours begins like that";
+    for answer in [&b""[..], page] {
+        // The server's own socket has another name, as it listens on all addresses.
+        let (me, auto) = (Identity::server(0), Arc::new(Network::new(Path::Auto)));
+        let echo = Arc::new(Echo::default());
+        let server = Server::start(auto.clone(), "0.0.0.0:0", me, settings(), echo).unwrap();
+        let port = server.endpoint().rsplit_once(':').unwrap().1.to_owned();
+        squat(format!("bireme/127.0.0.1:{port}"), answer);
+        let endpoint = format!("127.0.0.1:{port}");
+        let client =
+            Client::connect(auto, &endpoint, Identity::trainer(0), me, settings()).unwrap();
+        assert_eq!(&*client.call(Lane::Get, 1, "an echo", &[b"a"], true).unwrap(), b"a!");
+    }
 }

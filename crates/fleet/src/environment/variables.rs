@@ -101,7 +101,8 @@ variables! {
         RPC_DEADLINE = "FLAGS_rpc_deadline", "180000",
             "Milliseconds until a request without an answer, or a peer that cannot be reached, is an error.";
         RPC_RETRY_TIMES = "FLAGS_rpc_retry_times", "3",
-            "How often a cut connection is made again before its requests fail.";
+            "How many connections in a row may break without an answer; after that their requests fail once \
+             the deadline has passed as well.";
         RPC_SEND_THREADS = "FLAGS_rpc_send_thread_num", "12",
             "Connections from a trainer to each server that carry gradients at the same time, at most.";
         RPC_GET_THREADS = "FLAGS_rpc_get_thread_num", "12",

@@ -4,22 +4,43 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
+use super::Holdings;
+
 /// The disk, or in tests a disk that stops answering after some operations as if the machine had
 /// been switched off.
-#[derive(Debug, Default)]
-pub(super) struct Disk {
+#[derive(Default)]
+pub(super) struct Disk<'a> {
+    /// Whoever waits for it is told that it moves on.
+    holdings: Option<&'a dyn Holdings>,
     #[cfg(test)]
     left: Option<std::sync::atomic::AtomicUsize>,
 }
 
-impl Disk {
+impl<'a> Disk<'a> {
+    /// The disk on which these holdings are saved.
+    pub(super) fn of(holdings: &'a dyn Holdings) -> Disk<'a> {
+        Disk {
+            holdings: Some(holdings),
+            #[cfg(test)]
+            left: None,
+        }
+    }
+
     #[cfg(test)]
-    pub(super) fn stopping_after(operations: usize) -> Disk {
-        Disk { left: Some(operations.into()) }
+    pub(super) fn stopping_after(operations: usize) -> Disk<'a> {
+        Disk { left: Some(operations.into()), holdings: None }
+    }
+
+    /// Something was written.
+    pub(super) fn progressed(&self) {
+        if let Some(holdings) = self.holdings {
+            holdings.progressed();
+        }
     }
 
     #[cfg(test)]
     fn may(&self) -> io::Result<()> {
+        self.progressed();
         use std::sync::atomic::Ordering::SeqCst;
         let Some(left) = &self.left else { return Ok(()) };
         let step = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
@@ -28,8 +49,8 @@ impl Disk {
 
     #[cfg(not(test))]
     #[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
-    #[expect(clippy::unused_self, reason = "it is used in tests")]
     fn may(&self) -> io::Result<()> {
+        self.progressed();
         Ok(())
     }
 
@@ -49,6 +70,13 @@ impl Disk {
     pub(super) fn append(&self, path: &Path) -> io::Result<File> {
         self.may()?;
         fs::OpenOptions::new().create(true).append(true).open(path)
+    }
+
+    /// Returns when what was written to the file is on the disk: a large file is not left to its
+    /// end, when it would take long.
+    pub(super) fn sync_data(&self, file: &File) -> io::Result<()> {
+        self.may()?;
+        file.sync_data()
     }
 
     /// Returns when the file is on the disk.

@@ -15,7 +15,7 @@ use crate::Result;
 /// Compares every file of a checkpoint with its checksum; files that are fine come with `Ok`.
 pub fn verify(dir: &Path, manifest: &Manifest) -> Vec<(FileEntry, Result<()>)> {
     let files = manifest.saves.iter().flat_map(|save| &save.files);
-    files.map(|file| (file.clone(), TensorReader::verify(dir, file))).collect()
+    files.map(|file| (file.clone(), TensorReader::verify(dir, file, &|| ()))).collect()
 }
 
 /// The dense variables of a checkpoint, their pieces joined.
@@ -68,7 +68,8 @@ fn dense<'a>(dir: &Path, manifest: &'a Manifest) -> Result<Vec<&'a Variable>> {
 fn verify_files(dir: &Path, manifest: &Manifest, files: BTreeSet<(usize, &str)>) -> Result<()> {
     for (save, name) in files {
         let entry = manifest.saves[save].files.iter().find(|file| file.name == name);
-        TensorReader::verify(dir, entry.expect("a manifest lists the files that it names"))?;
+        let entry = entry.expect("a manifest lists the files that it names");
+        TensorReader::verify(dir, entry, &|| ())?;
     }
     Ok(())
 }

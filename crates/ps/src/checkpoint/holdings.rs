@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use bireme_engine::tensor::Tensor;
+use bireme_engine::tensor::{Dims, Tensor};
 use bireme_ir::DType;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,18 @@ pub trait Holdings: Sync {
     fn read_piece(&self, piece: &str, look: &mut dyn FnMut(&[&Tensor]) -> Result<()>)
     -> Result<()>;
 
+    /// As [`Holdings::read_piece`], for a piece that is too large to be in memory twice or to be
+    /// written while its lock is held: `look` sees some bytes at a time, value by value, all of one
+    /// instant.
+    fn read_piece_in_parts(
+        &self,
+        piece: &str,
+        look: &mut dyn FnMut(&Part<'_>) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Something of a checkpoint was written or read, which may take long as a whole.
+    fn progressed(&self) {}
+
     /// As [`Holdings::read_piece`], to fill them in when a checkpoint is loaded.
     fn write_piece(
         &self,
@@ -40,6 +52,21 @@ pub trait Holdings: Sync {
     /// The keyed tables, each of them in the same place on every server: the place is the table's
     /// id in Paddle's layout.
     fn tables(&self) -> Vec<Arc<dyn Rows>>;
+}
+
+/// Some bytes of one of several values.
+#[derive(Debug)]
+pub struct Part<'a> {
+    /// Which value, from 0.
+    pub value: usize,
+    /// Its type.
+    pub dtype: DType,
+    /// Its dimensions.
+    pub dims: Dims,
+    /// The first byte that is here; the parts of a value come in order, from 0 on.
+    pub start: usize,
+    /// The bytes.
+    pub bytes: &'a [u8],
 }
 
 /// The part of a dense variable that one server holds.
@@ -103,13 +130,13 @@ pub trait Rows: Send + Sync {
     }
 
     /// Shows the rows of a part that `mode` selects, as keys and whole records one after another,
-    /// in one or several runs, all under one hold of the part's lock. Under the same hold it marks
-    /// these rows as saved (what was changed since is what the next delta has) and ages them if
-    /// the mode says so.
+    /// in one or several runs; each record is of one instant. It marks these rows as saved (what
+    /// changes later is what the next delta has) and ages them if the mode says so, but only
+    /// [`Rows::commit_save`] makes that last.
     fn read_part(&self, part: usize, mode: SaveMode, look: &mut RowVisitor<'_>) -> Result<()>;
 
     /// The keys that a save in this mode names because their rows went since the last delta or
-    /// base; asked before the parts are read. A failed save is told by [`Rows::forget_marks`].
+    /// base; asked before the parts are read, and as lasting as their marks.
     fn take_removed(&self, mode: SaveMode) -> Vec<u64>;
 
     /// Removes rows, where there are any.
@@ -118,8 +145,11 @@ pub trait Rows: Send + Sync {
     /// How it picks the rows of a delta.
     fn picks(&self) -> Picks;
 
-    /// A save failed after rows were marked: the next delta must hold every row.
-    fn forget_marks(&self);
+    /// The checkpoint of the last save is complete: the marks of its rows last.
+    fn commit_save(&self);
+
+    /// The last save came to nothing, if it was not committed: its rows are as if it had never been.
+    fn abandon_save(&self);
 
     /// Writes into `record` what a row has when it is made: the columns that a checkpoint of
     /// another optimizer does not have.

@@ -18,6 +18,9 @@ use crate::Result;
 
 pub(super) use tables::assemble;
 
+/// Bytes that are read before somebody is told of the progress.
+const BYTES_AT_ONCE: usize = 64 << 20;
+
 /// What a server took from a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
@@ -74,10 +77,12 @@ fn load_selected(
     files.extend(tables.iter().flat_map(tables::TablePlan::files));
     for (save, name) in files {
         let entry = manifest.saves[save].files.iter().find(|file| file.name == name);
-        TensorReader::verify(dir, entry.expect("a manifest lists the files that it names"))?;
+        let entry = entry.expect("a manifest lists the files that it names");
+        TensorReader::verify(dir, entry, &|| holdings.progressed())?;
     }
 
-    let mut open = OpenFiles { dir, files: BTreeMap::new() };
+    let progressed = || holdings.progressed();
+    let mut open = OpenFiles { progressed: &progressed, ..OpenFiles::new(dir) };
     for (piece, source) in pieces.iter().zip(&sources) {
         source.fill(holdings, piece, &mut open)?;
         loaded.pieces += 1;
@@ -99,11 +104,13 @@ fn load_selected(
 pub(super) struct OpenFiles<'a> {
     dir: &'a Path,
     files: BTreeMap<String, TensorReader>,
+    /// Called when something was read.
+    pub(super) progressed: &'a dyn Fn(),
 }
 
 impl<'a> OpenFiles<'a> {
     pub(super) fn new(dir: &'a Path) -> OpenFiles<'a> {
-        OpenFiles { dir, files: BTreeMap::new() }
+        OpenFiles { dir, files: BTreeMap::new(), progressed: &|| () }
     }
 
     pub(super) fn get(&mut self, name: &str) -> Result<&mut TensorReader> {
@@ -216,7 +223,12 @@ impl<'a> Source<'a> {
             }
             let (at, size) = (range.start - piece.start, dtype.size());
             let bytes = &mut into.as_mut_bytes()[at * size..(at + range.len()) * size];
-            reader.bytes(tensor, (range.start - saved.start) * size, bytes)?;
+            let mut from = (range.start - saved.start) * size;
+            for some in bytes.chunks_mut(BYTES_AT_ONCE) {
+                open.get(&saved.file)?.bytes(tensor, from, some)?;
+                from += some.len();
+                (open.progressed)();
+            }
         }
         Ok(())
     }

@@ -240,7 +240,7 @@ struct Head {
 }
 
 /// Puts a manifest in its place, at one instant.
-pub(super) fn write(disk: &Disk, dir: &Path, saves: Vec<Save>) -> Result<()> {
+pub(super) fn write(disk: &Disk<'_>, dir: &Path, saves: Vec<Save>) -> Result<()> {
     let newest = saves.last().expect("a checkpoint has a save");
     let (step, written) = (newest.step, newest.written.clone());
     let format = "bireme checkpoint".to_owned();

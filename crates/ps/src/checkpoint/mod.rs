@@ -1,7 +1,7 @@
 //! Checkpoints: shards, manifest, loading onto any number of servers, Paddle's text layout.
 //!
 //! Every server writes its own files ([`save`]); whoever asked them writes the manifest when all
-//! have answered ([`finish`]). Files are written aside, flushed and renamed, the manifest comes
+//! have answered ([`finish`]), and tells them so ([`commit`]). Files are written aside, flushed and renamed, the manifest comes
 //! last, and what it no longer names is removed after that: at every instant the folder holds one
 //! whole checkpoint, the old one or the new.
 
@@ -22,14 +22,14 @@ mod tests;
 
 pub use crate::table::{Column, ColumnKind, SaveMode};
 pub use gather::{RowScan, gather_dense, gather_states, gather_table, scan_table, verify};
-pub use holdings::{Holdings, Picks, Piece, RowVisitor, Rows, State, StateKind, TableLayout};
+pub use holdings::{Holdings, Part, Picks, Piece, RowVisitor, Rows, State, StateKind, TableLayout};
 pub use load::{Loaded, load, load_table};
 pub use manifest::{
     FileEntry, MANIFEST, Manifest, PieceEntry, Save, StateEntry, TableEntry, TableFile, Variable,
     is_checkpoint, read_manifest,
 };
 pub use request::{Form, complete_request, load_request, save_request};
-pub use save::{SavedPiece, SavedShard, SavedTable, abandon, finish, save, save_table};
+pub use save::{SavedPiece, SavedShard, SavedTable, abandon, commit, finish, save, save_table};
 pub use sharding::{ServerIndex, Sharding};
 pub use text::{TextShard, export_text, finish_text, import_text};
 

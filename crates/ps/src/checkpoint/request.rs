@@ -56,7 +56,8 @@ pub fn save_request(
 ///
 /// # Errors
 /// When an answer makes no sense or one is missing, when files cannot be seen from here, or when
-/// the manifest cannot be written. Servers should then be told to [`super::abandon`] the save.
+/// the manifest cannot be written. Servers should then be told to [`super::abandon`] the save, and
+/// to [`super::commit`] it otherwise.
 pub fn complete_request(dir: &Path, answers: &[Vec<u8>]) -> Result<()> {
     let (mut shards, mut texts) = (Vec::new(), Vec::new());
     for answer in answers {

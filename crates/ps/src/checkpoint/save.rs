@@ -1,8 +1,8 @@
 //! Writing a checkpoint: each server its files, and at the end the manifest.
 //!
-//! A piece with its states, and a part of a table, is copied under one hold of its lock and written
-//! after it, so that training waits for memory and never for the disk. At most [`CHUNK`] bytes of
-//! rows are in memory twice.
+//! A piece with its states, and some rows of a table, is copied under one hold of its lock and
+//! written after it, so that training waits for memory and never for the disk. At most [`CHUNK`]
+//! bytes of rows are in memory twice, and a large piece only where it changes meanwhile.
 
 mod finish;
 
@@ -28,8 +28,8 @@ pub(super) use finish::finish_on;
 /// Bytes of rows that are gathered before they are written as a part.
 const CHUNK: usize = 64 << 20;
 
-/// Bytes from which on a piece is written under its lock instead of being copied first.
-const LARGE: usize = 256 << 20;
+/// Bytes from which on a piece is copied and written bit by bit.
+pub(super) const LARGE: usize = 256 << 20;
 
 /// What a server wrote; whoever asked gives it to [`finish`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,18 +94,18 @@ pub struct SavedTable {
 }
 
 /// Writes what a server holds into `dir`, while training goes on. The checkpoint that is there
-/// stays the valid one until [`finish`].
+/// stays the valid one until [`finish`]; only [`commit`] after that makes rows count as saved.
 ///
 /// # Errors
-/// When a file cannot be written, or the holdings contradict themselves. Tables are then told to
-/// put every row into the next delta.
+/// When a file cannot be written, or the holdings contradict themselves; the save is then
+/// [abandoned](abandon).
 pub fn save(
     holdings: &dyn Holdings,
     dir: &Path,
     server: ServerIndex,
     mode: SaveMode,
 ) -> Result<SavedShard> {
-    save_on(&Disk::default(), holdings, dir, server, mode, None)
+    save_on(&Disk::of(holdings), holdings, dir, server, mode, None)
 }
 
 /// As [`save`], of one table alone.
@@ -119,22 +119,31 @@ pub fn save_table(
     mode: SaveMode,
     table: &str,
 ) -> Result<SavedShard> {
-    save_on(&Disk::default(), holdings, dir, server, mode, Some(table))
+    save_on(&Disk::of(holdings), holdings, dir, server, mode, Some(table))
 }
 
-/// A save that this server took part in was not finished: the next delta must have every row.
+/// The last save that this server took part in is part of a checkpoint: the next delta has what
+/// changed since.
+pub fn commit(holdings: &dyn Holdings) {
+    holdings.tables().iter().for_each(|table| table.commit_save());
+}
+
+/// The last save that this server took part in came to nothing, if it was not committed: the next
+/// delta has what that one had.
 pub fn abandon(holdings: &dyn Holdings) {
-    holdings.tables().iter().for_each(|table| table.forget_marks());
+    holdings.tables().iter().for_each(|table| table.abandon_save());
 }
 
 pub(super) fn save_on(
-    disk: &Disk,
+    disk: &Disk<'_>,
     holdings: &dyn Holdings,
     dir: &Path,
     server: ServerIndex,
     mode: SaveMode,
     only: Option<&str>,
 ) -> Result<SavedShard> {
+    // Nobody said that the one before was completed.
+    abandon(holdings);
     let saved = write_all(disk, holdings, dir, server, mode, only);
     if saved.is_err() {
         abandon(holdings);
@@ -143,7 +152,7 @@ pub(super) fn save_on(
 }
 
 fn write_all(
-    disk: &Disk,
+    disk: &Disk<'_>,
     holdings: &dyn Holdings,
     dir: &Path,
     server: ServerIndex,
@@ -185,7 +194,7 @@ fn write_all(
 /// The beginning of the names of this save's files, `server-000-of-002-000007`: the last number is
 /// one above all of this server that are there, so that no file of an earlier save is touched. What a save of this
 /// server left behind when it was cut off is removed.
-fn new_stem(disk: &Disk, dir: &Path, server: ServerIndex) -> Result<String> {
+fn new_stem(disk: &Disk<'_>, dir: &Path, server: ServerIndex) -> Result<String> {
     let unreadable = |error| bad(dir, format!("cannot list the folder: {error}"));
     let mine = format!("server-{:03}-of-", server.index);
     let mut newest = 0u64;
@@ -217,7 +226,7 @@ fn generation(name: &str) -> Option<u64> {
 const SIZES: [usize; 4] = [8, 4, 2, 1];
 
 fn write_pieces(
-    disk: &Disk,
+    disk: &Disk<'_>,
     holdings: &dyn Holdings,
     dir: &Path,
     name: String,
@@ -240,7 +249,7 @@ fn write_pieces(
     for size in SIZES {
         for piece in pieces.iter().filter(|piece| largest(piece) == Some(size)) {
             if piece.len.saturating_mul(piece.dtype.size()) > LARGE {
-                write_in_place(holdings, piece, &tensors(piece), &mut file, &mut waiting)?;
+                write_in_parts(holdings, piece, &tensors(piece), &mut file, &mut waiting)?;
             } else {
                 let values = copy_piece(holdings, piece)?;
                 waiting.extend(tensors(piece).into_iter().zip(values));
@@ -295,9 +304,9 @@ fn copy_piece(holdings: &dyn Holdings, piece: &Piece) -> Result<Vec<Tensor>> {
     Ok(copies)
 }
 
-/// Writes a piece and its states of the same element size while their lock is held: a row-sliced
-/// table may be too large to be in memory twice. States of other sizes are few numbers and wait.
-fn write_in_place(
+/// Writes a piece and its states of the same element size as they are shown: a row-sliced table may
+/// be too large to be in memory twice. States of other sizes are few numbers and wait.
+pub(super) fn write_in_parts(
     holdings: &dyn Holdings,
     piece: &Piece,
     names: &[String],
@@ -305,15 +314,21 @@ fn write_in_place(
     waiting: &mut Vec<(String, Tensor)>,
 ) -> Result<()> {
     let size = piece.dtype.size();
-    holdings.read_piece(&piece.name, &mut |values| {
-        check_values(piece, values)?;
-        for (name, value) in names.iter().zip(values) {
-            if value.dtype().size() == size {
-                file.tensor(name, value.dtype(), &value.dims(), value.as_bytes())?;
-            } else {
-                waiting.push((name.clone(), copy(value)));
+    holdings.read_piece(&piece.name, &mut |values| check_values(piece, values))?;
+    holdings.read_piece_in_parts(&piece.name, &mut |part| {
+        let name = &names[part.value];
+        if part.dtype.size() == size {
+            if part.start == 0 {
+                file.begin_tensor(name, part.dtype, &part.dims);
             }
+            return file.put(part.bytes);
         }
+        if part.start == 0 {
+            waiting.push((name.clone(), Tensor::zeros(part.dtype, part.dims)));
+        }
+        let (_, tensor) = waiting.last_mut().expect("pushed at its start");
+        let to = &mut tensor.as_mut_bytes()[part.start..part.start + part.bytes.len()];
+        to.copy_from_slice(part.bytes);
         Ok(())
     })
 }
@@ -376,7 +391,7 @@ fn describe(piece: &Piece, file: &str) -> SavedPiece {
 }
 
 fn write_table(
-    disk: &Disk,
+    disk: &Disk<'_>,
     table: &dyn Rows,
     id: usize,
     dir: &Path,
@@ -384,55 +399,88 @@ fn write_table(
     saved: &mut SavedShard,
 ) -> Result<()> {
     let layout = table.layout();
-    let record = layout.record_width();
-    if record == 0 {
+    if layout.record_width() == 0 {
         return Err(Error::Config(format!("rows of table `{}` have no columns", layout.name)));
     }
-    let row_bytes = 8 + 4 * record;
-    let columns = layout.columns.iter().map(|column| column.name.as_str()).chain(["keys"]);
-    let of_part: usize =
-        columns.map(|column| TensorWriter::room_for(&part_name(&layout.name, 0, column), 2)).sum();
+    let (removed, removed_name) = (table.take_removed(saved.mode), removed_name(&layout.name));
     // A part for each chunk, and as many again for rows that come in the meantime; if even that is
     // not enough, the last part is larger.
-    let expected = (table.len().saturating_mul(row_bytes) / CHUNK + 1) * 2;
-    let (removed, removed_name) = (table.take_removed(saved.mode), removed_name(&layout.name));
+    let expected = (table.len().saturating_mul(row_bytes(&layout)) / CHUNK + 1) * 2;
+    let of_part = room_of_part(&layout);
     let room = expected * of_part + TensorWriter::room_for(&removed_name, 1);
     let mut file = TensorWriter::begin(disk, dir, name.clone(), room)?;
     let sharding = Sharding::new(layout.shards, saved.server.count);
     let is_mine = |key: &u64| sharding.server(*key) == saved.server.index;
-    let (mut rows, mut parts, mut routed) = (0u64, 0u32, removed.iter().all(is_mine));
+    let mut routed = removed.iter().all(is_mine);
     if !removed.is_empty() {
         file.keys(&removed_name, &removed)?;
     }
-    let (mut keys, mut records) = (Vec::<u64>::new(), Vec::<f32>::new());
+    let (keys, records) = (Vec::new(), Vec::new());
+    let mut out = RowsOut { file, layout, of_part, keys, records, rows: 0, parts: 0 };
     for part in 0..table.parts() {
-        table.read_part(part, saved.mode, &mut |some, numbers| {
-            if numbers.len() != some.len() * record {
-                return Err(Error::Config(format!("table `{}` shows half rows", layout.name)));
-            }
-            keys.extend_from_slice(some);
-            records.extend_from_slice(numbers);
-            Ok(())
+        table.read_part(part, saved.mode, &mut |keys, records| {
+            routed &= keys.iter().all(is_mine);
+            out.add(keys, records)
         })?;
-        // An even number of rows keeps the keys of the next part aligned.
-        let now = keys.len() & !1;
-        if now * row_bytes >= CHUNK && file.room_left() >= of_part * 2 {
-            file.rows(&layout, parts, &keys[..now], &records[..now * record])?;
-            routed &= keys[..now].iter().all(is_mine);
-            rows += now as u64;
-            parts += 1;
-            keys.drain(..now);
-            records.drain(..now * record);
-        }
     }
-    if !keys.is_empty() || parts == 0 {
-        file.rows(&layout, parts, &keys, &records)?;
-        routed &= keys.iter().all(is_mine);
-        rows += keys.len() as u64;
-        parts += 1;
+    if !out.keys.is_empty() || out.parts == 0 {
+        out.write(out.keys.len())?;
     }
+    let RowsOut { file, layout, rows, parts, .. } = out;
     saved.files.push(file.finish(saved.server.index)?);
     let (picks, removed) = (table.picks(), removed.len() as u64);
     saved.tables.push(SavedTable { id, layout, picks, file: name, rows, removed, parts, routed });
     Ok(())
+}
+
+fn row_bytes(layout: &TableLayout) -> usize {
+    8 + 4 * layout.record_width()
+}
+
+/// What a part takes of a file's header.
+fn room_of_part(layout: &TableLayout) -> usize {
+    let columns = layout.columns.iter().map(|column| column.name.as_str()).chain(["keys"]);
+    columns.map(|column| TensorWriter::room_for(&part_name(&layout.name, 0, column), 2)).sum()
+}
+
+/// Rows of a table on their way into its file, which gets them a chunk at a time.
+struct RowsOut<'a> {
+    file: TensorWriter<'a>,
+    layout: TableLayout,
+    of_part: usize,
+    keys: Vec<u64>,
+    records: Vec<f32>,
+    /// Rows and parts that are in the file.
+    rows: u64,
+    parts: u32,
+}
+
+impl RowsOut<'_> {
+    fn add(&mut self, keys: &[u64], records: &[f32]) -> Result<()> {
+        if records.len() != keys.len() * self.layout.record_width() {
+            let name = &self.layout.name;
+            return Err(Error::Config(format!("table `{name}` shows half rows")));
+        }
+        self.keys.extend_from_slice(keys);
+        self.records.extend_from_slice(records);
+        // An even number of rows keeps the keys of the next part aligned.
+        let now = self.keys.len() & !1;
+        let is_chunk = now * row_bytes(&self.layout) >= CHUNK;
+        if is_chunk && self.file.room_left() >= self.of_part * 2 {
+            self.write(now)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the first rows as a part.
+    fn write(&mut self, rows: usize) -> Result<()> {
+        let numbers = rows * self.layout.record_width();
+        let (keys, records) = (&self.keys[..rows], &self.records[..numbers]);
+        self.file.rows(&self.layout, self.parts, keys, records)?;
+        self.keys.drain(..rows);
+        self.records.drain(..numbers);
+        self.rows += rows as u64;
+        self.parts += 1;
+        Ok(())
+    }
 }

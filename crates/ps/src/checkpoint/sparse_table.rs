@@ -25,13 +25,7 @@ impl Rows for SparseTable {
     }
 
     fn read_part(&self, part: usize, mode: SaveMode, look: &mut RowVisitor<'_>) -> Result<()> {
-        self.with_shard(part, |mut shard| {
-            for row in shard.saved_rows(mode) {
-                look(&[row.key], row.record)?;
-            }
-            shard.mark_saved(mode);
-            Ok(())
-        })
+        self.save_shard(part, mode, look)
     }
 
     fn take_removed(&self, mode: SaveMode) -> Vec<u64> {
@@ -50,8 +44,12 @@ impl Rows for SparseTable {
         }
     }
 
-    fn forget_marks(&self) {
-        SparseTable::forget_marks(self);
+    fn commit_save(&self) {
+        SparseTable::commit_save(self);
+    }
+
+    fn abandon_save(&self) {
+        SparseTable::abandon_save(self);
     }
 
     fn blank(&self, key: u64, record: &mut [f32]) {
@@ -68,10 +66,7 @@ impl Rows for SparseTable {
 
     fn mark_loaded(&self) {
         // Counters say by themselves what a delta has, and were saved with the rows.
-        if self.picks() == Picks::Changed {
-            self.mark_saved(SaveMode::Base);
-        }
-        self.forget_removed();
+        self.forget_changes();
     }
 
     fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {

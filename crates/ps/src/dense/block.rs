@@ -17,6 +17,7 @@ use super::Shared;
 use super::ahead::{Ahead, Momentum};
 use super::merge::{Merge, without_aliases};
 use super::rows;
+use super::snapshot::Snapshot;
 use crate::message::Array;
 use crate::{Error, Result};
 
@@ -60,8 +61,10 @@ struct Received {
 }
 
 /// What an update changes.
-struct Unit {
-    values: Vec<Value>,
+pub(super) struct Unit {
+    pub(super) values: Vec<Value>,
+    /// Values that a checkpoint reads bit by bit.
+    pub(super) snapshot: Option<Snapshot>,
     /// Names of received variables that have come for the next update.
     arrived: Vec<String>,
     shared_version: Option<u64>,
@@ -98,6 +101,7 @@ impl Block {
         let momentum = Momentum::find(&ops, param.as_deref(), &routine);
         let unit = Unit {
             values,
+            snapshot: None,
             arrived: Vec::new(),
             shared_version: None,
             backups: HashMap::new(),
@@ -174,6 +178,21 @@ impl Block {
         )))
     }
 
+    /// As [`Block::check`], for a piece of a value: its whole size must be known, since memory is
+    /// made for it before the rest has come.
+    ///
+    /// # Errors
+    /// As [`Block::check`].
+    pub fn check_piece(&self, name: &str, array: &Array<'_>) -> Result<()> {
+        self.check(name, array)?;
+        if self.received_as(name)?.shape.iter().all(|dim| *dim >= 0) {
+            return Ok(());
+        }
+        Err(Error::Request(format!(
+            "a piece of `{name}` came, whose size the server's program does not say"
+        )))
+    }
+
     /// Keeps what a trainer sent for the next [`Block::update`]; selected rows add up.
     ///
     /// # Errors
@@ -206,7 +225,7 @@ impl Block {
     /// # Errors
     /// When an op refuses.
     pub fn update(&self, shared: &Shared, step: u64) -> Result<bool> {
-        let unit = &mut *self.write_unit();
+        let unit = &mut *self.change_unit()?;
         if unit.arrived.is_empty() {
             return Ok(false);
         }
@@ -221,7 +240,7 @@ impl Block {
     /// # Errors
     /// When an op refuses.
     pub fn run_all(&self, shared: &Shared, step: u64) -> Result<()> {
-        let unit = &mut *self.write_unit();
+        let unit = &mut *self.change_unit()?;
         self.copy_shared(unit, shared);
         Ok(self.routine.run_on(&mut unit.values, step)?)
     }
@@ -232,7 +251,7 @@ impl Block {
     /// When it does not fit, or an op refuses.
     pub fn apply(&self, name: &str, array: &Array<'_>, shared: &Shared, step: u64) -> Result<()> {
         self.check(name, array)?;
-        let unit = &mut *self.write_unit();
+        let unit = &mut *self.change_unit()?;
         self.apply_locked(unit, name, array, shared, step)
     }
 
@@ -251,7 +270,7 @@ impl Block {
     ) -> Result<()> {
         self.check(name, array)?;
         let (trainer, lambda) = delay;
-        let unit = &mut *self.write_unit();
+        let unit = &mut *self.change_unit()?;
         let param = self.param.as_ref().and_then(|param| self.routine.find(param));
         let (Some(param), Some(backup)) = (param, unit.backups.get(&trainer)) else {
             return self.apply_locked(unit, name, array, shared, step);
@@ -350,7 +369,7 @@ impl Block {
     /// When they do not fit.
     pub fn add(&self, name: &str, delta: &Array<'_>) -> Result<()> {
         let place = self.kept_as(name)?;
-        let unit = &mut *self.write_unit();
+        let unit = &mut *self.change_unit()?;
         let value = unit.values[place].tensor_mut()?;
         fits(name, value, delta)?;
         rows::add(value, delta)
@@ -362,7 +381,7 @@ impl Block {
     /// When it has another type or shape.
     pub fn set(&self, name: &str, array: &Array<'_>) -> Result<()> {
         let place = self.kept_as(name)?;
-        let unit = &mut *self.write_unit();
+        let unit = &mut *self.change_unit()?;
         let value = unit.values[place].tensor_mut()?;
         fits(name, value, array)?;
         match array {
@@ -426,7 +445,7 @@ impl Block {
         names: &[&str],
         change: impl FnOnce(&mut [&mut Tensor]) -> T,
     ) -> Result<T> {
-        let unit = &mut *self.write_unit();
+        let unit = &mut *self.change_unit()?;
         let places = names.iter().map(|name| self.kept_as(name)).collect::<Result<Vec<_>>>()?;
         let mut found: HashMap<usize, &mut Tensor> = HashMap::new();
         for (place, value) in unit.values.iter_mut().enumerate() {
@@ -476,7 +495,7 @@ impl Block {
         self.write_unit().backups.remove(&trainer);
     }
 
-    fn kept_as(&self, name: &str) -> Result<usize> {
+    pub(super) fn kept_as(&self, name: &str) -> Result<usize> {
         let at = self.kept.binary_search_by(|(known, _)| known.as_str().cmp(name));
         let at = at.map_err(|_| Error::Request(format!("there is no value `{name}` here")))?;
         Ok(self.kept[at].1)
@@ -487,13 +506,23 @@ impl Block {
         received.ok_or_else(|| Error::Request(format!("no update takes `{name}`")))
     }
 
-    fn read_unit(&self) -> RwLockReadGuard<'_, Unit> {
+    pub(super) fn read_unit(&self) -> RwLockReadGuard<'_, Unit> {
         // A panic inside an op leaves at worst a half-made update of this one parameter.
         self.unit.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_unit(&self) -> RwLockWriteGuard<'_, Unit> {
+    pub(super) fn write_unit(&self) -> RwLockWriteGuard<'_, Unit> {
         self.unit.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Block::write_unit`], for whoever changes values that outlive a step.
+    fn change_unit(&self) -> Result<RwLockWriteGuard<'_, Unit>> {
+        let mut unit = self.write_unit();
+        let Unit { snapshot, values, .. } = &mut *unit;
+        if let Some(snapshot) = snapshot {
+            snapshot.keep(values)?;
+        }
+        Ok(unit)
     }
 }
 

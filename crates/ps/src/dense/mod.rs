@@ -10,6 +10,7 @@ mod block;
 mod merge;
 mod rows;
 mod shared;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 

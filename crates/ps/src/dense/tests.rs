@@ -7,6 +7,7 @@ use bireme_engine::tensor::{SelectedRows, Tensor};
 use bireme_ir::{Op, Program, Var};
 
 use super::*;
+use crate::checkpoint::Part;
 use crate::message::Array;
 
 fn tensor(values: &[f32]) -> Tensor {
@@ -59,6 +60,42 @@ fn the_mean_over_those_that_sent_is_applied() {
     assert!(block.update(&shared, 1).unwrap());
     assert_eq!(value(&block), [0.0, 1.0, 2.0]);
     assert!(!block.update(&shared, 2).unwrap());
+}
+
+/// Nobody who trains waits for whoever looks at the parts.
+#[test]
+fn parts_are_of_one_instant_whatever_happens_between_them() {
+    let momentum = Op::new("momentum")
+        .input("Velocity", ["m"])
+        .output("VelocityOut", ["m"])
+        .attr("mu", 0.5f32);
+    let (block, shared) = block(momentum);
+    let gradient = tensor(&[2.0, 4.0, 6.0]);
+    let update = |step| {
+        let array = Array::of_tensor(&gradient);
+        block.apply("g.trainer_0", &array, &shared, step).unwrap();
+    };
+    update(0);
+    let before = block.read_all(&["w", "m"], |values| [values[0].clone(), values[1].clone()]);
+    let mut seen = [Vec::new(), Vec::new()];
+    let look = &mut |part: &Part<'_>| {
+        assert_eq!(part.start, seen[part.value].len());
+        seen[part.value].extend_from_slice(part.bytes);
+        update(1);
+        block.read_in_parts(&["w"], &mut |_| Ok(())).unwrap_err();
+        Ok(())
+    };
+    block.read_in_parts(&["w", "m"], look).unwrap();
+    for (before, seen) in before.unwrap().iter().zip(&seen) {
+        assert_eq!(before.as_bytes(), seen.as_slice());
+    }
+    // The next time it is the state of then, and an error ends the reading.
+    let error = block.read_in_parts(&["w"], &mut |part| {
+        block.read("w", |w| assert_eq!(w.as_bytes(), part.bytes)).unwrap();
+        Err(crate::Error::Interrupted)
+    });
+    assert!(matches!(error, Err(crate::Error::Interrupted)));
+    block.read_in_parts(&["m"], &mut |_| Ok(())).unwrap();
 }
 
 #[test]

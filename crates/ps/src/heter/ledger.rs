@@ -20,6 +20,8 @@ pub(super) struct Ledger<T> {
     step: u64,
     /// Trainers that send nothing more.
     done: BTreeSet<u32>,
+    /// How often each trainer has ended: what a life before this one began does not count.
+    lives: BTreeMap<u32, u64>,
     /// What came, by step, trainer and number; in the order in which it is added up.
     units: BTreeMap<(u64, u32, u32), (f32, T)>,
 }
@@ -34,6 +36,7 @@ impl<T> Ledger<T> {
             is_sync: config.is_sync(),
             step: 0,
             done: BTreeSet::new(),
+            lives: BTreeMap::new(),
             units: BTreeMap::new(),
         }
     }
@@ -50,14 +53,41 @@ impl<T> Ledger<T> {
             && assigned(trainer, micro, self.micros, self.workers) == self.index
     }
 
-    /// A unit has been computed.
-    pub(super) fn add(&mut self, at: (u64, u32, u32), weight: f32, unit: T) {
-        self.units.insert(at, (weight, unit));
+    /// A trainer is there; returns whether it was lost before. In sync modes one that has finished
+    /// stays so.
+    pub(super) fn begin(&mut self, trainer: u32) -> bool {
+        !self.is_sync && self.done.remove(&trainer)
     }
 
-    /// A trainer sends nothing more.
+    /// Which life of a trainer this is.
+    pub(super) fn life(&self, trainer: u32) -> u64 {
+        self.lives.get(&trainer).copied().unwrap_or(0)
+    }
+
+    /// A unit has been computed, of the trainer's `life`; it counts if that has not ended.
+    pub(super) fn add(&mut self, at: (u64, u32, u32), life: u64, weight: f32, unit: T) {
+        let is_alive = life == self.life(at.1) && !self.done.contains(&at.1);
+        if self.is_sync || is_alive {
+            self.units.insert(at, (weight, unit));
+        }
+    }
+
+    /// A trainer sends nothing more: what it began and did not end goes.
     pub(super) fn finish(&mut self, trainer: u32) {
         self.done.insert(trainer);
+        if self.is_sync {
+            return;
+        }
+        *self.lives.entry(trainer).or_default() += 1;
+        let micros = self.mine(|other| other == trainer);
+        let steps: BTreeSet<u64> =
+            self.units.keys().filter(|at| at.1 == trainer).map(|at| at.0).collect();
+        for step in steps {
+            let came = |(_, micro): &(u32, u32)| self.units.contains_key(&(step, trainer, *micro));
+            if !micros.iter().all(came) {
+                drop(self.take(|at| (at.0, at.1) == (step, trainer)));
+            }
+        }
     }
 
     /// Whether a trainer sends nothing more.
@@ -146,10 +176,10 @@ mod tests {
     fn a_sync_step_needs_all_units_and_is_added_up_in_order() {
         let mut ledger = ledger([2, 1], 2, 0, Mode::Sync);
         for (at, name) in [((0, 1, 1), "d"), ((0, 0, 0), "a"), ((0, 1, 0), "c")] {
-            ledger.add(at, 0.5, name);
+            ledger.add(at, 0, 0.5, name);
             assert!(ledger.take_complete().is_none());
         }
-        ledger.add((0, 0, 1), 0.5, "b");
+        ledger.add((0, 0, 1), 0, 0.5, "b");
         let taken = ledger.take_complete().unwrap();
         assert_eq!(taken, [(0.25, "a"), (0.25, "b"), (0.25, "c"), (0.25, "d")]);
         assert!(ledger.take_complete().is_none(), "the next step has not begun");
@@ -160,7 +190,7 @@ mod tests {
     #[test]
     fn a_trainer_that_has_finished_is_not_waited_for() {
         let mut ledger = ledger([2, 1], 1, 0, Mode::Sync);
-        ledger.add((0, 0, 0), 1.0, "a");
+        ledger.add((0, 0, 0), 0, 1.0, "a");
         assert!(ledger.take_complete().is_none());
         ledger.finish(1);
         assert_eq!(ledger.take_complete().unwrap(), [(1.0, "a")], "the mean over those at work");
@@ -175,9 +205,9 @@ mod tests {
         let mut first = ledger([3, 2], 1, 0, Mode::Sync);
         let mut second = ledger([3, 2], 1, 1, Mode::Sync);
         assert!(first.is_mine(0, 0) && second.is_mine(1, 0) && first.is_mine(2, 0));
-        first.add((0, 0, 0), 1.0, "a");
-        first.add((0, 2, 0), 1.0, "c");
-        second.add((0, 1, 0), 1.0, "b");
+        first.add((0, 0, 0), 0, 1.0, "a");
+        first.add((0, 2, 0), 0, 1.0, "c");
+        second.add((0, 1, 0), 0, 1.0, "b");
         let (a, b) = (first.take_complete().unwrap(), second.take_complete().unwrap());
         let weight = 2.0 / 3.0;
         assert_eq!((a, b), (vec![(weight, "a"), (weight, "c")], vec![(weight, "b")]));
@@ -186,12 +216,38 @@ mod tests {
     #[test]
     fn without_sync_every_trainer_has_steps_of_its_own() {
         let mut ledger = ledger([2, 1], 2, 0, Mode::Async);
-        ledger.add((5, 0, 0), 0.5, "a");
-        ledger.add((9, 1, 0), 0.5, "x");
+        ledger.add((5, 0, 0), 0, 0.5, "a");
+        ledger.add((9, 1, 0), 0, 0.5, "x");
         assert!(ledger.take_complete().is_none());
-        ledger.add((9, 1, 1), 0.5, "y");
+        ledger.add((9, 1, 1), 0, 0.5, "y");
         assert_eq!(ledger.take_complete().unwrap(), [(0.5, "x"), (0.5, "y")]);
         ledger.finish(1);
         assert!(!ledger.is_idle());
+    }
+
+    #[test]
+    fn what_a_lost_trainer_began_is_not_waited_for() {
+        let mut ledger = ledger([2, 1], 2, 0, Mode::Async);
+        assert!(!ledger.begin(0));
+        let life = ledger.life(0);
+        ledger.add((5, 0, 0), life, 0.5, "a");
+        ledger.add((4, 0, 0), life, 0.5, "whole");
+        ledger.add((4, 0, 1), life, 0.5, "too");
+        ledger.finish(0);
+        assert_eq!(ledger.take_complete().unwrap(), [(0.5, "whole"), (0.5, "too")]);
+        // Computed meanwhile, for nobody.
+        ledger.add((5, 0, 1), life, 0.5, "b");
+        ledger.finish(1);
+        assert!(ledger.is_idle() && ledger.is_over() && ledger.take_complete().is_none());
+        // It comes again, and counts its steps anew.
+        assert!(ledger.begin(0));
+        let again = ledger.life(0);
+        assert!(!ledger.is_over() && !ledger.is_idle() && !ledger.has_finished(0));
+        ledger.add((0, 0, 0), life, 0.5, "of the life before");
+        ledger.add((0, 0, 0), again, 0.5, "c");
+        ledger.add((0, 0, 1), again, 0.5, "d");
+        assert_eq!(ledger.take_complete().unwrap(), [(0.5, "c"), (0.5, "d")]);
+        ledger.finish(0);
+        assert!(ledger.is_idle() && ledger.is_over());
     }
 }

@@ -15,6 +15,7 @@ mod method {
     pub(super) const UNIT: u16 = 102;
     pub(super) const COMPLETE: u16 = 103;
     pub(super) const QUIT: u16 = 104;
+    pub(super) const BEGIN: u16 = 105;
 }
 
 /// Values by name.
@@ -31,6 +32,8 @@ pub(super) enum Request {
     Complete { trainer: u32 },
     /// A trainer ended with an error.
     Quit { problem: String },
+    /// A trainer that was lost is there again, and has units again.
+    Begin { trainer: u32 },
 }
 
 /// One micro-batch of one trainer's step.
@@ -63,6 +66,7 @@ impl Request {
             Request::Unit(_) => method::UNIT,
             Request::Complete { .. } => method::COMPLETE,
             Request::Quit { .. } => method::QUIT,
+            Request::Begin { .. } => method::BEGIN,
         }
     }
 
@@ -84,7 +88,7 @@ impl Request {
                 to.u32(unit.values.len() as u32);
                 unit.values.iter().for_each(|(name, tensor)| write(&mut to, name, tensor));
             }
-            Request::Complete { trainer } => to.u32(*trainer),
+            Request::Complete { trainer } | Request::Begin { trainer } => to.u32(*trainer),
             Request::Quit { problem } => to.text(problem),
         }
         to.finish()
@@ -113,6 +117,7 @@ impl Request {
                 Request::Unit(Unit { trainer, step, micro, weight, wanted, values })
             }
             method::COMPLETE => Request::Complete { trainer: from.u32()? },
+            method::BEGIN => Request::Begin { trainer: from.u32()? },
             method::QUIT => Request::Quit { problem: from.text()?.to_owned() },
             _ => return Err(damaged("there is no such request between stages")),
         };

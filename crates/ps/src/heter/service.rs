@@ -1,11 +1,11 @@
 //! What a heter worker does with requests: runs its stage on a unit, asks the next stage, answers,
 //! and ends a step when its last unit has come.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use bireme_comm::{Body, Handler, Peer, Reply, Role};
+use bireme_comm::{Body, Handler, Identity, Peer, Reply, Role};
 use bireme_engine::remote::Remote;
 
 use super::ledger::Ledger;
@@ -38,8 +38,8 @@ pub(super) struct State {
     pub(super) ledger: Ledger<Vec<Push>>,
     /// Those of the stage before that have come.
     pub(super) here: Vec<Peer>,
-    /// How many of them have come so far.
-    came: usize,
+    /// Those that have come so far; who left has been here.
+    came: HashSet<Identity>,
     /// Why the job cannot go on.
     pub(super) failure: Option<String>,
     /// Sessions that have been told of the failure.
@@ -61,9 +61,9 @@ impl State {
         peers.iter().all(|peer| self.told.contains(&peer.session))
     }
 
-    /// Whether somebody of the stage before has never come; those that left have been here.
+    /// Whether somebody of the stage before has never come.
     pub(super) fn missing(&self, expected: usize) -> bool {
-        self.came < expected
+        self.came.len() < expected
     }
 }
 
@@ -77,7 +77,7 @@ impl Service {
         let state = State {
             ledger: Ledger::new(&config),
             here: Vec::new(),
-            came: 0,
+            came: HashSet::new(),
             failure: None,
             told: BTreeSet::new(),
             changed: Instant::now(),
@@ -123,10 +123,12 @@ impl Service {
                 config.mode
             )));
         }
+        if peer.identity.role == Role::Trainer {
+            self.begin(peer.identity.rank)?;
+        }
         let mut state = self.state();
-        let before = state.here.len();
         state.here.retain(|known| known.identity != peer.identity);
-        state.came += usize::from(state.here.len() == before);
+        state.came.insert(peer.identity);
         state.here.push(peer.clone());
         state.changed = Instant::now();
         drop(state);
@@ -137,12 +139,16 @@ impl Service {
     /// Computes a unit, and keeps what it pushes for the end of its step.
     fn compute(&self, unit: Unit) -> Result<Answer> {
         let Unit { trainer, step, micro, weight, wanted, values } = unit;
-        if !self.state().ledger.is_mine(trainer, micro) {
-            return Err(Error::Request(format!(
-                "micro-batch {micro} of trainer {trainer} belongs to another heter worker: do all \
-                 processes know the same lists?"
-            )));
-        }
+        let life = {
+            let state = self.state();
+            if !state.ledger.is_mine(trainer, micro) {
+                return Err(Error::Request(format!(
+                    "micro-batch {micro} of trainer {trainer} belongs to another heter worker: do \
+                     all processes know the same lists?"
+                )));
+            }
+            state.ledger.life(trainer)
+        };
         self.wait_for_step(step)?;
         let (answer, pushes) = if values.is_empty() && weight == 0.0 {
             if let Some(next) = self.next.get() {
@@ -153,7 +159,7 @@ impl Service {
         } else {
             self.run_unit(Unit { trainer, step, micro, weight, wanted, values })?
         };
-        self.state().ledger.add((step, trainer, micro), weight, pushes);
+        self.state().ledger.add((step, trainer, micro), life, weight, pushes);
         Ok(answer)
     }
 
@@ -236,6 +242,27 @@ impl Service {
         Ok(())
     }
 
+    /// A trainer is there, perhaps again; the stages after this one hear of it if it was lost.
+    fn begin(&self, trainer: u32) -> Result<()> {
+        let mut state = self.state();
+        if state.left && state.ledger.has_finished(trainer) {
+            return Err(Error::Missing(format!(
+                "trainer {trainer} came again when {} had left the servers, as nobody was at work \
+                 any more: restart the job from its last checkpoint",
+                self.worker.whoami()
+            )));
+        }
+        let was_lost = state.ledger.begin(trainer);
+        drop(state);
+        match self.next.get() {
+            Some(next) if was_lost => {
+                let what = format!("to hear that trainer {trainer} is there again");
+                next.tell_all(&what, &Request::Begin { trainer })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A trainer sends nothing more; the next stage hears it first.
     fn finish(&self, trainer: u32) -> Result<()> {
         if let Some(next) = self.next.get() {
@@ -258,10 +285,20 @@ impl Service {
     }
 
     fn dispatch(&self, peer: &Peer, request: Request, reply: Reply) {
+        if let Request::Begin { trainer } | Request::Complete { trainer } = request
+            && trainer >= self.config.trainers()
+        {
+            return reply.fail(&format!("there is no trainer {trainer}"));
+        }
         let done = match request {
             Request::Hello { counts, micro_batches, mode } => {
                 let hello = self.hello(peer, &counts, micro_batches, mode);
                 self.answer(peer, reply, hello.map(|()| Answer::default()));
+                return;
+            }
+            Request::Begin { trainer } => {
+                let begun = self.begin(trainer);
+                self.answer(peer, reply, begun.map(|()| Answer::default()));
                 return;
             }
             Request::Quit { problem } => {
@@ -348,5 +385,9 @@ impl Handler for Service {
 
     fn lost(&self, peer: &Peer, why: &str) {
         self.gone(peer, why);
+    }
+
+    fn left(&self, peer: &Peer) {
+        self.gone(peer, "it left before it had completed");
     }
 }

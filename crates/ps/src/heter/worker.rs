@@ -116,7 +116,7 @@ impl HeterWorker {
             }
             let expected = self.expected();
             let waited = state.changed.elapsed();
-            let patience = if state.here.is_empty() { 10 * deadline } else { deadline };
+            let patience = if state.here.is_empty() { 3 * deadline } else { deadline };
             if state.missing(expected) && waited > patience {
                 return Err(Error::Missing(format!(
                     "only {} of {expected} processes of the stage before came to {} within {:.1} s: \

@@ -55,6 +55,7 @@ fn small_requests_come_back() {
         data: &[1, 2, 3],
     });
     check_request(&Request::Save {
+        number: 1 << 40,
         directory: "out",
         table: Some("emb"),
         mode: 1,
@@ -64,7 +65,8 @@ fn small_requests_come_back() {
     check_request(&Request::Shrink { table: None });
     check_request(&Request::Clear { table: Some("emb") });
     check_request(&Request::Stat);
-    check_request(&Request::Abandon);
+    check_request(&Request::Commit { number: 7 });
+    check_request(&Request::Abandon { number: u64::MAX });
     check_request(&Request::Complete { trainer: 9 });
 }
 

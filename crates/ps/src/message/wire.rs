@@ -14,6 +14,9 @@ use crate::{Error, Result};
 /// What starts at a multiple of it in a body.
 pub(crate) const ALIGN: usize = 8;
 
+/// Entries of a list in a head at most: each takes more memory when it is read than it has bytes.
+const MAX_LIST: usize = 1 << 20;
+
 /// Bytes between an array's end and the next one's start.
 static PADDING: [u8; ALIGN] = [0; ALIGN];
 
@@ -243,6 +246,9 @@ impl<'a> Reader<'a> {
     /// A number of things that follow in the head, each of `least` bytes at least.
     pub(crate) fn count(&mut self, least: usize) -> Result<usize> {
         let count = self.u32()? as usize;
+        if count > MAX_LIST {
+            return Err(damaged(&format!("a list has more than {MAX_LIST} entries")));
+        }
         match count.checked_mul(least) {
             Some(bytes) if bytes <= self.head.len() => Ok(count),
             _ => Err(damaged("a list is longer than it")),

@@ -11,9 +11,14 @@ pub(super) struct Gather<'a> {
     /// The bytes of all values, each at a multiple of 8.
     words: Vec<u64>,
     items: Vec<(&'a str, Item)>,
+    /// Bytes that the answer has beside them: names, dimensions, the numbers of rows.
+    heads: usize,
     /// Bytes that the answer can hold.
     limit: usize,
 }
+
+/// Bytes that an answer has for a value beside its name and its elements, at most.
+const HEAD: usize = 128;
 
 enum Item {
     Dense { dtype: DType, dims: Dims, start: u64, at: usize, bytes: usize },
@@ -24,7 +29,7 @@ impl<'a> Gather<'a> {
     /// Uses the memory of `words`.
     pub(super) fn new(mut words: Vec<u64>, limit: usize) -> Gather<'a> {
         words.clear();
-        Gather { words, items: Vec::new(), limit }
+        Gather { words, items: Vec::new(), heads: 0, limit }
     }
 
     /// Gives the memory back.
@@ -44,7 +49,7 @@ impl<'a> Gather<'a> {
         }
         let at = self.copy(&rest[..fitting]);
         let item = Item::Dense { dtype, dims: tensor.dims(), start, at, bytes: fitting };
-        self.items.push((name, item));
+        self.push(name, item);
         fitting == rest.len()
     }
 
@@ -93,7 +98,13 @@ impl<'a> Gather<'a> {
         }
         let (dtype, height) = (tensor.dtype(), tensor.rows() as u64);
         let dims = tensor.dims().with_rows(rows.len());
-        self.items.push((name, Item::Rows { dtype, dims, height, rows, at, bytes }));
+        self.heads += size_of_val(rows.as_slice());
+        self.push(name, Item::Rows { dtype, dims, height, rows, at, bytes });
+    }
+
+    fn push(&mut self, name: &'a str, item: Item) {
+        self.heads += name.len() + HEAD;
+        self.items.push((name, item));
     }
 
     /// The answer.
@@ -121,6 +132,6 @@ impl<'a> Gather<'a> {
     }
 
     fn room(&self) -> usize {
-        self.limit.saturating_sub(self.words.len() * 8)
+        self.limit.saturating_sub(self.words.len() * 8 + self.heads)
     }
 }

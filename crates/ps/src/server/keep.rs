@@ -5,23 +5,56 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_engine::tensor::Tensor;
 
 use super::state::State;
 use crate::checkpoint::{
-    self, Form, Holdings, Piece, Rows, SaveMode, ServerIndex, State as KeptState, StateKind,
+    self, Form, Holdings, Part, Piece, Rows, SaveMode, ServerIndex, State as KeptState, StateKind,
 };
 use crate::dense::Block;
 use crate::message::{Array, Format};
 use crate::{Error, Result};
 
+/// Checkpoints are written one at a time; what was written counts as saved when the asker says that
+/// the checkpoint is complete.
+#[derive(Default)]
+pub(super) struct Saves {
+    /// Held while a checkpoint is written, and while its rows are marked.
+    writing: Mutex<()>,
+    last: Mutex<Option<LastSave>>,
+}
+
+/// The last save, until it is known what became of it.
+struct LastSave {
+    /// What the asker calls it.
+    number: u64,
+    /// The asker's session.
+    session: u64,
+    /// Whether its files are being written.
+    running: bool,
+    /// Whether it will not be completed.
+    given_up: bool,
+}
+
+impl Saves {
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<LastSave>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl State {
     /// Writes this server's part of a checkpoint; returns what
-    /// [`checkpoint::complete_request`] must know of it.
+    /// [`checkpoint::complete_request`] must know of it. `asker` is the session and the number by
+    /// which [`State::commit`] and [`State::abandon`] know it.
     pub(super) fn save(
         &self,
+        asker: (u64, u64),
         directory: &str,
         table: Option<&str>,
         mode: u32,
@@ -39,21 +72,57 @@ impl State {
             Format::Native => Form::Checkpoint,
             Format::Text => Form::Text,
         };
-        // Rows are marked as saved on the way: a second save, or one that is given up, must not
-        // come between.
-        let _saving = self.saving();
-        let answer = checkpoint::save_request(self, path, server, mode, table, form)?;
-        String::from_utf8(answer).map_err(|error| Error::Request(error.to_string()))
+        let _writing = self.saves.writing();
+        let (session, number) = asker;
+        *self.saves.last() = Some(LastSave { number, session, running: true, given_up: false });
+        let written = checkpoint::save_request(self, path, server, mode, table, form);
+        let mut last = self.saves.last();
+        if let (Some(save), Ok(_)) = (last.as_mut(), &written)
+            && !save.given_up
+        {
+            save.running = false;
+        } else {
+            *last = None;
+            drop(last);
+            checkpoint::abandon(self);
+            written?;
+            let problem = "the save was given up while it was written";
+            return Err(Error::Request(problem.to_owned()));
+        }
+        String::from_utf8(written?).map_err(|error| Error::Request(error.to_string()))
     }
 
-    /// Takes back the marks of a save whose checkpoint was not completed.
-    pub(super) fn abandon(&self) {
-        let _saving = self.saving();
-        checkpoint::abandon(self);
+    /// The checkpoint of a save is complete; says nothing of another save than the last.
+    pub(super) fn commit(&self, number: u64) {
+        self.settle_save(|save| save.number == number, checkpoint::commit);
     }
 
-    fn saving(&self) -> MutexGuard<'_, ()> {
-        self.saving.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A save will not be completed.
+    pub(super) fn abandon(&self, number: u64) {
+        self.settle_save(|save| save.number == number, checkpoint::abandon);
+    }
+
+    /// A peer is gone, and completes no save any more.
+    pub(super) fn abandon_of(&self, session: u64) {
+        self.settle_save(|save| save.session == session, checkpoint::abandon);
+    }
+
+    /// Ends the last save if it is the one that is meant. One that is being written is given up,
+    /// and not waited for: the disk may be stuck.
+    fn settle_save(
+        &self,
+        is_meant: impl Fn(&LastSave) -> bool,
+        end: fn(&dyn checkpoint::Holdings),
+    ) {
+        match self.saves.last().as_mut() {
+            Some(save) if is_meant(save) && save.running => return save.given_up = true,
+            Some(save) if is_meant(save) => {}
+            _ => return,
+        }
+        let _writing = self.saves.writing();
+        if self.saves.last().take_if(|save| is_meant(save)).is_some() {
+            end(self);
+        }
     }
 
     /// Reads this server's part of a checkpoint, of either format; returns how many pieces and
@@ -168,6 +237,28 @@ impl Holdings for State {
             }
             None => look(&[&self.scalar(piece)?]),
         }
+    }
+
+    fn read_piece_in_parts(
+        &self,
+        piece: &str,
+        look: &mut dyn FnMut(&Part<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match self.block_of(piece) {
+            Some(block) => {
+                let names: Vec<&str> = [piece].into_iter().chain(states(block)).collect();
+                block.read_in_parts(&names, look)
+            }
+            None => {
+                let value = self.scalar(piece)?;
+                let (dtype, dims) = (value.dtype(), value.dims());
+                look(&Part { value: 0, dtype, dims, start: 0, bytes: value.as_bytes() })
+            }
+        }
+    }
+
+    fn progressed(&self) {
+        self.progress.note();
     }
 
     fn write_piece(

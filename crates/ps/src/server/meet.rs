@@ -2,6 +2,7 @@
 //! and the gathers and reductions of `fleet.util`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bireme_comm::Reply;
@@ -11,6 +12,9 @@ use crate::message::Answer;
 
 /// The group whose members are trainers.
 pub(super) const TRAINERS: &str = "trainer";
+
+/// Meetings that may wait for their members at one time.
+pub(super) const MAX_MEETINGS: usize = 1024;
 
 /// Those who have come to a meeting.
 pub(super) struct Meeting {
@@ -24,24 +28,35 @@ impl Meeting {
         Meeting { members, present: BTreeMap::new(), since: Instant::now() }
     }
 
-    /// Takes a member in; says no to one that expects another number of members.
-    pub(super) fn enter(&mut self, member: u32, members: u32, data: &[u8], reply: Reply) {
+    /// Takes a member in; returns whom to say no to, and why: one that expects another number of
+    /// members, or that is here already.
+    pub(super) fn enter(
+        &mut self,
+        member: u32,
+        members: u32,
+        data: &[u8],
+        reply: Reply,
+    ) -> Option<(Reply, String)> {
         if members != self.members || member >= members {
             let (known, given) = (self.members, members);
-            reply.fail(&format!(
+            let problem = format!(
                 "member {member} of {given} came to a meeting of {known}: do all processes know \
                  the same number of them?"
-            ));
-            return;
+            );
+            return Some((reply, problem));
         }
-        if let Some((stale, _)) = self.present.insert(member, (reply, data.to_vec())) {
-            stale.fail("the same member came again");
-        }
+        let (stale, _) = self.present.insert(member, (reply, data.to_vec()))?;
+        Some((stale, "the same member came again".to_owned()))
     }
 
-    /// Ends it with an error.
-    pub(super) fn fail(self, problem: &str) {
-        self.present.into_values().for_each(|(reply, _)| reply.fail(problem));
+    /// Those who wait for its end.
+    pub(super) fn into_replies(self) -> impl Iterator<Item = Reply> {
+        self.present.into_values().map(|(reply, _)| reply)
+    }
+
+    /// Bytes that its members brought.
+    fn bytes(&self) -> usize {
+        self.present.values().map(|(_, data)| data.len()).sum()
     }
 
     /// Gives everybody everything. Who is not here brought nothing.
@@ -53,9 +68,9 @@ impl Meeting {
             replies.push(reply);
         }
         let answer = Answer::Gathered { parts: all.iter().map(Vec::as_slice).collect() };
-        let encoded = answer.encode();
-        let parts = encoded.parts();
-        replies.into_iter().for_each(|reply| reply.send(&parts));
+        // One copy for all: each client may have to be answered again.
+        let bytes = Arc::new(answer.encode().parts().concat());
+        replies.into_iter().for_each(|reply| reply.send_shared(&bytes));
     }
 
     fn is_barrier(&self) -> bool {
@@ -82,9 +97,41 @@ impl Ended {
     pub(super) fn deliver(self) {
         match self.problem {
             None => self.meeting.finish(),
-            Some(problem) => self.meeting.fail(&problem),
+            Some(problem) => self.meeting.into_replies().for_each(|reply| reply.fail(&problem)),
         }
     }
+}
+
+/// Why a request to meet is refused before anything is kept of it. A meeting has at most `most`
+/// members, and what all of them bring must fit into an answer of `limit` bytes.
+pub(super) fn check(
+    roster: &Roster,
+    key: &(String, String),
+    members: u32,
+    most: u32,
+    data: usize,
+    limit: usize,
+) -> Result<(), String> {
+    let (group, name) = key;
+    if members > most {
+        return Err(format!(
+            "{members} members of `{group}` were to meet for `{name}`, but the job has {most} \
+             processes"
+        ));
+    }
+    if !roster.meetings.contains_key(key) && roster.meetings.len() >= MAX_MEETINGS {
+        return Err(format!("{MAX_MEETINGS} meetings wait for their members already"));
+    }
+    let waiting: usize = roster.meetings.values().map(Meeting::bytes).sum();
+    // Each part of the answer has its length beside it.
+    let heads = 16 * members as usize;
+    if waiting.saturating_add(data).saturating_add(heads) > limit {
+        return Err(format!(
+            "the {data} bytes that a member brings to `{name}`, {waiting} that wait here and those \
+             of the others must fit into a message of {limit}: bring less at a time"
+        ));
+    }
+    Ok(())
 }
 
 /// Takes out the meetings that are complete, cannot become complete, or have waited for `deadline`.

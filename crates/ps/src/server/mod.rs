@@ -11,6 +11,7 @@ mod config;
 mod gather;
 mod keep;
 mod meet;
+mod progress;
 mod roster;
 mod service;
 mod stat;
@@ -37,6 +38,8 @@ use state::State;
 
 /// How often a server looks at the clock and asks whether it shall stop.
 const TICK: Duration = Duration::from_millis(50);
+/// How often a server says that it still waits for trainers.
+const REMINDER: Duration = Duration::from_secs(30);
 /// How long a server that is done, or has failed, waits for trainers to close their connections.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -150,15 +153,19 @@ impl PsServer {
     }
 
     fn serve(&self, interrupt: &dyn Fn() -> bool) -> Result<()> {
+        let mut told = Instant::now();
         loop {
             if interrupt() {
                 return Err(Error::Interrupted);
             }
-            let mut roster = self.service.roster();
-            let now = Instant::now();
-            self.service.expire(&mut roster, now);
-            match roster.verdict(self.service.deadline, self.patience, now) {
+            match self.service.look(self.patience) {
                 Verdict::Going => {}
+                Verdict::Waiting(for_whom) => {
+                    if told.elapsed() >= REMINDER {
+                        told = Instant::now();
+                        tracing::warn!("{} {for_whom}", self.service.state.name());
+                    }
+                }
                 Verdict::Finished(lost) if lost.is_empty() => return Ok(()),
                 // The others have not waited for it, but what it was to train on is missing.
                 Verdict::Finished(lost) => {
@@ -172,7 +179,7 @@ impl PsServer {
                 }
                 Verdict::Failed(problem) => return Err(Error::Missing(problem)),
             }
-            let waited = self.service.news.wait_timeout(roster, TICK);
+            let waited = self.service.news.wait_timeout(self.service.roster(), TICK);
             drop(waited.unwrap_or_else(std::sync::PoisonError::into_inner));
         }
     }

@@ -10,6 +10,10 @@ use bireme_comm::{Identity, Peer, Reply, Role};
 
 use super::meet::Meeting;
 
+/// How many deadlines a server waits for the first trainer: programs and data may take a while to
+/// be there, but a job that was started again without it never comes.
+const PATIENCE: u32 = 3;
+
 /// A trainer as the server sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Standing {
@@ -38,16 +42,45 @@ pub(super) struct Roster {
     /// When a trainer last came or went.
     changed: Instant,
     /// Requests being worked on for which others may have to wait: checkpoints.
-    busy: u32,
-    /// When the last of them ended.
-    idle_since: Instant,
+    work: BTreeMap<u64, Work>,
+    /// The number of the next of them.
+    next_work: u64,
+    /// When one of them last ended, or made progress.
+    moved: Instant,
+}
+
+/// A request that is worked on.
+struct Work {
+    /// None when the asker has been told that it takes too long.
+    reply: Option<Reply>,
+    what: String,
+    since: Instant,
+    /// Whether it can be stuck: the disk may not answer.
+    on_disk: bool,
+}
+
+/// Those who waited, and why they waited in vain; told when no lock is held, as one may be slow to
+/// listen.
+#[must_use = "they wait for an answer"]
+pub(super) struct Failing {
+    replies: Vec<Reply>,
+    problem: String,
+}
+
+impl Failing {
+    /// Tells everybody.
+    pub(super) fn deliver(self) {
+        self.replies.into_iter().for_each(|reply| reply.fail(&self.problem));
+    }
 }
 
 /// How things stand as a whole.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Trainers are at work, or expected.
+    /// Trainers are at work.
     Going,
+    /// Nobody is at work yet; who is waited for, in words.
+    Waiting(String),
     /// All have finished, but for those that were lost.
     Finished(Vec<String>),
     /// Training cannot go on.
@@ -64,28 +97,70 @@ impl Roster {
             failure: None,
             told: BTreeSet::new(),
             changed: Instant::now(),
-            busy: 0,
-            idle_since: Instant::now(),
+            work: BTreeMap::new(),
+            next_work: 0,
+            moved: Instant::now(),
         }
     }
 
-    /// A checkpoint is worked on: nobody who waits for others meanwhile is overdue.
-    pub(super) fn begin_work(&mut self) {
-        self.busy += 1;
+    /// A checkpoint is worked on: as long as that makes progress, nobody who waits for others
+    /// meanwhile is overdue. Returns its number here.
+    pub(super) fn begin_work(&mut self, what: String, on_disk: bool, reply: Reply) -> u64 {
+        let (number, since) = (self.next_work, Instant::now());
+        self.next_work += 1;
+        self.work.insert(number, Work { reply: Some(reply), what, since, on_disk });
+        number
     }
 
-    /// The counterpart of [`Roster::begin_work`].
-    pub(super) fn end_work(&mut self) {
-        self.busy = self.busy.saturating_sub(1);
-        self.idle_since = Instant::now();
+    /// The counterpart of [`Roster::begin_work`]: where the answer goes, if anybody waits for it.
+    pub(super) fn end_work(&mut self, number: u64) -> Option<Reply> {
+        self.moved = Instant::now();
+        self.work.remove(&number)?.reply
+    }
+
+    /// Work on files has last moved on at `at`.
+    pub(super) fn note_progress(&mut self, at: Instant) {
+        if !self.work.is_empty() {
+            self.moved = self.moved.max(at);
+        }
+    }
+
+    /// Those whose checkpoints have made no progress for `deadline`.
+    pub(super) fn stalled(&mut self, deadline: Duration, now: Instant) -> Vec<Failing> {
+        let mut failing = Vec::new();
+        for work in self.work.values_mut().filter(|work| work.on_disk) {
+            let still = now.saturating_duration_since(work.since.max(self.moved));
+            if still >= deadline
+                && let Some(reply) = work.reply.take()
+            {
+                let problem = format!(
+                    "{} has made no progress for {:.1} s (the limit is `FLAGS_rpc_deadline`): is \
+                     the disk full, or a file system gone?",
+                    work.what,
+                    still.as_secs_f64()
+                );
+                failing.push(Failing { replies: vec![reply], problem });
+            }
+        }
+        failing
     }
 
     /// How long somebody has waited for others since `since`, work on checkpoints apart.
     pub(super) fn waited(&self, since: Instant, now: Instant) -> Duration {
-        match self.busy {
-            0 => now.saturating_duration_since(since.max(self.idle_since)),
-            _ => Duration::ZERO,
+        match self.work.values().any(|work| !work.on_disk) {
+            true => Duration::ZERO,
+            false => now.saturating_duration_since(since.max(self.moved)),
         }
+    }
+
+    /// How many others of its kind are at work beside a trainer, or beside a heter worker.
+    pub(super) fn others_at_work(&self, trainer: u32) -> u32 {
+        let all = (0..).zip(&self.trainers);
+        let others = all.filter(|(at, standing): &(u32, _)| {
+            let same = (*at < self.readers) == (trainer < self.readers);
+            same && *at != trainer && matches!(standing, Standing::Here { .. })
+        });
+        others.count() as u32
     }
 
     /// A trainer joins; returns the standing it had.
@@ -146,17 +221,19 @@ impl Roster {
     }
 
     /// Training cannot go on: everybody who waits is told so, and later everybody who asks.
-    pub(super) fn fail(&mut self, problem: &str) {
+    pub(super) fn fail(&mut self, problem: &str) -> Failing {
         if self.failure.is_none() {
             self.failure = Some((problem.to_owned(), Instant::now()));
         }
+        let mut replies = Vec::new();
         for (trainer, (reply, _)) in std::mem::take(&mut self.barrier) {
-            reply.fail(problem);
+            replies.push(reply);
             self.told.insert(trainer);
         }
         for (_, meeting) in std::mem::take(&mut self.meetings) {
-            meeting.fail(problem);
+            replies.extend(meeting.into_replies());
         }
+        Failing { replies, problem: problem.to_owned() }
     }
 
     /// Why training cannot go on, for the answer to a trainer that asks something.
@@ -231,7 +308,7 @@ impl Roster {
     }
 
     /// How things stand. Trainers that never came are waited for until `deadline` after the last
-    /// change, ten times as long when nobody came at all; a failure holds until all who are here
+    /// change, [`PATIENCE`] times as long when nobody came at all; a failure holds until all who are here
     /// or expected know it, for `patience` at most.
     pub(super) fn verdict(&self, deadline: Duration, patience: Duration, now: Instant) -> Verdict {
         if let Some((problem, since)) = &self.failure {
@@ -254,14 +331,18 @@ impl Roster {
         if absent > 0 {
             let nobody = absent == self.trainers.len();
             let waited = now.saturating_duration_since(self.changed);
-            if waited < if nobody { 10 * deadline } else { deadline } {
-                return Verdict::Going;
+            let limit = if nobody { PATIENCE * deadline } else { deadline };
+            let missing = self.missing(|_| false).join(", ");
+            let seconds = waited.as_secs_f64();
+            if waited < limit {
+                return Verdict::Waiting(format!(
+                    "has waited {seconds:.0} s, and waits up to {:.0} s: {missing}",
+                    limit.as_secs_f64()
+                ));
             }
             return Verdict::Failed(format!(
-                "{}: the server waited {:.1} s for the job to start; were all trainers started, \
-                 with the right endpoints?",
-                self.missing(|_| false).join(", "),
-                waited.as_secs_f64()
+                "{missing}: the server waited {seconds:.1} s for the job to start; were all \
+                 trainers started, with the right endpoints?"
             ));
         }
         if lost.len() == self.trainers.len() {

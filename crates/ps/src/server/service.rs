@@ -9,7 +9,7 @@ use bireme_comm::{Body, Handler, Peer, Reply};
 
 use super::gather::Gather;
 use super::meet::{self, Ended, Meeting};
-use super::roster::{Roster, Standing};
+use super::roster::{Failing, Roster, Standing, Verdict};
 use super::state::State;
 use super::tables::RowGrads;
 use crate::message::{Answer, Request};
@@ -28,6 +28,9 @@ thread_local! {
 pub(super) struct Service {
     pub(super) state: State,
     roster: Mutex<Roster>,
+    /// Held while what belongs to a trainer that is gone is forgotten, so that the same trainer does
+    /// not come again in the middle of it; taken before the roster.
+    forgetting: Mutex<()>,
     /// Told whenever the roster changes.
     pub(super) news: Condvar,
     /// How long anybody waits for somebody.
@@ -43,7 +46,8 @@ impl Service {
         let deadline = deadline - (deadline / 20).min(Duration::from_secs(2));
         // Room for names and dimensions.
         let limit = max_frame - (max_frame / 16).clamp(4096.min(max_frame / 2), 1 << 20);
-        Service { state, roster, news: Condvar::new(), deadline, limit }
+        let (forgetting, news) = (Mutex::default(), Condvar::new());
+        Service { state, roster, forgetting, news, deadline, limit }
     }
 
     pub(super) fn roster(&self) -> MutexGuard<'_, Roster> {
@@ -55,13 +59,25 @@ impl Service {
         !self.state.is_sync()
     }
 
-    /// Ends waits that have lasted too long.
-    pub(super) fn expire(&self, roster: &mut Roster, now: Instant) {
-        // Only failures come by the clock, and these are short.
-        self.settle(roster).into_iter().for_each(Ended::deliver);
+    fn forgetting(&self) -> MutexGuard<'_, ()> {
+        self.forgetting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends waits that have lasted too long, and says how things stand; a failure holds for
+    /// `patience` until all know it.
+    pub(super) fn look(&self, patience: Duration) -> Verdict {
+        let (mut roster, now) = (self.roster(), Instant::now());
+        roster.note_progress(self.state.progress.last());
+        let ended = self.settle(&mut roster);
+        let mut failing = roster.stalled(self.deadline, now);
         if let Some(problem) = roster.overdue(self.deadline, now) {
-            roster.fail(&format!("{}: {problem}", self.state.name()));
+            failing.push(roster.fail(&format!("{}: {problem}", self.state.name())));
         }
+        let verdict = roster.verdict(self.deadline, patience, now);
+        drop(roster);
+        ended.into_iter().for_each(Ended::deliver);
+        failing.into_iter().for_each(Failing::deliver);
+        verdict
     }
 
     fn answer(&self, peer: &Peer, request: &Request<'_>) -> Result<Answer<'static>> {
@@ -101,8 +117,12 @@ impl Service {
             Request::Load { directory, table, .. } => {
                 Ok(Answer::Counted { count: state.load(directory, *table)? })
             }
-            Request::Abandon => {
-                state.abandon();
+            Request::Commit { number } => {
+                state.commit(*number);
+                Ok(Answer::Done)
+            }
+            Request::Abandon { number } => {
+                state.abandon(*number);
                 Ok(Answer::Done)
             }
             Request::Shrink { table } => {
@@ -142,18 +162,32 @@ impl Service {
                 if *group == meet::TRAINERS
                     && let Some(problem) = roster.failure_for(*member)
                 {
+                    drop(roster);
                     return reply.fail(&problem);
                 }
                 let key = ((*group).to_owned(), (*name).to_owned());
+                let config = &self.state.config;
+                let most = config.trainers.saturating_add(config.endpoints.len() as u32);
+                let fits = meet::check(&roster, &key, *members, most, data.len(), self.limit);
+                if let Err(problem) = fits {
+                    drop(roster);
+                    return reply.fail(&problem);
+                }
                 let meeting = roster.meetings.entry(key);
                 let meeting = meeting.or_insert_with(|| Meeting::new(*members));
-                meeting.enter(*member, *members, data, reply);
+                let refused = meeting.enter(*member, *members, data, reply);
                 let ended = self.settle(&mut roster);
                 drop(roster);
+                if let Some((reply, problem)) = refused {
+                    reply.fail(&problem);
+                }
                 ended.into_iter().for_each(Ended::deliver);
             }
             Request::Get { trainer, names, start, ahead } => {
-                let ahead = if *ahead { self.state.steps_ahead() } else { 0 };
+                let ahead = match *ahead && self.state.looks_ahead() {
+                    true => self.roster().others_at_work(*trainer),
+                    false => 0,
+                };
                 self.send_values(reply, |to| self.state.get(*trainer, names, *start, ahead, to))
             }
             Request::PullGeo { trainer, names, start } => {
@@ -164,20 +198,23 @@ impl Service {
                 let stat = self.state.stat().and_then(|stat| to_json(&stat));
                 send_text(reply, stat);
             }
-            Request::Save { directory, table, mode, format } => {
-                self.roster().begin_work();
-                let saved = self.state.save(directory, *table, *mode, *format);
-                self.roster().end_work();
-                send_text(reply, saved);
+            Request::Save { number, directory, table, mode, format } => {
+                let asker = (peer.session, *number);
+                let what = format!("{}: saving to `{directory}`", self.state.name());
+                self.work(what, true, reply, || {
+                    let text = self.state.save(asker, directory, *table, *mode, *format)?;
+                    Ok(Answer::Text { text: &text }.encode().parts().concat())
+                });
             }
             work if work.is_work_on_files() => {
-                self.roster().begin_work();
-                let answer = self.answer(peer, work);
-                self.roster().end_work();
-                match answer {
-                    Ok(answer) => reply.send(&answer.encode().parts()),
-                    Err(error) => reply.fail(&error.to_string()),
-                }
+                let (what, on_disk) = match work {
+                    Request::Load { directory, .. } => (format!("loading `{directory}`"), true),
+                    _ => ("the care of tables".to_owned(), false),
+                };
+                let what = format!("{}: {what}", self.state.name());
+                self.work(what, on_disk, reply, || {
+                    Ok(self.answer(peer, work)?.encode().parts().concat())
+                });
             }
             other => match self.answer(peer, other) {
                 Ok(answer) => reply.send(&answer.encode().parts()),
@@ -186,9 +223,28 @@ impl Service {
         }
     }
 
+    /// Does work that others may have to wait for; where it is stuck, the roster answers instead.
+    pub(super) fn work(
+        &self,
+        what: String,
+        on_disk: bool,
+        reply: Reply,
+        run: impl FnOnce() -> Result<Vec<u8>>,
+    ) {
+        self.state.progress.note();
+        let number = self.roster().begin_work(what, on_disk, reply);
+        let work = Working { service: self, number };
+        let ran = run();
+        let Some(reply) = work.end() else { return };
+        match ran {
+            Ok(answer) => reply.send(&[&answer]),
+            Err(error) => reply.fail(&error.to_string()),
+        }
+    }
+
     fn pull_rows(&self, table: &str, keys: &[u64], reply: Reply) {
         let mut rows = ROWS.take();
-        match self.state.pull_rows(table, keys, &mut rows) {
+        match self.state.pull_rows(table, keys, self.limit, &mut rows) {
             Ok(()) => reply.send(&Answer::Rows { values: &rows }.encode().parts()),
             Err(error) => reply.fail(&error.to_string()),
         }
@@ -214,7 +270,9 @@ impl Service {
     fn misfit(&self, problem: String) -> Error {
         let mut roster = self.roster();
         if roster.trainers.contains(&Standing::Absent) {
-            roster.fail(&problem);
+            let failing = roster.fail(&problem);
+            drop(roster);
+            failing.deliver();
             self.news.notify_all();
         }
         Error::Config(problem)
@@ -247,6 +305,7 @@ impl Service {
         if self.roster().rank_of(peer.identity) != Some(trainer) {
             return Err(Error::Config(format!("{peer} says it is trainer {trainer}")));
         }
+        let forgetting = self.forgetting();
         let mut roster = self.roster();
         if let Some(problem) = roster.failure_for(trainer) {
             return Err(Error::Missing(problem));
@@ -256,16 +315,20 @@ impl Service {
             && session != peer.session
         {
             let problem = format!("trainer {trainer} ({address}) was restarted as {peer}");
-            if !self.goes_on() {
+            let failing = (!self.goes_on()).then(|| {
                 roster.fail(&format!(
                     "{problem}: the steps that others wait for are lost; restart the job from the \
                      last checkpoint"
-                ));
-            }
+                ))
+            });
+            drop(roster);
+            failing.into_iter().for_each(Failing::deliver);
             tracing::warn!("{}: {problem}", self.state.name());
             self.state.forget(trainer);
+        } else {
+            drop(roster);
         }
-        drop(roster);
+        drop(forgetting);
         self.news.notify_all();
         let step = self.state.step.load(std::sync::atomic::Ordering::Acquire);
         Ok(Answer::Joined { server: config.server, step })
@@ -290,21 +353,24 @@ impl Service {
         let mut roster = self.roster();
         // Again, under the lock: who comes after a failure must not wait.
         if let Some(problem) = roster.failure_for(trainer) {
+            drop(roster);
             return reply.fail(&problem);
         }
-        if let Some((stale, _)) = roster.barrier.insert(trainer, (reply, Instant::now())) {
+        let stale = roster.barrier.insert(trainer, (reply, Instant::now()));
+        self.step_if_all_are_here(roster);
+        if let Some((stale, _)) = stale {
             stale.fail("the same trainer came to the barrier again");
         }
-        self.step_if_all_are_here(roster);
     }
 
     fn complete(&self, trainer: u32, reply: Reply) {
         if let Err(error) = self.check_here(trainer) {
             return reply.fail(&error.to_string());
         }
+        // Before the answer: a goodbye may follow it on another connection.
+        self.roster().complete(trainer);
         reply.send(&Answer::Done.encode().parts());
         let mut roster = self.roster();
-        roster.complete(trainer);
         let ended = self.settle(&mut roster);
         self.step_if_all_are_here(roster);
         ended.into_iter().for_each(Ended::deliver);
@@ -335,7 +401,8 @@ impl Service {
             }
         }
         if let Some(problem) = problem {
-            self.roster().fail(&problem);
+            let failing = self.roster().fail(&problem);
+            failing.deliver();
             self.news.notify_all();
         }
     }
@@ -362,14 +429,16 @@ impl Handler for Service {
     }
 
     fn lost(&self, peer: &Peer, why: &str) {
+        self.state.abandon_of(peer.session);
+        let _forgetting = self.forgetting();
         let mut roster = self.roster();
         let Some(trainer) = roster.lose(peer, why) else { return };
         let server = self.state.name();
         if self.goes_on() {
-            tracing::warn!("{server}: {peer} is lost: {why}; the others go on");
-            self.state.forget(trainer);
             let ended = self.settle(&mut roster);
             drop(roster);
+            tracing::warn!("{server}: {peer} is lost: {why}; the others go on");
+            self.state.forget(trainer);
             ended.into_iter().for_each(Ended::deliver);
         } else {
             // It may have waited itself when it gave up.
@@ -383,12 +452,42 @@ impl Handler for Service {
                     format!("{waiting} waited {waited:.1} s for its gradients at the send barrier")
                 }
             };
-            roster.fail(&format!(
+            let failing = roster.fail(&format!(
                 "{server}: {peer} is lost: {why}; {waits}. Look at its log; the job can \
                  go on from its last checkpoint"
             ));
+            drop(roster);
+            failing.deliver();
         }
         self.news.notify_all();
+    }
+
+    fn left(&self, peer: &Peer) {
+        // One that completed, or said why it ended, is at work no more.
+        self.lost(peer, "it left before it had completed");
+    }
+}
+
+/// Work that ends when this is dropped, even by a panic.
+struct Working<'a> {
+    service: &'a Service,
+    number: u64,
+}
+
+impl Working<'_> {
+    /// Where the answer goes, if anybody waits for it still.
+    fn end(&self) -> Option<Reply> {
+        let reply = self.service.roster().end_work(self.number);
+        self.service.news.notify_all();
+        reply
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        if let Some(reply) = self.end() {
+            reply.fail("the request made the server panic: its log says where");
+        }
     }
 }
 

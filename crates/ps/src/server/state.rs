@@ -12,6 +12,8 @@ use super::ServerConfig;
 use super::build::{Built, Rates, build};
 use super::changed::Changed;
 use super::gather::Gather;
+use super::keep::Saves;
+use super::progress::Progress;
 use super::tables::{RowGrads, Table};
 use crate::dense::{Assembly, Block, Shared};
 use crate::message::Array;
@@ -39,8 +41,10 @@ pub(super) struct State {
     assigned: Mutex<BTreeMap<(u32, String), Tensor>>,
     /// Held while learning rates are computed.
     pub(super) rating: Mutex<()>,
-    /// Held while a checkpoint is written or given up.
-    pub(super) saving: Mutex<()>,
+    /// The checkpoint that is written, or was last.
+    pub(super) saves: Saves,
+    /// When checkpoints last moved on.
+    pub(super) progress: Progress,
     assembly: Assembly,
     /// Updates applied so far; in async modes, of the variable that has had most.
     pub(super) step: AtomicU64,
@@ -89,7 +93,8 @@ impl State {
             changed,
             assigned: Mutex::default(),
             rating: Mutex::default(),
-            saving: Mutex::default(),
+            saves: Saves::default(),
+            progress: Progress::new(),
             assembly: Assembly::new(),
             step: AtomicU64::new(0),
             size,
@@ -125,7 +130,7 @@ impl State {
         if array.is_whole() {
             return self.push_whole(trainer, at, name, array);
         }
-        block.check(name, array)?;
+        block.check_piece(name, array)?;
         match self.assembly.take(trainer, name, array)? {
             Some(whole) => self.push_whole(trainer, at, name, &Array::of_tensor(&whole)),
             None => Ok(()),
@@ -262,13 +267,10 @@ impl State {
         Ok(())
     }
 
-    /// Async modes: how many updates of others come, as a rule, between a trainer's pull and its push.
-    pub(super) fn steps_ahead(&self) -> u32 {
-        match (self.config.mode, self.config.delay) {
-            (Mode::Async | Mode::HalfAsync, None) => self.config.trainers.saturating_sub(1),
-            // Delay compensation corrects the gradients instead.
-            _ => 0,
-        }
+    /// Whether values for a step are those that are expected when its gradients arrive. Delay
+    /// compensation corrects the gradients instead.
+    pub(super) fn looks_ahead(&self) -> bool {
+        matches!(self.config.mode, Mode::Async | Mode::HalfAsync) && self.config.delay.is_none()
     }
 
     /// Copies values for a trainer, from element `start` of the first on, as they are expected to
@@ -310,14 +312,32 @@ impl State {
         Ok(())
     }
 
-    /// Rows of a table, keyed or row-sliced, one after the other.
-    pub(super) fn pull_rows(&self, table: &str, keys: &[u64], out: &mut Vec<f32>) -> Result<()> {
+    /// Rows of a table, keyed or row-sliced, one after the other; at most `limit` bytes, or nothing
+    /// is looked up or made.
+    pub(super) fn pull_rows(
+        &self,
+        table: &str,
+        keys: &[u64],
+        limit: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        let check = |width: usize| match keys.len().checked_mul(width.saturating_mul(4)) {
+            Some(bytes) if bytes <= limit => Ok(keys.len() * width),
+            _ => Err(Error::Request(format!(
+                "{} rows of {width} numbers of table `{table}` do not fit into a message of \
+                 {limit} bytes: pull fewer at a time",
+                keys.len()
+            ))),
+        };
         if let Some(table) = self.tables.iter().find(|known| known.name == table) {
+            let numbers = check(table.rows.width())?;
             // What is left of an earlier answer is overwritten, so it need not be cleared.
-            out.resize(keys.len() * table.rows.width(), 0.0);
+            out.resize(numbers, 0.0);
             return table.rows.pull(keys, out);
         }
         let at = self.of_value.get(table).ok_or_else(|| self.unknown(table))?;
+        let row = |value: &Tensor| value.numel() / value.rows().max(1);
+        check(self.blocks[*at].block.read(table, row)?)?;
         out.clear();
         self.blocks[*at].block.copy_rows(table, keys, out)
     }

@@ -2,6 +2,8 @@
 
 mod cluster;
 mod faults;
+mod limits;
 mod modes;
+mod saves;
 mod sync;
 mod workers;

@@ -7,7 +7,7 @@ pub(super) struct Removed {
     /// Whether anything was ever saved or loaded: before that, nobody needs to know.
     wanted: bool,
     keys: Vec<u64>,
-    /// What the last save took, in case it fails after all.
+    /// What the last save took, until its checkpoint is complete.
     taken: Vec<u64>,
 }
 
@@ -38,7 +38,12 @@ impl Removed {
         self.taken.iter().copied().filter(|key| gone(*key)).collect()
     }
 
-    /// The last save failed.
+    /// The checkpoint of the last save is complete.
+    pub(super) fn commit(&mut self) {
+        self.taken = Vec::new();
+    }
+
+    /// The last save came to nothing.
     pub(super) fn give_back(&mut self) {
         let taken = std::mem::take(&mut self.taken);
         self.note(taken);
@@ -65,6 +70,7 @@ mod tests {
         removed.give_back();
         removed.note([3]);
         assert_eq!(removed.take(|_| true), [2, 3, 5, 9]);
+        removed.commit();
         assert_eq!(removed.take(|_| true), [0; 0]);
         removed.give_back();
         removed.note([4]);

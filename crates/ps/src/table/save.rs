@@ -47,17 +47,4 @@ impl ShardView<'_> {
     pub fn saved_rows(&self, mode: SaveMode) -> impl Iterator<Item = Row<'_>> {
         self.rows().filter(move |row| self.accessor.saves(mode, row.record, row.changed))
     }
-
-    /// Marks the rows that a save in this mode takes as saved, and ages them if the mode says so.
-    /// Under the same lock as the look at them, no change in between is lost to the next delta.
-    pub fn mark_saved(&mut self, mode: SaveMode) {
-        let accessor = self.accessor;
-        self.shard.update(|record, changed| {
-            if accessor.saves(mode, record, changed) {
-                accessor.saved(mode, record, changed)
-            } else {
-                changed
-            }
-        });
-    }
 }

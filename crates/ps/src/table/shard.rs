@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::arena::{Arena, Records};
 use super::batch::{Item, index_hash};
+use super::columns::SaveMode;
 use super::growth::GrowingIndex;
 use super::index::{MOST, NONE, hash};
 use super::removed::Removed;
@@ -41,10 +42,35 @@ pub(super) struct Shard {
     records: Records,
     /// A bit for each record: changed since it was last saved.
     changed: Vec<u64>,
+    /// The save whose checkpoint may not exist yet.
+    saving: Option<Saving>,
     /// Keys whose rows went since the last delta.
     removed: Removed,
     /// Where a record ends; a float of padding may follow.
     end: usize,
+}
+
+/// What a save took while nobody knows yet whether its checkpoint is complete.
+struct Saving {
+    mode: SaveMode,
+    /// A bit for each record that it changed or marked; rows that came later have none.
+    rows: Vec<u64>,
+}
+
+impl Saving {
+    fn has(&self, slot: u32) -> bool {
+        self.rows.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    fn put(&mut self, slot: u32, took: bool) {
+        let word = slot as usize / 64;
+        if took && word >= self.rows.len() {
+            self.rows.resize(word + 1, 0);
+        }
+        if let Some(word) = self.rows.get_mut(word) {
+            *word = *word & !(1 << (slot % 64)) | u64::from(took) << (slot % 64);
+        }
+    }
 }
 
 /// Some of the items of a batch; none beyond the last.
@@ -72,7 +98,8 @@ impl Shard {
     /// not meet all of them just when they need memory or a larger index.
     pub(super) fn new(index: &Arc<Arena>, records: &Arc<Arena>, width: usize, phase: f64) -> Shard {
         let (index, records) = (GrowingIndex::empty(index, phase), Records::new(records, phase));
-        Shard { index, records, changed: Vec::new(), removed: Removed::default(), end: KEY + width }
+        let (changed, removed) = (Vec::new(), Removed::default());
+        Shard { index, records, changed, saving: None, removed, end: KEY + width }
     }
 
     /// Rows.
@@ -82,7 +109,9 @@ impl Shard {
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        self.records.bytes() + self.index.bytes() + self.changed.capacity() * size_of::<u64>()
+        let saving = self.saving.as_ref().map_or(0, |saving| saving.rows.capacity());
+        let bits = self.changed.capacity() + saving;
+        self.records.bytes() + self.index.bytes() + bits * size_of::<u64>()
     }
 
     /// Calls `work` for each item with its record, or with none when there is none and none is
@@ -200,19 +229,55 @@ impl Shard {
         })
     }
 
-    /// Changes every record in turn; `work` is told whether it was changed, and says whether it
-    /// counts as changed from now on.
-    pub(super) fn update(&mut self, mut work: impl FnMut(&mut [f32], bool) -> bool) {
+    /// A save looks at some of the records. `work` is told the key and whether the record changed
+    /// since it was last saved; it says whether that still holds, and whether the save left anything
+    /// behind that [`Shard::abandon_save`] must take back.
+    pub(super) fn save(
+        &mut self,
+        mode: SaveMode,
+        slots: std::ops::Range<usize>,
+        mut work: impl FnMut(u64, &mut [f32], bool) -> (bool, bool),
+    ) {
         let end = self.end;
-        for slot in 0..self.records.len() {
+        let saving = self.saving.get_or_insert_with(|| Saving { mode, rows: Vec::new() });
+        for slot in slots.start as u32..slots.end.min(self.records.len() as usize) as u32 {
             let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
-            let changed = self.changed[word] & bit != 0;
-            if work(&mut self.records.row_mut(slot)[KEY..end], changed) {
-                self.changed[word] |= bit;
-            } else {
+            let row = self.records.row_mut(slot);
+            let (key, changed) = (key_of(row), self.changed[word] & bit != 0);
+            let (still, marked) = work(key, &mut row[KEY..end], changed);
+            if marked {
+                saving.put(slot, true);
+            }
+            if changed && !still {
                 self.changed[word] &= !bit;
             }
         }
+    }
+
+    /// The checkpoint of the last save is complete.
+    pub(super) fn commit_save(&mut self) {
+        self.saving = None;
+        self.removed.commit();
+    }
+
+    /// The last save came to nothing: `undo` takes back what it did to a record, and says whether
+    /// that counts as changed again.
+    pub(super) fn abandon_save(&mut self, mut undo: impl FnMut(SaveMode, &mut [f32]) -> bool) {
+        self.removed.give_back();
+        let Some(saving) = self.saving.take() else { return };
+        let end = self.end;
+        for slot in (0..self.records.len()).filter(|slot| saving.has(*slot)) {
+            if undo(saving.mode, &mut self.records.row_mut(slot)[KEY..end]) {
+                self.changed[slot as usize / 64] |= 1 << (slot % 64);
+            }
+        }
+    }
+
+    /// All records were just loaded: none has changed, none is being saved.
+    pub(super) fn forget_changes(&mut self) {
+        self.changed.fill(0);
+        self.saving = None;
+        self.removed.begin();
     }
 
     /// Keeps the records for which `keep` says so, moves the others up, and gives memory back.
@@ -236,6 +301,9 @@ impl Shard {
                 let bit = self.changed[slot as usize / 64] >> (slot % 64) & 1;
                 let word = &mut self.changed[kept as usize / 64];
                 *word = *word & !(1 << (kept % 64)) | bit << (kept % 64);
+                if let Some(saving) = &mut self.saving {
+                    saving.put(kept, saving.has(slot));
+                }
             }
             kept += 1;
         }
@@ -244,6 +312,9 @@ impl Shard {
         }
         self.removed.note(gone);
         self.records.truncate(kept);
+        if let Some(saving) = &mut self.saving {
+            (kept..before).for_each(|slot| saving.put(slot, false));
+        }
         self.changed.truncate((kept as usize).div_ceil(64));
         if let Some(last) = self.changed.last_mut().filter(|_| !kept.is_multiple_of(64)) {
             *last &= (1 << (kept % 64)) - 1;
@@ -258,6 +329,9 @@ impl Shard {
         self.records.truncate(0);
         self.index.clear();
         self.changed = Vec::new();
+        if let Some(saving) = &mut self.saving {
+            saving.rows = Vec::new();
+        }
     }
 }
 

@@ -26,6 +26,9 @@ use crate::{Error, Result};
 /// What a push without counts says of each key: one show, no click.
 const ONE_SHOW: [f32; 2] = [1.0, 0.0];
 
+/// Bytes of rows that a save copies under one hold of a shard's lock.
+const SAVED_AT_ONCE: usize = 4 << 20;
+
 /// Rows by key.
 pub struct SparseTable {
     config: TableConfig,
@@ -34,6 +37,8 @@ pub struct SparseTable {
     chance: Philox,
     powers: Powers,
     shards: Box<[Mutex<Shard>]>,
+    /// Held while rows may change their places: a save reads a shard bit by bit.
+    places: Mutex<()>,
     /// Where the next batch starts, so that batches do not queue up behind one another.
     turn: AtomicUsize,
 }
@@ -77,8 +82,8 @@ impl SparseTable {
         });
         let shards = shards.collect();
         let chance = Philox::new(config.seed, &format!("{}@ENTRY", config.name));
-        let (powers, turn) = (Powers::default(), AtomicUsize::new(0));
-        Ok(SparseTable { config, accessor, chance, powers, shards, turn })
+        let (powers, places, turn) = (Powers::default(), Mutex::default(), AtomicUsize::new(0));
+        Ok(SparseTable { config, accessor, chance, powers, shards, places, turn })
     }
 
     /// Its settings.
@@ -247,6 +252,7 @@ impl SparseTable {
     pub fn shrink(&self) -> Shrunk {
         let mut shrunk = Shrunk::default();
         for shard in 0..SHARDS {
+            let _places = self.places();
             let mut shard = self.lock(shard);
             if let Accessor::Ctr(_) = self.accessor {
                 let keep = |_, record: &mut [f32]| self.accessor.shrink(record);
@@ -283,18 +289,22 @@ impl SparseTable {
         let keys: HashSet<u64> = keys.iter().copied().collect();
         let shards: HashSet<usize> = keys.iter().map(|key| shard_of(hash(*key))).collect();
         for shard in shards {
+            let _places = self.places();
             self.lock(shard).retain(|key, _| !keys.contains(&key));
         }
     }
 
-    /// All rows were just loaded: what goes from now on is what the next delta names.
-    pub fn forget_removed(&self) {
-        (0..SHARDS).for_each(|shard| self.lock(shard).removed().begin());
+    /// All rows were just loaded: what changes or goes from now on is what the next delta has.
+    pub fn forget_changes(&self) {
+        (0..SHARDS).for_each(|shard| self.lock(shard).forget_changes());
     }
 
     /// Drops every row.
     pub fn clear(&self) {
-        (0..SHARDS).for_each(|shard| self.lock(shard).clear());
+        for shard in 0..SHARDS {
+            let _places = self.places();
+            self.lock(shard).clear();
+        }
     }
 
     /// How many shards there are.
@@ -321,23 +331,58 @@ impl SparseTable {
         move |row| self.accessor.saves(mode, row.record, row.changed)
     }
 
-    /// Marks what a save in this mode takes as saved. Better done shard by shard under the lock of
-    /// the look ([`ShardView::mark_saved`]).
-    pub fn mark_saved(&self, mode: SaveMode) {
-        self.for_each_shard(|mut shard| shard.mark_saved(mode));
+    /// Shows `look` the rows of a shard that a save in this mode takes, as keys and records, some
+    /// at a time, and marks them as saved, or ages them if the mode says so, until
+    /// [`SparseTable::commit_save`] or [`SparseTable::abandon_save`] says what came of the save.
+    /// The shard's lock is held while some rows are copied, and not while they are looked at: a
+    /// change after its row was copied is what the next delta has.
+    ///
+    /// # Errors
+    /// Those of `look`.
+    pub fn save_shard(
+        &self,
+        number: usize,
+        mode: SaveMode,
+        look: &mut dyn FnMut(&[u64], &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let _places = self.places();
+        let at_once = (SAVED_AT_ONCE / (self.record_width() * size_of::<f32>()).max(1)).max(1);
+        let (mut keys, mut records) = (Vec::new(), Vec::new());
+        let mut first = 0;
+        loop {
+            let mut shard = self.lock(number);
+            if first >= shard.len() {
+                return Ok(());
+            }
+            shard.save(mode, first..first + at_once, |key, record, changed| {
+                if !self.accessor.saves(mode, record, changed) {
+                    return (changed, false);
+                }
+                keys.push(key);
+                records.extend_from_slice(record);
+                let still = self.accessor.saved(mode, record, changed);
+                (still, still != changed || self.accessor.marks_records(mode))
+            });
+            drop(shard);
+            first += at_once;
+            if !keys.is_empty() {
+                look(&keys, &records)?;
+            }
+            keys.clear();
+            records.clear();
+        }
     }
 
-    /// Takes back what earlier saves marked, because one failed: the next delta has every row that
-    /// a base would have.
-    pub fn forget_marks(&self) {
-        for shard in 0..SHARDS {
-            let mut shard = self.lock(shard);
-            shard.removed().give_back();
-            shard.update(|record, _| {
-                self.accessor.forget_save(record);
-                true
-            });
-        }
+    /// The checkpoint of the last save is complete: its rows count as saved.
+    pub fn commit_save(&self) {
+        (0..SHARDS).for_each(|shard| self.lock(shard).commit_save());
+    }
+
+    /// The last save came to nothing: what it took is taken again by the next delta, and is as old
+    /// as it was. Does nothing after [`SparseTable::commit_save`].
+    pub fn abandon_save(&self) {
+        let undo = |mode, record: &mut [f32]| self.accessor.unsaved(mode, record);
+        (0..SHARDS).for_each(|shard| self.lock(shard).abandon_save(undo));
     }
 
     /// The numbers after the key in Paddle's text layout; what the row does not have yet is left
@@ -389,6 +434,10 @@ impl SparseTable {
             }
         }
         stat
+    }
+
+    fn places(&self) -> MutexGuard<'_, ()> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {

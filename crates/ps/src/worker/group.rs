@@ -2,8 +2,10 @@
 //! tables. None of it waits for trainers that do not take part.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use bireme_comm::{Body, Lane};
+use bireme_engine::remote::Remote;
 
 use super::Worker;
 use super::link::{Ask, unexpected};
@@ -118,15 +120,25 @@ impl Worker {
     ) -> Result<()> {
         self.flush()?;
         let what = format!("to save to `{directory}`");
-        let request = Request::Save { directory, table, mode, format };
+        let number = self.saves.fetch_add(1, Ordering::Relaxed);
+        let number = u64::from(self.config.trainer) << 32 | u64::from(number);
+        let request = Request::Save { number, directory, table, mode, format };
         let completed = self.texts(&what, &request).and_then(|answers| {
             let answers: Vec<Vec<u8>> = answers.into_iter().map(String::into_bytes).collect();
             checkpoint::complete_request(Path::new(directory), &answers)
         });
-        completed.inspect_err(|_| {
-            // The rows that servers took for saved are not; who cannot be told is lost anyway.
-            drop(self.ask_all("to give up a save", &Request::Abandon));
-        })
+        if let Err(error) = completed {
+            // Who cannot be told finds out when the next save comes.
+            drop(self.ask_all("to give up a save", &Request::Abandon { number }));
+            return Err(error);
+        }
+        // The checkpoint is whole without it: the next one of changes has more rows then.
+        if let Err(error) =
+            self.ask_all("to hear that a save is complete", &Request::Commit { number })
+        {
+            tracing::warn!("{}: `{directory}` is complete, but: {error}", self.whoami());
+        }
+        Ok(())
     }
 
     /// Has every server read its part of a checkpoint; how many rows and variables were read.

@@ -23,7 +23,7 @@ mod step;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use bireme_comm::{Interrupt, Lane, Settings, Transport};
 use bireme_engine::remote::{GeoParam, Piece, Remote, Sending, TableRef};
@@ -59,6 +59,8 @@ pub struct Worker {
     /// Steps whose pushes were waited for.
     pushed: AtomicU64,
     rows_pulled: AtomicU64,
+    /// Checkpoints that this trainer asked for.
+    saves: AtomicU32,
 }
 
 /// What a worker did.
@@ -110,6 +112,7 @@ impl Worker {
             steps: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
             rows_pulled: AtomicU64::new(0),
+            saves: AtomicU32::new(0),
         }))
     }
 

@@ -144,6 +144,7 @@ impl<'a> TablePlan<'a> {
     pub(super) fn load(&self, open: &mut OpenFiles<'_>, server: ServerIndex) -> Result<u64> {
         let sharding = Sharding::new(self.layout.shards, server.count);
         let mut rows = 0;
+        let progressed = open.progressed;
         for step in &self.saves {
             if !step.delta {
                 self.table.clear();
@@ -168,6 +169,7 @@ impl<'a> TablePlan<'a> {
                         assemble(reader, step.entry, &self.layout, part, &keys, &taken, &blank)?;
                     let keys: Vec<u64> = taken.iter().map(|row| keys[*row]).collect();
                     self.table.restore(&keys, &records)?;
+                    progressed();
                     rows += keys.len() as u64;
                 }
             }

@@ -21,7 +21,7 @@ pub fn finish(dir: &Path, shards: Vec<SavedShard>) -> Result<()> {
     finish_on(&Disk::default(), dir, shards)
 }
 
-pub(crate) fn finish_on(disk: &Disk, dir: &Path, shards: Vec<SavedShard>) -> Result<()> {
+pub(crate) fn finish_on(disk: &Disk<'_>, dir: &Path, shards: Vec<SavedShard>) -> Result<()> {
     check_together(&shards)?;
     check_visible(dir, &shards)?;
     let new = merge(&shards)?;
@@ -180,7 +180,7 @@ fn supersede(old: &mut Save, new: &Save) {
 
 /// Removes files of earlier saves. The checkpoint is complete without that, so a failure is only
 /// logged.
-fn remove_unnamed(disk: &Disk, dir: &Path, named: &BTreeSet<String>) {
+fn remove_unnamed(disk: &Disk<'_>, dir: &Path, named: &BTreeSet<String>) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

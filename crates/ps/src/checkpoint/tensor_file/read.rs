@@ -33,8 +33,8 @@ struct Entry {
 }
 
 impl TensorReader {
-    /// Compares a file with what the manifest says of it.
-    pub(crate) fn verify(dir: &Path, entry: &FileEntry) -> Result<()> {
+    /// Compares a file with what the manifest says of it; `progressed` is called on the way.
+    pub(crate) fn verify(dir: &Path, entry: &FileEntry, progressed: &dyn Fn()) -> Result<()> {
         let path = dir.join(&entry.name);
         let mut file = open(&path)?;
         let wrong = |problem: String| bad(&path, format!("{problem}: load an earlier checkpoint"));
@@ -51,6 +51,7 @@ impl TensorReader {
                 break;
             }
             crc = crc32c::crc32c_append(crc, &buffer[..read]);
+            progressed();
         }
         if format!("{crc:08x}") != entry.crc32c.to_lowercase() {
             let expected = &entry.crc32c;

@@ -15,9 +15,15 @@ use crate::Result;
 /// Rows whose column is copied at a time.
 const ROWS_AT_ONCE: usize = 16 << 10;
 
+/// Bytes that are written before somebody is told of the progress.
+const BYTES_AT_ONCE: usize = 16 << 20;
+
+/// Bytes that may wait in memory for the disk.
+const SYNCED_AT_ONCE: usize = 256 << 20;
+
 /// A file that is being written aside; it gets its name when it is complete.
 pub(crate) struct TensorWriter<'a> {
-    disk: &'a Disk,
+    disk: &'a Disk<'a>,
     dir: &'a Path,
     name: String,
     aside: PathBuf,
@@ -28,6 +34,8 @@ pub(crate) struct TensorWriter<'a> {
     /// Bytes of tensors so far, and their checksum.
     at: u64,
     crc: u32,
+    /// Bytes since the file was last flushed to disk.
+    unsynced: usize,
 }
 
 impl<'a> TensorWriter<'a> {
@@ -38,7 +46,12 @@ impl<'a> TensorWriter<'a> {
     }
 
     /// Begins the file `name` in `dir`, with `room` for its header.
-    pub(crate) fn begin(disk: &'a Disk, dir: &'a Path, name: String, room: usize) -> Result<Self> {
+    pub(crate) fn begin(
+        disk: &'a Disk<'a>,
+        dir: &'a Path,
+        name: String,
+        room: usize,
+    ) -> Result<Self> {
         let aside = dir.join(format!(".{name}.tmp"));
         let room = (room + 16).next_multiple_of(64);
         let made = disk.create(&aside).and_then(|mut file| {
@@ -57,6 +70,7 @@ impl<'a> TensorWriter<'a> {
             header: String::from("{"),
             at: 0,
             crc: 0,
+            unsynced: 0,
         })
     }
 
@@ -75,6 +89,12 @@ impl<'a> TensorWriter<'a> {
     ) -> Result<()> {
         self.declare(name, code(dtype), shape, bytes.len());
         self.put(bytes)
+    }
+
+    /// Begins a tensor whose bytes follow by [`TensorWriter::put`].
+    pub(crate) fn begin_tensor(&mut self, name: &str, dtype: DType, shape: &[usize]) {
+        let bytes = shape.iter().product::<usize>() * dtype.size();
+        self.declare(name, code(dtype), shape, bytes);
     }
 
     /// Writes keys.
@@ -122,10 +142,22 @@ impl<'a> TensorWriter<'a> {
         ));
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        self.crc = crc32c::crc32c_append(self.crc, bytes);
-        self.at += bytes.len() as u64;
-        self.out.write_all(bytes).map_err(|error| self.failed(&error))
+    /// Writes bytes of the tensor that was begun last.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        for bytes in bytes.chunks(BYTES_AT_ONCE) {
+            self.crc = crc32c::crc32c_append(self.crc, bytes);
+            self.at += bytes.len() as u64;
+            self.unsynced += bytes.len();
+            self.out.write_all(bytes).map_err(|error| self.failed(&error))?;
+            self.disk.progressed();
+            if self.unsynced >= SYNCED_AT_ONCE {
+                self.unsynced = 0;
+                let synced =
+                    self.out.flush().and_then(|()| self.disk.sync_data(self.out.get_ref()));
+                synced.map_err(|error| self.failed(&error))?;
+            }
+        }
+        Ok(())
     }
 
     fn failed(&self, error: &std::io::Error) -> crate::Error {

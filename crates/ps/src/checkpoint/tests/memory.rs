@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use bireme_engine::tensor::Tensor;
@@ -16,7 +16,8 @@ pub(super) struct MemoryTable {
     pub(super) layout: TableLayout,
     pub(super) parts: [Mutex<BTreeMap<u64, Vec<f32>>>; 2],
     pub(super) changed: Mutex<BTreeSet<u64>>,
-    all_changed: AtomicBool,
+    /// What the last save took of it.
+    saving: Mutex<BTreeSet<u64>>,
 }
 
 impl MemoryTable {
@@ -38,8 +39,8 @@ impl MemoryTable {
             config: serde_json::json!({"rule": "test"}),
         };
         let parts = Default::default();
-        let changed = Mutex::default();
-        MemoryTable { layout, parts, changed, all_changed: AtomicBool::new(false) }
+        let (changed, saving) = Default::default();
+        MemoryTable { layout, parts, changed, saving }
     }
 
     pub(super) fn rows(&self) -> BTreeMap<u64, Vec<f32>> {
@@ -67,9 +68,12 @@ impl Rows for MemoryTable {
     fn read_part(&self, part: usize, mode: SaveMode, look: &mut RowVisitor<'_>) -> Result<()> {
         let rows = self.parts[part].lock().unwrap();
         let mut changed = self.changed.lock().unwrap();
-        let all = mode != SaveMode::Delta || self.all_changed.load(Ordering::SeqCst);
         for (key, record) in rows.iter() {
-            if changed.remove(key) || all {
+            let was_changed = changed.remove(key);
+            if was_changed {
+                self.saving.lock().unwrap().insert(*key);
+            }
+            if was_changed || mode != SaveMode::Delta {
                 look(&[*key], record)?;
             }
         }
@@ -89,8 +93,12 @@ impl Rows for MemoryTable {
         Picks::Changed
     }
 
-    fn forget_marks(&self) {
-        self.all_changed.store(true, Ordering::SeqCst);
+    fn commit_save(&self) {
+        self.saving.lock().unwrap().clear();
+    }
+
+    fn abandon_save(&self) {
+        self.changed.lock().unwrap().append(&mut self.saving.lock().unwrap());
     }
 
     fn blank(&self, key: u64, record: &mut [f32]) {
@@ -186,6 +194,21 @@ impl Holdings for Server {
         look: &mut dyn FnMut(&[&Tensor]) -> Result<()>,
     ) -> Result<()> {
         look(&self.values.lock().unwrap()[piece].iter().collect::<Vec<_>>())
+    }
+
+    fn read_piece_in_parts(
+        &self,
+        piece: &str,
+        look: &mut dyn FnMut(&Part<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let values = self.values.lock().unwrap()[piece].clone();
+        for (value, tensor) in values.iter().enumerate() {
+            let (dtype, dims) = (tensor.dtype(), tensor.dims());
+            for (at, bytes) in tensor.as_bytes().chunks(4).enumerate() {
+                look(&Part { value, dtype, dims, start: 4 * at, bytes })?;
+            }
+        }
+        Ok(())
     }
 
     fn write_piece(

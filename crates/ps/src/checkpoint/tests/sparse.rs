@@ -27,6 +27,14 @@ impl Holdings for Tables {
         unreachable!("there are no pieces")
     }
 
+    fn read_piece_in_parts(
+        &self,
+        _: &str,
+        _: &mut dyn FnMut(&Part<'_>) -> Result<()>,
+    ) -> Result<()> {
+        unreachable!("there are no pieces")
+    }
+
     fn write_piece(
         &self,
         _: &str,
@@ -118,6 +126,7 @@ fn deltas_have_what_changed_since_the_base() {
     let save = |mode| {
         let saved = save(&server, dir.path(), ONLY, mode).unwrap();
         finish(dir.path(), vec![saved]).unwrap();
+        commit(&server);
     };
     train(&table, 0..40, 0.5);
     save(SaveMode::Base);
@@ -167,6 +176,10 @@ fn deltas_have_what_shrink_removed() {
     let table = Arc::new(SparseTable::new(config()).unwrap());
     let server = Tables(vec![table.clone()]);
     let write = |mode| save(&server, dir.path(), ONLY, mode).unwrap();
+    let complete = |saved| {
+        finish(dir.path(), vec![saved]).unwrap();
+        commit(&server);
+    };
     let check = |removed: &[u64]| {
         let manifest = read_manifest(dir.path()).unwrap();
         let entries = manifest.saves.iter().map(|save| &save.tables[0]);
@@ -192,22 +205,82 @@ fn deltas_have_what_shrink_removed() {
         assert_eq!(loaded, live);
     };
     train(&table, 0..400, 0.5);
-    finish(dir.path(), vec![write(SaveMode::Base)]).unwrap();
+    complete(write(SaveMode::Base));
     check(&[0]);
     // Shown more often, these stay when the others have decayed.
     (0..3).for_each(|_| train(&table, 0..100, 0.1));
     assert_eq!(table.shrink().removed, 300);
     train(&table, 350..360, 0.3);
-    finish(dir.path(), vec![write(SaveMode::Delta)]).unwrap();
+    complete(write(SaveMode::Delta));
     check(&[0, 290]);
     // The save that fails takes nothing away from the next.
     assert!(table.shrink().removed > 0);
     let lost = 110 - table.len() as u64;
     write(SaveMode::Delta);
-    abandon(&server);
-    finish(dir.path(), vec![write(SaveMode::Delta)]).unwrap();
+    complete(write(SaveMode::Delta));
     check(&[0, 290, lost]);
     table.clear();
-    finish(dir.path(), vec![write(SaveMode::Delta)]).unwrap();
+    complete(write(SaveMode::Delta));
     check(&[0, 290, lost, 110 - lost]);
+}
+
+/// The rows of the newest save in `dir`.
+fn rows_of_last(dir: &Path) -> u64 {
+    read_manifest(dir).unwrap().saves.last().unwrap().tables[0].rows
+}
+
+/// A disk that fails at any operation of a save, and an asker that never completes one.
+#[test]
+fn a_save_without_a_manifest_neither_marks_nor_ages_rows() {
+    use super::super::disk::Disk;
+    use super::super::save::save_on;
+    let config = || {
+        let mut config = ctr();
+        if let AccessorConfig::Ctr(ctr) = &mut config.accessor {
+            (ctr.nonclk_coeff, ctr.click_coeff) = (1.0, 1.0);
+            (ctr.base_threshold, ctr.delta_threshold, ctr.delta_keep_days) = (0.0, 0.25, 1e9);
+        }
+        config
+    };
+    for mode in [SaveMode::Delta, SaveMode::Base, SaveMode::FullAging] {
+        for (name, config) in [("emb", plain()), ("ctr", config())] {
+            for operations in 0.. {
+                let dir = tempfile::tempdir().unwrap();
+                let table = Arc::new(SparseTable::new(config.clone()).unwrap());
+                let server = Tables(vec![table.clone()]);
+                train(&table, 0..300, 0.5);
+                let base = save(&server, dir.path(), ONLY, SaveMode::Base).unwrap();
+                finish(dir.path(), vec![base]).unwrap();
+                commit(&server);
+                train(&table, 0..40, 0.5);
+                let before = contents(&table);
+                let disk = Disk::stopping_after(operations);
+                let stopped = save_on(&disk, &server, dir.path(), ONLY, mode, None).is_err();
+                // A row that changes meanwhile is in the next delta like the others.
+                train(&table, 299..301, 0.5);
+                let next = save(&server, dir.path(), ONLY, SaveMode::Delta).unwrap();
+                finish(dir.path(), vec![next]).unwrap();
+                let rows = rows_of_last(dir.path());
+                match mode {
+                    // What a base takes of a table with counters, a delta takes in its place.
+                    SaveMode::Base if name == "ctr" && !stopped => assert_eq!(rows, 301),
+                    _ => assert!((42..=301).contains(&rows), "{mode:?} of `{name}`: {rows}"),
+                }
+                if mode == SaveMode::FullAging {
+                    abandon(&server);
+                    let after = contents(&table);
+                    let days = |rows: &BTreeMap<u64, (Vec<f32>, Vec<f32>)>| {
+                        rows.range(40..299).map(|(_, (row, _))| row.clone()).collect::<Vec<_>>()
+                    };
+                    assert_eq!(days(&after), days(&before), "`{name}`");
+                }
+                let again = Arc::new(SparseTable::new(config.clone()).unwrap());
+                load(dir.path(), &Tables(vec![again.clone()]), ONLY).unwrap();
+                assert_eq!(again.len(), table.len());
+                if !stopped {
+                    break;
+                }
+            }
+        }
+    }
 }

@@ -31,7 +31,7 @@ pub(super) struct DensePiece {
 
 /// Writes the pieces of a server. Only single-precision values have a place in Paddle's layout.
 pub(super) fn write_dense(
-    disk: &Disk,
+    disk: &Disk<'_>,
     holdings: &dyn Holdings,
     folder: &Path,
     server: ServerIndex,
@@ -53,6 +53,7 @@ pub(super) fn write_dense(
         })?;
         written.extend(about);
         out.write_all(lines.as_bytes()).map_err(failed)?;
+        disk.progressed();
     }
     let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
     disk.sync(&file).and_then(|()| disk.rename(&aside, &path)).map_err(failed)?;

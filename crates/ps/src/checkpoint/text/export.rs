@@ -67,6 +67,7 @@ pub(crate) fn export_selected(
     mode: SaveMode,
     only: Option<&str>,
 ) -> Result<TextShard> {
+    super::super::abandon(holdings);
     let written = export(holdings, dir, server, mode, only);
     if written.is_err() {
         super::super::abandon(holdings);
@@ -81,7 +82,7 @@ fn export(
     mode: SaveMode,
     only: Option<&str>,
 ) -> Result<TextShard> {
-    let disk = Disk::default();
+    let disk = Disk::of(holdings);
     let step = holdings.step();
     let tables = holdings.tables();
     let dense_table = tables.len();
@@ -138,7 +139,7 @@ pub fn finish_text(dir: &Path, mut shards: Vec<TextShard>) -> Result<()> {
 
 /// Writes a file for each shard of this server; returns the number of rows.
 fn write_table(
-    disk: &Disk,
+    disk: &Disk<'_>,
     table: &dyn Rows,
     folder: &Path,
     server: ServerIndex,
@@ -179,7 +180,7 @@ fn write_table(
 
 /// The files of a server's shards, written aside.
 struct ShardFiles<'a> {
-    disk: &'a Disk,
+    disk: &'a Disk<'a>,
     folder: &'a Path,
     server: u32,
     shards: std::ops::Range<u64>,
@@ -189,7 +190,7 @@ struct ShardFiles<'a> {
 
 impl<'a> ShardFiles<'a> {
     fn begin(
-        disk: &'a Disk,
+        disk: &'a Disk<'a>,
         folder: &'a Path,
         server: u32,
         shards: std::ops::Range<u64>,

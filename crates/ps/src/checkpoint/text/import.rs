@@ -92,7 +92,7 @@ pub(crate) fn import_selected(
         let mut rows = 0;
         let mine = Sharding::new(layout.shards, server.count).shards_of(server.index);
         for (shard, path) in files.range(mine) {
-            rows += import_shard(path, &**table, *shard)?;
+            rows += import_shard(path, &**table, *shard, &|| holdings.progressed())?;
         }
         table.mark_loaded();
         loaded.rows.insert(layout.name, rows);
@@ -202,7 +202,7 @@ fn find_shards(folder: &Path, shards: u64) -> Result<BTreeMap<u64, PathBuf>> {
     Ok(files)
 }
 
-fn import_shard(path: &Path, table: &dyn Rows, shard: u64) -> Result<u64> {
+fn import_shard(path: &Path, table: &dyn Rows, shard: u64, progressed: &dyn Fn()) -> Result<u64> {
     let layout = table.layout();
     let record = layout.record_width();
     let mut lines = BufReader::with_capacity(1 << 18, Reader::open(path)?);
@@ -231,6 +231,7 @@ fn import_shard(path: &Path, table: &dyn Rows, shard: u64) -> Result<u64> {
         rows += 1;
         if keys.len() == ROWS_AT_ONCE {
             table.restore(&keys, &records)?;
+            progressed();
             keys.clear();
             records.clear();
         }

@@ -27,15 +27,33 @@ fn async_applies_at_once_and_knows_no_barrier() {
 
 #[test]
 fn only_async_steps_of_several_trainers_look_ahead() {
-    let ahead = |mode, trainers, attrs| {
-        let program = program(mode, trainers, attrs);
+    let ahead = |mode, attrs| {
+        let program = program(mode, 3, attrs);
         let config = super::super::ServerConfig::from_program(&program).unwrap();
-        super::super::state::State::new(&program, &scope(), config).unwrap().steps_ahead()
+        super::super::state::State::new(&program, &scope(), config).unwrap().looks_ahead()
     };
-    assert_eq!(ahead(Mode::Async, 3, ""), 2);
-    assert_eq!(ahead(Mode::Async, 1, ""), 0, "one trainer must equal one process");
-    assert_eq!(ahead(Mode::Async, 3, ", dc_asgd = True, dc_asgd_lambda = 0.25"), 0);
-    assert_eq!(ahead(Mode::Sync, 3, ""), 0);
+    assert!(ahead(Mode::Async, ""));
+    assert!(!ahead(Mode::Async, ", dc_asgd = True, dc_asgd_lambda = 0.25"));
+    assert!(!ahead(Mode::Sync, ""));
+}
+
+#[test]
+fn a_look_ahead_counts_those_at_work() {
+    let program = program(Mode::Async, 4, ", heter_workers = 1");
+    let cluster = Cluster::with(Mode::Async, 4, &program, settings());
+    let run = cluster.run();
+    let others = |rank| cluster.server.service.roster().others_at_work(rank);
+    let first = cluster.trainer(0);
+    assert_eq!(others(0), 0, "one trainer must equal one process");
+    let [second, third] = [cluster.trainer(1), cluster.trainer(2)];
+    assert_eq!((others(0), others(3)), (2, 0), "a heter worker is another kind");
+    second.complete();
+    assert_eq!(others(0), 1);
+    third.ask(&Request::Quit { problem: "enough" }).unwrap();
+    assert_eq!(others(0), 0);
+    drop((first, third));
+    drop(cluster);
+    drop(run);
 }
 
 #[test]
@@ -78,7 +96,7 @@ fn counters_of_trainers_move_the_schedule() {
     assert_eq!(state.shared.number("rate"), Some(2.5));
     state.push(0, "w@GRAD", &Array::of_tensor(&dense(&[1.0; 6]))).unwrap();
     let mut out = Vec::new();
-    state.pull_rows("w", &[0], &mut out).unwrap();
+    state.pull_rows("w", &[0], 64, &mut out).unwrap();
     assert_eq!(out, [-2.5, -2.5]);
 }
 

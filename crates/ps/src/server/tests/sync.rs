@@ -184,15 +184,15 @@ fn a_save_is_loaded_again() {
     let rows = super::super::tables::RowGrads { keys: &[7], grads: &[1.0, 2.0], counts: None };
     state.push_rows(0, "emb", rows).unwrap();
     state.update(1).unwrap();
-    let saved = state.save(directory, None, 0, crate::message::Format::Native).unwrap();
+    let saved = state.save((1, 1), directory, None, 0, crate::message::Format::Native).unwrap();
     crate::checkpoint::complete_request(folder.path(), &[saved.into_bytes()]).unwrap();
     let second = Cluster::start(Mode::Sync, 1);
     second.server.load(directory).unwrap();
     let state = &second.server.service.state;
     let mut out = Vec::new();
-    state.pull_rows("emb", &[7], &mut out).unwrap();
+    state.pull_rows("emb", &[7], 64, &mut out).unwrap();
     assert_eq!(out, [0.0, -1.0]);
-    state.pull_rows("w", &[0], &mut out).unwrap();
+    state.pull_rows("w", &[0], 64, &mut out).unwrap();
     assert_eq!(out, [-1.0, -1.0]);
     assert_eq!(second.server.stat().unwrap().step, 2);
 }

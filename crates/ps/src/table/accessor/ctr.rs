@@ -233,8 +233,15 @@ impl Ctr {
         }
     }
 
-    pub(super) fn forget_save(&self, record: &mut [f32]) {
-        record[DELTA_SCORE] = record[DELTA_SCORE].max(self.config.delta_threshold);
+    pub(super) fn unsaved(&self, mode: SaveMode, record: &mut [f32]) {
+        match mode {
+            SaveMode::Full => {}
+            SaveMode::Delta | SaveMode::Base => {
+                record[DELTA_SCORE] = record[DELTA_SCORE].max(self.config.delta_threshold);
+            }
+            // A push since then has set it to 0 already.
+            SaveMode::FullAging => record[UNSEEN_DAYS] = (record[UNSEEN_DAYS] - 1.0).max(0.0),
+        }
     }
 
     pub(super) fn shrink(&self, record: &mut [f32]) -> bool {

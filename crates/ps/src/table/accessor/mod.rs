@@ -142,11 +142,18 @@ impl Accessor {
         changed && !matches!(mode, SaveMode::Delta | SaveMode::Base)
     }
 
-    /// The row must be in the next delta, whatever a save did to it.
-    pub(super) fn forget_save(&self, record: &mut [f32]) {
+    /// Whether [`Accessor::saved`] changes counters of the rows in this mode.
+    pub(super) fn marks_records(&self, mode: SaveMode) -> bool {
+        matches!(self, Accessor::Ctr(_)) && mode != SaveMode::Full
+    }
+
+    /// The save that took this row came to nothing: takes back what it left behind. Returns whether
+    /// the row counts as changed again.
+    pub(super) fn unsaved(&self, mode: SaveMode, record: &mut [f32]) -> bool {
         if let Accessor::Ctr(ctr) = self {
-            ctr.forget_save(record);
+            ctr.unsaved(mode, record);
         }
+        matches!(mode, SaveMode::Delta | SaveMode::Base)
     }
 
     /// A day passes; returns whether the row stays.

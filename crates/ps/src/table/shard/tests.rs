@@ -1,6 +1,6 @@
 //! A shard against a map, while its index grows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -35,6 +35,10 @@ enum Action {
     Drop(u64),
     /// Takes what changed.
     Save,
+    /// What was taken counts as saved.
+    Commit,
+    /// What was taken counts as changed again.
+    Abandon,
     Clear,
 }
 
@@ -46,6 +50,8 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
         4 => range().prop_map(|(first, count)| Action::Change(first, count)),
         2 => (0u64..3).prop_map(Action::Drop),
         2 => Just(Action::Save),
+        1 => Just(Action::Commit),
+        2 => Just(Action::Abandon),
         1 => Just(Action::Clear),
     ];
     prop::collection::vec(action, 1..16)
@@ -74,6 +80,7 @@ proptest! {
     fn a_shard_is_a_map(phase in 0.0..1.0, actions in actions()) {
         let mut shard = shard(phase);
         let mut model: BTreeMap<u64, (f32, bool)> = BTreeMap::new();
+        let mut saving: BTreeSet<u64> = BTreeSet::new();
         for action in actions {
             match action {
                 Action::Make(first, count) | Action::Look(first, count) => {
@@ -104,15 +111,37 @@ proptest! {
                     let gone = shard.retain(|_, record| record[0] as u64 % 3 != rest);
                     let before = model.len();
                     model.retain(|_, (number, _)| *number as u64 % 3 != rest);
+                    saving.retain(|key| model.contains_key(key));
                     prop_assert_eq!(gone, before - model.len());
                 }
                 Action::Save => {
-                    shard.update(|_, _| false);
-                    model.values_mut().for_each(|(_, changed)| *changed = false);
+                    let mut seen = 0;
+                    shard.save(SaveMode::Delta, 0..usize::MAX, |key, _, changed| {
+                        seen += 1;
+                        assert_eq!(model[&key].1, changed);
+                        (false, changed)
+                    });
+                    prop_assert_eq!(seen, model.len());
+                    for (key, (_, changed)) in &mut model {
+                        if std::mem::take(changed) {
+                            saving.insert(*key);
+                        }
+                    }
+                }
+                Action::Commit => {
+                    shard.commit_save();
+                    saving.clear();
+                }
+                Action::Abandon => {
+                    shard.abandon_save(|mode, _| mode == SaveMode::Delta);
+                    for key in std::mem::take(&mut saving) {
+                        model.get_mut(&key).unwrap().1 = true;
+                    }
                 }
                 Action::Clear => {
                     shard.clear();
                     model.clear();
+                    saving.clear();
                 }
             }
             let rows: BTreeMap<u64, (f32, bool)> =

@@ -136,7 +136,8 @@ proptest! {
         let counts: Vec<[f32; 2]> = shows.iter().map(|shows| [*shows as f32, 0.0]).collect();
         let grads: Vec<f32> = (0..2 * keys.len()).map(|i| i as f32).collect();
         table.push(&keys, &grads, Some(&counts), &STEP).unwrap();
-        table.mark_saved(SaveMode::Base);
+        saved(&table, SaveMode::Base);
+        table.commit_save();
         let before = pull(&table, &keys);
         // Half of the shows is left, each is worth 1, and 3 must be left.
         let stays: Vec<bool> = shows.iter().map(|shows| *shows as f32 * 0.5 >= 3.0).collect();
@@ -307,20 +308,31 @@ fn pulls_need_not_make_rows() {
     assert_eq!((table.len(), there.len()), (0, 3));
 }
 
+/// Saves in a mode, and returns the keys of the rows that it took.
+fn saved(table: &SparseTable, mode: SaveMode) -> Vec<u64> {
+    let mut all = Vec::new();
+    for shard in 0..table.shard_count() {
+        let mut look = |keys: &[u64], _: &[f32]| {
+            all.extend_from_slice(keys);
+            Ok(())
+        };
+        table.save_shard(shard, mode, &mut look).unwrap();
+    }
+    all.sort_unstable();
+    all
+}
+
 #[test]
 fn deltas_have_what_changed() {
     let table = SparseTable::new(uniform(2, OptimizerRule::Sgd)).unwrap();
     let keys: Vec<u64> = (0..500).collect();
     pull(&table, &keys);
-    let delta = |mark: bool| {
-        let mut keys = Vec::new();
-        table.for_each_shard(|mut shard| {
-            keys.extend(shard.saved_rows(SaveMode::Delta).map(|row| row.key));
-            if mark {
-                shard.mark_saved(SaveMode::Delta);
-            }
-        });
-        keys.sort_unstable();
+    let delta = |commit: bool| {
+        let keys = saved(&table, SaveMode::Delta);
+        match commit {
+            true => table.commit_save(),
+            false => table.abandon_save(),
+        }
         keys
     };
     assert_eq!(delta(false), keys, "new rows");
@@ -330,11 +342,14 @@ fn deltas_have_what_changed() {
     table.push(&[3, 77], &[1.0; 4], None, &STEP).unwrap();
     table.add(&[5], &[1.0; 2]).unwrap();
     assert_eq!(delta(false), [3, 5, 77]);
-    table.mark_saved(SaveMode::Full);
-    assert_eq!(delta(true), [3, 5, 77], "a full save starts no new delta");
-    table.forget_marks();
-    assert_eq!(delta(true), keys);
-    table.mark_saved(SaveMode::Base);
+    assert_eq!(saved(&table, SaveMode::Full), keys);
+    table.commit_save();
+    assert_eq!(saved(&table, SaveMode::Base), keys);
+    table.push(&[9], &[1.0; 2], None, &STEP).unwrap();
+    table.abandon_save();
+    assert_eq!(delta(true), [3, 5, 9, 77], "a full save starts no new delta");
+    saved(&table, SaveMode::Base);
+    table.commit_save();
     let taken = table.save_filter(SaveMode::Delta);
     table.for_each_shard(|shard| assert!(!shard.rows().any(|row| taken(&row))));
 }

@@ -148,7 +148,7 @@ impl State {
                 }
             }
             Request::Save { .. } => answer(reply, &Answer::Text { text: "saved" }),
-            Request::Abandon => answer(reply, &Answer::Done),
+            Request::Commit { .. } | Request::Abandon { .. } => answer(reply, &Answer::Done),
             Request::Complete { .. } => {
                 self.completed += 1;
                 answer(reply, &Answer::Done);

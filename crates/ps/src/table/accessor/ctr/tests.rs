@@ -143,11 +143,13 @@ fn saves_take_rows_by_score() {
     assert_eq!(taken(&record), [true; 4]);
     ctr.saved(SaveMode::Delta, &mut record);
     assert_eq!(taken(&record), [true, false, true, true], "nothing new since");
-    ctr.forget_save(&mut record);
+    ctr.unsaved(SaveMode::Delta, &mut record);
     assert_eq!(taken(&record), [true; 4], "the save failed");
     ctr.saved(SaveMode::FullAging, &mut record);
     ctr.saved(SaveMode::FullAging, &mut record);
     assert_eq!(taken(&record), [true, false, false, true], "unseen for two days");
+    ctr.unsaved(SaveMode::FullAging, &mut record);
+    assert_eq!(taken(&record), [true; 4], "one of them was none");
 }
 
 #[test]
