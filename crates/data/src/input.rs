@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::source::{Reader, Source};
-use crate::{Result, Samples, Slot};
+use crate::parse::{BadLines, Format, Named, Parser};
+use crate::source::{PREVIEW, Reader, Source, preview};
+use crate::{Error, Result, Samples, Slot};
 
 /// Files of samples.
 pub trait Input: Send + Sync {
@@ -19,6 +20,14 @@ pub trait Input: Send + Sync {
     /// # Errors
     /// When it cannot be read.
     fn open(&self, file: usize) -> Result<Box<dyn Rows>>;
+
+    /// Looks at what all files together must have; called when they have been read.
+    ///
+    /// # Errors
+    /// When they lack something.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Ends reads that wait, and all that follow; to be called from another thread.
     fn stop(&self) {}
@@ -71,13 +80,62 @@ impl Files {
     /// # Errors
     /// When the format does not provide the slots.
     pub fn new(source: Source, slots: &[Slot]) -> Result<Files> {
-        crate::parse::Parser::new(&source.format, slots)?;
+        Parser::new(&source.format, slots)?;
         Ok(Files { source, slots: slots.to_vec(), stop: Arc::default() })
     }
 
     /// The source.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// The slots.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// Looks at the first lines, before anything is trained: a slot that none of them names, in
+    /// words, where later ones may.
+    ///
+    /// # Errors
+    /// When there are no other lines.
+    pub fn look_ahead(&self) -> Result<Option<String>> {
+        let Source { files, format, pipe_command, partial, .. } = &self.source;
+        let [first, others @ ..] = &files[..] else { return Ok(None) };
+        // What is read of a pipe is gone; and a command may take its time.
+        if !matches!(format, Format::SlotValue(_)) || pipe_command.is_some() || !first.is_file() {
+            return Ok(None);
+        }
+        // What cannot be read is said when it is read.
+        let Ok(text) = preview(first, None) else { return Ok(None) };
+        let mut parser = Parser::new(format, &self.slots)?;
+        let (mut samples, bad) = (Samples::of(&self.slots), BadLines::tolerate(u64::MAX));
+        parser.block(&text, 1, first, &bad, &mut samples)?;
+        let Some(met) = parser.met() else { return Ok(None) };
+        let named = Named::default();
+        named.add(first, met);
+        let tokens = format.names(&self.slots)?;
+        let Some(problem) = named.problem(&named.slots(), &self.slots, &tokens) else {
+            return Ok(None);
+        };
+        // A text that was cut at the end of a line is longer.
+        let is_all = others.is_empty() && !partial && text.len() < PREVIEW / 2;
+        match is_all && bad.count() == 0 {
+            true => Err(Error::Settings(problem)),
+            false => Ok(Some(problem)),
+        }
+    }
+
+    /// Looks whether lines name every slot, if they named these.
+    ///
+    /// # Errors
+    /// When there is a slot that none named.
+    pub fn check_named(&self, named: &[bool]) -> Result<()> {
+        let tokens = self.source.format.names(&self.slots)?;
+        match self.source.named.problem(named, &self.slots, &tokens) {
+            Some(problem) => Err(Error::Settings(problem)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -88,6 +146,13 @@ impl Input for Files {
 
     fn open(&self, file: usize) -> Result<Box<dyn Rows>> {
         Ok(Box::new(Reader::open_until(&self.source, file, &self.slots, &self.stop)?))
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.source.partial {
+            true => Ok(()),
+            false => self.check_named(&self.source.named.slots()),
+        }
     }
 
     fn stop(&self) {

@@ -13,7 +13,7 @@ use bireme_data::{
     QueueSettings, Result, Slot,
 };
 use bireme_engine::tensor::Tensor;
-use bireme_fleet::share_files;
+use bireme_fleet::{Environment, share_files};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -57,7 +57,9 @@ impl Told {
         slots.extend(texts.map(|(_, name)| Slot::ids(name)));
         let format = match name.as_str() {
             "multislot" => Format::MultiSlot(multi_slot),
-            "slot_value" => Format::SlotValue(SlotValueOptions { tokens, padding: 0 }),
+            "slot_value" => {
+                Format::SlotValue(SlotValueOptions { tokens, ..SlotValueOptions::default() })
+            }
             "criteo" => Format::Criteo(CriteoOptions { tokens, ..CriteoOptions::default() }),
             _ => return Err(PyValueError::new_err(format!("there is no data format `{name}`"))),
         };
@@ -68,6 +70,8 @@ impl Told {
         let mut source = Source::new(files, format);
         source.pipe_command = given.maybe("pipe_command")?;
         source.bad_lines = Arc::new(BadLines::tolerate(given.or("skip_bad_lines", 0)?));
+        let trainers = Environment::read().ok().and_then(|environment| environment.trainers);
+        source.partial = trainers.is_some_and(|trainers| trainers > 1);
         let told = Told {
             source,
             slots,

@@ -123,7 +123,7 @@ mod _core {
     #[pymodule_export]
     use crate::variable::Variable;
     #[pymodule_export]
-    use crate::yaml::parse_yaml;
+    use crate::yaml::{next_day, parse_yaml, passes_of_a_day};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

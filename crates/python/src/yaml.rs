@@ -1,8 +1,9 @@
-//! YAML files as Python values, as `bireme train` reads them.
+//! YAML files as Python values, and the calendar of a stream, as `bireme train` has them.
 
 use std::path::Path;
 
 use bireme_rec::config::{Node, Value, parse_keys};
+use bireme_rec::run::calendar::{Day, passes};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -18,6 +19,19 @@ pub(crate) fn parse_yaml<'py>(
     let parsed = parse_keys(Path::new(path), text);
     let (root, warnings) = parsed.map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok((dictionary(py, &root)?, warnings))
+}
+
+/// The folders of each pass of a day of a stream.
+#[pyfunction]
+pub(crate) fn passes_of_a_day(split_interval: usize, split_per_pass: usize) -> Vec<Vec<String>> {
+    passes(split_interval, split_per_pass)
+}
+
+/// The day after one, `20190720`.
+#[pyfunction]
+pub(crate) fn next_day(day: usize) -> PyResult<String> {
+    let problem = || PyValueError::new_err(format!("{day} is no day like 20190720"));
+    Ok(Day::parse(day).ok_or_else(problem)?.next().to_string())
 }
 
 fn dictionary<'py>(py: Python<'py>, items: &[(String, Node)]) -> PyResult<Bound<'py, PyDict>> {

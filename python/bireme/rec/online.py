@@ -8,7 +8,6 @@ that was stopped where to go on.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _core
 from . import auc, metrics
 from .config import Config, arguments, load, table
 from .folder import static_model
@@ -381,11 +381,10 @@ def passes_of_a_day(split_interval: int, split_per_pass: int) -> list[list[str]]
 
     >>> passes_of_a_day(360, 2)
     [['0000', '0600'], ['1200', '1800']]
+    >>> passes_of_a_day(480, 2)
+    [['0000', '0800']]
     """
-    minutes = range(0, 24 * 60, int(split_interval))
-    names = [f"{minute // 60:02}{minute % 60:02}" for minute in minutes]
-    per_pass = int(split_per_pass)
-    return [names[at : at + per_pass] for at in range(0, len(names) - per_pass + 1, per_pass)]
+    return _core.passes_of_a_day(int(split_interval), int(split_per_pass))
 
 
 def next_day(day: str) -> str:
@@ -394,8 +393,7 @@ def next_day(day: str) -> str:
     >>> next_day("20241231")
     '20250101'
     """
-    date = datetime.datetime.strptime(str(day), "%Y%m%d") + datetime.timedelta(days=1)
-    return date.strftime("%Y%m%d")
+    return _core.next_day(int(day))
 
 
 def last_of(path: str) -> tuple[int, int, str, int]:

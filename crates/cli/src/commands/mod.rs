@@ -105,7 +105,7 @@ pub fn run_from(args: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
     };
     match guarded(|| execute(cli.command, host)) {
         Ok(Outcome::Done) => 0,
-        Ok(Outcome::Interrupted) => 130,
+        Ok(Outcome::Interrupted) => crate::interrupt::exit_code(),
         Ok(Outcome::Ended(code)) => code,
         // Whoever read our output has seen enough (`bireme inspect model | head`).
         Err(error) if is_broken_pipe(&error) => 0,

@@ -10,6 +10,23 @@ use bireme_fleet::ps::checkpoint::is_checkpoint;
 /// Folders that advice names, at most.
 const MOST: usize = 8;
 
+/// What `bireme train -m` calls the model for prediction in the folder of an epoch, where there is
+/// also what training goes on from.
+const INFERENCE: &str = "rec_inference";
+
+/// The model for prediction that a folder of a training means: that of its last epoch. Any other path
+/// is as it was.
+pub(super) fn newest(path: &Path) -> PathBuf {
+    let of_epoch = |folder: &Path| {
+        let prefix = folder.join(INFERENCE);
+        prefix.with_extension("pdmodel").is_file().then_some(prefix)
+    };
+    let number = |folder: &PathBuf| -> Option<u64> { folder.file_name()?.to_str()?.parse().ok() };
+    let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let epochs = entries.filter_map(|folder| Some((number(&folder)?, of_epoch(&folder)?)));
+    of_epoch(path).or_else(|| Some(epochs.max()?.1)).unwrap_or_else(|| path.to_owned())
+}
+
 /// The files of the model at a path.
 ///
 /// # Errors
@@ -54,6 +71,12 @@ mod tests {
         let at = |epoch: &str| format!("`{}`", folder.path().join(epoch).display());
         let advice = format!("; name a folder inside: {}, {}, {}", at("0"), at("9"), at("10"));
         assert!(error.contains("no model there") && error.ends_with(&advice), "{error}");
+        assert_eq!(newest(folder.path()), folder.path());
+        for epoch in ["9", "10"] {
+            fs::write(folder.path().join(epoch).join("rec_inference.pdmodel"), "p").unwrap();
+        }
+        assert_eq!(newest(folder.path()), folder.path().join("10/rec_inference"));
+        assert_eq!(newest(&folder.path().join("9")), folder.path().join("9/rec_inference"));
         let error = find(&folder.path().join("run")).unwrap_err().to_string();
         assert!(!error.contains("name a folder"), "{error}");
     }

@@ -1,26 +1,35 @@
 //! `bireme predict`: rows in on stdin, predictions out on stdout.
 
 use std::collections::HashSet;
-use std::io::{self, BufRead, BufWriter, Write};
+use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bireme_engine::io::load_inference_model;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Scope, Step};
 use bireme_ir::{DType, Program};
+use bireme_rec::run::Description;
 
 use super::{MAX_THREADS, Outcome, available_cores, models, up_to};
-use crate::rows::{Format, MAX_ROWS, Rows};
+use crate::rows::{Format, MAX_ROWS, Rows, Trained};
+use crate::terminal;
+
+/// The longest line. What is longer is no row.
+const MAX_LINE: u64 = 1 << 26;
+/// How some editors of Windows begin a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Run a saved model on rows from stdin
 ///
-/// Reads one row a line and writes one JSON object a line, with the values of every output. Blank
-/// lines are skipped. A line that cannot be used ends the command with its number and the reason; predictions of the lines
+/// Reads one row a line and writes one JSON object a line, with the values of every output. A model
+/// that `bireme train -m` saved takes the lines that it was trained on, with labels or, where slots
+/// have names, without; every model takes JSON objects. Blank lines are skipped. A line that cannot be used ends the command with its number and the reason; predictions of the lines
 /// before it have been written by then.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A folder with `__model__`, or the path of a `.pdmodel` file with or without its ending
+    /// A folder of a model, of which the one of the last epoch is taken where there are several, or
+    /// the path of a `.pdmodel` file with or without its ending
     model: PathBuf,
     /// How lines are written [default: what the first line looks like]
     #[arg(long, value_enum)]
@@ -36,8 +45,16 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let scope = Scope::new();
-    models::find(&args.model)?;
-    let model = load_inference_model(&args.model, &scope)?;
+    let path = models::newest(&args.model);
+    if path != args.model {
+        terminal::say(&format!("the model is {}", path.display()));
+    }
+    let files = models::find(&path)?;
+    let model = load_inference_model(&path, &scope)?;
+    let description = match files.program.parent() {
+        Some(folder) => Description::read(folder)?,
+        None => None,
+    };
     let rows = Rows::new(&model.program, &model.feeds)?;
     let batch_size = rows.fixed().unwrap_or(args.batch_size);
     let threads = args.threads.unwrap_or_else(available_cores);
@@ -51,7 +68,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if fetches.iter().collect::<HashSet<_>>().len() < fetches.len() {
         fetches = model.fetches;
     }
-    let mut predictor = Predictor { step, fetches, rows, lines: Vec::new(), batch_size, out };
+    let waiting = Waiting { rows, trained: None, description, feeds: model.feeds };
+    let mut predictor = Predictor { step, fetches, waiting, lines: Vec::new(), batch_size, out };
     let read = read_lines(io::stdin().lock(), args.format, &mut predictor);
     // Whatever ended the input, the rows before it are good; should one of them fail, its line
     // comes first.
@@ -69,18 +87,26 @@ fn read_lines<W: Write>(
     for number in 1.. {
         let place = || format!("stdin, line {number}");
         bytes.clear();
-        if input.read_until(b'\n', &mut bytes).with_context(place)? == 0 {
-            break;
+        // Not more than that: a file without lines would fill the memory.
+        let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes);
+        match read.with_context(place)? as u64 {
+            0 => break,
+            MAX_LINE if !bytes.ends_with(b"\n") => {
+                bail!("{}: longer than {} MiB: is it text?", place(), MAX_LINE >> 20)
+            }
+            _ => {}
         }
         let line = std::str::from_utf8(&bytes).context("not UTF-8 text").with_context(place)?;
-        let line = line.trim();
-        if line.is_empty() {
+        let line = if number == 1 { line.trim_start_matches(BYTE_ORDER_MARK) } else { line };
+        // A tab at an end of a line of Criteo's is a word that is missing.
+        let line = line.trim_matches([' ', '\r', '\n']);
+        if line.trim().is_empty() {
             continue;
         }
         let format = *format.get_or_insert_with(|| Format::guess(line));
-        predictor.rows.push(line, format).with_context(place)?;
+        predictor.waiting.push(line, format).with_context(place)?;
         predictor.lines.push(number);
-        if predictor.rows.len() == predictor.batch_size {
+        if predictor.waiting.len() == predictor.batch_size {
             predictor.finish()?;
         }
     }
@@ -101,11 +127,56 @@ fn before_scale(program: &Program, fetch: &str) -> String {
     source.map_or_else(|| fetch.to_owned(), Clone::clone)
 }
 
+/// Rows that wait for a batch to be full.
+struct Waiting {
+    /// Of JSON objects, and of slot text by the names of feeds.
+    rows: Rows,
+    /// Of the lines that the model was trained on, once there was one.
+    trained: Option<Trained>,
+    description: Option<Description>,
+    feeds: Vec<String>,
+}
+
+impl Waiting {
+    fn push(&mut self, line: &str, format: Format) -> Result<()> {
+        let trained = match (&mut self.trained, format, &self.description) {
+            (Some(trained), ..) => trained,
+            (none, Format::Slot, Some(description)) => {
+                none.insert(Trained::new(&description.lines, line, &self.feeds)?)
+            }
+            _ => return self.rows.push(line, format),
+        };
+        trained.push(line)
+    }
+
+    fn len(&self) -> usize {
+        self.trained.as_ref().map_or(self.rows.len(), Trained::len)
+    }
+
+    fn clear(&mut self) {
+        self.rows.clear();
+        if let Some(trained) = &mut self.trained {
+            trained.clear();
+        }
+    }
+
+    /// Runs the model on all rows, or on one of them.
+    fn run(&mut self, step: &mut Step, only: Option<usize>) -> Result<()> {
+        if let Some(trained) = &mut self.trained {
+            return trained.run(step, only);
+        }
+        let tensors = match only {
+            Some(row) => self.rows.single(row).tensors()?,
+            None => self.rows.tensors()?,
+        };
+        Ok(step.run(&tensors.iter().collect::<Vec<_>>())?)
+    }
+}
+
 struct Predictor<W> {
     step: Step,
     fetches: Vec<String>,
-    /// Rows that wait for a batch to be full.
-    rows: Rows,
+    waiting: Waiting,
     /// The line that each of them came from.
     lines: Vec<usize>,
     batch_size: usize,
@@ -117,7 +188,7 @@ impl<W: Write> Predictor<W> {
     fn finish(&mut self) -> Result<()> {
         let lines = std::mem::take(&mut self.lines);
         let predicted = self.predict(&lines);
-        self.rows.clear();
+        self.waiting.clear();
         // A batch is complete for whoever reads our output, even if the next one takes its time.
         let flushed = self.out.flush();
         predicted?;
@@ -126,7 +197,7 @@ impl<W: Write> Predictor<W> {
 
     fn predict(&mut self, lines: &[usize]) -> Result<()> {
         let (&[first, ..], &[.., last]) = (lines, lines) else { return Ok(()) };
-        if Self::run(&mut self.step, &self.rows).is_ok() {
+        if self.waiting.run(&mut self.step, None).is_ok() {
             let place = || format!("stdin, lines {first} to {last}");
             self.check_outputs(lines.len()).with_context(place)?;
             return self.write(lines.len());
@@ -134,7 +205,7 @@ impl<W: Write> Predictor<W> {
         // One row spoils a whole batch: alone, the others still give their predictions, and the
         // error is about the right line.
         for (row, line) in lines.iter().enumerate() {
-            let alone = Self::run(&mut self.step, &self.rows.single(row));
+            let alone = self.waiting.run(&mut self.step, Some(row));
             let checked = alone.and_then(|()| self.check_outputs(1));
             checked.with_context(|| format!("stdin, line {line}"))?;
             self.write(1)?;
@@ -142,13 +213,8 @@ impl<W: Write> Predictor<W> {
         Ok(())
     }
 
-    fn run(step: &mut Step, rows: &Rows) -> Result<()> {
-        let tensors = rows.tensors()?;
-        Ok(step.run(&tensors.iter().collect::<Vec<_>>())?)
-    }
-
     fn check_outputs(&self, rows: usize) -> Result<()> {
-        let expected = self.rows.fixed().unwrap_or(rows);
+        let expected = self.waiting.rows.fixed().unwrap_or(rows);
         for (index, name) in self.fetches.iter().enumerate() {
             let fetched = self.step.fetched(index);
             ensure!(

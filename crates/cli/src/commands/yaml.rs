@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use bireme_fleet::Environment;
@@ -15,6 +16,9 @@ use bireme_rec::{Config, Error};
 use super::{Host, Outcome};
 use crate::interrupt::Interrupt;
 use crate::terminal::say;
+
+/// How long a training that was told to stop may take to save what it has.
+const LAST_WORDS: Duration = Duration::from_secs(60);
 
 /// What a configuration is, on every command that takes one.
 #[derive(Debug, Clone, clap::Args)]
@@ -56,16 +60,23 @@ pub(crate) fn train(training: &Training<'_>, host: &Host) -> Result<Outcome> {
     }
     bireme_fleet::log_to_stderr(environment.rpc.log.as_deref());
     let config = Config::load(training.config, &training.source.options)?;
+    let interrupt = Interrupt::install()?;
+    interrupt.end_within(LAST_WORDS)?;
     let options = Options {
         resume: training.resume,
         skip_bad_lines: training.source.skip_bad_lines,
         check_finite: training.check_finite,
-        interrupt: Some(asked(&Interrupt::install()?)),
+        interrupt: Some(asked(interrupt)),
         ..Options::default()
     };
     let outcome = match run::train(&config, &environment, &options) {
         Err(Error::Interrupted) => {
-            say("interrupted; `--resume` goes on from the last checkpoint");
+            say(&match run::last_checkpoint(&config) {
+                Some(path) => {
+                    format!("interrupted; `--resume` goes on from {}", path.display())
+                }
+                None => "interrupted before the first checkpoint; nothing is saved".to_owned(),
+            });
             return Ok(Outcome::Interrupted);
         }
         outcome => outcome?,
@@ -101,6 +112,13 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
     if servers == 0 {
         ensure!(training.mode.is_none(), "`--mode` is about servers: raise `--servers`");
         options.push("runner.use_fleet=true".to_owned());
+    }
+    // Trainers of one machine have the same files; who wants each to read all of them says so.
+    let config = Config::load(training.config, &options)?;
+    if workers > 1 && !config.has("runner.split_file_list") && !config.switch("runner.share_files")
+    {
+        say("each trainer reads a part of the data (`-o runner.split_file_list=true`)");
+        options.push("runner.split_file_list=true".to_owned());
     }
     options.extend(training.mode.iter().map(|mode| format!("runner.sync_mode={mode}")));
     if !options.is_empty() {
@@ -144,7 +162,7 @@ pub(crate) fn infer(args: &InferArgs) -> Result<Outcome> {
     let config = Config::load(&args.config, &args.source.options)?;
     let options = Options {
         skip_bad_lines: args.source.skip_bad_lines,
-        interrupt: Some(asked(&Interrupt::install()?)),
+        interrupt: Some(asked(Interrupt::install()?)),
         ..Options::default()
     };
     let evaluations = match run::infer(&config, &options) {
@@ -162,7 +180,6 @@ pub(crate) fn infer(args: &InferArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn asked(interrupt: &Interrupt) -> Arc<dyn Fn() -> bool + Send + Sync> {
-    let interrupt = interrupt.clone();
+fn asked(interrupt: Interrupt) -> Arc<dyn Fn() -> bool + Send + Sync> {
     Arc::new(move || interrupt.is_raised())
 }

@@ -5,10 +5,13 @@
 
 mod json;
 mod slot;
+mod trained;
 
 use anyhow::{Context, Result, bail, ensure};
 use bireme_engine::tensor::{Element, MAX_RANK, Tensor};
 use bireme_ir::{DType, Program, Var};
+
+pub(crate) use trained::Trained;
 
 /// The most rows that one batch may have, whether a flag or the model asks for them.
 pub(crate) const MAX_ROWS: usize = 1 << 20;
@@ -20,7 +23,8 @@ const MAX_VALUES: usize = 1 << 30;
 pub(crate) enum Format {
     /// A JSON object a line: `{"x": [0.5, 1.5], "id": 7}`
     Json,
-    /// PaddleRec's slot text: `click:0 dense_feature:0.1 1:123 2:456`
+    /// The lines that the model was trained on; for a model that was not trained from YAML,
+    /// PaddleRec's slot text: `click:0 dense_feature:0.1 C1:123 C2:456`
     Slot,
 }
 

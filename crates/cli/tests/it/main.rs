@@ -14,6 +14,7 @@ mod story;
 mod submit;
 #[cfg(target_os = "linux")]
 mod yaml;
+mod zoo;
 
 use std::io::Write;
 use std::path::Path;

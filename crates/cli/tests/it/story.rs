@@ -95,11 +95,16 @@ fn slot_to_json(line: &str) -> String {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_training_in_order() {
+fn ctrl_c_and_sigterm_end_training_in_order() {
     let folder = tempfile::tempdir().unwrap();
     train_small(folder.path());
     let finished = fs::read(folder.path().join("demo/model.pdiparams")).unwrap();
-    for flags in [&["--local"][..], &["--servers", "2"], &["--mode", "async"]] {
+    for (flags, signal, code) in [
+        (&["--local"][..], "-INT", 130),
+        (&["--local"], "-TERM", 143),
+        (&["--servers", "2"], "-INT", 130),
+        (&["--mode", "async"], "-TERM", 143),
+    ] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_bireme"))
             .args(["train", "--samples", "2000", "--epochs", "100000", "--rows", "2000"])
             .args(["--output", "demo"])
@@ -111,10 +116,10 @@ fn ctrl_c_ends_training_in_order() {
             .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         stderr.find(|line| line.starts_with("training")).unwrap();
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
         assert!(killed.success());
         let rest: Vec<String> = stderr.collect();
-        assert_eq!(child.wait().unwrap().code(), Some(130), "{flags:?}: {rest:?}");
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{flags:?}: {rest:?}");
         assert!(rest.iter().any(|line| line.starts_with("interrupted")), "{flags:?}: {rest:?}");
         let kept = fs::read(folder.path().join("demo/model.pdiparams")).unwrap();
         assert!(kept == finished, "the finished model is as before");

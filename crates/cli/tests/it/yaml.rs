@@ -212,3 +212,85 @@ fn a_launcher_starts_a_killed_job_again_and_it_goes_on_by_itself() {
         }
     }
 }
+
+/// A training of the desk that was sent a signal after its first steps: exit code and what it said.
+fn signalled(folder: &Path, signal: &str, more: &[&str]) -> (Option<i32>, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_bireme"))
+        .args(["train", "-m", "config.yaml", "-o", "runner.print_interval=1"])
+        .args(more)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    lines.find(|line| line.contains("batch_id: 3")).unwrap();
+    assert!(
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success()
+    );
+    let said: Vec<String> = lines.collect();
+    (child.wait().unwrap().code(), said.join("\n"))
+}
+
+#[test]
+fn a_training_that_is_told_to_stop_saves_a_checkpoint_and_goes_on_from_it() {
+    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+        let folder = desk();
+        let (ended, said) = signalled(folder.path(), signal, &["runner.epochs=100000"]);
+        assert_eq!(ended, Some(code), "{said}");
+        let said = said.lines().last().unwrap();
+        assert!(
+            said.starts_with("interrupted; `--resume` goes on from models/checkpoints/"),
+            "{said}"
+        );
+        let ran = run(folder.path(), "train -m config.yaml --resume -o runner.epochs=3");
+        let begun = ran.stderr.lines().find(|line| line.contains("goes on from checkpoint"));
+        // Before the end of the first epoch, or some epochs later on a machine that was busy.
+        assert!(begun.is_some(), "{}", ran.stderr);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn trainers_of_one_machine_read_every_sample_once() {
+    let folder = desk();
+    fs::remove_file(folder.path().join("data/part-1")).unwrap();
+    let ran = run(folder.path(), "train -m config.yaml --servers 1 --workers 2 --mode sync");
+    assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
+    let mut samples = 0;
+    for trainer in 0..2 {
+        let log = folder.path().join(format!("models/run/trainer-{trainer}.jsonl"));
+        for line in fs::read_to_string(log).unwrap().lines() {
+            if let Ok(Event::Epoch { epoch: 0, samples: own, .. }) = serde_json::from_str(line) {
+                samples += own;
+            }
+        }
+    }
+    // Steps that both make: what is left over of the larger share is none.
+    assert!((900..=1000).contains(&samples), "{samples}");
+    let log = fs::read_to_string(folder.path().join("log/workerlog.0")).unwrap();
+    assert!(log.contains("1 files are fewer than 2 trainers"), "{log}");
+}
+
+#[test]
+fn names_that_are_not_those_of_the_data_are_refused() {
+    let folder = desk();
+    let part = folder.path().join("data/part-0");
+    fs::remove_file(folder.path().join("data/part-1")).unwrap();
+    let text = fs::read_to_string(&part).unwrap();
+    let refused = |text: &str, options: &str| {
+        fs::write(&part, text).unwrap();
+        let ran = run(folder.path(), &format!("train -m config.yaml {options}"));
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        ran.stderr.lines().last().unwrap().to_owned()
+    };
+    let said = refused(&text.replace("click:", "label:"), "");
+    assert!(said.contains("part-0:1: ") && said.ends_with("write `click:` for `label:`"), "{said}");
+    let said = refused(&text, "-o hyper_parameters.sparse_inputs_slots=29");
+    assert!(said.contains("names slots `C27` (`27:` in the data), `C28`"), "{said}");
+    let said = refused(&text.replace(" 1:", " C1:"), "");
+    assert!(said.ends_with("lines say `C1:` where they must say `1:`"), "{said}");
+    let said = refused(&text, "-o hyper_parameters.sparse_feature_number=50");
+    assert!(said.contains("part-0:1 has it, in slot `C"), "{said}");
+    assert!(!folder.path().join("models/0").exists(), "no model of zeros is saved");
+}

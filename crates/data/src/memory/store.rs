@@ -120,6 +120,7 @@ impl Store {
         if failed.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
+        input.check()?;
         let mut store = Store::default();
         for builder in built {
             store.add(builder)?;

@@ -32,6 +32,8 @@ pub struct SlotValueOptions {
     pub tokens: Vec<String>,
     /// What a slot gets that a line does not name: once, or as often as it has values.
     pub padding: u32,
+    /// Slots that every line must name: labels. Lines without them are bad.
+    pub required: Vec<String>,
 }
 
 /// Choices of [`Format::Criteo`].
@@ -62,8 +64,10 @@ impl Format {
     }
 
     /// The name that data has for each slot.
-    #[cfg(feature = "parquet")]
-    pub(crate) fn names(&self, slots: &[Slot]) -> Result<Vec<String>> {
+    ///
+    /// # Errors
+    /// When there are names for some slots only.
+    pub fn names(&self, slots: &[Slot]) -> Result<Vec<String>> {
         match self {
             Format::MultiSlot(_) => names(&[], slots),
             Format::SlotValue(options) => names(&options.tokens, slots),

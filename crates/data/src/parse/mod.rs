@@ -9,6 +9,7 @@ mod criteo;
 mod format;
 mod guess;
 mod multi_slot;
+mod named;
 mod number;
 mod plain_lines;
 mod python_hash;
@@ -22,10 +23,12 @@ use std::path::Path;
 pub use self::bad_lines::{BadLine, BadLines};
 pub use self::format::{CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
 pub use self::guess::criteo_slots;
+pub use self::named::Named;
 pub use self::write::LineWriter;
 
 use self::criteo::Criteo;
 use self::multi_slot::MultiSlot;
+pub(crate) use self::named::Met;
 use self::plain_lines::LANES;
 use self::slot_value::SlotValue;
 use crate::{Result, Samples, Slot};
@@ -129,15 +132,22 @@ impl Parser {
                     break;
                 }
             }
-            match self.sample(text, at, out) {
+            let sample = self.sample(text, at, out).and_then(|end| match self.cut(text, end) {
+                None => Ok(end),
+                Some(problem) => Err(problem),
+            });
+            match sample {
                 Ok(end) => {
                     out.end_row();
                     at = end;
                 }
-                Err(problem) => {
+                Err(mut problem) => {
                     out.drop_unfinished();
                     let line = line_at(text, at);
                     at += line.len() + 1;
+                    if at > text.len() {
+                        problem += "; the file ends here, without a line end: is it cut?";
+                    }
                     if !line.trim_ascii().is_empty() {
                         bad.report(path, number, problem)?;
                     }
@@ -146,6 +156,24 @@ impl Parser {
             number += 1;
         }
         Ok(number)
+    }
+
+    /// Which names the lines had so far; none where there was no line, or lines have no names.
+    pub(crate) fn met(&self) -> Option<&Met> {
+        match &self.by_format {
+            ByFormat::SlotValue(parser) => parser.met(),
+            _ => None,
+        }
+    }
+
+    /// What shows that a line which ended at `end` was longer once.
+    fn cut(&self, text: &[u8], end: usize) -> Option<String> {
+        match &self.by_format {
+            ByFormat::SlotValue(parser) if end == text.len() && !text.ends_with(b"\n") => {
+                parser.cut()
+            }
+            _ => None,
+        }
     }
 
     /// Appends the values of the line that starts at `at`; returns where the next one starts.

@@ -1,14 +1,16 @@
 //! PaddleRec's lines: `name:value` tokens in any order, with spaces between them.
 //!
 //! A name that is repeated appends; names of no slot are passed over; a slot that a line does not
-//! name is padded. Lines of a file mostly have the same names in the same order, so a parser
-//! remembers the names it met, one after the other, and first compares with the one that is due.
+//! name is padded, but a line must name one, and those that are required. Lines of a file mostly have
+//! the same names in the same order, so a parser remembers the names it met, one after the other,
+//! and first compares with the one that is due.
 
 use std::sync::Arc;
 
 use super::format::{SlotValueOptions, names};
+use super::named::{MAX_STRANGERS, Met, missing_label, no_slot};
 use super::number;
-use super::{shown, token_at};
+use super::{line_at, shown, token_at};
 use crate::{Column, Error, Result, Samples, Slot, Values};
 
 /// The index of names that are passed over.
@@ -18,6 +20,8 @@ const NO_SLOT: usize = usize::MAX;
 const SPARE_STEPS: usize = 256;
 /// How far ahead a name is looked for.
 const LOOK_AHEAD: usize = 64;
+/// So many lines must name a slot before the last one that does not is taken for cut.
+const LINES_BEFORE_CUT: u64 = 16;
 /// How often a route may become too long before there is none any more.
 const MAX_ROUTES: u32 = 4;
 
@@ -29,10 +33,29 @@ pub(super) struct SlotValue {
     /// Names and the indices of their slots, by name.
     names: Arc<[(Box<[u8]>, usize)]>,
     padding: u32,
+    /// Whether every line must name a slot.
+    required: Arc<[bool]>,
+    /// Which names the lines of this file had. A name is looked up when it is first met, so that
+    /// this costs nothing for those that come in order.
+    met: Met,
+    /// Whether a line did not name a slot.
+    padded: Vec<bool>,
+    /// The slot that the last line did not name, and all lines before it did.
+    newly_padded: Option<usize>,
+    /// Whole lines so far.
+    lines: u64,
     /// The names of earlier lines, in their order.
     route: Vec<Step>,
     /// How many routes became too long.
     routes: u32,
+}
+
+/// What a line did not name.
+#[derive(Default)]
+struct Unnamed {
+    slots: usize,
+    /// A slot that it had to name.
+    required: Option<usize>,
 }
 
 /// A name that is expected next, with its colon.
@@ -71,12 +94,20 @@ impl SlotValue {
             )));
         }
         let widths = slots.iter().map(Slot::width).collect();
+        let required = slots.iter().map(|slot| options.required.contains(&slot.name)).collect();
+        let met = Met { slots: vec![false; slots.len()], strangers: Vec::new() };
+        let padded = vec![false; slots.len()];
         let (slots, names) = (slots.into(), names.into());
         Ok(SlotValue {
             slots,
             widths,
             names,
             padding: options.padding,
+            required,
+            met,
+            padded,
+            newly_padded: None,
+            lines: 0,
             route: Vec::new(),
             routes: 0,
         })
@@ -90,6 +121,7 @@ impl SlotValue {
     ) -> std::result::Result<usize, String> {
         let row = out.len();
         let columns = out.columns_mut();
+        self.newly_padded = None;
         let (mut at, mut step) = (start, 0);
         while let Some(&byte) = text.get(at) {
             if number::is_space(byte) {
@@ -117,21 +149,41 @@ impl SlotValue {
         if step == 0 {
             return Err("the line is empty".to_owned());
         }
-        self.finish(row, columns)?;
+        let unnamed = self.finish(row, columns)?;
+        if let Some(slot) = unnamed.required {
+            return Err(self.without_label(slot, line_at(text, start)));
+        }
+        if unnamed.slots == self.slots.len() {
+            return Err(no_slot(line_at(text, start), &self.names));
+        }
+        self.lines += 1;
         Ok(at)
     }
 
     /// Pads what the line did not name, and compares the numbers of values with the shapes.
     #[inline(always)]
-    fn finish(&self, row: usize, columns: &mut [Column]) -> std::result::Result<(), String> {
-        for ((&width, column), slot) in self.widths.iter().zip(columns).zip(self.slots.iter()) {
+    fn finish(
+        &mut self,
+        row: usize,
+        columns: &mut [Column],
+    ) -> std::result::Result<Unnamed, String> {
+        let mut unnamed = Unnamed::default();
+        for (index, (&width, column)) in self.widths.iter().zip(columns).enumerate() {
             let found = column.unfinished(row);
             if width == Some(found) || (width.is_none() && found > 0) {
                 continue;
             }
             if found > 0 {
-                let width = width.unwrap_or(1);
-                return Err(format!("slot `{}` has {found} values, not {width}", slot.name));
+                let (name, width) = (&self.slots[index].name, width.unwrap_or(1));
+                return Err(format!("slot `{name}` has {found} values, not {width}"));
+            }
+            unnamed.slots += 1;
+            if self.required[index] {
+                unnamed.required = Some(index);
+            }
+            if !self.padded[index] {
+                self.padded[index] = true;
+                self.newly_padded = Some(index);
             }
             let count = width.unwrap_or(1);
             match column.values_mut() {
@@ -139,7 +191,30 @@ impl SlotValue {
                 Values::Floats(to) => to.extend(std::iter::repeat_n(self.padding as f32, count)),
             }
         }
-        Ok(())
+        Ok(unnamed)
+    }
+
+    /// Which names the lines had so far; none where there was no line.
+    pub(super) fn met(&self) -> Option<&Met> {
+        (self.lines > 0).then_some(&self.met)
+    }
+
+    /// What is odd about the line that was read last, if the file ends with it and it has no line
+    /// end: it lacks a slot that all lines before it have.
+    pub(super) fn cut(&self) -> Option<String> {
+        let slot = self.newly_padded.filter(|_| self.lines > LINES_BEFORE_CUT)?;
+        Some(format!("slot `{}`, which every line before it names, is missing", self.token(slot)))
+    }
+
+    /// What lines call a slot.
+    fn token(&self, slot: usize) -> String {
+        let of_slot = self.names.iter().find(|(_, index)| *index == slot);
+        of_slot.map_or_else(String::new, |(name, _)| super::plain(name))
+    }
+
+    #[cold]
+    fn without_label(&self, slot: usize, line: &[u8]) -> String {
+        missing_label(&self.slots[slot].name, &self.token(slot), line, &self.names)
     }
 
     /// The slot and the value of a token whose name is not the one that was due; `step` becomes the
@@ -163,6 +238,16 @@ impl SlotValue {
         }
         let found = self.names.binary_search_by(|(name, _)| (**name).cmp(&token[..colon]));
         let slot = found.map_or(NO_SLOT, |found| self.names[found].1);
+        match self.met.slots.get_mut(slot) {
+            Some(met) => *met = true,
+            None if self.met.strangers.len() < MAX_STRANGERS => {
+                let name = super::plain(&token[..colon]);
+                if !self.met.strangers.contains(&name) {
+                    self.met.strangers.push(name);
+                }
+            }
+            None => {}
+        }
         if self.route.len() >= 2 * self.slots.len() + SPARE_STEPS {
             self.route.clear();
             self.routes += 1;

@@ -1,6 +1,7 @@
 //! Lines against a plain parser that splits and looks up, what is written against what was read,
 //! and the words of errors.
 
+mod names;
 mod plain_parser;
 
 use proptest::collection::vec;
@@ -99,7 +100,11 @@ fn names_without_any_order_are_looked_up() {
 #[test]
 fn padding_and_names_can_be_chosen() {
     let slots = [Slot::id("label"), Slot::ids("query")];
-    let options = SlotValueOptions { tokens: vec!["click".into(), "7".into()], padding: 3 };
+    let options = SlotValueOptions {
+        tokens: vec!["click".into(), "7".into()],
+        padding: 3,
+        ..SlotValueOptions::default()
+    };
     let (samples, _) = parse(&Format::SlotValue(options), &slots, b"click:1\n7:5 7:6 label:9\n");
     assert_eq!(*samples.columns()[0].values(), Values::Ids(vec![1, 3]));
     assert_eq!(*samples.columns()[1].values(), Values::Ids(vec![3, 5, 6]));
@@ -210,7 +215,7 @@ fn line_numbers_count_bad_and_blank_lines() {
 fn names_that_cannot_be_told_apart_are_refused() {
     let refused = |tokens: &[&str]| {
         let tokens = tokens.iter().map(|&name| name.into()).collect();
-        let format = Format::SlotValue(SlotValueOptions { tokens, padding: 0 });
+        let format = Format::SlotValue(SlotValueOptions { tokens, ..SlotValueOptions::default() });
         Parser::new(&format, &[Slot::id("a"), Slot::id("b")]).unwrap_err().to_string()
     };
     assert!(refused(&["x", "x"]).contains("two slots have the name `x`"));

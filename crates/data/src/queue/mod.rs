@@ -9,6 +9,7 @@ mod lane;
 mod reader;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use lane::Lane;
 use reader::Work;
@@ -119,9 +120,10 @@ impl QueueDataset {
         for (thread, lane) in lanes_of.iter().flatten() {
             queues[*thread].lanes.push(Arc::clone(lane));
         }
+        let left = Arc::new(AtomicUsize::new(readers));
         for (reader, lanes) in lanes_of.into_iter().enumerate() {
             let lanes = lanes.into_iter().map(|(_, lane)| lane).collect();
-            Work::new(&self.settings, reader, readers, lanes).start()?;
+            Work::new(&self.settings, reader, readers, lanes, &left).start()?;
         }
         Ok(queues.into_iter().map(|queue| Box::new(queue) as _).collect())
     }

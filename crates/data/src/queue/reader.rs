@@ -1,6 +1,7 @@
 //! The thread of one reader: from files to batches.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::lane::Lane;
 use super::{QueueSettings, Shuffle};
@@ -23,6 +24,8 @@ pub(super) struct Work {
     lanes: Vec<Arc<Lane>>,
     /// Batches that were handed over.
     dealt: usize,
+    /// Readers that have files left.
+    left: Arc<AtomicUsize>,
 }
 
 /// The files that are left for a reader.
@@ -55,6 +58,7 @@ impl Work {
         reader: usize,
         readers: usize,
         lanes: Vec<Arc<Lane>>,
+        left: &Arc<AtomicUsize>,
     ) -> Work {
         let mut order: Vec<usize> = (0..settings.input.files()).collect();
         if let Some(how) = settings.shuffle {
@@ -72,6 +76,7 @@ impl Work {
             files: Files { order, next: reader, step: readers, epoch, share },
             lanes,
             dealt: 0,
+            left: Arc::clone(left),
         }
     }
 
@@ -81,7 +86,11 @@ impl Work {
         let thread = std::thread::Builder::new().name(name);
         let run = move || {
             let ending = Ending(self.lanes.clone());
-            let end = self.read();
+            let end = self.read().and_then(|all| match all {
+                // The last to finish knows that every file has been read.
+                true if self.left.fetch_sub(1, Ordering::AcqRel) == 1 => self.input.check(),
+                _ => Ok(()),
+            });
             // The error belongs to the thread that would have had the next batch; it stops the
             // others.
             let lane = self.dealt % self.lanes.len();
@@ -96,7 +105,8 @@ impl Work {
         })
     }
 
-    fn read(&mut self) -> Result<()> {
+    /// Hands over all batches; false when nobody wants more before they end.
+    fn read(&mut self) -> Result<bool> {
         let window = self.shuffle.map_or(0, |how| how.window);
         let target = window.max(self.batch_size).max(MIN_ROWS);
         let mut samples = Samples::of(&self.slots);
@@ -115,21 +125,19 @@ impl Work {
             let mut batches = order.chunks_exact(self.batch_size);
             for rows in &mut batches {
                 if !self.deal(&samples, rows) {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
             let rest = batches.remainder();
             if !more {
-                if !rest.is_empty() && !self.drop_last {
-                    self.deal(&samples, rest);
-                }
-                return Ok(());
+                let last_is_short = !rest.is_empty() && !self.drop_last;
+                return Ok(!last_is_short || self.deal(&samples, rest));
             }
             carried.clear();
             rest.iter().for_each(|&row| carried.push_row(&samples, row));
             std::mem::swap(&mut samples, &mut carried);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads until there are `target` samples; whether there may be more.

@@ -20,9 +20,30 @@ use std::sync::Arc;
 pub use self::files::expand;
 pub use self::input::open;
 pub use self::output::Output;
+pub(crate) use self::reader::PREVIEW;
 pub use self::reader::{Reader, preview};
 
-use crate::parse::{BadLines, Format};
+use crate::parse::{BadLines, Format, Named};
+
+/// The lines of one of several processes: in turn each has [`LineShare::GROUP`] of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineShare {
+    /// Which process, from 0.
+    pub rank: u64,
+    /// How many there are.
+    pub of: u64,
+}
+
+impl LineShare {
+    /// Lines that belong together: enough to be parsed beside each other, and few enough that
+    /// processes have as many, but for one group.
+    pub const GROUP: u64 = 16;
+
+    /// Whether line `number` of a file, from 1, is of this process.
+    fn has(self, number: u64) -> bool {
+        (number - 1) / LineShare::GROUP % self.of == self.rank
+    }
+}
 
 /// Files of one format, and how they are read.
 #[derive(Clone, Debug)]
@@ -37,11 +58,20 @@ pub struct Source {
     pub pipe_command: Option<String>,
     /// How many bad lines all files together may have.
     pub bad_lines: Arc<BadLines>,
+    /// Which slots lines have named.
+    pub named: Arc<Named>,
+    /// Which lines of every file are read, where several processes share files; all of them if there
+    /// is none.
+    pub share: Option<LineShare>,
+    /// Whether other processes have files of the same data: a slot that no line here names may be
+    /// named there. False: such a slot is an error once all files are read.
+    pub partial: bool,
 }
 
 impl Source {
     /// Files of a format, whose every line must be right.
     pub fn new(files: Vec<PathBuf>, format: Format) -> Source {
-        Source { files, format, pipe_command: None, bad_lines: Arc::default() }
+        let (bad_lines, named) = (Arc::default(), Arc::default());
+        Source { files, format, pipe_command: None, bad_lines, named, share: None, partial: false }
     }
 }

@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::Source;
 use super::input::Input;
 use super::pipe::{self, Pipe};
 #[cfg(feature = "parquet")]
 use super::table::Table;
-use crate::parse::{BadLines, Parser};
+use super::{LineShare, Source};
+use crate::parse::{BadLines, Named, Parser};
 use crate::{Error, Result, Samples, Slot};
 
 /// Bytes that are read and parsed at once: enough to be worth a call, and few enough for the cache.
 const BLOCK: usize = 1 << 18;
 /// Bytes that are enough to see how a file is written.
-const PREVIEW: usize = 1 << 20;
+pub(crate) const PREVIEW: usize = 1 << 20;
+/// How some editors of Windows begin a file; it is no part of the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The longest line. What is longer is no line of samples.
 const MAX_LINE: usize = 1 << 26;
 
@@ -27,6 +29,8 @@ pub struct Reader {
     from: Text,
     parser: Parser,
     bad_lines: Arc<BadLines>,
+    named: Arc<Named>,
+    share: Option<LineShare>,
     /// Text that was read; the first `held` bytes have not been parsed.
     buffer: Vec<u8>,
     held: usize,
@@ -76,6 +80,13 @@ impl Reader {
         #[cfg(feature = "parquet")]
         let from = match from {
             Text::Parquet(file) => {
+                if source.share.is_some() {
+                    let problem =
+                        "its rows cannot be shared by several trainers: use as many files";
+                    return Err(Error::File { path: path.clone(), problem: problem.to_owned() });
+                }
+                // A table has a column for every slot, or cannot be opened.
+                source.named.add(path, &crate::parse::Met::all(slots.len()));
                 let names = source.format.names(slots)?;
                 Text::Table(Box::new(Table::open(path, file, slots, &names)?))
             }
@@ -86,6 +97,8 @@ impl Reader {
             from,
             parser,
             bad_lines: Arc::clone(&source.bad_lines),
+            named: Arc::clone(&source.named),
+            share: source.share,
             buffer: vec![0; BLOCK],
             held: 0,
             line: 1,
@@ -129,9 +142,20 @@ impl Reader {
             return self.grow();
         }
         let (path, bad) = (&self.path, &self.bad_lines);
-        self.line = self.parser.lines(&text[..whole], self.line, path, bad, out)?;
+        let lines = &text[..whole];
+        let lines = match self.line {
+            1 => lines.strip_prefix(BYTE_ORDER_MARK).unwrap_or(lines),
+            _ => lines,
+        };
+        self.line = match self.share {
+            None => self.parser.lines(lines, self.line, path, bad, out)?,
+            Some(share) => own_lines(&mut self.parser, share, lines, self.line, path, bad, out)?,
+        };
         self.buffer.copy_within(whole..self.held, 0);
         self.held -= whole;
+        if let Some(met) = self.parser.met() {
+            self.named.add(&self.path, met);
+        }
         match &mut self.from {
             Text::Command(pipe) if self.ended => pipe.finish(&self.path),
             _ => Ok(()),
@@ -147,6 +171,32 @@ impl Reader {
         self.buffer.resize(2 * self.buffer.len(), 0);
         Ok(())
     }
+}
+
+/// Parses the lines of one process among whole lines; returns the number of the line that comes next.
+fn own_lines(
+    parser: &mut Parser,
+    share: LineShare,
+    text: &[u8],
+    first_line: u64,
+    path: &Path,
+    bad: &BadLines,
+    out: &mut Samples,
+) -> Result<u64> {
+    let (mut at, mut number) = (0, first_line);
+    while at < text.len() {
+        let is_own = share.has(number);
+        let (start, first) = (at, number);
+        // The group may have begun in the block before.
+        while at < text.len() && share.has(number) == is_own {
+            at = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |end| at + end + 1);
+            number += 1;
+        }
+        if is_own {
+            parser.lines(&text[start..at], first, path, bad, out)?;
+        }
+    }
+    Ok(number)
 }
 
 impl Text {
@@ -206,8 +256,11 @@ pub fn preview(path: &Path, pipe_command: Option<&str>) -> Result<Vec<u8>> {
     }
     let cut = held == text.len();
     text.truncate(held);
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len());
+    }
     if cut {
-        let whole = memchr::memrchr(b'\n', &text).map_or(held, |end| end + 1);
+        let whole = memchr::memrchr(b'\n', &text).map_or(text.len(), |end| end + 1);
         text.truncate(whole);
     }
     Ok(text)

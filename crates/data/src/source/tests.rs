@@ -222,3 +222,26 @@ fn what_is_written_appears_when_it_is_whole() {
     let piped = preview(&folder.path().join("new/plain"), Some("yes a:1")).unwrap();
     assert!(piped.len() > 1000 && piped.ends_with(b"a:1\n"));
 }
+
+#[test]
+fn processes_that_share_a_file_read_every_line_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("part-0");
+    let lines: String = (0..70_001).map(|id| format!("id:{id}\n")).collect();
+    std::fs::write(&path, lines.trim_end()).unwrap();
+    let slots = [Slot::id("id")];
+    let mut ids = Vec::new();
+    for rank in 0..3 {
+        let share = Some(LineShare { rank, of: 3 });
+        let source = Source { share, ..Source::new(vec![path.clone()], Format::slot_value()) };
+        let mut samples = Samples::of(&slots);
+        let mut reader = Reader::open(&source, 0, &slots).unwrap();
+        assert!(!reader.read(&mut samples, usize::MAX).unwrap());
+        assert_eq!(reader.line(), 70_002);
+        assert!(samples.len().abs_diff(70_001 / 3) <= 16, "{}", samples.len());
+        let Values::Ids(own) = samples.columns()[0].values() else { panic!("ids") };
+        ids.extend_from_slice(own);
+    }
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..70_001));
+}

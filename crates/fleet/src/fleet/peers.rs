@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bireme_collective::{Config, Group};
 use bireme_comm::{
-    Body, Client, Handler, Held, Identity, Lane, Peer, Reply, Server, Settings, Transport,
+    Body, Client, Handler, Identity, Lane, Peer, Reply, Server, Settings, Transport,
 };
 use bireme_data::{Counters, Exchange, FileShare};
 use bireme_ps::worker::Worker;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use super::read::resolve;
 use super::{Node, Place, Value};
 use crate::{Error, Result};
 
@@ -48,6 +49,20 @@ impl Hyper {
     /// Keys that were asked for, with their defaults as text.
     pub fn defaults(&self) -> impl Iterator<Item = (&str, &str)> {
         self.asked.iter().map(|(key, default)| (key.as_str(), default.as_str()))
+    }
+
+    /// Keys that were asked for, with what they are: as it stands there, or by default.
+    pub(crate) fn in_use(&self) -> BTreeMap<String, String> {
+        let value = |(key, default): (&String, &String)| {
+            let here = self.values.get(key).map(|node| &node.value);
+            let text = match here.filter(|value| **value != Value::Null) {
+                Some(value) => value.to_string(),
+                // Written as a configuration would have it.
+                None => resolve(default.trim_matches('"')).to_string(),
+            };
+            (key.clone(), text)
+        };
+        self.asked.iter().map(value).collect()
     }
 
     /// What stands there, if anything but `null`.

@@ -193,7 +193,7 @@ pub const KEYS: &[Key] = &[
         "runner.split_file_list",
         Switch,
         "False",
-        "Whether trainers share the files among themselves, because each has all of them.",
+        "Whether trainers share the files among themselves, because each has all of them; where there are fewer files than trainers, they share their lines. `bireme train --workers` sets it where the file does not.",
     ),
     key(
         "runner.share_files",
@@ -205,7 +205,7 @@ pub const KEYS: &[Key] = &[
         "runner.slot_names",
         Texts,
         "",
-        "Ours: what lines call each slot, for `pipe_command: native:slot_value` or `native:criteo`; by default PaddleRec's names.",
+        "Ours: what lines of slot_value or criteo call each slot, in the order of the model's slots; by default PaddleRec's names.",
     ),
     key(
         "runner.parse_ins_id",
@@ -219,11 +219,14 @@ pub const KEYS: &[Key] = &[
         "False",
         "Whether each MultiSlot line has a content after the id.",
     ),
-    key(
-        "runner.dataset_debug",
-        Switch,
-        "False",
-        "Whether the time spent on reading and training is shown after each epoch.",
+    warned(
+        key(
+            "runner.dataset_debug",
+            Switch,
+            "False",
+            "Whether the time spent on reading and training is shown after each epoch.",
+        ),
+        "the event log has it: `bireme report`",
     ),
     key(
         "runner.skip_bad_lines",
@@ -246,7 +249,12 @@ pub const KEYS: &[Key] = &[
     // Training.
     key("runner.epochs", Count, "1", "Times to go through the data."),
     key("runner.print_interval", Count, "100", "Batches between two lines of the log."),
-    key("runner.seed", Count, "12345", "Seed of the initial values, of dropout and of shuffles."),
+    key(
+        "runner.seed",
+        Count,
+        "12345",
+        "Seed of the initial values, of dropout and of the shuffles of a stream.",
+    ),
     key(
         "runner.thread_num",
         Count,
@@ -279,11 +287,9 @@ pub const KEYS: &[Key] = &[
         "Whether the AUC over all trainers is shown after each epoch.",
     ),
     key("runner.auc_num", Count, "1", "How many of the model's AUCs are begun anew each epoch."),
-    key(
-        "runner.model_mode",
-        Text,
-        "",
-        "`train` or `infer`, for models that differ in both; `train` by default.",
+    warned(
+        key("runner.model_mode", Text, "", "`train` or `infer`, for models that differ in both."),
+        "the command says which",
     ),
     warned(key("runner.use_gpu", Switch, "False", "Whether to train on GPUs."), NO_DEVICE),
     warned(key("runner.use_xpu", Switch, "False", "Whether to train on XPUs."), NO_DEVICE),
@@ -404,7 +410,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("runner.end_day", Count, "", "Streaming: the last day."),
     key("runner.split_interval", Count, "5", "Streaming: minutes of data in one folder."),
-    key("runner.split_per_pass", Count, "1", "Streaming: folders in one pass."),
+    key(
+        "runner.split_per_pass",
+        Count,
+        "1",
+        "Streaming: folders in one pass; those that make no whole pass at the end of a day are left out.",
+    ),
     key("runner.checkpoint_per_pass", Count, "6", "Streaming: passes between two checkpoints."),
     key(
         "runner.save_delta_frequency",
@@ -425,11 +436,9 @@ pub const KEYS: &[Key] = &[
         "Streaming: a file that appears in a folder when its data is complete.",
     ),
     key("runner.data_sleep_second", Count, "10", "Streaming: seconds between two looks for data."),
-    key(
-        "runner.infer_data_dir",
-        Text,
-        "",
-        "Streaming: data to evaluate on; by default the next pass itself.",
+    warned(
+        key("runner.infer_data_dir", Text, "", "Streaming: data whose predictions are dumped."),
+        "dumps are written by `Executor.train_from_dataset`, and a pass is evaluated on the next one",
     ),
     key(
         "runner.prefetch",
@@ -438,7 +447,10 @@ pub const KEYS: &[Key] = &[
         "Streaming: whether the next pass is read while this one is trained.",
     ),
     key("runner.preload_thread_num", Count, "12", "Streaming: threads that read the next pass."),
-    key("runner.shuffle_thread_num", Count, "12", "Streaming: threads that shuffle."),
+    warned(
+        key("runner.shuffle_thread_num", Count, "12", "Streaming: threads that shuffle."),
+        "a shuffle takes as many as it needs",
+    ),
     key("runner.train_thread_num", Count, "12", "Streaming: threads that train."),
     key("runner.infer_thread_num", Count, "12", "Streaming: threads that evaluate."),
     warned(
@@ -497,6 +509,12 @@ pub const KEYS: &[Key] = &[
         "Ours: whether Adam leaves rows alone that a batch does not look up.",
     ),
     key("hyper_parameters.optimizer.momentum", Number, "0.9", "Ours: of `Momentum`."),
+    key(
+        "hyper_parameters.optimizer.weight_decay",
+        Number,
+        "0.01",
+        "Ours: of `AdamW`, the share of a parameter that decays in a step, times the learning rate.",
+    ),
     warned(
         key(
             "hyper_parameters.adam_d2sum",
@@ -555,7 +573,8 @@ pub fn reference() -> String {
     }
     text + "\n## `table_parameters`\n\n\
         Settings of the accessor of a table, by the table's name: `table_parameters.embedding.accessor.embedx_dim`.\n\
-        They are handed to the servers as they are written.\n"
+        They are handed to the servers as they are written.\n\
+        `table_parameters.embedding.shard_num` is the number of parts by which the keys of all tables are spread over servers and files, 1000 by default; other keys of a table have no effect, and a warning says so.\n"
 }
 
 #[cfg(test)]

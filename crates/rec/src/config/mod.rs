@@ -247,6 +247,12 @@ fn wrong_type(name: &str, kind: Kind, node: &Node) -> Error {
 
 /// The warning about a key that nobody knows.
 fn unknown(name: &str, place: &Place) -> String {
+    if name.starts_with("runner.valid") {
+        return format!(
+            "{place}: `{name}` is not a key of PaddleRec and is ignored: `bireme infer` evaluates \
+             models on `runner.test_data_dir`, after training"
+        );
+    }
     let near = nearest(name).map_or_else(
         || ": it is ignored".to_owned(),
         |near| format!(" and is ignored: did you mean `{near}`?"),

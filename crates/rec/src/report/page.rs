@@ -97,7 +97,8 @@ fn summary(run: &Run) -> String {
         number(samples as f64 / seconds.max(1e-9))
     );
     if resumed > 0 {
-        let _ = write!(text, " It went on from a checkpoint {resumed} times.");
+        let times = if resumed == 1 { "once".to_owned() } else { format!("{resumed} times") };
+        let _ = write!(text, " It went on from a checkpoint {times}.");
     }
     text + "</p>"
 }

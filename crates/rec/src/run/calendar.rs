@@ -1,10 +1,11 @@
-//! Days and passes of a stream: `train_data_dir/20190720/0005`.
+//! Days and passes of a stream: `train_data_dir/20190720/0005`. Rust's trainers and Python's have
+//! the same.
 
 use std::fmt;
 
 /// A day, written `20190720`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Day {
+pub struct Day {
     year: u32,
     month: u32,
     day: u32,
@@ -12,7 +13,7 @@ pub(super) struct Day {
 
 impl Day {
     /// The day of a number such as 20190720.
-    pub(super) fn parse(number: usize) -> Option<Day> {
+    pub fn parse(number: usize) -> Option<Day> {
         let number = u32::try_from(number).ok()?;
         let day = Day { year: number / 10_000, month: number / 100 % 100, day: number % 100 };
         let exists = (1000..=9999).contains(&day.year)
@@ -22,7 +23,7 @@ impl Day {
     }
 
     /// The day after it.
-    pub(super) fn next(self) -> Day {
+    pub fn next(self) -> Day {
         if self.day < self.days_of_month() {
             return Day { day: self.day + 1, ..self };
         }
@@ -51,13 +52,18 @@ impl fmt::Display for Day {
 }
 
 /// The folders of each pass of a day: `0000`, `0005`, …
-pub(super) fn passes(split_interval: usize, split_per_pass: usize) -> Vec<Vec<String>> {
+///
+/// As in PaddleRec, minutes at the end of a day that make no whole folder, and folders that make no
+/// whole pass, belong to none.
+pub fn passes(split_interval: usize, split_per_pass: usize) -> Vec<Vec<String>> {
     const DAY: usize = 24 * 60;
-    let folders: Vec<String> = (0..DAY)
-        .step_by(split_interval.max(1))
-        .map(|minute| format!("{:02}{:02}", minute / 60, minute % 60))
-        .collect();
-    folders.chunks(split_per_pass.max(1)).map(<[String]>::to_vec).collect()
+    let interval = split_interval.max(1);
+    let folder = |number: usize| {
+        let minute = number * interval;
+        format!("{:02}{:02}", minute / 60, minute % 60)
+    };
+    let folders: Vec<String> = (0..DAY / interval).map(folder).collect();
+    folders.chunks_exact(split_per_pass.max(1)).map(<[String]>::to_vec).collect()
 }
 
 #[cfg(test)]
@@ -83,5 +89,9 @@ mod tests {
             (144, &["0010".into(), "0015".into()][..])
         );
         assert_eq!(super::passes(60, 24).len(), 1);
+        assert_eq!(super::passes(60, 25).len(), 0);
+        // Three folders of 8 hours make one pass of two.
+        assert_eq!(super::passes(480, 2), [["0000", "0800"]]);
+        assert_eq!(super::passes(7, 1).last().unwrap(), &["2348"]);
     }
 }

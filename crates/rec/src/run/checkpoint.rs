@@ -2,7 +2,7 @@
 //!
 //! A checkpoint is a folder, numbered in the order they are made: `parameters` (everything that
 //! training changes, with the state of the optimizer), `trainer-R` (what trainer R alone has: its
-//! counts of metrics), and at last `state.json`, which lists the other files with their checksums.
+//! counts of metrics, and in geo mode the state of its optimizer), and at last `state.json`, which lists the other files with their checksums.
 //! Only with that file is it complete, and that file appears as a whole or not at all; so a process
 //! that is killed at any point leaves the checkpoint before it as the last.
 //!
@@ -20,9 +20,10 @@ use bireme_engine::ir::Var;
 use bireme_engine::{Scope, io};
 use bireme_fleet::{Fleet, SaveMode};
 
+use crate::config::Config;
 use crate::{Error, Log, Result};
 use state::Share;
-pub(super) use state::{Position, Setup, State, shapes};
+pub(super) use state::{Position, Setup, State};
 
 /// The file that makes a checkpoint complete.
 const STATE: &str = "state.json";
@@ -186,7 +187,7 @@ impl Checkpoints {
         }
         fleet.save_persistables(&folder.join(PARAMETERS), scope, SaveMode::All)?;
         let mut files = Vec::new();
-        if fleet.worker_num() > 1 {
+        if has_own(fleet) {
             let own = own_name(fleet);
             let program = fleet.main_program()?;
             let is_own = |var: &Var| is_own(var, scope);
@@ -222,6 +223,7 @@ impl Checkpoints {
     /// # Errors
     /// When the checkpoint cannot be read.
     pub(super) fn load(
+        &self,
         folder: &Path,
         fleet: &Fleet,
         scope: &Scope,
@@ -235,8 +237,15 @@ impl Checkpoints {
                 fetch()?;
             }
         }
-        if fleet.worker_num() > 1 {
-            let (own, program) = (folder.join(own_name(fleet)), fleet.main_program()?);
+        let own = folder.join(own_name(fleet));
+        if has_own(fleet) && fleet.worker_num() == 1 && !own.exists() {
+            self.log.warn(&format!(
+                "checkpoint {} was written before trainers kept their own state there: metrics of \
+                 this epoch count from here on",
+                folder.display()
+            ));
+        } else if has_own(fleet) {
+            let program = fleet.main_program()?;
             io::load_vars(own, program, scope, Some("variables"), |var| is_own(var, scope))?;
         }
         Ok(())
@@ -344,6 +353,19 @@ impl Checkpoints {
     }
 }
 
+/// The last complete checkpoint of a configuration's run, to tell somebody who stopped it.
+pub fn last(config: &Config) -> Option<PathBuf> {
+    if config.has("runner.start_day") {
+        let done = Path::new(&config.text("runner.model_save_path")).join(super::online::DONE);
+        return done.is_file().then_some(done);
+    }
+    let folder = super::trainer::folder(config, "runner.checkpoint_path", "checkpoints");
+    let checkpoints = Checkpoints::new(folder, Log::silent());
+    let mut numbers = checkpoints.complete().ok()?;
+    numbers.retain(|number| *number >= checkpoints.begun());
+    Some(checkpoints.folder.join(name(numbers.pop()?)))
+}
+
 /// What trainer 0 says to all of them, who ask together; its error is everyone's.
 fn told(fleet: &Fleet, says: impl FnOnce() -> Result<String>) -> Result<String> {
     let own = match fleet.is_first_worker().then(says) {
@@ -373,6 +395,12 @@ fn remove(folder: &Path) -> Result<()> {
     };
     gone(fs::remove_file(folder.join(STATE)))?;
     gone(fs::remove_dir_all(folder))
+}
+
+/// Whether a trainer has variables that are not among the parameters of a checkpoint: without servers
+/// those of a single trainer are.
+fn has_own(fleet: &Fleet) -> bool {
+    fleet.worker_num() > 1 || fleet.server_num() > 0
 }
 
 fn own_name(fleet: &Fleet) -> String {

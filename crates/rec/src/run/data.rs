@@ -4,14 +4,14 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bireme_data::parse::BadLines;
-use bireme_data::source::{Source, expand, open};
+use bireme_data::parse::{BadLines, Format, Named};
+use bireme_data::source::{LineShare, Source, expand, open};
 use bireme_data::{
     Batch, Batches, FileShare, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings,
     Slot,
 };
 
-use bireme_fleet::Fleet;
+use bireme_fleet::{Fleet, Reduce};
 
 use super::pipe;
 use crate::config::Config;
@@ -100,6 +100,12 @@ pub(super) struct Reading<'a> {
     pub(super) skip_bad_lines: Option<u64>,
     /// Threads that train at once.
     pub(super) threads: usize,
+    /// Which slots lines have named.
+    pub(super) named: Arc<Named>,
+    /// Which lines of the files are read; all by default.
+    pub(super) lines: Option<LineShare>,
+    /// Whether other files hold more of the same data, of other trainers or of other passes.
+    pub(super) partial: bool,
     /// Whether servers take part, which decides the default reader.
     pub(super) with_servers: bool,
     pub(super) log: &'a Log,
@@ -117,7 +123,20 @@ impl Data {
             reading.skip_bad_lines.unwrap_or(config.count("runner.skip_bad_lines") as u64);
         let bad_lines = Arc::new(BadLines::tolerate(tolerated));
         let (format, pipe_command) = pipe::format(reading)?;
-        let source = Source { files, format, pipe_command, bad_lines: Arc::clone(&bad_lines) };
+        let source = Source {
+            pipe_command,
+            bad_lines: Arc::clone(&bad_lines),
+            named: Arc::clone(&reading.named),
+            share: reading.lines,
+            partial: reading.partial,
+            ..Source::new(files, format)
+        };
+        let input = Files::new(source, &model.slots)?;
+        if !reading.partial
+            && let Some(problem) = input.look_ahead()?
+        {
+            reading.log.warn(&format!("{problem}: if later lines do not, it will be an error"));
+        }
         let batch_size = match (reading.purpose, config.count("runner.infer_batch_size")) {
             (Purpose::Infer, size) if size > 0 => size,
             _ => config.count("runner.train_batch_size"),
@@ -132,7 +151,7 @@ impl Data {
         };
         Ok(Data {
             kind,
-            input: Arc::new(Files::new(source, &model.slots)?),
+            input: Arc::new(input),
             slots: model.slots.clone(),
             batch_size,
             readers: readers.max(1),
@@ -185,6 +204,11 @@ impl Data {
     /// Has readers ask for the next file.
     pub(super) fn share(&mut self, share: Arc<dyn FileShare>) {
         self.share = Some(share);
+    }
+
+    /// The files, as datasets read them.
+    pub(super) fn input(&self) -> Arc<Files> {
+        Arc::clone(&self.input)
     }
 
     /// Words and lines of all files, as PaddleRec counts them before training.
@@ -281,6 +305,24 @@ impl Data {
             log.warn(&format!("{}:{}: {}", line.path.display(), line.line, line.problem));
         }
     }
+}
+
+/// Refuses a slot that no line of any trainer has named; all trainers call it together, when they
+/// have read everything.
+///
+/// # Errors
+/// When there is one, or another trainer is lost.
+pub(super) fn check_named(input: &Files, fleet: &Fleet) -> Result<()> {
+    let source = input.source();
+    if !matches!(source.format, Format::SlotValue(_)) {
+        return Ok(());
+    }
+    let mut own = source.named.slots();
+    own.resize(input.slots().len(), false);
+    let own: Vec<f64> = own.into_iter().map(|named| f64::from(u8::from(named))).collect();
+    let all = fleet.util().all_reduce(&own, Reduce::Max)?;
+    let all: Vec<bool> = all.into_iter().map(|named| named > 0.0).collect();
+    Ok(input.check_named(&all)?)
 }
 
 fn kind(reading: &Reading<'_>) -> Result<Kind> {

@@ -1,5 +1,12 @@
 //! Errors of the engine and of servers that a key of the configuration is to blame for.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use bireme_data::parse::Parser;
+use bireme_data::source::open;
+use bireme_data::{Column, Files, Samples, Values};
+
 use crate::config::{Config, Value};
 use crate::{Error, zoo};
 
@@ -19,6 +26,60 @@ pub(super) fn with_keys(config: &Config, error: Error) -> Error {
             keys => format!("`hyper_parameters.{}` are", keys.join("` and `hyper_parameters.")),
         }
     ))
+}
+
+/// The same error, with the line of data that holds the id or label which it is about: the files are
+/// read once more for it. Files that go through a command are not.
+pub(super) fn with_line(input: &Files, error: Error) -> Error {
+    let message = error.to_string();
+    let found = value_outside(&message).and_then(|value| find(input, value));
+    match found {
+        Some((path, line, slot)) => Error::Settings(format!(
+            "{message}; {}:{line} has it, in slot `{slot}`",
+            path.display()
+        )),
+        None => error,
+    }
+}
+
+/// The id or label that lies outside of something, by the words of those who found it.
+fn value_outside(message: &str) -> Option<u64> {
+    let (before, _) = message.split_once(" lies outside ")?;
+    let at = ["id ", "label "].iter().filter_map(|word| Some(before.rfind(word)? + word.len()));
+    let number: i64 = before[at.max()?..].split(' ').next()?.parse().ok()?;
+    // Data has 64 bits without a sign.
+    Some(number as u64)
+}
+
+/// The first line that holds a value: its file, its number and the slot.
+fn find(input: &Files, value: u64) -> Option<(&Path, u64, &str)> {
+    let source = input.source();
+    if source.pipe_command.is_some() {
+        return None;
+    }
+    let slots = input.slots();
+    let mut parser = Parser::new(&source.format, slots).ok()?;
+    for path in &source.files {
+        let mut text = BufReader::new(open(path).ok()?);
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            if text.read_until(b'\n', &mut line).ok()? == 0 {
+                break;
+            }
+            let mut samples = Samples::of(slots);
+            // Lines that were passed over in training are passed over here.
+            parser.line(line.trim_ascii_end(), &mut samples).ok();
+            let has = |column: &Column| match column.values() {
+                Values::Ids(ids) => ids.contains(&value),
+                Values::Floats(_) => false,
+            };
+            if let Some(slot) = samples.columns().iter().position(has) {
+                return Some((path, number, &slots[slot].name));
+            }
+        }
+    }
+    None
 }
 
 /// The rows of a table that an id lies outside of, by the words of those who found it.
@@ -52,9 +113,31 @@ fn keys_of(config: &Config, value: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use bireme_data::Slot;
+    use bireme_data::parse::Format;
+    use bireme_data::source::Source;
 
     use super::*;
+
+    #[test]
+    fn a_value_outside_names_the_line_that_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| folder.path().join(name));
+        std::fs::write(&paths[0], "1 1 1 5\n").unwrap();
+        std::fs::write(&paths[1], "1 0 1 6\n\n1 1 1 7000\n1 9 1 7\n").unwrap();
+        let slots = [Slot::id("label"), Slot::id("C1")];
+        let source = Source::new(paths.to_vec(), Format::multi_slot());
+        let input = Files::new(source, &slots).unwrap();
+        let of = |message: &str| with_line(&input, Error::Settings(message.to_owned())).to_string();
+        let message = "op `x`: id 7000 at position 1 of `C1` lies outside the table";
+        let place = format!("; {}:3 has it, in slot `C1`", paths[1].display());
+        assert_eq!(of(message), format!("{message}{place}"));
+        let label = of("label 9 of sample 3 lies outside the 2 classes");
+        assert!(label.ends_with(":4 has it, in slot `label`"), "{label}");
+        for other in ["id 12 lies outside x", "row 7000 lies outside x", "no id 7000"] {
+            assert_eq!(of(other), other);
+        }
+    }
 
     #[test]
     fn an_id_outside_a_table_names_the_key_that_sizes_it() {

@@ -9,28 +9,33 @@ use bireme_data::{Agree, Batch, Batches, Closer, Result};
 use bireme_fleet::collective::Rings;
 use bireme_fleet::{Fleet, Reduce, group};
 
+use super::stop::Stop;
 use super::topology::Topology;
 
 /// How trainers that make their steps together agree on how many they make; `None` where they do
-/// not.
+/// not. Whoever is asked to stop has no more.
 pub(super) fn agree(
     fleet: &Fleet,
     rings: Option<&Arc<Rings>>,
     topology: Topology,
+    stop: &Stop,
 ) -> Option<Arc<Agree<'static>>> {
     if fleet.worker_num() < 2 || !topology.is_in_step() {
         return None;
     }
     let lost = |error: String| bireme_data::Error::Peers(error);
+    let stop = stop.clone();
+    // One that is asked to stop stops all of them, at the same batch.
+    let vote = move |mine: bool| f64::from(u8::from(mine && !stop.is_asked()));
     if let Some(worker) = fleet.worker().map(Arc::clone) {
         return Some(Arc::new(move |mine| {
-            let least = worker.all_reduce(&[f64::from(u8::from(mine))], Reduce::Min);
+            let least = worker.all_reduce(&[vote(mine)], Reduce::Min);
             Ok(least.map_err(|error| lost(error.to_string()))?[0] > 0.0)
         }));
     }
     let rings = Arc::clone(rings?);
     Some(Arc::new(move |mine| {
-        let mut least = [f64::from(u8::from(mine))];
+        let mut least = [vote(mine)];
         let reduced = rings.group(0).all_reduce(&mut least, group::Reduce::Min);
         reduced.map_err(|error| lost(error.to_string()))?;
         Ok(least[0] > 0.0)

@@ -12,10 +12,10 @@ use bireme_engine::{Executor, Place, Scope};
 use super::data::{self, Data, Purpose, Reading};
 use super::feed::Feed;
 use super::show::{Show, Since, Style, metric_text};
-use super::{Options, build, metrics, save};
+use super::{Description, Options, build, metrics, save};
 use crate::config::Config;
 use crate::zoo::Model;
-use crate::{Error, Result};
+use crate::{Error, Log, Result};
 
 /// How good the model of an epoch is.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub struct Evaluation {
 pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
     config.warnings().iter().for_each(|warning| options.log.warn(warning));
     options.log.plain(&config.table());
-    let (_, model) = build(config, &options.log)?;
+    let (model, description) = build(config, &options.log)?;
     let count = |key| config.count(key) as u64;
     let epochs = count("runner.infer_start_epoch")..count("runner.infer_end_epoch");
     if epochs.is_empty() {
@@ -56,11 +56,15 @@ pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
         purpose: Purpose::Infer,
         skip_bad_lines: options.skip_bad_lines,
         threads,
+        named: Arc::default(),
+        lines: None,
+        partial: false,
         with_servers: false,
         log: &options.log,
     };
     let mut data = Data::new(&reading, files)?;
-    let evaluations = epochs.map(|epoch| evaluate(config, options, &model, &mut data, epoch));
+    let evaluations =
+        epochs.map(|epoch| evaluate(config, options, (&model, &description), &mut data, epoch));
     let evaluations = evaluations.collect::<Result<Vec<_>>>();
     let evaluations = evaluations.map_err(|error| super::explain::with_keys(config, error))?;
     data.report_bad_lines(&options.log);
@@ -70,14 +74,14 @@ pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
 fn evaluate(
     config: &Config,
     options: &Options,
-    model: &Model,
+    (model, description): (&Model, &Description),
     data: &mut Data,
     epoch: u64,
 ) -> Result<Evaluation> {
     let log = &options.log;
     log.info(&format!("load model epoch {epoch}"));
     let started = Instant::now();
-    let scope = load(config, model, epoch)?;
+    let scope = load(config, model, description, epoch, log)?;
     let metric_names = model.metrics.iter().map(|metric| metric.name.clone());
     let names: Vec<String> = ["cost".to_owned()].into_iter().chain(metric_names).collect();
     let variables = model.metrics.iter().map(|metric| metric.variable.name().to_owned());
@@ -115,7 +119,8 @@ fn evaluate(
     for batches in data.open(epoch, 1)? {
         portions.push(Feed::new(batches, 0, &waited)?.portion(u64::MAX));
     }
-    let summary = bireme_data::train(&training, portions)?;
+    let summary = bireme_data::train(&training, portions)
+        .map_err(|error| super::explain::with_line(&data.input(), error.into()))?;
     if summary.batches == 0 {
         let files: Vec<&PathBuf> = data.files().iter().take(1).collect();
         return Err(Error::Settings(format!("there is no sample in {files:?} …")));
@@ -138,7 +143,13 @@ fn evaluate(
 }
 
 /// The variables of the model of an epoch, with its parameters.
-fn load(config: &Config, model: &Model, epoch: u64) -> Result<Scope> {
+fn load(
+    config: &Config,
+    model: &Model,
+    description: &Description,
+    epoch: u64,
+    log: &Log,
+) -> Result<Scope> {
     let scope = Scope::new();
     let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
     executor.run(&model.graph.startup(), &[], &[])?;
@@ -148,6 +159,7 @@ fn load(config: &Config, model: &Model, epoch: u64) -> Result<Scope> {
         let problem = format!("is `{path}`, where there is no model of epoch {epoch}");
         return Err(config.refuse("runner.infer_load_path", problem));
     }
+    save::check_fits(&folder, description, log)?;
     save::load_parameters(&folder, &model.graph.main(), &scope)?;
     Ok(scope)
 }

@@ -4,9 +4,10 @@
 //! process is comes from the environment of a launcher; what it has done goes to the log, to the
 //! event log of the run, and to the caller.
 
-mod calendar;
+pub mod calendar;
 mod checkpoint;
 mod data;
+mod description;
 mod events;
 mod exact;
 mod explain;
@@ -19,6 +20,7 @@ mod pipe;
 mod save;
 mod share;
 mod show;
+mod stop;
 mod topology;
 mod trainer;
 
@@ -29,6 +31,8 @@ use std::sync::Arc;
 use bireme_fleet::{Environment, Fleet};
 use serde::{Deserialize, Serialize};
 
+pub use checkpoint::last as last_checkpoint;
+pub use description::{Description, LineSlot, Lines};
 pub use events::Event;
 pub use infer::{Evaluation, infer};
 pub use metrics::auc;
@@ -111,6 +115,7 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
     let log = &options.log;
     let topology = Topology::of(config, environment)?;
     config.warnings().iter().for_each(|warning| log.warn(warning));
+    topology::unread_tables(config).iter().for_each(|warning| log.warn(warning));
     if topology == Topology::Alone && config.has("runner.sync_mode") {
         log.warn(
             "Not Find Distributed env, Change To local train mode. If you want train with fleet, \
@@ -118,7 +123,7 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
         );
     }
     log.plain(&config.table());
-    let (name, model) = build(config, log)?;
+    let (model, description) = build(config, log)?;
     let goes_on = options.resume || environment.launcher.restarts > 0;
     let mut environment = environment.clone();
     // After a restart the trainers have the servers load the checkpoint that all of them go on from;
@@ -130,25 +135,25 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
     if let Some((address, _)) = &options.listen {
         fleet = fleet.bind(address);
     }
-    fleet.minimize(&model.loss, &*optimizer::of(config)?, &topology.strategy(config))?;
+    fleet.minimize(&model.loss, &*optimizer::of(config)?, &topology.strategy(config)?)?;
     if fleet.is_server() {
-        serve(&mut fleet, config, options)?;
+        serve(&mut fleet, config, options, &description)?;
         return Ok(Outcome::default());
     }
     let trained = match config.has("runner.start_day") {
-        true => online::Stream::new(config, options, topology, name, model, fleet)
+        true => online::Stream::new(config, options, topology, description.model, model, fleet)
             .and_then(|stream| stream.run(goes_on)),
-        false => Trainer::new(config, options, topology, name, model, fleet, goes_on)
+        false => Trainer::new(config, options, topology, description, model, fleet, goes_on)
             .and_then(Trainer::run),
     };
     trained.map_err(|error| explain::with_keys(config, error))
 }
 
-/// Builds the model of a configuration; its name and itself.
+/// Builds the model of a configuration, and describes it.
 ///
 /// # Errors
 /// When there is none of that name, or a hyper parameter does not fit it.
-pub fn build(config: &Config, log: &Log) -> Result<(&'static str, Model)> {
+pub fn build(config: &Config, log: &Log) -> Result<(Model, Description)> {
     let name = model_name(config);
     let Some(entry) = zoo::find(&name) else {
         let names: Vec<&str> = zoo::entries().iter().map(|entry| entry.name).collect();
@@ -162,7 +167,8 @@ pub fn build(config: &Config, log: &Log) -> Result<(&'static str, Model)> {
     let model = (entry.build)(&mut hyper)?;
     model.graph.set_random_seed(config.count("runner.seed") as u64);
     warn_unasked(&hyper, entry.name, log);
-    Ok((entry.name, model))
+    let description = Description::of(entry.name, &hyper, &model);
+    Ok((model, description))
 }
 
 /// The name that the file gives its model, or that of its folder.
@@ -197,10 +203,15 @@ fn warn_unasked(hyper: &Hyper, model: &str, log: &Log) {
 }
 
 /// Holds parameters until all trainers have finished.
-fn serve(fleet: &mut Fleet, config: &Config, options: &Options) -> Result<()> {
+fn serve(
+    fleet: &mut Fleet,
+    config: &Config,
+    options: &Options,
+    description: &Description,
+) -> Result<()> {
     options.log.info("Run Server Begin");
     match save::warm_start(config)? {
-        Some(folder) => save::init_server(fleet, &folder, &options.log)?,
+        Some(folder) => save::init_server(fleet, &folder, description, &options.log)?,
         None => fleet.init_server(None)?,
     }
     let interrupt = || options.interrupt.as_ref().is_some_and(|asked| asked());

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bireme_data::parse::Named;
 use bireme_data::source::expand;
 use bireme_data::train::divide;
-use bireme_data::{Agreed, Batches, Summary, Training};
+use bireme_data::{Agreed, Batches, Files, Summary, Training};
 use bireme_engine::{Executor, Place};
 use bireme_fleet::collective::Rings;
 use bireme_fleet::{Fleet, SaveMode, clock};
@@ -21,14 +22,15 @@ use super::data::{self, Data, Purpose, Reading};
 use super::events::{self, Event, Events};
 use super::feed::{self, Feed};
 use super::show::{Show, Since, Style};
+use super::stop::Stop;
 use super::topology::Topology;
 use super::{Epoch, Options, Outcome, metrics, trainer};
-use crate::config::Config;
+use crate::config::{Config, python_float};
 use crate::zoo::Model;
-use crate::{Error, Result};
+use crate::{Error, Log, Result};
 
 /// Checkpoints that are complete: day, key, path, pass.
-const DONE: &str = "donefile.txt";
+pub(super) const DONE: &str = "donefile.txt";
 /// Models for serving that are complete.
 const BASE_DONE: &str = "xbox_base_done.txt";
 /// Differences for serving that are complete.
@@ -39,7 +41,7 @@ pub(super) struct Stream<'a> {
     config: &'a Config,
     options: &'a Options,
     topology: Topology,
-    name: &'static str,
+    name: String,
     model: Model,
     fleet: Fleet,
     rings: Option<Arc<Rings>>,
@@ -51,6 +53,12 @@ pub(super) struct Stream<'a> {
     events: Option<Mutex<Events>>,
     /// Batches that were trained.
     batches: u64,
+    /// Whether a pass was trained: before that there is no model to evaluate.
+    has_trained: bool,
+    /// Which slots the lines of all passes have named.
+    named: Arc<Named>,
+    /// The files of the last pass.
+    input: Option<Arc<Files>>,
 }
 
 impl<'a> Stream<'a> {
@@ -62,7 +70,7 @@ impl<'a> Stream<'a> {
         config: &'a Config,
         options: &'a Options,
         topology: Topology,
-        name: &'static str,
+        name: String,
         model: Model,
         mut fleet: Fleet,
     ) -> Result<Stream<'a>> {
@@ -91,6 +99,9 @@ impl<'a> Stream<'a> {
             run,
             events: None,
             batches: 0,
+            has_trained: false,
+            named: Arc::default(),
+            input: None,
         })
     }
 
@@ -100,6 +111,7 @@ impl<'a> Stream<'a> {
     /// As [`super::train`].
     pub(super) fn run(mut self, goes_on: bool) -> Result<Outcome> {
         let (mut day, last) = days(self.config)?;
+        warn_left_out(self.config, &self.options.log)?;
         let mut first_pass = 1;
         let done = if goes_on { self.last_done()? } else { None };
         self.begin_log(done.as_ref().map(|(_, _, path)| path.as_path()))?;
@@ -137,7 +149,7 @@ impl<'a> Stream<'a> {
         self.batches = done.map_or(0, |path| events::batch_of_save(&self.run, trainer, path));
         self.events = Some(Mutex::new(Events::open(&self.run, trainer, done.is_some())?));
         let mode = self.topology.name();
-        self.write(&events::start(self.config, &self.fleet, self.name, mode, self.batches))
+        self.write(&events::start(self.config, &self.fleet, &self.name, mode, self.batches))
     }
 
     fn write(&self, event: &Event) -> Result<()> {
@@ -175,6 +187,7 @@ impl<'a> Stream<'a> {
                 ahead = Some((pass + 1, self.read(day, &all[pass])?));
             }
             let Some(data) = data else { continue };
+            self.input = Some(data.input());
             epochs.push(self.pass(day, pass, data)?);
             if pass % checkpoints == 0 && pass < all.len() {
                 self.save(day, &pass.to_string(), SaveMode::All, DONE, pass as i64)?;
@@ -182,6 +195,9 @@ impl<'a> Stream<'a> {
             if pass % deltas == 0 {
                 self.save(day, &format!("delta_{pass}"), SaveMode::Delta, DELTA_DONE, pass as i64)?;
             }
+        }
+        if let Some(input) = self.input.take().filter(|_| first == 1) {
+            data::check_named(&input, &self.fleet)?;
         }
         if self.fleet.server_num() > 0 {
             self.options.log.info("shrink table");
@@ -222,6 +238,10 @@ impl<'a> Stream<'a> {
             purpose: Purpose::Train,
             skip_bad_lines: self.options.skip_bad_lines,
             threads: self.threads.0,
+            named: Arc::clone(&self.named),
+            lines: None,
+            // A pass may be minutes of data: a slot may come later in the day.
+            partial: true,
             with_servers: true,
             log: &self.options.log,
         };
@@ -263,9 +283,12 @@ impl<'a> Stream<'a> {
         data.shuffle(&self.fleet, seed.wrapping_add(pass as u64))?;
         let read = started.elapsed().as_secs_f64();
         let inferring = Instant::now();
-        self.run_over(&mut data, true, pass as u64, None)?;
-        let seen = self.global()?;
-        log.info(&format!("Day:{day}, Pass: {pass}, Infer Global Metric: {}", text(&seen)));
+        if self.has_trained {
+            self.run_over(&mut data, true, pass as u64, None)?;
+            let seen = self.global()?;
+            log.info(&format!("Day:{day}, Pass: {pass}, Infer Global Metric: {}", text(&seen)));
+        }
+        self.has_trained = true;
         let infer = inferring.elapsed().as_secs_f64();
         let training = Instant::now();
         let number = self.number(day, pass)?;
@@ -280,12 +303,18 @@ impl<'a> Stream<'a> {
         drop(data);
         let release = releasing.elapsed().as_secs_f64();
         let seconds = started.elapsed().as_secs_f64();
+        let other = (seconds - read - train - infer - release).max(0.0);
+        let minutes = |seconds: f64| python_float(seconds / 60.0);
         log.info(&format!(
-            "finished train epoch {pass} time cost:{:.2} min job time \
-             cost:[read_data:{read:.2}][train: {train:.2}][metric: 0.00][release: {release:.2}]\
-             [infer:{infer:.2}][infer_metric: 0.00][other:{:.2}]",
-            seconds / 60.0,
-            (seconds - read - train - infer - release).max(0.0)
+            "finished train epoch {pass} time cost:{} min job time \
+             cost:[read_data:{}][train: {}][metric: 0.0][release: {}][infer:{}][infer_metric: 0.0]\
+             [other:{}]",
+            minutes(seconds),
+            minutes(read),
+            minutes(train),
+            minutes(release),
+            minutes(infer),
+            minutes(other)
         ));
         let model = self.folder.join(day.to_string());
         self.write(&Event::Epoch {
@@ -336,7 +365,8 @@ impl<'a> Stream<'a> {
         let mut portions = Vec::new();
         let agree = match infer {
             true => None,
-            false => feed::agree(&self.fleet, self.rings.as_ref(), self.topology),
+            // A pass is trained whole, or its trainers begin it anew.
+            false => feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &Stop::default()),
         };
         for batches in data.open(0, threads.0)? {
             let batches: Box<dyn Batches> = match &agree {
@@ -452,6 +482,28 @@ fn days(config: &Config) -> Result<(Day, Day)> {
     }
 }
 
+/// Says which folders of a day belong to no pass.
+///
+/// # Errors
+/// When none does.
+fn warn_left_out(config: &Config, log: &Log) -> Result<()> {
+    let (interval, each) = ("runner.split_interval", "runner.split_per_pass");
+    let all = passes(config.count(interval), 1);
+    let used = passes(config.count(interval), config.count(each)).concat();
+    match (used.last(), all.get(used.len())) {
+        (None, _) => {
+            let problem = format!("is more than the {} folders of a day", all.len());
+            return Err(config.refuse(each, problem));
+        }
+        (_, Some(first)) => log.warn(&format!(
+            "`{each}` folders at a time do not make whole days: those from `{}` on are not trained",
+            first[0]
+        )),
+        _ => {}
+    }
+    Ok(())
+}
+
 fn text(metrics: &BTreeMap<String, f64>) -> String {
     let text =
         |(name, value): (&String, &f64)| format!("global {}={value:.6}", name.to_uppercase());
@@ -478,5 +530,17 @@ mod tests {
              is no day to train"
         );
         assert!(wrong("start_day: 7, end_day: 8").contains("is 7, and no day like 20190720"));
+    }
+
+    #[test]
+    fn folders_that_make_no_pass_are_said() {
+        let log = Log::to(std::io::sink());
+        let check = |keys: &str| {
+            let text = format!("runner: {{{keys}}}");
+            warn_left_out(&Config::parse(Path::new("a.yaml"), &text, &[]).unwrap(), &log)
+        };
+        check("split_interval: 480, split_per_pass: 2").unwrap();
+        let error = check("split_interval: 480, split_per_pass: 4").unwrap_err().to_string();
+        assert!(error.ends_with("is more than the 3 folders of a day"), "{error}");
     }
 }

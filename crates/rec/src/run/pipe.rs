@@ -7,8 +7,10 @@ use bireme_data::parse::{CriteoOptions, Format, MultiSlotOptions, SlotValueOptio
 use super::data::Reading;
 use crate::Result;
 use crate::config::Config;
+use crate::zoo::Model;
 
 const KEY: &str = "runner.pipe_command";
+const NAMES: &str = "runner.slot_names";
 const SWITCH: &str = "runner.native_parser";
 
 /// How files are written, and what they are piped through.
@@ -27,10 +29,13 @@ pub(super) fn format(reading: &Reading<'_>) -> Result<(Format, Option<String>)> 
         Format::MultiSlot(_) => multi_slot.clone(),
         other => other.clone(),
     };
+    let own = labelled(own, model);
     Ok(match command.trim() {
-        "" => (own, None),
+        "" => (named(config, own)?, None),
         "cat" | "native:multislot" => (multi_slot, None),
-        command if command.starts_with("native:") => (native(config, command, own)?, None),
+        command if command.starts_with("native:") => {
+            (labelled(native(config, command, own)?, model), None)
+        }
         command if command.starts_with("python") && parses_itself(config, &own) => {
             log.info(&format!(
                 "files are parsed directly, as {own} lines, and not through `{command}`: set \
@@ -40,6 +45,31 @@ pub(super) fn format(reading: &Reading<'_>) -> Result<(Format, Option<String>)> 
         }
         command => (multi_slot, Some(whole_command(config, command))),
     })
+}
+
+/// A format whose every line must have the labels of a model: those of its slots that a prediction
+/// does not need.
+fn labelled(format: Format, model: &Model) -> Format {
+    let Format::SlotValue(options) = format else { return format };
+    let names = model.slots.iter().map(|slot| &slot.name);
+    let required = names.filter(|name| !model.inference_feeds.contains(name)).cloned().collect();
+    Format::SlotValue(SlotValueOptions { required, ..options })
+}
+
+/// The format of a model, with the names that the configuration has for slots.
+fn named(config: &Config, own: Format) -> Result<Format> {
+    let tokens = config.texts(NAMES);
+    match own {
+        own if tokens.is_empty() => Ok(own),
+        Format::SlotValue(options) => Ok(Format::SlotValue(SlotValueOptions { tokens, ..options })),
+        own => Err(config.refuse(
+            NAMES,
+            format!(
+                "names slots in lines of slot_value, and this model has {own} lines: leave it out, \
+                 or set `{KEY}` to native:slot_value"
+            ),
+        )),
+    }
 }
 
 /// Whether the format of a model stands for what a Python reader does. A reader of a model whose own
@@ -53,14 +83,16 @@ fn parses_itself(config: &Config, own: &Format) -> bool {
 
 /// `native:slot_value` and `native:criteo`.
 fn native(config: &Config, command: &str, own: Format) -> Result<Format> {
-    let named = config.texts("runner.slot_names");
+    let named = config.texts(NAMES);
     let tokens = match (named.is_empty(), &own) {
         (false, _) => named,
         (true, Format::SlotValue(options)) => options.tokens.clone(),
         (true, _) => Vec::new(),
     };
     match command {
-        "native:slot_value" => Ok(Format::SlotValue(SlotValueOptions { tokens, padding: 0 })),
+        "native:slot_value" => {
+            Ok(Format::SlotValue(SlotValueOptions { tokens, ..SlotValueOptions::default() }))
+        }
         "native:criteo" => Ok(Format::Criteo(CriteoOptions { tokens, ..CriteoOptions::default() })),
         _ => Err(config.refuse(
             KEY,
@@ -113,13 +145,16 @@ mod tests {
     fn of(model: &str, runner: &str) -> Result<(Format, Option<String>)> {
         let text = format!("model: {model}\nrunner: {{{runner}}}\n");
         let config = Config::parse(Path::new("/nowhere/a b.yaml"), &text, &[]).unwrap();
-        let (_, model) = run::build(&config, &Log::silent()).unwrap();
+        let (model, _) = run::build(&config, &Log::silent()).unwrap();
         let reading = Reading {
             config: &config,
             model: &model,
             purpose: Purpose::Train,
             skip_bad_lines: None,
             threads: 1,
+            named: std::sync::Arc::default(),
+            lines: None,
+            partial: false,
             with_servers: false,
             log: &Log::silent(),
         };
@@ -151,6 +186,15 @@ mod tests {
         let (format, _) =
             of("din", "pipe_command: \"native:slot_value\", slot_names: [a, b]").unwrap();
         assert!(matches!(format, Format::SlotValue(options) if options.tokens == ["a", "b"]));
+        let names: Vec<String> = (0..28).map(|slot| format!("\"s{slot}\"")).collect();
+        let (format, _) = of("dnn", &format!("slot_names: [{}]", names.join(", "))).unwrap();
+        let Format::SlotValue(options) = format else { panic!("slot_value") };
+        assert_eq!(
+            (options.tokens[0].as_str(), &options.required[..]),
+            ("s0", &["label".into()][..])
+        );
+        let error = of("din", "slot_names: [a, b]").unwrap_err().to_string();
+        assert!(error.contains("this model has multislot lines"), "{error}");
         let error = of("dnn", "pipe_command: \"native:csv\"").unwrap_err().to_string();
         assert!(error.contains("native:slot_value"), "{error}");
     }

@@ -10,6 +10,7 @@ use bireme_engine::ir::{Program, Var, VarKind};
 use bireme_engine::tensor::Tensor;
 use bireme_fleet::{Fleet, SaveMode};
 
+use super::description::{self, Description};
 use crate::config::Config;
 use crate::zoo::Model;
 use crate::{Error, Log, Result, pickle};
@@ -125,7 +126,13 @@ pub(super) fn warm_start(config: &Config) -> Result<Option<PathBuf>> {
 ///
 /// # Errors
 /// When there is no model, or it is another one.
-pub(super) fn init_server(fleet: &mut Fleet, folder: &Path, log: &Log) -> Result<()> {
+pub(super) fn init_server(
+    fleet: &mut Fleet,
+    folder: &Path,
+    description: &Description,
+    log: &Log,
+) -> Result<()> {
+    check_fits(folder, description, log)?;
     log.info(&format!("start load model from {}", folder.display()));
     let of_servers = folder.join(PERSISTABLES);
     if of_servers.is_dir() {
@@ -144,6 +151,18 @@ pub(super) fn init_server(fleet: &mut Fleet, folder: &Path, log: &Log) -> Result
     };
     let wrong = |error| Error::file(folder, format!("cannot start from this model: {error}"));
     fleet.init_server_from(&values).map_err(wrong)
+}
+
+/// Refuses a saved model that is another than `here`, where its folder says what it is.
+///
+/// # Errors
+/// When its name or a parameter differs.
+pub(super) fn check_fits(folder: &Path, here: &Description, log: &Log) -> Result<()> {
+    let Some(saved) = Description::read(folder)? else { return Ok(()) };
+    if let Some(differences) = saved.check_fits(here, folder)? {
+        log.warn(&format!("`{}`: the saved model differs: {differences}", folder.display()));
+    }
+    Ok(())
 }
 
 /// Brings the variables of a program to what they were when a model was saved: parameters, and the
@@ -201,16 +220,33 @@ pub(super) fn load(folder: &Path, program: &Program, scope: &Scope, log: &Log) -
 /// # Errors
 /// When there is no model, or it is another one.
 pub(super) fn load_parameters(folder: &Path, program: &Program, scope: &Scope) -> Result<()> {
-    if inference_prefix(folder).is_none()
-        && let Some(values) = read_static(folder)?
-    {
-        for var in persistables(program).filter(|var| var.is_parameter()) {
-            let missing = || Error::file(folder, format!("the model has no `{}`", var.name));
-            scope.try_set(&var.name, values.get(&var.name).ok_or_else(missing)?)?;
+    let wanted: Vec<&Var> = persistables(program).filter(|var| var.is_parameter()).collect();
+    // What the training saved for itself is complete; a model for prediction lacks what it does not
+    // need.
+    let values = match read_static(folder)? {
+        Some(values) => values,
+        None => {
+            let saved = Scope::new();
+            load_inference(folder, &saved)?;
+            let value = |name: String| Ok((name.clone(), saved.get(&name)?));
+            saved.names().into_iter().map(value).collect::<Result<_>>()?
         }
-        return Ok(());
+    };
+    let shape = |value: &Tensor| format!("{} {:?}", value.dtype(), value.dims().to_vec());
+    let (mut then, mut now) = (BTreeMap::new(), BTreeMap::new());
+    for var in &wanted {
+        now.insert(var.name.clone(), shape(&scope.get(&var.name)?));
+        then.extend(values.get(&var.name).map(|value| (var.name.clone(), shape(value))));
     }
-    load_inference(folder, scope)
+    let differences = description::differences("parameter", &then, &now);
+    if !differences.is_empty() {
+        let differences = description::listed(differences);
+        return Err(Error::file(folder, format!("cannot load the model: {differences}")));
+    }
+    for var in wanted {
+        scope.try_set(&var.name, &values[&var.name])?;
+    }
+    Ok(())
 }
 
 fn inference_prefix(folder: &Path) -> Option<PathBuf> {

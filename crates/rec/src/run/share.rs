@@ -1,6 +1,10 @@
 //! A trainer's share of the data: which files are its own, or that trainers draw them one after the
 //! other; and what of them the speed counts.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bireme_data::source::LineShare;
 use bireme_fleet::{Fleet, Mode};
 
 use super::Options;
@@ -24,12 +28,14 @@ pub(super) fn own_data(
     fleet: &Fleet,
     threads: (usize, usize),
 ) -> Result<Data> {
-    let mut files = data::files(config, Purpose::Train)?;
+    let files = data::files(config, Purpose::Train)?;
     let share = shares_files(config, topology);
-    // Those who draw their files know all of them.
-    if config.switch("runner.split_file_list") && !share {
-        files = fleet.split_files(&files)?.to_vec();
-    }
+    let trainers = fleet.worker_num();
+    let (files, lines) = match trainers > 1 && !share {
+        true => own_files(config, options, fleet, files)?,
+        // Those who draw their files know all of them.
+        false => (files, None),
+    };
     if files.is_empty() {
         return Err(Error::Settings(format!(
             "trainer {} of {} has no files: use fewer trainers, or split the data into more files",
@@ -43,6 +49,9 @@ pub(super) fn own_data(
         purpose: Purpose::Train,
         skip_bad_lines: options.skip_bad_lines,
         threads: if topology.is_in_step() { threads.1 } else { threads.0 },
+        named: Arc::default(),
+        lines,
+        partial: trainers > 1,
         with_servers: topology.has_servers(),
         log: &options.log,
     };
@@ -51,6 +60,38 @@ pub(super) fn own_data(
         check_sharing(config, topology, &data)?;
     }
     Ok(data)
+}
+
+/// The files of this trainer, one of several, and which of their lines are its own.
+fn own_files(
+    config: &Config,
+    options: &Options,
+    fleet: &Fleet,
+    files: Vec<PathBuf>,
+) -> Result<(Vec<PathBuf>, Option<LineShare>)> {
+    let (trainers, count) = (fleet.worker_num(), files.len());
+    let warn = |text: &str| {
+        if fleet.is_first_worker() {
+            options.log.warn(text);
+        }
+    };
+    if !config.switch("runner.split_file_list") {
+        warn(&format!(
+            "`runner.split_file_list` is False: each of {trainers} trainers reads all of its {count} \
+             files, so if they are the same, every sample is trained {trainers} times"
+        ));
+        return Ok((files, None));
+    }
+    if count >= trainers as usize {
+        return Ok((fleet.split_files(&files)?.to_vec(), None));
+    }
+    warn(&format!(
+        "{count} files are fewer than {trainers} trainers: each reads all of them, and trains on \
+         every {trainers}th {} lines",
+        LineShare::GROUP
+    ));
+    let share = LineShare { rank: fleet.worker_index().into(), of: trainers.into() };
+    Ok((files, Some(share)))
 }
 
 /// Whether trainers draw their files one after the other.

@@ -6,6 +6,7 @@ use crate::config::{Config, Node, Value};
 use crate::{Error, Result};
 
 const SYNC_MODE: &str = "runner.sync_mode";
+const SHARDS: &str = "shard_num";
 
 /// Who trains together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +51,11 @@ impl Topology {
     }
 
     /// How the job is distributed.
-    pub(super) fn strategy(self, config: &Config) -> Strategy {
-        let Topology::Servers(mode) = self else { return Strategy::default() };
+    ///
+    /// # Errors
+    /// When tables disagree about the number of shards, which is that of all.
+    pub(super) fn strategy(self, config: &Config) -> Result<Strategy> {
+        let Topology::Servers(mode) = self else { return Ok(Strategy::default()) };
         let count = |key| u32::try_from(config.count(key)).unwrap_or(u32::MAX);
         let mut strategy = Strategy::new(mode);
         if mode == Mode::Geo {
@@ -61,7 +65,10 @@ impl Topology {
         for (table, accessor) in tables(config) {
             strategy = strategy.table(&table, &accessor.to_string());
         }
-        strategy
+        if let Some(shards) = shards(config)? {
+            strategy.transpiler.shard_num = shards;
+        }
+        Ok(strategy)
     }
 
     /// Whether all trainers make their steps together.
@@ -126,6 +133,44 @@ fn mode(config: &Config) -> Result<Mode> {
             format!("is `{name}`, which is no mode: use sync, async, half_async, geo or hybrid"),
         )),
     }
+}
+
+/// The number of shards that `table_parameters.NAME.shard_num` give, which is that of all tables.
+fn shards(config: &Config) -> Result<Option<i64>> {
+    let mut all: Option<(&str, i64)> = None;
+    for (key, node) in config.values() {
+        if table_key(key) != Some(SHARDS) {
+            continue;
+        }
+        let Value::Int(shards @ 1..) = node.value else {
+            return Err(config.refuse(key, "must be a whole number of at least 1"));
+        };
+        match all {
+            Some((first, other)) if other != shards => {
+                let problem = format!("is {shards}, and `{first}` is {other}: give all tables one");
+                return Err(config.refuse(key, problem));
+            }
+            _ => all = Some((key, shards)),
+        }
+    }
+    Ok(all.map(|(_, shards)| shards))
+}
+
+/// Settings of tables that nothing reads, in words.
+pub(super) fn unread_tables(config: &Config) -> Vec<String> {
+    let unread = |key: &str| {
+        let rest = table_key(key)?;
+        (rest != SHARDS && !rest.starts_with("accessor.")).then(|| {
+            let place = config.node(key).map(|node| node.place.to_string()).unwrap_or_default();
+            format!("{place}: `{key}` has no effect: of a table, `accessor` and `{SHARDS}` count")
+        })
+    };
+    config.values().filter_map(|(key, _)| unread(key)).collect()
+}
+
+/// What stands behind the name of a table in a key.
+fn table_key(key: &str) -> Option<&str> {
+    Some(key.strip_prefix("table_parameters.")?.split_once('.')?.1)
 }
 
 /// The accessors of `table_parameters.NAME.accessor.*` as JSON, by the table's name.
@@ -214,5 +259,22 @@ mod tests {
         let [(name, json)] = &tables(&config)[..] else { panic!("one table") };
         assert_eq!(name, "embedding");
         assert_eq!(json.to_string(), r#"{"embed_sgd_param":{"name":"adagrad"},"fea_dim":9}"#);
+        let strategy = Topology::Servers(Mode::Sync).strategy(&config).unwrap();
+        assert_eq!(strategy.transpiler.shard_num, 3);
+    }
+
+    #[test]
+    fn settings_of_tables_that_do_not_count_are_said() {
+        let tables = |text: &str| config(&format!("table_parameters: {{{text}}}\n"));
+        let unread = unread_tables(&tables("a: {table_class: MemorySparseTable, shard_num: 5}"));
+        assert_eq!(unread.len(), 1, "{unread:?}");
+        assert!(unread[0].contains("`table_parameters.a.table_class` has no effect"), "{unread:?}");
+        for (wrong, words) in [
+            ("a: {shard_num: 5}, b: {shard_num: 6}", "`table_parameters.a.shard_num` is 5"),
+            ("a: {shard_num: 0}", "at least 1"),
+        ] {
+            let error = Topology::Servers(Mode::Sync).strategy(&tables(wrong)).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+        }
     }
 }

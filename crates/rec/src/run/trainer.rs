@@ -17,14 +17,16 @@ use bireme_engine::{Executor, Place};
 use bireme_fleet::collective::Rings;
 use bireme_fleet::{Fleet, Reduce};
 
-use super::checkpoint::{Checkpoints, Position, Setup, shapes};
-use super::data::Data;
+use super::checkpoint::{Checkpoints, Position, Setup};
+use super::data::{self, Data};
 use super::events::{self, Event, Events};
+use super::explain;
 use super::feed::{self, Feed};
 use super::share::{self, Counted};
 use super::show::{Show, Since, Style, metric_text};
+use super::stop::{Stop, Stopping};
 use super::topology::Topology;
-use super::{Epoch, Options, Outcome, metrics, optimizer, save};
+use super::{Description, Epoch, Lines, Options, Outcome, metrics, optimizer, save};
 use crate::config::{Config, python_float};
 use crate::zoo::Model;
 use crate::{Error, Result};
@@ -43,6 +45,7 @@ pub(super) struct Trainer<'a> {
     /// Training threads, and threads that each splits its batch over.
     threads: (usize, usize),
     names: save::Names,
+    description: Description,
     checkpoints: Checkpoints,
     setup: Setup,
     events: Mutex<Events>,
@@ -50,6 +53,7 @@ pub(super) struct Trainer<'a> {
     waited: Arc<AtomicU64>,
     /// What the speed counts, and how many of them are in a sample.
     counted: Counted,
+    stop: Stop,
 }
 
 impl<'a> Trainer<'a> {
@@ -61,7 +65,7 @@ impl<'a> Trainer<'a> {
         config: &'a Config,
         options: &'a Options,
         topology: Topology,
-        name: &'static str,
+        mut description: Description,
         model: Model,
         mut fleet: Fleet,
         goes_on: bool,
@@ -71,16 +75,8 @@ impl<'a> Trainer<'a> {
         let threads = divide(fleet.main_program()?, config.count("runner.thread_num"), false)?;
         let mut data = share::own_data(config, options, topology, &model, &fleet, threads)?;
         let counted = Counted::of(config, topology, &data, options)?;
-        let setup = Setup {
-            model: name.to_owned(),
-            mode: topology.name().to_owned(),
-            trainers: fleet.worker_num() as usize,
-            threads: threads.0 * threads.1,
-            batch_size: data.batch_size(),
-            seed: config.count("runner.seed") as u64,
-            optimizer: optimizer::name(config),
-            parameters: shapes(fleet.original_program()?),
-        };
+        description.lines = Lines::of(&data.input().source().format, &model.slots)?;
+        let setup = setup(config, topology, &fleet, threads, &data, &description);
         let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
         // Trainers meet at checkpoints, so one that failed cannot join the others in the middle.
         fleet.reporter().together();
@@ -109,15 +105,17 @@ impl<'a> Trainer<'a> {
             data,
             threads,
             names,
+            description,
             checkpoints,
             setup,
             events: Mutex::new(events),
             position: Position::default(),
             waited: Arc::default(),
             counted,
+            stop: Stop::new(options.interrupt.clone()),
         };
         match last {
-            Some((folder, state)) => trainer.go_on(&folder, state.trainers)?,
+            Some((folder, state)) => trainer.resume(&folder, state.trainers)?,
             None => trainer.begin(goes_on)?,
         }
         trainer.say_start()?;
@@ -139,6 +137,7 @@ impl<'a> Trainer<'a> {
             && let Some(folder) = save::warm_start(self.config)?
         {
             let program = self.fleet.original_program()?;
+            save::check_fits(&folder, &self.description, &self.options.log)?;
             save::load(&folder, program, self.executor.scope(), &self.options.log)?;
         }
         let first = u64::try_from(self.config.integer("last_epoch") + 1);
@@ -148,11 +147,11 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// The middle of a run.
-    fn go_on(&mut self, folder: &std::path::Path, mut positions: Vec<Position>) -> Result<()> {
-        let Trainer { fleet, executor, .. } = self;
+    /// Restores the trainer from a checkpoint.
+    fn resume(&mut self, folder: &std::path::Path, mut positions: Vec<Position>) -> Result<()> {
+        let Trainer { fleet, executor, checkpoints, .. } = self;
         let scope = executor.scope().clone();
-        Checkpoints::load(folder, fleet, &scope, || {
+        checkpoints.load(folder, fleet, &scope, || {
             executor.run(fleet.startup_program()?, &[], &[])?;
             Ok(())
         })?;
@@ -225,6 +224,9 @@ impl<'a> Trainer<'a> {
         loop {
             self.portion(&feeds, each, &mut last)?;
             self.position.seconds = spent + started.elapsed().as_secs_f64();
+            if self.any(self.stop.is_asked())? {
+                return self.stop_early();
+            }
             if interval == 0 || self.all(feeds.iter().all(Feed::is_ended))? {
                 break;
             }
@@ -234,7 +236,20 @@ impl<'a> Trainer<'a> {
         if self.all(self.position.samples == 0)? {
             return Err(self.no_batch());
         }
+        if self.fleet.worker_num() > 1 {
+            data::check_named(&self.data.input(), &self.fleet)?;
+        }
         self.end_epoch(&last)
+    }
+
+    /// Saves where the run is, for one that goes on; all trainers call it together.
+    fn stop_early(&mut self) -> Result<()> {
+        self.options.log.info("asked to stop: a checkpoint is written");
+        self.fleet.flush()?;
+        self.checkpoint()?;
+        self.rings = None;
+        self.fleet.stop_worker()?;
+        Err(Error::Interrupted)
     }
 
     /// That an epoch has no batch, with what there is instead.
@@ -257,13 +272,13 @@ impl<'a> Trainer<'a> {
 
     /// The batches of this epoch that are left.
     fn feeds(&mut self) -> Result<Vec<Feed>> {
-        let agree = feed::agree(&self.fleet, self.rings.as_ref(), self.topology);
+        let agree = feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &self.stop);
         let batches = self.data.open(self.position.epoch, self.threads.0)?;
         let mut feeds = Vec::new();
         for (batches, taken) in batches.into_iter().zip(&self.position.taken) {
             let batches: Box<dyn Batches> = match &agree {
                 Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
-                None => batches,
+                None => Box::new(Stopping::new(batches, &self.stop)),
             };
             feeds.push(Feed::new(batches, *taken, &self.waited)?);
         }
@@ -274,6 +289,11 @@ impl<'a> Trainer<'a> {
     fn all(&self, mine: bool) -> Result<bool> {
         let least = self.fleet.util().all_reduce(&[f64::from(u8::from(mine))], Reduce::Min)?;
         Ok(least[0] == 1.0)
+    }
+
+    /// Whether something is so for a trainer; they ask together.
+    fn any(&self, mine: bool) -> Result<bool> {
+        Ok(!self.all(!mine)?)
     }
 
     /// Trains up to so many batches on each thread.
@@ -300,7 +320,7 @@ impl<'a> Trainer<'a> {
             reporter.steps(1, Some(progress.data.rows() as u64));
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
         };
-        let interrupt = || self.options.interrupt.as_ref().is_some_and(|asked| asked());
+        let interrupt = || self.stop.is_urgent();
         let training = Training {
             fetches: &fetches,
             split: self.threads.1,
@@ -312,7 +332,8 @@ impl<'a> Trainer<'a> {
             ..Training::new(&program, &scope, &self.model.slots)
         };
         let portions = feeds.iter().map(|feed| feed.portion(each)).collect();
-        let summary = bireme_data::train(&training, portions)?;
+        let summary = bireme_data::train(&training, portions)
+            .map_err(|error| explain::with_line(&self.data.input(), error.into()))?;
         let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
         if !since.last.is_empty() {
             *last = since.last;
@@ -353,6 +374,9 @@ impl<'a> Trainer<'a> {
         let saving = Instant::now();
         let scope = self.executor.scope().clone();
         let model = save::model(&self.fleet, &scope, &self.names, self.config, epoch)?;
+        if self.fleet.is_first_worker() {
+            self.description.write(&model)?;
+        }
         self.saved("model", model.clone(), saving)?;
         if !self.topology.has_servers() && self.fleet.is_first_worker() {
             self.options.log.info(&format!("Already save model in {}", model.display()));
@@ -396,12 +420,20 @@ impl<'a> Trainer<'a> {
         Ok(values)
     }
 
+    /// What the last batch had, with the metrics of the whole epoch.
+    fn with_global(&self, global: &BTreeMap<String, f64>, last: &[f64]) -> Vec<f64> {
+        let loss = last.first().copied().unwrap_or(f64::NAN);
+        let names = self.model.metrics.iter().map(|metric| &metric.name);
+        let metrics = names.map(|name| global.get(name).copied().unwrap_or(f64::NAN));
+        [loss].into_iter().chain(metrics).collect()
+    }
+
     fn show_epoch(&self, global: &BTreeMap<String, f64>, last: &[f64]) {
         let Position { epoch, seconds, samples, .. } = self.position;
         let log = &self.options.log;
         if !self.topology.has_servers() {
             let metrics = match self.data.is_loader() {
-                true => metric_text(&self.shown_names(), last),
+                true => metric_text(&self.shown_names(), &self.with_global(global, last)),
                 false => String::new(),
             };
             log.info(&format!("epoch: {epoch} done, {metrics}epoch time: {seconds:.2} s"));
@@ -466,6 +498,28 @@ impl<'a> Trainer<'a> {
         }
         log.info("Run Success, Exit.");
         Ok(())
+    }
+}
+
+/// What must be the same for a run that goes on from a checkpoint of this one.
+fn setup(
+    config: &Config,
+    topology: Topology,
+    fleet: &Fleet,
+    threads: (usize, usize),
+    data: &Data,
+    description: &Description,
+) -> Setup {
+    Setup {
+        model: description.model.clone(),
+        mode: topology.name().to_owned(),
+        trainers: fleet.worker_num() as usize,
+        threads: threads.0 * threads.1,
+        batch_size: data.batch_size(),
+        seed: config.count("runner.seed") as u64,
+        optimizer: optimizer::name(config),
+        parameters: description.parameters.clone(),
+        hyper_parameters: description.hyper_parameters.clone(),
     }
 }
 

@@ -180,7 +180,7 @@ impl Clicks {
         Model {
             graph: self.graph,
             slots,
-            format: Format::SlotValue(SlotValueOptions { tokens, padding: 0 }),
+            format: Format::SlotValue(SlotValueOptions { tokens, ..SlotValueOptions::default() }),
             loss,
             metrics: vec![auc],
             prediction,

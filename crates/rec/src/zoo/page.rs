@@ -86,6 +86,10 @@ Weights of dense features start small, as in `xdeepfm`, where PaddleRec has 1 (`
 The loss that `logistic_regression` shows is the sum over a batch, as in PaddleRec; that of the others is a mean over samples.
 Click models read Criteo's slots as they are; fields that PaddleRec numbers by hand (`logistic_regression`, `autoint`) are made of them.
 
+The names under *Data* are what stands in the lines.
+A slot_value line has them before colons, in any order: `click:1 dense_feature:0.5 … 1:104733 2:17`; a slot that it leaves out is 0, but the label must be there.
+A multislot line has the slots in the order given, each as a count and so many values: `1 104733 2 0.5 0.25`.
+
 ";
 
 const FIGURES: &str = "\
@@ -136,14 +140,24 @@ fn figure(page: &mut String, line: &serde_json::Value) {
     }
 }
 
+/// Names in backticks, not all if there are many.
+fn listed(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match names.len() {
+        0..=8 => names.join(", "),
+        count => [&names[..2], &["…".to_owned()], &names[count - 2..]].concat().join(", "),
+    }
+}
+
 fn describe(page: &mut String, entry: &Entry) {
     let mut hyper = Hyper::default();
     let model = (entry.build)(&mut hyper).expect("defaults build");
     let Entry { name, area, summary, paper, when, .. } = entry;
-    let slots: Vec<String> = model.slots.iter().map(|slot| format!("`{}`", slot.name)).collect();
-    let slots = match slots.len() {
-        0..=8 => slots.join(", "),
-        count => [&slots[..2], &["…".to_owned()], &slots[count - 2..]].concat().join(", "),
+    let tokens = model.format.names(&model.slots).expect("a name for each slot");
+    let variables: Vec<String> = model.slots.iter().map(|slot| slot.name.clone()).collect();
+    let slots = match tokens == variables {
+        true => listed(&tokens),
+        false => format!("{} (for the variables {})", listed(&tokens), listed(&variables)),
     };
     let text = format!(
         "\n## {name}\n\n{summary}.\n{paper}.\n\n{when}\n\n\

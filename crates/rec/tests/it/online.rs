@@ -42,7 +42,9 @@ fn days_are_trained_pass_by_pass_and_go_on_after_the_last_checkpoint() {
     assert!(processes[0].until(day).is_some(), "{:?}", processes[0].said());
     processes[0].kill();
     let said = processes[0].said().join("\n");
+    assert!(!said.contains("20190731, Pass: 1, Infer"), "there was no model before it\n{said}");
     for line in [
+        "Day:20190731, Pass: 2, Infer Global Metric: global AUC=0.",
         "Day:20190731, Pass: 1, Train Global Metric: global AUC=0.",
         "finished train epoch 2 time cost:",
         "shrink table",

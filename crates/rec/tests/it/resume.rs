@@ -98,6 +98,26 @@ fn jobs_of_other_modes_killed_anywhere_go_on_and_train_all_data() {
     }
 }
 
+/// A single trainer's own state: counts of metrics, and in geo mode the state of its optimizer.
+#[test]
+fn a_job_of_one_trainer_killed_and_resumed_ends_as_one_that_was_not() {
+    for mode in ["sync", "geo"] {
+        let keys = SYNC.replace("sync_mode: sync", &format!("sync_mode: {mode}\n  geo_step: 2"));
+        let undisturbed = Setup::new(2, 200, &keys);
+        let expected = undisturbed.run_cluster(1, false);
+        let setup = Setup::new(2, 200, &keys);
+        let mut processes = setup.start_cluster(1, false);
+        // 20 batches an epoch, a checkpoint after every 4.
+        let reached = (0..14).all(|_| processes[0].until(is_progress).is_some());
+        processes[0].kill();
+        assert!(reached, "{mode}: {:?}", processes[0].said());
+        drop(processes);
+        let epochs = setup.run_cluster(1, true);
+        assert_eq!(comparable(&epochs), comparable(&expected), "{mode}");
+        assert!(setup.parameters(1) == undisturbed.parameters(1), "{mode}");
+    }
+}
+
 #[test]
 fn ranks_killed_anywhere_end_with_the_same_parameters() {
     let keys = SYNC.replace("sync_mode: sync", "use_fleet: True");

@@ -10,7 +10,8 @@ pub(super) enum Cell {
     Float(u32),
 }
 
-/// The values of a `slot:value` line, in the order of the slots; `None` for a bad or blank line.
+/// The values of a `slot:value` line, in the order of the slots; `None` for a bad or blank line,
+/// or one that names no slot.
 pub(super) fn plain_slot_value(line: &[u8], slots: &[Slot]) -> Option<Vec<Vec<Cell>>> {
     let mut row = vec![Vec::new(); slots.len()];
     let tokens = tokens(line);
@@ -21,7 +22,7 @@ pub(super) fn plain_slot_value(line: &[u8], slots: &[Slot]) -> Option<Vec<Vec<Ce
             row[at].push(cell(value, slots[at].kind)?);
         }
     }
-    if tokens.is_empty() {
+    if row.iter().all(Vec::is_empty) {
         return None;
     }
     for (cells, slot) in row.iter_mut().zip(slots) {

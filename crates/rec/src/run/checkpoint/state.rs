@@ -1,10 +1,9 @@
 //! What a checkpoint says about the run that made it: how it was set up, and how far it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use bireme_engine::ir::Program;
 use serde::{Deserialize, Serialize};
 
 use super::sums::{self, FileSum};
@@ -40,6 +39,9 @@ pub(in crate::run) struct Setup {
     pub(in crate::run) optimizer: String,
     /// Type and shape of each parameter, by name.
     pub(in crate::run) parameters: BTreeMap<String, String>,
+    /// The hyper parameters of the model; none in checkpoints that do not know them.
+    #[serde(default)]
+    pub(in crate::run) hyper_parameters: BTreeMap<String, String>,
 }
 
 /// What one trainer has done.
@@ -124,13 +126,10 @@ impl Setup {
         compare("threads", self.threads.to_string(), here.threads.to_string());
         compare("batch size", self.batch_size.to_string(), here.batch_size.to_string());
         compare("seed", self.seed.to_string(), here.seed.to_string());
-        let names: std::collections::BTreeSet<&String> =
-            self.parameters.keys().chain(here.parameters.keys()).collect();
-        let shape = |of: &Setup, name: &String| {
-            of.parameters.get(name).cloned().unwrap_or_else(|| "nothing".to_owned())
-        };
-        for name in names {
-            compare(&format!("parameter `{name}`"), shape(self, name), shape(here, name));
+        compare_all("parameter", &self.parameters, &here.parameters, &mut compare);
+        if !self.hyper_parameters.is_empty() {
+            let (then, now) = (&self.hyper_parameters, &here.hyper_parameters);
+            compare_all("hyper parameter", then, now, &mut compare);
         }
         let more = match all.len().saturating_sub(NAMED) {
             0 => String::new(),
@@ -141,10 +140,20 @@ impl Setup {
     }
 }
 
-/// Type and shape of each parameter of a program, by name.
-pub(in crate::run) fn shapes(program: &Program) -> BTreeMap<String, String> {
-    let parameters = program.persistables().filter(|var| var.is_parameter());
-    parameters.map(|var| (var.name.clone(), format!("{} {:?}", var.dtype, var.shape))).collect()
+/// Compares the values of all names.
+fn compare_all(
+    what: &str,
+    then: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+    compare: &mut impl FnMut(&str, String, String),
+) {
+    let names: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
+    let value = |of: &BTreeMap<String, String>, name: &String| {
+        of.get(name).cloned().unwrap_or_else(|| "nothing".to_owned())
+    };
+    for name in names {
+        compare(&format!("{what} `{name}`"), value(then, name), value(now, name));
+    }
 }
 
 #[cfg(test)]
@@ -161,6 +170,7 @@ mod tests {
             seed: 3,
             optimizer: "adam".to_owned(),
             parameters: [("w".to_owned(), "float32 [4, 2]".to_owned())].into(),
+            hyper_parameters: [("act".to_owned(), "relu".to_owned())].into(),
         }
     }
 
@@ -178,6 +188,11 @@ mod tests {
             "optimizer adam in the checkpoint, sgd here; parameter `w` float32 [4, 2] in the \
              checkpoint, float32 [4, 3] here"
         );
+        let other = [("act".to_owned(), "tanh".to_owned())].into();
+        let text = then.differences(&Setup { hyper_parameters: other, ..setup() }).unwrap();
+        assert_eq!(text, "hyper parameter `act` relu in the checkpoint, tanh here");
+        let old = Setup { hyper_parameters: BTreeMap::new(), ..setup() };
+        assert_eq!(old.differences(&setup()), None);
         let many = (0..9).map(|number| (number.to_string(), String::new()));
         let text = then.differences(&Setup { parameters: many.collect(), ..setup() }).unwrap();
         assert!(text.ends_with("; and 6 more"), "{text}");
