@@ -23,9 +23,14 @@ def copied_checkout(tmp_path):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=copied)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
-    command = tmp_path / "bin" / "fleetrun"
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m bireme_launch "$@"\n')
-    command.chmod(0o755)
+    commands = {
+        "fleetrun": "-m bireme_launch",
+        "bireme": "-c 'import sys; from bireme._cli import main; sys.exit(main())'",
+    }
+    for name, arguments in commands.items():
+        command = tmp_path / "bin" / name
+        command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
+        command.chmod(0o755)
     return tmp_path
 
 
