@@ -12,7 +12,7 @@ mod turns;
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bireme_ir::DType;
@@ -22,7 +22,7 @@ use turns::{Reading, Turns};
 
 use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Draws, Error, Result};
 
 /// Variables by name.
 #[derive(Clone, Default)]
@@ -32,6 +32,8 @@ pub struct Scope(Arc<Inner>);
 struct Inner {
     vars: Mutex<BTreeMap<String, Arc<Cell>>>,
     turns: Turns,
+    /// Steps of each random sequence, by its number and the training thread.
+    draws: Mutex<BTreeMap<(u64, usize), Arc<AtomicU64>>>,
 }
 
 /// One variable; empty until something writes it.
@@ -215,6 +217,13 @@ impl Scope {
                 unsafe { cell.clear() };
             }
         })
+    }
+
+    /// The count of steps of a random sequence ([`crate::graph::ProgramHandle::sequence`]) on this
+    /// scope, for one training thread: who asks again goes on with it.
+    pub fn draws(&self, sequence: u64, thread: usize) -> Draws {
+        let mut all = self.0.draws.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Draws::counting(Arc::clone(all.entry((sequence, thread)).or_default()), thread)
     }
 
     /// Whether both are handles to the same variables.

@@ -37,7 +37,7 @@ use crate::remote::Remote;
 use crate::scope::{Cell, Scope, Turn};
 use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Draws, Error, Result};
 
 /// Layouts kept at a time: a full batch, the last batch of an epoch, a few more.
 const MAX_LAYOUTS: usize = 8;
@@ -57,7 +57,10 @@ pub(crate) struct Plan {
     link: Option<Arc<Link>>,
     check_finite: bool,
     layouts: Vec<Layout>,
+    /// Steps of this plan, for messages.
     steps: u64,
+    /// Steps that have drawn random numbers, of this plan and of others of its program.
+    draws: Draws,
     interrupt: Option<Interrupt>,
 }
 
@@ -119,6 +122,7 @@ impl Plan {
             check_finite,
             layouts: Vec::new(),
             steps: 0,
+            draws: Draws::default(),
             interrupt: None,
         })
     }
@@ -136,6 +140,16 @@ impl Plan {
     /// Asks `question` between ops, now and then; a step ends when the answer is yes.
     pub(crate) fn ask_between_ops(&mut self, question: Question) {
         self.interrupt = Some(Interrupt::new(question));
+    }
+
+    /// Goes on with the random numbers of other plans.
+    pub(crate) fn draw_from(&mut self, draws: Draws) {
+        self.draws = draws;
+    }
+
+    /// What it draws from.
+    pub(crate) fn draws(&self) -> &Draws {
+        &self.draws
     }
 
     /// Lets steps run beside those of other plans on the scope that do so too, and change what they
@@ -172,8 +186,8 @@ impl Plan {
         }
         let step = Step {
             selection: &self.selection,
-            number: self.steps,
-            check: self.check_finite,
+            draw: self.draws.next(),
+            check: self.check_finite.then_some(self.steps + 1),
             interrupt: self.interrupt.as_ref(),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
@@ -304,8 +318,10 @@ fn bind_feeds(layout: &mut Layout, feeds: &[&Tensor]) {
 /// What the workers of one step share.
 struct Step<'a> {
     selection: &'a Selection,
-    number: u64,
-    check: bool,
+    /// The number by which random ops choose their stream.
+    draw: u64,
+    /// Where every output is checked: the number of this step, for messages.
+    check: Option<u64>,
     /// Asked by worker 0, which runs on the caller's thread.
     interrupt: Option<&'a Interrupt>,
     /// Set with the first error; the others then only meet at barriers.
@@ -322,7 +338,7 @@ impl Step<'_> {
             if asked.any(Interrupt::is_wanted) {
                 return Err(Error::Interrupted);
             }
-            call.run(selected, self.number, self.check)
+            call.run(selected, self.draw, self.check)
         });
     }
 
