@@ -22,7 +22,11 @@ print(sys.argv[1:], paddle.to_tensor([1.0, 2.0]).sum().item())
 def main() -> None:
     import bireme
 
+    # Trains a little, eagerly and by a program.
     bireme.utils.run_check()
+    for name in ("py.typed", "_core.pyi"):
+        if not os.path.exists(os.path.join(os.path.dirname(bireme.__file__), name)):
+            sys.exit(f"the wheel has no `{name}`: type checkers would see nothing")
     programs = os.path.dirname(sys.executable)
     expect(
         [os.path.join(programs, "bireme"), "--version"], "bireme " + bireme.version.bireme_version

@@ -13,8 +13,17 @@ const SCRIPT: &str = "tools/api/coverage.py";
 
 /// Builds the package for development and counts; `args` go to the script.
 pub(crate) fn run(args: &[String]) -> Result<()> {
+    count(ALONE, args)
+}
+
+/// Fails when the page is stale; the package is built by this selection of cargo's targets.
+pub(crate) fn check(selection: &[&str]) -> Result<()> {
+    count(selection, &["--check".to_owned()])
+}
+
+fn count(selection: &[&str], args: &[String]) -> Result<()> {
     let script = venv::script(SCRIPT)?;
     let tools = Venv::with_tools()?;
-    step("build the extension", || build_extension(ALONE))?;
+    step("build the extension", || build_extension(selection))?;
     run_command(tools.python().arg(script).args(args).env("PYTHONPATH", root().join("python")))
 }

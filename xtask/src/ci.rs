@@ -1,111 +1,97 @@
 //! `cargo xtask ci`: the only gate, the same on a laptop and on a server.
 //!
-//! Steps run in order and the first failure ends the run. A tool that is not installed is skipped
-//! and named, never silently passed.
+//! Steps run in order, the quick ones first, and the first failure ends the run. What a step needs
+//! and a machine may lack, it installs: no step is left out.
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use crate::process::{cargo, command, run as run_command, succeeds};
+use crate::process::{cargo, command, run as run_command};
+use crate::pytest::AFTER_TESTS;
 use crate::venv::Venv;
-use crate::{test, tidy};
+use crate::{api_coverage, deny, fuzz, test, tidy, types, wheel};
 
 /// One check of the gate.
+#[derive(Clone, Copy)]
 struct Step {
     name: &'static str,
-    check: fn() -> Result<Outcome>,
-    /// What to run after fixing, without the whole gate.
-    again: &'static str,
-}
-
-enum Outcome {
-    Passed,
-    /// Why, and how to have it run next time.
-    Skipped(&'static str),
+    check: fn() -> Result<()>,
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "fmt", check: fmt, again: "cargo fmt --all" },
-    Step { name: "clippy", check: clippy, again: "cargo clippy --workspace --all-targets" },
-    Step { name: "tidy", check: tidy_check, again: "cargo xtask tidy" },
-    Step { name: "deny", check: deny, again: "cargo deny check bans licenses sources" },
-    Step { name: "typos", check: typos, again: "typos" },
-    Step { name: "ruff", check: ruff, again: "ruff check && ruff format" },
-    Step { name: "test", check: test_check, again: "cargo xtask test" },
+    Step { name: "fmt", check: fmt },
+    Step { name: "tidy", check: tidy::run },
+    Step { name: "typos", check: typos },
+    Step { name: "ruff", check: ruff },
+    Step { name: "deny", check: deny::run },
+    Step { name: "clippy", check: clippy },
+    Step { name: "fuzz-targets", check: fuzz::check },
+    Step { name: "doc", check: doc },
+    // The same function as `cargo xtask test`, so that the two cannot drift apart. What follows uses
+    // the extension that it has built.
+    Step { name: "test", check: || test::run(&[]) },
+    Step { name: "types", check: types::check },
+    Step { name: "api-coverage", check: coverage },
+    Step { name: "wheel", check: wheel::try_development },
 ];
 
-/// Runs the whole gate.
-pub(crate) fn run() -> Result<()> {
-    run_steps(STEPS)
+/// Runs the whole gate, or the steps that are named.
+pub(crate) fn run(names: &[String]) -> Result<()> {
+    run_steps(&chosen(STEPS, names)?)
+}
+
+fn chosen(steps: &[Step], names: &[String]) -> Result<Vec<Step>> {
+    if let Some(name) = names.iter().find(|name| !steps.iter().any(|step| step.name == *name)) {
+        let known: Vec<_> = steps.iter().map(|step| step.name).collect();
+        bail!("the gate has no step `{name}`: it has {}", known.join(", "));
+    }
+    let is_chosen = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.name);
+    Ok(steps.iter().filter(is_chosen).copied().collect())
 }
 
 fn run_steps(steps: &[Step]) -> Result<()> {
     let start = Instant::now();
-    let mut skipped = Vec::new();
     for step in steps {
         eprintln!("==> {}", step.name);
         let step_start = Instant::now();
         let outcome = (step.check)();
         let seconds = step_start.elapsed().as_secs_f64();
-        let outcome = outcome.with_context(|| {
+        outcome.with_context(|| {
+            let name = step.name;
             format!(
-                "ci stopped at `{}` after {seconds:.1} s (rerun with `{}`)",
-                step.name, step.again
+                "ci stopped at `{name}` after {seconds:.1} s (rerun with `cargo xtask ci {name}`)"
             )
         })?;
-        match outcome {
-            Outcome::Passed => eprintln!("    {}: ok in {seconds:.1} s", step.name),
-            Outcome::Skipped(why) => {
-                eprintln!("    {}: skipped, {why}", step.name);
-                skipped.push(step.name);
-            }
-        }
+        eprintln!("    {}: ok in {seconds:.1} s", step.name);
     }
     let seconds = start.elapsed().as_secs_f64();
-    let passed = steps.len() - skipped.len();
-    eprintln!("==> ci passed in {seconds:.1} s: {passed} steps ok{}", listed(&skipped));
+    eprintln!("==> ci passed in {seconds:.1} s: {} steps", steps.len());
     Ok(())
 }
 
-fn listed(skipped: &[&str]) -> String {
-    if skipped.is_empty() { String::new() } else { format!(", skipped {}", skipped.join(", ")) }
+fn fmt() -> Result<()> {
+    run_command(&mut cargo(&["fmt", "--all", "--check"]))
 }
 
-fn fmt() -> Result<Outcome> {
-    run_command(&mut cargo(&["fmt", "--all", "--check"]))?;
-    Ok(Outcome::Passed)
-}
-
-fn clippy() -> Result<Outcome> {
+fn clippy() -> Result<()> {
     let args =
         ["clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
-    run_command(&mut cargo(&args))?;
-    Ok(Outcome::Passed)
+    run_command(&mut cargo(&args))
 }
 
-fn tidy_check() -> Result<Outcome> {
-    tidy::run()?;
-    Ok(Outcome::Passed)
+/// Links between items, and whatever else rustdoc warns of.
+fn doc() -> Result<()> {
+    let args = ["doc", "--locked", "--workspace", "--no-deps", "--quiet"];
+    run_command(cargo(&args).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn deny() -> Result<Outcome> {
-    if !succeeds(&mut cargo(&["deny", "--version"])) {
-        return Ok(Outcome::Skipped(
-            "cargo-deny is not installed: `cargo install --locked cargo-deny`",
-        ));
-    }
-    // Advisories change from day to day; a gate that does is no gate.
-    run_command(&mut cargo(&["deny", "check", "bans", "licenses", "sources"]))?;
-    Ok(Outcome::Passed)
+fn typos() -> Result<()> {
+    run_command(&mut command(Venv::with_tools()?.program("typos")))
 }
 
-fn typos() -> Result<Outcome> {
-    if !succeeds(command("typos").arg("--version")) {
-        return Ok(Outcome::Skipped("typos is not installed: `cargo install --locked typos-cli`"));
-    }
-    run_command(&mut command("typos"))?;
-    Ok(Outcome::Passed)
+fn coverage() -> Result<()> {
+    api_coverage::check(AFTER_TESTS)
 }
 
 /// What `ruff` looks at; the other tools are for developers of Bireme alone.
@@ -121,49 +107,50 @@ const RUFF: [&str; 9] = [
     "tools/static_ps_online_trainer.py",
 ];
 
-fn ruff() -> Result<Outcome> {
+fn ruff() -> Result<()> {
     // Pinned with the test tools: another version formats differently.
     let ruff = Venv::with_tools()?.program("ruff");
     for check in [&["check", "--quiet"][..], &["format", "--check", "--quiet"]] {
         run_command(command(&ruff).args(check).args(RUFF))?;
     }
-    Ok(Outcome::Passed)
-}
-
-/// The same function as `cargo xtask test`, so that the two cannot drift apart.
-fn test_check() -> Result<Outcome> {
-    test::run(&[])?;
-    Ok(Outcome::Passed)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use anyhow::bail;
-
     use super::*;
 
-    const PASS: Step = Step { name: "pass", check: || Ok(Outcome::Passed), again: "pass" };
-    const SKIP: Step =
-        Step { name: "skip", check: || Ok(Outcome::Skipped("no reason")), again: "skip" };
-    const FAIL: Step = Step { name: "fail", check: || bail!("it broke"), again: "cargo fail" };
-    const NEVER: Step =
-        Step { name: "never", check: || panic!("ran after a failure"), again: "never" };
+    const PASS: Step = Step { name: "pass", check: || Ok(()) };
+    const FAIL: Step = Step { name: "fail", check: || bail!("it broke") };
+    const NEVER: Step = Step { name: "never", check: || panic!("ran after a failure") };
 
     #[test]
-    fn passes_and_skips_are_both_fine() {
-        run_steps(&[PASS, SKIP, PASS]).expect("no step failed");
+    fn all_steps_pass() {
+        run_steps(&[PASS, PASS]).expect("no step failed");
     }
 
     #[test]
     fn first_failure_ends_the_run_and_names_the_step() {
         let error = format!("{:#}", run_steps(&[PASS, FAIL, NEVER]).unwrap_err());
         assert!(error.starts_with("ci stopped at `fail` after 0.0 s"), "{error}");
-        assert!(error.ends_with("(rerun with `cargo fail`): it broke"), "{error}");
+        assert!(error.ends_with("(rerun with `cargo xtask ci fail`): it broke"), "{error}");
     }
 
     #[test]
-    fn gate_ends_with_the_tests() {
+    fn steps_may_be_named() {
+        let steps = [PASS, FAIL];
+        assert_eq!(chosen(&steps, &[]).unwrap().len(), 2);
+        let only = chosen(&steps, &["pass".to_owned()]).unwrap();
+        run_steps(&only).expect("the step that fails was not chosen");
+        let error = chosen(&steps, &["pas".to_owned()]).err().unwrap().to_string();
+        assert_eq!(error, "the gate has no step `pas`: it has pass, fail");
+    }
+
+    #[test]
+    fn the_guide_names_every_step() {
+        let guide = std::fs::read_to_string(crate::process::root().join("CONTRIBUTING.md"));
         let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
-        assert_eq!(names, ["fmt", "clippy", "tidy", "deny", "typos", "ruff", "test"]);
+        let listed = format!("Runs the gate: {};", names.join(", "));
+        assert!(guide.unwrap().contains(&listed), "CONTRIBUTING.md should say: {listed}");
     }
 }

@@ -1,24 +1,23 @@
 //! `cargo xtask fuzz`: every fuzz target for some time.
 //!
-//! Needs a nightly compiler and cargo-fuzz, and says so where they are missing; so it is no part of
-//! the gate, whose tests hold a bounded form of every target.
+//! Needs a nightly compiler and cargo-fuzz, and fails where they are missing. The gate only compiles
+//! the targets ([`check`]); its tests hold a bounded form of every one.
 
 use std::fs;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{command, root, run as run_command, step, succeeds};
+use crate::process::{cargo, command, root, run as run_command, step, succeeds, target_dir};
 
 /// Runs targets; the arguments are seconds for each (60) and names (all).
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let known = targets()?;
     let (seconds, chosen) = choose(args, &known)?;
     if !succeeds(command("cargo").args(["+nightly", "fuzz", "--version"])) {
-        println!(
-            "skipped: there is no nightly compiler or no cargo-fuzz: `rustup toolchain install \
-             nightly` and `cargo install --locked cargo-fuzz`"
+        bail!(
+            "there is no nightly compiler or no cargo-fuzz: `rustup toolchain install nightly` and \
+             `cargo install --locked cargo-fuzz`"
         );
-        return Ok(());
     }
     for target in chosen {
         step(&target, || {
@@ -28,6 +27,13 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Compiles every target with the stable compiler, as far as its types; fuzzing itself is not built.
+pub(crate) fn check() -> Result<()> {
+    let target = target_dir()?.join("fuzz");
+    let args = ["check", "--locked", "--quiet", "--bins", "--manifest-path", "fuzz/Cargo.toml"];
+    run_command(cargo(&args).arg("--target-dir").arg(target))
 }
 
 fn choose(args: &[String], known: &[String]) -> Result<(u64, Vec<String>)> {
@@ -74,5 +80,16 @@ mod tests {
         assert_eq!((seconds, chosen), (9, strings(&["data_lines"])));
         let error = choose(&strings(&["nothing"]), &known).unwrap_err().to_string();
         assert!(error.contains("there is no fuzz target `nothing`"), "{error}");
+    }
+
+    #[test]
+    fn every_target_is_built_and_described() {
+        for file in ["Cargo.toml", "README.md"] {
+            let text = fs::read_to_string(root().join("fuzz").join(file)).unwrap();
+            for name in targets().unwrap() {
+                let said = [format!("name = \"{name}\""), format!("| `{name}` |")];
+                assert!(said.iter().any(|line| text.contains(line)), "{name} in {file}");
+            }
+        }
     }
 }

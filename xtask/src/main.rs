@@ -13,6 +13,7 @@ mod api_coverage;
 mod bench;
 mod browser;
 mod ci;
+mod deny;
 mod fuzz;
 mod golden;
 mod interop;
@@ -26,6 +27,7 @@ mod pytest;
 mod submit;
 mod test;
 mod tidy;
+mod types;
 mod venv;
 mod wheel;
 
@@ -41,10 +43,12 @@ Every day
   test [CARGO-TEST-ARGS]   run the tests: unit, integration and doctests of every crate, then
                            `pytest`; with arguments only those of the crates
   pytest [PYTEST-ARGS]     build the extension and run the tests of the Python package
-  ci                       run the gate: fmt, clippy, tidy, deny, typos, ruff, then `test`
+  ci [STEP...]             run the gate: the checks that CONTRIBUTING.md lists, with `test` among
+                           them; or only those that are named
   tidy                     check the house rules (headers, sizes, layers, links) and count lines
   api-coverage [--check]   count the names of Paddle's API that exist here and write docs/api.md;
                            with `--check` fail when that page is stale
+  types                    check the types of the Python package and the stubs of the extension
   wheel                    build the release wheel and try it in a bare virtual environment
 
 With what a machine may not have
@@ -52,8 +56,8 @@ With what a machine may not have
                            binding and by mpi4py; says so where there is no MPI
   netns [CASE...]          run jobs on three machines made of network namespaces, also with cables
                            cut and machines missing; says so without root or `ip`
-  fuzz [SECONDS] [TARGET]  run every fuzz target for a minute; says so without a nightly compiler
-                           and cargo-fuzz
+  fuzz [SECONDS] [TARGET]  run every fuzz target for a minute; fails without a nightly compiler and
+                           cargo-fuzz
   parquet                  lint and test what only the feature `parquet` compiles
   browser                  look at the page of `bireme report` in Chromium; says so where there is
                            none (BROWSER names another)
@@ -64,7 +68,8 @@ Figures
   bench [NAME] [FLAGS]     build in release and run `bireme bench NAME` (default `engine`);
                            `bench --help` is that command's own
   peers [PART] [ARGUMENTS] measure against real Paddle and PyTorch; PART is `engine`
-                           (tools/peers/compare.py) or `python` (tools/peers/python.py)
+                           (tools/peers/compare.py), `python`, `servers`, `dataset` or
+                           `collective` (the script of that name beside it)
 
 Against real Paddle (a virtual environment is made on first use; this downloads packages)
   interop [PART] [ARGS]    exchange models and compare training; PART is `files`
@@ -76,9 +81,9 @@ Environment
   BIREME_PYTHON            Python for the virtual environments (default: the first fitting one
                            that is found: 3.8 to 3.12 for Paddle, 3.10 to 3.14 otherwise)
 
-`test`, `pytest`, `ci` and `wheel` keep pytest, NumPy, ruff and maturin in an environment in the
-build folder; making it downloads them once. So do `mpi`, `netns` and
-`submit` with what they need.";
+`test`, `pytest`, `ci`, `types` and `wheel` keep pytest, NumPy, ruff, mypy, typos and maturin in an
+environment in the build folder; making it downloads them once. So do `mpi`, `netns` and `submit`
+with what they need.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -104,9 +109,10 @@ fn dispatch(args: &[String]) -> Result<()> {
     match command.as_str() {
         "test" => test::run(rest),
         "pytest" => pytest::run(pytest::ALONE, rest),
-        "ci" => takes_nothing(command, rest).and_then(|()| ci::run()),
+        "ci" => ci::run(rest),
         "api-coverage" => api_coverage::run(rest),
         "tidy" => takes_nothing(command, rest).and_then(|()| tidy::run()),
+        "types" => takes_nothing(command, rest).and_then(|()| types::run()),
         "wheel" => takes_nothing(command, rest).and_then(|()| wheel::run()),
         "bench" => bench::run(rest),
         "interop" => interop::run(rest),
@@ -157,8 +163,20 @@ mod tests {
 
     #[test]
     fn commands_without_arguments_refuse_them() {
-        let error = dispatch(&strings(&["ci", "fast"])).unwrap_err().to_string();
-        assert_eq!(error, "`ci` takes no arguments, but `fast` was given");
+        let error = dispatch(&strings(&["tidy", "fast"])).unwrap_err().to_string();
+        assert_eq!(error, "`tidy` takes no arguments, but `fast` was given");
+    }
+
+    #[test]
+    fn pages_name_commands_that_exist() {
+        for page in ["README.md", "CONTRIBUTING.md", "docs/benchmarks.md", "fuzz/README.md"] {
+            let text = std::fs::read_to_string(process::root().join(page)).unwrap();
+            let named = text.split("cargo xtask ").skip(1);
+            let names = named.filter_map(|rest| rest.split(|c: char| !c.is_alphabetic()).next());
+            for name in names.filter(|name| !name.is_empty() && *name != "api") {
+                assert!(HELP.contains(&format!("\n  {name} ")), "`{name}` in {page}");
+            }
+        }
     }
 
     #[test]
@@ -169,6 +187,7 @@ mod tests {
             "ci",
             "tidy",
             "api-coverage",
+            "types",
             "wheel",
             "bench",
             "peers",

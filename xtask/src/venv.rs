@@ -52,7 +52,7 @@ raise SystemExit(0 if ready else 1)",
     ],
 };
 
-/// What the Python tests, ruff and the wheel need; NumPy 2.2 is the last one for Python 3.10.
+/// What the Python tests, the checks of the gate and the wheel need; NumPy 2.2 is the last one for Python 3.10.
 const TOOLS: Recipe = Recipe {
     name: "the Python tools",
     packages: &[
@@ -61,11 +61,15 @@ const TOOLS: Recipe = Recipe {
         "pytest==9.2.0",
         "ruff==0.17.4",
         "maturin==1.16.0",
+        "mypy==2.4.1",
+        "safetensors==0.8.0",
+        "typos==1.51.1",
     ],
     probe: "\
 from importlib.metadata import version
 ready = (version('numpy') in ('2.2.6', '2.4.6') and version('pytest') == '9.2.0'
-         and version('ruff') == '0.17.4' and version('maturin') == '1.16.0')
+         and version('ruff') == '0.17.4' and version('maturin') == '1.16.0'
+         and version('mypy') == '2.4.1' and version('safetensors') == '0.8.0' and version('typos') == '1.51.1')
 raise SystemExit(0 if ready else 1)",
     minors: 10..=14,
     pythons: &["python3", "python3.11", "python3.12", "python3.13", "python3.10", "python"],
@@ -119,7 +123,7 @@ impl Venv {
         Venv::ready(cache_dir()?.join("paddle-2.6.2"), &PADDLE)
     }
 
-    /// The environment with pytest, ruff and maturin, in the build folder.
+    /// The environment with pytest, maturin and what the gate checks with, in the build folder.
     pub(crate) fn with_tools() -> Result<Venv> {
         Venv::ready(target_dir()?.join("python-tools"), &TOOLS)
     }

@@ -14,13 +14,25 @@ const SMOKE_TEST: &str = "tools/wheel/smoke.py";
 
 /// Builds the release wheel, installs it and runs the smoke test; prints the wheel's path.
 pub(crate) fn run() -> Result<()> {
+    let wheel = build_and_try("release", "wheels")?;
+    println!("{}", wheel.display());
+    Ok(())
+}
+
+/// The same with a wheel of the development profile, most of which the tests have built: as good for
+/// finding what a wheel lacks, and quicker.
+pub(crate) fn try_development() -> Result<()> {
+    build_and_try("dev", "wheels-dev").map(drop)
+}
+
+fn build_and_try(profile: &str, folder: &str) -> Result<PathBuf> {
     let smoke_test = venv::script(SMOKE_TEST)?;
     let tools = Venv::with_tools()?;
-    let folder = target_dir()?.join("wheels");
+    let folder = target_dir()?.join(folder);
     step("build the wheel", || {
         // An old wheel beside the new one would make the choice a guess.
         remove_wheels(&folder)?;
-        let args = ["-m", "maturin", "build", "--release", "--locked", "--quiet", "--out"];
+        let args = ["-m", "maturin", "build", "--locked", "--quiet", "--profile", profile, "--out"];
         run_command(tools.python().args(args).arg(&folder))
     })?;
     let wheel = only_wheel(&folder)?;
@@ -29,8 +41,7 @@ pub(crate) fn run() -> Result<()> {
         bare.pip_install("the wheel", &[&wheel.to_string_lossy()])?;
         run_command(bare.python().arg("-I").arg(smoke_test).current_dir(&folder))
     })?;
-    println!("{}", wheel.display());
-    Ok(())
+    Ok(wheel)
 }
 
 fn remove_wheels(folder: &Path) -> Result<()> {
