@@ -22,10 +22,16 @@ def copied_checkout(tmp_path):
     for part in ("tools", "models"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=copied)
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").symlink_to(sys.executable)
-    command = tmp_path / "bin" / "fleetrun"
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m bireme_launch "$@"\n')
-    command.chmod(0o755)
+    commands = {
+        # No link: an interpreter does not know the environment that a link to it stands for.
+        "python": "",
+        "fleetrun": "-m bireme_launch",
+        "bireme": "-c 'import sys; from bireme._cli import main; sys.exit(main())'",
+    }
+    for name, arguments in commands.items():
+        command = tmp_path / "bin" / name
+        command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
+        command.chmod(0o755)
     return tmp_path
 
 
@@ -37,8 +43,6 @@ def run(checkout, command, folder=".", ends=0, **environment):
         "PYTHONPATH": os.pathsep.join([str(package), str(package / "bireme" / "_shim")]),
         "OMP_NUM_THREADS": "1",
     }
-    # A link to an interpreter does not know the environment that it stands for.
-    command = re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", command)
     result = subprocess.run(
         ["sh", "-c", command],
         cwd=checkout / folder,
