@@ -22,8 +22,9 @@ def copied_checkout(tmp_path):
     for part in ("tools", "models"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=copied)
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").symlink_to(sys.executable)
     commands = {
+        # No link: an interpreter does not know the environment that a link to it stands for.
+        "python": "",
         "fleetrun": "-m bireme_launch",
         "bireme": "-c 'import sys; from bireme._cli import main; sys.exit(main())'",
     }
@@ -42,8 +43,6 @@ def run(checkout, command, folder=".", ends=0, **environment):
         "PYTHONPATH": os.pathsep.join([str(package), str(package / "bireme" / "_shim")]),
         "OMP_NUM_THREADS": "1",
     }
-    # A link to an interpreter does not know the environment that it stands for.
-    command = re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", command)
     result = subprocess.run(
         ["sh", "-c", command],
         cwd=checkout / folder,

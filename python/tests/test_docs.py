@@ -134,8 +134,9 @@ def lines_of(listing):
 
 
 def is_for_here(line):
-    """Whether a command is for one machine (others: `cargo xtask netns`) and measures nothing."""
-    return "10.0.0." not in line and not line.startswith("bireme bench")
+    """Whether a command is for one machine (others: `cargo xtask netns`) and soon done."""
+    takes_long = line.startswith("bireme bench") or line.endswith(" bireme train")
+    return "10.0.0." not in line and not takes_long
 
 
 def prepare(folder):

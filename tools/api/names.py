@@ -76,7 +76,9 @@ def ops_of(thing, depth=DEPTH):
 
 
 def called_ops(callee, function, depth):
-    module = function.__globals__
+    # Layers that are one function have it from the function that made them.
+    made_with = inspect.getclosurevars(function).nonlocals
+    module = {**function.__globals__, **made_with}
     if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
         if callee.value.id in ("ops", "_ops"):
             return [callee.attr]
