@@ -5,6 +5,8 @@ mod data;
 mod inspect;
 pub(crate) mod launch;
 mod models;
+#[cfg(test)]
+mod pages;
 mod predict;
 mod report;
 mod submit;
