@@ -29,19 +29,19 @@ def _assert_same(actual: Any, wanted: Any, what: str) -> None:
         assert actual == wanted, what
 
 
-@pytest.mark.parametrize("name", STORED["optimizers"])
+@pytest.mark.parametrize("name", training_cases.OPTIMIZERS)
 def test_optimizer(name: str) -> None:
     actual = training_cases.run_optimizer(paddle, training_cases.OPTIMIZERS[name])
     _assert_same(actual, STORED["optimizers"][name], name)
 
 
-@pytest.mark.parametrize("name", STORED["schedules"])
+@pytest.mark.parametrize("name", training_cases.SCHEDULES)
 def test_schedule(name: str) -> None:
     actual = training_cases.run_schedule(paddle, training_cases.SCHEDULES[name])
     _assert_same(actual, STORED["schedules"][name], name)
 
 
-@pytest.mark.parametrize("name", STORED["layers"])
+@pytest.mark.parametrize("name", training_cases.LAYERS)
 def test_layer(name: str) -> None:
     actual = training_cases.run_layer(paddle, *training_cases.LAYERS[name])
     _assert_same(actual, STORED["layers"][name], name)

@@ -1,8 +1,6 @@
 //! How data comes to trainers: files that they draw, commands that make lines, and what waiting for
 //! them costs.
 
-use std::process::Command;
-
 use crate::job::Setup;
 
 #[test]
@@ -53,10 +51,6 @@ for line in sys.stdin:
 
 #[test]
 fn a_python_reader_turns_lines_of_another_kind_into_samples() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no python3");
-        return;
-    }
     let ncf = bireme_rec::zoo::find("ncf").unwrap();
     let setup = Setup::new(1, 1, "  epochs: 1\n  train_batch_size: 20\n  print_interval: 5\n");
     let mut text = Vec::new();
