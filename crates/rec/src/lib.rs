@@ -7,7 +7,7 @@
 pub mod config;
 mod error;
 mod log;
-mod pickle;
+pub mod pickle;
 pub mod report;
 pub mod run;
 pub mod zoo;

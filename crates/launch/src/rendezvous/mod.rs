@@ -11,6 +11,7 @@ mod board;
 mod host;
 mod member;
 mod message;
+mod rehearsal;
 mod secret;
 mod waiting;
 
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 pub use member::{Config, Expected, Membership, Place, join};
 pub use message::{Card, Failure, Seat};
+#[doc(hidden)]
+pub use rehearsal::rehearse;
 pub use secret::settings;
 
 /// The port of the node that hosts the meeting of nodes, where nothing else is said (`--http_port`,

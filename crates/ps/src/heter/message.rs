@@ -159,6 +159,25 @@ impl Answer {
     }
 }
 
+/// Reads a body as a request with this number and as an answer, and what it reads again after
+/// writing it; for fuzzing, as the types are the stages' own.
+#[doc(hidden)]
+pub fn read_twice(number: u16, body: &[u8]) {
+    if let Ok(request) = Request::decode(number, body) {
+        let written = bireme_comm::Body::copy_of(&request.encode().parts().concat());
+        let again = Request::decode(request.method(), &written).expect("what is written is read");
+        match (request, again) {
+            (Request::Unit(unit), Request::Unit(again)) => assert_eq!(unit.values, again.values),
+            (request, again) => assert_eq!(format!("{request:?}"), format!("{again:?}")),
+        }
+    }
+    if let Ok(answer) = Answer::decode(body) {
+        let written = bireme_comm::Body::copy_of(&answer.encode().parts().concat());
+        let again = Answer::decode(&written).expect("what is written is read");
+        assert_eq!((answer.values, answer.seen), (again.values, again.seen));
+    }
+}
+
 /// Bytes of a named tensor in the head, at least: name, array, levels.
 const LEAST: usize = 4 + 3 + 4;
 

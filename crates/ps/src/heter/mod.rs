@@ -23,6 +23,8 @@ mod tests;
 mod trainer;
 mod worker;
 
+#[doc(hidden)]
+pub use message::read_twice;
 pub use sections::{StageConfig, is_heter_trainer, is_heter_worker};
 pub use trainer::{HeterStats, HeterTrainer};
 pub use worker::HeterWorker;

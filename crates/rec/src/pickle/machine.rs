@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bireme_engine::DType;
-use bireme_engine::tensor::Tensor;
+use bireme_engine::tensor::{Dims, MAX_RANK, Tensor};
 
 /// The number of a value: what the stack and the memo hold, so that a value which is on both changes
 /// for both.
@@ -333,9 +333,13 @@ impl<'a> Machine<'a> {
             _ => Err(damaged()),
         };
         let dims = shape.iter().map(size).collect::<Result<Vec<_>>>()?;
-        let numel = dims.iter().try_fold(1_usize, |all, size| all.checked_mul(*size));
-        let wanted = numel.and_then(|numel| numel.checked_mul(dtype.size()));
-        if wanted != Some(bytes.len()) {
+        if dims.len() > MAX_RANK {
+            let axes = dims.len();
+            return Err(format!("an array has {axes} axes, of which at most {MAX_RANK} are read"));
+        }
+        let wanted = Dims::new(&dims).bytes(*dtype);
+        let wanted = wanted.ok_or_else(|| format!("an array of shape {dims:?} is too large"))?;
+        if wanted != bytes.len() {
             return Err(format!("an array of shape {dims:?} has {} bytes", bytes.len()));
         }
         if by_columns && dims.len() > 1 {

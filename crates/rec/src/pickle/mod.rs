@@ -24,7 +24,7 @@ const SLICES: &str = "UnpackBigParamInfor@@";
 ///
 /// # Errors
 /// When `get` has no such value, or `out` fails.
-pub(crate) fn write<'t>(
+pub fn write<'t>(
     out: &mut dyn Write,
     names: impl IntoIterator<Item = &'t str>,
     get: impl Fn(&str) -> io::Result<Tensor>,
@@ -90,7 +90,7 @@ fn type_name(dtype: DType) -> (&'static str, &'static str) {
 ///
 /// # Errors
 /// When the bytes are no pickle of a dictionary, or ask for something that data does not need.
-pub(crate) fn read(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
+pub fn read(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
     let (mut values, root) = machine::run(bytes)?;
     let Value::Dict(items) = std::mem::replace(&mut values[root], Value::None) else {
         return Err("it holds no values by name".to_owned());

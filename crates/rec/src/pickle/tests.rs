@@ -58,6 +58,24 @@ fn pythons_pickles_are_read() {
 }
 
 #[test]
+fn an_array_of_too_many_axes_is_an_error() {
+    // 32 axes of 1: NumPy has such arrays, tensors do not.
+    let ones = "4b01".repeat(32);
+    let text = PYTHON_4.replacen("4b024b028694", &format!("28{ones}7494"), 1);
+    let byte = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap();
+    let bytes: Vec<u8> = (0..text.len() / 2).map(byte).collect();
+    let error = read(&bytes).unwrap_err();
+    assert!(error.contains("32 axes"), "{error}");
+    // What holds no numbers may have any sizes, but not more than memory has.
+    let huge = "8a08ffffffffffffff3f".repeat(3) + "4b00";
+    let text =
+        text.replacen(&ones, &huge, 1).replacen("43100000c03f000000c00000000000008040", "4300", 1);
+    let byte = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap();
+    let bytes: Vec<u8> = (0..text.len() / 2).map(byte).collect();
+    assert!(read(&bytes).unwrap_err().contains("too large"), "{:?}", read(&bytes).unwrap_err());
+}
+
+#[test]
 fn code_is_not_run() {
     let error = read(b"\x80\x04cposix\nsystem\nX\x02\0\0\0ls\x85R.").unwrap_err();
     assert!(error.contains("it asks for `posix.system`"), "{error}");

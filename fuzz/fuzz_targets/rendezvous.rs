@@ -1,0 +1,8 @@
+//! Whatever nodes say to the one that hosts their meeting, a job ends once.
+
+#![no_main]
+
+use bireme_launch::rendezvous::rehearse;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| rehearse(bytes));
