@@ -228,9 +228,11 @@ pub(crate) fn rewrite(
 
 /// Replaces the gradients of a keyed table by pushes, one for each kind of lookup.
 fn push(edit: &mut Edit, ops: &[Op], table: &Table, describe: impl Fn(Op, &Op) -> Op) {
-    let mut kinds: BTreeMap<(&str, i64), Vec<usize>> = BTreeMap::new();
+    // Each lookup counts by the variables of its own entry.
+    let mut kinds: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for index in &table.grads {
-        kinds.entry((&ops[*index].kind, padding(&ops[*index]))).or_default().push(*index);
+        let op = &ops[*index];
+        kinds.entry((&op.kind, padding(op), counters(op))).or_default().push(*index);
     }
     for grads in kinds.values() {
         let like = &ops[grads[0]];

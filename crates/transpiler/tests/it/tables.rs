@@ -158,6 +158,16 @@ fn entries_by_show_and_click_push_their_counts() {
         (push.inputs_of("Shows"), push.inputs_of("Clicks")),
         (["dense".to_owned()].as_slice(), ["label".to_owned()].as_slice(),)
     );
+    // A lookup with an entry of its own is pushed with its own counts.
+    let lookups = model.main.global_mut().ops.iter_mut();
+    let grad = lookups.filter(|op| op.kind == "lookup_table_v2_grad").last().unwrap();
+    grad.attrs.insert("entry".to_owned(), "show_click_entry:label:label".into());
+    let apart = self::split(&model, Config::new(), 2, 2, true);
+    let pushes = &apart.trainer_program().global().ops;
+    let pushes = pushes.iter().filter(|op| op.kind == "distributed_push_sparse");
+    let mut shows: Vec<&str> = pushes.map(|op| op.inputs_of("Shows")[0].as_str()).collect();
+    shows.sort_unstable();
+    assert_eq!(shows, ["dense", "label"]);
     set(&mut model, "show_click_entry:shows:label");
     assert_eq!(
         error(&model),

@@ -180,6 +180,89 @@ fn rows_of_a_remote_table_are_pulled_and_pushed() {
     assert_eq!(*echo.calls.lock().unwrap(), [call]);
 }
 
+/// Pushes two slots of a table whose entry counts shows and clicks; what the servers get.
+fn pushed_counts(ids: [&Tensor; 2], shows: &Tensor, clicks: &Tensor) -> Result<String> {
+    let f32 = DType::F32;
+    let ragged = |tensor: &Tensor| -> Vec<i64> {
+        tensor
+            .dims()
+            .iter()
+            .enumerate()
+            .map(|(at, dim)| if at == 0 { -1 } else { *dim as i64 })
+            .collect()
+    };
+    let mut program = Program::new();
+    let block = program.global_mut();
+    for (name, tensor) in [("a", ids[0]), ("b", ids[1]), ("show", shows), ("click", clicks)] {
+        let var = block.add_var(Var::tensor(name, tensor.dtype(), ragged(tensor)));
+        var.need_check_feed = true;
+        var.lod_level = tensor.lod().len() as u32;
+    }
+    for name in ["ra", "rb"] {
+        block.add_var(Var::tensor(name, f32, [-1, 1]));
+    }
+    block.add_var(Var::tensor("w", f32, [100, 1])).persistable = true;
+    let table = |op: Op| {
+        op.input("Ids", ["a", "b"])
+            .input("W", ["w"])
+            .attr("table_names", vec!["w".to_owned()])
+            .attr("endpoints", vec!["127.0.0.1:1".to_owned()])
+            .attr("lookup_table_version", "lookup_table")
+    };
+    let push = table(Op::new("distributed_push_sparse"))
+        .input("Outputs@GRAD", ["ra", "rb"])
+        .input("Shows", ["show"])
+        .input("Clicks", ["click"]);
+    block.ops = vec![
+        Op::new("fake_init").output("Out", ["w"]).attr("shape", vec![100i64, 1]),
+        table(Op::new("distributed_lookup_table")).output("Outputs", ["ra", "rb"]),
+        push,
+    ];
+    let echo = Arc::new(Echo::default());
+    let mut executor =
+        Executor::new(Place::Cpu).unwrap().remote(Arc::clone(&echo) as Arc<dyn Remote>);
+    let feeds = [("a", ids[0]), ("b", ids[1]), ("show", shows), ("click", clicks)];
+    executor.run(&program, &feeds, &[])?;
+    let calls = echo.calls.lock().unwrap();
+    Ok(calls[0].rsplit_once("Some(").unwrap().1.trim_end_matches(')').to_owned())
+}
+
+#[test]
+fn an_id_counts_with_the_sample_whose_sequence_it_is_in() {
+    let ids = |ids: &[i64]| Tensor::from_slice([ids.len(), 1], ids).unwrap();
+    // Three samples: 3, 0 and 1 ids in one slot; 0, 2 and 0 in the other.
+    let a = ids(&[1, 2, 3, 4]).with_lod(&[vec![0, 3, 3, 4]]).unwrap();
+    let b = ids(&[5, 6]).with_lod(&[vec![0, 0, 2, 2]]).unwrap();
+    let shows = Tensor::from_slice([3, 1], &[10i32, 20, 30]).unwrap();
+    let clicks = Tensor::from_slice([3, 1], &[1f64, 2.0, 3.0]).unwrap();
+    let expected = "[[10.0, 1.0], [10.0, 1.0], [10.0, 1.0], [30.0, 3.0], [20.0, 2.0], [20.0, 2.0]]";
+    assert_eq!(pushed_counts([&a, &b], &shows, &clicks).unwrap(), expected);
+    // Two levels: a sample is a sequence of the outer one.
+    let nested = ids(&[1, 2, 3, 4]).with_lod(&[vec![0, 2, 2, 3], vec![0, 1, 3, 4]]).unwrap();
+    assert_eq!(pushed_counts([&nested, &b], &shows, &clicks).unwrap(), expected);
+    // No sequences: a sample is a row. One pair is everybody's.
+    let rows = Tensor::from_slice([3, 1], &[7i64, 8, 9]).unwrap();
+    let dense = "[[10.0, 1.0], [20.0, 2.0], [30.0, 3.0], [20.0, 2.0], [20.0, 2.0]]";
+    assert_eq!(pushed_counts([&rows, &b], &shows, &clicks).unwrap(), dense);
+    let one = Tensor::from_slice([1, 1], &[4f32]).unwrap();
+    let alike = "[[4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0]]";
+    assert_eq!(pushed_counts([&rows, &b], &one, &one).unwrap(), alike);
+}
+
+#[test]
+fn counts_that_fit_no_sample_are_refused() {
+    let ids = Tensor::from_slice([2, 1], &[1i64, 2]).unwrap();
+    let three = Tensor::from_slice([3, 1], &[1f32, 1.0, 1.0]).unwrap();
+    let error = pushed_counts([&ids, &ids], &three, &three).unwrap_err().to_string();
+    assert!(error.contains("`a` has 2 samples, but `Shows` and `Clicks` count 3"), "{error}");
+    let two = Tensor::from_slice([2, 1], &[1f32, 1.0]).unwrap();
+    let error = pushed_counts([&ids, &ids], &two, &three).unwrap_err().to_string();
+    assert!(error.contains("`Shows` counts 2 samples, but `Clicks` 3"), "{error}");
+    let flags = Tensor::from_slice([2, 1], &[1u8, 0]).unwrap();
+    let error = pushed_counts([&ids, &ids], &two, &flags).unwrap_err().to_string();
+    assert!(error.contains("`Clicks` must be float32"), "{error}");
+}
+
 #[test]
 fn geo_parameters_are_corrected_in_place() {
     let vars: &[(&str, DType, &[i64], bool)] =
