@@ -94,7 +94,8 @@ impl DType {
         }
     }
 
-    /// Whether values of this type can carry a gradient.
+    /// Whether values of this type can carry a gradient. Those of 16 bits are stored, moved and
+    /// converted; the ops that compute refuse them.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }

@@ -165,13 +165,11 @@ pub struct DataNorm {
     pub name: String,
     /// Added to the variance; 1e-5 by default.
     pub epsilon: f32,
-    /// How much of the statistics a step keeps; 0.9999999 by default.
-    pub summary_decay_rate: f32,
 }
 
 impl Default for DataNorm {
     fn default() -> DataNorm {
-        DataNorm { name: "dn".to_owned(), epsilon: 1e-5, summary_decay_rate: 0.999_999_9 }
+        DataNorm { name: "dn".to_owned(), epsilon: 1e-5 }
     }
 }
 
@@ -194,7 +192,6 @@ impl DataNorm {
             .input("BatchSum", &sum)
             .input("BatchSquareSum", &square_sum)
             .attr("epsilon", self.epsilon)
-            .attr("summary_decay_rate", self.summary_decay_rate)
             .attr("slot_dim", -1)
             .outputs(["Means", "Scales", "Y"])?;
         means.set_stop_gradient(true);

@@ -4,6 +4,9 @@
 //! One file an optimizer: its builder, its op and its rule. `minimize` does what Paddle's does:
 //! gradients, clipping, regularisation, accumulators (persistable, named after their parameter,
 //! filled by the startup program), one update op a parameter.
+//!
+//! `multi_precision`, which programs of Paddle carry, is about parameters of 16 bits. Those are
+//! refused, and for others it means nothing in Paddle either, so no op reads it.
 
 mod adadelta;
 mod adagrad;

@@ -228,6 +228,19 @@ fn bad_gradients_are_errors() {
     assert!(message.contains("an accumulator has 1 elements"), "{message}");
 }
 
+#[test]
+fn multi_precision_means_nothing_for_32_bits_and_16_are_refused() {
+    let (mut plain, mut multi) = (values("adam", 1, 4), values("adam", 1, 4));
+    let op_multi = op("adam").attr("multi_precision", true);
+    run_once(&op("adam"), &mut plain).unwrap();
+    run_once(&op_multi, &mut multi).unwrap();
+    assert_eq!(plain["Param"].tensor().unwrap(), multi["Param"].tensor().unwrap());
+    let half = Tensor::zeros(DType::BF16, plain["Param"].tensor().unwrap().dims());
+    multi.insert("Param".to_owned(), half.into());
+    let error = run_once(&op_multi, &mut multi).unwrap_err().to_string();
+    assert!(error.contains("`Param` must be float32 or float64, not bfloat16"), "{error}");
+}
+
 /// Two parameters with gradients, as a backward pass would leave them.
 fn graph() -> (Graph, Vec<(Variable, Variable)>) {
     let graph = Graph::new();

@@ -42,7 +42,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 /// Fills `out` with the elements of `x`, which has as many.
-fn cast(x: &Tensor, out: &mut Tensor) -> Result<()> {
+pub(in crate::ops) fn cast(x: &Tensor, out: &mut Tensor) -> Result<()> {
     if x.dtype() == out.dtype() {
         out.as_mut_bytes().copy_from_slice(x.as_bytes());
         return Ok(());

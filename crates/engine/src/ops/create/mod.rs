@@ -7,6 +7,8 @@ mod cast;
 mod constant;
 mod sequence;
 
+pub(in crate::ops) use cast::cast;
+
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
     constant::DEF,

@@ -3,12 +3,13 @@
 
 use std::ops::Add;
 
-use half::{bf16, f16};
+use bireme_ir::DType;
 
 use super::positions;
 use crate::op::{
     GradRule, In, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
 };
+use crate::ops::create::cast;
 use crate::ops::shape::dims::axis_in;
 use crate::ops::shape::given::integer;
 use crate::tensor::{Dims, MAX_RANK, Tensor};
@@ -166,11 +167,26 @@ macro_rules! sum {
 }
 
 sum! {
-    f32: Add::add, f64: Add::add, f16: Add::add, bf16: Add::add,
+    f32: Add::add, f64: Add::add,
     i32: i32::wrapping_add, i64: i64::wrapping_add
 }
 
-/// Adds slices of `width` elements of `dout` to the positions they came from, slab by slab.
+/// Lets `add` work on 32-bit copies of a sum and of what is added to it.
+pub(super) fn in_f32(
+    sum: &mut Tensor,
+    terms: &Tensor,
+    add: impl FnOnce(&mut Tensor, &Tensor) -> Result<()>,
+) -> Result<()> {
+    let mut wide = Tensor::zeros(DType::F32, sum.dims());
+    let mut wide_terms = Tensor::zeros(DType::F32, terms.dims());
+    cast(sum, &mut wide)?;
+    cast(terms, &mut wide_terms)?;
+    add(&mut wide, &wide_terms)?;
+    cast(&wide, sum)
+}
+
+/// Adds slices of `width` elements of `dout` to the positions they came from, slab by slab. Sums of
+/// 16-bit floats are made in 32 bits: one that is large would swallow what is added to it.
 pub(super) fn add_back(
     dx: &mut Tensor,
     dout: &Tensor,
@@ -181,7 +197,10 @@ pub(super) fn add_back(
     if width == 0 || slab == 0 || positions.is_empty() {
         return Ok(());
     }
-    dispatch!(dout.dtype(), T in [f32, f64, i32, i64, f16, bf16] => {
+    if matches!(dout.dtype(), DType::F16 | DType::BF16) {
+        return in_f32(dx, dout, |dx, dout| add_back(dx, dout, positions, slab, width));
+    }
+    dispatch!(dout.dtype(), T in [f32, f64, i32, i64] => {
         let outer = dout.as_slice::<T>()?.chunks_exact(positions.len() * width);
         for (dx, dout) in dx.as_mut_slice::<T>()?.chunks_exact_mut(slab).zip(outer) {
             for (dout, at) in dout.chunks_exact(width).zip(positions) {
@@ -191,4 +210,35 @@ pub(super) fn add_back(
         }
         Ok(())
     }, else => Err(Error::kernel(format!("cannot add {} elements", dout.dtype()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bireme_ir::Op;
+    use half::bf16;
+
+    use crate::op::{OpView, run_once};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn gradients_of_16_bits_are_summed_in_32() {
+        let op = Op::new("gather").input("X", ["x"]).input("Index", ["i"]).output("Out", ["out"]);
+        let many = 600;
+        let mut values = HashMap::new();
+        let x = Tensor::from_slice([2, 1], &[bf16::ONE; 2]).unwrap();
+        values.insert("x".to_owned(), x.into());
+        values
+            .insert("i".to_owned(), Tensor::from_slice([many], &vec![1i64; many]).unwrap().into());
+        run_once(&op, &mut values).unwrap();
+        let ones = Tensor::from_slice([many, 1], &vec![bf16::ONE; many]).unwrap();
+        values.insert("out@GRAD".to_owned(), ones.into());
+        let view = OpView::new(&op).unwrap();
+        for grad in view.def.grad.ops(&view).unwrap() {
+            run_once(&grad, &mut values).unwrap();
+        }
+        // One by one in 16 bits the sum would stop at 256.
+        assert_eq!(values["x@GRAD"].tensor().unwrap().to_f64_vec(), [0.0, 600.0]);
+    }
 }

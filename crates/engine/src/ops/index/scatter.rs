@@ -3,9 +3,9 @@
 //! With `overwrite` the last update of a row wins; without, a named row becomes the sum of its
 //! updates (what was there is lost).
 
-use half::{bf16, f16};
+use bireme_ir::DType;
 
-use super::gather::Sum;
+use super::gather::{Sum, in_f32};
 use super::positions;
 use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr, same_dim};
 use crate::tensor::Tensor;
@@ -86,7 +86,14 @@ fn put(
         return Ok(());
     }
     clear(out, rows, width);
-    dispatch!(out.dtype(), T in [f32, f64, i32, i64, f16, bf16] => {
+    if matches!(out.dtype(), DType::F16 | DType::BF16) {
+        return in_f32(out, updates, |out, updates| add(out, updates, rows, width));
+    }
+    add(out, updates, rows, width)
+}
+
+fn add(out: &mut Tensor, updates: &Tensor, rows: &[usize], width: usize) -> Result<()> {
+    dispatch!(out.dtype(), T in [f32, f64, i32, i64] => {
         let out = out.as_mut_slice::<T>()?;
         for (update, row) in updates.as_slice::<T>()?.chunks_exact(width).zip(rows) {
             let out = &mut out[row * width..(row + 1) * width];

@@ -51,7 +51,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (scale, bias, after) = (op.f64("scale")?, op.f64("bias")?, op.bool("bias_after_scale")?);
     Ok(Box::new(move |run| {
         let scale = match factor {
-            Some(factor) => first_number(run.tensor(factor)?).unwrap_or(scale),
+            Some(factor) => number_of(run.tensor(factor)?)?,
             None => scale,
         };
         let bias = if after { bias } else { bias * scale };
@@ -61,6 +61,14 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             Value::Rows(out) => affine(&mut out.value, scale, bias),
         }
     }))
+}
+
+/// The factor that `ScaleTensor` holds.
+fn number_of(factor: &Tensor) -> Result<f64> {
+    first_number(factor).ok_or_else(|| {
+        let (dtype, dims) = (factor.dtype(), factor.dims());
+        Error::kernel(format!("`ScaleTensor` must hold a number, but is {dtype} of shape {dims}"))
+    })
 }
 
 fn affine(out: &mut Tensor, scale: f64, bias: f64) -> Result<()> {
@@ -74,4 +82,25 @@ fn affine(out: &mut Tensor, scale: f64, bias: f64) -> Result<()> {
         );
         Ok(())
     }, else => Err(Error::kernel(format!("cannot scale {dtype} elements"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bireme_ir::Op;
+
+    use crate::op::run_once;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn a_factor_without_a_number_is_refused() {
+        let op = Op::new("scale").input("X", ["x"]).input("ScaleTensor", ["factor"]);
+        let op = op.output("Out", ["out"]).attr("scale", 3.0f32);
+        let mut values = HashMap::new();
+        values.insert("x".to_owned(), Tensor::from_slice([2], &[1f32, 2.0]).unwrap().into());
+        values.insert("factor".to_owned(), Tensor::from_slice([0], &[0f32; 0]).unwrap().into());
+        let error = run_once(&op, &mut values).unwrap_err().to_string();
+        assert!(error.contains("`ScaleTensor` must hold a number"), "{error}");
+    }
 }

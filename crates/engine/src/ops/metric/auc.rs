@@ -98,13 +98,11 @@ impl Layout {
         }
     }
 
-    /// Adds the new batch to the sum, unless it is made up, and moves the ring on.
-    fn close(self, newest: Range<usize>, fake: bool, stat: &mut [i64]) {
+    /// Adds the new batch to the sum and moves the ring on.
+    fn close(self, newest: Range<usize>, stat: &mut [i64]) {
         if self.steps > 0 {
             let (ring, total) = stat.split_at_mut(self.total().start);
-            if !fake {
-                total.iter_mut().zip(&ring[newest]).for_each(|(total, count)| *total += *count);
-            }
+            total.iter_mut().zip(&ring[newest]).for_each(|(total, count)| *total += *count);
             total[self.buckets] += 1;
         }
     }
@@ -126,19 +124,20 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         if positive.len() != layout.len() || negative.len() != layout.len() {
             return Err(Error::kernel("the histograms have another size than the op says"));
         }
-        // A batch whose tag weight is 0 is made up to keep trainers in step; it must not count.
+        // A batch whose tag weight is 0 is made up to keep trainers in step; it must not count. (In
+        // Paddle it enters the ring but not the sum, which is then below zero when it leaves.)
         let fake = match weight {
             Some(weight) => run.first::<f32>(weight)? == 0.0,
             None => false,
         };
-        if !(fake && layout.steps == 0) {
+        if !fake {
             let window = layout.oldest(positive);
             layout.open(window.clone(), positive);
             layout.open(window.clone(), negative);
             let counters = (&mut positive[window.clone()], &mut negative[window.clone()]);
             count(run.tensor(predict)?, run.tensor(label)?, counters)?;
-            layout.close(window.clone(), fake, positive);
-            layout.close(window, fake, negative);
+            layout.close(window.clone(), positive);
+            layout.close(window, negative);
         }
         run.set::<f64>(auc)?[0] = area(&positive[layout.total()], &negative[layout.total()]);
         Ok(())
@@ -215,11 +214,18 @@ mod tests {
 
     /// The area after each batch, with state kept in place.
     fn areas(steps: i32, batches: &[Batch<'_>]) -> Result<Vec<f64>> {
+        let real: Vec<_> = batches.iter().map(|batch| (*batch, 1.0)).collect();
+        weighted_areas(steps, &real)
+    }
+
+    /// As [`areas`], of batches with tag weights.
+    fn weighted_areas(steps: i32, batches: &[(Batch<'_>, f32)]) -> Result<Vec<f64>> {
         let op = Op::new("auc")
             .input("Predict", ["p"])
             .input("Label", ["l"])
             .input("StatPos", ["pos"])
             .input("StatNeg", ["neg"])
+            .input("InsTagWeight", ["weight"])
             .output("AUC", ["auc"])
             .output("StatPosOut", ["pos"])
             .output("StatNegOut", ["neg"])
@@ -230,7 +236,8 @@ mod tests {
         for name in ["pos", "neg"] {
             values.insert(name.to_owned(), Tensor::zeros(DType::I64, [1, len]).into());
         }
-        let run = |batch: &Batch<'_>| {
+        let run = |(batch, weight): &(Batch<'_>, f32)| {
+            values.insert("weight".to_owned(), Tensor::from_slice([1], &[*weight])?.into());
             let (predict, label): (Vec<f32>, Vec<i64>) = batch.iter().copied().unzip();
             let rows = batch.len();
             values.insert("p".to_owned(), Tensor::from_slice([rows, 1], &predict)?.into());
@@ -249,6 +256,15 @@ mod tests {
         assert_eq!(areas(1, &[GOOD, BAD, GOOD]).unwrap(), [1.0, 0.0, 1.0]);
         assert_eq!(areas(2, &[BAD, BAD, GOOD, GOOD]).unwrap(), [0.0, 0.0, 0.5, 1.0]);
         assert_eq!(areas(0, &[GOOD, BAD]).unwrap(), [1.0, 0.5]);
+    }
+
+    #[test]
+    fn a_batch_that_is_made_up_never_counts() {
+        let batches = [(GOOD, 1.0), (BAD, 0.0), (GOOD, 1.0), (GOOD, 1.0), (BAD, 1.0)];
+        for (steps, last) in [(0, 0.75), (2, 0.5)] {
+            let areas = weighted_areas(steps, &batches).unwrap();
+            assert_eq!(areas, [1.0, 1.0, 1.0, 1.0, last], "{steps} steps");
+        }
     }
 
     #[test]

@@ -47,7 +47,15 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (index, seed_out) = (op.output("ShuffleIdx")?, op.maybe_output("SeedOut"));
     let (startup, name) = (op.i64("startup_seed")?, op.output_name("Out").to_owned());
     Ok(Box::new(move |run| {
-        let given = seed.and_then(|seed| run.first::<i64>(seed).ok());
+        // A seed without an element is one that is not there yet, as in Paddle.
+        let given = match seed.map(|seed| run.tensor(seed)).transpose()? {
+            Some(seed) if seed.numel() > 0 && seed.dtype() != DType::I64 => {
+                let problem = format!("`Seed` must be int64, not {}", seed.dtype());
+                return Err(Error::kernel(problem));
+            }
+            Some(seed) if seed.numel() > 0 => Some(seed.as_slice::<i64>()?[0]),
+            _ => None,
+        };
         let key = given.unwrap_or(startup);
         let draw = Philox::new(key.cast_unsigned(), &name);
         let draw = if given.is_some() { draw } else { draw.stream(run.step) };
@@ -144,5 +152,16 @@ mod tests {
             run_once(&grad, &mut values).unwrap();
         }
         assert!(*values["x@GRAD"].tensor().unwrap() == x);
+    }
+
+    #[test]
+    fn a_seed_of_another_type_is_refused() {
+        let op = Op::new("shuffle_batch").input("X", ["x"]).input("Seed", ["seed"]);
+        let op = op.output("Out", ["out"]).output("ShuffleIdx", ["index"]);
+        let mut values = HashMap::new();
+        values.insert("x".to_owned(), Tensor::from_slice([4, 1], &[0f32; 4]).unwrap().into());
+        values.insert("seed".to_owned(), Tensor::from_slice([1], &[7i32]).unwrap().into());
+        let error = run_once(&op, &mut values).unwrap_err().to_string();
+        assert!(error.contains("`Seed` must be int64, not int32"), "{error}");
     }
 }

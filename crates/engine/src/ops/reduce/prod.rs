@@ -1,9 +1,10 @@
-//! `reduce_prod`: the product along some axes. Its gradient divides by the element, as Paddle's
-//! does, so a zero among the factors gives NaN.
+//! `reduce_prod`: the product along some axes. The gradient of a factor is the product of the
+//! others, also where factors are zero (Paddle's is NaN there).
 
 use super::axes::{self, Axes, FROM_BOTH};
 use crate::op::{Kernel, OpDef, OpView};
-use crate::ops::math::number::Number;
+use crate::ops::elementwise::walk::Walk;
+use crate::ops::math::number::{Number, Real};
 use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = axes::def("reduce_prod", kernel).grad(FROM_BOTH);
@@ -34,8 +35,68 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64] => {
             let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
             let dx = run.set::<T>(dx)?;
-            axes::spread(&walk, x, out, dout, dx, |x, out, dout| dout * out / x);
+            if !x.contains(&0.0) {
+                axes::spread(&walk, x, out, dout, dx, |x, out, dout| dout * out / x);
+                return Ok(());
+            }
+            let (other, zero) = beside_zeros(&walk, x, dout);
+            axes::spread(&walk, x, &other, &zero, dx, |x, other, zero| {
+                if x == 0.0 { zero } else { other / x }
+            });
             Ok(())
         }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
     }))
+}
+
+/// For each product, with the gradient in it: the product, for factors that are not zero, and that
+/// of all the other factors, for one that is. With one zero a product changes with that factor
+/// alone, with two it does not change at all.
+fn beside_zeros<T: Real>(walk: &Walk<1>, x: &[T], dout: &[T]) -> (Vec<T>, Vec<T>) {
+    let (none, one) = (T::ZERO, T::ONE);
+    let mut zeros = vec![none; dout.len()];
+    let count = |zeros: T, x: T| if x == none { zeros + one } else { zeros };
+    let run = |zeros: T, x: &[T]| x.iter().fold(zeros, |zeros, x| count(zeros, *x));
+    axes::reduce(walk, x, &mut zeros, none, count, run);
+    let mut products = vec![one; dout.len()];
+    let times = |product: T, x: T| if x == none { product } else { product * x };
+    let run = |product: T, x: &[T]| x.iter().fold(product, |product, x| times(product, *x));
+    axes::reduce(walk, x, &mut products, one, times, run);
+    let scaled = || products.iter().zip(dout).map(|(product, dout)| *product * *dout).zip(&zeros);
+    let other = scaled().map(|(value, zeros)| if *zeros == none { value } else { none });
+    let zero = scaled().map(|(value, zeros)| if *zeros == one { value } else { none });
+    (other.collect(), zero.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bireme_ir::Op;
+
+    use crate::op::{OpView, run_once};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn a_zero_among_the_factors_has_a_gradient() {
+        let x = [1f32, 2.0, 0.0, 3.0, 0.0, 0.0, 2.0, 3.0, 1.0, 2.0, 4.0, 0.5];
+        // numpy: np.prod of the other elements of a row (or column), times the gradient.
+        let by_row = [0.0, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 12.0, 6.0, 3.0, 24.0];
+        let by_column = [0.0, 0.0, 8.0, 1.5, 2.0, 8.0, 0.0, 1.5, 0.0, 0.0, 0.0, 9.0];
+        for (axis, expected, grad) in
+            [(1, by_row, vec![1f32, 1.0, 3.0]), (0, by_column, vec![2f32, 2.0, 1.0, 1.0])]
+        {
+            let op = Op::new("reduce_prod").input("X", ["x"]).output("Out", ["out"]);
+            let op = op.attr("dim", vec![axis]);
+            let mut values = HashMap::new();
+            values.insert("x".to_owned(), Tensor::from_slice([3, 4], &x).unwrap().into());
+            run_once(&op, &mut values).unwrap();
+            let grad = Tensor::from_slice([grad.len()], &grad).unwrap();
+            values.insert("out@GRAD".to_owned(), grad.into());
+            let view = OpView::new(&op).unwrap();
+            for grad in view.def.grad.ops(&view).unwrap() {
+                run_once(&grad, &mut values).unwrap();
+            }
+            assert_eq!(values["x@GRAD"].tensor().unwrap().as_slice::<f32>().unwrap(), expected);
+        }
+    }
 }

@@ -13,10 +13,13 @@ use crate::op::{
 use crate::ops::real::{Real, not_float};
 use crate::{Error, Result, dispatch};
 
+/// The default of `summary_decay_rate`, by which Paddle's GPU kernel forgets old statistics.
+const DECAY: f32 = 0.999_999_9;
+
 const ATTRS: &[AttrSpec] = &[
     attr::float("epsilon", 1e-4),
     attr::int("slot_dim", -1),
-    attr::float("summary_decay_rate", 0.999_999_9),
+    attr::float("summary_decay_rate", DECAY),
     attr::bool("enable_scale_and_shift", false),
     attr::str("data_layout", "NCHW"),
     attr::bool("sync_stats", false),
@@ -86,7 +89,26 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     cx.like(&[("Y", "X"), ("Means", "BatchSum"), ("Scales", "BatchSum")])
 }
 
+/// Only Paddle's GPU kernels read these, when they train; a program that just predicts may have any.
+fn refuse_unread(op: &OpView<'_>) -> Result<()> {
+    if op.bool("sync_stats")? {
+        return Err(Error::kernel(
+            "`sync_stats` is not in this version: leave it out; with parameter servers the \
+             statistics of all trainers are added up there",
+        ));
+    }
+    let decay = op.f64("summary_decay_rate")? as f32;
+    if decay != DECAY {
+        return Err(Error::kernel(format!(
+            "`summary_decay_rate` {decay} would have no effect: statistics count all samples \
+             alike; leave it out"
+        )));
+    }
+    Ok(())
+}
+
 fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
+    refuse_unread(cx.op())?;
     let (x, columns) = (cx.input("X")?.clone(), cx.input("Means")?.clone());
     cx.set("X@GRAD", x);
     for slot in cx.op().def.signature.outputs.iter().skip(1) {
@@ -302,5 +324,34 @@ fn batch_summary(sums: &[f64], by_slot: bool, epsilon: f64) -> [f64; 3] {
         (true, true) => [1.0, total / count, square / count + count * epsilon],
         (true, false) => [0.0; 3],
         (false, _) => [count, total, square + count * epsilon],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bireme_ir::DType;
+
+    use crate::autodiff::append_backward_to;
+    use crate::graph::Graph;
+    use crate::layers::{self, DataNorm};
+
+    #[test]
+    fn what_no_kernel_reads_is_refused_in_training() {
+        let graph = Graph::new();
+        let x = layers::data(&graph, "x", [3], DType::F32);
+        let loss = layers::mean(&DataNorm::default().apply(&x).unwrap()).unwrap();
+        let with = |name: &str, value: bireme_ir::Attr| {
+            let mut main = graph.main();
+            let ops = &mut main.global_mut().ops;
+            let op = ops.iter_mut().find(|op| op.kind == "data_norm").unwrap();
+            op.attrs.insert(name.to_owned(), value);
+            append_backward_to(&mut main, loss.name(), None, &[]).map(drop)
+        };
+        with("sync_stats", false.into()).unwrap();
+        let error = with("sync_stats", true.into()).unwrap_err().to_string();
+        assert!(error.contains("`sync_stats` is not in this version"), "{error}");
+        with("summary_decay_rate", 0.999_999_9f32.into()).unwrap();
+        let error = with("summary_decay_rate", 0.9f32.into()).unwrap_err().to_string();
+        assert!(error.contains("`summary_decay_rate` 0.9"), "{error}");
     }
 }
