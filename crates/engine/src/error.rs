@@ -144,28 +144,39 @@ impl Error {
 
     /// Adds the op to an error that one of its functions returned.
     pub fn in_op(self, op: &bireme_ir::Op) -> Error {
+        let outputs = || {
+            let names: Vec<String> = op.output_vars().map(|var| format!("`{var}`")).collect();
+            names.join(", ")
+        };
+        self.at(&op.kind, outputs, || site_text(op))
+    }
+
+    /// Adds the type of an op, what identifies it, and where it was created. Errors that are about
+    /// something else than what the op was given stay what they are.
+    pub(crate) fn at(
+        self,
+        kind: &str,
+        outputs: impl FnOnce() -> String,
+        site: impl FnOnce() -> String,
+    ) -> Error {
         match self {
             Error::Program(_)
             | Error::Op { .. }
             | Error::NotFinite { .. }
             | Error::Remote { .. }
+            | Error::Device { .. }
             | Error::Interrupted => self,
-            Error::OutOfMemory { bytes, place } if place.is_empty() => Error::OutOfMemory {
-                bytes,
-                place: format!(" in op `{}`{}", op.kind, site_text(op)),
-            },
+            Error::OutOfMemory { bytes, place } if place.is_empty() => {
+                Error::OutOfMemory { bytes, place: format!(" in op `{kind}`{}", site()) }
+            }
             Error::OutOfMemory { .. } => self,
             Error::Internal { problem } => {
-                Error::Internal { problem: format!("op `{}`{}: {problem}", op.kind, site_text(op)) }
+                Error::Internal { problem: format!("op `{kind}`{}: {problem}", site()) }
             }
             other => Error::Op {
-                op: op.kind.clone(),
-                outputs: op
-                    .output_vars()
-                    .map(|var| format!("`{var}`"))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-                site: site_text(op),
+                op: kind.to_owned(),
+                outputs: outputs(),
+                site: site(),
                 problem: other.to_string(),
             },
         }

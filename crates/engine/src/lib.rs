@@ -14,6 +14,7 @@ pub mod collective;
 pub mod eager;
 mod error;
 mod executor;
+pub mod finite;
 pub mod gemm;
 pub mod graph;
 pub mod initializer;

@@ -6,7 +6,7 @@ use bireme_ir::{Block, Op, OpRole, grad_name};
 
 use super::path::Path;
 use crate::op::OpView;
-use crate::{Result, ops};
+use crate::{Error, Result, ops};
 
 /// The gradient ops of one backward pass, under construction.
 pub(super) struct Emitter<'a> {
@@ -79,6 +79,7 @@ impl<'a> Emitter<'a> {
             let forward = &self.block.ops[*index];
             let view = OpView::new(forward).map_err(|error| error.in_op(forward))?;
             let ops = view.def.grad.ops(&view).map_err(|error| error.in_op(forward))?;
+            self.check_all_read(forward, &ops)?;
             let targets: Targets = forward
                 .input_vars()
                 .map(|var| (grad_name(var), self.path.wanted.contains(var)))
@@ -89,6 +90,20 @@ impl<'a> Emitter<'a> {
                 self.read_inputs(&mut op, forward);
                 let op = on_device_of(op, forward);
                 self.push(op.role(OpRole::BACKWARD), &targets);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses an op that the loss depends on through an output whose gradient its rule does not
+    /// read: a part of the gradient would vanish.
+    fn check_all_read(&self, forward: &Op, rule: &[Op]) -> Result<()> {
+        for (slot, vars) in &forward.outputs {
+            for var in vars.iter().filter(|var| self.path.wanted.contains(*var)) {
+                let grad = grad_name(var);
+                if self.grads.contains_key(&grad) && is_unread(rule, &grad) {
+                    return Err(no_gradient_through(&forward.kind, slot, var).in_op(forward));
+                }
             }
         }
         Ok(())
@@ -229,6 +244,22 @@ impl<'a> Emitter<'a> {
         self.taken.insert(name.clone());
         name
     }
+}
+
+/// Whether a gradient rule, which may be empty where an op is constant, leaves out the gradient of
+/// an output.
+pub(crate) fn is_unread(rule: &[Op], grad: &str) -> bool {
+    !rule.is_empty() && !rule.iter().any(|op| op.input_vars().any(|var| var == grad))
+}
+
+/// The error of a gradient that arrives at an output which has none.
+pub(crate) fn no_gradient_through(kind: &str, slot: &str, var: &str) -> Error {
+    let named = if var.is_empty() { String::new() } else { format!(" (`{var}`)") };
+    Error::kernel(format!(
+        "the gradient of output `{slot}`{named} of `{kind}` is not defined, but the loss depends on \
+         it: compute the same value by an op of its own, or set `stop_gradient` on it if its \
+         gradient is not meant to count"
+    ))
 }
 
 /// Gradients are computed where the forward op runs.

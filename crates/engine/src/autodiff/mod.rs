@@ -19,6 +19,7 @@ use crate::graph::{Variable, infer_into};
 use crate::{Error, Result};
 
 use emit::Emitter;
+pub(crate) use emit::{is_unread, no_gradient_through};
 use path::{Path, Roots};
 
 /// Appends the gradients of `loss` with respect to `parameters` (or all trainable ones) to the

@@ -280,3 +280,24 @@ fn values_match_finite_differences() {
         }
     }
 }
+
+#[test]
+fn a_gradient_through_an_output_without_one_is_refused() {
+    let build = |through: bool| {
+        let graph = Graph::new();
+        let x = layers::data(&graph, "x", [4], DType::F32);
+        let label = layers::data(&graph, "label", [1], DType::I64);
+        let logits = layers::fc(&x, 3, Act::None).unwrap();
+        let (losses, softmax) =
+            layers::softmax_with_cross_entropy(&logits, &label, layers::Label::Hard).unwrap();
+        let sum = layers::mean(&softmax).unwrap();
+        softmax.set_stop_gradient(!through);
+        let loss = layers::elementwise_add(&layers::mean(&losses).unwrap(), &sum).unwrap();
+        append_backward(&layers::mean(&loss).unwrap(), None, &[])
+    };
+    let error = build(true).unwrap_err().to_string();
+    assert!(error.contains("output `Softmax` (`softmax_with_cross_entropy_0.tmp_0`)"), "{error}");
+    assert!(error.contains("of `softmax_with_cross_entropy` is not defined"), "{error}");
+    assert!(error.contains("set `stop_gradient` on it"), "{error}");
+    assert_eq!(build(false).unwrap().len(), 2);
+}

@@ -17,7 +17,7 @@ use super::tape::{Edge, Node, Saved, Watch};
 use super::{EagerTensor, Form, Session};
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Error, Result, autodiff};
 
 /// The gradients of a node's outputs, as far as they have come.
 type Grads = Vec<Option<Arc<Value>>>;
@@ -205,6 +205,11 @@ impl<'a> Pass<'a> {
             if self.way.is_some_and(|way| !way.nodes.contains(&number)) {
                 continue;
             }
+            let mut outputs = node.gradient.unread.iter().zip(&grads);
+            let refused = outputs.find_map(|(slot, grad)| slot.filter(|_| grad.is_some()));
+            if let Some(slot) = refused {
+                return Err(autodiff::no_gradient_through(node.kind, slot, ""));
+            }
             let saved = node.saved(retain).ok_or_else(|| {
                 Error::kernel(format!(
                     "the tape of op `{}` has been used up: a second backward pass needs \
@@ -212,7 +217,10 @@ impl<'a> Pass<'a> {
                     node.kind
                 ))
             })?;
-            for (input, value) in differentiate(&node, &saved, &grads, self.session.next_step())? {
+            let step = self.session.next_step();
+            for (input, value) in differentiate(&node, &saved, &grads, step)? {
+                let grad_of = || format!("the gradient of input {input}");
+                self.session.check_finite(node.kind, &value, step, grad_of)?;
                 if let Some(edge) = &node.edges[input] {
                     self.send(edge, value)?;
                 }

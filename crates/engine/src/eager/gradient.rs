@@ -24,6 +24,8 @@ pub(super) struct Gradient {
     pub(super) saves_input: Vec<bool>,
     /// Forward outputs whose values are read.
     pub(super) saves_output: Vec<bool>,
+    /// The slot of each output whose gradient the rule does not read; one that arrives is an error.
+    pub(super) unread: Vec<Option<&'static str>>,
 }
 
 /// A value that a gradient reads.
@@ -79,10 +81,11 @@ impl Gradient {
         for (position, meta) in inputs.iter().enumerate() {
             block.add_var(declared(input_name(position), meta));
         }
+        let unread = unread(op, outputs)?;
         let mut targets = Vec::new();
         for (position, meta) in outputs.iter().enumerate() {
             block.add_var(declared(output_name(position), meta));
-            if meta.dtype.is_float() {
+            if meta.dtype.is_float() && unread[position].is_none() {
                 block.add_var(declared(grad_name(position), meta));
                 targets.push(position);
             }
@@ -104,7 +107,11 @@ impl Gradient {
         let routine = Routine::new(&program.global().ops[1..], 0)?;
         let results = asked.iter().zip(found);
         let results = results.filter_map(|(at, name)| Some((*at, routine.find(&name?)?))).collect();
-        Ok(Gradient::reading(routine, results, OpView::new(op)?, inputs.len(), outputs.len()))
+        let view = OpView::new(op)?;
+        Ok(Gradient {
+            unread,
+            ..Gradient::reading(routine, results, view, inputs.len(), outputs.len())
+        })
     }
 
     fn reading(
@@ -127,8 +134,24 @@ impl Gradient {
         for at in 0..outputs {
             look(grad_name(at), Source::OutputGrad(at));
         }
-        Gradient { routine, sources, results, saves_input, saves_output }
+        Gradient { routine, sources, results, saves_input, saves_output, unread: Vec::new() }
     }
+}
+
+/// The slots of the float outputs whose gradient the rule of `op` does not read. What an op writes
+/// in the place of an input (a running mean) is state, and takes no part in gradients.
+fn unread(op: &Op, outputs: &[Meta]) -> Result<Vec<Option<&'static str>>> {
+    let view = OpView::new(op)?;
+    let rule = view.def.grad.ops(&view)?;
+    let slots = view.def.signature.outputs.iter();
+    let flat =
+        slots.flat_map(|slot| op.outputs_of(slot.name).iter().map(move |var| (slot.name, var)));
+    let of = |((slot, var), meta): ((&'static str, &String), &Meta)| {
+        let is_state = view.def.inplace.iter().any(|(_, to)| *to == slot);
+        let counts = meta.dtype.is_float() && !is_state;
+        (counts && autodiff::is_unread(&rule, &bireme_ir::grad_name(var))).then_some(slot)
+    };
+    Ok(flat.zip(outputs).map(of).collect())
 }
 
 /// The given gradient of a flat output.

@@ -163,22 +163,8 @@ fn describe(value: &Value) -> String {
 }
 
 /// Adds op and shapes; there are no variable names in eager mode that would help.
-fn at_call(error: Error, kind: &str, shapes: &[String]) -> Error {
-    match error {
-        Error::Kernel { problem } => Error::Op {
-            op: kind.to_owned(),
-            outputs: shapes.join(", "),
-            site: String::new(),
-            problem,
-        },
-        Error::Op { .. } | Error::Program(_) => error,
-        other => Error::Op {
-            op: kind.to_owned(),
-            outputs: shapes.join(", "),
-            site: String::new(),
-            problem: other.to_string(),
-        },
-    }
+pub(super) fn at_call(error: Error, kind: &str, shapes: &[String]) -> Error {
+    error.at(kind, || shapes.join(", "), String::new)
 }
 
 fn check_inputs(view: &OpView<'_>) -> Result<()> {

@@ -11,9 +11,10 @@ use super::cache::Ready;
 use super::prepared::unwritten;
 use super::tape::{Edge, Node, Saved};
 use super::{EagerTensor, Form, OpCache, Prepared};
-use crate::Result;
+use crate::finite::{NotFinite, not_finite};
 use crate::op::{GradRule, meta_of};
 use crate::value::Value;
+use crate::{Error, Result};
 
 thread_local! {
     /// Whether ops of this thread are put on the tape: a thread that only evaluates must not stop
@@ -27,6 +28,8 @@ pub struct Session {
     /// Ops run since the seed was set: gives random ops fresh numbers.
     step: AtomicU64,
     nodes: AtomicU64,
+    /// Whether the outputs of ops, and gradients, are checked for NaN and infinity.
+    checks_finite: AtomicBool,
     /// Whether there ever was a collector: only then does a backward pass look for them.
     pub(super) collects: AtomicBool,
     /// Adds gradients.
@@ -46,6 +49,7 @@ impl Default for Session {
             seed: AtomicU64::new(0),
             step: AtomicU64::new(0),
             nodes: AtomicU64::new(0),
+            checks_finite: AtomicBool::new(false),
             collects: AtomicBool::new(false),
             sum: OpCache::new("sum").expect("`sum` is an op"),
         }
@@ -62,6 +66,41 @@ impl Session {
     /// The seed.
     pub fn seed(&self) -> u64 {
         self.seed.load(Ordering::Relaxed)
+    }
+
+    /// Says whether an op, or its gradient, that produces NaN or infinity is an error.
+    pub fn set_check_finite(&self, check: bool) {
+        self.checks_finite.store(check, Ordering::Relaxed);
+    }
+
+    /// Whether an op that produces NaN or infinity is an error.
+    pub fn checks_finite(&self) -> bool {
+        self.checks_finite.load(Ordering::Relaxed)
+    }
+
+    /// Refuses a value that is not finite, where that is asked for; `name` is what it is called.
+    pub(super) fn check_finite(
+        &self,
+        kind: &str,
+        value: &Value,
+        step: u64,
+        name: impl FnOnce() -> String,
+    ) -> Result<()> {
+        let tensor = match value {
+            _ if !self.checks_finite() => return Ok(()),
+            Value::Tensor(tensor) => tensor,
+            Value::Rows(rows) => &rows.value,
+        };
+        match not_finite(tensor) {
+            None => Ok(()),
+            Some(NotFinite { what, .. }) => Err(Error::NotFinite {
+                step: step + 1,
+                op: kind.to_owned(),
+                site: String::new(),
+                var: name(),
+                what,
+            }),
+        }
     }
 
     /// Says whether ops of this thread are put on the tape; returns what was before.
@@ -88,7 +127,15 @@ impl Session {
         let ready = cache.get(form, self.seed())?;
         let differentiable = self.is_grad_enabled() && !matches!(cache.def().grad, GradRule::None);
         let inputs: Vec<Input> = inputs.iter().map(|tensor| look(tensor, differentiable)).collect();
-        let outputs = run(&ready, &inputs, form.outputs.iter().sum(), self.next_step())?;
+        let (op, step) = (cache.def(), self.next_step());
+        let outputs = run(&ready, &inputs, form.outputs.iter().sum(), step)?;
+        if self.checks_finite() {
+            let slots = op.signature.outputs.iter().zip(form.outputs);
+            let names = slots.flat_map(|(slot, count)| std::iter::repeat_n(slot.name, *count));
+            for (value, name) in outputs.iter().zip(names) {
+                self.check_finite(op.name, value, step, || name.to_owned())?;
+            }
+        }
         if !inputs.iter().any(|input| input.edge.is_some()) {
             return Ok(outputs.into_iter().map(EagerTensor::from_shared).collect());
         }
@@ -148,8 +195,10 @@ impl Session {
             saved,
         ));
         let tensor = |(at, value)| {
-            // An output whose gradient the op does not read (a statistic, a mask) has none.
-            let differentiable = node.gradient.reads_output_grad(at);
+            // An output that does not depend on what wants gradients, a mask, or state has none. One
+            // whose gradient the op does not read is followed, so that it does not vanish unseen.
+            let gradient = &node.gradient;
+            let differentiable = gradient.reads_output_grad(at) || gradient.unread[at].is_some();
             let origin = differentiable.then(|| (Arc::clone(&node), at));
             EagerTensor::with(value, !differentiable, origin)
         };

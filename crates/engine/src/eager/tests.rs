@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bireme_ir::{Attr, Param};
 
 use super::*;
+use crate::Error;
 use crate::optimizer::{Adam, Sgd};
 use crate::tensor::Tensor;
 
@@ -276,4 +277,44 @@ fn a_collector_gets_each_gradient_as_soon_as_it_is_whole() {
     let loss = mean(&session, &binary(&session, "elementwise_mul", &x, &w));
     session.backward(&[(loss, None)], false).unwrap();
     assert_eq!(notes.0.lock().unwrap().len(), told.len());
+}
+
+#[test]
+fn a_gradient_through_an_output_without_one_is_refused() {
+    let session = Session::default();
+    let logits = parameter("x", &[1, 3], &[1.0, 2.0, 3.0]);
+    let label = EagerTensor::new(Tensor::from_slice([1, 1], &[1i64]).unwrap());
+    let cache = OpCache::new("softmax_with_cross_entropy").unwrap();
+    let form = Form { attrs: &[], inputs: &[1, 1], outputs: &[1, 1] };
+    let slots = cache.def().signature.outputs;
+    let at = |name: &str| slots.iter().position(|slot| slot.name == name).unwrap();
+    let outputs = || session.apply(&cache, form, &[logits.clone(), label.clone()]).unwrap();
+    let made = outputs();
+    let (softmax, loss) = (&made[at("Softmax")], &made[at("Loss")]);
+    let both = binary(&session, "elementwise_add", &mean(&session, loss), &mean(&session, softmax));
+    let error = session.backward(&[(both, None)], false).unwrap_err().to_string();
+    assert!(error.contains("output `Softmax` of `softmax_with_cross_entropy`"), "{error}");
+    // Looking at it is no gradient, and neither is a part that was cut off on purpose.
+    let made = outputs();
+    let (softmax, loss) = (&made[at("Softmax")], &made[at("Loss")]);
+    softmax.set_stop_gradient(true);
+    let both = binary(&session, "elementwise_add", &mean(&session, loss), &mean(&session, softmax));
+    session.backward(&[(both, None)], false).unwrap();
+    assert!(values(&logits.grad().unwrap())[1] < 0.0);
+}
+
+#[test]
+fn errors_keep_their_class() {
+    let relu = Prepared::new(bireme_ir::Op::new("relu").input("X", ["x"]).output("Out", ["y"]), 0);
+    let relu = relu.unwrap();
+    for error in
+        [Error::Interrupted, Error::remote("gone"), Error::Device { problem: "gone".into() }]
+    {
+        let text = error.to_string();
+        let told = super::prepared::at_call(error, &relu.op().kind, &[]);
+        assert!(!matches!(told, Error::Op { .. }) && told.to_string() == text, "{told:?}");
+    }
+    let full = Error::OutOfMemory { bytes: 8, place: String::new() };
+    let told = super::prepared::at_call(full, "relu", &[]);
+    assert!(matches!(&told, Error::OutOfMemory { place, .. } if place == " in op `relu`"));
 }
