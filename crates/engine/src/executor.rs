@@ -9,7 +9,7 @@ use crate::graph::ProgramHandle;
 use crate::plan::{Plan, Pool, Question};
 use crate::remote::Remote;
 use crate::tensor::Tensor;
-use crate::{Error, Place, Result, Scope};
+use crate::{Draws, Error, Place, Result, Scope};
 
 /// More workers than this have no rows to work on, and may be more than the system can start.
 pub const MAX_THREADS: usize = 256;
@@ -25,6 +25,7 @@ pub struct Executor {
     interrupt: Option<Question>,
     remote: Option<Arc<dyn Remote>>,
     collective: Option<Arc<dyn Collective>>,
+    draws: Option<Draws>,
     kept: Vec<Kept>,
 }
 
@@ -69,6 +70,7 @@ impl Executor {
             interrupt: None,
             remote: None,
             collective: None,
+            draws: None,
             kept: Vec::new(),
         })
     }
@@ -83,9 +85,16 @@ impl Executor {
 
     /// Stops at the first op that produces NaN or infinity, naming the op and the step.
     pub fn check_finite(mut self, check: bool) -> Executor {
-        self.check_finite = check;
-        self.kept.clear();
+        self.set_check_finite(check);
         self
+    }
+
+    /// As [`Executor::check_finite`], for an executor in use.
+    pub fn set_check_finite(&mut self, check: bool) {
+        if self.check_finite != check {
+            self.check_finite = check;
+            self.kept.clear();
+        }
     }
 
     /// Asks `question` between ops, on the thread that runs the step, at most every few
@@ -121,6 +130,13 @@ impl Executor {
         self.kept.clear();
     }
 
+    /// Lets prepared steps go on with the random numbers of others; without it, each starts anew.
+    pub fn draws(mut self, draws: Draws) -> Executor {
+        self.draws = Some(draws);
+        self.kept.clear();
+        self
+    }
+
     /// Uses the variables of `scope`; executors on several threads may share one.
     pub fn with_scope(mut self, scope: Scope) -> Executor {
         self.scope = scope;
@@ -153,7 +169,16 @@ impl Executor {
         let at = match self.kept.iter().position(same) {
             Some(at) => at,
             None => {
-                let step = self.prepare(program, &names, fetches)?;
+                // Other fetches of the same program: the next steps, not the first ones again.
+                let is_it = |kept: &&Kept| {
+                    kept.scope.is_same(&self.scope)
+                        && matches!(&kept.of, Of::Program(other) if **other == *program)
+                };
+                let draws = self.kept.iter().find(is_it).map(|kept| kept.step.plan.draws().clone());
+                let mut step = self.prepare(program, &names, fetches)?;
+                if let Some(draws) = draws {
+                    step.plan.draw_from(draws);
+                }
                 let of = Of::Program(Box::new(program.clone()));
                 let scope = self.scope.clone();
                 self.keep(of, scope, &names, fetches, step)
@@ -187,7 +212,8 @@ impl Executor {
             None => {
                 let old = |kept: &Kept| matches!(kept.of, Of::Handle { id: i, version: v } if i == id && v != version);
                 self.kept.retain(|kept| !old(kept));
-                let step = program.read(|p| self.prepare_in(p, scope, feeds, fetches, &[]))?;
+                let mut step = program.read(|p| self.prepare_in(p, scope, feeds, fetches, &[]))?;
+                step.plan.draw_from(scope.draws(program.sequence(), 0));
                 self.keep(Of::Handle { id, version }, scope.clone(), feeds, fetches, step)
             }
         };
@@ -235,6 +261,9 @@ impl Executor {
         }
         if let Some(collective) = &self.collective {
             plan.join(Arc::clone(collective));
+        }
+        if let Some(draws) = &self.draws {
+            plan.draw_from(draws.clone());
         }
         let declared = |name: &&str| program.global().var(name).cloned().expect("checked above");
         Ok(Step {
@@ -355,5 +384,63 @@ mod tests {
         let other = Scope::new();
         executor.step(&program, &other, &["x"], &["y"]).unwrap();
         assert_eq!(executor.kept.len(), 2);
+    }
+
+    /// A program whose `y` is a random mask.
+    fn dropout() -> ProgramHandle {
+        let program = ProgramHandle::default();
+        program.edit(|program| {
+            let block = program.global_mut();
+            block.add_var(Var::tensor("x", DType::F32, [-1])).need_check_feed = true;
+            block.add_var(Var::tensor("y", DType::F32, [-1]));
+            block.add_var(Var::tensor("mask", DType::U8, [-1]));
+            let op = Op::new("dropout").input("X", ["x"]).output("Out", ["y"]);
+            block.ops.push(op.output("Mask", ["mask"]).attr("dropout_prob", 0.5f32));
+        });
+        program.reseed(5);
+        program
+    }
+
+    #[test]
+    fn random_numbers_go_on_in_the_plans_of_a_program() {
+        let (program, scope) = (dropout(), Scope::new());
+        let x = Tensor::from_slice([64], &[1f32; 64]).unwrap();
+        let draw = |executor: &mut Executor, scope: &Scope, fetches: &[&str]| {
+            let step = executor.step(&program, scope, &["x"], fetches).unwrap();
+            step.run(&[&x]).unwrap();
+            step.take_fetched(0).to_f64_vec()
+        };
+        let sequence = |scope: &Scope| {
+            let mut one = Executor::new(Place::Cpu).unwrap();
+            let mut masks = vec![
+                draw(&mut one, scope, &["y"]),
+                draw(&mut one, scope, &["y", "mask"]),
+                draw(&mut Executor::new(Place::Cpu).unwrap(), scope, &["y"]),
+            ];
+            program.edit(|program| {
+                program.global_mut().add_var(Var::tensor("z", DType::F32, [1]));
+            });
+            masks.push(draw(&mut one, scope, &["y"]));
+            masks
+        };
+        let masks = sequence(&scope);
+        for (at, mask) in masks.iter().enumerate() {
+            assert!(!masks[..at].contains(mask), "step {at} repeats another's numbers");
+        }
+        assert_eq!(sequence(&Scope::new()), masks, "another model starts anew");
+        assert_ne!(sequence(&scope), masks);
+        program.reseed(5);
+        assert_eq!(sequence(&scope), masks, "and so does one with a new seed");
+    }
+
+    #[test]
+    fn random_numbers_go_on_in_runs_of_a_program() {
+        let program = dropout().program();
+        let x = Tensor::from_slice([64], &[1f32; 64]).unwrap();
+        let mut executor = Executor::new(Place::Cpu).unwrap();
+        let mut run = |fetches: &[&str]| {
+            executor.run(&program, &[("x", &x)], fetches).unwrap()[0].to_f64_vec()
+        };
+        assert_ne!(run(&["y"]), run(&["y", "mask"]));
     }
 }

@@ -89,8 +89,8 @@ impl Graph {
 
     /// The seed of random ops that have none of their own, in both programs.
     pub fn set_random_seed(&self, seed: u64) {
-        self.main.edit(|main| main.random_seed = seed);
-        self.startup.edit(|startup| startup.random_seed = seed);
+        self.main.reseed(seed);
+        self.startup.reseed(seed);
     }
 
     /// A fresh name: `fc` gives `fc_0`, then `fc_1`.

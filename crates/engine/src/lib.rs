@@ -11,6 +11,7 @@ pub mod autodiff;
 pub mod catalog;
 pub mod clip;
 pub mod collective;
+mod draws;
 pub mod eager;
 mod error;
 mod executor;
@@ -38,6 +39,7 @@ mod value;
 pub use bireme_ir as ir;
 pub use bireme_ir::DType;
 
+pub use draws::Draws;
 pub use error::{Error, Result};
 pub use executor::{Executor, MAX_THREADS, Step};
 pub use place::Place;

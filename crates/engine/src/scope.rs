@@ -9,12 +9,12 @@
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Draws, Error, Result};
 
 /// Variables by name.
 #[derive(Clone, Default)]
@@ -22,6 +22,8 @@ pub struct Scope {
     vars: Arc<Mutex<BTreeMap<String, Arc<Cell>>>>,
     /// Steps and readers at work; while there are any, no variable may be set or removed.
     users: Arc<AtomicUsize>,
+    /// Steps of each random sequence, by its number and the training thread.
+    draws: Arc<Mutex<BTreeMap<(u64, usize), Arc<AtomicU64>>>>,
 }
 
 /// Keeps a scope's variables from being set while a step runs or a reader looks.
@@ -144,6 +146,13 @@ impl Scope {
             unsafe { *cell.0.get() = None };
         }
         Ok(())
+    }
+
+    /// The count of steps of a random sequence ([`crate::graph::ProgramHandle::sequence`]) on this
+    /// scope, for one training thread: who asks again goes on with it.
+    pub fn draws(&self, sequence: u64, thread: usize) -> Draws {
+        let mut all = self.draws.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Draws::counting(Arc::clone(all.entry((sequence, thread)).or_default()), thread)
     }
 
     /// Whether both are handles to the same variables.

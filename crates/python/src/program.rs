@@ -149,7 +149,7 @@ impl Program {
 
     #[setter]
     fn set_random_seed(&self, seed: u64) {
-        self.handle.edit(|program| program.random_seed = seed);
+        self.handle.reseed(seed);
     }
 
     /// The program as text.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bireme_engine::ir::Program;
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place, Step};
+use bireme_engine::{Draws, Executor, Place, Step};
 
 use super::counts::Counter;
 use super::{Progress, Shared, Training};
@@ -33,7 +33,12 @@ impl<'a> Lane<'a> {
         shared: &Shared,
     ) -> Result<Lane<'a>> {
         let stop = Arc::clone(&shared.stop);
+        let draws = match training.sequence.filter(|_| !training.infer) {
+            Some(sequence) => training.scope.draws(sequence, thread),
+            None => Draws::of_thread(thread),
+        };
         let mut executor = Executor::new(Place::Cpu)?
+            .draws(draws)
             .with_scope(training.scope.clone())
             .threads(training.split)
             .check_finite(training.check_finite)

@@ -54,6 +54,9 @@ pub struct Training<'a> {
     /// collective), all end with the one that has the fewest batches ([`crate::Agreed`]). The
     /// others' remaining batches are not trained.
     pub agree: Option<&'a (dyn Fn(bool) -> Result<bool> + Sync)>,
+    /// The random sequence to go on with ([`bireme_engine::graph::ProgramHandle::sequence`]), so that
+    /// a second training of a program does not repeat the numbers of the first. New ones, if none.
+    pub sequence: Option<u64>,
     /// Called after each step on the thread that made it; its error ends the training.
     pub on_batch: Option<&'a Hook<'a>>,
 }
@@ -118,6 +121,7 @@ impl<'a> Training<'a> {
             collective: None,
             interrupt: None,
             agree: None,
+            sequence: None,
             on_batch: None,
         }
     }

@@ -193,3 +193,47 @@ fn who_wants_to_stop_is_heard_while_threads_wait_for_data() {
     batches.push(Box::new(Never(Arc::default())));
     assert!(matches!(train(&training, batches), Err(Error::Interrupted)));
 }
+
+/// Masks of dropout that trainings of one program drew, in the order of threads and steps.
+fn masks(trainings: usize, threads: usize) -> Vec<Vec<f64>> {
+    let graph = Graph::new();
+    graph.set_random_seed(3);
+    let dense = layers::data(&graph, "dense", [2], DType::F32);
+    let wide = Fc::new(32).apply(&dense).unwrap();
+    let ones = layers::scale(&wide, 0.0, 1.0).unwrap();
+    let mask = layers::dropout(&ones, 0.5).unwrap();
+    let (main, fetches, slots) = (graph.main(), [mask.name().to_owned()], slots());
+    let mut executor = Executor::new(Place::Cpu).unwrap();
+    executor.run(&graph.startup(), &[], &[]).unwrap();
+    let scope = executor.scope().clone();
+    let seen = Mutex::new(Vec::new());
+    for training in 0..trainings {
+        let hook = |progress: &Progress<'_>| {
+            let place = (training, progress.thread, progress.batch);
+            seen.lock().unwrap().push((place, progress.fetched(0).to_f64_vec()));
+            Ok(())
+        };
+        let training = Training {
+            fetches: &fetches,
+            sequence: Some(7),
+            on_batch: Some(&hook),
+            ..Training::new(&main, &scope, &slots)
+        };
+        train(&training, queue(threads)).unwrap();
+    }
+    let mut seen = seen.into_inner().unwrap();
+    seen.sort_by_key(|(place, _)| *place);
+    seen.into_iter().map(|(_, mask)| mask).collect()
+}
+
+#[test]
+fn no_step_repeats_the_random_numbers_of_another() {
+    for (trainings, threads) in [(2, 1), (2, 3)] {
+        let all = masks(trainings, threads);
+        assert_eq!(all.len(), 80);
+        let distinct: std::collections::BTreeSet<String> =
+            all.iter().map(|mask| format!("{mask:?}")).collect();
+        assert_eq!(distinct.len(), all.len(), "with {threads} threads");
+    }
+    assert_eq!(masks(2, 1), masks(2, 1), "the same seed gives the same run");
+}

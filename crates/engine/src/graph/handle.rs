@@ -17,6 +17,8 @@ pub struct ProgramHandle {
 #[derive(Debug)]
 struct Shared {
     id: u64,
+    /// The number of its random sequence; see [`ProgramHandle::sequence`].
+    sequence: AtomicU64,
     version: AtomicU64,
     program: RwLock<Program>,
 }
@@ -24,16 +26,27 @@ struct Shared {
 impl ProgramHandle {
     /// A handle to `program`.
     pub fn new(program: Program) -> ProgramHandle {
-        // Numbers, unlike addresses, are never given to a second program.
-        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let shared = Shared { id, version: AtomicU64::new(0), program: RwLock::new(program) };
+        let (id, sequence) = (next_number(), AtomicU64::new(next_number()));
+        let (version, program) = (AtomicU64::new(0), RwLock::new(program));
+        let shared = Shared { id, sequence, version, program };
         ProgramHandle { shared: Arc::new(shared) }
     }
 
     /// A number that no other program of this process has.
     pub fn id(&self) -> u64 {
         self.shared.id
+    }
+
+    /// The number of its random sequence: steps of one sequence never draw the same numbers, however
+    /// often the program is edited or compiled ([`crate::Scope::draws`]).
+    pub fn sequence(&self) -> u64 {
+        self.shared.sequence.load(Ordering::Acquire)
+    }
+
+    /// Sets the program's seed; its random numbers start anew.
+    pub fn reseed(&self, seed: u64) {
+        self.edit(|program| program.random_seed = seed);
+        self.shared.sequence.store(next_number(), Ordering::Release);
     }
 
     /// How often the program has been edited.
@@ -58,6 +71,12 @@ impl ProgramHandle {
     pub fn program(&self) -> Program {
         self.read(Program::clone)
     }
+}
+
+/// Numbers, unlike addresses, are never given out twice.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Default for ProgramHandle {

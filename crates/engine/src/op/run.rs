@@ -45,7 +45,8 @@ pub struct Run<'a> {
     pub(crate) outputs: &'a [NonNull<Value>],
     /// This call's part of the batch.
     pub share: Share,
-    /// How often this plan has run, from 0: gives random ops fresh numbers every step.
+    /// The number of the step among those of its program, from 0 for the first training thread:
+    /// gives random ops fresh numbers every step.
     pub step: u64,
     pub(crate) lifetime: PhantomData<&'a mut Value>,
 }

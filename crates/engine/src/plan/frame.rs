@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use bireme_ir::DType;
 
 use crate::error::site_text;
+use crate::finite::not_finite;
 use crate::op::{Infer, Kernel, OpView, Run, Share, meta_of, shape_like};
 use crate::plan::layout::Source;
 use crate::plan::select::SelectedOp;
@@ -85,10 +86,17 @@ impl Call {
     /// Runs the op once.
     ///
     /// # Errors
-    /// When the kernel refuses its inputs, or, with `check`, when it produces a value that is not
-    /// finite.
-    pub(crate) fn run(&mut self, selected: &SelectedOp, step: u64, check: bool) -> Result<()> {
-        if self.guard.is_some_and(|guard| !holds(guard)) {
+    /// When the kernel refuses its inputs, or, with the number of the step in `check`, when it
+    /// produces a value that is not finite.
+    pub(crate) fn run(
+        &mut self,
+        selected: &SelectedOp,
+        step: u64,
+        check: Option<u64>,
+    ) -> Result<()> {
+        if let Some(guard) = self.guard
+            && !holds(guard).map_err(|error| error.in_op(&selected.op))?
+        {
             return Ok(());
         }
         if self.dynamic {
@@ -105,7 +113,7 @@ impl Call {
             lifetime: PhantomData,
         };
         (self.kernel)(&run).map_err(|error| error.in_op(&selected.op))?;
-        if check { self.check_finite(selected, step) } else { Ok(()) }
+        check.map_or(Ok(()), |number| self.check_finite(selected, number))
     }
 
     fn shape_outputs(&mut self, selected: &SelectedOp) -> Result<()> {
@@ -142,13 +150,13 @@ impl Call {
                 Value::Tensor(tensor) => tensor,
                 Value::Rows(rows) => &rows.value,
             };
-            if let Some(what) = not_finite(tensor) {
+            if let Some(bad) = not_finite(tensor) {
                 return Err(Error::NotFinite {
-                    step: step + 1,
+                    step,
                     op: selected.op.kind.clone(),
                     site: site_text(&selected.op),
                     var: var.clone(),
-                    what,
+                    what: bad.what,
                 });
             }
         }
@@ -157,10 +165,17 @@ impl Call {
 }
 
 /// Whether a condition is true.
-fn holds(guard: NonNull<Value>) -> bool {
+fn holds(guard: NonNull<Value>) -> Result<bool> {
     // SAFETY: the frame or scope that holds the value outlives the call; who writes it has run.
-    let value = unsafe { guard.as_ref() };
-    value.tensor().is_ok_and(|tensor| tensor.as_bytes().first().is_some_and(|byte| *byte != 0))
+    let condition = unsafe { guard.as_ref() }.tensor()?;
+    match condition.as_bytes() {
+        [truth] if condition.dtype() == DType::Bool => Ok(*truth != 0),
+        _ => Err(Error::kernel(format!(
+            "the condition under which it runs must be one bool, not {} of shape {}",
+            condition.dtype(),
+            condition.dims()
+        ))),
+    }
 }
 
 /// What the plan knows of an op's shapes.
@@ -170,15 +185,4 @@ pub(crate) struct Shapes {
     pub(crate) dynamic: bool,
     /// Some input may carry sequence offsets.
     pub(crate) ragged: bool,
-}
-
-fn not_finite(tensor: &Tensor) -> Option<&'static str> {
-    let name = |nan: bool| if nan { "NaN" } else { "infinity" };
-    if let Ok(values) = tensor.as_slice::<f32>() {
-        return values.iter().find(|x| !x.is_finite()).map(|x| name(x.is_nan()));
-    }
-    if let Ok(values) = tensor.as_slice::<f64>() {
-        return values.iter().find(|x| !x.is_finite()).map(|x| name(x.is_nan()));
-    }
-    None
 }

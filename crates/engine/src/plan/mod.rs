@@ -36,7 +36,7 @@ use crate::remote::Remote;
 use crate::scope::{Cell, Scope};
 use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Draws, Error, Result};
 
 /// Layouts kept at a time: a full batch, the last batch of an epoch, a few more.
 const MAX_LAYOUTS: usize = 8;
@@ -51,7 +51,10 @@ pub(crate) struct Plan {
     link: Option<Arc<Link>>,
     check_finite: bool,
     layouts: Vec<Layout>,
+    /// Steps of this plan, for messages.
     steps: u64,
+    /// Steps that have drawn random numbers, of this plan and of others of its program.
+    draws: Draws,
     interrupt: Option<Interrupt>,
 }
 
@@ -107,6 +110,7 @@ impl Plan {
             check_finite,
             layouts: Vec::new(),
             steps: 0,
+            draws: Draws::default(),
             interrupt: None,
         })
     }
@@ -124,6 +128,16 @@ impl Plan {
     /// Asks `question` between ops, now and then; a step ends when the answer is yes.
     pub(crate) fn ask_between_ops(&mut self, question: Question) {
         self.interrupt = Some(Interrupt::new(question));
+    }
+
+    /// Goes on with the random numbers of other plans.
+    pub(crate) fn draw_from(&mut self, draws: Draws) {
+        self.draws = draws;
+    }
+
+    /// What it draws from.
+    pub(crate) fn draws(&self) -> &Draws {
+        &self.draws
     }
 
     /// The value of persistable variable `name` as this plan sees it.
@@ -150,8 +164,8 @@ impl Plan {
         bind_feeds(layout, feeds);
         let step = Step {
             selection: &self.selection,
-            number: self.steps,
-            check: self.check_finite,
+            draw: self.draws.next(),
+            check: self.check_finite.then_some(self.steps + 1),
             interrupt: self.interrupt.as_ref(),
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
@@ -253,8 +267,10 @@ fn bind_feeds(layout: &mut Layout, feeds: &[&Tensor]) {
 /// What the workers of one step share.
 struct Step<'a> {
     selection: &'a Selection,
-    number: u64,
-    check: bool,
+    /// The number by which random ops choose their stream.
+    draw: u64,
+    /// Where every output is checked: the number of this step, for messages.
+    check: Option<u64>,
     /// Asked by worker 0, which runs on the caller's thread.
     interrupt: Option<&'a Interrupt>,
     /// Set with the first error; the others then only meet at barriers.
@@ -271,7 +287,7 @@ impl Step<'_> {
             if asked.any(Interrupt::is_wanted) {
                 return Err(Error::Interrupted);
             }
-            call.run(selected, self.number, self.check)
+            call.run(selected, self.draw, self.check)
         });
     }
 

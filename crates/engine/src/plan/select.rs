@@ -59,6 +59,7 @@ pub(crate) fn needed_ops(program: &Program, fetches: &[&str]) -> Result<Vec<Op>>
         }
     }
     needed.reverse();
+    inline::check_reads(&needed, program, fetches)?;
     Ok(needed)
 }
 

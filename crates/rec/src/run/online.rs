@@ -345,6 +345,7 @@ impl<'a> Stream<'a> {
             portions.push(Feed::new(batches, 0, &waited)?.portion(u64::MAX));
         }
         let scope = self.executor.scope().clone();
+        let program = trainer::of_portion(self.fleet.main_program()?, number.unwrap_or(0));
         let training = Training {
             fetches: &fetches,
             split: threads.1,
@@ -354,7 +355,7 @@ impl<'a> Stream<'a> {
             collective: self.rings.as_ref().map(|rings| Arc::clone(rings) as _),
             interrupt: Some(&interrupt),
             on_batch: Some(&hook),
-            ..Training::new(self.fleet.main_program()?, &scope, &self.model.slots)
+            ..Training::new(&program, &scope, &self.model.slots)
         };
         let summary = bireme_data::train(&training, portions)?;
         let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);

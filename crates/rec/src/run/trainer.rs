@@ -280,7 +280,7 @@ impl<'a> Trainer<'a> {
     fn portion(&mut self, feeds: &[Feed], each: u64, last: &mut Vec<f64>) -> Result<()> {
         let names = self.shown_names();
         let fetches = self.fetches();
-        let program = self.portion_program()?;
+        let program = of_portion(self.fleet.main_program()?, self.position.portions);
         let scope = self.executor.scope().clone();
         let before: u64 = self.position.taken.iter().sum();
         let show = Show {
@@ -325,14 +325,6 @@ impl<'a> Trainer<'a> {
         position.portions += 1;
         position.taken = feeds.iter().map(Feed::taken).collect();
         Ok(())
-    }
-
-    /// The program of this portion, whose random numbers are its own.
-    fn portion_program(&self) -> Result<Program> {
-        let mut program = self.fleet.main_program()?.clone();
-        let portion = self.position.portions.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        program.random_seed = program.random_seed.wrapping_add(portion);
-        Ok(program)
     }
 
     fn shown_names(&self) -> Vec<String> {
@@ -475,6 +467,15 @@ pub(super) fn folder(config: &Config, key: &str, name: &str) -> PathBuf {
         own if !own.is_empty() => PathBuf::from(own),
         _ => PathBuf::from(config.text("runner.model_save_path")).join(name),
     }
+}
+
+/// The program of a portion, or of a pass: its random numbers are its own, and a run that resumes
+/// there has the same ones.
+pub(super) fn of_portion(program: &Program, portion: u64) -> Program {
+    let mut program = program.clone();
+    let apart = portion.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    program.random_seed = program.random_seed.wrapping_add(apart);
+    program
 }
 
 /// The first lines of PaddleRec's trainers.

@@ -1,6 +1,8 @@
 //! `conditional_block`: runs the ops of a block when a condition holds. A plan puts them in its
 //! place, so the op itself never runs.
 
+use bireme_ir::DType;
+
 use crate::Error;
 use crate::op::{AttrKind, OpDef, Slot, attr};
 
@@ -14,6 +16,10 @@ pub(super) const DEF: OpDef =
             attr::strings("skip_eager_deletion_vars", &[]),
         ])
         .infer(|cx| match cx.op().op.output_vars().next() {
+            None if cx.input("Cond")?.dtype != DType::Bool => Err(Error::kernel(format!(
+                "its condition must be bool, not {}: compare it with something first",
+                cx.input("Cond")?.dtype
+            ))),
             None => Ok(()),
             Some(out) => Err(Error::kernel(format!(
                 "hands `{out}` on: only blocks that write persistable variables are in this version"
