@@ -51,9 +51,12 @@ def test_flags():
         paddle.set_flags({"FLAGS_benchmarks": True})
     with pytest.raises(ValueError, match="flag `FLAGS_zzz` is not in Bireme"):
         paddle.get_flags("FLAGS_zzz")
-    with pytest.raises(NotImplementedError, match="can only be False"):
-        paddle.set_flags({"FLAGS_check_nan_inf": 1})
+    with pytest.raises(NotImplementedError, match="can only be True"):
+        paddle.set_flags({"FLAGS_cudnn_deterministic": 0})
+    with pytest.raises(ValueError, match="must be 0 or 1, not 'maybe'"):
+        paddle.set_flags({"FLAGS_check_nan_inf": "maybe"})
     paddle.set_flags({"FLAGS_cudnn_deterministic": 1, "FLAGS_check_nan_inf": False})
+    assert paddle.get_flags("FLAGS_check_nan_inf") == {"FLAGS_check_nan_inf": False}
 
 
 def test_grad_modes_nest_and_decorate():

@@ -23,8 +23,11 @@ pub struct Scope {
     /// Steps and readers at work; while there are any, no variable may be set or removed.
     users: Arc<AtomicUsize>,
     /// Steps of each random sequence, by its number and the training thread.
-    draws: Arc<Mutex<BTreeMap<(u64, usize), Arc<AtomicU64>>>>,
+    draws: Arc<Mutex<Counts>>,
 }
+
+/// Steps by random sequence and training thread.
+type Counts = BTreeMap<(u64, usize), Arc<AtomicU64>>;
 
 /// Keeps a scope's variables from being set while a step runs or a reader looks.
 pub(crate) struct InUse(Arc<AtomicUsize>);

@@ -108,6 +108,7 @@ fn collect(from: &CommunicatorFlags, flags: &mut BTreeMap<String, String>) {
         (&v::SEND_WAIT_TIMES, from.send_wait_times),
         (&v::IS_SGD, switch(from.is_sgd_optimizer)),
         (&v::LOOK_AHEAD, switch(from.look_ahead)),
+        (&v::CHECK_FINITE, switch(from.check_finite)),
     ] {
         if let Some(value) = value {
             flags.insert(variable.name.to_owned(), value.to_string());

@@ -19,6 +19,23 @@ pub enum Error {
     /// A request that makes no sense: an unknown variable, wrong sizes.
     #[error("{0}")]
     Request(String),
+    /// A trainer was about to push what is no number.
+    #[error(
+        "step {step}: `{var}` has {what} ({place}) and was not sent to the servers: check what is fed \
+         (NaN in the data, a logarithm or a division of 0) and the learning rate; \
+         `FLAGS_check_nan_inf=1` or `--check-finite` names the op where it begins, and \
+         `FLAGS_communicator_check_finite=0` sends such values"
+    )]
+    NotFinite {
+        /// The gradient, or the parameter of a geo trainer.
+        var: String,
+        /// Which part of it.
+        place: String,
+        /// `NaN` or `infinity`.
+        what: &'static str,
+        /// The trainer's step, from 1.
+        step: u64,
+    },
     /// A checkpoint cannot be written or read.
     #[error("{path}: {problem}")]
     File {

@@ -33,6 +33,7 @@ use crate::lod_tensor::{LoDTensor, fetched_array};
 use crate::program::Program;
 use crate::ranks;
 use crate::scope::Scope;
+use crate::session::session;
 use crate::window::Array;
 
 /// Runs programs.
@@ -51,6 +52,8 @@ pub(crate) struct Executor {
     threads: usize,
     /// The other ranks that its programs talk to.
     rings: Mutex<Option<Arc<Rings>>>,
+    /// Whether it looks for NaN and infinity, whatever the others do.
+    check_finite: bool,
 }
 
 /// A program that has been looked at.
@@ -179,6 +182,11 @@ impl Executor {
     }
 
     /// Works with the engine, which no other thread uses meanwhile; `None` once closed.
+    /// Whether this executor was asked to look for NaN and infinity, or all are.
+    fn checks_finite(&self) -> bool {
+        self.check_finite || session().checks_finite()
+    }
+
     fn with_engine<T>(
         &self,
         work: impl FnOnce(&mut Option<Engine>) -> EngineResult<T>,
@@ -328,9 +336,9 @@ impl Executor {
         let _ = place;
         let engine = Engine::new(Place::Cpu).map_err(to_py)?;
         let threads = threads.map_or_else(default_threads, Ok)?;
-        let engine =
-            engine.threads(threads).check_finite(check_finite).interrupt(Arc::new(signalled));
+        let engine = engine.threads(threads).interrupt(Arc::new(signalled));
         Ok(Executor {
+            check_finite,
             engine: Mutex::new(Some(engine)),
             owner: Mutex::new(None),
             seen: Mutex::default(),
@@ -364,6 +372,7 @@ impl Executor {
         };
         let step = |engine: &mut Option<Engine>| {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
+            engine.set_check_finite(self.checks_finite());
             let seen = self.seen(program)?;
             match seen {
                 Seen { kind: Kind::Stages, .. } => {
@@ -440,6 +449,8 @@ impl Executor {
             training.private = &told.private;
             training.split = split;
             training.infer = told.infer;
+            training.check_finite = self.checks_finite();
+            training.sequence = Some(program.handle.sequence());
             training.remote = worker.clone().map(|worker| worker as Arc<dyn Remote>);
             training.collective = rings.clone().map(|rings| rings as Arc<dyn Collective>);
             training.interrupt = Some(&signalled);

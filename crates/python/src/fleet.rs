@@ -349,6 +349,7 @@ fn communicator(knobs: &Bound<'_, PyDict>) -> PyResult<CommunicatorFlags> {
         independent_recv_thread: switch("independent_recv_thread", &mut given)?,
         is_sgd_optimizer: switch("is_sgd_optimizer", &mut given)?,
         look_ahead: switch("look_ahead", &mut given)?,
+        check_finite: switch("check_finite", &mut given)?,
         max_merge_var_num: given.maybe("max_merge_var_num")?,
         send_queue_size: given.maybe("send_queue_size")?,
         min_send_grad_num_before_recv: given.maybe("min_send_grad_num_before_recv")?,

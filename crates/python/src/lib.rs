@@ -112,7 +112,8 @@ mod _core {
     use crate::scope::{Scope, ScopeVar};
     #[pymodule_export]
     use crate::session::{
-        get_default_dtype, is_grad_enabled, seed, set_default_dtype, set_grad_enabled,
+        get_default_dtype, is_grad_enabled, seed, set_check_finite, set_default_dtype,
+        set_grad_enabled,
     };
     #[pymodule_export]
     use crate::static_optimizer::learning_rate;

@@ -50,13 +50,18 @@ pub(crate) fn seed(py: Python<'_>, seed: u64) -> PyResult<()> {
     let before = session().seed();
     session().set_seed(seed);
     for program in [context::default_main_program(py)?, context::default_startup_program(py)?] {
-        program.get().handle.edit(|inner| {
-            if inner.random_seed == before {
-                inner.random_seed = seed;
-            }
-        });
+        let handle = &program.get().handle;
+        if handle.read(|program| program.random_seed) == before {
+            handle.reseed(seed);
+        }
     }
     Ok(())
+}
+
+/// Whether what produces NaN or infinity is an error: in eager mode and in every executor.
+#[pyfunction]
+pub(crate) fn set_check_finite(check: bool) {
+    session().set_check_finite(check);
 }
 
 /// Whether ops are put on the tape; returns what was before.

@@ -1,22 +1,28 @@
 """Paddle's global switches: those that mean something here, and those that need not.
 
+`FLAGS_check_nan_inf`, here or in the environment, makes NaN and infinity errors.
 A flag that tunes machinery which Bireme does not have (allocators, GPU libraries) is remembered
 and otherwise ignored: it cannot change a result. One that would change results is refused.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .. import _core
 from .._missing import missing_names
 
 __all__ = ["get_flags", "set_flags"]
+
+_CHECK_FINITE = "FLAGS_check_nan_inf"
 
 # Memory and libraries that are not here: any value is as good as another.
 _values: dict[str, Any] = {
     "FLAGS_allocator_strategy": "auto_growth",
     "FLAGS_benchmark": False,
+    "FLAGS_check_nan_inf": False,
     "FLAGS_conv_workspace_size_limit": 512,
     "FLAGS_cudnn_batchnorm_spatial_persistent": False,
     "FLAGS_cudnn_exhaustive_search": False,
@@ -44,7 +50,6 @@ _threads: int | None = None
 _FIXED: dict[str, tuple[Any, str]] = {
     "FLAGS_cpu_deterministic": (True, "runs repeat to the bit anyway"),
     "FLAGS_cudnn_deterministic": (True, "runs repeat to the bit anyway"),
-    "FLAGS_check_nan_inf": (False, "not available from Python yet"),
     "FLAGS_retain_grad_for_all_tensor": (False, "only leaves keep their gradients"),
 }
 
@@ -60,6 +65,9 @@ def num_threads() -> int | None:
 
 def set_flags(flags: Mapping[str, Any]) -> None:
     """Sets flags by name.
+
+    With `FLAGS_check_nan_inf`, an op that produces NaN or infinity ends the step with an error that
+    names it, in eager mode and in all executors; it costs a look at every value.
 
     >>> import bireme as paddle
     >>> paddle.set_flags({"FLAGS_benchmark": True})
@@ -79,6 +87,9 @@ def set_flags(flags: Mapping[str, Any]) -> None:
             _check_known(name)
             if name == "FLAGS_paddle_num_threads":
                 _set_threads(value)
+            if name == _CHECK_FINITE:
+                value = _truth(name, value)
+                _core.set_check_finite(value)
             _values[name] = value
 
 
@@ -103,6 +114,14 @@ def get_flags(flags: str | Iterable[str]) -> dict[str, Any]:
     return {name: _FIXED[name][0] if name in _FIXED else _values[name] for name in names}
 
 
+def _truth(name: str, value: Any) -> bool:
+    """The environment has no booleans: `True`, 1 and "1" are the same wish."""
+    text = str(value).strip().lower()
+    if text not in ("1", "true", "0", "false", ""):
+        raise ValueError(f"`{name}` must be 0 or 1, not {value!r}")
+    return text in ("1", "true")
+
+
 def _check_known(name: str) -> None:
     if name in _values:
         return
@@ -112,5 +131,8 @@ def _check_known(name: str) -> None:
     hint = f"; nearest: `{near[0]}`" if near else ""
     raise ValueError(f"flag `{name}` is not in Bireme{hint}")
 
+
+if _CHECK_FINITE in os.environ:
+    set_flags({_CHECK_FINITE: os.environ[_CHECK_FINITE]})
 
 __getattr__ = missing_names(__name__)

@@ -62,7 +62,9 @@ optimizer.minimize(loss)
 def steps(exe, count, seed):
     rank, ranks = fleet.worker_index(), fleet.worker_num()
     program = paddle.static.default_main_program()
-    for feed in ctr_model.batches(count, rank, ranks, seed=seed):
+    for at, feed in enumerate(ctr_model.batches(count, rank, ranks, seed=seed)):
+        if option("POISON") == str(at):
+            feed["dense"][0, 0] = np.nan
         if option("ENTRY") == "show_click":
             feed["show"] = np.ones_like(feed["label"])
             feed["click"] = feed["label"]

@@ -164,6 +164,8 @@ pub struct CommunicatorFlags {
     pub is_sgd_optimizer: Option<bool>,
     /// Whether async steps start where the momentum will have taken the parameters.
     pub look_ahead: Option<bool>,
+    /// Whether pushes of NaN and infinity are refused.
+    pub check_finite: Option<bool>,
 }
 
 impl fmt::Debug for Rpc {
@@ -271,6 +273,7 @@ impl Values {
                 send_wait_times: self.number(&v::SEND_WAIT_TIMES)?,
                 is_sgd_optimizer: self.switch(&v::IS_SGD)?,
                 look_ahead: self.switch(&v::LOOK_AHEAD)?,
+                check_finite: self.switch(&v::CHECK_FINITE)?,
             },
             launcher: Launcher {
                 status_fd: self.number(&v::STATUS_FD)?,

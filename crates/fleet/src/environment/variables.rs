@@ -143,6 +143,10 @@ variables! {
         LOOK_AHEAD = "FLAGS_communicator_look_ahead", "1",
             "Async, Bireme's own. 1: a step starts where the optimizer's momentum will have taken the dense parameters by the time its gradients arrive; 0: where they are.";
     }
+    "Communicator: all modes" {
+        CHECK_FINITE = "FLAGS_communicator_check_finite", "1",
+            "Bireme's own. 1: a trainer that is about to push NaN or infinity ends with an error that names variable and step, and the servers stay clean; 0: it pushes.";
+    }
     "This process" {
         NUM_THREADS = "BIREME_NUM_THREADS", "OMP_NUM_THREADS",
             "Threads of an executor made from Python.";
@@ -158,6 +162,8 @@ variables! {
             "Folder of the data sets of `paddle.dataset`; without it, Paddle's own is looked into too.";
         SELECTED_GPUS = "FLAGS_selected_gpus", "0",
             "Numbers of the GPUs that the launcher chose.";
+        CHECK_NAN_INF = "FLAGS_check_nan_inf", "0",
+            "1: executors made from Python look at every op's output, and end the step with an error that names the op which first produced NaN or infinity; slower.";
     }
     "Set by `fleetrun` for its processes" {
         ROLE = "PADDLE_ROLE", "", "As `TRAINING_ROLE`, as newer versions of Paddle set it.";

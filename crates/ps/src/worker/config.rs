@@ -254,6 +254,9 @@ pub struct Knobs {
     /// Async: whether a step starts from the values that are expected when its gradients arrive,
     /// which the optimizer's momentum tells, rather than from those of the moment; default true.
     pub look_ahead: bool,
+    /// All modes: whether a push of NaN or infinity is an error here, before it is on the servers;
+    /// default true.
+    pub check_finite: bool,
 }
 
 impl Default for Knobs {
@@ -267,6 +270,7 @@ impl Default for Knobs {
             send_wait_times: 5,
             is_sgd_optimizer: true,
             look_ahead: true,
+            check_finite: true,
         }
     }
 }
@@ -328,6 +332,7 @@ impl Knobs {
             "send_wait_times" => self.send_wait_times = count(name, value, 0)?,
             "is_sgd_optimizer" => self.is_sgd_optimizer = truth(name, value)?,
             "look_ahead" => self.look_ahead = truth(name, value)?,
+            "check_finite" => self.check_finite = truth(name, value)?,
             // Paddle has more flags of this prefix (`fake_rpc`, `send_merged_first`), which are for
             // its own tests.
             _ => tracing::warn!("{name} = {value} has no meaning here"),

@@ -16,9 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_engine::remote::GeoParam;
 use bireme_engine::tensor::Tensor;
 
+use super::config::WorkerConfig;
+use super::finite::check_delta;
 use super::link::Links;
 use crate::{Error, Result};
-use flight::{Arrival, Cargo, Content, Delta, Flight};
+pub(in crate::worker) use flight::Delta;
+use flight::{Arrival, Cargo, Content, Flight};
 
 /// The exchanges of a geo trainer.
 pub(crate) struct Geo {
@@ -26,6 +29,8 @@ pub(crate) struct Geo {
     trainers: u32,
     /// Steps between two exchanges.
     every: u32,
+    /// Whether differences that are not finite are refused.
+    check_finite: bool,
     state: Mutex<State>,
 }
 
@@ -50,8 +55,10 @@ struct Known {
 
 impl Geo {
     /// Nothing is known yet.
-    pub(crate) fn new(links: Arc<Links>, trainers: u32, every: u32) -> Geo {
-        Geo { links, trainers, every, state: Mutex::default() }
+    pub(crate) fn new(links: Arc<Links>, config: &WorkerConfig) -> Geo {
+        let (trainers, every) = (config.trainers, config.geo_steps);
+        let check_finite = config.communicator.check_finite;
+        Geo { links, trainers, every, check_finite, state: Mutex::default() }
     }
 
     /// A startup program received a piece: the trainer's copy and the server's value agree.
@@ -70,8 +77,8 @@ impl Geo {
     }
 
     /// The end of a step: corrects the copies by what has arrived, and sends the next differences
-    /// when it is time.
-    pub(crate) fn exchange(&self, params: &mut [GeoParam<'_>]) -> Result<()> {
+    /// when it is time. `step` is the number of the step, for messages.
+    pub(crate) fn exchange(&self, params: &mut [GeoParam<'_>], step: u64) -> Result<()> {
         let mut state = self.lock();
         for param in params.iter() {
             state.touch(param)?;
@@ -82,19 +89,19 @@ impl Geo {
             state.arrive(&self.links, params)?;
         }
         if due {
-            self.depart(&mut state, params)?;
+            self.depart(&mut state, params, step)?;
         }
         Ok(())
     }
 
     /// Exchanges what there is now, and waits until it is done.
-    pub(crate) fn flush(&self, params: &mut [GeoParam<'_>]) -> Result<()> {
+    pub(crate) fn flush(&self, params: &mut [GeoParam<'_>], step: u64) -> Result<()> {
         let mut state = self.lock();
         for param in params.iter() {
             state.touch(param)?;
         }
         state.arrive(&self.links, params)?;
-        self.depart(&mut state, params)?;
+        self.depart(&mut state, params, step)?;
         state.arrive(&self.links, params)
     }
 
@@ -106,13 +113,19 @@ impl Geo {
         Ok(state.steps)
     }
 
-    fn depart(&self, state: &mut State, params: &[GeoParam<'_>]) -> Result<()> {
+    fn depart(&self, state: &mut State, params: &[GeoParam<'_>], step: u64) -> Result<()> {
         let mut cargo = Cargo::new(self.links.len());
         for param in params {
             let known = state.params.get_mut(key(param)).expect("touched before it departs");
-            cargo.load(&self.links, param, |span| match param.touched {
-                Some(_) => known.take_rows(param, span, self.trainers),
-                None => known.take_dense(param, span, self.trainers),
+            cargo.load(&self.links, param, |span| {
+                let delta = match param.touched {
+                    Some(_) => known.take_rows(param, span, self.trainers)?,
+                    None => known.take_dense(param, span, self.trainers)?,
+                };
+                if self.check_finite {
+                    check_delta(key(param), &delta, step)?;
+                }
+                Ok(delta)
             })?;
         }
         state.steps = 0;

@@ -9,6 +9,7 @@
 
 mod config;
 mod distinct;
+mod finite;
 mod geo;
 mod group;
 mod inbox;
@@ -99,7 +100,7 @@ impl Worker {
             Mode::Sync | Mode::HalfAsync | Mode::Geo => None,
         };
         Ok(Arc::new(Worker {
-            geo: Geo::new(Arc::clone(&links), config.trainers, config.geo_steps),
+            geo: Geo::new(Arc::clone(&links), &config),
             config,
             links,
             tables: Tables::default(),
@@ -169,7 +170,10 @@ impl Worker {
     pub fn flush_geo(&self, program: &Program, scope: &Scope) -> Result<()> {
         self.open()?;
         match self.config.mode {
-            Mode::Geo => self.geo.flush_scope(program, scope),
+            Mode::Geo => {
+                let step = self.steps.load(Ordering::Relaxed);
+                self.last(self.geo.flush_scope(program, scope, step))
+            }
             _ => Ok(()),
         }
     }
@@ -284,6 +288,25 @@ impl Worker {
         }
     }
 
+    /// After a push that was refused, nothing that is left of its step may be sent, nor a later step.
+    fn last<T>(&self, checked: Result<T>) -> Result<T> {
+        checked.inspect_err(|error| {
+            if let Error::NotFinite { .. } = error {
+                self.outbox.iter().for_each(|outbox| outbox.abandon());
+                self.links.fail(error);
+            }
+        })
+    }
+
+    /// The running step, from 1.
+    fn step_number(&self) -> u64 {
+        match (&self.outbox, self.config.mode) {
+            (Some(outbox), Mode::Async) => outbox.queued() + 1,
+            _ if self.is_direct() => self.pushed.load(Ordering::Relaxed) + 1,
+            _ => self.steps.load(Ordering::Relaxed) + 1,
+        }
+    }
+
     /// The queue, for values that nobody waits for.
     fn queue_for(&self, is_rows: bool) -> Option<&Outbox> {
         match self.config.mode {
@@ -298,6 +321,9 @@ impl Worker {
         if how.pieces.len() != values.len() {
             let (names, values) = (how.pieces.len(), values.len());
             return Err(Error::Request(format!("`send` has {names} names for {values} values")));
+        }
+        if self.config.communicator.check_finite {
+            self.last(finite::check_values(how, values, || self.step_number()))?;
         }
         for (at, (piece, value)) in how.pieces.iter().zip(values).enumerate() {
             let server = self.links.server(&piece.endpoint)?;
@@ -389,6 +415,9 @@ impl Worker {
                 counts.len()
             )));
         }
+        if self.config.communicator.check_finite {
+            self.last(finite::check_rows(table, ids, grads, counts, || self.step_number()))?;
+        }
         self.tables.push(table, ids, |route| match self.queue_for(true) {
             Some(outbox) => outbox.put_rows(table, route, grads, counts),
             None => {
@@ -454,8 +483,8 @@ impl Remote for Worker {
     }
 
     fn exchange(&self, params: &mut [GeoParam<'_>]) -> bireme_engine::Result<()> {
-        self.steps.fetch_add(1, Ordering::Relaxed);
-        let done = self.open().and_then(|()| self.geo.exchange(params));
+        let step = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
+        let done = self.open().and_then(|()| self.last(self.geo.exchange(params, step)));
         done.map_err(|error| self.told(error))
     }
 

@@ -5,7 +5,7 @@ use bireme_ir::DType;
 use super::dummies;
 use super::table::{ATTRS, Ids, reference};
 use crate::op::{Kernel, OpDef, OpView, Slot};
-use crate::tensor::Tensor;
+use crate::tensor::{Element, Tensor};
 use crate::{Error, Result};
 
 pub(super) const DEF: OpDef = OpDef::new("distributed_push_sparse", kernel)
@@ -72,7 +72,7 @@ fn read_counts(shows: &Tensor, clicks: &Tensor, samples: &mut Vec<[f32; 2]>) -> 
     for (which, (slot, counts)) in [("Shows", shows), ("Clicks", clicks)].into_iter().enumerate() {
         let out = samples.iter_mut().map(|pair| &mut pair[which]);
         crate::dispatch!(counts.dtype(), T in [f32, f64, i32, i64] => {
-            out.zip(counts.as_slice::<T>()?).for_each(|(out, count)| *out = *count as f32);
+            out.zip(counts.as_slice::<T>()?).for_each(|(out, count)| *out = count.to_f64() as f32);
         }, else => return Err(not_a_count(slot, counts.dtype())));
     }
     Ok(())

@@ -17,14 +17,14 @@ use crate::worker::parcel::pieces;
 use crate::{Error, Result};
 
 /// How far the copy of a piece has moved.
-pub(super) struct Delta {
+pub(in crate::worker) struct Delta {
     /// The dimensions of the piece, or of the rows that are here.
-    pub(super) dims: Dims,
+    pub(in crate::worker) dims: Dims,
     /// Rows of the piece, for rows.
-    pub(super) height: u64,
+    pub(in crate::worker) height: u64,
     /// Which rows these are; `None` for all.
-    pub(super) rows: Option<Vec<i64>>,
-    pub(super) values: Vec<f32>,
+    pub(in crate::worker) rows: Option<Vec<i64>>,
+    pub(in crate::worker) values: Vec<f32>,
 }
 
 /// The differences of all parameters, by server.

@@ -18,7 +18,7 @@ struct Described {
 
 impl Geo {
     /// Exchanges what the variables of `scope` hold now, for the `geo_exchange` ops of `program`.
-    pub(crate) fn flush_scope(&self, program: &Program, scope: &Scope) -> Result<()> {
+    pub(crate) fn flush_scope(&self, program: &Program, scope: &Scope, step: u64) -> Result<()> {
         let ops = program.blocks.iter().flat_map(|block| &block.ops);
         for op in ops.filter(|op| op.kind == "geo_exchange") {
             let mut params = describe(op, scope)?;
@@ -31,7 +31,7 @@ impl Geo {
                     touched: param.is_table.then_some(none),
                 })
                 .collect();
-            self.flush(&mut exchanged)?;
+            self.flush(&mut exchanged, step)?;
             for param in &params {
                 scope.try_set(&param.name, &param.value)?;
             }

@@ -1,6 +1,7 @@
 //! Workers against a small server of their own, over the in-memory transport.
 
 mod fake;
+mod finite;
 mod real;
 
 use std::sync::Arc;
@@ -297,10 +298,10 @@ fn geo_trainers_share_what_they_learn() {
             worker.exchange(&mut params).unwrap();
             if step == 4 {
                 worker.barrier().unwrap();
-                worker.geo.flush(&mut params).unwrap();
+                worker.geo.flush(&mut params, 5).unwrap();
                 worker.barrier().unwrap();
                 // Another exchange, with nothing new of its own, brings what the other flushed.
-                worker.geo.flush(&mut params).unwrap();
+                worker.geo.flush(&mut params, 5).unwrap();
             }
         }
         worker.barrier().unwrap();
