@@ -221,10 +221,10 @@ mod tests {
     fn a_request_is_executed_once_and_its_reply_repeated_until_acknowledged() {
         let kept = Arc::new(Kept { limit: 1000, bytes: AtomicUsize::new(0) });
         let (link, first, second) = (Link::new(kept.clone()), connection(), connection());
-        let bytes = |bytes: &[u8]| Arc::new(bytes.to_vec());
+        let kept_as = |bytes: &[u8]| Arc::new(bytes.to_vec());
         assert!(matches!(link.admit(1, 1, &first, 2), Admission::Execute));
         assert!(matches!(link.admit(1, 1, &second, 2), Admission::Ignore));
-        let to = link.finish(1, Kind::Reply, 2, || bytes(b"ab")).unwrap();
+        let to = link.finish(1, Kind::Reply, 2, || kept_as(b"ab")).unwrap();
         assert!(Arc::ptr_eq(&to, &second), "the reply goes to the connection that asked last");
         let Admission::Repeat(Kind::Reply, bytes) = link.admit(1, 1, &second, 2) else {
             panic!("the reply is kept");
@@ -234,7 +234,7 @@ mod tests {
         assert!(matches!(link.admit(4, 1, &first, 2), Admission::Full));
         assert!(matches!(link.admit(4, 2, &first, 2), Admission::Execute));
         assert!(matches!(link.admit(1, 1, &second, 2), Admission::Ignore), "a late double");
-        assert!(link.finish(1, Kind::Reply, 0, || bytes(b"")).is_none());
+        assert!(link.finish(1, Kind::Reply, 0, || kept_as(b"")).is_none());
         assert_eq!(kept.bytes.load(Ordering::Relaxed), 0, "what is acknowledged is not kept");
     }
 

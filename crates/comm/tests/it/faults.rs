@@ -240,14 +240,15 @@ fn a_wait_without_a_limit_ends_when_connections_do_nothing_but_break() {
     let (deadline, heartbeat) = (Duration::from_millis(300), Duration::from_secs(5));
     let short = Settings { retries: 1, deadline, heartbeat, ..hasty() };
     let client = connect_hastily(&network, &server, &short);
-    let (stop, network) = (AtomicBool::new(false), &network);
+    let (stop, network, endpoint) = (AtomicBool::new(false), &network, server.endpoint());
+    let stop = &stop;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
             while !stop.load(Ordering::SeqCst) {
                 // Whoever asks again has a connection again.
-                if events.recv_timeout(Duration::from_millis(10)).is_ok_and(|event| event == "kept")
-                {
-                    network.cut(server.endpoint());
+                let event = events.recv_timeout(Duration::from_millis(10));
+                if event.is_ok_and(|event| event == "kept") {
+                    network.cut(endpoint);
                 }
             }
         });

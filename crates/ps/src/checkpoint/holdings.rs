@@ -11,7 +11,7 @@ use bireme_ir::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::table::{Column, SaveMode};
+use crate::table::{Column, RowVisitor, SaveMode};
 
 /// Everything a server holds that outlives the job.
 pub trait Holdings: Sync {
@@ -109,9 +109,6 @@ pub enum StateKind {
     /// A few for the piece as a whole: the power of a beta.
     Whole,
 }
-
-/// Sees keys and their whole records, one after another.
-pub type RowVisitor<'a> = dyn FnMut(&[u64], &[f32]) -> Result<()> + 'a;
 
 /// A keyed table: rows by key, each a record of columns.
 pub trait Rows: Send + Sync {

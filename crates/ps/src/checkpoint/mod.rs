@@ -20,9 +20,9 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use crate::table::{Column, ColumnKind, SaveMode};
+pub use crate::table::{Column, ColumnKind, RowVisitor, SaveMode};
 pub use gather::{RowScan, gather_dense, gather_states, gather_table, scan_table, verify};
-pub use holdings::{Holdings, Part, Picks, Piece, RowVisitor, Rows, State, StateKind, TableLayout};
+pub use holdings::{Holdings, Part, Picks, Piece, Rows, State, StateKind, TableLayout};
 pub use load::{Loaded, load, load_table};
 pub use manifest::{
     FileEntry, MANIFEST, Manifest, PieceEntry, Save, StateEntry, TableEntry, TableFile, Variable,

@@ -34,4 +34,4 @@ pub use entry::Entry;
 pub use init::RowInit;
 pub use rule::{OptimizerRule, SparseRule, SparseRuleKind};
 pub use save::{Row, ShardView};
-pub use sparse_table::{Shrunk, SparseTable, Stat};
+pub use sparse_table::{RowVisitor, Shrunk, SparseTable, Stat};

@@ -29,6 +29,9 @@ const ONE_SHOW: [f32; 2] = [1.0, 0.0];
 /// Bytes of rows that a save copies under one hold of a shard's lock.
 const SAVED_AT_ONCE: usize = 4 << 20;
 
+/// Sees keys and their whole records, one after another.
+pub type RowVisitor<'a> = dyn FnMut(&[u64], &[f32]) -> Result<()> + 'a;
+
 /// Rows by key.
 pub struct SparseTable {
     config: TableConfig,
@@ -343,7 +346,7 @@ impl SparseTable {
         &self,
         number: usize,
         mode: SaveMode,
-        look: &mut dyn FnMut(&[u64], &[f32]) -> Result<()>,
+        look: &mut RowVisitor<'_>,
     ) -> Result<()> {
         let _places = self.places();
         let at_once = (SAVED_AT_ONCE / (self.record_width() * size_of::<f32>()).max(1)).max(1);

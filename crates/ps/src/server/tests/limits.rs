@@ -31,12 +31,12 @@ fn meetings_that_wait_are_bounded_in_number_and_bytes() {
     let run = cluster.run();
     let trainer = cluster.trainer(0);
     let meet = |name, data| Request::Meet { group: "trainer", name, member: 0, members: 2, data };
-    let half = vec![0; 30 << 10];
+    let (half, more) = (vec![0; 30 << 10], vec![0; 40 << 10]);
     let first = trainer.begin(&meet("first", &half));
     while cluster.server.service.roster().meetings.is_empty() {
         std::thread::yield_now();
     }
-    let error = trainer.fails(&meet("second", &vec![0; 40 << 10]));
+    let error = trainer.fails(&meet("second", &more));
     assert!(error.contains("bring less at a time"), "{error}");
     let names: Vec<String> = (0..1100).map(|number| format!("m{number}")).collect();
     let waiting: Vec<_> = names.iter().map(|name| trainer.begin(&meet(name, &[]))).collect();
