@@ -30,9 +30,7 @@ __all__ = [
     "ServerRuntimeConfig",
 ]
 
-_DEPRECATED = (
-    "DistributeTranspiler: API is deprecated since 2.0.0 Please use FleetAPI instead."
-)
+_DEPRECATED = "DistributeTranspiler: API is deprecated since 2.0.0 Please use FleetAPI instead."
 
 
 class DistributeTranspiler:
