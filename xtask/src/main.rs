@@ -89,6 +89,7 @@ environment in the build folder; making it downloads them once. So do `mpi`, `ne
 with what they need.";
 
 fn main() -> ExitCode {
+    process::heed_interrupts();
     let args: Vec<String> = env::args().skip(1).collect();
     match dispatch(&args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -17,6 +17,16 @@ pub(crate) fn root() -> PathBuf {
     manifest_dir.parent().expect("xtask lies inside the workspace").to_path_buf()
 }
 
+/// Has this process and what it starts end by Ctrl-C, as tests of interrupts expect: a shell starts
+/// programs in the background with that signal ignored, and they hand it on.
+pub(crate) fn heed_interrupts() {
+    #[expect(unsafe_code, reason = "only libc knows `signal`")]
+    // SAFETY: no handler is set, and no other thread runs yet.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_DFL);
+    }
+}
+
 /// A command that starts in the repository root.
 pub(crate) fn command(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());

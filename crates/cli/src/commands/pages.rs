@@ -77,7 +77,8 @@ fn shell_lines(text: &str) -> Vec<String> {
             unfinished += line.split(" #").next().unwrap_or_default().trim_end_matches('\\');
             if !line.ends_with('\\') {
                 let commands = unfinished.split(['|', '>', '&', ';']);
-                lines.extend(commands.map(|command| command.trim().to_owned()));
+                let without_input = |command: &str| command.split('<').next().map(str::to_owned);
+                lines.extend(commands.filter_map(without_input));
                 unfinished.clear();
             }
         }
