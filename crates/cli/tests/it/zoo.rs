@@ -161,9 +161,11 @@ fn lines_may_leave_slots_and_labels_out_and_a_model_that_does_not_fit_is_refused
     let ran = bireme(folder.path(), &["predict", "models"], "C1:5\n");
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("stdin, line 1: the line has `C1:`, and"), "{}", ran.stderr);
-    // Criteo's raw lines hold the same slots.
+    // Criteo's raw lines hold the same slots, and ids below 1,000,001.
     let raw = format!("1{}\t{}\n", "\t1".repeat(13), ["68fd1e64"; 26].join("\t"));
-    assert_eq!(printed(&run(folder.path(), "predict models", &raw)).len(), 1);
+    let large = "runner.model_save_path=large hyper_parameters.sparse_feature_number=1000001";
+    run(folder.path(), &format!("train -m config.yaml -o {large}"), "");
+    assert_eq!(printed(&run(folder.path(), "predict large", &raw)).len(), 1);
 
     for (from, to, words) in [
         ("model: deepfm", "model: fm", "model deepfm there, fm here"),

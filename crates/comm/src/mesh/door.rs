@@ -83,8 +83,10 @@ fn greet(state: &Arc<State>, stream: Box<dyn Stream>) {
         if problem != Broken::Closed.to_string() {
             let text = format!("a connection from {address} was refused: {problem}");
             tracing::debug!("{}: {text}", state.me());
-            if refusal != Refusal::Session {
-                lock(&state.forming).refused = Some(text);
+            // That a connection broke off says less than what was wrong with one before.
+            let refused = &mut lock(&state.forming).refused;
+            if refusal != Refusal::Session && (refusal != Refusal::Late || refused.is_none()) {
+                *refused = Some(text);
             }
         }
         handshake::refuse(&connection, refusal, &problem, state.place.session);

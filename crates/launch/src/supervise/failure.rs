@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use super::Failure;
 use super::process::Ended;
@@ -51,25 +52,25 @@ impl<'a> Failed<'a> {
             && last.iter().any(|line| HEARSAY.iter().any(|words| line.contains(words)))
     }
 
-    /// Whether the disk of its log is full, so that its last words are lost, and perhaps were what
-    /// ended it.
-    fn is_log_full(&self) -> bool {
-        let try_write = || -> io::Result<()> {
-            let mut log = OpenOptions::new().append(true).open(&self.ended.log.path)?;
-            let length = log.metadata()?.len();
-            log.write_all(b"\n")?;
-            // The log is as it was.
-            log.set_len(length)
-        };
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        try_write().is_err_and(|error| full.contains(&error.kind()))
-    }
-
     /// For the caller of the launcher.
     pub(super) fn failure(&self) -> Failure {
         let what = format!("{} {}", self.process.name(), self.ended.how());
         Failure { role: self.process.role, rank: self.process.rank, what }
     }
+}
+
+/// Whether the disk of a log is full, so that a process's last words are lost, and perhaps were what
+/// ended it.
+fn is_full(log: &Path) -> bool {
+    let try_write = || -> io::Result<()> {
+        let mut log = OpenOptions::new().append(true).open(log)?;
+        let length = log.metadata()?.len();
+        log.write_all(b"\n")?;
+        // The log is as it was.
+        log.set_len(length)
+    };
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    try_write().is_err_and(|error| full.contains(&error.kind()))
 }
 
 /// The cause among processes that failed, none of them missing: the first that does not only
@@ -101,7 +102,7 @@ pub(super) fn report(
     // Writing to a string cannot fail.
     let _ = write!(text, "\n  command: {}", command.join(" "));
     let _ = write!(text, "\n  log:     {}", first.ended.log.path.display());
-    if first.is_log_full() {
+    if is_full(&first.ended.log.path) {
         text += "\n  its log could not be written: no space is left on the disk of the logs";
     }
     match first.tail.is_empty() {
@@ -137,5 +138,19 @@ fn quoted(word: &str) -> String {
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_without_room_is_known_and_others_stay_as_they_are() {
+        assert!(is_full(Path::new("/dev/full")));
+        let log = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(log.path(), "last words").unwrap();
+        assert!(!is_full(log.path()));
+        assert_eq!(std::fs::read_to_string(log.path()).unwrap(), "last words");
     }
 }

@@ -135,7 +135,7 @@ fn a_lost_worker_that_ends_by_itself_is_no_failure() {
     // It waits until the launcher has spoken of it: the launcher writes into no log, so the test
     // gives it a grace that it never reaches.
     let job = shell(&format!("{LOST} {SERVER_WRITES}"), 2, folder.path());
-    let script = job.command[2].to_str().unwrap().replace("exec sleep", "echo; exec sleep");
+    let script = job.command[2].to_str().unwrap().replace("exec sleep", "echo told; exec sleep");
     let job = Job { command: ["sh", "-c", &script].map(OsString::from).to_vec(), ..job };
     let options = options();
     let outcome = run(&job, &options).unwrap();
@@ -153,21 +153,6 @@ fn a_worker_that_hangs_is_started_again_where_that_is_wanted() {
     let messages = options.screen.seen().1;
     assert_eq!(outcome, Outcome { code: 0, failure: None }, "{messages}");
     assert!(messages.contains("worker 1 is started again"), "{messages}");
-}
-
-#[test]
-fn a_log_that_cannot_be_written_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let script = "echo last words || exit 1";
-    let job = Job { mode: Mode::Collective, ..shell(script, 1, folder.path()) };
-    let job = Job { processes: vec![job.processes[1].clone()], ..job };
-    std::fs::create_dir_all(&job.log_dir).unwrap();
-    // A disk without space.
-    std::os::unix::fs::symlink("/dev/full", job.log_dir.join("workerlog.0")).unwrap();
-    let options = options();
-    assert_eq!(run(&job, &options).unwrap().code, 1);
-    let messages = options.screen.seen().1;
-    assert!(messages.contains("its log could not be written: no space is left"), "{messages}");
 }
 
 #[test]

@@ -110,7 +110,9 @@ fn a_trainer_that_is_killed_does_not_end_the_others() {
         trainer.stop();
         assert_eq!(trainer.end(BOUND), Said::Finished, "{mode:?}");
         for server in &mut cluster.servers {
-            assert_eq!(server.end(BOUND), Said::Finished, "{mode:?}");
+            // Nobody waited for it, but its share of the work is missing.
+            let error = server.error(BOUND);
+            check(&format!("{mode:?}"), &error, &["have finished", "trainer 1 was lost"]);
         }
     });
 }

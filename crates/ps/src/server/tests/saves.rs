@@ -48,7 +48,8 @@ fn rows_count_as_saved_when_their_checkpoint_is_complete() {
     second.ask(&Request::Commit { number: 4 }).unwrap();
     assert_eq!(complete(dir.path(), save(&second, dir.path(), 5, 1)), 0);
     second.complete();
-    run.join().unwrap().unwrap();
+    let ended = run.join().unwrap().unwrap_err().to_string();
+    assert!(ended.contains("trainer 0 was lost"), "{ended}");
 }
 
 #[test]
