@@ -1,6 +1,7 @@
 //! Workers against a small server of their own, over the in-memory transport.
 
 mod fake;
+mod lives;
 mod real;
 
 use std::sync::Arc;
