@@ -202,7 +202,7 @@ impl Failed {
 }
 
 /// A random number that nobody can guess.
-pub(crate) fn random() -> u64 {
+pub fn random() -> u64 {
     u64::from_le_bytes(array(&nonce()[..8]))
 }
 

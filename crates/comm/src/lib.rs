@@ -30,6 +30,7 @@ mod transport;
 pub use body::Body;
 pub use client::{Client, Pending};
 pub use error::{Error, Result};
+pub use handshake::random;
 pub use identity::{Identity, Lane, Peer, Role};
 pub use mesh::{Ended, Mesh, Message, Place, Receiver};
 pub use server::{Handler, Reply, Server};

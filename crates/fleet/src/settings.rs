@@ -1,10 +1,12 @@
 //! From the environment and a strategy to the settings of the parts.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use bireme_comm::{Network, Secret, Settings, Tls};
 use bireme_ps::Mode;
+use bireme_ps::server::Folders;
 use bireme_ps::worker::Knobs;
 
 use crate::environment::{CommunicatorFlags, Environment, Rpc, variables as v};
@@ -19,7 +21,10 @@ pub fn settings(environment: &Environment) -> Result<Settings> {
     let defaults = Settings::default();
     let count = |given: Option<u32>, default: usize| given.map_or(default, |n| n as usize);
     let settings = Settings {
-        secret: rpc.secret.as_deref().map_or_else(Secret::default, Secret::from_env_text),
+        secret: match rpc.secret.as_deref() {
+            None | Some(NO_SECRET) => Secret::default(),
+            Some(text) => Secret::from_env_text(text),
+        },
         tls: tls(rpc)?,
         deadline: rpc.deadline.unwrap_or(defaults.deadline),
         retries: rpc.retries.unwrap_or(defaults.retries),
@@ -41,6 +46,64 @@ pub fn settings(environment: &Environment) -> Result<Settings> {
         )));
     }
     Ok(settings)
+}
+
+/// What `BIREME_JOB_SECRET` is where the user wants a job without one, on a closed network.
+pub(crate) const NO_SECRET: &str = "none";
+
+/// Whether peers prove who they are: by a secret that not everybody knows, or by certificates.
+pub(crate) fn is_guarded(settings: &Settings) -> bool {
+    !settings.secret.is_default() || settings.tls.is_some()
+}
+
+/// Refuses to listen where strangers could take part in the job: at an address that other machines
+/// reach, without a secret.
+///
+/// # Errors
+/// Says what to set.
+pub(crate) fn check_guarded(
+    endpoint: &str,
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<()> {
+    let opted_out = environment.rpc.secret.as_deref() == Some(NO_SECRET);
+    if is_guarded(settings) || opted_out || is_loopback(endpoint) {
+        return Ok(());
+    }
+    let name = v::JOB_SECRET.name;
+    Err(Error::Config(format!(
+        "this process is to listen at `{endpoint}`, where anybody who reaches it could take part in \
+         the job: set `{name}` to the same long random text for all processes of the job, on every \
+         machine (`{name}={NO_SECRET}` does without, on a network that nobody else reaches)"
+    )))
+}
+
+/// Whether only processes of this machine reach an endpoint.
+pub(crate) fn is_loopback(endpoint: &str) -> bool {
+    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Where trainers may have a server save and load.
+pub(crate) fn folders(
+    settings: &Settings,
+    environment: &Environment,
+    checkpoint: Option<&Path>,
+) -> Folders {
+    let name = v::SAVE_ROOTS.name;
+    match environment.rpc.save_roots.as_slice() {
+        [] if is_guarded(settings) => Folders::default(),
+        [] => {
+            // Any user of this machine may be the one who asks.
+            let own = std::env::current_dir().into_iter();
+            let beside = checkpoint.and_then(Path::parent).map(Path::to_owned);
+            let roots = own.chain([std::env::temp_dir()]).chain(beside).collect();
+            let secret = v::JOB_SECRET.name;
+            Folders::below(roots, &format!("set `{name}`, or give the job a secret (`{secret}`)"))
+        }
+        roots => Folders::below(roots.to_vec(), &format!("change `{name}`")),
+    }
 }
 
 /// The network, by the ways that the environment allows.
@@ -135,6 +198,49 @@ mod tests {
         assert_eq!((settings.retries, settings.get_connections), (7, 2));
         assert_eq!(settings.heartbeat_timeout, Duration::from_secs(3));
         assert!(settings.tls.is_none());
+    }
+
+    #[test]
+    fn a_job_without_a_secret_stays_on_its_machine() {
+        let check = |endpoint: &str, variables: &[(&str, &str)]| {
+            let environment = Environment::of(variables.iter().copied()).unwrap();
+            check_guarded(endpoint, &settings(&environment).unwrap(), &environment)
+        };
+        for loopback in ["127.0.0.1:1", "[::1]:1", "localhost:1"] {
+            check(loopback, &[]).unwrap();
+        }
+        for open in ["0.0.0.0:1", "10.0.0.1:6174", "ctr-server-0.ctr:6174"] {
+            let error = check(open, &[]).unwrap_err().to_string();
+            assert!(error.contains(open) && error.contains("`BIREME_JOB_SECRET`"), "{error}");
+            assert!(error.contains("`BIREME_JOB_SECRET=none`"), "{error}");
+            check(open, &[("BIREME_JOB_SECRET", "a long random text")]).unwrap();
+            check(open, &[("BIREME_JOB_SECRET", "none")]).unwrap();
+            check(open, &[("BIREME_JOB_SECRET", " ")]).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_server_writes_where_its_job_may() {
+        let allowed = |variables: &[(&str, &str)], folder: &str| {
+            let environment = Environment::of(variables.iter().copied()).unwrap();
+            let settings = settings(&environment).unwrap();
+            folders(&settings, &environment, Some(Path::new("/data/models/1"))).check(folder)
+        };
+        let inside = std::env::temp_dir().join("model").to_str().unwrap().to_owned();
+        for folder in ["output", "./a/../b", inside.as_str(), "/data/models/2"] {
+            allowed(&[], folder).unwrap();
+        }
+        for folder in ["/srv/else", "../../../../../../../../etc", "/data/other"] {
+            let error = allowed(&[], folder).unwrap_err().to_string();
+            assert!(error.contains("`BIREME_SAVE_ROOTS`"), "{error}");
+        }
+        let secret = ("BIREME_JOB_SECRET", "a long random text");
+        allowed(&[secret], "/srv/else").unwrap();
+        allowed(&[secret], "/etc/cron.d").unwrap_err();
+        let roots = ("BIREME_SAVE_ROOTS", "/srv/models:/scratch");
+        allowed(&[secret, roots], "/scratch/x").unwrap();
+        allowed(&[secret, roots], "/srv/models-of-others").unwrap_err();
+        allowed(&[secret, roots], "output").unwrap_err();
     }
 
     #[test]

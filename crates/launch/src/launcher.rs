@@ -104,15 +104,20 @@ fn launch(args: &[OsString], host: &Host) -> Result<u8> {
     let planned = plan::plan(&options, &facts, address.as_deref(), command.clone(), &mut ports)?;
     let (draft, peers) = match planned {
         Plan::Whole(draft) if draft.job.nodes.len() == 1 => (draft, None),
-        Plan::Whole(draft) => {
+        Plan::Whole(mut draft) => {
             let membership = meeting::listed(&options, &facts, &draft.job, log)?;
+            draft.share_secret(membership.secret());
             (draft, Some(membership))
         }
         Plan::Part { mode, seats } => {
             let address = address.unwrap_or_default();
             let membership = meeting::counted(&options, &facts, mode, &address, seats, log)?;
             let (cards, own) = (membership.roster(), membership.node());
-            let draft = plan::met(&options, &facts, mode, cards, own, command)?;
+            let mut draft = plan::met(&options, &facts, mode, cards, own, command)?;
+            // One that is alone after all has its own.
+            if draft.job.nodes.len() > 1 {
+                draft.share_secret(membership.secret());
+            }
             (draft, Some(membership))
         }
     };

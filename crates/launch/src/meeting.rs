@@ -14,7 +14,9 @@ use crate::arguments::{Level, Options, Usage, Variables, join};
 use crate::job::{Job, Mode};
 use crate::log::Log;
 use crate::plan::{self, Facts};
-use crate::rendezvous::{self, Card, Config, DEFAULT_PORT, Expected, Membership, Place, Seat};
+use crate::rendezvous::{
+    self, Card, Config, DEFAULT_PORT, Expected, Fresh, Membership, Place, Seat,
+};
 
 /// How long machines wait for each other, unless `BIREME_START_TIMEOUT` says otherwise.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
@@ -77,7 +79,7 @@ pub(crate) fn listed(options: &Options, facts: &Facts, job: &Job, log: Log) -> R
         devices: String::new(),
     };
     let seats = job.local().map(seat).collect();
-    let card = card(options, &job.nodes[job.node], Some(job.node), seats, job.mode);
+    let card = card(options, facts, &job.nodes[job.node], Some(job.node), seats, job.mode);
     let expected = Expected::Listed(job.nodes.clone());
     join_meeting(options, facts, endpoint, place, expected, card, log)
 }
@@ -112,12 +114,13 @@ pub(crate) fn counted(
     let (least, most) = options.nnodes.unwrap_or((1, 1));
     let patience = options.wait.unwrap_or(MORE_MACHINES);
     let expected = Expected::Counted { least, most, by_address: options.sort_ip, patience };
-    let card = card(options, address, options.rank, seats, mode);
+    let card = card(options, facts, address, options.rank, seats, mode);
     join_meeting(options, facts, join(host, port), place, expected, card, log)
 }
 
 fn card(
     options: &Options,
+    facts: &Facts,
     address: &str,
     rank: Option<usize>,
     seats: Vec<Seat>,
@@ -134,7 +137,8 @@ fn card(
     let mut should_match = values(&SHOULD_MATCH);
     let script = options.program.name.to_string_lossy().into_owned();
     should_match.push(("the script".to_owned(), script));
-    Card { address: address.to_owned(), rank, must_match, should_match, seats }
+    let secret = Fresh(plan::fresh_secret(facts).unwrap_or_default());
+    Card { address: address.to_owned(), rank, must_match, should_match, seats, secret }
 }
 
 fn join_meeting(

@@ -57,6 +57,8 @@ pub mod method {
     pub const QUIT: u16 = 19;
     /// [`super::Request::Commit`].
     pub const COMMIT: u16 = 20;
+    /// [`super::Request::Begin`].
+    pub const BEGIN: u16 = 21;
 }
 
 /// What a trainer asks of a server.
@@ -71,7 +73,18 @@ pub enum Request<'a> {
         trainers: u32,
         /// How it keeps time.
         mode: Mode,
+        /// The process behind it, in words.
+        process: &'a str,
+        /// The fingerprint of what it trains, a line for each thing that must be the same in all
+        /// processes; empty where it is not known, and not compared.
+        program: Vec<&'a str>,
+        /// The life of the job's state: one that is proposed to server 0, what that one answered to
+        /// the others.
+        life: Life<'a>,
     },
+    /// This trainer has joined all servers: from now on a server that has not been joined is not
+    /// one of this life of the job. To server 0. Answer: [`Answer::Done`]. Changes state.
+    Begin,
     /// Gradients (or counters, or learning rates) by their names on the server. In sync mode they
     /// wait for the barrier, in the others they are applied before the answer.
     /// A dense value may come in pieces ([`Array::Dense`]), selected rows may come in several
@@ -237,6 +250,24 @@ pub enum Request<'a> {
     },
 }
 
+/// What all servers of a job must agree on: a server that was restarted alone has lost what the
+/// others still have, and must not be taken for one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life<'a> {
+    /// Drawn at random by the first trainer of a job, kept by servers while they run; 0 for none.
+    pub number: u64,
+    /// Whether a trainer has joined all servers.
+    pub began: bool,
+    /// Updates applied so far, those of the checkpoint included.
+    pub step: u64,
+    /// A number of what the servers started with; 0 for first values.
+    pub origin: u64,
+    /// The checkpoint that they started with; empty for first values.
+    pub start: &'a str,
+    /// The last checkpoint that was saved, or the one that they started with; empty for none.
+    pub checkpoint: &'a str,
+}
+
 /// How a checkpoint is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -251,6 +282,7 @@ impl<'a> Request<'a> {
     pub fn method(&self) -> u16 {
         match self {
             Request::Join { .. } => method::JOIN,
+            Request::Begin => method::BEGIN,
             Request::Push { .. } => method::PUSH,
             Request::Barrier { .. } => method::BARRIER,
             Request::Get { .. } => method::GET,
@@ -280,7 +312,8 @@ impl<'a> Request<'a> {
             | Request::Get { .. }
             | Request::PullRows { .. }
             | Request::Stat => false,
-            Request::Push { .. }
+            Request::Begin
+            | Request::Push { .. }
             | Request::Barrier { .. }
             | Request::PushRows { .. }
             | Request::PushDelta { .. }
@@ -296,6 +329,26 @@ impl<'a> Request<'a> {
             | Request::Clear { .. }
             | Request::Quit { .. }
             | Request::Complete { .. } => true,
+        }
+    }
+
+    /// Whether only a trainer that has joined, and is at work, may ask for it.
+    pub fn is_for_members(&self) -> bool {
+        // Servers meet, too, and a trainer may end before it has joined.
+        self.changes_state() && !matches!(self, Request::Meet { .. } | Request::Quit { .. })
+    }
+
+    /// The rank that the request says it comes from.
+    pub fn trainer(&self) -> Option<u32> {
+        match self {
+            Request::Push { trainer, .. }
+            | Request::Barrier { trainer }
+            | Request::Get { trainer, .. }
+            | Request::PushRows { trainer, .. }
+            | Request::PushDelta { trainer, .. }
+            | Request::PullGeo { trainer, .. }
+            | Request::Complete { trainer } => Some(*trainer),
+            _ => None,
         }
     }
 
@@ -325,10 +378,13 @@ impl<'a> Request<'a> {
 
     fn write(&self, to: &mut Writer<'a>) {
         match self {
-            Request::Join { trainer, trainers, mode } => {
+            Request::Join { trainer, trainers, mode, process, program, life } => {
                 to.u32(*trainer);
                 to.u32(*trainers);
                 to.u32(mode.code() as u32);
+                to.text(process);
+                to.texts(program);
+                write_life(to, life);
             }
             Request::Push { trainer, values } | Request::PushDelta { trainer, values } => {
                 to.u32(*trainer);
@@ -388,7 +444,7 @@ impl<'a> Request<'a> {
             }
             Request::Shrink { table } | Request::Clear { table } => to.maybe_text(*table),
             Request::Commit { number } | Request::Abandon { number } => to.u64(*number),
-            Request::Stat => {}
+            Request::Stat | Request::Begin => {}
         }
     }
 
@@ -409,7 +465,11 @@ impl<'a> Request<'a> {
                 trainer: from.u32()?,
                 trainers: from.u32()?,
                 mode: read_mode(from)?,
+                process: from.text()?,
+                program: from.texts()?,
+                life: read_life(from)?,
             },
+            method::BEGIN => Request::Begin,
             method::PUSH => Request::Push { trainer: from.u32()?, values: from.arrays()? },
             method::BARRIER => Request::Barrier { trainer: from.u32()? },
             method::GET => Request::Get {
@@ -461,6 +521,26 @@ impl<'a> Request<'a> {
     }
 }
 
+fn write_life<'a>(to: &mut Writer<'a>, life: &Life<'a>) {
+    to.u64(life.number);
+    to.u8(u8::from(life.began));
+    to.u64(life.step);
+    to.u64(life.origin);
+    to.text(life.start);
+    to.text(life.checkpoint);
+}
+
+fn read_life<'a>(from: &mut Reader<'a>) -> Result<Life<'a>> {
+    Ok(Life {
+        number: from.u64()?,
+        began: from.flag()?,
+        step: from.u64()?,
+        origin: from.u64()?,
+        start: from.text()?,
+        checkpoint: from.text()?,
+    })
+}
+
 fn read_mode(from: &mut Reader<'_>) -> Result<Mode> {
     let mode = i32::try_from(from.u32()?).ok().and_then(Mode::from_code);
     mode.ok_or_else(|| damaged("there is no such mode of training"))
@@ -497,8 +577,8 @@ pub enum Answer<'a> {
     Joined {
         /// The server's number.
         server: u32,
-        /// Updates it has applied so far: more than 0 when the job goes on from a checkpoint.
-        step: u64,
+        /// The life of the job's state that it belongs to.
+        life: Life<'a>,
     },
     /// Values, with their names.
     Values {
@@ -533,10 +613,10 @@ impl<'a> Answer<'a> {
         let mut to = Writer::new();
         match self {
             Answer::Done => to.u8(0),
-            Answer::Joined { server, step } => {
+            Answer::Joined { server, life } => {
                 to.u8(1);
                 to.u32(*server);
-                to.u64(*step);
+                write_life(&mut to, life);
             }
             Answer::Values { values } => {
                 to.u8(2);
@@ -571,7 +651,7 @@ impl<'a> Answer<'a> {
         let mut from = Reader::new(body)?;
         let answer = match from.u8()? {
             0 => Answer::Done,
-            1 => Answer::Joined { server: from.u32()?, step: from.u64()? },
+            1 => Answer::Joined { server: from.u32()?, life: read_life(&mut from)? },
             2 => Answer::Values { values: from.arrays()? },
             3 => Answer::Rows { values: from.slice()? },
             4 => {

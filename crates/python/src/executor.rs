@@ -135,7 +135,7 @@ impl Executor {
     /// Connects the engine to the other ranks of a collective job.
     fn join(&self, engine: &mut Engine, program: &Program) -> EngineResult<()> {
         let copy = program.handle.read(Clone::clone);
-        let wanted = ranks::rings_for(&copy)?;
+        let wanted = ranks::rings_for(&copy, engine.scope())?;
         let mut rings = lock(&self.rings);
         if !rings.as_ref().is_some_and(|rings| Arc::ptr_eq(rings, &wanted)) {
             engine.join(Some(Arc::clone(&wanted) as Arc<dyn Collective>));

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bireme_engine::{Error, Result};
+use bireme_engine::{Error, Result, Scope};
 use bireme_fleet::collective::{Ranks, Rings, connect_group, connect_ranks, ranks_of};
 use bireme_fleet::comm::Interrupt;
 use bireme_fleet::group::Group;
@@ -68,10 +68,21 @@ fn fitting(rings: Arc<Rings>, given: Option<&Ranks>) -> Result<Arc<Rings>> {
     }
 }
 
-/// The rings that the ops of a program ask.
-pub(crate) fn rings_for(program: &Program) -> Result<Arc<Rings>> {
+/// The rings that the ops of a program ask; all ranks compare the first one that trains.
+pub(crate) fn rings_for(program: &Program, scope: &Scope) -> Result<Arc<Rings>> {
     let named = ranks_of(program).map_err(Error::remote)?;
-    rings(named.as_ref())
+    let rings = rings(named.as_ref())?;
+    let mut lines = program.fingerprint(None);
+    if !lines.is_empty() {
+        let rates = program.global().ops.iter().flat_map(|op| op.inputs_of("LearningRate"));
+        let mut rates: Vec<&String> = rates.collect();
+        rates.dedup();
+        let value = |name: &&String| Some(scope.get(name).ok()?.to_f64_vec());
+        let line = |(at, value): (usize, Vec<f64>)| format!("learning rate {at} = {value:?}");
+        lines.extend(rates.iter().filter_map(value).enumerate().map(line));
+    }
+    rings.compare(&lines)?;
+    Ok(rings)
 }
 
 /// The group of all ranks of the job.

@@ -274,6 +274,22 @@ impl Plan {
         }
     }
 
+    /// The fingerprint of the program, which all processes of a job compare. Learning rates that
+    /// trainers set have no first value that counts.
+    pub(crate) fn fingerprint(&self) -> Vec<String> {
+        let is_set = self.config.learning_rate_from_trainer;
+        self.program.fingerprint((!is_set).then_some(&self.startup))
+    }
+
+    /// Writes the fingerprint into the first op of a trainer's program that talks to servers: one
+    /// is enough for whoever connects it.
+    pub(crate) fn stamp(&self, program: &mut Program) {
+        let ops = program.blocks.iter_mut().flat_map(|block| &mut block.ops);
+        if let Some(op) = ops.into_iter().find(|op| op.attrs.contains_key("trainer_id")) {
+            op.attrs.insert("fingerprint".to_owned(), self.fingerprint().into());
+        }
+    }
+
     /// The endpoint of `piece`.
     pub(crate) fn endpoint(&self, piece: &Piece) -> String {
         self.endpoints[piece.server].clone()

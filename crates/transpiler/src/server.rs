@@ -194,6 +194,7 @@ impl Build<'_> {
             .attr("dc_asgd", config.enable_dc_asgd)
             .attr("dc_asgd_lambda", config.dc_asgd_lambda)
             .attr("param_pieces", self.pieces.clone())
+            .attr("fingerprint", plan.fingerprint())
             .role(OpRole::RPC)
     }
 }

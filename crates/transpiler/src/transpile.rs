@@ -73,8 +73,7 @@ impl Transpiler {
             DistributedMode::Geo => geo::build(&plan),
             _ => trainer::build(&plan),
         };
-        let trainer_startup = startup::trainer(&plan, &trainer_program);
-        Ok(Transpiled { plan, whole: None, trainer_program, trainer_startup })
+        Ok(Transpiled::new(plan, None, trainer_program))
     }
 
     /// As [`Transpiler::transpile`], with the part of the program that is on another device than
@@ -99,8 +98,7 @@ impl Transpiler {
         let whole = trainer::build(&plan);
         let hetero = plan.hetero.as_ref().expect("it has just been given");
         let trainer_program = heter::build(&plan, hetero, &whole)?;
-        let trainer_startup = startup::trainer(&plan, &trainer_program);
-        Ok(Transpiled { plan, whole: Some(whole), trainer_program, trainer_startup })
+        Ok(Transpiled::new(plan, Some(whole), trainer_program))
     }
 
     fn plan(
@@ -122,6 +120,19 @@ impl Transpiler {
 }
 
 impl Transpiled {
+    fn new(plan: Plan, whole: Option<Program>, mut trainer_program: Program) -> Transpiled {
+        let mut trainer_startup = startup::trainer(&plan, &trainer_program);
+        plan.stamp(&mut trainer_program);
+        plan.stamp(&mut trainer_startup);
+        Transpiled { plan, whole, trainer_program, trainer_startup }
+    }
+
+    /// The fingerprint of the program before it was split: lines that are the same for every role of
+    /// a job, see [`Program::fingerprint`].
+    pub fn fingerprint(&self) -> Vec<String> {
+        self.plan.fingerprint()
+    }
+
     /// What the trainer runs each step.
     pub fn trainer_program(&self) -> &Program {
         &self.trainer_program

@@ -6,6 +6,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import queue
+import secrets
 import signal
 import socket
 import threading
@@ -18,6 +19,7 @@ from typing import Any
 from .. import _core
 from .communication.group import leave
 
+_SECRET = "BIREME_JOB_SECRET"
 _OPTIONS = ("start_method", "ips", "gpus", "xpus", "print_config", "backend")
 _DEPRECATED = ("selected_devices", "started_port", "cluster_node_ips", "node_ip", "use_paddlecloud")
 # How long a process may take to end when it is asked to.
@@ -144,7 +146,8 @@ def spawn(
     environments = _environments(ports)
     if options.get("print_config"):
         for environment in environments:
-            print(" ".join(f"{name}={value}" for name, value in environment.items()))
+            shown = (f"{n}={value}" for n, value in environment.items() if n != _SECRET)
+            print(" ".join(shown))
     start = multiprocessing.get_context(options.get("start_method") or "spawn")
     processes: list[Any] = []
     pipes: list[Any] = []
@@ -206,6 +209,8 @@ def _held_port() -> socket.socket:
 def _environments(ports: list[socket.socket]) -> list[dict[str, str]]:
     endpoints = [f"127.0.0.1:{port.getsockname()[1]}" for port in ports]
     threads = max((os.cpu_count() or 1) // len(ports), 1)
+    # Other users of this machine must not be able to take part.
+    secret = secrets.token_hex(16)
     environments = []
     for rank, endpoint in enumerate(endpoints):
         environment = {
@@ -216,6 +221,8 @@ def _environments(ports: list[socket.socket]) -> list[dict[str, str]]:
             "PADDLE_RANK_IN_NODE": str(rank),
             "TRAINING_ROLE": "TRAINER",
         }
+        if not os.environ.get(_SECRET, "").strip():
+            environment[_SECRET] = secret
         if not {"BIREME_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
             environment["BIREME_NUM_THREADS"] = str(threads)
         environments.append(environment)

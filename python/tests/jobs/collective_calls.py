@@ -4,6 +4,7 @@ import numpy as np
 import numpy.random
 import paddle
 import paddle.distributed as dist
+from paddle.framework.pickles import UnsafePickleError
 
 TYPES = ["float32", "float64", "int32", "int64", "uint8", "int8", "int16", "bool", "float16"]
 
@@ -139,6 +140,16 @@ def objects():
     parts = [("part", rank) for rank in everybody]
     dist.scatter_object_list(found, parts if me == 0 else None, src=0)
     assert found == [("part", me)]
+    found = []
+    dist.all_gather_object(found, np.full([2], me))
+    assert [list(array) for array in found] == [[rank] * 2 for rank in everybody]
+    # Whatever is more than data could run code, and anybody may be in a job without a secret.
+    try:
+        dist.all_gather_object([], print)
+    except UnsafePickleError as error:
+        assert "set `BIREME_JOB_SECRET`" in str(error)
+    else:
+        raise AssertionError("a function came from another process")
 
 
 def tasks():

@@ -7,7 +7,7 @@ use bireme_comm::{Interrupt, Transport};
 use bireme_ir::{Attr, Op, Program, Var};
 
 use crate::environment::variables as v;
-use crate::settings::{network, settings};
+use crate::settings::{check_guarded, network, settings};
 use crate::{Environment, Error, Result, RoleMaker};
 
 /// Who the ranks of a job are, and which of them this process is.
@@ -47,6 +47,9 @@ pub fn connect_ranks(
     check_no_servers(environment)?;
     let mut settings = settings(environment)?;
     settings.interrupt = interrupt;
+    if let Some(own) = ranks.endpoints.get(ranks.rank) {
+        check_guarded(own, &settings, environment)?;
+    }
     let config = Config { settings, ..Config::new(ranks.rank, ranks.endpoints.clone()) };
     let transport: Arc<dyn Transport> = Arc::new(network(environment));
     Ok(Group::connect(&config, &transport)?)

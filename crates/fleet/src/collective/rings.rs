@@ -1,24 +1,56 @@
 //! Answers the ops of a program with groups: ring 0 is the whole job, others may be parts of it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use bireme_collective::{Error as GroupError, Group, Pending, Reduce};
 use bireme_engine::collective::{Collective, Ongoing, Reduction};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Error, Result, dispatch};
+use bireme_ir::difference;
 
 /// The rings of a process. One that nobody has made is the whole job, as in Paddle's programs, where
 /// several rings only keep several streams busy.
 pub struct Rings {
     whole: Group,
     parts: RwLock<HashMap<i32, Group>>,
+    /// Whether the ranks have compared what they train.
+    compared: AtomicBool,
 }
 
 impl Rings {
     /// Rings that are all the whole job.
     pub fn new(whole: Group) -> Rings {
-        Rings { whole, parts: RwLock::default() }
+        Rings { whole, parts: RwLock::default(), compared: AtomicBool::new(false) }
+    }
+
+    /// Compares the fingerprint of this rank's program with those of all others, once: the first
+    /// time with a program that trains. All ranks make this call at the same place.
+    ///
+    /// # Errors
+    /// When they differ, with how, on every rank; when a rank is lost.
+    pub fn compare(&self, fingerprint: &[String]) -> Result<()> {
+        let alone = self.whole.size() < 2;
+        if alone || fingerprint.is_empty() || self.compared.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let all = self.whole.all_gather_varied(fingerprint.join("\n").as_bytes()).map_err(lost)?;
+        let lines: Vec<Vec<String>> = all
+            .iter()
+            .map(|part| String::from_utf8_lossy(part).lines().map(str::to_owned).collect())
+            .collect();
+        for (rank, theirs) in lines.iter().enumerate().skip(1) {
+            let theirs: Vec<&str> = theirs.iter().map(String::as_str).collect();
+            let who = format!("rank {rank}");
+            if let Some(difference) = difference(("rank 0", &lines[0]), (&who, &theirs)) {
+                return Err(Error::remote(format!(
+                    "{who} trains another program than rank 0: {difference}. Start all processes \
+                     of the job with the same script and settings"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Makes ring `ring` a part of the job.
@@ -148,5 +180,47 @@ impl Ongoing for Flight {
     fn wait(self: Box<Self>) -> Result<Tensor> {
         let (data, outcome) = self.0.wait().map_err(lost)?;
         outcome.map(|()| data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bireme_collective::Config;
+    use bireme_comm::{Memory, Transport};
+
+    use super::*;
+
+    /// What two ranks with these lines say, each twice.
+    fn compare(lines: [&str; 2]) -> Vec<Vec<Result<()>>> {
+        let transport: Arc<dyn Transport> = Arc::new(Memory::new(1));
+        let endpoints = ["a:1".to_owned(), "b:1".to_owned()];
+        std::thread::scope(|scope| {
+            let rank = |(rank, line): (usize, &str)| {
+                let (config, transport) = (Config::new(rank, endpoints.to_vec()), &transport);
+                let line = [line.to_owned()];
+                scope.spawn(move || {
+                    let rings = Rings::new(Group::connect(&config, transport).unwrap());
+                    // A program that trains nothing is not compared.
+                    rings.compare(&[]).unwrap();
+                    (0..2).map(|_| rings.compare(&line)).collect::<Vec<_>>()
+                })
+            };
+            let threads: Vec<_> = lines.into_iter().enumerate().map(rank).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn ranks_compare_what_they_train() {
+        for said in compare(["`w` = [2]", "`w` = [2]"]) {
+            said.into_iter().for_each(|said| said.unwrap());
+        }
+        for said in compare(["`w` = [2]", "`w` = [3]"]) {
+            let error = said[0].as_ref().unwrap_err().to_string();
+            assert!(error.contains("rank 1 trains another program than rank 0"), "{error}");
+            assert!(error.contains("`w` is [3] on rank 1, [2] on rank 0"), "{error}");
+        }
     }
 }

@@ -115,6 +115,8 @@ pub struct OldNames {
 pub struct Rpc {
     /// `BIREME_JOB_SECRET`.
     pub secret: Option<String>,
+    /// `BIREME_SAVE_ROOTS`.
+    pub save_roots: Vec<PathBuf>,
     /// `BIREME_BIND`.
     pub bind: Option<String>,
     /// `BIREME_TRANSPORT`.
@@ -287,6 +289,9 @@ impl Values {
         let deadline: Option<u64> = self.number(&v::RPC_DEADLINE)?;
         Ok(Rpc {
             secret: self.text(&v::JOB_SECRET),
+            save_roots: self.text(&v::SAVE_ROOTS).map_or_else(Vec::new, |text| {
+                std::env::split_paths(&text).filter(|root| !root.as_os_str().is_empty()).collect()
+            }),
             bind: self.text(&v::BIND),
             transport: match self.text(&v::TRANSPORT) {
                 None => Path::Auto,

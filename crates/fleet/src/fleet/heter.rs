@@ -8,8 +8,9 @@ use bireme_ps::heter::{HeterTrainer, HeterWorker};
 use bireme_ps::worker::Worker;
 use bireme_transpiler::Heter;
 
+use super::server::listens_at;
 use super::{Fleet, Tuning};
-use crate::settings::{network, settings};
+use crate::settings::{check_guarded, network, settings};
 use crate::{Environment, Error, Result, Role, Strategy};
 
 impl Fleet {
@@ -55,6 +56,9 @@ impl Fleet {
         let worker = self.worker_of("run_heter_worker")?;
         let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
         let (program, scope) = (self.main_program()?, executor.scope());
+        if self.is_on_network {
+            check_guarded(listens_at(program), &settings, &self.environment)?;
+        }
         let served = HeterWorker::start(program, scope, worker, transport, settings, threads)?;
         on_listening(served.endpoint());
         Ok(served.run(interrupt)?)
@@ -100,6 +104,7 @@ pub fn serve_stage(
 ) -> Result<()> {
     let transport = Arc::new(network(environment));
     let settings = settings(environment)?;
+    check_guarded(listens_at(program), &settings, environment)?;
     let served = HeterWorker::start(program, scope, worker, transport, settings, threads)?;
     on_listening(served.endpoint());
     Ok(served.run(interrupt)?)

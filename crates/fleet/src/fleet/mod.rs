@@ -42,6 +42,8 @@ pub struct Fleet {
     reporter: Reporter,
     transport: Arc<dyn Transport>,
     settings: Settings,
+    /// Whether it talks over a network, where strangers may be.
+    is_on_network: bool,
     /// Where a server listens, if not at its endpoint in the list.
     bind: Option<String>,
     job: Option<Job>,
@@ -57,6 +59,8 @@ struct Job {
     strategy: Strategy,
     /// As the user wrote it, with the updates.
     original: Program,
+    /// What ranks compare, see [`Program::fingerprint`].
+    fingerprint: Vec<String>,
     /// How it is split; `None` for a process without servers.
     transpiled: Option<Transpiled>,
     /// What this role runs each step, or serves.
@@ -76,6 +80,7 @@ impl Fleet {
             settings: settings(environment)?,
             environment: environment.clone(),
             reporter: Reporter::new(environment),
+            is_on_network: true,
             ..Fleet::with_transport(role, transport, Settings::default())
         })
     }
@@ -101,6 +106,7 @@ impl Fleet {
             reporter: Reporter::default(),
             transport,
             settings,
+            is_on_network: false,
             bind: None,
             job: None,
             worker: None,
@@ -204,10 +210,12 @@ impl Fleet {
         strategy: &Strategy,
     ) -> Result<()> {
         let original = main.clone();
+        let fingerprint = main.fingerprint(Some(startup));
         if self.role.server_endpoints().is_empty() {
             let (main, startup) = self.for_ranks(main, startup, strategy)?;
             let strategy = strategy.clone();
-            self.job = Some(Job { strategy, original, transpiled: None, main, startup });
+            let transpiled = None;
+            self.job = Some(Job { strategy, original, fingerprint, transpiled, main, startup });
             return Ok(());
         }
         let config = strategy.config()?;
@@ -234,7 +242,8 @@ impl Fleet {
             }
         };
         let strategy = strategy.clone();
-        self.job = Some(Job { strategy, original, transpiled: Some(transpiled), main, startup });
+        let transpiled = Some(transpiled);
+        self.job = Some(Job { strategy, original, fingerprint, transpiled, main, startup });
         Ok(())
     }
 

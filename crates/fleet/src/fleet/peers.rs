@@ -13,7 +13,7 @@ use bireme_data::{Counters, Exchange, FileShare};
 use bireme_ps::worker::Worker;
 
 use super::Fleet;
-use crate::settings::{network, settings};
+use crate::settings::{check_guarded, network, settings};
 use crate::{Environment, Error, Result};
 
 /// Bytes that all trainers together bring to a meeting at a server.
@@ -81,7 +81,12 @@ impl Fleet {
             let loopback = |host: &str| host == "127.0.0.1" || host == "localhost";
             hosts.clone().flatten().all(|host| loopback(&host)).then(|| "127.0.0.1".to_owned())
         };
-        own.and_then(of).or_else(|| self.environment.pod_ip.clone()).or_else(local)
+        let host = own.and_then(of).or_else(|| self.environment.pod_ip.clone()).or_else(local)?;
+        let is_open = |host: &String| {
+            let endpoint = format!("{host}:0");
+            check_guarded(&endpoint, &self.settings, &self.environment).is_err()
+        };
+        Some(host).filter(|host| !(self.is_on_network && is_open(host)))
     }
 
     /// Files that all trainers of this job draw one after the other

@@ -7,6 +7,7 @@ use bireme_ir::Program;
 
 use super::Fleet;
 use crate::collective::Rings;
+use crate::settings::check_guarded;
 use crate::{Error, Result, Strategy};
 
 impl Fleet {
@@ -37,11 +38,15 @@ impl Fleet {
         if let Some(rings) = &self.rings {
             return Ok(Some(Arc::clone(rings)));
         }
-        let config = Config {
-            settings: self.settings.clone(),
-            ..Config::new(self.role.index() as usize, endpoints)
-        };
+        let rank = self.role.index() as usize;
+        if let (true, Some(own)) = (self.is_on_network, endpoints.get(rank)) {
+            check_guarded(own, &self.settings, &self.environment)?;
+        }
+        let config = Config { settings: self.settings.clone(), ..Config::new(rank, endpoints) };
         let rings = Arc::new(Rings::new(Group::connect(&config, &self.transport)?));
+        if let Some(job) = &self.job {
+            rings.compare(&job.fingerprint)?;
+        }
         self.rings = Some(Arc::clone(&rings));
         Ok(Some(rings))
     }

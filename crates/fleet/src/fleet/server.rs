@@ -8,15 +8,15 @@ use std::sync::Arc;
 use bireme_comm::{Role as CommRole, Settings, Transport};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Scope};
-use bireme_ir::{Attr, Program};
-use bireme_ps::server::PsServer;
+use bireme_ir::{Attr, Op, Program};
+use bireme_ps::server::{Folders, PsServer};
 use bireme_transpiler::Transpiled;
 
 use super::Fleet;
 use super::save::text as path_text;
 use crate::environment::variables as v;
 use crate::report::Lost;
-use crate::settings::{network, settings};
+use crate::settings::{check_guarded, folders, network, settings};
 use crate::{Environment, Error, Reporter, Result, Role, checkpoint_to_load};
 
 /// What a server starts with.
@@ -87,8 +87,12 @@ impl Fleet {
         }
         let Initial { scope, checkpoint } = initial;
         let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
+        if self.is_on_network {
+            check_guarded(listens_at(&program), &settings, &self.environment)?;
+        }
+        let folders = folders(&settings, &self.environment, checkpoint.as_deref());
         let from = (checkpoint.as_deref(), &[][..]);
-        let around = Around { transport, settings, from, reporter: &self.reporter };
+        let around = Around { transport, settings, from, folders, reporter: &self.reporter };
         serve(&program, &scope, around, interrupt, on_listening)
     }
 }
@@ -162,13 +166,13 @@ pub fn serve_program(
 ) -> Result<()> {
     let transport = Arc::new(network(environment));
     let settings = settings(environment)?;
-    let reporter = Reporter::new(environment);
-    let around = Around { transport, settings, from, reporter: &reporter };
-    let Some(host) = &environment.rpc.bind else {
-        return serve(program, scope, around, interrupt, on_listening);
-    };
     let mut program = program.clone();
-    bind_to(&mut program, host)?;
+    if let Some(host) = &environment.rpc.bind {
+        bind_to(&mut program, host)?;
+    }
+    check_guarded(listens_at(&program), &settings, environment)?;
+    let (reporter, folders) = (Reporter::new(environment), folders(&settings, environment, from.0));
+    let around = Around { transport, settings, from, folders, reporter: &reporter };
     serve(&program, scope, around, interrupt, on_listening)
 }
 
@@ -178,6 +182,8 @@ struct Around<'a> {
     settings: Settings,
     /// The checkpoint to start from, and which of its tables; all where none is named.
     from: (Option<&'a Path>, &'a [String]),
+    /// Where trainers may have it save and load.
+    folders: Folders,
     reporter: &'a Reporter,
 }
 
@@ -188,18 +194,10 @@ fn serve(
     interrupt: &dyn Fn() -> bool,
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
-    let Around { transport, settings, from: (checkpoint, only), reporter } = around;
+    let Around { transport, settings, from: (checkpoint, only), folders, reporter } = around;
     let checkpoint = checkpoint.map(path_text).transpose()?;
-    let is_open = settings.secret.is_default() && settings.tls.is_none();
-    let server = PsServer::start_from(program, scope, checkpoint, only, transport, settings)?;
-    if is_open && !is_loopback(server.endpoint()) {
-        tracing::warn!(
-            "server `{}` takes anybody who reaches its port for one of the job: set `{}` to the \
-             same random text for all processes",
-            server.endpoint(),
-            v::JOB_SECRET.name
-        );
-    }
+    let server =
+        PsServer::start_from(program, scope, checkpoint, only, folders, transport, settings)?;
     on_listening(server.endpoint());
     Ok(server.run(&|| {
         report_lost(&server, reporter);
@@ -219,11 +217,14 @@ fn report_lost(server: &PsServer, reporter: &Reporter) {
     reporter.lost(lost.collect());
 }
 
-/// Whether only processes of this machine reach an endpoint.
-fn is_loopback(endpoint: &str) -> bool {
-    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+/// Where the program of a server, or of a heter worker, listens.
+pub(super) fn listens_at(program: &Program) -> &str {
+    let serves = |op: &&Op| matches!(&*op.kind, "listen_and_serv" | "heter_listen_and_serv");
+    match program.global().ops.iter().find(serves).and_then(|op| op.attrs.get("endpoint")) {
+        Some(Attr::String(endpoint)) => endpoint,
+        // A program that says nothing listens on the loopback.
+        _ => "127.0.0.1:0",
+    }
 }
 
 /// Has a server program listen at the address of `BIREME_BIND`, at its own port unless that names
@@ -262,8 +263,6 @@ fn listen_at(program: &mut Program, change: impl Fn(&str) -> String) {
 
 #[cfg(test)]
 mod tests {
-    use bireme_ir::Op;
-
     use super::*;
 
     #[test]
@@ -284,11 +283,5 @@ mod tests {
         assert_eq!(listens("0.0.0.0:7000").unwrap(), "0.0.0.0:7000");
         let error = listens("elsewhere").unwrap_err().to_string();
         assert!(error.contains("`BIREME_BIND` is `elsewhere`"), "{error}");
-    }
-
-    #[test]
-    fn only_this_machine_reaches_the_loopback() {
-        assert!(is_loopback("127.0.0.1:1") && is_loopback("[::1]:1") && is_loopback("localhost:1"));
-        assert!(!is_loopback("0.0.0.0:1") && !is_loopback("ctr-server-0.ctr:6174"));
     }
 }

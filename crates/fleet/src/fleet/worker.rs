@@ -42,9 +42,7 @@ impl Fleet {
     pub fn connect(&mut self, scope: &Scope) -> Result<Option<Arc<Worker>>> {
         self.need_member("init_worker")?;
         let job = self.job()?;
-        if job.transpiled.is_none() {
-            return Ok(None);
-        }
+        let Some(transpiled) = &job.transpiled else { return Ok(None) };
         if let Some(connected) = &self.worker {
             return Ok(Some(Arc::clone(&connected.worker)));
         }
@@ -64,6 +62,7 @@ impl Fleet {
             )?,
             geo_steps: strategy.geo_steps,
             staleness: strategy.bound(),
+            program: transpiled.fingerprint(),
         };
         let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
         let worker = Worker::connect(config, transport, settings)?;

@@ -47,14 +47,23 @@ fn fleet(network: &Arc<Memory>, role: Role, index: usize) -> Fleet {
 
 /// A line to fit, with enough inputs for two slices; returns the name of the loss.
 fn minimize(fleet: &mut Fleet, strategy: &Strategy) -> Result<String> {
+    minimize_with(fleet, strategy, (16, Act::Relu, 0.01))
+}
+
+/// The same, with another width, activation and learning rate.
+fn minimize_with(
+    fleet: &mut Fleet,
+    strategy: &Strategy,
+    (width, act, rate): (usize, Act, f32),
+) -> Result<String> {
     let graph = Graph::new();
     graph.set_random_seed(3);
     let x = layers::data(&graph, "x", [2048], DType::F32);
     let y = layers::data(&graph, "y", [1], DType::F32);
-    let hidden = layers::fc(&x, 16, Act::Relu)?;
+    let hidden = layers::fc(&x, width, act)?;
     let guess = layers::fc(&hidden, 1, Act::None)?;
     let loss = layers::mean(&layers::square_error_cost(&guess, &y)?)?;
-    fleet.minimize(&loss, &Momentum::new(0.01, 0.9), strategy)?;
+    fleet.minimize(&loss, &Momentum::new(rate, 0.9), strategy)?;
     Ok(loss.name().to_owned())
 }
 
@@ -212,6 +221,41 @@ fn a_restart_passes_a_damaged_checkpoint_over() {
     damage(&first);
     assert_eq!(choose_checkpoint(folder.path(), true).chosen, None);
     assert_eq!(last_checkpoint(&environment).as_ref(), Some(&first));
+}
+
+#[test]
+fn a_trainer_of_another_model_is_refused_with_what_differs() {
+    let others = [
+        ((32, Act::Relu, 0.01), "`fc_0.w_0` is [2048, 32] float32"),
+        ((16, Act::Tanh, 0.01), "the number of `tanh` ops is 1 op on trainer 1"),
+        ((16, Act::Relu, 0.05), "learning rate 0.05 on trainer 1"),
+    ];
+    for mode in [Mode::Sync, Mode::Async, Mode::Geo] {
+        for (other, text) in others {
+            let (network, strategy) = (Arc::new(Memory::new(7)), Strategy::new(mode));
+            let (network, strategy) = (&network, &strategy);
+            std::thread::scope(|scope| {
+                let serve_one = |rank| {
+                    let fleet = fleet(network, Role::Server, rank);
+                    scope.spawn(move || serve(fleet, strategy, Files::default()))
+                };
+                let servers: Vec<_> = (0..SERVERS).map(serve_one).collect();
+                let mut trainer = fleet(network, Role::Worker, 1);
+                minimize_with(&mut trainer, strategy, other).unwrap();
+                let joined = trainer.init_worker(Executor::new(Place::Cpu).unwrap());
+                let error = joined.err().expect("it trains something else").to_string();
+                assert!(error.contains("trains another program than server 0"), "{error}");
+                assert!(error.contains(text), "{mode:?}, `{text}` in: {error}");
+                // The others need not wait for it.
+                let first = train(fleet(network, Role::Worker, 0), strategy, Files::default());
+                let error = first.unwrap_err().to_string();
+                assert!(error.contains("trains another program"), "{error}");
+                for server in servers {
+                    let _ = server.join().unwrap();
+                }
+            });
+        }
+    }
 }
 
 #[test]

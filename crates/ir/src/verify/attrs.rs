@@ -19,6 +19,8 @@ pub const COMMON_ATTRS: &[&str] = &[
     "op_role",
     "op_role_var",
     "with_quant_attr",
+    // Of our own ops that talk to servers: what processes of a job compare.
+    "fingerprint",
     // Choice of library and its tuning.
     "deterministic",
     "exhaustive_search",

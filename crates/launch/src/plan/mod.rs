@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use bireme_fleet::environment::variables as v;
 
 use crate::addresses::Machine;
 use crate::arguments::{Options, Variables};
@@ -37,7 +38,7 @@ pub struct Facts {
     pub gpus: usize,
     /// The folder in which relative paths begin.
     pub folder: PathBuf,
-    /// A fresh secret, used where the job has one machine and the environment none.
+    /// A fresh secret, used where the environment has none.
     pub secret: String,
 }
 
@@ -64,6 +65,16 @@ pub struct Draft {
     pub notes: Vec<Note>,
 }
 
+impl Draft {
+    /// Gives all processes the secret on which the machines of the job have agreed.
+    pub(crate) fn share_secret(&mut self, secret: Option<&str>) {
+        let Some(secret) = secret else { return };
+        for process in &mut self.job.processes {
+            process.variables.push((v::JOB_SECRET.name.to_owned(), secret.to_owned()));
+        }
+    }
+}
+
 /// A line for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -71,6 +82,11 @@ pub enum Note {
     Info(String),
     /// What may be wrong.
     Warning(String),
+}
+
+/// The secret for a job whose environment has none.
+pub fn fresh_secret(facts: &Facts) -> Option<String> {
+    variables::unset(facts, &v::JOB_SECRET).then(|| facts.secret.clone())
 }
 
 /// Whether the machines of the job are only known when they have met.

@@ -415,6 +415,7 @@ fn machines_that_meet_make_one_job_of_what_each_brings() {
         must_match: Vec::new(),
         should_match: Vec::new(),
         seats: seats.to_vec(),
+        secret: Default::default(),
     };
     let cards = [card("10.0.0.2", &seats), card("10.0.0.1", &seats)];
     let job = met(&options, &facts, mode, &cards, 1, Vec::new()).unwrap().job;

@@ -56,8 +56,8 @@ impl<'a> Setting<'a> {
             workers: list(Role::Worker),
             stages: (1..=last).map(stage).collect(),
             log_dir: facts.folder.join(&options.log_dir).to_string_lossy().into_owned(),
-            // Other machines could not know a fresh one.
-            secret: (unset(facts, &v::JOB_SECRET) && !several).then(|| facts.secret.clone()),
+            // That of several machines comes from the first one, when they have met.
+            secret: super::fresh_secret(facts).filter(|_| !several),
             threads: threads(facts, layout),
             // Who says how many processes there are, where there are no GPUs, wants them on CPUs.
             on_cpus: mode == Mode::Collective
@@ -276,7 +276,7 @@ fn set(list: &mut List, variable: &Variable, value: impl ToString) {
     list.push((variable.name.to_owned(), value.to_string()));
 }
 
-fn unset(facts: &Facts, variable: &Variable) -> bool {
+pub(super) fn unset(facts: &Facts, variable: &Variable) -> bool {
     facts.variables.get(variable.name).is_none_or(|value| value.trim().is_empty())
 }
 

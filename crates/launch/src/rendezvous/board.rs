@@ -74,13 +74,18 @@ impl Board {
         }
     }
 
+    /// Whether this session is that of a node that has joined.
+    pub(super) fn has(&self, session: u64) -> bool {
+        self.members.iter().any(|member| member.session == session)
+    }
+
     /// The log from an entry on.
     pub(super) fn log_from(&self, seen: usize) -> &[Entry] {
         self.log.get(seen..).unwrap_or_default()
     }
 
     pub(super) fn join(&mut self, session: u64, card: Card, now: Instant) -> Joining {
-        if self.members.iter().any(|member| member.session == session) {
+        if self.has(session) {
             return Joining::Accepted;
         }
         match self.phase {

@@ -174,6 +174,10 @@ impl Handler for Desk {
         };
         let session = peer.session;
         self.0.change(|state| {
+            // The log has the secret of the job, and whoever adds to it can end the job.
+            if !matches!(request, Request::Join(_)) && !state.board.has(session) {
+                return reply.fail("this is for nodes that have joined the job");
+            }
             match request {
                 Request::Join(card) => return state.join(session, card, Instant::now(), reply),
                 Request::Watch(seen) => return state.watching.push((session, seen, reply)),

@@ -357,6 +357,12 @@ impl Membership {
         &self.roster
     }
 
+    /// The secret of the job, made by the first node; `None` where the environment has one.
+    pub fn secret(&self) -> Option<&str> {
+        let first = self.roster.first().map(|card| card.secret.0.as_str());
+        first.filter(|secret| !secret.is_empty())
+    }
+
     /// The rank of this node.
     pub fn node(&self) -> usize {
         self.node

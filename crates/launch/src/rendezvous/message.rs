@@ -21,6 +21,19 @@ pub struct Card {
     pub should_match: Vec<(String, String)>,
     /// The processes it will run, with the ports it holds for them.
     pub seats: Vec<Seat>,
+    /// A secret that it made for the job; empty where its environment has one. That of the first
+    /// node holds.
+    pub secret: Fresh,
+}
+
+/// A secret that was made for one job; `Debug` does not show it.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fresh(pub String);
+
+impl fmt::Debug for Fresh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fresh(..)")
+    }
 }
 
 /// One process of a node.

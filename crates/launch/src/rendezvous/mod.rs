@@ -18,7 +18,7 @@ mod waiting;
 use std::time::Duration;
 
 pub use member::{Config, Expected, Membership, Place, join};
-pub use message::{Card, Failure, Seat};
+pub use message::{Card, Failure, Fresh, Seat};
 #[doc(hidden)]
 pub use rehearsal::rehearse;
 pub use secret::settings;

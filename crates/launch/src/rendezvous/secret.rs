@@ -18,8 +18,10 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Longest wait for one attempt to connect: a machine that is switched off answers nothing.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// The settings of connections between launchers. Without `BIREME_JOB_SECRET` the secret follows
-/// from the job's name, which keeps jobs apart, but no attacker out.
+/// The settings of connections between launchers. Without `BIREME_JOB_SECRET` theirs follows from
+/// the job's name, which keeps jobs apart, but no attacker out while machines meet: whoever reaches
+/// the rendezvous then can take a place. The processes have a random one all the same, which the
+/// first node hands to those that have joined.
 ///
 /// # Errors
 /// When the environment contradicts itself.

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Holdings, Loaded, SaveMode, SavedShard, ServerIndex, TextShard, is_checkpoint};
+use super::{
+    Holdings, Loaded, MANIFEST, SaveMode, SavedShard, ServerIndex, TextShard, is_checkpoint,
+};
 use super::{finish, finish_text, load, load_table, save, save_table, text};
 use crate::{Error, Result};
 
@@ -94,4 +96,12 @@ pub fn load_request(
         None => load(dir, holdings, server),
         Some(table) => load_table(dir, holdings, server, table),
     }
+}
+
+/// A number of the checkpoint in `dir` that is the same for all who load it, from wherever they see
+/// it, and another one for any other; never 0.
+pub fn origin(dir: &Path) -> u64 {
+    // The manifest has the checksums of all files. Paddle's text layout has none.
+    let manifest = std::fs::read(dir.join(MANIFEST)).unwrap_or_default();
+    1 << 32 | u64::from(crc32c::crc32c(&manifest))
 }

@@ -36,9 +36,26 @@ fn check_answer(answer: &Answer<'_>) {
     }
 }
 
+const LIFE: Life<'_> = Life {
+    number: u64::MAX - 1,
+    began: true,
+    step: 10,
+    origin: 7,
+    start: "out/1",
+    checkpoint: "out/2",
+};
+
 #[test]
 fn small_requests_come_back() {
-    check_request(&Request::Join { trainer: 1, trainers: 3, mode: Mode::Hybrid });
+    check_request(&Request::Join {
+        trainer: 1,
+        trainers: 3,
+        mode: Mode::Hybrid,
+        process: "process 7 on node3",
+        program: vec!["`w` = [3, 2] float32", "ops = 4"],
+        life: LIFE,
+    });
+    check_request(&Request::Begin);
     check_request(&Request::Barrier { trainer: 2 });
     check_request(&Request::Get {
         trainer: 0,
@@ -73,7 +90,7 @@ fn small_requests_come_back() {
 #[test]
 fn answers_come_back() {
     check_answer(&Answer::Done);
-    check_answer(&Answer::Joined { server: 2, step: 10 });
+    check_answer(&Answer::Joined { server: 2, life: LIFE });
     check_answer(&Answer::Rows { values: &[1.0, 2.0, 3.0] });
     check_answer(&Answer::Gathered { parts: vec![&[], &[1], &[2, 3, 4, 5, 6, 7, 8, 9, 10]] });
     check_answer(&Answer::Counted { count: u64::MAX });

@@ -39,6 +39,8 @@ pub struct ServerConfig {
     pub delay: Option<f32>,
     /// Where pieces lie in their variables; a piece that is not here is a whole variable.
     pub pieces: BTreeMap<String, PieceOf>,
+    /// The fingerprint of the program that was split; empty where it is not known.
+    pub program: Vec<String>,
 }
 
 /// Where a piece lies in its variable.
@@ -109,6 +111,7 @@ impl ServerConfig {
             tables: attrs.tables(program)?,
             delay,
             pieces: attrs.pieces()?,
+            program: attrs.texts("fingerprint")?,
         })
     }
 

@@ -32,6 +32,8 @@ struct LastSave {
     number: u64,
     /// The asker's session.
     session: u64,
+    /// Its folder, where a job can begin again from it.
+    folder: Option<String>,
     /// Whether its files are being written.
     running: bool,
     /// Whether it will not be completed.
@@ -74,7 +76,10 @@ impl State {
         };
         let _writing = self.saves.writing();
         let (session, number) = asker;
-        *self.saves.last() = Some(LastSave { number, session, running: true, given_up: false });
+        let is_whole = table.is_none() && mode == SaveMode::Full && form == Form::Checkpoint;
+        let folder = is_whole.then(|| directory.to_owned());
+        let save = LastSave { number, session, folder, running: true, given_up: false };
+        *self.saves.last() = Some(save);
         let written = checkpoint::save_request(self, path, server, mode, table, form);
         let mut last = self.saves.last();
         if let (Some(save), Ok(_)) = (last.as_mut(), &written)
@@ -94,7 +99,26 @@ impl State {
 
     /// The checkpoint of a save is complete; says nothing of another save than the last.
     pub(super) fn commit(&self, number: u64) {
-        self.settle_save(|save| save.number == number, checkpoint::commit);
+        let save = self.settle_save(|save| save.number == number, checkpoint::commit);
+        if let Some(folder) = save.and_then(|save| save.folder) {
+            self.lineage().saved(&folder);
+        }
+    }
+
+    /// Loads what the server starts with: its share of the checkpoint in `directory`, all of it or
+    /// only the tables named in `only`.
+    pub(super) fn start_from(&self, directory: &str, only: &[String]) -> Result<()> {
+        match only {
+            [] => drop(self.load(directory, None)?),
+            tables => {
+                for table in tables {
+                    self.load(directory, Some(table))?;
+                }
+            }
+        }
+        let origin = checkpoint::origin(Path::new(directory));
+        self.lineage().start_from(directory, origin);
+        Ok(())
     }
 
     /// A save will not be completed.
@@ -113,16 +137,21 @@ impl State {
         &self,
         is_meant: impl Fn(&LastSave) -> bool,
         end: fn(&dyn checkpoint::Holdings),
-    ) {
+    ) -> Option<LastSave> {
         match self.saves.last().as_mut() {
-            Some(save) if is_meant(save) && save.running => return save.given_up = true,
+            Some(save) if is_meant(save) && save.running => {
+                save.given_up = true;
+                return None;
+            }
             Some(save) if is_meant(save) => {}
-            _ => return,
+            _ => return None,
         }
         let _writing = self.saves.writing();
-        if self.saves.last().take_if(|save| is_meant(save)).is_some() {
+        let save = self.saves.last().take_if(|save| is_meant(save));
+        if save.is_some() {
             end(self);
         }
+        save
     }
 
     /// Reads this server's part of a checkpoint, of either format; returns how many pieces and

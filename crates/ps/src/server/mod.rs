@@ -8,8 +8,10 @@
 mod build;
 mod changed;
 mod config;
+mod folders;
 mod gather;
 mod keep;
+mod lineage;
 mod meet;
 mod progress;
 mod roster;
@@ -21,6 +23,7 @@ mod tables;
 mod tests;
 
 pub use config::{PieceOf, ServerConfig};
+pub use folders::Folders;
 pub use stat::{DenseStat, Stat, TableStat};
 
 use std::sync::Arc;
@@ -66,11 +69,13 @@ impl PsServer {
         transport: Arc<dyn Transport>,
         settings: Settings,
     ) -> Result<PsServer> {
-        PsServer::start_from(program, scope, None, &[], transport, settings)
+        let folders = Folders::default();
+        PsServer::start_from(program, scope, None, &[], folders, transport, settings)
     }
 
     /// As [`PsServer::start`], with its share of the checkpoint in `directory`, which is loaded
     /// before the first trainer can ask for anything: all of it, or only the tables named in `only`.
+    /// Trainers may have it save and load in `folders`.
     ///
     /// # Errors
     /// Also when the checkpoint is damaged or of another model.
@@ -79,21 +84,16 @@ impl PsServer {
         scope: &Scope,
         directory: Option<&str>,
         only: &[String],
+        folders: Folders,
         transport: Arc<dyn Transport>,
         settings: Settings,
     ) -> Result<PsServer> {
         let config = ServerConfig::from_program(program)?;
         let (endpoint, rank) = (config.endpoint.clone(), config.server);
-        let state = State::new(program, scope, config)?;
+        let mut state = State::new(program, scope, config)?;
+        state.folders = folders;
         if let Some(directory) = directory {
-            match only {
-                [] => drop(state.load(directory, None)?),
-                tables => {
-                    for table in tables {
-                        state.load(directory, Some(table))?;
-                    }
-                }
-            }
+            state.start_from(directory, only)?;
         }
         let patience = settings.heartbeat_timeout;
         let service = Arc::new(Service::new(state, settings.deadline, settings.max_frame));
@@ -132,7 +132,7 @@ impl PsServer {
     /// # Errors
     /// When the checkpoint is damaged or of another model.
     pub fn load(&self, directory: &str) -> Result<()> {
-        self.service.state.load(directory, None).map(drop)
+        self.service.state.start_from(directory, &[])
     }
 
     /// Serves until all trainers have finished, then puts the values back into the scope.

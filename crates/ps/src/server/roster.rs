@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bireme_comm::{Identity, Peer, Reply, Role};
 
 use super::meet::Meeting;
+use crate::message::Request;
 
 /// How many deadlines a server waits for the first trainer: programs and data may take a while to
 /// be there, but a job that was started again without it never comes.
@@ -19,8 +20,8 @@ const PATIENCE: u32 = 3;
 pub(super) enum Standing {
     /// Has not joined yet.
     Absent,
-    /// At work.
-    Here { session: u64, address: String },
+    /// At work: the session of its process, and where that is, in words.
+    Here { session: u64, address: String, process: String },
     /// Said that it has finished.
     Done,
     /// Gone without a word; why.
@@ -164,8 +165,9 @@ impl Roster {
     }
 
     /// A trainer joins; returns the standing it had.
-    pub(super) fn join(&mut self, trainer: u32, peer: &Peer) -> Standing {
-        let here = Standing::Here { session: peer.session, address: peer.address.clone() };
+    pub(super) fn join(&mut self, trainer: u32, peer: &Peer, process: &str) -> Standing {
+        let (session, address) = (peer.session, peer.address.clone());
+        let here = Standing::Here { session, address, process: process.to_owned() };
         self.changed = Instant::now();
         std::mem::replace(&mut self.trainers[trainer as usize], here)
     }
@@ -176,11 +178,16 @@ impl Roster {
         self.changed = Instant::now();
     }
 
-    /// The trainer of a session that was lost, if it was at work.
-    pub(super) fn lose(&mut self, peer: &Peer, why: &str) -> Option<u32> {
+    /// The trainer of a session that was lost, if it was at work, or `said_so` before it had joined:
+    /// then it does not come any more.
+    pub(super) fn lose(&mut self, peer: &Peer, why: &str, said_so: bool) -> Option<u32> {
         let trainer = self.rank_of(peer.identity)?;
         let standing = self.trainers.get_mut(trainer as usize)?;
-        let ours = matches!(standing, Standing::Here { session, .. } if *session == peer.session);
+        let ours = match standing {
+            Standing::Here { session, .. } => *session == peer.session,
+            Standing::Absent => said_so,
+            Standing::Done | Standing::Lost(_) => false,
+        };
         if !ours {
             return None;
         }
@@ -205,9 +212,40 @@ impl Roster {
         }
     }
 
-    /// Whether a trainer has joined and neither finished nor been lost.
-    pub(super) fn is_here(&self, trainer: u32) -> bool {
-        matches!(self.trainers.get(trainer as usize), Some(Standing::Here { .. }))
+    /// Why a request is not answered: it comes from a process whose place another one has, or from
+    /// one that is not at work, or in the name of another rank.
+    pub(super) fn refusal(&self, peer: &Peer, request: &Request<'_>) -> Option<String> {
+        if matches!(request, Request::Join { .. } | Request::Quit { .. }) {
+            return None;
+        }
+        let rank = self.rank_of(peer.identity);
+        match rank.and_then(|rank| self.trainers.get(rank as usize)) {
+            Some(Standing::Here { session, process, .. }) if *session != peer.session => {
+                Some(format!(
+                    "{peer} is no longer part of the job: {process} has joined as {} since. {}",
+                    peer.identity,
+                    self.own_ids(&peer.identity.to_string())
+                ))
+            }
+            Some(Standing::Here { .. }) => {
+                let claimed = request.trainer().filter(|trainer| Some(*trainer) != rank)?;
+                Some(format!("{peer} asks in the name of {}", self.who(claimed)))
+            }
+            _ if request.is_for_members() => Some(format!(
+                "{} is not at work: it has not joined, has finished, or was given up",
+                peer.identity
+            )),
+            _ => None,
+        }
+    }
+
+    /// What to do about two processes with the same number.
+    pub(super) fn own_ids(&self, who: &str) -> String {
+        let last = self.readers.saturating_sub(1);
+        format!(
+            "If both were started for this job, give each trainer a `PADDLE_TRAINER_ID` of its own, \
+             from 0 to {last}; if {who} was restarted, end the older process"
+        )
     }
 
     /// Takes those who wait at the barrier, if nobody else is expected there.

@@ -2,10 +2,12 @@
 //! is held the [`State`]'s.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bireme_comm::{Body, Handler, Peer, Reply};
+use bireme_ir::difference;
 
 use super::gather::Gather;
 use super::meet::{self, Ended, Meeting};
@@ -13,7 +15,7 @@ use super::roster::{Failing, Roster, Standing, Verdict};
 use super::state::State;
 use super::tables::RowGrads;
 use crate::message::{Answer, Request};
-use crate::{Error, Mode, Result};
+use crate::{Error, Result};
 
 /// Bytes of memory that a connection keeps for its next answer.
 const KEPT_WORDS: usize = (64 << 20) / 8;
@@ -80,27 +82,25 @@ impl Service {
         verdict
     }
 
-    fn answer(&self, peer: &Peer, request: &Request<'_>) -> Result<Answer<'static>> {
+    fn answer(&self, request: &Request<'_>) -> Result<Answer<'static>> {
         let state = &self.state;
         match request {
-            Request::Join { trainer, trainers, mode } => {
-                self.join(peer, *trainer, *trainers, *mode)
+            Request::Begin => {
+                state.lineage().begin();
+                Ok(Answer::Done)
             }
             Request::Push { trainer, values } => {
-                self.check_here(*trainer)?;
                 for (name, array) in values {
                     state.push(*trainer, name, array)?;
                 }
                 Ok(Answer::Done)
             }
             Request::PushRows { trainer, table, keys, grads, counts } => {
-                self.check_here(*trainer)?;
                 let rows = RowGrads { keys, grads, counts: *counts };
                 state.push_rows(*trainer, table, rows)?;
                 Ok(Answer::Done)
             }
-            Request::PushDelta { trainer, values } => {
-                self.check_here(*trainer)?;
+            Request::PushDelta { values, .. } => {
                 for (name, delta) in values {
                     state.push_delta(name, delta)?;
                 }
@@ -115,6 +115,7 @@ impl Service {
                 Ok(Answer::Done)
             }
             Request::Load { directory, table, .. } => {
+                state.folders.check(directory)?;
                 Ok(Answer::Counted { count: state.load(directory, *table)? })
             }
             Request::Commit { number } => {
@@ -137,7 +138,8 @@ impl Service {
                 }
                 Ok(Answer::Counted { count })
             }
-            Request::Barrier { .. }
+            Request::Join { .. }
+            | Request::Barrier { .. }
             | Request::Get { .. }
             | Request::PullRows { .. }
             | Request::PullGeo { .. }
@@ -151,10 +153,19 @@ impl Service {
 
     fn dispatch(&self, peer: &Peer, request: &Request<'_>, reply: Reply) {
         match request {
-            Request::Barrier { trainer } => self.barrier(*trainer, reply),
-            Request::Complete { trainer } => self.complete(*trainer, reply),
+            Request::Join { .. } => match self.join(peer, request) {
+                Ok(()) => {
+                    let step = self.state.step.load(Ordering::Acquire);
+                    let (server, lineage) = (self.state.config.server, self.state.lineage());
+                    let joined = Answer::Joined { server, life: lineage.life(step) };
+                    reply.send(&joined.encode().parts());
+                }
+                Err(error) => reply.fail(&error.to_string()),
+            },
+            Request::Barrier { trainer } => self.barrier(peer, *trainer, reply),
+            Request::Complete { trainer } => self.complete(peer, *trainer, reply),
             Request::Quit { problem } => {
-                self.lost(peer, &format!("it ended with an error: {problem}"));
+                self.lose(peer, &format!("it ended with an error: {problem}"), true);
                 reply.send(&Answer::Done.encode().parts());
             }
             Request::Meet { group, name, member, members, data } => {
@@ -202,6 +213,7 @@ impl Service {
                 let asker = (peer.session, *number);
                 let what = format!("{}: saving to `{directory}`", self.state.name());
                 self.work(what, true, reply, || {
+                    self.state.folders.check(directory)?;
                     let text = self.state.save(asker, directory, *table, *mode, *format)?;
                     Ok(Answer::Text { text: &text }.encode().parts().concat())
                 });
@@ -213,10 +225,10 @@ impl Service {
                 };
                 let what = format!("{}: {what}", self.state.name());
                 self.work(what, on_disk, reply, || {
-                    Ok(self.answer(peer, work)?.encode().parts().concat())
+                    Ok(self.answer(work)?.encode().parts().concat())
                 });
             }
-            other => match self.answer(peer, other) {
+            other => match self.answer(other) {
                 Ok(answer) => reply.send(&answer.encode().parts()),
                 Err(error) => reply.fail(&error.to_string()),
             },
@@ -278,81 +290,90 @@ impl Service {
         Error::Config(problem)
     }
 
-    fn join(
-        &self,
-        peer: &Peer,
-        trainer: u32,
-        trainers: u32,
-        mode: Mode,
-    ) -> Result<Answer<'static>> {
-        let config = &self.state.config;
-        if trainers != config.trainers || trainer >= trainers {
+    fn join(&self, peer: &Peer, request: &Request<'_>) -> Result<()> {
+        let Request::Join { trainer, trainers, mode, process, program, life } = request else {
+            unreachable!("`dispatch` gives it nothing else");
+        };
+        let (config, name) = (&self.state.config, self.state.name());
+        if *trainers != config.trainers || trainer >= trainers {
             return Err(self.misfit(format!(
-                "{peer} says it is trainer {trainer} of {trainers}, but {} serves {} trainers: \
+                "{peer} says it is trainer {trainer} of {trainers}, but {name} serves {} trainers: \
                  start all processes with the same number of trainers",
-                self.state.name(),
                 config.trainers
             )));
         }
-        if mode != config.mode {
+        if *mode != config.mode {
             return Err(self.misfit(format!(
-                "{peer} trains in {mode:?} mode, but {} serves {:?} mode: transpile all programs \
-                 with the same `sync_mode` and strategy",
-                self.state.name(),
+                "{peer} trains in {mode:?} mode, but {name} serves {:?} mode: transpile all \
+                 programs with the same `sync_mode` and strategy",
                 config.mode
             )));
         }
-        if self.roster().rank_of(peer.identity) != Some(trainer) {
+        if self.roster().rank_of(peer.identity) != Some(*trainer) {
             return Err(Error::Config(format!("{peer} says it is trainer {trainer}")));
         }
+        self.compare_programs(peer, program)?;
+        let step = self.state.step.load(Ordering::Acquire);
+        let agreed = self.state.lineage().agree((config.server, &name), step, life);
+        agreed.map_err(|problem| self.misfit(problem))?;
         let forgetting = self.forgetting();
         let mut roster = self.roster();
-        if let Some(problem) = roster.failure_for(trainer) {
+        if let Some(problem) = roster.failure_for(*trainer) {
             return Err(Error::Missing(problem));
         }
-        let was = roster.join(trainer, peer);
-        if let Standing::Here { session, address } = was
+        let was = roster.join(*trainer, peer, process);
+        if let Standing::Here { session, process: older, .. } = was
             && session != peer.session
         {
-            let problem = format!("trainer {trainer} ({address}) was restarted as {peer}");
+            let who = peer.identity.to_string();
+            let problem = format!("two processes have joined as {who}: {older}, then {process}");
             let failing = (!self.goes_on()).then(|| {
+                let advice = roster.own_ids(&who);
                 roster.fail(&format!(
-                    "{problem}: the steps that others wait for are lost; restart the job from the \
-                     last checkpoint"
+                    "{problem}. {advice} and restart the job from its last checkpoint, because the \
+                     steps that others wait for are lost"
                 ))
             });
             drop(roster);
             failing.into_iter().for_each(Failing::deliver);
-            tracing::warn!("{}: {problem}", self.state.name());
-            self.state.forget(trainer);
+            tracing::warn!("{name}: {problem}; the older one is no longer part of the job");
+            self.state.forget(*trainer);
         } else {
             drop(roster);
         }
         drop(forgetting);
         self.news.notify_all();
-        let step = self.state.step.load(std::sync::atomic::Ordering::Acquire);
-        Ok(Answer::Joined { server: config.server, step })
+        Ok(())
     }
 
-    fn check_here(&self, trainer: u32) -> Result<()> {
-        if self.roster().is_here(trainer) {
+    /// Refuses a trainer whose program differs from the server's, or from that of the first trainer
+    /// where the server's is not known.
+    fn compare_programs(&self, peer: &Peer, program: &[&str]) -> Result<()> {
+        if program.is_empty() {
             return Ok(());
         }
-        Err(Error::Request(format!(
-            "trainer {trainer} is not at work: it has not joined, has finished, or was given up"
-        )))
+        let (known, name) = (&self.state.config.program, self.state.name());
+        let (whose, known) = self.state.program.get_or_init(|| match known.is_empty() {
+            false => (name.clone(), known.clone()),
+            true => (peer.to_string(), program.iter().map(|line| (*line).to_owned()).collect()),
+        });
+        match difference((whose, known), (&peer.to_string(), program)) {
+            None => Ok(()),
+            Some(difference) => Err(self.misfit(format!(
+                "{peer} trains another program than {whose}: {difference}. Start all processes of \
+                 the job with the same script and settings"
+            ))),
+        }
     }
 
-    fn barrier(&self, trainer: u32, reply: Reply) {
-        if let Err(error) = self.check_here(trainer) {
-            return reply.fail(&error.to_string());
-        }
+    fn barrier(&self, peer: &Peer, trainer: u32, reply: Reply) {
         if !self.state.is_sync() {
             return reply.send(&Answer::Done.encode().parts());
         }
         let mut roster = self.roster();
         // Again, under the lock: who comes after a failure must not wait.
-        if let Some(problem) = roster.failure_for(trainer) {
+        let refusal = roster.refusal(peer, &Request::Barrier { trainer });
+        if let Some(problem) = refusal.or_else(|| roster.failure_for(trainer)) {
             drop(roster);
             return reply.fail(&problem);
         }
@@ -363,12 +384,16 @@ impl Service {
         }
     }
 
-    fn complete(&self, trainer: u32, reply: Reply) {
-        if let Err(error) = self.check_here(trainer) {
-            return reply.fail(&error.to_string());
+    fn complete(&self, peer: &Peer, trainer: u32, reply: Reply) {
+        let mut roster = self.roster();
+        // Again, under the lock: another process may have its place by now.
+        if let Some(problem) = roster.refusal(peer, &Request::Complete { trainer }) {
+            drop(roster);
+            return reply.fail(&problem);
         }
         // Before the answer: a goodbye may follow it on another connection.
-        self.roster().complete(trainer);
+        roster.complete(trainer);
+        drop(roster);
         reply.send(&Answer::Done.encode().parts());
         let mut roster = self.roster();
         let ended = self.settle(&mut roster);
@@ -424,15 +449,26 @@ impl Handler for Service {
             self.news.notify_all();
             return reply.fail(&problem);
         }
+        if let Some(problem) = roster.refusal(peer, &request) {
+            drop(roster);
+            return reply.fail(&problem);
+        }
         drop(roster);
         self.dispatch(peer, &request, reply);
     }
 
     fn lost(&self, peer: &Peer, why: &str) {
+        self.lose(peer, why, false);
+    }
+}
+
+impl Service {
+    /// A trainer is gone, as it `said_so` itself or was noticed.
+    fn lose(&self, peer: &Peer, why: &str, said_so: bool) {
         self.state.abandon_of(peer.session);
         let _forgetting = self.forgetting();
         let mut roster = self.roster();
-        let Some(trainer) = roster.lose(peer, why) else { return };
+        let Some(trainer) = roster.lose(peer, why, said_so) else { return };
         let server = self.state.name();
         if self.goes_on() {
             let ended = self.settle(&mut roster);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Scope};
@@ -11,8 +11,10 @@ use bireme_ir::Program;
 use super::ServerConfig;
 use super::build::{Built, Rates, build};
 use super::changed::Changed;
+use super::folders::Folders;
 use super::gather::Gather;
 use super::keep::Saves;
+use super::lineage::Lineage;
 use super::progress::Progress;
 use super::tables::{RowGrads, Table};
 use crate::dense::{Assembly, Block, Shared};
@@ -48,6 +50,12 @@ pub(super) struct State {
     assembly: Assembly,
     /// Updates applied so far; in async modes, of the variable that has had most.
     pub(super) step: AtomicU64,
+    /// Where trainers may have it save and load.
+    pub(super) folders: Folders,
+    /// Which life of the job's state this is.
+    lineage: Mutex<Lineage>,
+    /// The fingerprint of the program: the server's own, or the first trainer's.
+    pub(super) program: OnceLock<(String, Vec<String>)>,
     /// Elements of all parameters.
     size: usize,
     /// Where it really listens, where its program says port 0.
@@ -97,6 +105,9 @@ impl State {
             progress: Progress::new(),
             assembly: Assembly::new(),
             step: AtomicU64::new(0),
+            folders: Folders::default(),
+            lineage: Mutex::default(),
+            program: OnceLock::new(),
             size,
             address: OnceLock::new(),
         };
@@ -110,6 +121,10 @@ impl State {
             Some(address) => format!("server {} ({address})", self.config.server),
             None => self.config.name(),
         }
+    }
+
+    pub(super) fn lineage(&self) -> MutexGuard<'_, Lineage> {
+        self.lineage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether pushes wait for the barrier.

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod faults;
+mod fence;
 mod limits;
 mod modes;
 mod saves;

@@ -32,6 +32,9 @@ pub struct WorkerConfig {
     pub staleness: u32,
     /// Geo: steps between two exchanges.
     pub geo_steps: u32,
+    /// The fingerprint of the program that was split, which servers compare with theirs; empty
+    /// where it is not known.
+    pub program: Vec<String>,
 }
 
 impl WorkerConfig {
@@ -48,6 +51,7 @@ impl WorkerConfig {
             communicator,
             staleness: 0,
             geo_steps,
+            program: Vec::new(),
         }
     }
 
@@ -143,6 +147,8 @@ struct Found {
     endpoints: Vec<String>,
     /// From `epmap` and from tables, in order of appearance.
     mapped: Vec<String>,
+    /// From `fingerprint`, which one of the ops has.
+    program: Vec<String>,
 }
 
 impl Found {
@@ -159,6 +165,9 @@ impl Found {
         let known = if of_table { &mut self.mapped } else { &mut self.endpoints };
         add(known, strings(op, "endpoints"));
         add(&mut self.mapped, strings(op, "epmap"));
+        if self.program.is_empty() {
+            self.program = strings(op, "fingerprint").to_vec();
+        }
         Ok(())
     }
 
@@ -182,6 +191,7 @@ impl Found {
         }
         config.heter_workers = number("heter_workers", self.heter_workers.unwrap_or(0))?;
         config.staleness = number("staleness", self.staleness.unwrap_or(0))?;
+        config.program = self.program;
         config.check()?;
         Ok(Some(config))
     }

@@ -11,7 +11,7 @@ use bireme_comm::{Body, Client, Identity, Interrupt, Lane, Pending, Settings, Tr
 
 use super::WorkerConfig;
 use super::outbox::spawn;
-use crate::message::{Answer, Request, method};
+use crate::message::{Answer, Life, Request, method};
 use crate::{Error, Result};
 
 /// Connections to all servers of a job.
@@ -63,15 +63,51 @@ impl Links {
             told: OnceLock::new(),
             interrupt: settings.interrupt.clone(),
         };
-        let (trainer, trainers, mode) = (config.trainer, config.trainers, config.mode);
-        let join = Request::Join { trainer, trainers, mode };
-        for body in links.ask_all(Lane::Get, "to join the job", &join)? {
+        match links.join(config) {
+            Ok(()) => Ok(links),
+            Err(error) => {
+                // So that nobody waits for it, on those servers that have taken it.
+                links.quit(Some(&error.to_string()));
+                links.goodbye();
+                Err(error)
+            }
+        }
+    }
+
+    /// Joins server 0 first, which says of which life of the job the others must be; then says
+    /// that all are.
+    fn join(&self, config: &WorkerConfig) -> Result<()> {
+        let process = this_process();
+        let ask = |server, life| Ask {
+            server,
+            lane: Lane::Get,
+            what: "to join the job".to_owned(),
+            request: Request::Join {
+                trainer: config.trainer,
+                trainers: config.trainers,
+                mode: config.mode,
+                process: &process,
+                program: config.program.iter().map(String::as_str).collect(),
+                life,
+            },
+        };
+        let body = self.ask(&ask(0, Life { number: bireme_comm::random(), ..Life::default() }))?;
+        let life = match Answer::decode(&body)? {
+            Answer::Joined { life, .. } => life,
+            other => return Err(unexpected("a request to join", &other)),
+        };
+        if self.len() == 1 {
+            return Ok(());
+        }
+        let others: Vec<Ask<'_>> = (1..self.len()).map(|server| ask(server, life)).collect();
+        for body in self.ask_each(&others)? {
             match Answer::decode(&body)? {
                 Answer::Joined { .. } => {}
                 other => return Err(unexpected("a request to join", &other)),
             }
         }
-        Ok(links)
+        let (what, request) = ("to begin the job".to_owned(), Request::Begin);
+        check_done(&self.ask(&Ask { server: 0, lane: Lane::Get, what, request })?)
     }
 
     /// The number of servers.
@@ -238,6 +274,15 @@ fn connect_all(
         }
     }
     Ok(clients.into_iter().flatten().collect::<bireme_comm::Result<Vec<_>>>()?)
+}
+
+/// This process, in words that tell it from another one of the same job.
+fn this_process() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match host.trim() {
+        "" => format!("process {}", std::process::id()),
+        host => format!("process {} on `{host}`", std::process::id()),
+    }
 }
 
 /// Waits until all of them are done.

@@ -33,32 +33,51 @@ pub(super) const DEF: OpDef = OpDef::new("recv", kernel)
     .side_effect();
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
-    let (ranks, shapes) = (cx.op().longs("ranks")?, cx.op().longs("shapes")?);
-    let (dtype, count) = (cx.op().dtype("dtype")?, cx.op().outputs("Out").len());
+    let shapes = shapes(cx.op(), cx.op().outputs("Out").len())?;
+    let dtype = cx.op().dtype("dtype")?;
+    cx.set_each("Out", shapes.into_iter().map(|dims| Meta::new(dtype, dims)));
+    dummies(cx, "Dummy");
+    Ok(())
+}
+
+/// The shape of each of `count` pieces.
+fn shapes(op: &OpView<'_>, count: usize) -> Result<Vec<Vec<i64>>> {
+    let (ranks, shapes) = (op.longs("ranks")?, op.longs("shapes")?);
     let mut rest = shapes.as_slice();
-    let mut metas = Vec::with_capacity(count);
+    let mut each = Vec::with_capacity(count);
     for rank in &ranks {
         let rank = usize::try_from(*rank).ok().filter(|rank| *rank <= rest.len());
         let rank = rank.ok_or_else(|| Error::kernel("`shapes` is shorter than `ranks` says"))?;
         let (dims, after) = rest.split_at(rank);
-        metas.push(Meta::new(dtype, dims));
+        each.push(dims.to_vec());
         rest = after;
     }
-    if metas.len() != count || !rest.is_empty() {
+    if each.len() != count || !rest.is_empty() {
         let problem = format!("`ranks` and `shapes` must describe {count} variables");
         return Err(Error::kernel(problem));
     }
-    cx.set_each("Out", metas);
-    dummies(cx, "Dummy");
-    Ok(())
+    Ok(each)
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (remote, outs) = (op.remote()?, op.outputs("Out"));
     let pieces = pieces(op, "recv_varnames", outs.len())?;
+    let shapes = shapes(op, outs.len())?;
     Ok(Box::new(move |run| {
         let mut outs =
             outs.iter().map(|out| run.out(*out)).collect::<Result<Vec<&mut Tensor>>>()?;
-        remote.recv(&pieces, &mut outs)
+        remote.recv(&pieces, &mut outs)?;
+        // The kernels that follow were made for the program's shapes.
+        for ((piece, shape), out) in pieces.iter().zip(&shapes).zip(&outs) {
+            let dims = out.dims();
+            if !dims.iter().map(|dim| *dim as i64).eq(shape.iter().copied()) {
+                return Err(Error::kernel(format!(
+                    "server `{}` has `{}` with the shape {dims:?}, this program with {shape:?}: \
+                     start all processes of the job with the same script and settings",
+                    piece.endpoint, piece.name
+                )));
+            }
+        }
+        Ok(())
     }))
 }

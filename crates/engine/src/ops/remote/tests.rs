@@ -144,6 +144,24 @@ fn a_step_sends_waits_and_receives_in_this_order() {
 }
 
 #[test]
+fn what_a_server_has_in_another_shape_reaches_no_kernel() {
+    let recv = Op::new("recv")
+        .output("Out", ["w"])
+        .attr("recv_varnames", vec!["w".to_owned()])
+        .attr("epmap", vec!["127.0.0.1:1".to_owned()])
+        .attr("ranks", vec![2])
+        .attr("shapes", vec![2i64, 2]);
+    let program = program(&[("w", DType::F32, &[2, 2], true)], vec![recv]);
+    let echo = Arc::new(Echo::default());
+    let wide = Tensor::from_slice([2, 3], &[0f32; 6]).unwrap();
+    echo.values.lock().unwrap().insert("w".to_owned(), Value::Tensor(wide));
+    let executor = Executor::new(Place::Cpu).unwrap();
+    let mut executor = executor.remote(Arc::clone(&echo) as Arc<dyn Remote>);
+    let error = executor.run(&program, &[], &[]).unwrap_err().to_string();
+    assert!(error.contains("has `w` with the shape [2, 3], this program with [2, 2]"), "{error}");
+}
+
+#[test]
 fn rows_of_a_remote_table_are_pulled_and_pushed() {
     let f32 = DType::F32;
     let vars: &[(&str, DType, &[i64], bool)] = &[

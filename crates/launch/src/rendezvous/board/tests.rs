@@ -9,6 +9,7 @@ fn card(address: &str) -> Card {
         must_match: vec![("--servers".into(), "a:1".into())],
         should_match: Vec::new(),
         seats: Vec::new(),
+        secret: Default::default(),
     }
 }
 

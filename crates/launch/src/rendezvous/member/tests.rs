@@ -6,7 +6,7 @@ use bireme_comm::Memory;
 
 use super::*;
 use crate::job::Role;
-use crate::rendezvous::Seat;
+use crate::rendezvous::{Fresh, Seat};
 
 /// No wait of these tests is longer.
 const BOUND: Duration = Duration::from_secs(60);
@@ -23,6 +23,7 @@ fn config(address: &str, nodes: &[&str]) -> Config {
             must_match: vec![("--ips".into(), nodes.join(","))],
             should_match: Vec::new(),
             seats: vec![Seat { role: Role::Worker, port: 6070, devices: String::new() }],
+            secret: Fresh(format!("made by {address}")),
         },
         restarts: 0,
         start_timeout: BOUND,
@@ -71,6 +72,8 @@ fn nodes_meet_whoever_is_first_and_end_together() {
         assert_eq!(node.node(), index);
         let addresses: Vec<_> = node.roster().iter().map(|card| card.address.as_str()).collect();
         assert_eq!(addresses, THREE);
+        assert_eq!(node.secret(), Some("made by a"), "all have that of the first node");
+        assert!(!format!("{:?}", node.roster()).contains("made by"));
     }
     nodes[1].local_workers_done();
     nodes[0].local_workers_done();
@@ -81,6 +84,24 @@ fn nodes_meet_whoever_is_first_and_end_together() {
     }
     // The host first: it waits for the others by itself.
     nodes.iter().for_each(|node| node.leave());
+}
+
+#[test]
+fn whoever_has_not_joined_hears_nothing_and_ends_nothing() {
+    let network = Memory::new(0);
+    let nodes = three(&network, 0);
+    let transport: Arc<dyn Transport> = Arc::new(network.clone());
+    let settings = config("a", &THREE).settings;
+    let stranger = Client::connect(transport, "a:6767", IDENTITY, IDENTITY, settings).unwrap();
+    for request in [Request::Watch(0), Request::Failed(Failure::of_node("x", "lies"))] {
+        let asked = stranger.call(Lane::Send, 0, request.name(), &[&encode(&request)], true);
+        assert!(asked.unwrap_err().to_string().contains("nodes that have joined"));
+    }
+    nodes.iter().for_each(|node| node.local_workers_done());
+    for node in &nodes {
+        assert_eq!(node.next_event(BOUND), Some(Event::AllWorkersDone));
+        node.leave();
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use bireme_engine::Scope;
 use bireme_engine::tensor::{SelectedRows, Tensor};
 use bireme_ir::Program;
 
-use crate::message::{Answer, Array, Request};
+use crate::message::{Answer, Array, Life, Request};
 use crate::server::PsServer;
 use crate::{Mode, Result};
 
@@ -126,8 +126,7 @@ impl Cluster {
     /// A trainer that has joined.
     pub(super) fn trainer(&self, rank: u32) -> Trainer {
         let trainer = self.stranger(rank);
-        let (trainers, mode) = (self.trainers, self.mode);
-        trainer.ask(&Request::Join { trainer: rank, trainers, mode }).unwrap();
+        trainer.ask(&join(rank, self.trainers, self.mode)).unwrap();
         trainer
     }
 
@@ -142,6 +141,12 @@ impl Cluster {
         );
         Trainer { client: client.unwrap(), rank }
     }
+}
+
+/// The request of a trainer that says nothing of its program.
+pub(super) fn join(trainer: u32, trainers: u32, mode: Mode) -> Request<'static> {
+    let life = Life { number: 1, ..Life::default() };
+    Request::Join { trainer, trainers, mode, process: "a process", program: Vec::new(), life }
 }
 
 /// One trainer's connection.

@@ -104,8 +104,9 @@ fn a_restarted_trainer_ends_a_sync_job() {
     let wait = first.begin(&Request::Barrier { trainer: 0 });
     let again = cluster.trainer(1);
     let error = wait.wait().unwrap_err().to_string();
-    assert!(error.contains("trainer 1") && error.contains("restarted"), "{error}");
-    assert!(again.fails(&Request::Stat).contains("restarted"));
+    assert!(error.contains("two processes have joined as trainer 1"), "{error}");
+    assert!(error.contains("if trainer 1 was restarted"), "{error}");
+    assert!(again.fails(&Request::Stat).contains("if trainer 1 was restarted"));
     drop(second);
     run.join().unwrap().unwrap_err();
 }

@@ -151,11 +151,11 @@ fn wrong_requests_are_answered_and_change_nothing() {
     let stranger = cluster.stranger(0);
     assert!(stranger.fails(&Request::Barrier { trainer: 0 }).contains("not joined"));
     let [first, second] = [cluster.trainer(0), cluster.trainer(1)];
-    let error = stranger.fails(&Request::Join { trainer: 0, trainers: 3, mode: Mode::Sync });
+    let error = stranger.fails(&join(0, 3, Mode::Sync));
     assert!(error.contains("trainer 0 of 3") && error.contains("serves 2"), "{error}");
-    let error = stranger.fails(&Request::Join { trainer: 0, trainers: 2, mode: Mode::Async });
+    let error = stranger.fails(&join(0, 2, Mode::Async));
     assert!(error.contains("Async") && error.contains("Sync"), "{error}");
-    let error = stranger.fails(&Request::Join { trainer: 1, trainers: 2, mode: Mode::Sync });
+    let error = stranger.fails(&join(1, 2, Mode::Sync));
     assert!(error.contains("says it is trainer 1"), "{error}");
     let wrong = dense(&[1.0, 2.0]);
     let values = vec![("w@GRAD.trainer_0", Array::of_tensor(&wrong))];
@@ -205,7 +205,7 @@ fn a_trainer_of_another_job_description_ends_the_wait_for_it() {
     let waiting = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| first.fails(&Request::Barrier { trainer: 0 }));
         let stranger = cluster.stranger(1);
-        let wrong = Request::Join { trainer: 1, trainers: 2, mode: Mode::Sync };
+        let wrong = join(1, 2, Mode::Sync);
         let refused = stranger.fails(&wrong);
         assert!(refused.contains("trainer 1 of 2") && refused.contains("serves 3"), "{refused}");
         waiting.join().unwrap()
@@ -213,7 +213,7 @@ fn a_trainer_of_another_job_description_ends_the_wait_for_it() {
     assert!(waiting.contains("trainer 1 of 2"), "{waiting}");
     // Who comes later hears it at once.
     let late = cluster.stranger(2);
-    let error = late.fails(&Request::Join { trainer: 2, trainers: 3, mode: Mode::Sync });
+    let error = late.fails(&join(2, 3, Mode::Sync));
     assert!(error.contains("the same number of trainers"), "{error}");
     let ended = run.join().unwrap().unwrap_err().to_string();
     assert!(ended.contains("trainer 1 of 2"), "{ended}");

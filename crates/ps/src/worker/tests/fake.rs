@@ -10,7 +10,7 @@ use bireme_engine::tensor::Dims;
 use bireme_ir::DType;
 
 use crate::Mode;
-use crate::message::{Answer, Array, Request};
+use crate::message::{Answer, Array, Life, Request};
 use crate::worker::{Worker, WorkerConfig};
 
 pub(super) type Rows = HashMap<u64, Vec<f32>>;
@@ -100,7 +100,7 @@ impl State {
         match request {
             Request::Join { trainers, mode, .. } => {
                 (self.trainers, self.mode) = (trainers, Some(mode));
-                answer(reply, &Answer::Joined { server: 0, step: 0 });
+                answer(reply, &Answer::Joined { server: 0, life: Life::default() });
             }
             Request::Push { values, .. } => {
                 values.iter().for_each(|(name, array)| self.push(name, array));
@@ -148,7 +148,9 @@ impl State {
                 }
             }
             Request::Save { .. } => answer(reply, &Answer::Text { text: "saved" }),
-            Request::Commit { .. } | Request::Abandon { .. } => answer(reply, &Answer::Done),
+            Request::Commit { .. } | Request::Abandon { .. } | Request::Begin => {
+                answer(reply, &Answer::Done);
+            }
             Request::Complete { .. } => {
                 self.completed += 1;
                 answer(reply, &Answer::Done);

@@ -2,6 +2,7 @@
 
 mod fake;
 mod finite;
+mod lives;
 mod real;
 
 use std::sync::Arc;

@@ -15,11 +15,11 @@ use crate::server::PsServer;
 use crate::worker::{Worker, WorkerConfig};
 
 /// Elements of each of the two pieces.
-const HALF: usize = 3;
+pub(super) const HALF: usize = 3;
 const RATE: f32 = 0.02;
 
 /// The program of a server with one piece of `w`, updated by SGD.
-fn program(server: usize, endpoint: &str, trainers: u32, mode: Mode) -> Program {
+pub(super) fn program(server: usize, endpoint: &str, trainers: u32, mode: Mode) -> Program {
     let name = format!("w.block{server}");
     let grads: Vec<String> = match mode {
         Mode::Sync => {
@@ -115,13 +115,19 @@ fn train(worker: &Worker, mode: Mode, endpoints: &[String], steps: usize) -> Vec
     last
 }
 
+/// First values of a server.
+pub(super) fn scope(server: usize) -> Scope {
+    let scope = Scope::new();
+    scope.set(&format!("w.block{server}"), &Tensor::from_slice([HALF], &[0f32; HALF]).unwrap());
+    scope.set("rate", &Tensor::scalar(RATE));
+    scope
+}
+
 fn cluster(mode: Mode, trainers: u32, steps: usize) -> Vec<Vec<f32>> {
     let transport: Arc<dyn Transport> = Arc::new(Memory::new(3));
     let endpoints: Vec<String> = (0..2).map(|at| format!("10.0.0.{at}:6174")).collect();
     let servers = endpoints.iter().enumerate().map(|(at, endpoint)| {
-        let scope = Scope::new();
-        scope.set(&format!("w.block{at}"), &Tensor::from_slice([HALF], &[0f32; HALF]).unwrap());
-        scope.set("rate", &Tensor::scalar(RATE));
+        let scope = scope(at);
         let program = program(at, endpoint, trainers, mode);
         PsServer::start(&program, &scope, Arc::clone(&transport), settings()).unwrap()
     });

@@ -6,6 +6,8 @@ What Gloo or HDFS do in Paddle (barriers, sums over workers) goes through the se
 from __future__ import annotations
 
 import atexit
+import os
+import secrets
 import sys
 import warnings
 from collections.abc import Sequence
@@ -258,6 +260,10 @@ class MPISymetricRoleMaker(RoleMakerBase):
         self._mpi = start_mpi()
         address = _core.own_address().encode()
         hosts = [part.decode() for part in self._mpi.all_gather("all", address)]
+        # Servers listen at addresses that others reach: the job gets a secret, by way of MPI.
+        made = self._mpi.all_gather("all", secrets.token_hex(16).encode())[0].decode()
+        if not os.environ.get("BIREME_JOB_SECRET", "").strip():
+            os.environ["BIREME_JOB_SECRET"] = made
         is_server, index, servers = _core.symmetric_role(self._mpi.rank, hosts)
         # A process that fails must not wait for the others to end: `mpirun` ends them.
         atexit.register(self._end_in_peace)

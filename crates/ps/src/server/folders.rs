@@ -1,0 +1,124 @@
+//! Which folders trainers may have a server save to and load from: a request names any path, and the
+//! server would write there with its own rights.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::{Error, Result};
+
+/// Folders of the operating system, in which no model belongs unless somebody says so.
+const SYSTEM: [&str; 11] =
+    ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
+
+/// Memory that looks like files lies in a system folder, and is meant to be written.
+const MEMORY: &str = "/dev/shm";
+
+/// Where a server saves and loads when a trainer asks; by default anywhere but in the system's own
+/// folders.
+#[derive(Clone, Debug, Default)]
+pub struct Folders {
+    /// Only below these.
+    roots: Option<Vec<PathBuf>>,
+    /// What to do about a refusal.
+    advice: String,
+}
+
+impl Folders {
+    /// Only below `roots`; `advice` ends the message of a refusal.
+    pub fn below(roots: Vec<PathBuf>, advice: &str) -> Folders {
+        let roots = roots.iter().map(|root| resolve(root)).collect();
+        Folders { roots: Some(roots), advice: advice.to_owned() }
+    }
+
+    /// Checks a folder that a request names.
+    ///
+    /// # Errors
+    /// When it is none of those, wherever links and `..` lead.
+    pub fn check(&self, directory: &str) -> Result<()> {
+        let folder = resolve(Path::new(directory));
+        let refuse = |why: String| Err(Error::Request(format!("the folder `{directory}` {why}")));
+        match &self.roots {
+            None => {
+                let is_system = SYSTEM.iter().any(|system| folder.starts_with(system));
+                match is_system && !folder.starts_with(MEMORY) {
+                    true => refuse(
+                        "is one of the system's own, where servers do not save or load at a \
+                         trainer's word: choose another one"
+                            .to_owned(),
+                    ),
+                    false => Ok(()),
+                }
+            }
+            Some(roots) if roots.iter().any(|root| folder.starts_with(root)) => Ok(()),
+            Some(roots) => {
+                let roots: Vec<_> =
+                    roots.iter().map(|root| format!("`{}`", root.display())).collect();
+                refuse(format!(
+                    "is not below {}, where this server saves and loads: {}",
+                    roots.join(" or "),
+                    self.advice
+                ))
+            }
+        }
+    }
+}
+
+/// Where a path leads, with the links of what exists of it followed.
+fn resolve(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut at = PathBuf::new();
+    for part in whole.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                at.pop();
+            }
+            part => {
+                at.push(part);
+                if let Ok(real) = at.canonicalize() {
+                    at = real;
+                }
+            }
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_dots_are_followed_before_a_folder_is_judged() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, other) = (folder.path().join("root"), folder.path().join("other"));
+        std::fs::create_dir(&root).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, root.join("link")).unwrap();
+        let folders = Folders::below(vec![root.clone()], "change it");
+        let check = |path: PathBuf| folders.check(path.to_str().unwrap());
+        check(root.clone()).unwrap();
+        check(root.join("a/b/c")).unwrap();
+        check(root.join("a/../b")).unwrap();
+        for path in [
+            root.join("../other"),
+            root.join("a/../../other"),
+            root.join("link/x"),
+            folder.path().join("root2"),
+            folder.path().to_owned(),
+        ] {
+            let error = check(path).unwrap_err().to_string();
+            assert!(error.contains("is not below") && error.ends_with("change it"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_systems_folders_are_nobodys() {
+        let folders = Folders::default();
+        for path in ["/etc/cron.d", "/usr/lib/x", "/tmp/../etc", "/proc/self"] {
+            folders.check(path).unwrap_err();
+        }
+        for path in ["model", "/data/model", "/dev/shm/model", "/etcetera"] {
+            folders.check(path).unwrap();
+        }
+    }
+}
