@@ -54,7 +54,7 @@ fn minimize(fleet: &mut Fleet, strategy: &Strategy) -> Result<String> {
 fn minimize_with(
     fleet: &mut Fleet,
     strategy: &Strategy,
-    (width, act, rate): (usize, Act, f32),
+    (width, act, rate): (i64, Act, f32),
 ) -> Result<String> {
     let graph = Graph::new();
     graph.set_random_seed(3);

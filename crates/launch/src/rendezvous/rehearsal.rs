@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::board::Board;
 use super::member::Expected;
-use super::message::{Card, Entry, Request, decode, encode};
+use super::message::{Card, Entry, Fresh, Request, decode, encode};
 
 /// Plays bytes: each line is a session's number, one byte, and what it says. Wrong messages are
 /// errors, which a host answers and forgets.
@@ -25,6 +25,7 @@ pub fn rehearse(bytes: &[u8]) {
         must_match: Vec::new(),
         should_match: Vec::new(),
         seats: Vec::new(),
+        secret: Fresh::default(),
     };
     let mut board = Board::new(expected, reference, u32::from(kind & 4));
     let mut now = Instant::now();
@@ -70,6 +71,7 @@ mod tests {
             must_match: Vec::new(),
             should_match: Vec::new(),
             seats: Vec::new(),
+            secret: Fresh::default(),
         });
         let failure = any::<bool>().prop_map(|hearsay| {
             let process = Some((crate::job::Role::Worker, 0));

@@ -460,6 +460,11 @@ impl Handler for Service {
     fn lost(&self, peer: &Peer, why: &str) {
         self.lose(peer, why, false);
     }
+
+    fn left(&self, peer: &Peer) {
+        // One that completed, or said why it ended, is at work no more.
+        self.lost(peer, "it left before it had completed");
+    }
 }
 
 impl Service {
@@ -496,11 +501,6 @@ impl Service {
             failing.deliver();
         }
         self.news.notify_all();
-    }
-
-    fn left(&self, peer: &Peer) {
-        // One that completed, or said why it ended, is at work no more.
-        self.lost(peer, "it left before it had completed");
     }
 }
 

@@ -12,7 +12,7 @@ use bireme_engine::random::Philox;
 use bireme_engine::tensor::Tensor;
 use bireme_fleet::Mode;
 use bireme_fleet::comm::{Body, Client, Identity, Lane, Network, Path, Settings};
-use bireme_fleet::ps::message::{Answer, Request as Message};
+use bireme_fleet::ps::message::{Answer, Life, Request as Message};
 use bireme_fleet::ps::server::PsServer;
 use bireme_fleet::ps::table::bench::process_time;
 use bireme_fleet::ps::table::{PushStep, SparseTable, TableConfig};
@@ -115,7 +115,14 @@ impl Remote {
         let (me, peer) = (Identity::trainer(0), Identity::server(0));
         let client = Client::connect(Arc::new(network), server.endpoint(), me, peer, settings)?;
         let mut remote = Remote { client, _server: server, width: request.width };
-        remote.ask(&Message::Join { trainer: 0, trainers: 1, mode: Mode::Async })?;
+        remote.ask(&Message::Join {
+            trainer: 0,
+            trainers: 1,
+            mode: Mode::Async,
+            process: "the benchmark",
+            program: Vec::new(),
+            life: Life { number: 1, ..Life::default() },
+        })?;
         let mut rows = vec![0.0; request.keys * request.width];
         for first in (0..ROWS).step_by(request.keys) {
             let keys: Vec<u64> = (first..ROWS.min(first + request.keys)).map(key_of).collect();

@@ -32,7 +32,7 @@ fn the_older_process_of_a_trainer_is_shut_out_when_the_newer_one_has_joined() {
         Request::Set { values: set },
         Request::SetRows { table, keys, values: &[1.0, 1.0] },
         Request::Barrier { trainer: 0 },
-        Request::Save { directory: "x", table: None, mode: 0, format: Format::Native },
+        Request::Save { number: 1, directory: "x", table: None, mode: 0, format: Format::Native },
         Request::Load { directory: "x", table: None, mode: 0 },
         Request::Clear { table: None },
         Request::Complete { trainer: 0 },
