@@ -186,14 +186,9 @@ impl Link {
         loop {
             let flight =
                 state.flights.get_mut(&number).expect("a flight until its outcome is taken");
-            if let Some(Outcome::Moved(link, there)) = &flight.outcome {
-                let (link, there) = (link.clone(), *there);
+            if let Some((link, there)) = flight.moved() {
                 drop(state);
-                let outcome = link.wait(there, what, parts, until);
-                if !matches!(outcome, Ok(None)) {
-                    lock(&self.state).flights.remove(&number);
-                }
-                return outcome;
+                return self.wait_there(number, what, parts, until, (&link, there));
             }
             if let Some(outcome) = flight.outcome.take() {
                 state.flights.remove(&number);
@@ -216,23 +211,19 @@ impl Link {
                 }
                 continue;
             }
-            let mut left = match until {
-                Until::Lost => self.shared.settings.deadline,
-                Until::Deadline | Until::Within(_) => {
-                    self.shared.settings.deadline.saturating_sub(flight.since.elapsed())
-                }
-            };
+            let left = self.time_left(flight.since, until);
             if left.is_zero() {
                 self.remove(state, number);
                 let after = self.shared.settings.deadline;
                 let request = what.to_string();
                 return Err(Error::Deadline { peer: self.shared.name(), request, after });
             }
-            if let Until::Within(patience) = until {
-                left = left.min(patience.saturating_sub(start.elapsed()));
-                if left.is_zero() {
-                    return Ok(None);
-                }
+            let left = match until {
+                Until::Within(patience) => left.min(patience.saturating_sub(start.elapsed())),
+                Until::Lost | Until::Deadline => left,
+            };
+            if left.is_zero() {
+                return Ok(None);
             }
             let sent = flight.sent;
             let connected = state.connection.is_some();
@@ -248,6 +239,32 @@ impl Link {
                 }
             };
         }
+    }
+
+    /// What the deadline leaves to a request that was sent at `since`.
+    fn time_left(&self, since: Instant, until: Until) -> Duration {
+        match until {
+            Until::Lost => self.shared.settings.deadline,
+            Until::Deadline | Until::Within(_) => {
+                self.shared.settings.deadline.saturating_sub(since.elapsed())
+            }
+        }
+    }
+
+    /// Waits for a request that was moved to another link.
+    fn wait_there(
+        &self,
+        number: u64,
+        what: &str,
+        parts: Option<&[&[u8]]>,
+        until: Until,
+        (link, there): (&Link, u64),
+    ) -> Result<Option<Body>> {
+        let outcome = link.wait(there, what, parts, until);
+        if !matches!(outcome, Ok(None)) {
+            lock(&self.state).flights.remove(&number);
+        }
+        outcome
     }
 
     /// Whether [`Link::wait`] would return at once.

@@ -154,12 +154,7 @@ impl Service {
     fn dispatch(&self, peer: &Peer, request: &Request<'_>, reply: Reply) {
         match request {
             Request::Join { .. } => match self.join(peer, request) {
-                Ok(()) => {
-                    let step = self.state.step.load(Ordering::Acquire);
-                    let (server, lineage) = (self.state.config.server, self.state.lineage());
-                    let joined = Answer::Joined { server, life: lineage.life(step) };
-                    reply.send(&joined.encode().parts());
-                }
+                Ok(()) => self.welcome(reply),
                 Err(error) => reply.fail(&error.to_string()),
             },
             Request::Barrier { trainer } => self.barrier(peer, *trainer, reply),
@@ -168,32 +163,7 @@ impl Service {
                 self.lose(peer, &format!("it ended with an error: {problem}"), true);
                 reply.send(&Answer::Done.encode().parts());
             }
-            Request::Meet { group, name, member, members, data } => {
-                let mut roster = self.roster();
-                if *group == meet::TRAINERS
-                    && let Some(problem) = roster.failure_for(*member)
-                {
-                    drop(roster);
-                    return reply.fail(&problem);
-                }
-                let key = ((*group).to_owned(), (*name).to_owned());
-                let config = &self.state.config;
-                let most = config.trainers.saturating_add(config.endpoints.len() as u32);
-                let fits = meet::check(&roster, &key, *members, most, data.len(), self.limit);
-                if let Err(problem) = fits {
-                    drop(roster);
-                    return reply.fail(&problem);
-                }
-                let meeting = roster.meetings.entry(key);
-                let meeting = meeting.or_insert_with(|| Meeting::new(*members));
-                let refused = meeting.enter(*member, *members, data, reply);
-                let ended = self.settle(&mut roster);
-                drop(roster);
-                if let Some((reply, problem)) = refused {
-                    reply.fail(&problem);
-                }
-                ended.into_iter().for_each(Ended::deliver);
-            }
+            Request::Meet { .. } => self.meet(request, reply),
             Request::Get { trainer, names, start, ahead } => {
                 let ahead = match *ahead && self.state.looks_ahead() {
                     true => self.roster().others_at_work(*trainer),
@@ -233,6 +203,43 @@ impl Service {
                 Err(error) => reply.fail(&error.to_string()),
             },
         }
+    }
+
+    fn welcome(&self, reply: Reply) {
+        let step = self.state.step.load(Ordering::Acquire);
+        let (server, lineage) = (self.state.config.server, self.state.lineage());
+        let joined = Answer::Joined { server, life: lineage.life(step) };
+        reply.send(&joined.encode().parts());
+    }
+
+    fn meet(&self, request: &Request<'_>, reply: Reply) {
+        let Request::Meet { group, name, member, members, data } = request else {
+            unreachable!("only `Meet` comes here")
+        };
+        let mut roster = self.roster();
+        if *group == meet::TRAINERS
+            && let Some(problem) = roster.failure_for(*member)
+        {
+            drop(roster);
+            return reply.fail(&problem);
+        }
+        let key = ((*group).to_owned(), (*name).to_owned());
+        let config = &self.state.config;
+        let most = config.trainers.saturating_add(config.endpoints.len() as u32);
+        let fits = meet::check(&roster, &key, *members, most, data.len(), self.limit);
+        if let Err(problem) = fits {
+            drop(roster);
+            return reply.fail(&problem);
+        }
+        let meeting = roster.meetings.entry(key);
+        let meeting = meeting.or_insert_with(|| Meeting::new(*members));
+        let refused = meeting.enter(*member, *members, data, reply);
+        let ended = self.settle(&mut roster);
+        drop(roster);
+        if let Some((reply, problem)) = refused {
+            reply.fail(&problem);
+        }
+        ended.into_iter().for_each(Ended::deliver);
     }
 
     /// Does work that others may have to wait for; where it is stuck, the roster answers instead.
