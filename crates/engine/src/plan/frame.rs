@@ -17,19 +17,31 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::{Error, Result};
 
-/// Values at fixed addresses.
-pub(crate) struct Frame(Box<[UnsafeCell<Value>]>);
+/// Values at fixed addresses. Held by a pointer, for a `Box` claims what it owns for itself
+/// whenever it is moved, and the addresses handed out before would be void.
+pub(crate) struct Frame(NonNull<[UnsafeCell<Value>]>);
 
 impl Frame {
     /// A frame of `len` empty values.
     pub(crate) fn new(len: usize) -> Frame {
         let empty = || UnsafeCell::new(Value::Tensor(Tensor::empty(DType::F32)));
-        Frame((0..len).map(|_| empty()).collect())
+        let values: Box<[_]> = (0..len).map(|_| empty()).collect();
+        Frame(NonNull::from(Box::leak(values)))
     }
 
     /// The address of a value, good while the frame lives.
     pub(crate) fn at(&self, var: usize) -> NonNull<Value> {
-        NonNull::new(self.0[var].get()).expect("a cell's address is not null")
+        // SAFETY: the frame owns the values, of which only the cells are looked at.
+        let cell = unsafe { &self.0.as_ref()[var] };
+        NonNull::new(cell.get()).expect("a cell's address is not null")
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        // SAFETY: the values were leaked from a box in `new`, and nobody uses their addresses any
+        // more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 

@@ -16,15 +16,19 @@ use bireme_ir::{DType, Op, Program, Var};
 const ROWS: i64 = 12;
 const WIDTH: i64 = 3;
 
-/// A click model with a table, two layers, a normalisation that keeps statistics, and a counter.
+/// A click model with a table, two layers, and a normalisation that keeps statistics; for Miri, to
+/// which every op costs seconds, with a layer less and no normalisation.
 fn click_model(optimizer: &dyn Optimizer, sparse: bool) -> (Graph, String) {
     let graph = Graph::new();
     let label = layers::data(&graph, "label", [1], DType::F32);
     let ids = layers::data(&graph, "ids", [2], DType::I64);
     let rows = layers::Embedding::new([ROWS, WIDTH]).sparse(sparse).apply(&ids).unwrap();
     let rows = layers::reshape(&rows, &[-1, 2 * WIDTH as i32]).unwrap();
-    let hidden = layers::fc(&rows, 5, Act::Tanh).unwrap();
-    let hidden = layers::batch_norm(&hidden).unwrap();
+    let hidden = if cfg!(miri) {
+        rows
+    } else {
+        layers::batch_norm(&layers::fc(&rows, 5, Act::Tanh).unwrap()).unwrap()
+    };
     let out = layers::fc(&hidden, 1, Act::None).unwrap();
     let loss = layers::mean(&layers::square_error_cost(&out, &label).unwrap()).unwrap();
     optimizer.minimize(&loss).unwrap();
@@ -52,7 +56,7 @@ fn prepare(program: &Program, scope: &Scope, hogwild: bool, fetches: &[&str]) ->
 fn optimizers() -> Vec<Box<dyn Optimizer>> {
     let adam = || Adam::new(0.01);
     if cfg!(miri) {
-        return vec![Box::new(adam())];
+        return vec![Box::new(adam().lazy_mode(true))];
     }
     vec![
         Box::new(Sgd::new(0.1)),
@@ -75,7 +79,8 @@ fn optimizers() -> Vec<Box<dyn Optimizer>> {
 #[test]
 fn a_step_beside_others_computes_what_one_alone_does() {
     for (at, optimizer) in optimizers().iter().enumerate() {
-        for sparse in [true, false] {
+        for sparse in if cfg!(miri) { &[true][..] } else { &[true, false] } {
+            let sparse = *sparse;
             let (graph, loss) = click_model(&**optimizer, sparse);
             let weight = "fc_0.w_0";
             let (alone, beside) = (started(&graph), started(&graph));
@@ -101,23 +106,26 @@ fn a_step_beside_others_computes_what_one_alone_does() {
     }
 }
 
-/// Trains on two threads while a third reads; the last loss of each.
+/// Trains on two threads while a third reads; the mean loss of each over the last third.
 fn train_beside(hogwild: bool) -> Vec<f64> {
     let (graph, loss) = click_model(&Adam::new(0.02).lazy_mode(true), true);
     let (scope, main) = (started(&graph), graph.main());
-    let count = if cfg!(miri) { 4 } else { 300 };
+    let count = if cfg!(miri) { 3 } else { 240 };
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let train = |thread: usize| {
             let (scope, main, loss) = (&scope, &main, loss.as_str());
             move || {
                 let mut step = prepare(main, scope, hogwild, &[loss]);
+                let mut losses = Vec::new();
                 for at in 0..count {
                     // Other shapes, and so new layouts, on both threads all the time.
                     let [label, ids] = batch(2 * at + thread, 8 + (at + thread) % 3);
                     step.run(&[&label, &ids]).unwrap();
+                    losses.push(step.fetched(0).to_f64_vec()[0]);
                 }
-                step.fetched(0).to_f64_vec()[0]
+                let last = &losses[2 * count / 3..];
+                last.iter().sum::<f64>() / last.len() as f64
             }
         };
         let trained = [threads.spawn(train(0)), threads.spawn(train(1))];
@@ -126,8 +134,8 @@ fn train_beside(hogwild: bool) -> Vec<f64> {
                 for name in scope.names() {
                     let values = scope.get(&name).unwrap().to_f64_vec();
                     assert!(values.iter().all(|value| value.is_finite()), "{name}: {values:?}");
+                    std::thread::yield_now();
                 }
-                std::thread::yield_now();
             }
         });
         let losses = trained.into_iter().map(|thread| thread.join()).collect::<Vec<_>>();
@@ -141,8 +149,7 @@ fn train_beside(hogwild: bool) -> Vec<f64> {
 fn threads_share_parameters_while_others_read_them() {
     for hogwild in [true, false] {
         let losses = train_beside(hogwild);
-        let most = if cfg!(miri) { 100.0 } else { 0.5 };
-        // Who ends first saw a model that the other went on to train.
+        let most = if cfg!(miri) { 100.0 } else { 0.6 };
         assert!(losses.iter().any(|loss| *loss < most), "hogwild {hogwild}: losses {losses:?}");
     }
 }
@@ -191,6 +198,7 @@ fn a_layout_resizes_nothing_under_a_step() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "nothing here that other tests do not show to Miri")]
 fn private_variables_stay_private() {
     let (graph, loss) = click_model(&Sgd::new(0.1), true);
     let scope = started(&graph);
