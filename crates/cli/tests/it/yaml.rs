@@ -291,6 +291,6 @@ fn names_that_are_not_those_of_the_data_are_refused() {
     let said = refused(&text.replace(" 1:", " C1:"), "");
     assert!(said.contains("names slot `1`") && said.contains("they name `C1:`"), "{said}");
     let said = refused(&text, "-o hyper_parameters.sparse_feature_number=50");
-    assert!(said.contains("part-0:1 has it, in slot `"), "{said}");
+    assert!(said.contains("data/part-0:2 has it, in slot `3`"), "{said}");
     assert!(!folder.path().join("models/0").exists(), "no model of zeros is saved");
 }

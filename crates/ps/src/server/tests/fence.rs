@@ -50,7 +50,7 @@ fn the_older_process_of_a_trainer_is_shut_out_when_the_newer_one_has_joined() {
 }
 
 #[test]
-fn nobody_changes_what_a_server_holds_without_joining_or_in_anothers_name() {
+fn nobody_changes_what_a_server_holds_without_joining_or_under_another_name() {
     let cluster = Cluster::start(Mode::Async, 2);
     let run = cluster.run();
     let stranger = cluster.stranger(1);
