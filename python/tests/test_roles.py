@@ -1,5 +1,6 @@
 """Role makers of both generations: who a process is, by a script or by the environment."""
 
+import os
 import sys
 from types import SimpleNamespace
 
@@ -212,7 +213,11 @@ def test_without_mpi_it_is_said_how_to_get_it(monkeypatch):
 @pytest.mark.parametrize("rank", range(4))
 def test_mpi_gives_even_ranks_servers_and_odd_ranks_workers(monkeypatch, rank):
     hosts = [b"10.0.0.1", b"10.0.0.1", b"10.0.0.2", b"10.0.0.2"]
-    gathered = {"all": lambda _: hosts, "role": lambda data: [data, data]}
+    # What is gathered next is a secret of each.
+    secrets = [b"made by rank 0", b"b", b"c", b"d"]
+    answers = iter([hosts, secrets])
+    gathered = {"all": lambda _: next(answers), "role": lambda data: [data, data]}
+    monkeypatch.setenv("BIREME_JOB_SECRET", "")
     waited = []
     started = SimpleNamespace(
         rank=rank,
@@ -229,6 +234,7 @@ def test_mpi_gives_even_ranks_servers_and_odd_ranks_workers(monkeypatch, rank):
     # `random.seed(2); random.randint(60001, 64000)`, as in Paddle.
     assert role.get_pserver_endpoints() == ["10.0.0.1:63916", "10.0.0.2:63916"]
     assert role.get_trainer_endpoints() == ["10.0.0.1", "10.0.0.2"]
+    assert os.environ["BIREME_JOB_SECRET"] == "made by rank 0"
     total = [0, 0]
     role.all_reduce_worker([rank, 1], total)
     assert total == ([2 * rank, 2] if role.is_worker() else [0, 0])
