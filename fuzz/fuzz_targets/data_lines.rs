@@ -14,7 +14,12 @@ fuzz_target!(|bytes: &[u8]| {
         Slot::id("click"),
         Slot::floats("dense", 2),
         Slot::ids("1"),
-        Slot { name: "a_name_of_more_than_sixteen_bytes".into(), kind: Kind::Floats, shape: None, batched: false },
+        Slot {
+            name: "a_name_of_more_than_sixteen_bytes".into(),
+            kind: Kind::Floats,
+            shape: None,
+            batched: false,
+        },
     ];
     for format in [Format::multi_slot(), Format::slot_value()] {
         let samples = parse(&format, &slots, bytes);
