@@ -80,10 +80,12 @@ fn clippy() -> Result<()> {
     run_command(&mut cargo(&args))
 }
 
-/// Links between items, and whatever else rustdoc warns of.
+/// Links between items, and whatever else rustdoc warns of; pages of modules may link to what only
+/// `--document-private-items` shows, for who reads the sources.
 fn doc() -> Result<()> {
     let args = ["doc", "--locked", "--workspace", "--no-deps", "--quiet"];
-    run_command(cargo(&args).env("RUSTDOCFLAGS", "-D warnings"))
+    let flags = "-D warnings -A rustdoc::private-intra-doc-links";
+    run_command(cargo(&args).env("RUSTDOCFLAGS", flags))
 }
 
 fn typos() -> Result<()> {
