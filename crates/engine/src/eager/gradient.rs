@@ -81,11 +81,11 @@ impl Gradient {
         for (position, meta) in inputs.iter().enumerate() {
             block.add_var(declared(input_name(position), meta));
         }
-        let unread = unread(op, outputs)?;
+        let (is_unread, unread) = unread(op, outputs)?;
         let mut targets = Vec::new();
         for (position, meta) in outputs.iter().enumerate() {
             block.add_var(declared(output_name(position), meta));
-            if meta.dtype.is_float() && unread[position].is_none() {
+            if meta.dtype.is_float() && !is_unread[position] {
                 block.add_var(declared(grad_name(position), meta));
                 targets.push(position);
             }
@@ -138,9 +138,10 @@ impl Gradient {
     }
 }
 
-/// The slots of the float outputs whose gradient the rule of `op` does not read. What an op writes
-/// in the place of an input (a running mean) is state, and takes no part in gradients.
-fn unread(op: &Op, outputs: &[Meta]) -> Result<Vec<Option<&'static str>>> {
+/// Which outputs have a gradient that the rule of `op` does not read, and the slots of those where
+/// one must not arrive. What an op writes in the place of an input (a running mean) is state, and
+/// takes no part in gradients.
+fn unread(op: &Op, outputs: &[Meta]) -> Result<(Vec<bool>, Vec<Option<&'static str>>)> {
     let view = OpView::new(op)?;
     let rule = view.def.grad.ops(&view)?;
     let slots = view.def.signature.outputs.iter();
@@ -148,10 +149,11 @@ fn unread(op: &Op, outputs: &[Meta]) -> Result<Vec<Option<&'static str>>> {
         slots.flat_map(|slot| op.outputs_of(slot.name).iter().map(move |var| (slot.name, var)));
     let of = |((slot, var), meta): ((&'static str, &String), &Meta)| {
         let is_state = view.def.inplace.iter().any(|(_, to)| *to == slot);
-        let counts = meta.dtype.is_float() && !is_state;
-        (counts && autodiff::is_unread(&rule, &bireme_ir::grad_name(var))).then_some(slot)
+        let is_unread =
+            meta.dtype.is_float() && autodiff::is_unread(&rule, &bireme_ir::grad_name(var));
+        (is_unread, (is_unread && !is_state).then_some(slot))
     };
-    Ok(flat.zip(outputs).map(of).collect())
+    Ok(flat.zip(outputs).map(of).unzip())
 }
 
 /// The given gradient of a flat output.

@@ -44,7 +44,6 @@ pub fn connect_ranks(
     if ranks.endpoints.len() < 2 {
         return Ok(Group::alone());
     }
-    check_no_servers(environment)?;
     let mut settings = settings(environment)?;
     settings.interrupt = interrupt;
     if let Some(own) = ranks.endpoints.get(ranks.rank) {
