@@ -218,7 +218,7 @@ fn a_global_shuffle_keeps_every_sample_and_repeats() {
 fn a_port_that_others_were_told_of_is_not_given_up() {
     let network = Contested { network: Memory::new(7), taken: Arc::default() };
     let done = with_server_over(Arc::new(network), true, &|fleet, _| {
-        let input = Arc::new(Ids(Vec::from([0..10])));
+        let input = Arc::new(Ids(std::iter::once(0..10).collect()));
         let mut dataset = MemoryDataset::new(MemorySettings::new(input, slots())).unwrap();
         dataset.load().unwrap();
         dataset.global_shuffle(&fleet.peers().unwrap(), 17).unwrap();
