@@ -9,14 +9,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use bireme_engine::graph::Graph;
-use bireme_engine::io::save_inference_model;
-use bireme_engine::layers::{self, Act};
-use bireme_engine::optimizer::{Optimizer, Sgd};
-use bireme_engine::random::Philox;
-use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place};
-use bireme_ir::DType;
+use bireme::prelude::*;
+use bireme::random::Philox;
 
 const FEATURES: usize = 13;
 const BATCH: usize = 20;

@@ -12,14 +12,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use bireme_engine::graph::Graph;
-use bireme_engine::io::save_inference_model;
-use bireme_engine::layers::{self, Act, Label};
-use bireme_engine::optimizer::{Adam, Optimizer};
-use bireme_engine::random::Philox;
-use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place};
-use bireme_ir::DType;
+use bireme::prelude::*;
+use bireme::random::Philox;
 
 use idx::{Images, PIXELS};
 

@@ -45,8 +45,3 @@ pub use executor::{Executor, MAX_THREADS, Step};
 pub use place::Place;
 pub use scope::Scope;
 pub use value::Value;
-
-/// The example of the README, as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

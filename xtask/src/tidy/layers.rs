@@ -27,6 +27,8 @@ const LAYERS: &[(&str, Allowed)] = &[
     ("launch", Allowed::Only(&["comm", "fleet"])),
     // Its zoo builds models of layers.
     ("rec", Allowed::Only(&["fleet", "data", "engine"])),
+    // Names for Rust users, and nothing else.
+    ("bireme", Allowed::Only(&["rec", "fleet", "data", "engine"])),
     // The demo and the benchmarks drive the engine themselves.
     ("cli", Allowed::Only(&["rec", "launch", "fleet", "collective", "ir", "engine", "data"])),
     // It wraps the engine and programs too; `cli` is its console command.
