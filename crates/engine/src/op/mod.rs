@@ -1,6 +1,7 @@
 //! The contract between ops and the engine: what a definition says, what a kernel sees.
 
 mod def;
+mod floats;
 mod grad;
 mod infer;
 mod once;
@@ -9,6 +10,7 @@ mod split;
 mod view;
 
 pub use def::{InferRule, OpDef, attr};
+pub(crate) use floats::{float_kernel, not_float};
 pub use grad::{GradRule, default_op};
 pub use infer::{Infer, Meta, same_dim};
 pub use once::{meta_of, run_once, shape_like};

@@ -5,7 +5,7 @@ use bireme_ir::Op;
 
 use super::adam::{self, AdamConfig};
 use super::apply::{Power, Update, Whole, not_float};
-use super::real::norm;
+use super::norm::norm;
 use super::settings::{setters, settings_setters};
 use super::{Optimizer, Real, Rule, Settings, Step, rule};
 use crate::lr::Lr;

@@ -4,7 +4,7 @@
 use bireme_ir::{AttrKind, Op};
 
 use super::apply::{Update, Whole, not_float};
-use super::real::norm;
+use super::norm::norm;
 use super::settings::{setters, settings_setters};
 use super::{Optimizer, Real, Rule, Settings, Step, rule};
 use crate::lr::Lr;

@@ -1,10 +1,9 @@
 //! `brelu`: `X` cut off at `t_min` and `t_max`; what `hardtanh` is made of.
 
 use super::unary::{self, FROM_X};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
-const ATTRS: &[bireme_ir::AttrSpec] = &[attr::float("t_min", 0.0), attr::float("t_max", 24.0)];
+const ATTRS: &[AttrSpec] = &[attr::float("t_min", 0.0), attr::float("t_max", 24.0)];
 
 pub(super) const DEF: OpDef = unary::def("brelu", |op| {
     let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);

@@ -1,8 +1,7 @@
 //! `elu`: `Out = X` above zero, `alpha * (exp(X) - 1)` below.
 
 use super::unary;
-use crate::op::{GradRule, OpDef, Slot, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("elu", |op| {
     let alpha = op.f64("alpha")?;

@@ -1,8 +1,7 @@
 //! `hard_sigmoid`: `Out = slope * X + offset`, kept between 0 and 1.
 
 use super::unary::{self, FROM_OUT};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("hard_sigmoid", |op| {
     let (slope, offset) = (op.f64("slope")?, op.f64("offset")?);

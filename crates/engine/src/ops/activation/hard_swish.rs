@@ -1,11 +1,7 @@
 //! `hard_swish`: `Out = X * clip(X + offset, 0, threshold) / scale`.
 
-use bireme_ir::AttrSpec;
-
 use super::unary::{self, FROM_X};
-use crate::Result;
-use crate::op::{OpDef, OpView, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] =
     &[attr::float("threshold", 6.0), attr::float("scale", 6.0), attr::float("offset", 3.0)];
@@ -31,7 +27,7 @@ struct Curve<T> {
 
 impl<T: Real> Curve<T> {
     fn of(op: &OpView<'_>) -> Result<Curve<T>> {
-        let get = |name| op.f64(name).map(T::of);
+        let get = |name| op.f64(name).map(T::from_f64);
         Ok(Curve { threshold: get("threshold")?, scale: get("scale")?, offset: get("offset")? })
     }
 

@@ -1,8 +1,7 @@
 //! `leaky_relu`: `Out = X` above zero, `alpha * X` below.
 
 use super::unary::{self, FROM_X};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("leaky_relu", |op| {
     let alpha = op.f64("alpha")?;

@@ -1,8 +1,7 @@
 //! `mish`: `Out = X * tanh(ln(1 + exp(X)))`.
 
 use super::unary::{self, FROM_X};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("mish", |op| {
     let threshold = op.f64("threshold")?;

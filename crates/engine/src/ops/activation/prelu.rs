@@ -1,12 +1,9 @@
 //! `prelu`: `Out = X` above zero, `Alpha * X` below, with one learnt `Alpha` for all elements, per
 //! channel, or per element of a row.
 
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
 use crate::ops::elementwise::binary::{apply, gather};
 use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::{Number, Real};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("prelu", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Alpha")])
@@ -91,38 +88,31 @@ impl Mode {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, alpha, out) = (op.input("X")?, op.input("Alpha")?, op.output("Out")?);
     let mode = Mode::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let walk = mode.walk(run.dims(x)?, run.dims(alpha)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            apply(&walk, run.get::<T>(x)?, run.get::<T>(alpha)?, run.set::<T>(out)?, |x, alpha| {
-                slope(x, alpha, x)
-            })
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        apply(&walk, run.get::<T>(x)?, run.get::<T>(alpha)?, run.set::<T>(out)?, |x, alpha| {
+            slope(x, alpha, x)
+        })?;
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, alpha, dout) = (op.input("X")?, op.input("Alpha")?, op.input("Out@GRAD")?);
     let (dx, dalpha) = (op.maybe_output("X@GRAD"), op.maybe_output("Alpha@GRAD"));
     let mode = Mode::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let walk = mode.walk(run.dims(x)?, run.dims(alpha)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, alpha) = (run.get::<T>(x)?, run.get::<T>(alpha)?);
-            let dout = run.get::<T>(dout)?;
-            if let Some(dx) = dx {
-                gather(&walk, 0, x, alpha, dout, run.set(dx)?, slope::<T>);
-            }
-            if let Some(dalpha) = dalpha {
-                gather(&walk, 1, alpha, x, dout, run.set(dalpha)?, |_, x, dout| {
-                    if x > T::ZERO { T::ZERO } else { x * dout }
-                });
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let (x, alpha) = (run.get::<T>(x)?, run.get::<T>(alpha)?);
+        let dout = run.get::<T>(dout)?;
+        if let Some(dx) = dx {
+            gather(&walk, 0, x, alpha, dout, run.set(dx)?, slope::<T>);
+        }
+        if let Some(dalpha) = dalpha {
+            gather(&walk, 1, alpha, x, dout, run.set(dalpha)?, |_, x, dout| {
+                if x > T::ZERO { T::ZERO } else { x * dout }
+            });
+        }
+    })
 }
 
 /// What the function does to `x` and to its gradient alike.

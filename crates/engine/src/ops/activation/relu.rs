@@ -1,8 +1,7 @@
 //! `relu`: `Out = max(X, 0)`.
 
 use super::unary::{self, FROM_OUT};
-use crate::op::OpDef;
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
     unary::def("relu", |op| unary::map(op, value::<f32>, value::<f64>)).grad(FROM_OUT);

@@ -1,8 +1,7 @@
 //! `relu6`: `Out = min(max(X, 0), 6)`. Paddle 1 had the 6 as an attribute.
 
 use super::unary::{self, FROM_OUT};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("relu6", |op| {
     let top = op.f64("threshold")?;

@@ -1,12 +1,9 @@
 //! `selu`: `Out = scale * X` above zero, `scale * alpha * (exp(X) - 1)` below.
 
 use super::unary::{self, FROM_OUT};
-use crate::Result;
-use crate::op::{OpDef, OpView, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
-const ATTRS: &[bireme_ir::AttrSpec] =
-    &[attr::float("scale", 1.050_701), attr::float("alpha", 1.673_263_2)];
+const ATTRS: &[AttrSpec] = &[attr::float("scale", 1.050_701), attr::float("alpha", 1.673_263_2)];
 
 pub(super) const DEF: OpDef = unary::def("selu", |op| {
     let (scale, alpha) = factors(op)?;

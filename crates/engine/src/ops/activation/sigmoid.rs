@@ -1,8 +1,7 @@
 //! `sigmoid`: `Out = 1 / (1 + exp(-X))`.
 
 use super::unary::{self, FROM_OUT};
-use crate::op::OpDef;
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
     unary::def("sigmoid", |op| unary::map(op, <f32 as Real>::sigmoid, <f64 as Real>::sigmoid))

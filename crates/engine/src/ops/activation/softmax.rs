@@ -1,10 +1,6 @@
 //! `softmax` and `log_softmax`: `exp(X)` over its sum along an axis, and the logarithm of that.
 
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::math::number::{Real, fold_of, sum_of, sum_of_pairs};
-use crate::simd::vectorized;
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const SOFTMAX: OpDef = def("softmax", kernel::<Plain>);
 pub(super) const SOFTMAX_GRAD: OpDef = grad_def("softmax_grad", grad_kernel::<Plain>);
@@ -123,10 +119,10 @@ fn kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
         let blocks = Blocks::of(run.dims(x)?, axis)?;
         let dtype = run.tensor(x)?.dtype();
         match dtype {
-            bireme_ir::DType::F32 => {
+            DType::F32 => {
                 forward::<S, f32>(blocks, run.get(x)?, run.set(out)?, &mut scratch32);
             }
-            bireme_ir::DType::F64 => {
+            DType::F64 => {
                 forward::<S, f64>(blocks, run.get(x)?, run.set(out)?, &mut scratch64);
             }
             _ => return Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))),
@@ -198,15 +194,11 @@ fn grad_kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
     let (out, dout, dx) = (op.input("Out")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axis = op.i64("axis")?;
     let mut scratch = Vec::<f64>::new();
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Out", |run, T| {
         let blocks = Blocks::of(run.dims(out)?, axis)?;
-        let dtype = run.tensor(out)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (out, dout) = (run.get::<T>(out)?, run.get::<T>(dout)?);
-            backward::<S, T>(blocks, out, dout, run.set::<T>(dx)?, &mut scratch);
-            Ok(())
-        }, else => Err(Error::kernel(format!("`Out` must be float32 or float64, not {dtype}"))))
-    }))
+        let (out, dout) = (run.get::<T>(out)?, run.get::<T>(dout)?);
+        backward::<S, T>(blocks, out, dout, run.set::<T>(dx)?, &mut scratch);
+    })
 }
 
 fn backward<S: Softmax, T: Real>(
@@ -241,7 +233,7 @@ fn backward<S: Softmax, T: Real>(
                     for ((dx, out), (dout, sum)) in
                         dx.iter_mut().zip(out).zip(dout.iter().zip(&*scratch))
                     {
-                        *dx = S::slope(*out, *dout, T::of(*sum));
+                        *dx = S::slope(*out, *dout, T::from_f64(*sum));
                     }
                 }
             }

@@ -2,8 +2,7 @@
 //! `threshold`.
 
 use super::unary::{self, FROM_X};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("softplus", |op| {
     let (beta, top) = (op.f64("beta")?, op.f64("threshold")?);

@@ -1,8 +1,7 @@
 //! `softsign`: `Out = X / (1 + |X|)`.
 
 use super::unary::{self, FROM_X};
-use crate::op::OpDef;
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
     unary::def("softsign", |op| unary::map(op, value::<f32>, value::<f64>)).grad(FROM_X);

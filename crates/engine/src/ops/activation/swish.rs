@@ -1,8 +1,7 @@
 //! `swish` and `silu`: `Out = X * sigmoid(beta * X)`; `silu` has no `beta`.
 
 use super::unary::{self, FROM_X};
-use crate::op::{GradRule, OpDef, Slot, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 /// Paddle 1 let `beta` be chosen.
 pub(super) const SWISH: OpDef = unary::def("swish", |op| {

@@ -1,8 +1,7 @@
 //! `tanh`: the hyperbolic tangent.
 
 use super::unary::{self, FROM_OUT};
-use crate::op::OpDef;
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
     unary::def("tanh", |op| unary::map(op, <f32 as Real>::tanh, <f64 as Real>::tanh))

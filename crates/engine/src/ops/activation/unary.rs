@@ -1,10 +1,6 @@
 //! What functions of one element share: slots, shapes, and loops over slices for both float types.
 
-use bireme_ir::DType;
-
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule};
-use crate::simd::vectorized;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// The gradient needs the forward op's input.
 pub(in crate::ops) const FROM_X: GradRule = GradRule::Op { inputs: &["X"], outputs: &[] };

@@ -1,10 +1,8 @@
 //! `isnan_v2`, `isinf_v2` and `isfinite_v2`: what kind of number each element is.
 
 use super::logical::infer_one;
-use crate::op::{Kernel, OpDef, OpView, Slot, SplitRule};
 use crate::ops::activation::unary;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const ISNAN_V2: OpDef = def("isnan_v2", |op| kernel(op, f64::is_nan));
 pub(super) const ISINF_V2: OpDef = def("isinf_v2", |op| kernel(op, f64::is_infinite));

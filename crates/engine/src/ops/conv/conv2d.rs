@@ -5,17 +5,10 @@
 //! then one matrix product. A window of one element needs no columns, and a group of one channel no
 //! product. Images with channels last are turned around first, as in Paddle.
 
-use bireme_ir::AttrSpec;
-
 use super::sizes::{Config, Sizes};
 use super::{columns, depthwise};
 use crate::gemm::{Layout, Matrix, gemm, gemm_add};
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Run, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::ops::real::{Real, not_float};
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::ints("strides", &[1, 1]),
@@ -83,7 +76,7 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Scratch {
-        let empty = || Tensor::empty(bireme_ir::DType::F32);
+        let empty = || Tensor::empty(DType::F32);
         Scratch { columns: empty(), input: empty(), output: empty() }
     }
 
@@ -103,14 +96,11 @@ impl Scratch {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (input, filter, output) = (op.input("Input")?, op.input("Filter")?, op.output("Output")?);
     let (config, mut scratch) = (Config::of(op)?, Scratch::new());
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Input", |run, T| {
         let sizes = config.sizes(run.dims(input)?, run.dims(filter)?)?;
-        let dtype = run.tensor(input)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, filter, out) = (run.get(input)?, run.get(filter)?, run.set(output)?);
-            forward::<T>(&sizes, x, filter, out, &mut scratch)
-        }, else => Err(not_float("Input", dtype)))
-    }))
+        let (x, filter, out) = (run.get(input)?, run.get(filter)?, run.set(output)?);
+        forward::<T>(&sizes, x, filter, out, &mut scratch)?;
+    })
 }
 
 fn forward<T: Real + Matrix>(

@@ -1,8 +1,7 @@
 //! `elementwise_add`: `Out = X + Y`; a layer's bias.
 
 use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::{OpDef, SplitRule};
-use crate::ops::math::number::{Number, Real};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_add", binary::kernel::<Add>)
     .grad(FROM_OPERANDS)

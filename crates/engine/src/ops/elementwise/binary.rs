@@ -2,12 +2,7 @@
 
 use super::broadcast;
 use super::walk::Walk;
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::math::number::{Number, Real, sum_of_pairs};
-use crate::simd::vectorized;
-use crate::tensor::{Element, SelectedRows, Tensor};
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 /// A function of two elements.
 pub(in crate::ops) trait Binary: 'static {

@@ -8,9 +8,7 @@ use std::fmt::Debug;
 use bireme_ir::VarKind;
 
 use super::walk::Walk;
-use crate::op::{Infer, Meta, SplitView, Spread};
-use crate::tensor::MAX_RANK;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// Two shapes brought to the same rank.
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +165,7 @@ mod tests {
     use crate::op::{OpView, SplitRule};
 
     fn joined(x: &[i64], y: &[i64], axis: i64) -> Result<Vec<i64>> {
-        let meta = |dims: &[i64]| Meta::new(bireme_ir::DType::F32, dims);
+        let meta = |dims: &[i64]| Meta::new(DType::F32, dims);
         result_dims(&meta(x), &meta(y), axis)
     }
 
@@ -190,8 +188,7 @@ mod tests {
         given: &[Spread],
     ) -> Option<Vec<Spread>> {
         let op = OpView::new(op).unwrap();
-        let inputs: Vec<Meta> =
-            shapes.iter().map(|dims| Meta::new(bireme_ir::DType::F32, *dims)).collect();
+        let inputs: Vec<Meta> = shapes.iter().map(|dims| Meta::new(DType::F32, *dims)).collect();
         let outputs = Infer::run(&op, &inputs).unwrap();
         let view =
             SplitView { op: &op, spreads: given, inputs: &inputs, outputs: &outputs, batch: 4 };

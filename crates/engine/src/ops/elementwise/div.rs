@@ -1,8 +1,7 @@
 //! `elementwise_div`: `Out = X / Y`; integers are cut off towards zero.
 
 use super::binary::{self, Binary, Partials};
-use crate::op::{GradRule, OpDef, Slot, SplitRule};
-use crate::ops::math::number::{Number, Real};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_div", binary::kernel::<Div>)
     .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &["Out"] })

@@ -2,8 +2,7 @@
 //! equal, `Y` is taken and gets the gradient.
 
 use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::OpDef;
-use crate::ops::math::number::{Number, Real};
+use crate::ops::prelude::*;
 
 pub(super) const MAX: OpDef =
     binary::def("elementwise_max", binary::kernel::<Max>).grad(FROM_OPERANDS);

@@ -1,8 +1,7 @@
 //! `elementwise_mul`: `Out = X * Y`; `X` may be selected rows when `Y` is one number.
 
 use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::{OpDef, SplitRule};
-use crate::ops::math::number::{Number, Real};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_mul", binary::kernel::<Mul>)
     .grad(FROM_OPERANDS)

@@ -1,8 +1,7 @@
 //! `elementwise_pow`: `Out = X ^ Y`.
 
 use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::OpDef;
-use crate::ops::math::number::{Number, Real};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
     binary::def("elementwise_pow", binary::kernel::<Pow>).grad(FROM_OPERANDS);

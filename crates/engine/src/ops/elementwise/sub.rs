@@ -1,8 +1,7 @@
 //! `elementwise_sub`: `Out = X - Y`.
 
 use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::{OpDef, SplitRule};
-use crate::ops::math::number::{Number, Real};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_sub", binary::kernel::<Sub>)
     .grad(FROM_OPERANDS)

@@ -5,8 +5,7 @@
 //! along contiguous memory or stands still. So a kernel needs no cases for a bias row, a number
 //! per row or equal shapes: they are walks with one or two loops.
 
-use crate::tensor::MAX_RANK;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// A walk over a full shape with `N` operands that may repeat.
 #[derive(Clone, Copy, Debug)]

@@ -4,13 +4,10 @@
 //! With `is_sparse` the table's gradient is selected rows, one for each id in order of occurrence;
 //! otherwise it is dense.
 
-use bireme_ir::{AttrSpec, VarKind};
+use bireme_ir::VarKind;
 
 use super::table::Table;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::real::not_float;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 /// `padding_idx` and `is_sparse` matter here; the others tell parameter servers about the table.
 const ATTRS: &[AttrSpec] = &[

@@ -4,17 +4,14 @@
 //! and a `concat`. Here each looked-up row is copied once, straight to its place; the gradient
 //! goes back as one list of rows for each table.
 
-use bireme_ir::{DType, VarKind};
+use bireme_ir::VarKind;
 
-use crate::op::{
-    In, Infer, Kernel, Meta, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
-};
-use crate::tensor::{Elements, Tensor};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
+use crate::tensor::Elements;
 
 /// `order` lists the parts of a row: `i >= 0` is the i-th of `Ids`, `-1 - i` the i-th of `Dense`.
 /// `table` names the table of each of `Ids`; `padding_idx` its padding row, or -1.
-const ATTRS: &[bireme_ir::AttrSpec] =
+const ATTRS: &[AttrSpec] =
     &[attr::ints("order", &[]), attr::ints("table", &[]), attr::longs("padding_idx", &[])];
 
 pub(super) const DEF: OpDef = OpDef::new("fused_embedding_concat", kernel)

@@ -4,12 +4,7 @@
 //! bias gradient and the copy that the products need come from one pass.
 
 use crate::gemm::{Layout, gemm};
-use crate::op::{
-    In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
-};
-use crate::ops::math::number::Real;
-use crate::simd::vectorized;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
     .inputs(&[Slot::one("X"), Slot::one("W"), Slot::one("Bias")])

@@ -1,12 +1,7 @@
 //! `where`: elements of one tensor or another, as a condition says; `where_index`: the places
 //! where a condition holds.
 
-use bireme_ir::DType;
-use half::{bf16, f16};
-
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, same_dim};
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const WHERE: OpDef = OpDef::new("where", kernel)
     .inputs(&[Slot::one("Condition"), Slot::one("X"), Slot::one("Y")])

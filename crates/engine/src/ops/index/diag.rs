@@ -1,11 +1,7 @@
 //! `diag_v2`: the diagonal of a matrix, or the matrix that has a list as its diagonal.
 
-use half::{bf16, f16};
-
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{signed, sized};
-use crate::tensor::{Dims, Element};
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("diag_v2", kernel)
     .inputs(&[Slot::one("X")])

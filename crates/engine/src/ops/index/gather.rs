@@ -1,19 +1,11 @@
 //! `gather` and `index_select`: slices of a tensor along one axis, in the order that a list of
 //! indices gives. The gradient adds each slice back to where it came from.
 
-use std::ops::Add;
-
-use bireme_ir::DType;
-
 use super::positions;
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
 use crate::ops::create::cast;
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::axis_in;
 use crate::ops::shape::given::integer;
-use crate::tensor::{Dims, MAX_RANK, Tensor};
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("gather", |op| kernel(op, "axis", op.maybe_input("Axis")))
     .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::maybe("Axis")])
@@ -148,27 +140,6 @@ fn grad_kernel(op: &OpView<'_>, attr: &str, by_tensor: Option<In>) -> Result<Ker
         let width = dims.tail(axis + 1);
         add_back(dx, dout, &positions, dims[axis] * width, width)
     }))
-}
-
-/// Elements that can be added; integers wrap around, as everywhere.
-pub(super) trait Sum: Copy {
-    fn plus(self, other: Self) -> Self;
-}
-
-macro_rules! sum {
-    ($($t:ty: $plus:expr),*) => {$(
-        impl Sum for $t {
-            #[inline(always)]
-            fn plus(self, other: $t) -> $t {
-                $plus(self, other)
-            }
-        }
-    )*};
-}
-
-sum! {
-    f32: Add::add, f64: Add::add,
-    i32: i32::wrapping_add, i64: i64::wrapping_add
 }
 
 /// Lets `add` work on 32-bit copies of a sum and of what is added to it.

@@ -2,11 +2,9 @@
 
 use super::gather::add_back;
 use super::positions;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{ranked, signed, sized};
 use crate::ops::shape::given::extend_integers;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result};
 
 pub(super) const DEF: OpDef = OpDef::new("gather_nd", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Index")])

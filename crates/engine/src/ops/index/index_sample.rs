@@ -1,11 +1,7 @@
 //! `index_sample`: from each row of `X`, the elements that the same row of `Index` names.
 
-use half::{bf16, f16};
-
 use super::positions;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, same_dim};
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("index_sample", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Index")])

@@ -1,13 +1,8 @@
 //! `masked_select`: the elements where a mask is true, in order, as a list. How many there are
 //! only the data knows.
 
-use bireme_ir::DType;
-use half::{bf16, f16};
-
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot};
+use crate::ops::prelude::*;
 use crate::ops::shape::walk::Walk;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("masked_select", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Mask")])

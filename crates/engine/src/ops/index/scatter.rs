@@ -3,13 +3,9 @@
 //! With `overwrite` the last update of a row wins; without, a named row becomes the sum of its
 //! updates (what was there is lost).
 
-use bireme_ir::DType;
-
-use super::gather::{Sum, in_f32};
+use super::gather::in_f32;
 use super::positions;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr, same_dim};
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("scatter", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Ids"), Slot::one("Updates")])

@@ -1,14 +1,9 @@
 //! `graph_send_recv`: along each edge of a graph, the row of `X` at its source goes to its
 //! destination, where rows are added up, averaged, or compared.
 
-use bireme_ir::{AttrSpec, DType};
-
 use super::positions;
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::ops::math::number::Number;
+use crate::ops::prelude::*;
 use crate::ops::shape::given::Given;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
 
 const ATTRS: &[AttrSpec] = &[attr::str("reduce_op", "SUM"), attr::longs("out_size", &[0])];
 

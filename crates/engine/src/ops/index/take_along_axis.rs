@@ -1,17 +1,9 @@
 //! `take_along_axis`: from each lane of `Input` along an axis, the elements that the same lane of
 //! `Index` names.
 
-use half::{bf16, f16};
-
-use super::gather::Sum;
 use super::positions;
-use crate::op::{
-    AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-    same_dim,
-};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::axis_in;
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("take_along_axis", kernel)
     .inputs(&[Slot::one("Input"), Slot::one("Index")])

@@ -1,9 +1,6 @@
 //! `tril_triu`: the lower or upper triangle of matrices, 0 elsewhere.
 
-use crate::Result;
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Slot, SplitRule, SplitView, Spread, attr,
-};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
     OpDef::new("tril_triu", |op| kernel(op, op.input("X")?, op.output("Out")?))

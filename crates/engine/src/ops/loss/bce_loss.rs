@@ -3,9 +3,7 @@
 use std::fmt::Display;
 
 use super::pairwise;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule};
-use crate::ops::real::{Real, not_float};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("bce_loss", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Label")])

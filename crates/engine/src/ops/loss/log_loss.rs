@@ -1,9 +1,7 @@
 //! `log_loss`: binary cross-entropy of probabilities, kept finite by `epsilon`.
 
 use super::pairwise;
-use crate::Result;
-use crate::op::{AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::ops::real::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("log_loss", kernel)
     .inputs(&[Slot::one("Predicted"), Slot::one("Labels")])

@@ -1,10 +1,6 @@
 //! What losses of one prediction and one label share: apply a function over slices of equal shape.
 
-use bireme_ir::DType;
-
-use crate::op::{Infer, Kernel, OpView, same_dim};
-use crate::ops::real::not_float;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// Checks that slots `a` and `b` have one shape.
 pub(super) fn same_shape(cx: &Infer<'_>, a: &str, b: &str) -> Result<()> {

@@ -2,10 +2,8 @@
 
 use bireme_ir::Op;
 
-use super::number::{Number, Real};
-use crate::op::{GradRule, Kernel, OpDef, OpView};
 use crate::ops::activation::unary::{self, FROM_X};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const ABS: OpDef = unary::def("abs", abs).grad(FROM_X);
 

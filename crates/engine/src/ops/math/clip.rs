@@ -3,15 +3,10 @@
 
 use bireme_ir::VarKind;
 
-use crate::op::{
-    AttrKind, GradRule, In, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
-};
 use crate::ops::activation::unary;
 use crate::ops::norm::merged_rows::merge;
+use crate::ops::prelude::*;
 use crate::optimizer::RowMergers;
-use crate::tensor::Element;
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("clip", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("Min"), Slot::maybe("Max")])
@@ -109,15 +104,11 @@ fn within<T: PartialOrd>(x: T, min: T, max: T) -> T {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (min, max) = bounds(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (min, max) = (min.value(run)?, max.value(run)?);
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (min, max) = (T::from_f64(min), T::from_f64(max));
-            unary::each_grad(run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?, &|x, dout| {
-                if x > min && x < max { dout } else { 0.0 }
-            });
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let (min, max) = (T::from_f64(min), T::from_f64(max));
+        unary::each_grad(run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?, &|x, dout| {
+            if x > min && x < max { dout } else { 0.0 }
+        });
+    })
 }

@@ -1,12 +1,7 @@
 //! `cumsum`: running sums along an axis; `exclusive` leaves each element out of its own sum,
 //! `reverse` runs from the end.
 
-use bireme_ir::AttrSpec;
-
-use super::number::Number;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::int("axis", -1),

@@ -1,8 +1,7 @@
 //! `exp`: `e` to the power of `X`, and `expm1`, one less.
 
-use super::number::Real;
-use crate::op::OpDef;
 use crate::ops::activation::unary::{self, FROM_OUT};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
     unary::def("exp", |op| unary::map(op, <f32 as Real>::exp, <f64 as Real>::exp)).grad(FROM_OUT);

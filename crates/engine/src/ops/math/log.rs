@@ -2,9 +2,8 @@
 
 use std::f64::consts::{LN_2, LN_10};
 
-use super::number::Real;
-use crate::op::OpDef;
 use crate::ops::activation::unary::{self, FROM_X};
+use crate::ops::prelude::*;
 
 pub(super) const LOG: OpDef = unary::def("log", |op| unary::map(op, f32::ln, f64::ln)).grad(FROM_X);
 
@@ -28,7 +27,7 @@ pub(super) const LOG2_GRAD: OpDef = unary::grad_from_x("log2_grad", |op| {
 
 #[inline(always)]
 fn log2_slope<T: Real>(x: T, dout: T) -> T {
-    dout / (x * T::of(LN_2))
+    dout / (x * T::from_f64(LN_2))
 }
 
 pub(super) const LOG10: OpDef =
@@ -40,5 +39,5 @@ pub(super) const LOG10_GRAD: OpDef = unary::grad_from_x("log10_grad", |op| {
 
 #[inline(always)]
 fn log10_slope<T: Real>(x: T, dout: T) -> T {
-    dout / (x * T::of(LN_10))
+    dout / (x * T::from_f64(LN_10))
 }

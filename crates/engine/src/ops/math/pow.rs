@@ -1,11 +1,8 @@
 //! `pow`, `square` and `reciprocal`: `X` to the power of `factor`, 2 or -1.
 
-use super::number::{Number, Real};
-use crate::op::{GradRule, In, Kernel, OpDef, OpView, Run, Slot, attr};
 use crate::ops::activation::unary::{self, FROM_OUT, FROM_X};
-use crate::ops::real::first_number;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
+use crate::ops::shape::given::first_number;
 
 pub(super) const POW: OpDef = unary::def("pow", pow)
     .inputs(&[Slot::one("X"), Slot::maybe("FactorTensor")])
@@ -66,14 +63,10 @@ fn pow(op: &OpView<'_>) -> Result<Kernel> {
 fn pow_grad(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (tensor, attribute) = (op.maybe_input("FactorTensor"), op.f64("factor")?);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let factor = factor(run, tensor, attribute)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, dout, dx) = (run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
-            let (factor, less) = (T::of(factor), T::of(factor - 1.0));
-            unary::each_grad(x, dout, dx, &|x, dout| dout * factor * Real::powf(x, less));
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let (x, dout, dx) = (run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (factor, less) = (T::from_f64(factor), T::from_f64(factor - 1.0));
+        unary::each_grad(x, dout, dx, &|x, dout| dout * factor * Real::powf(x, less));
+    })
 }

@@ -1,8 +1,7 @@
 //! `sqrt` and `rsqrt`: the square root, and one over it.
 
-use super::number::Real;
-use crate::op::OpDef;
 use crate::ops::activation::unary::{self, FROM_OUT};
+use crate::ops::prelude::*;
 
 pub(super) const SQRT: OpDef =
     unary::def("sqrt", |op| unary::map(op, f32::sqrt, f64::sqrt)).grad(FROM_OUT);
@@ -25,5 +24,5 @@ fn rsqrt<T: Real>(x: T) -> T {
 
 #[inline(always)]
 fn rsqrt_slope<T: Real>(out: T, dout: T) -> T {
-    T::of(-0.5) * dout * out * out * out
+    T::from_f64(-0.5) * dout * out * out * out
 }

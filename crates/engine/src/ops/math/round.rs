@@ -1,8 +1,7 @@
 //! `floor`, `ceil` and `round`: step functions, whose gradients are zero.
 
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule};
 use crate::ops::activation::unary;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const FLOOR: OpDef =
     unary::def("floor", |op| unary::map(op, f32::floor, f64::floor)).grad(ZERO);

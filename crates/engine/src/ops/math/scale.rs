@@ -4,13 +4,8 @@
 
 use bireme_ir::{Op, VarKind};
 
-use super::number::Number;
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::real::first_number;
-use crate::simd::vectorized;
-use crate::tensor::{Element, Tensor};
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
+use crate::ops::shape::given::first_number;
 
 pub(super) const DEF: OpDef = OpDef::new("scale", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("ScaleTensor")])

@@ -5,14 +5,7 @@
 
 use bireme_ir::{Op, VarKind};
 
-use super::number::Number;
-use crate::op::{
-    GradRule, In, Infer, Kernel, Meta, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread,
-    same_dim,
-};
-use crate::simd::vectorized;
-use crate::tensor::{SelectedRows, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("sum", kernel)
     .inputs(&[Slot::many("X")])

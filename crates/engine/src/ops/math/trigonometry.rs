@@ -1,7 +1,7 @@
 //! `cos` and `sin`.
 
-use crate::op::OpDef;
 use crate::ops::activation::unary::{self, FROM_X};
+use crate::ops::prelude::*;
 
 pub(super) const COS: OpDef =
     unary::def("cos", |op| unary::map(op, f32::cos, f64::cos)).grad(FROM_X);

@@ -1,10 +1,7 @@
 //! `bmm`: the products of two equally high stacks of matrices.
 
 use super::product::{Product, Transposes};
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, same_dim,
-};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("bmm", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])
@@ -43,31 +40,23 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let product = Product::new(&run.dims(x)?, &run.dims(y)?, PLAIN)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            product.forward::<T>(1.0, run.get(x)?, run.get(y)?, run.set(out)?);
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        product.forward::<T>(1.0, run.get(x)?, run.get(y)?, run.set(out)?);
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
     let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let product = Product::new(&run.dims(x)?, &run.dims(y)?, PLAIN)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let dout = run.get::<T>(dout)?;
-            if let Some(dx) = dx {
-                product.backward_x::<T>(1.0, run.get(y)?, dout, run.set(dx)?);
-            }
-            if let Some(dy) = dy {
-                product.backward_y::<T>(1.0, run.get(x)?, dout, run.set(dy)?);
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let dout = run.get::<T>(dout)?;
+        if let Some(dx) = dx {
+            product.backward_x::<T>(1.0, run.get(y)?, dout, run.set(dx)?);
+        }
+        if let Some(dy) = dy {
+            product.backward_y::<T>(1.0, run.get(x)?, dout, run.set(dy)?);
+        }
+    })
 }

@@ -1,12 +1,7 @@
 //! `cos_sim` of Paddle 1.x: the cosine of the angle between each row of `X` and the same row of
 //! `Y`, or its only one.
 
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Run, Slot, SplitRule, SplitView, Spread,
-    same_dim,
-};
-use crate::ops::real::{Real, not_float, sum2};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("cos_sim", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])
@@ -70,28 +65,24 @@ fn sizes(run: &Run<'_>, x: In, y: In) -> Result<(usize, usize, usize)> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let (x_norm, y_norm) = (op.output("XNorm")?, op.output("YNorm")?);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (rows, y_rows, width) = sizes(run, x, y)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y, out) = (run.get::<T>(x)?, run.get::<T>(y)?, run.set::<T>(out)?);
-            let (x_norm, y_norm) = (run.set::<T>(x_norm)?, run.set::<T>(y_norm)?);
-            norms(x, width, x_norm);
-            norms(y, width, y_norm);
-            for at in 0..rows {
-                let other = if y_rows == 1 { 0 } else { at };
-                let (x, y) = (&x[at * width..][..width], &y[other * width..][..width]);
-                out[at] = sum2(x, y, |x, y| x * y) / x_norm[at] / y_norm[other];
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let (x, y, out) = (run.get::<T>(x)?, run.get::<T>(y)?, run.set::<T>(out)?);
+        let (x_norm, y_norm) = (run.set::<T>(x_norm)?, run.set::<T>(y_norm)?);
+        norms(x, width, x_norm);
+        norms(y, width, y_norm);
+        for at in 0..rows {
+            let other = if y_rows == 1 { 0 } else { at };
+            let (x, y) = (&x[at * width..][..width], &y[other * width..][..width]);
+            out[at] = sum_of_pairs(x, y, |x, y| x * y) / x_norm[at] / y_norm[other];
+        }
+    })
 }
 
 fn norms<T: Real>(rows: &[T], width: usize, norms: &mut [T]) {
     for (at, norm) in norms.iter_mut().enumerate() {
         let row = &rows[at * width..][..width];
-        *norm = sum2(row, row, |a, b| a * b).sqrt();
+        *norm = sum_of_pairs(row, row, |a, b| a * b).sqrt();
     }
 }
 

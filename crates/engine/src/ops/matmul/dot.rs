@@ -1,11 +1,6 @@
 //! `dot`: inner products along the last axis.
 
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, same_dim,
-};
-use crate::ops::math::number::{Number, sum_of_pairs};
-use crate::simd::vectorized;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("dot", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])
@@ -67,20 +62,16 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
     let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let len = run.dims(x)?.last().copied().unwrap_or(1);
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let dout = run.get::<T>(dout)?;
-            if let Some(dx) = dx {
-                scale_rows(run.get::<T>(y)?, dout, run.set(dx)?, len);
-            }
-            if let Some(dy) = dy {
-                scale_rows(run.get::<T>(x)?, dout, run.set(dy)?, len);
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let dout = run.get::<T>(dout)?;
+        if let Some(dx) = dx {
+            scale_rows(run.get::<T>(y)?, dout, run.set(dx)?, len);
+        }
+        if let Some(dy) = dy {
+            scale_rows(run.get::<T>(x)?, dout, run.set(dy)?, len);
+        }
+    })
 }
 
 /// The gradient of one operand is the other, each row times its product's gradient.

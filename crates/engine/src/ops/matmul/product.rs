@@ -9,8 +9,7 @@ use std::fmt::Debug;
 use crate::gemm::{Layout, Matrix, gemm, gemm_add};
 use crate::ops::elementwise::broadcast::Aligned;
 use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::Real;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// Whether the operands are used transposed.
 #[derive(Clone, Copy, Debug)]

@@ -6,12 +6,7 @@
 
 use std::ops::Range;
 
-use bireme_ir::DType;
-
-use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::ops::real::not_float;
-use crate::tensor::{Element, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("auc", kernel)
     .inputs(&[

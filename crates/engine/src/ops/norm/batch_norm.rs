@@ -4,13 +4,9 @@
 //! `SavedVariance` holds `1 / sqrt(variance + epsilon)`, and the running variance is the biased
 //! one, both as Paddle's CPU kernel has them.
 
-use bireme_ir::AttrSpec;
-
 use super::channels::{Channels, Coefficients};
-use crate::op::{GradRule, In, Infer, Kernel, OpDef, OpView, Out, Run, Slot, attr, same_dim};
-use crate::ops::real::{Real, first_number, not_float};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
+use crate::ops::shape::given::first_number;
 
 const ATTRS: &[AttrSpec] = &[
     attr::bool("is_test", false),
@@ -161,8 +157,8 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         };
         let dtype = run.tensor(forward.x)?.dtype();
         match dtype {
-            bireme_ir::DType::F32 => forward.run(run, momentum as f32, &mut f32_by),
-            bireme_ir::DType::F64 => forward.run(run, momentum, &mut f64_by),
+            DType::F32 => forward.run(run, momentum as f32, &mut f32_by),
+            DType::F64 => forward.run(run, momentum, &mut f64_by),
             other => Err(not_float("X", other)),
         }
     }))
@@ -260,8 +256,8 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     Ok(Box::new(move |run| {
         let dtype = run.tensor(backward.x)?.dtype();
         match dtype {
-            bireme_ir::DType::F32 => backward.run(run, &mut f32_by, &mut f32_inverse),
-            bireme_ir::DType::F64 => backward.run(run, &mut f64_by, &mut f64_inverse),
+            DType::F32 => backward.run(run, &mut f32_by, &mut f32_inverse),
+            DType::F64 => backward.run(run, &mut f64_by, &mut f64_inverse),
             other => Err(not_float("X", other)),
         }
     }))

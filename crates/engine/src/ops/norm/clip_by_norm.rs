@@ -1,11 +1,8 @@
 //! `clip_by_norm`: scales a tensor, or selected rows, down to norm `max_norm`.
 
 use super::merged_rows::{merge, square_sum};
-use crate::op::{AttrKind, Kernel, OpDef, OpView, Slot, attr};
-use crate::ops::real::{Real, not_float};
+use crate::ops::prelude::*;
 use crate::optimizer::RowMergers;
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("clip_by_norm", kernel)
     .inputs(&[Slot::one("X")])

@@ -1,11 +1,8 @@
 //! `squared_l2_norm`: the sum of squares of all elements; global-norm clipping adds these up.
 
 use super::merged_rows::square_sum;
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread};
-use crate::ops::real::not_float;
-use crate::optimizer::{Real, RowMergers};
-use crate::value::Value;
-use crate::{Result, dispatch};
+use crate::ops::prelude::*;
+use crate::optimizer::RowMergers;
 
 pub(super) const DEF: OpDef = OpDef::new("squared_l2_norm", kernel)
     .inputs(&[Slot::one("X")])
@@ -48,7 +45,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             run.set::<T>(out)?[0] = match run.value(x) {
                 Value::Tensor(x) => square_sum(x.as_slice::<T>()?),
                 Value::Rows(x) => {
-                    square_sum(T::merger(&mut mergers).merge(x, x.height)?.values)
+                    square_sum(mergers.of::<T>().merge(x, x.height)?.values)
                 }
             };
             Ok(())
@@ -58,14 +55,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let factor = 2.0 * run.first::<T>(dout)?;
-            for (dx, x) in run.set::<T>(dx)?.iter_mut().zip(run.get::<T>(x)?) {
-                *dx = factor * x;
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+    float_kernel!(op, "X", |run, T| {
+        let factor = 2.0 * run.first::<T>(dout)?;
+        for (dx, x) in run.set::<T>(dx)?.iter_mut().zip(run.get::<T>(x)?) {
+            *dx = factor * x;
+        }
+    })
 }

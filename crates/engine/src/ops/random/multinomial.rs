@@ -1,13 +1,8 @@
 //! `multinomial`: categories drawn by weight, for each row of weights.
 
-use bireme_ir::DType;
-
 use super::draw::Draw;
-use crate::op::{Infer, Kernel, OpDef, OpView, Slot, attr};
-use crate::ops::real::not_float;
+use crate::ops::prelude::*;
 use crate::random::Philox;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("multinomial", kernel)
     .inputs(&[Slot::one("X")])

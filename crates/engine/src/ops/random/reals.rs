@@ -1,15 +1,10 @@
 //! `uniform_random`, `gaussian_random`, `truncated_gaussian_random`, `bernoulli`.
 
-use bireme_ir::{AttrSpec, DType};
-use half::{bf16, f16};
-
 use super::draw::Draw;
-use crate::op::{AttrKind, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{ranked, sized};
 use crate::ops::shape::given::Given;
 use crate::random::Philox;
-use crate::tensor::{Element, Tensor};
-use crate::{Error, Result, dispatch};
 
 const SHAPE: [Slot; 2] = [Slot::maybe("ShapeTensor"), Slot::any("ShapeTensorList")];
 

@@ -1,13 +1,9 @@
 //! `shuffle_batch`: the rows of a batch in random order. Row `i` of `X` becomes row
 //! `ShuffleIdx[i]` of `Out`; a row is all of the last axis, as in Paddle.
 
-use bireme_ir::DType;
-
 use super::integers::below;
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 use crate::random::Philox;
-use crate::tensor::Tensor;
-use crate::{Error, Result};
 
 pub(super) const DEF: OpDef = OpDef::new("shuffle_batch", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("Seed")])

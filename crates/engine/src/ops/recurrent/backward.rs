@@ -4,10 +4,8 @@
 use super::cell;
 use super::forward::{Given, Kept};
 use super::sizes::{Mode, Part, Sizes};
-use crate::Result;
 use crate::gemm::{Layout, Matrix, gemm, gemm_add};
-use crate::ops::math::number::Real;
-use crate::simd::vectorized;
+use crate::ops::prelude::*;
 
 /// Gradients of the gates of one pass, before activation.
 pub(super) struct Gates<'a, T> {

@@ -5,10 +5,8 @@
 
 use super::cell;
 use super::sizes::{Mode, Part, Sizes};
-use crate::Result;
 use crate::gemm::{Layout, Matrix, gemm, gemm_add};
-use crate::ops::math::number::Real;
-use crate::simd::vectorized;
+use crate::ops::prelude::*;
 
 /// What a network reads: its weights, its first states (of all passes), and the lengths.
 pub(super) struct Given<'a, T, W> {

@@ -3,17 +3,9 @@
 //! `Weight` holds two matrices one after the other: `[hidden, 2 * hidden]` for the update and reset
 //! gates, then `[hidden, hidden]` for the candidate.
 
-use bireme_ir::{AttrSpec, DType};
-
 use super::activation::Activation;
 use crate::gemm::{Layout, Matrix, gemm, gemm_add};
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
-};
-use crate::ops::math::number::Real;
-use crate::ops::real::not_float;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::int("activation", 2),
@@ -149,28 +141,24 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (weight, bias) = (op.input("Weight")?, op.maybe_input("Bias"));
     let (gate, reset) = (op.maybe_output("Gate"), op.maybe_output("ResetHiddenPrev"));
     let (hidden, unit, mut scratch) = (op.output("Hidden")?, Unit::of(op)?, Scratch::default());
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Input", |run, T| {
         let dims = run.dims(last)?;
-        let dtype = run.tensor(input)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let count = dims[0] * dims[1];
-            let [gates, candidate, given] = scratch.slices::<T>([2 * count, count, count])?;
-            let (input, last) = (run.get::<T>(input)?, run.get::<T>(last)?);
-            let bias = bias.map(|bias| run.get::<T>(bias)).transpose()?;
-            split_columns(input, bias, gates, candidate, dims[1]);
-            let reset_last = match reset {
-                Some(reset) => run.set::<T>(reset)?,
-                None => given,
-            };
-            let weight = run.get::<T>(weight)?;
-            let out = run.set::<T>(hidden)?;
-            unit.forward([dims[0], dims[1]], last, weight, gates, candidate, reset_last, out);
-            if let Some(gate) = gate {
-                join_columns(gates, candidate, run.set::<T>(gate)?, dims[1]);
-            }
-            Ok(())
-        }, else => Err(not_float("Input", dtype)))
-    }))
+        let count = dims[0] * dims[1];
+        let [gates, candidate, given] = scratch.slices::<T>([2 * count, count, count])?;
+        let (input, last) = (run.get::<T>(input)?, run.get::<T>(last)?);
+        let bias = bias.map(|bias| run.get::<T>(bias)).transpose()?;
+        split_columns(input, bias, gates, candidate, dims[1]);
+        let reset_last = match reset {
+            Some(reset) => run.set::<T>(reset)?,
+            None => given,
+        };
+        let weight = run.get::<T>(weight)?;
+        let out = run.set::<T>(hidden)?;
+        unit.forward([dims[0], dims[1]], last, weight, gates, candidate, reset_last, out);
+        if let Some(gate) = gate {
+            join_columns(gates, candidate, run.set::<T>(gate)?, dims[1]);
+        }
+    })
 }
 
 /// Takes the first two thirds and the last third of every row apart, and adds the bias.

@@ -3,11 +3,7 @@
 //!
 //! Columns of `X`, `hidden` of each: input gate, forget gate, output gate, candidate.
 
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr, same_dim};
-use crate::ops::math::number::Real;
-use crate::ops::real::not_float;
-use crate::simd::vectorized;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("lstm_unit", kernel)
     .inputs(&[Slot::one("X"), Slot::one("C_prev")])
@@ -66,15 +62,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, last) = (op.input("X")?, op.input("C_prev")?);
     let (cell, state) = (op.output("C")?, op.output("H")?);
     let forget_bias = op.f64("forget_bias")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let hidden = run.dims(last)?[1];
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, last) = (run.get::<T>(x)?, run.get::<T>(last)?);
-            forward::<T>(hidden, T::of(forget_bias), x, last, run.set(cell)?, run.set(state)?);
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let (x, last) = (run.get::<T>(x)?, run.get::<T>(last)?);
+        forward::<T>(hidden, T::from_f64(forget_bias), x, last, run.set(cell)?, run.set(state)?);
+    })
 }
 
 fn forward<T: Real>(
@@ -106,17 +98,14 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (dcell, dstate) = (op.input("C@GRAD")?, op.input("H@GRAD")?);
     let (dx, dlast) = (op.maybe_output("X@GRAD"), op.maybe_output("C_prev@GRAD"));
     let forget_bias = op.f64("forget_bias")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let hidden = run.dims(last)?[1];
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let reads = [run.get::<T>(x)?, run.get(last)?, run.get(cell)?, run.get(dcell)?, run.get(dstate)?];
-            let dx = dx.map(|dx| run.set::<T>(dx)).transpose()?;
-            let dlast = dlast.map(|dlast| run.set::<T>(dlast)).transpose()?;
-            backward::<T>(hidden, T::of(forget_bias), reads, dx, dlast);
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let reads =
+            [run.get::<T>(x)?, run.get(last)?, run.get(cell)?, run.get(dcell)?, run.get(dstate)?];
+        let dx = dx.map(|dx| run.set::<T>(dx)).transpose()?;
+        let dlast = dlast.map(|dlast| run.set::<T>(dlast)).transpose()?;
+        backward::<T>(hidden, T::from_f64(forget_bias), reads, dx, dlast);
+    })
 }
 
 fn backward<T: Real>(

@@ -1,15 +1,7 @@
 //! The axes of a reduction, and loops over what is kept and what is reduced.
 
-use bireme_ir::AttrSpec;
-
-use crate::op::{
-    GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
 use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::Number;
-use crate::simd::vectorized;
-use crate::tensor::{Dims, Element, MAX_RANK};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::ints("dim", &[0]),

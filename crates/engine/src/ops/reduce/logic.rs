@@ -1,12 +1,9 @@
 //! `reduce_any` and `reduce_all`: whether some, or all, of the elements are true; any number but
 //! zero is.
 
-use bireme_ir::DType;
-
 use super::axes::{self, Axes};
-use crate::op::{Infer, Kernel, OpDef, OpView};
 use crate::ops::activation::unary;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const ANY: OpDef = axes::def("reduce_any", |op| kernel(op, false)).infer(infer);
 pub(super) const ALL: OpDef = axes::def("reduce_all", |op| kernel(op, true)).infer(infer);

@@ -1,14 +1,8 @@
 //! `logsumexp`: the logarithm of the sum of exponentials along some axes, safe for large elements.
 
-use bireme_ir::{AttrSpec, DType};
-
 use super::axes::{self, Axes, FROM_BOTH};
-use crate::op::{Infer, Kernel, OpDef, OpView, SplitRule, SplitView, Spread, attr};
 use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::{Real, fold_of, sum_of};
-use crate::simd::vectorized;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] =
     &[attr::ints("axis", &[0]), attr::bool("keepdim", false), attr::bool("reduce_all", false)];
@@ -90,14 +84,10 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axes = Axes::named(op, "axis")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
-            let slope = |x: T, out: T, dout: T| dout * Real::exp(x - out);
-            axes::spread(&walk, x, out, dout, run.set::<T>(dx)?, slope);
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
+        let slope = |x: T, out: T, dout: T| dout * Real::exp(x - out);
+        axes::spread(&walk, x, out, dout, run.set::<T>(dx)?, slope);
+    })
 }

@@ -2,10 +2,8 @@
 //! others, also where factors are zero (Paddle's is NaN there).
 
 use super::axes::{self, Axes, FROM_BOTH};
-use crate::op::{Kernel, OpDef, OpView};
 use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::{Number, Real};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = axes::def("reduce_prod", kernel).grad(FROM_BOTH);
 pub(super) const GRAD: OpDef = axes::grad_from_both("reduce_prod_grad", grad_kernel);
@@ -29,23 +27,26 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axes = Axes::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
-            let dx = run.set::<T>(dx)?;
-            if !x.contains(&0.0) {
-                axes::spread(&walk, x, out, dout, dx, |x, out, dout| dout * out / x);
-                return Ok(());
-            }
-            let (other, zero) = beside_zeros(&walk, x, dout);
-            axes::spread(&walk, x, &other, &zero, dx, |x, other, zero| {
+        let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
+        let dx = run.set::<T>(dx)?;
+        if !x.contains(&0.0) {
+            axes::spread(&walk, x, out, dout, dx, |x, out, dout| dout * out / x);
+            return Ok(());
+        }
+        let (other, zero) = beside_zeros(&walk, x, dout);
+        axes::spread(
+            &walk,
+            x,
+            &other,
+            &zero,
+            dx,
+            |x, other, zero| {
                 if x == 0.0 { zero } else { other / x }
-            });
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+            },
+        );
+    })
 }
 
 /// For each product, with the gradient in it: the product, for factors that are not zero, and that

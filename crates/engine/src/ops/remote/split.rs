@@ -2,8 +2,7 @@
 
 use bireme_ir::VarKind;
 
-use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const BY_REF: OpDef = OpDef::new("split_byref", kernel)
     .inputs(&[Slot::one("X")])

@@ -5,9 +5,7 @@
 //! sample (`CVM`), which the sparse table adds to its counters when the gradient is pushed.
 
 use super::offsets::innermost;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::real::not_float;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 /// Leading columns that count shows and clicks.
 const COUNTERS: usize = 2;
@@ -52,24 +50,21 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, use_cvm) = (op.input("X")?, op.output("Y")?, op.bool("use_cvm")?);
-    Ok(Box::new(move |run| {
-        let (dtype, width) = (run.tensor(x)?.dtype(), run.dims(x)?.tail(1));
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
-            let kept = if use_cvm { width } else { width - COUNTERS };
-            if kept == 0 {
-                return Ok(());
+    float_kernel!(op, "X", |run, T| {
+        let width = run.dims(x)?.tail(1);
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let kept = if use_cvm { width } else { width - COUNTERS };
+        if kept == 0 {
+            return Ok(());
+        }
+        for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(kept)) {
+            y.copy_from_slice(&x[width - kept..]);
+            if use_cvm {
+                y[0] = (x[0] + 1.0).ln();
+                y[1] = (x[1] + 1.0).ln() - y[0];
             }
-            for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(kept)) {
-                y.copy_from_slice(&x[width - kept..]);
-                if use_cvm {
-                    y[0] = (x[0] + 1.0).ln();
-                    y[1] = (x[1] + 1.0).ln() - y[0];
-                }
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        }
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {

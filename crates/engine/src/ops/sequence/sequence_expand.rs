@@ -2,10 +2,7 @@
 //! level `ref_level` has entries.
 
 use super::offsets::ranges;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr};
-use crate::ops::real::not_float;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("sequence_expand", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])

@@ -1,9 +1,7 @@
 //! `sequence_softmax`: softmax over each sequence of numbers.
 
 use super::offsets::{innermost, ranges};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot};
-use crate::ops::real::{Real, not_float, sum2};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("sequence_softmax", kernel)
     .inputs(&[Slot::one("X")])
@@ -28,17 +26,13 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
+    float_kernel!(op, "X", |run, T| {
         let offsets = innermost(run.tensor(x)?, "X")?;
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            for range in ranges(offsets) {
-                softmax(&x[range.clone()], &mut out[range]);
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        for range in ranges(offsets) {
+            softmax(&x[range.clone()], &mut out[range]);
+        }
+    })
 }
 
 fn softmax<T: Real>(x: &[T], out: &mut [T]) {
@@ -56,19 +50,15 @@ fn softmax<T: Real>(x: &[T], out: &mut [T]) {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
+    float_kernel!(op, "X", |run, T| {
         let offsets = innermost(run.tensor(x)?, "X")?;
-        dispatch!(dtype, T in [f32, f64] => {
-            let (out, dout, dx) = (run.get::<T>(out)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
-            for range in ranges(offsets) {
-                let (out, dout) = (&out[range.clone()], &dout[range.clone()]);
-                let mean = sum2(out, dout, |out, dout| out * dout);
-                for ((dx, out), dout) in dx[range].iter_mut().zip(out).zip(dout) {
-                    *dx = out * (dout - mean);
-                }
+        let (out, dout, dx) = (run.get::<T>(out)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
+        for range in ranges(offsets) {
+            let (out, dout) = (&out[range.clone()], &dout[range.clone()]);
+            let mean = sum_of_pairs(out, dout, |out, dout| out * dout);
+            for ((dx, out), dout) in dx[range].iter_mut().zip(out).zip(dout) {
+                *dx = out * (dout - mean);
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        }
+    })
 }

@@ -3,12 +3,7 @@
 use super::blocks;
 use super::dims::axis_in;
 use super::given::integer;
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Run, Slot, SplitRule, SplitView, Spread, attr,
-    same_dim,
-};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("concat", kernel)
     .inputs(&[Slot::many("X"), Slot::maybe("AxisTensor")])

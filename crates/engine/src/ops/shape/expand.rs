@@ -4,11 +4,7 @@
 use super::dims::{ranked, signed, sized};
 use super::given::Given;
 use super::walk::Walk;
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 const TENSORS: [Slot; 2] = [Slot::maybe("Shape"), Slot::any("expand_shapes_tensor")];
 

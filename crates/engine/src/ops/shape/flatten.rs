@@ -1,12 +1,9 @@
 //! `flatten_contiguous_range`, `flatten2` (and the older `flatten`): dimensions made one.
 
-use bireme_ir::AttrSpec;
-
 use super::dims::{axis_in, product};
 use super::given::Given;
 use super::relabel;
-use crate::op::{GradRule, Infer, OpDef, OpView, Slot, SplitRule, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 const X: &[Slot] = &[Slot::one("X")];
 const AXIS: &[AttrSpec] = &[attr::int("axis", 1)];

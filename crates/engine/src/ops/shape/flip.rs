@@ -4,10 +4,7 @@ use bireme_ir::{Op, grad_name};
 
 use super::dims::axis_in;
 use super::walk::Walk;
-use crate::Result;
-use crate::op::{
-    AttrKind, GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("flip", kernel)
     .inputs(&[Slot::one("X")])

@@ -3,9 +3,7 @@
 use super::concat::wanted_outputs;
 use super::dims::{ranked, signed, sized};
 use super::walk::Walk;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("meshgrid", kernel)
     .inputs(&[Slot::many("X")])

@@ -3,17 +3,11 @@
 //! They are a constant, or repeat what is inside: `reflect` mirrors it without its edge,
 //! `replicate` (`edge` in `pad2d`) repeats the edge, `circular` starts again at the other end.
 
-use bireme_ir::AttrSpec;
-
 use super::dims::{signed, sized};
 use super::given::Given;
 use super::relocate::Relocate;
 use super::walk::Walk;
-use crate::op::{
-    AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::tensor::{Dims, Element, MAX_RANK, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const IMAGE: [Slot; 2] = [Slot::one("X"), Slot::maybe("Paddings")];
 const IMAGE_GRAD: [Slot; 3] = [Slot::one("X"), Slot::maybe("Paddings"), Slot::one("Out@GRAD")];

@@ -4,11 +4,9 @@
 //! `XShape` is an output without elements whose dimensions are `[0, X's dimensions...]`: it tells
 //! the gradient the shape of `X` without keeping `X` alive.
 
-use crate::op::{Infer, Kernel, Meta, OpView, SplitView, Spread};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{keep_lod, ranked, signed, sized};
 use crate::ops::shape::given::Given;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result};
 
 /// The dimensions of `Out`, from those of `X` (-1 where unknown) and the op's integers.
 pub(super) type Rule = fn(&[i64], &[i64]) -> Result<Vec<i64>>;

@@ -5,9 +5,7 @@
 use super::dims::axis_in;
 use super::given::Given;
 use super::relocate::Relocate;
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("roll", |op| kernel(op, "X", "Out"))
     .inputs(&[Slot::one("X"), Slot::maybe("ShiftsTensor")])

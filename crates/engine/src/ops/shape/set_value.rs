@@ -4,14 +4,12 @@
 //! fill the part. Axes in `decrease_axes` are missing in the shape that it fills; those in
 //! `none_axes` are extra ones of size 1.
 
-use bireme_ir::{Attr, AttrSpec, DType, Scalar};
+use bireme_ir::{Attr, Scalar};
 
 use super::dims::sized;
 use super::slice::Cut;
 use super::walk::Walk;
-use crate::op::{AttrKind, GradRule, In, Kernel, OpDef, OpView, Run, Slot, attr};
-use crate::tensor::{Dims, Element, MAX_RANK, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const BOUNDS: [Slot; 3] =
     [Slot::any("StartsTensorList"), Slot::any("EndsTensorList"), Slot::any("StepsTensorList")];

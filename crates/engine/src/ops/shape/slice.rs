@@ -6,11 +6,7 @@
 use super::dims::axis_in;
 use super::given::Given;
 use super::walk::Walk;
-use crate::op::{
-    AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 const BOUNDS: [Slot; 4] = [
     Slot::maybe("StartsTensor"),

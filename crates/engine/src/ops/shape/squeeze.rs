@@ -3,8 +3,7 @@
 use super::dims::axis_in;
 use super::given::Given;
 use super::relabel;
-use crate::Result;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("squeeze2", kernel)
     .inputs(&[Slot::one("X")])

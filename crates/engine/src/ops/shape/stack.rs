@@ -5,12 +5,7 @@ use bireme_ir::{Op, grad_name};
 use super::blocks;
 use super::concat::wanted_outputs;
 use super::dims::{axis_in, ranked};
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Slot, SplitRule, SplitView, Spread, attr,
-    same_dim,
-};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const STACK: OpDef =
     OpDef::new("stack", |op| join(op.inputs("X"), op.output("Y")?, op.i64("axis")?))

@@ -4,9 +4,7 @@
 use super::dims::{ranked, signed, sized};
 use super::given::Given;
 use super::walk::Walk;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("tile", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("RepeatTimes"), Slot::any("repeat_times_tensor")])

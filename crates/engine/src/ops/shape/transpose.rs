@@ -3,12 +3,7 @@
 use super::dims::{axis_in, ranked};
 use super::relabel;
 use super::walk::Walk;
-use crate::op::{
-    AttrKind, GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread,
-    attr,
-};
-use crate::tensor::{Dims, MAX_RANK, Tensor};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("transpose2", kernel)
     .inputs(&[Slot::one("X")])

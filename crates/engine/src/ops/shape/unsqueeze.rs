@@ -2,8 +2,7 @@
 
 use super::given::Given;
 use super::relabel;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 const INPUTS: &[Slot] = &[Slot::one("X"), Slot::maybe("AxesTensor"), Slot::any("AxesTensorList")];
 

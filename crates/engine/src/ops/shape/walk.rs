@@ -5,10 +5,7 @@
 
 use std::ops::AddAssign;
 
-use half::{bf16, f16};
-
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 /// Side of the squares in which a transpose goes, in elements: two of them fit the first cache.
 const TILE: usize = 32;

@@ -1,12 +1,8 @@
 //! `argsort`: the elements along an axis in order, and where they came from. Equal elements keep
 //! their order, both ways up.
 
-use bireme_ir::DType;
-
 use super::lanes::{self, Lanes, axis_of, order};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("argsort", kernel)
     .inputs(&[Slot::one("X")])

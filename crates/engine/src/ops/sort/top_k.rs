@@ -1,12 +1,8 @@
 //! `top_k_v2` (and the older `top_k`): the largest or smallest elements along an axis.
 
-use bireme_ir::DType;
-
 use super::lanes::{self, Lanes, axis_of, order};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::given::integer;
-use crate::tensor::{Dims, Element, MAX_RANK, Tensor};
-use crate::{Error, Result};
 
 pub(super) const DEF: OpDef = OpDef::new("top_k_v2", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("K")])

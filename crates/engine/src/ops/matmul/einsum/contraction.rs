@@ -7,10 +7,8 @@
 
 use super::equation::{Label, Labels, is_unnamed};
 use crate::gemm::{Layout, Matrix, gemm};
-use crate::ops::math::number::{Real, sum_of, sum_of_pairs};
+use crate::ops::prelude::*;
 use crate::ops::shape::walk::Walk;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result};
 
 /// One axis on two sides: its size, and its strides in a tensor and in the ordered form.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +56,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn new() -> Scratch {
-        let empty = || Tensor::empty(bireme_ir::DType::F32);
+        let empty = || Tensor::empty(DType::F32);
         Scratch { walk: Walk::default(), wide: empty(), product: empty() }
     }
 }
