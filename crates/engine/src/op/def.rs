@@ -1,15 +1,16 @@
 //! An op definition: everything the engine knows about one op type, as one static value.
 //!
 //! A definition is written as a constant in the op's own file, from [`OpDef::new`] and the `const`
-//! setters below, and listed in `ops/mod.rs`.
+//! setters below, and listed by its family. That of a gradient op mostly follows from its forward op
+//! ([`Gradient`]).
 
 use bireme_ir::{AttrDefault, AttrKind, AttrSpec, Signature, Slot};
 
-use super::{GradRule, Infer, Kernel, OpView, SplitRule};
+use super::{GradRule, Gradient, Infer, Kernel, OpView, SplitRule};
 use crate::Result;
 
 /// Everything the engine knows about one op type.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct OpDef {
     /// Paddle's op type.
     pub name: &'static str,
@@ -98,6 +99,12 @@ impl OpDef {
     /// Sets the gradient rule.
     pub const fn grad(mut self, rule: GradRule) -> OpDef {
         self.grad = rule;
+        self
+    }
+
+    /// Sets a gradient op whose definition follows from this one.
+    pub const fn gradient(mut self, gradient: Gradient) -> OpDef {
+        self.grad = GradRule::Follows(gradient);
         self
     }
 

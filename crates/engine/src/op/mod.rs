@@ -3,6 +3,7 @@
 mod def;
 mod floats;
 mod grad;
+mod gradient;
 mod infer;
 mod once;
 mod run;
@@ -12,6 +13,7 @@ mod view;
 pub use def::{InferRule, OpDef, attr};
 pub(crate) use floats::{float_kernel, not_float};
 pub use grad::{GradRule, default_op};
+pub use gradient::Gradient;
 pub use infer::{Infer, Meta, same_dim};
 pub use once::{meta_of, run_once, shape_like};
 pub use run::{Kernel, Run, Share};

@@ -1,6 +1,6 @@
 //! `brelu`: `X` cut off at `t_min` and `t_max`; what `hardtanh` is made of.
 
-use super::unary::{self, FROM_X};
+use super::unary;
 use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[attr::float("t_min", 0.0), attr::float("t_max", 24.0)];
@@ -10,9 +10,7 @@ pub(super) const DEF: OpDef = unary::def("brelu", |op| {
     unary::map(op, move |x| cut(x, low as f32, high as f32), move |x| cut(x, low, high))
 })
 .attrs(ATTRS)
-.grad(FROM_X);
-
-pub(super) const GRAD: OpDef = unary::grad_from_x("brelu_grad", |op| {
+.gradient(unary::from_x(|op| {
     let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);
     unary::map_grad(
         op,
@@ -20,8 +18,7 @@ pub(super) const GRAD: OpDef = unary::grad_from_x("brelu_grad", |op| {
         move |x, d| slope(x, d, low as f32, high as f32),
         move |x, d| slope(x, d, low, high),
     )
-})
-.attrs(ATTRS);
+}));
 
 #[inline(always)]
 fn cut<T: Real>(x: T, low: T, high: T) -> T {

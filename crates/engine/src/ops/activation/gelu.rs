@@ -1,13 +1,11 @@
 //! `gelu`: `Out = X * Φ(X)`, with the normal distribution's Φ exact or through `tanh`.
 
-use super::unary::{self, FROM_X};
+use super::unary;
 use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef =
-    unary::def("gelu", kernel).attrs(&[attr::bool("approximate", false)]).grad(FROM_X);
-
-pub(super) const GRAD: OpDef =
-    unary::grad_from_x("gelu_grad", grad_kernel).attrs(&[attr::bool("approximate", false)]);
+pub(super) const DEF: OpDef = unary::def("gelu", kernel)
+    .attrs(&[attr::bool("approximate", false)])
+    .gradient(unary::from_x(grad_kernel));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     if op.bool("approximate")? {

@@ -1,6 +1,6 @@
 //! `hard_sigmoid`: `Out = slope * X + offset`, kept between 0 and 1.
 
-use super::unary::{self, FROM_OUT};
+use super::unary;
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("hard_sigmoid", |op| {
@@ -8,9 +8,7 @@ pub(super) const DEF: OpDef = unary::def("hard_sigmoid", |op| {
     unary::map(op, move |x| value(x, slope as f32, offset as f32), move |x| value(x, slope, offset))
 })
 .attrs(&[attr::float("slope", 0.2), attr::float("offset", 0.5)])
-.grad(FROM_OUT);
-
-pub(super) const GRAD: OpDef = unary::grad_from_out("hard_sigmoid_grad", |op| {
+.gradient(unary::from_out(|op| {
     let slope = op.f64("slope")?;
     unary::map_grad(
         op,
@@ -18,8 +16,7 @@ pub(super) const GRAD: OpDef = unary::grad_from_out("hard_sigmoid_grad", |op| {
         move |out, dout| inside(out, dout * slope as f32),
         move |out, dout| inside(out, dout * slope),
     )
-})
-.attrs(&[attr::float("slope", 0.2), attr::float("offset", 0.5)]);
+}));
 
 #[inline(always)]
 fn value<T: Real>(x: T, slope: T, offset: T) -> T {

@@ -1,6 +1,6 @@
 //! `hard_swish`: `Out = X * clip(X + offset, 0, threshold) / scale`.
 
-use super::unary::{self, FROM_X};
+use super::unary;
 use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] =
@@ -11,13 +11,10 @@ pub(super) const DEF: OpDef = unary::def("hard_swish", |op| {
     unary::map(op, move |x| single.value(x), move |x| double.value(x))
 })
 .attrs(ATTRS)
-.grad(FROM_X);
-
-pub(super) const GRAD: OpDef = unary::grad_from_x("hard_swish_grad", |op| {
+.gradient(unary::from_x(|op| {
     let (single, double) = (Curve::<f32>::of(op)?, Curve::<f64>::of(op)?);
     unary::map_grad(op, "X", move |x, d| single.slope(x, d), move |x, d| double.slope(x, d))
-})
-.attrs(ATTRS);
+}));
 
 struct Curve<T> {
     threshold: T,

@@ -1,6 +1,6 @@
 //! `mish`: `Out = X * tanh(ln(1 + exp(X)))`.
 
-use super::unary::{self, FROM_X};
+use super::unary;
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("mish", |op| {
@@ -8,9 +8,7 @@ pub(super) const DEF: OpDef = unary::def("mish", |op| {
     unary::map(op, move |x| value(x, threshold as f32), move |x| value(x, threshold))
 })
 .attrs(&[attr::float("threshold", 20.0)])
-.grad(FROM_X);
-
-pub(super) const GRAD: OpDef = unary::grad_from_x("mish_grad", |op| {
+.gradient(unary::from_x(|op| {
     let threshold = op.f64("threshold")?;
     unary::map_grad(
         op,
@@ -18,8 +16,7 @@ pub(super) const GRAD: OpDef = unary::grad_from_x("mish_grad", |op| {
         move |x, d| slope(x, d, threshold as f32),
         move |x, d| slope(x, d, threshold),
     )
-})
-.attrs(&[attr::float("threshold", 20.0)]);
+}));
 
 /// `ln(1 + exp(x))`; beyond the threshold either way it is what it tends to.
 #[inline(always)]

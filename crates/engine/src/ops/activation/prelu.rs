@@ -11,15 +11,12 @@ pub(super) const DEF: OpDef = OpDef::new("prelu", kernel)
     .attrs(&[attr::str("mode", "all"), attr::str("data_format", "NCHW")])
     .like(&[("Out", "X")])
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Alpha"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("prelu_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Alpha"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Alpha@GRAD")])
-    .attrs(&[attr::str("mode", "all"), attr::str("data_format", "NCHW")])
-    .like(&[("X@GRAD", "X"), ("Alpha@GRAD", "Alpha")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["X", "Alpha"], grad_kernel)
+            .reads(&["X", "Alpha"])
+            .split(SplitRule::Fn(split_grad)),
+    );
 
 /// `Alpha` never has a batch dimension.
 fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {

@@ -1,6 +1,6 @@
 //! `relu6`: `Out = min(max(X, 0), 6)`. Paddle 1 had the 6 as an attribute.
 
-use super::unary::{self, FROM_OUT};
+use super::unary;
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("relu6", |op| {
@@ -8,9 +8,7 @@ pub(super) const DEF: OpDef = unary::def("relu6", |op| {
     unary::map(op, move |x| value(x, top as f32), move |x| value(x, top))
 })
 .attrs(&[attr::float("threshold", 6.0)])
-.grad(FROM_OUT);
-
-pub(super) const GRAD: OpDef = unary::grad_from_out("relu6_grad", |op| {
+.gradient(unary::from_out(|op| {
     let top = op.f64("threshold")?;
     unary::map_grad(
         op,
@@ -18,8 +16,7 @@ pub(super) const GRAD: OpDef = unary::grad_from_out("relu6_grad", |op| {
         move |out, d| slope(out, d, top as f32),
         move |out, d| slope(out, d, top),
     )
-})
-.attrs(&[attr::float("threshold", 6.0)]);
+}));
 
 #[inline(always)]
 fn value<T: Real>(x: T, top: T) -> T {

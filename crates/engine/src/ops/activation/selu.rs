@@ -1,6 +1,6 @@
 //! `selu`: `Out = scale * X` above zero, `scale * alpha * (exp(X) - 1)` below.
 
-use super::unary::{self, FROM_OUT};
+use super::unary;
 use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[attr::float("scale", 1.050_701), attr::float("alpha", 1.673_263_2)];
@@ -10,9 +10,7 @@ pub(super) const DEF: OpDef = unary::def("selu", |op| {
     unary::map(op, move |x| value(x, scale as f32, alpha as f32), move |x| value(x, scale, alpha))
 })
 .attrs(ATTRS)
-.grad(FROM_OUT);
-
-pub(super) const GRAD: OpDef = unary::grad_from_out("selu_grad", |op| {
+.gradient(unary::from_out(|op| {
     let (scale, alpha) = factors(op)?;
     unary::map_grad(
         op,
@@ -20,8 +18,7 @@ pub(super) const GRAD: OpDef = unary::grad_from_out("selu_grad", |op| {
         move |out, d| slope(out, d, scale as f32, alpha as f32),
         move |out, d| slope(out, d, scale, alpha),
     )
-})
-.attrs(ATTRS);
+}));
 
 fn factors(op: &OpView<'_>) -> Result<(f64, f64)> {
     Ok((op.f64("scale")?, op.f64("alpha")?))

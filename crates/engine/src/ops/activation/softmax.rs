@@ -2,29 +2,18 @@
 
 use crate::ops::prelude::*;
 
-pub(super) const SOFTMAX: OpDef = def("softmax", kernel::<Plain>);
-pub(super) const SOFTMAX_GRAD: OpDef = grad_def("softmax_grad", grad_kernel::<Plain>);
-pub(super) const LOG_SOFTMAX: OpDef = def("log_softmax", kernel::<Log>);
-pub(super) const LOG_SOFTMAX_GRAD: OpDef = grad_def("log_softmax_grad", grad_kernel::<Log>);
+pub(super) const SOFTMAX: OpDef = def::<Plain>("softmax");
+pub(super) const LOG_SOFTMAX: OpDef = def::<Log>("log_softmax");
 
-const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
-    OpDef::new(name, kernel)
+const fn def<S: Softmax>(name: &'static str) -> OpDef {
+    OpDef::new(name, kernel::<S>)
         .inputs(const { &[Slot::one("X")] })
         .outputs(const { &[Slot::one("Out")] })
         .attrs(const { &[attr::int("axis", -1)] })
         .like(&[("Out", "X")])
         .lod_from("X")
-        .grad(GradRule::Op { inputs: &[], outputs: &["Out"] })
         .split(SplitRule::Fn(split))
-}
-
-const fn grad_def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("Out"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .attrs(const { &[attr::int("axis", -1)] })
-        .like(&[("X@GRAD", "Out")])
-        .split(SplitRule::Fn(split))
+        .gradient(Gradient::new(&["X"], grad_kernel::<S>).reads(&["Out"]).like("Out"))
 }
 
 /// Rows are independent unless they are what the sum is over.

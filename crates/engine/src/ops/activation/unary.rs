@@ -2,11 +2,6 @@
 
 use crate::ops::prelude::*;
 
-/// The gradient needs the forward op's input.
-pub(in crate::ops) const FROM_X: GradRule = GradRule::Op { inputs: &["X"], outputs: &[] };
-/// The gradient needs the forward op's output.
-pub(in crate::ops) const FROM_OUT: GradRule = GradRule::Op { inputs: &[], outputs: &["Out"] };
-
 /// The definition of `Out = f(X)`.
 pub(in crate::ops) const fn def(
     name: &'static str,
@@ -20,28 +15,14 @@ pub(in crate::ops) const fn def(
         .split(SplitRule::RowWise)
 }
 
-/// The definition of a gradient made [`FROM_X`].
-pub(in crate::ops) const fn grad_from_x(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::RowWise)
+/// A gradient that needs the forward op's input.
+pub(in crate::ops) const fn from_x(kernel: fn(&OpView<'_>) -> Result<Kernel>) -> Gradient {
+    Gradient::new(&["X"], kernel).reads(&["X"])
 }
 
-/// The definition of a gradient made [`FROM_OUT`].
-pub(in crate::ops) const fn grad_from_out(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("Out"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .like(&[("X@GRAD", "Out")])
-        .split(SplitRule::RowWise)
+/// A gradient that needs the forward op's output.
+pub(in crate::ops) const fn from_out(kernel: fn(&OpView<'_>) -> Result<Kernel>) -> Gradient {
+    Gradient::new(&["X"], kernel).reads(&["Out"]).like("Out")
 }
 
 /// A kernel `Out = f(X)` for both float types.

@@ -20,9 +20,7 @@ const ATTRS: &[AttrSpec] = &[
 ];
 
 pub(super) const DEF: OpDef = def("conv2d");
-pub(super) const GRAD: OpDef = grad_def("conv2d_grad");
 pub(super) const DEPTHWISE: OpDef = def("depthwise_conv2d");
-pub(super) const DEPTHWISE_GRAD: OpDef = grad_def("depthwise_conv2d_grad");
 
 const fn def(name: &'static str) -> OpDef {
     OpDef::new(name, kernel)
@@ -30,17 +28,12 @@ const fn def(name: &'static str) -> OpDef {
         .outputs(const { &[Slot::one("Output")] })
         .attrs(ATTRS)
         .infer(infer)
-        .grad(GradRule::Op { inputs: &["Input", "Filter"], outputs: &[] })
         .split(SplitRule::Fn(split))
-}
-
-const fn grad_def(name: &'static str) -> OpDef {
-    OpDef::new(name, grad_kernel)
-        .inputs(const { &[Slot::one("Input"), Slot::one("Filter"), Slot::one("Output@GRAD")] })
-        .outputs(const { &[Slot::maybe("Input@GRAD"), Slot::maybe("Filter@GRAD")] })
-        .attrs(ATTRS)
-        .like(&[("Input@GRAD", "Input"), ("Filter@GRAD", "Filter")])
-        .split(SplitRule::Fn(split_grad))
+        .gradient(
+            Gradient::new(&["Input", "Filter"], grad_kernel)
+                .reads(&["Input", "Filter"])
+                .split(SplitRule::Fn(split_grad)),
+        )
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {

@@ -32,19 +32,10 @@ pub(super) const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Ke
         .split(SplitRule::Fn(broadcast::split))
 }
 
-/// The gradient rule of most of these ops.
-pub(super) const FROM_OPERANDS: GradRule = GradRule::Op { inputs: &["X", "Y"], outputs: &[] };
-
-/// The definition of the gradient of `Out = f(X, Y)`.
-pub(super) const fn grad_def(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")] })
-        .attrs(const { &[attr::int("axis", -1)] })
-        .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
+/// The gradient of `Out = f(X, Y)`.
+pub(super) const fn gradient<P: Partials>() -> Gradient {
+    Gradient::new(&["X", "Y"], grad_kernel::<P>)
+        .reads(&["X", "Y"])
         .split(SplitRule::Fn(broadcast::split_grad))
 }
 

@@ -16,19 +16,12 @@ pub(super) mod walk;
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
     add::DEF,
-    add::GRAD,
     sub::DEF,
-    sub::GRAD,
     mul::DEF,
-    mul::GRAD,
     div::DEF,
-    div::GRAD,
     max_min::MAX,
-    max_min::MAX_GRAD,
     max_min::MIN,
-    max_min::MIN_GRAD,
     pow::DEF,
-    pow::GRAD,
     modulo::MOD,
     modulo::FLOORDIV,
 ];

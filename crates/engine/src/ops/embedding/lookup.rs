@@ -31,34 +31,23 @@ const ATTRS: &[AttrSpec] = &[
 const NO_PADDING: i64 = -1;
 
 pub(super) const V1: OpDef = definition("lookup_table").infer(infer_v1);
-pub(super) const V1_GRAD: OpDef = grad_definition("lookup_table_grad");
 pub(super) const V2: OpDef = definition("lookup_table_v2").infer(infer_v2);
-pub(super) const V2_GRAD: OpDef = grad_definition("lookup_table_v2_grad");
-
-const INPUTS: &[Slot] = &[Slot::one("W"), Slot::one("Ids")];
-const OUTPUTS: &[Slot] = &[Slot::one("Out")];
-const GRAD_INPUTS: &[Slot] = &[Slot::one("W"), Slot::one("Ids"), Slot::one("Out@GRAD")];
-const GRAD_OUTPUTS: &[Slot] = &[Slot::one("W@GRAD")];
 
 const fn definition(name: &'static str) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(INPUTS)
-        .outputs(OUTPUTS)
+        .inputs(const { &[Slot::one("W"), Slot::one("Ids")] })
+        .outputs(const { &[Slot::one("Out")] })
         .attrs(ATTRS)
         .shared(&["W"])
         .lod_from("Ids")
-        .grad(GradRule::Op { inputs: &["W", "Ids"], outputs: &[] })
         .split(SplitRule::Fn(split))
-}
-
-const fn grad_definition(name: &'static str) -> OpDef {
-    OpDef::new(name, grad_kernel)
-        .inputs(GRAD_INPUTS)
-        .outputs(GRAD_OUTPUTS)
-        .attrs(ATTRS)
-        .shared(&["W"])
-        .infer(infer_grad)
-        .split(SplitRule::Fn(split_grad))
+        .gradient(
+            Gradient::new(&["W"], grad_kernel)
+                .reads(&["W", "Ids"])
+                .shared(&["W"])
+                .infer(infer_grad)
+                .split(SplitRule::Fn(split_grad)),
+        )
 }
 
 fn infer_v1(cx: &mut Infer<'_>) -> Result<()> {

@@ -8,14 +8,8 @@ pub(super) const WHERE: OpDef = OpDef::new("where", kernel)
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["Condition", "X", "Y"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const WHERE_GRAD: OpDef = OpDef::new("where_grad", grad_kernel)
-    .inputs(&[Slot::one("Condition"), Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["Condition", "X", "Y"]));
 
 pub(super) const WHERE_INDEX: OpDef = OpDef::new("where_index", index_kernel)
     .inputs(&[Slot::one("Condition")])

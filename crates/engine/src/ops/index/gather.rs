@@ -15,32 +15,24 @@ pub(super) const DEF: OpDef = OpDef::new("gather", |op| kernel(op, "axis", op.ma
         let by_tensor = cx.maybe_input("Axis").is_some();
         infer(cx, "axis", by_tensor)
     })
-    .grad(GradRule::Op { inputs: &["X", "Index", "Axis"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, "axis")));
-
-pub(super) const GRAD: OpDef =
-    OpDef::new("gather_grad", |op| grad_kernel(op, "axis", op.maybe_input("Axis")))
-        .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::maybe("Axis"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
-        .attrs(&[attr::int("axis", 0)])
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(|view| split_grad(view, "axis")));
+    .split(SplitRule::Fn(|view| split(view, "axis")))
+    .gradient(
+        Gradient::new(&["X"], |op| grad_kernel(op, "axis", op.maybe_input("Axis")))
+            .reads(&["X", "Index", "Axis"])
+            .split(SplitRule::Fn(|view| split_grad(view, "axis"))),
+    );
 
 pub(super) const SELECT: OpDef = OpDef::new("index_select", |op| kernel(op, "dim", None))
     .inputs(&[Slot::one("X"), Slot::one("Index")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::int("dim", 0)])
     .infer(|cx| infer(cx, "dim", false))
-    .grad(GradRule::Op { inputs: &["X", "Index"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, "dim")));
-
-pub(super) const SELECT_GRAD: OpDef =
-    OpDef::new("index_select_grad", |op| grad_kernel(op, "dim", None))
-        .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
-        .attrs(&[attr::int("dim", 0)])
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(|view| split_grad(view, "dim")));
+    .split(SplitRule::Fn(|view| split(view, "dim")))
+    .gradient(
+        Gradient::new(&["X"], |op| grad_kernel(op, "dim", None))
+            .reads(&["X", "Index"])
+            .split(SplitRule::Fn(|view| split_grad(view, "dim"))),
+    );
 
 fn infer(cx: &mut Infer<'_>, attr: &str, by_tensor: bool) -> Result<()> {
     let (x, index) = (cx.input("X")?, cx.input("Index")?);

@@ -10,12 +10,7 @@ pub(super) const DEF: OpDef = OpDef::new("gather_nd", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Index")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "Index"], outputs: &[] });
-
-pub(super) const GRAD: OpDef = OpDef::new("gather_nd_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")]);
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Index"]));
 
 /// `Index` without its last dimension, then the dimensions of `X` that it does not name.
 fn shape(x: &[i64], index: &[i64]) -> Result<Vec<i64>> {

@@ -8,14 +8,8 @@ pub(super) const DEF: OpDef = OpDef::new("index_sample", kernel)
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Index"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("index_sample_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Index"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, index) = (cx.input("X")?, cx.input("Index")?);

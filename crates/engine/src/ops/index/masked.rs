@@ -12,12 +12,7 @@ pub(super) const DEF: OpDef = OpDef::new("masked_select", kernel)
         cx.set("Y", out);
         Ok(())
     })
-    .grad(GradRule::Op { inputs: &["X", "Mask"], outputs: &[] });
-
-pub(super) const GRAD: OpDef = OpDef::new("masked_select_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Mask"), Slot::one("Y@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")]);
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Mask"]));
 
 /// The mask in the shape of `X`, repeated along dimensions that it lacks.
 struct Mask {

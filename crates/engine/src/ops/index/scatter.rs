@@ -13,7 +13,7 @@ pub(super) const DEF: OpDef = OpDef::new("scatter", kernel)
     .attrs(&[attr::bool("overwrite", true)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["Ids", "Updates"], outputs: &[] });
+    .grad(GradRule::Op(&["Ids", "Updates"]));
 
 pub(super) const GRAD: OpDef = OpDef::new("scatter_grad", grad_kernel)
     .inputs(&[Slot::one("Ids"), Slot::one("Updates"), Slot::one("Out@GRAD")])

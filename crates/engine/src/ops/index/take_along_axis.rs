@@ -10,15 +10,8 @@ pub(super) const DEF: OpDef = OpDef::new("take_along_axis", kernel)
     .outputs(&[Slot::one("Result")])
     .attrs(&[attr::required("Axis", AttrKind::Int)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["Input", "Index"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("take_along_axis_grad", grad_kernel)
-    .inputs(&[Slot::one("Input"), Slot::one("Index"), Slot::one("Result@GRAD")])
-    .outputs(&[Slot::one("Input@GRAD")])
-    .attrs(&[attr::required("Axis", AttrKind::Int)])
-    .like(&[("Input@GRAD", "Input")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["Input"], grad_kernel).reads(&["Input", "Index"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (input, index) = (cx.input("Input")?, cx.input("Index")?);

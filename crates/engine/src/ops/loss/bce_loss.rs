@@ -10,16 +10,13 @@ pub(super) const DEF: OpDef = OpDef::new("bce_loss", kernel)
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Label"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("bce_loss_grad", |op| {
-    pairwise::map_grad(op, ["X", "Label", "Out@GRAD", "X@GRAD"], slope::<f32>, slope::<f64>)
-})
-.inputs(&[Slot::one("X"), Slot::one("Label"), Slot::one("Out@GRAD")])
-.outputs(&[Slot::one("X@GRAD")])
-.like(&[("X@GRAD", "X")])
-.split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(
+        Gradient::new(&["X"], |op| {
+            pairwise::map_grad(op, ["X", "Label", "Out@GRAD", "X@GRAD"], slope::<f32>, slope::<f64>)
+        })
+        .reads(&["X", "Label"]),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     pairwise::same_shape(cx, "X", "Label")?;

@@ -10,15 +10,8 @@ pub(super) const DEF: OpDef = OpDef::new("cross_entropy", kernel)
     .attrs(&[attr::bool("soft_label", false), attr::int("ignore_index", -100)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Label"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("cross_entropy_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Label"), Slot::one("Y@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::bool("soft_label", false), attr::int("ignore_index", -100)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Label"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, label) = (cx.input("X")?, cx.input("Label")?);

@@ -9,15 +9,8 @@ pub(super) const DEF: OpDef = OpDef::new("huber_loss", kernel)
     .attrs(&[attr::required("delta", AttrKind::Float)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &[], outputs: &["Residual"] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("huber_loss_grad", grad_kernel)
-    .inputs(&[Slot::one("Residual"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .attrs(&[attr::required("delta", AttrKind::Float)])
-    .like(&[("X@GRAD", "Residual"), ("Y@GRAD", "Residual")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["Residual"]).like("Residual"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     same_shape(cx, "X", "Y")?;

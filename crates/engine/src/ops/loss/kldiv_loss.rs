@@ -8,15 +8,10 @@ pub(super) const DEF: OpDef = OpDef::new("kldiv_loss", kernel)
     .outputs(&[Slot::one("Loss")])
     .attrs(&[attr::str("reduction", "mean")])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "Target"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("kldiv_loss_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Target"), Slot::one("Loss@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::str("reduction", "mean")])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel).reads(&["X", "Target"]).split(SplitRule::Fn(split_grad)),
+    );
 
 /// What becomes of the element-wise losses.
 #[derive(Clone, Copy, PartialEq)]

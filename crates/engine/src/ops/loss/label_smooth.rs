@@ -8,15 +8,8 @@ pub(super) const DEF: OpDef = OpDef::new("label_smooth", kernel)
     .attrs(&[attr::float("epsilon", 0.0)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &[], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("label_smooth_grad", grad_kernel)
-    .inputs(&[Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::float("epsilon", 0.0)])
-    .like(&[("X@GRAD", "Out@GRAD")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).like("Out@GRAD"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

@@ -9,15 +9,8 @@ pub(super) const DEF: OpDef = OpDef::new("log_loss", kernel)
     .attrs(&[attr::required("epsilon", AttrKind::Float)])
     .infer(infer)
     .lod_from("Predicted")
-    .grad(GradRule::Op { inputs: &["Predicted", "Labels"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("log_loss_grad", grad_kernel)
-    .inputs(&[Slot::one("Predicted"), Slot::one("Labels"), Slot::one("Loss@GRAD")])
-    .outputs(&[Slot::one("Predicted@GRAD")])
-    .attrs(&[attr::required("epsilon", AttrKind::Float)])
-    .like(&[("Predicted@GRAD", "Predicted")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["Predicted"], grad_kernel).reads(&["Predicted", "Labels"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     pairwise::same_shape(cx, "Predicted", "Labels")?;

@@ -10,15 +10,8 @@ pub(super) const DEF: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits", ke
     .attrs(&[attr::bool("normalize", false), attr::int("ignore_index", -100)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Label", "pos_weight"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Label"), Slot::maybe("pos_weight"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::bool("normalize", false), attr::int("ignore_index", -100)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Label", "pos_weight"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     same_shape(cx, "X", "Label")?;

@@ -14,20 +14,13 @@ pub(super) const DEF: OpDef = OpDef::new("smooth_l1_loss", kernel)
     .outputs(&[Slot::one("Diff"), Slot::one("Out")])
     .attrs(&[attr::float("sigma", 1.0)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["InsideWeight", "OutsideWeight"], outputs: &["Diff"] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("smooth_l1_loss_grad", grad_kernel)
-    .inputs(&[
-        Slot::maybe("InsideWeight"),
-        Slot::maybe("OutsideWeight"),
-        Slot::one("Diff"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .attrs(&[attr::float("sigma", 1.0)])
-    .like(&[("X@GRAD", "Diff"), ("Y@GRAD", "Diff")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(
+        Gradient::new(&["X", "Y"], grad_kernel)
+            .reads(&["InsideWeight", "OutsideWeight", "Diff"])
+            .from(&["Out"])
+            .like("Diff"),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

@@ -20,15 +20,13 @@ pub(super) const DEF: OpDef = OpDef::new("softmax_with_cross_entropy", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("Logits")
-    .grad(GradRule::Op { inputs: &["Label"], outputs: &["Softmax"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("softmax_with_cross_entropy_grad", grad_kernel)
-    .inputs(&[Slot::one("Label"), Slot::one("Softmax"), Slot::one("Loss@GRAD")])
-    .outputs(&[Slot::one("Logits@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("Logits@GRAD", "Softmax")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["Logits"], grad_kernel)
+            .reads(&["Label", "Softmax"])
+            .from(&["Loss"])
+            .like("Softmax"),
+    );
 
 /// The attributes.
 #[derive(Clone, Copy)]

@@ -2,14 +2,12 @@
 
 use bireme_ir::Op;
 
-use crate::ops::activation::unary::{self, FROM_X};
+use crate::ops::activation::unary;
 use crate::ops::prelude::*;
 
-pub(super) const ABS: OpDef = unary::def("abs", abs).grad(FROM_X);
-
-pub(super) const ABS_GRAD: OpDef = unary::grad_from_x("abs_grad", |op| {
+pub(super) const ABS: OpDef = unary::def("abs", abs).gradient(unary::from_x(|op| {
     unary::map_grad(op, "X", |x, dout| dout * Real::sign(x), |x, dout| dout * Real::sign(x))
-});
+}));
 
 pub(super) const SIGN: OpDef =
     unary::def("sign", |op| unary::map(op, <f32 as Real>::sign, <f64 as Real>::sign))

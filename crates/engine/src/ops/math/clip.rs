@@ -14,15 +14,12 @@ pub(super) const DEF: OpDef = OpDef::new("clip", kernel)
     .attrs(&[attr::absent("min", AttrKind::Float), attr::absent("max", AttrKind::Float)])
     .like(&[("Out", "X")])
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Min", "Max"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, true)));
-
-pub(super) const GRAD: OpDef = OpDef::new("clip_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::maybe("Min"), Slot::maybe("Max"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::absent("min", AttrKind::Float), attr::absent("max", AttrKind::Float)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(|view| split(view, view.spread("Out@GRAD") == Spread::Rows)));
+    .split(SplitRule::Fn(|view| split(view, true)))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["X", "Min", "Max"])
+            .split(SplitRule::Fn(|view| split(view, view.spread("Out@GRAD") == Spread::Rows))),
+    );
 
 fn split(view: &SplitView<'_>, gradient_fits: bool) -> Option<Vec<Spread>> {
     let dense = view.meta("X")?.kind == VarKind::LodTensor;

@@ -15,17 +15,8 @@ pub(super) const DEF: OpDef = OpDef::new("cumsum", |op| kernel(op, "X", "Out", f
     .outputs(&[Slot::one("Out")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-/// An element counts in all later sums, so its gradient is the running sum from the other end.
-pub(super) const GRAD: OpDef =
-    OpDef::new("cumsum_grad", |op| kernel(op, "Out@GRAD", "X@GRAD", true))
-        .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
-        .attrs(ATTRS)
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], |op| kernel(op, "Out@GRAD", "X@GRAD", true)).reads(&["X"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

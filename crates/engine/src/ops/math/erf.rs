@@ -2,14 +2,12 @@
 
 use std::f64::consts::FRAC_2_SQRT_PI;
 
-use crate::ops::activation::unary::{self, FROM_X};
+use crate::ops::activation::unary;
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
-    unary::def("erf", |op| unary::map(op, <f32 as Real>::erf, <f64 as Real>::erf)).grad(FROM_X);
-
-pub(super) const GRAD: OpDef =
-    unary::grad_from_x("erf_grad", |op| unary::map_grad(op, "X", slope::<f32>, slope::<f64>));
+    unary::def("erf", |op| unary::map(op, <f32 as Real>::erf, <f64 as Real>::erf))
+        .gradient(unary::from_x(|op| unary::map_grad(op, "X", slope::<f32>, slope::<f64>)));
 
 #[inline(always)]
 fn slope<T: Real>(x: T, dout: T) -> T {

@@ -1,30 +1,24 @@
 //! `pow`, `square` and `reciprocal`: `X` to the power of `factor`, 2 or -1.
 
-use crate::ops::activation::unary::{self, FROM_OUT, FROM_X};
+use crate::ops::activation::unary;
 use crate::ops::prelude::*;
 use crate::ops::shape::given::first_number;
 
 pub(super) const POW: OpDef = unary::def("pow", pow)
     .inputs(&[Slot::one("X"), Slot::maybe("FactorTensor")])
     .attrs(&[attr::float("factor", 1.0)])
-    .grad(GradRule::Op { inputs: &["X", "FactorTensor"], outputs: &[] });
+    .gradient(unary::from_x(pow_grad).reads(&["X", "FactorTensor"]));
 
-pub(super) const POW_GRAD: OpDef = unary::grad_from_x("pow_grad", pow_grad)
-    .inputs(&[Slot::one("X"), Slot::maybe("FactorTensor"), Slot::one("Out@GRAD")])
-    .attrs(&[attr::float("factor", 1.0)]);
-
-pub(super) const SQUARE: OpDef = unary::def("square", square).grad(FROM_X);
-
-pub(super) const SQUARE_GRAD: OpDef = unary::grad_from_x("square_grad", |op| {
+pub(super) const SQUARE: OpDef = unary::def("square", square).gradient(unary::from_x(|op| {
     unary::map_grad(op, "X", |x, dout| 2.0 * x * dout, |x, dout| 2.0 * x * dout)
-});
+}));
 
 pub(super) const RECIPROCAL: OpDef =
-    unary::def("reciprocal", |op| unary::map(op, |x| 1.0 / x, |x| 1.0 / x)).grad(FROM_OUT);
-
-pub(super) const RECIPROCAL_GRAD: OpDef = unary::grad_from_out("reciprocal_grad", |op| {
-    unary::map_grad(op, "Out", |out, dout| -dout * out * out, |out, dout| -dout * out * out)
-});
+    unary::def("reciprocal", |op| unary::map(op, |x| 1.0 / x, |x| 1.0 / x)).gradient(
+        unary::from_out(|op| {
+            unary::map_grad(op, "Out", |out, dout| -dout * out * out, |out, dout| -dout * out * out)
+        }),
+    );
 
 fn square(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);

@@ -1,21 +1,17 @@
 //! `sqrt` and `rsqrt`: the square root, and one over it.
 
-use crate::ops::activation::unary::{self, FROM_OUT};
+use crate::ops::activation::unary;
 use crate::ops::prelude::*;
 
-pub(super) const SQRT: OpDef =
-    unary::def("sqrt", |op| unary::map(op, f32::sqrt, f64::sqrt)).grad(FROM_OUT);
-
-pub(super) const SQRT_GRAD: OpDef = unary::grad_from_out("sqrt_grad", |op| {
-    unary::map_grad(op, "Out", |out, dout| 0.5 * dout / out, |out, dout| 0.5 * dout / out)
-});
+pub(super) const SQRT: OpDef = unary::def("sqrt", |op| unary::map(op, f32::sqrt, f64::sqrt))
+    .gradient(unary::from_out(|op| {
+        unary::map_grad(op, "Out", |out, dout| 0.5 * dout / out, |out, dout| 0.5 * dout / out)
+    }));
 
 pub(super) const RSQRT: OpDef =
-    unary::def("rsqrt", |op| unary::map(op, rsqrt::<f32>, rsqrt::<f64>)).grad(FROM_OUT);
-
-pub(super) const RSQRT_GRAD: OpDef = unary::grad_from_out("rsqrt_grad", |op| {
-    unary::map_grad(op, "Out", rsqrt_slope::<f32>, rsqrt_slope::<f64>)
-});
+    unary::def("rsqrt", |op| unary::map(op, rsqrt::<f32>, rsqrt::<f64>)).gradient(unary::from_out(
+        |op| unary::map_grad(op, "Out", rsqrt_slope::<f32>, rsqrt_slope::<f64>),
+    ));
 
 #[inline(always)]
 fn rsqrt<T: Real>(x: T) -> T {

@@ -8,21 +8,8 @@ pub(super) const DEF: OpDef = OpDef::new("cos_sim", kernel)
     .outputs(&[Slot::one("Out"), Slot::one("XNorm"), Slot::one("YNorm")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &["Out", "XNorm", "YNorm"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("cos_sim_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::one("Y"),
-        Slot::one("Out"),
-        Slot::one("XNorm"),
-        Slot::one("YNorm"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y", "Out", "XNorm", "YNorm"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, y) = (cx.input("X")?, cx.input("Y")?);

@@ -4,9 +4,7 @@ use super::product::{Product, Transposes, result_dims};
 use crate::ops::prelude::*;
 
 pub(super) const V2: OpDef = def("matmul_v2", V2_ATTRS);
-pub(super) const V2_GRAD: OpDef = grad_def("matmul_v2_grad", V2_ATTRS);
 pub(super) const V1: OpDef = def("matmul", V1_ATTRS);
-pub(super) const V1_GRAD: OpDef = grad_def("matmul_grad", V1_ATTRS);
 
 const V2_ATTRS: &[AttrSpec] = &[attr::bool("trans_x", false), attr::bool("trans_y", false)];
 const V1_ATTRS: &[AttrSpec] = &[
@@ -22,17 +20,12 @@ const fn def(name: &'static str, attrs: &'static [AttrSpec]) -> OpDef {
         .attrs(attrs)
         .infer(infer)
         .lod_from("X")
-        .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &[] })
         .split(SplitRule::Fn(split))
-}
-
-const fn grad_def(name: &'static str, attrs: &'static [AttrSpec]) -> OpDef {
-    OpDef::new(name, grad_kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")] })
-        .attrs(attrs)
-        .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-        .split(SplitRule::Fn(split_grad))
+        .gradient(
+            Gradient::new(&["X", "Y"], grad_kernel)
+                .reads(&["X", "Y"])
+                .split(SplitRule::Fn(split_grad)),
+        )
 }
 
 /// Transpositions and factor, whatever this version calls them.

@@ -9,15 +9,10 @@ pub(super) const DEF: OpDef = OpDef::new("mul", kernel)
     .attrs(&[attr::int("x_num_col_dims", 1), attr::int("y_num_col_dims", 1)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("mul_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .attrs(&[attr::int("x_num_col_dims", 1), attr::int("y_num_col_dims", 1)])
-    .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]).split(SplitRule::Fn(split_grad)),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, y) = (cx.input("X")?, cx.input("Y")?);

@@ -38,26 +38,20 @@ pub(super) const DEF: OpDef = OpDef::new("batch_norm", kernel)
     .infer(infer)
     .lod_from("X")
     .inplace(&[("Mean", "MeanOut"), ("Variance", "VarianceOut")])
-    .grad(GradRule::Op {
-        inputs: &["X", "Scale", "Bias"],
-        outputs: &["MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace"],
-    });
-
-pub(super) const GRAD: OpDef = OpDef::new("batch_norm_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::maybe("Scale"),
-        Slot::maybe("Bias"),
-        Slot::maybe("MeanOut"),
-        Slot::maybe("VarianceOut"),
-        Slot::maybe("SavedMean"),
-        Slot::maybe("SavedVariance"),
-        Slot::maybe("ReserveSpace"),
-        Slot::one("Y@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Scale@GRAD"), Slot::maybe("Bias@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X"), ("Scale@GRAD", "Scale"), ("Bias@GRAD", "Bias")]);
+    .gradient(
+        Gradient::new(&["X", "Scale", "Bias"], grad_kernel)
+            .reads(&[
+                "X",
+                "Scale",
+                "Bias",
+                "MeanOut",
+                "VarianceOut",
+                "SavedMean",
+                "SavedVariance",
+                "ReserveSpace",
+            ])
+            .optional(&["MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace"]),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

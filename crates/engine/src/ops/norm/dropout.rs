@@ -20,15 +20,14 @@ pub(super) const DEF: OpDef = OpDef::new("dropout", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &[], outputs: &["Mask"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("dropout_grad", grad_kernel)
-    .inputs(&[Slot::maybe("Mask"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "Out@GRAD")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["Mask"])
+            .optional(&["Mask"])
+            .like("Out@GRAD")
+            .split(SplitRule::RowWise),
+    );
 
 /// Random numbers drawn at a time; they stay in the first-level cache.
 const BLOCK: usize = 256;

@@ -10,22 +10,11 @@ pub(super) const DEF: OpDef = OpDef::new("layer_norm", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Scale", "Bias"], outputs: &["Mean", "Variance"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("layer_norm_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::maybe("Scale"),
-        Slot::maybe("Bias"),
-        Slot::one("Mean"),
-        Slot::one("Variance"),
-        Slot::one("Y@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Scale@GRAD"), Slot::maybe("Bias@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X"), ("Scale@GRAD", "Scale"), ("Bias@GRAD", "Bias")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["X", "Scale", "Bias"], grad_kernel)
+            .reads(&["X", "Scale", "Bias", "Mean", "Variance"]),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

@@ -14,14 +14,9 @@ mod squared_l2_norm;
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
     batch_norm::DEF,
-    batch_norm::GRAD,
     clip_by_norm::DEF,
     dropout::DEF,
-    dropout::GRAD,
     l2_norm::DEF,
-    l2_norm::GRAD,
     layer_norm::DEF,
-    layer_norm::GRAD,
     squared_l2_norm::DEF,
-    squared_l2_norm::GRAD,
 ];

@@ -8,14 +8,8 @@ pub(super) const DEF: OpDef = OpDef::new("squared_l2_norm", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("squared_l2_norm_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]).split(SplitRule::Fn(split_grad)));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = Meta::new(cx.input("X")?.dtype, [1]);

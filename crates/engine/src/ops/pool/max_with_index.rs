@@ -16,15 +16,8 @@ pub(super) const DEF: OpDef = OpDef::new("max_pool2d_with_index", kernel)
     .outputs(&[Slot::one("Out"), Slot::one("Mask")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Mask"] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("max_pool2d_with_index_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Mask"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Mask"]));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, mask) = (op.input("X")?, op.output("Out")?, op.output("Mask")?);

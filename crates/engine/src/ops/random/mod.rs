@@ -21,5 +21,4 @@ pub(super) const DEFS: &[OpDef] = &[
     integers::RANDPERM,
     multinomial::DEF,
     shuffle_batch::DEF,
-    shuffle_batch::GRAD,
 ];

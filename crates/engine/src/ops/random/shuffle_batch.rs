@@ -11,13 +11,7 @@ pub(super) const DEF: OpDef = OpDef::new("shuffle_batch", kernel)
     .attrs(&[attr::int("startup_seed", 0)])
     .infer(infer)
     .inplace(&[("Seed", "SeedOut")])
-    .grad(GradRule::Op { inputs: &[], outputs: &["ShuffleIdx"] });
-
-pub(super) const GRAD: OpDef = OpDef::new("shuffle_batch_grad", grad_kernel)
-    .inputs(&[Slot::one("ShuffleIdx"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::int("startup_seed", 0)])
-    .like(&[("X@GRAD", "Out@GRAD")]);
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["ShuffleIdx"]).like("Out@GRAD"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

@@ -23,36 +23,12 @@ pub(super) const DEF: OpDef = OpDef::new("gru_unit", kernel)
     .outputs(&[Slot::maybe("Gate"), Slot::maybe("ResetHiddenPrev"), Slot::one("Hidden")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op {
-        inputs: &["Input", "HiddenPrev", "Weight", "Bias"],
-        outputs: &["Gate", "ResetHiddenPrev"],
-    })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("gru_unit_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("Input"),
-        Slot::one("HiddenPrev"),
-        Slot::one("Weight"),
-        Slot::maybe("Bias"),
-        Slot::one("Gate"),
-        Slot::one("ResetHiddenPrev"),
-        Slot::one("Hidden@GRAD"),
-    ])
-    .outputs(&[
-        Slot::maybe("Input@GRAD"),
-        Slot::maybe("HiddenPrev@GRAD"),
-        Slot::maybe("Weight@GRAD"),
-        Slot::maybe("Bias@GRAD"),
-    ])
-    .attrs(ATTRS)
-    .like(&[
-        ("Input@GRAD", "Input"),
-        ("HiddenPrev@GRAD", "HiddenPrev"),
-        ("Weight@GRAD", "Weight"),
-        ("Bias@GRAD", "Bias"),
-    ])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["Input", "HiddenPrev", "Weight", "Bias"], grad_kernel)
+            .reads(&["Input", "HiddenPrev", "Weight", "Bias", "Gate", "ResetHiddenPrev"])
+            .from(&["Hidden"]),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (input, last, weight) = (cx.input("Input")?, cx.input("HiddenPrev")?, cx.input("Weight")?);

@@ -10,22 +10,13 @@ pub(super) const DEF: OpDef = OpDef::new("lstm_unit", kernel)
     .outputs(&[Slot::one("C"), Slot::one("H")])
     .attrs(&[attr::float("forget_bias", 0.0)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "C_prev"], outputs: &["C", "H"] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("lstm_unit_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::one("C_prev"),
-        Slot::one("C"),
-        Slot::maybe("H"),
-        Slot::one("C@GRAD"),
-        Slot::one("H@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("C_prev@GRAD")])
-    .attrs(&[attr::float("forget_bias", 0.0)])
-    .like(&[("X@GRAD", "X"), ("C_prev@GRAD", "C_prev")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(
+        Gradient::new(&["X", "C_prev"], grad_kernel)
+            .reads(&["X", "C_prev", "C", "H"])
+            .optional(&["H"])
+            .from(&["C", "H"]),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, cell) = (cx.input("X")?, cx.input("C_prev")?);

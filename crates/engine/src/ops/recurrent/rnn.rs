@@ -36,10 +36,15 @@ pub(super) const DEF: OpDef = OpDef::new("rnn", kernel)
     ])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op {
-        inputs: &["Input", "PreState", "WeightList", "SequenceLength"],
-        outputs: &["Out", "DropoutState", "Reserve"],
-    });
+    .grad(GradRule::Op(&[
+        "Input",
+        "PreState",
+        "WeightList",
+        "SequenceLength",
+        "Out",
+        "DropoutState",
+        "Reserve",
+    ]));
 
 /// Random numbers drawn at a time; they stay in the first-level cache.
 const BLOCK: usize = 256;

@@ -21,31 +21,15 @@ pub(super) const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Ke
         .split(SplitRule::Fn(split_kept))
 }
 
-/// The definition of the gradient of a sum or mean, which needs only the shape of `X`.
-pub(super) const fn grad_def(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .attrs(ATTRS)
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(split_grad))
+/// The gradient of a sum or mean, which needs only the shape of `X`.
+pub(super) const fn gradient(kernel: fn(&OpView<'_>) -> Result<Kernel>) -> Gradient {
+    Gradient::new(&["X"], kernel).reads(&["X"]).split(SplitRule::Fn(split_grad))
 }
 
-/// The definition of a gradient that needs `X` and `Out`.
-pub(super) const fn grad_from_both(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    grad_def(name, kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Out"), Slot::one("Out@GRAD")] })
-        .split(SplitRule::Fn(split_kept_grad))
+/// A gradient that needs `X` and `Out`.
+pub(super) const fn gradient_from_both(kernel: fn(&OpView<'_>) -> Result<Kernel>) -> Gradient {
+    Gradient::new(&["X"], kernel).reads(&["X", "Out"]).split(SplitRule::Fn(split_kept_grad))
 }
-
-pub(super) const FROM_X: GradRule = GradRule::Op { inputs: &["X"], outputs: &[] };
-pub(super) const FROM_BOTH: GradRule = GradRule::Op { inputs: &["X"], outputs: &["Out"] };
 
 /// Which axes an op reduces, as its attributes say.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! `logsumexp`: the logarithm of the sum of exponentials along some axes, safe for large elements.
 
-use super::axes::{self, Axes, FROM_BOTH};
+use super::axes::{self, Axes};
 use crate::ops::elementwise::walk::Walk;
 use crate::ops::prelude::*;
 
@@ -10,11 +10,8 @@ const ATTRS: &[AttrSpec] =
 pub(super) const DEF: OpDef = axes::def("logsumexp", kernel)
     .attrs(ATTRS)
     .infer(infer)
-    .grad(FROM_BOTH)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]))
     .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef =
-    axes::grad_from_both("logsumexp_grad", grad_kernel).attrs(ATTRS).split(SplitRule::Fn(split));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

@@ -1,13 +1,13 @@
 //! `reduce_max` and `reduce_min`. Every element that equals the result gets its whole gradient, as
 //! in Paddle.
 
-use super::axes::{self, Axes, FROM_BOTH};
+use super::axes::{self, Axes};
 use crate::ops::prelude::*;
 
-pub(super) const MAX: OpDef = axes::def("reduce_max", |op| kernel(op, true)).grad(FROM_BOTH);
-pub(super) const MAX_GRAD: OpDef = axes::grad_from_both("reduce_max_grad", grad_kernel);
-pub(super) const MIN: OpDef = axes::def("reduce_min", |op| kernel(op, false)).grad(FROM_BOTH);
-pub(super) const MIN_GRAD: OpDef = axes::grad_from_both("reduce_min_grad", grad_kernel);
+pub(super) const MAX: OpDef =
+    axes::def("reduce_max", |op| kernel(op, true)).gradient(axes::gradient_from_both(grad_kernel));
+pub(super) const MIN: OpDef =
+    axes::def("reduce_min", |op| kernel(op, false)).gradient(axes::gradient_from_both(grad_kernel));
 
 #[inline(always)]
 fn larger<T: Number>(a: T, b: T) -> T {

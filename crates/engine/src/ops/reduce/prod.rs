@@ -1,12 +1,12 @@
 //! `reduce_prod`: the product along some axes. The gradient of a factor is the product of the
 //! others, also where factors are zero (Paddle's is NaN there).
 
-use super::axes::{self, Axes, FROM_BOTH};
+use super::axes::{self, Axes};
 use crate::ops::elementwise::walk::Walk;
 use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef = axes::def("reduce_prod", kernel).grad(FROM_BOTH);
-pub(super) const GRAD: OpDef = axes::grad_from_both("reduce_prod_grad", grad_kernel);
+pub(super) const DEF: OpDef =
+    axes::def("reduce_prod", kernel).gradient(axes::gradient_from_both(grad_kernel));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);

@@ -1,19 +1,15 @@
 //! `reduce_sum` and `reduce_mean`. `out_dtype` converts the elements before they are added.
 
-use super::axes::{self, Axes, FROM_X};
+use super::axes::{self, Axes};
 use crate::ops::prelude::*;
 
-pub(super) const SUM: OpDef =
-    axes::def("reduce_sum", sum).grad(FROM_X).split(SplitRule::Fn(axes::split_sum));
+pub(super) const SUM: OpDef = axes::def("reduce_sum", sum)
+    .gradient(axes::gradient(|op| grad_kernel(op, Weight::One)))
+    .split(SplitRule::Fn(axes::split_sum));
 
-pub(super) const SUM_GRAD: OpDef =
-    axes::grad_def("reduce_sum_grad", |op| grad_kernel(op, Weight::One));
-
-pub(super) const MEAN: OpDef =
-    axes::def("reduce_mean", mean).grad(FROM_X).split(SplitRule::Fn(axes::split_sum));
-
-pub(super) const MEAN_GRAD: OpDef =
-    axes::grad_def("reduce_mean_grad", |op| grad_kernel(op, Weight::Mean));
+pub(super) const MEAN: OpDef = axes::def("reduce_mean", mean)
+    .gradient(axes::gradient(|op| grad_kernel(op, Weight::Mean)))
+    .split(SplitRule::Fn(axes::split_sum));
 
 /// What one element counts in the result.
 #[derive(Clone, Copy, PartialEq)]

@@ -16,16 +16,8 @@ pub(super) const DEF: OpDef = OpDef::new("cvm", kernel)
     .attrs(&[attr::bool("use_cvm", true)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "CVM"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("cvm_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("CVM"), Slot::one("Y@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::bool("use_cvm", true)])
-    .like(&[("X@GRAD", "X")])
-    .lod_from("X")
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "CVM"]).lod_from("X"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

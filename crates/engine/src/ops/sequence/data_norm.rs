@@ -31,7 +31,7 @@ pub(super) const DEF: OpDef = OpDef::new("data_norm", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "scale_w", "bias"], outputs: &["Means", "Scales"] })
+    .grad(GradRule::Op(&["X", "scale_w", "bias", "Means", "Scales"]))
     .split(SplitRule::Fn(split));
 
 // Paddle's gradient op also names the statistics as outputs, for its GPU kernel; they are accepted

@@ -9,14 +9,7 @@ pub(super) const DEF: OpDef = OpDef::new("sequence_expand", kernel)
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::int("ref_level", -1)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &[] });
-
-pub(super) const GRAD: OpDef = OpDef::new("sequence_expand_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::int("ref_level", -1)])
-    .like(&[("X@GRAD", "X")])
-    .lod_from("X");
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Y"]).lod_from("X"));
 
 /// How often things repeat is known only when the batch is there.
 fn infer(cx: &mut Infer<'_>) -> Result<()> {

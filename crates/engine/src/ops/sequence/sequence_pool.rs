@@ -79,8 +79,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 /// Only a maximum needs to remember where it came from.
 fn grad(view: &OpView<'_>) -> Result<Vec<Op>> {
-    let outputs: &[&str] = if Pool::of(view)? == Pool::Max { &["MaxIndex"] } else { &[] };
-    Ok(vec![default_op(view, &["X"], outputs)?])
+    let reads: &[&str] = if Pool::of(view)? == Pool::Max { &["X", "MaxIndex"] } else { &["X"] };
+    Ok(vec![default_op(view, reads)?])
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {

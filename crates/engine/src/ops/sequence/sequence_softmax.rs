@@ -8,13 +8,7 @@ pub(super) const DEF: OpDef = OpDef::new("sequence_softmax", kernel)
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Out"] });
-
-pub(super) const GRAD: OpDef = OpDef::new("sequence_softmax_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")])
-    .lod_from("X");
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]).lod_from("X"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

@@ -10,15 +10,8 @@ pub(super) const DEF: OpDef = OpDef::new("concat", kernel)
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::int("axis", 0)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "AxisTensor"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split_inside(view, "X")));
-
-pub(super) const GRAD: OpDef = OpDef::new("concat_grad", grad_kernel)
-    .inputs(&[Slot::many("X"), Slot::maybe("AxisTensor"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::many("X@GRAD")])
-    .attrs(&[attr::int("axis", 0)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(|view| split_inside(view, "X")));
+    .split(SplitRule::Fn(|view| split_inside(view, "X")))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "AxisTensor"]));
 
 /// Row by row, unless attribute `axis`, counted in slot `slot`, is the batch itself.
 pub(super) fn split_inside(view: &SplitView<'_>, slot: &str) -> Option<Vec<Spread>> {

@@ -13,15 +13,12 @@ pub(super) const DEF: OpDef = OpDef::new("expand_v2", |op| kernel(op, Given::sha
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::ints("shape", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "Shape", "expand_shapes_tensor"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, "shape")));
-
-pub(super) const GRAD: OpDef = OpDef::new("expand_v2_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), TENSORS[0], TENSORS[1], Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("shape", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Fn(|view| split(view, "shape")))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["X", "Shape", "expand_shapes_tensor"])
+            .split(SplitRule::Fn(split_grad)),
+    );
 
 pub(super) const AS: OpDef = OpDef::new("expand_as_v2", |op| {
     kernel(op, Given::attr(op, "target_shape")?, op.maybe_input("Y"))
@@ -30,15 +27,8 @@ pub(super) const AS: OpDef = OpDef::new("expand_as_v2", |op| {
 .outputs(&[Slot::one("Out")])
 .attrs(&[attr::ints("target_shape", &[])])
 .infer(infer_as)
-.grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-.split(SplitRule::Fn(|view| split(view, "target_shape")));
-
-pub(super) const AS_GRAD: OpDef = OpDef::new("expand_as_v2_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("target_shape", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split_grad));
+.split(SplitRule::Fn(|view| split(view, "target_shape")))
+.gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]).split(SplitRule::Fn(split_grad)));
 
 impl Given {
     fn shape(op: &OpView<'_>) -> Result<Given> {

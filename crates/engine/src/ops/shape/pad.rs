@@ -10,7 +10,6 @@ use super::walk::Walk;
 use crate::ops::prelude::*;
 
 const IMAGE: [Slot; 2] = [Slot::one("X"), Slot::maybe("Paddings")];
-const IMAGE_GRAD: [Slot; 3] = [Slot::one("X"), Slot::maybe("Paddings"), Slot::one("Out@GRAD")];
 
 const PAD_ATTRS: &[AttrSpec] =
     &[attr::required("paddings", AttrKind::Ints), attr::float("pad_value", 0.0)];
@@ -27,29 +26,21 @@ const PAD3D_ATTRS: &[AttrSpec] = &[
     attr::str("data_format", "NCDHW"),
 ];
 
-pub(super) const PAD: OpDef = def("pad").inputs(&[Slot::one("X")]).attrs(PAD_ATTRS);
-pub(super) const PAD_GRAD: OpDef = grad_def("pad_grad")
-    .inputs(&[Slot::maybe("X"), Slot::one("Out@GRAD")])
+pub(super) const PAD: OpDef = def("pad")
+    .inputs(&[Slot::one("X")])
     .attrs(PAD_ATTRS)
-    .infer(infer_grad);
+    .gradient(GRADIENT.reads(&["X"]).optional(&["X"]).infer(infer_grad));
 pub(super) const PAD2D: OpDef = def("pad2d").inputs(&IMAGE).attrs(PAD2D_ATTRS);
-pub(super) const PAD2D_GRAD: OpDef = grad_def("pad2d_grad").inputs(&IMAGE_GRAD).attrs(PAD2D_ATTRS);
 pub(super) const PAD3D: OpDef = def("pad3d").inputs(&IMAGE).attrs(PAD3D_ATTRS);
-pub(super) const PAD3D_GRAD: OpDef = grad_def("pad3d_grad").inputs(&IMAGE_GRAD).attrs(PAD3D_ATTRS);
+
+const GRADIENT: Gradient = Gradient::new(&["X"], grad_kernel).reads(&["X", "Paddings"]);
 
 const fn def(name: &'static str) -> OpDef {
     OpDef::new(name, kernel)
         .outputs(const { &[Slot::one("Out")] })
         .infer(infer)
-        .grad(GradRule::Op { inputs: &["X", "Paddings"], outputs: &[] })
         .split(SplitRule::Fn(split))
-}
-
-const fn grad_def(name: &'static str) -> OpDef {
-    OpDef::new(name, grad_kernel)
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(split))
+        .gradient(GRADIENT)
 }
 
 /// What lies around.

@@ -5,6 +5,16 @@
 //! the gradient the shape of `X` without keeping `X` alive.
 
 use crate::ops::prelude::*;
+
+/// The gradient of an op that keeps the shape of `X` in `XShape`.
+pub(super) const BY_SHAPE: Gradient = Gradient::new(&["X"], grad_kernel)
+    .reads(&["XShape"])
+    .infer(infer_grad)
+    .split(SplitRule::Fn(split_grad));
+
+/// The gradient of an older op, which reads `X` for its shape.
+pub(super) const BY_X: Gradient =
+    Gradient::new(&["X"], grad_kernel).reads(&["X"]).split(SplitRule::Fn(split_grad));
 use crate::ops::shape::dims::{keep_lod, ranked, signed, sized};
 use crate::ops::shape::given::Given;
 

@@ -33,10 +33,7 @@ pub(super) const DEF: OpDef = OpDef::new("set_value", kernel)
     .like(&[("Out", "Input")])
     .lod_from("Input")
     .inplace(&[("Input", "Out")])
-    .grad(GradRule::Op {
-        inputs: &["ValueTensor", "StartsTensorList", "EndsTensorList", "StepsTensorList"],
-        outputs: &[],
-    });
+    .grad(GradRule::Op(&["ValueTensor", "StartsTensorList", "EndsTensorList", "StepsTensorList"]));
 
 pub(super) const GRAD: OpDef = OpDef::new("set_value_grad", grad_kernel)
     .inputs(&[Slot::one("Out@GRAD"), Slot::maybe("ValueTensor"), BOUNDS[0], BOUNDS[1], BOUNDS[2]])

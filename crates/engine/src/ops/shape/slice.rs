@@ -27,25 +27,14 @@ pub(super) const DEF: OpDef = OpDef::new("slice", kernel)
         attr::ints("decrease_axis", &[]),
     ])
     .infer(infer)
-    .grad(GradRule::Op {
-        inputs: &["Input", "StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList"],
-        outputs: &[],
-    })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("slice_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("Input"),
-        BOUNDS[0],
-        BOUNDS[1],
-        BOUNDS[2],
-        BOUNDS[3],
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("Input@GRAD")])
-    .attrs(DEF.signature.attrs)
-    .like(&[("Input@GRAD", "Input")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["Input"], grad_kernel).reads(&[
+        "Input",
+        "StartsTensor",
+        "EndsTensor",
+        "StartsTensorList",
+        "EndsTensorList",
+    ]));
 
 pub(super) const STRIDED: OpDef = OpDef::new("strided_slice", kernel)
     .inputs(&[
@@ -67,35 +56,16 @@ pub(super) const STRIDED: OpDef = OpDef::new("strided_slice", kernel)
         attr::ints("decrease_axis", &[]),
     ])
     .infer(infer)
-    .grad(GradRule::Op {
-        inputs: &[
-            "Input",
-            "StartsTensor",
-            "EndsTensor",
-            "StartsTensorList",
-            "EndsTensorList",
-            "StridesTensor",
-            "StridesTensorList",
-        ],
-        outputs: &[],
-    })
-    .split(SplitRule::Fn(split));
-
-pub(super) const STRIDED_GRAD: OpDef = OpDef::new("strided_slice_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("Input"),
-        BOUNDS[0],
-        BOUNDS[1],
-        BOUNDS[2],
-        BOUNDS[3],
-        STRIDES[0],
-        STRIDES[1],
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("Input@GRAD")])
-    .attrs(STRIDED.signature.attrs)
-    .like(&[("Input@GRAD", "Input")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["Input"], grad_kernel).reads(&[
+        "Input",
+        "StartsTensor",
+        "EndsTensor",
+        "StartsTensorList",
+        "EndsTensorList",
+        "StridesTensor",
+        "StridesTensorList",
+    ]));
 
 /// What an op cuts out.
 pub(super) struct Cut {

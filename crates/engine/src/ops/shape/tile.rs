@@ -11,40 +11,24 @@ pub(super) const DEF: OpDef = OpDef::new("tile", kernel)
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::ints("repeat_times", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "RepeatTimes", "repeat_times_tensor"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("tile_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::maybe("RepeatTimes"),
-        Slot::any("repeat_times_tensor"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("repeat_times", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&[
+        "X",
+        "RepeatTimes",
+        "repeat_times_tensor",
+    ]));
 
 pub(super) const EXPAND: OpDef = OpDef::new("expand", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("ExpandTimes"), Slot::any("expand_times_tensor")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::ints("expand_times", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "ExpandTimes", "expand_times_tensor"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const EXPAND_GRAD: OpDef = OpDef::new("expand_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::maybe("ExpandTimes"),
-        Slot::any("expand_times_tensor"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("expand_times", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&[
+        "X",
+        "ExpandTimes",
+        "expand_times_tensor",
+    ]));
 
 fn given(op: &OpView<'_>) -> Result<Given> {
     if op.def.name.starts_with("expand") {

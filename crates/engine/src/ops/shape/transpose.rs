@@ -10,30 +10,26 @@ pub(super) const DEF: OpDef = OpDef::new("transpose2", kernel)
     .outputs(&[Slot::one("Out"), Slot::maybe("XShape")])
     .attrs(&[attr::required("axis", AttrKind::Ints)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &[], outputs: &["XShape"] })
-    .split(SplitRule::Fn(|view| split(view, "X")));
-
-pub(super) const GRAD: OpDef = OpDef::new("transpose2_grad", grad_kernel)
-    .inputs(&[Slot::one("XShape"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::required("axis", AttrKind::Ints)])
-    .infer(relabel::infer_grad)
-    .split(SplitRule::Fn(|view| split(view, "Out@GRAD")));
+    .split(SplitRule::Fn(|view| split(view, "X")))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["XShape"])
+            .infer(relabel::infer_grad)
+            .split(SplitRule::Fn(|view| split(view, "Out@GRAD"))),
+    );
 
 pub(super) const OLD: OpDef = OpDef::new("transpose", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::required("axis", AttrKind::Ints), attr::str("data_format", "AnyLayout")])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, "X")));
-
-pub(super) const OLD_GRAD: OpDef = OpDef::new("transpose_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::maybe("Out"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::required("axis", AttrKind::Ints), attr::str("data_format", "AnyLayout")])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(|view| split(view, "Out@GRAD")));
+    .split(SplitRule::Fn(|view| split(view, "X")))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["X"])
+            .accepts(&["Out"])
+            .split(SplitRule::Fn(|view| split(view, "Out@GRAD"))),
+    );
 
 /// Rows stay rows when the first axis stays first; the pieces of a sum may turn as they like.
 fn split(view: &SplitView<'_>, slot: &str) -> Option<Vec<Spread>> {

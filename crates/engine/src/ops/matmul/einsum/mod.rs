@@ -23,7 +23,7 @@ pub(super) const DEF: OpDef = OpDef::new("einsum", kernel)
     .outputs(&[Slot::one("Out"), Slot::any("InnerCache"), Slot::any("XShape")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["Operands"], outputs: &[] })
+    .grad(GradRule::Op(&["Operands"]))
     .split(SplitRule::Fn(split));
 
 pub(super) const GRAD: OpDef = OpDef::new("einsum_grad", grad_kernel)
