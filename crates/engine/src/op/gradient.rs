@@ -22,7 +22,7 @@ pub struct Gradient {
     from: &'static [&'static str],
     /// How its outputs get their shape, where each is not like its forward input.
     infer: Option<Shape>,
-    /// Its behaviour under a batch split, where it is not the forward op's.
+    /// Its behaviour under a batch split, where it does not follow from the forward op's.
     split: Option<SplitRule>,
     lod_from: Option<&'static str>,
     shared: &'static [&'static str],
@@ -92,7 +92,7 @@ impl Gradient {
         self
     }
 
-    /// Sets a behaviour under a batch split that differs from the forward op's.
+    /// Sets a behaviour under a batch split that does not follow from the forward op's.
     pub const fn split(mut self, rule: SplitRule) -> Gradient {
         self.split = Some(rule);
         self
@@ -133,13 +133,10 @@ impl Gradient {
             required,
             ..slot
         };
-        let first = outputs.first().map(|slot| slot.name);
-        let from: Vec<&str> =
-            if self.from.is_empty() { first.into_iter().collect() } else { self.from.to_vec() };
-
         let mut reads: Vec<Slot> = self.reads.iter().map(read).collect();
         reads.extend(self.accepts.iter().map(|name| Slot { required: false, ..find(name) }));
-        reads.extend(from.iter().map(|name| gradient(find(name), true)));
+        let given = self.outputs_given(forward);
+        reads.extend(given.iter().map(|name| gradient(find(name), true)));
         let alone = self.of.len() == 1;
         let writes: Vec<Slot> = self.of.iter().map(|name| gradient(find(name), alone)).collect();
         let infer = match self.infer {
@@ -151,11 +148,36 @@ impl Gradient {
         OpDef {
             signature: Signature { inputs, outputs, attrs },
             infer,
-            split: self.split.unwrap_or(forward.split),
+            split: self.split.unwrap_or_else(|| self.split_after(forward)),
             lod_from: self.lod_from,
             shared: self.shared,
             ..OpDef::new(with_suffix(forward.name, "_grad"), self.kernel)
         }
+    }
+}
+
+impl Gradient {
+    /// What the forward op's split means here: gradients are rows where their values are, and those
+    /// of whole inputs are sums over the batch.
+    fn split_after(&self, forward: &OpDef) -> SplitRule {
+        let SplitRule::Batch { rows, partial } = forward.split else { return forward.split };
+        let outputs = forward.signature.outputs;
+        let is_rows = |name: &str| {
+            let written = outputs.iter().any(|slot| slot.name == name);
+            if written { !partial.contains(&name) } else { rows.contains(&name) }
+        };
+        let gradient = |name: &&'static str| with_suffix(name, GRAD_SUFFIX);
+        let read = self.reads.iter().copied().filter(|name| is_rows(name));
+        let given = self.outputs_given(forward).into_iter().filter(|name| is_rows(name));
+        let rows: Vec<_> = read.chain(given.map(|name| gradient(&name))).collect();
+        let sums = self.of.iter().filter(|name| !is_rows(name)).map(gradient);
+        SplitRule::Batch { rows: rows.leak(), partial: sums.collect::<Vec<_>>().leak() }
+    }
+
+    /// The forward outputs whose gradients it reads.
+    fn outputs_given(&self, forward: &OpDef) -> Vec<&'static str> {
+        let first = forward.signature.outputs.first().map(|slot| slot.name);
+        if self.from.is_empty() { first.into_iter().collect() } else { self.from.to_vec() }
     }
 }
 

@@ -11,25 +11,8 @@ pub(super) const DEF: OpDef = OpDef::new("prelu", kernel)
     .attrs(&[attr::str("mode", "all"), attr::str("data_format", "NCHW")])
     .like(&[("Out", "X")])
     .lod_from("X")
-    .split(SplitRule::Fn(split))
-    .gradient(
-        Gradient::new(&["X", "Alpha"], grad_kernel)
-            .reads(&["X", "Alpha"])
-            .split(SplitRule::Fn(split_grad)),
-    );
-
-/// `Alpha` never has a batch dimension.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows && view.spread("Alpha") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    if split(view).is_none() || view.spread("Out@GRAD") != Spread::Rows {
-        return None;
-    }
-    view.outputs_by_slot(|slot| if slot == "X@GRAD" { Spread::Rows } else { Spread::Partial })
-}
+    .split(SplitRule::batch(&["X"]))
+    .gradient(Gradient::new(&["X", "Alpha"], grad_kernel).reads(&["X", "Alpha"]));
 
 /// What one element of `Alpha` is for.
 #[derive(Clone, Copy)]

@@ -28,12 +28,8 @@ const fn def(name: &'static str) -> OpDef {
         .outputs(const { &[Slot::one("Output")] })
         .attrs(ATTRS)
         .infer(infer)
-        .split(SplitRule::Fn(split))
-        .gradient(
-            Gradient::new(&["Input", "Filter"], grad_kernel)
-                .reads(&["Input", "Filter"])
-                .split(SplitRule::Fn(split_grad)),
-        )
+        .split(SplitRule::batch(&["Input"]))
+        .gradient(Gradient::new(&["Input", "Filter"], grad_kernel).reads(&["Input", "Filter"]))
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
@@ -43,20 +39,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     out.lod_level = 0;
     cx.set("Output", out);
     Ok(())
-}
-
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("Input") == Spread::Rows && view.spread("Filter") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-/// The filter's gradient is a sum over the batch, so each worker has a piece of it.
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spread("Input") == Spread::Rows && view.spread("Output@GRAD") == Spread::Rows;
-    if !rows || view.spread("Filter") != Spread::Whole {
-        return None;
-    }
-    view.outputs_by_slot(|slot| if slot == "Input@GRAD" { Spread::Rows } else { Spread::Partial })
 }
 
 /// Memory that is kept between steps.

@@ -40,13 +40,12 @@ const fn definition(name: &'static str) -> OpDef {
         .attrs(ATTRS)
         .shared(&["W"])
         .lod_from("Ids")
-        .split(SplitRule::Fn(split))
+        .split(SplitRule::batch(&["Ids"]))
         .gradient(
             Gradient::new(&["W"], grad_kernel)
                 .reads(&["W", "Ids"])
                 .shared(&["W"])
-                .infer(infer_grad)
-                .split(SplitRule::Fn(split_grad)),
+                .infer(infer_grad),
         )
 }
 
@@ -83,17 +82,6 @@ fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
     grad.kind = if cx.op().bool("is_sparse")? { VarKind::SelectedRows } else { VarKind::LodTensor };
     cx.set("W@GRAD", grad);
     Ok(())
-}
-
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("Ids") == Spread::Rows && view.spread("W") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-/// Each worker has the gradient of its own rows; together they are the table's.
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spread("Ids") == Spread::Rows && view.spread("Out@GRAD") == Spread::Rows;
-    (rows && view.spread("W") == Spread::Whole).then(|| vec![Spread::Partial])
 }
 
 fn table(weights: &Tensor, padding: i64) -> Table {

@@ -12,7 +12,7 @@ pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
     .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", "")])
     .infer(infer)
     .lod_from("X")
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::batch(&["X"]));
 
 pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
     .inputs(&[
@@ -25,7 +25,7 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
     .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("W@GRAD"), Slot::maybe("Bias@GRAD")])
     .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", "")])
     .like(&[("X@GRAD", "X"), ("W@GRAD", "W"), ("Bias@GRAD", "Bias")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Batch { rows: &["X", "Out", "Out@GRAD"], partial: &["W@GRAD", "Bias@GRAD"] });
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, w) = (cx.input("X")?, cx.input("W")?);
@@ -41,23 +41,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = x.with_dims([&x.dims[..columns_from], &w.dims[1..]].concat());
     cx.set("Out", out);
     Ok(())
-}
-
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows
-        && view.spread("W") == Spread::Whole
-        && view.spread("Bias") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows
-        && view.spread("Out@GRAD") == Spread::Rows
-        && view.spread("W") == Spread::Whole;
-    if !fits {
-        return None;
-    }
-    view.outputs_by_slot(|slot| if slot == "X@GRAD" { Spread::Rows } else { Spread::Partial })
 }
 
 /// Activations that have a gradient in terms of their output.

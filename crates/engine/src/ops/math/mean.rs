@@ -6,23 +6,14 @@ pub(super) const DEF: OpDef = OpDef::new("mean", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
-    .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]).split(SplitRule::Fn(split_grad)));
+    // Each worker's mean counts for its share of the batch; the shares add up.
+    .split(SplitRule::Batch { rows: &["X"], partial: &["Out"] })
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = cx.input("X")?.with_dims([]);
     cx.set("Out", out);
     Ok(())
-}
-
-/// Each worker's mean counts for its share of the batch; the shares add up.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    (view.spread("X") == Spread::Rows).then(|| vec![Spread::Partial])
-}
-
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows && view.spread("Out@GRAD") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {

@@ -8,7 +8,7 @@ pub(super) const DEF: OpDef = OpDef::new("bmm", kernel)
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .split(SplitRule::Fn(split))
+    .split(SplitRule::batch(&["X", "Y"]))
     .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]));
 
 const PLAIN: Transposes = Transposes { x: false, y: false };
@@ -24,12 +24,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = x.with_dims([stack, *m, *n]);
     cx.set("Out", out);
     Ok(())
-}
-
-/// The stack is the batch.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spreads.iter().all(|spread| *spread == Spread::Rows);
-    rows.then(|| vec![Spread::Rows; view.outputs.len()])
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {

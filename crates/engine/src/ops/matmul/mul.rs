@@ -9,10 +9,8 @@ pub(super) const DEF: OpDef = OpDef::new("mul", kernel)
     .attrs(&[attr::int("x_num_col_dims", 1), attr::int("y_num_col_dims", 1)])
     .infer(infer)
     .lod_from("X")
-    .split(SplitRule::Fn(split))
-    .gradient(
-        Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]).split(SplitRule::Fn(split_grad)),
-    );
+    .split(SplitRule::batch(&["X"]))
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, y) = (cx.input("X")?, cx.input("Y")?);
@@ -37,20 +35,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = x.with_dims([&x.dims[..xc], &y.dims[yc..]].concat());
     cx.set("Out", out);
     Ok(())
-}
-
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows && view.spread("Y") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-/// A weight's gradient is a sum over the batch, so each worker has a piece of it.
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spread("X") == Spread::Rows && view.spread("Out@GRAD") == Spread::Rows;
-    if !rows || view.spread("Y") != Spread::Whole {
-        return None;
-    }
-    view.outputs_by_slot(|slot| if slot == "X@GRAD" { Spread::Rows } else { Spread::Partial })
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {

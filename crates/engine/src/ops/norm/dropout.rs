@@ -20,7 +20,7 @@ pub(super) const DEF: OpDef = OpDef::new("dropout", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .split(SplitRule::Fn(split))
+    .split(SplitRule::batch(&["X"]))
     .gradient(
         Gradient::new(&["X"], grad_kernel)
             .reads(&["Mask"])
@@ -72,11 +72,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     cx.set("Mask", x.with_dtype(DType::U8));
     cx.set("Out", x.clone());
     Ok(())
-}
-
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spread("X") == Spread::Rows && view.spread("Seed") == Spread::Whole;
-    rows.then(|| vec![Spread::Rows; view.outputs.len()])
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {

@@ -10,7 +10,7 @@ pub(super) const DEF: OpDef = OpDef::new("layer_norm", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .split(SplitRule::Fn(split))
+    .split(SplitRule::batch(&["X"]))
     .gradient(
         Gradient::new(&["X", "Scale", "Bias"], grad_kernel)
             .reads(&["X", "Scale", "Bias", "Mean", "Variance"]),
@@ -41,21 +41,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     cx.set("Mean", statistics.clone());
     cx.set("Variance", statistics);
     cx.like(&[("Y", "X")])
-}
-
-/// Rows are independent; the gradients of `Scale` and `Bias` are sums over them.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.op.def.signature.inputs.iter().all(|slot| {
-        let parameter = matches!(slot.name, "Scale" | "Bias");
-        view.spread(slot.name) == if parameter { Spread::Whole } else { Spread::Rows }
-    });
-    if !fits {
-        return None;
-    }
-    view.outputs_by_slot(|slot| match slot {
-        "Scale@GRAD" | "Bias@GRAD" => Spread::Partial,
-        _ => Spread::Rows,
-    })
 }
 
 /// The elements of one row.

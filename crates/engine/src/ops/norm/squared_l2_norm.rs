@@ -8,23 +8,14 @@ pub(super) const DEF: OpDef = OpDef::new("squared_l2_norm", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
-    .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]).split(SplitRule::Fn(split_grad)));
+    // Squares of rows add up; squares of pieces of a sum do not.
+    .split(SplitRule::Batch { rows: &["X"], partial: &["Out"] })
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = Meta::new(cx.input("X")?.dtype, [1]);
     cx.set("Out", out);
     Ok(())
-}
-
-/// Squares of rows add up; squares of pieces of a sum do not.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    (view.spread("X") == Spread::Rows).then(|| vec![Spread::Partial])
-}
-
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows && view.spread("Out@GRAD") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {

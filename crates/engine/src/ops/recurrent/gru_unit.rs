@@ -23,7 +23,7 @@ pub(super) const DEF: OpDef = OpDef::new("gru_unit", kernel)
     .outputs(&[Slot::maybe("Gate"), Slot::maybe("ResetHiddenPrev"), Slot::one("Hidden")])
     .attrs(ATTRS)
     .infer(infer)
-    .split(SplitRule::Fn(split))
+    .split(SplitRule::batch(&["Input", "HiddenPrev"]))
     .gradient(
         Gradient::new(&["Input", "HiddenPrev", "Weight", "Bias"], grad_kernel)
             .reads(&["Input", "HiddenPrev", "Weight", "Bias", "Gate", "ResetHiddenPrev"])
@@ -60,20 +60,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     cx.set("ResetHiddenPrev", last.clone());
     cx.set("Hidden", last.clone());
     Ok(())
-}
-
-/// Rows are steps of different sequences; the gradients of weight and bias are sums over them.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let slots = view.op.def.signature.inputs.iter();
-    let fits = slots.filter(|slot| view.op.maybe_input(slot.name).is_some()).all(|slot| {
-        let whole = matches!(slot.name, "Weight" | "Bias");
-        view.spread(slot.name) == if whole { Spread::Whole } else { Spread::Rows }
-    });
-    let of = |slot: &str| match slot {
-        "Weight@GRAD" | "Bias@GRAD" => Spread::Partial,
-        _ => Spread::Rows,
-    };
-    fits.then(|| view.outputs_by_slot(of)).flatten()
 }
 
 /// What the attributes say.

@@ -32,7 +32,9 @@ pub(super) const DEF: OpDef = OpDef::new("data_norm", kernel)
     .infer(infer)
     .lod_from("X")
     .grad(GradRule::Op(&["X", "scale_w", "bias", "Means", "Scales"]))
-    .split(SplitRule::Fn(split));
+    // Every worker needs `Means` and `Scales`, but only the first may count in them: they are a sum of
+    // pieces of which all others are zero.
+    .split(SplitRule::Batch { rows: &["X"], partial: &["Means", "Scales"] });
 
 // Paddle's gradient op also names the statistics as outputs, for its GPU kernel; they are accepted
 // and left alone.
@@ -108,15 +110,6 @@ fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
         cx.set(slot.name, columns.clone());
     }
     Ok(())
-}
-
-/// Rows by whole statistics. Every worker needs `Means` and `Scales`, but only the first may count
-/// in them: they are a sum of pieces of which all others are zero.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let statistics = ["BatchSize", "BatchSum", "BatchSquareSum", "scale_w", "bias"];
-    let whole = statistics.iter().all(|slot| view.spread(slot) == Spread::Whole);
-    let of = |slot: &str| if slot == "Y" { Spread::Rows } else { Spread::Partial };
-    if whole && view.spread("X") == Spread::Rows { view.outputs_by_slot(of) } else { None }
 }
 
 /// The columns of a row in runs that are shown or not shown together.
