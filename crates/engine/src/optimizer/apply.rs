@@ -180,11 +180,6 @@ impl Power {
     }
 }
 
-/// The error of an optimizer whose parameter is no float tensor.
-pub(super) fn not_float(dtype: DType) -> Error {
-    Error::kernel(format!("`Param` must be float32 or float64, not {dtype}"))
-}
-
 /// The accumulators, which have `len` elements each.
 fn accumulators<'a, const N: usize>(
     run: &Run<'a>,
