@@ -2,7 +2,7 @@
 //! channel, or per element of a row.
 
 use crate::ops::elementwise::binary::{apply, gather};
-use crate::ops::elementwise::walk::Walk;
+use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("prelu", kernel)
@@ -37,7 +37,7 @@ impl Mode {
     }
 
     /// The walk over `X` and `Alpha`.
-    fn walk(self, x: Dims, alpha: Dims) -> Result<Walk<2>> {
+    fn walk(self, x: Dims, alpha: Dims) -> Result<BroadcastWalk<2>> {
         let mut dims = [1; MAX_RANK];
         let rank = x.len();
         match self {
@@ -61,7 +61,7 @@ impl Mode {
                 alpha.numel()
             )));
         }
-        Walk::new(&x, [&x, &dims[..rank]])
+        BroadcastWalk::new(&x, [&x, &dims[..rank]])
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::sizes::{Config, Sizes};
 use super::{columns, depthwise};
-use crate::gemm::{Layout, Matrix, gemm, gemm_add};
+use crate::gemm::{Matrix, Order, gemm, gemm_add};
 use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
@@ -109,7 +109,7 @@ fn forward<T: Real + Matrix>(
             }
             let windows = windows(sizes, x, columns);
             let (m, n, k) = (sizes.filters, outside, weights);
-            gemm(m, n, k, result, filter, Layout::Plain, windows, Layout::Plain);
+            gemm(m, n, k, result, filter, Order::Plain, windows, Order::Plain);
         }
         if sizes.last {
             columns::transpose(turned_out, filters, out);
@@ -223,7 +223,7 @@ fn add_filter_grad<T: Real + Matrix>(
         }
         let windows = windows(sizes, x, columns);
         let (m, n, k) = (sizes.filters, weights, outside);
-        gemm_add(m, n, k, dfilter, dout, Layout::Plain, windows, Layout::Transposed);
+        gemm_add(m, n, k, dfilter, dout, Order::Plain, windows, Order::Transposed);
     }
 }
 
@@ -247,9 +247,9 @@ fn input_grad<T: Real + Matrix>(
                 depthwise::input_grad(&sizes.axes, Sizes::group(dout, at, 1, outside), weights, dx);
             }
         } else if sizes.is_pointwise() {
-            gemm(m, n, k, dx, filter, Layout::Transposed, dout, Layout::Plain);
+            gemm(m, n, k, dx, filter, Order::Transposed, dout, Order::Plain);
         } else {
-            gemm(m, n, k, columns, filter, Layout::Transposed, dout, Layout::Plain);
+            gemm(m, n, k, columns, filter, Order::Transposed, dout, Order::Plain);
             dx.fill(T::ZERO);
             columns::scatter(&sizes.axes, columns, dx);
         }

@@ -1,7 +1,7 @@
 //! What functions of two elements share: slots, shapes, and loops over walks.
 
 use super::broadcast;
-use super::walk::Walk;
+use super::broadcast_walk::BroadcastWalk;
 use crate::ops::prelude::*;
 
 /// A function of two elements.
@@ -94,7 +94,7 @@ fn scale_rows<B: Binary>(x: &SelectedRows, y: &Tensor, out: &mut SelectedRows) -
 
 /// Writes `f(x, y)` for every element of a walk.
 pub(in crate::ops) fn apply<T: Element, R: Element>(
-    walk: &Walk<2>,
+    walk: &BroadcastWalk<2>,
     x: &[T],
     y: &[T],
     out: &mut [R],
@@ -160,7 +160,7 @@ pub(super) fn grad_kernel<P: Partials>(op: &OpView<'_>) -> Result<Kernel> {
 /// Sums `f(mine, other, dout)` into the gradient of operand `which` (0 or 1) of a walk, over every
 /// element of the result that the operand's element took part in.
 pub(in crate::ops) fn gather<T: Real>(
-    walk: &Walk<2>,
+    walk: &BroadcastWalk<2>,
     which: usize,
     mine: &[T],
     other: &[T],
@@ -178,7 +178,7 @@ pub(in crate::ops) fn gather<T: Real>(
 }
 
 fn gather_runs<T: Real>(
-    walk: &Walk<2>,
+    walk: &BroadcastWalk<2>,
     which: usize,
     mine: &[T],
     other: &[T],

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use bireme_ir::VarKind;
 
-use super::walk::Walk;
+use super::broadcast_walk::BroadcastWalk;
 use crate::ops::prelude::*;
 
 /// Two shapes brought to the same rank.
@@ -74,12 +74,12 @@ impl Aligned<usize> {
     ///
     /// # Errors
     /// When a dimension of one is neither 1 nor that of the other.
-    pub(in crate::ops) fn walk(&self) -> Result<Walk<2>> {
+    pub(in crate::ops) fn walk(&self) -> Result<BroadcastWalk<2>> {
         let mut full = [1; MAX_RANK];
         for ((full, x), y) in full.iter_mut().zip(self.x()).zip(self.y()) {
             *full = if *x == 1 { *y } else { *x };
         }
-        Walk::new(&full[..self.rank], [self.x(), self.y()])
+        BroadcastWalk::new(&full[..self.rank], [self.x(), self.y()])
     }
 }
 
@@ -87,7 +87,7 @@ impl Aligned<usize> {
 ///
 /// # Errors
 /// When they do not fit.
-pub(in crate::ops) fn walk(x: &[usize], y: &[usize], axis: i64) -> Result<Walk<2>> {
+pub(in crate::ops) fn walk(x: &[usize], y: &[usize], axis: i64) -> Result<BroadcastWalk<2>> {
     Aligned::new(x, y, axis)?.walk()
 }
 

@@ -5,13 +5,13 @@ use crate::op::OpDef;
 mod add;
 pub(super) mod binary;
 pub(super) mod broadcast;
+pub(super) mod broadcast_walk;
 mod div;
 mod max_min;
 mod modulo;
 mod mul;
 mod pow;
 mod sub;
-pub(super) mod walk;
 
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[

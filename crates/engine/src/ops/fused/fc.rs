@@ -3,7 +3,7 @@
 //! Saves two passes over the activations in each direction. The gradient of the activation, the
 //! bias gradient and the copy that the products need come from one pass.
 
-use crate::gemm::{Layout, gemm};
+use crate::gemm::{Order, gemm};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
@@ -74,7 +74,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         if bias.len() != n {
             return Err(Error::kernel(format!("{} biases for {n} columns", bias.len())));
         }
-        gemm(m, n, k, out, run.get(x)?, Layout::Plain, run.get(w)?, Layout::Plain);
+        gemm(m, n, k, out, run.get(x)?, Order::Plain, run.get(w)?, Order::Plain);
         match act {
             Act::None => add_bias(out, bias, |z| z),
             Act::Relu => add_bias(out, bias, |z| z.max(0.0)),
@@ -117,10 +117,10 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             None => run.get::<f32>(dout)?,
         };
         if let Some(dw) = dw {
-            gemm(k, n, m, run.set(dw)?, run.get(x)?, Layout::Transposed, dz, Layout::Plain);
+            gemm(k, n, m, run.set(dw)?, run.get(x)?, Order::Transposed, dz, Order::Plain);
         }
         if let Some(dx) = dx {
-            gemm(m, k, n, run.set(dx)?, dz, Layout::Plain, run.get(w)?, Layout::Transposed);
+            gemm(m, k, n, run.set(dx)?, dz, Order::Plain, run.get(w)?, Order::Transposed);
         }
         Ok(())
     }))

@@ -2,7 +2,7 @@
 //! only the data knows.
 
 use crate::ops::prelude::*;
-use crate::ops::shape::walk::Walk;
+use crate::ops::shape::strided_walk::StridedWalk;
 
 pub(super) const DEF: OpDef = OpDef::new("masked_select", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Mask")])
@@ -17,12 +17,12 @@ pub(super) const DEF: OpDef = OpDef::new("masked_select", kernel)
 /// The mask in the shape of `X`, repeated along dimensions that it lacks.
 struct Mask {
     full: Tensor,
-    walk: Walk,
+    walk: StridedWalk,
 }
 
 impl Mask {
     fn new() -> Mask {
-        Mask { full: Tensor::empty(DType::Bool), walk: Walk::default() }
+        Mask { full: Tensor::empty(DType::Bool), walk: StridedWalk::default() }
     }
 
     fn over<'a>(&'a mut self, mask: &'a Tensor, x: Dims) -> Result<&'a [u8]> {

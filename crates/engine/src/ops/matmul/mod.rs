@@ -1,4 +1,4 @@
-//! Matrix products, inner products, Einstein sums and norms.
+//! Matrix products, inner products and Einstein sums.
 
 use crate::op::OpDef;
 
@@ -8,7 +8,6 @@ mod dot;
 mod einsum;
 mod matmul_v2;
 mod mul;
-mod p_norm;
 mod product;
 
 /// The definitions of this family.
@@ -20,6 +19,5 @@ pub(super) const DEFS: &[OpDef] = &[
     matmul_v2::V1,
     matmul_v2::V2,
     mul::DEF,
-    p_norm::DEF,
     cos_sim::DEF,
 ];

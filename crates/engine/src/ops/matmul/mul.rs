@@ -1,6 +1,6 @@
 //! `mul`: the product of two tensors seen as matrices; what `fc` is made of.
 
-use crate::gemm::{Layout, gemm};
+use crate::gemm::{Order, gemm};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("mul", kernel)
@@ -42,7 +42,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (xc, yc) = (op.i64("x_num_col_dims")? as usize, op.i64("y_num_col_dims")? as usize);
     float_kernel!(op, "X", |run, T| {
         let ((m, k), (_, n)) = (run.dims(x)?.matrix(xc), run.dims(y)?.matrix(yc));
-        gemm::<T>(m, n, k, run.set(out)?, run.get(x)?, Layout::Plain, run.get(y)?, Layout::Plain);
+        gemm::<T>(m, n, k, run.set(out)?, run.get(x)?, Order::Plain, run.get(y)?, Order::Plain);
     })
 }
 
@@ -54,10 +54,10 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         let ((m, k), (_, n)) = (run.dims(x)?.matrix(xc), run.dims(y)?.matrix(yc));
         let dout = run.get::<T>(dout)?;
         if let Some(dx) = dx {
-            gemm::<T>(m, k, n, run.set(dx)?, dout, Layout::Plain, run.get(y)?, Layout::Transposed);
+            gemm::<T>(m, k, n, run.set(dx)?, dout, Order::Plain, run.get(y)?, Order::Transposed);
         }
         if let Some(dy) = dy {
-            gemm::<T>(k, n, m, run.set(dy)?, run.get(x)?, Layout::Transposed, dout, Layout::Plain);
+            gemm::<T>(k, n, m, run.set(dy)?, run.get(x)?, Order::Transposed, dout, Order::Plain);
         }
     })
 }

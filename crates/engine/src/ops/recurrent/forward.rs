@@ -5,7 +5,7 @@
 
 use super::cell;
 use super::sizes::{Mode, Part, Sizes};
-use crate::gemm::{Layout, Matrix, gemm, gemm_add};
+use crate::gemm::{Matrix, Order, gemm, gemm_add};
 use crate::ops::prelude::*;
 
 /// What a network reads: its weights, its first states (of all passes), and the lengths.
@@ -98,7 +98,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
         let (width, hidden) = (network.gate_width(), network.hidden);
         let weight = self.weight(pass, Part::Input)?;
         let (rows, columns) = (self.sizes.rows(), network.input_width(pass));
-        gemm(rows, width, columns, gates, input, Layout::Plain, weight, Layout::Transposed);
+        gemm(rows, width, columns, gates, input, Order::Plain, weight, Order::Transposed);
         let bias = self.weight(pass, Part::InputBias)?;
         let other = self.weight(pass, Part::HiddenBias)?;
         // The reset gate of a GRU multiplies the candidate's second bias too: it is added later.
@@ -125,7 +125,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
             Mode::Gru => (gemm, recurrent),
             _ => (gemm_add, gates),
         };
-        product(batch, width, hidden, out, state, Layout::Plain, weight, Layout::Transposed);
+        product(batch, width, hidden, out, state, Order::Plain, weight, Order::Transposed);
         Ok(())
     }
 

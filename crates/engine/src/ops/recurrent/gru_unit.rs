@@ -4,7 +4,7 @@
 //! gates, then `[hidden, hidden]` for the candidate.
 
 use super::activation::Activation;
-use crate::gemm::{Layout, Matrix, gemm, gemm_add};
+use crate::gemm::{Matrix, Order, gemm, gemm_add};
 use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
@@ -164,7 +164,7 @@ impl Unit {
         out: &mut [T],
     ) {
         let (of_gates, of_candidate) = weight.split_at(2 * hidden * hidden);
-        let plain = Layout::Plain;
+        let plain = Order::Plain;
         gemm_add(rows, 2 * hidden, hidden, gates, last, plain, of_gates, plain);
         self.gate.apply(gates);
         for (row, gates) in gates.chunks_exact(2 * hidden).enumerate() {
@@ -271,7 +271,7 @@ impl Unit {
                 dlast[at] = d * (T::ONE - share);
             }
         }
-        let (plain, turned) = (Layout::Plain, Layout::Transposed);
+        let (plain, turned) = (Order::Plain, Order::Transposed);
         gemm(rows, hidden, hidden, dreset, dcandidate, plain, of_candidate, turned);
         for row in 0..rows {
             let reset = &reads.gates[row * 3 * hidden + hidden..][..hidden];
@@ -295,7 +295,7 @@ fn weight_grad<T: Matrix + Real>(
 ) {
     let hidden = reads.hidden;
     let (of_gates, of_candidate) = dweight.split_at_mut(2 * hidden * hidden);
-    let (plain, turned) = (Layout::Plain, Layout::Transposed);
+    let (plain, turned) = (Order::Plain, Order::Transposed);
     gemm(hidden, 2 * hidden, rows, of_gates, reads.last, turned, dgates, plain);
     gemm(hidden, hidden, rows, of_candidate, reads.reset_last, turned, dcandidate, plain);
 }

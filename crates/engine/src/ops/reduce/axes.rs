@@ -1,6 +1,6 @@
 //! The axes of a reduction, and loops over what is kept and what is reduced.
 
-use crate::ops::elementwise::walk::Walk;
+use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
 use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
@@ -70,7 +70,7 @@ impl Axes {
     }
 
     /// The walk over `X` with the result as its operand, and how many elements make one result.
-    pub(super) fn walk(&self, x: Dims) -> Result<(Walk<1>, usize)> {
+    pub(super) fn walk(&self, x: Dims) -> Result<(BroadcastWalk<1>, usize)> {
         let reduced = self.reduced(x.len())?;
         let mut kept = [1; MAX_RANK];
         let mut count = 1;
@@ -81,7 +81,7 @@ impl Axes {
                 kept[axis] = *dim;
             }
         }
-        Ok((Walk::new(&x, [&kept[..x.len()]])?, count))
+        Ok((BroadcastWalk::new(&x, [&kept[..x.len()]])?, count))
     }
 
     /// Whether the batch is among what is reduced.
@@ -144,7 +144,7 @@ fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 /// Folds `x` into `out`: `fold` joins a result with an element, `fold_run` with a whole run.
 pub(super) fn reduce<T: Element>(
-    walk: &Walk<1>,
+    walk: &BroadcastWalk<1>,
     x: &[T],
     out: &mut [T],
     start: T,
@@ -175,7 +175,7 @@ pub(super) fn reduce<T: Element>(
 
 /// Writes `f(x, out, dout)` for every element of `x` and the result that it went into.
 pub(super) fn spread<T: Number>(
-    walk: &Walk<1>,
+    walk: &BroadcastWalk<1>,
     x: &[T],
     out: &[T],
     dout: &[T],

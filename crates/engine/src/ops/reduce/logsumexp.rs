@@ -1,7 +1,7 @@
 //! `logsumexp`: the logarithm of the sum of exponentials along some axes, safe for large elements.
 
 use super::axes::{self, Axes};
-use crate::ops::elementwise::walk::Walk;
+use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
 use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] =
@@ -46,7 +46,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 /// `max + ln(sum(exp(x - max)))`: no exponential exceeds 1.
-fn forward<T: Real>(walk: &Walk<1>, x: &[T], out: &mut [T], sums: &mut [T]) {
+fn forward<T: Real>(walk: &BroadcastWalk<1>, x: &[T], out: &mut [T], sums: &mut [T]) {
     let larger = |a: T, b: T| if b > a { b } else { a };
     axes::reduce(walk, x, out, T::LOWEST, larger, |top, x| fold_of(x, top, larger));
     // Infinities would be subtracted from themselves.

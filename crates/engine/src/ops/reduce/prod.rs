@@ -2,7 +2,7 @@
 //! others, also where factors are zero (Paddle's is NaN there).
 
 use super::axes::{self, Axes};
-use crate::ops::elementwise::walk::Walk;
+use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
@@ -52,7 +52,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 /// For each product, with the gradient in it: the product, for factors that are not zero, and that
 /// of all the other factors, for one that is. With one zero a product changes with that factor
 /// alone, with two it does not change at all.
-fn beside_zeros<T: Real>(walk: &Walk<1>, x: &[T], dout: &[T]) -> (Vec<T>, Vec<T>) {
+fn beside_zeros<T: Real>(walk: &BroadcastWalk<1>, x: &[T], dout: &[T]) -> (Vec<T>, Vec<T>) {
     let (none, one) = (T::ZERO, T::ONE);
     let mut zeros = vec![none; dout.len()];
     let count = |zeros: T, x: T| if x == none { zeros + one } else { zeros };

@@ -3,7 +3,7 @@
 
 use super::dims::{ranked, signed, sized};
 use super::given::Given;
-use super::walk::Walk;
+use super::strided_walk::StridedWalk;
 use crate::ops::prelude::*;
 
 const TENSORS: [Slot; 2] = [Slot::maybe("Shape"), Slot::any("expand_shapes_tensor")];
@@ -115,7 +115,7 @@ fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 fn kernel(op: &OpView<'_>, mut given: Given, like: Option<In>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     // The shapes of the last step, whose answer still holds when they have not changed.
     let mut last = None;
     Ok(Box::new(move |run| {
@@ -137,7 +137,7 @@ fn kernel(op: &OpView<'_>, mut given: Given, like: Option<In>) -> Result<Kernel>
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
-    let (mut walk, mut last) = (Walk::default(), None);
+    let (mut walk, mut last) = (StridedWalk::default(), None);
     Ok(Box::new(move |run| {
         let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
         if last != Some((dims, dout.dims())) {
@@ -150,7 +150,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     }))
 }
 
-fn repeat(walk: &mut Walk, x: Dims, out: Dims) {
+fn repeat(walk: &mut StridedWalk, x: Dims, out: Dims) {
     let (new, strides) = (out.len() - x.len(), x.strides());
     walk.start(0);
     for (at, len) in out.iter().enumerate() {

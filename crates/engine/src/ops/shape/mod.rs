@@ -20,10 +20,10 @@ mod slice;
 mod split;
 mod squeeze;
 mod stack;
+pub(in crate::ops) mod strided_walk;
 mod tile;
 mod transpose;
 mod unsqueeze;
-pub(in crate::ops) mod walk;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 use super::dims::{signed, sized};
 use super::given::Given;
 use super::relocate::Relocate;
-use super::walk::Walk;
+use super::strided_walk::StridedWalk;
 use crate::ops::prelude::*;
 
 const IMAGE: [Slot; 2] = [Slot::one("X"), Slot::maybe("Paddings")];
@@ -220,7 +220,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 #[derive(Default)]
 struct Frame {
     /// The inputs as a part of the padded tensor, for a constant around them.
-    inside: Walk,
+    inside: StridedWalk,
     /// The input that each padded element shows, otherwise.
     shown: Relocate,
 }

@@ -8,7 +8,7 @@ use bireme_ir::{Attr, Scalar};
 
 use super::dims::sized;
 use super::slice::Cut;
-use super::walk::Walk;
+use super::strided_walk::StridedWalk;
 use crate::ops::prelude::*;
 
 const BOUNDS: [Slot; 3] =
@@ -45,7 +45,7 @@ pub(super) const GRAD: OpDef = OpDef::new("set_value_grad", grad_kernel)
 struct Part {
     cut: Cut,
     none_axes: Vec<i64>,
-    repeat: Walk,
+    repeat: StridedWalk,
     filled: Tensor,
 }
 
@@ -54,7 +54,7 @@ impl Part {
         Ok(Part {
             cut: Cut::assigned(op)?,
             none_axes: op.longs("none_axes")?,
-            repeat: Walk::default(),
+            repeat: StridedWalk::default(),
             filled: Tensor::empty(DType::F32),
         })
     }

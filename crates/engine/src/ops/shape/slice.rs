@@ -5,7 +5,7 @@
 
 use super::dims::axis_in;
 use super::given::Given;
-use super::walk::Walk;
+use super::strided_walk::StridedWalk;
 use crate::ops::prelude::*;
 
 const BOUNDS: [Slot; 4] = [
@@ -77,7 +77,7 @@ pub(super) struct Cut {
     /// Whether an end before the front, going backwards, includes the front.
     to_front: bool,
     /// From the whole tensor to the part, once [`Cut::prepare`] has run.
-    pub(super) walk: Walk,
+    pub(super) walk: StridedWalk,
 }
 
 /// The part of one axis: its first index, the step to the next, and how many there are.
@@ -101,7 +101,7 @@ impl Cut {
             strides,
             decrease: op.longs("decrease_axis")?,
             to_front: false,
-            walk: Walk::default(),
+            walk: StridedWalk::default(),
         })
     }
 
@@ -114,7 +114,7 @@ impl Cut {
             strides: Some(Given::or_list(op, "steps", "StepsTensorList")?),
             decrease: op.longs("decrease_axes")?,
             to_front: true,
-            walk: Walk::default(),
+            walk: StridedWalk::default(),
         })
     }
 

@@ -3,7 +3,7 @@
 
 use super::dims::{ranked, signed, sized};
 use super::given::Given;
-use super::walk::Walk;
+use super::strided_walk::StridedWalk;
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("tile", kernel)
@@ -74,7 +74,7 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, mut given) = (op.input("X")?, op.output("Out")?, given(op)?);
     // The shapes of the last step, whose answer still holds when they have not changed.
-    let (mut walk, mut last) = (Walk::default(), None);
+    let (mut walk, mut last) = (StridedWalk::default(), None);
     Ok(Box::new(move |run| {
         let (x, out) = (run.tensor(x)?, run.out(out)?);
         if given.known().is_none() || last != Some((x.dims(), out.dims())) {
@@ -89,7 +89,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| {
         let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
         if dout.dims().len() < dims.len() {
@@ -103,7 +103,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 /// Each axis of `Out` is two: the repeats, and the axis of `X`.
-fn repeat(walk: &mut Walk, x: Dims, out: Dims) {
+fn repeat(walk: &mut StridedWalk, x: Dims, out: Dims) {
     let (new, strides) = (out.len() - x.len(), x.strides());
     walk.start(0);
     for (at, len) in out.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::dims::{axis_in, ranked};
 use super::relabel;
-use super::walk::Walk;
+use super::strided_walk::StridedWalk;
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("transpose2", kernel)
@@ -69,7 +69,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, order) = (op.input("X")?, op.output("Out")?, order(op)?);
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| permute(&mut walk, &order, run.tensor(x)?, run.out(out)?)))
 }
 
@@ -79,11 +79,11 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     for (to, from) in order.iter().enumerate() {
         back[*from] = to;
     }
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| permute(&mut walk, &back, run.tensor(dout)?, run.out(dx)?)))
 }
 
-fn permute(walk: &mut Walk, order: &[usize], x: &Tensor, out: &mut Tensor) -> Result<()> {
+fn permute(walk: &mut StridedWalk, order: &[usize], x: &Tensor, out: &mut Tensor) -> Result<()> {
     let (dims, strides) = (x.dims(), x.dims().strides());
     if dims.len() != order.len() {
         return Err(Error::kernel(format!("cannot put the axes of {dims} in order {order:?}")));
