@@ -10,7 +10,7 @@ macro_rules! float_kernel {
     ($op:expr, $slot:expr, |$run:ident, $T:ident| $body:block) => {{
         let typed = $op.input($slot)?;
         let kernel: $crate::op::Kernel = Box::new(move |$run: &$crate::op::Run<'_>| {
-            let dtype = $run.tensor(typed)?.dtype();
+            let dtype = $run.value(typed).dtype();
             $crate::dispatch!(dtype, $T in [f32, f64] => {
                 $body
                 Ok(())

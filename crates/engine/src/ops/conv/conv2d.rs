@@ -145,16 +145,15 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         dfilter: op.maybe_output("Filter@GRAD"),
     };
     let (config, mut scratch) = (Config::of(op)?, Scratch::new());
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Output@GRAD", |run, T| {
         let sizes = config.sizes(run.dims(grad.input)?, run.dims(grad.filter)?)?;
-        let (dims, dtype) = (run.dims(grad.dout)?, run.tensor(grad.dout)?.dtype());
+        let dims = run.dims(grad.dout)?;
         if dims.numel() != sizes.outputs {
             let problem = format!("has shape {dims}, not the {} elements", sizes.outputs);
             return Err(Error::kernel(format!("`Output@GRAD` {problem} of `Output`")));
         }
-        dispatch!(dtype, T in [f32, f64] => grad.run::<T>(run, &sizes, &mut scratch),
-            else => Err(not_float("Output@GRAD", dtype)))
-    }))
+        grad.run::<T>(run, &sizes, &mut scratch)?;
+    })
 }
 
 impl Grad {

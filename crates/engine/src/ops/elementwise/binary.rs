@@ -140,21 +140,17 @@ pub(super) fn grad_kernel<P: Partials>(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
     let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     let axis = op.i64("axis")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (x, y) = (run.tensor(x)?, run.tensor(y)?);
         let walk = broadcast::walk(&x.dims(), &y.dims(), axis)?;
-        let dtype = x.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y, dout) = (x.as_slice::<T>()?, y.as_slice::<T>()?, run.get::<T>(dout)?);
-            if let Some(dx) = dx {
-                gather(&walk, 0, x, y, dout, run.set(dx)?, P::dx::<T>);
-            }
-            if let Some(dy) = dy {
-                gather(&walk, 1, y, x, dout, run.set(dy)?, |y, x, dout| P::dy(x, y, dout));
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let (x, y, dout) = (x.as_slice::<T>()?, y.as_slice::<T>()?, run.get::<T>(dout)?);
+        if let Some(dx) = dx {
+            gather(&walk, 0, x, y, dout, run.set(dx)?, P::dx::<T>);
+        }
+        if let Some(dy) = dy {
+            gather(&walk, 1, y, x, dout, run.set(dy)?, |y, x, dout| P::dy(x, y, dout));
+        }
+    })
 }
 
 /// Sums `f(mine, other, dout)` into the gradient of operand `which` (0 or 1) of a walk, over every

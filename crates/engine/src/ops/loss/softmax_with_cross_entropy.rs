@@ -229,20 +229,18 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (label, softmax) = (op.input("Label")?, op.input("Softmax")?);
     let (dloss, dlogits) = (op.input("Loss@GRAD")?, op.output("Logits@GRAD")?);
     let config = Config::of(op)?;
-    Ok(Box::new(move |run| {
-        let (dtype, label) = (run.tensor(softmax)?.dtype(), run.tensor(label)?);
+    float_kernel!(op, "Softmax", |run, T| {
+        let label = run.tensor(label)?;
         let classes = config.classes(run.dims(softmax)?)?;
-        dispatch!(dtype, T in [f32, f64] => {
-            let (softmax, dloss) = (run.get::<T>(softmax)?, run.get::<T>(dloss)?);
-            let dlogits = run.set::<T>(dlogits)?;
-            let target = Target::<T>::of(label, &config, softmax.len(), dloss.len())?;
-            if config.use_softmax {
-                slope_of_logits(softmax, dloss, &target, classes, dlogits)
-            } else {
-                slope_of_probabilities(softmax, dloss, &target, classes, dlogits)
-            }
-        }, else => Err(not_float("Softmax", dtype)))
-    }))
+        let (softmax, dloss) = (run.get::<T>(softmax)?, run.get::<T>(dloss)?);
+        let dlogits = run.set::<T>(dlogits)?;
+        let target = Target::<T>::of(label, &config, softmax.len(), dloss.len())?;
+        if config.use_softmax {
+            slope_of_logits(softmax, dloss, &target, classes, dlogits)?;
+        } else {
+            slope_of_probabilities(softmax, dloss, &target, classes, dlogits)?;
+        }
+    })
 }
 
 /// `(softmax - target) * dloss`.

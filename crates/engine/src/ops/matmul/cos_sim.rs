@@ -88,10 +88,9 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         dx: op.maybe_output("X@GRAD"),
         dy: op.maybe_output("Y@GRAD"),
     };
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(grad.inputs[0])?.dtype();
-        dispatch!(dtype, T in [f32, f64] => grad.run::<T>(run), else => Err(not_float("X", dtype)))
-    }))
+    float_kernel!(op, "X", |run, T| {
+        grad.run::<T>(run)?;
+    })
 }
 
 impl Grad {

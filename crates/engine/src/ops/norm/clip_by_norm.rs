@@ -17,28 +17,21 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         return Err(Error::kernel(format!("`max_norm` must be greater than 0, not {max_norm}")));
     }
     let mut mergers = RowMergers::default();
-    Ok(Box::new(move |run| {
-        let dtype = match run.value(x) {
-            Value::Tensor(x) => x.dtype(),
-            Value::Rows(x) => x.value.dtype(),
+    float_kernel!(op, "X", |run, T| {
+        let values = match run.value(x) {
+            Value::Tensor(x) => {
+                let out = run.set::<T>(out)?;
+                out.copy_from_slice(x.as_slice::<T>()?);
+                out
+            }
+            Value::Rows(x) => {
+                let out = run.out_rows(out, T::DTYPE);
+                merge::<T>(&mut mergers, x, out)?;
+                out.value.as_mut_slice::<T>()?
+            }
         };
-        dispatch!(dtype, T in [f32, f64] => {
-            let values = match run.value(x) {
-                Value::Tensor(x) => {
-                    let out = run.set::<T>(out)?;
-                    out.copy_from_slice(x.as_slice::<T>()?);
-                    out
-                }
-                Value::Rows(x) => {
-                    let out = run.out_rows(out, dtype);
-                    merge::<T>(&mut mergers, x, out)?;
-                    out.value.as_mut_slice::<T>()?
-                }
-            };
-            clip(values, max_norm as T);
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        clip(values, max_norm as T);
+    })
 }
 
 fn clip<T: Real>(values: &mut [T], max_norm: T) {

@@ -21,21 +21,12 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
     let mut mergers = RowMergers::default();
-    Ok(Box::new(move |run| {
-        let dtype = match run.value(x) {
-            Value::Tensor(x) => x.dtype(),
-            Value::Rows(x) => x.value.dtype(),
+    float_kernel!(op, "X", |run, T| {
+        run.set::<T>(out)?[0] = match run.value(x) {
+            Value::Tensor(x) => square_sum(x.as_slice::<T>()?),
+            Value::Rows(x) => square_sum(mergers.of::<T>().merge(x, x.height)?.values),
         };
-        dispatch!(dtype, T in [f32, f64] => {
-            run.set::<T>(out)?[0] = match run.value(x) {
-                Value::Tensor(x) => square_sum(x.as_slice::<T>()?),
-                Value::Rows(x) => {
-                    square_sum(mergers.of::<T>().merge(x, x.height)?.values)
-                }
-            };
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {

@@ -207,42 +207,38 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let wanted = ["Input@GRAD", "HiddenPrev@GRAD", "Weight@GRAD", "Bias@GRAD"];
     let [dinput, dlast, dweight, dbias] = wanted.map(|slot| op.maybe_output(slot));
     let mut own_dlast = Tensor::empty(DType::F32);
-    Ok(Box::new(move |run: &Run<'_>| {
+    float_kernel!(op, "HiddenPrev", |run, T| {
         let dims = run.dims(last)?;
-        let dtype = run.tensor(last)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let count = dims[0] * dims[1];
-            let [dgates, dcandidate, dreset] = scratch.slices::<T>([2 * count, count, count])?;
-            let reads = Reads::<T> {
-                hidden: dims[1],
-                last: run.get(last)?,
-                weight: run.get(weight)?,
-                gates: run.get(gate)?,
-                reset_last: run.get(reset)?,
-                dout: run.get(dout)?,
-            };
-            let to_last = match dlast {
-                Some(dlast) => run.set::<T>(dlast)?,
-                None => {
-                    own_dlast.resize(dtype, [count]);
-                    own_dlast.as_mut_slice()?
-                }
-            };
-            unit.backward(dims[0], &reads, dgates, dcandidate, dreset, to_last);
-            if let Some(dinput) = dinput {
-                join_columns(dgates, dcandidate, run.set::<T>(dinput)?, dims[1]);
+        let count = dims[0] * dims[1];
+        let [dgates, dcandidate, dreset] = scratch.slices::<T>([2 * count, count, count])?;
+        let reads = Reads::<T> {
+            hidden: dims[1],
+            last: run.get(last)?,
+            weight: run.get(weight)?,
+            gates: run.get(gate)?,
+            reset_last: run.get(reset)?,
+            dout: run.get(dout)?,
+        };
+        let to_last = match dlast {
+            Some(dlast) => run.set::<T>(dlast)?,
+            None => {
+                own_dlast.resize(T::DTYPE, [count]);
+                own_dlast.as_mut_slice()?
             }
-            if let Some(dweight) = dweight {
-                weight_grad(dims[0], &reads, dgates, dcandidate, run.set::<T>(dweight)?);
-            }
-            if let Some(dbias) = dbias {
-                let (of_gates, of_candidate) = run.set::<T>(dbias)?.split_at_mut(2 * dims[1]);
-                sum_rows(dgates, of_gates);
-                sum_rows(dcandidate, of_candidate);
-            }
-            Ok(())
-        }, else => Err(not_float("HiddenPrev", dtype)))
-    }))
+        };
+        unit.backward(dims[0], &reads, dgates, dcandidate, dreset, to_last);
+        if let Some(dinput) = dinput {
+            join_columns(dgates, dcandidate, run.set::<T>(dinput)?, dims[1]);
+        }
+        if let Some(dweight) = dweight {
+            weight_grad(dims[0], &reads, dgates, dcandidate, run.set::<T>(dweight)?);
+        }
+        if let Some(dbias) = dbias {
+            let (of_gates, of_candidate) = run.set::<T>(dbias)?.split_at_mut(2 * dims[1]);
+            sum_rows(dgates, of_gates);
+            sum_rows(dcandidate, of_candidate);
+        }
+    })
 }
 
 impl Unit {

@@ -33,16 +33,12 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, axes) = (op.input("X")?, op.output("Out")?, Axes::named(op, "axis")?);
     let mut sums = Tensor::empty(DType::F32);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            sums.resize(dtype, [out.len()]);
-            forward::<T>(&walk, x, out, sums.as_mut_slice()?);
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        sums.resize(T::DTYPE, [out.len()]);
+        forward::<T>(&walk, x, out, sums.as_mut_slice()?);
+    })
 }
 
 /// `max + ln(sum(exp(x - max)))`: no exponential exceeds 1.

@@ -63,32 +63,29 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, cvm) = (op.input("X")?, op.input("CVM")?);
     let (dy, dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
     let use_cvm = op.bool("use_cvm")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let x = run.tensor(x)?;
         let (rows, width) = (x.rows(), x.dims().tail(1));
         let kept = if use_cvm { width } else { width - COUNTERS };
         let offsets = if x.lod().is_empty() { None } else { Some(innermost(x, "X")?) };
         let samples = offsets.map_or(rows, |offsets| offsets.len() - 1);
-        dispatch!(x.dtype(), T in [f32, f64] => {
-            let (cvm, dy, dx) = (run.get::<T>(cvm)?, run.get::<T>(dy)?, run.set::<T>(dx)?);
-            if cvm.len() != samples * COUNTERS || dy.len() != rows * kept {
-                return Err(Error::kernel(format!(
-                    "{samples} samples need as many rows of show and click in `CVM`, \
-                     but it has {} elements",
-                    cvm.len()
-                )));
+        let (cvm, dy, dx) = (run.get::<T>(cvm)?, run.get::<T>(dy)?, run.set::<T>(dx)?);
+        if cvm.len() != samples * COUNTERS || dy.len() != rows * kept {
+            return Err(Error::kernel(format!(
+                "{samples} samples need as many rows of show and click in `CVM`, \
+                 but it has {} elements",
+                cvm.len()
+            )));
+        }
+        for (row, dx) in dx.chunks_exact_mut(width).enumerate() {
+            dx[width - kept..].copy_from_slice(&dy[row * kept..][..kept]);
+        }
+        let counters = cvm.chunks_exact(COUNTERS);
+        for (sample, counters) in counters.enumerate() {
+            let range = offsets.map_or(sample..sample + 1, |o| o[sample]..o[sample + 1]);
+            for dx in dx[range.start * width..range.end * width].chunks_exact_mut(width) {
+                dx[..COUNTERS].copy_from_slice(counters);
             }
-            for (row, dx) in dx.chunks_exact_mut(width).enumerate() {
-                dx[width - kept..].copy_from_slice(&dy[row * kept..][..kept]);
-            }
-            let counters = cvm.chunks_exact(COUNTERS);
-            for (sample, counters) in counters.enumerate() {
-                let range = offsets.map_or(sample..sample + 1, |o| o[sample]..o[sample + 1]);
-                for dx in dx[range.start * width..range.end * width].chunks_exact_mut(width) {
-                    dx[..COUNTERS].copy_from_slice(counters);
-                }
-            }
-            Ok(())
-        }, else => Err(not_float("X", x.dtype())))
-    }))
+        }
+    })
 }
