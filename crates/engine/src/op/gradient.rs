@@ -154,9 +154,7 @@ impl Gradient {
             ..OpDef::new(with_suffix(forward.name, "_grad"), self.kernel)
         }
     }
-}
 
-impl Gradient {
     /// What the forward op's split means here: gradients are rows where their values are, and those
     /// of whole inputs are sums over the batch.
     fn split_after(&self, forward: &OpDef) -> SplitRule {

@@ -7,17 +7,12 @@ const ATTRS: &[AttrSpec] = &[attr::float("t_min", 0.0), attr::float("t_max", 24.
 
 pub(super) const DEF: OpDef = unary::def("brelu", |op| {
     let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);
-    unary::map(op, move |x| cut(x, low as f32, high as f32), move |x| cut(x, low, high))
+    unary::map!(op, |x, T| cut(x, low as T, high as T))
 })
 .attrs(ATTRS)
 .gradient(unary::from_x(|op| {
     let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);
-    unary::map_grad(
-        op,
-        "X",
-        move |x, d| slope(x, d, low as f32, high as f32),
-        move |x, d| slope(x, d, low, high),
-    )
+    unary::map_grad!(op, "X", |x, d, T| slope(x, d, low as T, high as T))
 }));
 
 #[inline(always)]

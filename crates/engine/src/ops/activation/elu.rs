@@ -5,19 +5,15 @@ use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("elu", |op| {
     let alpha = op.f64("alpha")?;
-    unary::map(op, move |x| value(x, alpha as f32), move |x| value(x, alpha))
+    unary::map!(op, |x, T| value(x, alpha as T))
 })
 .attrs(&[attr::float("alpha", 1.0)])
 .gradient(
     unary::from_x(|op| {
         let alpha = op.f64("alpha")?;
-        unary::map_grad(
-            op,
-            "X",
-            move |x, d| slope(x, d, alpha as f32),
-            move |x, d| slope(x, d, alpha),
-        )
+        unary::map_grad!(op, "X", |x, d, T| slope(x, d, alpha as T))
     })
+    // Paddle's programs give it `Out` too; `X` suffices.
     .reads(&["X", "Out"])
     .optional(&["Out"]),
 );

@@ -9,17 +9,17 @@ pub(super) const DEF: OpDef = unary::def("gelu", kernel)
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     if op.bool("approximate")? {
-        unary::map(op, approximate::<f32>, approximate::<f64>)
+        unary::map!(op, |x, T| approximate(x))
     } else {
-        unary::map(op, exact::<f32>, exact::<f64>)
+        unary::map!(op, |x, T| exact(x))
     }
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     if op.bool("approximate")? {
-        unary::map_grad(op, "X", approximate_slope::<f32>, approximate_slope::<f64>)
+        unary::map_grad!(op, "X", |x, dout, T| approximate_slope(x, dout))
     } else {
-        unary::map_grad(op, "X", exact_slope::<f32>, exact_slope::<f64>)
+        unary::map_grad!(op, "X", |x, dout, T| exact_slope(x, dout))
     }
 }
 

@@ -5,17 +5,12 @@ use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("hard_sigmoid", |op| {
     let (slope, offset) = (op.f64("slope")?, op.f64("offset")?);
-    unary::map(op, move |x| value(x, slope as f32, offset as f32), move |x| value(x, slope, offset))
+    unary::map!(op, |x, T| value(x, slope as T, offset as T))
 })
 .attrs(&[attr::float("slope", 0.2), attr::float("offset", 0.5)])
 .gradient(unary::from_out(|op| {
     let slope = op.f64("slope")?;
-    unary::map_grad(
-        op,
-        "Out",
-        move |out, dout| inside(out, dout * slope as f32),
-        move |out, dout| inside(out, dout * slope),
-    )
+    unary::map_grad!(op, "Out", |out, dout, T| inside(out, dout * slope as T))
 }));
 
 #[inline(always)]

@@ -7,43 +7,45 @@ const ATTRS: &[AttrSpec] =
     &[attr::float("threshold", 6.0), attr::float("scale", 6.0), attr::float("offset", 3.0)];
 
 pub(super) const DEF: OpDef = unary::def("hard_swish", |op| {
-    let (single, double) = (Curve::<f32>::of(op)?, Curve::<f64>::of(op)?);
-    unary::map(op, move |x| single.value(x), move |x| double.value(x))
+    let curve = Curve::of(op)?;
+    unary::map!(op, |x, T| curve.value(x))
 })
 .attrs(ATTRS)
 .gradient(unary::from_x(|op| {
-    let (single, double) = (Curve::<f32>::of(op)?, Curve::<f64>::of(op)?);
-    unary::map_grad(op, "X", move |x, d| single.slope(x, d), move |x, d| double.slope(x, d))
+    let curve = Curve::of(op)?;
+    unary::map_grad!(op, "X", |x, dout, T| curve.slope(x, dout))
 }));
 
-struct Curve<T> {
-    threshold: T,
-    scale: T,
-    offset: T,
+#[derive(Clone, Copy)]
+struct Curve {
+    threshold: f64,
+    scale: f64,
+    offset: f64,
 }
 
-impl<T: Real> Curve<T> {
-    fn of(op: &OpView<'_>) -> Result<Curve<T>> {
-        let get = |name| op.f64(name).map(T::from_f64);
-        Ok(Curve { threshold: get("threshold")?, scale: get("scale")?, offset: get("offset")? })
+impl Curve {
+    fn of(op: &OpView<'_>) -> Result<Curve> {
+        let (threshold, scale) = (op.f64("threshold")?, op.f64("scale")?);
+        Ok(Curve { threshold, scale, offset: op.f64("offset")? })
     }
 
     #[inline(always)]
-    fn value(&self, x: T) -> T {
-        let moved = x + self.offset;
+    fn value<T: Real>(self, x: T) -> T {
+        let moved = x + T::from_f64(self.offset);
         let moved = if moved > T::ZERO { moved } else { T::ZERO };
-        x * if moved < self.threshold { moved } else { self.threshold } / self.scale
+        let top = T::from_f64(self.threshold);
+        x * if moved < top { moved } else { top } / T::from_f64(self.scale)
     }
 
     #[inline(always)]
-    fn slope(&self, x: T, dout: T) -> T {
-        let moved = x + self.offset;
+    fn slope<T: Real>(self, x: T, dout: T) -> T {
+        let (moved, top) = (x + T::from_f64(self.offset), T::from_f64(self.threshold));
         if moved <= T::ZERO {
             T::ZERO
-        } else if moved < self.threshold {
-            dout * (x + moved) / self.scale
+        } else if moved < top {
+            dout * (x + moved) / T::from_f64(self.scale)
         } else {
-            dout * self.threshold / self.scale
+            dout * top / T::from_f64(self.scale)
         }
     }
 }

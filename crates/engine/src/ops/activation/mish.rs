@@ -5,17 +5,12 @@ use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("mish", |op| {
     let threshold = op.f64("threshold")?;
-    unary::map(op, move |x| value(x, threshold as f32), move |x| value(x, threshold))
+    unary::map!(op, |x, T| value(x, threshold as T))
 })
 .attrs(&[attr::float("threshold", 20.0)])
 .gradient(unary::from_x(|op| {
     let threshold = op.f64("threshold")?;
-    unary::map_grad(
-        op,
-        "X",
-        move |x, d| slope(x, d, threshold as f32),
-        move |x, d| slope(x, d, threshold),
-    )
+    unary::map_grad!(op, "X", |x, d, T| slope(x, d, threshold as T))
 }));
 
 /// `ln(1 + exp(x))`; beyond the threshold either way it is what it tends to.

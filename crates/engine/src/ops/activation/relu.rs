@@ -3,8 +3,8 @@
 use super::unary;
 use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef = unary::def("relu", |op| unary::map(op, value::<f32>, value::<f64>))
-    .gradient(unary::from_out(|op| unary::map_grad(op, "Out", slope::<f32>, slope::<f64>)));
+pub(super) const DEF: OpDef = unary::def("relu", |op| unary::map!(op, |x, T| value(x)))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| slope(out, dout))));
 
 #[inline(always)]
 fn value<T: Real>(x: T) -> T {

@@ -5,17 +5,12 @@ use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("relu6", |op| {
     let top = op.f64("threshold")?;
-    unary::map(op, move |x| value(x, top as f32), move |x| value(x, top))
+    unary::map!(op, |x, T| value(x, top as T))
 })
 .attrs(&[attr::float("threshold", 6.0)])
 .gradient(unary::from_out(|op| {
     let top = op.f64("threshold")?;
-    unary::map_grad(
-        op,
-        "Out",
-        move |out, d| slope(out, d, top as f32),
-        move |out, d| slope(out, d, top),
-    )
+    unary::map_grad!(op, "Out", |out, d, T| slope(out, d, top as T))
 }));
 
 #[inline(always)]

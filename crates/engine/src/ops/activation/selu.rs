@@ -7,17 +7,12 @@ const ATTRS: &[AttrSpec] = &[attr::float("scale", 1.050_701), attr::float("alpha
 
 pub(super) const DEF: OpDef = unary::def("selu", |op| {
     let (scale, alpha) = factors(op)?;
-    unary::map(op, move |x| value(x, scale as f32, alpha as f32), move |x| value(x, scale, alpha))
+    unary::map!(op, |x, T| value(x, scale as T, alpha as T))
 })
 .attrs(ATTRS)
 .gradient(unary::from_out(|op| {
     let (scale, alpha) = factors(op)?;
-    unary::map_grad(
-        op,
-        "Out",
-        move |out, d| slope(out, d, scale as f32, alpha as f32),
-        move |out, d| slope(out, d, scale, alpha),
-    )
+    unary::map_grad!(op, "Out", |out, d, T| slope(out, d, scale as T, alpha as T))
 }));
 
 fn factors(op: &OpView<'_>) -> Result<(f64, f64)> {

@@ -3,9 +3,8 @@
 use super::unary;
 use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef =
-    unary::def("sigmoid", |op| unary::map(op, <f32 as Real>::sigmoid, <f64 as Real>::sigmoid))
-        .gradient(unary::from_out(|op| unary::map_grad(op, "Out", slope::<f32>, slope::<f64>)));
+pub(super) const DEF: OpDef = unary::def("sigmoid", |op| unary::map!(op, |x, T| Real::sigmoid(x)))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| slope(out, dout))));
 
 #[inline(always)]
 fn slope<T: Real>(out: T, dout: T) -> T {

@@ -101,28 +101,17 @@ impl Blocks {
 }
 
 fn kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
-    let axis = op.i64("axis")?;
-    let (mut scratch32, mut scratch64) = (Vec::<f32>::new(), Vec::<f64>::new());
-    Ok(Box::new(move |run| {
+    let (x, out, axis) = (op.input("X")?, op.output("Out")?, op.i64("axis")?);
+    let mut scratch = Tensor::empty(DType::F32);
+    float_kernel!(op, "X", |run, T| {
         let blocks = Blocks::of(run.dims(x)?, axis)?;
-        let dtype = run.tensor(x)?.dtype();
-        match dtype {
-            DType::F32 => {
-                forward::<S, f32>(blocks, run.get(x)?, run.set(out)?, &mut scratch32);
-            }
-            DType::F64 => {
-                forward::<S, f64>(blocks, run.get(x)?, run.set(out)?, &mut scratch64);
-            }
-            _ => return Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))),
-        }
-        Ok(())
-    }))
+        scratch.resize(T::DTYPE, [2 * blocks.width]);
+        forward::<S, T>(blocks, run.get(x)?, run.set(out)?, scratch.as_mut_slice()?);
+    })
 }
 
-fn forward<S: Softmax, T: Real>(blocks: Blocks, x: &[T], out: &mut [T], scratch: &mut Vec<T>) {
+fn forward<S: Softmax, T: Real>(blocks: Blocks, x: &[T], out: &mut [T], scratch: &mut [T]) {
     let size = blocks.size();
-    scratch.resize(2 * blocks.width, T::ZERO);
     let (tops, sums) = scratch.split_at_mut(blocks.width);
     vectorized(
         #[inline(always)]

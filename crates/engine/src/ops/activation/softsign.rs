@@ -3,9 +3,8 @@
 use super::unary;
 use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef =
-    unary::def("softsign", |op| unary::map(op, value::<f32>, value::<f64>))
-        .gradient(unary::from_x(|op| unary::map_grad(op, "X", slope::<f32>, slope::<f64>)));
+pub(super) const DEF: OpDef = unary::def("softsign", |op| unary::map!(op, |x, T| value(x)))
+    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| slope(x, dout))));
 
 #[inline(always)]
 fn value<T: Real>(x: T) -> T {

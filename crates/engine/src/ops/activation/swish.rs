@@ -6,21 +6,20 @@ use crate::ops::prelude::*;
 /// Paddle 1 let `beta` be chosen.
 pub(super) const SWISH: OpDef = unary::def("swish", |op| {
     let beta = op.f64("beta")?;
-    unary::map(op, move |x| value(x, beta as f32), move |x| value(x, beta))
+    unary::map!(op, |x, T| value(x, beta as T))
 })
 .attrs(&[attr::float("beta", 1.0)])
 .gradient(unary::from_x(|op| {
     let beta = op.f64("beta")?;
-    unary::map_grad(op, "X", move |x, d| slope(x, d, beta as f32), move |x, d| slope(x, d, beta))
+    unary::map_grad!(op, "X", |x, d, T| slope(x, d, beta as T))
 }));
 
-pub(super) const SILU: OpDef =
-    unary::def("silu", |op| unary::map(op, |x| value(x, 1.0f32), |x| value(x, 1.0f64))).gradient(
-        unary::from_x(|op| {
-            unary::map_grad(op, "X", |x, d| slope(x, d, 1.0f32), |x, d| slope(x, d, 1.0f64))
-        })
-        .reads(&["X", "Out"])
-        .optional(&["Out"]),
+pub(super) const SILU: OpDef = unary::def("silu", |op| unary::map!(op, |x, T| value(x, 1.0)))
+    .gradient(
+        unary::from_x(|op| unary::map_grad!(op, "X", |x, d, T| slope(x, d, 1.0)))
+            // Paddle's programs give it `Out` too; `X` suffices.
+            .reads(&["X", "Out"])
+            .optional(&["Out"]),
     );
 
 #[inline(always)]

@@ -61,7 +61,7 @@ fn not(op: &OpView<'_>) -> Result<Kernel> {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [u8, f32, f64, i32, i64] => {
             let zero = T::default();
-            unary::each(run.get::<T>(x)?, run.set::<u8>(out)?, &|x| u8::from(x == zero));
+            unary::each(run.get::<T>(x)?, run.set::<u8>(out)?, |x| u8::from(x == zero));
             Ok(())
         }, else => Err(Error::kernel(format!("{dtype} elements have no truth value"))))
     }))

@@ -74,7 +74,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
                 let out = run.out(out)?;
                 dispatch!(x.dtype(), T in [f32, f64, i32, i64] => {
                     let (min, max) = (T::from_f64(min), T::from_f64(max));
-                    unary::each(x.as_slice()?, out.as_mut_slice()?, &|x: T| within(x, min, max));
+                    unary::each(x.as_slice()?, out.as_mut_slice()?, |x: T| within(x, min, max));
                     Ok(())
                 }, else => Err(Error::kernel(format!("cannot clip {} elements", x.dtype()))))
             }
@@ -104,7 +104,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     float_kernel!(op, "X", |run, T| {
         let (min, max) = (min.value(run)?, max.value(run)?);
         let (min, max) = (T::from_f64(min), T::from_f64(max));
-        unary::each_grad(run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?, &|x, dout| {
+        unary::each_grad(run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?, |x, dout| {
             if x > min && x < max { dout } else { 0.0 }
         });
     })

@@ -16,6 +16,7 @@ pub(super) const DEF: OpDef = OpDef::new("cumsum", |op| kernel(op, "X", "Out", f
     .attrs(ATTRS)
     .infer(infer)
     .split(SplitRule::Fn(split))
+    // An element counts in all later sums, so its gradient is the running sum from the other end.
     .gradient(Gradient::new(&["X"], |op| kernel(op, "Out@GRAD", "X@GRAD", true)).reads(&["X"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {

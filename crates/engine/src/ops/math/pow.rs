@@ -9,23 +9,18 @@ pub(super) const POW: OpDef = unary::def("pow", pow)
     .attrs(&[attr::float("factor", 1.0)])
     .gradient(unary::from_x(pow_grad).reads(&["X", "FactorTensor"]));
 
-pub(super) const SQUARE: OpDef = unary::def("square", square).gradient(unary::from_x(|op| {
-    unary::map_grad(op, "X", |x, dout| 2.0 * x * dout, |x, dout| 2.0 * x * dout)
-}));
+pub(super) const SQUARE: OpDef = unary::def("square", square)
+    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| 2.0 * x * dout)));
 
-pub(super) const RECIPROCAL: OpDef =
-    unary::def("reciprocal", |op| unary::map(op, |x| 1.0 / x, |x| 1.0 / x)).gradient(
-        unary::from_out(|op| {
-            unary::map_grad(op, "Out", |out, dout| -dout * out * out, |out, dout| -dout * out * out)
-        }),
-    );
+pub(super) const RECIPROCAL: OpDef = unary::def("reciprocal", |op| unary::map!(op, |x, T| 1.0 / x))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| -dout * out * out)));
 
 fn square(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            unary::each(run.get::<T>(x)?, run.set::<T>(out)?, &|x: T| x.times(x));
+            unary::each(run.get::<T>(x)?, run.set::<T>(out)?, |x: T| x.times(x));
             Ok(())
         }, else => Err(Error::kernel(format!("cannot square {dtype} elements"))))
     }))
@@ -45,9 +40,9 @@ fn pow(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
             let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
             if factor == 2.0 {
-                unary::each(x, out, &|x: T| x.times(x));
+                unary::each(x, out, |x: T| x.times(x));
             } else {
-                unary::each(x, out, &|x: T| T::from_f64(x.to_f64().powf(factor)));
+                unary::each(x, out, |x: T| T::from_f64(x.to_f64().powf(factor)));
             }
             Ok(())
         }, else => Err(Error::kernel(format!("cannot raise {dtype} elements to a power"))))
@@ -61,6 +56,6 @@ fn pow_grad(op: &OpView<'_>) -> Result<Kernel> {
         let factor = factor(run, tensor, attribute)?;
         let (x, dout, dx) = (run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
         let (factor, less) = (T::from_f64(factor), T::from_f64(factor - 1.0));
-        unary::each_grad(x, dout, dx, &|x, dout| dout * factor * Real::powf(x, less));
+        unary::each_grad(x, dout, dx, |x, dout| dout * factor * Real::powf(x, less));
     })
 }

@@ -3,15 +3,13 @@
 use crate::ops::activation::unary;
 use crate::ops::prelude::*;
 
-pub(super) const SQRT: OpDef = unary::def("sqrt", |op| unary::map(op, f32::sqrt, f64::sqrt))
-    .gradient(unary::from_out(|op| {
-        unary::map_grad(op, "Out", |out, dout| 0.5 * dout / out, |out, dout| 0.5 * dout / out)
-    }));
+pub(super) const SQRT: OpDef = unary::def("sqrt", |op| unary::map!(op, |x, T| x.sqrt()))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| 0.5 * dout / out)));
 
-pub(super) const RSQRT: OpDef =
-    unary::def("rsqrt", |op| unary::map(op, rsqrt::<f32>, rsqrt::<f64>)).gradient(unary::from_out(
-        |op| unary::map_grad(op, "Out", rsqrt_slope::<f32>, rsqrt_slope::<f64>),
-    ));
+pub(super) const RSQRT: OpDef = unary::def("rsqrt", |op| unary::map!(op, |x, T| rsqrt(x)))
+    .gradient(unary::from_out(|op| {
+        unary::map_grad!(op, "Out", |out, dout, T| rsqrt_slope(out, dout))
+    }));
 
 #[inline(always)]
 fn rsqrt<T: Real>(x: T) -> T {

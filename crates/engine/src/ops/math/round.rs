@@ -4,14 +4,14 @@ use crate::ops::activation::unary;
 use crate::ops::prelude::*;
 
 pub(super) const FLOOR: OpDef =
-    unary::def("floor", |op| unary::map(op, f32::floor, f64::floor)).gradient(ZERO);
+    unary::def("floor", |op| unary::map!(op, |x, T| x.floor())).gradient(ZERO);
 
 pub(super) const CEIL: OpDef =
-    unary::def("ceil", |op| unary::map(op, f32::ceil, f64::ceil)).gradient(ZERO);
+    unary::def("ceil", |op| unary::map!(op, |x, T| x.ceil())).gradient(ZERO);
 
 /// Halves go away from zero, as in Paddle; numpy rounds them to even.
 pub(super) const ROUND: OpDef =
-    unary::def("round", |op| unary::map(op, f32::round, f64::round)).gradient(ZERO);
+    unary::def("round", |op| unary::map!(op, |x, T| x.round())).gradient(ZERO);
 
 const ZERO: Gradient = Gradient::new(&["X"], zero).like("Out@GRAD");
 

@@ -23,7 +23,7 @@ fn kernel(op: &OpView<'_>, all: bool) -> Result<Kernel> {
         let dtype = run.tensor(x)?.dtype();
         truth.resize(run.tensor(x)?.numel(), 0);
         dispatch!(dtype, T in [u8, f32, f64, i32, i64] => {
-            unary::each(run.get::<T>(x)?, &mut truth, &|x: T| u8::from(x != T::default()));
+            unary::each(run.get::<T>(x)?, &mut truth, |x: T| u8::from(x != T::default()));
         }, else => return Err(Error::kernel(format!("{dtype} elements have no truth value"))));
         let (x, out) = (truth.as_slice(), run.set::<u8>(out)?);
         if all {
