@@ -34,6 +34,8 @@ mod remote;
 mod sequence;
 mod shape;
 mod sort;
+#[cfg(test)]
+mod testing;
 
 /// The families.
 const FAMILIES: &[&[OpDef]] = &[

@@ -142,13 +142,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::Value;
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     fn values(ids: &[i64]) -> HashMap<String, Value> {
         let table: Vec<f32> = (0..8).map(|i| i as f32).collect();

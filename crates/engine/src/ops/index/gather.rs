@@ -177,13 +177,9 @@ pub(super) fn add_back(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
     use half::bf16;
 
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     #[test]
     fn gradients_of_16_bits_are_summed_in_32() {
@@ -197,10 +193,7 @@ mod tests {
         run_once(&op, &mut values).unwrap();
         let ones = Tensor::from_slice([many, 1], &vec![bf16::ONE; many]).unwrap();
         values.insert("out@GRAD".to_owned(), ones.into());
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         // One by one in 16 bits the sum would stop at 256.
         assert_eq!(values["x@GRAD"].tensor().unwrap().to_f64_vec(), [0.0, 600.0]);
     }

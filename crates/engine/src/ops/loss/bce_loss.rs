@@ -62,12 +62,7 @@ fn slope<T: Real>(x: T, label: T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     fn run(x: &[f32]) -> Result<Vec<f64>, String> {
         let op = Op::new("bce_loss").input("X", ["x"]).input("Label", ["y"]).output("Out", ["out"]);

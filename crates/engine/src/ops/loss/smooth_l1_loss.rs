@@ -101,12 +101,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     #[test]
     fn values_and_gradients_follow_the_definition() {
@@ -123,10 +118,7 @@ mod tests {
         set("out_w", [2, 2], &[1.0, 3.0, 2.0, 1.0]);
         set("out@GRAD", [2, 1], &[1.0, 10.0]);
         run_once(&op, &mut values).unwrap();
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         let near = |name: &str, expected: &[f64]| {
             let got = values[name].tensor().unwrap().to_f64_vec();
             assert!(got.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{name} {got:?}");

@@ -84,12 +84,7 @@ fn affine(out: &mut Tensor, scale: f64, bias: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     #[test]
     fn a_factor_without_a_number_is_refused() {

@@ -161,11 +161,8 @@ fn scatter<T: Number>(out: &mut [T], rows: &SelectedRows) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
-    use crate::op::run_once;
-    use crate::value::Value;
+    use crate::ops::testing::*;
 
     fn rows(rows: &[i64], values: &[f32]) -> Value {
         let value = Tensor::from_slice([rows.len(), 1], values).unwrap();

@@ -131,13 +131,7 @@ fn add<T: Real>(to: &mut [T], (a, by_a): (&[T], T), (b, by_b): (&[T], T)) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
-    use crate::value::Value;
+    use crate::ops::testing::*;
 
     fn run(x: &[f64], y: &[f64]) -> HashMap<String, Value> {
         let op = Op::new("cos_sim").input("X", ["x"]).input("Y", ["y"]).output("Out", ["out"]);
@@ -150,10 +144,7 @@ mod tests {
         run_once(&op, &mut values).unwrap();
         let dout = Tensor::from_slice([x.len() / 2, 1], &vec![1.0; x.len() / 2]).unwrap();
         values.insert("out@GRAD".to_owned(), dout.into());
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         values
     }
 

@@ -196,13 +196,8 @@ fn area(positive: &[i64], negative: &[i64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
     use super::*;
-    use crate::Value;
-    use crate::op::run_once;
+    use crate::ops::testing::*;
 
     /// One batch: predictions of the positive class with their labels.
     type Batch<'a> = &'a [(f32, i64)];

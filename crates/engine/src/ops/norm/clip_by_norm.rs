@@ -44,13 +44,7 @@ fn clip<T: Real>(values: &mut [T], max_norm: T) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::Value;
-    use crate::op::run_once;
-    use crate::tensor::{SelectedRows, Tensor};
+    use crate::ops::testing::*;
 
     #[test]
     fn clips_selected_rows_by_the_norm_of_their_sum() {

@@ -161,13 +161,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::Value;
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     fn run(mode: &str) -> HashMap<String, Value> {
         let op = Op::new("dropout")

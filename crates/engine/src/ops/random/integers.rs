@@ -89,11 +89,7 @@ fn randperm(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::run_once;
+    use crate::ops::testing::*;
 
     fn run(op: &Op) -> Vec<i64> {
         let mut values = HashMap::new();

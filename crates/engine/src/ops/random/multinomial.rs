@@ -96,13 +96,8 @@ fn without_replacement(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
     use crate::Result;
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     fn run(weights: &[f32], samples: i32, replacement: bool) -> Result<Vec<i64>> {
         let op = Op::new("multinomial").input("X", ["x"]).output("Out", ["out"]);

@@ -155,12 +155,8 @@ fn bernoulli(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
     use super::*;
-    use crate::op::run_once;
+    use crate::ops::testing::*;
 
     fn run(kind: &str, name: &str, seed: i32, attrs: &[(&str, f32)]) -> Vec<f32> {
         let mut op = Op::new(kind).output("Out", [name]).attr("shape", vec![100i64, 100]);

@@ -107,12 +107,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     #[test]
     fn rows_are_moved_and_their_gradients_moved_back() {
@@ -137,10 +132,7 @@ mod tests {
         assert_ne!(sorted, index);
         assert_eq!(values["seed"].tensor().unwrap().as_slice::<i64>().unwrap(), [117_649]);
         values.insert("out@GRAD".to_owned(), out.into());
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         assert!(*values["x@GRAD"].tensor().unwrap() == x);
     }
 

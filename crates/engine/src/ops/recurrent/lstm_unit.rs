@@ -128,13 +128,9 @@ fn backward<T: Real>(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use bireme_ir::grad_name;
 
-    use bireme_ir::{Op, grad_name};
-
-    use crate::Value;
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     const X: [f64; 16] =
         [0.3, -0.7, 1.1, 0.2, -0.4, 0.9, 0.5, -1.2, 0.1, 0.6, -0.3, 0.8, -0.9, 0.4, 0.7, -0.5];
@@ -173,10 +169,7 @@ mod tests {
         let weights = Tensor::from_slice([2, 2], &[1.0, 2.0, 3.0, 4.0]).unwrap();
         values.insert(grad_name("c"), weights.into());
         values.insert(grad_name("h"), Tensor::from_slice([2, 2], &[-2.0; 4]).unwrap().into());
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         for (name, count) in [("x", 16), ("last", 4)] {
             let slopes = values[&grad_name(name)].tensor().unwrap().to_f64_vec();
             for (i, slope) in slopes.iter().enumerate().take(count) {

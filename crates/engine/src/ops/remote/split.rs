@@ -118,13 +118,7 @@ fn copy_rows(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::Value;
-    use crate::op::run_once;
-    use crate::tensor::{SelectedRows, Tensor};
+    use crate::ops::testing::*;
 
     #[test]
     fn dense_gradients_are_cut_by_rows() {

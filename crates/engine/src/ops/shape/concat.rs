@@ -161,11 +161,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::run_once;
+    use crate::ops::testing::*;
 
     #[test]
     fn nothing_cannot_be_joined() {

@@ -261,12 +261,7 @@ fn fill(out: &mut Tensor, value: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     /// `pad2d` has no kernel in Paddle 2.6; golden cases of `pad3d` show the modes.
     #[test]
@@ -282,10 +277,7 @@ mod tests {
             let out = values["out"].tensor().unwrap().clone();
             assert_eq!(out.as_slice::<f32>().unwrap(), expected, "{mode}");
             values.insert("out@GRAD".to_owned(), out.into());
-            let view = OpView::new(&op).unwrap();
-            for grad in view.def.grad.ops(&view).unwrap() {
-                run_once(&grad, &mut values).unwrap();
-            }
+            run_gradient(&op, &mut values);
             let dx = values["x@GRAD"].tensor().unwrap().as_slice::<f32>().unwrap();
             assert_eq!(dx, gradient, "{mode}");
         };
