@@ -196,7 +196,7 @@ impl<T: Real> RowMerger<T> {
 #[inline(always)]
 fn add<T: Real>(sums: &mut [T], values: &[T]) {
     for (sum, value) in sums.iter_mut().zip(values) {
-        *sum = *sum + *value;
+        *sum += *value;
     }
 }
 

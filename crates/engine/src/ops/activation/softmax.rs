@@ -155,7 +155,7 @@ fn block<S: Softmax, T: Real>(x: &[T], out: &mut [T], tops: &mut [T], sums: &mut
     for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
         for ((out, x), (sum, top)) in out.iter_mut().zip(x).zip(sums.iter_mut().zip(&*tops)) {
             *out = (*x - *top).exp();
-            *sum = *sum + *out;
+            *sum += *out;
         }
     }
     if S::LOGARITHM {

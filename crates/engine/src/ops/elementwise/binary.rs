@@ -210,7 +210,7 @@ fn gather_runs<T: Real>(
                         [false, _] => {
                             let (mine, other) = (mine[me], &other[you..you + len]);
                             let sum = sum_of_pairs(other, dout, |y, d| f(T::ZERO, mine, y, d));
-                            grad[me] = grad[me] + sum;
+                            grad[me] += sum;
                         }
                     }
                 },

@@ -161,7 +161,7 @@ fn normalize_row<T: Real>(logits: &[T], softmax: &mut [T]) -> T {
     let total = sum_of(softmax, |x| x);
     let factor = T::ONE / total;
     for out in softmax {
-        *out = *out * factor;
+        *out *= factor;
     }
     greatest + total.ln()
 }
@@ -179,11 +179,11 @@ fn normalize_strided<T: Real>(
     let mut total = T::ZERO;
     for at in classes.of(sample) {
         softmax[at] = (logits[at] - greatest).exp();
-        total = total + softmax[at];
+        total += softmax[at];
     }
     let factor = T::ONE / total;
     for at in classes.of(sample) {
-        softmax[at] = softmax[at] * factor;
+        softmax[at] *= factor;
     }
     greatest + total.ln()
 }

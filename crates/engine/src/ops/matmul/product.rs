@@ -187,7 +187,7 @@ fn multiply<T: Matrix>(
 
 fn scale<T: Real>(values: &mut [T], alpha: T) {
     if alpha != T::ONE {
-        values.iter_mut().for_each(|value| *value = *value * alpha);
+        values.iter_mut().for_each(|value| *value *= alpha);
     }
 }
 

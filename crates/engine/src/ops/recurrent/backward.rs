@@ -101,7 +101,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
                     }
                     let dout = &dout[number * network.width() + column..][..hidden];
                     let dstate = &mut dstate[here.clone()];
-                    dstate.iter_mut().zip(dout).for_each(|(sum, dout)| *sum = *sum + *dout);
+                    dstate.iter_mut().zip(dout).for_each(|(sum, dout)| *sum += *dout);
                     let (values, state) = (&kept.gates[wide.clone()], &kept.states[all.clone()]);
                     match network.mode {
                         Mode::Lstm => {
@@ -198,6 +198,6 @@ fn plain_grad<T: Real>(state: &[T], dstate: &mut [T], dgate: &mut [T], slope: im
 fn sum_rows<T: Real>(rows: &[T], sums: &mut [T]) {
     sums.fill(T::ZERO);
     for row in rows.chunks_exact(sums.len()) {
-        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = *sum + *x);
+        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x);
     }
 }

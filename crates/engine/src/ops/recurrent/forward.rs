@@ -104,8 +104,8 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
         // The reset gate of a GRU multiplies the candidate's second bias too: it is added later.
         let both = if network.mode == Mode::Gru { width - hidden } else { width };
         for row in gates.chunks_exact_mut(width) {
-            row.iter_mut().zip(bias).for_each(|(gate, bias)| *gate = *gate + *bias);
-            row[..both].iter_mut().zip(other).for_each(|(gate, bias)| *gate = *gate + *bias);
+            row.iter_mut().zip(bias).for_each(|(gate, bias)| *gate += *bias);
+            row[..both].iter_mut().zip(other).for_each(|(gate, bias)| *gate += *bias);
         }
         Ok(())
     }

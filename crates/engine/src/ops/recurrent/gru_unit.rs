@@ -137,7 +137,7 @@ fn split_columns<T: Real>(
         candidate.copy_from_slice(&row[2 * hidden..]);
         if let Some(bias) = bias {
             let both = gates.iter_mut().chain(candidate);
-            both.zip(bias).for_each(|(value, bias)| *value = *value + *bias);
+            both.zip(bias).for_each(|(value, bias)| *value += *bias);
         }
     }
 }
@@ -275,7 +275,7 @@ impl Unit {
             for j in 0..hidden {
                 let at = row * hidden + j;
                 target[j] = dreset[at] * reads.last[at] * self.gate.slope(reset[j]);
-                dlast[at] = dlast[at] + dreset[at] * reset[j];
+                dlast[at] += dreset[at] * reset[j];
             }
         }
         gemm_add(rows, hidden, 2 * hidden, dlast, dgates, plain, of_gates, turned);
@@ -300,7 +300,7 @@ fn sum_rows<T: Real>(rows: &[T], sums: &mut [T]) {
     sums.fill(T::ZERO);
     if !sums.is_empty() {
         for row in rows.chunks_exact(sums.len()) {
-            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = *sum + *x);
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x);
         }
     }
 }

@@ -60,17 +60,17 @@ fn forward<T: Real>(walk: &BroadcastWalk<1>, x: &[T], out: &mut [T], sums: &mut 
                     if walk.moves[0] {
                         let tops = &tops[to..to + len];
                         for ((sum, x), top) in sums[to..to + len].iter_mut().zip(x).zip(tops) {
-                            *sum = *sum + (*x - *top).exp();
+                            *sum += (*x - *top).exp();
                         }
                     } else {
                         let top = tops[to];
-                        sums[to] = sums[to] + sum_of(x, |x| (x - top).exp());
+                        sums[to] += sum_of(x, |x| (x - top).exp());
                     }
                 },
             );
         },
     );
-    out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *out + sum.ln());
+    out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum.ln());
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
