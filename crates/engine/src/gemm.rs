@@ -6,7 +6,7 @@ use gemm_common::Parallelism;
 
 /// How a matrix lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum Order {
     /// Row after row.
     Plain,
     /// Column after column: the memory holds the transpose.
@@ -235,9 +235,9 @@ pub fn gemm<T: Matrix>(
     k: usize,
     out: &mut [T],
     lhs: &[T],
-    lhs_layout: Layout,
+    lhs_layout: Order,
     rhs: &[T],
-    rhs_layout: Layout,
+    rhs_layout: Order,
 ) {
     product(m, n, k, out, false, lhs, lhs_layout, rhs, rhs_layout);
 }
@@ -253,9 +253,9 @@ pub fn gemm_add<T: Matrix>(
     k: usize,
     out: &mut [T],
     lhs: &[T],
-    lhs_layout: Layout,
+    lhs_layout: Order,
     rhs: &[T],
-    rhs_layout: Layout,
+    rhs_layout: Order,
 ) {
     product(m, n, k, out, true, lhs, lhs_layout, rhs, rhs_layout);
 }
@@ -268,9 +268,9 @@ fn product<T: Matrix>(
     out: &mut [T],
     add: bool,
     lhs: &[T],
-    lhs_layout: Layout,
+    lhs_layout: Order,
     rhs: &[T],
-    rhs_layout: Layout,
+    rhs_layout: Order,
 ) {
     let holds = |slice: &[T], rows: usize, columns| Some(slice.len()) == rows.checked_mul(columns);
     assert!(holds(out, m, n) && holds(lhs, m, k) && holds(rhs, k, n), "matrices have their sizes");
@@ -281,8 +281,8 @@ fn product<T: Matrix>(
         return;
     }
     let strides = |layout, rows: usize, columns: usize| match layout {
-        Layout::Plain => (1, columns as isize),
-        Layout::Transposed => (rows as isize, 1),
+        Order::Plain => (1, columns as isize),
+        Order::Transposed => (rows as isize, 1),
     };
     // SAFETY: the lengths were checked against the sizes, and the strides cover exactly those.
     unsafe {
@@ -307,7 +307,7 @@ mod tests {
     fn sizes_that_wrap_around_are_refused() {
         let k = (1 << 62) + 1;
         let side = [0.0f32; 4];
-        gemm(4, 4, k, &mut [0.0; 16], &side, Layout::Plain, &side, Layout::Plain);
+        gemm(4, 4, k, &mut [0.0; 16], &side, Order::Plain, &side, Order::Plain);
     }
 
     #[test]
@@ -326,11 +326,11 @@ mod tests {
         }
         let (lhs_t, rhs_t) = (transpose(&lhs, m, k), transpose(&rhs, k, n));
         let mut out = vec![f32::NAN; m * n];
-        gemm(m, n, k, &mut out, &lhs, Layout::Plain, &rhs, Layout::Plain);
+        gemm(m, n, k, &mut out, &lhs, Order::Plain, &rhs, Order::Plain);
         assert_eq!(out, expected);
-        gemm(m, n, k, &mut out, &lhs_t, Layout::Transposed, &rhs_t, Layout::Transposed);
+        gemm(m, n, k, &mut out, &lhs_t, Order::Transposed, &rhs_t, Order::Transposed);
         assert_eq!(out, expected);
-        gemm_add(m, n, k, &mut out, &lhs, Layout::Plain, &rhs, Layout::Plain);
+        gemm_add(m, n, k, &mut out, &lhs, Order::Plain, &rhs, Order::Plain);
         assert_eq!(out, expected.iter().map(|x| 2.0 * x).collect::<Vec<_>>());
     }
 }

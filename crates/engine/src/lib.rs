@@ -22,6 +22,7 @@ pub mod initializer;
 pub mod io;
 pub mod layers;
 pub mod lr;
+pub mod number;
 pub mod op;
 pub mod ops;
 pub mod optimizer;

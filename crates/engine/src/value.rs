@@ -1,5 +1,7 @@
 //! What a variable holds while a program runs.
 
+use bireme_ir::DType;
+
 use crate::tensor::{SelectedRows, Tensor};
 use crate::{Error, Result};
 
@@ -13,6 +15,14 @@ pub enum Value {
 }
 
 impl Value {
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Value::Tensor(tensor) => tensor.dtype(),
+            Value::Rows(rows) => rows.value.dtype(),
+        }
+    }
+
     /// The tensor.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bireme_engine::gemm::{Layout as Order, gemm};
+use bireme_engine::gemm::{Order, gemm};
 use bireme_engine::graph::Graph;
 use bireme_engine::layers::{self, Act};
 use bireme_engine::optimizer::{Adam, Optimizer};

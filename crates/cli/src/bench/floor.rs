@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use bireme_engine::gemm::{Layout, gemm};
+use bireme_engine::gemm::{Order, gemm};
 
 use super::{Model, time_per_run};
 use crate::bench::workload::MNIST_WIDTHS;
@@ -90,16 +90,16 @@ impl Layer {
     /// `y = x w`.
     fn forward(&mut self) {
         let (m, n, k) = (self.rows, self.outputs, self.inputs);
-        gemm(m, n, k, &mut self.y, &self.x, Layout::Plain, &self.w, Layout::Plain);
+        gemm(m, n, k, &mut self.y, &self.x, Order::Plain, &self.w, Order::Plain);
     }
 
     /// `dw = xᵀ dy` and `dx = dy wᵀ`, with `y` in the place of `dy`.
     fn backward(&mut self) {
         let (rows, inputs, outputs) = (self.rows, self.inputs, self.outputs);
-        let (x, y) = (Layout::Transposed, Layout::Plain);
+        let (x, y) = (Order::Transposed, Order::Plain);
         gemm(inputs, outputs, rows, &mut self.dw, &self.x, x, &self.y, y);
         if let Some(dx) = &mut self.dx {
-            gemm(rows, inputs, outputs, dx, &self.y, Layout::Plain, &self.w, Layout::Transposed);
+            gemm(rows, inputs, outputs, dx, &self.y, Order::Plain, &self.w, Order::Transposed);
         }
     }
 }

@@ -7,7 +7,7 @@ use bireme_ir::{Attr, Op};
 use super::Prepared;
 use super::gradient::Gradients;
 use crate::Result;
-use crate::op::{GradRule, OpDef};
+use crate::op::OpDef;
 
 /// Forms that one op type remembers.
 const MAX_FORMS: usize = 64;
@@ -59,11 +59,7 @@ impl OpCache {
 
     /// Whether an output slot that may be empty is needed for the gradient.
     pub fn gradient_reads(&self, slot: &str) -> bool {
-        match self.def.grad {
-            GradRule::None => false,
-            GradRule::Op { outputs, .. } => outputs.contains(&slot),
-            GradRule::Fn(_) => true,
-        }
+        self.def.grad.reads(slot)
     }
 
     /// The op in this form.

@@ -1,15 +1,16 @@
 //! An op definition: everything the engine knows about one op type, as one static value.
 //!
 //! A definition is written as a constant in the op's own file, from [`OpDef::new`] and the `const`
-//! setters below, and listed in `ops/mod.rs`.
+//! setters below, and listed by its family. That of a gradient op mostly follows from its forward op
+//! ([`Gradient`]).
 
 use bireme_ir::{AttrDefault, AttrKind, AttrSpec, Signature, Slot};
 
-use super::{GradRule, Infer, Kernel, OpView, SplitRule};
+use super::{GradRule, Gradient, Infer, Kernel, OpView, SplitRule};
 use crate::Result;
 
 /// Everything the engine knows about one op type.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct OpDef {
     /// Paddle's op type.
     pub name: &'static str,
@@ -23,9 +24,10 @@ pub struct OpDef {
     pub split: SplitRule,
     /// Output slots that may be the same variable as an input slot: `(input, output)`.
     pub inplace: &'static [(&'static str, &'static str)],
-    /// Slots that its kernel reaches by [`crate::tensor::Tensor::load`] and `store` or their kin, so
-    /// that training threads may share the memory behind them. Variables of other slots are copied
-    /// for such a step: in before it, out after it.
+    /// Slots that its kernel reaches by [`crate::tensor::Tensor::load`] and `store` or their
+    /// kin, so that training threads may share the memory behind them and behind the outputs that
+    /// continue them. Variables of other slots are copied for such a step: in before it, out after
+    /// it.
     pub shared: &'static [&'static str],
     /// The slot whose sequence offsets the outputs take over.
     pub lod_from: Option<&'static str>,
@@ -43,6 +45,8 @@ pub struct OpDef {
 pub enum InferRule {
     /// Each `(output, input)`: the outputs look like the inputs, one to one.
     Like(&'static [(&'static str, &'static str)]),
+    /// The outputs look like the inputs that they continue (`inplace`).
+    Continued,
     /// Computed.
     Fn(fn(&mut Infer<'_>) -> Result<()>),
 }
@@ -101,6 +105,12 @@ impl OpDef {
         self
     }
 
+    /// Sets a gradient op whose definition follows from this one.
+    pub const fn gradient(mut self, gradient: Gradient) -> OpDef {
+        self.grad = GradRule::Follows(gradient);
+        self
+    }
+
     /// Sets the behaviour under a batch split.
     pub const fn split(mut self, rule: SplitRule) -> OpDef {
         self.split = rule;
@@ -113,10 +123,25 @@ impl OpDef {
         self
     }
 
-    /// Allows the memory of these slots to be shared by training threads.
+    /// Outputs continue inputs, in place or not, and look like them: pairs
+    /// `(input slot, output slot)`.
+    pub const fn updates(mut self, pairs: &'static [(&'static str, &'static str)]) -> OpDef {
+        (self.inplace, self.infer) = (pairs, InferRule::Continued);
+        self
+    }
+
+    /// Allows the memory of these slots, and of outputs that continue them, to be shared by training
+    /// threads.
     pub const fn shared(mut self, slots: &'static [&'static str]) -> OpDef {
         self.shared = slots;
         self
+    }
+
+    /// Whether the memory behind slot `slot` may be shared by training threads.
+    pub fn shares(&self, slot: &str) -> bool {
+        let continues =
+            |(input, output): &(&str, &str)| *output == slot && self.shared.contains(input);
+        self.shared.contains(&slot) || self.inplace.iter().any(continues)
     }
 
     /// Outputs take over the sequence offsets of input slot `slot`.

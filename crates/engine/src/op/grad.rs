@@ -2,7 +2,7 @@
 
 use bireme_ir::{GRAD_SUFFIX, Op};
 
-use super::OpView;
+use super::{Gradient, OpView};
 use crate::Result;
 
 /// Which ops compute the gradient of an op.
@@ -13,18 +13,25 @@ pub enum GradRule {
     /// One op, `<type>_grad`, that reads the named slots of the forward op, all output gradients
     /// (`<slot>@GRAD`), and the forward op's attributes, and writes the input gradients it
     /// declares as outputs.
-    Op {
-        /// Forward input slots that it reads.
-        inputs: &'static [&'static str],
-        /// Forward output slots that it reads.
-        outputs: &'static [&'static str],
-    },
+    Op(&'static [&'static str]),
+    /// The same, and its definition follows from the forward op's.
+    Follows(Gradient),
     /// Something else: the ops, with full input and output slots. Output gradients of inputs that
     /// need none are dropped afterwards.
     Fn(fn(&OpView<'_>) -> Result<Vec<Op>>),
 }
 
 impl GradRule {
+    /// Whether a gradient op is given what the forward op has in slot `slot`.
+    pub(crate) fn reads(&self, slot: &str) -> bool {
+        match self {
+            GradRule::None => false,
+            GradRule::Op(reads) => reads.contains(&slot),
+            GradRule::Follows(gradient) => gradient.slots_read().contains(&slot),
+            GradRule::Fn(_) => true,
+        }
+    }
+
     /// The gradient ops of `view`, as if every input needed a gradient.
     ///
     /// # Errors
@@ -32,7 +39,8 @@ impl GradRule {
     pub fn ops(&self, view: &OpView<'_>) -> Result<Vec<Op>> {
         match self {
             GradRule::None => Ok(Vec::new()),
-            GradRule::Op { inputs, outputs } => Ok(vec![default_op(view, inputs, outputs)?]),
+            GradRule::Op(reads) => Ok(vec![default_op(view, reads)?]),
+            GradRule::Follows(gradient) => Ok(vec![default_op(view, gradient.slots_read())?]),
             GradRule::Fn(rule) => rule(view),
         }
     }
@@ -42,16 +50,15 @@ impl GradRule {
 ///
 /// # Errors
 /// When `<type>_grad` is not defined.
-pub fn default_op(view: &OpView<'_>, inputs: &[&str], outputs: &[&str]) -> Result<Op> {
+pub fn default_op(view: &OpView<'_>, reads: &[&str]) -> Result<Op> {
     let forward = view.op;
     let kind = format!("{}_grad", forward.kind);
     let def = crate::ops::find(&kind)?;
     let mut grad = Op::new(kind);
-    for slot in inputs {
-        copy_slot(&mut grad.inputs, slot, forward.inputs_of(slot));
-    }
-    for slot in outputs {
-        copy_slot(&mut grad.inputs, slot, forward.outputs_of(slot));
+    for slot in reads {
+        let is_input = view.def.signature.inputs.iter().any(|input| input.name == *slot);
+        let vars = if is_input { forward.inputs_of(slot) } else { forward.outputs_of(slot) };
+        copy_slot(&mut grad.inputs, slot, vars);
     }
     for slot in view.def.signature.outputs {
         let grad_slot = format!("{}{GRAD_SUFFIX}", slot.name);

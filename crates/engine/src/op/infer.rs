@@ -119,6 +119,11 @@ impl<'a> Infer<'a> {
         let mut infer = Infer { view, inputs, outputs: vec![None; names.len()] };
         match view.def.infer {
             InferRule::Like(pairs) => infer.like(pairs)?,
+            InferRule::Continued => {
+                for (input, output) in view.def.inplace {
+                    infer.like(&[(output, input)])?;
+                }
+            }
             InferRule::Fn(rule) => rule(&mut infer)?,
         }
         let outputs = infer.outputs.into_iter().zip(names);

@@ -1,7 +1,9 @@
 //! The contract between ops and the engine: what a definition says, what a kernel sees.
 
 mod def;
+mod floats;
 mod grad;
+mod gradient;
 mod infer;
 mod once;
 mod run;
@@ -9,7 +11,9 @@ mod split;
 mod view;
 
 pub use def::{InferRule, OpDef, attr};
+pub(crate) use floats::{float_kernel, not_float};
 pub use grad::{GradRule, default_op};
+pub use gradient::Gradient;
 pub use infer::{Infer, Meta, same_dim};
 pub use once::{meta_of, run_once, shape_like};
 pub use run::{Kernel, Run, Share};

@@ -28,6 +28,14 @@ pub enum SplitRule {
     /// Row `i` of each output depends on row `i` of each `Rows` input, and on whole inputs that
     /// have no batch dimension.
     RowWise,
+    /// Inputs in slots `rows` are spread by rows, and all others are whole. Outputs in slots
+    /// `partial` are sums over the batch, of which each worker has its piece; the others are rows.
+    Batch {
+        /// Input slots.
+        rows: &'static [&'static str],
+        /// Output slots.
+        partial: &'static [&'static str],
+    },
     /// Computed: the spread of each output in flat order, or `None` to see the whole batch.
     Fn(fn(&SplitView<'_>) -> Option<Vec<Spread>>),
 }
@@ -85,6 +93,11 @@ impl SplitView<'_> {
 }
 
 impl SplitRule {
+    /// Rows of the outputs follow from rows of these inputs and from all of the others.
+    pub const fn batch(rows: &'static [&'static str]) -> SplitRule {
+        SplitRule::Batch { rows, partial: &[] }
+    }
+
     /// What the outputs are, or `None` when the op must see the whole batch.
     pub fn apply(&self, view: &SplitView<'_>) -> Option<Vec<Spread>> {
         match self {
@@ -95,6 +108,18 @@ impl SplitRule {
                         && meta.dims.first().is_some_and(|d| *d > 0 && *d % view.batch as i64 == 0)
                 });
                 (rows && view.inputs_fit_rows()).then(|| vec![Spread::Rows; view.outputs.len()])
+            }
+            SplitRule::Batch { rows, partial } => {
+                let fits = view.op.def.signature.inputs.iter().all(|slot| {
+                    let rows = rows.contains(&slot.name);
+                    let needed = if rows { Spread::Rows } else { Spread::Whole };
+                    let ids = view.op.inputs(slot.name);
+                    ids.iter().all(|id| view.spreads[usize::from(id.0)] == needed)
+                });
+                let of = |slot: &str| {
+                    if partial.contains(&slot) { Spread::Partial } else { Spread::Rows }
+                };
+                if fits { view.outputs_by_slot(of) } else { None }
             }
             SplitRule::Fn(rule) => rule(view),
         }

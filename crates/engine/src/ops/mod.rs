@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use bireme_ir::{did_you_mean, nearest};
 
-use crate::op::OpDef;
+use crate::op::{GradRule, OpDef};
 use crate::{Error, Result};
 
 mod activation;
@@ -26,14 +26,16 @@ mod matmul;
 mod metric;
 mod norm;
 mod pool;
+mod prelude;
 mod random;
-mod real;
 mod recurrent;
 mod reduce;
 mod remote;
 mod sequence;
 mod shape;
 mod sort;
+#[cfg(test)]
+mod testing;
 
 /// The families.
 const FAMILIES: &[&[OpDef]] = &[
@@ -63,9 +65,21 @@ const FAMILIES: &[&[OpDef]] = &[
     sort::DEFS,
 ];
 
-/// Every definition, family by family.
+/// Every definition, family by family; one that follows from another stands after it.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
-    FAMILIES.iter().flat_map(|family| family.iter())
+    // Built once from constants: a table, not state.
+    static ALL: OnceLock<Vec<OpDef>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let mut all = Vec::new();
+        for def in FAMILIES.iter().copied().flatten() {
+            all.push(*def);
+            if let GradRule::Follows(gradient) = def.grad {
+                all.push(gradient.define(def));
+            }
+        }
+        all
+    });
+    all.iter()
 }
 
 /// The definition of op type `kind`.
@@ -73,7 +87,6 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
 /// # Errors
 /// When there is none.
 pub fn find(kind: &str) -> Result<&'static OpDef> {
-    // Built once from constants: a table, not state.
     static BY_NAME: OnceLock<HashMap<&'static str, &'static OpDef>> = OnceLock::new();
     let table = BY_NAME.get_or_init(|| all().map(|def| (def.name, def)).collect());
     table.get(kind).copied().ok_or_else(|| {
@@ -91,7 +104,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for def in all() {
             assert!(seen.insert(def.name), "op `{}` is defined twice", def.name);
-            if matches!(def.grad, crate::op::GradRule::Op { .. }) {
+            if matches!(def.grad, GradRule::Op(_)) {
                 assert!(find(&format!("{}_grad", def.name)).is_ok(), "`{}` has no grad", def.name);
             }
         }

@@ -7,51 +7,26 @@
 //! along must train the same. That its rows without a gradient take `epsilon` uncorrected makes no
 //! difference that shows, and is not repeated.
 
-use bireme_ir::Op;
+use super::apply::{Power, Update};
+use super::prelude::*;
+use crate::dispatch;
+use crate::op::{Slot, not_float};
 
-use super::apply::{Power, Update, not_float};
-use super::settings::{setters, settings_setters};
-use super::{Absent, Optimizer, Real, Rule, Settings, Step};
-use crate::lr::Lr;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
-use crate::{Result, dispatch};
-
-/// Adam.
-#[derive(Clone, Debug)]
-pub struct Adam {
-    settings: Settings,
-    beta1: f32,
-    beta2: f32,
-    epsilon: f32,
-    lazy_mode: bool,
-}
-
-impl Adam {
-    /// With this learning rate.
-    pub fn new(learning_rate: impl Into<Lr>) -> Adam {
-        let settings = Settings::new(learning_rate.into());
-        Adam { settings, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, lazy_mode: false }
-    }
-
-    settings_setters!();
-
-    setters! {
+optimizer! {
+    /// Adam.
+    Adam() {
         /// How much of the mean gradient stays; 0.9 by default.
-        beta1: f32;
+        beta1: f32 = 0.9;
         /// How much of the mean squared gradient stays; 0.999 by default.
-        beta2: f32;
+        beta2: f32 = 0.999;
         /// Keeps the division from zero; 1e-8 by default.
-        epsilon: f32;
+        epsilon: f32 = 1e-8;
         /// Whether a sparse gradient touches only the rows it names; no by default.
-        lazy_mode: bool;
+        lazy_mode: bool = false;
     }
 }
 
 impl Optimizer for Adam {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn update(&self, step: &Step<'_>) -> Result<Op> {
         Ok(with_moments(step, "adam", self.beta1, self.beta2)
             .attr("epsilon", self.epsilon)
@@ -72,34 +47,14 @@ pub(super) fn with_moments(step: &Step<'_>, kind: &str, beta1: f32, beta2: f32) 
     op.attr("beta1", beta1).attr("beta2", beta2)
 }
 
-pub(super) const INPUTS: &[Slot] = &[
-    Slot::one("Param"),
-    Slot::one("Grad"),
-    Slot::one("LearningRate"),
-    Slot::one("Moment1"),
-    Slot::one("Moment2"),
-    Slot::one("Beta1Pow"),
-    Slot::one("Beta2Pow"),
-];
+pub(super) const INPUTS: &[Slot] =
+    slots!["Param", "Grad", "LearningRate", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow"];
 
 /// The powers may be left to another op: see [`Power::advance`].
-pub(super) const OUTPUTS: &[Slot] = &[
-    Slot::one("ParamOut"),
-    Slot::one("Moment1Out"),
-    Slot::one("Moment2Out"),
-    Slot::maybe("Beta1PowOut"),
-    Slot::maybe("Beta2PowOut"),
-];
+pub(super) const OUTPUTS: &[Slot] =
+    slots!["ParamOut", "Moment1Out", "Moment2Out"; "Beta1PowOut", "Beta2PowOut"];
 
-pub(super) const LIKE: &[(&str, &str)] = &[
-    ("ParamOut", "Param"),
-    ("Moment1Out", "Moment1"),
-    ("Moment2Out", "Moment2"),
-    ("Beta1PowOut", "Beta1Pow"),
-    ("Beta2PowOut", "Beta2Pow"),
-];
-
-pub(super) const INPLACE: &[(&str, &str)] = &[
+pub(super) const UPDATES: &[(&str, &str)] = &[
     ("Param", "ParamOut"),
     ("Moment1", "Moment1Out"),
     ("Moment2", "Moment2Out"),
@@ -108,8 +63,7 @@ pub(super) const INPLACE: &[(&str, &str)] = &[
 ];
 
 /// All but the powers, which are single numbers.
-pub(super) const SHARED: &[&str] =
-    &["Param", "ParamOut", "Moment1", "Moment1Out", "Moment2", "Moment2Out"];
+pub(super) const SHARED: &[&str] = &["Param", "Moment1", "Moment2"];
 
 pub(super) const DEF: OpDef = OpDef::new("adam", kernel)
     .inputs(INPUTS)
@@ -123,8 +77,7 @@ pub(super) const DEF: OpDef = OpDef::new("adam", kernel)
         attr::bool("multi_precision", false),
         attr::bool("use_global_beta_pow", false),
     ])
-    .like(LIKE)
-    .inplace(INPLACE)
+    .updates(UPDATES)
     .shared(SHARED);
 
 /// The numbers of [`Adam`] that stay the same from step to step.
@@ -138,14 +91,15 @@ pub struct AdamConfig {
     pub epsilon: f64,
 }
 
-/// The rule of [`Adam`]; its accumulators are the means of gradients and of their squares.
-#[derive(Clone, Copy, Debug)]
-pub struct AdamRule<T> {
-    beta1: T,
-    beta2: T,
-    /// The learning rate and epsilon with the corrections for starting at zero in them.
-    rate: T,
-    epsilon: T,
+rule! {
+    /// The rule of [`Adam`]; its accumulators are the means of gradients and of their squares. The
+    /// corrections for starting at zero are in `rate` and `epsilon`.
+    AdamRule::with { beta1, beta2, rate, epsilon }
+    |param, grad, [mean, square]| {
+        let mean = beta1 * mean + (T::ONE - beta1) * grad;
+        let square = beta2 * square + (T::ONE - beta2) * grad * grad;
+        (param - rate * (mean / (square.sqrt() + epsilon)), [mean, square])
+    }
 }
 
 impl AdamConfig {
@@ -159,21 +113,8 @@ impl AdamConfig {
     /// number of this step, from 1.
     pub fn rule<T: Real>(&self, learning_rate: f64, beta1_pow: f64, beta2_pow: f64) -> AdamRule<T> {
         let correction = (1.0 - beta2_pow).sqrt();
-        AdamRule {
-            beta1: T::from_f64(self.beta1),
-            beta2: T::from_f64(self.beta2),
-            rate: T::from_f64(learning_rate * correction / (1.0 - beta1_pow)),
-            epsilon: T::from_f64(self.epsilon * correction),
-        }
-    }
-}
-
-impl<T: Real> Rule<T, 2> for AdamRule<T> {
-    #[inline(always)]
-    fn element(&self, param: T, grad: T, [mean, square]: [T; 2]) -> (T, [T; 2]) {
-        let mean = self.beta1 * mean + (T::ONE - self.beta1) * grad;
-        let square = self.beta2 * square + (T::ONE - self.beta2) * grad * grad;
-        (param - self.rate * (mean / (square.sqrt() + self.epsilon)), [mean, square])
+        let rate = learning_rate * correction / (1.0 - beta1_pow);
+        AdamRule::with(self.beta1, self.beta2, rate, self.epsilon * correction)
     }
 }
 
@@ -192,7 +133,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         }
         dispatch!(dtype, T in [f32, f64] => {
             update.apply::<T, _>(run, &config.rule(rate, power1, power2), absent)
-        }, else => Err(not_float(dtype)))?;
+        }, else => Err(not_float("Param", dtype)))?;
         beta1_pow.advance(run, keep_powers)?;
         beta2_pow.advance(run, keep_powers)
     }))

@@ -1,47 +1,23 @@
 //! Adamax: Adam with the decayed greatest gradient in place of the mean square.
 
-use bireme_ir::Op;
+use super::apply::{Update, number};
+use super::prelude::*;
+use crate::dispatch;
+use crate::op::not_float;
 
-use super::apply::{Update, not_float, number};
-use super::settings::{setters, settings_setters};
-use super::{Absent, Optimizer, Real, Rule, Settings, Step};
-use crate::lr::Lr;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
-use crate::{Result, dispatch};
-
-/// Adamax.
-#[derive(Clone, Debug)]
-pub struct Adamax {
-    settings: Settings,
-    beta1: f32,
-    beta2: f32,
-    epsilon: f32,
-}
-
-impl Adamax {
-    /// With this learning rate.
-    pub fn new(learning_rate: impl Into<Lr>) -> Adamax {
-        let settings = Settings::new(learning_rate.into());
-        Adamax { settings, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }
-    }
-
-    settings_setters!();
-
-    setters! {
+optimizer! {
+    /// Adamax.
+    Adamax() {
         /// How much of the mean gradient stays; 0.9 by default.
-        beta1: f32;
+        beta1: f32 = 0.9;
         /// How much of the greatest gradient stays; 0.999 by default.
-        beta2: f32;
+        beta2: f32 = 0.999;
         /// Keeps the division from zero; 1e-8 by default.
-        epsilon: f32;
+        epsilon: f32 = 1e-8;
     }
 }
 
 impl Optimizer for Adamax {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn update(&self, step: &Step<'_>) -> Result<Op> {
         let moment = step.accumulator("moment", 0.0);
         let inf_norm = step.accumulator("inf_norm", 0.0);
@@ -63,32 +39,25 @@ impl Optimizer for Adamax {
 }
 
 pub(super) const DEF: OpDef = OpDef::new("adamax", kernel)
-    .inputs(&[
-        Slot::one("Param"),
-        Slot::one("Grad"),
-        Slot::one("LearningRate"),
-        Slot::one("Moment"),
-        Slot::one("InfNorm"),
-        Slot::one("Beta1Pow"),
-    ])
-    .outputs(&[Slot::one("ParamOut"), Slot::one("MomentOut"), Slot::one("InfNormOut")])
+    .inputs(slots!["Param", "Grad", "LearningRate", "Moment", "InfNorm", "Beta1Pow"])
+    .outputs(slots!["ParamOut", "MomentOut", "InfNormOut"])
     .attrs(&[
         attr::float("beta1", 0.9),
         attr::float("beta2", 0.999),
         attr::float("epsilon", 1.0e-8),
         attr::bool("multi_precision", false),
     ])
-    .like(&[("ParamOut", "Param"), ("MomentOut", "Moment"), ("InfNormOut", "InfNorm")])
-    .inplace(&[("Param", "ParamOut"), ("Moment", "MomentOut"), ("InfNorm", "InfNormOut")])
-    .shared(&["Param", "ParamOut", "Moment", "MomentOut", "InfNorm", "InfNormOut"]);
+    .updates(&[("Param", "ParamOut"), ("Moment", "MomentOut"), ("InfNorm", "InfNormOut")])
+    .shared(&["Param", "Moment", "InfNorm"]);
 
-/// The rule of [`Adamax`]; its accumulators are the mean gradient and the greatest one.
-#[derive(Clone, Copy, Debug)]
-pub struct AdamaxRule<T> {
-    beta1: T,
-    beta2: T,
-    epsilon: T,
-    rate: T,
+rule! {
+    /// The rule of [`Adamax`]; its accumulators are the mean gradient and the greatest one.
+    AdamaxRule::with { beta1, beta2, epsilon, rate }
+    |param, grad, [mean, greatest]| {
+        let mean = beta1 * mean + (T::ONE - beta1) * grad;
+        let greatest = grad.abs().greater(beta2 * greatest + epsilon);
+        (param - rate * (mean / greatest), [mean, greatest])
+    }
 }
 
 impl<T: Real> AdamaxRule<T> {
@@ -101,21 +70,7 @@ impl<T: Real> AdamaxRule<T> {
         learning_rate: f64,
         beta1_pow: f64,
     ) -> AdamaxRule<T> {
-        AdamaxRule {
-            beta1: T::from_f64(beta1),
-            beta2: T::from_f64(beta2),
-            epsilon: T::from_f64(epsilon),
-            rate: T::from_f64(learning_rate / (1.0 - beta1_pow)),
-        }
-    }
-}
-
-impl<T: Real> Rule<T, 2> for AdamaxRule<T> {
-    #[inline(always)]
-    fn element(&self, param: T, grad: T, [mean, greatest]: [T; 2]) -> (T, [T; 2]) {
-        let mean = self.beta1 * mean + (T::ONE - self.beta1) * grad;
-        let greatest = grad.abs().greater(self.beta2 * greatest + self.epsilon);
-        (param - self.rate * (mean / greatest), [mean, greatest])
+        AdamaxRule::with(beta1, beta2, epsilon, learning_rate / (1.0 - beta1_pow))
     }
 }
 
@@ -130,6 +85,6 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64] => {
             let rule = AdamaxRule::new(beta1, beta2, epsilon, rate, power);
             update.apply::<T, _>(run, &rule, Absent::ZeroGradient)
-        }, else => Err(not_float(dtype)))
+        }, else => Err(not_float("Param", dtype)))
     }))
 }

@@ -3,74 +3,36 @@
 //! `lr_ratio` scales the learning rate of the whole update, as it is documented and as Paddle's GPU
 //! kernel has it; Paddle's CPU kernel scales the decay only.
 
-use bireme_ir::Op;
-
+use super::Rule;
 use super::adam::{self, AdamConfig, AdamRule};
-use super::apply::{Power, Update, not_float};
-use super::settings::{setters, settings_setters};
-use super::{Absent, Optimizer, Real, Rule, Settings, Step};
-use crate::lr::Lr;
-use crate::op::{Kernel, OpDef, OpView, attr};
-use crate::{Result, dispatch};
+use super::apply::{Power, Update};
+use super::prelude::*;
+use crate::dispatch;
+use crate::op::not_float;
 
-/// Adam with decoupled weight decay.
-#[derive(Clone, Debug)]
-pub struct AdamW {
-    settings: Settings,
-    beta1: f32,
-    beta2: f32,
-    epsilon: f32,
-    weight_decay: f32,
-    lr_ratio: f32,
-    lazy_mode: bool,
-    without_decay: Vec<String>,
-}
-
-impl AdamW {
-    /// With this learning rate.
-    pub fn new(learning_rate: impl Into<Lr>) -> AdamW {
-        AdamW {
-            settings: Settings::new(learning_rate.into()),
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-            weight_decay: 0.01,
-            lr_ratio: 1.0,
-            lazy_mode: false,
-            without_decay: Vec::new(),
-        }
-    }
-
-    settings_setters!();
-
-    setters! {
+optimizer! {
+    /// Adam with decoupled weight decay.
+    AdamW() {
         /// How much of the mean gradient stays; 0.9 by default.
-        beta1: f32;
+        beta1: f32 = 0.9;
         /// How much of the mean squared gradient stays; 0.999 by default.
-        beta2: f32;
+        beta2: f32 = 0.999;
         /// Keeps the division from zero; 1e-8 by default.
-        epsilon: f32;
+        epsilon: f32 = 1e-8;
         /// The share of a parameter that decays per unit of learning rate; 0.01 by default.
-        weight_decay: f32;
+        weight_decay: f32 = 0.01;
         /// A factor on the learning rate; 1 by default.
-        lr_ratio: f32;
+        lr_ratio: f32 = 1.0;
         /// Whether a sparse gradient touches only the rows it names; no by default.
-        lazy_mode: bool;
+        lazy_mode: bool = false;
     }
-
-    /// Lets these parameters keep their weight: biases, scales of normalisations.
-    #[must_use]
-    pub fn without_decay<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> AdamW {
-        self.without_decay = names.into_iter().map(Into::into).collect();
-        self
+    names {
+        /// Lets these parameters keep their weight: biases, scales of normalisations.
+        without_decay
     }
 }
 
 impl Optimizer for AdamW {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn update(&self, step: &Step<'_>) -> Result<Op> {
         let decays = !self.without_decay.iter().any(|name| name == step.param.name());
         Ok(adam::with_moments(step, "adamw", self.beta1, self.beta2)
@@ -99,8 +61,7 @@ pub(super) const DEF: OpDef = OpDef::new("adamw", kernel)
         attr::bool("multi_precision", false),
         attr::bool("use_global_beta_pow", false),
     ])
-    .like(adam::LIKE)
-    .inplace(adam::INPLACE)
+    .updates(adam::UPDATES)
     .shared(adam::SHARED);
 
 /// The rule of [`AdamW`]; its accumulators are Adam's.
@@ -140,7 +101,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64] => {
             let rule = AdamWRule::new(config.rule(rate, power1, power2), rate * coeff);
             update.apply::<T, _>(run, &rule, absent)
-        }, else => Err(not_float(dtype)))?;
+        }, else => Err(not_float("Param", dtype)))?;
         beta1_pow.advance(run, keep_powers)?;
         beta2_pow.advance(run, keep_powers)
     }))

@@ -83,7 +83,7 @@ impl<const N: usize> Update<N> {
             Value::Rows(grad) => {
                 check_rows(grad, param.len())?;
                 let height = grad.height;
-                let merger = T::merger(&mut self.mergers);
+                let merger = self.mergers.of::<T>();
                 if absent == Absent::Keep {
                     rule::update_rows(rule, param, state, &merger.merge(grad, height)?);
                 } else {
@@ -110,7 +110,7 @@ impl<const N: usize> Update<N> {
             Value::Rows(grad) => {
                 check_rows(grad, len)?;
                 let height = grad.height;
-                let merger = T::merger(&mut self.mergers);
+                let merger = self.mergers.of::<T>();
                 if absent == Absent::Keep {
                     update.update_rows(rule, &merger.merge(grad, height)?);
                 } else {
@@ -133,7 +133,7 @@ impl<const N: usize> Update<N> {
             Value::Tensor(grad) => dense(grad, param.len())?,
             Value::Rows(grad) => {
                 check_rows(grad, param.len())?;
-                T::merger(&mut self.mergers).scatter(grad)?
+                self.mergers.of::<T>().scatter(grad)?
             }
         };
         Ok(Whole { param, grad, state })
@@ -178,11 +178,6 @@ impl Power {
             Ok(())
         }, else => Err(Error::kernel("powers of decay rates are float32 or float64")))
     }
-}
-
-/// The error of an optimizer whose parameter is no float tensor.
-pub(super) fn not_float(dtype: DType) -> Error {
-    Error::kernel(format!("`Param` must be float32 or float64, not {dtype}"))
 }
 
 /// The accumulators, which have `len` elements each.

@@ -1,47 +1,22 @@
 //! FTRL-proximal: follows the regularised leader, and keeps parameters at exactly zero until their
 //! gradients outweigh the L1 penalty.
 
-use bireme_ir::Op;
+use super::Rule;
+use super::prelude::*;
 
-use super::apply::{Update, not_float};
-use super::settings::{setters, settings_setters};
-use super::{Absent, Optimizer, Real, Rule, Settings, Step};
-use crate::lr::Lr;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
-use crate::{Result, dispatch};
-
-/// FTRL.
-#[derive(Clone, Debug)]
-pub struct Ftrl {
-    settings: Settings,
-    l1: f32,
-    l2: f32,
-    lr_power: f32,
-}
-
-impl Ftrl {
-    /// With this learning rate.
-    pub fn new(learning_rate: impl Into<Lr>) -> Ftrl {
-        Ftrl { settings: Settings::new(learning_rate.into()), l1: 0.0, l2: 0.0, lr_power: -0.5 }
-    }
-
-    settings_setters!();
-
-    setters! {
+optimizer! {
+    /// FTRL.
+    Ftrl() {
         /// The weight of the L1 penalty; 0 by default.
-        l1: f32;
+        l1: f32 = 0.0;
         /// The weight of the L2 penalty; 0 by default.
-        l2: f32;
+        l2: f32 = 0.0;
         /// How the rate falls with the sum of squares; -0.5 by default.
-        lr_power: f32;
+        lr_power: f32 = -0.5;
     }
 }
 
 impl Optimizer for Ftrl {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn update(&self, step: &Step<'_>) -> Result<Op> {
         let squared = step.accumulator("squared", 0.0);
         let linear = step.accumulator("linear", 0.0);
@@ -57,34 +32,15 @@ impl Optimizer for Ftrl {
     }
 }
 
+const STATE: [(&str, &str); 2] =
+    [("SquaredAccumulator", "SquaredAccumOut"), ("LinearAccumulator", "LinearAccumOut")];
+
 pub(super) const DEF: OpDef = OpDef::new("ftrl", kernel)
-    .inputs(&[
-        Slot::one("Param"),
-        Slot::one("SquaredAccumulator"),
-        Slot::one("LinearAccumulator"),
-        Slot::one("Grad"),
-        Slot::one("LearningRate"),
-    ])
-    .outputs(&[Slot::one("ParamOut"), Slot::one("SquaredAccumOut"), Slot::one("LinearAccumOut")])
+    .inputs(slots!["Param", "SquaredAccumulator", "LinearAccumulator", "Grad", "LearningRate"])
+    .outputs(slots!["ParamOut", "SquaredAccumOut", "LinearAccumOut"])
     .attrs(&[attr::float("l1", 0.0), attr::float("l2", 0.0), attr::float("lr_power", -0.5)])
-    .like(&[
-        ("ParamOut", "Param"),
-        ("SquaredAccumOut", "SquaredAccumulator"),
-        ("LinearAccumOut", "LinearAccumulator"),
-    ])
-    .inplace(&[
-        ("Param", "ParamOut"),
-        ("SquaredAccumulator", "SquaredAccumOut"),
-        ("LinearAccumulator", "LinearAccumOut"),
-    ])
-    .shared(&[
-        "Param",
-        "ParamOut",
-        "SquaredAccumulator",
-        "SquaredAccumOut",
-        "LinearAccumulator",
-        "LinearAccumOut",
-    ]);
+    .updates(&[("Param", "ParamOut"), STATE[0], STATE[1]])
+    .shared(&["Param", "SquaredAccumulator", "LinearAccumulator"]);
 
 /// The numbers of [`Ftrl`].
 #[derive(Clone, Copy, Debug)]
@@ -138,21 +94,11 @@ impl<T: Real, const SQRT: bool> Rule<T, 2> for FtrlRule<T, SQRT> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let state =
-        [("SquaredAccumulator", "SquaredAccumOut"), ("LinearAccumulator", "LinearAccumOut")];
-    let mut update = Update::new(op, state)?;
     let (l1, l2, lr_power) = (op.f64("l1")?, op.f64("l2")?, op.f64("lr_power")?);
     let config = FtrlConfig { l1, l2, lr_power };
-    Ok(Box::new(move |run| {
-        let (dtype, rate) = (update.dtype(run)?, update.learning_rate(run)?);
-        dispatch!(dtype, T in [f32, f64] => {
-            if lr_power == -0.5 {
-                let rule = FtrlRule::<T, true>::new(&config, rate);
-                update.apply::<T, _>(run, &rule, Absent::Keep)
-            } else {
-                let rule = FtrlRule::<T, false>::new(&config, rate);
-                update.apply::<T, _>(run, &rule, Absent::Keep)
-            }
-        }, else => Err(not_float(dtype)))
-    }))
+    if lr_power == -0.5 {
+        update_kernel!(op, STATE, Absent::Keep, |rate| FtrlRule::<T, true>::new(&config, rate))
+    } else {
+        update_kernel!(op, STATE, Absent::Keep, |rate| FtrlRule::<T, false>::new(&config, rate))
+    }
 }

@@ -1,71 +1,35 @@
 //! Lamb: Adam's direction with weight decay, scaled so that a step is in proportion to the norm of
 //! the parameter. The norms are of whole tensors, so an update cannot be shared out.
 
-use bireme_ir::Op;
-
 use super::adam::{self, AdamConfig};
-use super::apply::{Power, Update, Whole, not_float};
-use super::real::norm;
-use super::settings::{setters, settings_setters};
-use super::{Optimizer, Real, Rule, Settings, Step, rule};
-use crate::lr::Lr;
-use crate::op::{Kernel, OpDef, OpView, attr};
-use crate::{Result, dispatch};
+use super::apply::{Power, Update, Whole};
+use super::norm::norm;
+use super::prelude::*;
+use super::{Rule, rule};
+use crate::dispatch;
+use crate::op::not_float;
 
-/// Lamb, for large batches.
-#[derive(Clone, Debug)]
-pub struct Lamb {
-    settings: Settings,
-    beta1: f32,
-    beta2: f32,
-    epsilon: f32,
-    lamb_weight_decay: f32,
-    always_adapt: bool,
-    without_decay: Vec<String>,
-}
-
-impl Lamb {
-    /// With this learning rate.
-    pub fn new(learning_rate: impl Into<Lr>) -> Lamb {
-        Lamb {
-            settings: Settings::new(learning_rate.into()),
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-6,
-            lamb_weight_decay: 0.01,
-            always_adapt: false,
-            without_decay: Vec::new(),
-        }
-    }
-
-    settings_setters!();
-
-    setters! {
+optimizer! {
+    /// Lamb, for large batches.
+    Lamb() {
         /// How much of the mean gradient stays; 0.9 by default.
-        beta1: f32;
+        beta1: f32 = 0.9;
         /// How much of the mean squared gradient stays; 0.999 by default.
-        beta2: f32;
+        beta2: f32 = 0.999;
         /// Keeps the division from zero; 1e-6 by default.
-        epsilon: f32;
+        epsilon: f32 = 1e-6;
         /// How much of a parameter is added to its direction; 0.01 by default.
-        lamb_weight_decay: f32;
+        lamb_weight_decay: f32 = 0.01;
         /// Whether parameters without weight decay are scaled by their norm too; no by default.
-        always_adapt: bool;
+        always_adapt: bool = false;
     }
-
-    /// Lets these parameters keep their weight: biases, scales of normalisations.
-    #[must_use]
-    pub fn without_decay<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Lamb {
-        self.without_decay = names.into_iter().map(Into::into).collect();
-        self
+    names {
+        /// Lets these parameters keep their weight: biases, scales of normalisations.
+        without_decay
     }
 }
 
 impl Optimizer for Lamb {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn update(&self, step: &Step<'_>) -> Result<Op> {
         let decays = !self.without_decay.iter().any(|name| name == step.param.name());
         Ok(adam::with_moments(step, "lamb", self.beta1, self.beta2)
@@ -86,8 +50,7 @@ pub(super) const DEF: OpDef = OpDef::new("lamb", kernel)
         attr::bool("always_adapt", false),
         attr::bool("multi_precision", false),
     ])
-    .like(adam::LIKE)
-    .inplace(adam::INPLACE);
+    .updates(adam::UPDATES);
 
 /// The numbers of [`Lamb`] in one step.
 #[derive(Clone, Copy, Debug)]
@@ -201,7 +164,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             let Whole { param, grad, state: [mean, square] } = update.whole::<T>(run)?;
             rule.update(param, grad, mean, square);
             Ok(())
-        }, else => Err(not_float(dtype)))?;
+        }, else => Err(not_float("Param", dtype)))?;
         beta1_pow.advance(run, false)?;
         beta2_pow.advance(run, false)
     }))

@@ -1,69 +1,35 @@
 //! Lars: momentum whose rate is in proportion to the norm of the parameter over that of its
 //! gradient. The norms are of whole tensors, so an update cannot be shared out.
 
-use bireme_ir::{AttrKind, Op};
+use bireme_ir::AttrKind;
 
-use super::apply::{Update, Whole, not_float};
-use super::real::norm;
-use super::settings::{setters, settings_setters};
-use super::{Optimizer, Real, Rule, Settings, Step, rule};
-use crate::lr::Lr;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
-use crate::{Error, Result, dispatch};
+use super::apply::{Update, Whole};
+use super::norm::norm;
+use super::prelude::*;
+use super::{Rule, rule};
+use crate::op::not_float;
+use crate::{Error, dispatch};
 
-/// Layer-wise adaptive rate scaling, for large batches.
-#[derive(Clone, Debug)]
-pub struct Lars {
-    settings: Settings,
-    momentum: f32,
-    lars_coeff: f32,
-    lars_weight_decay: f32,
-    epsilon: f32,
-    rescale_grad: f32,
-    without_decay: Vec<String>,
-}
-
-impl Lars {
-    /// With this learning rate and momentum (usually 0.9).
-    pub fn new(learning_rate: impl Into<Lr>, momentum: f32) -> Lars {
-        Lars {
-            settings: Settings::new(learning_rate.into()),
-            momentum,
-            lars_coeff: 0.001,
-            lars_weight_decay: 0.0005,
-            epsilon: 0.0,
-            rescale_grad: 1.0,
-            without_decay: Vec::new(),
-        }
-    }
-
-    settings_setters!();
-
-    setters! {
+optimizer! {
+    /// Layer-wise adaptive rate scaling with momentum (usually 0.9), for large batches.
+    Lars(momentum: f32) {
         /// The ratio of a step to the parameter's norm; 0.001 by default.
-        lars_coeff: f32;
+        lars_coeff: f32 = 0.001;
         /// How much of a parameter is added to its gradient; 0.0005 by default.
-        lars_weight_decay: f32;
+        lars_weight_decay: f32 = 0.0005;
         /// Keeps the division from zero; 0 by default.
-        epsilon: f32;
+        epsilon: f32 = 0.0;
         /// A factor on every gradient; 1 by default.
-        rescale_grad: f32;
+        rescale_grad: f32 = 1.0;
     }
-
-    /// Lets these parameters keep their weight and the plain rate: biases, scales of
-    /// normalisations.
-    #[must_use]
-    pub fn without_decay<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Lars {
-        self.without_decay = names.into_iter().map(Into::into).collect();
-        self
+    names {
+        /// Lets these parameters keep their weight and the plain rate: biases, scales of
+        /// normalisations.
+        without_decay
     }
 }
 
 impl Optimizer for Lars {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn update(&self, step: &Step<'_>) -> Result<Op> {
         let decays = !self.without_decay.iter().any(|name| name == step.param.name());
         let decay = if decays { self.lars_weight_decay } else { 0.0 };
@@ -80,13 +46,8 @@ impl Optimizer for Lars {
 
 /// Paddle lets one op update many parameters; programs made by its optimizers give it one.
 pub(super) const DEF: OpDef = OpDef::new("lars_momentum", kernel)
-    .inputs(&[
-        Slot::one("Param"),
-        Slot::one("Grad"),
-        Slot::one("Velocity"),
-        Slot::one("LearningRate"),
-    ])
-    .outputs(&[Slot::one("ParamOut"), Slot::one("VelocityOut")])
+    .inputs(slots!["Param", "Grad", "Velocity", "LearningRate"])
+    .outputs(slots!["ParamOut", "VelocityOut"])
     .attrs(&[
         attr::required("mu", AttrKind::Float),
         attr::float("lars_coeff", 0.001),
@@ -95,8 +56,7 @@ pub(super) const DEF: OpDef = OpDef::new("lars_momentum", kernel)
         attr::bool("multi_precision", false),
         attr::float("rescale_grad", 1.0),
     ])
-    .like(&[("ParamOut", "Param"), ("VelocityOut", "Velocity")])
-    .inplace(&[("Param", "ParamOut"), ("Velocity", "VelocityOut")]);
+    .updates(&[("Param", "ParamOut"), ("Velocity", "VelocityOut")]);
 
 /// The numbers of [`Lars`] in one step.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +134,6 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             let Whole { param, grad, state: [velocity] } = update.whole::<T>(run)?;
             rule.update(param, grad, velocity);
             Ok(())
-        }, else => Err(not_float(dtype)))
+        }, else => Err(not_float("Param", dtype)))
     }))
 }

@@ -3,7 +3,9 @@
 //! Rows come out in the order of their first occurrence, each summed in the order of occurrence, so
 //! that the result depends on nothing but the input. All memory is kept between steps.
 
-use super::Real;
+use std::any::Any;
+
+use crate::number::Real;
 use crate::tensor::SelectedRows;
 use crate::{Error, Result};
 
@@ -33,6 +35,15 @@ pub struct RowMergers {
     pub f32: RowMerger<f32>,
     /// Double precision.
     pub f64: RowMerger<f64>,
+}
+
+impl RowMergers {
+    /// The merger of one type.
+    pub fn of<T: Real>(&mut self) -> &mut RowMerger<T> {
+        let all: [&mut dyn Any; 2] = [&mut self.f32, &mut self.f64];
+        let found = all.into_iter().find_map(|merger| merger.downcast_mut());
+        found.expect("`Real` is `f32` or `f64`")
+    }
 }
 
 /// Distinct rows of a gradient.
@@ -185,7 +196,7 @@ impl<T: Real> RowMerger<T> {
 #[inline(always)]
 fn add<T: Real>(sums: &mut [T], values: &[T]) {
     for (sum, value) in sums.iter_mut().zip(values) {
-        *sum = *sum + *value;
+        *sum += *value;
     }
 }
 

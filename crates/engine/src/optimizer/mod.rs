@@ -1,7 +1,7 @@
 //! Optimizers: ops that update parameters, the rules they follow, and `minimize`, which appends
 //! them to a program.
 //!
-//! One file an optimizer: its builder, its op and its rule. `minimize` does what Paddle's does:
+//! One file an optimizer: its builder, its op and its rule, declared by `declare.rs`. `minimize` does what Paddle's does:
 //! gradients, clipping, regularisation, accumulators (persistable, named after their parameter,
 //! filled by the startup program), one update op a parameter.
 //!
@@ -15,12 +15,14 @@ mod adamax;
 mod adamw;
 mod apply;
 mod decayed_adagrad;
+mod declare;
 mod ftrl;
 mod lamb;
 mod lars;
 mod merge_rows;
 mod momentum;
-mod real;
+mod norm;
+mod prelude;
 mod rmsprop;
 mod rule;
 mod selected_rows;
@@ -38,6 +40,7 @@ use crate::graph::{Graph, Variable};
 use crate::op::OpDef;
 use crate::{Error, Result, autodiff, clip, regularizer};
 
+pub use crate::number::Real;
 pub use adadelta::{Adadelta, AdadeltaRule};
 pub use adagrad::{Adagrad, AdagradRule};
 pub use adam::{Adam, AdamConfig, AdamRule};
@@ -50,7 +53,6 @@ pub use lamb::{Lamb, LambRule};
 pub use lars::{Lars, LarsRule};
 pub use merge_rows::{Merged, RowMerger, RowMergers};
 pub use momentum::{Momentum, MomentumConfig, MomentumRule};
-pub use real::Real;
 pub use rmsprop::{RmsProp, RmsPropConfig, RmsPropRule};
 pub use rule::{Loops, Rule, update, update_all_rows, update_rows};
 pub use settings::Settings;
@@ -87,11 +89,14 @@ pub struct Minimized {
     pub learning_rate: Variable,
 }
 
-/// Something that makes a loss smaller.
-pub trait Optimizer {
+/// Something that has the settings of an optimizer.
+pub trait Configured {
     /// Learning rate, regulariser, clipping, parameters.
     fn settings(&self) -> &Settings;
+}
 
+/// Something that makes a loss smaller.
+pub trait Optimizer: Configured {
     /// The op that updates one parameter, with the accumulators it needs declared.
     ///
     /// # Errors

@@ -1,46 +1,22 @@
 //! Momentum, plain and Nesterov's: `velocity = mu * velocity + grad`, and the parameter follows the
 //! velocity. L2 decay is part of the op, as in Paddle.
 
-use bireme_ir::{Op, Regularizer};
+use bireme_ir::Regularizer;
 
-use super::apply::{Update, not_float};
-use super::settings::{setters, settings_setters};
-use super::{Absent, Optimizer, Real, Rule, Settings, Step};
-use crate::lr::Lr;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
-use crate::{Error, Result, dispatch};
+use super::prelude::*;
+use crate::Error;
 
-/// Gradient descent with momentum.
-#[derive(Clone, Debug)]
-pub struct Momentum {
-    settings: Settings,
-    momentum: f32,
-    use_nesterov: bool,
-    rescale_grad: f32,
-}
-
-impl Momentum {
-    /// With this learning rate and momentum (usually 0.9).
-    pub fn new(learning_rate: impl Into<Lr>, momentum: f32) -> Momentum {
-        let settings = Settings::new(learning_rate.into());
-        Momentum { settings, momentum, use_nesterov: false, rescale_grad: 1.0 }
-    }
-
-    settings_setters!();
-
-    setters! {
+optimizer! {
+    /// Gradient descent with momentum (usually 0.9).
+    Momentum(momentum: f32) {
         /// Whether to look ahead along the velocity, as Nesterov does; no by default.
-        use_nesterov: bool;
+        use_nesterov: bool = false;
         /// A factor on every gradient; 1 by default.
-        rescale_grad: f32;
+        rescale_grad: f32 = 1.0;
     }
 }
 
 impl Optimizer for Momentum {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn decays_in_op(&self, regularizer: Regularizer) -> bool {
         matches!(regularizer, Regularizer::L2(_))
     }
@@ -62,13 +38,8 @@ impl Optimizer for Momentum {
 }
 
 pub(super) const DEF: OpDef = OpDef::new("momentum", kernel)
-    .inputs(&[
-        Slot::one("Param"),
-        Slot::one("Grad"),
-        Slot::one("Velocity"),
-        Slot::one("LearningRate"),
-    ])
-    .outputs(&[Slot::one("ParamOut"), Slot::one("VelocityOut")])
+    .inputs(slots!["Param", "Grad", "Velocity", "LearningRate"])
+    .outputs(slots!["ParamOut", "VelocityOut"])
     .attrs(&[
         attr::float("mu", 0.0),
         attr::bool("use_nesterov", false),
@@ -77,9 +48,8 @@ pub(super) const DEF: OpDef = OpDef::new("momentum", kernel)
         attr::bool("multi_precision", false),
         attr::float("rescale_grad", 1.0),
     ])
-    .like(&[("ParamOut", "Param"), ("VelocityOut", "Velocity")])
-    .inplace(&[("Param", "ParamOut"), ("Velocity", "VelocityOut")])
-    .shared(&["Param", "ParamOut", "Velocity", "VelocityOut"]);
+    .updates(&[("Param", "ParamOut"), ("Velocity", "VelocityOut")])
+    .shared(&["Param", "Velocity"]);
 
 /// The numbers of [`Momentum`].
 #[derive(Clone, Copy, Debug)]
@@ -94,43 +64,28 @@ pub struct MomentumConfig {
     pub rescale_grad: f64,
 }
 
-/// The rule of [`Momentum`]; its accumulator is the velocity.
-#[derive(Clone, Copy, Debug)]
-pub struct MomentumRule<T> {
-    rate: T,
-    mu: T,
-    l2_decay: T,
-    rescale_grad: T,
-    /// What the parameter follows: this much of the gradient, and this much of the velocity.
-    follow: [T; 2],
+rule! {
+    /// The rule of [`Momentum`]; its accumulator is the velocity. The parameter follows some of the
+    /// gradient and some of the velocity.
+    MomentumRule::with { rate, mu, l2_decay, rescale_grad, of_grad, of_velocity }
+    |param, grad, [velocity]| {
+        let grad = grad * rescale_grad + param * l2_decay;
+        let velocity = velocity * mu + grad;
+        let step = grad * of_grad + velocity * of_velocity;
+        (param - rate * step, [velocity])
+    }
 }
 
 impl<T: Real> MomentumRule<T> {
     /// With this learning rate.
     pub fn new(config: &MomentumConfig, learning_rate: f64) -> MomentumRule<T> {
-        let mu = T::from_f64(config.mu);
-        MomentumRule {
-            rate: T::from_f64(learning_rate),
-            mu,
-            l2_decay: T::from_f64(config.l2_decay),
-            rescale_grad: T::from_f64(config.rescale_grad),
-            follow: if config.use_nesterov { [T::ONE, mu] } else { [T::ZERO, T::ONE] },
-        }
-    }
-}
-
-impl<T: Real> Rule<T, 1> for MomentumRule<T> {
-    #[inline(always)]
-    fn element(&self, param: T, grad: T, [velocity]: [T; 1]) -> (T, [T; 1]) {
-        let grad = grad * self.rescale_grad + param * self.l2_decay;
-        let velocity = velocity * self.mu + grad;
-        let step = grad * self.follow[0] + velocity * self.follow[1];
-        (param - self.rate * step, [velocity])
+        let MomentumConfig { mu, use_nesterov, l2_decay, rescale_grad } = *config;
+        let (of_grad, of_velocity) = if use_nesterov { (1.0, mu) } else { (0.0, 1.0) };
+        MomentumRule::with(learning_rate, mu, l2_decay, rescale_grad, of_grad, of_velocity)
     }
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let mut update = Update::new(op, [("Velocity", "VelocityOut")])?;
     let l2_decay = match op.string("regularization_method")?.as_str() {
         "" => 0.0,
         "l2_decay" => op.f64("regularization_coeff")?,
@@ -146,10 +101,6 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         l2_decay,
         rescale_grad: op.f64("rescale_grad")?,
     };
-    Ok(Box::new(move |run| {
-        let (dtype, rate) = (update.dtype(run)?, update.learning_rate(run)?);
-        dispatch!(dtype, T in [f32, f64] => {
-            update.apply::<T, _>(run, &MomentumRule::new(&config, rate), Absent::ZeroGradient)
-        }, else => Err(not_float(dtype)))
-    }))
+    let state = [("Velocity", "VelocityOut")];
+    update_kernel!(op, state, Absent::ZeroGradient, |rate| MomentumRule::new(&config, rate))
 }

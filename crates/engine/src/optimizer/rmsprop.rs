@@ -1,50 +1,22 @@
 //! RMSProp: steps over the root of the mean square of gradients, centred on request, with momentum.
 
-use bireme_ir::Op;
+use super::prelude::*;
 
-use super::apply::{Update, not_float};
-use super::settings::{setters, settings_setters};
-use super::{Absent, Optimizer, Real, Rule, Settings, Step};
-use crate::lr::Lr;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
-use crate::{Result, dispatch};
-
-/// RMSProp.
-#[derive(Clone, Debug)]
-pub struct RmsProp {
-    settings: Settings,
-    rho: f32,
-    epsilon: f32,
-    momentum: f32,
-    centered: bool,
-}
-
-impl RmsProp {
-    /// With this learning rate.
-    pub fn new(learning_rate: impl Into<Lr>) -> RmsProp {
-        let settings = Settings::new(learning_rate.into());
-        RmsProp { settings, rho: 0.95, epsilon: 1e-6, momentum: 0.0, centered: false }
-    }
-
-    settings_setters!();
-
-    setters! {
+optimizer! {
+    /// RMSProp.
+    RmsProp() {
         /// How much of the means stays; 0.95 by default.
-        rho: f32;
+        rho: f32 = 0.95;
         /// Keeps the division from zero; 1e-6 by default.
-        epsilon: f32;
+        epsilon: f32 = 1e-6;
         /// How much of the last step is added to this one; 0 by default.
-        momentum: f32;
+        momentum: f32 = 0.0;
         /// Whether to divide by the variance instead of the mean square; no by default.
-        centered: bool;
+        centered: bool = false;
     }
 }
 
 impl Optimizer for RmsProp {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     fn update(&self, step: &Step<'_>) -> Result<Op> {
         let momentum = step.accumulator("momentum", 0.0);
         let mean_square = step.accumulator("mean_square", 0.0);
@@ -59,21 +31,13 @@ impl Optimizer for RmsProp {
     }
 }
 
+const SQUARE: (&str, &str) = ("MeanSquare", "MeanSquareOut");
+const LAST: (&str, &str) = ("Moment", "MomentOut");
+const MEAN: (&str, &str) = ("MeanGrad", "MeanGradOut");
+
 pub(super) const DEF: OpDef = OpDef::new("rmsprop", kernel)
-    .inputs(&[
-        Slot::one("Param"),
-        Slot::one("MeanSquare"),
-        Slot::one("Grad"),
-        Slot::one("Moment"),
-        Slot::one("LearningRate"),
-        Slot::maybe("MeanGrad"),
-    ])
-    .outputs(&[
-        Slot::one("ParamOut"),
-        Slot::one("MomentOut"),
-        Slot::one("MeanSquareOut"),
-        Slot::maybe("MeanGradOut"),
-    ])
+    .inputs(slots!["Param", "MeanSquare", "Grad", "Moment", "LearningRate"; "MeanGrad"])
+    .outputs(slots!["ParamOut", "MomentOut", "MeanSquareOut"; "MeanGradOut"])
     .attrs(&[
         attr::float("epsilon", 1.0e-10),
         attr::float("decay", 0.9),
@@ -81,28 +45,8 @@ pub(super) const DEF: OpDef = OpDef::new("rmsprop", kernel)
         attr::bool("centered", false),
         attr::bool("multi_precision", false),
     ])
-    .like(&[
-        ("ParamOut", "Param"),
-        ("MomentOut", "Moment"),
-        ("MeanSquareOut", "MeanSquare"),
-        ("MeanGradOut", "MeanGrad"),
-    ])
-    .inplace(&[
-        ("Param", "ParamOut"),
-        ("Moment", "MomentOut"),
-        ("MeanSquare", "MeanSquareOut"),
-        ("MeanGrad", "MeanGradOut"),
-    ])
-    .shared(&[
-        "Param",
-        "ParamOut",
-        "Moment",
-        "MomentOut",
-        "MeanSquare",
-        "MeanSquareOut",
-        "MeanGrad",
-        "MeanGradOut",
-    ]);
+    .updates(&[("Param", "ParamOut"), LAST, SQUARE, MEAN])
+    .shared(&["Param", "Moment", "MeanSquare", "MeanGrad"]);
 
 /// The numbers of [`RmsProp`].
 #[derive(Clone, Copy, Debug)]
@@ -115,55 +59,27 @@ pub struct RmsPropConfig {
     pub momentum: f64,
 }
 
-/// The rule of [`RmsProp`]; its accumulators are the mean square, the last step and, for the
-/// centred rule, the mean gradient.
-#[derive(Clone, Copy, Debug)]
-pub struct RmsPropRule<T> {
-    rate: T,
-    decay: T,
-    epsilon: T,
-    momentum: T,
+rule! {
+    /// The rule of [`RmsProp`]; its accumulators are the mean square, the last step and, for the
+    /// centred rule, the mean gradient.
+    RmsPropRule::with { rate, decay, epsilon, momentum }
+    |param, grad, [square, last]| {
+        let square = decay * square + (T::ONE - decay) * (grad * grad);
+        let step = momentum * last + rate * grad / (square + epsilon).sqrt();
+        (param - step, [square, step])
+    }
+    |param, grad, [square, last, mean]| {
+        let square = decay * square + (T::ONE - decay) * (grad * grad);
+        let mean = decay * mean + (T::ONE - decay) * grad;
+        let step = momentum * last + rate * grad / (square - mean * mean + epsilon).sqrt();
+        (param - step, [square, step, mean])
+    }
 }
 
 impl<T: Real> RmsPropRule<T> {
     /// With this learning rate.
     pub fn new(config: &RmsPropConfig, learning_rate: f64) -> RmsPropRule<T> {
-        RmsPropRule {
-            rate: T::from_f64(learning_rate),
-            decay: T::from_f64(config.decay),
-            epsilon: T::from_f64(config.epsilon),
-            momentum: T::from_f64(config.momentum),
-        }
-    }
-
-    /// The running mean with `value` in it.
-    #[inline(always)]
-    fn mean(&self, mean: T, value: T) -> T {
-        self.decay * mean + (T::ONE - self.decay) * value
-    }
-
-    #[inline(always)]
-    fn step(&self, grad: T, spread: T, last: T) -> T {
-        self.momentum * last + self.rate * grad / (spread + self.epsilon).sqrt()
-    }
-}
-
-impl<T: Real> Rule<T, 2> for RmsPropRule<T> {
-    #[inline(always)]
-    fn element(&self, param: T, grad: T, [square, last]: [T; 2]) -> (T, [T; 2]) {
-        let square = self.mean(square, grad * grad);
-        let step = self.step(grad, square, last);
-        (param - step, [square, step])
-    }
-}
-
-impl<T: Real> Rule<T, 3> for RmsPropRule<T> {
-    #[inline(always)]
-    fn element(&self, param: T, grad: T, [square, last, mean]: [T; 3]) -> (T, [T; 3]) {
-        let square = self.mean(square, grad * grad);
-        let mean = self.mean(mean, grad);
-        let step = self.step(grad, square - mean * mean, last);
-        (param - step, [square, step, mean])
+        RmsPropRule::with(learning_rate, config.decay, config.epsilon, config.momentum)
     }
 }
 
@@ -173,26 +89,20 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         epsilon: op.f64("epsilon")?,
         momentum: op.f64("momentum")?,
     };
-    let state = [("MeanSquare", "MeanSquareOut"), ("Moment", "MomentOut")];
+    let absent = Absent::ZeroGradient;
     if op.bool("centered")? {
-        let mut update = Update::new(op, [state[0], state[1], ("MeanGrad", "MeanGradOut")])?;
-        return Ok(Box::new(move |run| {
-            let (dtype, rate) = (update.dtype(run)?, update.learning_rate(run)?);
-            dispatch!(dtype, T in [f32, f64] => {
-                update.apply::<T, _>(run, &RmsPropRule::new(&config, rate), Absent::ZeroGradient)
-            }, else => Err(not_float(dtype)))
-        }));
+        let state = [SQUARE, LAST, MEAN];
+        return update_kernel!(op, state, absent, |rate| RmsPropRule::new(&config, rate));
     }
-    let mut update = Update::new(op, state)?;
-    let mean_grad = op.maybe_input("MeanGrad").zip(op.maybe_output("MeanGradOut"));
+    let unused = op.maybe_input(MEAN.0).zip(op.maybe_output(MEAN.1));
+    let kernel: Result<Kernel> =
+        update_kernel!(op, [SQUARE, LAST], absent, |rate| RmsPropRule::new(&config, rate));
+    let mut kernel = kernel?;
     Ok(Box::new(move |run| {
-        let (dtype, rate) = (update.dtype(run)?, update.learning_rate(run)?);
-        dispatch!(dtype, T in [f32, f64] => {
-            if let Some((input, output)) = mean_grad {
-                // Unused here, but its value goes on.
-                run.carry_over(input, output)?;
-            }
-            update.apply::<T, _>(run, &RmsPropRule::new(&config, rate), Absent::ZeroGradient)
-        }, else => Err(not_float(dtype)))
+        if let Some((input, output)) = unused {
+            // The mean gradient takes no part, but its value goes on.
+            run.carry_over(input, output)?;
+        }
+        kernel(run)
     }))
 }

@@ -3,7 +3,6 @@
 
 use bireme_ir::VarKind;
 
-use super::Real;
 use super::merge_rows::RowMergers;
 use crate::op::{Infer, Kernel, OpDef, OpView, Slot};
 use crate::value::Value;
@@ -41,7 +40,7 @@ fn merge(op: &OpView<'_>) -> Result<Kernel> {
         let out = run.out_rows(out, dtype);
         out.height = x.height;
         dispatch!(dtype, T in [f32, f64] => {
-            let merged = T::merger(&mut mergers).merge(x, x.height)?;
+            let merged = mergers.of::<T>().merge(x, x.height)?;
             out.rows.clear();
             out.rows.extend_from_slice(merged.rows);
             out.value.resize(dtype, x.value.dims().with_rows(merged.rows.len()));

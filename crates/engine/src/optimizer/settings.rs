@@ -75,16 +75,4 @@ macro_rules! settings_setters {
     };
 }
 
-/// Setters of an optimizer's own numbers: `setter! { beta1: f32, "..." }`.
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {$(
-        $(#[$doc])*
-        #[must_use]
-        pub fn $name(mut self, value: $type) -> Self {
-            self.$name = value;
-            self
-        }
-    )*};
-}
-
-pub(super) use {setters, settings_setters};
+pub(super) use settings_setters;

@@ -203,7 +203,7 @@ fn is_made_for(op: &SelectedOp, var: VarId) -> bool {
     let Ok(view) = OpView::new(&op.op) else { return false };
     let inputs = slots(view.def.signature.inputs, |slot| op.op.inputs_of(slot).len());
     let outputs = slots(view.def.signature.outputs, |slot| op.op.outputs_of(slot).len());
-    let fits = |(slot, held): (&str, &VarId)| *held != var || view.def.shared.contains(&slot);
+    let fits = |(slot, held): (&str, &VarId)| *held != var || view.def.shares(slot);
     op.guard != Some(var)
         && inputs.into_iter().zip(&op.inputs).all(fits)
         && outputs.into_iter().zip(&op.outputs).all(fits)

@@ -25,9 +25,11 @@ macro_rules! number {
     ($($t:ty => $dtype:ident),*) => {$(
         impl Element for $t {
             const DTYPE: DType = DType::$dtype;
+            #[inline(always)]
             fn from_f64(value: f64) -> Self {
                 value as $t
             }
+            #[inline(always)]
             fn to_f64(self) -> f64 {
                 self as f64
             }
@@ -42,9 +44,11 @@ impl Element for u8 {
     fn stores(dtype: DType) -> bool {
         matches!(dtype, DType::U8 | DType::Bool)
     }
+    #[inline(always)]
     fn from_f64(value: f64) -> u8 {
         value as u8
     }
+    #[inline(always)]
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
@@ -52,9 +56,11 @@ impl Element for u8 {
 
 impl Element for f16 {
     const DTYPE: DType = DType::F16;
+    #[inline(always)]
     fn from_f64(value: f64) -> f16 {
         f16::from_f64(value)
     }
+    #[inline(always)]
     fn to_f64(self) -> f64 {
         f16::to_f64(self)
     }
@@ -62,9 +68,11 @@ impl Element for f16 {
 
 impl Element for bf16 {
     const DTYPE: DType = DType::BF16;
+    #[inline(always)]
     fn from_f64(value: f64) -> bf16 {
         bf16::from_f64(value)
     }
+    #[inline(always)]
     fn to_f64(self) -> f64 {
         bf16::to_f64(self)
     }

@@ -1,28 +1,19 @@
 //! `brelu`: `X` cut off at `t_min` and `t_max`; what `hardtanh` is made of.
 
-use super::unary::{self, FROM_X};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
-const ATTRS: &[bireme_ir::AttrSpec] = &[attr::float("t_min", 0.0), attr::float("t_max", 24.0)];
+const ATTRS: &[AttrSpec] = &[attr::float("t_min", 0.0), attr::float("t_max", 24.0)];
 
 pub(super) const DEF: OpDef = unary::def("brelu", |op| {
     let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);
-    unary::map(op, move |x| cut(x, low as f32, high as f32), move |x| cut(x, low, high))
+    unary::map!(op, |x, T| cut(x, low as T, high as T))
 })
 .attrs(ATTRS)
-.grad(FROM_X);
-
-pub(super) const GRAD: OpDef = unary::grad_from_x("brelu_grad", |op| {
+.gradient(unary::from_x(|op| {
     let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);
-    unary::map_grad(
-        op,
-        "X",
-        move |x, d| slope(x, d, low as f32, high as f32),
-        move |x, d| slope(x, d, low, high),
-    )
-})
-.attrs(ATTRS);
+    unary::map_grad!(op, "X", |x, d, T| slope(x, d, low as T, high as T))
+}));
 
 #[inline(always)]
 fn cut<T: Real>(x: T, low: T, high: T) -> T {

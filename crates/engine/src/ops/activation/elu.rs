@@ -1,23 +1,22 @@
 //! `elu`: `Out = X` above zero, `alpha * (exp(X) - 1)` below.
 
 use super::unary;
-use crate::op::{GradRule, OpDef, Slot, attr};
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("elu", |op| {
     let alpha = op.f64("alpha")?;
-    unary::map(op, move |x| value(x, alpha as f32), move |x| value(x, alpha))
+    unary::map!(op, |x, T| value(x, alpha as T))
 })
 .attrs(&[attr::float("alpha", 1.0)])
-.grad(GradRule::Op { inputs: &["X"], outputs: &["Out"] });
-
-/// Paddle's programs give it `Out` too; `X` suffices.
-pub(super) const GRAD: OpDef = unary::grad_from_x("elu_grad", |op| {
-    let alpha = op.f64("alpha")?;
-    unary::map_grad(op, "X", move |x, d| slope(x, d, alpha as f32), move |x, d| slope(x, d, alpha))
-})
-.inputs(&[Slot::one("X"), Slot::maybe("Out"), Slot::one("Out@GRAD")])
-.attrs(&[attr::float("alpha", 1.0)]);
+.gradient(
+    unary::from_x(|op| {
+        let alpha = op.f64("alpha")?;
+        unary::map_grad!(op, "X", |x, d, T| slope(x, d, alpha as T))
+    })
+    // Paddle's programs give it `Out` too; `X` suffices.
+    .reads(&["X", "Out"])
+    .optional(&["Out"]),
+);
 
 #[inline(always)]
 fn value<T: Real>(x: T, alpha: T) -> T {

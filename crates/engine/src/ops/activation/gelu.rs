@@ -1,35 +1,31 @@
 //! `gelu`: `Out = X * Φ(X)`, with the normal distribution's Φ exact or through `tanh`.
 
-use super::unary::{self, FROM_X};
-use crate::Result;
-use crate::op::{Kernel, OpDef, OpView, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef =
-    unary::def("gelu", kernel).attrs(&[attr::bool("approximate", false)]).grad(FROM_X);
-
-pub(super) const GRAD: OpDef =
-    unary::grad_from_x("gelu_grad", grad_kernel).attrs(&[attr::bool("approximate", false)]);
+pub(super) const DEF: OpDef = unary::def("gelu", kernel)
+    .attrs(&[attr::bool("approximate", false)])
+    .gradient(unary::from_x(grad_kernel));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     if op.bool("approximate")? {
-        unary::map(op, approximate::<f32>, approximate::<f64>)
+        unary::map!(op, |x, T| approximate(x))
     } else {
-        unary::map(op, exact::<f32>, exact::<f64>)
+        unary::map!(op, |x, T| exact(x))
     }
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     if op.bool("approximate")? {
-        unary::map_grad(op, "X", approximate_slope::<f32>, approximate_slope::<f64>)
+        unary::map_grad!(op, "X", |x, dout, T| approximate_slope(x, dout))
     } else {
-        unary::map_grad(op, "X", exact_slope::<f32>, exact_slope::<f64>)
+        unary::map_grad!(op, "X", |x, dout, T| exact_slope(x, dout))
     }
 }
 
 #[inline(always)]
 fn phi<T: Real>(x: T) -> T {
-    T::of(0.5) * (T::ONE + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
+    T::from_f64(0.5) * (T::ONE + (x * T::from_f64(std::f64::consts::FRAC_1_SQRT_2)).erf())
 }
 
 #[inline(always)]
@@ -39,7 +35,7 @@ fn exact<T: Real>(x: T) -> T {
 
 #[inline(always)]
 fn exact_slope<T: Real>(x: T, dout: T) -> T {
-    let density = (x * x * T::of(-0.5)).exp() * T::of(INV_SQRT_TAU);
+    let density = (x * x * T::from_f64(-0.5)).exp() * T::from_f64(INV_SQRT_TAU);
     dout * (phi(x) + x * density)
 }
 
@@ -51,14 +47,14 @@ const CUBIC: f64 = 0.044_715;
 
 #[inline(always)]
 fn approximate<T: Real>(x: T) -> T {
-    let inner = T::of(SQRT_2_OVER_PI) * (x + T::of(CUBIC) * x * x * x);
-    T::of(0.5) * x * (T::ONE + inner.tanh())
+    let inner = T::from_f64(SQRT_2_OVER_PI) * (x + T::from_f64(CUBIC) * x * x * x);
+    T::from_f64(0.5) * x * (T::ONE + inner.tanh())
 }
 
 #[inline(always)]
 fn approximate_slope<T: Real>(x: T, dout: T) -> T {
-    let tanh = (T::of(SQRT_2_OVER_PI) * (x + T::of(CUBIC) * x * x * x)).tanh();
-    let inner_slope = T::of(SQRT_2_OVER_PI) * (T::ONE + T::of(3.0 * CUBIC) * x * x);
+    let tanh = (T::from_f64(SQRT_2_OVER_PI) * (x + T::from_f64(CUBIC) * x * x * x)).tanh();
+    let inner_slope = T::from_f64(SQRT_2_OVER_PI) * (T::ONE + T::from_f64(3.0 * CUBIC) * x * x);
     let slope = T::ONE + tanh + x * (T::ONE - tanh * tanh) * inner_slope;
-    dout * T::of(0.5) * slope
+    dout * T::from_f64(0.5) * slope
 }

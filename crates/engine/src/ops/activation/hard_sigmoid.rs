@@ -1,26 +1,17 @@
 //! `hard_sigmoid`: `Out = slope * X + offset`, kept between 0 and 1.
 
-use super::unary::{self, FROM_OUT};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("hard_sigmoid", |op| {
     let (slope, offset) = (op.f64("slope")?, op.f64("offset")?);
-    unary::map(op, move |x| value(x, slope as f32, offset as f32), move |x| value(x, slope, offset))
+    unary::map!(op, |x, T| value(x, slope as T, offset as T))
 })
 .attrs(&[attr::float("slope", 0.2), attr::float("offset", 0.5)])
-.grad(FROM_OUT);
-
-pub(super) const GRAD: OpDef = unary::grad_from_out("hard_sigmoid_grad", |op| {
+.gradient(unary::from_out(|op| {
     let slope = op.f64("slope")?;
-    unary::map_grad(
-        op,
-        "Out",
-        move |out, dout| inside(out, dout * slope as f32),
-        move |out, dout| inside(out, dout * slope),
-    )
-})
-.attrs(&[attr::float("slope", 0.2), attr::float("offset", 0.5)]);
+    unary::map_grad!(op, "Out", |out, dout, T| inside(out, dout * slope as T))
+}));
 
 #[inline(always)]
 fn value<T: Real>(x: T, slope: T, offset: T) -> T {

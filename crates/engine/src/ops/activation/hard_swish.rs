@@ -1,56 +1,51 @@
 //! `hard_swish`: `Out = X * clip(X + offset, 0, threshold) / scale`.
 
-use bireme_ir::AttrSpec;
-
-use super::unary::{self, FROM_X};
-use crate::Result;
-use crate::op::{OpDef, OpView, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] =
     &[attr::float("threshold", 6.0), attr::float("scale", 6.0), attr::float("offset", 3.0)];
 
 pub(super) const DEF: OpDef = unary::def("hard_swish", |op| {
-    let (single, double) = (Curve::<f32>::of(op)?, Curve::<f64>::of(op)?);
-    unary::map(op, move |x| single.value(x), move |x| double.value(x))
+    let curve = Curve::of(op)?;
+    unary::map!(op, |x, T| curve.value(x))
 })
 .attrs(ATTRS)
-.grad(FROM_X);
+.gradient(unary::from_x(|op| {
+    let curve = Curve::of(op)?;
+    unary::map_grad!(op, "X", |x, dout, T| curve.slope(x, dout))
+}));
 
-pub(super) const GRAD: OpDef = unary::grad_from_x("hard_swish_grad", |op| {
-    let (single, double) = (Curve::<f32>::of(op)?, Curve::<f64>::of(op)?);
-    unary::map_grad(op, "X", move |x, d| single.slope(x, d), move |x, d| double.slope(x, d))
-})
-.attrs(ATTRS);
-
-struct Curve<T> {
-    threshold: T,
-    scale: T,
-    offset: T,
+#[derive(Clone, Copy)]
+struct Curve {
+    threshold: f64,
+    scale: f64,
+    offset: f64,
 }
 
-impl<T: Real> Curve<T> {
-    fn of(op: &OpView<'_>) -> Result<Curve<T>> {
-        let get = |name| op.f64(name).map(T::of);
-        Ok(Curve { threshold: get("threshold")?, scale: get("scale")?, offset: get("offset")? })
+impl Curve {
+    fn of(op: &OpView<'_>) -> Result<Curve> {
+        let (threshold, scale) = (op.f64("threshold")?, op.f64("scale")?);
+        Ok(Curve { threshold, scale, offset: op.f64("offset")? })
     }
 
     #[inline(always)]
-    fn value(&self, x: T) -> T {
-        let moved = x + self.offset;
+    fn value<T: Real>(self, x: T) -> T {
+        let moved = x + T::from_f64(self.offset);
         let moved = if moved > T::ZERO { moved } else { T::ZERO };
-        x * if moved < self.threshold { moved } else { self.threshold } / self.scale
+        let top = T::from_f64(self.threshold);
+        x * if moved < top { moved } else { top } / T::from_f64(self.scale)
     }
 
     #[inline(always)]
-    fn slope(&self, x: T, dout: T) -> T {
-        let moved = x + self.offset;
+    fn slope<T: Real>(self, x: T, dout: T) -> T {
+        let (moved, top) = (x + T::from_f64(self.offset), T::from_f64(self.threshold));
         if moved <= T::ZERO {
             T::ZERO
-        } else if moved < self.threshold {
-            dout * (x + moved) / self.scale
+        } else if moved < top {
+            dout * (x + moved) / T::from_f64(self.scale)
         } else {
-            dout * self.threshold / self.scale
+            dout * top / T::from_f64(self.scale)
         }
     }
 }

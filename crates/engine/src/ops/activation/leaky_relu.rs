@@ -1,21 +1,17 @@
 //! `leaky_relu`: `Out = X` above zero, `alpha * X` below.
 
-use super::unary::{self, FROM_X};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("leaky_relu", |op| {
     let alpha = op.f64("alpha")?;
-    unary::map(op, move |x| slope(x, x, alpha as f32), move |x| slope(x, x, alpha))
+    unary::map!(op, |x, T| slope(x, x, alpha as T))
 })
 .attrs(&[attr::float("alpha", 0.02)])
-.grad(FROM_X);
-
-pub(super) const GRAD: OpDef = unary::grad_from_x("leaky_relu_grad", |op| {
+.gradient(unary::from_x(|op| {
     let alpha = op.f64("alpha")?;
-    unary::map_grad(op, "X", move |x, d| slope(x, d, alpha as f32), move |x, d| slope(x, d, alpha))
-})
-.attrs(&[attr::float("alpha", 0.02)]);
+    unary::map_grad!(op, "X", |x, d, T| slope(x, d, alpha as T))
+}));
 
 /// What the function does to `x` and to its gradient alike.
 #[inline(always)]

@@ -1,26 +1,17 @@
 //! `mish`: `Out = X * tanh(ln(1 + exp(X)))`.
 
-use super::unary::{self, FROM_X};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("mish", |op| {
     let threshold = op.f64("threshold")?;
-    unary::map(op, move |x| value(x, threshold as f32), move |x| value(x, threshold))
+    unary::map!(op, |x, T| value(x, threshold as T))
 })
 .attrs(&[attr::float("threshold", 20.0)])
-.grad(FROM_X);
-
-pub(super) const GRAD: OpDef = unary::grad_from_x("mish_grad", |op| {
+.gradient(unary::from_x(|op| {
     let threshold = op.f64("threshold")?;
-    unary::map_grad(
-        op,
-        "X",
-        move |x, d| slope(x, d, threshold as f32),
-        move |x, d| slope(x, d, threshold),
-    )
-})
-.attrs(&[attr::float("threshold", 20.0)]);
+    unary::map_grad!(op, "X", |x, d, T| slope(x, d, threshold as T))
+}));
 
 /// `ln(1 + exp(x))`; beyond the threshold either way it is what it tends to.
 #[inline(always)]

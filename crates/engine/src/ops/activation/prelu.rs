@@ -1,12 +1,9 @@
 //! `prelu`: `Out = X` above zero, `Alpha * X` below, with one learnt `Alpha` for all elements, per
 //! channel, or per element of a row.
 
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
 use crate::ops::elementwise::binary::{apply, gather};
-use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::{Number, Real};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result, dispatch};
+use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("prelu", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Alpha")])
@@ -14,28 +11,8 @@ pub(super) const DEF: OpDef = OpDef::new("prelu", kernel)
     .attrs(&[attr::str("mode", "all"), attr::str("data_format", "NCHW")])
     .like(&[("Out", "X")])
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Alpha"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("prelu_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Alpha"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Alpha@GRAD")])
-    .attrs(&[attr::str("mode", "all"), attr::str("data_format", "NCHW")])
-    .like(&[("X@GRAD", "X"), ("Alpha@GRAD", "Alpha")])
-    .split(SplitRule::Fn(split_grad));
-
-/// `Alpha` never has a batch dimension.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows && view.spread("Alpha") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    if split(view).is_none() || view.spread("Out@GRAD") != Spread::Rows {
-        return None;
-    }
-    view.outputs_by_slot(|slot| if slot == "X@GRAD" { Spread::Rows } else { Spread::Partial })
-}
+    .split(SplitRule::batch(&["X"]))
+    .gradient(Gradient::new(&["X", "Alpha"], grad_kernel).reads(&["X", "Alpha"]));
 
 /// What one element of `Alpha` is for.
 #[derive(Clone, Copy)]
@@ -60,7 +37,7 @@ impl Mode {
     }
 
     /// The walk over `X` and `Alpha`.
-    fn walk(self, x: Dims, alpha: Dims) -> Result<Walk<2>> {
+    fn walk(self, x: Dims, alpha: Dims) -> Result<BroadcastWalk<2>> {
         let mut dims = [1; MAX_RANK];
         let rank = x.len();
         match self {
@@ -84,45 +61,38 @@ impl Mode {
                 alpha.numel()
             )));
         }
-        Walk::new(&x, [&x, &dims[..rank]])
+        BroadcastWalk::new(&x, [&x, &dims[..rank]])
     }
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, alpha, out) = (op.input("X")?, op.input("Alpha")?, op.output("Out")?);
     let mode = Mode::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let walk = mode.walk(run.dims(x)?, run.dims(alpha)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            apply(&walk, run.get::<T>(x)?, run.get::<T>(alpha)?, run.set::<T>(out)?, |x, alpha| {
-                slope(x, alpha, x)
-            })
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        apply(&walk, run.get::<T>(x)?, run.get::<T>(alpha)?, run.set::<T>(out)?, |x, alpha| {
+            slope(x, alpha, x)
+        })?;
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, alpha, dout) = (op.input("X")?, op.input("Alpha")?, op.input("Out@GRAD")?);
     let (dx, dalpha) = (op.maybe_output("X@GRAD"), op.maybe_output("Alpha@GRAD"));
     let mode = Mode::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let walk = mode.walk(run.dims(x)?, run.dims(alpha)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, alpha) = (run.get::<T>(x)?, run.get::<T>(alpha)?);
-            let dout = run.get::<T>(dout)?;
-            if let Some(dx) = dx {
-                gather(&walk, 0, x, alpha, dout, run.set(dx)?, slope::<T>);
-            }
-            if let Some(dalpha) = dalpha {
-                gather(&walk, 1, alpha, x, dout, run.set(dalpha)?, |_, x, dout| {
-                    if x > T::ZERO { T::ZERO } else { x * dout }
-                });
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let (x, alpha) = (run.get::<T>(x)?, run.get::<T>(alpha)?);
+        let dout = run.get::<T>(dout)?;
+        if let Some(dx) = dx {
+            gather(&walk, 0, x, alpha, dout, run.set(dx)?, slope::<T>);
+        }
+        if let Some(dalpha) = dalpha {
+            gather(&walk, 1, alpha, x, dout, run.set(dalpha)?, |_, x, dout| {
+                if x > T::ZERO { T::ZERO } else { x * dout }
+            });
+        }
+    })
 }
 
 /// What the function does to `x` and to its gradient alike.

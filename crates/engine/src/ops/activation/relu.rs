@@ -1,14 +1,10 @@
 //! `relu`: `Out = max(X, 0)`.
 
-use super::unary::{self, FROM_OUT};
-use crate::op::OpDef;
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef =
-    unary::def("relu", |op| unary::map(op, value::<f32>, value::<f64>)).grad(FROM_OUT);
-
-pub(super) const GRAD: OpDef =
-    unary::grad_from_out("relu_grad", |op| unary::map_grad(op, "Out", slope::<f32>, slope::<f64>));
+pub(super) const DEF: OpDef = unary::def("relu", |op| unary::map!(op, |x, T| value(x)))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| slope(out, dout))));
 
 #[inline(always)]
 fn value<T: Real>(x: T) -> T {

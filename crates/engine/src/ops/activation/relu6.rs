@@ -1,26 +1,17 @@
 //! `relu6`: `Out = min(max(X, 0), 6)`. Paddle 1 had the 6 as an attribute.
 
-use super::unary::{self, FROM_OUT};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("relu6", |op| {
     let top = op.f64("threshold")?;
-    unary::map(op, move |x| value(x, top as f32), move |x| value(x, top))
+    unary::map!(op, |x, T| value(x, top as T))
 })
 .attrs(&[attr::float("threshold", 6.0)])
-.grad(FROM_OUT);
-
-pub(super) const GRAD: OpDef = unary::grad_from_out("relu6_grad", |op| {
+.gradient(unary::from_out(|op| {
     let top = op.f64("threshold")?;
-    unary::map_grad(
-        op,
-        "Out",
-        move |out, d| slope(out, d, top as f32),
-        move |out, d| slope(out, d, top),
-    )
-})
-.attrs(&[attr::float("threshold", 6.0)]);
+    unary::map_grad!(op, "Out", |out, d, T| slope(out, d, top as T))
+}));
 
 #[inline(always)]
 fn value<T: Real>(x: T, top: T) -> T {

@@ -1,30 +1,19 @@
 //! `selu`: `Out = scale * X` above zero, `scale * alpha * (exp(X) - 1)` below.
 
-use super::unary::{self, FROM_OUT};
-use crate::Result;
-use crate::op::{OpDef, OpView, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
-const ATTRS: &[bireme_ir::AttrSpec] =
-    &[attr::float("scale", 1.050_701), attr::float("alpha", 1.673_263_2)];
+const ATTRS: &[AttrSpec] = &[attr::float("scale", 1.050_701), attr::float("alpha", 1.673_263_2)];
 
 pub(super) const DEF: OpDef = unary::def("selu", |op| {
     let (scale, alpha) = factors(op)?;
-    unary::map(op, move |x| value(x, scale as f32, alpha as f32), move |x| value(x, scale, alpha))
+    unary::map!(op, |x, T| value(x, scale as T, alpha as T))
 })
 .attrs(ATTRS)
-.grad(FROM_OUT);
-
-pub(super) const GRAD: OpDef = unary::grad_from_out("selu_grad", |op| {
+.gradient(unary::from_out(|op| {
     let (scale, alpha) = factors(op)?;
-    unary::map_grad(
-        op,
-        "Out",
-        move |out, d| slope(out, d, scale as f32, alpha as f32),
-        move |out, d| slope(out, d, scale, alpha),
-    )
-})
-.attrs(ATTRS);
+    unary::map_grad!(op, "Out", |out, d, T| slope(out, d, scale as T, alpha as T))
+}));
 
 fn factors(op: &OpView<'_>) -> Result<(f64, f64)> {
     Ok((op.f64("scale")?, op.f64("alpha")?))

@@ -1,16 +1,10 @@
 //! `sigmoid`: `Out = 1 / (1 + exp(-X))`.
 
-use super::unary::{self, FROM_OUT};
-use crate::op::OpDef;
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef =
-    unary::def("sigmoid", |op| unary::map(op, <f32 as Real>::sigmoid, <f64 as Real>::sigmoid))
-        .grad(FROM_OUT);
-
-pub(super) const GRAD: OpDef = unary::grad_from_out("sigmoid_grad", |op| {
-    unary::map_grad(op, "Out", slope::<f32>, slope::<f64>)
-});
+pub(super) const DEF: OpDef = unary::def("sigmoid", |op| unary::map!(op, |x, T| Real::sigmoid(x)))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| slope(out, dout))));
 
 #[inline(always)]
 fn slope<T: Real>(out: T, dout: T) -> T {

@@ -1,34 +1,19 @@
 //! `softmax` and `log_softmax`: `exp(X)` over its sum along an axis, and the logarithm of that.
 
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::math::number::{Real, fold_of, sum_of, sum_of_pairs};
-use crate::simd::vectorized;
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
-pub(super) const SOFTMAX: OpDef = def("softmax", kernel::<Plain>);
-pub(super) const SOFTMAX_GRAD: OpDef = grad_def("softmax_grad", grad_kernel::<Plain>);
-pub(super) const LOG_SOFTMAX: OpDef = def("log_softmax", kernel::<Log>);
-pub(super) const LOG_SOFTMAX_GRAD: OpDef = grad_def("log_softmax_grad", grad_kernel::<Log>);
+pub(super) const SOFTMAX: OpDef = def::<Plain>("softmax");
+pub(super) const LOG_SOFTMAX: OpDef = def::<Log>("log_softmax");
 
-const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
-    OpDef::new(name, kernel)
+const fn def<S: Softmax>(name: &'static str) -> OpDef {
+    OpDef::new(name, kernel::<S>)
         .inputs(const { &[Slot::one("X")] })
         .outputs(const { &[Slot::one("Out")] })
         .attrs(const { &[attr::int("axis", -1)] })
         .like(&[("Out", "X")])
         .lod_from("X")
-        .grad(GradRule::Op { inputs: &[], outputs: &["Out"] })
         .split(SplitRule::Fn(split))
-}
-
-const fn grad_def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("Out"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .attrs(const { &[attr::int("axis", -1)] })
-        .like(&[("X@GRAD", "Out")])
-        .split(SplitRule::Fn(split))
+        .gradient(Gradient::new(&["X"], grad_kernel::<S>).reads(&["Out"]).like("Out"))
 }
 
 /// Rows are independent unless they are what the sum is over.
@@ -116,28 +101,17 @@ impl Blocks {
 }
 
 fn kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
-    let axis = op.i64("axis")?;
-    let (mut scratch32, mut scratch64) = (Vec::<f32>::new(), Vec::<f64>::new());
-    Ok(Box::new(move |run| {
+    let (x, out, axis) = (op.input("X")?, op.output("Out")?, op.i64("axis")?);
+    let mut scratch = Tensor::empty(DType::F32);
+    float_kernel!(op, "X", |run, T| {
         let blocks = Blocks::of(run.dims(x)?, axis)?;
-        let dtype = run.tensor(x)?.dtype();
-        match dtype {
-            bireme_ir::DType::F32 => {
-                forward::<S, f32>(blocks, run.get(x)?, run.set(out)?, &mut scratch32);
-            }
-            bireme_ir::DType::F64 => {
-                forward::<S, f64>(blocks, run.get(x)?, run.set(out)?, &mut scratch64);
-            }
-            _ => return Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))),
-        }
-        Ok(())
-    }))
+        scratch.resize(T::DTYPE, [2 * blocks.width]);
+        forward::<S, T>(blocks, run.get(x)?, run.set(out)?, scratch.as_mut_slice()?);
+    })
 }
 
-fn forward<S: Softmax, T: Real>(blocks: Blocks, x: &[T], out: &mut [T], scratch: &mut Vec<T>) {
+fn forward<S: Softmax, T: Real>(blocks: Blocks, x: &[T], out: &mut [T], scratch: &mut [T]) {
     let size = blocks.size();
-    scratch.resize(2 * blocks.width, T::ZERO);
     let (tops, sums) = scratch.split_at_mut(blocks.width);
     vectorized(
         #[inline(always)]
@@ -181,7 +155,7 @@ fn block<S: Softmax, T: Real>(x: &[T], out: &mut [T], tops: &mut [T], sums: &mut
     for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
         for ((out, x), (sum, top)) in out.iter_mut().zip(x).zip(sums.iter_mut().zip(&*tops)) {
             *out = (*x - *top).exp();
-            *sum = *sum + *out;
+            *sum += *out;
         }
     }
     if S::LOGARITHM {
@@ -198,15 +172,11 @@ fn grad_kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
     let (out, dout, dx) = (op.input("Out")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axis = op.i64("axis")?;
     let mut scratch = Vec::<f64>::new();
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Out", |run, T| {
         let blocks = Blocks::of(run.dims(out)?, axis)?;
-        let dtype = run.tensor(out)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (out, dout) = (run.get::<T>(out)?, run.get::<T>(dout)?);
-            backward::<S, T>(blocks, out, dout, run.set::<T>(dx)?, &mut scratch);
-            Ok(())
-        }, else => Err(Error::kernel(format!("`Out` must be float32 or float64, not {dtype}"))))
-    }))
+        let (out, dout) = (run.get::<T>(out)?, run.get::<T>(dout)?);
+        backward::<S, T>(blocks, out, dout, run.set::<T>(dx)?, &mut scratch);
+    })
 }
 
 fn backward<S: Softmax, T: Real>(
@@ -241,7 +211,7 @@ fn backward<S: Softmax, T: Real>(
                     for ((dx, out), (dout, sum)) in
                         dx.iter_mut().zip(out).zip(dout.iter().zip(&*scratch))
                     {
-                        *dx = S::slope(*out, *dout, T::of(*sum));
+                        *dx = S::slope(*out, *dout, T::from_f64(*sum));
                     }
                 }
             }

@@ -1,27 +1,18 @@
 //! `softplus`: `Out = ln(1 + exp(beta * X)) / beta`, and `X` itself where `beta * X` exceeds
 //! `threshold`.
 
-use super::unary::{self, FROM_X};
-use crate::op::{OpDef, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("softplus", |op| {
     let (beta, top) = (op.f64("beta")?, op.f64("threshold")?);
-    unary::map(op, move |x| value(x, beta as f32, top as f32), move |x| value(x, beta, top))
+    unary::map!(op, |x, T| value(x, beta as T, top as T))
 })
 .attrs(&[attr::float("beta", 1.0), attr::float("threshold", 20.0)])
-.grad(FROM_X);
-
-pub(super) const GRAD: OpDef = unary::grad_from_x("softplus_grad", |op| {
+.gradient(unary::from_x(|op| {
     let (beta, top) = (op.f64("beta")?, op.f64("threshold")?);
-    unary::map_grad(
-        op,
-        "X",
-        move |x, dout| slope(x, dout, beta as f32, top as f32),
-        move |x, dout| slope(x, dout, beta, top),
-    )
-})
-.attrs(&[attr::float("beta", 1.0), attr::float("threshold", 20.0)]);
+    unary::map_grad!(op, "X", |x, dout, T| slope(x, dout, beta as T, top as T))
+}));
 
 #[inline(always)]
 fn value<T: Real>(x: T, beta: T, top: T) -> T {

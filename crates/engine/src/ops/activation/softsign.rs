@@ -1,14 +1,10 @@
 //! `softsign`: `Out = X / (1 + |X|)`.
 
-use super::unary::{self, FROM_X};
-use crate::op::OpDef;
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef =
-    unary::def("softsign", |op| unary::map(op, value::<f32>, value::<f64>)).grad(FROM_X);
-
-pub(super) const GRAD: OpDef =
-    unary::grad_from_x("softsign_grad", |op| unary::map_grad(op, "X", slope::<f32>, slope::<f64>));
+pub(super) const DEF: OpDef = unary::def("softsign", |op| unary::map!(op, |x, T| value(x)))
+    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| slope(x, dout))));
 
 #[inline(always)]
 fn value<T: Real>(x: T) -> T {

@@ -1,32 +1,26 @@
 //! `swish` and `silu`: `Out = X * sigmoid(beta * X)`; `silu` has no `beta`.
 
-use super::unary::{self, FROM_X};
-use crate::op::{GradRule, OpDef, Slot, attr};
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
 /// Paddle 1 let `beta` be chosen.
 pub(super) const SWISH: OpDef = unary::def("swish", |op| {
     let beta = op.f64("beta")?;
-    unary::map(op, move |x| value(x, beta as f32), move |x| value(x, beta))
+    unary::map!(op, |x, T| value(x, beta as T))
 })
 .attrs(&[attr::float("beta", 1.0)])
-.grad(FROM_X);
-
-pub(super) const SWISH_GRAD: OpDef = unary::grad_from_x("swish_grad", |op| {
+.gradient(unary::from_x(|op| {
     let beta = op.f64("beta")?;
-    unary::map_grad(op, "X", move |x, d| slope(x, d, beta as f32), move |x, d| slope(x, d, beta))
-})
-.attrs(&[attr::float("beta", 1.0)]);
+    unary::map_grad!(op, "X", |x, d, T| slope(x, d, beta as T))
+}));
 
-pub(super) const SILU: OpDef =
-    unary::def("silu", |op| unary::map(op, |x| value(x, 1.0f32), |x| value(x, 1.0f64)))
-        .grad(GradRule::Op { inputs: &["X"], outputs: &["Out"] });
-
-/// Paddle's programs give it `Out` too; `X` suffices.
-pub(super) const SILU_GRAD: OpDef = unary::grad_from_x("silu_grad", |op| {
-    unary::map_grad(op, "X", |x, d| slope(x, d, 1.0f32), |x, d| slope(x, d, 1.0f64))
-})
-.inputs(&[Slot::one("X"), Slot::maybe("Out"), Slot::one("Out@GRAD")]);
+pub(super) const SILU: OpDef = unary::def("silu", |op| unary::map!(op, |x, T| value(x, 1.0)))
+    .gradient(
+        unary::from_x(|op| unary::map_grad!(op, "X", |x, d, T| slope(x, d, 1.0)))
+            // Paddle's programs give it `Out` too; `X` suffices.
+            .reads(&["X", "Out"])
+            .optional(&["Out"]),
+    );
 
 #[inline(always)]
 fn value<T: Real>(x: T, beta: T) -> T {

@@ -1,15 +1,10 @@
 //! `tanh`: the hyperbolic tangent.
 
-use super::unary::{self, FROM_OUT};
-use crate::op::OpDef;
-use crate::ops::math::number::Real;
+use super::unary;
+use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef =
-    unary::def("tanh", |op| unary::map(op, <f32 as Real>::tanh, <f64 as Real>::tanh))
-        .grad(FROM_OUT);
-
-pub(super) const GRAD: OpDef =
-    unary::grad_from_out("tanh_grad", |op| unary::map_grad(op, "Out", slope::<f32>, slope::<f64>));
+pub(super) const DEF: OpDef = unary::def("tanh", |op| unary::map!(op, |x, T| Real::tanh(x)))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| slope(out, dout))));
 
 #[inline(always)]
 fn slope<T: Real>(out: T, dout: T) -> T {

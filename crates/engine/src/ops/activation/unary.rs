@@ -1,15 +1,6 @@
 //! What functions of one element share: slots, shapes, and loops over slices for both float types.
 
-use bireme_ir::DType;
-
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule};
-use crate::simd::vectorized;
-use crate::{Error, Result};
-
-/// The gradient needs the forward op's input.
-pub(in crate::ops) const FROM_X: GradRule = GradRule::Op { inputs: &["X"], outputs: &[] };
-/// The gradient needs the forward op's output.
-pub(in crate::ops) const FROM_OUT: GradRule = GradRule::Op { inputs: &[], outputs: &["Out"] };
+use crate::ops::prelude::*;
 
 /// The definition of `Out = f(X)`.
 pub(in crate::ops) const fn def(
@@ -24,52 +15,55 @@ pub(in crate::ops) const fn def(
         .split(SplitRule::RowWise)
 }
 
-/// The definition of a gradient made [`FROM_X`].
-pub(in crate::ops) const fn grad_from_x(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::RowWise)
+/// A gradient that needs the forward op's input.
+pub(in crate::ops) const fn from_x(kernel: fn(&OpView<'_>) -> Result<Kernel>) -> Gradient {
+    Gradient::new(&["X"], kernel).reads(&["X"])
 }
 
-/// The definition of a gradient made [`FROM_OUT`].
-pub(in crate::ops) const fn grad_from_out(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("Out"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .like(&[("X@GRAD", "Out")])
-        .split(SplitRule::RowWise)
+/// A gradient that needs the forward op's output.
+pub(in crate::ops) const fn from_out(kernel: fn(&OpView<'_>) -> Result<Kernel>) -> Gradient {
+    Gradient::new(&["X"], kernel).reads(&["Out"]).like("Out")
 }
 
-/// A kernel `Out = f(X)` for both float types.
-pub(in crate::ops) fn map(
-    view: &OpView<'_>,
-    f32_fn: impl Fn(f32) -> f32 + Send + 'static,
-    f64_fn: impl Fn(f64) -> f64 + Send + 'static,
-) -> Result<Kernel> {
-    let (x, out) = (view.input("X")?, view.output("Out")?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
-        match dtype {
-            DType::F32 => each(run.get(x)?, run.set(out)?, &f32_fn),
-            DType::F64 => each(run.get(x)?, run.set(out)?, &f64_fn),
-            other => {
-                return Err(Error::kernel(format!("`X` must be float32 or float64, not {other}")));
-            }
-        }
-        Ok(())
-    }))
+/// A kernel `Out = f(X)`, written over `T` for both float types: `map!(op, |x, T| f(x))`.
+macro_rules! map {
+    ($op:expr, |$x:ident, $T:ident| $f:expr) => {{
+        let (x, out) = ($op.input("X")?, $op.output("Out")?);
+        $crate::op::float_kernel!($op, "X", |run, $T| {
+            let (x, out) = (run.get::<$T>(x)?, run.set::<$T>(out)?);
+            $crate::ops::activation::unary::each(
+                x,
+                out,
+                #[inline(always)]
+                |$x: $T| $f,
+            );
+        })
+    }};
 }
+
+/// A kernel `X@GRAD = f(value, Out@GRAD)`, where `value` is the forward input or output in a slot:
+/// `map_grad!(op, "X", |x, dout, T| f(x, dout))`.
+macro_rules! map_grad {
+    ($op:expr, $slot:expr, |$value:ident, $dout:ident, $T:ident| $f:expr) => {{
+        let (value, dout) = ($op.input($slot)?, $op.input("Out@GRAD")?);
+        let dx = $op.output("X@GRAD")?;
+        $crate::op::float_kernel!($op, "Out@GRAD", |run, $T| {
+            let (value, dout) = (run.get::<$T>(value)?, run.get::<$T>(dout)?);
+            $crate::ops::activation::unary::each_grad(
+                value,
+                dout,
+                run.set::<$T>(dx)?,
+                #[inline(always)]
+                |$value: $T, $dout: $T| $f,
+            );
+        })
+    }};
+}
+
+pub(in crate::ops) use {map, map_grad};
 
 /// Writes `f(x)` for every element.
-pub(in crate::ops) fn each<T: Copy, R>(x: &[T], out: &mut [R], f: &impl Fn(T) -> R) {
+pub(in crate::ops) fn each<T: Copy, R>(x: &[T], out: &mut [R], f: impl Fn(T) -> R) {
     vectorized(
         #[inline(always)]
         || {
@@ -80,37 +74,12 @@ pub(in crate::ops) fn each<T: Copy, R>(x: &[T], out: &mut [R], f: &impl Fn(T) ->
     );
 }
 
-/// A kernel `X@GRAD = f(value, Out@GRAD)`, where `value` is the forward input or output in slot
-/// `slot`.
-pub(in crate::ops) fn map_grad(
-    view: &OpView<'_>,
-    slot: &str,
-    f32_fn: impl Fn(f32, f32) -> f32 + Send + 'static,
-    f64_fn: impl Fn(f64, f64) -> f64 + Send + 'static,
-) -> Result<Kernel> {
-    let (value, dout) = (view.input(slot)?, view.input("Out@GRAD")?);
-    let dx = view.output("X@GRAD")?;
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(dout)?.dtype();
-        match dtype {
-            DType::F32 => each_grad(run.get(value)?, run.get(dout)?, run.set(dx)?, &f32_fn),
-            DType::F64 => each_grad(run.get(value)?, run.get(dout)?, run.set(dx)?, &f64_fn),
-            other => {
-                return Err(Error::kernel(format!(
-                    "gradients are float32 or float64, not {other}"
-                )));
-            }
-        }
-        Ok(())
-    }))
-}
-
 /// Writes `f(value, dout)` for every element.
 pub(in crate::ops) fn each_grad<T: Copy>(
     value: &[T],
     dout: &[T],
     dx: &mut [T],
-    f: &impl Fn(T, T) -> T,
+    f: impl Fn(T, T) -> T,
 ) {
     vectorized(
         #[inline(always)]

@@ -1,8 +1,7 @@
 //! `c_allgather`: every rank gets the rows of all, in the order of ranks.
 
 use super::{CALC, MODEL_PARALLEL, RANKS, RING, check_ranks, ranks, ring, scaled_rows};
-use crate::Result;
-use crate::op::{Kernel, OpDef, OpView, Slot};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("c_allgather", kernel)
     .inputs(&[Slot::one("X")])

@@ -3,12 +3,8 @@
 
 #![expect(unsafe_code, reason = "an output that may be a tensor or selected rows")]
 
-use bireme_ir::AttrSpec;
-
 use super::{CALC, MODEL_PARALLEL, RING, reduction, ring, rows};
-use crate::op::{Kernel, OpDef, OpView, Slot};
-use crate::value::Value;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const SUM: OpDef = definition("c_allreduce_sum", |op| kernel(op, "sum"));
 pub(super) const PROD: OpDef = definition("c_allreduce_prod", |op| kernel(op, "prod"));

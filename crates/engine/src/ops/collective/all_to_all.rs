@@ -1,8 +1,7 @@
 //! `alltoall`: the rows of `X` in as many parts as there are ranks; part `i` goes to rank `i`.
 
 use super::{CALC, RING, ring};
-use crate::op::{Kernel, OpDef, OpView, Slot};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("alltoall", kernel)
     .inputs(&[Slot::one("X")])

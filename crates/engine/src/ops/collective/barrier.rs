@@ -1,8 +1,7 @@
 //! `barrier`: goes on when every rank is here. What it reads it hands on.
 
 use super::{RING, ring};
-use crate::Result;
-use crate::op::{Kernel, OpDef, OpView, Slot};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("barrier", kernel)
     .inputs(&[Slot::maybe("X")])

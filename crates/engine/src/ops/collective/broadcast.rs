@@ -1,8 +1,7 @@
 //! `c_broadcast`: every rank gets what rank `root` has.
 
 use super::{CALC, RING, rank, ring};
-use crate::Result;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("c_broadcast", kernel)
     .inputs(&[Slot::one("X")])

@@ -4,12 +4,8 @@
 //! follow; the second waits, and copies the results back, times `scale`. A wait without a ticket has
 //! nothing to run beside: it reduces on the spot, large tensors where they lie.
 
-use bireme_ir::DType;
-
 use super::{RING, reduction, ring};
-use crate::op::{In, Infer, Kernel, Meta, OpDef, OpView, Out, Run, Slot, attr};
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const START: OpDef = OpDef::new("c_bucket_start", start)
     .inputs(&[Slot::many("X")])

@@ -1,9 +1,7 @@
 //! `c_concat` and `c_split`: columns of all ranks side by side, and this rank's columns of them.
 
 use super::{CALC, MODEL_PARALLEL, RANKS, RING, check_ranks, rank, ranks, ring};
-use crate::op::{Infer, Kernel, OpDef, OpView, Slot, attr};
-use crate::tensor::Tensor;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const CONCAT: OpDef = OpDef::new("c_concat", concat)
     .inputs(&[Slot::one("X")])
@@ -49,7 +47,7 @@ fn row_bytes(tensor: &Tensor) -> usize {
 fn concat(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
     check_ranks(op, ring)?;
-    let mut all = Tensor::empty(bireme_ir::DType::F32);
+    let mut all = Tensor::empty(DType::F32);
     Ok(Box::new(move |run| {
         let (x, out) = (run.tensor(x)?, run.out(out)?);
         all.resize(x.dtype(), [out.numel()]);

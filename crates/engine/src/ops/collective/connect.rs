@@ -2,8 +2,7 @@
 //! its ranks are. The connection is there before any op runs; these check that it is the right one.
 
 use super::{RING, raw, ring};
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const GEN_NCCL_ID: OpDef = OpDef::new("gen_nccl_id", |op| {
     let trainers = op.strings("trainers")?;

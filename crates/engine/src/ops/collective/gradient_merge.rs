@@ -3,10 +3,7 @@
 
 #![expect(unsafe_code, reason = "an output that may be a tensor or selected rows")]
 
-use crate::op::{Kernel, OpDef, OpView, Run, Slot, attr};
-use crate::simd::vectorized;
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("gradient_merge", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Step")])

@@ -1,11 +1,8 @@
 //! Ops that only hand a value on: `c_identity`, and what puts the streams of a device in order. A
 //! plan takes the latter out, and waits where they stand for what was started before.
 
-use bireme_ir::AttrSpec;
-
 use super::{CALC, MODEL_PARALLEL, RING};
-use crate::Result;
-use crate::op::{Kernel, OpDef, OpView, Slot};
+use crate::ops::prelude::*;
 
 pub(super) const IDENTITY: OpDef = definition("c_identity");
 pub(super) const SYNC_CALC: OpDef = definition("c_sync_calc_stream");

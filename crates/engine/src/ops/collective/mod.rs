@@ -7,11 +7,10 @@
 //! to its end, except that the plan lets all-reduces run beside what follows them
 //! (`plan/overlap.rs`).
 
-use bireme_ir::{AttrSpec, DType, VarKind};
+use bireme_ir::VarKind;
 
 use crate::collective::Reduction;
-use crate::op::{Infer, Meta, OpDef, OpView, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 mod all_gather;
 mod all_reduce;

@@ -1,10 +1,7 @@
 //! `c_reduce_{sum,prod,min,max}`: rank `root_id` gets the reduction of all, the others keep theirs.
 
-use bireme_ir::AttrSpec;
-
 use super::{CALC, RING, rank, reduction, ring};
-use crate::Result;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 
 pub(super) const SUM: OpDef = definition("c_reduce_sum", |op| kernel(op, "sum"));
 pub(super) const PROD: OpDef = definition("c_reduce_prod", |op| kernel(op, "prod"));
@@ -28,7 +25,7 @@ const fn definition(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel
 fn kernel(op: &OpView<'_>, how: &str) -> Result<Kernel> {
     let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
     let (how, root) = (reduction(how)?, rank(op, "root_id")?);
-    let mut own = crate::tensor::Tensor::empty(bireme_ir::DType::F32);
+    let mut own = crate::tensor::Tensor::empty(DType::F32);
     Ok(Box::new(move |run| {
         run.carry_over(x, out)?;
         let peers = link.settled();

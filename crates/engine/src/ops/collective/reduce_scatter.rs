@@ -1,9 +1,8 @@
 //! `c_reducescatter`: every rank gets its rows of the sum of all.
 
 use super::{CALC, RANKS, RING, check_ranks, ranks, ring, scaled_rows};
-use crate::Result;
 use crate::collective::Reduction;
-use crate::op::{Kernel, OpDef, OpView, Slot};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("c_reducescatter", kernel)
     .inputs(&[Slot::one("X")])

@@ -2,8 +2,7 @@
 //! equal ones up, in the same order on every rank.
 
 use crate::collective::Collective;
-use crate::tensor::SelectedRows;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// Bytes of a row's number.
 const ID: usize = size_of::<i64>();

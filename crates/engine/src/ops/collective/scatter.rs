@@ -1,8 +1,7 @@
 //! `c_scatter`: every rank gets its rows of what rank `root` has.
 
 use super::{CALC, RANKS, RING, check_ranks, rank, ranks, ring, scaled_rows};
-use crate::Result;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("c_scatter", kernel)
     .inputs(&[Slot::one("X")])

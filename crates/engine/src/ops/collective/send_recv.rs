@@ -1,10 +1,7 @@
 //! `send_v2` and `recv_v2`: a tensor from one rank to another.
 
-use bireme_ir::DType;
-
 use super::{CALC, RING, rank, ring};
-use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const SEND: OpDef = OpDef::new("send_v2", send)
     .inputs(&[Slot::one("X")])

@@ -1,10 +1,8 @@
 //! `isnan_v2`, `isinf_v2` and `isfinite_v2`: what kind of number each element is.
 
 use super::logical::infer_one;
-use crate::op::{Kernel, OpDef, OpView, Slot, SplitRule};
 use crate::ops::activation::unary;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const ISNAN_V2: OpDef = def("isnan_v2", |op| kernel(op, f64::is_nan));
 pub(super) const ISINF_V2: OpDef = def("isinf_v2", |op| kernel(op, f64::is_infinite));
@@ -24,7 +22,7 @@ fn kernel(op: &OpView<'_>, f: impl Fn(f64) -> bool + Send + 'static) -> Result<K
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            unary::each(run.get::<T>(x)?, run.set::<u8>(out)?, &|x: T| u8::from(f(x.to_f64())));
+            unary::each(run.get::<T>(x)?, run.set::<u8>(out)?, |x: T| u8::from(f(x.to_f64())));
             Ok(())
         }, else => Err(Error::kernel(format!("`X` must hold numbers, not {dtype}"))))
     }))

@@ -1,11 +1,8 @@
 //! `logical_and`, `logical_or`, `logical_xor` and `logical_not`: any number but zero is true.
 
-use bireme_ir::DType;
-
-use crate::op::{Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
 use crate::ops::activation::unary;
 use crate::ops::elementwise::{binary, broadcast};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const AND: OpDef = def("logical_and", |op| kernel(op, |x, y| x & y));
 pub(super) const OR: OpDef = def("logical_or", |op| kernel(op, |x, y| x | y));
@@ -64,7 +61,7 @@ fn not(op: &OpView<'_>) -> Result<Kernel> {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [u8, f32, f64, i32, i64] => {
             let zero = T::default();
-            unary::each(run.get::<T>(x)?, run.set::<u8>(out)?, &|x| u8::from(x == zero));
+            unary::each(run.get::<T>(x)?, run.set::<u8>(out)?, |x| u8::from(x == zero));
             Ok(())
         }, else => Err(Error::kernel(format!("{dtype} elements have no truth value"))))
     }))

@@ -1,11 +1,7 @@
 //! `equal`, `not_equal`, `less_than`, `less_equal`, `greater_than` and `greater_equal`.
 
-use bireme_ir::DType;
-
-use crate::op::{Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
 use crate::ops::elementwise::{binary, broadcast};
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const EQUAL: OpDef = def("equal", kernel::<Equal>);
 pub(super) const NOT_EQUAL: OpDef = def("not_equal", kernel::<NotEqual>);

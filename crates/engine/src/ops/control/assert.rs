@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use super::print::general;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("assert", kernel)
     .inputs(&[Slot::one("Cond"), Slot::any("Data")])

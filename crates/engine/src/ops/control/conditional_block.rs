@@ -1,10 +1,7 @@
 //! `conditional_block`: runs the ops of a block when a condition holds. A plan puts them in its
 //! place, so the op itself never runs.
 
-use bireme_ir::DType;
-
-use crate::Error;
-use crate::op::{AttrKind, OpDef, Slot, attr};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
     OpDef::new("conditional_block", |_| Err(Error::kernel("runs inside a program only")))

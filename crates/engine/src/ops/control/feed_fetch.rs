@@ -1,10 +1,7 @@
 //! `feed` and `fetch`: the edges of a program. The executor moves their values itself; here they
 //! only have a signature.
 
-use bireme_ir::AttrSpec;
-
-use crate::op::{AttrKind, Kernel, OpDef, OpView, Slot, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const FEED: OpDef = definition("feed");
 pub(super) const FETCH: OpDef = definition("fetch");

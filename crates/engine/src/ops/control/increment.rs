@@ -1,8 +1,6 @@
 //! `increment`: adds `step` to a one-element counter.
 
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("increment", kernel)
     .inputs(&[Slot::one("X")])

@@ -3,12 +3,10 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use bireme_ir::{AttrSpec, Op};
+use bireme_ir::Op;
 
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, attr};
-use crate::tensor::{Lod, Tensor};
-use crate::value::Value;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
+use crate::tensor::Lod;
 
 const ATTRS: &[AttrSpec] = &[
     attr::int("first_n", -1),

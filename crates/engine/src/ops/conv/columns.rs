@@ -4,7 +4,7 @@
 //! The matrix has one row for each channel and tap, one column for each output position.
 
 use super::window::{Axis, each_run};
-use crate::ops::real::Real;
+use crate::ops::prelude::*;
 
 /// Writes the windows of `planes` (channels of one image) to `columns`.
 pub(super) fn gather<T: Real>(axes: &[Axis; 2], planes: &[T], columns: &mut [T]) {

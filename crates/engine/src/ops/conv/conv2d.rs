@@ -5,17 +5,10 @@
 //! then one matrix product. A window of one element needs no columns, and a group of one channel no
 //! product. Images with channels last are turned around first, as in Paddle.
 
-use bireme_ir::AttrSpec;
-
 use super::sizes::{Config, Sizes};
 use super::{columns, depthwise};
-use crate::gemm::{Layout, Matrix, gemm, gemm_add};
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Run, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::ops::real::{Real, not_float};
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::gemm::{Matrix, Order, gemm, gemm_add};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::ints("strides", &[1, 1]),
@@ -27,9 +20,7 @@ const ATTRS: &[AttrSpec] = &[
 ];
 
 pub(super) const DEF: OpDef = def("conv2d");
-pub(super) const GRAD: OpDef = grad_def("conv2d_grad");
 pub(super) const DEPTHWISE: OpDef = def("depthwise_conv2d");
-pub(super) const DEPTHWISE_GRAD: OpDef = grad_def("depthwise_conv2d_grad");
 
 const fn def(name: &'static str) -> OpDef {
     OpDef::new(name, kernel)
@@ -37,17 +28,8 @@ const fn def(name: &'static str) -> OpDef {
         .outputs(const { &[Slot::one("Output")] })
         .attrs(ATTRS)
         .infer(infer)
-        .grad(GradRule::Op { inputs: &["Input", "Filter"], outputs: &[] })
-        .split(SplitRule::Fn(split))
-}
-
-const fn grad_def(name: &'static str) -> OpDef {
-    OpDef::new(name, grad_kernel)
-        .inputs(const { &[Slot::one("Input"), Slot::one("Filter"), Slot::one("Output@GRAD")] })
-        .outputs(const { &[Slot::maybe("Input@GRAD"), Slot::maybe("Filter@GRAD")] })
-        .attrs(ATTRS)
-        .like(&[("Input@GRAD", "Input"), ("Filter@GRAD", "Filter")])
-        .split(SplitRule::Fn(split_grad))
+        .split(SplitRule::batch(&["Input"]))
+        .gradient(Gradient::new(&["Input", "Filter"], grad_kernel).reads(&["Input", "Filter"]))
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
@@ -57,20 +39,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     out.lod_level = 0;
     cx.set("Output", out);
     Ok(())
-}
-
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("Input") == Spread::Rows && view.spread("Filter") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-/// The filter's gradient is a sum over the batch, so each worker has a piece of it.
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spread("Input") == Spread::Rows && view.spread("Output@GRAD") == Spread::Rows;
-    if !rows || view.spread("Filter") != Spread::Whole {
-        return None;
-    }
-    view.outputs_by_slot(|slot| if slot == "Input@GRAD" { Spread::Rows } else { Spread::Partial })
 }
 
 /// Memory that is kept between steps.
@@ -83,7 +51,7 @@ struct Scratch {
 
 impl Scratch {
     fn new() -> Scratch {
-        let empty = || Tensor::empty(bireme_ir::DType::F32);
+        let empty = || Tensor::empty(DType::F32);
         Scratch { columns: empty(), input: empty(), output: empty() }
     }
 
@@ -103,14 +71,11 @@ impl Scratch {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (input, filter, output) = (op.input("Input")?, op.input("Filter")?, op.output("Output")?);
     let (config, mut scratch) = (Config::of(op)?, Scratch::new());
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Input", |run, T| {
         let sizes = config.sizes(run.dims(input)?, run.dims(filter)?)?;
-        let dtype = run.tensor(input)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, filter, out) = (run.get(input)?, run.get(filter)?, run.set(output)?);
-            forward::<T>(&sizes, x, filter, out, &mut scratch)
-        }, else => Err(not_float("Input", dtype)))
-    }))
+        let (x, filter, out) = (run.get(input)?, run.get(filter)?, run.set(output)?);
+        forward::<T>(&sizes, x, filter, out, &mut scratch)?;
+    })
 }
 
 fn forward<T: Real + Matrix>(
@@ -144,7 +109,7 @@ fn forward<T: Real + Matrix>(
             }
             let windows = windows(sizes, x, columns);
             let (m, n, k) = (sizes.filters, outside, weights);
-            gemm(m, n, k, result, filter, Layout::Plain, windows, Layout::Plain);
+            gemm(m, n, k, result, filter, Order::Plain, windows, Order::Plain);
         }
         if sizes.last {
             columns::transpose(turned_out, filters, out);
@@ -180,16 +145,15 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         dfilter: op.maybe_output("Filter@GRAD"),
     };
     let (config, mut scratch) = (Config::of(op)?, Scratch::new());
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Output@GRAD", |run, T| {
         let sizes = config.sizes(run.dims(grad.input)?, run.dims(grad.filter)?)?;
-        let (dims, dtype) = (run.dims(grad.dout)?, run.tensor(grad.dout)?.dtype());
+        let dims = run.dims(grad.dout)?;
         if dims.numel() != sizes.outputs {
             let problem = format!("has shape {dims}, not the {} elements", sizes.outputs);
             return Err(Error::kernel(format!("`Output@GRAD` {problem} of `Output`")));
         }
-        dispatch!(dtype, T in [f32, f64] => grad.run::<T>(run, &sizes, &mut scratch),
-            else => Err(not_float("Output@GRAD", dtype)))
-    }))
+        grad.run::<T>(run, &sizes, &mut scratch)?;
+    })
 }
 
 impl Grad {
@@ -258,7 +222,7 @@ fn add_filter_grad<T: Real + Matrix>(
         }
         let windows = windows(sizes, x, columns);
         let (m, n, k) = (sizes.filters, weights, outside);
-        gemm_add(m, n, k, dfilter, dout, Layout::Plain, windows, Layout::Transposed);
+        gemm_add(m, n, k, dfilter, dout, Order::Plain, windows, Order::Transposed);
     }
 }
 
@@ -282,9 +246,9 @@ fn input_grad<T: Real + Matrix>(
                 depthwise::input_grad(&sizes.axes, Sizes::group(dout, at, 1, outside), weights, dx);
             }
         } else if sizes.is_pointwise() {
-            gemm(m, n, k, dx, filter, Layout::Transposed, dout, Layout::Plain);
+            gemm(m, n, k, dx, filter, Order::Transposed, dout, Order::Plain);
         } else {
-            gemm(m, n, k, columns, filter, Layout::Transposed, dout, Layout::Plain);
+            gemm(m, n, k, columns, filter, Order::Transposed, dout, Order::Plain);
             dx.fill(T::ZERO);
             columns::scatter(&sizes.axes, columns, dx);
         }

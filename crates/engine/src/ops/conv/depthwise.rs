@@ -3,8 +3,7 @@
 
 use super::columns::taps;
 use super::window::{Axis, each_run};
-use crate::ops::real::{Real, sum2};
-use crate::simd::vectorized;
+use crate::ops::prelude::*;
 
 /// `out` = the sum over taps of weight times shifted `plane`.
 pub(super) fn forward<T: Real>(axes: &[Axis; 2], plane: &[T], weights: &[T], out: &mut [T]) {
@@ -72,7 +71,8 @@ pub(super) fn filter_grad<T: Real>(axes: &[Axis; 2], plane: &[T], dout: &[T], dw
                     |at, from, len, stride| {
                         let dout = &dout[at..at + len];
                         if stride == 1 {
-                            *dweight += sum2(&plane[from..from + len], dout, |x, dout| x * dout);
+                            *dweight +=
+                                sum_of_pairs(&plane[from..from + len], dout, |x, dout| x * dout);
                         } else {
                             let from = plane[from..].iter().step_by(stride);
                             from.zip(dout).for_each(|(x, dout)| *dweight += *x * *dout);

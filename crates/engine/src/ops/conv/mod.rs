@@ -9,5 +9,4 @@ mod sizes;
 pub(super) mod window;
 
 /// The definitions of this family.
-pub(super) const DEFS: &[OpDef] =
-    &[conv2d::DEF, conv2d::GRAD, conv2d::DEPTHWISE, conv2d::DEPTHWISE_GRAD];
+pub(super) const DEFS: &[OpDef] = &[conv2d::DEF, conv2d::DEPTHWISE];

@@ -1,10 +1,8 @@
 //! The sizes of a convolution: what its attributes make of the shapes of images and filters.
 
 use super::window::{Axis, Padding, channels_last, pair};
-use crate::op::OpView;
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::signed;
-use crate::tensor::Dims;
-use crate::{Error, Result};
 
 /// What the attributes say.
 pub(super) struct Config {

@@ -5,8 +5,7 @@
 
 use std::ops::Range;
 
-use crate::op::OpView;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// One axis of a sliding window. Output `o` sees input `o * stride + tap * dilation - before`
 /// through tap `tap` of the window.

@@ -1,16 +1,9 @@
 //! `assign`: a copy; `assign_value`: a tensor written in the program.
 
-use bireme_ir::{Attr, DType, Op, Scalar, VarKind, grad_name};
-use half::{bf16, f16};
+use bireme_ir::{Attr, Op, Scalar, VarKind, grad_name};
 
-use crate::op::{
-    AttrKind, GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread,
-    attr,
-};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{ranked, sized};
-use crate::tensor::{Element, Tensor};
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("assign", kernel)
     .inputs(&[Slot::one("X")])

@@ -1,11 +1,8 @@
 //! `cast`: another element type. Reals become integers by truncation, anything but 0 is true.
 
-use bireme_ir::{DType, Op, grad_name};
-use half::{bf16, f16};
+use bireme_ir::{Op, grad_name};
 
-use crate::op::{AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::tensor::{Element, Tensor};
-use crate::{Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("cast", kernel)
     .inputs(&[Slot::one("X")])

@@ -1,15 +1,8 @@
 //! `fill_constant` and its kin: tensors of one value, of a given shape or that of another tensor.
 
-use bireme_ir::DType;
-use half::{bf16, f16};
-
-use crate::op::{
-    AttrKind, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{axis_in, ranked, sized};
 use crate::ops::shape::given::Given;
-use crate::tensor::{Element, Tensor};
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("fill_constant", kernel)
     .inputs(&[Slot::maybe("ValueTensor"), Slot::maybe("ShapeTensor"), Slot::any("ShapeTensorList")])

@@ -1,14 +1,7 @@
 //! `range`, `linspace`, `eye`, `shape`: tensors of numbers that follow from a few others.
 
-use bireme_ir::DType;
-use half::{bf16, f16};
-
-use crate::op::{AttrKind, Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::ops::math::number::Number;
-use crate::ops::real::first_number;
-use crate::ops::shape::given::integer;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
+use crate::ops::shape::given::{first_number, integer};
 
 pub(super) const RANGE: OpDef = OpDef::new("range", range)
     .inputs(&[Slot::one("Start"), Slot::one("End"), Slot::one("Step")])

@@ -1,14 +1,11 @@
 //! `elementwise_add`: `Out = X + Y`; a layer's bias.
 
-use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::{OpDef, SplitRule};
-use crate::ops::math::number::{Number, Real};
+use super::binary::{self, Binary, Partials};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_add", binary::kernel::<Add>)
-    .grad(FROM_OPERANDS)
+    .gradient(binary::gradient::<Add>())
     .split(SplitRule::Fn(binary::split_linear));
-
-pub(super) const GRAD: OpDef = binary::grad_def("elementwise_add_grad", binary::grad_kernel::<Add>);
 
 struct Add;
 

@@ -1,13 +1,8 @@
 //! What functions of two elements share: slots, shapes, and loops over walks.
 
 use super::broadcast;
-use super::walk::Walk;
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::math::number::{Number, Real, sum_of_pairs};
-use crate::simd::vectorized;
-use crate::tensor::{Element, SelectedRows, Tensor};
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
+use super::broadcast_walk::BroadcastWalk;
+use crate::ops::prelude::*;
 
 /// A function of two elements.
 pub(in crate::ops) trait Binary: 'static {
@@ -37,19 +32,10 @@ pub(super) const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Ke
         .split(SplitRule::Fn(broadcast::split))
 }
 
-/// The gradient rule of most of these ops.
-pub(super) const FROM_OPERANDS: GradRule = GradRule::Op { inputs: &["X", "Y"], outputs: &[] };
-
-/// The definition of the gradient of `Out = f(X, Y)`.
-pub(super) const fn grad_def(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")] })
-        .attrs(const { &[attr::int("axis", -1)] })
-        .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
+/// The gradient of `Out = f(X, Y)`.
+pub(super) const fn gradient<P: Partials>() -> Gradient {
+    Gradient::new(&["X", "Y"], grad_kernel::<P>)
+        .reads(&["X", "Y"])
         .split(SplitRule::Fn(broadcast::split_grad))
 }
 
@@ -108,7 +94,7 @@ fn scale_rows<B: Binary>(x: &SelectedRows, y: &Tensor, out: &mut SelectedRows) -
 
 /// Writes `f(x, y)` for every element of a walk.
 pub(in crate::ops) fn apply<T: Element, R: Element>(
-    walk: &Walk<2>,
+    walk: &BroadcastWalk<2>,
     x: &[T],
     y: &[T],
     out: &mut [R],
@@ -154,27 +140,23 @@ pub(super) fn grad_kernel<P: Partials>(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
     let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     let axis = op.i64("axis")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (x, y) = (run.tensor(x)?, run.tensor(y)?);
         let walk = broadcast::walk(&x.dims(), &y.dims(), axis)?;
-        let dtype = x.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y, dout) = (x.as_slice::<T>()?, y.as_slice::<T>()?, run.get::<T>(dout)?);
-            if let Some(dx) = dx {
-                gather(&walk, 0, x, y, dout, run.set(dx)?, P::dx::<T>);
-            }
-            if let Some(dy) = dy {
-                gather(&walk, 1, y, x, dout, run.set(dy)?, |y, x, dout| P::dy(x, y, dout));
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let (x, y, dout) = (x.as_slice::<T>()?, y.as_slice::<T>()?, run.get::<T>(dout)?);
+        if let Some(dx) = dx {
+            gather(&walk, 0, x, y, dout, run.set(dx)?, P::dx::<T>);
+        }
+        if let Some(dy) = dy {
+            gather(&walk, 1, y, x, dout, run.set(dy)?, |y, x, dout| P::dy(x, y, dout));
+        }
+    })
 }
 
 /// Sums `f(mine, other, dout)` into the gradient of operand `which` (0 or 1) of a walk, over every
 /// element of the result that the operand's element took part in.
 pub(in crate::ops) fn gather<T: Real>(
-    walk: &Walk<2>,
+    walk: &BroadcastWalk<2>,
     which: usize,
     mine: &[T],
     other: &[T],
@@ -192,7 +174,7 @@ pub(in crate::ops) fn gather<T: Real>(
 }
 
 fn gather_runs<T: Real>(
-    walk: &Walk<2>,
+    walk: &BroadcastWalk<2>,
     which: usize,
     mine: &[T],
     other: &[T],
@@ -228,7 +210,7 @@ fn gather_runs<T: Real>(
                         [false, _] => {
                             let (mine, other) = (mine[me], &other[you..you + len]);
                             let sum = sum_of_pairs(other, dout, |y, d| f(T::ZERO, mine, y, d));
-                            grad[me] = grad[me] + sum;
+                            grad[me] += sum;
                         }
                     }
                 },

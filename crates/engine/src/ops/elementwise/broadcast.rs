@@ -7,10 +7,8 @@ use std::fmt::Debug;
 
 use bireme_ir::VarKind;
 
-use super::walk::Walk;
-use crate::op::{Infer, Meta, SplitView, Spread};
-use crate::tensor::MAX_RANK;
-use crate::{Error, Result};
+use super::broadcast_walk::BroadcastWalk;
+use crate::ops::prelude::*;
 
 /// Two shapes brought to the same rank.
 #[derive(Clone, Copy, Debug)]
@@ -76,12 +74,12 @@ impl Aligned<usize> {
     ///
     /// # Errors
     /// When a dimension of one is neither 1 nor that of the other.
-    pub(in crate::ops) fn walk(&self) -> Result<Walk<2>> {
+    pub(in crate::ops) fn walk(&self) -> Result<BroadcastWalk<2>> {
         let mut full = [1; MAX_RANK];
         for ((full, x), y) in full.iter_mut().zip(self.x()).zip(self.y()) {
             *full = if *x == 1 { *y } else { *x };
         }
-        Walk::new(&full[..self.rank], [self.x(), self.y()])
+        BroadcastWalk::new(&full[..self.rank], [self.x(), self.y()])
     }
 }
 
@@ -89,7 +87,7 @@ impl Aligned<usize> {
 ///
 /// # Errors
 /// When they do not fit.
-pub(in crate::ops) fn walk(x: &[usize], y: &[usize], axis: i64) -> Result<Walk<2>> {
+pub(in crate::ops) fn walk(x: &[usize], y: &[usize], axis: i64) -> Result<BroadcastWalk<2>> {
     Aligned::new(x, y, axis)?.walk()
 }
 
@@ -167,7 +165,7 @@ mod tests {
     use crate::op::{OpView, SplitRule};
 
     fn joined(x: &[i64], y: &[i64], axis: i64) -> Result<Vec<i64>> {
-        let meta = |dims: &[i64]| Meta::new(bireme_ir::DType::F32, dims);
+        let meta = |dims: &[i64]| Meta::new(DType::F32, dims);
         result_dims(&meta(x), &meta(y), axis)
     }
 
@@ -190,8 +188,7 @@ mod tests {
         given: &[Spread],
     ) -> Option<Vec<Spread>> {
         let op = OpView::new(op).unwrap();
-        let inputs: Vec<Meta> =
-            shapes.iter().map(|dims| Meta::new(bireme_ir::DType::F32, *dims)).collect();
+        let inputs: Vec<Meta> = shapes.iter().map(|dims| Meta::new(DType::F32, *dims)).collect();
         let outputs = Infer::run(&op, &inputs).unwrap();
         let view =
             SplitView { op: &op, spreads: given, inputs: &inputs, outputs: &outputs, batch: 4 };

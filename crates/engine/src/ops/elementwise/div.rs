@@ -1,16 +1,12 @@
 //! `elementwise_div`: `Out = X / Y`; integers are cut off towards zero.
 
 use super::binary::{self, Binary, Partials};
-use crate::op::{GradRule, OpDef, Slot, SplitRule};
-use crate::ops::math::number::{Number, Real};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_div", binary::kernel::<Div>)
-    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &["Out"] })
+    // Paddle's programs give it `Out` too; `X` and `Y` suffice.
+    .gradient(binary::gradient::<Div>().reads(&["X", "Y", "Out"]).optional(&["Out"]))
     .split(SplitRule::Fn(binary::split_scaling));
-
-/// Paddle's programs give it `Out` too; `X` and `Y` suffice.
-pub(super) const GRAD: OpDef = binary::grad_def("elementwise_div_grad", binary::grad_kernel::<Div>)
-    .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::maybe("Out"), Slot::one("Out@GRAD")]);
 
 struct Div;
 

@@ -1,21 +1,14 @@
 //! `elementwise_max` and `elementwise_min`: the larger or smaller of two elements. When they are
 //! equal, `Y` is taken and gets the gradient.
 
-use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::OpDef;
-use crate::ops::math::number::{Number, Real};
+use super::binary::{self, Binary, Partials};
+use crate::ops::prelude::*;
 
 pub(super) const MAX: OpDef =
-    binary::def("elementwise_max", binary::kernel::<Max>).grad(FROM_OPERANDS);
-
-pub(super) const MAX_GRAD: OpDef =
-    binary::grad_def("elementwise_max_grad", binary::grad_kernel::<Max>);
+    binary::def("elementwise_max", binary::kernel::<Max>).gradient(binary::gradient::<Max>());
 
 pub(super) const MIN: OpDef =
-    binary::def("elementwise_min", binary::kernel::<Min>).grad(FROM_OPERANDS);
-
-pub(super) const MIN_GRAD: OpDef =
-    binary::grad_def("elementwise_min_grad", binary::grad_kernel::<Min>);
+    binary::def("elementwise_min", binary::kernel::<Min>).gradient(binary::gradient::<Min>());
 
 struct Max;
 

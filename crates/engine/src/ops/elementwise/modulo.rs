@@ -2,8 +2,7 @@
 //! Neither has a gradient.
 
 use super::binary::{self, Binary};
-use crate::op::OpDef;
-use crate::ops::math::number::Number;
+use crate::ops::prelude::*;
 
 pub(super) const MOD: OpDef = binary::def("elementwise_mod", binary::kernel::<Mod>);
 

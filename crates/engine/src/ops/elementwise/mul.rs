@@ -1,14 +1,11 @@
 //! `elementwise_mul`: `Out = X * Y`; `X` may be selected rows when `Y` is one number.
 
-use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::{OpDef, SplitRule};
-use crate::ops::math::number::{Number, Real};
+use super::binary::{self, Binary, Partials};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_mul", binary::kernel::<Mul>)
-    .grad(FROM_OPERANDS)
+    .gradient(binary::gradient::<Mul>())
     .split(SplitRule::Fn(binary::split_scaling));
-
-pub(super) const GRAD: OpDef = binary::grad_def("elementwise_mul_grad", binary::grad_kernel::<Mul>);
 
 struct Mul;
 

@@ -1,13 +1,10 @@
 //! `elementwise_pow`: `Out = X ^ Y`.
 
-use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::OpDef;
-use crate::ops::math::number::{Number, Real};
+use super::binary::{self, Binary, Partials};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
-    binary::def("elementwise_pow", binary::kernel::<Pow>).grad(FROM_OPERANDS);
-
-pub(super) const GRAD: OpDef = binary::grad_def("elementwise_pow_grad", binary::grad_kernel::<Pow>);
+    binary::def("elementwise_pow", binary::kernel::<Pow>).gradient(binary::gradient::<Pow>());
 
 struct Pow;
 

@@ -1,14 +1,11 @@
 //! `elementwise_sub`: `Out = X - Y`.
 
-use super::binary::{self, Binary, FROM_OPERANDS, Partials};
-use crate::op::{OpDef, SplitRule};
-use crate::ops::math::number::{Number, Real};
+use super::binary::{self, Binary, Partials};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_sub", binary::kernel::<Sub>)
-    .grad(FROM_OPERANDS)
+    .gradient(binary::gradient::<Sub>())
     .split(SplitRule::Fn(binary::split_linear));
-
-pub(super) const GRAD: OpDef = binary::grad_def("elementwise_sub_grad", binary::grad_kernel::<Sub>);
 
 struct Sub;
 

@@ -4,13 +4,10 @@
 //! With `is_sparse` the table's gradient is selected rows, one for each id in order of occurrence;
 //! otherwise it is dense.
 
-use bireme_ir::{AttrSpec, VarKind};
+use bireme_ir::VarKind;
 
 use super::table::Table;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::real::not_float;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 /// `padding_idx` and `is_sparse` matter here; the others tell parameter servers about the table.
 const ATTRS: &[AttrSpec] = &[
@@ -34,34 +31,22 @@ const ATTRS: &[AttrSpec] = &[
 const NO_PADDING: i64 = -1;
 
 pub(super) const V1: OpDef = definition("lookup_table").infer(infer_v1);
-pub(super) const V1_GRAD: OpDef = grad_definition("lookup_table_grad");
 pub(super) const V2: OpDef = definition("lookup_table_v2").infer(infer_v2);
-pub(super) const V2_GRAD: OpDef = grad_definition("lookup_table_v2_grad");
-
-const INPUTS: &[Slot] = &[Slot::one("W"), Slot::one("Ids")];
-const OUTPUTS: &[Slot] = &[Slot::one("Out")];
-const GRAD_INPUTS: &[Slot] = &[Slot::one("W"), Slot::one("Ids"), Slot::one("Out@GRAD")];
-const GRAD_OUTPUTS: &[Slot] = &[Slot::one("W@GRAD")];
 
 const fn definition(name: &'static str) -> OpDef {
     OpDef::new(name, kernel)
-        .inputs(INPUTS)
-        .outputs(OUTPUTS)
+        .inputs(const { &[Slot::one("W"), Slot::one("Ids")] })
+        .outputs(const { &[Slot::one("Out")] })
         .attrs(ATTRS)
         .shared(&["W"])
         .lod_from("Ids")
-        .grad(GradRule::Op { inputs: &["W", "Ids"], outputs: &[] })
-        .split(SplitRule::Fn(split))
-}
-
-const fn grad_definition(name: &'static str) -> OpDef {
-    OpDef::new(name, grad_kernel)
-        .inputs(GRAD_INPUTS)
-        .outputs(GRAD_OUTPUTS)
-        .attrs(ATTRS)
-        .shared(&["W"])
-        .infer(infer_grad)
-        .split(SplitRule::Fn(split_grad))
+        .split(SplitRule::batch(&["Ids"]))
+        .gradient(
+            Gradient::new(&["W"], grad_kernel)
+                .reads(&["W", "Ids"])
+                .shared(&["W"])
+                .infer(infer_grad),
+        )
 }
 
 fn infer_v1(cx: &mut Infer<'_>) -> Result<()> {
@@ -97,17 +82,6 @@ fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
     grad.kind = if cx.op().bool("is_sparse")? { VarKind::SelectedRows } else { VarKind::LodTensor };
     cx.set("W@GRAD", grad);
     Ok(())
-}
-
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("Ids") == Spread::Rows && view.spread("W") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-/// Each worker has the gradient of its own rows; together they are the table's.
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spread("Ids") == Spread::Rows && view.spread("Out@GRAD") == Spread::Rows;
-    (rows && view.spread("W") == Spread::Whole).then(|| vec![Spread::Partial])
 }
 
 fn table(weights: &Tensor, padding: i64) -> Table {
@@ -168,13 +142,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::Value;
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     fn values(ids: &[i64]) -> HashMap<String, Value> {
         let table: Vec<f32> = (0..8).map(|i| i as f32).collect();

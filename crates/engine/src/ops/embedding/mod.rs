@@ -6,4 +6,4 @@ mod lookup;
 mod table;
 
 /// The definitions of this family.
-pub(super) const DEFS: &[OpDef] = &[lookup::V1, lookup::V1_GRAD, lookup::V2, lookup::V2_GRAD];
+pub(super) const DEFS: &[OpDef] = &[lookup::V1, lookup::V2];

@@ -3,10 +3,9 @@
 //! An id outside the table is an error that names it; the padding id reads as zeros and its
 //! gradient is dropped.
 
-use crate::ops::real::Real;
+use crate::ops::prelude::*;
 use crate::prefetch::prefetch;
-use crate::tensor::{Element, Elements, SelectedRows};
-use crate::{Error, Result};
+use crate::tensor::Elements;
 
 /// How many ids ahead of the current one rows are requested from memory.
 const AHEAD: usize = 16;

@@ -4,17 +4,14 @@
 //! and a `concat`. Here each looked-up row is copied once, straight to its place; the gradient
 //! goes back as one list of rows for each table.
 
-use bireme_ir::{DType, VarKind};
+use bireme_ir::VarKind;
 
-use crate::op::{
-    In, Infer, Kernel, Meta, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
-};
-use crate::tensor::{Elements, Tensor};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
+use crate::tensor::Elements;
 
 /// `order` lists the parts of a row: `i >= 0` is the i-th of `Ids`, `-1 - i` the i-th of `Dense`.
 /// `table` names the table of each of `Ids`; `padding_idx` its padding row, or -1.
-const ATTRS: &[bireme_ir::AttrSpec] =
+const ATTRS: &[AttrSpec] =
     &[attr::ints("order", &[]), attr::ints("table", &[]), attr::longs("padding_idx", &[])];
 
 pub(super) const DEF: OpDef = OpDef::new("fused_embedding_concat", kernel)
@@ -23,7 +20,7 @@ pub(super) const DEF: OpDef = OpDef::new("fused_embedding_concat", kernel)
     .attrs(ATTRS)
     .shared(&["W"])
     .infer(infer)
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::batch(&["Ids", "Dense"]));
 
 pub(super) const GRAD: OpDef = OpDef::new("fused_embedding_concat_grad", grad_kernel)
     .inputs(&[Slot::many("W"), Slot::many("Ids"), Slot::any("Dense"), Slot::one("Out@GRAD")])
@@ -31,7 +28,7 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_embedding_concat_grad", grad_ke
     .attrs(ATTRS)
     .shared(&["W"])
     .infer(infer_grad)
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Batch { rows: &["Ids", "Dense", "Out@GRAD"], partial: &["W@GRAD"] });
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (tables, ids, dense) = (cx.inputs("W"), cx.inputs("Ids"), cx.inputs("Dense"));
@@ -77,24 +74,6 @@ fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
     let dense: Vec<Meta> = cx.inputs("Dense").into_iter().cloned().collect();
     cx.set_each("Dense@GRAD", dense);
     Ok(())
-}
-
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    rows_fit(view).then(|| vec![Spread::Rows])
-}
-
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    if !rows_fit(view) || view.spread("Out@GRAD") != Spread::Rows {
-        return None;
-    }
-    view.outputs_by_slot(|slot| if slot == "W@GRAD" { Spread::Partial } else { Spread::Rows })
-}
-
-fn rows_fit(view: &SplitView<'_>) -> bool {
-    let all = |slot: &str, spread: Spread| {
-        view.op.inputs(slot).iter().all(|id| view.spreads[usize::from(id.0)] == spread)
-    };
-    all("W", Spread::Whole) && all("Ids", Spread::Rows) && all("Dense", Spread::Rows)
 }
 
 /// One stretch of a row.

@@ -3,13 +3,8 @@
 //! Saves two passes over the activations in each direction. The gradient of the activation, the
 //! bias gradient and the copy that the products need come from one pass.
 
-use crate::gemm::{Layout, gemm};
-use crate::op::{
-    In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
-};
-use crate::ops::math::number::Real;
-use crate::simd::vectorized;
-use crate::{Error, Result};
+use crate::gemm::{Order, gemm};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
     .inputs(&[Slot::one("X"), Slot::one("W"), Slot::one("Bias")])
@@ -17,7 +12,7 @@ pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
     .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", "")])
     .infer(infer)
     .lod_from("X")
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::batch(&["X"]));
 
 pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
     .inputs(&[
@@ -30,7 +25,7 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
     .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("W@GRAD"), Slot::maybe("Bias@GRAD")])
     .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", "")])
     .like(&[("X@GRAD", "X"), ("W@GRAD", "W"), ("Bias@GRAD", "Bias")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Batch { rows: &["X", "Out", "Out@GRAD"], partial: &["W@GRAD", "Bias@GRAD"] });
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, w) = (cx.input("X")?, cx.input("W")?);
@@ -46,23 +41,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = x.with_dims([&x.dims[..columns_from], &w.dims[1..]].concat());
     cx.set("Out", out);
     Ok(())
-}
-
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows
-        && view.spread("W") == Spread::Whole
-        && view.spread("Bias") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows
-        && view.spread("Out@GRAD") == Spread::Rows
-        && view.spread("W") == Spread::Whole;
-    if !fits {
-        return None;
-    }
-    view.outputs_by_slot(|slot| if slot == "X@GRAD" { Spread::Rows } else { Spread::Partial })
 }
 
 /// Activations that have a gradient in terms of their output.
@@ -96,7 +74,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         if bias.len() != n {
             return Err(Error::kernel(format!("{} biases for {n} columns", bias.len())));
         }
-        gemm(m, n, k, out, run.get(x)?, Layout::Plain, run.get(w)?, Layout::Plain);
+        gemm(m, n, k, out, run.get(x)?, Order::Plain, run.get(w)?, Order::Plain);
         match act {
             Act::None => add_bias(out, bias, |z| z),
             Act::Relu => add_bias(out, bias, |z| z.max(0.0)),
@@ -139,10 +117,10 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             None => run.get::<f32>(dout)?,
         };
         if let Some(dw) = dw {
-            gemm(k, n, m, run.set(dw)?, run.get(x)?, Layout::Transposed, dz, Layout::Plain);
+            gemm(k, n, m, run.set(dw)?, run.get(x)?, Order::Transposed, dz, Order::Plain);
         }
         if let Some(dx) = dx {
-            gemm(m, k, n, run.set(dx)?, dz, Layout::Plain, run.get(w)?, Layout::Transposed);
+            gemm(m, k, n, run.set(dx)?, dz, Order::Plain, run.get(w)?, Order::Transposed);
         }
         Ok(())
     }))

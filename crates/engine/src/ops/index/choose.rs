@@ -1,26 +1,15 @@
 //! `where`: elements of one tensor or another, as a condition says; `where_index`: the places
 //! where a condition holds.
 
-use bireme_ir::DType;
-use half::{bf16, f16};
-
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, same_dim};
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const WHERE: OpDef = OpDef::new("where", kernel)
     .inputs(&[Slot::one("Condition"), Slot::one("X"), Slot::one("Y")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["Condition", "X", "Y"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const WHERE_GRAD: OpDef = OpDef::new("where_grad", grad_kernel)
-    .inputs(&[Slot::one("Condition"), Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["Condition", "X", "Y"]));
 
 pub(super) const WHERE_INDEX: OpDef = OpDef::new("where_index", index_kernel)
     .inputs(&[Slot::one("Condition")])

@@ -1,24 +1,14 @@
 //! `diag_v2`: the diagonal of a matrix, or the matrix that has a list as its diagonal.
 
-use half::{bf16, f16};
-
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{signed, sized};
-use crate::tensor::{Dims, Element};
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("diag_v2", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::int("offset", 0), attr::float("padding_value", 0.0)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] });
-
-pub(super) const GRAD: OpDef = OpDef::new("diag_v2_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::int("offset", 0), attr::float("padding_value", 0.0)])
-    .like(&[("X@GRAD", "X")]);
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]));
 
 /// The shape of `Out`; -1 where it is not known.
 fn result(x: &[i64], offset: i64) -> Result<Vec<i64>> {

@@ -1,19 +1,11 @@
 //! `gather` and `index_select`: slices of a tensor along one axis, in the order that a list of
 //! indices gives. The gradient adds each slice back to where it came from.
 
-use std::ops::Add;
-
-use bireme_ir::DType;
-
 use super::positions;
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
 use crate::ops::create::cast;
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::axis_in;
 use crate::ops::shape::given::integer;
-use crate::tensor::{Dims, MAX_RANK, Tensor};
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("gather", |op| kernel(op, "axis", op.maybe_input("Axis")))
     .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::maybe("Axis")])
@@ -23,32 +15,24 @@ pub(super) const DEF: OpDef = OpDef::new("gather", |op| kernel(op, "axis", op.ma
         let by_tensor = cx.maybe_input("Axis").is_some();
         infer(cx, "axis", by_tensor)
     })
-    .grad(GradRule::Op { inputs: &["X", "Index", "Axis"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, "axis")));
-
-pub(super) const GRAD: OpDef =
-    OpDef::new("gather_grad", |op| grad_kernel(op, "axis", op.maybe_input("Axis")))
-        .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::maybe("Axis"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
-        .attrs(&[attr::int("axis", 0)])
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(|view| split_grad(view, "axis")));
+    .split(SplitRule::Fn(|view| split(view, "axis")))
+    .gradient(
+        Gradient::new(&["X"], |op| grad_kernel(op, "axis", op.maybe_input("Axis")))
+            .reads(&["X", "Index", "Axis"])
+            .split(SplitRule::Fn(|view| split_grad(view, "axis"))),
+    );
 
 pub(super) const SELECT: OpDef = OpDef::new("index_select", |op| kernel(op, "dim", None))
     .inputs(&[Slot::one("X"), Slot::one("Index")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::int("dim", 0)])
     .infer(|cx| infer(cx, "dim", false))
-    .grad(GradRule::Op { inputs: &["X", "Index"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, "dim")));
-
-pub(super) const SELECT_GRAD: OpDef =
-    OpDef::new("index_select_grad", |op| grad_kernel(op, "dim", None))
-        .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
-        .attrs(&[attr::int("dim", 0)])
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(|view| split_grad(view, "dim")));
+    .split(SplitRule::Fn(|view| split(view, "dim")))
+    .gradient(
+        Gradient::new(&["X"], |op| grad_kernel(op, "dim", None))
+            .reads(&["X", "Index"])
+            .split(SplitRule::Fn(|view| split_grad(view, "dim"))),
+    );
 
 fn infer(cx: &mut Infer<'_>, attr: &str, by_tensor: bool) -> Result<()> {
     let (x, index) = (cx.input("X")?, cx.input("Index")?);
@@ -150,27 +134,6 @@ fn grad_kernel(op: &OpView<'_>, attr: &str, by_tensor: Option<In>) -> Result<Ker
     }))
 }
 
-/// Elements that can be added; integers wrap around, as everywhere.
-pub(super) trait Sum: Copy {
-    fn plus(self, other: Self) -> Self;
-}
-
-macro_rules! sum {
-    ($($t:ty: $plus:expr),*) => {$(
-        impl Sum for $t {
-            #[inline(always)]
-            fn plus(self, other: $t) -> $t {
-                $plus(self, other)
-            }
-        }
-    )*};
-}
-
-sum! {
-    f32: Add::add, f64: Add::add,
-    i32: i32::wrapping_add, i64: i64::wrapping_add
-}
-
 /// Lets `add` work on 32-bit copies of a sum and of what is added to it.
 pub(super) fn in_f32(
     sum: &mut Tensor,
@@ -214,13 +177,9 @@ pub(super) fn add_back(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
     use half::bf16;
 
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     #[test]
     fn gradients_of_16_bits_are_summed_in_32() {
@@ -234,10 +193,7 @@ mod tests {
         run_once(&op, &mut values).unwrap();
         let ones = Tensor::from_slice([many, 1], &vec![bf16::ONE; many]).unwrap();
         values.insert("out@GRAD".to_owned(), ones.into());
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         // One by one in 16 bits the sum would stop at 256.
         assert_eq!(values["x@GRAD"].tensor().unwrap().to_f64_vec(), [0.0, 600.0]);
     }

@@ -2,22 +2,15 @@
 
 use super::gather::add_back;
 use super::positions;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{ranked, signed, sized};
 use crate::ops::shape::given::extend_integers;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result};
 
 pub(super) const DEF: OpDef = OpDef::new("gather_nd", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Index")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "Index"], outputs: &[] });
-
-pub(super) const GRAD: OpDef = OpDef::new("gather_nd_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")]);
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Index"]));
 
 /// `Index` without its last dimension, then the dimensions of `X` that it does not name.
 fn shape(x: &[i64], index: &[i64]) -> Result<Vec<i64>> {

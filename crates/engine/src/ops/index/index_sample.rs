@@ -1,25 +1,15 @@
 //! `index_sample`: from each row of `X`, the elements that the same row of `Index` names.
 
-use half::{bf16, f16};
-
 use super::positions;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, same_dim};
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("index_sample", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Index")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Index"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("index_sample_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Index"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Index"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, index) = (cx.input("X")?, cx.input("Index")?);

@@ -1,13 +1,8 @@
 //! `masked_select`: the elements where a mask is true, in order, as a list. How many there are
 //! only the data knows.
 
-use bireme_ir::DType;
-use half::{bf16, f16};
-
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot};
-use crate::ops::shape::walk::Walk;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
+use crate::ops::shape::strided_walk::StridedWalk;
 
 pub(super) const DEF: OpDef = OpDef::new("masked_select", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Mask")])
@@ -17,22 +12,17 @@ pub(super) const DEF: OpDef = OpDef::new("masked_select", kernel)
         cx.set("Y", out);
         Ok(())
     })
-    .grad(GradRule::Op { inputs: &["X", "Mask"], outputs: &[] });
-
-pub(super) const GRAD: OpDef = OpDef::new("masked_select_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Mask"), Slot::one("Y@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")]);
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Mask"]));
 
 /// The mask in the shape of `X`, repeated along dimensions that it lacks.
 struct Mask {
     full: Tensor,
-    walk: Walk,
+    walk: StridedWalk,
 }
 
 impl Mask {
     fn new() -> Mask {
-        Mask { full: Tensor::empty(DType::Bool), walk: Walk::default() }
+        Mask { full: Tensor::empty(DType::Bool), walk: StridedWalk::default() }
     }
 
     fn over<'a>(&'a mut self, mask: &'a Tensor, x: Dims) -> Result<&'a [u8]> {

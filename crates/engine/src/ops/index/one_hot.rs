@@ -1,14 +1,10 @@
 //! `one_hot_v2` (and the older `one_hot`, whose last dimension is 1): each id as a row with a
 //! single 1.
 
-use bireme_ir::DType;
-
 use super::positions;
-use crate::op::{In, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{ranked, signed, sized};
 use crate::ops::shape::given::{extend_integers, integer};
-use crate::tensor::{Dims, Element};
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("one_hot_v2", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("depth_tensor")])

@@ -1,10 +1,6 @@
 //! Positions that an integer tensor names, checked once before anything is moved by them.
 
-use bireme_ir::DType;
-
-use crate::op::Meta;
-use crate::tensor::Tensor;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// Replaces `positions` by the elements of `index`, each of which must lie below `bound`.
 pub(super) fn read(positions: &mut Vec<usize>, index: &Tensor, bound: usize) -> Result<()> {

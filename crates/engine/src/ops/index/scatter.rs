@@ -3,13 +3,9 @@
 //! With `overwrite` the last update of a row wins; without, a named row becomes the sum of its
 //! updates (what was there is lost).
 
-use bireme_ir::DType;
-
-use super::gather::{Sum, in_f32};
+use super::gather::in_f32;
 use super::positions;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr, same_dim};
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("scatter", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Ids"), Slot::one("Updates")])
@@ -17,7 +13,7 @@ pub(super) const DEF: OpDef = OpDef::new("scatter", kernel)
     .attrs(&[attr::bool("overwrite", true)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["Ids", "Updates"], outputs: &[] });
+    .grad(GradRule::Op(&["Ids", "Updates"]));
 
 pub(super) const GRAD: OpDef = OpDef::new("scatter_grad", grad_kernel)
     .inputs(&[Slot::one("Ids"), Slot::one("Updates"), Slot::one("Out@GRAD")])

@@ -1,14 +1,9 @@
 //! `graph_send_recv`: along each edge of a graph, the row of `X` at its source goes to its
 //! destination, where rows are added up, averaged, or compared.
 
-use bireme_ir::{AttrSpec, DType};
-
 use super::positions;
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::ops::math::number::Number;
+use crate::ops::prelude::*;
 use crate::ops::shape::given::Given;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
 
 const ATTRS: &[AttrSpec] = &[attr::str("reduce_op", "SUM"), attr::longs("out_size", &[0])];
 
@@ -22,23 +17,11 @@ pub(super) const DEF: OpDef = OpDef::new("graph_send_recv", kernel)
     .outputs(&[Slot::one("Out"), Slot::maybe("Dst_count")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op {
-        inputs: &["X", "Src_index", "Dst_index"],
-        outputs: &["Out", "Dst_count"],
-    });
-
-pub(super) const GRAD: OpDef = OpDef::new("graph_send_recv_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::one("Src_index"),
-        Slot::one("Dst_index"),
-        Slot::maybe("Out"),
-        Slot::maybe("Dst_count"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X")]);
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["X", "Src_index", "Dst_index", "Out", "Dst_count"])
+            .optional(&["Out", "Dst_count"]),
+    );
 
 /// What becomes of the rows that meet.
 #[derive(Clone, Copy, PartialEq)]

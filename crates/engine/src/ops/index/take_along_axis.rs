@@ -1,32 +1,17 @@
 //! `take_along_axis`: from each lane of `Input` along an axis, the elements that the same lane of
 //! `Index` names.
 
-use half::{bf16, f16};
-
-use super::gather::Sum;
 use super::positions;
-use crate::op::{
-    AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-    same_dim,
-};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::axis_in;
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("take_along_axis", kernel)
     .inputs(&[Slot::one("Input"), Slot::one("Index")])
     .outputs(&[Slot::one("Result")])
     .attrs(&[attr::required("Axis", AttrKind::Int)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["Input", "Index"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("take_along_axis_grad", grad_kernel)
-    .inputs(&[Slot::one("Input"), Slot::one("Index"), Slot::one("Result@GRAD")])
-    .outputs(&[Slot::one("Input@GRAD")])
-    .attrs(&[attr::required("Axis", AttrKind::Int)])
-    .like(&[("Input@GRAD", "Input")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["Input"], grad_kernel).reads(&["Input", "Index"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (input, index) = (cx.input("Input")?, cx.input("Index")?);

@@ -1,9 +1,6 @@
 //! `tril_triu`: the lower or upper triangle of matrices, 0 elsewhere.
 
-use crate::Result;
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Slot, SplitRule, SplitView, Spread, attr,
-};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef =
     OpDef::new("tril_triu", |op| kernel(op, op.input("X")?, op.output("Out")?))
@@ -11,16 +8,11 @@ pub(super) const DEF: OpDef =
         .outputs(&[Slot::one("Out")])
         .attrs(&[attr::int("diagonal", 0), attr::bool("lower", false)])
         .infer(|cx| infer(cx, "X", "Out"))
-        .grad(GradRule::Op { inputs: &[], outputs: &[] })
-        .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef =
-    OpDef::new("tril_triu_grad", |op| kernel(op, op.input("Out@GRAD")?, op.output("X@GRAD")?))
-        .inputs(&[Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
-        .attrs(&[attr::int("diagonal", 0), attr::bool("lower", false)])
-        .infer(|cx| infer(cx, "Out@GRAD", "X@GRAD"))
-        .split(SplitRule::Fn(split));
+        .split(SplitRule::Fn(split))
+        .gradient(
+            Gradient::new(&["X"], |op| kernel(op, op.input("Out@GRAD")?, op.output("X@GRAD")?))
+                .infer(|cx| infer(cx, "Out@GRAD", "X@GRAD")),
+        );
 
 fn infer(cx: &mut Infer<'_>, from: &str, to: &str) -> Result<()> {
     let x = cx.input(from)?;

@@ -3,25 +3,15 @@
 use std::fmt::Display;
 
 use super::pairwise;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule};
-use crate::ops::real::{Real, not_float};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("bce_loss", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Label")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Label"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("bce_loss_grad", |op| {
-    pairwise::map_grad(op, ["X", "Label", "Out@GRAD", "X@GRAD"], slope::<f32>, slope::<f64>)
-})
-.inputs(&[Slot::one("X"), Slot::one("Label"), Slot::one("Out@GRAD")])
-.outputs(&[Slot::one("X@GRAD")])
-.like(&[("X@GRAD", "X")])
-.split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Label"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     pairwise::same_shape(cx, "X", "Label")?;
@@ -29,14 +19,21 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let x = op.input("X")?;
-    let mut losses = pairwise::map(op, ["X", "Label", "Out"], loss::<f32>, loss::<f64>)?;
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => probabilities(run.get::<T>(x)?),
-            else => Err(not_float("X", dtype)))?;
-        losses(run)
-    }))
+    let (x, label, out) = (op.input("X")?, op.input("Label")?, op.output("Out")?);
+    float_kernel!(op, "X", |run, T| {
+        let x = run.get::<T>(x)?;
+        probabilities(x)?;
+        pairwise::each(x, run.get(label)?, run.set(out)?, loss)?;
+    })
+}
+
+fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, label) = (op.input("X")?, op.input("Label")?);
+    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    float_kernel!(op, "X", |run, T| {
+        let (x, label, dout) = (run.get::<T>(x)?, run.get(label)?, run.get(dout)?);
+        pairwise::each_grad(x, label, dout, run.set(dx)?, slope)?;
+    })
 }
 
 /// The logarithms below stop at a limit, which would hide NaN and what is no probability.
@@ -65,12 +62,7 @@ fn slope<T: Real>(x: T, label: T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     fn run(x: &[f32]) -> Result<Vec<f64>, String> {
         let op = Op::new("bce_loss").input("X", ["x"]).input("Label", ["y"]).output("Out", ["out"]);

@@ -2,10 +2,7 @@
 //! labels. Classes are the last dimension of `X`.
 
 use super::labels::{Labels, minus_ln};
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, attr};
-use crate::ops::real::{Real, not_float};
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("cross_entropy", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Label")])
@@ -13,15 +10,8 @@ pub(super) const DEF: OpDef = OpDef::new("cross_entropy", kernel)
     .attrs(&[attr::bool("soft_label", false), attr::int("ignore_index", -100)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Label"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("cross_entropy_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Label"), Slot::one("Y@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::bool("soft_label", false), attr::int("ignore_index", -100)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Label"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, label) = (cx.input("X")?, cx.input("Label")?);
@@ -65,57 +55,51 @@ fn soft<T: Real>(label: &Tensor, len: usize) -> Result<&[T]> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label, y) = (op.input("X")?, op.input("Label")?, op.output("Y")?);
     let (soft_label, ignore) = (op.bool("soft_label")?, op.i64("ignore_index")?);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (samples, classes) = sizes(run.tensor(x)?);
-        let (dtype, label) = (run.tensor(x)?.dtype(), run.tensor(label)?);
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
-            let rows = y.iter_mut().zip(x.chunks_exact(classes.max(1)));
-            if soft_label {
-                let label = soft::<T>(label, x.len())?;
-                for ((y, x), label) in rows.zip(label.chunks_exact(classes.max(1))) {
-                    *y = x.iter().zip(label).map(|(x, label)| minus_ln(*x) * label).sum();
-                }
-            } else {
-                let labels = Labels::of(label, samples)?;
-                for (sample, (y, x)) in rows.enumerate() {
-                    let class = labels.class(sample, classes, ignore)?;
-                    *y = class.map_or(0.0, |class| minus_ln(x[class]));
-                }
+        let label = run.tensor(label)?;
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let rows = y.iter_mut().zip(x.chunks_exact(classes.max(1)));
+        if soft_label {
+            let label = soft::<T>(label, x.len())?;
+            for ((y, x), label) in rows.zip(label.chunks_exact(classes.max(1))) {
+                *y = x.iter().zip(label).map(|(x, label)| minus_ln(*x) * label).sum();
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        } else {
+            let labels = Labels::of(label, samples)?;
+            for (sample, (y, x)) in rows.enumerate() {
+                let class = labels.class(sample, classes, ignore)?;
+                *y = class.map_or(0.0, |class| minus_ln(x[class]));
+            }
+        }
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label) = (op.input("X")?, op.input("Label")?);
     let (dy, dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
     let (soft_label, ignore) = (op.bool("soft_label")?, op.i64("ignore_index")?);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (samples, classes) = sizes(run.tensor(x)?);
-        let (dtype, label) = (run.tensor(x)?.dtype(), run.tensor(label)?);
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, dy, dx) = (run.get::<T>(x)?, run.get::<T>(dy)?, run.set::<T>(dx)?);
-            let width = classes.max(1);
-            let rows = dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy);
-            if soft_label {
-                let label = soft::<T>(label, x.len())?;
-                for (((dx, x), dy), label) in rows.zip(label.chunks_exact(width)) {
-                    for ((dx, x), label) in dx.iter_mut().zip(x).zip(label) {
-                        *dx = -(label * dy) / x;
-                    }
-                }
-            } else {
-                let labels = Labels::of(label, samples)?;
-                for (sample, ((dx, x), dy)) in rows.enumerate() {
-                    dx.fill(0.0);
-                    if let Some(class) = labels.class(sample, classes, ignore)? {
-                        dx[class] = -dy / x[class];
-                    }
+        let label = run.tensor(label)?;
+        let (x, dy, dx) = (run.get::<T>(x)?, run.get::<T>(dy)?, run.set::<T>(dx)?);
+        let width = classes.max(1);
+        let rows = dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy);
+        if soft_label {
+            let label = soft::<T>(label, x.len())?;
+            for (((dx, x), dy), label) in rows.zip(label.chunks_exact(width)) {
+                for ((dx, x), label) in dx.iter_mut().zip(x).zip(label) {
+                    *dx = -(label * dy) / x;
                 }
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        } else {
+            let labels = Labels::of(label, samples)?;
+            for (sample, ((dx, x), dy)) in rows.enumerate() {
+                dx.fill(0.0);
+                if let Some(class) = labels.class(sample, classes, ignore)? {
+                    dx[class] = -dy / x[class];
+                }
+            }
+        }
+    })
 }

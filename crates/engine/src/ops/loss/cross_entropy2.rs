@@ -5,9 +5,7 @@ use bireme_ir::Op;
 
 use super::cross_entropy::per_sample;
 use super::labels::{Labels, minus_ln};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::ops::real::not_float;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("cross_entropy2", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Label")])
@@ -63,44 +61,38 @@ fn grad(view: &OpView<'_>) -> Result<Vec<Op>> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label, y) = (op.input("X")?, op.input("Label")?, op.output("Y")?);
     let (matched, ignore) = (op.maybe_output("MatchX"), op.i64("ignore_index")?);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let classes = run.dims(x)?.last().copied().unwrap_or(1);
-        let (dtype, label) = (run.tensor(x)?.dtype(), run.tensor(label)?);
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
-            let mut matched = matched.map(|matched| run.set::<T>(matched)).transpose()?;
-            let labels = Labels::of(label, y.len())?;
-            for (sample, (y, x)) in y.iter_mut().zip(x.chunks_exact(classes.max(1))).enumerate() {
-                let found = labels.class(sample, classes, ignore)?.map(|class| x[class]);
-                *y = found.map_or(0.0, minus_ln);
-                if let Some(matched) = &mut matched {
-                    matched[sample] = found.unwrap_or(0.0);
-                }
+        let label = run.tensor(label)?;
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let mut matched = matched.map(|matched| run.set::<T>(matched)).transpose()?;
+        let labels = Labels::of(label, y.len())?;
+        for (sample, (y, x)) in y.iter_mut().zip(x.chunks_exact(classes.max(1))).enumerate() {
+            let found = labels.class(sample, classes, ignore)?.map(|class| x[class]);
+            *y = found.map_or(0.0, minus_ln);
+            if let Some(matched) = &mut matched {
+                matched[sample] = found.unwrap_or(0.0);
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        }
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (label, matched) = (op.input("Label")?, op.input("MatchX")?);
     let (dy, dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
     let ignore = op.i64("ignore_index")?;
-    Ok(Box::new(move |run| {
-        let (dtype, label) = (run.tensor(matched)?.dtype(), run.tensor(label)?);
-        dispatch!(dtype, T in [f32, f64] => {
-            let (matched, dy) = (run.get::<T>(matched)?, run.get::<T>(dy)?);
-            let dx = run.set::<T>(dx)?;
-            let labels = Labels::of(label, matched.len())?;
-            let classes = dx.len() / matched.len().max(1);
-            let rows = dx.chunks_exact_mut(classes.max(1)).zip(matched).zip(dy);
-            for (sample, ((dx, matched), dy)) in rows.enumerate() {
-                dx.fill(0.0);
-                if let Some(class) = labels.class(sample, classes, ignore)? {
-                    dx[class] = -dy / matched;
-                }
+    float_kernel!(op, "MatchX", |run, T| {
+        let label = run.tensor(label)?;
+        let (matched, dy) = (run.get::<T>(matched)?, run.get::<T>(dy)?);
+        let dx = run.set::<T>(dx)?;
+        let labels = Labels::of(label, matched.len())?;
+        let classes = dx.len() / matched.len().max(1);
+        let rows = dx.chunks_exact_mut(classes.max(1)).zip(matched).zip(dy);
+        for (sample, ((dx, matched), dy)) in rows.enumerate() {
+            dx.fill(0.0);
+            if let Some(class) = labels.class(sample, classes, ignore)? {
+                dx[class] = -dy / matched;
             }
-            Ok(())
-        }, else => Err(not_float("MatchX", dtype)))
-    }))
+        }
+    })
 }

@@ -1,9 +1,7 @@
 //! `huber_loss`: half the squared residual near 0, linear beyond `delta`.
 
 use super::pairwise::{same_len, same_shape};
-use crate::op::{AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::ops::real::{Real, not_float};
-use crate::{Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("huber_loss", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])
@@ -11,15 +9,8 @@ pub(super) const DEF: OpDef = OpDef::new("huber_loss", kernel)
     .attrs(&[attr::required("delta", AttrKind::Float)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &[], outputs: &["Residual"] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("huber_loss_grad", grad_kernel)
-    .inputs(&[Slot::one("Residual"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .attrs(&[attr::required("delta", AttrKind::Float)])
-    .like(&[("X@GRAD", "Residual"), ("Y@GRAD", "Residual")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["Residual"]).like("Residual"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     same_shape(cx, "X", "Y")?;
@@ -30,20 +21,16 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y) = (op.input("X")?, op.input("Y")?);
     let (out, residual) = (op.output("Out")?, op.output("Residual")?);
     let delta = op.f64("delta")?;
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y) = (run.get::<T>(x)?, run.get::<T>(y)?);
-            same_len(x.len(), y.len())?;
-            let (out, residual) = (run.set::<T>(out)?, run.set::<T>(residual)?);
-            let delta = delta as T;
-            for (((out, residual), x), y) in out.iter_mut().zip(residual).zip(x).zip(y) {
-                *residual = *y - *x;
-                *out = loss(*residual, delta);
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+    float_kernel!(op, "X", |run, T| {
+        let (x, y) = (run.get::<T>(x)?, run.get::<T>(y)?);
+        same_len(x.len(), y.len())?;
+        let (out, residual) = (run.set::<T>(out)?, run.set::<T>(residual)?);
+        let delta = delta as T;
+        for (((out, residual), x), y) in out.iter_mut().zip(residual).zip(x).zip(y) {
+            *residual = *y - *x;
+            *out = loss(*residual, delta);
+        }
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
@@ -51,21 +38,17 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     // The residual is `Y - X`, so the slope has opposite signs for the two.
     let sides = [(op.maybe_output("X@GRAD"), -1.0), (op.maybe_output("Y@GRAD"), 1.0)];
     let delta = op.f64("delta")?;
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(residual)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (residual, dout) = (run.get::<T>(residual)?, run.get::<T>(dout)?);
-            same_len(residual.len(), dout.len())?;
-            for (side, sign) in sides {
-                let Some(side) = side else { continue };
-                let (delta, sign) = (delta as T, sign as T);
-                for ((d, r), dout) in run.set::<T>(side)?.iter_mut().zip(residual).zip(dout) {
-                    *d = sign * dout * r.max(-delta).min(delta);
-                }
+    float_kernel!(op, "Residual", |run, T| {
+        let (residual, dout) = (run.get::<T>(residual)?, run.get::<T>(dout)?);
+        same_len(residual.len(), dout.len())?;
+        for (side, sign) in sides {
+            let Some(side) = side else { continue };
+            let (delta, sign) = (delta as T, sign as T);
+            for ((d, r), dout) in run.set::<T>(side)?.iter_mut().zip(residual).zip(dout) {
+                *d = sign * dout * r.max(-delta).min(delta);
             }
-            Ok(())
-        }, else => Err(not_float("Residual", dtype)))
-    }))
+        }
+    })
 }
 
 fn loss<T: Real>(residual: T, delta: T) -> T {

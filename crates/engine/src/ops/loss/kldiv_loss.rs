@@ -1,26 +1,17 @@
 //! `kldiv_loss`: the Kullback-Leibler divergence of log-probabilities `X` from `Target`.
 
 use super::pairwise::{same_len, same_shape};
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::ops::real::{Real, not_float, sum2};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("kldiv_loss", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Target")])
     .outputs(&[Slot::one("Loss")])
     .attrs(&[attr::str("reduction", "mean")])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "Target"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("kldiv_loss_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Target"), Slot::one("Loss@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::str("reduction", "mean")])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel).reads(&["X", "Target"]).split(SplitRule::Fn(split_grad)),
+    );
 
 /// What becomes of the element-wise losses.
 #[derive(Clone, Copy, PartialEq)]
@@ -85,46 +76,40 @@ fn loss<T: Real>(x: T, target: T) -> T {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, target, out) = (op.input("X")?, op.input("Target")?, op.output("Loss")?);
     let reduction = Reduction::of(op)?;
-    Ok(Box::new(move |run| {
-        let (dtype, rows) = (run.tensor(x)?.dtype(), run.tensor(x)?.rows());
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, target, out) = (run.get::<T>(x)?, run.get::<T>(target)?, run.set::<T>(out)?);
-            same_len(x.len(), target.len())?;
-            if reduction == Reduction::None {
-                for ((out, x), target) in out.iter_mut().zip(x).zip(target) {
-                    *out = loss(*x, *target);
-                }
-            } else {
-                out[0] = sum2(x, target, loss) * reduction.weight(run, x.len(), rows) as T;
+    float_kernel!(op, "X", |run, T| {
+        let rows = run.tensor(x)?.rows();
+        let (x, target, out) = (run.get::<T>(x)?, run.get::<T>(target)?, run.set::<T>(out)?);
+        same_len(x.len(), target.len())?;
+        if reduction == Reduction::None {
+            for ((out, x), target) in out.iter_mut().zip(x).zip(target) {
+                *out = loss(*x, *target);
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        } else {
+            out[0] = sum_of_pairs(x, target, loss) * reduction.weight(run, x.len(), rows) as T;
+        }
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (target, dloss) = (op.input("Target")?, op.input("Loss@GRAD")?);
     let dx = op.output("X@GRAD")?;
     let reduction = Reduction::of(op)?;
-    Ok(Box::new(move |run| {
-        let (dtype, rows) = (run.tensor(target)?.dtype(), run.tensor(target)?.rows());
-        dispatch!(dtype, T in [f32, f64] => {
-            let (target, dx) = (run.get::<T>(target)?, run.set::<T>(dx)?);
-            same_len(dx.len(), target.len())?;
-            if reduction == Reduction::None {
-                let dloss = run.get::<T>(dloss)?;
-                same_len(dx.len(), dloss.len())?;
-                for ((dx, target), dloss) in dx.iter_mut().zip(target).zip(dloss) {
-                    *dx = -target.max(0.0) * dloss;
-                }
-            } else {
-                let weight = reduction.weight(run, dx.len(), rows) as T;
-                let factor = run.first::<T>(dloss)? * weight;
-                for (dx, target) in dx.iter_mut().zip(target) {
-                    *dx = -target.max(0.0) * factor;
-                }
+    float_kernel!(op, "Target", |run, T| {
+        let rows = run.tensor(target)?.rows();
+        let (target, dx) = (run.get::<T>(target)?, run.set::<T>(dx)?);
+        same_len(dx.len(), target.len())?;
+        if reduction == Reduction::None {
+            let dloss = run.get::<T>(dloss)?;
+            same_len(dx.len(), dloss.len())?;
+            for ((dx, target), dloss) in dx.iter_mut().zip(target).zip(dloss) {
+                *dx = -target.max(0.0) * dloss;
             }
-            Ok(())
-        }, else => Err(not_float("Target", dtype)))
-    }))
+        } else {
+            let weight = reduction.weight(run, dx.len(), rows) as T;
+            let factor = run.first::<T>(dloss)? * weight;
+            for (dx, target) in dx.iter_mut().zip(target) {
+                *dx = -target.max(0.0) * factor;
+            }
+        }
+    })
 }

@@ -1,10 +1,6 @@
 //! `label_smooth`: labels mixed with a distribution over all classes, uniform unless given.
 
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr, same_dim};
-use crate::ops::real::{Real, not_float};
-use crate::simd::vectorized;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("label_smooth", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("PriorDist")])
@@ -12,15 +8,8 @@ pub(super) const DEF: OpDef = OpDef::new("label_smooth", kernel)
     .attrs(&[attr::float("epsilon", 0.0)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &[], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("label_smooth_grad", grad_kernel)
-    .inputs(&[Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::float("epsilon", 0.0)])
-    .like(&[("X@GRAD", "Out@GRAD")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).like("Out@GRAD"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -37,19 +26,16 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, prior, out) = (op.input("X")?, op.maybe_input("PriorDist"), op.output("Out")?);
     let epsilon = op.f64("epsilon")?;
-    Ok(Box::new(move |run| {
-        let (dims, dtype) = (run.dims(x)?, run.tensor(x)?.dtype());
+    float_kernel!(op, "X", |run, T| {
+        let dims = run.dims(x)?;
         let classes = dims.last().copied().unwrap_or(1);
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            let prior = prior.map(|prior| run.get::<T>(prior)).transpose()?;
-            if prior.is_some_and(|prior| prior.len() != classes) {
-                return Err(Error::kernel(format!("`PriorDist` does not have {classes} elements")));
-            }
-            smooth(x, prior, classes, epsilon, out);
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        let prior = prior.map(|prior| run.get::<T>(prior)).transpose()?;
+        if prior.is_some_and(|prior| prior.len() != classes) {
+            return Err(Error::kernel(format!("`PriorDist` does not have {classes} elements")));
+        }
+        smooth(x, prior, classes, epsilon, out);
+    })
 }
 
 fn smooth<T: Real>(x: &[T], prior: Option<&[T]>, classes: usize, epsilon: f64, out: &mut [T]) {
@@ -75,13 +61,9 @@ fn smooth<T: Real>(x: &[T], prior: Option<&[T]>, classes: usize, epsilon: f64, o
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let epsilon = op.f64("epsilon")?;
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(dout)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let keep = T::from_f64(1.0 - epsilon);
-            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
-            dx.iter_mut().zip(dout).for_each(|(dx, dout)| *dx = keep * *dout);
-            Ok(())
-        }, else => Err(not_float("Out@GRAD", dtype)))
-    }))
+    float_kernel!(op, "Out@GRAD", |run, T| {
+        let keep = T::from_f64(1.0 - epsilon);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        dx.iter_mut().zip(dout).for_each(|(dx, dout)| *dx = keep * *dout);
+    })
 }

@@ -1,10 +1,6 @@
 //! Class labels, and what losses over classes share.
 
-use bireme_ir::DType;
-
-use crate::ops::real::Real;
-use crate::tensor::Tensor;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// Class labels, whichever integer type stores them.
 #[derive(Clone, Copy)]

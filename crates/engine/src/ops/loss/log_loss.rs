@@ -1,9 +1,7 @@
 //! `log_loss`: binary cross-entropy of probabilities, kept finite by `epsilon`.
 
 use super::pairwise;
-use crate::Result;
-use crate::op::{AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::ops::real::Real;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("log_loss", kernel)
     .inputs(&[Slot::one("Predicted"), Slot::one("Labels")])
@@ -11,15 +9,8 @@ pub(super) const DEF: OpDef = OpDef::new("log_loss", kernel)
     .attrs(&[attr::required("epsilon", AttrKind::Float)])
     .infer(infer)
     .lod_from("Predicted")
-    .grad(GradRule::Op { inputs: &["Predicted", "Labels"], outputs: &[] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("log_loss_grad", grad_kernel)
-    .inputs(&[Slot::one("Predicted"), Slot::one("Labels"), Slot::one("Loss@GRAD")])
-    .outputs(&[Slot::one("Predicted@GRAD")])
-    .attrs(&[attr::required("epsilon", AttrKind::Float)])
-    .like(&[("Predicted@GRAD", "Predicted")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["Predicted"], grad_kernel).reads(&["Predicted", "Labels"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     pairwise::same_shape(cx, "Predicted", "Labels")?;
@@ -27,23 +18,22 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let epsilon = op.f64("epsilon")?;
-    pairwise::map(
-        op,
-        ["Predicted", "Labels", "Loss"],
-        move |x, label| loss(x, label, epsilon as f32),
-        move |x, label| loss(x, label, epsilon),
-    )
+    let (x, label) = (op.input("Predicted")?, op.input("Labels")?);
+    let (out, epsilon) = (op.output("Loss")?, op.f64("epsilon")?);
+    float_kernel!(op, "Predicted", |run, T| {
+        let (x, label, out) = (run.get::<T>(x)?, run.get(label)?, run.set(out)?);
+        pairwise::each(x, label, out, |x, label| loss(x, label, epsilon as T))?;
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let epsilon = op.f64("epsilon")?;
-    pairwise::map_grad(
-        op,
-        ["Predicted", "Labels", "Loss@GRAD", "Predicted@GRAD"],
-        move |x, label| slope(x, label, epsilon as f32),
-        move |x, label| slope(x, label, epsilon),
-    )
+    let (x, label, dout) = (op.input("Predicted")?, op.input("Labels")?, op.input("Loss@GRAD")?);
+    let (dx, epsilon) = (op.output("Predicted@GRAD")?, op.f64("epsilon")?);
+    float_kernel!(op, "Predicted", |run, T| {
+        let (x, label, dout) = (run.get::<T>(x)?, run.get(label)?, run.get(dout)?);
+        let slope = |x, label| slope(x, label, epsilon as T);
+        pairwise::each_grad(x, label, dout, run.set(dx)?, slope)?;
+    })
 }
 
 fn loss<T: Real>(x: T, label: T, epsilon: T) -> T {

@@ -18,23 +18,14 @@ mod softmax_with_cross_entropy;
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
     bce_loss::DEF,
-    bce_loss::GRAD,
     cross_entropy::DEF,
-    cross_entropy::GRAD,
     cross_entropy2::DEF,
     cross_entropy2::GRAD,
     huber_loss::DEF,
-    huber_loss::GRAD,
     kldiv_loss::DEF,
-    kldiv_loss::GRAD,
     log_loss::DEF,
-    log_loss::GRAD,
     sigmoid_cross_entropy_with_logits::DEF,
-    sigmoid_cross_entropy_with_logits::GRAD,
     softmax_with_cross_entropy::DEF,
-    softmax_with_cross_entropy::GRAD,
     smooth_l1_loss::DEF,
-    smooth_l1_loss::GRAD,
     label_smooth::DEF,
-    label_smooth::GRAD,
 ];

@@ -1,10 +1,6 @@
 //! What losses of one prediction and one label share: apply a function over slices of equal shape.
 
-use bireme_ir::DType;
-
-use crate::op::{Infer, Kernel, OpView, same_dim};
-use crate::ops::real::not_float;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// Checks that slots `a` and `b` have one shape.
 pub(super) fn same_shape(cx: &Infer<'_>, a: &str, b: &str) -> Result<()> {
@@ -20,44 +16,13 @@ pub(super) fn same_shape(cx: &Infer<'_>, a: &str, b: &str) -> Result<()> {
     )))
 }
 
-/// A kernel `out = f(x, label)`; slots are `[x, label, out]`.
-pub(super) fn map(
-    op: &OpView<'_>,
-    slots: [&'static str; 3],
-    f32_fn: impl Fn(f32, f32) -> f32 + Send + 'static,
-    f64_fn: impl Fn(f64, f64) -> f64 + Send + 'static,
-) -> Result<Kernel> {
-    let (x, label, out) = (op.input(slots[0])?, op.input(slots[1])?, op.output(slots[2])?);
-    Ok(Box::new(move |run| match run.tensor(x)?.dtype() {
-        DType::F32 => each(run.get(x)?, run.get(label)?, run.set(out)?, &f32_fn),
-        DType::F64 => each(run.get(x)?, run.get(label)?, run.set(out)?, &f64_fn),
-        other => Err(not_float(slots[0], other)),
-    }))
-}
-
-/// A kernel `dx = dout * f(x, label)`; slots are `[x, label, dout, dx]`.
-pub(super) fn map_grad(
-    op: &OpView<'_>,
-    slots: [&'static str; 4],
-    f32_fn: impl Fn(f32, f32) -> f32 + Send + 'static,
-    f64_fn: impl Fn(f64, f64) -> f64 + Send + 'static,
-) -> Result<Kernel> {
-    let (x, label) = (op.input(slots[0])?, op.input(slots[1])?);
-    let (dout, dx) = (op.input(slots[2])?, op.output(slots[3])?);
-    Ok(Box::new(move |run| match run.tensor(x)?.dtype() {
-        DType::F32 => {
-            each(run.get(x)?, run.get(label)?, run.set(dx)?, &f32_fn)?;
-            times(run.get::<f32>(dout)?, run.set(dx)?)
-        }
-        DType::F64 => {
-            each(run.get(x)?, run.get(label)?, run.set(dx)?, &f64_fn)?;
-            times(run.get::<f64>(dout)?, run.set(dx)?)
-        }
-        other => Err(not_float(slots[0], other)),
-    }))
-}
-
-fn each<T: Copy>(x: &[T], label: &[T], out: &mut [T], f: &impl Fn(T, T) -> T) -> Result<()> {
+/// Writes `f(x, label)` for every element.
+pub(super) fn each<T: Real>(
+    x: &[T],
+    label: &[T],
+    out: &mut [T],
+    f: impl Fn(T, T) -> T,
+) -> Result<()> {
     same_len(x.len(), label.len())?;
     for ((out, x), label) in out.iter_mut().zip(x).zip(label) {
         *out = f(*x, *label);
@@ -65,11 +30,17 @@ fn each<T: Copy>(x: &[T], label: &[T], out: &mut [T], f: &impl Fn(T, T) -> T) ->
     Ok(())
 }
 
-fn times<T: Copy + std::ops::MulAssign>(dout: &[T], dx: &mut [T]) -> Result<()> {
+/// Writes `dout * f(x, label)` for every element.
+pub(super) fn each_grad<T: Real>(
+    x: &[T],
+    label: &[T],
+    dout: &[T],
+    dx: &mut [T],
+    f: impl Fn(T, T) -> T,
+) -> Result<()> {
     same_len(dx.len(), dout.len())?;
-    for (dx, dout) in dx.iter_mut().zip(dout) {
-        *dx *= *dout;
-    }
+    each(x, label, dx, f)?;
+    dx.iter_mut().zip(dout).for_each(|(dx, dout)| *dx *= *dout);
     Ok(())
 }
 

@@ -2,13 +2,7 @@
 //! logits so that neither end of the sigmoid loses its digits.
 
 use super::pairwise::{same_len, same_shape};
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::ops::math::number;
-use crate::ops::real::{Real, not_float};
-use crate::simd::vectorized;
-use crate::{Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Label"), Slot::maybe("pos_weight")])
@@ -16,15 +10,8 @@ pub(super) const DEF: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits", ke
     .attrs(&[attr::bool("normalize", false), attr::int("ignore_index", -100)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Label", "pos_weight"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Label"), Slot::maybe("pos_weight"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::bool("normalize", false), attr::int("ignore_index", -100)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Label", "pos_weight"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     same_shape(cx, "X", "Label")?;
@@ -75,14 +62,14 @@ fn weights<'a, T: Real>(run: &Run<'a>, input: Option<In>, len: usize) -> Result<
 
 /// Paddle's weight scales the logarithm only.
 #[inline(always)]
-fn loss<T: number::Real>(x: T, label: T, weight: T) -> T {
+fn loss<T: Real>(x: T, label: T, weight: T) -> T {
     let positive = if x > T::ZERO { x } else { T::ZERO };
     positive - x * label + (-x.magnitude()).exp().ln_1p() * weight
 }
 
 /// In Paddle's slope the weight scales the whole sigmoid.
 #[inline(always)]
-fn slope<T: number::Real>(x: T, label: T, weight: T) -> T {
+fn slope<T: Real>(x: T, label: T, weight: T) -> T {
     let e = (-x.magnitude()).exp();
     let sigmoid = if x >= T::ZERO { T::ONE } else { e } / (T::ONE + e);
     weight * sigmoid - label
@@ -91,50 +78,42 @@ fn slope<T: number::Real>(x: T, label: T, weight: T) -> T {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label, out) = (op.input("X")?, op.input("Label")?, op.output("Out")?);
     let (pos_weight, config) = (op.maybe_input("pos_weight"), Config::of(op)?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, labels, out) = (run.get::<T>(x)?, run.get::<T>(label)?, run.set::<T>(out)?);
-            same_len(x.len(), labels.len())?;
-            let weights = weights::<T>(run, pos_weight, x.len())?;
-            for (i, ((out, x), label)) in out.iter_mut().zip(x).zip(labels).enumerate() {
-                let weight = weights.map_or(1.0, |weights| weights[i]);
-                let value = loss(*x, *label, weight);
-                *out = if config.ignores(*label) { 0.0 } else { value };
-            }
-            divide(out, config.divisor(labels));
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+    float_kernel!(op, "X", |run, T| {
+        let (x, labels, out) = (run.get::<T>(x)?, run.get::<T>(label)?, run.set::<T>(out)?);
+        same_len(x.len(), labels.len())?;
+        let weights = weights::<T>(run, pos_weight, x.len())?;
+        for (i, ((out, x), label)) in out.iter_mut().zip(x).zip(labels).enumerate() {
+            let weight = weights.map_or(1.0, |weights| weights[i]);
+            let value = loss(*x, *label, weight);
+            *out = if config.ignores(*label) { 0.0 } else { value };
+        }
+        divide(out, config.divisor(labels));
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label) = (op.input("X")?, op.input("Label")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (pos_weight, config) = (op.maybe_input("pos_weight"), Config::of(op)?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, labels) = (run.get::<T>(x)?, run.get::<T>(label)?);
-            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
-            same_len(x.len(), labels.len())?;
-            same_len(x.len(), dout.len())?;
-            let weights = weights::<T>(run, pos_weight, x.len())?;
-            let rows = dx.iter_mut().zip(x).zip(labels).zip(dout).enumerate();
-            vectorized(
-                #[inline(always)]
-                || {
-                    for (i, (((dx, x), label), dout)) in rows {
-                        let weight = weights.map_or(1.0, |weights| weights[i]);
-                        let value = dout * slope(*x, *label, weight);
-                        *dx = if config.ignores(*label) { 0.0 } else { value };
-                    }
-                },
-            );
-            divide(dx, config.divisor(labels));
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+    float_kernel!(op, "X", |run, T| {
+        let (x, labels) = (run.get::<T>(x)?, run.get::<T>(label)?);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        same_len(x.len(), labels.len())?;
+        same_len(x.len(), dout.len())?;
+        let weights = weights::<T>(run, pos_weight, x.len())?;
+        let rows = dx.iter_mut().zip(x).zip(labels).zip(dout).enumerate();
+        vectorized(
+            #[inline(always)]
+            || {
+                for (i, (((dx, x), label), dout)) in rows {
+                    let weight = weights.map_or(1.0, |weights| weights[i]);
+                    let value = dout * slope(*x, *label, weight);
+                    *dx = if config.ignores(*label) { 0.0 } else { value };
+                }
+            },
+        );
+        divide(dx, config.divisor(labels));
+    })
 }
 
 fn divide<T: Real>(values: &mut [T], divisor: Option<T>) {

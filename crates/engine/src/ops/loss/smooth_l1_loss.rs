@@ -2,9 +2,7 @@
 //! linear beyond `1 / sigma²`. `Diff` keeps the weighted differences for the gradient.
 
 use super::pairwise::{same_len, same_shape};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::ops::real::{Real, not_float};
-use crate::{Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("smooth_l1_loss", kernel)
     .inputs(&[
@@ -16,20 +14,13 @@ pub(super) const DEF: OpDef = OpDef::new("smooth_l1_loss", kernel)
     .outputs(&[Slot::one("Diff"), Slot::one("Out")])
     .attrs(&[attr::float("sigma", 1.0)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["InsideWeight", "OutsideWeight"], outputs: &["Diff"] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("smooth_l1_loss_grad", grad_kernel)
-    .inputs(&[
-        Slot::maybe("InsideWeight"),
-        Slot::maybe("OutsideWeight"),
-        Slot::one("Diff"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .attrs(&[attr::float("sigma", 1.0)])
-    .like(&[("X@GRAD", "Diff"), ("Y@GRAD", "Diff")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(
+        Gradient::new(&["X", "Y"], grad_kernel)
+            .reads(&["InsideWeight", "OutsideWeight", "Diff"])
+            .from(&["Out"])
+            .like("Diff"),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -49,28 +40,24 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let weights = [op.maybe_input("InsideWeight"), op.maybe_input("OutsideWeight")];
     let (diff, out) = (op.output("Diff")?, op.output("Out")?);
     let squared = op.f64("sigma")?.powi(2);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y) = (run.get::<T>(x)?, run.get::<T>(y)?);
-            let (diff, out) = (run.set::<T>(diff)?, run.set::<T>(out)?);
-            let [inside, outside] = weights.map(|weight| weight.map(|weight| run.get::<T>(weight)));
-            let (inside, outside) = (inside.transpose()?, outside.transpose()?);
-            let lens = [y.len(), diff.len()].into_iter();
-            let weights = inside.iter().chain(&outside).map(|weights| weights.len());
-            lens.chain(weights).try_for_each(|len| same_len(x.len(), len))?;
-            let width = x.len() / out.len().max(1);
-            for (i, diff) in diff.iter_mut().enumerate() {
-                *diff = (x[i] - y[i]) * inside.map_or(1.0, |weights| weights[i]);
-            }
-            for (row, out) in out.iter_mut().enumerate() {
-                let elements = row * width..(row + 1) * width;
-                let weight = |i: usize| outside.map_or(1.0, |weights| weights[i]);
-                *out = elements.map(|i| weight(i) * loss(diff[i], squared as T)).sum();
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+    float_kernel!(op, "X", |run, T| {
+        let (x, y) = (run.get::<T>(x)?, run.get::<T>(y)?);
+        let (diff, out) = (run.set::<T>(diff)?, run.set::<T>(out)?);
+        let [inside, outside] = weights.map(|weight| weight.map(|weight| run.get::<T>(weight)));
+        let (inside, outside) = (inside.transpose()?, outside.transpose()?);
+        let lens = [y.len(), diff.len()].into_iter();
+        let weights = inside.iter().chain(&outside).map(|weights| weights.len());
+        lens.chain(weights).try_for_each(|len| same_len(x.len(), len))?;
+        let width = x.len() / out.len().max(1);
+        for (i, diff) in diff.iter_mut().enumerate() {
+            *diff = (x[i] - y[i]) * inside.map_or(1.0, |weights| weights[i]);
+        }
+        for (row, out) in out.iter_mut().enumerate() {
+            let elements = row * width..(row + 1) * width;
+            let weight = |i: usize| outside.map_or(1.0, |weights| weights[i]);
+            *out = elements.map(|i| weight(i) * loss(diff[i], squared as T)).sum();
+        }
+    })
 }
 
 fn loss<T: Real>(diff: T, squared: T) -> T {
@@ -93,37 +80,28 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let weights = [op.maybe_input("InsideWeight"), op.maybe_input("OutsideWeight")];
     let sides = [(op.maybe_output("X@GRAD"), 1.0), (op.maybe_output("Y@GRAD"), -1.0)];
     let squared = op.f64("sigma")?.powi(2);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(diff)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (diff, dout) = (run.get::<T>(diff)?, run.get::<T>(dout)?);
-            let width = diff.len() / dout.len().max(1);
-            same_len(diff.len(), width * dout.len())?;
-            let [inside, outside] = weights.map(|weight| weight.map(|weight| run.get::<T>(weight)));
-            let (inside, outside) = (inside.transpose()?, outside.transpose()?);
-            let lens = inside.iter().chain(&outside).map(|weights| weights.len());
-            lens.into_iter().try_for_each(|len| same_len(diff.len(), len))?;
-            for (side, sign) in sides {
-                let Some(side) = side else { continue };
-                for (i, d) in run.set::<T>(side)?.iter_mut().enumerate() {
-                    let weight = inside.map_or(1.0, |weights| weights[i])
-                        * outside.map_or(1.0, |weights| weights[i]);
-                    *d = sign as T * weight * dout[i / width] * slope(diff[i], squared as T);
-                }
+    float_kernel!(op, "Diff", |run, T| {
+        let (diff, dout) = (run.get::<T>(diff)?, run.get::<T>(dout)?);
+        let width = diff.len() / dout.len().max(1);
+        same_len(diff.len(), width * dout.len())?;
+        let [inside, outside] = weights.map(|weight| weight.map(|weight| run.get::<T>(weight)));
+        let (inside, outside) = (inside.transpose()?, outside.transpose()?);
+        let lens = inside.iter().chain(&outside).map(|weights| weights.len());
+        lens.into_iter().try_for_each(|len| same_len(diff.len(), len))?;
+        for (side, sign) in sides {
+            let Some(side) = side else { continue };
+            for (i, d) in run.set::<T>(side)?.iter_mut().enumerate() {
+                let weight = inside.map_or(1.0, |weights| weights[i])
+                    * outside.map_or(1.0, |weights| weights[i]);
+                *d = sign as T * weight * dout[i / width] * slope(diff[i], squared as T);
             }
-            Ok(())
-        }, else => Err(not_float("Diff", dtype)))
-    }))
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     #[test]
     fn values_and_gradients_follow_the_definition() {
@@ -140,10 +118,7 @@ mod tests {
         set("out_w", [2, 2], &[1.0, 3.0, 2.0, 1.0]);
         set("out@GRAD", [2, 1], &[1.0, 10.0]);
         run_once(&op, &mut values).unwrap();
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         let near = |name: &str, expected: &[f64]| {
             let got = values[name].tensor().unwrap().to_f64_vec();
             assert!(got.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{name} {got:?}");

@@ -4,16 +4,9 @@
 //! The loss is exact where Paddle's CPU kernel saturates (a logit 64 below the greatest).
 
 use super::labels::{Labels, minus_ln};
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr, same_dim,
-};
-use crate::ops::math::number;
-use crate::ops::real::{Real, not_float};
-use crate::simd::vectorized;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
-const ATTRS: &[bireme_ir::AttrSpec] = &[
+const ATTRS: &[AttrSpec] = &[
     attr::bool("soft_label", false),
     attr::bool("use_softmax", true),
     attr::bool("numeric_stable_mode", true),
@@ -27,15 +20,13 @@ pub(super) const DEF: OpDef = OpDef::new("softmax_with_cross_entropy", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("Logits")
-    .grad(GradRule::Op { inputs: &["Label"], outputs: &["Softmax"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("softmax_with_cross_entropy_grad", grad_kernel)
-    .inputs(&[Slot::one("Label"), Slot::one("Softmax"), Slot::one("Loss@GRAD")])
-    .outputs(&[Slot::one("Logits@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("Logits@GRAD", "Softmax")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["Logits"], grad_kernel)
+            .reads(&["Label", "Softmax"])
+            .from(&["Loss"])
+            .like("Softmax"),
+    );
 
 /// The attributes.
 #[derive(Clone, Copy)]
@@ -120,37 +111,29 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (logits, label) = (op.input("Logits")?, op.input("Label")?);
     let (softmax, loss) = (op.output("Softmax")?, op.output("Loss")?);
     let config = Config::of(op)?;
-    Ok(Box::new(move |run| {
-        let (dtype, label) = (run.tensor(logits)?.dtype(), run.tensor(label)?);
+    float_kernel!(op, "Logits", |run, T| {
+        let label = run.tensor(label)?;
         let classes = config.classes(run.dims(logits)?)?;
-        dispatch!(dtype, T in [f32, f64] => {
-            let logits = run.get::<T>(logits)?;
-            let (softmax, loss) = (run.set::<T>(softmax)?, run.set::<T>(loss)?);
-            let target = Target::<T>::of(label, &config, logits.len(), loss.len())?;
-            if config.use_softmax {
-                normalize(logits, softmax, classes, loss);
-                for (sample, loss) in loss.iter_mut().enumerate() {
-                    let ln_sum = *loss;
-                    *loss = target.mean(classes, sample, |at| ln_sum - logits[at])?;
-                }
-            } else {
-                softmax.copy_from_slice(logits);
-                for (sample, loss) in loss.iter_mut().enumerate() {
-                    *loss = target.mean(classes, sample, |at| minus_ln(logits[at]))?;
-                }
+        let logits = run.get::<T>(logits)?;
+        let (softmax, loss) = (run.set::<T>(softmax)?, run.set::<T>(loss)?);
+        let target = Target::<T>::of(label, &config, logits.len(), loss.len())?;
+        if config.use_softmax {
+            normalize(logits, softmax, classes, loss);
+            for (sample, loss) in loss.iter_mut().enumerate() {
+                let ln_sum = *loss;
+                *loss = target.mean(classes, sample, |at| ln_sum - logits[at])?;
             }
-            Ok(())
-        }, else => Err(not_float("Logits", dtype)))
-    }))
+        } else {
+            softmax.copy_from_slice(logits);
+            for (sample, loss) in loss.iter_mut().enumerate() {
+                *loss = target.mean(classes, sample, |at| minus_ln(logits[at]))?;
+            }
+        }
+    })
 }
 
 /// Writes the softmax of every sample, and the `ln` of its sum of exponentials.
-fn normalize<T: number::Real>(
-    logits: &[T],
-    softmax: &mut [T],
-    classes: Classes,
-    ln_sums: &mut [T],
-) {
+fn normalize<T: Real>(logits: &[T], softmax: &mut [T], classes: Classes, ln_sums: &mut [T]) {
     if classes.step > 1 {
         for (sample, ln_sum) in ln_sums.iter_mut().enumerate() {
             *ln_sum = normalize_strided(logits, softmax, classes, sample);
@@ -170,21 +153,21 @@ fn normalize<T: number::Real>(
 
 /// Classes that lie side by side.
 #[inline(always)]
-fn normalize_row<T: number::Real>(logits: &[T], softmax: &mut [T]) -> T {
-    let greatest = number::fold_of(logits, T::LOWEST, |max, x| if x > max { x } else { max });
+fn normalize_row<T: Real>(logits: &[T], softmax: &mut [T]) -> T {
+    let greatest = fold_of(logits, T::LOWEST, |max, x| if x > max { x } else { max });
     for (out, x) in softmax.iter_mut().zip(logits) {
         *out = (*x - greatest).exp();
     }
-    let total = number::sum_of(softmax, |x| x);
+    let total = sum_of(softmax, |x| x);
     let factor = T::ONE / total;
     for out in softmax {
-        *out = *out * factor;
+        *out *= factor;
     }
     greatest + total.ln()
 }
 
 /// Classes with those of other samples between them.
-fn normalize_strided<T: number::Real>(
+fn normalize_strided<T: Real>(
     logits: &[T],
     softmax: &mut [T],
     classes: Classes,
@@ -196,11 +179,11 @@ fn normalize_strided<T: number::Real>(
     let mut total = T::ZERO;
     for at in classes.of(sample) {
         softmax[at] = (logits[at] - greatest).exp();
-        total = total + softmax[at];
+        total += softmax[at];
     }
     let factor = T::ONE / total;
     for at in classes.of(sample) {
-        softmax[at] = softmax[at] * factor;
+        softmax[at] *= factor;
     }
     greatest + total.ln()
 }
@@ -246,20 +229,18 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (label, softmax) = (op.input("Label")?, op.input("Softmax")?);
     let (dloss, dlogits) = (op.input("Loss@GRAD")?, op.output("Logits@GRAD")?);
     let config = Config::of(op)?;
-    Ok(Box::new(move |run| {
-        let (dtype, label) = (run.tensor(softmax)?.dtype(), run.tensor(label)?);
+    float_kernel!(op, "Softmax", |run, T| {
+        let label = run.tensor(label)?;
         let classes = config.classes(run.dims(softmax)?)?;
-        dispatch!(dtype, T in [f32, f64] => {
-            let (softmax, dloss) = (run.get::<T>(softmax)?, run.get::<T>(dloss)?);
-            let dlogits = run.set::<T>(dlogits)?;
-            let target = Target::<T>::of(label, &config, softmax.len(), dloss.len())?;
-            if config.use_softmax {
-                slope_of_logits(softmax, dloss, &target, classes, dlogits)
-            } else {
-                slope_of_probabilities(softmax, dloss, &target, classes, dlogits)
-            }
-        }, else => Err(not_float("Softmax", dtype)))
-    }))
+        let (softmax, dloss) = (run.get::<T>(softmax)?, run.get::<T>(dloss)?);
+        let dlogits = run.set::<T>(dlogits)?;
+        let target = Target::<T>::of(label, &config, softmax.len(), dloss.len())?;
+        if config.use_softmax {
+            slope_of_logits(softmax, dloss, &target, classes, dlogits)?;
+        } else {
+            slope_of_probabilities(softmax, dloss, &target, classes, dlogits)?;
+        }
+    })
 }
 
 /// `(softmax - target) * dloss`.

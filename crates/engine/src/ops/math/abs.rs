@@ -2,20 +2,14 @@
 
 use bireme_ir::Op;
 
-use super::number::{Number, Real};
-use crate::op::{GradRule, Kernel, OpDef, OpView};
-use crate::ops::activation::unary::{self, FROM_X};
-use crate::{Error, Result, dispatch};
+use crate::ops::activation::unary;
+use crate::ops::prelude::*;
 
-pub(super) const ABS: OpDef = unary::def("abs", abs).grad(FROM_X);
-
-pub(super) const ABS_GRAD: OpDef = unary::grad_from_x("abs_grad", |op| {
-    unary::map_grad(op, "X", |x, dout| dout * Real::sign(x), |x, dout| dout * Real::sign(x))
-});
+pub(super) const ABS: OpDef = unary::def("abs", abs)
+    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| dout * Real::sign(x))));
 
 pub(super) const SIGN: OpDef =
-    unary::def("sign", |op| unary::map(op, <f32 as Real>::sign, <f64 as Real>::sign))
-        .grad(GradRule::Fn(zero));
+    unary::def("sign", |op| unary::map!(op, |x, T| Real::sign(x))).grad(GradRule::Fn(zero));
 
 /// The gradient of a step function, written as Paddle writes it: a scale by 0.
 fn zero(view: &OpView<'_>) -> Result<Vec<Op>> {
@@ -31,7 +25,7 @@ fn abs(op: &OpView<'_>) -> Result<Kernel> {
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            unary::each(run.get::<T>(x)?, run.set::<T>(out)?, &<T as Number>::magnitude);
+            unary::each(run.get::<T>(x)?, run.set::<T>(out)?, <T as Number>::magnitude);
             Ok(())
         }, else => Err(Error::kernel(format!("`X` must hold signed numbers, not {dtype}"))))
     }))

@@ -3,15 +3,10 @@
 
 use bireme_ir::VarKind;
 
-use crate::op::{
-    AttrKind, GradRule, In, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
-};
 use crate::ops::activation::unary;
 use crate::ops::norm::merged_rows::merge;
+use crate::ops::prelude::*;
 use crate::optimizer::RowMergers;
-use crate::tensor::Element;
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("clip", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("Min"), Slot::maybe("Max")])
@@ -19,15 +14,12 @@ pub(super) const DEF: OpDef = OpDef::new("clip", kernel)
     .attrs(&[attr::absent("min", AttrKind::Float), attr::absent("max", AttrKind::Float)])
     .like(&[("Out", "X")])
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Min", "Max"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, true)));
-
-pub(super) const GRAD: OpDef = OpDef::new("clip_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::maybe("Min"), Slot::maybe("Max"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::absent("min", AttrKind::Float), attr::absent("max", AttrKind::Float)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(|view| split(view, view.spread("Out@GRAD") == Spread::Rows)));
+    .split(SplitRule::Fn(|view| split(view, true)))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["X", "Min", "Max"])
+            .split(SplitRule::Fn(|view| split(view, view.spread("Out@GRAD") == Spread::Rows))),
+    );
 
 fn split(view: &SplitView<'_>, gradient_fits: bool) -> Option<Vec<Spread>> {
     let dense = view.meta("X")?.kind == VarKind::LodTensor;
@@ -82,7 +74,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
                 let out = run.out(out)?;
                 dispatch!(x.dtype(), T in [f32, f64, i32, i64] => {
                     let (min, max) = (T::from_f64(min), T::from_f64(max));
-                    unary::each(x.as_slice()?, out.as_mut_slice()?, &|x: T| within(x, min, max));
+                    unary::each(x.as_slice()?, out.as_mut_slice()?, |x: T| within(x, min, max));
                     Ok(())
                 }, else => Err(Error::kernel(format!("cannot clip {} elements", x.dtype()))))
             }
@@ -109,15 +101,11 @@ fn within<T: PartialOrd>(x: T, min: T, max: T) -> T {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (min, max) = bounds(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (min, max) = (min.value(run)?, max.value(run)?);
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (min, max) = (T::from_f64(min), T::from_f64(max));
-            unary::each_grad(run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?, &|x, dout| {
-                if x > min && x < max { dout } else { 0.0 }
-            });
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let (min, max) = (T::from_f64(min), T::from_f64(max));
+        unary::each_grad(run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?, |x, dout| {
+            if x > min && x < max { dout } else { 0.0 }
+        });
+    })
 }

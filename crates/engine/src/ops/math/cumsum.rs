@@ -1,12 +1,7 @@
 //! `cumsum`: running sums along an axis; `exclusive` leaves each element out of its own sum,
 //! `reverse` runs from the end.
 
-use bireme_ir::AttrSpec;
-
-use super::number::Number;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::int("axis", -1),
@@ -20,17 +15,9 @@ pub(super) const DEF: OpDef = OpDef::new("cumsum", |op| kernel(op, "X", "Out", f
     .outputs(&[Slot::one("Out")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-/// An element counts in all later sums, so its gradient is the running sum from the other end.
-pub(super) const GRAD: OpDef =
-    OpDef::new("cumsum_grad", |op| kernel(op, "Out@GRAD", "X@GRAD", true))
-        .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
-        .attrs(ATTRS)
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    // An element counts in all later sums, so its gradient is the running sum from the other end.
+    .gradient(Gradient::new(&["X"], |op| kernel(op, "Out@GRAD", "X@GRAD", true)).reads(&["X"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

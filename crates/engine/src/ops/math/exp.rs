@@ -1,19 +1,10 @@
 //! `exp`: `e` to the power of `X`, and `expm1`, one less.
 
-use super::number::Real;
-use crate::op::OpDef;
-use crate::ops::activation::unary::{self, FROM_OUT};
+use crate::ops::activation::unary;
+use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef =
-    unary::def("exp", |op| unary::map(op, <f32 as Real>::exp, <f64 as Real>::exp)).grad(FROM_OUT);
+pub(super) const DEF: OpDef = unary::def("exp", |op| unary::map!(op, |x, T| Real::exp(x)))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| out * dout)));
 
-pub(super) const GRAD: OpDef = unary::grad_from_out("exp_grad", |op| {
-    unary::map_grad(op, "Out", |out, dout| out * dout, |out, dout| out * dout)
-});
-
-pub(super) const EXPM1: OpDef =
-    unary::def("expm1", |op| unary::map(op, f32::exp_m1, f64::exp_m1)).grad(FROM_OUT);
-
-pub(super) const EXPM1_GRAD: OpDef = unary::grad_from_out("expm1_grad", |op| {
-    unary::map_grad(op, "Out", |out, dout| dout * (out + 1.0), |out, dout| dout * (out + 1.0))
-});
+pub(super) const EXPM1: OpDef = unary::def("expm1", |op| unary::map!(op, |x, T| x.exp_m1()))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| dout * (out + 1.0))));

@@ -2,43 +2,27 @@
 
 use std::f64::consts::{LN_2, LN_10};
 
-use super::number::Real;
-use crate::op::OpDef;
-use crate::ops::activation::unary::{self, FROM_X};
+use crate::ops::activation::unary;
+use crate::ops::prelude::*;
 
-pub(super) const LOG: OpDef = unary::def("log", |op| unary::map(op, f32::ln, f64::ln)).grad(FROM_X);
+pub(super) const LOG: OpDef = unary::def("log", |op| unary::map!(op, |x, T| x.ln()))
+    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| dout / x)));
 
-pub(super) const LOG_GRAD: OpDef = unary::grad_from_x("log_grad", |op| {
-    unary::map_grad(op, "X", |x, dout| dout / x, |x, dout| dout / x)
-});
+pub(super) const LOG1P: OpDef = unary::def("log1p", |op| unary::map!(op, |x, T| x.ln_1p()))
+    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| dout / (x + 1.0))));
 
-pub(super) const LOG1P: OpDef =
-    unary::def("log1p", |op| unary::map(op, f32::ln_1p, f64::ln_1p)).grad(FROM_X);
-
-pub(super) const LOG1P_GRAD: OpDef = unary::grad_from_x("log1p_grad", |op| {
-    unary::map_grad(op, "X", |x, dout| dout / (x + 1.0), |x, dout| dout / (x + 1.0))
-});
-
-pub(super) const LOG2: OpDef =
-    unary::def("log2", |op| unary::map(op, f32::log2, f64::log2)).grad(FROM_X);
-
-pub(super) const LOG2_GRAD: OpDef = unary::grad_from_x("log2_grad", |op| {
-    unary::map_grad(op, "X", log2_slope::<f32>, log2_slope::<f64>)
-});
+pub(super) const LOG2: OpDef = unary::def("log2", |op| unary::map!(op, |x, T| x.log2()))
+    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| log2_slope(x, dout))));
 
 #[inline(always)]
 fn log2_slope<T: Real>(x: T, dout: T) -> T {
-    dout / (x * T::of(LN_2))
+    dout / (x * T::from_f64(LN_2))
 }
 
-pub(super) const LOG10: OpDef =
-    unary::def("log10", |op| unary::map(op, f32::log10, f64::log10)).grad(FROM_X);
-
-pub(super) const LOG10_GRAD: OpDef = unary::grad_from_x("log10_grad", |op| {
-    unary::map_grad(op, "X", log10_slope::<f32>, log10_slope::<f64>)
-});
+pub(super) const LOG10: OpDef = unary::def("log10", |op| unary::map!(op, |x, T| x.log10()))
+    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| log10_slope(x, dout))));
 
 #[inline(always)]
 fn log10_slope<T: Real>(x: T, dout: T) -> T {
-    dout / (x * T::of(LN_10))
+    dout / (x * T::from_f64(LN_10))
 }

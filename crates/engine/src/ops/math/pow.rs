@@ -1,40 +1,26 @@
 //! `pow`, `square` and `reciprocal`: `X` to the power of `factor`, 2 or -1.
 
-use super::number::{Number, Real};
-use crate::op::{GradRule, In, Kernel, OpDef, OpView, Run, Slot, attr};
-use crate::ops::activation::unary::{self, FROM_OUT, FROM_X};
-use crate::ops::real::first_number;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::activation::unary;
+use crate::ops::prelude::*;
+use crate::ops::shape::given::first_number;
 
 pub(super) const POW: OpDef = unary::def("pow", pow)
     .inputs(&[Slot::one("X"), Slot::maybe("FactorTensor")])
     .attrs(&[attr::float("factor", 1.0)])
-    .grad(GradRule::Op { inputs: &["X", "FactorTensor"], outputs: &[] });
+    .gradient(unary::from_x(pow_grad).reads(&["X", "FactorTensor"]));
 
-pub(super) const POW_GRAD: OpDef = unary::grad_from_x("pow_grad", pow_grad)
-    .inputs(&[Slot::one("X"), Slot::maybe("FactorTensor"), Slot::one("Out@GRAD")])
-    .attrs(&[attr::float("factor", 1.0)]);
+pub(super) const SQUARE: OpDef = unary::def("square", square)
+    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| 2.0 * x * dout)));
 
-pub(super) const SQUARE: OpDef = unary::def("square", square).grad(FROM_X);
-
-pub(super) const SQUARE_GRAD: OpDef = unary::grad_from_x("square_grad", |op| {
-    unary::map_grad(op, "X", |x, dout| 2.0 * x * dout, |x, dout| 2.0 * x * dout)
-});
-
-pub(super) const RECIPROCAL: OpDef =
-    unary::def("reciprocal", |op| unary::map(op, |x| 1.0 / x, |x| 1.0 / x)).grad(FROM_OUT);
-
-pub(super) const RECIPROCAL_GRAD: OpDef = unary::grad_from_out("reciprocal_grad", |op| {
-    unary::map_grad(op, "Out", |out, dout| -dout * out * out, |out, dout| -dout * out * out)
-});
+pub(super) const RECIPROCAL: OpDef = unary::def("reciprocal", |op| unary::map!(op, |x, T| 1.0 / x))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| -dout * out * out)));
 
 fn square(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            unary::each(run.get::<T>(x)?, run.set::<T>(out)?, &|x: T| x.times(x));
+            unary::each(run.get::<T>(x)?, run.set::<T>(out)?, |x: T| x.times(x));
             Ok(())
         }, else => Err(Error::kernel(format!("cannot square {dtype} elements"))))
     }))
@@ -54,9 +40,9 @@ fn pow(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
             let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
             if factor == 2.0 {
-                unary::each(x, out, &|x: T| x.times(x));
+                unary::each(x, out, |x: T| x.times(x));
             } else {
-                unary::each(x, out, &|x: T| T::from_f64(x.to_f64().powf(factor)));
+                unary::each(x, out, |x: T| T::from_f64(x.to_f64().powf(factor)));
             }
             Ok(())
         }, else => Err(Error::kernel(format!("cannot raise {dtype} elements to a power"))))
@@ -66,14 +52,10 @@ fn pow(op: &OpView<'_>) -> Result<Kernel> {
 fn pow_grad(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (tensor, attribute) = (op.maybe_input("FactorTensor"), op.f64("factor")?);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let factor = factor(run, tensor, attribute)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, dout, dx) = (run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
-            let (factor, less) = (T::of(factor), T::of(factor - 1.0));
-            unary::each_grad(x, dout, dx, &|x, dout| dout * factor * Real::powf(x, less));
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let (x, dout, dx) = (run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (factor, less) = (T::from_f64(factor), T::from_f64(factor - 1.0));
+        unary::each_grad(x, dout, dx, |x, dout| dout * factor * Real::powf(x, less));
+    })
 }

@@ -1,22 +1,15 @@
 //! `sqrt` and `rsqrt`: the square root, and one over it.
 
-use super::number::Real;
-use crate::op::OpDef;
-use crate::ops::activation::unary::{self, FROM_OUT};
+use crate::ops::activation::unary;
+use crate::ops::prelude::*;
 
-pub(super) const SQRT: OpDef =
-    unary::def("sqrt", |op| unary::map(op, f32::sqrt, f64::sqrt)).grad(FROM_OUT);
+pub(super) const SQRT: OpDef = unary::def("sqrt", |op| unary::map!(op, |x, T| x.sqrt()))
+    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| 0.5 * dout / out)));
 
-pub(super) const SQRT_GRAD: OpDef = unary::grad_from_out("sqrt_grad", |op| {
-    unary::map_grad(op, "Out", |out, dout| 0.5 * dout / out, |out, dout| 0.5 * dout / out)
-});
-
-pub(super) const RSQRT: OpDef =
-    unary::def("rsqrt", |op| unary::map(op, rsqrt::<f32>, rsqrt::<f64>)).grad(FROM_OUT);
-
-pub(super) const RSQRT_GRAD: OpDef = unary::grad_from_out("rsqrt_grad", |op| {
-    unary::map_grad(op, "Out", rsqrt_slope::<f32>, rsqrt_slope::<f64>)
-});
+pub(super) const RSQRT: OpDef = unary::def("rsqrt", |op| unary::map!(op, |x, T| rsqrt(x)))
+    .gradient(unary::from_out(|op| {
+        unary::map_grad!(op, "Out", |out, dout, T| rsqrt_slope(out, dout))
+    }));
 
 #[inline(always)]
 fn rsqrt<T: Real>(x: T) -> T {
@@ -25,5 +18,5 @@ fn rsqrt<T: Real>(x: T) -> T {
 
 #[inline(always)]
 fn rsqrt_slope<T: Real>(out: T, dout: T) -> T {
-    T::of(-0.5) * dout * out * out * out
+    T::from_f64(-0.5) * dout * out * out * out
 }

@@ -4,13 +4,8 @@
 
 use bireme_ir::{Op, VarKind};
 
-use super::number::Number;
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::real::first_number;
-use crate::simd::vectorized;
-use crate::tensor::{Element, Tensor};
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
+use crate::ops::shape::given::first_number;
 
 pub(super) const DEF: OpDef = OpDef::new("scale", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("ScaleTensor")])
@@ -89,12 +84,7 @@ fn affine(out: &mut Tensor, scale: f64, bias: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     #[test]
     fn a_factor_without_a_number_is_refused() {

@@ -5,14 +5,7 @@
 
 use bireme_ir::{Op, VarKind};
 
-use super::number::Number;
-use crate::op::{
-    GradRule, In, Infer, Kernel, Meta, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread,
-    same_dim,
-};
-use crate::simd::vectorized;
-use crate::tensor::{SelectedRows, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("sum", kernel)
     .inputs(&[Slot::many("X")])
@@ -168,11 +161,8 @@ fn scatter<T: Number>(out: &mut [T], rows: &SelectedRows) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
-    use crate::op::run_once;
-    use crate::value::Value;
+    use crate::ops::testing::*;
 
     fn rows(rows: &[i64], values: &[f32]) -> Value {
         let value = Tensor::from_slice([rows.len(), 1], values).unwrap();

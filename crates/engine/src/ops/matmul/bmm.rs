@@ -1,24 +1,15 @@
 //! `bmm`: the products of two equally high stacks of matrices.
 
 use super::product::{Product, Transposes};
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, same_dim,
-};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("bmm", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("bmm_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::batch(&["X", "Y"]))
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]));
 
 const PLAIN: Transposes = Transposes { x: false, y: false };
 
@@ -35,39 +26,25 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The stack is the batch.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spreads.iter().all(|spread| *spread == Spread::Rows);
-    rows.then(|| vec![Spread::Rows; view.outputs.len()])
-}
-
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let product = Product::new(&run.dims(x)?, &run.dims(y)?, PLAIN)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            product.forward::<T>(1.0, run.get(x)?, run.get(y)?, run.set(out)?);
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        product.forward::<T>(1.0, run.get(x)?, run.get(y)?, run.set(out)?);
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
     let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let product = Product::new(&run.dims(x)?, &run.dims(y)?, PLAIN)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let dout = run.get::<T>(dout)?;
-            if let Some(dx) = dx {
-                product.backward_x::<T>(1.0, run.get(y)?, dout, run.set(dx)?);
-            }
-            if let Some(dy) = dy {
-                product.backward_y::<T>(1.0, run.get(x)?, dout, run.set(dy)?);
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let dout = run.get::<T>(dout)?;
+        if let Some(dx) = dx {
+            product.backward_x::<T>(1.0, run.get(y)?, dout, run.set(dx)?);
+        }
+        if let Some(dy) = dy {
+            product.backward_y::<T>(1.0, run.get(x)?, dout, run.set(dy)?);
+        }
+    })
 }

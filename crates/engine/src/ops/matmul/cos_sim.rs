@@ -1,33 +1,15 @@
 //! `cos_sim` of Paddle 1.x: the cosine of the angle between each row of `X` and the same row of
 //! `Y`, or its only one.
 
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Run, Slot, SplitRule, SplitView, Spread,
-    same_dim,
-};
-use crate::ops::real::{Real, not_float, sum2};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("cos_sim", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])
     .outputs(&[Slot::one("Out"), Slot::one("XNorm"), Slot::one("YNorm")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &["Out", "XNorm", "YNorm"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("cos_sim_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::one("Y"),
-        Slot::one("Out"),
-        Slot::one("XNorm"),
-        Slot::one("YNorm"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y", "Out", "XNorm", "YNorm"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, y) = (cx.input("X")?, cx.input("Y")?);
@@ -70,28 +52,24 @@ fn sizes(run: &Run<'_>, x: In, y: In) -> Result<(usize, usize, usize)> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let (x_norm, y_norm) = (op.output("XNorm")?, op.output("YNorm")?);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (rows, y_rows, width) = sizes(run, x, y)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y, out) = (run.get::<T>(x)?, run.get::<T>(y)?, run.set::<T>(out)?);
-            let (x_norm, y_norm) = (run.set::<T>(x_norm)?, run.set::<T>(y_norm)?);
-            norms(x, width, x_norm);
-            norms(y, width, y_norm);
-            for at in 0..rows {
-                let other = if y_rows == 1 { 0 } else { at };
-                let (x, y) = (&x[at * width..][..width], &y[other * width..][..width]);
-                out[at] = sum2(x, y, |x, y| x * y) / x_norm[at] / y_norm[other];
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let (x, y, out) = (run.get::<T>(x)?, run.get::<T>(y)?, run.set::<T>(out)?);
+        let (x_norm, y_norm) = (run.set::<T>(x_norm)?, run.set::<T>(y_norm)?);
+        norms(x, width, x_norm);
+        norms(y, width, y_norm);
+        for at in 0..rows {
+            let other = if y_rows == 1 { 0 } else { at };
+            let (x, y) = (&x[at * width..][..width], &y[other * width..][..width]);
+            out[at] = sum_of_pairs(x, y, |x, y| x * y) / x_norm[at] / y_norm[other];
+        }
+    })
 }
 
 fn norms<T: Real>(rows: &[T], width: usize, norms: &mut [T]) {
     for (at, norm) in norms.iter_mut().enumerate() {
         let row = &rows[at * width..][..width];
-        *norm = sum2(row, row, |a, b| a * b).sqrt();
+        *norm = sum_of_pairs(row, row, |a, b| a * b).sqrt();
     }
 }
 
@@ -110,10 +88,9 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         dx: op.maybe_output("X@GRAD"),
         dy: op.maybe_output("Y@GRAD"),
     };
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(grad.inputs[0])?.dtype();
-        dispatch!(dtype, T in [f32, f64] => grad.run::<T>(run), else => Err(not_float("X", dtype)))
-    }))
+    float_kernel!(op, "X", |run, T| {
+        grad.run::<T>(run)?;
+    })
 }
 
 impl Grad {
@@ -154,13 +131,7 @@ fn add<T: Real>(to: &mut [T], (a, by_a): (&[T], T), (b, by_b): (&[T], T)) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
-    use crate::value::Value;
+    use crate::ops::testing::*;
 
     fn run(x: &[f64], y: &[f64]) -> HashMap<String, Value> {
         let op = Op::new("cos_sim").input("X", ["x"]).input("Y", ["y"]).output("Out", ["out"]);
@@ -173,10 +144,7 @@ mod tests {
         run_once(&op, &mut values).unwrap();
         let dout = Tensor::from_slice([x.len() / 2, 1], &vec![1.0; x.len() / 2]).unwrap();
         values.insert("out@GRAD".to_owned(), dout.into());
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         values
     }
 

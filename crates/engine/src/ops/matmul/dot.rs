@@ -1,24 +1,13 @@
 //! `dot`: inner products along the last axis.
 
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, same_dim,
-};
-use crate::ops::math::number::{Number, sum_of_pairs};
-use crate::simd::vectorized;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("dot", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("dot_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, y) = (cx.input("X")?, cx.input("Y")?);
@@ -67,20 +56,16 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
     let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let len = run.dims(x)?.last().copied().unwrap_or(1);
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let dout = run.get::<T>(dout)?;
-            if let Some(dx) = dx {
-                scale_rows(run.get::<T>(y)?, dout, run.set(dx)?, len);
-            }
-            if let Some(dy) = dy {
-                scale_rows(run.get::<T>(x)?, dout, run.set(dy)?, len);
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let dout = run.get::<T>(dout)?;
+        if let Some(dx) = dx {
+            scale_rows(run.get::<T>(y)?, dout, run.set(dx)?, len);
+        }
+        if let Some(dy) = dy {
+            scale_rows(run.get::<T>(x)?, dout, run.set(dy)?, len);
+        }
+    })
 }
 
 /// The gradient of one operand is the other, each row times its product's gradient.

@@ -1,15 +1,10 @@
 //! `matmul_v2` and the older `matmul`, which also scales its result by `alpha`.
 
-use bireme_ir::AttrSpec;
-
 use super::product::{Product, Transposes, result_dims};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const V2: OpDef = def("matmul_v2", V2_ATTRS);
-pub(super) const V2_GRAD: OpDef = grad_def("matmul_v2_grad", V2_ATTRS);
 pub(super) const V1: OpDef = def("matmul", V1_ATTRS);
-pub(super) const V1_GRAD: OpDef = grad_def("matmul_grad", V1_ATTRS);
 
 const V2_ATTRS: &[AttrSpec] = &[attr::bool("trans_x", false), attr::bool("trans_y", false)];
 const V1_ATTRS: &[AttrSpec] = &[
@@ -25,17 +20,12 @@ const fn def(name: &'static str, attrs: &'static [AttrSpec]) -> OpDef {
         .attrs(attrs)
         .infer(infer)
         .lod_from("X")
-        .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &[] })
         .split(SplitRule::Fn(split))
-}
-
-const fn grad_def(name: &'static str, attrs: &'static [AttrSpec]) -> OpDef {
-    OpDef::new(name, grad_kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")] })
-        .attrs(attrs)
-        .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-        .split(SplitRule::Fn(split_grad))
+        .gradient(
+            Gradient::new(&["X", "Y"], grad_kernel)
+                .reads(&["X", "Y"])
+                .split(SplitRule::Fn(split_grad)),
+        )
 }
 
 /// Transpositions and factor, whatever this version calls them.
@@ -86,32 +76,24 @@ fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let (transposes, alpha) = options(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let product = Product::new(&run.dims(x)?, &run.dims(y)?, transposes)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            product.forward::<T>(alpha as T, run.get(x)?, run.get(y)?, run.set(out)?);
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        product.forward::<T>(alpha as T, run.get(x)?, run.get(y)?, run.set(out)?);
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
     let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     let (transposes, alpha) = options(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let product = Product::new(&run.dims(x)?, &run.dims(y)?, transposes)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let dout = run.get::<T>(dout)?;
-            if let Some(dx) = dx {
-                product.backward_x::<T>(alpha as T, run.get(y)?, dout, run.set(dx)?);
-            }
-            if let Some(dy) = dy {
-                product.backward_y::<T>(alpha as T, run.get(x)?, dout, run.set(dy)?);
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let dout = run.get::<T>(dout)?;
+        if let Some(dx) = dx {
+            product.backward_x::<T>(alpha as T, run.get(y)?, dout, run.set(dx)?);
+        }
+        if let Some(dy) = dy {
+            product.backward_y::<T>(alpha as T, run.get(x)?, dout, run.set(dy)?);
+        }
+    })
 }

@@ -1,10 +1,7 @@
 //! `mul`: the product of two tensors seen as matrices; what `fc` is made of.
 
-use crate::gemm::{Layout, gemm};
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr, same_dim,
-};
-use crate::{Error, Result, dispatch};
+use crate::gemm::{Order, gemm};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("mul", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])
@@ -12,15 +9,8 @@ pub(super) const DEF: OpDef = OpDef::new("mul", kernel)
     .attrs(&[attr::int("x_num_col_dims", 1), attr::int("y_num_col_dims", 1)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("mul_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Y@GRAD")])
-    .attrs(&[attr::int("x_num_col_dims", 1), attr::int("y_num_col_dims", 1)])
-    .like(&[("X@GRAD", "X"), ("Y@GRAD", "Y")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::batch(&["X"]))
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, y) = (cx.input("X")?, cx.input("Y")?);
@@ -47,49 +37,27 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows && view.spread("Y") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
-/// A weight's gradient is a sum over the batch, so each worker has a piece of it.
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spread("X") == Spread::Rows && view.spread("Out@GRAD") == Spread::Rows;
-    if !rows || view.spread("Y") != Spread::Whole {
-        return None;
-    }
-    view.outputs_by_slot(|slot| if slot == "X@GRAD" { Spread::Rows } else { Spread::Partial })
-}
-
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let (xc, yc) = (op.i64("x_num_col_dims")? as usize, op.i64("y_num_col_dims")? as usize);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let ((m, k), (_, n)) = (run.dims(x)?.matrix(xc), run.dims(y)?.matrix(yc));
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            gemm::<T>(m, n, k, run.set(out)?, run.get(x)?, Layout::Plain, run.get(y)?, Layout::Plain);
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        gemm::<T>(m, n, k, run.set(out)?, run.get(x)?, Order::Plain, run.get(y)?, Order::Plain);
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
     let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     let (xc, yc) = (op.i64("x_num_col_dims")? as usize, op.i64("y_num_col_dims")? as usize);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let ((m, k), (_, n)) = (run.dims(x)?.matrix(xc), run.dims(y)?.matrix(yc));
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let dout = run.get::<T>(dout)?;
-            if let Some(dx) = dx {
-                gemm::<T>(m, k, n, run.set(dx)?, dout, Layout::Plain, run.get(y)?, Layout::Transposed);
-            }
-            if let Some(dy) = dy {
-                gemm::<T>(k, n, m, run.set(dy)?, run.get(x)?, Layout::Transposed, dout, Layout::Plain);
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let dout = run.get::<T>(dout)?;
+        if let Some(dx) = dx {
+            gemm::<T>(m, k, n, run.set(dx)?, dout, Order::Plain, run.get(y)?, Order::Transposed);
+        }
+        if let Some(dy) = dy {
+            gemm::<T>(k, n, m, run.set(dy)?, run.get(x)?, Order::Transposed, dout, Order::Plain);
+        }
+    })
 }

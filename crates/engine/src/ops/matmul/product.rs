@@ -6,11 +6,10 @@
 
 use std::fmt::Debug;
 
-use crate::gemm::{Layout, Matrix, gemm, gemm_add};
+use crate::gemm::{Matrix, Order, gemm, gemm_add};
 use crate::ops::elementwise::broadcast::Aligned;
-use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::Real;
-use crate::{Error, Result};
+use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
+use crate::ops::prelude::*;
 
 /// Whether the operands are used transposed.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +83,7 @@ pub(super) struct Product {
     n: usize,
     k: usize,
     transposes: Transposes,
-    stacks: Walk<2>,
+    stacks: BroadcastWalk<2>,
 }
 
 impl Product {
@@ -101,7 +100,7 @@ impl Product {
         let mut product = Product { m: a.rows, n: b.columns, k: a.columns, transposes, stacks };
         if b.stack.iter().all(|dim| *dim == 1) && !transposes.x {
             product.m *= a.stack.iter().product::<usize>();
-            product.stacks = Walk::new(&[], [&[], &[]])?;
+            product.stacks = BroadcastWalk::new(&[], [&[], &[]])?;
         }
         Ok(product)
     }
@@ -140,10 +139,10 @@ impl Product {
             let dx = &mut dx[xs..xs + m * k];
             if transposes.x {
                 let y_layout = layout(transposes.y);
-                multiply(add, [k, m, n], dx, (y, y_layout), (dout, Layout::Transposed));
+                multiply(add, [k, m, n], dx, (y, y_layout), (dout, Order::Transposed));
             } else {
                 let y_layout = layout(!transposes.y);
-                multiply(add, [m, k, n], dx, (dout, Layout::Plain), (y, y_layout));
+                multiply(add, [m, k, n], dx, (dout, Order::Plain), (y, y_layout));
             }
         });
         scale(dx, alpha);
@@ -161,26 +160,26 @@ impl Product {
             let dy = &mut dy[ys..ys + k * n];
             if transposes.y {
                 let x_layout = layout(transposes.x);
-                multiply(add, [n, k, m], dy, (dout, Layout::Transposed), (x, x_layout));
+                multiply(add, [n, k, m], dy, (dout, Order::Transposed), (x, x_layout));
             } else {
                 let x_layout = layout(!transposes.x);
-                multiply(add, [k, n, m], dy, (x, x_layout), (dout, Layout::Plain));
+                multiply(add, [k, n, m], dy, (x, x_layout), (dout, Order::Plain));
             }
         });
         scale(dy, alpha);
     }
 }
 
-fn layout(transposed: bool) -> Layout {
-    if transposed { Layout::Transposed } else { Layout::Plain }
+fn layout(transposed: bool) -> Order {
+    if transposed { Order::Transposed } else { Order::Plain }
 }
 
 fn multiply<T: Matrix>(
     add: bool,
     [m, n, k]: [usize; 3],
     out: &mut [T],
-    (lhs, lhs_layout): (&[T], Layout),
-    (rhs, rhs_layout): (&[T], Layout),
+    (lhs, lhs_layout): (&[T], Order),
+    (rhs, rhs_layout): (&[T], Order),
 ) {
     let product = if add { gemm_add } else { gemm };
     product(m, n, k, out, lhs, lhs_layout, rhs, rhs_layout);
@@ -188,7 +187,7 @@ fn multiply<T: Matrix>(
 
 fn scale<T: Real>(values: &mut [T], alpha: T) {
     if alpha != T::ONE {
-        values.iter_mut().for_each(|value| *value = *value * alpha);
+        values.iter_mut().for_each(|value| *value *= alpha);
     }
 }
 

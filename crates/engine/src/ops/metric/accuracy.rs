@@ -1,10 +1,6 @@
 //! `accuracy`: the share of samples whose label is among their top-k classes (`Indices`).
 
-use bireme_ir::DType;
-
-use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot};
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("accuracy", kernel)
     .inputs(&[Slot::one("Out"), Slot::one("Indices"), Slot::one("Label")])
@@ -46,7 +42,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(accuracy.dtype(), T in [f32, f64] => {
             accuracy.as_mut_slice::<T>()?[0] = share as T;
             Ok(())
-        }, else => Err(crate::ops::real::not_float("Out", accuracy.dtype())))
+        }, else => Err(not_float("Out", accuracy.dtype())))
     }))
 }
 

@@ -6,12 +6,7 @@
 
 use std::ops::Range;
 
-use bireme_ir::DType;
-
-use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::ops::real::not_float;
-use crate::tensor::{Element, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("auc", kernel)
     .inputs(&[
@@ -31,7 +26,7 @@ pub(super) const DEF: OpDef = OpDef::new("auc", kernel)
     .inplace(&[("StatPos", "StatPosOut"), ("StatNeg", "StatNegOut")]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
-    let layout = Layout::of(cx.op())?;
+    let layout = HistogramLayout::of(cx.op())?;
     for slot in ["StatPos", "StatNeg"] {
         let meta = cx.input(slot)?;
         if meta.numel().is_some_and(|numel| numel != layout.len() as i64) {
@@ -50,19 +45,19 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 /// How a histogram's state lies in memory.
 #[derive(Clone, Copy)]
-struct Layout {
+struct HistogramLayout {
     /// Thresholds + 1.
     buckets: usize,
     /// Batches in the window; 0 for all.
     steps: usize,
 }
 
-impl Layout {
-    fn of(op: &OpView<'_>) -> Result<Layout> {
+impl HistogramLayout {
+    fn of(op: &OpView<'_>) -> Result<HistogramLayout> {
         let (thresholds, steps) = (op.i64("num_thresholds")?, op.i64("slide_steps")?);
         match (usize::try_from(thresholds), usize::try_from(steps)) {
             (Ok(thresholds), Ok(steps)) if thresholds > 0 => {
-                Ok(Layout { buckets: thresholds + 1, steps })
+                Ok(HistogramLayout { buckets: thresholds + 1, steps })
             }
             _ => Err(Error::kernel(format!(
                 "`num_thresholds` {thresholds} and `slide_steps` {steps} must not be negative"
@@ -113,7 +108,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (weight, auc) = (op.maybe_input("InsTagWeight"), op.output("AUC")?);
     let positive = (op.input("StatPos")?, op.output("StatPosOut")?);
     let negative = (op.input("StatNeg")?, op.output("StatNegOut")?);
-    let layout = Layout::of(op)?;
+    let layout = HistogramLayout::of(op)?;
     let curve = op.string("curve")?;
     if curve != "ROC" {
         return Err(Error::kernel(format!("`curve` must be ROC, not `{curve}`")));
@@ -201,13 +196,8 @@ fn area(positive: &[i64], negative: &[i64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
     use super::*;
-    use crate::Value;
-    use crate::op::run_once;
+    use crate::ops::testing::*;
 
     /// One batch: predictions of the positive class with their labels.
     type Batch<'a> = &'a [(f32, i64)];
@@ -231,7 +221,7 @@ mod tests {
             .output("StatNegOut", ["neg"])
             .attr("num_thresholds", 7)
             .attr("slide_steps", steps);
-        let len = Layout { buckets: 8, steps: steps as usize }.len();
+        let len = HistogramLayout { buckets: 8, steps: steps as usize }.len();
         let mut values = HashMap::<String, Value>::new();
         for name in ["pos", "neg"] {
             values.insert(name.to_owned(), Tensor::zeros(DType::I64, [1, len]).into());

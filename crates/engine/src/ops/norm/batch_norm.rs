@@ -4,13 +4,9 @@
 //! `SavedVariance` holds `1 / sqrt(variance + epsilon)`, and the running variance is the biased
 //! one, both as Paddle's CPU kernel has them.
 
-use bireme_ir::AttrSpec;
-
 use super::channels::{Channels, Coefficients};
-use crate::op::{GradRule, In, Infer, Kernel, OpDef, OpView, Out, Run, Slot, attr, same_dim};
-use crate::ops::real::{Real, first_number, not_float};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
+use crate::ops::shape::given::first_number;
 
 const ATTRS: &[AttrSpec] = &[
     attr::bool("is_test", false),
@@ -42,26 +38,20 @@ pub(super) const DEF: OpDef = OpDef::new("batch_norm", kernel)
     .infer(infer)
     .lod_from("X")
     .inplace(&[("Mean", "MeanOut"), ("Variance", "VarianceOut")])
-    .grad(GradRule::Op {
-        inputs: &["X", "Scale", "Bias"],
-        outputs: &["MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace"],
-    });
-
-pub(super) const GRAD: OpDef = OpDef::new("batch_norm_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::maybe("Scale"),
-        Slot::maybe("Bias"),
-        Slot::maybe("MeanOut"),
-        Slot::maybe("VarianceOut"),
-        Slot::maybe("SavedMean"),
-        Slot::maybe("SavedVariance"),
-        Slot::maybe("ReserveSpace"),
-        Slot::one("Y@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Scale@GRAD"), Slot::maybe("Bias@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X"), ("Scale@GRAD", "Scale"), ("Bias@GRAD", "Bias")]);
+    .gradient(
+        Gradient::new(&["X", "Scale", "Bias"], grad_kernel)
+            .reads(&[
+                "X",
+                "Scale",
+                "Bias",
+                "MeanOut",
+                "VarianceOut",
+                "SavedMean",
+                "SavedVariance",
+                "ReserveSpace",
+            ])
+            .optional(&["MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace"]),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -161,8 +151,8 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         };
         let dtype = run.tensor(forward.x)?.dtype();
         match dtype {
-            bireme_ir::DType::F32 => forward.run(run, momentum as f32, &mut f32_by),
-            bireme_ir::DType::F64 => forward.run(run, momentum, &mut f64_by),
+            DType::F32 => forward.run(run, momentum as f32, &mut f32_by),
+            DType::F64 => forward.run(run, momentum, &mut f64_by),
             other => Err(not_float("X", other)),
         }
     }))
@@ -260,8 +250,8 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     Ok(Box::new(move |run| {
         let dtype = run.tensor(backward.x)?.dtype();
         match dtype {
-            bireme_ir::DType::F32 => backward.run(run, &mut f32_by, &mut f32_inverse),
-            bireme_ir::DType::F64 => backward.run(run, &mut f64_by, &mut f64_inverse),
+            DType::F32 => backward.run(run, &mut f32_by, &mut f32_inverse),
+            DType::F64 => backward.run(run, &mut f64_by, &mut f64_inverse),
             other => Err(not_float("X", other)),
         }
     }))

@@ -1,9 +1,6 @@
 //! A tensor seen as channels: `[outer, channels, inner]`, where statistics are kept per channel.
 
-use crate::ops::real::{Real, sum2};
-use crate::simd::vectorized;
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// The three sizes that matter to a per-channel op.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,7 +48,7 @@ impl Channels {
                         }
                     } else {
                         let channel = part % self.count;
-                        out[channel] += sum2(a, b, |a, b| f(a, b, shift[channel]));
+                        out[channel] += sum_of_pairs(a, b, |a, b| f(a, b, shift[channel]));
                     }
                 }
             },

@@ -1,11 +1,8 @@
 //! `clip_by_norm`: scales a tensor, or selected rows, down to norm `max_norm`.
 
 use super::merged_rows::{merge, square_sum};
-use crate::op::{AttrKind, Kernel, OpDef, OpView, Slot, attr};
-use crate::ops::real::{Real, not_float};
+use crate::ops::prelude::*;
 use crate::optimizer::RowMergers;
-use crate::value::Value;
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("clip_by_norm", kernel)
     .inputs(&[Slot::one("X")])
@@ -20,28 +17,21 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         return Err(Error::kernel(format!("`max_norm` must be greater than 0, not {max_norm}")));
     }
     let mut mergers = RowMergers::default();
-    Ok(Box::new(move |run| {
-        let dtype = match run.value(x) {
-            Value::Tensor(x) => x.dtype(),
-            Value::Rows(x) => x.value.dtype(),
+    float_kernel!(op, "X", |run, T| {
+        let values = match run.value(x) {
+            Value::Tensor(x) => {
+                let out = run.set::<T>(out)?;
+                out.copy_from_slice(x.as_slice::<T>()?);
+                out
+            }
+            Value::Rows(x) => {
+                let out = run.out_rows(out, T::DTYPE);
+                merge::<T>(&mut mergers, x, out)?;
+                out.value.as_mut_slice::<T>()?
+            }
         };
-        dispatch!(dtype, T in [f32, f64] => {
-            let values = match run.value(x) {
-                Value::Tensor(x) => {
-                    let out = run.set::<T>(out)?;
-                    out.copy_from_slice(x.as_slice::<T>()?);
-                    out
-                }
-                Value::Rows(x) => {
-                    let out = run.out_rows(out, dtype);
-                    merge::<T>(&mut mergers, x, out)?;
-                    out.value.as_mut_slice::<T>()?
-                }
-            };
-            clip(values, max_norm as T);
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        clip(values, max_norm as T);
+    })
 }
 
 fn clip<T: Real>(values: &mut [T], max_norm: T) {
@@ -54,13 +44,7 @@ fn clip<T: Real>(values: &mut [T], max_norm: T) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::Value;
-    use crate::op::run_once;
-    use crate::tensor::{SelectedRows, Tensor};
+    use crate::ops::testing::*;
 
     #[test]
     fn clips_selected_rows_by_the_norm_of_their_sum() {

@@ -1,11 +1,8 @@
 //! `norm`: divides by the Euclidean norm along `axis` (`l2_normalize`).
 
-use bireme_ir::{AttrKind, AttrSpec};
+use bireme_ir::AttrKind;
 
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::real::not_float;
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::required("axis", AttrKind::Int),
@@ -19,15 +16,8 @@ pub(super) const DEF: OpDef = OpDef::new("norm", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Norm"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("norm_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Norm"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Norm"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -56,47 +46,42 @@ fn lines(dims: Dims, axis: i64) -> (usize, usize) {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, norm) = (op.input("X")?, op.output("Out")?, op.maybe_output("Norm"));
     let (axis, epsilon) = (op.i64("axis")?, op.f64("epsilon")?);
-    Ok(Box::new(move |run| {
-        let (dtype, (len, step)) = (run.tensor(x)?.dtype(), lines(run.dims(x)?, axis));
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            let mut norms = norm.map(|norm| run.set::<T>(norm)).transpose()?;
-            let blocks = x.chunks_exact((len * step).max(1)).zip(out.chunks_exact_mut((len * step).max(1)));
-            for (block, (x, out)) in blocks.enumerate() {
-                for first in 0..step {
-                    let line = || (first..len * step).step_by(step);
-                    let square: T = line().map(|at| x[at] * x[at]).sum();
-                    let norm = (square + epsilon as T).sqrt();
-                    line().for_each(|at| out[at] = x[at] / norm);
-                    norms.iter_mut().for_each(|norms| norms[block * step + first] = norm);
-                }
+    float_kernel!(op, "X", |run, T| {
+        let (len, step) = lines(run.dims(x)?, axis);
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        let mut norms = norm.map(|norm| run.set::<T>(norm)).transpose()?;
+        let blocks =
+            x.chunks_exact((len * step).max(1)).zip(out.chunks_exact_mut((len * step).max(1)));
+        for (block, (x, out)) in blocks.enumerate() {
+            for first in 0..step {
+                let line = || (first..len * step).step_by(step);
+                let square: T = line().map(|at| x[at] * x[at]).sum();
+                let norm = (square + epsilon as T).sqrt();
+                line().for_each(|at| out[at] = x[at] / norm);
+                norms.iter_mut().for_each(|norms| norms[block * step + first] = norm);
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        }
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, norm) = (op.input("X")?, op.input("Norm")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axis = op.i64("axis")?;
-    Ok(Box::new(move |run| {
-        let (dtype, (len, step)) = (run.tensor(x)?.dtype(), lines(run.dims(x)?, axis));
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, norms) = (run.get::<T>(x)?, run.get::<T>(norm)?);
-            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
-            let size = (len * step).max(1);
-            let blocks = x.chunks_exact(size).zip(dout.chunks_exact(size));
-            for (block, ((x, dout), dx)) in blocks.zip(dx.chunks_exact_mut(size)).enumerate() {
-                for first in 0..step {
-                    let line = || (first..len * step).step_by(step);
-                    let norm = norms[block * step + first];
-                    let along: T = line().map(|at| x[at] * dout[at]).sum();
-                    let along = along / (norm * norm);
-                    line().for_each(|at| dx[at] = (dout[at] - x[at] * along) / norm);
-                }
+    float_kernel!(op, "X", |run, T| {
+        let (len, step) = lines(run.dims(x)?, axis);
+        let (x, norms) = (run.get::<T>(x)?, run.get::<T>(norm)?);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let size = (len * step).max(1);
+        let blocks = x.chunks_exact(size).zip(dout.chunks_exact(size));
+        for (block, ((x, dout), dx)) in blocks.zip(dx.chunks_exact_mut(size)).enumerate() {
+            for first in 0..step {
+                let line = || (first..len * step).step_by(step);
+                let norm = norms[block * step + first];
+                let along: T = line().map(|at| x[at] * dout[at]).sum();
+                let along = along / (norm * norm);
+                line().for_each(|at| dx[at] = (dout[at] - x[at] * along) / norm);
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        }
+    })
 }

@@ -1,14 +1,6 @@
 //! `layer_norm`: normalises each row, where a row is all dimensions from `begin_norm_axis` on.
 
-use bireme_ir::AttrSpec;
-
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr, same_dim,
-};
-use crate::ops::real::{Real, not_float, sum, sum2};
-use crate::simd::vectorized;
-use crate::tensor::Dims;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[attr::float("epsilon", 1e-5), attr::int("begin_norm_axis", 1)];
 
@@ -18,22 +10,11 @@ pub(super) const DEF: OpDef = OpDef::new("layer_norm", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "Scale", "Bias"], outputs: &["Mean", "Variance"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("layer_norm_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::maybe("Scale"),
-        Slot::maybe("Bias"),
-        Slot::one("Mean"),
-        Slot::one("Variance"),
-        Slot::one("Y@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("Scale@GRAD"), Slot::maybe("Bias@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X"), ("Scale@GRAD", "Scale"), ("Bias@GRAD", "Bias")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::batch(&["X"]))
+    .gradient(
+        Gradient::new(&["X", "Scale", "Bias"], grad_kernel)
+            .reads(&["X", "Scale", "Bias", "Mean", "Variance"]),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -62,21 +43,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     cx.like(&[("Y", "X")])
 }
 
-/// Rows are independent; the gradients of `Scale` and `Bias` are sums over them.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.op.def.signature.inputs.iter().all(|slot| {
-        let parameter = matches!(slot.name, "Scale" | "Bias");
-        view.spread(slot.name) == if parameter { Spread::Whole } else { Spread::Rows }
-    });
-    if !fits {
-        return None;
-    }
-    view.outputs_by_slot(|slot| match slot {
-        "Scale@GRAD" | "Bias@GRAD" => Spread::Partial,
-        _ => Spread::Rows,
-    })
-}
-
 /// The elements of one row.
 fn width(dims: Dims, axis: usize) -> Result<usize> {
     match dims.get(axis..).map(|row| row.iter().product()) {
@@ -90,29 +56,26 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let y = op.output("Y")?;
     let (mean, variance) = (op.maybe_output("Mean"), op.maybe_output("Variance"));
     let (epsilon, axis) = (op.f64("epsilon")?, op.i64("begin_norm_axis")? as usize);
-    Ok(Box::new(move |run| {
-        let (dtype, width) = (run.tensor(x)?.dtype(), width(run.dims(x)?, axis)?);
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
-            let scale = scale.map(|scale| run.get::<T>(scale)).transpose()?;
-            let bias = bias.map(|bias| run.get::<T>(bias)).transpose()?;
-            let mut means = mean.map(|mean| run.set::<T>(mean)).transpose()?;
-            let mut variances = variance.map(|variance| run.set::<T>(variance)).transpose()?;
-            let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
-            for (row, (x, y)) in rows.enumerate() {
-                let (mean, variance) = normalize(x, epsilon as T, y);
-                means.iter_mut().for_each(|means| means[row] = mean);
-                variances.iter_mut().for_each(|variances| variances[row] = variance);
-                if let Some(scale) = scale {
-                    y.iter_mut().zip(scale).for_each(|(y, scale)| *y *= *scale);
-                }
-                if let Some(bias) = bias {
-                    y.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
-                }
+    float_kernel!(op, "X", |run, T| {
+        let width = width(run.dims(x)?, axis)?;
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let scale = scale.map(|scale| run.get::<T>(scale)).transpose()?;
+        let bias = bias.map(|bias| run.get::<T>(bias)).transpose()?;
+        let mut means = mean.map(|mean| run.set::<T>(mean)).transpose()?;
+        let mut variances = variance.map(|variance| run.set::<T>(variance)).transpose()?;
+        let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
+        for (row, (x, y)) in rows.enumerate() {
+            let (mean, variance) = normalize(x, epsilon as T, y);
+            means.iter_mut().for_each(|means| means[row] = mean);
+            variances.iter_mut().for_each(|variances| variances[row] = variance);
+            if let Some(scale) = scale {
+                y.iter_mut().zip(scale).for_each(|(y, scale)| *y *= *scale);
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+            if let Some(bias) = bias {
+                y.iter_mut().zip(bias).for_each(|(y, bias)| *y += *bias);
+            }
+        }
+    })
 }
 
 /// Writes the normalised row; returns its mean and variance.
@@ -121,8 +84,8 @@ fn normalize<T: Real>(x: &[T], epsilon: T, y: &mut [T]) -> (T, T) {
         #[inline(always)]
         || {
             let count = T::from_f64(x.len() as f64);
-            let mean = sum(x, |x| x) / count;
-            let variance = sum(x, |x| (x - mean) * (x - mean)) / count;
+            let mean = sum_of(x, |x| x) / count;
+            let variance = sum_of(x, |x| (x - mean) * (x - mean)) / count;
             let factor = T::ONE / (variance + epsilon).sqrt();
             for (y, x) in y.iter_mut().zip(x) {
                 *y = (*x - mean) * factor;
@@ -140,36 +103,33 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         ["X@GRAD", "Scale@GRAD", "Bias@GRAD"].map(|slot| op.maybe_output(slot));
     let (epsilon, axis) = (op.f64("epsilon")?, op.i64("begin_norm_axis")? as usize);
     let (mut f32_row, mut f64_row) = (Vec::<f32>::new(), Vec::<f64>::new());
-    Ok(Box::new(move |run| {
-        let (dtype, width) = (run.tensor(x)?.dtype(), width(run.dims(x)?, axis)?);
-        dispatch!(dtype, T in [f32, f64] => {
-            let row = <T as Scratch>::pick(&mut f32_row, &mut f64_row);
-            row.resize(width, 0.0);
-            let (x, dy) = (run.get::<T>(x)?, run.get::<T>(dy)?);
-            let (means, variances) = (run.get::<T>(mean)?, run.get::<T>(variance)?);
-            let scale = scale.map(|scale| run.get::<T>(scale)).transpose()?;
-            let mut dx = dx.map(|dx| run.set::<T>(dx)).transpose()?;
-            let mut dscale = dscale.map(|dscale| run.set::<T>(dscale)).transpose()?;
-            let mut dbias = dbias.map(|dbias| run.set::<T>(dbias)).transpose()?;
-            dscale.iter_mut().chain(&mut dbias).for_each(|sum| sum.fill(0.0));
-            let statistics = means.iter().zip(variances);
-            let rows = x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(statistics);
-            for (at, ((x, dy), (mean, variance))) in rows.enumerate() {
-                let factor = 1.0 / (variance + epsilon as T).sqrt();
-                row.iter_mut().zip(x).for_each(|(row, x)| *row = (x - mean) * factor);
-                if let Some(dscale) = &mut dscale {
-                    accumulate(dscale, row, dy);
-                }
-                if let Some(dbias) = &mut dbias {
-                    dbias.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += *dy);
-                }
-                if let Some(dx) = &mut dx {
-                    row_grad(row, dy, scale, factor, &mut dx[at * width..][..width]);
-                }
+    float_kernel!(op, "X", |run, T| {
+        let width = width(run.dims(x)?, axis)?;
+        let row = <T as Scratch>::pick(&mut f32_row, &mut f64_row);
+        row.resize(width, 0.0);
+        let (x, dy) = (run.get::<T>(x)?, run.get::<T>(dy)?);
+        let (means, variances) = (run.get::<T>(mean)?, run.get::<T>(variance)?);
+        let scale = scale.map(|scale| run.get::<T>(scale)).transpose()?;
+        let mut dx = dx.map(|dx| run.set::<T>(dx)).transpose()?;
+        let mut dscale = dscale.map(|dscale| run.set::<T>(dscale)).transpose()?;
+        let mut dbias = dbias.map(|dbias| run.set::<T>(dbias)).transpose()?;
+        dscale.iter_mut().chain(&mut dbias).for_each(|sum| sum.fill(0.0));
+        let statistics = means.iter().zip(variances);
+        let rows = x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(statistics);
+        for (at, ((x, dy), (mean, variance))) in rows.enumerate() {
+            let factor = 1.0 / (variance + epsilon as T).sqrt();
+            row.iter_mut().zip(x).for_each(|(row, x)| *row = (x - mean) * factor);
+            if let Some(dscale) = &mut dscale {
+                accumulate(dscale, row, dy);
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+            if let Some(dbias) = &mut dbias {
+                dbias.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += *dy);
+            }
+            if let Some(dx) = &mut dx {
+                row_grad(row, dy, scale, factor, &mut dx[at * width..][..width]);
+            }
+        }
+    })
 }
 
 /// Picks the scratch row of a type, so that one closure serves both.
@@ -210,8 +170,8 @@ fn row_grad<T: Real>(normalized: &[T], dy: &[T], scale: Option<&[T]>, factor: T,
         #[inline(always)]
         || {
             let count = T::from_f64(dx.len() as f64);
-            let mean = sum(dx, |g| g) / count;
-            let slope = sum2(dx, normalized, |g, n| g * n) / count;
+            let mean = sum_of(dx, |g| g) / count;
+            let slope = sum_of_pairs(dx, normalized, |g, n| g * n) / count;
             for (dx, n) in dx.iter_mut().zip(normalized) {
                 *dx = factor * (*dx - mean - *n * slope);
             }

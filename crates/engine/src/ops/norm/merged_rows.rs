@@ -1,10 +1,8 @@
 //! Selected rows with each row named once: what a bound or a norm of them must see, because values
 //! of a row that is named twice add up first.
 
-use crate::Result;
-use crate::ops::real;
-use crate::optimizer::{Real, RowMergers};
-use crate::tensor::SelectedRows;
+use crate::ops::prelude::*;
+use crate::optimizer::RowMergers;
 
 /// Makes `out` the rows of `x`, each once, in the order of their first occurrence.
 pub(in crate::ops) fn merge<T: Real>(
@@ -12,7 +10,7 @@ pub(in crate::ops) fn merge<T: Real>(
     x: &SelectedRows,
     out: &mut SelectedRows,
 ) -> Result<()> {
-    let merged = T::merger(mergers).merge(x, x.height)?;
+    let merged = mergers.of::<T>().merge(x, x.height)?;
     out.height = x.height;
     out.rows.clear();
     out.rows.extend_from_slice(merged.rows);
@@ -22,8 +20,8 @@ pub(in crate::ops) fn merge<T: Real>(
 }
 
 /// The sum of squares.
-pub(super) fn square_sum<T: real::Real>(values: &[T]) -> T {
-    real::sum(values, |x| x * x)
+pub(super) fn square_sum<T: Real>(values: &[T]) -> T {
+    sum_of(values, |x| x * x)
 }
 
 #[cfg(test)]
@@ -35,7 +33,7 @@ mod tests {
     fn repeated_rows_add_up() {
         let value = Tensor::from_slice([3, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
         let x = SelectedRows { rows: vec![7, 2, 7], height: 9, value };
-        let mut out = SelectedRows::empty(bireme_ir::DType::F32);
+        let mut out = SelectedRows::empty(DType::F32);
         merge::<f32>(&mut RowMergers::default(), &x, &mut out).unwrap();
         assert_eq!((out.rows.as_slice(), out.height), ([7, 2].as_slice(), 9));
         assert_eq!(out.value.as_slice::<f32>().unwrap(), [6.0, 8.0, 3.0, 4.0]);

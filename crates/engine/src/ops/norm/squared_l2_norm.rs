@@ -1,24 +1,16 @@
 //! `squared_l2_norm`: the sum of squares of all elements; global-norm clipping adds these up.
 
 use super::merged_rows::square_sum;
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread};
-use crate::ops::real::not_float;
-use crate::optimizer::{Real, RowMergers};
-use crate::value::Value;
-use crate::{Result, dispatch};
+use crate::ops::prelude::*;
+use crate::optimizer::RowMergers;
 
 pub(super) const DEF: OpDef = OpDef::new("squared_l2_norm", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("squared_l2_norm_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split_grad));
+    // Squares of rows add up; squares of pieces of a sum do not.
+    .split(SplitRule::Batch { rows: &["X"], partial: &["Out"] })
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = Meta::new(cx.input("X")?.dtype, [1]);
@@ -26,46 +18,23 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Squares of rows add up; squares of pieces of a sum do not.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    (view.spread("X") == Spread::Rows).then(|| vec![Spread::Partial])
-}
-
-fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let fits = view.spread("X") == Spread::Rows && view.spread("Out@GRAD") == Spread::Whole;
-    fits.then(|| vec![Spread::Rows])
-}
-
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
     let mut mergers = RowMergers::default();
-    Ok(Box::new(move |run| {
-        let dtype = match run.value(x) {
-            Value::Tensor(x) => x.dtype(),
-            Value::Rows(x) => x.value.dtype(),
+    float_kernel!(op, "X", |run, T| {
+        run.set::<T>(out)?[0] = match run.value(x) {
+            Value::Tensor(x) => square_sum(x.as_slice::<T>()?),
+            Value::Rows(x) => square_sum(mergers.of::<T>().merge(x, x.height)?.values),
         };
-        dispatch!(dtype, T in [f32, f64] => {
-            run.set::<T>(out)?[0] = match run.value(x) {
-                Value::Tensor(x) => square_sum(x.as_slice::<T>()?),
-                Value::Rows(x) => {
-                    square_sum(T::merger(&mut mergers).merge(x, x.height)?.values)
-                }
-            };
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let factor = 2.0 * run.first::<T>(dout)?;
-            for (dx, x) in run.set::<T>(dx)?.iter_mut().zip(run.get::<T>(x)?) {
-                *dx = factor * x;
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+    float_kernel!(op, "X", |run, T| {
+        let factor = 2.0 * run.first::<T>(dout)?;
+        for (dx, x) in run.set::<T>(dx)?.iter_mut().zip(run.get::<T>(x)?) {
+            *dx = factor * x;
+        }
+    })
 }

@@ -1,11 +1,7 @@
 //! `max_pool2d_with_index`: the maximum of each window, and in `Mask` where in its plane it lies.
 
-use bireme_ir::AttrSpec;
-
 use super::windows::{Config, Windows, infer};
-use crate::op::{AttrKind, GradRule, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::ops::real::{Real, not_float};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::required("ksize", AttrKind::Ints),
@@ -20,27 +16,17 @@ pub(super) const DEF: OpDef = OpDef::new("max_pool2d_with_index", kernel)
     .outputs(&[Slot::one("Out"), Slot::one("Mask")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Mask"] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("max_pool2d_with_index_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Mask"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Mask"]));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, mask) = (op.input("X")?, op.output("Out")?, op.output("Mask")?);
     let (config, mut windows) = (Config::of(op)?, Windows::default());
-    Ok(Box::new(move |run| {
-        let (dims, dtype) = (run.dims(x)?, run.tensor(x)?.dtype());
+    float_kernel!(op, "X", |run, T| {
+        let dims = run.dims(x)?;
         config.lay(&mut windows, dims, run.out(out)?.numel())?;
-        dispatch!(dtype, T in [f32, f64] => {
-            forward::<T>(&windows, run.get(x)?, run.set(out)?, run.set(mask)?);
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        forward::<T>(&windows, run.get(x)?, run.set(out)?, run.set(mask)?);
+    })
 }
 
 fn forward<T: Real>(windows: &Windows, x: &[T], out: &mut [T], mask: &mut [i32]) {
@@ -68,29 +54,26 @@ fn forward<T: Real>(windows: &Windows, x: &[T], out: &mut [T], mask: &mut [i32])
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, mask, dout) = (op.input("X")?, op.input("Mask")?, op.input("Out@GRAD")?);
     let (dx, config, mut windows) = (op.output("X@GRAD")?, Config::of(op)?, Windows::default());
-    Ok(Box::new(move |run| {
-        let (dims, dtype) = (run.dims(x)?, run.tensor(dout)?.dtype());
+    float_kernel!(op, "Out@GRAD", |run, T| {
+        let dims = run.dims(x)?;
         config.lay(&mut windows, dims, run.tensor(dout)?.numel())?;
         let mask = run.get::<i32>(mask)?;
         if mask.len() != run.tensor(dout)?.numel() {
             return Err(Error::kernel("`Mask` and `Out@GRAD` differ in shape"));
         }
-        dispatch!(dtype, T in [f32, f64] => {
-            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
-            dx.fill(T::ZERO);
-            for (at, (place, dout)) in mask.iter().zip(dout).enumerate() {
-                let plane = at / windows.result() * windows.plane;
-                match usize::try_from(*place) {
-                    Ok(place) if place < windows.plane => dx[plane + place] += *dout,
-                    Err(_) => {}
-                    Ok(_) => {
-                        let bound = windows.plane;
-                        let problem = format!("{place} in `Mask` lies outside 0..{bound}");
-                        return Err(Error::kernel(problem));
-                    }
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        dx.fill(T::ZERO);
+        for (at, (place, dout)) in mask.iter().zip(dout).enumerate() {
+            let plane = at / windows.result() * windows.plane;
+            match usize::try_from(*place) {
+                Ok(place) if place < windows.plane => dx[plane + place] += *dout,
+                Err(_) => {}
+                Ok(_) => {
+                    let bound = windows.plane;
+                    let problem = format!("{place} in `Mask` lies outside 0..{bound}");
+                    return Err(Error::kernel(problem));
                 }
             }
-            Ok(())
-        }, else => Err(not_float("Out@GRAD", dtype)))
-    }))
+        }
+    })
 }

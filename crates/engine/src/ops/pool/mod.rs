@@ -7,5 +7,4 @@ mod pool2d;
 mod windows;
 
 /// The definitions of this family.
-pub(super) const DEFS: &[OpDef] =
-    &[pool2d::DEF, pool2d::GRAD, max_with_index::DEF, max_with_index::GRAD];
+pub(super) const DEFS: &[OpDef] = &[pool2d::DEF, max_with_index::DEF];

@@ -1,12 +1,7 @@
 //! `pool2d`: the maximum or the mean of each window.
 
-use bireme_ir::AttrSpec;
-
 use super::windows::{Config, Windows, infer};
-use crate::op::{AttrKind, GradRule, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::ops::real::{Real, not_float, sum};
-use crate::simd::vectorized;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::required("pooling_type", AttrKind::String),
@@ -26,15 +21,8 @@ pub(super) const DEF: OpDef = OpDef::new("pool2d", kernel)
     .outputs(&[Slot::one("Out")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Out"] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("pool2d_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]));
 
 /// What becomes of a window.
 #[derive(Clone, Copy, PartialEq)]
@@ -62,18 +50,15 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, kind, config) =
         (op.input("X")?, op.output("Out")?, Kind::of(op)?, Config::of(op)?);
     let mut windows = Windows::default();
-    Ok(Box::new(move |run| {
-        let (dims, dtype) = (run.dims(x)?, run.tensor(x)?.dtype());
+    float_kernel!(op, "X", |run, T| {
+        let dims = run.dims(x)?;
         config.lay(&mut windows, dims, run.out(out)?.numel())?;
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            match kind {
-                Kind::Max => max(&windows, x, out),
-                Kind::Mean => mean(&windows, x, out),
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        match kind {
+            Kind::Max => max(&windows, x, out),
+            Kind::Mean => mean(&windows, x, out),
+        }
+    })
 }
 
 fn max<T: Real>(windows: &Windows, x: &[T], out: &mut [T]) {
@@ -84,7 +69,7 @@ fn max<T: Real>(windows: &Windows, x: &[T], out: &mut [T]) {
 }
 
 fn mean<T: Real>(windows: &Windows, x: &[T], out: &mut [T]) {
-    fold(windows, x, out, T::ZERO, |a, b| a + b, |start, line| start + sum(line, |x| x));
+    fold(windows, x, out, T::ZERO, |a, b| a + b, |start, line| start + sum_of(line, |x| x));
     for outer in 0..windows.outer {
         let out = &mut out[outer * windows.result()..][..windows.result()];
         windows.each(|at, rows, columns| {
@@ -136,21 +121,18 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, dout) = (op.input("X")?, op.input("Out")?, op.input("Out@GRAD")?);
     let (dx, kind, config) = (op.output("X@GRAD")?, Kind::of(op)?, Config::of(op)?);
     let mut windows = Windows::default();
-    Ok(Box::new(move |run| {
-        let (dims, dtype) = (run.dims(x)?, run.tensor(dout)?.dtype());
+    float_kernel!(op, "Out@GRAD", |run, T| {
+        let dims = run.dims(x)?;
         config.lay(&mut windows, dims, run.tensor(dout)?.numel())?;
         if run.tensor(out)?.numel() != run.tensor(dout)?.numel() {
             return Err(Error::kernel("`Out` and `Out@GRAD` differ in shape"));
         }
-        dispatch!(dtype, T in [f32, f64] => {
-            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
-            match kind {
-                Kind::Max => max_grad(&windows, run.get::<T>(x)?, run.get::<T>(out)?, dout, dx),
-                Kind::Mean => mean_grad(&windows, dout, dx),
-            }
-            Ok(())
-        }, else => Err(not_float("Out@GRAD", dtype)))
-    }))
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        match kind {
+            Kind::Max => max_grad(&windows, run.get::<T>(x)?, run.get::<T>(out)?, dout, dx),
+            Kind::Mean => mean_grad(&windows, dout, dx),
+        }
+    })
 }
 
 /// The first of equal maxima takes the whole gradient.

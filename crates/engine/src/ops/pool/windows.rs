@@ -1,9 +1,7 @@
 //! The windows of a pooling op: which part of each spatial axis every output looks at.
 
-use crate::op::{Infer, Meta, OpView};
 use crate::ops::conv::window::{Padding, channels_last, pair};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// What the attributes say.
 pub(super) struct Config {
@@ -180,7 +178,7 @@ impl Windows {
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = Config::of(cx.op())?.output(cx.input("X")?)?;
     if cx.op().def.signature.outputs.iter().any(|slot| slot.name == "Mask") {
-        cx.set("Mask", out.with_dtype(bireme_ir::DType::I32));
+        cx.set("Mask", out.with_dtype(DType::I32));
     }
     cx.set("Out", out);
     Ok(())

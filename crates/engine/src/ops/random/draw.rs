@@ -1,7 +1,6 @@
 //! The generator of a random op.
 
-use crate::Result;
-use crate::op::OpView;
+use crate::ops::prelude::*;
 use crate::random::Philox;
 
 /// The generator of one op.

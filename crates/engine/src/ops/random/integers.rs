@@ -1,13 +1,9 @@
 //! `randint` and `randperm`.
 
-use bireme_ir::DType;
-
 use super::draw::Draw;
-use crate::op::{AttrKind, Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{ranked, sized};
 use crate::ops::shape::given::Given;
-use crate::tensor::{Element, Tensor};
-use crate::{Error, Result, dispatch};
 
 pub(super) const RANDINT: OpDef = OpDef::new("randint", randint)
     .inputs(&[Slot::maybe("ShapeTensor"), Slot::any("ShapeTensorList")])
@@ -93,11 +89,7 @@ fn randperm(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::run_once;
+    use crate::ops::testing::*;
 
     fn run(op: &Op) -> Vec<i64> {
         let mut values = HashMap::new();

@@ -6,6 +6,7 @@
 use crate::op::OpDef;
 
 mod draw;
+mod dropout;
 mod integers;
 mod multinomial;
 mod reals;
@@ -13,6 +14,7 @@ mod shuffle_batch;
 
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
+    dropout::DEF,
     reals::UNIFORM,
     reals::GAUSSIAN,
     reals::TRUNCATED_GAUSSIAN,
@@ -21,5 +23,4 @@ pub(super) const DEFS: &[OpDef] = &[
     integers::RANDPERM,
     multinomial::DEF,
     shuffle_batch::DEF,
-    shuffle_batch::GRAD,
 ];

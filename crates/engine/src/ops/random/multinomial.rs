@@ -1,13 +1,8 @@
 //! `multinomial`: categories drawn by weight, for each row of weights.
 
-use bireme_ir::DType;
-
 use super::draw::Draw;
-use crate::op::{Infer, Kernel, OpDef, OpView, Slot, attr};
-use crate::ops::real::not_float;
+use crate::ops::prelude::*;
 use crate::random::Philox;
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("multinomial", kernel)
     .inputs(&[Slot::one("X")])
@@ -101,13 +96,8 @@ fn without_replacement(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
     use crate::Result;
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     fn run(weights: &[f32], samples: i32, replacement: bool) -> Result<Vec<i64>> {
         let op = Op::new("multinomial").input("X", ["x"]).output("Out", ["out"]);

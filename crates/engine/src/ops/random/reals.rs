@@ -1,15 +1,10 @@
 //! `uniform_random`, `gaussian_random`, `truncated_gaussian_random`, `bernoulli`.
 
-use bireme_ir::{AttrSpec, DType};
-use half::{bf16, f16};
-
 use super::draw::Draw;
-use crate::op::{AttrKind, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{ranked, sized};
 use crate::ops::shape::given::Given;
 use crate::random::Philox;
-use crate::tensor::{Element, Tensor};
-use crate::{Error, Result, dispatch};
 
 const SHAPE: [Slot; 2] = [Slot::maybe("ShapeTensor"), Slot::any("ShapeTensorList")];
 
@@ -160,12 +155,8 @@ fn bernoulli(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
     use super::*;
-    use crate::op::run_once;
+    use crate::ops::testing::*;
 
     fn run(kind: &str, name: &str, seed: i32, attrs: &[(&str, f32)]) -> Vec<f32> {
         let mut op = Op::new(kind).output("Out", [name]).attr("shape", vec![100i64, 100]);

@@ -1,13 +1,9 @@
 //! `shuffle_batch`: the rows of a batch in random order. Row `i` of `X` becomes row
 //! `ShuffleIdx[i]` of `Out`; a row is all of the last axis, as in Paddle.
 
-use bireme_ir::DType;
-
 use super::integers::below;
-use crate::op::{GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 use crate::random::Philox;
-use crate::tensor::Tensor;
-use crate::{Error, Result};
 
 pub(super) const DEF: OpDef = OpDef::new("shuffle_batch", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("Seed")])
@@ -15,13 +11,7 @@ pub(super) const DEF: OpDef = OpDef::new("shuffle_batch", kernel)
     .attrs(&[attr::int("startup_seed", 0)])
     .infer(infer)
     .inplace(&[("Seed", "SeedOut")])
-    .grad(GradRule::Op { inputs: &[], outputs: &["ShuffleIdx"] });
-
-pub(super) const GRAD: OpDef = OpDef::new("shuffle_batch_grad", grad_kernel)
-    .inputs(&[Slot::one("ShuffleIdx"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::int("startup_seed", 0)])
-    .like(&[("X@GRAD", "Out@GRAD")]);
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["ShuffleIdx"]).like("Out@GRAD"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -117,12 +107,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     #[test]
     fn rows_are_moved_and_their_gradients_moved_back() {
@@ -147,10 +132,7 @@ mod tests {
         assert_ne!(sorted, index);
         assert_eq!(values["seed"].tensor().unwrap().as_slice::<i64>().unwrap(), [117_649]);
         values.insert("out@GRAD".to_owned(), out.into());
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         assert!(*values["x@GRAD"].tensor().unwrap() == x);
     }
 

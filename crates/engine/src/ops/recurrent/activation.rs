@@ -1,8 +1,6 @@
 //! The activations that cells of 1.x programs choose from.
 
-use crate::ops::math::number::Real;
-use crate::simd::vectorized;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// An activation whose slope follows from its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,8 @@
 use super::cell;
 use super::forward::{Given, Kept};
 use super::sizes::{Mode, Part, Sizes};
-use crate::Result;
-use crate::gemm::{Layout, Matrix, gemm, gemm_add};
-use crate::ops::math::number::Real;
-use crate::simd::vectorized;
+use crate::gemm::{Matrix, Order, gemm, gemm_add};
+use crate::ops::prelude::*;
 
 /// Gradients of the gates of one pass, before activation.
 pub(super) struct Gates<'a, T> {
@@ -64,7 +62,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
             self.step_grad(pass, step, kept, dout, old, [&mut *dstate, &mut *dcell], gates);
             let dgates = &gates.hidden()[step * batch * width..(step + 1) * batch * width];
             let hidden = network.hidden;
-            gemm_add(batch, hidden, width, dstate, dgates, Layout::Plain, weight, Layout::Plain);
+            gemm_add(batch, hidden, width, dstate, dgates, Order::Plain, weight, Order::Plain);
         }
         Ok(())
     }
@@ -103,7 +101,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
                     }
                     let dout = &dout[number * network.width() + column..][..hidden];
                     let dstate = &mut dstate[here.clone()];
-                    dstate.iter_mut().zip(dout).for_each(|(sum, dout)| *sum = *sum + *dout);
+                    dstate.iter_mut().zip(dout).for_each(|(sum, dout)| *sum += *dout);
                     let (values, state) = (&kept.gates[wide.clone()], &kept.states[all.clone()]);
                     match network.mode {
                         Mode::Lstm => {
@@ -139,7 +137,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
         let weight = self.weight(pass, Part::Input)?;
         let product = if add { gemm_add } else { gemm };
         let (m, n, k) = (self.sizes.rows(), network.input_width(pass), network.gate_width());
-        product(m, n, k, dinput, gates.input, Layout::Plain, weight, Layout::Plain);
+        product(m, n, k, dinput, gates.input, Order::Plain, weight, Order::Plain);
         Ok(())
     }
 
@@ -155,7 +153,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
     ) {
         let Sizes { network, time, batch } = self.sizes;
         let (rows, width) = (self.sizes.rows(), network.gate_width());
-        let (turned, plain) = (Layout::Transposed, Layout::Plain);
+        let (turned, plain) = (Order::Transposed, Order::Plain);
         match part {
             Part::Input => {
                 let columns = network.input_width(pass);
@@ -200,6 +198,6 @@ fn plain_grad<T: Real>(state: &[T], dstate: &mut [T], dgate: &mut [T], slope: im
 fn sum_rows<T: Real>(rows: &[T], sums: &mut [T]) {
     sums.fill(T::ZERO);
     for row in rows.chunks_exact(sums.len()) {
-        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = *sum + *x);
+        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x);
     }
 }

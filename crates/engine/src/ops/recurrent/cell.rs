@@ -1,7 +1,7 @@
 //! One step of one row of a recurrent cell, forward and backward: plain loops over slices of
 //! `hidden` elements.
 
-use crate::ops::math::number::Real;
+use crate::ops::prelude::*;
 
 /// The parts of a row of gates.
 #[inline(always)]

@@ -5,10 +5,8 @@
 
 use super::cell;
 use super::sizes::{Mode, Part, Sizes};
-use crate::Result;
-use crate::gemm::{Layout, Matrix, gemm, gemm_add};
-use crate::ops::math::number::Real;
-use crate::simd::vectorized;
+use crate::gemm::{Matrix, Order, gemm, gemm_add};
+use crate::ops::prelude::*;
 
 /// What a network reads: its weights, its first states (of all passes), and the lengths.
 pub(super) struct Given<'a, T, W> {
@@ -100,14 +98,14 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
         let (width, hidden) = (network.gate_width(), network.hidden);
         let weight = self.weight(pass, Part::Input)?;
         let (rows, columns) = (self.sizes.rows(), network.input_width(pass));
-        gemm(rows, width, columns, gates, input, Layout::Plain, weight, Layout::Transposed);
+        gemm(rows, width, columns, gates, input, Order::Plain, weight, Order::Transposed);
         let bias = self.weight(pass, Part::InputBias)?;
         let other = self.weight(pass, Part::HiddenBias)?;
         // The reset gate of a GRU multiplies the candidate's second bias too: it is added later.
         let both = if network.mode == Mode::Gru { width - hidden } else { width };
         for row in gates.chunks_exact_mut(width) {
-            row.iter_mut().zip(bias).for_each(|(gate, bias)| *gate = *gate + *bias);
-            row[..both].iter_mut().zip(other).for_each(|(gate, bias)| *gate = *gate + *bias);
+            row.iter_mut().zip(bias).for_each(|(gate, bias)| *gate += *bias);
+            row[..both].iter_mut().zip(other).for_each(|(gate, bias)| *gate += *bias);
         }
         Ok(())
     }
@@ -127,7 +125,7 @@ impl<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>> Given<'a, T, W> {
             Mode::Gru => (gemm, recurrent),
             _ => (gemm_add, gates),
         };
-        product(batch, width, hidden, out, state, Layout::Plain, weight, Layout::Transposed);
+        product(batch, width, hidden, out, state, Order::Plain, weight, Order::Transposed);
         Ok(())
     }
 

@@ -3,17 +3,9 @@
 //! `Weight` holds two matrices one after the other: `[hidden, 2 * hidden]` for the update and reset
 //! gates, then `[hidden, hidden]` for the candidate.
 
-use bireme_ir::{AttrSpec, DType};
-
 use super::activation::Activation;
-use crate::gemm::{Layout, Matrix, gemm, gemm_add};
-use crate::op::{
-    GradRule, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr, same_dim,
-};
-use crate::ops::math::number::Real;
-use crate::ops::real::not_float;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::gemm::{Matrix, Order, gemm, gemm_add};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::int("activation", 2),
@@ -31,36 +23,12 @@ pub(super) const DEF: OpDef = OpDef::new("gru_unit", kernel)
     .outputs(&[Slot::maybe("Gate"), Slot::maybe("ResetHiddenPrev"), Slot::one("Hidden")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op {
-        inputs: &["Input", "HiddenPrev", "Weight", "Bias"],
-        outputs: &["Gate", "ResetHiddenPrev"],
-    })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("gru_unit_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("Input"),
-        Slot::one("HiddenPrev"),
-        Slot::one("Weight"),
-        Slot::maybe("Bias"),
-        Slot::one("Gate"),
-        Slot::one("ResetHiddenPrev"),
-        Slot::one("Hidden@GRAD"),
-    ])
-    .outputs(&[
-        Slot::maybe("Input@GRAD"),
-        Slot::maybe("HiddenPrev@GRAD"),
-        Slot::maybe("Weight@GRAD"),
-        Slot::maybe("Bias@GRAD"),
-    ])
-    .attrs(ATTRS)
-    .like(&[
-        ("Input@GRAD", "Input"),
-        ("HiddenPrev@GRAD", "HiddenPrev"),
-        ("Weight@GRAD", "Weight"),
-        ("Bias@GRAD", "Bias"),
-    ])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::batch(&["Input", "HiddenPrev"]))
+    .gradient(
+        Gradient::new(&["Input", "HiddenPrev", "Weight", "Bias"], grad_kernel)
+            .reads(&["Input", "HiddenPrev", "Weight", "Bias", "Gate", "ResetHiddenPrev"])
+            .from(&["Hidden"]),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (input, last, weight) = (cx.input("Input")?, cx.input("HiddenPrev")?, cx.input("Weight")?);
@@ -92,20 +60,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     cx.set("ResetHiddenPrev", last.clone());
     cx.set("Hidden", last.clone());
     Ok(())
-}
-
-/// Rows are steps of different sequences; the gradients of weight and bias are sums over them.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let slots = view.op.def.signature.inputs.iter();
-    let fits = slots.filter(|slot| view.op.maybe_input(slot.name).is_some()).all(|slot| {
-        let whole = matches!(slot.name, "Weight" | "Bias");
-        view.spread(slot.name) == if whole { Spread::Whole } else { Spread::Rows }
-    });
-    let of = |slot: &str| match slot {
-        "Weight@GRAD" | "Bias@GRAD" => Spread::Partial,
-        _ => Spread::Rows,
-    };
-    fits.then(|| view.outputs_by_slot(of)).flatten()
 }
 
 /// What the attributes say.
@@ -149,28 +103,24 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (weight, bias) = (op.input("Weight")?, op.maybe_input("Bias"));
     let (gate, reset) = (op.maybe_output("Gate"), op.maybe_output("ResetHiddenPrev"));
     let (hidden, unit, mut scratch) = (op.output("Hidden")?, Unit::of(op)?, Scratch::default());
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Input", |run, T| {
         let dims = run.dims(last)?;
-        let dtype = run.tensor(input)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let count = dims[0] * dims[1];
-            let [gates, candidate, given] = scratch.slices::<T>([2 * count, count, count])?;
-            let (input, last) = (run.get::<T>(input)?, run.get::<T>(last)?);
-            let bias = bias.map(|bias| run.get::<T>(bias)).transpose()?;
-            split_columns(input, bias, gates, candidate, dims[1]);
-            let reset_last = match reset {
-                Some(reset) => run.set::<T>(reset)?,
-                None => given,
-            };
-            let weight = run.get::<T>(weight)?;
-            let out = run.set::<T>(hidden)?;
-            unit.forward([dims[0], dims[1]], last, weight, gates, candidate, reset_last, out);
-            if let Some(gate) = gate {
-                join_columns(gates, candidate, run.set::<T>(gate)?, dims[1]);
-            }
-            Ok(())
-        }, else => Err(not_float("Input", dtype)))
-    }))
+        let count = dims[0] * dims[1];
+        let [gates, candidate, given] = scratch.slices::<T>([2 * count, count, count])?;
+        let (input, last) = (run.get::<T>(input)?, run.get::<T>(last)?);
+        let bias = bias.map(|bias| run.get::<T>(bias)).transpose()?;
+        split_columns(input, bias, gates, candidate, dims[1]);
+        let reset_last = match reset {
+            Some(reset) => run.set::<T>(reset)?,
+            None => given,
+        };
+        let weight = run.get::<T>(weight)?;
+        let out = run.set::<T>(hidden)?;
+        unit.forward([dims[0], dims[1]], last, weight, gates, candidate, reset_last, out);
+        if let Some(gate) = gate {
+            join_columns(gates, candidate, run.set::<T>(gate)?, dims[1]);
+        }
+    })
 }
 
 /// Takes the first two thirds and the last third of every row apart, and adds the bias.
@@ -187,7 +137,7 @@ fn split_columns<T: Real>(
         candidate.copy_from_slice(&row[2 * hidden..]);
         if let Some(bias) = bias {
             let both = gates.iter_mut().chain(candidate);
-            both.zip(bias).for_each(|(value, bias)| *value = *value + *bias);
+            both.zip(bias).for_each(|(value, bias)| *value += *bias);
         }
     }
 }
@@ -214,7 +164,7 @@ impl Unit {
         out: &mut [T],
     ) {
         let (of_gates, of_candidate) = weight.split_at(2 * hidden * hidden);
-        let plain = Layout::Plain;
+        let plain = Order::Plain;
         gemm_add(rows, 2 * hidden, hidden, gates, last, plain, of_gates, plain);
         self.gate.apply(gates);
         for (row, gates) in gates.chunks_exact(2 * hidden).enumerate() {
@@ -257,42 +207,38 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let wanted = ["Input@GRAD", "HiddenPrev@GRAD", "Weight@GRAD", "Bias@GRAD"];
     let [dinput, dlast, dweight, dbias] = wanted.map(|slot| op.maybe_output(slot));
     let mut own_dlast = Tensor::empty(DType::F32);
-    Ok(Box::new(move |run: &Run<'_>| {
+    float_kernel!(op, "HiddenPrev", |run, T| {
         let dims = run.dims(last)?;
-        let dtype = run.tensor(last)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let count = dims[0] * dims[1];
-            let [dgates, dcandidate, dreset] = scratch.slices::<T>([2 * count, count, count])?;
-            let reads = Reads::<T> {
-                hidden: dims[1],
-                last: run.get(last)?,
-                weight: run.get(weight)?,
-                gates: run.get(gate)?,
-                reset_last: run.get(reset)?,
-                dout: run.get(dout)?,
-            };
-            let to_last = match dlast {
-                Some(dlast) => run.set::<T>(dlast)?,
-                None => {
-                    own_dlast.resize(dtype, [count]);
-                    own_dlast.as_mut_slice()?
-                }
-            };
-            unit.backward(dims[0], &reads, dgates, dcandidate, dreset, to_last);
-            if let Some(dinput) = dinput {
-                join_columns(dgates, dcandidate, run.set::<T>(dinput)?, dims[1]);
+        let count = dims[0] * dims[1];
+        let [dgates, dcandidate, dreset] = scratch.slices::<T>([2 * count, count, count])?;
+        let reads = Reads::<T> {
+            hidden: dims[1],
+            last: run.get(last)?,
+            weight: run.get(weight)?,
+            gates: run.get(gate)?,
+            reset_last: run.get(reset)?,
+            dout: run.get(dout)?,
+        };
+        let to_last = match dlast {
+            Some(dlast) => run.set::<T>(dlast)?,
+            None => {
+                own_dlast.resize(T::DTYPE, [count]);
+                own_dlast.as_mut_slice()?
             }
-            if let Some(dweight) = dweight {
-                weight_grad(dims[0], &reads, dgates, dcandidate, run.set::<T>(dweight)?);
-            }
-            if let Some(dbias) = dbias {
-                let (of_gates, of_candidate) = run.set::<T>(dbias)?.split_at_mut(2 * dims[1]);
-                sum_rows(dgates, of_gates);
-                sum_rows(dcandidate, of_candidate);
-            }
-            Ok(())
-        }, else => Err(not_float("HiddenPrev", dtype)))
-    }))
+        };
+        unit.backward(dims[0], &reads, dgates, dcandidate, dreset, to_last);
+        if let Some(dinput) = dinput {
+            join_columns(dgates, dcandidate, run.set::<T>(dinput)?, dims[1]);
+        }
+        if let Some(dweight) = dweight {
+            weight_grad(dims[0], &reads, dgates, dcandidate, run.set::<T>(dweight)?);
+        }
+        if let Some(dbias) = dbias {
+            let (of_gates, of_candidate) = run.set::<T>(dbias)?.split_at_mut(2 * dims[1]);
+            sum_rows(dgates, of_gates);
+            sum_rows(dcandidate, of_candidate);
+        }
+    })
 }
 
 impl Unit {
@@ -321,7 +267,7 @@ impl Unit {
                 dlast[at] = d * (T::ONE - share);
             }
         }
-        let (plain, turned) = (Layout::Plain, Layout::Transposed);
+        let (plain, turned) = (Order::Plain, Order::Transposed);
         gemm(rows, hidden, hidden, dreset, dcandidate, plain, of_candidate, turned);
         for row in 0..rows {
             let reset = &reads.gates[row * 3 * hidden + hidden..][..hidden];
@@ -329,7 +275,7 @@ impl Unit {
             for j in 0..hidden {
                 let at = row * hidden + j;
                 target[j] = dreset[at] * reads.last[at] * self.gate.slope(reset[j]);
-                dlast[at] = dlast[at] + dreset[at] * reset[j];
+                dlast[at] += dreset[at] * reset[j];
             }
         }
         gemm_add(rows, hidden, 2 * hidden, dlast, dgates, plain, of_gates, turned);
@@ -345,7 +291,7 @@ fn weight_grad<T: Matrix + Real>(
 ) {
     let hidden = reads.hidden;
     let (of_gates, of_candidate) = dweight.split_at_mut(2 * hidden * hidden);
-    let (plain, turned) = (Layout::Plain, Layout::Transposed);
+    let (plain, turned) = (Order::Plain, Order::Transposed);
     gemm(hidden, 2 * hidden, rows, of_gates, reads.last, turned, dgates, plain);
     gemm(hidden, hidden, rows, of_candidate, reads.reset_last, turned, dcandidate, plain);
 }
@@ -354,7 +300,7 @@ fn sum_rows<T: Real>(rows: &[T], sums: &mut [T]) {
     sums.fill(T::ZERO);
     if !sums.is_empty() {
         for row in rows.chunks_exact(sums.len()) {
-            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = *sum + *x);
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x);
         }
     }
 }

@@ -3,33 +3,20 @@
 //!
 //! Columns of `X`, `hidden` of each: input gate, forget gate, output gate, candidate.
 
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr, same_dim};
-use crate::ops::math::number::Real;
-use crate::ops::real::not_float;
-use crate::simd::vectorized;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("lstm_unit", kernel)
     .inputs(&[Slot::one("X"), Slot::one("C_prev")])
     .outputs(&[Slot::one("C"), Slot::one("H")])
     .attrs(&[attr::float("forget_bias", 0.0)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "C_prev"], outputs: &["C", "H"] })
-    .split(SplitRule::RowWise);
-
-pub(super) const GRAD: OpDef = OpDef::new("lstm_unit_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::one("C_prev"),
-        Slot::one("C"),
-        Slot::maybe("H"),
-        Slot::one("C@GRAD"),
-        Slot::one("H@GRAD"),
-    ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("C_prev@GRAD")])
-    .attrs(&[attr::float("forget_bias", 0.0)])
-    .like(&[("X@GRAD", "X"), ("C_prev@GRAD", "C_prev")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::RowWise)
+    .gradient(
+        Gradient::new(&["X", "C_prev"], grad_kernel)
+            .reads(&["X", "C_prev", "C", "H"])
+            .optional(&["H"])
+            .from(&["C", "H"]),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, cell) = (cx.input("X")?, cx.input("C_prev")?);
@@ -66,15 +53,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, last) = (op.input("X")?, op.input("C_prev")?);
     let (cell, state) = (op.output("C")?, op.output("H")?);
     let forget_bias = op.f64("forget_bias")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let hidden = run.dims(last)?[1];
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, last) = (run.get::<T>(x)?, run.get::<T>(last)?);
-            forward::<T>(hidden, T::of(forget_bias), x, last, run.set(cell)?, run.set(state)?);
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let (x, last) = (run.get::<T>(x)?, run.get::<T>(last)?);
+        forward::<T>(hidden, T::from_f64(forget_bias), x, last, run.set(cell)?, run.set(state)?);
+    })
 }
 
 fn forward<T: Real>(
@@ -106,17 +89,14 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (dcell, dstate) = (op.input("C@GRAD")?, op.input("H@GRAD")?);
     let (dx, dlast) = (op.maybe_output("X@GRAD"), op.maybe_output("C_prev@GRAD"));
     let forget_bias = op.f64("forget_bias")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let hidden = run.dims(last)?[1];
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let reads = [run.get::<T>(x)?, run.get(last)?, run.get(cell)?, run.get(dcell)?, run.get(dstate)?];
-            let dx = dx.map(|dx| run.set::<T>(dx)).transpose()?;
-            let dlast = dlast.map(|dlast| run.set::<T>(dlast)).transpose()?;
-            backward::<T>(hidden, T::of(forget_bias), reads, dx, dlast);
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let reads =
+            [run.get::<T>(x)?, run.get(last)?, run.get(cell)?, run.get(dcell)?, run.get(dstate)?];
+        let dx = dx.map(|dx| run.set::<T>(dx)).transpose()?;
+        let dlast = dlast.map(|dlast| run.set::<T>(dlast)).transpose()?;
+        backward::<T>(hidden, T::from_f64(forget_bias), reads, dx, dlast);
+    })
 }
 
 fn backward<T: Real>(
@@ -148,13 +128,9 @@ fn backward<T: Real>(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use bireme_ir::grad_name;
 
-    use bireme_ir::{Op, grad_name};
-
-    use crate::Value;
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     const X: [f64; 16] =
         [0.3, -0.7, 1.1, 0.2, -0.4, 0.9, 0.5, -1.2, 0.1, 0.6, -0.3, 0.8, -0.9, 0.4, 0.7, -0.5];
@@ -193,10 +169,7 @@ mod tests {
         let weights = Tensor::from_slice([2, 2], &[1.0, 2.0, 3.0, 4.0]).unwrap();
         values.insert(grad_name("c"), weights.into());
         values.insert(grad_name("h"), Tensor::from_slice([2, 2], &[-2.0; 4]).unwrap().into());
-        let view = OpView::new(&op).unwrap();
-        for grad in view.def.grad.ops(&view).unwrap() {
-            run_once(&grad, &mut values).unwrap();
-        }
+        run_gradient(&op, &mut values);
         for (name, count) in [("x", 16), ("last", 4)] {
             let slopes = values[&grad_name(name)].tensor().unwrap().to_f64_vec();
             for (i, slope) in slopes.iter().enumerate().take(count) {

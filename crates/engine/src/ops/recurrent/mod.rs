@@ -16,5 +16,4 @@ mod tests;
 use crate::op::OpDef;
 
 /// The ops of this family.
-pub(super) const DEFS: &[OpDef] =
-    &[rnn::DEF, rnn_grad::DEF, gru_unit::DEF, gru_unit::GRAD, lstm_unit::DEF, lstm_unit::GRAD];
+pub(super) const DEFS: &[OpDef] = &[rnn::DEF, rnn_grad::DEF, gru_unit::DEF, lstm_unit::DEF];

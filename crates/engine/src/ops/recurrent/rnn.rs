@@ -4,17 +4,11 @@
 //! Masks of the dropout between layers are kept in `DropoutState`, everything else that the
 //! gradient needs in `Reserve`.
 
-use bireme_ir::{AttrSpec, DType};
-
 use super::forward::Given;
 use super::sizes::{Network, Sizes};
 use crate::gemm::Matrix;
-use crate::op::{GradRule, In, Infer, Kernel, Meta, OpDef, OpView, Out, Run, Slot, attr};
-use crate::ops::math::number::Real;
-use crate::ops::real::not_float;
+use crate::ops::prelude::*;
 use crate::random::Philox;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
 
 pub(super) const ATTRS: &[AttrSpec] = &[
     attr::str("mode", "RNN_TANH"),
@@ -42,10 +36,15 @@ pub(super) const DEF: OpDef = OpDef::new("rnn", kernel)
     ])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op {
-        inputs: &["Input", "PreState", "WeightList", "SequenceLength"],
-        outputs: &["Out", "DropoutState", "Reserve"],
-    });
+    .grad(GradRule::Op(&[
+        "Input",
+        "PreState",
+        "WeightList",
+        "SequenceLength",
+        "Out",
+        "DropoutState",
+        "Reserve",
+    ]));
 
 /// Random numbers drawn at a time; they stay in the first-level cache.
 const BLOCK: usize = 256;
@@ -186,7 +185,7 @@ impl Dropout {
 /// What a kept element is multiplied by.
 pub(super) fn scale<T: Real>(drop: f32) -> T {
     // With probability 1 nothing is kept; the factor must only not be infinite.
-    if drop < 1.0 { T::of(1.0 / (1.0 - f64::from(drop))) } else { T::ZERO }
+    if drop < 1.0 { T::from_f64(1.0 / (1.0 - f64::from(drop))) } else { T::ZERO }
 }
 
 /// Where the outputs are, and memory for those that nobody asked for.
@@ -213,15 +212,12 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         recurrent: Tensor::empty(DType::F32),
     };
     let dropout = Dropout::of(op, &reads.network)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Input", |run, T| {
         let sizes = reads.sizes(run)?;
         reads.lengths(run, &sizes, &mut lengths)?;
-        let dtype = run.tensor(reads.input)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let given = reads.given::<T>(run, sizes, &lengths)?;
-            forward(&given, run, run.get(reads.input)?, &mut writes, dropout)
-        }, else => Err(not_float("Input", dtype)))
-    }))
+        let given = reads.given::<T>(run, sizes, &lengths)?;
+        forward(&given, run, run.get(reads.input)?, &mut writes, dropout)?;
+    })
 }
 
 fn forward<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>>(

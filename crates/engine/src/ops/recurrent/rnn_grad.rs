@@ -1,17 +1,11 @@
 //! `rnn_grad`: the gradients of a recurrent network, layer by layer from the last.
 
-use bireme_ir::DType;
-
 use super::backward::Gates;
 use super::forward::{Given, Kept};
 use super::rnn::{ATTRS, Reads, scale};
 use super::sizes::Part;
 use crate::gemm::Matrix;
-use crate::op::{In, Kernel, OpDef, OpView, Out, Run, Slot};
-use crate::ops::math::number::Real;
-use crate::ops::real::not_float;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("rnn_grad", kernel)
     .inputs(&[
@@ -69,15 +63,12 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         states: [empty(), empty()],
         layers: [empty(), empty()],
     };
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Input", |run, T| {
         let sizes = reads.sizes(run)?;
         reads.lengths(run, &sizes, &mut lengths)?;
-        let dtype = run.tensor(reads.input)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let given = reads.given::<T>(run, sizes, &lengths)?;
-            grads.run(&given, run, run.get(reads.input)?)
-        }, else => Err(not_float("Input", dtype)))
-    }))
+        let given = reads.given::<T>(run, sizes, &lengths)?;
+        grads.run(&given, run, run.get(reads.input)?)?;
+    })
 }
 
 impl Grads {

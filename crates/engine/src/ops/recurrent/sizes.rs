@@ -3,8 +3,7 @@
 //! A *pass* is one layer in one direction. `Reserve` holds, pass by pass, the activated gates of
 //! every step and the states after it; then the inputs of all layers but the first.
 
-use crate::op::{Infer, Meta, OpView, same_dim};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// What kind of cell the network is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

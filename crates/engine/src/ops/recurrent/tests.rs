@@ -1,12 +1,8 @@
 //! What golden cases of `rnn` cannot show: dropout, missing by-products, bad input.
 
-use std::collections::HashMap;
+use bireme_ir::grad_name;
 
-use bireme_ir::{Op, grad_name};
-
-use crate::Value;
-use crate::op::{OpView, run_once};
-use crate::tensor::Tensor;
+use crate::ops::testing::*;
 
 /// Numbers that look random, in (-1, 1).
 fn tensor(dims: &[usize], seed: usize) -> Value {

@@ -1,15 +1,7 @@
 //! The axes of a reduction, and loops over what is kept and what is reduced.
 
-use bireme_ir::AttrSpec;
-
-use crate::op::{
-    GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::Number;
-use crate::simd::vectorized;
-use crate::tensor::{Dims, Element, MAX_RANK};
-use crate::{Error, Result};
+use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::ints("dim", &[0]),
@@ -29,31 +21,15 @@ pub(super) const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Ke
         .split(SplitRule::Fn(split_kept))
 }
 
-/// The definition of the gradient of a sum or mean, which needs only the shape of `X`.
-pub(super) const fn grad_def(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    OpDef::new(name, kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Out@GRAD")] })
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .attrs(ATTRS)
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(split_grad))
+/// The gradient of a sum or mean, which needs only the shape of `X`.
+pub(super) const fn gradient(kernel: fn(&OpView<'_>) -> Result<Kernel>) -> Gradient {
+    Gradient::new(&["X"], kernel).reads(&["X"]).split(SplitRule::Fn(split_grad))
 }
 
-/// The definition of a gradient that needs `X` and `Out`.
-pub(super) const fn grad_from_both(
-    name: &'static str,
-    kernel: fn(&OpView<'_>) -> Result<Kernel>,
-) -> OpDef {
-    grad_def(name, kernel)
-        .inputs(const { &[Slot::one("X"), Slot::one("Out"), Slot::one("Out@GRAD")] })
-        .split(SplitRule::Fn(split_kept_grad))
+/// A gradient that needs `X` and `Out`.
+pub(super) const fn gradient_from_both(kernel: fn(&OpView<'_>) -> Result<Kernel>) -> Gradient {
+    Gradient::new(&["X"], kernel).reads(&["X", "Out"]).split(SplitRule::Fn(split_kept_grad))
 }
-
-pub(super) const FROM_X: GradRule = GradRule::Op { inputs: &["X"], outputs: &[] };
-pub(super) const FROM_BOTH: GradRule = GradRule::Op { inputs: &["X"], outputs: &["Out"] };
 
 /// Which axes an op reduces, as its attributes say.
 #[derive(Clone, Debug)]
@@ -94,7 +70,7 @@ impl Axes {
     }
 
     /// The walk over `X` with the result as its operand, and how many elements make one result.
-    pub(super) fn walk(&self, x: Dims) -> Result<(Walk<1>, usize)> {
+    pub(super) fn walk(&self, x: Dims) -> Result<(BroadcastWalk<1>, usize)> {
         let reduced = self.reduced(x.len())?;
         let mut kept = [1; MAX_RANK];
         let mut count = 1;
@@ -105,7 +81,7 @@ impl Axes {
                 kept[axis] = *dim;
             }
         }
-        Ok((Walk::new(&x, [&kept[..x.len()]])?, count))
+        Ok((BroadcastWalk::new(&x, [&kept[..x.len()]])?, count))
     }
 
     /// Whether the batch is among what is reduced.
@@ -168,7 +144,7 @@ fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 /// Folds `x` into `out`: `fold` joins a result with an element, `fold_run` with a whole run.
 pub(super) fn reduce<T: Element>(
-    walk: &Walk<1>,
+    walk: &BroadcastWalk<1>,
     x: &[T],
     out: &mut [T],
     start: T,
@@ -199,7 +175,7 @@ pub(super) fn reduce<T: Element>(
 
 /// Writes `f(x, out, dout)` for every element of `x` and the result that it went into.
 pub(super) fn spread<T: Number>(
-    walk: &Walk<1>,
+    walk: &BroadcastWalk<1>,
     x: &[T],
     out: &[T],
     dout: &[T],

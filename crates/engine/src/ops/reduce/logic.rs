@@ -1,12 +1,9 @@
 //! `reduce_any` and `reduce_all`: whether some, or all, of the elements are true; any number but
 //! zero is.
 
-use bireme_ir::DType;
-
 use super::axes::{self, Axes};
-use crate::op::{Infer, Kernel, OpDef, OpView};
 use crate::ops::activation::unary;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const ANY: OpDef = axes::def("reduce_any", |op| kernel(op, false)).infer(infer);
 pub(super) const ALL: OpDef = axes::def("reduce_all", |op| kernel(op, true)).infer(infer);
@@ -26,7 +23,7 @@ fn kernel(op: &OpView<'_>, all: bool) -> Result<Kernel> {
         let dtype = run.tensor(x)?.dtype();
         truth.resize(run.tensor(x)?.numel(), 0);
         dispatch!(dtype, T in [u8, f32, f64, i32, i64] => {
-            unary::each(run.get::<T>(x)?, &mut truth, &|x: T| u8::from(x != T::default()));
+            unary::each(run.get::<T>(x)?, &mut truth, |x: T| u8::from(x != T::default()));
         }, else => return Err(Error::kernel(format!("{dtype} elements have no truth value"))));
         let (x, out) = (truth.as_slice(), run.set::<u8>(out)?);
         if all {

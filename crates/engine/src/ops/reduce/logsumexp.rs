@@ -1,14 +1,8 @@
 //! `logsumexp`: the logarithm of the sum of exponentials along some axes, safe for large elements.
 
-use bireme_ir::{AttrSpec, DType};
-
-use super::axes::{self, Axes, FROM_BOTH};
-use crate::op::{Infer, Kernel, OpDef, OpView, SplitRule, SplitView, Spread, attr};
-use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::{Real, fold_of, sum_of};
-use crate::simd::vectorized;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use super::axes::{self, Axes};
+use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] =
     &[attr::ints("axis", &[0]), attr::bool("keepdim", false), attr::bool("reduce_all", false)];
@@ -16,11 +10,8 @@ const ATTRS: &[AttrSpec] =
 pub(super) const DEF: OpDef = axes::def("logsumexp", kernel)
     .attrs(ATTRS)
     .infer(infer)
-    .grad(FROM_BOTH)
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]))
     .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef =
-    axes::grad_from_both("logsumexp_grad", grad_kernel).attrs(ATTRS).split(SplitRule::Fn(split));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -42,20 +33,16 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, axes) = (op.input("X")?, op.output("Out")?, Axes::named(op, "axis")?);
     let mut sums = Tensor::empty(DType::F32);
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            sums.resize(dtype, [out.len()]);
-            forward::<T>(&walk, x, out, sums.as_mut_slice()?);
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        sums.resize(T::DTYPE, [out.len()]);
+        forward::<T>(&walk, x, out, sums.as_mut_slice()?);
+    })
 }
 
 /// `max + ln(sum(exp(x - max)))`: no exponential exceeds 1.
-fn forward<T: Real>(walk: &Walk<1>, x: &[T], out: &mut [T], sums: &mut [T]) {
+fn forward<T: Real>(walk: &BroadcastWalk<1>, x: &[T], out: &mut [T], sums: &mut [T]) {
     let larger = |a: T, b: T| if b > a { b } else { a };
     axes::reduce(walk, x, out, T::LOWEST, larger, |top, x| fold_of(x, top, larger));
     // Infinities would be subtracted from themselves.
@@ -73,31 +60,27 @@ fn forward<T: Real>(walk: &Walk<1>, x: &[T], out: &mut [T], sums: &mut [T]) {
                     if walk.moves[0] {
                         let tops = &tops[to..to + len];
                         for ((sum, x), top) in sums[to..to + len].iter_mut().zip(x).zip(tops) {
-                            *sum = *sum + (*x - *top).exp();
+                            *sum += (*x - *top).exp();
                         }
                     } else {
                         let top = tops[to];
-                        sums[to] = sums[to] + sum_of(x, |x| (x - top).exp());
+                        sums[to] += sum_of(x, |x| (x - top).exp());
                     }
                 },
             );
         },
     );
-    out.iter_mut().zip(sums).for_each(|(out, sum)| *out = *out + sum.ln());
+    out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum.ln());
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axes = Axes::named(op, "axis")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
-            let slope = |x: T, out: T, dout: T| dout * Real::exp(x - out);
-            axes::spread(&walk, x, out, dout, run.set::<T>(dx)?, slope);
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
+        let slope = |x: T, out: T, dout: T| dout * Real::exp(x - out);
+        axes::spread(&walk, x, out, dout, run.set::<T>(dx)?, slope);
+    })
 }

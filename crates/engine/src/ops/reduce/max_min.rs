@@ -1,15 +1,13 @@
 //! `reduce_max` and `reduce_min`. Every element that equals the result gets its whole gradient, as
 //! in Paddle.
 
-use super::axes::{self, Axes, FROM_BOTH};
-use crate::op::{Kernel, OpDef, OpView};
-use crate::ops::math::number::{Number, fold_of};
-use crate::{Error, Result, dispatch};
+use super::axes::{self, Axes};
+use crate::ops::prelude::*;
 
-pub(super) const MAX: OpDef = axes::def("reduce_max", |op| kernel(op, true)).grad(FROM_BOTH);
-pub(super) const MAX_GRAD: OpDef = axes::grad_from_both("reduce_max_grad", grad_kernel);
-pub(super) const MIN: OpDef = axes::def("reduce_min", |op| kernel(op, false)).grad(FROM_BOTH);
-pub(super) const MIN_GRAD: OpDef = axes::grad_from_both("reduce_min_grad", grad_kernel);
+pub(super) const MAX: OpDef =
+    axes::def("reduce_max", |op| kernel(op, true)).gradient(axes::gradient_from_both(grad_kernel));
+pub(super) const MIN: OpDef =
+    axes::def("reduce_min", |op| kernel(op, false)).gradient(axes::gradient_from_both(grad_kernel));
 
 #[inline(always)]
 fn larger<T: Number>(a: T, b: T) -> T {
@@ -48,15 +46,18 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axes = Axes::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
-            axes::spread(&walk, x, out, dout, run.set::<T>(dx)?, |x, out, dout| {
+        let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
+        axes::spread(
+            &walk,
+            x,
+            out,
+            dout,
+            run.set::<T>(dx)?,
+            |x, out, dout| {
                 if x == out { dout } else { T::ZERO }
-            });
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+            },
+        );
+    })
 }

@@ -1,14 +1,12 @@
 //! `reduce_prod`: the product along some axes. The gradient of a factor is the product of the
 //! others, also where factors are zero (Paddle's is NaN there).
 
-use super::axes::{self, Axes, FROM_BOTH};
-use crate::op::{Kernel, OpDef, OpView};
-use crate::ops::elementwise::walk::Walk;
-use crate::ops::math::number::{Number, Real};
-use crate::{Error, Result, dispatch};
+use super::axes::{self, Axes};
+use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
+use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef = axes::def("reduce_prod", kernel).grad(FROM_BOTH);
-pub(super) const GRAD: OpDef = axes::grad_from_both("reduce_prod_grad", grad_kernel);
+pub(super) const DEF: OpDef =
+    axes::def("reduce_prod", kernel).gradient(axes::gradient_from_both(grad_kernel));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
@@ -29,29 +27,32 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axes = Axes::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
-            let dx = run.set::<T>(dx)?;
-            if !x.contains(&0.0) {
-                axes::spread(&walk, x, out, dout, dx, |x, out, dout| dout * out / x);
-                return Ok(());
-            }
-            let (other, zero) = beside_zeros(&walk, x, dout);
-            axes::spread(&walk, x, &other, &zero, dx, |x, other, zero| {
+        let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
+        let dx = run.set::<T>(dx)?;
+        if !x.contains(&0.0) {
+            axes::spread(&walk, x, out, dout, dx, |x, out, dout| dout * out / x);
+            return Ok(());
+        }
+        let (other, zero) = beside_zeros(&walk, x, dout);
+        axes::spread(
+            &walk,
+            x,
+            &other,
+            &zero,
+            dx,
+            |x, other, zero| {
                 if x == 0.0 { zero } else { other / x }
-            });
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+            },
+        );
+    })
 }
 
 /// For each product, with the gradient in it: the product, for factors that are not zero, and that
 /// of all the other factors, for one that is. With one zero a product changes with that factor
 /// alone, with two it does not change at all.
-fn beside_zeros<T: Real>(walk: &Walk<1>, x: &[T], dout: &[T]) -> (Vec<T>, Vec<T>) {
+fn beside_zeros<T: Real>(walk: &BroadcastWalk<1>, x: &[T], dout: &[T]) -> (Vec<T>, Vec<T>) {
     let (none, one) = (T::ZERO, T::ONE);
     let mut zeros = vec![none; dout.len()];
     let count = |zeros: T, x: T| if x == none { zeros + one } else { zeros };
@@ -69,12 +70,7 @@ fn beside_zeros<T: Real>(walk: &Walk<1>, x: &[T], dout: &[T]) -> (Vec<T>, Vec<T>
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     #[test]
     fn a_zero_among_the_factors_has_a_gradient() {
@@ -92,10 +88,7 @@ mod tests {
             run_once(&op, &mut values).unwrap();
             let grad = Tensor::from_slice([grad.len()], &grad).unwrap();
             values.insert("out@GRAD".to_owned(), grad.into());
-            let view = OpView::new(&op).unwrap();
-            for grad in view.def.grad.ops(&view).unwrap() {
-                run_once(&grad, &mut values).unwrap();
-            }
+            run_gradient(&op, &mut values);
             assert_eq!(values["x@GRAD"].tensor().unwrap().as_slice::<f32>().unwrap(), expected);
         }
     }

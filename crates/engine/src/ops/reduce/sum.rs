@@ -1,24 +1,15 @@
 //! `reduce_sum` and `reduce_mean`. `out_dtype` converts the elements before they are added.
 
-use bireme_ir::DType;
+use super::axes::{self, Axes};
+use crate::ops::prelude::*;
 
-use super::axes::{self, Axes, FROM_X};
-use crate::op::{Kernel, OpDef, OpView, SplitRule};
-use crate::ops::math::number::{Number, Real, sum_of};
-use crate::tensor::{Element, Tensor};
-use crate::{Error, Result, dispatch};
+pub(super) const SUM: OpDef = axes::def("reduce_sum", sum)
+    .gradient(axes::gradient(|op| grad_kernel(op, Weight::One)))
+    .split(SplitRule::Fn(axes::split_sum));
 
-pub(super) const SUM: OpDef =
-    axes::def("reduce_sum", sum).grad(FROM_X).split(SplitRule::Fn(axes::split_sum));
-
-pub(super) const SUM_GRAD: OpDef =
-    axes::grad_def("reduce_sum_grad", |op| grad_kernel(op, Weight::One));
-
-pub(super) const MEAN: OpDef =
-    axes::def("reduce_mean", mean).grad(FROM_X).split(SplitRule::Fn(axes::split_sum));
-
-pub(super) const MEAN_GRAD: OpDef =
-    axes::grad_def("reduce_mean_grad", |op| grad_kernel(op, Weight::Mean));
+pub(super) const MEAN: OpDef = axes::def("reduce_mean", mean)
+    .gradient(axes::gradient(|op| grad_kernel(op, Weight::Mean)))
+    .split(SplitRule::Fn(axes::split_sum));
 
 /// What one element counts in the result.
 #[derive(Clone, Copy, PartialEq)]
@@ -64,20 +55,16 @@ fn convert(x: &Tensor, dtype: DType, to: &mut Tensor) -> Result<()> {
 fn mean(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
     let axes = Axes::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let dims = run.dims(x)?;
         let (walk, count) = axes.walk(dims)?;
         // Over the batch, this worker's mean counts for its share.
         let share = if axes.over_rows(dims.len()) { run.share.fraction() } else { 1.0 };
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            axes::reduce(&walk, x, out, T::ZERO, T::plus, |sum, x| sum + sum_of(x, |x| x));
-            let weight = T::of(share / count as f64);
-            out.iter_mut().for_each(|sum| *sum *= weight);
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        axes::reduce(&walk, x, out, T::ZERO, T::plus, |sum, x| sum + sum_of(x, |x| x));
+        let weight = T::from_f64(share / count as f64);
+        out.iter_mut().for_each(|sum| *sum *= weight);
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>, weight: Weight) -> Result<Kernel> {
@@ -101,7 +88,7 @@ fn grad_kernel(op: &OpView<'_>, weight: Weight) -> Result<Kernel> {
         };
         let dtype = dx.dtype();
         dispatch!(dtype, T in [f32, f64] => {
-            let (weight, x) = (T::of(weight), run.get::<T>(x)?);
+            let (weight, x) = (T::from_f64(weight), run.get::<T>(x)?);
             let dout = dout.as_slice::<T>()?;
             axes::spread(&walk, x, dout, dout, dx.as_mut_slice()?, |_, _, dout| weight * dout);
             Ok(())

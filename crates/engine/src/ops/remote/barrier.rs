@@ -1,10 +1,7 @@
 //! `send_barrier` and `fetch_barrier`: the ends of the two halves of a step.
 
-use bireme_ir::AttrSpec;
-
 use super::{ENDPOINTS, HETER, MODE, TRAINER_ID, TRAINERS, dummies};
-use crate::Result;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 
 pub(super) const SEND_BARRIER: OpDef = definition("send_barrier", |op| {
     let (remote, endpoints) = (op.remote()?, op.strings("endpoints")?);

@@ -1,12 +1,8 @@
 //! `fake_init`: stands in a trainer's startup program for the initial values of a table that lives
 //! on servers. The trainer's variable has the table's width and no rows.
 
-use bireme_ir::DType;
-
 use super::{MODE, TRAINER_ID, TRAINERS};
-use crate::op::{AttrKind, Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("fake_init", kernel)
     .outputs(&[Slot::one("Out")])

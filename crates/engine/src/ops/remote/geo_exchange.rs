@@ -3,10 +3,8 @@
 
 use super::table::Ids;
 use super::{ENDPOINTS, EPMAP, MODE, TRAINER_ID, TRAINERS, pieces};
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 use crate::remote::{GeoParam, Piece};
-use crate::tensor::Tensor;
-use crate::{Error, Result};
 
 pub(super) const DEF: OpDef = OpDef::new("geo_exchange", kernel)
     .inputs(&[Slot::many("Param"), Slot::any("Ids")])

@@ -4,11 +4,8 @@
 //! Attributes `ranks`, `shapes`, `dtypes` and `levels` say what arrives, which nothing else in the
 //! program would tell the shape rule.
 
-use bireme_ir::{AttrSpec, DType};
-
 use super::{ENDPOINTS, HETER, MODE, TRAINER_ID, TRAINERS};
-use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// `send_and_recv`: values to the next stage, which answers with gradients.
 pub(super) const SEND_AND_RECV: OpDef = OpDef::new("send_and_recv", refuse)

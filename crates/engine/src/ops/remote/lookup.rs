@@ -1,8 +1,7 @@
 //! `distributed_lookup_table`: rows of a table on the servers, for all its lookups in a step.
 
 use super::table::{ATTRS, Ids, reference};
-use crate::op::{Infer, Kernel, OpDef, OpView, Slot};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("distributed_lookup_table", kernel)
     .inputs(&[Slot::many("Ids"), Slot::one("W")])

@@ -4,10 +4,7 @@
 //! Ops without results (`send`, the barriers) may write a *dummy*: an empty variable whose only use
 //! is that another op reads it, and so runs later.
 
-use bireme_ir::{AttrSpec, DType};
-
-use crate::Result;
-use crate::op::{Infer, Meta, OpDef, OpView, attr};
+use crate::ops::prelude::*;
 use crate::remote::Piece;
 
 mod barrier;

@@ -1,12 +1,8 @@
 //! `distributed_push_sparse`: gradients of the rows that a step looked up, to the servers.
 
-use bireme_ir::DType;
-
 use super::dummies;
 use super::table::{ATTRS, Ids, reference};
-use crate::op::{Kernel, OpDef, OpView, Slot};
-use crate::tensor::{Element, Tensor};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("distributed_push_sparse", kernel)
     .inputs(&[

@@ -3,12 +3,8 @@
 //! Attributes `ranks` and `shapes` say the shape of each piece, which nothing else in the program
 //! would tell the shape rule: the dimensions of all pieces in a row.
 
-use bireme_ir::DType;
-
 use super::{ENDPOINTS, EPMAP, HETER, MODE, TRAINER_ID, TRAINERS, dummies, pieces};
-use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::tensor::Tensor;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("recv", kernel)
     .inputs(&[Slot::any("X")])

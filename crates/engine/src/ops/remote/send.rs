@@ -1,10 +1,8 @@
 //! `send`: hands values to parameter servers.
 
 use super::{ENDPOINTS, EPMAP, HETER, MODE, TRAINER_ID, TRAINERS, dummies, pieces};
-use crate::Result;
-use crate::op::{Kernel, OpDef, OpView, Slot, attr};
+use crate::ops::prelude::*;
 use crate::remote::Sending;
-use crate::value::Value;
 
 pub(super) const DEF: OpDef = OpDef::new("send", kernel)
     .inputs(&[Slot::many("X")])

@@ -1,11 +1,8 @@
 //! Ops of a server's program. `listen_and_serv` and its blocks are read by the parameter server;
 //! an executor that meets one is told what to do instead.
 
-use bireme_ir::AttrSpec;
-
 use super::{ENDPOINTS, HETER, MODE, TRAINERS};
-use crate::op::{AttrKind, OpDef, Slot, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 const SERVE_ATTRS: &[AttrSpec] = &[
     attr::absent("optimize_blocks", AttrKind::Blocks),

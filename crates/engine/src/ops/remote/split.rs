@@ -2,8 +2,7 @@
 
 use bireme_ir::VarKind;
 
-use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Slot, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const BY_REF: OpDef = OpDef::new("split_byref", kernel)
     .inputs(&[Slot::one("X")])
@@ -119,13 +118,7 @@ fn copy_rows(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::Value;
-    use crate::op::run_once;
-    use crate::tensor::{SelectedRows, Tensor};
+    use crate::ops::testing::*;
 
     #[test]
     fn dense_gradients_are_cut_by_rows() {

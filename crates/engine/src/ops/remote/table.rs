@@ -1,11 +1,8 @@
 //! What the ops of a remote table have in common: its attributes, and ids as the servers count them.
 
-use bireme_ir::{AttrSpec, DType};
-
 use super::{ENDPOINTS, HETER, MODE, TRAINER_ID, TRAINERS};
-use crate::op::{In, OpView, Run, attr};
+use crate::ops::prelude::*;
 use crate::remote::{RowSpread, TableRef};
-use crate::{Error, Result};
 
 pub(super) const ATTRS: &[AttrSpec] = &[
     attr::strings("table_names", &[]),

@@ -5,9 +5,7 @@
 //! sample (`CVM`), which the sparse table adds to its counters when the gradient is pushed.
 
 use super::offsets::innermost;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::real::not_float;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 /// Leading columns that count shows and clicks.
 const COUNTERS: usize = 2;
@@ -18,16 +16,8 @@ pub(super) const DEF: OpDef = OpDef::new("cvm", kernel)
     .attrs(&[attr::bool("use_cvm", true)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "CVM"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("cvm_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("CVM"), Slot::one("Y@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::bool("use_cvm", true)])
-    .like(&[("X@GRAD", "X")])
-    .lod_from("X")
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "CVM"]).lod_from("X"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -52,56 +42,50 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, use_cvm) = (op.input("X")?, op.output("Y")?, op.bool("use_cvm")?);
-    Ok(Box::new(move |run| {
-        let (dtype, width) = (run.tensor(x)?.dtype(), run.dims(x)?.tail(1));
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
-            let kept = if use_cvm { width } else { width - COUNTERS };
-            if kept == 0 {
-                return Ok(());
+    float_kernel!(op, "X", |run, T| {
+        let width = run.dims(x)?.tail(1);
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let kept = if use_cvm { width } else { width - COUNTERS };
+        if kept == 0 {
+            return Ok(());
+        }
+        for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(kept)) {
+            y.copy_from_slice(&x[width - kept..]);
+            if use_cvm {
+                y[0] = (x[0] + 1.0).ln();
+                y[1] = (x[1] + 1.0).ln() - y[0];
             }
-            for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(kept)) {
-                y.copy_from_slice(&x[width - kept..]);
-                if use_cvm {
-                    y[0] = (x[0] + 1.0).ln();
-                    y[1] = (x[1] + 1.0).ln() - y[0];
-                }
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        }
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, cvm) = (op.input("X")?, op.input("CVM")?);
     let (dy, dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
     let use_cvm = op.bool("use_cvm")?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let x = run.tensor(x)?;
         let (rows, width) = (x.rows(), x.dims().tail(1));
         let kept = if use_cvm { width } else { width - COUNTERS };
         let offsets = if x.lod().is_empty() { None } else { Some(innermost(x, "X")?) };
         let samples = offsets.map_or(rows, |offsets| offsets.len() - 1);
-        dispatch!(x.dtype(), T in [f32, f64] => {
-            let (cvm, dy, dx) = (run.get::<T>(cvm)?, run.get::<T>(dy)?, run.set::<T>(dx)?);
-            if cvm.len() != samples * COUNTERS || dy.len() != rows * kept {
-                return Err(Error::kernel(format!(
-                    "{samples} samples need as many rows of show and click in `CVM`, \
-                     but it has {} elements",
-                    cvm.len()
-                )));
+        let (cvm, dy, dx) = (run.get::<T>(cvm)?, run.get::<T>(dy)?, run.set::<T>(dx)?);
+        if cvm.len() != samples * COUNTERS || dy.len() != rows * kept {
+            return Err(Error::kernel(format!(
+                "{samples} samples need as many rows of show and click in `CVM`, \
+                 but it has {} elements",
+                cvm.len()
+            )));
+        }
+        for (row, dx) in dx.chunks_exact_mut(width).enumerate() {
+            dx[width - kept..].copy_from_slice(&dy[row * kept..][..kept]);
+        }
+        let counters = cvm.chunks_exact(COUNTERS);
+        for (sample, counters) in counters.enumerate() {
+            let range = offsets.map_or(sample..sample + 1, |o| o[sample]..o[sample + 1]);
+            for dx in dx[range.start * width..range.end * width].chunks_exact_mut(width) {
+                dx[..COUNTERS].copy_from_slice(counters);
             }
-            for (row, dx) in dx.chunks_exact_mut(width).enumerate() {
-                dx[width - kept..].copy_from_slice(&dy[row * kept..][..kept]);
-            }
-            let counters = cvm.chunks_exact(COUNTERS);
-            for (sample, counters) in counters.enumerate() {
-                let range = offsets.map_or(sample..sample + 1, |o| o[sample]..o[sample + 1]);
-                for dx in dx[range.start * width..range.end * width].chunks_exact_mut(width) {
-                    dx[..COUNTERS].copy_from_slice(counters);
-                }
-            }
-            Ok(())
-        }, else => Err(not_float("X", x.dtype())))
-    }))
+        }
+    })
 }

@@ -4,14 +4,7 @@
 //! Their "gradients" are what this batch adds to the statistics. With `slot_dim`, columns come in
 //! slots whose first column counts shows; a slot that was not shown yields 0 and counts nowhere.
 
-use bireme_ir::AttrSpec;
-
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
-    same_dim,
-};
-use crate::ops::real::{Real, not_float};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 /// The default of `summary_decay_rate`, by which Paddle's GPU kernel forgets old statistics.
 const DECAY: f32 = 0.999_999_9;
@@ -38,8 +31,10 @@ pub(super) const DEF: OpDef = OpDef::new("data_norm", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X", "scale_w", "bias"], outputs: &["Means", "Scales"] })
-    .split(SplitRule::Fn(split));
+    .grad(GradRule::Op(&["X", "scale_w", "bias", "Means", "Scales"]))
+    // Every worker needs `Means` and `Scales`, but only the first may count in them: they are a sum of
+    // pieces of which all others are zero.
+    .split(SplitRule::Batch { rows: &["X"], partial: &["Means", "Scales"] });
 
 // Paddle's gradient op also names the statistics as outputs, for its GPU kernel; they are accepted
 // and left alone.
@@ -117,15 +112,6 @@ fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Rows by whole statistics. Every worker needs `Means` and `Scales`, but only the first may count
-/// in them: they are a sum of pieces of which all others are zero.
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let statistics = ["BatchSize", "BatchSum", "BatchSquareSum", "scale_w", "bias"];
-    let whole = statistics.iter().all(|slot| view.spread(slot) == Spread::Whole);
-    let of = |slot: &str| if slot == "Y" { Spread::Rows } else { Spread::Partial };
-    if whole && view.spread("X") == Spread::Rows { view.outputs_by_slot(of) } else { None }
-}
-
 /// The columns of a row in runs that are shown or not shown together.
 #[derive(Clone, Copy)]
 struct Slots {
@@ -177,40 +163,38 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         [op.input("BatchSize")?, op.input("BatchSum")?, op.input("BatchSquareSum")?];
     let [y, means, scales] = [op.output("Y")?, op.output("Means")?, op.output("Scales")?];
     let (slot_dim, shifted) = (op.i64("slot_dim")?, shift_slots(op)?);
-    Ok(Box::new(move |run| {
-        let (dtype, columns) = (run.tensor(x)?.dtype(), run.dims(x)?.tail(1));
-        dispatch!(dtype, T in [f32, f64] => {
-            let (size, total, square) = (run.get::<T>(size)?, run.get::<T>(total)?, run.get::<T>(square)?);
-            let (means, scales) = (run.set::<T>(means)?, run.set::<T>(scales)?);
-            for (column, (mean, scale)) in means.iter_mut().zip(&mut *scales).enumerate() {
-                *mean = total[column] / size[column];
-                *scale = (size[column] / square[column]).sqrt();
+    float_kernel!(op, "X", |run, T| {
+        let columns = run.dims(x)?.tail(1);
+        let (size, total, square) =
+            (run.get::<T>(size)?, run.get::<T>(total)?, run.get::<T>(square)?);
+        let (means, scales) = (run.set::<T>(means)?, run.set::<T>(scales)?);
+        for (column, (mean, scale)) in means.iter_mut().zip(&mut *scales).enumerate() {
+            *mean = total[column] / size[column];
+            *scale = (size[column] / square[column]).sqrt();
+        }
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let shifted = shift::<T>(run, shifted)?;
+        Slots::new(slot_dim, columns).each(x, |columns, elements, shown| {
+            let (x, y) = (&x[elements.clone()], &mut y[elements]);
+            if !shown {
+                return y.fill(0.0);
             }
-            let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
-            let shifted = shift::<T>(run, shifted)?;
-            Slots::new(slot_dim, columns).each(x, |columns, elements, shown| {
-                let (x, y) = (&x[elements.clone()], &mut y[elements]);
-                if !shown {
-                    return y.fill(0.0);
-                }
-                let statistics = means[columns.clone()].iter().zip(&scales[columns.clone()]);
-                for ((y, x), (mean, scale)) in y.iter_mut().zip(x).zip(statistics) {
-                    *y = (x - mean) * scale;
-                }
-                if let Some((weight, bias)) = shifted {
-                    let shifts = weight[columns.clone()].iter().zip(&bias[columns]);
-                    for (y, (weight, bias)) in y.iter_mut().zip(shifts) {
-                        *y = *y * weight + bias;
-                    }
-                }
-            });
-            if run.share.first > 0 {
-                means.fill(0.0);
-                scales.fill(0.0);
+            let statistics = means[columns.clone()].iter().zip(&scales[columns.clone()]);
+            for ((y, x), (mean, scale)) in y.iter_mut().zip(x).zip(statistics) {
+                *y = (x - mean) * scale;
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+            if let Some((weight, bias)) = shifted {
+                let shifts = weight[columns.clone()].iter().zip(&bias[columns]);
+                for (y, (weight, bias)) in y.iter_mut().zip(shifts) {
+                    *y = *y * weight + bias;
+                }
+            }
+        });
+        if run.share.first > 0 {
+            means.fill(0.0);
+            scales.fill(0.0);
+        }
+    })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
@@ -228,35 +212,32 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (slot_dim, shifted) = (op.i64("slot_dim")?, shift_slots(op)?);
     let epsilon = op.f64("epsilon")?;
     let mut sums = Vec::<f64>::new();
-    Ok(Box::new(move |run| {
-        let (dtype, columns) = (run.tensor(x)?.dtype(), run.dims(x)?.tail(1));
+    float_kernel!(op, "X", |run, T| {
+        let columns = run.dims(x)?.tail(1);
         let slots = Slots::new(slot_dim, columns);
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, dy) = (run.get::<T>(x)?, run.get::<T>(dy)?);
-            let (means, scales) = (run.get::<T>(means)?, run.get::<T>(scales)?);
-            let shifted = shift::<T>(run, shifted)?;
-            if let Some(dx) = dx {
-                input_grad(slots, x, dy, scales, shifted, run.set::<T>(dx)?);
-            }
-            let dscale = dscale.map(|dscale| run.set::<T>(dscale)).transpose()?;
-            let dbias = dbias.map(|dbias| run.set::<T>(dbias)).transpose()?;
-            let mut grads = [dscale, dbias];
-            grads.iter_mut().flatten().for_each(|grad| grad.fill(0.0));
-            if shifted.is_some() {
-                shift_grads(slots, x, dy, means, scales, grads);
-            }
-            summarize(slots, x, means, &mut sums);
-            for (column, sum) in sums.chunks_exact_mut(3).enumerate() {
-                let [count, total, square] = batch_summary(sum, slots.skip_unshown, epsilon);
-                for (output, value) in [(dsize, count), (dsum, total), (dsquare, square)] {
-                    if let Some(output) = output {
-                        run.set::<T>(output)?[column] = value as T;
-                    }
+        let (x, dy) = (run.get::<T>(x)?, run.get::<T>(dy)?);
+        let (means, scales) = (run.get::<T>(means)?, run.get::<T>(scales)?);
+        let shifted = shift::<T>(run, shifted)?;
+        if let Some(dx) = dx {
+            input_grad(slots, x, dy, scales, shifted, run.set::<T>(dx)?);
+        }
+        let dscale = dscale.map(|dscale| run.set::<T>(dscale)).transpose()?;
+        let dbias = dbias.map(|dbias| run.set::<T>(dbias)).transpose()?;
+        let mut grads = [dscale, dbias];
+        grads.iter_mut().flatten().for_each(|grad| grad.fill(0.0));
+        if shifted.is_some() {
+            shift_grads(slots, x, dy, means, scales, grads);
+        }
+        summarize(slots, x, means, &mut sums);
+        for (column, sum) in sums.chunks_exact_mut(3).enumerate() {
+            let [count, total, square] = batch_summary(sum, slots.skip_unshown, epsilon);
+            for (output, value) in [(dsize, count), (dsum, total), (dsquare, square)] {
+                if let Some(output) = output {
+                    run.set::<T>(output)?[column] = value as T;
                 }
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        }
+    })
 }
 
 /// Paddle skips slots that were not shown only when it shifts.

@@ -14,14 +14,11 @@ mod sequence_softmax;
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
     cvm::DEF,
-    cvm::GRAD,
     data_norm::DEF,
     data_norm::GRAD,
     sequence_expand::DEF,
-    sequence_expand::GRAD,
     sequence_pool::DEF,
     sequence_pool::GRAD,
     sequence_softmax::DEF,
-    sequence_softmax::GRAD,
     sequence_mask::DEF,
 ];

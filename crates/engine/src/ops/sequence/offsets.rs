@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use crate::tensor::Tensor;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// The offsets of the innermost sequences of `tensor`, which is in slot `slot`.
 pub(super) fn innermost<'a>(tensor: &'a Tensor, slot: &str) -> Result<&'a [usize]> {

@@ -2,24 +2,14 @@
 //! level `ref_level` has entries.
 
 use super::offsets::ranges;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr};
-use crate::ops::real::not_float;
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("sequence_expand", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Y")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::int("ref_level", -1)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "Y"], outputs: &[] });
-
-pub(super) const GRAD: OpDef = OpDef::new("sequence_expand_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Y"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::int("ref_level", -1)])
-    .like(&[("X@GRAD", "X")])
-    .lod_from("X");
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Y"]).lod_from("X"));
 
 /// How often things repeat is known only when the batch is there.
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
@@ -106,26 +96,23 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let ref_level = op.i64("ref_level")?;
     let mut plan = Vec::new();
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (x, y) = (run.tensor(x)?, run.tensor(y)?);
         repeats(x, y, ref_level, &mut plan)?;
         let width = x.dims().tail(1);
-        dispatch!(x.dtype(), T in [f32, f64] => {
-            let (mut rest, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
-            dx.fill(0.0);
-            for &(first, rows, repeat) in &plan {
-                let dx = &mut dx[first * width..(first + rows) * width];
-                for _ in 0..repeat {
-                    let Some((head, tail)) = rest.split_at_checked(dx.len()) else {
-                        return Err(Error::kernel("`Out@GRAD` has fewer rows than `Out`"));
-                    };
-                    for (dx, dout) in dx.iter_mut().zip(head) {
-                        *dx += dout;
-                    }
-                    rest = tail;
+        let (mut rest, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        dx.fill(0.0);
+        for &(first, rows, repeat) in &plan {
+            let dx = &mut dx[first * width..(first + rows) * width];
+            for _ in 0..repeat {
+                let Some((head, tail)) = rest.split_at_checked(dx.len()) else {
+                    return Err(Error::kernel("`Out@GRAD` has fewer rows than `Out`"));
+                };
+                for (dx, dout) in dx.iter_mut().zip(head) {
+                    *dx += dout;
                 }
+                rest = tail;
             }
-            Ok(())
-        }, else => Err(not_float("X", x.dtype())))
-    }))
+        }
+    })
 }

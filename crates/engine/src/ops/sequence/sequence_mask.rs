@@ -1,12 +1,8 @@
 //! `sequence_mask`: for each length in `X`, a row that is 1 as far as the length and 0 behind it.
 
-use half::{bf16, f16};
-
-use crate::op::{AttrKind, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::{ranked, signed, sized};
 use crate::ops::shape::given::integer;
-use crate::tensor::{Element, Tensor};
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("sequence_mask", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("MaxLenTensor")])

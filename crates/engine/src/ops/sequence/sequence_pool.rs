@@ -1,11 +1,9 @@
 //! `sequence_pool`: one row for each sequence: the sum, mean, maximum, first or last of its rows.
 
-use bireme_ir::{AttrSpec, DType, Op};
+use bireme_ir::Op;
 
 use super::offsets::{innermost, ranges};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, attr, default_op};
-use crate::ops::real::{Real, not_float};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::bool("is_test", false),
@@ -81,8 +79,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 /// Only a maximum needs to remember where it came from.
 fn grad(view: &OpView<'_>) -> Result<Vec<Op>> {
-    let outputs: &[&str] = if Pool::of(view)? == Pool::Max { &["MaxIndex"] } else { &[] };
-    Ok(vec![default_op(view, &["X"], outputs)?])
+    let reads: &[&str] = if Pool::of(view)? == Pool::Max { &["X", "MaxIndex"] } else { &["X"] };
+    Ok(vec![default_op(view, reads)?])
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
@@ -160,31 +158,28 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let pool = Pool::of(op)?;
     let index = if pool == Pool::Max { Some(op.input("MaxIndex")?) } else { None };
-    Ok(Box::new(move |run| {
-        let (dtype, dims) = (run.tensor(x)?.dtype(), run.dims(x)?);
+    float_kernel!(op, "X", |run, T| {
+        let dims = run.dims(x)?;
         let offsets = innermost(run.tensor(x)?, "X")?;
         let width = dims.tail(1);
-        dispatch!(dtype, T in [f32, f64] => {
-            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
-            let expected = (offsets.len() - 1) * width;
-            if dout.len() != expected {
-                let given = dout.len();
-                return Err(Error::kernel(format!(
-                    "`Out@GRAD` must have {expected} elements, not {given}"
-                )));
-            }
-            match index {
-                Some(index) => max_grad(dout, run.get::<i32>(index)?, width, dx),
-                None => {
-                    for (range, dout) in ranges(offsets).zip(dout.chunks_exact(width.max(1))) {
-                        let len = range.len();
-                        spread(pool, dout, len, &mut dx[range.start * width..range.end * width]);
-                    }
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let expected = (offsets.len() - 1) * width;
+        if dout.len() != expected {
+            let given = dout.len();
+            return Err(Error::kernel(format!(
+                "`Out@GRAD` must have {expected} elements, not {given}"
+            )));
+        }
+        match index {
+            Some(index) => max_grad(dout, run.get::<i32>(index)?, width, dx),
+            None => {
+                for (range, dout) in ranges(offsets).zip(dout.chunks_exact(width.max(1))) {
+                    let len = range.len();
+                    spread(pool, dout, len, &mut dx[range.start * width..range.end * width]);
                 }
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        }
+    })
 }
 
 /// The gradient of one sequence of `len` rows; `combine` backwards.

@@ -1,22 +1,14 @@
 //! `sequence_softmax`: softmax over each sequence of numbers.
 
 use super::offsets::{innermost, ranges};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot};
-use crate::ops::real::{Real, not_float, sum2};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("sequence_softmax", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Out"] });
-
-pub(super) const GRAD: OpDef = OpDef::new("sequence_softmax_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .like(&[("X@GRAD", "X")])
-    .lod_from("X");
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]).lod_from("X"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -28,17 +20,13 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
+    float_kernel!(op, "X", |run, T| {
         let offsets = innermost(run.tensor(x)?, "X")?;
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            for range in ranges(offsets) {
-                softmax(&x[range.clone()], &mut out[range]);
-            }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        for range in ranges(offsets) {
+            softmax(&x[range.clone()], &mut out[range]);
+        }
+    })
 }
 
 fn softmax<T: Real>(x: &[T], out: &mut [T]) {
@@ -56,19 +44,15 @@ fn softmax<T: Real>(x: &[T], out: &mut [T]) {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
+    float_kernel!(op, "X", |run, T| {
         let offsets = innermost(run.tensor(x)?, "X")?;
-        dispatch!(dtype, T in [f32, f64] => {
-            let (out, dout, dx) = (run.get::<T>(out)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
-            for range in ranges(offsets) {
-                let (out, dout) = (&out[range.clone()], &dout[range.clone()]);
-                let mean = sum2(out, dout, |out, dout| out * dout);
-                for ((dx, out), dout) in dx[range].iter_mut().zip(out).zip(dout) {
-                    *dx = out * (dout - mean);
-                }
+        let (out, dout, dx) = (run.get::<T>(out)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
+        for range in ranges(offsets) {
+            let (out, dout) = (&out[range.clone()], &dout[range.clone()]);
+            let mean = sum_of_pairs(out, dout, |out, dout| out * dout);
+            for ((dx, out), dout) in dx[range].iter_mut().zip(out).zip(dout) {
+                *dx = out * (dout - mean);
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+        }
+    })
 }

@@ -3,27 +3,15 @@
 use super::blocks;
 use super::dims::axis_in;
 use super::given::integer;
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Run, Slot, SplitRule, SplitView, Spread, attr,
-    same_dim,
-};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("concat", kernel)
     .inputs(&[Slot::many("X"), Slot::maybe("AxisTensor")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::int("axis", 0)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "AxisTensor"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split_inside(view, "X")));
-
-pub(super) const GRAD: OpDef = OpDef::new("concat_grad", grad_kernel)
-    .inputs(&[Slot::many("X"), Slot::maybe("AxisTensor"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::many("X@GRAD")])
-    .attrs(&[attr::int("axis", 0)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(|view| split_inside(view, "X")));
+    .split(SplitRule::Fn(|view| split_inside(view, "X")))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "AxisTensor"]));
 
 /// Row by row, unless attribute `axis`, counted in slot `slot`, is the batch itself.
 pub(super) fn split_inside(view: &SplitView<'_>, slot: &str) -> Option<Vec<Spread>> {
@@ -173,11 +161,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::run_once;
+    use crate::ops::testing::*;
 
     #[test]
     fn nothing_cannot_be_joined() {

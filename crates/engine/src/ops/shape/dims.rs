@@ -1,7 +1,6 @@
 //! Arithmetic on dimensions that shape rules and kernels of several families share.
 
-use crate::tensor::{Dims, MAX_RANK, Tensor};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// The most elements a tensor may have: the size of more in bytes fits no address.
 const MAX_ELEMENTS: i64 = i64::MAX / 16;

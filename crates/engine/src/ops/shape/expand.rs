@@ -3,12 +3,8 @@
 
 use super::dims::{ranked, signed, sized};
 use super::given::Given;
-use super::walk::Walk;
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use super::strided_walk::StridedWalk;
+use crate::ops::prelude::*;
 
 const TENSORS: [Slot; 2] = [Slot::maybe("Shape"), Slot::any("expand_shapes_tensor")];
 
@@ -17,15 +13,12 @@ pub(super) const DEF: OpDef = OpDef::new("expand_v2", |op| kernel(op, Given::sha
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::ints("shape", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "Shape", "expand_shapes_tensor"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, "shape")));
-
-pub(super) const GRAD: OpDef = OpDef::new("expand_v2_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), TENSORS[0], TENSORS[1], Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("shape", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split_grad));
+    .split(SplitRule::Fn(|view| split(view, "shape")))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["X", "Shape", "expand_shapes_tensor"])
+            .split(SplitRule::Fn(split_grad)),
+    );
 
 pub(super) const AS: OpDef = OpDef::new("expand_as_v2", |op| {
     kernel(op, Given::attr(op, "target_shape")?, op.maybe_input("Y"))
@@ -34,15 +27,8 @@ pub(super) const AS: OpDef = OpDef::new("expand_as_v2", |op| {
 .outputs(&[Slot::one("Out")])
 .attrs(&[attr::ints("target_shape", &[])])
 .infer(infer_as)
-.grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-.split(SplitRule::Fn(|view| split(view, "target_shape")));
-
-pub(super) const AS_GRAD: OpDef = OpDef::new("expand_as_v2_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("target_shape", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split_grad));
+.split(SplitRule::Fn(|view| split(view, "target_shape")))
+.gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]).split(SplitRule::Fn(split_grad)));
 
 impl Given {
     fn shape(op: &OpView<'_>) -> Result<Given> {
@@ -129,7 +115,7 @@ fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 fn kernel(op: &OpView<'_>, mut given: Given, like: Option<In>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     // The shapes of the last step, whose answer still holds when they have not changed.
     let mut last = None;
     Ok(Box::new(move |run| {
@@ -151,7 +137,7 @@ fn kernel(op: &OpView<'_>, mut given: Given, like: Option<In>) -> Result<Kernel>
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
-    let (mut walk, mut last) = (Walk::default(), None);
+    let (mut walk, mut last) = (StridedWalk::default(), None);
     Ok(Box::new(move |run| {
         let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
         if last != Some((dims, dout.dims())) {
@@ -164,7 +150,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     }))
 }
 
-fn repeat(walk: &mut Walk, x: Dims, out: Dims) {
+fn repeat(walk: &mut StridedWalk, x: Dims, out: Dims) {
     let (new, strides) = (out.len() - x.len(), x.strides());
     walk.start(0);
     for (at, len) in out.iter().enumerate() {

@@ -1,12 +1,9 @@
 //! `flatten_contiguous_range`, `flatten2` (and the older `flatten`): dimensions made one.
 
-use bireme_ir::AttrSpec;
-
 use super::dims::{axis_in, product};
 use super::given::Given;
 use super::relabel;
-use crate::op::{GradRule, Infer, OpDef, OpView, Slot, SplitRule, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 const X: &[Slot] = &[Slot::one("X")];
 const AXIS: &[AttrSpec] = &[attr::int("axis", 1)];
@@ -21,38 +18,15 @@ pub(super) const RANGE: OpDef = OpDef::new("flatten_contiguous_range", |op| {
     let ends = ends(cx.op())?;
     relabel::infer(cx, &ends, range_shape)
 })
-.grad(GradRule::Op { inputs: &[], outputs: &["XShape"] })
-.split(SplitRule::Fn(relabel::split));
-
-pub(super) const RANGE_GRAD: OpDef =
-    OpDef::new("flatten_contiguous_range_grad", relabel::grad_kernel)
-        .inputs(&[Slot::one("XShape"), Slot::one("Out@GRAD")])
-        .outputs(&[Slot::one("X@GRAD")])
-        .attrs(&[attr::int("start_axis", 1), attr::int("stop_axis", 1)])
-        .infer(relabel::infer_grad)
-        .split(SplitRule::Fn(relabel::split_grad));
+.split(SplitRule::Fn(relabel::split))
+.gradient(relabel::BY_SHAPE);
 
 pub(super) const DEF: OpDef = matrix("flatten2")
     .outputs(&[Slot::one("Out"), Slot::maybe("XShape")])
-    .grad(GradRule::Op { inputs: &[], outputs: &["XShape"] });
+    .gradient(relabel::BY_SHAPE);
 
-pub(super) const GRAD: OpDef = OpDef::new("flatten2_grad", relabel::grad_kernel)
-    .inputs(&[Slot::one("XShape"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::int("axis", 1)])
-    .infer(relabel::infer_grad)
-    .split(SplitRule::Fn(relabel::split_grad));
-
-pub(super) const OLD: OpDef = matrix("flatten")
-    .outputs(&[Slot::one("Out")])
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] });
-
-pub(super) const OLD_GRAD: OpDef = OpDef::new("flatten_grad", relabel::grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::int("axis", 1)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(relabel::split_grad));
+pub(super) const OLD: OpDef =
+    matrix("flatten").outputs(&[Slot::one("Out")]).gradient(relabel::BY_X);
 
 const fn matrix(name: &'static str) -> OpDef {
     OpDef::new(name, |op| relabel::kernel(op, Given::attr(op, "axis")?, matrix_shape))

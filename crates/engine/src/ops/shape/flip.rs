@@ -3,11 +3,8 @@
 use bireme_ir::{Op, grad_name};
 
 use super::dims::axis_in;
-use super::walk::Walk;
-use crate::Result;
-use crate::op::{
-    AttrKind, GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
+use super::strided_walk::StridedWalk;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("flip", kernel)
     .inputs(&[Slot::one("X")])
@@ -34,7 +31,7 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, axes) = (op.input("X")?, op.output("Out")?, op.longs("axis")?);
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| {
         let (x, out) = (run.tensor(x)?, run.out(out)?);
         let (dims, strides) = (x.dims(), x.dims().strides());

@@ -1,11 +1,7 @@
 //! Integers that an op takes from an attribute, from one tensor, or from a list of tensors: the
 //! shape of `reshape2`, the bounds of `slice`.
 
-use bireme_ir::DType;
-
-use crate::op::{In, Infer, OpView, Run};
-use crate::tensor::Tensor;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// Where the integers come from.
 #[derive(Default)]
@@ -104,4 +100,11 @@ pub(in crate::ops) fn integer(tensor: &Tensor) -> Result<i64> {
         other => return Err(Error::kernel(format!("expected int32 or int64, not {other}"))),
     };
     first.ok_or_else(|| Error::kernel("an empty tensor stands for a number"))
+}
+
+/// The first element of a tensor that stands for a number, whatever its type.
+pub(in crate::ops) fn first_number(tensor: &Tensor) -> Option<f64> {
+    dispatch!(tensor.dtype(), T in [f32, f64, i32, i64, u8, i8, i16, f16, bf16] => {
+        tensor.as_slice::<T>().ok()?.first().map(|first| first.to_f64())
+    }, else => None)
 }

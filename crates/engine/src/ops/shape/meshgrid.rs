@@ -2,10 +2,8 @@
 
 use super::concat::wanted_outputs;
 use super::dims::{ranked, signed, sized};
-use super::walk::Walk;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result};
+use super::strided_walk::StridedWalk;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("meshgrid", kernel)
     .inputs(&[Slot::many("X")])
@@ -50,7 +48,7 @@ fn grad(view: &OpView<'_>) -> Result<Vec<bireme_ir::Op>> {
 }
 
 /// Reads the list of axis `axis` in the order of the grid.
-fn lay(walk: &mut Walk, grid: Dims, axis: usize) {
+fn lay(walk: &mut StridedWalk, grid: Dims, axis: usize) {
     walk.start(0);
     for (at, len) in grid.iter().enumerate() {
         walk.axis(*len, isize::from(at == axis));
@@ -59,7 +57,7 @@ fn lay(walk: &mut Walk, grid: Dims, axis: usize) {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (inputs, outputs) = (op.inputs("X"), op.outputs("Out"));
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| {
         let mut lens = [0; MAX_RANK];
         for (len, input) in lens.iter_mut().zip(&inputs) {
@@ -82,7 +80,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     if douts.len() != inputs.len() || dxs.len() != inputs.len() {
         return Err(Error::kernel("each of `X` needs its gradients"));
     }
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| {
         for (axis, input) in inputs.iter().enumerate() {
             let Some(dx) = dxs[axis] else { continue };

@@ -3,20 +3,13 @@
 //! They are a constant, or repeat what is inside: `reflect` mirrors it without its edge,
 //! `replicate` (`edge` in `pad2d`) repeats the edge, `circular` starts again at the other end.
 
-use bireme_ir::AttrSpec;
-
 use super::dims::{signed, sized};
 use super::given::Given;
 use super::relocate::Relocate;
-use super::walk::Walk;
-use crate::op::{
-    AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::tensor::{Dims, Element, MAX_RANK, Tensor};
-use crate::{Error, Result, dispatch};
+use super::strided_walk::StridedWalk;
+use crate::ops::prelude::*;
 
 const IMAGE: [Slot; 2] = [Slot::one("X"), Slot::maybe("Paddings")];
-const IMAGE_GRAD: [Slot; 3] = [Slot::one("X"), Slot::maybe("Paddings"), Slot::one("Out@GRAD")];
 
 const PAD_ATTRS: &[AttrSpec] =
     &[attr::required("paddings", AttrKind::Ints), attr::float("pad_value", 0.0)];
@@ -33,29 +26,21 @@ const PAD3D_ATTRS: &[AttrSpec] = &[
     attr::str("data_format", "NCDHW"),
 ];
 
-pub(super) const PAD: OpDef = def("pad").inputs(&[Slot::one("X")]).attrs(PAD_ATTRS);
-pub(super) const PAD_GRAD: OpDef = grad_def("pad_grad")
-    .inputs(&[Slot::maybe("X"), Slot::one("Out@GRAD")])
+pub(super) const PAD: OpDef = def("pad")
+    .inputs(&[Slot::one("X")])
     .attrs(PAD_ATTRS)
-    .infer(infer_grad);
+    .gradient(GRADIENT.reads(&["X"]).optional(&["X"]).infer(infer_grad));
 pub(super) const PAD2D: OpDef = def("pad2d").inputs(&IMAGE).attrs(PAD2D_ATTRS);
-pub(super) const PAD2D_GRAD: OpDef = grad_def("pad2d_grad").inputs(&IMAGE_GRAD).attrs(PAD2D_ATTRS);
 pub(super) const PAD3D: OpDef = def("pad3d").inputs(&IMAGE).attrs(PAD3D_ATTRS);
-pub(super) const PAD3D_GRAD: OpDef = grad_def("pad3d_grad").inputs(&IMAGE_GRAD).attrs(PAD3D_ATTRS);
+
+const GRADIENT: Gradient = Gradient::new(&["X"], grad_kernel).reads(&["X", "Paddings"]);
 
 const fn def(name: &'static str) -> OpDef {
     OpDef::new(name, kernel)
         .outputs(const { &[Slot::one("Out")] })
         .infer(infer)
-        .grad(GradRule::Op { inputs: &["X", "Paddings"], outputs: &[] })
         .split(SplitRule::Fn(split))
-}
-
-const fn grad_def(name: &'static str) -> OpDef {
-    OpDef::new(name, grad_kernel)
-        .outputs(const { &[Slot::one("X@GRAD")] })
-        .like(&[("X@GRAD", "X")])
-        .split(SplitRule::Fn(split))
+        .gradient(GRADIENT)
 }
 
 /// What lies around.
@@ -235,7 +220,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 #[derive(Default)]
 struct Frame {
     /// The inputs as a part of the padded tensor, for a constant around them.
-    inside: Walk,
+    inside: StridedWalk,
     /// The input that each padded element shows, otherwise.
     shown: Relocate,
 }
@@ -276,12 +261,7 @@ fn fill(out: &mut Tensor, value: f64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::op::{OpView, run_once};
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     /// `pad2d` has no kernel in Paddle 2.6; golden cases of `pad3d` show the modes.
     #[test]
@@ -297,10 +277,7 @@ mod tests {
             let out = values["out"].tensor().unwrap().clone();
             assert_eq!(out.as_slice::<f32>().unwrap(), expected, "{mode}");
             values.insert("out@GRAD".to_owned(), out.into());
-            let view = OpView::new(&op).unwrap();
-            for grad in view.def.grad.ops(&view).unwrap() {
-                run_once(&grad, &mut values).unwrap();
-            }
+            run_gradient(&op, &mut values);
             let dx = values["x@GRAD"].tensor().unwrap().as_slice::<f32>().unwrap();
             assert_eq!(dx, gradient, "{mode}");
         };

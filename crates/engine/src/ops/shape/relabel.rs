@@ -4,11 +4,19 @@
 //! `XShape` is an output without elements whose dimensions are `[0, X's dimensions...]`: it tells
 //! the gradient the shape of `X` without keeping `X` alive.
 
-use crate::op::{Infer, Kernel, Meta, OpView, SplitView, Spread};
+use crate::ops::prelude::*;
+
+/// The gradient of an op that keeps the shape of `X` in `XShape`.
+pub(super) const BY_SHAPE: Gradient = Gradient::new(&["X"], grad_kernel)
+    .reads(&["XShape"])
+    .infer(infer_grad)
+    .split(SplitRule::Fn(split_grad));
+
+/// The gradient of an older op, which reads `X` for its shape.
+pub(super) const BY_X: Gradient =
+    Gradient::new(&["X"], grad_kernel).reads(&["X"]).split(SplitRule::Fn(split_grad));
 use crate::ops::shape::dims::{keep_lod, ranked, signed, sized};
 use crate::ops::shape::given::Given;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result};
 
 /// The dimensions of `Out`, from those of `X` (-1 where unknown) and the op's integers.
 pub(super) type Rule = fn(&[i64], &[i64]) -> Result<Vec<i64>>;

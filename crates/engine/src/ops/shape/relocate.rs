@@ -5,8 +5,7 @@
 
 use std::ops::AddAssign;
 
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 /// Tables of offsets, outermost axis first.
 #[derive(Default)]

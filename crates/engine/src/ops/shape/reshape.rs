@@ -4,8 +4,7 @@
 use super::dims::product;
 use super::given::Given;
 use super::relabel;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 const INPUTS: &[Slot] = &[Slot::one("X"), Slot::maybe("Shape"), Slot::any("ShapeTensor")];
 
@@ -14,36 +13,16 @@ pub(super) const DEF: OpDef = OpDef::new("reshape2", kernel)
     .outputs(&[Slot::one("Out"), Slot::maybe("XShape")])
     .attrs(&[attr::ints("shape", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &[], outputs: &["XShape"] })
+    .gradient(relabel::BY_SHAPE)
     .split(SplitRule::Fn(relabel::split));
-
-pub(super) const GRAD: OpDef = OpDef::new("reshape2_grad", relabel::grad_kernel)
-    .inputs(&[Slot::one("XShape"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("shape", &[])])
-    .infer(relabel::infer_grad)
-    .split(SplitRule::Fn(relabel::split_grad));
 
 pub(super) const OLD: OpDef = OpDef::new("reshape", kernel)
     .inputs(INPUTS)
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::ints("shape", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
+    .gradient(relabel::BY_X.accepts(&["Shape", "ShapeTensor", "Out"]))
     .split(SplitRule::Fn(relabel::split));
-
-pub(super) const OLD_GRAD: OpDef = OpDef::new("reshape_grad", relabel::grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::maybe("Shape"),
-        Slot::any("ShapeTensor"),
-        Slot::maybe("Out"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("shape", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(relabel::split_grad));
 
 fn given(op: &OpView<'_>) -> Result<Given> {
     Given::new(op, "shape", "Shape", "ShapeTensor")

@@ -5,24 +5,20 @@
 use super::dims::axis_in;
 use super::given::Given;
 use super::relocate::Relocate;
-use crate::op::{GradRule, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("roll", |op| kernel(op, "X", "Out"))
     .inputs(&[Slot::one("X"), Slot::maybe("ShiftsTensor")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::longs("shifts", &[]), attr::longs("axis", &[])])
     .like(&[("Out", "X")])
-    .grad(GradRule::Op { inputs: &["X", "ShiftsTensor"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("roll_grad", |op| kernel(op, "Out@GRAD", "X@GRAD"))
-    .inputs(&[Slot::maybe("X"), Slot::maybe("ShiftsTensor"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(DEF.signature.attrs)
-    .like(&[("X@GRAD", "Out@GRAD")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(
+        Gradient::new(&["X"], |op| kernel(op, "Out@GRAD", "X@GRAD"))
+            .reads(&["X", "ShiftsTensor"])
+            .optional(&["X"])
+            .like("Out@GRAD"),
+    );
 
 /// Row by row unless the batch itself is moved.
 fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {

@@ -4,14 +4,12 @@
 //! fill the part. Axes in `decrease_axes` are missing in the shape that it fills; those in
 //! `none_axes` are extra ones of size 1.
 
-use bireme_ir::{Attr, AttrSpec, DType, Scalar};
+use bireme_ir::{Attr, Scalar};
 
 use super::dims::sized;
 use super::slice::Cut;
-use super::walk::Walk;
-use crate::op::{AttrKind, GradRule, In, Kernel, OpDef, OpView, Run, Slot, attr};
-use crate::tensor::{Dims, Element, MAX_RANK, Tensor};
-use crate::{Error, Result, dispatch};
+use super::strided_walk::StridedWalk;
+use crate::ops::prelude::*;
 
 const BOUNDS: [Slot; 3] =
     [Slot::any("StartsTensorList"), Slot::any("EndsTensorList"), Slot::any("StepsTensorList")];
@@ -35,10 +33,7 @@ pub(super) const DEF: OpDef = OpDef::new("set_value", kernel)
     .like(&[("Out", "Input")])
     .lod_from("Input")
     .inplace(&[("Input", "Out")])
-    .grad(GradRule::Op {
-        inputs: &["ValueTensor", "StartsTensorList", "EndsTensorList", "StepsTensorList"],
-        outputs: &[],
-    });
+    .grad(GradRule::Op(&["ValueTensor", "StartsTensorList", "EndsTensorList", "StepsTensorList"]));
 
 pub(super) const GRAD: OpDef = OpDef::new("set_value_grad", grad_kernel)
     .inputs(&[Slot::one("Out@GRAD"), Slot::maybe("ValueTensor"), BOUNDS[0], BOUNDS[1], BOUNDS[2]])
@@ -50,7 +45,7 @@ pub(super) const GRAD: OpDef = OpDef::new("set_value_grad", grad_kernel)
 struct Part {
     cut: Cut,
     none_axes: Vec<i64>,
-    repeat: Walk,
+    repeat: StridedWalk,
     filled: Tensor,
 }
 
@@ -59,7 +54,7 @@ impl Part {
         Ok(Part {
             cut: Cut::assigned(op)?,
             none_axes: op.longs("none_axes")?,
-            repeat: Walk::default(),
+            repeat: StridedWalk::default(),
             filled: Tensor::empty(DType::F32),
         })
     }

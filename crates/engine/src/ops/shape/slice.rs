@@ -5,12 +5,8 @@
 
 use super::dims::axis_in;
 use super::given::Given;
-use super::walk::Walk;
-use crate::op::{
-    AttrKind, GradRule, Infer, Kernel, OpDef, OpView, Run, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result};
+use super::strided_walk::StridedWalk;
+use crate::ops::prelude::*;
 
 const BOUNDS: [Slot; 4] = [
     Slot::maybe("StartsTensor"),
@@ -31,25 +27,14 @@ pub(super) const DEF: OpDef = OpDef::new("slice", kernel)
         attr::ints("decrease_axis", &[]),
     ])
     .infer(infer)
-    .grad(GradRule::Op {
-        inputs: &["Input", "StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList"],
-        outputs: &[],
-    })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("slice_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("Input"),
-        BOUNDS[0],
-        BOUNDS[1],
-        BOUNDS[2],
-        BOUNDS[3],
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("Input@GRAD")])
-    .attrs(DEF.signature.attrs)
-    .like(&[("Input@GRAD", "Input")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["Input"], grad_kernel).reads(&[
+        "Input",
+        "StartsTensor",
+        "EndsTensor",
+        "StartsTensorList",
+        "EndsTensorList",
+    ]));
 
 pub(super) const STRIDED: OpDef = OpDef::new("strided_slice", kernel)
     .inputs(&[
@@ -71,35 +56,16 @@ pub(super) const STRIDED: OpDef = OpDef::new("strided_slice", kernel)
         attr::ints("decrease_axis", &[]),
     ])
     .infer(infer)
-    .grad(GradRule::Op {
-        inputs: &[
-            "Input",
-            "StartsTensor",
-            "EndsTensor",
-            "StartsTensorList",
-            "EndsTensorList",
-            "StridesTensor",
-            "StridesTensorList",
-        ],
-        outputs: &[],
-    })
-    .split(SplitRule::Fn(split));
-
-pub(super) const STRIDED_GRAD: OpDef = OpDef::new("strided_slice_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("Input"),
-        BOUNDS[0],
-        BOUNDS[1],
-        BOUNDS[2],
-        BOUNDS[3],
-        STRIDES[0],
-        STRIDES[1],
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("Input@GRAD")])
-    .attrs(STRIDED.signature.attrs)
-    .like(&[("Input@GRAD", "Input")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["Input"], grad_kernel).reads(&[
+        "Input",
+        "StartsTensor",
+        "EndsTensor",
+        "StartsTensorList",
+        "EndsTensorList",
+        "StridesTensor",
+        "StridesTensorList",
+    ]));
 
 /// What an op cuts out.
 pub(super) struct Cut {
@@ -111,7 +77,7 @@ pub(super) struct Cut {
     /// Whether an end before the front, going backwards, includes the front.
     to_front: bool,
     /// From the whole tensor to the part, once [`Cut::prepare`] has run.
-    pub(super) walk: Walk,
+    pub(super) walk: StridedWalk,
 }
 
 /// The part of one axis: its first index, the step to the next, and how many there are.
@@ -135,7 +101,7 @@ impl Cut {
             strides,
             decrease: op.longs("decrease_axis")?,
             to_front: false,
-            walk: Walk::default(),
+            walk: StridedWalk::default(),
         })
     }
 
@@ -148,7 +114,7 @@ impl Cut {
             strides: Some(Given::or_list(op, "steps", "StepsTensorList")?),
             decrease: op.longs("decrease_axes")?,
             to_front: true,
-            walk: Walk::default(),
+            walk: StridedWalk::default(),
         })
     }
 

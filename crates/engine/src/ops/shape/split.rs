@@ -5,9 +5,7 @@ use bireme_ir::{Op, grad_name};
 use super::blocks;
 use super::concat::{Axis, split_inside};
 use super::given::Given;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("split", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("AxisTensor"), Slot::any("SectionsTensorList")])

@@ -3,38 +3,23 @@
 use super::dims::axis_in;
 use super::given::Given;
 use super::relabel;
-use crate::Result;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("squeeze2", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out"), Slot::maybe("XShape")])
     .attrs(&[attr::ints("axes", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &[], outputs: &["XShape"] })
-    .split(SplitRule::Fn(relabel::split));
-
-pub(super) const GRAD: OpDef = OpDef::new("squeeze2_grad", relabel::grad_kernel)
-    .inputs(&[Slot::one("XShape"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("axes", &[])])
-    .infer(relabel::infer_grad)
-    .split(SplitRule::Fn(relabel::split_grad));
+    .split(SplitRule::Fn(relabel::split))
+    .gradient(relabel::BY_SHAPE);
 
 pub(super) const OLD: OpDef = OpDef::new("squeeze", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::ints("axes", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-    .split(SplitRule::Fn(relabel::split));
-
-pub(super) const OLD_GRAD: OpDef = OpDef::new("squeeze_grad", relabel::grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("axes", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(relabel::split_grad));
+    .split(SplitRule::Fn(relabel::split))
+    .gradient(relabel::BY_X);
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     relabel::kernel(op, Given::attr(op, "axes")?, shape)

@@ -5,12 +5,7 @@ use bireme_ir::{Op, grad_name};
 use super::blocks;
 use super::concat::wanted_outputs;
 use super::dims::{axis_in, ranked};
-use crate::op::{
-    GradRule, In, Infer, Kernel, OpDef, OpView, Out, Slot, SplitRule, SplitView, Spread, attr,
-    same_dim,
-};
-use crate::tensor::{Dims, MAX_RANK};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 pub(super) const STACK: OpDef =
     OpDef::new("stack", |op| join(op.inputs("X"), op.output("Y")?, op.i64("axis")?))
@@ -18,17 +13,16 @@ pub(super) const STACK: OpDef =
         .outputs(&[Slot::one("Y")])
         .attrs(&[attr::int("axis", 0)])
         .infer(|cx| infer_join(cx, "X", "Y"))
-        .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-        .split(SplitRule::Fn(|view| split_inside(view, view.meta("X")?.rank() + 1)));
-
-pub(super) const STACK_GRAD: OpDef = OpDef::new("stack_grad", |op| {
-    cut(op.input("Y@GRAD")?, wanted_outputs(op, "X@GRAD"), op.i64("axis")?)
-})
-.inputs(&[Slot::any("X"), Slot::one("Y@GRAD")])
-.outputs(&[Slot::many("X@GRAD")])
-.attrs(&[attr::int("axis", 0)])
-.infer(|cx| infer_cut(cx, "Y@GRAD", "X@GRAD"))
-.split(SplitRule::Fn(|view| split_inside(view, view.meta("Y@GRAD")?.rank())));
+        .split(SplitRule::Fn(|view| split_inside(view, view.meta("X")?.rank() + 1)))
+        .gradient(
+            Gradient::new(&["X"], |op| {
+                cut(op.input("Y@GRAD")?, wanted_outputs(op, "X@GRAD"), op.i64("axis")?)
+            })
+            .reads(&["X"])
+            .optional(&["X"])
+            .infer(|cx| infer_cut(cx, "Y@GRAD", "X@GRAD"))
+            .split(SplitRule::Fn(|view| split_inside(view, view.meta("Y@GRAD")?.rank()))),
+        );
 
 pub(super) const UNSTACK: OpDef =
     OpDef::new("unstack", |op| cut(op.input("X")?, all(op.outputs("Y")), op.i64("axis")?))
@@ -36,17 +30,14 @@ pub(super) const UNSTACK: OpDef =
         .outputs(&[Slot::many("Y")])
         .attrs(&[attr::int("axis", 0), attr::int("num", 0)])
         .infer(|cx| infer_cut(cx, "X", "Y"))
-        .grad(GradRule::Op { inputs: &[], outputs: &[] })
-        .split(SplitRule::Fn(|view| split_inside(view, view.meta("X")?.rank())));
-
-pub(super) const UNSTACK_GRAD: OpDef = OpDef::new("unstack_grad", |op| {
-    join(op.inputs("Y@GRAD"), op.output("X@GRAD")?, op.i64("axis")?)
-})
-.inputs(&[Slot::many("Y@GRAD")])
-.outputs(&[Slot::one("X@GRAD")])
-.attrs(&[attr::int("axis", 0), attr::int("num", 0)])
-.infer(|cx| infer_join(cx, "Y@GRAD", "X@GRAD"))
-.split(SplitRule::Fn(|view| split_inside(view, view.meta("Y@GRAD")?.rank() + 1)));
+        .split(SplitRule::Fn(|view| split_inside(view, view.meta("X")?.rank())))
+        .gradient(
+            Gradient::new(&["X"], |op| {
+                join(op.inputs("Y@GRAD"), op.output("X@GRAD")?, op.i64("axis")?)
+            })
+            .infer(|cx| infer_join(cx, "Y@GRAD", "X@GRAD"))
+            .split(SplitRule::Fn(|view| split_inside(view, view.meta("Y@GRAD")?.rank() + 1))),
+        );
 
 pub(super) const UNBIND: OpDef =
     OpDef::new("unbind", |op| cut(op.input("X")?, all(op.outputs("Out")), op.i64("axis")?))

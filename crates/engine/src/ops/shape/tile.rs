@@ -3,50 +3,32 @@
 
 use super::dims::{ranked, signed, sized};
 use super::given::Given;
-use super::walk::Walk;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::tensor::Dims;
-use crate::{Error, Result};
+use super::strided_walk::StridedWalk;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("tile", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("RepeatTimes"), Slot::any("repeat_times_tensor")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::ints("repeat_times", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "RepeatTimes", "repeat_times_tensor"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("tile_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::maybe("RepeatTimes"),
-        Slot::any("repeat_times_tensor"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("repeat_times", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&[
+        "X",
+        "RepeatTimes",
+        "repeat_times_tensor",
+    ]));
 
 pub(super) const EXPAND: OpDef = OpDef::new("expand", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("ExpandTimes"), Slot::any("expand_times_tensor")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::ints("expand_times", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X", "ExpandTimes", "expand_times_tensor"], outputs: &[] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const EXPAND_GRAD: OpDef = OpDef::new("expand_grad", grad_kernel)
-    .inputs(&[
-        Slot::one("X"),
-        Slot::maybe("ExpandTimes"),
-        Slot::any("expand_times_tensor"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("expand_times", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&[
+        "X",
+        "ExpandTimes",
+        "expand_times_tensor",
+    ]));
 
 fn given(op: &OpView<'_>) -> Result<Given> {
     if op.def.name.starts_with("expand") {
@@ -92,7 +74,7 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, mut given) = (op.input("X")?, op.output("Out")?, given(op)?);
     // The shapes of the last step, whose answer still holds when they have not changed.
-    let (mut walk, mut last) = (Walk::default(), None);
+    let (mut walk, mut last) = (StridedWalk::default(), None);
     Ok(Box::new(move |run| {
         let (x, out) = (run.tensor(x)?, run.out(out)?);
         if given.known().is_none() || last != Some((x.dims(), out.dims())) {
@@ -107,7 +89,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| {
         let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
         if dout.dims().len() < dims.len() {
@@ -121,7 +103,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 /// Each axis of `Out` is two: the repeats, and the axis of `X`.
-fn repeat(walk: &mut Walk, x: Dims, out: Dims) {
+fn repeat(walk: &mut StridedWalk, x: Dims, out: Dims) {
     let (new, strides) = (out.len() - x.len(), x.strides());
     walk.start(0);
     for (at, len) in out.iter().enumerate() {

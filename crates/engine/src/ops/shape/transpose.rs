@@ -2,43 +2,34 @@
 
 use super::dims::{axis_in, ranked};
 use super::relabel;
-use super::walk::Walk;
-use crate::op::{
-    AttrKind, GradRule, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread,
-    attr,
-};
-use crate::tensor::{Dims, MAX_RANK, Tensor};
-use crate::{Error, Result};
+use super::strided_walk::StridedWalk;
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("transpose2", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out"), Slot::maybe("XShape")])
     .attrs(&[attr::required("axis", AttrKind::Ints)])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &[], outputs: &["XShape"] })
-    .split(SplitRule::Fn(|view| split(view, "X")));
-
-pub(super) const GRAD: OpDef = OpDef::new("transpose2_grad", grad_kernel)
-    .inputs(&[Slot::one("XShape"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::required("axis", AttrKind::Ints)])
-    .infer(relabel::infer_grad)
-    .split(SplitRule::Fn(|view| split(view, "Out@GRAD")));
+    .split(SplitRule::Fn(|view| split(view, "X")))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["XShape"])
+            .infer(relabel::infer_grad)
+            .split(SplitRule::Fn(|view| split(view, "Out@GRAD"))),
+    );
 
 pub(super) const OLD: OpDef = OpDef::new("transpose", kernel)
     .inputs(&[Slot::one("X")])
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::required("axis", AttrKind::Ints), attr::str("data_format", "AnyLayout")])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
-    .split(SplitRule::Fn(|view| split(view, "X")));
-
-pub(super) const OLD_GRAD: OpDef = OpDef::new("transpose_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::maybe("Out"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::required("axis", AttrKind::Ints), attr::str("data_format", "AnyLayout")])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(|view| split(view, "Out@GRAD")));
+    .split(SplitRule::Fn(|view| split(view, "X")))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["X"])
+            .accepts(&["Out"])
+            .split(SplitRule::Fn(|view| split(view, "Out@GRAD"))),
+    );
 
 /// Rows stay rows when the first axis stays first; the pieces of a sum may turn as they like.
 fn split(view: &SplitView<'_>, slot: &str) -> Option<Vec<Spread>> {
@@ -78,7 +69,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, order) = (op.input("X")?, op.output("Out")?, order(op)?);
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| permute(&mut walk, &order, run.tensor(x)?, run.out(out)?)))
 }
 
@@ -88,11 +79,11 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     for (to, from) in order.iter().enumerate() {
         back[*from] = to;
     }
-    let mut walk = Walk::default();
+    let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| permute(&mut walk, &back, run.tensor(dout)?, run.out(dx)?)))
 }
 
-fn permute(walk: &mut Walk, order: &[usize], x: &Tensor, out: &mut Tensor) -> Result<()> {
+fn permute(walk: &mut StridedWalk, order: &[usize], x: &Tensor, out: &mut Tensor) -> Result<()> {
     let (dims, strides) = (x.dims(), x.dims().strides());
     if dims.len() != order.len() {
         return Err(Error::kernel(format!("cannot put the axes of {dims} in order {order:?}")));

@@ -2,8 +2,7 @@
 
 use super::given::Given;
 use super::relabel;
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 const INPUTS: &[Slot] = &[Slot::one("X"), Slot::maybe("AxesTensor"), Slot::any("AxesTensorList")];
 
@@ -12,35 +11,16 @@ pub(super) const DEF: OpDef = OpDef::new("unsqueeze2", kernel)
     .outputs(&[Slot::one("Out"), Slot::maybe("XShape")])
     .attrs(&[attr::ints("axes", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &[], outputs: &["XShape"] })
+    .gradient(relabel::BY_SHAPE.accepts(&["AxesTensor", "AxesTensorList"]))
     .split(SplitRule::Fn(relabel::split));
-
-pub(super) const GRAD: OpDef = OpDef::new("unsqueeze2_grad", relabel::grad_kernel)
-    .inputs(&[
-        Slot::one("XShape"),
-        Slot::maybe("AxesTensor"),
-        Slot::any("AxesTensorList"),
-        Slot::one("Out@GRAD"),
-    ])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("axes", &[])])
-    .infer(relabel::infer_grad)
-    .split(SplitRule::Fn(relabel::split_grad));
 
 pub(super) const OLD: OpDef = OpDef::new("unsqueeze", kernel)
     .inputs(INPUTS)
     .outputs(&[Slot::one("Out")])
     .attrs(&[attr::ints("axes", &[])])
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &[] })
+    .gradient(relabel::BY_X)
     .split(SplitRule::Fn(relabel::split));
-
-pub(super) const OLD_GRAD: OpDef = OpDef::new("unsqueeze_grad", relabel::grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::ints("axes", &[])])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(relabel::split_grad));
 
 fn given(op: &OpView<'_>) -> Result<Given> {
     Given::new(op, "axes", "AxesTensor", "AxesTensorList")

@@ -1,13 +1,7 @@
 //! `arg_max` and `arg_min`: where the largest or smallest element lies; the first one of equals.
 
-use bireme_ir::DType;
-
 use super::lanes::{Lanes, axis_of};
-use crate::op::{
-    AttrKind, Infer, Kernel, Meta, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr,
-};
-use crate::tensor::{Dims, Element, MAX_RANK, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const MAX: OpDef = definition("arg_max", |op| kernel(op, true));
 pub(super) const MIN: OpDef = definition("arg_min", |op| kernel(op, false));

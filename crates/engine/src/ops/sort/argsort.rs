@@ -1,12 +1,8 @@
 //! `argsort`: the elements along an axis in order, and where they came from. Equal elements keep
 //! their order, both ways up.
 
-use bireme_ir::DType;
-
 use super::lanes::{self, Lanes, axis_of, order};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
-use crate::tensor::Element;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("argsort", kernel)
     .inputs(&[Slot::one("X")])
@@ -20,15 +16,8 @@ pub(super) const DEF: OpDef = OpDef::new("argsort", kernel)
         Ok(())
     })
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Indices"] })
-    .split(SplitRule::Fn(lanes::split));
-
-pub(super) const GRAD: OpDef = OpDef::new("argsort_grad", lanes::grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Indices"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(DEF.signature.attrs)
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(lanes::split));
+    .split(SplitRule::Fn(lanes::split))
+    .gradient(Gradient::new(&["X"], lanes::grad_kernel).reads(&["X", "Indices"]));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, indices) = (op.input("X")?, op.output("Out")?, op.output("Indices")?);

@@ -5,10 +5,8 @@
 
 use std::cmp::Ordering;
 
-use crate::op::{In, Kernel, OpView, SplitRule, SplitView, Spread};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::axis_in;
-use crate::tensor::{Dims, Element, Tensor};
-use crate::{Error, Result, dispatch};
 
 /// A tensor seen as lanes along an axis: `outer * inner` lanes of `len` elements, `inner` apart.
 #[derive(Clone, Copy)]

@@ -9,14 +9,5 @@ mod top_k;
 mod unique;
 
 /// The definitions of this family.
-pub(super) const DEFS: &[OpDef] = &[
-    top_k::DEF,
-    top_k::GRAD,
-    top_k::OLD,
-    top_k::OLD_GRAD,
-    argsort::DEF,
-    argsort::GRAD,
-    arg_extreme::MAX,
-    arg_extreme::MIN,
-    unique::DEF,
-];
+pub(super) const DEFS: &[OpDef] =
+    &[top_k::DEF, top_k::OLD, argsort::DEF, arg_extreme::MAX, arg_extreme::MIN, unique::DEF];

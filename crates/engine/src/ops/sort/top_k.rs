@@ -1,12 +1,8 @@
 //! `top_k_v2` (and the older `top_k`): the largest or smallest elements along an axis.
 
-use bireme_ir::DType;
-
 use super::lanes::{self, Lanes, axis_of, order};
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::given::integer;
-use crate::tensor::{Dims, Element, MAX_RANK, Tensor};
-use crate::{Error, Result};
 
 pub(super) const DEF: OpDef = OpDef::new("top_k_v2", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("K")])
@@ -19,15 +15,8 @@ pub(super) const DEF: OpDef = OpDef::new("top_k_v2", kernel)
     ])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Indices"] })
-    .split(SplitRule::Fn(lanes::split));
-
-pub(super) const GRAD: OpDef = OpDef::new("top_k_v2_grad", lanes::grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::maybe("K"), Slot::one("Indices"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(DEF.signature.attrs)
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(lanes::split));
+    .split(SplitRule::Fn(lanes::split))
+    .gradient(Gradient::new(&["X"], lanes::grad_kernel).reads(&["X", "Indices"]).accepts(&["K"]));
 
 pub(super) const OLD: OpDef = OpDef::new("top_k", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("K")])
@@ -35,15 +24,8 @@ pub(super) const OLD: OpDef = OpDef::new("top_k", kernel)
     .attrs(&[attr::int("k", 1)])
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Indices"] })
-    .split(SplitRule::Fn(lanes::split));
-
-pub(super) const OLD_GRAD: OpDef = OpDef::new("top_k_grad", lanes::grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Indices"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(&[attr::int("k", 1)])
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(lanes::split));
+    .split(SplitRule::Fn(lanes::split))
+    .gradient(Gradient::new(&["X"], lanes::grad_kernel).reads(&["X", "Indices"]));
 
 /// What the older op has no attributes for.
 fn options(op: &OpView<'_>) -> Result<(i64, bool)> {

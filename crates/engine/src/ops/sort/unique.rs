@@ -5,13 +5,9 @@
 
 use std::cmp::Ordering;
 
-use bireme_ir::DType;
-
 use super::lanes::order;
-use crate::op::{Infer, Kernel, Meta, OpDef, OpView, Out, Run, Slot, attr};
+use crate::ops::prelude::*;
 use crate::ops::shape::dims::axis_in;
-use crate::tensor::{Dims, Element, MAX_RANK, Tensor};
-use crate::{Error, Result, dispatch};
 
 pub(super) const DEF: OpDef = OpDef::new("unique", kernel)
     .inputs(&[Slot::one("X")])

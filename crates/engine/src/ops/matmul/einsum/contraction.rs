@@ -6,11 +6,9 @@
 //! then put in the order of the output. A single operand has rows only.
 
 use super::equation::{Label, Labels, is_unnamed};
-use crate::gemm::{Layout, Matrix, gemm};
-use crate::ops::math::number::{Real, sum_of, sum_of_pairs};
-use crate::ops::shape::walk::Walk;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result};
+use crate::gemm::{Matrix, Order, gemm};
+use crate::ops::prelude::*;
+use crate::ops::shape::strided_walk::StridedWalk;
 
 /// One axis on two sides: its size, and its strides in a tensor and in the ordered form.
 #[derive(Clone, Copy, Debug)]
@@ -51,15 +49,15 @@ pub(super) struct Contraction {
 
 /// Memory that is used again every step.
 pub(super) struct Scratch {
-    walk: Walk,
+    walk: StridedWalk,
     wide: Tensor,
     product: Tensor,
 }
 
 impl Scratch {
     pub(super) fn new() -> Scratch {
-        let empty = || Tensor::empty(bireme_ir::DType::F32);
-        Scratch { walk: Walk::default(), wide: empty(), product: empty() }
+        let empty = || Tensor::empty(DType::F32);
+        Scratch { walk: StridedWalk::default(), wide: empty(), product: empty() }
     }
 }
 
@@ -179,7 +177,7 @@ impl Contraction {
                     product.resize(T::DTYPE, [self.stack * self.m * self.n]);
                 }
                 let to = product.as_mut_slice::<T>()?;
-                multiply(sizes, to, (left, Layout::Plain), (right, Layout::Plain));
+                multiply(sizes, to, (left, Order::Plain), (right, Order::Plain));
                 if direct {
                     return Ok(());
                 }
@@ -227,7 +225,7 @@ impl Contraction {
         ordered.resize(T::DTYPE, [self.ordered(operand)]);
         let (to, other, dproduct) =
             (ordered.as_mut_slice::<T>()?, other.as_slice::<T>()?, dproduct.as_slice::<T>()?);
-        let (plain, turned) = (Layout::Plain, Layout::Transposed);
+        let (plain, turned) = (Order::Plain, Order::Transposed);
         if operand == 0 {
             multiply([stack, m, k, n], to, (dproduct, plain), (other, turned));
         } else {
@@ -312,7 +310,7 @@ fn repeats(labels: &[Label]) -> bool {
     labels.iter().enumerate().any(|(i, label)| labels[..i].contains(label))
 }
 
-fn start<'a>(walk: &mut Walk, axes: impl IntoIterator<Item = &'a Axis>) {
+fn start<'a>(walk: &mut StridedWalk, axes: impl IntoIterator<Item = &'a Axis>) {
     walk.start(0);
     axes.into_iter().for_each(|axis| walk.axis(axis.size, axis.stride));
 }
@@ -321,8 +319,8 @@ fn start<'a>(walk: &mut Walk, axes: impl IntoIterator<Item = &'a Axis>) {
 fn multiply<T: Matrix + Real>(
     [stack, m, n, k]: [usize; 4],
     out: &mut [T],
-    (left, left_layout): (&[T], Layout),
-    (right, right_layout): (&[T], Layout),
+    (left, left_layout): (&[T], Order),
+    (right, right_layout): (&[T], Order),
 ) {
     // Matrices of one element, or of one row and one column, are not worth a call each.
     if m == 1 && n == 1 && k == 1 {

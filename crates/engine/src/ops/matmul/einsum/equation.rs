@@ -3,7 +3,7 @@
 //! A label that stands twice in a term means a diagonal. Without `->`, the output has the labels
 //! that occur once, in alphabetical order, after what `...` stands for.
 
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// The name of an axis: a letter, or [`FIRST_UNNAMED`] and above for what `...` stands for, counted
 /// from the last one.

@@ -9,19 +9,12 @@ mod equation;
 #[cfg(test)]
 mod tests;
 
-use bireme_ir::{AttrSpec, EMPTY_VAR};
+use bireme_ir::EMPTY_VAR;
 
 use self::contraction::{Contraction, Scratch};
 use self::equation::Equation;
 use crate::gemm::Matrix;
-use crate::op::{
-    AttrKind, GradRule, In, Infer, Kernel, Meta, OpDef, OpView, Out, Run, Slot, SplitRule,
-    SplitView, Spread, attr,
-};
-use crate::ops::math::number::Real;
-use crate::ops::real::not_float;
-use crate::tensor::{Dims, Tensor};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[attr::required("equation", AttrKind::String)];
 
@@ -30,7 +23,7 @@ pub(super) const DEF: OpDef = OpDef::new("einsum", kernel)
     .outputs(&[Slot::one("Out"), Slot::any("InnerCache"), Slot::any("XShape")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["Operands"], outputs: &[] })
+    .grad(GradRule::Op(&["Operands"]))
     .split(SplitRule::Fn(split));
 
 pub(super) const GRAD: OpDef = OpDef::new("einsum_grad", grad_kernel)
@@ -141,7 +134,7 @@ struct Planned {
 
 impl Planned {
     fn of(op: &OpView<'_>) -> Result<Planned> {
-        let empty = || Tensor::empty(bireme_ir::DType::F32);
+        let empty = || Tensor::empty(DType::F32);
         Ok(Planned {
             equation: equation(op)?,
             dims: Vec::new(),
@@ -188,17 +181,14 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (operands, out) = (op.inputs("Operands"), op.output("Out")?);
     let (caches, shapes) = (op.outputs("InnerCache"), op.outputs("XShape"));
     let mut planned = Planned::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "Operands", |run, T| {
         planned.fit(operands.len(), |i| run.dims(operands[i]))?;
         for shape in &shapes {
             // Only their shapes mean something; zeros are finite.
             run.out(*shape)?.as_mut_bytes().fill(0);
         }
-        let dtype = run.tensor(operands[0])?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            forward::<T>(run, &operands, &caches, out, &mut planned)
-        }, else => Err(not_float("Operands", dtype)))
-    }))
+        forward::<T>(run, &operands, &caches, out, &mut planned)?;
+    })
 }
 
 fn forward<T: Matrix + Real>(
@@ -247,17 +237,14 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let grads: Vec<Option<Out>> =
         grads.map(|(grad, name)| (name != EMPTY_VAR).then_some(grad)).collect();
     let mut planned = Planned::of(op)?;
-    let mut dproduct = Tensor::empty(bireme_ir::DType::F32);
-    Ok(Box::new(move |run| {
+    let mut dproduct = Tensor::empty(DType::F32);
+    float_kernel!(op, "Out@GRAD", |run, T| {
         planned.fit(grads.len(), |i| match &source {
             Source::Operands(operands) => run.dims(operands[i]),
             Source::Kept(_, shapes) => run.dims(shapes[i]),
         })?;
-        let dtype = run.tensor(dout)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            backward::<T>(run, &source, dout, &grads, &mut planned, &mut dproduct)
-        }, else => Err(not_float("Out@GRAD", dtype)))
-    }))
+        backward::<T>(run, &source, dout, &grads, &mut planned, &mut dproduct)?;
+    })
 }
 
 fn backward<T: Matrix + Real>(

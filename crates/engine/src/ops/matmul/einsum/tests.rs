@@ -1,13 +1,10 @@
 //! What golden cases of `einsum` cannot show: implied outputs, sums that Paddle refuses, the slots
 //! of its own gradients, and splits of a batch.
 
-use std::collections::HashMap;
+use bireme_ir::{Program, Var, grad_name};
 
-use bireme_ir::{DType, Op, Program, Var, grad_name};
-
-use crate::op::run_once;
-use crate::tensor::Tensor;
-use crate::{Executor, Place, Value};
+use crate::ops::testing::*;
+use crate::{Executor, Place};
 
 /// Small integers, exact in any order of sums.
 fn tensor(dims: &[usize]) -> Tensor {

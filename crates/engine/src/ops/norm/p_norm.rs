@@ -3,12 +3,7 @@
 //! Order 0 counts what is not zero; infinity and its negative are the largest and the smallest
 //! distance from zero.
 
-use bireme_ir::AttrSpec;
-
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::math::number::Real;
-use crate::tensor::{Dims, Element};
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
     attr::float("porder", 2.0),
@@ -23,15 +18,8 @@ pub(super) const DEF: OpDef = OpDef::new("p_norm", kernel)
     .outputs(&[Slot::one("Out")])
     .attrs(ATTRS)
     .infer(infer)
-    .grad(GradRule::Op { inputs: &["X"], outputs: &["Out"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("p_norm_grad", grad_kernel)
-    .inputs(&[Slot::one("X"), Slot::one("Out"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "X")])
-    .split(SplitRule::Fn(split));
+    .split(SplitRule::Fn(split))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
@@ -89,19 +77,15 @@ impl Norm {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.output("Out")?);
     let norm = Norm::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (len, width) = norm.blocks(run.dims(x)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            for (index, out) in out.iter_mut().enumerate() {
-                let start = index / width.max(1) * len * width + index % width.max(1);
-                let vector = x.iter().skip(start).step_by(width.max(1)).take(len);
-                *out = norm_of(vector.map(|x| x.to_f64()), norm.order) as T;
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("`X` must be float32 or float64, not {dtype}"))))
-    }))
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        for (index, out) in out.iter_mut().enumerate() {
+            let start = index / width.max(1) * len * width + index % width.max(1);
+            let vector = x.iter().skip(start).step_by(width.max(1)).take(len);
+            *out = norm_of(vector.map(|x| x.to_f64()), norm.order) as T;
+        }
+    })
 }
 
 /// The norm of one vector; double precision keeps high powers in range.
@@ -127,19 +111,15 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
     let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let norm = Norm::of(op)?;
-    Ok(Box::new(move |run| {
+    float_kernel!(op, "X", |run, T| {
         let (len, width) = norm.blocks(run.dims(x)?)?;
-        let dtype = run.tensor(x)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, dx) = (run.get::<T>(x)?, run.set::<T>(dx)?);
-            let (out, dout) = (run.get::<T>(out)?, run.get::<T>(dout)?);
-            for (index, (x, dx)) in x.iter().zip(dx).enumerate() {
-                let result = index / (len * width) * width + index % width;
-                *dx = slope(norm, *x, out[result], dout[result]);
-            }
-            Ok(())
-        }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
-    }))
+        let (x, dx) = (run.get::<T>(x)?, run.set::<T>(dx)?);
+        let (out, dout) = (run.get::<T>(out)?, run.get::<T>(dout)?);
+        for (index, (x, dx)) in x.iter().zip(dx).enumerate() {
+            let result = index / (len * width) * width + index % width;
+            *dx = slope(norm, *x, out[result], dout[result]);
+        }
+    })
 }
 
 /// `dout * sign(x) * (|x| / out)^(order - 1)`, and its limits.
@@ -153,8 +133,8 @@ fn slope<T: Real>(norm: Norm, x: T, out: T, dout: T) -> T {
     } else if order == 1.0 {
         x.sign() * dout
     } else {
-        let ratio = x.magnitude() / (out + T::of(norm.epsilon));
-        let power = if order == 2.0 { ratio } else { ratio.powf(T::of(order - 1.0)) };
+        let ratio = x.magnitude() / (out + T::from_f64(norm.epsilon));
+        let power = if order == 2.0 { ratio } else { ratio.powf(T::from_f64(order - 1.0)) };
         x.sign() * power * dout
     }
 }

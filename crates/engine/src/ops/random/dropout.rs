@@ -3,12 +3,8 @@
 //! Whether an element is dropped depends on seed, output variable, step and the element's position
 //! in the whole batch, so a split of the batch does not change the mask.
 
-use bireme_ir::{AttrSpec, DType};
-
-use crate::op::{GradRule, Infer, Kernel, OpDef, OpView, Slot, SplitRule, SplitView, Spread, attr};
-use crate::ops::real::{Real, not_float};
+use crate::ops::prelude::*;
 use crate::random::Philox;
-use crate::{Error, Result, dispatch};
 
 const ATTRS: &[AttrSpec] = &[
     attr::float("dropout_prob", 0.5),
@@ -24,15 +20,14 @@ pub(super) const DEF: OpDef = OpDef::new("dropout", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .lod_from("X")
-    .grad(GradRule::Op { inputs: &[], outputs: &["Mask"] })
-    .split(SplitRule::Fn(split));
-
-pub(super) const GRAD: OpDef = OpDef::new("dropout_grad", grad_kernel)
-    .inputs(&[Slot::maybe("Mask"), Slot::one("Out@GRAD")])
-    .outputs(&[Slot::one("X@GRAD")])
-    .attrs(ATTRS)
-    .like(&[("X@GRAD", "Out@GRAD")])
-    .split(SplitRule::RowWise);
+    .split(SplitRule::batch(&["X"]))
+    .gradient(
+        Gradient::new(&["X"], grad_kernel)
+            .reads(&["Mask"])
+            .optional(&["Mask"])
+            .like("Out@GRAD")
+            .split(SplitRule::RowWise),
+    );
 
 /// Random numbers drawn at a time; they stay in the first-level cache.
 const BLOCK: usize = 256;
@@ -79,11 +74,6 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
-fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
-    let rows = view.spread("X") == Spread::Rows && view.spread("Seed") == Spread::Whole;
-    rows.then(|| vec![Spread::Rows; view.outputs.len()])
-}
-
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, seed_input) = (op.input("X")?, op.maybe_input("Seed"));
     let (out, mask) = (op.output("Out")?, op.maybe_output("Mask"));
@@ -94,8 +84,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         seed => Some(Philox::new(seed as u64, &name)),
     };
     let fixed = op.bool("fix_seed")?;
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
+    float_kernel!(op, "X", |run, T| {
         let seed = seed_input.map_or(Ok(0), |input| run.first::<i32>(input))?;
         let stream = match given {
             // A seed that says which mask is meant gives the same one every step, as in Paddle.
@@ -104,22 +93,19 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             _ => given.unwrap_or(own).stream(run.step),
         };
         let mask = mask.map(|mask| run.set::<u8>(mask)).transpose()?;
-        dispatch!(dtype, T in [f32, f64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-            let first = run.share.first * (x.len() / run.share.rows.max(1));
-            match mode {
-                Mode::Fixed(factor) => {
-                    multiply(x, factor as T, out);
-                    // Paddle leaves the mask of an inference run unset; ours says what happened.
-                    mask.into_iter().for_each(|mask| mask.fill(1));
-                }
-                Mode::Random { drop, scale } => {
-                    draw(stream, first as u64, drop, scale as T, x, out, mask);
-                }
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        let first = run.share.first * (x.len() / run.share.rows.max(1));
+        match mode {
+            Mode::Fixed(factor) => {
+                multiply(x, factor as T, out);
+                // Paddle leaves the mask of an inference run unset; ours says what happened.
+                mask.into_iter().for_each(|mask| mask.fill(1));
             }
-            Ok(())
-        }, else => Err(not_float("X", dtype)))
-    }))
+            Mode::Random { drop, scale } => {
+                draw(stream, first as u64, drop, scale as T, x, out, mask);
+            }
+        }
+    })
 }
 
 fn multiply<T: Real>(x: &[T], factor: T, out: &mut [T]) {
@@ -157,35 +143,25 @@ fn draw<T: Real>(
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (mask, dout) = (op.maybe_input("Mask"), op.input("Out@GRAD")?);
     let (mode, dx) = (Mode::of(op)?, op.output("X@GRAD")?);
-    Ok(Box::new(move |run| {
-        let dtype = run.tensor(dout)?.dtype();
-        dispatch!(dtype, T in [f32, f64] => {
-            let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
-            match (mode, mask) {
-                (Mode::Fixed(factor), _) => multiply(dout, factor as T, dx),
-                (Mode::Random { scale, .. }, Some(mask)) => {
-                    for ((dx, dout), mask) in dx.iter_mut().zip(dout).zip(run.get::<u8>(mask)?) {
-                        *dx = T::from(*mask) * dout * scale as T;
-                    }
-                }
-                (Mode::Random { .. }, None) => {
-                    return Err(Error::kernel("input slot `Mask` is empty"));
+    float_kernel!(op, "Out@GRAD", |run, T| {
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        match (mode, mask) {
+            (Mode::Fixed(factor), _) => multiply(dout, factor as T, dx),
+            (Mode::Random { scale, .. }, Some(mask)) => {
+                for ((dx, dout), mask) in dx.iter_mut().zip(dout).zip(run.get::<u8>(mask)?) {
+                    *dx = T::from(*mask) * dout * scale as T;
                 }
             }
-            Ok(())
-        }, else => Err(not_float("Out@GRAD", dtype)))
-    }))
+            (Mode::Random { .. }, None) => {
+                return Err(Error::kernel("input slot `Mask` is empty"));
+            }
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
-    use bireme_ir::Op;
-
-    use crate::Value;
-    use crate::op::run_once;
-    use crate::tensor::Tensor;
+    use crate::ops::testing::*;
 
     fn run(mode: &str) -> HashMap<String, Value> {
         let op = Op::new("dropout")

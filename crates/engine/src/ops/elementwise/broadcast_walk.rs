@@ -5,12 +5,11 @@
 //! along contiguous memory or stands still. So a kernel needs no cases for a bias row, a number
 //! per row or equal shapes: they are walks with one or two loops.
 
-use crate::tensor::MAX_RANK;
-use crate::{Error, Result};
+use crate::ops::prelude::*;
 
 /// A walk over a full shape with `N` operands that may repeat.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ops) struct Walk<const N: usize> {
+pub(in crate::ops) struct BroadcastWalk<const N: usize> {
     outer: [Loop<N>; MAX_RANK],
     depth: usize,
     /// Elements of one run.
@@ -28,12 +27,12 @@ struct Loop<const N: usize> {
     steps: [usize; N],
 }
 
-impl<const N: usize> Walk<N> {
+impl<const N: usize> BroadcastWalk<N> {
     /// A walk over `full`; each operand has the same rank, with 1 where it repeats.
     ///
     /// # Errors
     /// When an operand's dimension is neither 1 nor that of `full`.
-    pub(in crate::ops) fn new(full: &[usize], operands: [&[usize]; N]) -> Result<Walk<N>> {
+    pub(in crate::ops) fn new(full: &[usize], operands: [&[usize]; N]) -> Result<BroadcastWalk<N>> {
         let fits = |dims: &&[usize]| {
             dims.len() == full.len()
                 && dims.iter().zip(full).all(|(dim, all)| [1, *all].contains(dim))
@@ -64,7 +63,7 @@ impl<const N: usize> Walk<N> {
         let depth = count.saturating_sub(1);
         let mut outer = groups;
         outer[..=depth].reverse();
-        Ok(Walk { outer, depth, run, moves, repeats })
+        Ok(BroadcastWalk { outer, depth, run, moves, repeats })
     }
 
     /// Calls `f` for every run with the positions at which the full shape and the operands begin.
@@ -101,13 +100,13 @@ mod tests {
 
     fn runs<const N: usize>(full: &[usize], operands: [&[usize]; N]) -> Vec<(usize, [usize; N])> {
         let mut runs = Vec::new();
-        Walk::new(full, operands).unwrap().for_each(|at, starts| runs.push((at, starts)));
+        BroadcastWalk::new(full, operands).unwrap().for_each(|at, starts| runs.push((at, starts)));
         runs
     }
 
     #[test]
     fn equal_shapes_are_one_run() {
-        let walk = Walk::new(&[2, 3, 4], [&[2, 3, 4], &[2, 3, 4]]).unwrap();
+        let walk = BroadcastWalk::new(&[2, 3, 4], [&[2, 3, 4], &[2, 3, 4]]).unwrap();
         assert_eq!((walk.run, walk.moves, walk.repeats), (24, [true; 2], [false; 2]));
         assert_eq!(runs(&[2, 3, 4], [&[2, 3, 4]]), [(0, [0])]);
     }
@@ -126,6 +125,6 @@ mod tests {
         assert_eq!(runs(&[], [&[], &[]]), [(0, [0, 0])]);
         assert_eq!(runs(&[0, 3], [&[0, 3], &[1, 3]]), []);
         assert_eq!(runs(&[3, 0], [&[3, 0], &[1, 1]]), []);
-        assert!(Walk::new(&[2, 3], [&[2, 2]]).is_err());
+        assert!(BroadcastWalk::new(&[2, 3], [&[2, 2]]).is_err());
     }
 }

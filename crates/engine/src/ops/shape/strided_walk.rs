@@ -5,24 +5,21 @@
 
 use std::ops::AddAssign;
 
-use half::{bf16, f16};
-
-use crate::tensor::Tensor;
-use crate::{Error, Result, dispatch};
+use crate::ops::prelude::*;
 
 /// Side of the squares in which a transpose goes, in elements: two of them fit the first cache.
 const TILE: usize = 32;
 
 /// The axes of the dense side, outermost first, with their strides on the other side.
 #[derive(Default)]
-pub(in crate::ops) struct Walk {
+pub(in crate::ops) struct StridedWalk {
     offset: isize,
     axes: Vec<(usize, isize)>,
     index: Vec<usize>,
     empty: bool,
 }
 
-impl Walk {
+impl StridedWalk {
     /// Starts anew at element `offset` of the strided side; the memory of the last walk is kept.
     pub(in crate::ops) fn start(&mut self, offset: usize) {
         self.offset = offset as isize;
@@ -233,7 +230,7 @@ mod tests {
     use super::*;
 
     fn read(offset: usize, axes: &[(usize, isize)], from: &[i32]) -> Vec<i32> {
-        let mut walk = Walk::default();
+        let mut walk = StridedWalk::default();
         walk.start(offset);
         axes.iter().for_each(|(len, stride)| walk.axis(*len, *stride));
         let mut to = vec![0; axes.iter().map(|(len, _)| len).product()];
@@ -266,7 +263,7 @@ mod tests {
 
     #[test]
     fn adding_is_the_reverse_of_reading() {
-        let mut walk = Walk::default();
+        let mut walk = StridedWalk::default();
         walk.start(0);
         walk.axis(2, 0);
         walk.axis(2, -1);
