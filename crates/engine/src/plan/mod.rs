@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use bireme_ir::Program;
 
 pub(crate) use interrupt::Question;
-pub(crate) use pool::Pool;
+pub(crate) use pool::Team;
 
 use crate::collective::{Collective, Link};
 use crate::plan::frame::Call;
@@ -173,11 +173,11 @@ impl Plan {
     pub(crate) fn run(
         &mut self,
         feeds: &[&Tensor],
-        pool: &mut Pool,
+        team: &mut Team,
         fetched: &mut [Tensor],
     ) -> Result<()> {
         let scope = self.scope.clone();
-        let (_turn, at) = self.take_turn(&scope, feeds, pool.workers())?;
+        let (_turn, at) = self.take_turn(&scope, feeds, team.workers())?;
         let layout = &mut self.layouts[at];
         bind_feeds(layout, feeds);
         if let Some(beside) = &layout.beside {
@@ -193,7 +193,7 @@ impl Plan {
             error: Mutex::new(None),
         };
         self.steps += 1;
-        run_layout(layout, &step, pool);
+        run_layout(layout, &step, team);
         if let Some((_, error)) = step.error.into_inner().expect("a step's error is stored whole") {
             return Err(error);
         }
@@ -334,10 +334,7 @@ impl Step<'_> {
     fn run(&self, worker: usize, call: &mut Call) {
         let (op, selected) = (call.op, &self.selection.ops[call.op]);
         self.guard(op, || {
-            let mut asked = self.interrupt.filter(|_| worker == 0).into_iter();
-            if asked.any(Interrupt::is_wanted) {
-                return Err(Error::Interrupted);
-            }
+            self.ask(worker)?;
             call.run(selected, self.draw, self.check)
         });
     }
@@ -345,9 +342,13 @@ impl Step<'_> {
     /// Called by a worker that waits for the others: an op of theirs may wait for other processes,
     /// and the signals of this one come to worker 0.
     fn idle(&self, worker: usize) {
-        let mut asked = self.interrupt.filter(|_| worker == 0).into_iter();
-        if !self.failed.load(Ordering::Relaxed) && asked.any(Interrupt::is_wanted) {
-            self.fail(usize::MAX, Error::Interrupted);
+        self.guard(usize::MAX, || self.ask(worker));
+    }
+
+    fn ask(&self, worker: usize) -> Result<()> {
+        match self.interrupt {
+            Some(interrupt) if worker == 0 && interrupt.is_wanted() => Err(Error::Interrupted),
+            _ => Ok(()),
         }
     }
 
@@ -392,7 +393,7 @@ struct Shared<'a>(&'a Layout);
 // and merges point to is touched by one worker at a time too, or only read.
 unsafe impl Sync for Shared<'_> {}
 
-fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
+fn run_layout(layout: &mut Layout, step: &Step<'_>, team: &mut Team) {
     for call in layout.before.iter_mut() {
         step.run(0, call);
     }
@@ -429,7 +430,7 @@ fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
             }
         }
     };
-    pool.run(&job, || step.idle(0));
+    team.run(&job, || step.idle(0));
 }
 
 /// Levels whose ops run side by side; a step has one or two, a clipped one about six.
