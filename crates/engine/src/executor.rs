@@ -6,7 +6,7 @@ use bireme_ir::{Program, Var};
 
 use crate::collective::Collective;
 use crate::graph::ProgramHandle;
-use crate::plan::{Plan, Pool, Question};
+use crate::plan::{Plan, Question, Team};
 use crate::remote::Remote;
 use crate::tensor::Tensor;
 use crate::{Draws, Error, Place, Result, Scope};
@@ -42,8 +42,8 @@ struct Kept {
 
 /// How a program is recognised.
 enum Of {
-    /// By comparing it.
-    Program(Box<Program>),
+    /// By comparing it, which is done by looking at one pointer when nobody has changed it.
+    Program(Program),
     /// By its number and version.
     Handle { id: u64, version: u64 },
 }
@@ -51,7 +51,7 @@ enum Of {
 /// A program compiled for certain feeds and fetches: the fast way to run it many times.
 pub struct Step {
     plan: Plan,
-    pool: Pool,
+    team: Team,
     /// Declarations of the feeds.
     feeds: Vec<Var>,
     fetched: Vec<Tensor>,
@@ -179,7 +179,7 @@ impl Executor {
         let tensors: Vec<&Tensor> = feeds.iter().map(|(_, tensor)| *tensor).collect();
         let same = |kept: &Kept| {
             kept.suits(&self.scope, &names, fetches)
-                && matches!(&kept.of, Of::Program(other) if **other == *program)
+                && matches!(&kept.of, Of::Program(other) if *other == *program)
         };
         let at = match self.kept.iter().position(same) {
             Some(at) => at,
@@ -187,14 +187,14 @@ impl Executor {
                 // Other fetches of the same program: the next steps, not the first ones again.
                 let is_it = |kept: &&Kept| {
                     kept.scope.is_same(&self.scope)
-                        && matches!(&kept.of, Of::Program(other) if **other == *program)
+                        && matches!(&kept.of, Of::Program(other) if *other == *program)
                 };
                 let draws = self.kept.iter().find(is_it).map(|kept| kept.step.plan.draws().clone());
                 let mut step = self.prepare(program, &names, fetches)?;
                 if let Some(draws) = draws {
                     step.plan.draw_from(draws);
                 }
-                let of = Of::Program(Box::new(program.clone()));
+                let of = Of::Program(program.clone());
                 let scope = self.scope.clone();
                 self.keep(of, scope, &names, fetches, step)
             }
@@ -286,7 +286,7 @@ impl Executor {
         let declared = |name: &&str| program.global().var(name).cloned().expect("checked above");
         Ok(Step {
             plan,
-            pool: Pool::new(self.threads),
+            team: Team::new(self.threads),
             feeds: feeds.iter().map(declared).collect(),
             fetched: fetches.iter().map(|_| Tensor::empty(bireme_ir::DType::F32)).collect(),
         })
@@ -331,7 +331,7 @@ impl Step {
         for (var, feed) in self.feeds.iter().zip(feeds) {
             check_feed(var, feed)?;
         }
-        self.plan.run(feeds, &mut self.pool, &mut self.fetched)
+        self.plan.run(feeds, &mut self.team, &mut self.fetched)
     }
 
     /// What the last run fetched, by position.
@@ -460,5 +460,24 @@ mod tests {
             executor.run(&program, &[("x", &x)], fetches).unwrap()[0].to_f64_vec()
         };
         assert_ne!(run(&["y"]), run(&["y", "mask"]));
+    }
+
+    #[test]
+    fn a_program_is_known_by_what_it_says_now() {
+        let mut program = dropout().program();
+        program.global_mut().ops[0] = Op::new("relu").input("X", ["x"]).output("Out", ["y"]);
+        let mut executor = Executor::new(Place::Cpu).unwrap();
+        let mut run = |program: &Program| {
+            let fetched = executor.run(program, &[("x", &Tensor::scalar(-2f32))], &["y"]).unwrap();
+            (fetched[0].to_f64_vec(), executor.kept.len())
+        };
+        assert_eq!(run(&program), (vec![0.0], 1));
+        let mut copy = program.clone();
+        assert_eq!(run(&copy), (vec![0.0], 1));
+        copy.global_mut().ops[0].kind = "square".to_owned();
+        assert_eq!(run(&copy), (vec![4.0], 2));
+        assert_eq!(run(&program), (vec![0.0], 2));
+        program.global_mut().ops[0].kind = "square".to_owned();
+        assert_eq!(run(&program), (vec![4.0], 2));
     }
 }

@@ -6,6 +6,7 @@
 
 mod attr;
 mod block;
+mod blocks;
 mod coerce;
 mod convert;
 mod dot;
@@ -25,6 +26,7 @@ mod verify;
 
 pub use attr::{Attr, AttrKind, Scalar};
 pub use block::Block;
+pub use blocks::Blocks;
 pub use convert::MAX_PROGRAM_BYTES;
 pub use dtype::DType;
 pub use error::{AttrProblem, Error, OpPlace, Result, SlotProblem, TargetProblem};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Block, Var};
+use crate::{Block, Blocks, Var};
 
 /// Appended to a variable's name to name its gradient.
 pub const GRAD_SUFFIX: &str = "@GRAD";
@@ -19,7 +19,7 @@ pub fn grad_name(var: &str) -> String {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// Never empty; block 0 is the global block.
-    pub blocks: Vec<Block>,
+    pub blocks: Blocks,
     /// Format version, as saved programs carry it.
     pub version: i64,
     /// Versions of the op definitions the program was written for.
@@ -31,7 +31,7 @@ pub struct Program {
 impl Default for Program {
     fn default() -> Program {
         Program {
-            blocks: vec![Block::new(0, None)],
+            blocks: vec![Block::new(0, None)].into(),
             version: 0,
             op_versions: BTreeMap::new(),
             random_seed: 0,

@@ -204,7 +204,7 @@ impl Block {
     fn __str__(&self) -> String {
         let program = self.program.get().handle.program();
         let block = ir::Block { idx: 0, parent: None, ..program.blocks[self.idx].clone() };
-        ir::Program { blocks: vec![block], ..ir::Program::new() }.to_string()
+        ir::Program { blocks: vec![block].into(), ..ir::Program::new() }.to_string()
     }
 }
 

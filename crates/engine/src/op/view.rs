@@ -2,6 +2,7 @@
 //! positions. Everything here happens when a program is built or planned, never in a step.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use bireme_ir::{Attr, DType, Op, Scalar, Slot, Slots};
@@ -35,6 +36,9 @@ pub struct OpView<'a> {
     pub remote: Option<&'a Arc<dyn Remote>>,
     /// The way to the other ranks of a collective job.
     pub link: Option<&'a Arc<Link>>,
+    /// Of each output in flat order, how often the step wrote a variable of its name before; nothing
+    /// for the first time.
+    pub(crate) versions: &'a [u32],
 }
 
 impl<'a> OpView<'a> {
@@ -50,7 +54,12 @@ impl<'a> OpView<'a> {
                 return Err(Error::kernel(format!("has {count} {what}, more than {MAX_VARS}")));
             }
         }
-        Ok(OpView { op, def, seed: 0, remote: None, link: None })
+        Ok(OpView::of(op, def))
+    }
+
+    /// An op that was looked up before.
+    pub(crate) fn of(op: &'a Op, def: &'static OpDef) -> OpView<'a> {
+        OpView { op, def, seed: 0, remote: None, link: None, versions: &[] }
     }
 
     /// Who answers this op.
@@ -118,9 +127,15 @@ impl<'a> OpView<'a> {
         range(self.def.signature.outputs, &self.op.outputs, slot).map(Out).collect()
     }
 
-    /// The name of the first variable in output slot `slot`; random ops key their generator by it.
-    pub fn output_name(&self, slot: &str) -> &'a str {
-        self.op.outputs_of(slot).first().map_or("", String::as_str)
+    /// What random ops key their generator by: the name of the variable in output slot `slot`, told
+    /// apart from other values of that name.
+    pub(crate) fn output_key(&self, slot: &str) -> String {
+        let name = self.op.outputs_of(slot).first().map_or("", String::as_str);
+        let version = |out: Out| self.versions.get(usize::from(out.0)).copied();
+        match self.maybe_output(slot).and_then(version) {
+            None | Some(0) => name.to_owned(),
+            Some(version) => format!("{name}@{version}"),
+        }
     }
 
     /// Kernels hold a shared reference to each input and an exclusive one to each output; this is where
@@ -129,21 +144,28 @@ impl<'a> OpView<'a> {
     /// # Errors
     /// When the op writes a variable twice, or one it reads without being made for that.
     pub(crate) fn check_aliases(&self) -> Result<()> {
+        let (inputs, outputs): (Vec<_>, Vec<_>) =
+            (self.flat_inputs().collect(), self.flat_outputs().collect());
+        self.check_aliases_of(&inputs, &outputs)
+    }
+
+    /// As [`OpView::check_aliases`], of variables by what tells them apart, in flat order.
+    pub(crate) fn check_aliases_of<T: Eq + Hash>(&self, inputs: &[T], outputs: &[T]) -> Result<()> {
         let mut written = HashSet::new();
-        for output in self.flat_outputs() {
-            if !written.insert(output) && output != bireme_ir::EMPTY_VAR {
-                return Err(Error::kernel(format!("writes `{output}` twice")));
+        for (output, name) in outputs.iter().zip(self.flat_outputs()) {
+            if !written.insert(output) && name != bireme_ir::EMPTY_VAR {
+                return Err(Error::kernel(format!("writes `{name}` twice")));
             }
         }
         for slot in self.def.signature.inputs {
-            for input in self.op.inputs_of(slot.name) {
-                let allowed =
-                    self.def.inplace.iter().any(|(from, to)| {
-                        *from == slot.name && self.op.outputs_of(to).contains(input)
-                    });
+            for (at, name) in self.inputs(slot.name).iter().zip(self.op.inputs_of(slot.name)) {
+                let input = &inputs[usize::from(at.0)];
+                let is_it = |out: &Out| outputs[usize::from(out.0)] == *input;
+                let mut inplace = self.def.inplace.iter().filter(|(from, _)| *from == slot.name);
+                let allowed = inplace.any(|(_, to)| self.outputs(to).iter().any(is_it));
                 if written.contains(input) && !allowed {
                     return Err(Error::kernel(format!(
-                        "reads `{input}` and writes it too, which this op cannot do in place"
+                        "reads `{name}` and writes it too, which this op cannot do in place"
                     )));
                 }
             }

@@ -13,9 +13,9 @@ use std::collections::{HashMap, HashSet};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use bireme_ir::VarKind;
+use bireme_ir::{Signature, Slot, VarKind};
 
-use crate::op::{Meta, OpView, shape_like};
+use crate::op::{Meta, shape_like};
 use crate::plan::frame::Frame;
 use crate::plan::layout::Source;
 use crate::plan::select::{SelectedOp, VarId};
@@ -147,7 +147,7 @@ impl<'a> Sharing<'a> {
     pub(crate) fn bind(&mut self, position: usize) -> (HashMap<VarId, NonNull<Value>>, Copies) {
         let op = &self.source.selection.ops[position];
         let (mut places, mut loads, mut stores) = (HashMap::new(), Vec::new(), Vec::new());
-        for var in op.inputs.iter().chain(&op.outputs).chain(&op.guard) {
+        for var in op.inputs.iter().chain(&op.outputs) {
             if !self.contains(*var) || places.contains_key(var) {
                 continue;
             }
@@ -200,16 +200,9 @@ impl<'a> Sharing<'a> {
 
 /// Whether an op's kernel is made for memory that others change, in all slots that hold `var`.
 fn is_made_for(op: &SelectedOp, var: VarId) -> bool {
-    let Ok(view) = OpView::new(&op.op) else { return false };
-    let inputs = slots(view.def.signature.inputs, |slot| op.op.inputs_of(slot).len());
-    let outputs = slots(view.def.signature.outputs, |slot| op.op.outputs_of(slot).len());
-    let fits = |(slot, held): (&str, &VarId)| *held != var || view.def.shares(slot);
-    op.guard != Some(var)
-        && inputs.into_iter().zip(&op.inputs).all(fits)
-        && outputs.into_iter().zip(&op.outputs).all(fits)
-}
-
-/// The slot of each variable of an op, in flat order.
-fn slots(table: &[bireme_ir::Slot], count: impl Fn(&str) -> usize) -> Vec<&'static str> {
-    table.iter().flat_map(|slot| std::iter::repeat_n(slot.name, count(slot.name))).collect()
+    let Signature { inputs, outputs, .. } = op.def.signature;
+    let shares = |slot: &Slot| op.def.shares(slot.name);
+    op.guard() != Some(var)
+        && inputs.iter().all(|slot| shares(slot) || !op.inputs_of(slot.name).contains(&var))
+        && outputs.iter().all(|slot| shares(slot) || !op.outputs_of(slot.name).contains(&var))
 }

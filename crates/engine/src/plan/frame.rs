@@ -77,8 +77,10 @@ impl Call {
         shapes: Shapes,
         copies: Copies,
     ) -> Result<Call> {
-        let Source { seed, remote, link, .. } = *source;
-        let view = OpView { seed, remote, link, ..OpView::new(&selected.op)? };
+        let Source { selection, seed, remote, link, .. } = *source;
+        let versions: Vec<u32> =
+            selected.outputs.iter().map(|var| selection.vars[*var].version).collect();
+        let view = OpView { seed, remote, link, versions: &versions, ..selected.view() };
         let kernel = (view.def.kernel)(&view).map_err(|error| error.in_op(&selected.op))?;
         let lod_input = view
             .def
@@ -94,7 +96,7 @@ impl Call {
             share,
             dynamic: shapes.dynamic,
             lod_input,
-            guard: selected.guard.map(&address),
+            guard: selected.guard().map(&address),
             copies,
         })
     }
@@ -131,7 +133,7 @@ impl Call {
     }
 
     fn shape_outputs(&mut self, selected: &SelectedOp) -> Result<()> {
-        let view = OpView::new(&selected.op)?;
+        let view = selected.view();
         // SAFETY: the frame or scope that holds the values outlives the call; nothing else runs
         // on them (the plan's stages see to that).
         let inputs: Vec<_> = self.inputs.iter().map(|v| meta_of(unsafe { v.as_ref() })).collect();
@@ -157,8 +159,7 @@ impl Call {
     }
 
     fn check_finite(&self, selected: &SelectedOp, step: u64) -> Result<()> {
-        let names = OpView::new(&selected.op)?;
-        for (output, var) in self.outputs.iter().zip(names.flat_outputs()) {
+        for (output, var) in self.outputs.iter().zip(selected.view().flat_outputs()) {
             // SAFETY: as in `shape_outputs`.
             let tensor = match unsafe { output.as_ref() } {
                 Value::Tensor(tensor) => tensor,

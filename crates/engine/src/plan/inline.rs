@@ -1,46 +1,25 @@
-//! The ops of a program in one list: those of a `conditional_block` stand where it stands, each with
-//! the condition as its *guard*. A guarded op runs in the steps in which its guard is true.
+//! Conditions: the ops of a `conditional_block` stand where it stands, each with the condition as its
+//! *guard*. A guarded op runs in the steps in which its guard is true.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
-use bireme_ir::{Attr, DType, Op, Program};
+use bireme_ir::{Attr, Block, DType, Op, Program};
 
+use crate::plan::select::{Selection, VarId};
 use crate::{Error, Result};
 
-/// The attribute that names the guard; no program has it, since no op declares it.
-pub(super) const GUARD: &str = "@guard";
-
-/// The variable that says whether `op` runs.
-pub(super) fn guard(op: &Op) -> Option<&str> {
-    match op.attrs.get(GUARD) {
-        Some(Attr::String(guard)) => Some(guard),
-        _ => None,
-    }
+/// What a `conditional_block` runs, and under which condition.
+pub(super) struct Condition<'a> {
+    pub(super) guard: &'a str,
+    pub(super) block: &'a Block,
 }
 
-/// All ops of a step.
+/// The condition that `op` stands for.
 ///
 /// # Errors
-/// When a condition holds what cannot run inside one.
-pub(super) fn all_ops(program: &Program) -> Result<Cow<'_, [Op]>> {
-    let ops = &program.global().ops;
-    if !ops.iter().any(|op| op.kind == "conditional_block") {
-        return Ok(Cow::Borrowed(ops));
-    }
-    let mut all = Vec::with_capacity(ops.len());
-    for op in ops {
-        if op.kind == "conditional_block" {
-            all.extend(guarded(program, op).map_err(|error| error.in_op(op))?);
-        } else {
-            all.push(op.clone());
-        }
-    }
-    Ok(Cow::Owned(all))
-}
-
-fn guarded(program: &Program, op: &Op) -> Result<Vec<Op>> {
-    let [condition] = op.inputs_of("Cond") else {
+/// When it holds what cannot run inside one.
+pub(super) fn condition<'a>(program: &'a Program, op: &'a Op) -> Result<Condition<'a>> {
+    let [guard] = op.inputs_of("Cond") else {
         return Err(Error::kernel("takes one condition"));
     };
     let block = match op.attrs.get("sub_block") {
@@ -49,15 +28,11 @@ fn guarded(program: &Program, op: &Op) -> Result<Vec<Op>> {
     };
     let block = block.and_then(|block| program.blocks.get(block));
     let block = block.ok_or_else(|| Error::kernel("has no block"))?;
-    check_condition(program, op, condition)?;
-    let mut ops = Vec::with_capacity(block.ops.len());
-    for inner in &block.ops {
-        if inner.kind == "conditional_block" {
-            return Err(Error::kernel("a condition inside a condition is not in this version"));
-        }
-        ops.push(inner.clone().attr(GUARD, condition.as_str()));
+    check_condition(program, op, guard)?;
+    if block.ops.iter().any(|inner| inner.kind == "conditional_block") {
+        return Err(Error::kernel("a condition inside a condition is not in this version"));
     }
-    Ok(ops)
+    Ok(Condition { guard, block })
 }
 
 /// A condition is one truth value.
@@ -82,30 +57,30 @@ fn check_condition(program: &Program, op: &Op, condition: &str) -> Result<()> {
 ///
 /// # Errors
 /// When there is one.
-pub(super) fn check_reads(ops: &[Op], program: &Program, fetches: &[&str]) -> Result<()> {
-    let persists = |var: &str| program.global().var(var).is_some_and(|var| var.persistable);
-    let refuse = |var: &str, condition: &str, reader: &str| {
+pub(super) fn check_reads(selection: &Selection) -> Result<()> {
+    let refuse = |var: VarId, condition: VarId, reader: &str| {
+        let (var, condition) = (&selection.vars[var].name, &selection.vars[condition].name);
         Error::kernel(format!(
             "`{var}` is {reader} outside the block that writes it, and would have no value when \
              condition `{condition}` is false: only persistable variables can be used so"
         ))
     };
     // The condition under which each temporary was last written.
-    let mut written: HashMap<&str, Option<&str>> = HashMap::new();
-    for op in ops {
-        let own = guard(op);
-        for var in op.input_vars().map(String::as_str).chain(own) {
+    let mut written: HashMap<VarId, Option<VarId>> = HashMap::new();
+    for op in &selection.ops {
+        let own = op.guard();
+        for var in &op.inputs {
             let condition = written.get(var).copied().flatten();
             if let Some(condition) = condition.filter(|condition| Some(*condition) != own) {
-                return Err(refuse(var, condition, "read").in_op(op));
+                return Err(refuse(*var, condition, "read").in_op(&op.op));
             }
         }
-        let temporary = op.output_vars().map(String::as_str).filter(|var| !persists(var));
-        written.extend(temporary.map(|var| (var, own)));
+        let temporary = op.outputs.iter().filter(|var| !selection.vars[**var].persists());
+        written.extend(temporary.map(|var| (*var, own)));
     }
-    for fetch in fetches {
+    for fetch in &selection.fetches {
         if let Some(Some(condition)) = written.get(fetch) {
-            return Err(refuse(fetch, condition, "fetched"));
+            return Err(refuse(*fetch, *condition, "fetched"));
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bireme_ir::{DType, VarKind};
 
 use crate::collective::Link;
-use crate::op::{Infer, Meta, OpView, Share, Spread, meta_of, shape_like};
+use crate::op::{Infer, Meta, Share, Spread, meta_of, shape_like};
 use crate::plan::beside::{Beside, Sharing};
 use crate::plan::frame::{Call, Frame, Shapes};
 use crate::plan::memory::{Need, pack};
@@ -172,8 +172,8 @@ fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Met
     for selected in &selection.ops {
         let known = |var: &VarId| metas[*var].clone().ok_or_else(|| no_value(source, *var));
         let inputs = selected.inputs.iter().map(known).collect::<Result<Vec<_>>>()?;
-        let view = OpView::new(&selected.op)?;
-        let outputs = Infer::run(&view, &inputs).map_err(|error| error.in_op(&selected.op))?;
+        let outputs =
+            Infer::run(&selected.view(), &inputs).map_err(|error| error.in_op(&selected.op))?;
         for (var, meta) in selected.outputs.iter().zip(outputs) {
             if !selected.inputs.contains(var) {
                 metas[*var] = Some(meta);
@@ -184,7 +184,7 @@ fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Met
 }
 
 fn no_value(source: &Source<'_>, var: VarId) -> Error {
-    let name = source.selection.vars[var].clone();
+    let name = source.selection.vars[var].name.clone();
     if source.cells.contains_key(&var) {
         Error::NotInitialized { var: name }
     } else {

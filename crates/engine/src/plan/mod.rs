@@ -1,6 +1,6 @@
 //! A program compiled for running: ops selected and fused, then laid out once for each shape of
-//! batch. A step in steady state allocates nothing, looks nothing up and takes one lock, for its
-//! turn on the scope.
+//! batch. A step in steady state allocates nothing, looks nothing up, and takes locks only for its
+//! turn on the scope and to borrow workers.
 
 #![expect(unsafe_code, reason = "workers run the calls of a layout side by side")]
 
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use bireme_ir::Program;
 
 pub(crate) use interrupt::Question;
-pub(crate) use pool::Pool;
+pub(crate) use pool::Team;
 
 use crate::collective::{Collective, Link};
 use crate::plan::frame::Call;
@@ -83,28 +83,30 @@ impl Plan {
         check_finite: bool,
     ) -> Result<Plan> {
         crate::catalog::check(program, feeds)?;
-        let ops = select::needed_ops(program, fetches)?;
-        let ops = overlap::start_and_wait(ops, program);
-        check_ends(program, &ops, feeds, fetches)?;
-        let (ops, renamed) = versions::rename(ops, program, feeds, fetches);
-        let ops = versions::write_apart(ops);
-        let fetches: Vec<&str> = renamed.iter().map(String::as_str).collect();
+        let mut selection = Selection::new(program, feeds, fetches)?;
+        selection.drop_unneeded();
+        inline::check_reads(&selection)?;
+        overlap::start_and_wait(&mut selection);
+        check_ends(program, &selection, feeds)?;
+        versions::separate(&mut selection);
+        versions::write_apart(&mut selection);
         // A fused op can hide what a check is meant to find, and is not the user's.
-        let ops = if check_finite { ops } else { fuse::fuse(ops, program, &fetches) };
-        let selection = Selection::new(ops, feeds, &fetches)?;
+        if !check_finite {
+            fuse::fuse(&mut selection);
+        }
+        selection.finish()?;
         let own = Scope::new();
         let (mut cells, mut privately) = (HashMap::new(), HashSet::new());
-        for (var, name) in selection.vars.iter().enumerate() {
-            let fed = feeds.contains(&name.as_str());
-            if !fed && program.global().var(name).is_some_and(|var| var.persistable) {
-                let private = private.contains(&name.as_str());
+        for (id, var) in selection.vars.iter().enumerate() {
+            if var.persists() && !selection.feeds.contains(&id) {
+                let private = private.contains(&var.name.as_str());
                 if private {
-                    privately.insert(var);
-                    if let Ok(value) = scope.get(name) {
-                        own.set(name, &value);
+                    privately.insert(id);
+                    if let Ok(value) = scope.get(&var.name) {
+                        own.set(&var.name, &value);
                     }
                 }
-                cells.insert(var, if private { &own } else { scope }.cell(name));
+                cells.insert(id, if private { &own } else { scope }.cell(&var.name));
             }
         }
         let seed = program.random_seed;
@@ -161,9 +163,8 @@ impl Plan {
 
     /// The value of persistable variable `name` as this plan sees it.
     pub(crate) fn persistable(&self, name: &str) -> Option<Tensor> {
-        let var = self.selection.vars.iter().position(|var| var == name)?;
-        self.cells.get(&var)?;
-        if self.private.contains(&var) { &self.own } else { &self.scope }.get(name).ok()
+        let var = self.cells.keys().find(|var| self.selection.vars[**var].name == name)?;
+        if self.private.contains(var) { &self.own } else { &self.scope }.get(name).ok()
     }
 
     /// Runs one step.
@@ -173,18 +174,18 @@ impl Plan {
     pub(crate) fn run(
         &mut self,
         feeds: &[&Tensor],
-        pool: &mut Pool,
+        team: &mut Team,
         fetched: &mut [Tensor],
     ) -> Result<()> {
         let scope = self.scope.clone();
-        let (_turn, at) = self.take_turn(&scope, feeds, pool.workers())?;
+        let (_turn, at) = self.take_turn(&scope, feeds, team.workers())?;
         let layout = &mut self.layouts[at];
         bind_feeds(layout, feeds);
         if let Some(beside) = &layout.beside {
             // SAFETY: this step has a turn, and no op runs yet.
             unsafe { beside.begin() }
         }
-        let step = Step {
+        let step = RunningStep {
             selection: &self.selection,
             draw: self.draws.next(),
             check: self.check_finite.then_some(self.steps + 1),
@@ -193,7 +194,7 @@ impl Plan {
             error: Mutex::new(None),
         };
         self.steps += 1;
-        run_layout(layout, &step, pool);
+        run_layout(layout, &step, team);
         if let Some((_, error)) = step.error.into_inner().expect("a step's error is stored whole") {
             return Err(error);
         }
@@ -264,12 +265,7 @@ impl Plan {
 }
 
 /// Every feed and fetch must be part of the program.
-fn check_ends(
-    program: &Program,
-    ops: &[bireme_ir::Op],
-    feeds: &[&str],
-    fetches: &[&str],
-) -> Result<()> {
+fn check_ends(program: &Program, selection: &Selection, feeds: &[&str]) -> Result<()> {
     for feed in feeds {
         if program.global().var(feed).is_none() {
             return Err(Error::Feed {
@@ -278,12 +274,13 @@ fn check_ends(
             });
         }
     }
-    for fetch in fetches {
-        let computed = ops.iter().any(|op| op.output_vars().any(|var| var == fetch));
-        let persists = program.global().var(fetch).is_some_and(|var| var.persistable);
-        if !computed && !persists && !feeds.contains(fetch) {
+    for fetch in &selection.fetches {
+        let computed = selection.ops.iter().any(|op| op.outputs.contains(fetch));
+        let var = &selection.vars[*fetch];
+        if !computed && !var.persists() && !selection.feeds.contains(fetch) {
             return Err(Error::kernel(format!(
-                "cannot fetch `{fetch}`: no op of the program computes it"
+                "cannot fetch `{}`: no op of the program computes it",
+                var.name
             )));
         }
     }
@@ -316,7 +313,7 @@ fn bind_feeds(layout: &mut Layout, feeds: &[&Tensor]) {
 }
 
 /// What the workers of one step share.
-struct Step<'a> {
+struct RunningStep<'a> {
     selection: &'a Selection,
     /// The number by which random ops choose their stream.
     draw: u64,
@@ -330,14 +327,11 @@ struct Step<'a> {
     error: Mutex<Option<(usize, Error)>>,
 }
 
-impl Step<'_> {
+impl RunningStep<'_> {
     fn run(&self, worker: usize, call: &mut Call) {
         let (op, selected) = (call.op, &self.selection.ops[call.op]);
         self.guard(op, || {
-            let mut asked = self.interrupt.filter(|_| worker == 0).into_iter();
-            if asked.any(Interrupt::is_wanted) {
-                return Err(Error::Interrupted);
-            }
+            self.ask(worker)?;
             call.run(selected, self.draw, self.check)
         });
     }
@@ -345,9 +339,13 @@ impl Step<'_> {
     /// Called by a worker that waits for the others: an op of theirs may wait for other processes,
     /// and the signals of this one come to worker 0.
     fn idle(&self, worker: usize) {
-        let mut asked = self.interrupt.filter(|_| worker == 0).into_iter();
-        if !self.failed.load(Ordering::Relaxed) && asked.any(Interrupt::is_wanted) {
-            self.fail(usize::MAX, Error::Interrupted);
+        self.guard(usize::MAX, || self.ask(worker));
+    }
+
+    fn ask(&self, worker: usize) -> Result<()> {
+        match self.interrupt {
+            Some(interrupt) if worker == 0 && interrupt.is_wanted() => Err(Error::Interrupted),
+            _ => Ok(()),
         }
     }
 
@@ -392,7 +390,7 @@ struct Shared<'a>(&'a Layout);
 // and merges point to is touched by one worker at a time too, or only read.
 unsafe impl Sync for Shared<'_> {}
 
-fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
+fn run_layout(layout: &mut Layout, step: &RunningStep<'_>, team: &mut Team) {
     for call in layout.before.iter_mut() {
         step.run(0, call);
     }
@@ -429,7 +427,7 @@ fn run_layout(layout: &mut Layout, step: &Step<'_>, pool: &mut Pool) {
             }
         }
     };
-    pool.run(&job, || step.idle(0));
+    team.run(&job, || step.idle(0));
 }
 
 /// Levels whose ops run side by side; a step has one or two, a clipped one about six.

@@ -6,59 +6,58 @@
 //! depends on whom is then in the variables, for everything that plans by them: memory, stages,
 //! selection.
 
-use bireme_ir::{Attr, Op, Program, VarKind};
+use bireme_ir::{Attr, Op, VarKind};
 
-use crate::plan::inline::guard;
+use crate::plan::select::{SelectedOp, Selection, VarId};
 
 /// A reduction that was started.
 struct Pending {
     ring: i64,
-    var: String,
-    wait: Op,
+    var: VarId,
+    wait: SelectedOp,
 }
 
-/// The ops with all-reduces started and waited for, and without the ops that order streams.
-pub(super) fn start_and_wait(ops: Vec<Op>, program: &Program) -> Vec<Op> {
-    if !ops.iter().any(|op| op.kind.starts_with("c_")) {
-        return ops;
+/// Starts all-reduces and waits for them, and drops the ops that order streams.
+pub(super) fn start_and_wait(selection: &mut Selection) {
+    if !selection.ops.iter().any(|op| op.op.kind.starts_with("c_")) {
+        return;
     }
     let mut pending: Vec<Pending> = Vec::new();
-    let mut all = Vec::with_capacity(ops.len());
-    let mut tickets = 0;
-    for op in ops {
-        if op.kind == "c_sync_comm_stream" {
-            let ring = ring(&op);
-            release(&mut pending, &mut all, |waiting| waiting.ring == ring);
+    for op in std::mem::take(&mut selection.ops) {
+        if op.op.kind == "c_sync_comm_stream" {
+            let ring = ring(&op.op);
+            release(&mut pending, &mut selection.ops, |waiting| waiting.ring == ring);
         }
-        let touched =
-            |waiting: &Pending| op.input_vars().chain(op.output_vars()).any(|v| *v == waiting.var);
-        if is_stream_order(&op) && op.inputs_of("X") == op.outputs_of("Out") {
+        if is_stream_order(&op.op) && op.inputs_of("X") == op.outputs_of("Out") {
             continue;
         }
-        release(&mut pending, &mut all, touched);
-        let Some((var, how)) = starts(&op, program) else {
-            all.push(op);
+        release(&mut pending, &mut selection.ops, |waiting| {
+            op.inputs.contains(&waiting.var) || op.outputs.contains(&waiting.var)
+        });
+        let Some((var, how)) = starts(&op, selection) else {
+            selection.ops.push(op);
             continue;
         };
-        tickets += 1;
-        let ticket = format!("{var}@TICKET@{tickets}");
+        let ticket = selection.another(var);
+        let (ring, x, made) = (ring(&op.op), ("X", &[var][..]), ("Ticket", &[ticket][..]));
         let like = |kind: &str| {
-            let made = Op::new(kind).input("X", [var.as_str()]).attr("reduce", how);
-            let mut made = made.attr("ring_id", ring(&op) as i32).role(op.op_role());
-            made.site.clone_from(&op.site);
-            made
+            let made = Op::new(kind).attr("reduce", how);
+            made.attr("ring_id", ring as i32).role(op.op.op_role())
         };
-        let wait = like("c_bucket_wait").input("Ticket", [ticket.as_str()]);
-        let wait = wait.output("Out", [var.as_str()]);
-        all.push(like("c_bucket_start").output("Ticket", [ticket]));
-        pending.push(Pending { ring: ring(&op), var, wait });
+        let start = selection.op(like("c_bucket_start"), &op, &[x], &[made]);
+        let wait = selection.op(like("c_bucket_wait"), &op, &[x, made], &[("Out", &[var])]);
+        selection.ops.push(start);
+        pending.push(Pending { ring, var, wait });
     }
-    release(&mut pending, &mut all, |_| true);
-    all
+    release(&mut pending, &mut selection.ops, |_| true);
 }
 
 /// Waits for those that `which` accepts, in the order in which they were started.
-fn release(pending: &mut Vec<Pending>, ops: &mut Vec<Op>, which: impl Fn(&Pending) -> bool) {
+fn release(
+    pending: &mut Vec<Pending>,
+    ops: &mut Vec<SelectedOp>,
+    which: impl Fn(&Pending) -> bool,
+) {
     let (released, kept) = std::mem::take(pending).into_iter().partition(which);
     *pending = kept;
     ops.extend(Vec::into_iter(released).map(|waiting: Pending| waiting.wait));
@@ -80,39 +79,47 @@ fn ring(op: &Op) -> i64 {
 }
 
 /// The variable and the reduction of an op that may run beside others.
-fn starts(op: &Op, program: &Program) -> Option<(String, &'static str)> {
-    let how = match op.kind.as_str() {
+fn starts(op: &SelectedOp, selection: &Selection) -> Option<(VarId, &'static str)> {
+    let how = match op.op.kind.as_str() {
         "c_allreduce_sum" => "sum",
         "c_allreduce_prod" => "prod",
         "c_allreduce_min" => "min",
         "c_allreduce_max" => "max",
         _ => return None,
     };
-    let at_once = matches!(op.attrs.get("use_calc_stream"), Some(Attr::Bool(true)));
-    let ([x], [out]) = (op.inputs_of("X"), op.outputs_of("Out")) else { return None };
-    let var = program.global().var(x)?;
+    let at_once = matches!(op.op.attrs.get("use_calc_stream"), Some(Attr::Bool(true)));
+    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let var = selection.vars[x].declared.as_ref()?;
     // Persistable variables are seen from outside; selected rows are gathered, not reduced.
     let plain = var.kind == VarKind::LodTensor && !var.persistable;
-    (x == out && plain && !at_once && guard(op).is_none()).then(|| (x.clone(), how))
+    (x == out && plain && !at_once && !op.guarded).then_some((x, how))
 }
 
 #[cfg(test)]
 mod tests {
-    use bireme_ir::{DType, Var};
+    use bireme_ir::{DType, Program, Var};
 
     use super::*;
 
     fn kinds(ops: &[Op]) -> Vec<String> {
-        let name = |op: &Op| format!("{} {}", op.kind, op.output_vars().next().map_or("", |v| v));
-        start_and_wait(ops.to_vec(), &program()).iter().map(name).collect()
-    }
-
-    fn program() -> Program {
         let mut program = Program::new();
         for name in ["a", "b"] {
             program.global_mut().add_var(Var::tensor(name, DType::F32, [2]));
         }
-        program
+        program.global_mut().ops = ops.to_vec();
+        let mut selection = Selection::new(&program, &[], &[]).unwrap();
+        start_and_wait(&mut selection);
+        // Each wait is for the ticket of the start of its variable.
+        for wait in selection.ops.iter().filter(|op| op.op.kind == "c_bucket_wait") {
+            let is_start = |op: &&SelectedOp| op.output("Ticket") == wait.input("Ticket");
+            let start =
+                selection.ops.iter().find(|op| op.op.kind == "c_bucket_start" && is_start(op));
+            assert_eq!(start.unwrap().input("X"), wait.output("Out"));
+            assert_ne!(wait.input("Ticket"), wait.input("X"));
+        }
+        let name =
+            |op: &SelectedOp| format!("{} {}", op.op.kind, selection.vars[op.outputs[0]].name);
+        selection.ops.iter().map(name).collect()
     }
 
     fn op(kind: &str, var: &str, ring: i32) -> Op {
@@ -133,8 +140,8 @@ mod tests {
         assert_eq!(
             kinds(&ops),
             [
-                "c_bucket_start a@TICKET@1",
-                "c_bucket_start b@TICKET@2",
+                "c_bucket_start a",
+                "c_bucket_start b",
                 "c_bucket_wait a",
                 "relu a",
                 "c_bucket_wait b",
@@ -146,15 +153,12 @@ mod tests {
     #[test]
     fn who_touches_the_variable_waits_for_it() {
         let ops = [op("c_allreduce_max", "a", 0), op("relu", "b", 0), op("relu", "a", 0)];
-        assert_eq!(
-            kinds(&ops),
-            ["c_bucket_start a@TICKET@1", "relu b", "c_bucket_wait a", "relu a"]
-        );
+        assert_eq!(kinds(&ops), ["c_bucket_start a", "relu b", "c_bucket_wait a", "relu a"]);
         let at_once = op("c_allreduce_sum", "a", 0).attr("use_calc_stream", true);
         assert_eq!(kinds(&[at_once]), ["c_allreduce_sum a"]);
         assert_eq!(
             kinds(&[op("c_allreduce_sum", "a", 0)]),
-            ["c_bucket_start a@TICKET@1", "c_bucket_wait a"]
+            ["c_bucket_start a", "c_bucket_wait a"]
         );
     }
 }

@@ -1,107 +1,241 @@
-//! The ops of a program that a run needs, with variables as numbers instead of names.
+//! The ops of a step in the plan's own form: every value is a number, and each op says which it reads
+//! and which it writes. Passes rewrite numbers; names are kept for messages.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-use bireme_ir::{EMPTY_VAR, Op, Program};
+use bireme_ir::{EMPTY_VAR, Op, Program, Slot, Slots, Var};
 
 use crate::Result;
-use crate::op::OpView;
+use crate::op::{OpDef, OpView};
 use crate::plan::inline;
 
-/// A variable, by its position in [`Selection::vars`].
+/// A value, by its position in [`Selection::vars`].
 pub(crate) type VarId = usize;
 
-/// The ops to run and the variables they use.
+/// The ops to run and the values they use.
 pub(crate) struct Selection {
-    /// Variable names.
-    pub(crate) vars: Vec<String>,
+    pub(crate) vars: Vec<PlanVar>,
     /// Ops in program order.
     pub(crate) ops: Vec<SelectedOp>,
-    /// The variable of each feed.
+    /// The value of each feed.
     pub(crate) feeds: Vec<VarId>,
-    /// The variable of each fetch.
+    /// The value of each fetch.
     pub(crate) fetches: Vec<VarId>,
 }
 
-/// One op with its variables resolved.
-pub(crate) struct SelectedOp {
-    pub(crate) op: Op,
-    /// Those of its slots, then its guard if it has one.
-    pub(crate) inputs: Vec<VarId>,
-    pub(crate) outputs: Vec<VarId>,
-    /// What says whether it runs, for an op inside a condition.
-    pub(crate) guard: Option<VarId>,
-    /// Whether it keeps its turn among the others that are ordered.
-    pub(crate) ordered: bool,
+/// A value of the step.
+pub(crate) struct PlanVar {
+    /// What the program calls it; a variable that is written again is several values of one name.
+    pub(crate) name: String,
+    /// Its declaration in the program; none for a value that the plan added.
+    pub(crate) declared: Option<Var>,
+    /// Values of the same name before this one: random ops key their generator by it.
+    pub(crate) version: u32,
 }
 
-/// Ops of the global block that lead to a fetch, a persistable variable or a side effect; `feed`
-/// and `fetch` ops are left out, for the executor does their work.
-///
-/// # Errors
-/// When an op does not exist.
-pub(crate) fn needed_ops(program: &Program, fetches: &[&str]) -> Result<Vec<Op>> {
-    let block = program.global();
-    let ops = inline::all_ops(program)?;
-    let mut wanted: HashSet<&str> = fetches.iter().copied().collect();
-    let mut needed = Vec::new();
-    for op in ops.iter().rev() {
-        if matches!(op.kind.as_str(), "feed" | "fetch") {
-            continue;
-        }
-        let def = OpView::new(op).map_err(|error| error.in_op(op))?.def;
-        let persists = |var: &String| block.var(var).is_some_and(|var| var.persistable);
-        let used = op.output_vars().any(|var| wanted.contains(var.as_str()) || persists(var));
-        if used || def.side_effect {
-            wanted.extend(op.input_vars().map(String::as_str));
-            wanted.extend(inline::guard(op));
-            needed.push(op.clone());
-        }
+/// One op with its values resolved.
+pub(crate) struct SelectedOp {
+    /// Type, attributes and site. Its variables are named as the program names them.
+    pub(crate) op: Op,
+    pub(crate) def: &'static OpDef,
+    /// Those of its slots in the order of its definition, then its guard if it has one.
+    pub(crate) inputs: Vec<VarId>,
+    /// Those of its slots in the order of its definition.
+    pub(crate) outputs: Vec<VarId>,
+    /// Whether it stands inside a condition.
+    pub(crate) guarded: bool,
+}
+
+impl PlanVar {
+    /// Whether it outlives the step, unless it is fed.
+    pub(crate) fn persists(&self) -> bool {
+        self.declared.as_ref().is_some_and(|var| var.persistable)
     }
-    needed.reverse();
-    inline::check_reads(&needed, program, fetches)?;
-    Ok(needed)
+
+    /// The declared shape; empty when it is not declared.
+    pub(crate) fn shape(&self) -> &[i64] {
+        self.declared.as_ref().map_or(&[], |var| &var.shape)
+    }
+
+    /// Whether it stands for no value at all.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.name == EMPTY_VAR
+    }
+}
+
+impl SelectedOp {
+    /// The op as rules and kernels see it.
+    pub(crate) fn view(&self) -> OpView<'_> {
+        OpView::of(&self.op, self.def)
+    }
+
+    /// What says whether it runs, for an op inside a condition.
+    pub(crate) fn guard(&self) -> Option<VarId> {
+        self.inputs.last().copied().filter(|_| self.guarded)
+    }
+
+    /// The values in input slot `slot`.
+    pub(crate) fn inputs_of(&self, slot: &str) -> &[VarId] {
+        &self.inputs[span(self.def.signature.inputs, &self.op.inputs, slot)]
+    }
+
+    /// The values in output slot `slot`.
+    pub(crate) fn outputs_of(&self, slot: &str) -> &[VarId] {
+        &self.outputs[span(self.def.signature.outputs, &self.op.outputs, slot)]
+    }
+
+    /// The only value in input slot `slot`.
+    pub(crate) fn input(&self, slot: &str) -> Option<VarId> {
+        <[VarId; 1]>::try_from(self.inputs_of(slot)).ok().map(|[only]| only)
+    }
+
+    /// The only value in output slot `slot`.
+    pub(crate) fn output(&self, slot: &str) -> Option<VarId> {
+        <[VarId; 1]>::try_from(self.outputs_of(slot)).ok().map(|[only]| only)
+    }
+
+    /// As [`OpView::check_aliases`], of values instead of names.
+    pub(crate) fn check_aliases(&self) -> Result<()> {
+        self.view().check_aliases_of(&self.inputs, &self.outputs)
+    }
+}
+
+/// Where the variables of a slot lie in flat order.
+fn span(table: &[Slot], slots: &Slots, name: &str) -> Range<usize> {
+    let count = |slot: &Slot| slots.get(slot.name).map_or(0, Vec::len);
+    let first = table.iter().take_while(|slot| slot.name != name).map(count).sum();
+    first..first + table.iter().find(|slot| slot.name == name).map_or(0, count)
 }
 
 impl Selection {
-    /// Numbers the variables of `ops`.
+    /// All ops of `program`: those of a condition stand where it stands. `feed` and `fetch` ops are
+    /// left out, for the executor does their work.
     ///
     /// # Errors
-    /// When an op writes a variable twice, or writes one it reads without being made for that.
-    pub(crate) fn new(ops: Vec<Op>, feeds: &[&str], fetches: &[&str]) -> Result<Selection> {
-        let mut numbers = Numbers::default();
+    /// When an op does not exist, or a condition holds what cannot run inside one.
+    pub(crate) fn new(program: &Program, feeds: &[&str], fetches: &[&str]) -> Result<Selection> {
+        let mut numbers = Numbers { program, by_name: HashMap::new(), vars: Vec::new() };
         let feeds = feeds.iter().map(|name| numbers.of(name)).collect();
-        let mut selected = Vec::with_capacity(ops.len());
-        for op in ops {
-            let view = OpView::new(&op)?;
-            view.check_aliases().map_err(|error| error.in_op(&op))?;
-            let mut inputs: Vec<VarId> = view.flat_inputs().map(|name| numbers.of(name)).collect();
-            let outputs = view.flat_outputs().map(|name| numbers.of(name)).collect();
-            let guard = inline::guard(&op).map(|name| numbers.of(name));
-            inputs.extend(guard);
-            let ordered = view.def.ordered;
-            selected.push(SelectedOp { op, inputs, outputs, guard, ordered });
+        let mut ops = Vec::new();
+        for op in &program.global().ops {
+            if op.kind == "conditional_block" {
+                let found = inline::condition(program, op).map_err(|error| error.in_op(op))?;
+                for inner in &found.block.ops {
+                    ops.extend(numbers.op(inner, Some(found.guard))?);
+                }
+            } else {
+                ops.extend(numbers.op(op, None)?);
+            }
         }
         let fetches = fetches.iter().map(|name| numbers.of(name)).collect();
-        Ok(Selection { vars: numbers.names, ops: selected, feeds, fetches })
+        Ok(Selection { vars: numbers.vars, ops, feeds, fetches })
+    }
+
+    /// Drops ops that lead to no fetch, no persistable variable and no side effect.
+    pub(crate) fn drop_unneeded(&mut self) {
+        let mut wanted: HashSet<VarId> = self.fetches.iter().copied().collect();
+        let mut needed = Vec::with_capacity(self.ops.len());
+        for op in std::mem::take(&mut self.ops).into_iter().rev() {
+            let used = |var: &VarId| wanted.contains(var) || self.vars[*var].persists();
+            if op.outputs.iter().any(used) || op.def.side_effect {
+                wanted.extend(&op.inputs);
+                needed.push(op);
+            }
+        }
+        needed.reverse();
+        self.ops = needed;
+    }
+
+    /// Checks that no op writes a value twice, or one that it reads without being made for that, and
+    /// drops the values that no op uses any more: the rest are numbered in the order of their use.
+    ///
+    /// # Errors
+    /// When an op does.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let (mut old, mut new) = (std::mem::take(&mut self.vars), HashMap::new());
+        let vars = &mut self.vars;
+        let mut renumber = |ids: &mut [VarId]| {
+            for id in ids {
+                *id = *new.entry(*id).or_insert_with(|| {
+                    let nothing = PlanVar { name: String::new(), declared: None, version: 0 };
+                    vars.push(std::mem::replace(&mut old[*id], nothing));
+                    vars.len() - 1
+                });
+            }
+        };
+        renumber(&mut self.feeds);
+        for op in &mut self.ops {
+            op.check_aliases().map_err(|error| error.in_op(&op.op))?;
+            renumber(&mut op.inputs);
+            renumber(&mut op.outputs);
+        }
+        renumber(&mut self.fetches);
+        Ok(())
+    }
+
+    /// A new value that takes the place, and the name, of `var`.
+    pub(crate) fn another(&mut self, var: VarId) -> VarId {
+        let PlanVar { name, version, .. } = &self.vars[var];
+        let var = PlanVar { name: name.clone(), declared: None, version: version + 1 };
+        self.vars.push(var);
+        self.vars.len() - 1
+    }
+
+    /// Puts values into the slots of an op of the plan's own; it is attributed to `site`.
+    pub(crate) fn op(
+        &self,
+        mut op: Op,
+        site: &SelectedOp,
+        inputs: &[(&str, &[VarId])],
+        outputs: &[(&str, &[VarId])],
+    ) -> SelectedOp {
+        let def = crate::ops::find(&op.kind).expect("the plan's own ops are defined");
+        let names = |vars: &[VarId]| vars.iter().map(|var| self.vars[*var].name.clone()).collect();
+        let named = |slots: &[(&str, &[VarId])]| {
+            slots.iter().map(|(slot, vars)| ((*slot).to_owned(), names(vars))).collect()
+        };
+        let flat = |table: &[Slot], slots: &[(&str, &[VarId])]| {
+            let named = |name| slots.iter().filter(move |slot| slot.0 == name);
+            let vars = table.iter().flat_map(|slot| named(slot.name)).flat_map(|slot| slot.1);
+            vars.copied().collect()
+        };
+        (op.inputs, op.outputs) = (named(inputs), named(outputs));
+        op.site.clone_from(&site.op.site);
+        let (inputs, outputs) =
+            (flat(def.signature.inputs, inputs), flat(def.signature.outputs, outputs));
+        SelectedOp { op, def, inputs, outputs, guarded: false }
     }
 }
 
-#[derive(Default)]
-struct Numbers {
-    names: Vec<String>,
-    by_name: HashMap<String, VarId>,
+/// Gives every variable of a program a number.
+struct Numbers<'a> {
+    program: &'a Program,
+    by_name: HashMap<&'a str, VarId>,
+    vars: Vec<PlanVar>,
 }
 
-impl Numbers {
-    fn of(&mut self, name: &str) -> VarId {
+impl<'a> Numbers<'a> {
+    fn of(&mut self, name: &'a str) -> VarId {
         // Not a variable but the lack of one: each place is on its own.
-        let id = self.by_name.get(name).filter(|_| name != EMPTY_VAR);
-        if let Some(id) = id {
+        if let Some(id) = self.by_name.get(name).filter(|_| name != EMPTY_VAR) {
             return *id;
         }
-        self.names.push(name.to_owned());
-        self.by_name.insert(name.to_owned(), self.names.len() - 1);
-        self.names.len() - 1
+        let declared = self.program.global().var(name).cloned();
+        self.vars.push(PlanVar { name: name.to_owned(), declared, version: 0 });
+        self.by_name.insert(name, self.vars.len() - 1);
+        self.vars.len() - 1
+    }
+
+    fn op(&mut self, op: &'a Op, guard: Option<&'a str>) -> Result<Option<SelectedOp>> {
+        if matches!(op.kind.as_str(), "feed" | "fetch") {
+            return Ok(None);
+        }
+        let view = OpView::new(op).map_err(|error| error.in_op(op))?;
+        let inputs = view.flat_inputs().map(String::as_str).chain(guard);
+        let inputs = inputs.map(|name| self.of(name)).collect();
+        let outputs = view.flat_outputs().map(|name| self.of(name)).collect();
+        let (op, guarded) = (op.clone(), guard.is_some());
+        Ok(Some(SelectedOp { op, def: view.def, inputs, outputs, guarded }))
     }
 }

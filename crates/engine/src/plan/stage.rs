@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::op::{Meta, OpView, SplitView, Spread};
+use crate::op::{Meta, SplitView, Spread};
 use crate::plan::select::{SelectedOp, VarId};
 
 /// Where an op runs.
@@ -87,7 +87,7 @@ fn split_outputs(
         vars.iter().map(|var| metas[*var].clone().filter(Meta::is_static)).collect()
     };
     let (inputs, outputs) = (known(&selected.inputs)?, known(&selected.outputs)?);
-    let op = OpView::new(&selected.op).ok()?;
+    let op = selected.view();
     let view = SplitView { op: &op, spreads, inputs: &inputs, outputs: &outputs, batch };
     op.def.split.apply(&view)
 }
@@ -113,7 +113,7 @@ impl Hazards {
 
     /// Whether it must run after an ordered op of the last stage.
     fn has_turn(&self, op: &SelectedOp) -> bool {
-        op.ordered && self.turn.is_some()
+        op.def.ordered && self.turn.is_some()
     }
 
     /// Whether running this op earlier would overwrite what an op before it still reads or wrote.
@@ -132,7 +132,7 @@ impl Hazards {
             .outputs
             .iter()
             .map(|var| after(&self.written_after, var).max(after(&self.read_after, var)));
-        let turn = self.turn.filter(|_| op.ordered).map_or(0, |level| level + 1);
+        let turn = self.turn.filter(|_| op.def.ordered).map_or(0, |level| level + 1);
         reads.chain(writes).max().unwrap_or(0).max(turn)
     }
 
@@ -141,7 +141,7 @@ impl Hazards {
             Stage::Before => {}
             Stage::Split => self.split.extend(op.inputs.iter().chain(&op.outputs)),
             Stage::After(level) => {
-                if op.ordered {
+                if op.def.ordered {
                     self.turn = Some(level);
                 }
                 for var in &op.outputs {

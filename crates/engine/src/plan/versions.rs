@@ -1,117 +1,147 @@
-//! Gives every write of a temporary a name of its own.
+//! Makes every write of a temporary a value of its own.
 //!
 //! A program may write a variable twice, or write one that is fed. A plan knows one shape, one
-//! place and one spread for each name, and feeds are the caller's memory; so a second write becomes
-//! another variable, and later readers read that one. Persistable variables keep their names: they
+//! place and one spread for each value, and feeds are the caller's memory; so a second write becomes
+//! another value, and later readers read that one. Persistable variables stay what they are: they
 //! are meant to change.
 
 use std::collections::{HashMap, HashSet};
 
-use bireme_ir::{Attr, EMPTY_VAR, Op, Program, Slots};
+use bireme_ir::Op;
 
-use crate::op::OpView;
-use crate::plan::inline::GUARD;
+use crate::plan::select::{Selection, VarId};
 
-/// The ops with temporaries written once each, and the fetches under their new names.
-pub(super) fn rename(
-    mut ops: Vec<Op>,
-    program: &Program,
-    feeds: &[&str],
-    fetches: &[&str],
-) -> (Vec<Op>, Vec<String>) {
-    let mut taken: HashSet<String> = feeds.iter().map(|feed| (*feed).to_owned()).collect();
-    let mut current: HashMap<String, String> = HashMap::new();
-    let mut versions = 0;
+/// Has every temporary written once; fetches are of the last writes.
+pub(super) fn separate(selection: &mut Selection) {
+    let mut taken: HashSet<VarId> = selection.feeds.iter().copied().collect();
+    let mut current: HashMap<VarId, VarId> = HashMap::new();
+    let now = |current: &HashMap<VarId, VarId>, var| current.get(&var).copied().unwrap_or(var);
+    let mut ops = std::mem::take(&mut selection.ops);
     for op in &mut ops {
-        for var in vars_mut(&mut op.inputs) {
-            if let Some(now) = current.get(var) {
-                var.clone_from(now);
-            }
+        for var in &mut op.inputs {
+            *var = now(&current, *var);
         }
-        if let Some(Attr::String(guard)) = op.attrs.get_mut(GUARD)
-            && let Some(now) = current.get(guard)
-        {
-            guard.clone_from(now);
-        }
-        for var in vars_mut(&mut op.outputs) {
-            let fed = feeds.contains(&var.as_str());
-            let persists = program.global().var(var).is_some_and(|var| var.persistable);
-            if (persists && !fed) || var == EMPTY_VAR || taken.insert(var.clone()) {
+        for var in &mut op.outputs {
+            let fed = selection.feeds.contains(var);
+            if (selection.vars[*var].persists() && !fed) || taken.insert(*var) {
                 continue;
             }
-            versions += 1;
-            let fresh = format!("{var}@VERSION@{versions}");
-            current.insert(std::mem::replace(var, fresh.clone()), fresh);
+            let fresh = selection.another(now(&current, *var));
+            current.insert(std::mem::replace(var, fresh), fresh);
         }
     }
-    let fetches = fetches
-        .iter()
-        .map(|name| current.get(*name).cloned().unwrap_or_else(|| (*name).to_owned()));
-    (ops, fetches.collect())
+    selection.ops = ops;
+    for fetch in &mut selection.fetches {
+        *fetch = now(&current, *fetch);
+    }
 }
 
 /// Lets an op that cannot work in place write a persistable variable it reads: it writes another,
 /// which is copied over. Programs of local SGD update parameters so.
-pub(super) fn write_apart(ops: Vec<Op>) -> Vec<Op> {
-    let mut all = Vec::with_capacity(ops.len());
-    for mut op in ops {
-        let refused = OpView::new(&op).is_ok_and(|view| view.check_aliases().is_err());
-        let read: HashSet<String> = op.input_vars().filter(|_| refused).cloned().collect();
+pub(super) fn write_apart(selection: &mut Selection) {
+    for mut op in std::mem::take(&mut selection.ops) {
+        let refused = op.check_aliases().is_err();
         let mut copies = Vec::new();
-        for var in vars_mut(&mut op.outputs).filter(|var| read.contains(*var)) {
-            let apart = format!("{var}@APART@{}", all.len());
-            let mut copy = Op::new("assign").input("X", [&apart]).output("Out", [var.as_str()]);
-            *var = apart;
-            copy.site.clone_from(&op.site);
-            copies.push(copy);
+        for at in 0..op.outputs.len() {
+            let var = op.outputs[at];
+            if refused && op.inputs.contains(&var) {
+                op.outputs[at] = selection.another(var);
+                let (from, to) = ([("X", &op.outputs[at..=at])], [("Out", &[var][..])]);
+                let mut copy = selection.op(Op::new("assign"), &op, &from, &to);
+                copy.inputs.extend(op.guard());
+                copy.guarded = op.guarded;
+                copies.push(copy);
+            }
         }
-        if let Some(guard) = op.attrs.get(GUARD) {
-            copies.iter_mut().for_each(|copy| {
-                copy.attrs.insert(GUARD.to_owned(), guard.clone());
-            });
-        }
-        all.push(op);
-        all.extend(copies);
+        selection.ops.push(op);
+        selection.ops.extend(copies);
     }
-    all
-}
-
-fn vars_mut(slots: &mut Slots) -> impl Iterator<Item = &mut String> {
-    slots.values_mut().flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::Tensor;
+    use crate::{Error, Executor, Place};
+    use bireme_ir::{DType, Program, Var};
 
     fn op(kind: &str, input: &str, output: &str) -> Op {
         Op::new(kind).input("X", [input]).output("Out", [output])
     }
 
+    fn selection(ops: Vec<Op>, feeds: &[&str], fetches: &[&str]) -> Selection {
+        let mut program = Program::new();
+        program.global_mut().ops = ops;
+        Selection::new(&program, feeds, fetches).unwrap()
+    }
+
     #[test]
     fn a_second_write_is_another_variable() {
         let ops = vec![op("relu", "x", "h"), op("scale", "h", "h"), op("relu", "h", "y")];
-        let (ops, fetches) = rename(ops, &Program::new(), &["x"], &["h", "y"]);
-        assert_eq!(ops[0].outputs_of("Out"), ["h"]);
-        assert_eq!(ops[1].inputs_of("X"), ["h"]);
-        assert_eq!(ops[1].outputs_of("Out"), ops[2].inputs_of("X"));
-        assert_eq!(fetches, [ops[1].outputs_of("Out")[0].clone(), "y".to_owned()]);
+        let mut selection = selection(ops, &["x"], &["h", "y"]);
+        separate(&mut selection);
+        let ops = &selection.ops;
+        assert_eq!(ops[0].outputs, ops[1].inputs);
+        assert_ne!(ops[1].inputs, ops[1].outputs);
+        assert_eq!(ops[1].outputs, ops[2].inputs);
+        assert_eq!(selection.fetches, [ops[1].outputs[0], ops[2].outputs[0]]);
+        let names: Vec<&str> =
+            selection.fetches.iter().map(|var| &*selection.vars[*var].name).collect();
+        assert_eq!(names, ["h", "y"]);
     }
 
     #[test]
     fn an_op_that_cannot_work_in_place_writes_apart() {
         let sub = Op::new("elementwise_sub").input("X", ["old"]).input("Y", ["w"]);
-        let ops = write_apart(vec![sub.output("Out", ["w"]), op("scale", "w", "w")]);
-        let kinds: Vec<&str> = ops.iter().map(|op| op.kind.as_str()).collect();
+        let ops = vec![sub.output("Out", ["w"]), op("scale", "w", "w")];
+        let mut selection = selection(ops, &[], &["w"]);
+        write_apart(&mut selection);
+        let ops = &selection.ops;
+        let kinds: Vec<&str> = ops.iter().map(|op| op.op.kind.as_str()).collect();
         assert_eq!(kinds, ["elementwise_sub", "assign", "scale"]);
-        assert_eq!(ops[0].outputs_of("Out"), ops[1].inputs_of("X"));
-        assert_eq!(ops[1].outputs_of("Out"), ["w"]);
+        assert_eq!(ops[0].outputs, ops[1].inputs);
+        assert_eq!(ops[1].outputs, selection.fetches);
+        assert_eq!(ops[1].op.outputs_of("Out"), ["w"]);
     }
 
     #[test]
     fn a_fed_variable_is_never_written() {
-        let (ops, _) = rename(vec![op("scale", "x", "x")], &Program::new(), &["x"], &[]);
-        assert_eq!(ops[0].inputs_of("X"), ["x"]);
-        assert_ne!(ops[0].outputs_of("Out"), ["x"]);
+        let mut selection = selection(vec![op("scale", "x", "x")], &["x"], &[]);
+        separate(&mut selection);
+        assert_eq!(selection.ops[0].inputs, selection.feeds);
+        assert_ne!(selection.ops[0].outputs, selection.feeds);
+    }
+
+    fn declared(names: &[&str], ops: Vec<Op>) -> Program {
+        let mut program = Program::new();
+        for name in names {
+            program.global_mut().add_var(Var::tensor(*name, DType::F32, [4]));
+        }
+        program.global_mut().ops = ops;
+        program
+    }
+
+    #[test]
+    fn a_second_random_write_draws_other_numbers() {
+        let random = || {
+            let op = Op::new("uniform_random").output("Out", ["y"]);
+            op.attr("shape", vec![4i64]).attr("seed", 7)
+        };
+        let program =
+            declared(&["y", "first"], vec![random(), op("assign", "y", "first"), random()]);
+        let mut executor = Executor::new(Place::Cpu).unwrap();
+        let drawn = executor.run(&program, &[], &["first", "y"]).unwrap();
+        assert_ne!(drawn[0], drawn[1]);
+    }
+
+    #[test]
+    fn messages_say_the_names_of_the_program() {
+        let program = declared(&["x", "h"], vec![op("scale", "x", "h"), op("log", "h", "h")]);
+        let mut executor = Executor::new(Place::Cpu).unwrap().check_finite(true);
+        let x = Tensor::from_slice([4], &[-1f32; 4]).unwrap();
+        match executor.run(&program, &[("x", &x)], &["h"]) {
+            Err(Error::NotFinite { op, var, .. }) => assert_eq!((&*op, &*var), ("log", "h")),
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -69,3 +69,22 @@ fn steps_stop_wherever_they_are() {
         assert_eq!(asked.load(Ordering::Relaxed), 9);
     }
 }
+
+#[test]
+fn a_panic_in_a_step_comes_to_the_caller() {
+    for threads in [1, 3] {
+        let fail = Arc::new(AtomicBool::new(true));
+        let flag = Arc::clone(&fail);
+        let executor = Executor::new(Place::Cpu).unwrap().threads(threads);
+        let executor = executor.interrupt(Arc::new(move || {
+            assert!(!flag.load(Ordering::Relaxed), "a question that fails");
+            false
+        }));
+        let mut step = executor.prepare(&program(), &["x0"], &["out"]).unwrap();
+        let error = step.run(&[&feed()]).unwrap_err().to_string();
+        assert!(error.contains("a question that fails"), "{error}");
+        fail.store(false, Ordering::Relaxed);
+        step.run(&[&feed()]).unwrap();
+        assert_eq!(step.fetched(0).to_f64_vec(), [24.0]);
+    }
+}

@@ -29,7 +29,7 @@ pub(super) fn program(bytes: &[u8]) -> Result<Program> {
     let versions = desc.op_version_map.unwrap_or_default();
     let versions: OpVersionMap = decode(&versions, &|| "versions of ops".to_owned())?;
     Ok(Program {
-        blocks,
+        blocks: blocks.into(),
         version: desc.version.and_then(|version| version.version).unwrap_or(0),
         op_versions: versions
             .pair

@@ -6,7 +6,7 @@ use crate::{Block, DType, Error, Op, Param, Program, Regularizer, Result, Slots,
 
 /// A whole program.
 pub(super) fn program(text: &str) -> Result<Program> {
-    let mut program = Program { blocks: Vec::new(), ..Program::default() };
+    let mut program = Program { blocks: Vec::new().into(), ..Program::default() };
     let mut open: Option<Block> = None;
     let mut last = 0;
     for (index, line) in text.lines().enumerate() {

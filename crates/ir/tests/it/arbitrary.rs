@@ -125,7 +125,8 @@ pub(crate) fn program() -> impl Strategy<Value = Program> {
                 .into_iter()
                 .enumerate()
                 .map(|(idx, parts)| numbered(idx, parts))
-                .collect(),
+                .collect::<Vec<_>>()
+                .into(),
             version,
             op_versions,
             random_seed,

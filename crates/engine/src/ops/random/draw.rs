@@ -17,7 +17,7 @@ impl Draw {
         let key = if seed == 0 { op.seed } else { seed as u64 };
         // A slice of a variable draws what the whole one would draw at its place.
         let whole = op.maybe_attr("init_name").is_some() && !op.string("init_name")?.is_empty();
-        let name = if whole { op.string("init_name")? } else { op.output_name("Out").to_owned() };
+        let name = if whole { op.string("init_name")? } else { op.output_key("Out") };
         Ok(Draw { philox: Philox::new(key, &name), fixed: seed != 0 })
     }
 

@@ -77,7 +77,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, seed_input) = (op.input("X")?, op.maybe_input("Seed"));
     let (out, mask) = (op.output("Out")?, op.maybe_output("Mask"));
-    let (mode, name) = (Mode::of(op)?, op.output_name("Out").to_owned());
+    let (mode, name) = (Mode::of(op)?, op.output_key("Out"));
     let own = Philox::new(op.seed, &name);
     let given = match op.i64("seed")? {
         0 => None,

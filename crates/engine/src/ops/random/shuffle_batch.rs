@@ -35,7 +35,7 @@ fn next_seed(seed: i64) -> i64 {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, seed, out) = (op.input("X")?, op.maybe_input("Seed"), op.output("Out")?);
     let (index, seed_out) = (op.output("ShuffleIdx")?, op.maybe_output("SeedOut"));
-    let (startup, name) = (op.i64("startup_seed")?, op.output_name("Out").to_owned());
+    let (startup, name) = (op.i64("startup_seed")?, op.output_key("Out"));
     Ok(Box::new(move |run| {
         // A seed without an element is one that is not there yet, as in Paddle.
         let given = match seed.map(|seed| run.tensor(seed)).transpose()? {

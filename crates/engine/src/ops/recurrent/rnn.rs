@@ -161,7 +161,7 @@ impl Dropout {
             0 => op.seed,
             seed => seed as u64,
         };
-        let stream = Philox::new(seed, op.output_name("Out"));
+        let stream = Philox::new(seed, &op.output_key("Out"));
         Ok((network.drop > 0.0).then_some(Dropout { stream, drop: network.drop }))
     }
 

@@ -7,23 +7,24 @@ mod embedding;
 mod fc;
 mod pattern;
 
-use std::collections::HashSet;
+use bireme_ir::OpRole;
 
-use bireme_ir::{Op, OpRole, Program};
+use self::pattern::{Edits, Uses};
+use crate::plan::select::{SelectedOp, Selection};
 
-use crate::plan::inline::guard;
-
-/// The ops with every known pattern replaced.
-pub(crate) fn fuse(mut ops: Vec<Op>, program: &Program, fetches: &[&str]) -> Vec<Op> {
+/// Replaces every known pattern.
+pub(crate) fn fuse(selection: &mut Selection) {
     // A fused op has no guard, so it must not take guarded ones in; those of an optimizer have no
     // pattern.
-    let in_condition = |op: &Op| guard(op).is_some() && op.op_role().base() != OpRole::OPTIMIZE;
-    if ops.iter().any(in_condition) {
-        return ops;
+    let in_condition = |op: &SelectedOp| op.guarded && op.op.op_role().base() != OpRole::OPTIMIZE;
+    if selection.ops.iter().any(in_condition) {
+        return;
     }
-    let kept: HashSet<&str> = fetches.iter().copied().collect();
-    ops = embedding::fuse(ops, program, &kept);
-    fc::fuse(ops, program, &kept)
+    for pass in [embedding::fuse, fc::fuse] {
+        let mut edits = Edits::default();
+        pass(&Uses::new(selection), &mut edits);
+        selection.ops = edits.apply(std::mem::take(&mut selection.ops));
+    }
 }
 
 #[cfg(test)]
@@ -52,9 +53,9 @@ mod tests {
     }
 
     fn kinds(graph: &Graph, fetches: &[&str]) -> Vec<String> {
-        let main = graph.main();
-        let fused = fuse(main.global().ops.clone(), &main, fetches);
-        fused.into_iter().map(|op| op.kind).collect()
+        let mut selection = Selection::new(&graph.main(), &[], fetches).unwrap();
+        fuse(&mut selection);
+        selection.ops.into_iter().map(|op| op.op.kind).collect()
     }
 
     #[test]
