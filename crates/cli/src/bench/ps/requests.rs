@@ -15,7 +15,7 @@ use bireme_fleet::comm::{Body, Client, Identity, Lane, Network, Path, Settings};
 use bireme_fleet::ps::message::{Answer, Life, Request as Message};
 use bireme_fleet::ps::server::PsServer;
 use bireme_fleet::ps::table::bench::process_time;
-use bireme_fleet::ps::table::{PushStep, SparseTable, TableConfig};
+use bireme_fleet::ps::table::{PushStep, RowStore, SparseTable, TableConfig};
 use bireme_ir::Program;
 
 use crate::bench::ROUNDS;
