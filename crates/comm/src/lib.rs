@@ -24,6 +24,7 @@ mod mesh;
 mod reminder;
 mod server;
 mod settings;
+mod strangers;
 mod threads;
 mod transport;
 
@@ -33,6 +34,7 @@ pub use error::{Error, Result};
 pub use handshake::random;
 pub use identity::{Identity, Lane, Peer, Role};
 pub use mesh::{Ended, Mesh, Message, Place, Receiver};
+pub use reminder::Reminder;
 pub use server::{Handler, Reply, Server};
 pub use settings::{Interrupt, Secret, Settings, Tls};
 pub use transport::outside_address;
