@@ -10,7 +10,7 @@
 //!
 //! The layers, from the bottom: [`frame`] and bodies (bytes) · transports (what carries them) ·
 //! connections (frames over a stream) · [`handshake`] (who is there) · server and client
-//! (requests), mesh (messages).
+//! (requests), mesh (messages). What requests and answers carry is written by [`wire`].
 
 mod body;
 mod client;
@@ -27,6 +27,7 @@ mod settings;
 mod strangers;
 mod threads;
 mod transport;
+pub mod wire;
 
 pub use body::Body;
 pub use client::{Client, Pending};

@@ -56,7 +56,7 @@ impl<'a> RowGrads<'a> {
         grads: &'a [f32],
         counts: Option<&'a [[f32; 2]]>,
     ) -> Result<RowGrads<'a>> {
-        let fits = if keys.is_empty() { grads.is_empty() } else { grads.len() % keys.len() == 0 };
+        let fits = grads.len().is_multiple_of(keys.len());
         if !fits || counts.is_some_and(|counts| counts.len() != keys.len()) {
             let problem = "a push has not one gradient and one count for each key";
             return Err(Error::Request(problem.to_owned()));

@@ -152,7 +152,7 @@ impl Remote {
     }
 
     fn ask(&mut self, request: &Message<'_>) -> Result<Body> {
-        let (encoded, once) = (request.encode(), request.changes_state());
+        let (encoded, once) = (request.encode(), request.rules().once);
         let (lane, parts) = (if once { Lane::Send } else { Lane::Prefetch }, encoded.parts());
         Ok(self.client.call(lane, request.method(), "a measured request", &parts, once)?)
     }

@@ -269,7 +269,7 @@ impl Record for Ctr {
     }
 
     fn read_text(&self, numbers: &[f32], record: &mut [f32]) -> std::result::Result<(), String> {
-        self.from_text(numbers, record)
+        self.parse_text(numbers, record)
     }
 }
 

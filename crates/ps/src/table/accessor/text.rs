@@ -59,7 +59,7 @@ impl Ctr {
         }
     }
 
-    pub(super) fn from_text(&self, mut numbers: &[f32], record: &mut [f32]) -> Result<(), String> {
+    pub(super) fn parse_text(&self, mut numbers: &[f32], record: &mut [f32]) -> Result<(), String> {
         let given = numbers.len();
         let wide = |field: &Field| if let Field::Some(range) = field { range.len() } else { 1 };
         let [short, long] = self.fields();
