@@ -11,7 +11,7 @@ use bireme_engine::tensor::Tensor;
 use bireme_ir::DType;
 use bireme_ps::Result;
 use bireme_ps::checkpoint::{
-    Holdings, Part, Piece, Rows, SaveMode, ServerIndex, export_text, finish_text, import_text,
+    Holdings, Piece, Rows, SaveMode, ServerIndex, export_text, finish_text, import_text,
 };
 use bireme_ps::table::{
     AccessorConfig, CtrClass, CtrConfig, SparseRule, SparseRuleKind, SparseTable, TableConfig,
@@ -71,14 +71,6 @@ impl Holdings for Server {
 
     fn read_piece(&self, _: &str, look: &mut dyn FnMut(&[&Tensor]) -> Result<()>) -> Result<()> {
         look(&[&*self.dense.lock().expect("nothing panics")])
-    }
-
-    fn read_piece_in_parts(
-        &self,
-        _: &str,
-        _: &mut dyn FnMut(&Part<'_>) -> Result<()>,
-    ) -> Result<()> {
-        unreachable!("the piece is small")
     }
 
     fn write_piece(

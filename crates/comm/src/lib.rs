@@ -10,7 +10,7 @@
 //!
 //! The layers, from the bottom: [`frame`] and bodies (bytes) · transports (what carries them) ·
 //! connections (frames over a stream) · [`handshake`] (who is there) · server and client
-//! (requests), mesh (messages).
+//! (requests), mesh (messages). What requests and answers carry is written by [`wire`].
 
 mod body;
 mod client;
@@ -24,8 +24,10 @@ mod mesh;
 mod reminder;
 mod server;
 mod settings;
+mod strangers;
 mod threads;
 mod transport;
+pub mod wire;
 
 pub use body::Body;
 pub use client::{Client, Pending};
@@ -33,6 +35,7 @@ pub use error::{Error, Result};
 pub use handshake::random;
 pub use identity::{Identity, Lane, Peer, Role};
 pub use mesh::{Ended, Mesh, Message, Place, Receiver};
+pub use reminder::Reminder;
 pub use server::{Handler, Reply, Server};
 pub use settings::{Interrupt, Secret, Settings, Tls};
 pub use transport::outside_address;

@@ -8,7 +8,7 @@ const FIRST: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Counts the time of one wait.
-pub(crate) struct Reminder {
+pub struct Reminder {
     since: Instant,
     next: Duration,
     pause: Duration,
@@ -16,12 +16,12 @@ pub(crate) struct Reminder {
 
 impl Reminder {
     /// A wait that began at `since`.
-    pub(crate) fn new(since: Instant) -> Reminder {
+    pub fn new(since: Instant) -> Reminder {
         Reminder { since, next: FIRST, pause: FIRST }
     }
 
     /// Whether the user is to be told now; true once for each time.
-    pub(crate) fn is_due(&mut self) -> bool {
+    pub fn is_due(&mut self) -> bool {
         self.is_due_after(self.since.elapsed())
     }
 

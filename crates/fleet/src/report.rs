@@ -68,13 +68,7 @@ impl Reporter {
     /// Says how this trainer keeps time with others: at once, because it decides what is started
     /// again should the trainer fail.
     pub fn mode(&self, mode: Mode) {
-        let name = match mode {
-            Mode::Sync => "sync",
-            Mode::Async => "async",
-            Mode::HalfAsync => "half_async",
-            Mode::Geo => "geo",
-            Mode::Hybrid => "hybrid",
-        };
+        let name = mode.name();
         self.tell(|open| {
             let is_news = open.line.mode != Some(name) && open.line.mode != Some(TOGETHER);
             if is_news {

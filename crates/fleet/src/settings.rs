@@ -1,6 +1,5 @@
 //! From the environment and a strategy to the settings of the parts.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -148,35 +147,13 @@ pub(crate) fn knobs(
     strategy: &CommunicatorFlags,
     environment: &Environment,
 ) -> Result<Knobs> {
-    let mut flags = BTreeMap::new();
-    collect(strategy, &mut flags);
-    collect(&environment.communicator, &mut flags);
     // Async: steps of several threads that were merged would be one update of an optimizer that
     // scales gradients, so that it learned less from the same data, and from older values.
     let threads = match mode {
         Mode::Async => 1,
         _ => environment.cpu_num.unwrap_or(1) as usize,
     };
-    Ok(Knobs::from_flags(mode, threads, geo_steps, &flags)?)
-}
-
-fn collect(from: &CommunicatorFlags, flags: &mut BTreeMap<String, String>) {
-    let switch = |value: Option<bool>| value.map(u32::from);
-    for (variable, value) in [
-        (&v::MAX_MERGE_VAR_NUM, from.max_merge_var_num),
-        (&v::SEND_QUEUE_SIZE, from.send_queue_size),
-        (&v::INDEPENDENT_RECV, switch(from.independent_recv_thread)),
-        (&v::MIN_SEND_BEFORE_RECV, from.min_send_grad_num_before_recv),
-        (&v::THREAD_POOL_SIZE, from.thread_pool_size),
-        (&v::SEND_WAIT_TIMES, from.send_wait_times),
-        (&v::IS_SGD, switch(from.is_sgd_optimizer)),
-        (&v::LOOK_AHEAD, switch(from.look_ahead)),
-        (&v::CHECK_FINITE, switch(from.check_finite)),
-    ] {
-        if let Some(value) = value {
-            flags.insert(variable.name.to_owned(), value.to_string());
-        }
-    }
+    Ok(Knobs::of_mode(mode, threads, geo_steps, &[strategy, &environment.communicator])?)
 }
 
 #[cfg(test)]

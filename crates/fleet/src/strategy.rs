@@ -104,17 +104,7 @@ impl Strategy {
 
     /// What a bare `DistributeTranspilerConfig` means, as Paddle's fleet reads one.
     pub fn from_transpiler(config: Config) -> Strategy {
-        let mode = if config.geo_sgd_mode {
-            Mode::Geo
-        } else if config.hybrid {
-            Mode::Hybrid
-        } else if config.sync_mode || config.completely_not_async {
-            Mode::Sync
-        } else if config.runtime_split_send_recv && !config.half_async {
-            Mode::Async
-        } else {
-            Mode::HalfAsync
-        };
+        let mode = config.asked_mode(config.sync_mode);
         Strategy {
             geo_steps: u32::try_from(config.geo_sgd_need_push_nums).unwrap_or(0),
             staleness: match mode {
@@ -197,13 +187,8 @@ impl Strategy {
                 .map_err(|_| Error::Config(format!("`{name}` is {value}, which is too large")))
         };
         let mut config = self.transpiler.clone();
-        config.sync_mode = self.mode == Mode::Sync;
-        config.runtime_split_send_recv = self.mode == Mode::Async;
-        config.completely_not_async = false;
-        config.half_async = self.mode == Mode::HalfAsync;
-        config.geo_sgd_mode = self.mode == Mode::Geo;
+        config.set_mode(self.mode);
         config.geo_sgd_need_push_nums = number("geo_steps", self.geo_steps)?;
-        config.hybrid = self.mode == Mode::Hybrid;
         if self.mode == Mode::Hybrid && self.staleness > 0 {
             config.staleness = number("staleness", self.staleness)?;
         }
@@ -261,8 +246,6 @@ impl Default for Strategy {
 
 #[cfg(test)]
 mod tests {
-    use bireme_transpiler::DistributedMode;
-
     use super::*;
 
     #[test]
@@ -279,11 +262,11 @@ mod tests {
     #[test]
     fn every_mode_reaches_the_transpiler() {
         for (strategy, mode) in [
-            (Strategy::sync(), DistributedMode::Sync),
-            (Strategy::asynchronous(), DistributedMode::Async),
-            (Strategy::half_async(), DistributedMode::HalfAsync),
-            (Strategy::geo(7), DistributedMode::Geo),
-            (Strategy::hybrid(3), DistributedMode::Hybrid),
+            (Strategy::sync(), Mode::Sync),
+            (Strategy::asynchronous(), Mode::Async),
+            (Strategy::half_async(), Mode::HalfAsync),
+            (Strategy::geo(7), Mode::Geo),
+            (Strategy::hybrid(3), Mode::Hybrid),
         ] {
             let config = strategy.config().unwrap();
             assert_eq!(config.distributed_mode(config.sync_mode).unwrap(), mode);

@@ -49,5 +49,11 @@ pub enum Error {
     Interrupted,
 }
 
+impl From<bireme_comm::wire::Damaged> for Error {
+    fn from(damaged: bireme_comm::wire::Damaged) -> Error {
+        Error::Request(damaged.to_string())
+    }
+}
+
 /// A result of the parameter servers.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -6,7 +6,6 @@
 //! [`server`] · [`worker`] (the trainer's side) · [`heter`] (stages of a program on several processes).
 
 pub mod checkpoint;
-mod config;
 pub mod dense;
 mod error;
 pub mod heter;
@@ -15,5 +14,5 @@ pub mod server;
 pub mod table;
 pub mod worker;
 
-pub use config::Mode;
+pub use bireme_ir::Mode;
 pub use error::{Error, Result};

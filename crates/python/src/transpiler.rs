@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use bireme_fleet::transpiler::{
-    CollectiveMode, Config, Heter, Mode, Place, SplitMethod, Transpiled, Transpiler as Inner,
+    CollectiveMode, Config, Distribution, Heter, Place, SplitMethod, Transpiled,
+    Transpiler as Inner,
 };
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -160,9 +161,9 @@ fn config(settings: &Bound<'_, PyDict>) -> PyResult<Config> {
     config.enable_dc_asgd = given.or("enable_dc_asgd", config.enable_dc_asgd)?;
     config.dc_asgd_lambda = given.or("dc_asgd_lambda", config.dc_asgd_lambda)?;
     config.mode = match given.or("mode", String::new())?.as_str() {
-        "" | "pserver" => Mode::Pserver,
-        "nccl2" => Mode::Nccl2,
-        "collective" => Mode::Collective,
+        "" | "pserver" => Distribution::Pserver,
+        "nccl2" => Distribution::Nccl2,
+        "collective" => Distribution::Collective,
         other => return Err(invalid(format!("`mode` is `{other}`"))),
     };
     config.print_log = given.or("print_log", config.print_log)?;

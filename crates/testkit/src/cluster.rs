@@ -15,7 +15,7 @@ use bireme_engine::{Executor, Place, Scope};
 use bireme_ir::{Attr, Program};
 use bireme_ps::server::PsServer;
 use bireme_ps::worker::{Worker, WorkerConfig};
-use bireme_transpiler::{Config, DistributedMode, Heter, Place as Stage, Transpiled, Transpiler};
+use bireme_transpiler::{Config, Heter, Mode, Place as Stage, Transpiled, Transpiler};
 
 use crate::Params;
 use crate::models::{Batch, Model, share};
@@ -113,12 +113,8 @@ impl Cluster {
     }
 
     /// The same in another mode.
-    pub fn in_mode(mut self, mode: DistributedMode) -> Cluster {
-        self.config.sync_mode = mode == DistributedMode::Sync;
-        self.config.runtime_split_send_recv = mode == DistributedMode::Async;
-        self.config.half_async = mode == DistributedMode::HalfAsync;
-        self.config.geo_sgd_mode = mode == DistributedMode::Geo;
-        self.config.hybrid = mode == DistributedMode::Hybrid;
+    pub fn in_mode(mut self, mode: Mode) -> Cluster {
+        self.config.set_mode(mode);
         self
     }
 

@@ -4,6 +4,8 @@
 //! The rules between settings are checked when they are set and again by [`Config::check`], so that
 //! no program is built from a contradiction.
 
+use bireme_ir::Mode;
+
 use crate::{Error, Result};
 
 /// The least that `min_block_size` may be, as in Paddle.
@@ -24,7 +26,7 @@ pub enum SplitMethod {
 
 /// What distributes the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum Distribution {
     /// Parameter servers; the default.
     #[default]
     Pserver,
@@ -45,28 +47,6 @@ pub enum CollectiveMode {
     SingleProcessMultiThread,
 }
 
-/// How trainers and servers keep step; the numbers are the attribute `distributed_mode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DistributedMode {
-    /// One update a step, from the gradients of all trainers.
-    Sync = 0,
-    /// Every gradient is applied when it comes; trainers do not wait for servers.
-    Async = 1,
-    /// Every gradient is applied when it comes; a trainer waits for its own.
-    HalfAsync = 2,
-    /// Trainers optimise by themselves and exchange differences now and then.
-    Geo = 3,
-    /// Dense parameters in sync, tables async within a bound of staleness.
-    Hybrid = 4,
-}
-
-impl DistributedMode {
-    /// The value of the attribute `distributed_mode`.
-    pub const fn code(self) -> i32 {
-        self as i32
-    }
-}
-
 /// The settings of a [`crate::Transpiler`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -81,7 +61,7 @@ pub struct Config {
     /// The λ of that correction; 1 by default, which is what Paddle does.
     pub dc_asgd_lambda: f32,
     /// What distributes the work.
-    pub mode: Mode,
+    pub mode: Distribution,
     /// Whether [`crate::Transpiled::log`] has anything to say; no by default.
     pub print_log: bool,
     /// Whether trainers wait for the servers' ports; yes by default. Kept for front ends.
@@ -135,7 +115,7 @@ impl Default for Config {
             min_block_size: MIN_BLOCK_SIZE,
             enable_dc_asgd: false,
             dc_asgd_lambda: 1.0,
-            mode: Mode::Pserver,
+            mode: Distribution::Pserver,
             print_log: false,
             wait_port: true,
             runtime_split_send_recv: false,
@@ -241,24 +221,38 @@ impl Config {
         Ok(())
     }
 
-    /// The mode that these settings and the `sync_mode` of a call to `transpile` ask for.
+    /// The mode that these settings ask for, with the `sync_mode` of a call to `transpile`.
+    pub fn asked_mode(&self, sync_mode: bool) -> Mode {
+        if self.geo_sgd_mode {
+            Mode::Geo
+        } else if self.hybrid {
+            Mode::Hybrid
+        } else if sync_mode || self.completely_not_async {
+            Mode::Sync
+        } else if self.runtime_split_send_recv && !self.half_async {
+            Mode::Async
+        } else {
+            Mode::HalfAsync
+        }
+    }
+
+    /// Asks for this mode.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.sync_mode = mode == Mode::Sync;
+        self.runtime_split_send_recv = mode == Mode::Async;
+        self.completely_not_async = false;
+        self.half_async = mode == Mode::HalfAsync;
+        self.geo_sgd_mode = mode == Mode::Geo;
+        self.hybrid = mode == Mode::Hybrid;
+    }
+
+    /// As [`Config::asked_mode`], where all settings fit it.
     ///
     /// # Errors
     /// When DC-ASGD is asked for in a mode without delays to make up for.
-    pub fn distributed_mode(&self, sync_mode: bool) -> Result<DistributedMode> {
-        let mode = if self.geo_sgd_mode {
-            DistributedMode::Geo
-        } else if self.hybrid {
-            DistributedMode::Hybrid
-        } else if sync_mode || self.completely_not_async {
-            DistributedMode::Sync
-        } else if self.runtime_split_send_recv && !self.half_async {
-            DistributedMode::Async
-        } else {
-            DistributedMode::HalfAsync
-        };
-        let delayed = matches!(mode, DistributedMode::Async | DistributedMode::HalfAsync);
-        if self.enable_dc_asgd && !delayed {
+    pub fn distributed_mode(&self, sync_mode: bool) -> Result<Mode> {
+        let mode = self.asked_mode(sync_mode);
+        if self.enable_dc_asgd && !mode.applies_at_once() {
             return Err(config(format!(
                 "`enable_dc_asgd` corrects gradients that come late, but in {mode:?} mode none do: \
                  call transpile with `sync_mode` off"
@@ -303,17 +297,17 @@ mod tests {
     #[test]
     fn settings_choose_the_mode() {
         let mut config = Config::new();
-        assert_eq!(config.distributed_mode(true).unwrap(), DistributedMode::Sync);
-        assert_eq!(config.distributed_mode(false).unwrap(), DistributedMode::HalfAsync);
+        assert_eq!(config.distributed_mode(true).unwrap(), Mode::Sync);
+        assert_eq!(config.distributed_mode(false).unwrap(), Mode::HalfAsync);
         config.set_sync_mode(Some(false)).unwrap();
         config.set_runtime_split_send_recv(Some(true)).unwrap();
-        assert_eq!(config.distributed_mode(false).unwrap(), DistributedMode::Async);
+        assert_eq!(config.distributed_mode(false).unwrap(), Mode::Async);
         config.half_async = true;
-        assert_eq!(config.distributed_mode(false).unwrap(), DistributedMode::HalfAsync);
+        assert_eq!(config.distributed_mode(false).unwrap(), Mode::HalfAsync);
         config.completely_not_async = true;
-        assert_eq!(config.distributed_mode(false).unwrap(), DistributedMode::Sync);
+        assert_eq!(config.distributed_mode(false).unwrap(), Mode::Sync);
         config.hybrid = true;
-        assert_eq!(config.distributed_mode(false).unwrap(), DistributedMode::Hybrid);
+        assert_eq!(config.distributed_mode(false).unwrap(), Mode::Hybrid);
         config.enable_dc_asgd = true;
         assert!(config.distributed_mode(false).is_err());
     }

@@ -27,8 +27,9 @@ mod table;
 mod trainer;
 mod transpile;
 
+pub use bireme_ir::Mode;
 pub use collective::{CollectiveStrategy, GradientMerge, LocalSgd};
-pub use config::{CollectiveMode, Config, DistributedMode, MIN_BLOCK_SIZE, Mode, SplitMethod};
+pub use config::{CollectiveMode, Config, Distribution, MIN_BLOCK_SIZE, SplitMethod};
 pub use error::{Error, Result};
 pub use heter::{Heter, Place};
 pub use placement::hash_name;

@@ -12,7 +12,7 @@ use crate::placement::{Dispatcher, shuffle};
 use crate::slice::{Slice, slice_variable};
 use crate::sparse::{Spread, Table, find_tables};
 use crate::startup::can_slice;
-use crate::{Config, DistributedMode, Error, Result, names};
+use crate::{Config, Error, Mode, Result, names};
 
 /// A slice of a parameter on its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) struct Hetero {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) config: Config,
-    pub(crate) mode: DistributedMode,
+    pub(crate) mode: Mode,
     /// The rank of the process among all that train.
     pub(crate) trainer_id: usize,
     /// Those that read data; heter workers are not among them.
@@ -76,7 +76,7 @@ impl Plan {
     /// When it cannot be distributed.
     pub(crate) fn new(
         config: &Config,
-        mode: DistributedMode,
+        mode: Mode,
         (trainer_id, trainers): (usize, usize),
         endpoints: &[String],
         programs: (&Program, &Program),
@@ -84,9 +84,9 @@ impl Plan {
         check_cluster(trainers, endpoints)?;
         let (program, startup) = programs;
         let analysis = analyse(program)?;
-        let tables = match mode {
-            DistributedMode::Geo => Vec::new(),
-            _ => find_tables(program, &analysis)?,
+        let tables = match mode.sends_deltas() {
+            true => Vec::new(),
+            false => find_tables(program, &analysis)?,
         };
         let mut plan = Plan {
             config: config.clone(),
@@ -111,7 +111,7 @@ impl Plan {
     /// When the program cannot be cut into the stages of the cluster.
     pub(crate) fn with_heter(mut self, heter: &Heter, place: Place) -> Result<Plan> {
         let config = |problem: String| Err(Error::Config(problem));
-        if self.mode == DistributedMode::Geo {
+        if self.mode.sends_deltas() {
             return config(
                 "trainers of geo mode run the whole program by themselves: train in another mode \
                  with heter workers"
@@ -197,12 +197,7 @@ impl Plan {
 
     /// Whether servers add up one gradient of each trainer for `placed`.
     pub(crate) fn is_summed(&self, placed: &Placed) -> bool {
-        let in_step = match self.mode {
-            DistributedMode::Sync => true,
-            DistributedMode::Hybrid => !placed.update.is_sparse(),
-            _ => false,
-        };
-        in_step && self.pushers(placed).len() > 1
+        self.mode.merges_at_barrier(placed.update.is_sparse()) && self.pushers(placed).len() > 1
     }
 
     /// The ranks of those who send gradients of `placed`.
@@ -228,12 +223,12 @@ impl Plan {
 
     /// Whether trainers wait for one another.
     pub(crate) fn has_barriers(&self) -> bool {
-        matches!(self.mode, DistributedMode::Sync | DistributedMode::Hybrid)
+        self.mode.waits_for_all()
     }
 
     /// Whether servers count the steps of learning-rate schedules from what trainers send.
     pub(crate) fn counts_steps(&self) -> bool {
-        matches!(self.mode, DistributedMode::Async | DistributedMode::HalfAsync)
+        self.mode.applies_at_once()
     }
 
     /// Learning rates whose values trainer 0 sends to the servers.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bireme_ir::{Attr, Block, Op, OpRole, Program, Var};
 
 use crate::plan::{Piece, Placed, Plan};
-use crate::{DistributedMode, Result, lr, names, table};
+use crate::{Result, lr, names, table};
 
 /// Writes the program of the server at place `server` among the endpoints.
 ///
@@ -22,7 +22,7 @@ pub(crate) fn build(plan: &Plan, server: usize) -> Result<Program> {
         sparse: Vec::new(),
         pieces: Vec::new(),
     };
-    let geo = plan.mode == DistributedMode::Geo;
+    let geo = plan.mode.sends_deltas();
     let mut lr_block = None;
     if !geo {
         build.declare_rates();
@@ -169,9 +169,9 @@ impl Build<'_> {
 
     fn listen(&self, server: usize, lr_block: Option<usize>) -> Op {
         let (plan, config) = (self.plan, &self.plan.config);
-        let rates: Vec<String> = match plan.mode {
-            DistributedMode::Geo => Vec::new(),
-            _ => plan.sent_rates().into_iter().cloned().collect(),
+        let rates: Vec<String> = match plan.mode.sends_deltas() {
+            true => Vec::new(),
+            false => plan.sent_rates().into_iter().cloned().collect(),
         };
         let mut op = Op::new("listen_and_serv").input("X", &self.received);
         op.attrs.insert("optimize_blocks".to_owned(), Attr::Blocks(self.blocks.clone()));

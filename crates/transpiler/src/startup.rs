@@ -15,7 +15,7 @@ use crate::server::{cut_shape, kept};
 use crate::slice::elements;
 use crate::sparse::Spread;
 use crate::trainer::{control, fetch, fetch_barrier};
-use crate::{DistributedMode, lr, names};
+use crate::{lr, names};
 
 const RANDOM: [&str; 3] = ["uniform_random", "gaussian_random", "truncated_gaussian_random"];
 
@@ -74,7 +74,7 @@ pub(crate) fn server(plan: &Plan, server: usize, main: &Program) -> Program {
             }
         }
     }
-    if plan.mode != DistributedMode::Geo {
+    if !plan.mode.sends_deltas() {
         own_values(plan, &mut program);
     }
     program
@@ -134,7 +134,7 @@ fn cut_values(values: &mut Attr, first: usize, count: usize) {
 fn cuts<'a>(plan: &'a Plan, server: usize, main: &Program) -> HashMap<&'a str, Vec<Cut<'a>>> {
     let mut cuts: HashMap<&str, Vec<Cut<'_>>> = HashMap::new();
     for placed in &plan.placed {
-        let geo = plan.mode == DistributedMode::Geo;
+        let geo = plan.mode.sends_deltas();
         let states = placed.update.states.iter().filter(|_| !geo);
         let vars: Vec<&Var> = states.chain([&placed.update.param]).collect();
         for piece in placed.pieces.iter().filter(|piece| piece.server == server) {
@@ -145,7 +145,7 @@ fn cuts<'a>(plan: &'a Plan, server: usize, main: &Program) -> HashMap<&'a str, V
             }
         }
     }
-    if plan.mode == DistributedMode::Geo {
+    if plan.mode.sends_deltas() {
         return cuts;
     }
     let global = plan.program.global();

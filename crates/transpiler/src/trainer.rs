@@ -10,7 +10,7 @@ use crate::names::{self, Dummies};
 use crate::plan::{Piece, Placed, Plan};
 use crate::slice::width;
 use crate::sparse::{self, Spread, Table, TableAttrs};
-use crate::{DistributedMode, lr};
+use crate::{Mode, lr};
 
 /// Writes the trainer's program.
 pub(crate) fn build(plan: &Plan) -> Program {
@@ -240,7 +240,7 @@ impl Build<'_> {
     fn finish(mut self) -> Finished {
         let plan = self.plan;
         let mut tail = Vec::new();
-        let half_async = plan.mode == DistributedMode::HalfAsync;
+        let half_async = plan.mode == Mode::HalfAsync;
         let mut barrier = None;
         if plan.has_barriers() || half_async {
             let dummy = self.dummy();
@@ -250,7 +250,7 @@ impl Build<'_> {
                 .output("Out", [dummy.as_str()])
                 .attr("endpoints", plan.endpoints.clone())
                 .attr("half_async", half_async);
-            let hybrid = plan.mode == DistributedMode::Hybrid;
+            let hybrid = plan.mode == Mode::Hybrid;
             tail.push(if hybrid { op.attr("staleness", plan.config.staleness) } else { op });
             barrier = Some(dummy);
         }

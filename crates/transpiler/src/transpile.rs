@@ -7,7 +7,7 @@ use bireme_ir::Program;
 use crate::edit::Edit;
 use crate::heter::{self, Heter, Place};
 use crate::plan::{Piece, Plan};
-use crate::{Config, DistributedMode, Error, Mode, Result, geo, server, sparse, startup, trainer};
+use crate::{Config, Distribution, Error, Mode, Result, geo, server, sparse, startup, trainer};
 
 /// Splits programs as its [`Config`] says.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +70,7 @@ impl Transpiler {
     ) -> Result<Transpiled> {
         let plan = self.plan((trainer_id, trainers), pservers, (program, startup), sync_mode)?;
         let trainer_program = match plan.mode {
-            DistributedMode::Geo => geo::build(&plan),
+            Mode::Geo => geo::build(&plan),
             _ => trainer::build(&plan),
         };
         Ok(Transpiled::new(plan, None, trainer_program))
@@ -108,7 +108,7 @@ impl Transpiler {
         programs: (&Program, &Program),
         sync_mode: bool,
     ) -> Result<Plan> {
-        if self.config.mode != Mode::Pserver {
+        if self.config.mode != Distribution::Pserver {
             return Err(Error::Config(format!(
                 "mode {:?} has no servers: use `transpile_collective`",
                 self.config.mode
@@ -188,7 +188,7 @@ impl Transpiled {
     }
 
     /// How trainers and servers keep step.
-    pub fn mode(&self) -> DistributedMode {
+    pub fn mode(&self) -> Mode {
         self.plan.mode
     }
 

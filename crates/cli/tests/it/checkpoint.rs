@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bireme_engine::tensor::Tensor;
 use bireme_fleet::ps::checkpoint::{
-    Holdings, Part, Piece, Rows, SaveMode, ServerIndex, State, StateKind, finish, save,
+    Holdings, Piece, Rows, SaveMode, ServerIndex, State, StateKind, finish, save,
 };
-use bireme_fleet::ps::table::{SparseTable, TableConfig};
+use bireme_fleet::ps::table::{RowStore, SparseTable, TableConfig};
 use bireme_ir::DType;
 
 use crate::bireme;
@@ -62,14 +62,6 @@ impl Holdings for Server {
         look: &mut dyn FnMut(&[&Tensor]) -> bireme_fleet::ps::Result<()>,
     ) -> bireme_fleet::ps::Result<()> {
         look(&[&self.value, &self.moment])
-    }
-
-    fn read_piece_in_parts(
-        &self,
-        _: &str,
-        _: &mut dyn FnMut(&Part<'_>) -> bireme_fleet::ps::Result<()>,
-    ) -> bireme_fleet::ps::Result<()> {
-        unreachable!("the piece is small")
     }
 
     fn write_piece(

@@ -1,59 +1,32 @@
-//! Takes the connections of the ranks above; strangers are refused, and only so many may try at a
-//! time.
+//! Takes the connections of the ranks above; strangers are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use super::State;
 use crate::connection::{Broken, Connection, lock};
 use crate::handshake::{self, Refusal, Welcome};
+use crate::strangers::{self, PAUSE};
 use crate::transport::{Listener, Stream};
-
-/// After an error of `accept` (no file descriptors left) the system gets this much time.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes connections until the listener is closed.
 pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
-    while !is_complete(state) {
-        let stream = match listener.accept() {
-            Ok(stream) => stream,
-            Err(_) if is_complete(state) => return,
-            Err(error) => {
-                tracing::warn!("{} cannot take a connection: {error}", state.me());
-                state.pause(PAUSE);
-                continue;
+    let failed = |error| {
+        tracing::warn!("{} cannot take a connection: {error}", state.me());
+        state.pause(PAUSE);
+    };
+    strangers::accept(
+        listener,
+        || is_complete(state),
+        failed,
+        |stream| {
+            let greeter = state.clone();
+            let spawned = state.threads.spawn("greet", move || greet(&greeter, stream));
+            if let Err(error) = spawned {
+                tracing::warn!("{} drops a connection: {error}", state.me());
             }
-        };
-        let greeter = state.clone();
-        let spawned = state.threads.spawn("greet", move || greet(&greeter, stream));
-        if let Err(error) = spawned {
-            tracing::warn!("{} drops a connection: {error}", state.me());
-        }
-    }
-}
-
-/// Ends those that drip bytes so slowly that no single read times out.
-pub(super) fn drop_slow_strangers(state: &State) {
-    let mut forming = lock(&state.forming);
-    let limit = state.settings.handshake;
-    while forming.strangers.front().is_some_and(|(since, _)| since.elapsed() > limit) {
-        if let Some((_, oldest)) = forming.strangers.pop_front() {
-            oldest.shutdown();
-        }
-    }
-}
-
-/// Remembers a connection that has to prove itself; the oldest makes room for it, so strangers
-/// that stay silent keep nobody out.
-fn add_stranger(state: &State, connection: &Arc<Connection>) {
-    let mut forming = lock(&state.forming);
-    while forming.strangers.len() >= state.settings.max_handshakes {
-        if let Some((_, oldest)) = forming.strangers.pop_front() {
-            oldest.shutdown();
-        }
-    }
-    forming.strangers.push_back((Instant::now(), connection.clone()));
+        },
+    );
 }
 
 fn is_complete(state: &State) -> bool {
@@ -62,21 +35,16 @@ fn is_complete(state: &State) -> bool {
 }
 
 fn greet(state: &Arc<State>, stream: Box<dyn Stream>) {
-    let stream = match state.dialer.encryption() {
-        None => Ok(stream),
-        Some(encryption) => encryption.server(stream),
-    };
-    let connection = match stream {
-        Ok(stream) => Arc::new(Connection::new(stream)),
+    let connection = match state.strangers.add(stream, state.dialer.encryption()) {
+        Ok(connection) => connection,
         Err(error) => return tracing::error!("{} cannot encrypt: {error}", state.me()),
     };
-    add_stranger(state, &connection);
     // A mesh that closes now may have missed this connection.
     if state.closing.load(Ordering::Acquire) {
         return;
     }
     let admitted = admit(state, &connection);
-    lock(&state.forming).strangers.retain(|(_, other)| !Arc::ptr_eq(other, &connection));
+    state.strangers.remove(&connection);
     if let Err((refusal, problem)) = admitted {
         let address = connection.stream().address();
         // Whoever waits for a port opens a connection and closes it again.

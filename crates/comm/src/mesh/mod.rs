@@ -9,15 +9,15 @@ mod channel;
 mod door;
 mod forming;
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::body::Pool;
-use crate::connection::{Connection, lock};
+use crate::connection::lock;
 use crate::dial::Dialer;
 use crate::reminder::Reminder;
+use crate::strangers::Strangers;
 use crate::threads::Threads;
 use crate::transport::{Bound, Listener};
 use crate::{Body, Error, Identity, Result, Role, Settings, Transport};
@@ -90,6 +90,7 @@ struct State {
     listeners: OnceLock<Vec<Arc<dyn Listener>>>,
     /// By rank; the own one stays empty.
     channels: Vec<OnceLock<Arc<Channel>>>,
+    strangers: Strangers,
     forming: Mutex<Forming>,
     changed: Condvar,
     closing: AtomicBool,
@@ -101,8 +102,6 @@ struct State {
 /// What happens while the group forms.
 #[derive(Default)]
 struct Forming {
-    /// Connections that have not proven themselves, the oldest first.
-    strangers: VecDeque<(Instant, Arc<Connection>)>,
     /// The last connection that was refused, and why.
     refused: Option<String>,
     /// The first rank that came and went again, and why.
@@ -137,6 +136,7 @@ impl Mesh {
         }
         let dialer = Dialer::new(transport.clone(), &settings)?;
         let channels = place.endpoints.iter().map(|_| OnceLock::new()).collect();
+        let strangers = Strangers::new(settings.max_handshakes);
         let state = Arc::new(State {
             place,
             settings,
@@ -146,6 +146,7 @@ impl Mesh {
             threads: Arc::default(),
             listeners: OnceLock::new(),
             channels,
+            strangers,
             forming: Mutex::default(),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
@@ -288,8 +289,7 @@ impl State {
         self.closing.store(true, Ordering::Release);
         self.stop_listening();
         self.each_channel(|channel| channel.shutdown());
-        let strangers = std::mem::take(&mut lock(&self.forming).strangers);
-        strangers.iter().for_each(|(_, connection)| connection.shutdown());
+        self.strangers.close();
         self.changed.notify_all();
     }
 
@@ -316,7 +316,7 @@ fn keep(state: &State) {
         // A machine that slept has heard of nobody; that is nobody's fault.
         let slept = now.duration_since(next) > timeout / 2;
         next = now + interval;
-        door::drop_slow_strangers(state);
+        state.strangers.drop_older_than(state.settings.handshake);
         state.each_channel(|channel| {
             if slept {
                 channel.heard(state);

@@ -1,73 +1,35 @@
-//! New connections: each proves itself on a thread of its own, which then serves it.
-//! At most so many prove themselves at one time; the oldest makes room for the next, so strangers
-//! that stay silent keep nobody out. Each cause of a refusal is logged once per address.
+//! New connections: each proves itself on a thread of its own, which then serves it. Each cause of a
+//! refusal is logged once per address.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use super::session::{Admission, Link, Session};
 use super::{Reply, State};
 use crate::connection::{Broken, Connection, lock};
 use crate::frame::{Header, Kind, Malformed};
 use crate::handshake::{self, CONTROL, Hello, Refusal, Welcome};
+use crate::strangers::{self, PAUSE};
 use crate::transport::{Listener, Stream};
 use crate::{Body, Peer};
 
 /// Addresses and causes that are remembered as logged.
 const MAX_LOGGED: usize = 1024;
-/// After an error of `accept` (no file descriptors left) the system gets this much time.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// Connections that have not proven themselves, and how many have.
-pub(super) struct Strangers {
-    limit: usize,
-    waiting: Mutex<VecDeque<(Instant, Arc<Connection>)>>,
+/// Who was refused, and how many were not.
+#[derive(Default)]
+pub(super) struct Door {
     logged: Mutex<HashSet<(String, Option<Refusal>)>>,
     /// Connections that carry requests, and those that carry heartbeats: a crowd of the first must
     /// not make peers seem lost.
     admitted: [AtomicUsize; 2],
 }
 
-impl Strangers {
-    pub(super) fn new(limit: usize) -> Strangers {
-        let (waiting, logged) = Default::default();
-        Strangers { limit, waiting, logged, admitted: Default::default() }
-    }
-
+impl Door {
     /// How many connections of the kind of `hello` have proven themselves.
     fn admitted(&self, hello: &Hello) -> &AtomicUsize {
         &self.admitted[usize::from(hello.link == CONTROL)]
-    }
-
-    fn add(&self, connection: &Arc<Connection>) {
-        let mut waiting = lock(&self.waiting);
-        while waiting.len() >= self.limit {
-            if let Some((_, oldest)) = waiting.pop_front() {
-                oldest.shutdown();
-            }
-        }
-        waiting.push_back((Instant::now(), connection.clone()));
-    }
-
-    fn remove(&self, connection: &Arc<Connection>) {
-        lock(&self.waiting).retain(|(_, other)| !Arc::ptr_eq(other, connection));
-    }
-
-    /// Ends those that drip bytes so slowly that no single read times out.
-    pub(super) fn drop_older_than(&self, age: Duration) {
-        let mut waiting = lock(&self.waiting);
-        while waiting.front().is_some_and(|(since, _)| since.elapsed() > age) {
-            if let Some((_, oldest)) = waiting.pop_front() {
-                oldest.shutdown();
-            }
-        }
-    }
-
-    pub(super) fn close(&self) {
-        lock(&self.waiting).drain(..).for_each(|(_, connection)| connection.shutdown());
     }
 
     /// Whether this cause is new for this address (its port does not count).
@@ -80,40 +42,27 @@ impl Strangers {
 
 /// Takes connections until the listener is closed.
 pub(super) fn accept(state: &Arc<State>, listener: &dyn Listener) {
-    while !state.closing.load(Ordering::Acquire) {
-        let stream = match listener.accept() {
-            Ok(stream) => stream,
-            Err(error) => {
-                if state.closing.load(Ordering::Acquire) {
-                    return;
-                }
-                if state.strangers.is_news("", None) {
-                    tracing::warn!("{} cannot take a connection: {error}", state.identity);
-                }
-                state.pause(PAUSE);
-                continue;
-            }
-        };
+    let is_over = || state.closing.load(Ordering::Acquire);
+    let failed = |error| {
+        if state.door.is_news("", None) {
+            tracing::warn!("{} cannot take a connection: {error}", state.identity);
+        }
+        state.pause(PAUSE);
+    };
+    strangers::accept(listener, is_over, failed, |stream| {
         let served = state.clone();
         let spawned = state.threads.spawn("serve", move || serve(&served, stream));
         if let Err(error) = spawned {
             tracing::warn!("{} drops a connection: {error}", state.identity);
         }
-    }
+    });
 }
 
 fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
-    let stream = match &state.encryption {
-        None => stream,
-        Some(encryption) => match encryption.server(stream) {
-            Ok(stream) => stream,
-            Err(error) => {
-                return tracing::error!("{} cannot encrypt: {error}", state.identity);
-            }
-        },
+    let connection = match state.strangers.add(stream, state.encryption.as_ref()) {
+        Ok(connection) => connection,
+        Err(error) => return tracing::error!("{} cannot encrypt: {error}", state.identity),
     };
-    let connection = Arc::new(Connection::new(stream));
-    state.strangers.add(&connection);
     // A server that closes now may have missed this connection.
     if state.closing.load(Ordering::Acquire) {
         return;
@@ -130,7 +79,7 @@ fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
             tracing::debug!("a connection of {} ended: {broken}", session.peer);
             connection.shutdown();
             session.remove(&connection);
-            state.strangers.admitted(&hello).fetch_sub(1, Ordering::AcqRel);
+            state.door.admitted(&hello).fetch_sub(1, Ordering::AcqRel);
         }
         Err((refusal, problem)) => {
             let address = connection.stream().address();
@@ -138,7 +87,7 @@ fn serve(state: &Arc<State>, stream: Box<dyn Stream>) {
             let said_nothing = problem == Broken::Closed.to_string();
             if said_nothing {
                 tracing::debug!("{address} connected and left again");
-            } else if state.strangers.is_news(&address, Some(refusal)) {
+            } else if state.door.is_news(&address, Some(refusal)) {
                 tracing::warn!("{} refused a connection from {address}: {problem}", state.identity);
                 if matches!(refusal, Refusal::Secret | Refusal::Version) {
                     state.handler.refused(&address, &problem);
@@ -161,7 +110,7 @@ fn greet(state: &State, connection: &Arc<Connection>) -> Result<(Arc<Session>, H
         let problem = format!("{} looks for {} at {}", hello.me, hello.peer, state.identity);
         return Err((Refusal::Identity, problem));
     }
-    let count = state.strangers.admitted(&hello);
+    let count = state.door.admitted(&hello);
     let admitted = count.fetch_add(1, Ordering::AcqRel);
     let joined = if admitted < settings.max_connections {
         join(state, connection, &hello)
@@ -318,14 +267,14 @@ mod tests {
 
     #[test]
     fn a_cause_is_news_once_per_host() {
-        let strangers = Strangers::new(1);
-        assert!(strangers.is_news("10.0.0.1:5000", Some(Refusal::Secret)));
-        assert!(!strangers.is_news("10.0.0.1:5001", Some(Refusal::Secret)));
-        assert!(strangers.is_news("10.0.0.1:5001", Some(Refusal::Version)));
-        assert!(strangers.is_news("10.0.0.2:5000", Some(Refusal::Secret)));
+        let door = Door::default();
+        assert!(door.is_news("10.0.0.1:5000", Some(Refusal::Secret)));
+        assert!(!door.is_news("10.0.0.1:5001", Some(Refusal::Secret)));
+        assert!(door.is_news("10.0.0.1:5001", Some(Refusal::Version)));
+        assert!(door.is_news("10.0.0.2:5000", Some(Refusal::Secret)));
         for host in 0..2 * MAX_LOGGED {
-            strangers.is_news(&format!("host{host}:1"), None);
+            door.is_news(&format!("host{host}:1"), None);
         }
-        assert_eq!(lock(&strangers.logged).len(), MAX_LOGGED);
+        assert_eq!(lock(&door.logged).len(), MAX_LOGGED);
     }
 }

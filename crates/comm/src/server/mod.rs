@@ -14,10 +14,11 @@ pub use reply::Reply;
 
 use crate::body::Pool;
 use crate::connection::lock;
+use crate::strangers::Strangers;
 use crate::threads::Threads;
 use crate::transport::{Encryption, Listener};
 use crate::{Body, Identity, Peer, Result, Settings, Transport, handshake};
-use door::Strangers;
+use door::Door;
 use session::Session;
 
 /// What a server does with requests and with peers that come and go.
@@ -67,6 +68,7 @@ struct State {
     pool: Arc<Pool>,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     strangers: Strangers,
+    door: Door,
     threads: Arc<Threads>,
     closing: AtomicBool,
     /// Wakes the watch when the server closes.
@@ -89,6 +91,7 @@ impl Server {
             identity,
             incarnation: handshake::random().max(1),
             strangers: Strangers::new(settings.max_handshakes),
+            door: Door::default(),
             settings,
             encryption,
             handler,

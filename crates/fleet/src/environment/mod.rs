@@ -12,6 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bireme_comm::Path;
+pub use bireme_ps::worker::CommunicatorFlags;
 
 use crate::{Error, Result};
 use variables::{self as v, Variable};
@@ -145,29 +146,6 @@ pub struct Rpc {
     pub heartbeat_timeout: Option<Duration>,
     /// The least important log lines to write.
     pub log: Option<String>,
-}
-
-/// `FLAGS_communicator_*`, as far as they are set.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CommunicatorFlags {
-    /// Gradients merged into one push, at most.
-    pub max_merge_var_num: Option<u32>,
-    /// Gradients of a variable that may wait.
-    pub send_queue_size: Option<u32>,
-    /// Whether dense parameters are pulled beside training.
-    pub independent_recv_thread: Option<bool>,
-    /// Pushes between two pulls, at least.
-    pub min_send_grad_num_before_recv: Option<u32>,
-    /// Threads that push.
-    pub thread_pool_size: Option<u32>,
-    /// Waits of 10 ms for more gradients.
-    pub send_wait_times: Option<u32>,
-    /// Whether merged gradients are summed.
-    pub is_sgd_optimizer: Option<bool>,
-    /// Whether async steps start where the momentum will have taken the parameters.
-    pub look_ahead: Option<bool>,
-    /// Whether pushes of NaN and infinity are refused.
-    pub check_finite: Option<bool>,
 }
 
 impl fmt::Debug for Rpc {
@@ -334,9 +312,9 @@ impl Values {
     }
 
     /// A number above zero.
-    fn count(&self, variable: &Variable) -> Result<Option<u32>> {
+    fn count<T: FromStr + From<u8> + PartialEq>(&self, variable: &Variable) -> Result<Option<T>> {
         match self.number(variable)? {
-            Some(0) => Err(wrong(variable, "0", "must be at least 1")),
+            Some(zero) if zero == T::from(0) => Err(wrong(variable, "0", "must be at least 1")),
             other => Ok(other),
         }
     }

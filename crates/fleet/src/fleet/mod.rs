@@ -22,9 +22,9 @@ use crate::settings::{network, settings};
 use crate::util::Util;
 use crate::{Environment, Error, Reporter, Result, Role, RoleMaker, Strategy, split_files};
 
+pub use bireme_ps::table::SaveMode;
 pub use heter::{connect_stages, serve_stage};
 pub use peers::{Gather, Peers, share_files};
-pub use save::SaveMode;
 pub use server::serve_program;
 pub use worker::{Tuning, connect_trainer};
 

@@ -11,44 +11,12 @@ use bireme_engine::tensor::Tensor;
 use bireme_engine::{Scope, io};
 use bireme_ir::Var;
 use bireme_ps::message::Format;
+use bireme_ps::table::SaveMode;
 use bireme_ps::worker::Worker;
 use bireme_transpiler::{Located, Transpiled};
 
 use super::Fleet;
 use crate::{Error, Result, remember_checkpoint};
-
-/// What a checkpoint holds, by Paddle's numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SaveMode {
-    /// Everything.
-    #[default]
-    All,
-    /// What changed since the last save.
-    Delta,
-    /// What is worth serving.
-    Base,
-    /// Everything, and every row is a day older afterwards.
-    NextDay,
-}
-
-impl SaveMode {
-    /// Paddle's number.
-    pub fn code(self) -> u32 {
-        match self {
-            SaveMode::All => 0,
-            SaveMode::Delta => 1,
-            SaveMode::Base => 2,
-            SaveMode::NextDay => 3,
-        }
-    }
-
-    /// The mode of a number.
-    pub fn from_code(code: u32) -> Option<SaveMode> {
-        [SaveMode::All, SaveMode::Delta, SaveMode::Base, SaveMode::NextDay]
-            .into_iter()
-            .find(|mode| mode.code() == code)
-    }
-}
 
 impl Fleet {
     /// Lets the servers write parameters and optimizer state into `folder`, as they see it.
@@ -61,7 +29,7 @@ impl Fleet {
         let alone = || Ok(io::save_persistables(folder, original, scope, None)?);
         self.save(folder, None, mode, Format::Native, alone)?;
         // What changed since the last save is no state to go on from.
-        if self.is_first_worker() && mode == SaveMode::All {
+        if self.is_first_worker() && mode == SaveMode::Full {
             remember_checkpoint(&self.environment, folder);
         }
         Ok(())

@@ -95,7 +95,7 @@ fn train(mut fleet: Fleet, strategy: &Strategy, files: Files<'_>) -> Result<Vec<
     }
     let sums = fleet.util().all_reduce(&losses, Reduce::Sum)?;
     if let Some(folder) = files.checkpoint {
-        fleet.save_persistables(folder, executor.scope(), SaveMode::All)?;
+        fleet.save_persistables(folder, executor.scope(), SaveMode::Full)?;
     }
     if let Some(prefix) = files.model {
         let guess = fleet.original_program()?.global().ops.iter().find_map(|op| {

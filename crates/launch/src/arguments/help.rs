@@ -8,6 +8,7 @@ the first one fails.
 
 Usage: {program} [FLAGS] SCRIPT.py [ARGUMENTS]
        {program} [FLAGS] PROGRAM [ARGUMENTS]
+       {program} [FLAGS] -m CONFIG.yaml [ARGUMENTS]
 
 A script runs as `python -u SCRIPT.py`, with `import paddle` meaning Bireme; a program (`bireme`,
 a shell script, any executable) takes its role from the environment. Everything after the script or
@@ -17,13 +18,14 @@ Examples:
   {program} --nproc_per_node=2 train.py              two processes that train together
   {program} --gpus=0,1,2,3 train.py                  one process for each GPU
   {program} --server_num=1 --worker_num=4 train.py   a parameter server and four trainers
-  {program} --server_num=1 --worker_num=2 bireme train
+  {program} --server_num=1 --worker_num=2 -m config.yaml
   {program} --ips=10.0.0.1,10.0.0.2 train.py         on both machines: a job of two machines
   {program} --servers=10.0.0.1:6170 --workers=10.0.0.1,10.0.0.2 train.py
   {program} --master=10.0.0.1:6789 --nnodes=2 --nproc_per_node=4 train.py
 ";
 
 const END: &str = "
+  -m CONFIG.yaml   every process runs `bireme train -m CONFIG.yaml`, as what its variables say
   -h, --help       this text
   -V, --version    the version
 

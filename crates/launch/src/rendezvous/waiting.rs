@@ -5,14 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, anyhow};
-use bireme_comm::Interrupt;
+use bireme_comm::{Interrupt, Reminder};
 
 use super::member::{Config, Expected, host_of};
-
-/// The first line comes after this; a job whose nodes start together says nothing.
-const FIRST_LINE: Duration = Duration::from_secs(2);
-/// Between two lines that say the same.
-const INTERVAL: Duration = Duration::from_secs(5);
 
 /// What is known while a node waits.
 pub(super) struct Waiting {
@@ -30,19 +25,22 @@ struct State {
     /// Nodes that are there, as far as this node knows; none while it has not reached the host.
     present: Vec<String>,
     reached: bool,
-    next_line: Duration,
+    /// A job whose nodes start together says nothing.
+    reminder: Reminder,
 }
 
 impl Waiting {
     pub(super) fn new(config: &Config, endpoint: &str) -> Waiting {
+        let start = Instant::now();
+        let state = State { present: Vec::new(), reached: false, reminder: Reminder::new(start) };
         Waiting {
             expected: config.expected.clone(),
             endpoint: endpoint.to_owned(),
-            start: Instant::now(),
+            start,
             timeout: config.start_timeout,
             interrupt: config.interrupt.clone(),
             say: config.say.clone(),
-            state: Mutex::new(State { present: Vec::new(), reached: false, next_line: FIRST_LINE }),
+            state: Mutex::new(state),
             connected: AtomicBool::new(false),
         }
     }
@@ -83,11 +81,9 @@ impl Waiting {
         if self.is_late() || self.is_interrupted() {
             return true;
         }
-        let elapsed = self.start.elapsed();
         let mut state = self.state();
-        if elapsed >= state.next_line {
-            state.next_line = elapsed + INTERVAL;
-            let line = self.line(&state, elapsed);
+        if state.reminder.is_due() {
+            let line = self.line(&state, self.start.elapsed());
             drop(state);
             self.say(&line);
         }

@@ -164,7 +164,7 @@ fn what_a_process_started_ends_with_it() {
     let (job, options) = (shell(script, 1, folder.path()), options());
     assert_eq!(run(&job, &options).unwrap().code, 5);
     let log = std::fs::read_to_string(job.log_dir.join("workerlog.0")).unwrap();
-    let pids: Vec<i32> = log.lines().map(|line| line.parse().unwrap()).collect();
+    let pids: Vec<i32> = log.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     assert_eq!(pids.len(), 2);
     let left = system::processes();
     let left = left.iter().filter(|entry| !entry.is_dead);

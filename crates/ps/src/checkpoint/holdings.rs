@@ -1,7 +1,7 @@
 //! What a checkpoint asks of a server: its dense pieces and its tables.
 //!
-//! The server implements [`Holdings`], a sparse table implements [`Rows`]; the checkpoint knows no
-//! more of either. What one call shows is of one instant: a value never goes to disk with the
+//! The server implements [`Holdings`], a keyed table [`Rows`]; the checkpoint knows no more of
+//! either. What one call shows is of one instant: a value never goes to disk with the
 //! optimizer state of another step.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use bireme_ir::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::table::{Column, RowVisitor, SaveMode};
+use crate::table::Rows;
 
 /// Everything a server holds that outlives the job.
 pub trait Holdings: Sync {
@@ -32,12 +32,19 @@ pub trait Holdings: Sync {
 
     /// As [`Holdings::read_piece`], for a piece that is too large to be in memory twice or to be
     /// written while its lock is held: `look` sees some bytes at a time, value by value, all of one
-    /// instant.
+    /// instant. One whose pieces are small need not cut them.
     fn read_piece_in_parts(
         &self,
         piece: &str,
         look: &mut dyn FnMut(&Part<'_>) -> Result<()>,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        self.read_piece(piece, &mut |values| {
+            values.iter().enumerate().try_for_each(|(value, tensor)| {
+                let (dtype, dims, bytes) = (tensor.dtype(), tensor.dims(), tensor.as_bytes());
+                look(&Part { value, dtype, dims, start: 0, bytes })
+            })
+        })
+    }
 
     /// Something of a checkpoint was written or read, which may take long as a whole.
     fn progressed(&self) {}
@@ -108,106 +115,4 @@ pub enum StateKind {
     Elementwise,
     /// A few for the piece as a whole: the power of a beta.
     Whole,
-}
-
-/// A keyed table: rows by key, each a record of columns.
-pub trait Rows: Send + Sync {
-    /// Its name and the columns of its records.
-    fn layout(&self) -> TableLayout;
-
-    /// How many parts it has, each under a lock of its own.
-    fn parts(&self) -> usize;
-
-    /// Rows in all its parts, those that a filter would leave out included.
-    fn len(&self) -> usize;
-
-    /// Whether it has no rows.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Shows the rows of a part that `mode` selects, as keys and whole records one after another,
-    /// in one or several runs; each record is of one instant. It marks these rows as saved (what
-    /// changes later is what the next delta has) and ages them if the mode says so, but only
-    /// [`Rows::commit_save`] makes that last.
-    fn read_part(&self, part: usize, mode: SaveMode, look: &mut RowVisitor<'_>) -> Result<()>;
-
-    /// The keys that a save in this mode names because their rows went since the last delta or
-    /// base; asked before the parts are read, and as lasting as their marks.
-    fn take_removed(&self, mode: SaveMode) -> Vec<u64>;
-
-    /// Removes rows, where there are any.
-    fn remove(&self, keys: &[u64]) -> Result<()>;
-
-    /// How it picks the rows of a delta.
-    fn picks(&self) -> Picks;
-
-    /// The checkpoint of the last save is complete: the marks of its rows last.
-    fn commit_save(&self);
-
-    /// The last save came to nothing, if it was not committed: its rows are as if it had never been.
-    fn abandon_save(&self);
-
-    /// Writes into `record` what a row has when it is made: the columns that a checkpoint of
-    /// another optimizer does not have.
-    fn blank(&self, key: u64, record: &mut [f32]);
-
-    /// Makes or replaces rows.
-    fn restore(&self, keys: &[u64], records: &[f32]) -> Result<()>;
-
-    /// Removes all rows.
-    fn clear(&self);
-
-    /// All its rows were just loaded: what changes from now on is what the next delta has.
-    fn mark_loaded(&self);
-
-    /// The numbers after the key in Paddle's text layout. Columns that a row does not have yet are
-    /// left out at the end.
-    fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {
-        numbers.extend_from_slice(record);
-    }
-
-    /// The record of a row of Paddle's text layout; `record` comes as [`Rows::blank`] fills it.
-    fn read_text(&self, numbers: &[f32], record: &mut [f32]) -> std::result::Result<(), String> {
-        if numbers.len() > record.len() {
-            let (has, wants) = (numbers.len(), record.len());
-            return Err(format!("a row has {has} numbers, the table's rows have at most {wants}"));
-        }
-        record[..numbers.len()].copy_from_slice(numbers);
-        Ok(())
-    }
-}
-
-/// What the rows of a table are made of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TableLayout {
-    /// Its name.
-    pub name: String,
-    /// Columns that a pull gives.
-    pub width: usize,
-    /// What a record is made of, in order.
-    pub columns: Vec<Column>,
-    /// Paddle's number of shards: which server has a key depends on the key modulo this.
-    pub shards: u64,
-    /// The settings of the table, for whoever reads the manifest.
-    pub config: serde_json::Value,
-}
-
-impl TableLayout {
-    /// Numbers in a record.
-    pub fn record_width(&self) -> usize {
-        self.columns.iter().map(|column| column.width).sum()
-    }
-}
-
-/// How a table picks the rows of a delta.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Picks {
-    /// By its accessor's thresholds for shows and clicks.
-    Counters,
-    /// Rows changed since they were last saved.
-    Changed,
-    /// It cannot tell: a delta has every row.
-    Everything,
 }

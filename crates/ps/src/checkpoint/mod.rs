@@ -13,16 +13,15 @@ mod manifest;
 mod request;
 mod save;
 mod sharding;
-mod sparse_table;
 mod tensor_file;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
-pub use crate::table::{Column, ColumnKind, RowVisitor, SaveMode};
+pub use crate::table::{Column, ColumnKind, Picks, RowVisitor, Rows, SaveMode, TableLayout};
 pub use gather::{RowScan, gather_dense, gather_states, gather_table, scan_table, verify};
-pub use holdings::{Holdings, Part, Picks, Piece, Rows, State, StateKind, TableLayout};
+pub use holdings::{Holdings, Part, Piece, State, StateKind};
 pub use load::{Loaded, load, load_table};
 pub use manifest::{
     FileEntry, MANIFEST, Manifest, PieceEntry, Save, StateEntry, TableEntry, TableFile, Variable,

@@ -2,38 +2,32 @@
 
 use std::collections::HashMap;
 
+use bireme_comm::wire;
 use bireme_engine::tensor::Tensor;
 
 use super::StageConfig;
-use crate::message::wire::{Reader, Writer, damaged};
-use crate::message::{Array, Encoded};
+use crate::message::Encoded;
+use crate::message::field::{Field, fields, messages};
 use crate::{Mode, Result};
-
-/// Numbers of requests on the wire; apart from those that parameter servers know.
-mod method {
-    pub(super) const HELLO: u16 = 101;
-    pub(super) const UNIT: u16 = 102;
-    pub(super) const COMPLETE: u16 = 103;
-    pub(super) const QUIT: u16 = 104;
-    pub(super) const BEGIN: u16 = 105;
-}
 
 /// Values by name.
 pub(super) type Values = HashMap<String, Tensor>;
 
-/// What a stage asks of the next one.
-#[derive(Debug)]
-pub(super) enum Request {
-    /// A process of the stage before is there; what it takes the job for.
-    Hello { counts: Vec<u32>, micro_batches: u32, mode: Mode },
-    /// A micro-batch to be carried on.
-    Unit(Unit),
-    /// A trainer has no more units.
-    Complete { trainer: u32 },
-    /// A trainer ended with an error.
-    Quit { problem: String },
-    /// A trainer that was lost is there again, and has units again.
-    Begin { trainer: u32 },
+messages! {
+    /// What a stage asks of the next one; the numbers are apart from those that servers know.
+    #[derive(Debug)]
+    pub(super) enum Request<'a> {
+        /// A process of the stage before is there; what it takes the job for.
+        101 Hello { counts: Vec<u32>, micro_batches: u32, mode: Mode },
+        /// A micro-batch to be carried on.
+        102 Unit { unit: Unit },
+        /// A trainer has no more units.
+        103 Complete { trainer: u32 },
+        /// A trainer ended with an error.
+        104 Quit { problem: &'a str },
+        /// A trainer that was lost is there again, and has units again.
+        105 Begin { trainer: u32 },
+    }
 }
 
 /// One micro-batch of one trainer's step.
@@ -50,9 +44,11 @@ pub(super) struct Unit {
     pub(super) values: Values,
 }
 
-impl Request {
+fields!(Unit { trainer, step, micro, weight, wanted, values });
+
+impl<'a> Request<'a> {
     /// What a process says first.
-    pub(super) fn hello(config: &StageConfig) -> Request {
+    pub(super) fn hello(config: &StageConfig) -> Request<'static> {
         Request::Hello {
             counts: config.counts.clone(),
             micro_batches: config.micro_batches,
@@ -60,69 +56,18 @@ impl Request {
         }
     }
 
-    pub(super) fn method(&self) -> u16 {
-        match self {
-            Request::Hello { .. } => method::HELLO,
-            Request::Unit(_) => method::UNIT,
-            Request::Complete { .. } => method::COMPLETE,
-            Request::Quit { .. } => method::QUIT,
-            Request::Begin { .. } => method::BEGIN,
-        }
-    }
-
     pub(super) fn encode(&self) -> Encoded<'_> {
-        let mut to = Writer::new();
-        match self {
-            Request::Hello { counts, micro_batches, mode } => {
-                to.u32(counts.len() as u32);
-                counts.iter().for_each(|count| to.u32(*count));
-                to.u32(*micro_batches);
-                to.u32(mode.code() as u32);
-            }
-            Request::Unit(unit) => {
-                to.u32(unit.trainer);
-                to.u64(unit.step);
-                to.u32(unit.micro);
-                to.u32(unit.weight.to_bits());
-                to.texts(&unit.wanted.iter().map(String::as_str).collect::<Vec<_>>());
-                to.u32(unit.values.len() as u32);
-                unit.values.iter().for_each(|(name, tensor)| write(&mut to, name, tensor));
-            }
-            Request::Complete { trainer } | Request::Begin { trainer } => to.u32(*trainer),
-            Request::Quit { problem } => to.text(problem),
-        }
-        to.finish()
+        Encoded::new(|to| self.write_fields(to))
     }
 
-    pub(super) fn decode(method: u16, body: &[u8]) -> Result<Request> {
-        let mut from = Reader::new(body)?;
-        let request = match method {
-            method::HELLO => {
-                let count = from.count(4)?;
-                let counts = (0..count).map(|_| from.u32()).collect::<Result<_>>()?;
-                let micro_batches = from.u32()?;
-                let mode = i32::try_from(from.u32()?).ok().and_then(Mode::from_code);
-                let mode = mode.ok_or_else(|| damaged("there is no such mode"))?;
-                Request::Hello { counts, micro_batches, mode }
+    pub(super) fn decode(method: u16, body: &'a [u8]) -> Result<Request<'a>> {
+        let request = wire::decode(body, |from| Request::read_fields(method, from))?;
+        match &request {
+            Request::Unit { unit } if !unit.weight.is_finite() => {
+                Err(wire::damaged("a weight is no number").into())
             }
-            method::UNIT => {
-                let (trainer, step, micro) = (from.u32()?, from.u64()?, from.u32()?);
-                let weight = f32::from_bits(from.u32()?);
-                if !weight.is_finite() {
-                    return Err(damaged("a weight is no number"));
-                }
-                let wanted = from.texts()?.into_iter().map(str::to_owned).collect();
-                let count = from.count(LEAST)?;
-                let values = (0..count).map(|_| read(&mut from)).collect::<Result<_>>()?;
-                Request::Unit(Unit { trainer, step, micro, weight, wanted, values })
-            }
-            method::COMPLETE => Request::Complete { trainer: from.u32()? },
-            method::BEGIN => Request::Begin { trainer: from.u32()? },
-            method::QUIT => Request::Quit { problem: from.text()?.to_owned() },
-            _ => return Err(damaged("there is no such request between stages")),
-        };
-        from.finish()?;
-        Ok(request)
+            _ => Ok(request),
+        }
     }
 }
 
@@ -135,32 +80,15 @@ pub(super) struct Answer {
     pub(super) seen: Vec<(String, bool, Tensor)>,
 }
 
+fields!(Answer { values, seen });
+
 impl Answer {
     pub(super) fn encode(&self) -> Encoded<'_> {
-        let mut to = Writer::new();
-        to.u32(self.values.len() as u32);
-        self.values.iter().for_each(|(name, tensor)| write(&mut to, name, tensor));
-        to.u32(self.seen.len() as u32);
-        for (name, by_row, tensor) in &self.seen {
-            to.u8(u8::from(*by_row));
-            write(&mut to, name, tensor);
-        }
-        to.finish()
+        Encoded::new(|to| self.write(to))
     }
 
     pub(super) fn decode(body: &[u8]) -> Result<Answer> {
-        let mut from = Reader::new(body)?;
-        let count = from.count(LEAST)?;
-        let values = (0..count).map(|_| read(&mut from)).collect::<Result<_>>()?;
-        let count = from.count(LEAST + 1)?;
-        let mut seen = Vec::with_capacity(count);
-        for _ in 0..count {
-            let by_row = from.flag()?;
-            let (name, tensor) = read(&mut from)?;
-            seen.push((name, by_row, tensor));
-        }
-        from.finish()?;
-        Ok(Answer { values, seen })
+        Ok(wire::decode(body, Answer::read)?)
     }
 }
 
@@ -172,7 +100,9 @@ pub fn read_twice(number: u16, body: &[u8]) {
         let written = bireme_comm::Body::copy_of(&request.encode().parts().concat());
         let again = Request::decode(request.method(), &written).expect("what is written is read");
         match (request, again) {
-            (Request::Unit(unit), Request::Unit(again)) => assert_eq!(unit.values, again.values),
+            (Request::Unit { unit }, Request::Unit { unit: again }) => {
+                assert_eq!(unit.values, again.values);
+            }
             (request, again) => assert_eq!(format!("{request:?}"), format!("{again:?}")),
         }
     }
@@ -181,38 +111,6 @@ pub fn read_twice(number: u16, body: &[u8]) {
         let again = Answer::decode(&written).expect("what is written is read");
         assert_eq!((answer.values, answer.seen), (again.values, again.seen));
     }
-}
-
-/// Bytes of a named tensor in the head, at least: name, array, levels.
-const LEAST: usize = 4 + 3 + 4;
-
-fn write<'a>(to: &mut Writer<'a>, name: &str, tensor: &'a Tensor) {
-    to.text(name);
-    to.array(&Array::of_tensor(tensor));
-    to.u32(tensor.lod().len() as u32);
-    for level in tensor.lod() {
-        to.u32(level.len() as u32);
-        level.iter().for_each(|offset| to.u64(*offset as u64));
-    }
-}
-
-fn read(from: &mut Reader<'_>) -> Result<(String, Tensor)> {
-    let name = from.text()?.to_owned();
-    let array = from.array()?;
-    if !array.is_whole() {
-        return Err(damaged("a piece of a tensor came where a whole one must come"));
-    }
-    let mut tensor = Tensor::empty(array.dtype());
-    array.store_tensor(&mut tensor)?;
-    let levels = from.count(4)?;
-    let mut lod = Vec::with_capacity(levels);
-    for _ in 0..levels {
-        let count = from.count(8)?;
-        let offsets = (0..count).map(|_| Ok(from.u64()? as usize));
-        lod.push(offsets.collect::<Result<Vec<usize>>>()?);
-    }
-    // Checks the offsets against the rows.
-    Ok((name, tensor.with_lod(&lod)?))
 }
 
 #[cfg(test)]
@@ -231,9 +129,10 @@ mod tests {
             wanted: vec!["loss".to_owned()],
             values: Values::from([("ids".to_owned(), ragged.clone())]),
         };
-        let request = Request::Unit(unit);
+        let request = Request::Unit { unit };
         let bytes = bireme_comm::Body::copy_of(&request.encode().parts().concat());
-        let Request::Unit(read) = Request::decode(request.method(), &bytes).unwrap() else {
+        let Request::Unit { unit: read } = Request::decode(request.method(), &bytes).unwrap()
+        else {
             unreachable!("a unit was sent")
         };
         assert_eq!((read.trainer, read.step, read.micro, read.weight), (1, 7, 2, 0.25));

@@ -60,7 +60,7 @@ impl Next {
         let client = &self.clients[assigned(unit.trainer, unit.micro, self.micro_batches, workers)];
         let what =
             format!("micro-batch {} of step {} of trainer {}", unit.micro, unit.step, unit.trainer);
-        let request = Request::Unit(unit);
+        let request = Request::Unit { unit };
         let encoded = request.encode();
         let parts = encoded.parts();
         Ok(Sent(client.start(Lane::Send, request.method(), &what, &parts, true)?))
@@ -70,7 +70,7 @@ impl Next {
     ///
     /// # Errors
     /// When one is lost.
-    pub(super) fn tell_all(&self, what: &str, request: &Request) -> Result<()> {
+    pub(super) fn tell_all(&self, what: &str, request: &Request<'_>) -> Result<()> {
         let encoded = request.encode();
         let parts = encoded.parts();
         let tell = |client: &Client| client.start(Lane::Get, request.method(), what, &parts, true);

@@ -64,7 +64,7 @@ impl StageConfig {
 
     /// Whether a step is one update of all trainers.
     pub(super) fn is_sync(&self) -> bool {
-        matches!(self.mode, Mode::Sync | Mode::Hybrid)
+        self.mode.waits_for_all()
     }
 }
 

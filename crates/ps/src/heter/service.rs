@@ -51,6 +51,26 @@ pub(super) struct State {
 }
 
 impl State {
+    fn new(config: &StageConfig) -> State {
+        State {
+            ledger: Ledger::new(config),
+            here: Vec::new(),
+            came: HashSet::new(),
+            failure: None,
+            told: BTreeSet::new(),
+            changed: Instant::now(),
+            left: false,
+        }
+    }
+
+    /// A process of the stage before is there, in the place of an older one of the same rank.
+    fn take_in(&mut self, peer: &Peer) {
+        self.here.retain(|known| known.identity != peer.identity);
+        self.came.insert(peer.identity);
+        self.here.push(peer.clone());
+        self.changed = Instant::now();
+    }
+
     /// Whether nothing is left to do.
     pub(super) fn is_finished(&self) -> bool {
         self.left && self.ledger.is_over()
@@ -59,6 +79,20 @@ impl State {
     /// Whether all of these know why the job cannot go on.
     pub(super) fn have_heard(&self, peers: &[Peer]) -> bool {
         peers.iter().all(|peer| self.told.contains(&peer.session))
+    }
+
+    /// Why a request is not answered: it comes from a process that has not said hello, or whose
+    /// place another one has since.
+    fn refusal(&self, peer: &Peer, request: &Request<'_>) -> Option<String> {
+        let is_here = self.here.iter().any(|known| known.session == peer.session);
+        if is_here || matches!(request, Request::Hello { .. } | Request::Quit { .. }) {
+            return None;
+        }
+        Some(format!(
+            "{peer} is not part of the job: it has not joined, was given up, or another process has \
+             joined as {} since",
+            peer.identity
+        ))
     }
 
     /// Whether somebody of the stage before has never come.
@@ -74,15 +108,7 @@ impl Service {
         worker: Arc<Worker>,
         deadline: Duration,
     ) -> Service {
-        let state = State {
-            ledger: Ledger::new(&config),
-            here: Vec::new(),
-            came: HashSet::new(),
-            failure: None,
-            told: BTreeSet::new(),
-            changed: Instant::now(),
-            left: false,
-        };
+        let state = State::new(&config);
         Service {
             config,
             stage: Mutex::new(stage),
@@ -126,12 +152,7 @@ impl Service {
         if peer.identity.role == Role::Trainer {
             self.begin(peer.identity.rank)?;
         }
-        let mut state = self.state();
-        state.here.retain(|known| known.identity != peer.identity);
-        state.came.insert(peer.identity);
-        state.here.push(peer.clone());
-        state.changed = Instant::now();
-        drop(state);
+        self.state().take_in(peer);
         self.news.notify_all();
         Ok(())
     }
@@ -284,7 +305,7 @@ impl Service {
         }
     }
 
-    fn dispatch(&self, peer: &Peer, request: Request, reply: Reply) {
+    fn dispatch(&self, peer: &Peer, request: Request<'_>, reply: Reply) {
         if let Request::Begin { trainer } | Request::Complete { trainer } = request
             && trainer >= self.config.trainers()
         {
@@ -308,7 +329,7 @@ impl Service {
             }
             // The trainer must have its answer before the step ends: in sync modes the step ends
             // only after the trainer's own push.
-            Request::Unit(unit) => {
+            Request::Unit { unit } => {
                 let computed = self.compute(unit);
                 let problem = computed.as_ref().err().map(ToString::to_string);
                 self.answer(peer, reply, computed);
@@ -340,8 +361,7 @@ impl Service {
         if over || (is_trainer && self.has_finished(peer.identity.rank)) {
             return;
         }
-        let goes_on = matches!(self.config.mode, Mode::Async | Mode::HalfAsync);
-        if goes_on && is_trainer {
+        if self.config.mode.applies_at_once() && is_trainer {
             tracing::warn!("{}: {peer} is lost: {why}; the others go on", self.worker.whoami());
             let ended = self.finish(peer.identity.rank).and_then(|()| self.close_steps());
             if let Err(error) = ended {
@@ -373,13 +393,16 @@ impl Handler for Service {
             Ok(request) => request,
             Err(error) => return reply.fail(&format!("{peer}: {error}")),
         };
-        let failure = self.state().failure.clone();
-        match failure {
-            Some(problem) => {
+        let state = self.state();
+        let (failure, refusal) = (state.failure.clone(), state.refusal(peer, &request));
+        drop(state);
+        match (failure, refusal) {
+            (Some(problem), _) => {
                 reply.fail(&problem);
                 self.heard(peer);
             }
-            None => self.dispatch(peer, request, reply),
+            (None, Some(problem)) => reply.fail(&problem),
+            (None, None) => self.dispatch(peer, request, reply),
         }
     }
 
@@ -389,5 +412,34 @@ impl Handler for Service {
 
     fn left(&self, peer: &Peer) {
         self.gone(peer, "it left before it had completed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sections::Sections;
+    use super::super::tests::trainer;
+    use super::*;
+
+    #[test]
+    fn the_older_process_of_a_trainer_is_shut_out_when_the_newer_one_has_come() {
+        let mut state = State::new(&Sections::of(&trainer()).unwrap().config);
+        let process = |session| Peer {
+            identity: Identity::trainer(0),
+            session,
+            address: format!("10.0.0.{session}:1"),
+        };
+        let unit = || Request::Unit { unit: Unit::default() };
+        let (older, newer) = (process(1), process(2));
+        assert!(state.refusal(&older, &unit()).unwrap().contains("has not joined"));
+        state.take_in(&older);
+        assert_eq!(state.refusal(&older, &unit()), None);
+        state.take_in(&newer);
+        for request in [unit(), Request::Complete { trainer: 0 }, Request::Begin { trainer: 0 }] {
+            let problem = state.refusal(&older, &request).unwrap();
+            assert!(problem.contains("another process has joined as trainer 0"), "{problem}");
+            assert_eq!(state.refusal(&newer, &request), None);
+        }
+        assert_eq!(state.refusal(&older, &Request::Quit { problem: "" }), None);
     }
 }

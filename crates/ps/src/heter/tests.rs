@@ -27,7 +27,7 @@ fn program(ops: Vec<Op>) -> Program {
     program
 }
 
-fn trainer() -> Program {
+pub(super) fn trainer() -> Program {
     program(vec![
         Op::new("relu").input("X", ["x"]).output("Out", ["y"]),
         between(Op::new("send_and_recv"), 1, 0)

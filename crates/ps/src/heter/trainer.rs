@@ -197,7 +197,7 @@ impl HeterTrainer {
         if std::mem::replace(&mut self.completed, true) {
             return;
         }
-        let request = Request::Quit { problem: problem.to_owned() };
+        let request = Request::Quit { problem };
         if self.next.tell_all("to hear of its end", &request).is_ok() {
             self.next.goodbye();
         }

@@ -1,10 +1,11 @@
 //! A value on its way: what a variable holds, borrowed.
 
+use bireme_comm::wire::{self, Reader, Writer, damaged};
 use bireme_engine::Value;
-use bireme_engine::tensor::{Dims, SelectedRows, Tensor};
+use bireme_engine::tensor::{Dims, MAX_RANK, SelectedRows, Tensor};
 use bireme_ir::DType;
 
-use super::wire::damaged;
+use super::field::Field;
 use crate::Result;
 
 /// A tensor (or a piece of one), or rows of one; the elements are as they lie in memory.
@@ -142,21 +143,38 @@ impl<'a> Array<'a> {
     /// When it is selected rows, or a piece of a tensor of another type or shape.
     pub fn store_tensor(&self, to: &mut Tensor) -> Result<()> {
         let Array::Dense { dtype, dims, start, bytes } = self else {
-            return Err(damaged("selected rows came where a tensor must come"));
+            return Err(damaged("selected rows came where a tensor must come").into());
         };
         if self.is_whole() {
             to.resize(*dtype, *dims);
             to.set_lod(&[]);
         } else if to.dtype() != *dtype || to.dims() != *dims {
-            return Err(damaged("a piece of a tensor does not fit the pieces before it"));
+            return Err(damaged("a piece of a tensor does not fit the pieces before it").into());
         }
         let start = *start as usize * dtype.size();
         to.as_mut_bytes()[start..start + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 
+    /// Writes it; its elements are sent from where they lie.
+    pub(crate) fn put(&self, to: &mut Writer<'a>) {
+        match self {
+            Array::Dense { dtype, dims, start, bytes } => {
+                write_shape(to, 0, *dtype, dims);
+                to.head(&start.to_le_bytes());
+                to.slice(bytes);
+            }
+            Array::Rows { dtype, dims, height, rows, bytes } => {
+                write_shape(to, 1, *dtype, dims);
+                to.head(&height.to_le_bytes());
+                to.slice(rows);
+                to.array(bytes);
+            }
+        }
+    }
+
     /// Checks sizes and rows against one another.
-    pub(super) fn check(&self) -> Result<()> {
+    fn check(&self) -> wire::Result<()> {
         match self {
             Array::Dense { dtype, dims, start, bytes } => {
                 let size = dtype.size() as u64;
@@ -179,5 +197,62 @@ impl<'a> Array<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl<'a> Field<'a> for Array<'a> {
+    // Kind, type, rank, start and length.
+    const LEAST: usize = 3 + 8;
+
+    fn write<'w>(&'w self, to: &mut Writer<'w>) {
+        self.put(to);
+    }
+
+    fn read(from: &mut Reader<'a>) -> wire::Result<Self> {
+        let kind = u8::read(from)?;
+        let (dtype, dims) = read_shape(from)?;
+        let array = match kind {
+            0 => {
+                let start = u64::read(from)?;
+                Array::Dense { dtype, dims, start, bytes: Field::read(from)? }
+            }
+            1 => {
+                let (height, rows) = (u64::read(from)?, Field::read(from)?);
+                let bytes = dims.bytes(dtype).unwrap_or(usize::MAX) as u64;
+                Array::Rows { dtype, dims, height, rows, bytes: from.array(bytes)? }
+            }
+            _ => return Err(damaged("an array is neither dense nor selected rows")),
+        };
+        array.check()?;
+        Ok(array)
+    }
+}
+
+/// The number of an element type on the wire: its place in [`DType::ALL`].
+fn dtype_code(dtype: DType) -> u8 {
+    DType::ALL.iter().position(|known| *known == dtype).expect("`ALL` has every type") as u8
+}
+
+fn write_shape(to: &mut Writer<'_>, kind: u8, dtype: DType, dims: &Dims) {
+    to.head(&[kind, dtype_code(dtype), dims.len() as u8]);
+    dims.iter().for_each(|dim| to.head(&(*dim as u64).to_le_bytes()));
+}
+
+fn read_shape(from: &mut Reader<'_>) -> wire::Result<(DType, Dims)> {
+    let code = u8::read(from)?;
+    let dtype = DType::ALL.get(usize::from(code)).copied();
+    let dtype = dtype.ok_or_else(|| damaged("an array has an unknown element type"))?;
+    let rank = usize::from(u8::read(from)?);
+    if rank > MAX_RANK {
+        return Err(damaged("an array has too many dimensions"));
+    }
+    let mut dims = [0; MAX_RANK];
+    for dim in &mut dims[..rank] {
+        *dim = usize::read(from)?;
+    }
+    let dims = Dims::new(&dims[..rank]);
+    match dims.bytes(dtype) {
+        Some(_) => Ok((dtype, dims)),
+        None => Err(damaged("no tensor has the dimensions of an array")),
     }
 }

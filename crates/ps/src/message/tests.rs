@@ -130,20 +130,75 @@ fn selected_rows_are_checked() {
         let encoded = request.encode();
         let words = aligned(&encoded.parts());
         let body = &bytemuck::cast_slice(&words)[..encoded.bytes()];
-        Request::decode(method::PUSH, body).unwrap_err();
+        Request::decode(request.method(), body).unwrap_err();
     }
 }
 
 #[test]
 fn an_unaligned_body_is_refused_and_an_unknown_request_named() {
-    let encoded = Request::PullRows { table: "t", keys: &[1, 2] }.encode();
+    let request = Request::PullRows { table: "t", keys: &[1, 2] };
+    let encoded = request.encode();
     let mut shifted = vec![0u8];
     shifted.extend(encoded.parts().concat());
     let words = aligned(&[&shifted]);
     let body: &[u8] = bytemuck::cast_slice(&words);
-    Request::decode(method::PULL_ROWS, &body[1..shifted.len()]).unwrap_err();
+    Request::decode(request.method(), &body[1..shifted.len()]).unwrap_err();
     let error = Request::decode(99, &[8, 0, 0, 0, 0, 0, 0, 0]).unwrap_err();
     assert!(error.to_string().contains("no request 99"), "{error}");
+}
+
+/// The table as text: a change of a number or a rule is a change of the protocol.
+#[test]
+fn the_table_of_requests() {
+    let line = |(number, name, rules): &(u16, &str, Rules)| {
+        let once = if rules.once { "once" } else { "again" };
+        format!("{number} {name}: {once}, {:?}, {:?}\n", rules.asker, rules.pace)
+    };
+    let table: String = Request::TABLE.iter().map(line).collect();
+    expect_test::expect![[r#"
+        1 Join: again, Anybody, Quick
+        21 Begin: once, Member, Quick
+        2 Push: once, Member, Quick
+        3 Barrier: once, Member, Others
+        4 Get: again, Current, Quick
+        5 PullRows: again, Current, Quick
+        6 PushRows: once, Member, Quick
+        7 PushDelta: once, Member, Quick
+        8 PullGeo: once, Member, Quick
+        9 Set: once, Member, Quick
+        10 SetRows: once, Member, Quick
+        11 Meet: once, Current, Others
+        12 Save: once, Member, Files
+        20 Commit: once, Member, Quick
+        18 Abandon: once, Member, Quick
+        13 Load: once, Member, Files
+        14 Shrink: once, Member, Files
+        15 Clear: once, Member, Files
+        16 Stat: again, Current, Quick
+        19 Quit: once, Anybody, Quick
+        17 Complete: once, Member, Quick
+    "#]]
+    .assert_eq(&table);
+    let mut numbers: Vec<u16> = Request::TABLE.iter().map(|entry| entry.0).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=21).collect::<Vec<u16>>());
+}
+
+/// The bytes of a message, so that a change of the form is noticed.
+#[test]
+fn a_golden_push_of_rows() {
+    let (table, keys, grads) = ("t", &[7][..], &[1.0][..]);
+    let request = Request::PushRows { trainer: 2, table, keys, grads, counts: None };
+    let bytes = request.encode().parts().concat();
+    let lines: Vec<String> = bytes.chunks(8).map(|word| format!("{word:02x?}")).collect();
+    expect_test::expect![[r#"
+        [20, 00, 00, 00, 02, 00, 00, 00]
+        [01, 00, 00, 00, 74, 01, 00, 00]
+        [00, 00, 00, 00, 00, 01, 00, 00]
+        [00, 00, 00, 00, 00, 00, 00, 00]
+        [07, 00, 00, 00, 00, 00, 00, 00]
+        [00, 00, 80, 3f, 00, 00, 00, 00]"#]]
+    .assert_eq(&lines.join("\n"));
 }
 
 fn tensors() -> impl Strategy<Value = Tensor> {

@@ -92,7 +92,7 @@ impl ServerConfig {
         };
         let delay =
             attrs.flag("dc_asgd")?.then(|| attrs.real("dc_asgd_lambda", 1.0)).transpose()?;
-        if delay.is_some() && !matches!(mode, Mode::Async | Mode::HalfAsync) {
+        if delay.is_some() && !mode.applies_at_once() {
             return Err(attrs.wrong("dc_asgd", "gradients are late only in async modes"));
         }
         Ok(ServerConfig {

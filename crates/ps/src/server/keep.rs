@@ -64,7 +64,7 @@ impl State {
     ) -> Result<String> {
         let (path, server) = (Path::new(directory), self.index());
         let code = mode;
-        let mode = i32::try_from(mode).ok().and_then(SaveMode::from_code).ok_or_else(|| {
+        let mode = SaveMode::from_code(mode).ok_or_else(|| {
             Error::Request(format!(
                 "there is no save mode {code}: 0 saves all, 1 what changed, 2 the base, 3 all and \
                  a day older"

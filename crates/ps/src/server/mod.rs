@@ -5,6 +5,7 @@
 //! Dense parameters are blocks with a lock each, keyed tables have locks per shard, so requests
 //! wait for one another only where they touch the same thing.
 
+mod answers;
 mod build;
 mod changed;
 mod config;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bireme_comm::{Identity, Peer, Reply, Role};
 
 use super::meet::Meeting;
-use crate::message::Request;
+use crate::message::{Asker, Request};
 
 /// How many deadlines a server waits for the first trainer: programs and data may take a while to
 /// be there, but a job that was started again without it never comes.
@@ -215,7 +215,8 @@ impl Roster {
     /// Why a request is not answered: it comes from a process whose place another one has, or from
     /// one that is not at work, or in the name of another rank.
     pub(super) fn refusal(&self, peer: &Peer, request: &Request<'_>) -> Option<String> {
-        if matches!(request, Request::Join { .. } | Request::Quit { .. }) {
+        let asker = request.rules().asker;
+        if asker == Asker::Anybody {
             return None;
         }
         let rank = self.rank_of(peer.identity);
@@ -231,7 +232,7 @@ impl Roster {
                 let claimed = request.trainer().filter(|trainer| Some(*trainer) != rank)?;
                 Some(format!("{peer} asks in the name of {}", self.who(claimed)))
             }
-            _ if request.is_for_members() => Some(format!(
+            _ if asker == Asker::Member => Some(format!(
                 "{} is not at work: it has not joined, has finished, or was given up",
                 peer.identity
             )),

@@ -19,7 +19,7 @@ use super::progress::Progress;
 use super::tables::{RowGrads, Table};
 use crate::dense::{Assembly, Block, Shared};
 use crate::message::Array;
-use crate::{Error, Mode, Result};
+use crate::{Error, Result};
 
 /// Updates of fewer elements than this are not worth a second thread.
 const PARALLEL_ELEMENTS: usize = 1 << 17;
@@ -79,7 +79,7 @@ impl State {
             of_received.extend(block.received().map(|name| (name.to_owned(), at)));
         }
         let mut changed = BTreeMap::new();
-        if config.mode == Mode::Geo {
+        if config.mode.sends_deltas() {
             for name in &config.row_params {
                 let at = of_value.get(name).ok_or_else(|| {
                     Error::Config(format!("no block of the server's program updates `{name}`"))
@@ -129,7 +129,7 @@ impl State {
 
     /// Whether pushes wait for the barrier.
     pub(super) fn is_sync(&self) -> bool {
-        matches!(self.config.mode, Mode::Sync | Mode::Hybrid)
+        self.config.mode.waits_for_all()
     }
 
     /// Takes one value of a push.
@@ -154,16 +154,13 @@ impl State {
 
     fn push_whole(&self, trainer: u32, at: usize, name: &str, array: &Array<'_>) -> Result<()> {
         let Update { block, count } = &self.blocks[at];
-        let is_rows = matches!(array, Array::Rows { .. });
-        match self.config.mode {
-            Mode::Sync => return block.store(name, array),
-            Mode::Hybrid if !is_rows => return block.store(name, array),
-            Mode::Geo => {
-                return Err(Error::Request(format!(
-                    "`{name}` was pushed as a gradient, but in geo mode trainers send differences"
-                )));
-            }
-            Mode::Async | Mode::HalfAsync | Mode::Hybrid => {}
+        if self.config.mode.merges_at_barrier(matches!(array, Array::Rows { .. })) {
+            return block.store(name, array);
+        }
+        if self.config.mode.sends_deltas() {
+            return Err(Error::Request(format!(
+                "`{name}` was pushed as a gradient, but in geo mode trainers send differences"
+            )));
         }
         let step = count.fetch_add(1, Ordering::AcqRel) + 1;
         self.step.fetch_max(step, Ordering::AcqRel);
@@ -206,7 +203,7 @@ impl State {
             self.compute_rates(rates, step)?;
         }
         self.update_blocks(step)?;
-        if self.config.mode == Mode::Sync {
+        if self.config.mode.merges_at_barrier(true) {
             for table in &self.tables {
                 table.update(trainers, &self.shared, step)?;
             }
@@ -285,7 +282,7 @@ impl State {
     /// Whether values for a step are those that are expected when its gradients arrive. Delay
     /// compensation corrects the gradients instead.
     pub(super) fn looks_ahead(&self) -> bool {
-        matches!(self.config.mode, Mode::Async | Mode::HalfAsync) && self.config.delay.is_none()
+        self.config.mode.applies_at_once() && self.config.delay.is_none()
     }
 
     /// Copies values for a trainer, from element `start` of the first on, as they are expected to
@@ -360,7 +357,7 @@ impl State {
     /// Gradients of rows of a keyed table.
     pub(super) fn push_rows(&self, trainer: u32, table: &str, rows: RowGrads<'_>) -> Result<()> {
         let table = self.table(table)?;
-        if self.config.mode == Mode::Sync {
+        if self.config.mode.merges_at_barrier(true) {
             return table.store(trainer, rows);
         }
         let count = table.apply(rows, &self.shared)?;

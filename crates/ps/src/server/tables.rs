@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_ir::{Block, Program, Var};
 
 use crate::dense::Shared;
-use crate::table::{PushStep, SparseTable, TableConfig};
+use crate::table::{PushStep, RowStore, SparseTable, TableConfig};
 use crate::{Error, Result};
 
 /// One keyed table.
 pub(super) struct Table {
     pub(super) name: String,
-    pub(super) rows: Arc<SparseTable>,
+    pub(super) rows: Arc<dyn RowStore>,
     /// The learning rate's variable.
     rate: Option<String>,
     /// Updates applied so far.
@@ -47,6 +47,22 @@ pub(super) struct RowGrads<'a> {
     pub(super) keys: &'a [u64],
     pub(super) grads: &'a [f32],
     pub(super) counts: Option<&'a [[f32; 2]]>,
+}
+
+impl<'a> RowGrads<'a> {
+    /// Checks that there is one gradient and one count for each key.
+    pub(super) fn new(
+        keys: &'a [u64],
+        grads: &'a [f32],
+        counts: Option<&'a [[f32; 2]]>,
+    ) -> Result<RowGrads<'a>> {
+        let fits = grads.len().is_multiple_of(keys.len());
+        if !fits || counts.is_some_and(|counts| counts.len() != keys.len()) {
+            let problem = "a push has not one gradient and one count for each key";
+            return Err(Error::Request(problem.to_owned()));
+        }
+        Ok(RowGrads { keys, grads, counts })
+    }
 }
 
 impl Table {
@@ -88,7 +104,7 @@ impl Table {
 
     /// Keeps gradients for the barrier.
     pub(super) fn store(&self, trainer: u32, rows: RowGrads<'_>) -> Result<()> {
-        let width = self.rows.push_width();
+        let width = self.rows.width();
         if rows.grads.len() != rows.keys.len() * width {
             return Err(Error::Request(format!(
                 "table `{}`: {} keys with {width} columns each came with {} gradients",
@@ -113,7 +129,7 @@ impl Table {
         self.pushes.store(count, Ordering::Release);
         let mut pushes = waiting.into_values().flatten();
         let Some(first) = pushes.next() else { return Ok(()) };
-        let mut all = Merged::new(first, self.rows.push_width());
+        let mut all = Merged::new(first, self.rows.width());
         let mut used: Vec<Waiting> = pushes.inspect(|push| all.add(push)).collect();
         let mut sum = all.sum;
         if trainers > 1 {

@@ -3,7 +3,7 @@
 //! An [`Arena`] takes large regions from the system (on huge pages where there are any, because a
 //! table is read at random) and deals out chunks; the [`Records`] of a shard are a list of chunks.
 //! The system fills a page with zeros when it is first touched, which takes up to milliseconds for
-//! a huge one: a thread ([`Ahead`]) touches pages before they are needed.
+//! a huge one: a thread ([`Prefault`]) touches pages before they are needed.
 //! All unsafe code of the tables is in this file. What it relies on: a chunk belongs to one
 //! `Records` at a time, and the rows below `len` are initialised.
 
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::ahead::Ahead;
+use super::prefault::Prefault;
 
 /// A chunk has about this size; a small table holds few of them, and only touched pages of them.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -35,7 +35,7 @@ pub(super) struct Arena {
     /// A chunk has 2 to the power of this many rows.
     shift: u32,
     chunk_bytes: usize,
-    ahead: Arc<Ahead>,
+    prefault: Arc<Prefault>,
     state: Mutex<State>,
 }
 
@@ -85,12 +85,12 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Arena {
-    /// For rows of `stride` floats, whose pages `ahead` touches.
-    pub(super) fn new(stride: usize, ahead: &Arc<Ahead>) -> Arena {
+    /// For rows of `stride` floats, whose pages `prefault` touches.
+    pub(super) fn new(stride: usize, prefault: &Arc<Prefault>) -> Arena {
         let row_bytes = stride.max(1) * size_of::<f32>();
         let shift = (CHUNK_BYTES / row_bytes).max(1).ilog2();
         let chunk_bytes = (row_bytes << shift).next_multiple_of(64);
-        Arena { stride, shift, chunk_bytes, ahead: ahead.clone(), state: Mutex::default() }
+        Arena { stride, shift, chunk_bytes, prefault: prefault.clone(), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -114,7 +114,7 @@ impl Arena {
             state.touching = true;
             drop(state);
             // Without the thread, pages are touched when they are used.
-            if !self.ahead.ask(self) {
+            if !self.prefault.ask(self) {
                 self.state().touching = false;
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bireme_engine::random::Philox;
 
-use super::{AccessorConfig, OptimizerRule, PushStep, RowInit, SparseTable, TableConfig};
+use super::{AccessorConfig, OptimizerRule, PushStep, RowInit, RowStore, SparseTable, TableConfig};
 use crate::{Error, Result};
 
 /// Keys in a batch: 512 samples of 26 slots.
@@ -335,6 +335,7 @@ fn thread_usage() -> [u64; 2] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Rows;
     use super::*;
 
     #[test]

@@ -37,10 +37,11 @@ impl Column {
 }
 
 /// Which rows a save takes; Paddle's modes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SaveMode {
     /// Every row (0).
+    #[default]
     Full,
     /// Rows that changed enough since they were last saved (1).
     Delta,
@@ -52,14 +53,14 @@ pub enum SaveMode {
 
 impl SaveMode {
     /// The mode of Paddle's number, or `None` if there is none.
-    pub fn from_code(code: i32) -> Option<SaveMode> {
+    pub fn from_code(code: u32) -> Option<SaveMode> {
         const ALL: [SaveMode; 4] =
             [SaveMode::Full, SaveMode::Delta, SaveMode::Base, SaveMode::FullAging];
         ALL.into_iter().find(|mode| mode.code() == code)
     }
 
     /// Paddle's number.
-    pub fn code(self) -> i32 {
+    pub fn code(self) -> u32 {
         match self {
             SaveMode::Full => 0,
             SaveMode::Delta => 1,

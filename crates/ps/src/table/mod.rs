@@ -5,12 +5,12 @@
 //! keys may have one the [`Entry`]'s. Tables are memory and nothing else: no server, no file, and no
 //! thread but one that fetches memory while a table grows.
 //!
-//! From the bottom: `arena` and `ahead` (memory that does not move), `index` (hash to place) and `growth` (from
+//! From the bottom: `arena` and `prefault` (memory that does not move), `index` (hash to place) and `growth` (from
 //! one index to the next) · `shard` (all under one lock) · `batch` (keys sorted by shard) · `accessor`, `rule`, `entry`, `init` (what the
-//! numbers mean) · `sparse_table` (all of it together).
+//! numbers mean) · `sparse_table` (all of it together). Servers and checkpoints know a table as a
+//! [`RowStore`].
 
 mod accessor;
-mod ahead;
 mod arena;
 mod batch;
 pub mod bench;
@@ -21,11 +21,13 @@ mod from_block;
 mod growth;
 mod index;
 mod init;
+mod prefault;
 mod removed;
 mod rule;
 mod save;
 mod shard;
 mod sparse_table;
+mod store;
 
 pub use accessor::{AccessorConfig, CtrClass, CtrConfig};
 pub use columns::{Column, ColumnKind, SaveMode};
@@ -34,4 +36,5 @@ pub use entry::Entry;
 pub use init::RowInit;
 pub use rule::{OptimizerRule, SparseRule, SparseRuleKind};
 pub use save::{Row, ShardView};
-pub use sparse_table::{RowVisitor, Shrunk, SparseTable, Stat};
+pub use sparse_table::{Shrunk, SparseTable, Stat};
+pub use store::{Picks, RowStore, RowVisitor, Rows, TableLayout};

@@ -3,7 +3,6 @@
 //! A batch is sorted by shard; then each shard is locked once, and its rows are fetched many at a
 //! time. Pushes of one batch to different shards are not one transaction: a pull may see some.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,26 +10,23 @@ use bireme_engine::optimizer::Loops;
 use bireme_engine::random::Philox;
 use bireme_engine::simd::vectorized;
 
-use super::accessor::{Accessor, Plain};
+use super::accessor::{Accessor, Plain, Record};
 use super::arena::Arena;
-use super::batch::{Item, SHARDS, by_shard, shard_of};
+use super::batch::{Item, SHARDS, by_shard};
 use super::columns::{Column, SaveMode};
 use super::config::{PushStep, TableConfig};
 use super::entry::Entry;
-use super::index::{LINE, hash};
+use super::index::LINE;
 use super::rule::{Powers, RowRule};
 use super::save::ShardView;
 use super::shard::{Full, KEY, Maker, Missing, Shard};
+use super::store::RowStore;
 use crate::{Error, Result};
+
+mod saves;
 
 /// What a push without counts says of each key: one show, no click.
 const ONE_SHOW: [f32; 2] = [1.0, 0.0];
-
-/// Bytes of rows that a save copies under one hold of a shard's lock.
-const SAVED_AT_ONCE: usize = 4 << 20;
-
-/// Sees keys and their whole records, one after another.
-pub type RowVisitor<'a> = dyn FnMut(&[u64], &[f32]) -> Result<()> + 'a;
 
 /// Rows by key.
 pub struct SparseTable {
@@ -77,8 +73,8 @@ impl SparseTable {
         // Keys are read as two floats of a row whose start is aligned to 8 bytes.
         let width = accessor.record_width();
         let stride = (KEY + width).next_multiple_of(2);
-        let ahead = Arc::default();
-        let [index, records] = [LINE, stride].map(|stride| Arc::new(Arena::new(stride, &ahead)));
+        let prefault = Arc::default();
+        let [index, records] = [LINE, stride].map(|stride| Arc::new(Arena::new(stride, &prefault)));
         let shards = (0..SHARDS).map(|shard| {
             let phase = shard as f64 / SHARDS as f64;
             Mutex::new(Shard::new(&index, &records, width, phase))
@@ -94,16 +90,6 @@ impl SparseTable {
         &self.config
     }
 
-    /// Columns that a pull gives.
-    pub fn width(&self) -> usize {
-        self.config.width
-    }
-
-    /// Columns of a gradient: those of a pull.
-    pub fn push_width(&self) -> usize {
-        self.config.width
-    }
-
     /// Floats in a record: counters, values and state.
     pub fn record_width(&self) -> usize {
         self.accessor.record_width()
@@ -112,95 +98,6 @@ impl SparseTable {
     /// What a record is made of.
     pub fn columns(&self) -> Vec<Column> {
         self.accessor.columns()
-    }
-
-    /// Rows.
-    pub fn len(&self) -> usize {
-        (0..SHARDS).map(|shard| self.lock(shard).len()).sum()
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        (0..SHARDS).all(|shard| self.lock(shard).len() == 0)
-    }
-
-    /// Bytes of memory.
-    pub fn bytes(&self) -> usize {
-        (0..SHARDS).map(|shard| self.lock(shard).bytes()).sum()
-    }
-
-    /// Reads the rows of `keys` into `out`, in any order and with repeats; makes missing ones, if
-    /// the settings say so.
-    ///
-    /// # Errors
-    /// When `out` does not fit, or a shard is full.
-    pub fn pull(&self, keys: &[u64], out: &mut [f32]) -> Result<()> {
-        self.check_len(keys, out.len(), self.width(), "values")?;
-        let makes = self.config.create_on_pull && self.config.entry.made_by_pull();
-        let missing = if makes { Missing::Make(self) } else { Missing::Skip };
-        match &self.accessor {
-            // Nearly all pulls; nothing stands between the row and its copy.
-            Accessor::Plain(plain) if matches!(self.config.entry, Entry::Every) => {
-                let weights = plain.weights();
-                self.visit::<false>(
-                    keys,
-                    &missing,
-                    #[inline(always)]
-                    |position, key, record| {
-                        let out = &mut out[position * weights.len()..][..weights.len()];
-                        match record {
-                            Some(record) => out.copy_from_slice(&record[weights.clone()]),
-                            None => self.accessor.pull_missing(key, out),
-                        }
-                    },
-                )
-            }
-            accessor => {
-                let width = self.width();
-                self.visit::<false>(keys, &missing, |position, key, record| {
-                    let out = &mut out[position * width..][..width];
-                    match record {
-                        Some(record) => accessor.pull(record, out),
-                        None => accessor.pull_missing(key, out),
-                    }
-                })
-            }
-        }
-    }
-
-    /// Applies a gradient to each of `keys`, which should be distinct (repeats are applied one
-    /// after the other); makes missing rows. `counts` has shows and clicks for each key; without
-    /// them each key was shown once. Tables that keep no counters have no use for them.
-    ///
-    /// # Errors
-    /// When the sizes do not fit, the table has no optimizer, or a shard is full.
-    pub fn push(
-        &self,
-        keys: &[u64],
-        grads: &[f32],
-        counts: Option<&[[f32; 2]]>,
-        step: &PushStep,
-    ) -> Result<()> {
-        self.check_len(keys, grads.len(), self.push_width(), "gradients")?;
-        if let Some(counts) = counts {
-            self.check_len(keys, counts.len(), 1, "pairs of counts")?;
-        }
-        let counts_of = |position: usize| counts.map_or(ONE_SHOW, |counts| counts[position]);
-        match &self.accessor {
-            Accessor::Plain(plain) => {
-                let push = PlainPush { table: self, plain, keys, grads, counts };
-                let rate = step.rate * self.config.rate_factor;
-                plain.rule().with(rate, step.count, &self.powers, push)
-            }
-            Accessor::Ctr(ctr) => {
-                let width = self.push_width();
-                self.visit::<true>(keys, &Missing::Make(self), |position, key, record| {
-                    let Some(record) = record else { return };
-                    let grads = &grads[position * width..][..width];
-                    ctr.push(key, record, grads, counts_of(position));
-                })
-            }
-        }
     }
 
     /// Adds `deltas` to the weights of `keys` (geo); makes missing rows.
@@ -215,104 +112,6 @@ impl SparseTable {
                 self.accessor.add(record, &deltas[position * width..][..width]);
             }
         })
-    }
-
-    /// Sets the pulled columns of `keys` and admits them; makes missing rows.
-    ///
-    /// # Errors
-    /// When the sizes do not fit, or a shard is full.
-    pub fn set(&self, keys: &[u64], values: &[f32]) -> Result<()> {
-        let width = self.width();
-        self.check_len(keys, values.len(), width, "values")?;
-        self.visit::<true>(keys, &Missing::Make(&Anyone(self)), |position, _, record| {
-            if let Some(record) = record {
-                self.accessor.set(record, &values[position * width..][..width]);
-            }
-        })
-    }
-
-    /// Makes or replaces whole rows, as a checkpoint has them.
-    ///
-    /// # Errors
-    /// When the sizes do not fit, or a shard is full.
-    pub fn restore(&self, keys: &[u64], records: &[f32]) -> Result<()> {
-        let width = self.record_width();
-        self.check_len(keys, records.len(), width, "numbers")?;
-        self.visit::<true>(keys, &Missing::Make(&Anyone(self)), |position, _, record| {
-            if let Some(record) = record {
-                record.copy_from_slice(&records[position * width..][..width]);
-            }
-        })
-    }
-
-    /// Writes into `record` what a row has when it is made.
-    pub fn blank(&self, key: u64, record: &mut [f32]) {
-        self.accessor.blank(key, record);
-    }
-
-    /// Lets a day pass: counters decay, and rows that are too old or were shown too little go.
-    /// Tables without counters stay as they are.
-    pub fn shrink(&self) -> Shrunk {
-        let mut shrunk = Shrunk::default();
-        for shard in 0..SHARDS {
-            let _places = self.places();
-            let mut shard = self.lock(shard);
-            if let Accessor::Ctr(_) = self.accessor {
-                let keep = |_, record: &mut [f32]| self.accessor.shrink(record);
-                shrunk.removed += shard.retain(keep);
-            }
-            shrunk.kept += shard.len();
-        }
-        shrunk
-    }
-
-    /// The keys that a save in this mode has to name because their rows went since the last delta
-    /// or base; they count as named then.
-    pub fn take_removed(&self, mode: SaveMode) -> Vec<u64> {
-        let take = |shard| {
-            let mut shard = self.lock(shard);
-            match mode {
-                SaveMode::Delta => shard.take_removed(),
-                // All rows that a base does not have are gone.
-                SaveMode::Base => {
-                    shard.take_removed();
-                    Vec::new()
-                }
-                SaveMode::Full | SaveMode::FullAging => {
-                    shard.removed().want();
-                    Vec::new()
-                }
-            }
-        };
-        (0..SHARDS).flat_map(take).collect()
-    }
-
-    /// Drops the rows of these keys, where there are any.
-    pub fn remove(&self, keys: &[u64]) {
-        let keys: HashSet<u64> = keys.iter().copied().collect();
-        let shards: HashSet<usize> = keys.iter().map(|key| shard_of(hash(*key))).collect();
-        for shard in shards {
-            let _places = self.places();
-            self.lock(shard).retain(|key, _| !keys.contains(&key));
-        }
-    }
-
-    /// All rows were just loaded: what changes or goes from now on is what the next delta has.
-    pub fn forget_changes(&self) {
-        (0..SHARDS).for_each(|shard| self.lock(shard).forget_changes());
-    }
-
-    /// Drops every row.
-    pub fn clear(&self) {
-        for shard in 0..SHARDS {
-            let _places = self.places();
-            self.lock(shard).clear();
-        }
-    }
-
-    /// How many shards there are.
-    pub fn shard_count(&self) -> usize {
-        SHARDS
     }
 
     /// Shows one shard under its lock.
@@ -332,79 +131,6 @@ impl SparseTable {
     /// A filter that says whether a save in this mode takes a row.
     pub fn save_filter(&self, mode: SaveMode) -> impl Fn(&super::Row<'_>) -> bool {
         move |row| self.accessor.saves(mode, row.record, row.changed)
-    }
-
-    /// Shows `look` the rows of a shard that a save in this mode takes, as keys and records, some
-    /// at a time, and marks them as saved, or ages them if the mode says so, until
-    /// [`SparseTable::commit_save`] or [`SparseTable::abandon_save`] says what came of the save.
-    /// The shard's lock is held while some rows are copied, and not while they are looked at: a
-    /// change after its row was copied is what the next delta has.
-    ///
-    /// # Errors
-    /// Those of `look`.
-    pub fn save_shard(
-        &self,
-        number: usize,
-        mode: SaveMode,
-        look: &mut RowVisitor<'_>,
-    ) -> Result<()> {
-        let _places = self.places();
-        let at_once = (SAVED_AT_ONCE / (self.record_width() * size_of::<f32>()).max(1)).max(1);
-        let (mut keys, mut records) = (Vec::new(), Vec::new());
-        let mut first = 0;
-        loop {
-            let mut shard = self.lock(number);
-            if first >= shard.len() {
-                return Ok(());
-            }
-            shard.save(mode, first..first + at_once, |key, record, changed| {
-                if !self.accessor.saves(mode, record, changed) {
-                    return (changed, false);
-                }
-                keys.push(key);
-                records.extend_from_slice(record);
-                let still = self.accessor.saved(mode, record, changed);
-                (still, still != changed || self.accessor.marks_records(mode))
-            });
-            drop(shard);
-            first += at_once;
-            if !keys.is_empty() {
-                look(&keys, &records)?;
-            }
-            keys.clear();
-            records.clear();
-        }
-    }
-
-    /// The checkpoint of the last save is complete: its rows count as saved.
-    pub fn commit_save(&self) {
-        (0..SHARDS).for_each(|shard| self.lock(shard).commit_save());
-    }
-
-    /// The last save came to nothing: what it took is taken again by the next delta, and is as old
-    /// as it was. Does nothing after [`SparseTable::commit_save`].
-    pub fn abandon_save(&self) {
-        let undo = |mode, record: &mut [f32]| self.accessor.unsaved(mode, record);
-        (0..SHARDS).for_each(|shard| self.lock(shard).abandon_save(undo));
-    }
-
-    /// The numbers after the key in Paddle's text layout; what the row does not have yet is left
-    /// out at the end.
-    pub fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {
-        self.accessor.write_text(record, numbers);
-    }
-
-    /// The record of a row of Paddle's text layout; `record` comes as [`SparseTable::blank`] fills
-    /// it.
-    ///
-    /// # Errors
-    /// When the row has not as many numbers as rows of this table have.
-    pub fn read_text(
-        &self,
-        numbers: &[f32],
-        record: &mut [f32],
-    ) -> std::result::Result<(), String> {
-        self.accessor.read_text(numbers, record)
     }
 
     /// The `n` keys that were shown most, with their shows, most first; none where the table does
@@ -437,6 +163,24 @@ impl SparseTable {
             }
         }
         stat
+    }
+
+    /// Pulls what `accessor`, this table's own, gives of each row.
+    fn pull_by(
+        &self,
+        accessor: &impl Record,
+        keys: &[u64],
+        out: &mut [f32],
+        missing: &Missing<'_>,
+    ) -> Result<()> {
+        let width = self.width();
+        self.visit::<false>(keys, missing, |position, key, record| {
+            let out = &mut out[position * width..][..width];
+            match record {
+                Some(record) => accessor.pull(record, out),
+                None => accessor.pull_missing(key, out),
+            }
+        })
     }
 
     fn places(&self) -> MutexGuard<'_, ()> {
@@ -494,6 +238,95 @@ impl SparseTable {
                 self.config.name
             ))
         })
+    }
+}
+
+impl RowStore for SparseTable {
+    fn width(&self) -> usize {
+        self.config.width
+    }
+
+    fn bytes(&self) -> usize {
+        (0..SHARDS).map(|shard| self.lock(shard).bytes()).sum()
+    }
+
+    fn pull(&self, keys: &[u64], out: &mut [f32]) -> Result<()> {
+        self.check_len(keys, out.len(), self.width(), "values")?;
+        let makes = self.config.create_on_pull && self.config.entry.made_by_pull();
+        let missing = if makes { Missing::Make(self) } else { Missing::Skip };
+        match &self.accessor {
+            // Nearly all pulls; nothing stands between the row and its copy.
+            Accessor::Plain(plain) if matches!(self.config.entry, Entry::Every) => {
+                let weights = plain.weights();
+                self.visit::<false>(
+                    keys,
+                    &missing,
+                    #[inline(always)]
+                    |position, key, record| {
+                        let out = &mut out[position * weights.len()..][..weights.len()];
+                        match record {
+                            Some(record) => out.copy_from_slice(&record[weights.clone()]),
+                            None => plain.pull_missing(key, out),
+                        }
+                    },
+                )
+            }
+            Accessor::Plain(plain) => self.pull_by(plain, keys, out, &missing),
+            Accessor::Ctr(ctr) => self.pull_by(ctr, keys, out, &missing),
+        }
+    }
+
+    fn push(
+        &self,
+        keys: &[u64],
+        grads: &[f32],
+        counts: Option<&[[f32; 2]]>,
+        step: &PushStep,
+    ) -> Result<()> {
+        self.check_len(keys, grads.len(), self.width(), "gradients")?;
+        if let Some(counts) = counts {
+            self.check_len(keys, counts.len(), 1, "pairs of counts")?;
+        }
+        let counts_of = |position: usize| counts.map_or(ONE_SHOW, |counts| counts[position]);
+        match &self.accessor {
+            Accessor::Plain(plain) => {
+                let push = PlainPush { table: self, plain, keys, grads, counts };
+                let rate = step.rate * self.config.rate_factor;
+                plain.rule().with(rate, step.count, &self.powers, push)
+            }
+            Accessor::Ctr(ctr) => {
+                let width = self.width();
+                self.visit::<true>(keys, &Missing::Make(self), |position, key, record| {
+                    let Some(record) = record else { return };
+                    let grads = &grads[position * width..][..width];
+                    ctr.push(key, record, grads, counts_of(position));
+                })
+            }
+        }
+    }
+
+    fn set(&self, keys: &[u64], values: &[f32]) -> Result<()> {
+        let width = self.width();
+        self.check_len(keys, values.len(), width, "values")?;
+        self.visit::<true>(keys, &Missing::Make(&Anyone(self)), |position, _, record| {
+            if let Some(record) = record {
+                self.accessor.set(record, &values[position * width..][..width]);
+            }
+        })
+    }
+
+    fn shrink(&self) -> Shrunk {
+        let mut shrunk = Shrunk::default();
+        for shard in 0..SHARDS {
+            let _places = self.places();
+            let mut shard = self.lock(shard);
+            if let Accessor::Ctr(_) = self.accessor {
+                let keep = |_, record: &mut [f32]| self.accessor.shrink(record);
+                shrunk.removed += shard.retain(keep);
+            }
+            shrunk.kept += shard.len();
+        }
+        shrunk
     }
 }
 

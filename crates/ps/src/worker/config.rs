@@ -2,11 +2,10 @@
 //! and the communicator's knobs. A trainer program says most of it itself; nothing here reads the
 //! environment.
 
-use std::collections::BTreeMap;
-
 use bireme_comm::Identity;
 use bireme_ir::{Attr, Op, Program};
 
+use super::Knobs;
 use crate::{Error, Mode, Result};
 
 /// Steps between two exchanges of a geo trainer where nobody says otherwise; Paddle's default.
@@ -240,137 +239,6 @@ fn number(name: &str, value: i64) -> Result<u32> {
         .map_err(|_| Error::Config(format!("`{name}` is {value}, which is no count or rank")))
 }
 
-/// How gradients are queued, merged and sent in async modes: Paddle's `FLAGS_communicator_*`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Knobs {
-    /// How many steps' gradients are merged into one before they are sent; default 1 (`CPU_NUM`).
-    pub max_merge_var_num: usize,
-    /// How many steps' gradients may wait in the queue before a step must wait; default 1
-    /// (`CPU_NUM`).
-    pub send_queue_size: usize,
-    /// Whether parameters are pulled by a thread of their own rather than after each send; default
-    /// true.
-    pub independent_recv_thread: bool,
-    /// How many steps are sent before parameters are pulled again; default 1 (`CPU_NUM`).
-    pub min_send_grad_num_before_recv: usize,
-    /// Threads that send, at most; default 5.
-    pub thread_pool_size: usize,
-    /// How many times 10 ms a sender waits for more to merge when the queue is empty; default 5.
-    pub send_wait_times: usize,
-    /// Whether merged gradients are added up, which is exact where the update is linear in the
-    /// gradient (SGD), rather than averaged, which suits rules that scale the gradient themselves
-    /// (Adam, Adagrad); default true.
-    pub is_sgd_optimizer: bool,
-    /// Async: whether a step starts from the values that are expected when its gradients arrive,
-    /// which the optimizer's momentum tells, rather than from those of the moment; default true.
-    pub look_ahead: bool,
-    /// All modes: whether a push of NaN or infinity is an error here, before it is on the servers;
-    /// default true.
-    pub check_finite: bool,
-}
-
-impl Default for Knobs {
-    fn default() -> Knobs {
-        Knobs {
-            max_merge_var_num: 1,
-            send_queue_size: 1,
-            independent_recv_thread: true,
-            min_send_grad_num_before_recv: 1,
-            thread_pool_size: 5,
-            send_wait_times: 5,
-            is_sgd_optimizer: true,
-            look_ahead: true,
-            check_finite: true,
-        }
-    }
-}
-
-/// What the names of the knobs begin with.
-const PREFIX: &str = "FLAGS_communicator_";
-
-impl Knobs {
-    /// The knobs of a mode: Paddle's defaults for `cpu_num` training threads, then what `flags`
-    /// (`FLAGS_communicator_max_merge_var_num` → `"20"`) say; other names in it are not looked at.
-    /// Sync and half-async merge and queue exactly one gradient per thread, so those two knobs are
-    /// forced there, with a warning, as in Paddle.
-    ///
-    /// # Errors
-    /// When a value is no number, or 0 where nothing would ever move.
-    pub fn from_flags(
-        mode: Mode,
-        cpu_num: usize,
-        geo_steps: u32,
-        flags: &BTreeMap<String, String>,
-    ) -> Result<Knobs> {
-        let threads = cpu_num.max(1);
-        let depth = if mode == Mode::Geo { geo_steps as usize } else { threads };
-        let mut knobs = Knobs {
-            max_merge_var_num: depth,
-            send_queue_size: depth,
-            min_send_grad_num_before_recv: threads,
-            ..Knobs::default()
-        };
-        for (name, value) in flags {
-            if let Some(knob) = name.strip_prefix(PREFIX) {
-                knobs.set(name, knob, value)?;
-            }
-        }
-        if matches!(mode, Mode::Sync | Mode::HalfAsync) {
-            let forced = [
-                ("max_merge_var_num", &mut knobs.max_merge_var_num),
-                ("send_queue_size", &mut knobs.send_queue_size),
-            ];
-            for (name, knob) in forced {
-                if *knob != threads {
-                    tracing::warn!("{PREFIX}{name} = {knob} will be forced to {threads}");
-                    *knob = threads;
-                }
-            }
-        }
-        Ok(knobs)
-    }
-
-    fn set(&mut self, name: &str, knob: &str, value: &str) -> Result<()> {
-        match knob {
-            "max_merge_var_num" => self.max_merge_var_num = count(name, value, 1)?,
-            "send_queue_size" => self.send_queue_size = count(name, value, 1)?,
-            "independent_recv_thread" => self.independent_recv_thread = truth(name, value)?,
-            "min_send_grad_num_before_recv" => {
-                self.min_send_grad_num_before_recv = count(name, value, 0)?;
-            }
-            "thread_pool_size" => self.thread_pool_size = count(name, value, 1)?,
-            "send_wait_times" => self.send_wait_times = count(name, value, 0)?,
-            "is_sgd_optimizer" => self.is_sgd_optimizer = truth(name, value)?,
-            "look_ahead" => self.look_ahead = truth(name, value)?,
-            "check_finite" => self.check_finite = truth(name, value)?,
-            // Paddle has more flags of this prefix (`fake_rpc`, `send_merged_first`), which are for
-            // its own tests.
-            _ => tracing::warn!("{name} = {value} has no meaning here"),
-        }
-        Ok(())
-    }
-
-    /// Steps sent before parameters are pulled again.
-    pub(crate) fn recv_after(&self) -> usize {
-        self.min_send_grad_num_before_recv.max(1)
-    }
-}
-
-fn count(name: &str, value: &str, least: usize) -> Result<usize> {
-    let number = value.trim().parse::<usize>().ok().filter(|number| *number >= least);
-    number.ok_or_else(|| {
-        Error::Config(format!("{name} = `{value}` must be a whole number of at least {least}"))
-    })
-}
-
-fn truth(name: &str, value: &str) -> Result<bool> {
-    match value.trim().to_ascii_lowercase().as_str() {
-        "1" | "true" | "on" | "yes" => Ok(true),
-        "0" | "false" | "off" | "no" => Ok(false),
-        _ => Err(Error::Config(format!("{name} = `{value}` must be 0 or 1"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -406,25 +274,5 @@ mod tests {
         mode.global_mut().ops[0].attrs.insert("distributed_mode".into(), Attr::Int(9));
         let error = WorkerConfig::from_program(&mode).unwrap_err().to_string();
         assert!(error.contains("`distributed_mode` is 9"), "{error}");
-    }
-
-    #[test]
-    fn knobs_have_paddles_defaults_and_obey_flags() {
-        let flag = |name: &str, value: &str| (format!("{PREFIX}{name}"), value.to_owned());
-        let flags = BTreeMap::from([
-            flag("max_merge_var_num", "20"),
-            flag("is_sgd_optimizer", "0"),
-            ("FLAGS_rpc_deadline".to_owned(), "what".to_owned()),
-        ]);
-        let knobs = Knobs::from_flags(Mode::Async, 4, 100, &flags).unwrap();
-        assert_eq!((knobs.max_merge_var_num, knobs.send_queue_size), (20, 4));
-        assert!(!knobs.is_sgd_optimizer && knobs.independent_recv_thread);
-        assert_eq!(Knobs::from_flags(Mode::Sync, 2, 100, &flags).unwrap().max_merge_var_num, 2);
-        let geo = Knobs::from_flags(Mode::Geo, 1, 7, &BTreeMap::new()).unwrap();
-        assert_eq!((geo.max_merge_var_num, geo.send_queue_size), (7, 7));
-
-        let bad = BTreeMap::from([flag("send_queue_size", "0")]);
-        let error = Knobs::from_flags(Mode::Async, 1, 100, &bad).unwrap_err().to_string();
-        assert!(error.contains("send_queue_size = `0` must be a whole number"), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use bireme_comm::{Body, Client, Identity, Interrupt, Lane, Pending, Settings, Tr
 
 use super::WorkerConfig;
 use super::outbox::spawn;
-use crate::message::{Answer, Life, Request, method};
+use crate::message::{Answer, Life, Pace, Request};
 use crate::{Error, Result};
 
 /// Connections to all servers of a job.
@@ -129,17 +129,17 @@ impl Links {
     /// Sends a request and returns before the answer is here; its arrays are copied.
     pub(crate) fn start(&self, ask: &Ask<'_>) -> Result<Pending> {
         let (client, body) = (&self.clients[ask.server], ask.request.encode());
-        let once = ask.request.changes_state();
+        let once = ask.request.rules().once;
         Ok(client.start(ask.lane, ask.request.method(), &ask.what, &body.parts(), once)?)
     }
 
     /// Sends a request and waits for the answer; its arrays are sent from where they lie.
     pub(crate) fn ask(&self, ask: &Ask<'_>) -> Result<Body> {
         let (client, body) = (&self.clients[ask.server], ask.request.encode());
-        let (method, once) = (ask.request.method(), ask.request.changes_state());
-        let call = match ask.request.takes_long() {
-            true => Client::call_until_lost,
-            false => Client::call,
+        let (method, once) = (ask.request.method(), ask.request.rules().once);
+        let call = match ask.request.rules().pace {
+            Pace::Quick => Client::call,
+            Pace::Others | Pace::Files => Client::call_until_lost,
         };
         Ok(call(client, ask.lane, method, &ask.what, &body.parts(), once)?)
     }
@@ -151,9 +151,9 @@ impl Links {
         // The last one can be waited for at once, and needs no copy: the usual case, since most
         // jobs have one server.
         let last = self.ask(last)?;
-        let wait = |(ask, pending): (&Ask<'_>, Pending)| match ask.request.takes_long() {
-            true => Ok(pending.wait_until_lost()?),
-            false => Ok(pending.wait()?),
+        let wait = |(ask, pending): (&Ask<'_>, Pending)| match ask.request.rules().pace {
+            Pace::Quick => Ok(pending.wait()?),
+            Pace::Others | Pace::Files => Ok(pending.wait_until_lost()?),
         };
         let mut bodies = others.iter().zip(pending).map(wait).collect::<Result<Vec<_>>>()?;
         bodies.push(last);
@@ -186,10 +186,11 @@ impl Links {
     pub(crate) fn quit(&self, problem: Option<&str>) {
         let known = self.told.get().or(self.fault.get()).map(String::as_str);
         let problem = problem.or(known).unwrap_or("it stopped before it had completed");
-        let encoded = Request::Quit { problem }.encode();
-        let parts = encoded.parts();
+        let request = Request::Quit { problem };
+        let encoded = request.encode();
+        let (parts, method) = (encoded.parts(), request.method());
         let tell = |client: &Client| {
-            client.start(Lane::Send, method::QUIT, "to hear of its end", &parts, true).ok()
+            client.start(Lane::Send, method, "to hear of its end", &parts, true).ok()
         };
         let told: Vec<Pending> = self.clients.iter().filter_map(tell).collect();
         let end = Instant::now() + Duration::from_secs(1);
@@ -300,14 +301,8 @@ pub(crate) fn check_done(body: &[u8]) -> Result<()> {
 
 /// The error of an answer of the wrong kind.
 pub(crate) fn unexpected(request: &str, answer: &Answer<'_>) -> Error {
-    let kind = match answer {
-        Answer::Done => "`done`",
-        Answer::Joined { .. } => "`joined`",
-        Answer::Values { .. } => "values",
-        Answer::Rows { .. } => "rows",
-        Answer::Gathered { .. } => "gathered data",
-        Answer::Counted { .. } => "a count",
-        Answer::Text { .. } => "a text",
-    };
-    Error::Request(format!("a server answered {request} by {kind}: do all run the same version?"))
+    Error::Request(format!(
+        "a server answered {request} by `{}`: do all run the same version?",
+        answer.name()
+    ))
 }

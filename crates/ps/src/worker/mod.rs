@@ -13,6 +13,7 @@ mod finite;
 mod geo;
 mod group;
 mod inbox;
+mod knobs;
 mod link;
 mod merge;
 mod outbox;
@@ -41,8 +42,9 @@ use outbox::Outbox;
 use rows::{Tables, check_sizes};
 use step::Steps;
 
-pub use config::{GEO_STEPS, Knobs, WorkerConfig};
+pub use config::{GEO_STEPS, WorkerConfig};
 pub use group::Reduce;
+pub use knobs::{CommunicatorFlags, Knobs};
 
 /// A trainer's way to its servers.
 pub struct Worker {
@@ -350,7 +352,7 @@ impl Worker {
             outbox.close()?;
         }
         self.finish_step()?;
-        if matches!(self.config.mode, Mode::Sync | Mode::Hybrid) {
+        if self.config.mode.waits_for_all() {
             let all = if endpoints.is_empty() { &self.config.endpoints } else { endpoints };
             let servers = all.iter().map(|endpoint| self.links.server(endpoint));
             step::barrier(&self.links, &servers.collect::<Result<Vec<_>>>()?)?;
@@ -377,7 +379,7 @@ impl Worker {
                 self.inbox.recv(pieces, outs)?;
             }
         }
-        if self.config.mode == Mode::Geo {
+        if self.config.mode.sends_deltas() {
             for (piece, out) in pieces.iter().zip(outs) {
                 self.geo.remember(&piece.name, out)?;
             }

@@ -185,7 +185,7 @@ impl Checkpoints {
             // Left by a process that was killed while it wrote.
             remove(&folder)?;
         }
-        fleet.save_persistables(&folder.join(PARAMETERS), scope, SaveMode::All)?;
+        fleet.save_persistables(&folder.join(PARAMETERS), scope, SaveMode::Full)?;
         let mut files = Vec::new();
         if has_own(fleet) {
             let own = own_name(fleet);
@@ -233,7 +233,7 @@ impl Checkpoints {
         match fleet.server_num() {
             0 => io::load_persistables(&parameters, fleet.original_program()?, scope, None)?,
             _ => {
-                fleet.load_model(&parameters, SaveMode::All)?;
+                fleet.load_model(&parameters, SaveMode::Full)?;
                 fetch()?;
             }
         }

@@ -190,7 +190,7 @@ impl<'a> Stream<'a> {
             self.input = Some(data.input());
             epochs.push(self.pass(day, pass, data)?);
             if pass % checkpoints == 0 && pass < all.len() {
-                self.save(day, &pass.to_string(), SaveMode::All, DONE, pass as i64)?;
+                self.save(day, &pass.to_string(), SaveMode::Full, DONE, pass as i64)?;
             }
             if pass % deltas == 0 {
                 self.save(day, &format!("delta_{pass}"), SaveMode::Delta, DELTA_DONE, pass as i64)?;
@@ -205,7 +205,7 @@ impl<'a> Stream<'a> {
         }
         let next = day.next();
         self.save(next, "base", SaveMode::Base, BASE_DONE, -1)?;
-        self.save(next, "0", SaveMode::NextDay, DONE, -1)
+        self.save(next, "0", SaveMode::FullAging, DONE, -1)
     }
 
     /// Begins to read this trainer's files of a pass; none where there is no data.
@@ -451,7 +451,7 @@ impl<'a> Stream<'a> {
             let scope = self.executor.scope();
             return Ok(bireme_engine::io::load_persistables(path, program, scope, None)?);
         }
-        self.fleet.load_model(path, SaveMode::All)?;
+        self.fleet.load_model(path, SaveMode::Full)?;
         self.executor.run(self.fleet.startup_program()?, &[], &[])?;
         Ok(())
     }

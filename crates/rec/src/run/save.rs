@@ -78,7 +78,7 @@ pub(super) fn model(
     fleet.save_inference_model(&folder.join(INFERENCE), &feeds, &fetches, scope)?;
     if fleet.server_num() > 0 {
         // A server starts from these, with the state of the optimizer.
-        fleet.save_persistables(&folder.join(PERSISTABLES), scope, SaveMode::All)?;
+        fleet.save_persistables(&folder.join(PERSISTABLES), scope, SaveMode::Full)?;
     } else if fleet.is_first_worker() {
         save_static(&folder, fleet.original_program()?, scope)?;
     }

@@ -73,7 +73,11 @@ impl Topology {
 
     /// Whether all trainers make their steps together.
     pub(super) fn is_in_step(self) -> bool {
-        matches!(self, Topology::Servers(Mode::Sync | Mode::Hybrid) | Topology::Ranks)
+        match self {
+            Topology::Alone => false,
+            Topology::Ranks => true,
+            Topology::Servers(mode) => mode.waits_for_all(),
+        }
     }
 
     /// Whether there are servers.
@@ -86,11 +90,7 @@ impl Topology {
         match self {
             Topology::Alone => "local",
             Topology::Ranks => "collective",
-            Topology::Servers(Mode::Sync) => "sync",
-            Topology::Servers(Mode::Async) => "async",
-            Topology::Servers(Mode::HalfAsync) => "half_async",
-            Topology::Servers(Mode::Geo) => "geo",
-            Topology::Servers(Mode::Hybrid) => "hybrid",
+            Topology::Servers(mode) => mode.name(),
         }
     }
 }
@@ -119,19 +119,15 @@ fn mode(config: &Config) -> Result<Mode> {
     };
     let name = config.text(key);
     match name.to_ascii_lowercase().as_str() {
-        "sync" => Ok(Mode::Sync),
-        "async" | "" | "none" => Ok(Mode::Async),
-        "half_async" => Ok(Mode::HalfAsync),
-        "geo" => Ok(Mode::Geo),
-        "hybrid" => Ok(Mode::Hybrid),
+        "" | "none" => Ok(Mode::Async),
         "heter" | "gpubox" => Err(config.refuse(
             key,
             format!("is `{name}`, which needs GPUs: use sync, async, half_async, geo or hybrid"),
         )),
-        _ => Err(config.refuse(
-            key,
-            format!("is `{name}`, which is no mode: use sync, async, half_async, geo or hybrid"),
-        )),
+        lower => Mode::from_name(lower).ok_or_else(|| {
+            let problem = "which is no mode: use sync, async, half_async, geo or hybrid";
+            config.refuse(key, format!("is `{name}`, {problem}"))
+        }),
     }
 }
 

@@ -12,7 +12,7 @@ use bireme_ps::message::Format;
 use bireme_testkit::Params;
 use bireme_testkit::cluster::{Cluster, Done};
 use bireme_testkit::models::{Batch, Model, Table, ctr_batches, ctr_dnn};
-use bireme_transpiler::DistributedMode;
+use bireme_transpiler::Mode;
 
 const STEPS: usize = 20;
 /// The step after which it is saved.
@@ -23,7 +23,7 @@ const BATCH: usize = 12;
 
 fn save(done: &Done<'_>, folder: &Path, mode: SaveMode) -> Result<()> {
     let folder = folder.to_string_lossy();
-    Ok(done.worker.save(&folder, None, mode.code() as u32, Format::Native)?)
+    Ok(done.worker.save(&folder, None, mode.code(), Format::Native)?)
 }
 
 /// Adam with a rate that falls with the steps: moments, powers and the step itself are state.
@@ -101,12 +101,7 @@ fn deltas_continue_to_the_bit() {
 fn saves_under_way_are_whole_in_every_mode() {
     let batches = ctr_batches(STEPS, BATCH);
     let model = ctr_dnn(Table::Sliced, &Adam::new(0.003).lazy_mode(true)).unwrap();
-    for mode in [
-        DistributedMode::Async,
-        DistributedMode::HalfAsync,
-        DistributedMode::Geo,
-        DistributedMode::Hybrid,
-    ] {
+    for mode in [Mode::Async, Mode::HalfAsync, Mode::Geo, Mode::Hybrid] {
         let folder = tempfile::tempdir().unwrap();
         let to: PathBuf = folder.path().to_owned();
         let mut cluster = Cluster::new(2, 2).in_mode(mode).after_step(move |done| {

@@ -4,7 +4,9 @@
 use bireme_engine::clip::GradClip;
 use bireme_engine::optimizer::{Optimizer, Sgd};
 use bireme_fleet::Strategy;
-use bireme_fleet::transpiler::{CollectiveMode, CollectiveStrategy, Config, Mode, Transpiler};
+use bireme_fleet::transpiler::{
+    CollectiveMode, CollectiveStrategy, Config, Distribution, Transpiler,
+};
 use bireme_testkit::models::{Batch, Model, Table, ctr_batches, ctr_dnn, mnist_batches, mnist_mlp};
 use bireme_testkit::ranks::{Ranks, Trained};
 use bireme_testkit::{Params, difference, local};
@@ -125,8 +127,11 @@ fn transpiled_programs_run() {
     let (expected, _) = local::train(&model, &batches).unwrap();
     for mode in [CollectiveMode::GradAllReduce, CollectiveMode::LocalSgd] {
         for size in [2, 3] {
-            let config =
-                Config { mode: Mode::Collective, collective_mode: Some(mode), ..Config::new() };
+            let config = Config {
+                mode: Distribution::Collective,
+                collective_mode: Some(mode),
+                ..Config::new()
+            };
             let transpiler = Transpiler::new(config).unwrap();
             let programs = |rank: usize, endpoints: &[String]| {
                 let (main, startup) = (&model.main, &model.startup);
@@ -145,7 +150,8 @@ fn nccl2_reduces_what_the_program_does_not_say() {
     let batches = mnist_batches(STEPS, BATCH);
     let model = mnist_mlp(&Sgd::new(0.1)).unwrap();
     let (expected, _) = local::train(&model, &batches).unwrap();
-    let transpiler = Transpiler::new(Config { mode: Mode::Nccl2, ..Config::new() }).unwrap();
+    let transpiler =
+        Transpiler::new(Config { mode: Distribution::Nccl2, ..Config::new() }).unwrap();
     let programs = |rank: usize, endpoints: &[String]| {
         let (main, startup) = (&model.main, &model.startup);
         let own = &endpoints[rank];

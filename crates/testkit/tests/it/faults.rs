@@ -7,7 +7,7 @@ use bireme_comm::{Faults, Memory};
 use bireme_engine::optimizer::Adam;
 use bireme_testkit::cluster::Cluster;
 use bireme_testkit::models::{Table, ctr_batches, ctr_dnn};
-use bireme_transpiler::DistributedMode;
+use bireme_transpiler::Mode;
 
 const STEPS: usize = 12;
 const BATCH: usize = 12;
@@ -46,12 +46,7 @@ fn cut_connections_change_nothing() {
 fn cut_connections_end_no_mode() {
     let batches = ctr_batches(STEPS, BATCH);
     let model = ctr_dnn(Table::Sliced, &Adam::new(0.003).lazy_mode(true)).unwrap();
-    for mode in [
-        DistributedMode::Async,
-        DistributedMode::HalfAsync,
-        DistributedMode::Geo,
-        DistributedMode::Hybrid,
-    ] {
+    for mode in [Mode::Async, Mode::HalfAsync, Mode::Geo, Mode::Hybrid] {
         for trainers in [1, 2] {
             let run = |network: &Memory, cuts: bool| {
                 let mut cluster = Cluster { trainers, ..on(network) }.in_mode(mode);
@@ -60,7 +55,7 @@ fn cut_connections_end_no_mode() {
                 cluster.train(&model, &batches).unwrap().params
             };
             let params = run(&Memory::new(0), true);
-            if trainers == 1 && mode == DistributedMode::HalfAsync {
+            if trainers == 1 && mode == Mode::HalfAsync {
                 assert!(params == run(&Memory::new(0), false), "{mode:?}");
             }
         }

@@ -10,7 +10,7 @@ use bireme_engine::optimizer::{Adam, Optimizer, Sgd};
 use bireme_testkit::cluster::Cluster;
 use bireme_testkit::models::{Batch, Model, Table, ctr_batches, share, staged_ctr_dnn};
 use bireme_testkit::{difference, local};
-use bireme_transpiler::DistributedMode;
+use bireme_transpiler::Mode;
 
 const STEPS: usize = 50;
 const BATCH: usize = 24;
@@ -79,7 +79,7 @@ fn three_stages_equal_local() {
 #[test]
 fn other_modes_learn() {
     let batches = ctr_batches(150, BATCH);
-    for mode in [DistributedMode::Async, DistributedMode::HalfAsync, DistributedMode::Hybrid] {
+    for mode in [Mode::Async, Mode::HalfAsync, Mode::Hybrid] {
         let model = model(Table::Keyed, 2, &Sgd::new(0.2));
         let cluster = Cluster::new(2, 2).with_heter(&[2], 2).in_mode(mode);
         let outcome = cluster.train(&model, &batches).unwrap();
@@ -97,7 +97,7 @@ fn other_modes_learn() {
 fn trainers_may_have_different_numbers_of_steps() {
     let batches = ctr_batches(12, BATCH);
     let model = model(Table::Keyed, 2, &Sgd::new(0.1));
-    for mode in [DistributedMode::Sync, DistributedMode::Async] {
+    for mode in [Mode::Sync, Mode::Async] {
         for workers in [1, 2] {
             let shares: Vec<Vec<Batch>> = [12, 7]
                 .iter()
@@ -172,7 +172,7 @@ fn throughput() {
         let trainers = if of_each { outcome.losses.len() } else { 1 };
         (trainers * batches.len() * ROWS) as f64 / started.elapsed().as_secs_f64()
     };
-    for mode in [DistributedMode::Sync, DistributedMode::Async] {
+    for mode in [Mode::Sync, Mode::Async] {
         let plain = staged_ctr_dnn(Table::Keyed, ["", ""], &Sgd::new(0.1)).unwrap();
         let one = rate(Cluster::new(1, 1).in_mode(mode), &plain, true);
         let two = rate(Cluster::new(2, 1).in_mode(mode), &plain, true);

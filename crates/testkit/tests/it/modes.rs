@@ -4,21 +4,15 @@ use bireme_engine::optimizer::{Adam, Sgd};
 use bireme_testkit::cluster::Cluster;
 use bireme_testkit::models::{Batch, Model, Table, ctr_batches, ctr_dnn, mnist_batches, mnist_mlp};
 use bireme_testkit::{difference, local};
-use bireme_transpiler::DistributedMode;
+use bireme_transpiler::Mode;
 
-const MODES: [DistributedMode; 5] = [
-    DistributedMode::Sync,
-    DistributedMode::Async,
-    DistributedMode::HalfAsync,
-    DistributedMode::Geo,
-    DistributedMode::Hybrid,
-];
+const MODES: [Mode; 5] = [Mode::Sync, Mode::Async, Mode::HalfAsync, Mode::Geo, Mode::Hybrid];
 
 /// Steps of a run that learns something.
 const STEPS: usize = 120;
 const BATCH: usize = 32;
 
-fn in_mode(mode: DistributedMode, trainers: usize, servers: usize) -> Cluster {
+fn in_mode(mode: Mode, trainers: usize, servers: usize) -> Cluster {
     let mut cluster = Cluster::new(trainers, servers).in_mode(mode);
     cluster.config.geo_sgd_need_push_nums = 5;
     cluster
@@ -49,7 +43,7 @@ fn every_mode_learns_as_one_process() {
     for table in [Table::Sliced, Table::Keyed] {
         let model = ctr_dnn(table, &adam).unwrap();
         for mode in &MODES[1..] {
-            if (table, *mode) != (Table::Keyed, DistributedMode::Geo) {
+            if (table, *mode) != (Table::Keyed, Mode::Geo) {
                 let losses = losses(&in_mode(*mode, 2, 2), &model, ctr_batches);
                 check_learns(&format!("{mode:?}, {table:?}"), losses);
             }
@@ -61,7 +55,7 @@ fn every_mode_learns_as_one_process() {
 fn delays_are_made_up_for() {
     let model = mnist_mlp(&Sgd::new(0.1)).unwrap();
     for lambda in [0.1, 1.0] {
-        let mut cluster = in_mode(DistributedMode::Async, 2, 2);
+        let mut cluster = in_mode(Mode::Async, 2, 2);
         cluster.config.enable_dc_asgd = true;
         cluster.config.dc_asgd_lambda = lambda;
         check_learns(&format!("λ = {lambda}"), losses(&cluster, &model, mnist_batches));
@@ -74,7 +68,7 @@ fn uneven_data_ends_in_every_mode() {
     for table in [Table::Sliced, Table::Keyed] {
         let model = ctr_dnn(table, &Adam::new(0.003).lazy_mode(true)).unwrap();
         for mode in MODES {
-            if (table, mode) == (Table::Keyed, DistributedMode::Geo) {
+            if (table, mode) == (Table::Keyed, Mode::Geo) {
                 continue;
             }
             let shares: Vec<Vec<Batch>> = [7, 2, 0].map(|count| batches[..count].to_vec()).into();
@@ -92,7 +86,7 @@ fn twenty_servers_and_fifty_trainers() {
     let batches = mnist_batches(2, 50);
     let model = mnist_mlp(&Sgd::new(0.1)).unwrap();
     let (expected, _) = local::train(&model, &batches).unwrap();
-    let params = in_mode(DistributedMode::Sync, 50, 20).train(&model, &batches).unwrap().params;
+    let params = in_mode(Mode::Sync, 50, 20).train(&model, &batches).unwrap().params;
     let far = difference(&expected, &params);
     assert!(far <= 1e-6, "{far}");
 }

@@ -6,7 +6,7 @@ mod member;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bireme_transpiler::DistributedMode::{self, Async, Geo, HalfAsync, Hybrid, Sync};
+use bireme_transpiler::Mode::{self, Async, Geo, HalfAsync, Hybrid, Sync};
 use member::{Cast, Process, Said};
 
 /// Without a sign of life for so long a peer is lost.
@@ -54,7 +54,7 @@ impl Cluster {
     }
 }
 
-fn cast(mode: DistributedMode) -> Cast {
+fn cast(mode: Mode) -> Cast {
     Cast { mode, timeout: TIMEOUT, steps: usize::MAX, ..Cast::default() }
 }
 

@@ -17,7 +17,7 @@ use crate::analysis::{is_optimizer, is_update};
 use crate::edit::Edit;
 use crate::names::snapshot;
 use crate::sparse::is_keyed;
-use crate::{CollectiveMode, Config, Error, Mode, Result, Transpiler};
+use crate::{CollectiveMode, Config, Distribution, Error, Result, Transpiler};
 
 impl Transpiler {
     /// The program and the startup program of trainer `rank` of those at `endpoints`, which reduce
@@ -48,13 +48,15 @@ impl Transpiler {
             ));
         }
         match config.mode {
-            Mode::Pserver => error("mode `pserver` has servers: use `transpile`".to_owned()),
-            Mode::Nccl2 => {
+            Distribution::Pserver => {
+                error("mode `pserver` has servers: use `transpile`".to_owned())
+            }
+            Distribution::Nccl2 => {
                 check_hierarchy(config, endpoints.len())?;
                 let startup = nccl2_startup(config, rank, startup, endpoints);
                 Ok((program.clone(), startup))
             }
-            Mode::Collective => {
+            Distribution::Collective => {
                 let job = Job::new(config, rank, endpoints)?;
                 Ok((job.main(program), job.startup(startup)))
             }

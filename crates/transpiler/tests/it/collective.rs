@@ -4,7 +4,7 @@ use bireme_engine::clip::GradClip;
 use bireme_engine::optimizer::Sgd;
 use bireme_ir::Program;
 use bireme_transpiler::{
-    CollectiveMode, CollectiveStrategy, Config, GradientMerge, LocalSgd, Mode, Transpiler,
+    CollectiveMode, CollectiveStrategy, Config, Distribution, GradientMerge, LocalSgd, Transpiler,
 };
 use expect_test::expect_file;
 
@@ -23,7 +23,7 @@ fn text((main, startup): &(Program, Program)) -> String {
 
 #[test]
 fn gradients_are_reduced_before_they_are_clipped() {
-    let config = Config { mode: Mode::Collective, ..Config::new() };
+    let config = Config { mode: Distribution::Collective, ..Config::new() };
     let programs = collective(config, 2).unwrap();
     let ops = kinds(&programs.0, 0);
     let from = ops.iter().position(|op| *op == "elementwise_add_grad").unwrap();
@@ -48,7 +48,7 @@ fn gradients_are_reduced_before_they_are_clipped() {
 #[test]
 fn local_sgd_reduces_parameters() {
     let config = Config {
-        mode: Mode::Collective,
+        mode: Distribution::Collective,
         collective_mode: Some(CollectiveMode::LocalSgd),
         ..Config::new()
     };
@@ -58,7 +58,7 @@ fn local_sgd_reduces_parameters() {
 #[test]
 fn nccl2_changes_the_startup_only() {
     let config = Config {
-        mode: Mode::Nccl2,
+        mode: Distribution::Nccl2,
         nccl_comm_num: 2,
         use_hierarchical_allreduce: true,
         hierarchical_allreduce_inter_nranks: 2,
@@ -79,7 +79,7 @@ fn nccl2_changes_the_startup_only() {
 
 #[test]
 fn one_trainer_is_no_collective() {
-    let config = Config { mode: Mode::Collective, ..Config::new() };
+    let config = Config { mode: Distribution::Collective, ..Config::new() };
     let error = collective(config, 1).unwrap_err().to_string();
     assert_eq!(error, "the number of endpoints must > 1");
     assert!(collective(Config::new(), 2).unwrap_err().to_string().contains("use `transpile`"));

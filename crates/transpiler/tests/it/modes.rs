@@ -2,7 +2,7 @@
 
 use bireme_engine::optimizer::{Adam, Sgd};
 use bireme_ir::{Attr, Op};
-use bireme_transpiler::{Config, DistributedMode};
+use bireme_transpiler::{Config, Mode};
 use expect_test::expect_file;
 
 use crate::catalog::check;
@@ -11,7 +11,7 @@ use crate::models::{TableKind, async_config, ctr, fc, kinds, servers, split};
 #[test]
 fn async_has_no_barriers() {
     let split = split(&fc(&Sgd::new(0.1)), async_config(), 2, 2, false);
-    assert_eq!(split.mode(), DistributedMode::Async);
+    assert_eq!(split.mode(), Mode::Async);
     check(split.trainer_program());
     let trainer = kinds(split.trainer_program(), 0);
     assert_eq!(trainer[trainer.len() - 4..], ["send", "recv", "recv", "concat"]);
@@ -31,7 +31,7 @@ fn async_has_no_barriers() {
 #[test]
 fn half_async_waits_for_its_own() {
     let split = split(&fc(&Sgd::new(0.1)), Config::new(), 2, 2, false);
-    assert_eq!(split.mode(), DistributedMode::HalfAsync);
+    assert_eq!(split.mode(), Mode::HalfAsync);
     check(split.trainer_program());
     let trainer = kinds(split.trainer_program(), 0);
     assert_eq!(trainer[trainer.len() - 4..], ["send_barrier", "recv", "recv", "concat"]);

@@ -15,7 +15,7 @@ use bireme_fleet::comm::{Body, Client, Identity, Lane, Network, Path, Settings};
 use bireme_fleet::ps::message::{Answer, Life, Request as Message};
 use bireme_fleet::ps::server::PsServer;
 use bireme_fleet::ps::table::bench::process_time;
-use bireme_fleet::ps::table::{PushStep, SparseTable, TableConfig};
+use bireme_fleet::ps::table::{PushStep, RowStore, SparseTable, TableConfig};
 use bireme_ir::Program;
 
 use crate::bench::ROUNDS;
@@ -152,7 +152,7 @@ impl Remote {
     }
 
     fn ask(&mut self, request: &Message<'_>) -> Result<Body> {
-        let (encoded, once) = (request.encode(), request.changes_state());
+        let (encoded, once) = (request.encode(), request.rules().once);
         let (lane, parts) = (if once { Lane::Send } else { Lane::Prefetch }, encoded.parts());
         Ok(self.client.call(lane, request.method(), "a measured request", &parts, once)?)
     }

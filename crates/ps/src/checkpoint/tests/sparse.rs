@@ -5,8 +5,8 @@ use bireme_engine::tensor::Tensor;
 use super::*;
 use crate::Result;
 use crate::table::{
-    AccessorConfig, CtrClass, CtrConfig, OptimizerRule, PushStep, SparseRule, SparseRuleKind,
-    SparseTable, TableConfig,
+    AccessorConfig, CtrClass, CtrConfig, OptimizerRule, PushStep, RowStore, SparseRule,
+    SparseRuleKind, SparseTable, TableConfig,
 };
 
 /// A server with a table and nothing else.
@@ -24,14 +24,6 @@ impl Holdings for Tables {
     }
 
     fn read_piece(&self, _: &str, _: &mut dyn FnMut(&[&Tensor]) -> Result<()>) -> Result<()> {
-        unreachable!("there are no pieces")
-    }
-
-    fn read_piece_in_parts(
-        &self,
-        _: &str,
-        _: &mut dyn FnMut(&Part<'_>) -> Result<()>,
-    ) -> Result<()> {
         unreachable!("there are no pieces")
     }
 
@@ -71,7 +63,7 @@ fn train(table: &SparseTable, keys: std::ops::Range<u64>, gradient: f32) {
     let mut pulled = vec![0.0; keys.len() * table.width()];
     table.pull(&keys, &mut pulled).unwrap();
     let gradients: Vec<f32> =
-        (0..keys.len() * table.push_width()).map(|at| gradient + at as f32 / 50.0).collect();
+        (0..keys.len() * table.width()).map(|at| gradient + at as f32 / 50.0).collect();
     let counts = vec![[2.0, 1.0]; keys.len()];
     let step = PushStep { rate: 0.1, count: 1 };
     table.push(&keys, &gradients, Some(&counts), &step).unwrap();

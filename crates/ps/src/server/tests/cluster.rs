@@ -157,13 +157,13 @@ pub(super) struct Trainer {
 
 impl Trainer {
     pub(super) fn ask(&self, request: &Request<'_>) -> bireme_comm::Result<Body> {
-        let (encoded, once) = (request.encode(), request.changes_state());
+        let (encoded, once) = (request.encode(), request.rules().once);
         self.client.call(Lane::Send, request.method(), "a request", &encoded.parts(), once)
     }
 
     /// Sends a request and reads its answer later.
     pub(super) fn begin(&self, request: &Request<'_>) -> bireme_comm::Pending {
-        let (encoded, once) = (request.encode(), request.changes_state());
+        let (encoded, once) = (request.encode(), request.rules().once);
         let parts = encoded.parts();
         self.client.start(Lane::Send, request.method(), "a request", &parts, once).unwrap()
     }

@@ -92,7 +92,7 @@ struct Panics(Arc<super::super::service::Service>);
 
 impl Handler for Panics {
     fn handle(&self, _: &Peer, _: u16, _: &Body, reply: Reply) {
-        self.0.work("saving".to_owned(), true, reply, || panic!("an expected panic"));
+        self.0.work("saving", true, reply, || panic!("an expected panic"));
     }
 }
 

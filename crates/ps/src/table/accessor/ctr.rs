@@ -10,7 +10,7 @@ use super::super::config::TableConfig;
 use super::super::entry::Entry;
 use super::super::init::RowInit;
 use super::super::rule::SparseRule;
-use super::{CtrClass, CtrConfig, Source};
+use super::{CtrClass, CtrConfig, Record, Source};
 use crate::{Error, Result};
 
 pub(super) const SLOT: usize = 0;
@@ -66,30 +66,8 @@ impl Ctr {
         })
     }
 
-    pub(super) fn record_width(&self) -> usize {
-        self.embedx_state.end + 1
-    }
-
     pub(super) fn has_embedx(&self) -> usize {
         self.embedx_state.end
-    }
-
-    pub(super) fn columns(&self) -> Vec<Column> {
-        let counter = |name, width| Column::new(name, width, ColumnKind::Counter);
-        let state = |name, width| Column::new(name, width, ColumnKind::State);
-        let all = [
-            counter("slot", 1),
-            counter("unseen_days", 1),
-            counter("delta_score", 1),
-            Column::new("show", self.show.len(), ColumnKind::Show),
-            Column::new("click", self.click.len(), ColumnKind::Click),
-            Column::new("embed_w", 1, ColumnKind::Weight),
-            state("embed_state", self.embed_state.len()),
-            Column::new("embedx_w", self.embedx.len(), ColumnKind::Weight),
-            state("embedx_state", self.embedx_state.len()),
-            counter("has_embedx", 1),
-        ];
-        all.into_iter().filter(|column| column.width > 0).collect()
     }
 
     fn score(&self, show: f64, click: f64) -> f64 {
@@ -97,23 +75,13 @@ impl Ctr {
             + click * f64::from(self.config.click_coeff)
     }
 
-    pub(super) fn counts(&self, record: &[f32]) -> [f64; 2] {
+    pub(super) fn shows_and_clicks(&self, record: &[f32]) -> [f64; 2] {
         [&self.show, &self.click].map(|at| count(&record[at.clone()]))
     }
 
     pub(super) fn score_of(&self, record: &[f32]) -> f64 {
-        let [show, click] = self.counts(record);
+        let [show, click] = self.shows_and_clicks(record);
         self.score(show, click)
-    }
-
-    pub(super) fn blank(&self, key: u64, record: &mut [f32]) {
-        record.fill(0.0);
-        record[SLOT] = NO_SLOT;
-        if !self.config.zero_init {
-            let at = self.embed..self.embed + 1;
-            self.draw(&self.config.embed, key, self.config.class.head() - 1, &mut record[at]);
-        }
-        self.config.embed.start(&mut record[self.embed_state.clone()]);
     }
 
     /// Initial weights for the columns of a pull from `column` on.
@@ -135,20 +103,6 @@ impl Ctr {
             Entry::CountFilter(least) => count(&record[self.show.clone()]) >= least as f64,
             _ => true,
         }
-    }
-
-    pub(super) fn pull(&self, record: &[f32], out: &mut [f32]) {
-        if !self.admitted(record) {
-            out.fill(0.0);
-            return;
-        }
-        let (head, long) = out.split_at_mut(self.config.class.head());
-        if let [show, click, _] = head {
-            [*show, *click] = self.counts(record).map(|count| count as f32);
-        }
-        head[head.len() - 1] = record[self.embed];
-        // A long part that was not made yet is zeros in the record.
-        long.copy_from_slice(&record[self.embedx.clone()]);
     }
 
     /// Takes a gradient of the pulled columns; those of shows and clicks are not weights, so their
@@ -181,7 +135,63 @@ impl Ctr {
         }
     }
 
-    pub(super) fn set(&self, record: &mut [f32], values: &[f32]) {
+    /// A long part of zeros, where values are about to come from elsewhere.
+    fn need_embedx(&self, record: &mut [f32]) {
+        if record[self.has_embedx()] == 0.0 {
+            self.config.embedx.start(&mut record[self.embedx_state.clone()]);
+            record[self.has_embedx()] = 1.0;
+        }
+    }
+}
+
+impl Record for Ctr {
+    fn record_width(&self) -> usize {
+        self.embedx_state.end + 1
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let counter = |name, width| Column::new(name, width, ColumnKind::Counter);
+        let state = |name, width| Column::new(name, width, ColumnKind::State);
+        let all = [
+            counter("slot", 1),
+            counter("unseen_days", 1),
+            counter("delta_score", 1),
+            Column::new("show", self.show.len(), ColumnKind::Show),
+            Column::new("click", self.click.len(), ColumnKind::Click),
+            Column::new("embed_w", 1, ColumnKind::Weight),
+            state("embed_state", self.embed_state.len()),
+            Column::new("embedx_w", self.embedx.len(), ColumnKind::Weight),
+            state("embedx_state", self.embedx_state.len()),
+            counter("has_embedx", 1),
+        ];
+        all.into_iter().filter(|column| column.width > 0).collect()
+    }
+
+    fn blank(&self, key: u64, record: &mut [f32]) {
+        record.fill(0.0);
+        record[SLOT] = NO_SLOT;
+        if !self.config.zero_init {
+            let at = self.embed..self.embed + 1;
+            self.draw(&self.config.embed, key, self.config.class.head() - 1, &mut record[at]);
+        }
+        self.config.embed.start(&mut record[self.embed_state.clone()]);
+    }
+
+    fn pull(&self, record: &[f32], out: &mut [f32]) {
+        if !self.admitted(record) {
+            out.fill(0.0);
+            return;
+        }
+        let (head, long) = out.split_at_mut(self.config.class.head());
+        if let [show, click, _] = head {
+            [*show, *click] = self.shows_and_clicks(record).map(|count| count as f32);
+        }
+        head[head.len() - 1] = record[self.embed];
+        // A long part that was not made yet is zeros in the record.
+        long.copy_from_slice(&record[self.embedx.clone()]);
+    }
+
+    fn set(&self, record: &mut [f32], values: &[f32]) {
         let (head, long) = values.split_at(self.config.class.head());
         if let [show, click, _] = head {
             set_count(&mut record[self.show.clone()], f64::from(*show));
@@ -197,7 +207,7 @@ impl Ctr {
         record[self.embedx.clone()].copy_from_slice(long);
     }
 
-    pub(super) fn add(&self, record: &mut [f32], deltas: &[f32]) {
+    fn add(&self, record: &mut [f32], deltas: &[f32]) {
         let (head, long) = deltas.split_at(self.config.class.head());
         record[self.embed] += head[head.len() - 1];
         self.need_embedx(record);
@@ -206,15 +216,7 @@ impl Ctr {
         }
     }
 
-    /// A long part of zeros, where values are about to come from elsewhere.
-    fn need_embedx(&self, record: &mut [f32]) {
-        if record[self.has_embedx()] == 0.0 {
-            self.config.embedx.start(&mut record[self.embedx_state.clone()]);
-            record[self.has_embedx()] = 1.0;
-        }
-    }
-
-    pub(super) fn saves(&self, mode: SaveMode, record: &[f32]) -> bool {
+    fn saves(&self, mode: SaveMode, record: &[f32], _changed: bool) -> bool {
         let least_delta = match mode {
             SaveMode::Full | SaveMode::FullAging => return true,
             SaveMode::Delta => self.config.delta_threshold,
@@ -225,7 +227,11 @@ impl Ctr {
             && record[UNSEEN_DAYS] <= self.config.delta_keep_days
     }
 
-    pub(super) fn saved(&self, mode: SaveMode, record: &mut [f32]) {
+    fn marks_records(&self, mode: SaveMode) -> bool {
+        mode != SaveMode::Full
+    }
+
+    fn saved(&self, mode: SaveMode, record: &mut [f32]) {
         match mode {
             SaveMode::Full => {}
             SaveMode::Delta | SaveMode::Base => record[DELTA_SCORE] = 0.0,
@@ -233,7 +239,7 @@ impl Ctr {
         }
     }
 
-    pub(super) fn unsaved(&self, mode: SaveMode, record: &mut [f32]) {
+    fn unsaved(&self, mode: SaveMode, record: &mut [f32]) {
         match mode {
             SaveMode::Full => {}
             SaveMode::Delta | SaveMode::Base => {
@@ -244,7 +250,7 @@ impl Ctr {
         }
     }
 
-    pub(super) fn shrink(&self, record: &mut [f32]) -> bool {
+    fn shrink(&self, record: &mut [f32]) -> bool {
         let rate = f64::from(self.config.show_click_decay_rate);
         for at in [&self.show, &self.click] {
             let count = &mut record[at.clone()];
@@ -252,6 +258,18 @@ impl Ctr {
         }
         self.score_of(record) >= f64::from(self.config.delete_threshold)
             && record[UNSEEN_DAYS] <= self.config.delete_after_unseen_days
+    }
+
+    fn counts(&self, record: &[f32]) -> Option<[f64; 2]> {
+        Some(self.shows_and_clicks(record))
+    }
+
+    fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {
+        self.text_of(record, numbers);
+    }
+
+    fn read_text(&self, numbers: &[f32], record: &mut [f32]) -> std::result::Result<(), String> {
+        self.parse_text(numbers, record)
     }
 }
 

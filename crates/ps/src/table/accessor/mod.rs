@@ -10,6 +10,8 @@ mod plain;
 mod raw;
 mod text;
 
+use std::ops::Deref;
+
 use serde::{Deserialize, Serialize};
 
 pub use ctr_config::{CtrClass, CtrConfig};
@@ -60,115 +62,87 @@ impl Accessor {
             AccessorConfig::Ctr(ctr) => Accessor::Ctr(Ctr::new(config, ctr.clone(), source)?),
         })
     }
+}
 
-    /// Floats in a record.
-    pub(super) fn record_width(&self) -> usize {
+impl Deref for Accessor {
+    type Target = dyn Record;
+
+    fn deref(&self) -> &(dyn Record + 'static) {
         match self {
-            Accessor::Plain(plain) => plain.record_width(),
-            Accessor::Ctr(ctr) => ctr.record_width(),
+            Accessor::Plain(plain) => plain,
+            Accessor::Ctr(ctr) => ctr,
         }
     }
+}
+
+/// What a family of accessors does with records. What is done to each row of a batch is not called
+/// through [`Accessor`], but where the family is known.
+pub(super) trait Record {
+    /// Floats in a record.
+    fn record_width(&self) -> usize;
 
     /// Floats of a record that a pull reads, from its start.
-    pub(super) fn pulled_span(&self) -> usize {
-        match self {
-            Accessor::Plain(plain) => plain.weights().end,
-            Accessor::Ctr(ctr) => ctr.record_width(),
-        }
+    fn pulled_span(&self) -> usize {
+        self.record_width()
     }
 
     /// What a record is made of.
-    pub(super) fn columns(&self) -> Vec<Column> {
-        match self {
-            Accessor::Plain(plain) => plain.columns(),
-            Accessor::Ctr(ctr) => ctr.columns(),
-        }
-    }
+    fn columns(&self) -> Vec<Column>;
 
     /// Fills in the record of a new key, which comes as zeros.
-    pub(super) fn blank(&self, key: u64, record: &mut [f32]) {
-        match self {
-            Accessor::Plain(plain) => plain.blank(key, record),
-            Accessor::Ctr(ctr) => ctr.blank(key, record),
-        }
-    }
+    fn blank(&self, key: u64, record: &mut [f32]);
 
     /// Writes what a pull of this record gives.
-    pub(super) fn pull(&self, record: &[f32], out: &mut [f32]) {
-        match self {
-            Accessor::Plain(plain) => plain.pull(record, out),
-            Accessor::Ctr(ctr) => ctr.pull(record, out),
-        }
-    }
+    fn pull(&self, record: &[f32], out: &mut [f32]);
 
     /// Writes what a pull of a key without a record gives.
-    pub(super) fn pull_missing(&self, key: u64, out: &mut [f32]) {
-        match self {
-            Accessor::Plain(plain) => plain.pull_missing(key, out),
-            Accessor::Ctr(_) => out.fill(0.0),
-        }
+    fn pull_missing(&self, _key: u64, out: &mut [f32]) {
+        out.fill(0.0);
     }
 
     /// Sets the pulled columns, and admits the row.
-    pub(super) fn set(&self, record: &mut [f32], values: &[f32]) {
-        match self {
-            Accessor::Plain(plain) => plain.set(record, values),
-            Accessor::Ctr(ctr) => ctr.set(record, values),
-        }
-    }
+    fn set(&self, record: &mut [f32], values: &[f32]);
 
     /// Adds to the weights.
-    pub(super) fn add(&self, record: &mut [f32], deltas: &[f32]) {
-        match self {
-            Accessor::Plain(plain) => plain.add(record, deltas),
-            Accessor::Ctr(ctr) => ctr.add(record, deltas),
-        }
-    }
+    fn add(&self, record: &mut [f32], deltas: &[f32]);
 
     /// Whether a save takes this row.
-    pub(super) fn saves(&self, mode: SaveMode, record: &[f32], changed: bool) -> bool {
-        match self {
-            Accessor::Plain(_) => mode != SaveMode::Delta || changed,
-            Accessor::Ctr(ctr) => ctr.saves(mode, record),
-        }
+    fn saves(&self, mode: SaveMode, _record: &[f32], changed: bool) -> bool {
+        mode != SaveMode::Delta || changed
     }
 
-    /// What a save leaves behind in a row that it took. Returns whether the row still counts as
-    /// changed.
-    pub(super) fn saved(&self, mode: SaveMode, record: &mut [f32], changed: bool) -> bool {
-        if let Accessor::Ctr(ctr) = self {
-            ctr.saved(mode, record);
-        }
-        changed && !matches!(mode, SaveMode::Delta | SaveMode::Base)
+    /// Whether [`Record::saved`] changes records in this mode.
+    fn marks_records(&self, _mode: SaveMode) -> bool {
+        false
     }
 
-    /// Whether [`Accessor::saved`] changes counters of the rows in this mode.
-    pub(super) fn marks_records(&self, mode: SaveMode) -> bool {
-        matches!(self, Accessor::Ctr(_)) && mode != SaveMode::Full
-    }
+    /// What a save leaves behind in a record that it took.
+    fn saved(&self, _mode: SaveMode, _record: &mut [f32]) {}
 
-    /// The save that took this row came to nothing: takes back what it left behind. Returns whether
-    /// the row counts as changed again.
-    pub(super) fn unsaved(&self, mode: SaveMode, record: &mut [f32]) -> bool {
-        if let Accessor::Ctr(ctr) = self {
-            ctr.unsaved(mode, record);
-        }
-        matches!(mode, SaveMode::Delta | SaveMode::Base)
-    }
+    /// Takes back what a save left behind that came to nothing.
+    fn unsaved(&self, _mode: SaveMode, _record: &mut [f32]) {}
 
     /// A day passes; returns whether the row stays.
-    pub(super) fn shrink(&self, record: &mut [f32]) -> bool {
-        match self {
-            Accessor::Plain(_) => true,
-            Accessor::Ctr(ctr) => ctr.shrink(record),
-        }
+    fn shrink(&self, _record: &mut [f32]) -> bool {
+        true
     }
 
     /// Shows and clicks, where the record counts them.
-    pub(super) fn counts(&self, record: &[f32]) -> Option<[f64; 2]> {
-        match self {
-            Accessor::Plain(plain) => plain.counts(record),
-            Accessor::Ctr(ctr) => Some(ctr.counts(record)),
+    fn counts(&self, record: &[f32]) -> Option<[f64; 2]>;
+
+    /// The numbers after the key in Paddle's text layout; what the row does not have yet is left
+    /// out at the end.
+    fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {
+        numbers.extend_from_slice(record);
+    }
+
+    /// The record of a row of Paddle's text layout; `record` comes as a new row.
+    fn read_text(&self, numbers: &[f32], record: &mut [f32]) -> std::result::Result<(), String> {
+        if numbers.len() != record.len() {
+            let (has, wants) = (numbers.len(), record.len());
+            return Err(format!("a row has {has} numbers, but this table's have {wants}"));
         }
+        record.copy_from_slice(numbers);
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use super::super::columns::{Column, ColumnKind};
 use super::super::config::TableConfig;
 use super::super::entry::Entry;
 use super::super::rule::{OptimizerRule, StateColumn};
-use super::Source;
+use super::{Record, Source};
 
 /// Weights and the accumulators of an engine optimizer.
 #[derive(Clone, Debug)]
@@ -41,11 +41,22 @@ impl Plain {
         first..first + self.width
     }
 
-    pub(super) fn record_width(&self) -> usize {
+    fn initial(&self, key: u64, weights: &mut [f32]) {
+        let first = key.wrapping_mul(self.width as u64);
+        self.source.init.fill(&self.source.draw, first, weights);
+    }
+}
+
+impl Record for Plain {
+    fn record_width(&self) -> usize {
         self.weights().end + self.states.len() * self.width
     }
 
-    pub(super) fn columns(&self) -> Vec<Column> {
+    fn pulled_span(&self) -> usize {
+        self.weights().end
+    }
+
+    fn columns(&self) -> Vec<Column> {
         let counters = match self.entry {
             Entry::CountFilter(_) => vec![Column::new("count", 1, ColumnKind::Counter)],
             Entry::ShowClick { .. } => vec![
@@ -60,7 +71,7 @@ impl Plain {
         counters.into_iter().chain([weight]).chain(states).collect()
     }
 
-    pub(super) fn blank(&self, key: u64, record: &mut [f32]) {
+    fn blank(&self, key: u64, record: &mut [f32]) {
         let weights = self.weights();
         record[..weights.start].fill(0.0);
         self.initial(key, &mut record[weights.clone()]);
@@ -70,13 +81,8 @@ impl Plain {
         }
     }
 
-    fn initial(&self, key: u64, weights: &mut [f32]) {
-        let first = key.wrapping_mul(self.width as u64);
-        self.source.init.fill(&self.source.draw, first, weights);
-    }
-
     #[inline(always)]
-    pub(in super::super) fn pull(&self, record: &[f32], out: &mut [f32]) {
+    fn pull(&self, record: &[f32], out: &mut [f32]) {
         let weights = self.weights();
         if self.entry.admits(&record[..weights.start]) {
             out.copy_from_slice(&record[weights]);
@@ -85,7 +91,7 @@ impl Plain {
         }
     }
 
-    pub(super) fn pull_missing(&self, key: u64, out: &mut [f32]) {
+    fn pull_missing(&self, key: u64, out: &mut [f32]) {
         if matches!(self.entry, Entry::Every) {
             self.initial(key, out);
         } else {
@@ -93,19 +99,19 @@ impl Plain {
         }
     }
 
-    pub(super) fn set(&self, record: &mut [f32], values: &[f32]) {
+    fn set(&self, record: &mut [f32], values: &[f32]) {
         let (counters, rest) = record.split_at_mut(self.weights().start);
         self.entry.admit(counters);
         rest[..self.width].copy_from_slice(values);
     }
 
-    pub(super) fn add(&self, record: &mut [f32], deltas: &[f32]) {
+    fn add(&self, record: &mut [f32], deltas: &[f32]) {
         for (weight, delta) in record[self.weights()].iter_mut().zip(deltas) {
             *weight += delta;
         }
     }
 
-    pub(super) fn counts(&self, record: &[f32]) -> Option<[f64; 2]> {
+    fn counts(&self, record: &[f32]) -> Option<[f64; 2]> {
         match self.entry {
             Entry::CountFilter(_) => Some([f64::from(record[0]), 0.0]),
             Entry::ShowClick { .. } => Some([f64::from(record[0]), f64::from(record[1])]),

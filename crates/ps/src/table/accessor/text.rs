@@ -1,7 +1,7 @@
 //! Rows in the order of Paddle's text files.
 
+use super::CtrClass;
 use super::ctr::{Ctr, DELTA_SCORE, SLOT, UNSEEN_DAYS, count, set_count};
-use super::{Accessor, CtrClass};
 
 /// A column of Paddle's text, and where it lies in a record.
 enum Field {
@@ -13,34 +13,6 @@ enum Field {
     Some(std::ops::Range<usize>),
     /// How long the long part is.
     Length,
-}
-
-impl Accessor {
-    /// The numbers after the key in Paddle's text layout; what the row does not have yet is left
-    /// out at the end.
-    pub(in super::super) fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {
-        match self {
-            Accessor::Plain(_) => numbers.extend_from_slice(record),
-            Accessor::Ctr(ctr) => ctr.write_text(record, numbers),
-        }
-    }
-
-    /// The record of a row of Paddle's text layout; `record` comes as a new row.
-    pub(in super::super) fn read_text(
-        &self,
-        numbers: &[f32],
-        record: &mut [f32],
-    ) -> Result<(), String> {
-        if let Accessor::Ctr(ctr) = self {
-            return ctr.read_text(numbers, record);
-        }
-        if numbers.len() != record.len() {
-            let (has, wants) = (numbers.len(), record.len());
-            return Err(format!("a row has {has} numbers, but this table's have {wants}"));
-        }
-        record.copy_from_slice(numbers);
-        Ok(())
-    }
 }
 
 impl Ctr {
@@ -71,7 +43,7 @@ impl Ctr {
         }
     }
 
-    fn write_text(&self, record: &[f32], numbers: &mut Vec<f32>) {
+    pub(super) fn text_of(&self, record: &[f32], numbers: &mut Vec<f32>) {
         let has_long = record[self.has_embedx()] != 0.0
             && self.score_of(record) >= f64::from(self.config.embedx_threshold);
         let parts = if has_long { 2 } else { 1 };
@@ -87,7 +59,7 @@ impl Ctr {
         }
     }
 
-    fn read_text(&self, mut numbers: &[f32], record: &mut [f32]) -> Result<(), String> {
+    pub(super) fn parse_text(&self, mut numbers: &[f32], record: &mut [f32]) -> Result<(), String> {
         let given = numbers.len();
         let wide = |field: &Field| if let Field::Some(range) = field { range.len() } else { 1 };
         let [short, long] = self.fields();

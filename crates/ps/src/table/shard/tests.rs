@@ -67,8 +67,8 @@ fn items(first: u64, count: u64) -> Vec<Item> {
 }
 
 fn shard(phase: f64) -> Shard {
-    let ahead = Arc::default();
-    let [index, records] = [LINE, 4].map(|stride| Arc::new(Arena::new(stride, &ahead)));
+    let prefault = Arc::default();
+    let [index, records] = [LINE, 4].map(|stride| Arc::new(Arena::new(stride, &prefault)));
     Shard::new(&index, &records, 1, phase)
 }
 

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::table::{AccessorConfig, CtrClass, CtrConfig, OptimizerRule, RowInit, SparseRule};
+use crate::table::{Rows, SaveMode};
 use crate::table::{SparseRuleKind, TableConfig};
 
 const STEP: PushStep = PushStep { rate: 0.5, count: 1 };
@@ -311,12 +312,12 @@ fn pulls_need_not_make_rows() {
 /// Saves in a mode, and returns the keys of the rows that it took.
 fn saved(table: &SparseTable, mode: SaveMode) -> Vec<u64> {
     let mut all = Vec::new();
-    for shard in 0..table.shard_count() {
+    for shard in 0..table.parts() {
         let mut look = |keys: &[u64], _: &[f32]| {
             all.extend_from_slice(keys);
             Ok(())
         };
-        table.save_shard(shard, mode, &mut look).unwrap();
+        table.read_part(shard, mode, &mut look).unwrap();
     }
     all.sort_unstable();
     all

@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) dense: HashMap<String, Vec<f32>>,
     pub(super) tables: HashMap<String, Rows>,
     /// Requests by method.
-    pub(super) asked: HashMap<u16, usize>,
+    pub(super) asked: HashMap<&'static str, usize>,
     /// Keys in all pulls and pushes of rows, in order.
     pub(super) keys: Vec<u64>,
     /// Steps of the counter `@STEP`, as they came.
@@ -55,8 +55,8 @@ impl Fake {
         self.state.lock().unwrap()
     }
 
-    pub(super) fn asked(&self, method: u16) -> usize {
-        self.lock().asked.get(&method).copied().unwrap_or(0)
+    pub(super) fn asked(&self, name: &str) -> usize {
+        self.lock().asked.get(name).copied().unwrap_or(0)
     }
 
     /// Waits until something holds, for at most a minute.
@@ -88,7 +88,7 @@ impl Handler for Fake {
     fn handle(&self, _: &Peer, method: u16, body: &Body, reply: Reply) {
         let request = Request::decode(method, body).unwrap();
         let mut state = self.lock();
-        *state.asked.entry(method).or_default() += 1;
+        *state.asked.entry(request.name()).or_default() += 1;
         state.serve(request, reply);
         drop(state);
         self.told.notify_all();

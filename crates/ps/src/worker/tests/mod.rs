@@ -13,7 +13,7 @@ use bireme_engine::tensor::{SelectedRows, Tensor};
 
 use super::{Knobs, Reduce, Worker};
 use crate::Mode;
-use crate::message::{Format, method};
+use crate::message::Format;
 use fake::Cluster;
 
 fn tensor(values: &[f32]) -> Tensor {
@@ -67,7 +67,7 @@ fn sync_trainers_average_and_fetch_everything_at_once() {
         }
         worker.fetch_barrier(&cluster.endpoints).unwrap();
         worker.barrier().unwrap();
-        let before = cluster.fakes[0].asked(method::GET);
+        let before = cluster.fakes[0].asked("Get");
         worker.barrier().unwrap();
         let grad = (rank + 1) as f32;
         send(&worker, &cluster, 0, "a@GRAD", &[grad, 0.0]);
@@ -78,7 +78,7 @@ fn sync_trainers_average_and_fetch_everything_at_once() {
         assert_eq!(got, [vec![-0.5, 1.0], vec![6.5], vec![-1.5]]);
         worker.barrier().unwrap();
         // The fake answers with one value at a time: two requests for two values, of each trainer.
-        assert_eq!(cluster.fakes[0].asked(method::GET) - before, 4);
+        assert_eq!(cluster.fakes[0].asked("Get") - before, 4);
         // Before the other one asks for more.
         worker.barrier().unwrap();
         worker.fetch_barrier(&cluster.endpoints).unwrap();
@@ -91,7 +91,7 @@ fn sync_trainers_average_and_fetch_everything_at_once() {
         trainer(0);
         other.join().unwrap();
     });
-    assert_eq!(cluster.fakes[0].asked(method::PUSH), 2, "small values travel together");
+    assert_eq!(cluster.fakes[0].asked("Push"), 2, "small values travel together");
     assert_eq!(cluster.fakes[1].lock().completed, 2);
 }
 
@@ -141,7 +141,7 @@ fn async_steps_travel_as_one_request_and_come_back() {
     }
     assert_eq!(recv(&worker, &cluster, 0, "a"), [-10.0], "all of its own steps are in");
     assert_eq!(cluster.value(0, "b"), [10.0]);
-    assert_eq!(cluster.fakes[0].asked(method::PUSH), 10);
+    assert_eq!(cluster.fakes[0].asked("Push"), 10);
     assert_eq!(cluster.fakes[0].lock().tables["e"][&4], [4. - 110., 4. - 220.]);
     worker.complete().unwrap();
     let error = worker.send_barrier(&[]).unwrap_err().to_string();
@@ -195,7 +195,7 @@ fn async_merges_what_waits_and_loses_nothing() {
             ..Knobs::default()
         };
         let worker = cluster.worker(config);
-        let before = cluster.fakes[0].asked(method::PUSH);
+        let before = cluster.fakes[0].asked("Push");
         cluster.fakes[0].lock().hold = true;
         let step = |grad: f32| {
             send(&worker, &cluster, 0, "a@GRAD", &[grad]);
@@ -205,7 +205,7 @@ fn async_merges_what_waits_and_loses_nothing() {
         step(1.0);
         step(1.0); // The first one is sent now, alone.
         cluster.fakes[0].until("the first push", |state| {
-            state.asked.get(&method::PUSH).copied().unwrap_or(0) > before
+            state.asked.get("Push").copied().unwrap_or(0) > before
         });
         step(2.0);
         step(3.0);
@@ -229,7 +229,7 @@ fn half_async_steps_end_with_their_own_updates() {
         worker.send_barrier(&cluster.endpoints).unwrap();
         assert_eq!(recv(&worker, &cluster, 0, "a"), [-step as f32]);
     }
-    assert_eq!(cluster.fakes[0].asked(method::BARRIER), 0, "nobody waits for the other trainer");
+    assert_eq!(cluster.fakes[0].asked("Barrier"), 0, "nobody waits for the other trainer");
     worker.complete().unwrap();
 }
 
@@ -253,7 +253,7 @@ fn hybrid_bounds_the_rows_that_are_on_their_way() {
         worker.do_send_barrier(&[]).unwrap();
     }
     cluster.fakes[0].until("the first push of rows", |state| {
-        state.asked.get(&method::PUSH_ROWS).copied().unwrap_or(0) > 0
+        state.asked.get("PushRows").copied().unwrap_or(0) > 0
     });
     assert_eq!(pull(&worker, &table, &[5]), [4.0, 4.0], "two answers may be missing");
     worker.push_rows(&table, &[&[5]], &[&[1.0, 1.0]], None).unwrap();

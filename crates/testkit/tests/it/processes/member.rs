@@ -17,7 +17,7 @@ use bireme_engine::optimizer::Adam;
 use bireme_ps::message::Format;
 use bireme_testkit::cluster::Cluster;
 use bireme_testkit::models::{Batch, Model, Table, ctr_batches, ctr_dnn, share};
-use bireme_transpiler::DistributedMode;
+use bireme_transpiler::Mode;
 
 const ROLE: &str = "BIREME_TEST_MEMBER";
 const CAST: &str = "BIREME_TEST_CAST";
@@ -29,7 +29,7 @@ const BATCHES: usize = 16;
 /// What all processes of a cluster know.
 #[derive(Clone, Debug)]
 pub(super) struct Cast {
-    pub(super) mode: DistributedMode,
+    pub(super) mode: Mode,
     /// Of heartbeats.
     pub(super) timeout: Duration,
     pub(super) servers: usize,
@@ -47,7 +47,7 @@ pub(super) struct Cast {
 impl Default for Cast {
     fn default() -> Cast {
         Cast {
-            mode: DistributedMode::Sync,
+            mode: Mode::Sync,
             timeout: Duration::from_secs(10),
             servers: 1,
             endpoints: Vec::new(),
@@ -59,13 +59,7 @@ impl Default for Cast {
     }
 }
 
-const MODES: [DistributedMode; 5] = [
-    DistributedMode::Sync,
-    DistributedMode::Async,
-    DistributedMode::HalfAsync,
-    DistributedMode::Geo,
-    DistributedMode::Hybrid,
-];
+const MODES: [Mode; 5] = [Mode::Sync, Mode::Async, Mode::HalfAsync, Mode::Geo, Mode::Hybrid];
 
 impl Cast {
     fn write(&self) -> String {
@@ -104,7 +98,7 @@ impl Cast {
     /// Modes have tables of either kind, so that both see every fault.
     fn model(&self) -> Result<Model> {
         let table = match self.mode {
-            DistributedMode::Async | DistributedMode::Hybrid => Table::Keyed,
+            Mode::Async | Mode::Hybrid => Table::Keyed,
             _ => Table::Sliced,
         };
         ctr_dnn(table, &Adam::new(0.003).lazy_mode(true))

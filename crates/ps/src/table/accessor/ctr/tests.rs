@@ -100,7 +100,7 @@ fn doubles_count_beyond_the_precision_of_floats() {
     for _ in 0..10 {
         ctr.push(1, &mut record, &[0.0; 5], [1.0, 0.0]);
     }
-    assert_eq!(ctr.counts(&record), [1e9 + 10.0, 0.0]);
+    assert_eq!(ctr.shows_and_clicks(&record), [1e9 + 10.0, 0.0]);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_day_decays_counts_and_drops_rows() {
     ctr.push(1, &mut record, &[0.0; 5], [4.0, 2.0]);
     // 2 shows and 1 click are left: score 1.1.
     assert!(ctr.shrink(&mut record));
-    assert_eq!(ctr.counts(&record), [2.0, 1.0]);
+    assert_eq!(ctr.shows_and_clicks(&record), [2.0, 1.0]);
     // Half of it is below 0.8.
     assert!(!ctr.shrink(&mut record.clone()));
     ctr.push(1, &mut record, &[0.0; 5], [100.0, 50.0]);
@@ -136,7 +136,7 @@ fn saves_take_rows_by_score() {
     ctr.push(1, &mut record, &[0.0; 5], [10.0, 0.0]);
     let taken = |record: &[f32]| {
         [SaveMode::Full, SaveMode::Delta, SaveMode::Base, SaveMode::FullAging]
-            .map(|mode| ctr.saves(mode, record))
+            .map(|mode| ctr.saves(mode, record, false))
     };
     assert_eq!(taken(&record), [true, false, false, true], "score 1 is below the base");
     ctr.push(1, &mut record, &[0.0; 5], [10.0, 0.0]);

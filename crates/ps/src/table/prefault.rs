@@ -15,7 +15,7 @@ const LINGER: Duration = Duration::from_millis(500);
 
 /// Where arenas ask for pages.
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct Prefault {
     state: Mutex<State>,
     asked: Condvar,
 }
@@ -28,14 +28,14 @@ struct State {
     running: bool,
 }
 
-impl Ahead {
+impl Prefault {
     /// Has the thread call [`Arena::touch_ahead`]; says whether there is such a thread.
     pub(super) fn ask(self: &Arc<Self>, arena: &Arc<Arena>) -> bool {
         let mut state = self.state();
         if !state.running {
-            let ahead = Arc::clone(self);
+            let prefault = Arc::clone(self);
             let thread = std::thread::Builder::new().name("table-memory".to_owned());
-            state.running = thread.spawn(move || ahead.run()).is_ok();
+            state.running = thread.spawn(move || prefault.run()).is_ok();
         }
         if state.running {
             state.arenas.push_back(Arc::clone(arena));
@@ -80,18 +80,18 @@ mod tests {
     /// One thread serves both arenas, ends when they ask no more, and comes back.
     #[test]
     fn the_thread_comes_and_goes() {
-        let ahead = Arc::<Ahead>::default();
+        let prefault = Arc::<Prefault>::default();
         let until = Instant::now() + Duration::from_secs(60);
         for _ in 0..2 {
-            let arenas = [64, 32].map(|stride| Arc::new(Arena::new(stride, &ahead)));
+            let arenas = [64, 32].map(|stride| Arc::new(Arena::new(stride, &prefault)));
             let mut records = arenas.each_ref().map(|arena| Records::new(arena, 0.0));
             for _ in 0..200_000 {
                 records.iter_mut().for_each(|records| _ = records.push());
             }
-            assert!(ahead.state().running);
+            assert!(prefault.state().running);
             drop((records, arenas));
             // The arenas and the thread hold it.
-            while ahead.state().running || Arc::strong_count(&ahead) > 1 {
+            while prefault.state().running || Arc::strong_count(&prefault) > 1 {
                 assert!(Instant::now() < until, "the thread ends, and the arenas are gone");
                 std::thread::yield_now();
             }
