@@ -35,7 +35,7 @@ pub use checkpoint::last as last_checkpoint;
 pub use description::{Description, LineSlot, Lines};
 pub use events::Event;
 pub use infer::{Evaluation, infer};
-pub use metrics::auc;
+pub use metrics::{auc, auc_of};
 
 use crate::config::{Config, keys};
 use crate::zoo::{self, Hyper, Model};
