@@ -133,6 +133,7 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
         python: host.python.clone(),
         bireme: host.command()?,
         flavor: Flavor::Fleetrun,
+        one_display: false,
     };
     Ok(match bireme_launch::run(&words, &launcher) {
         0 => Outcome::Done,
