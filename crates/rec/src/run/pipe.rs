@@ -151,6 +151,7 @@ mod tests {
             lines: None,
             partial: false,
             with_servers: false,
+            interrupt: None,
             log: &Log::silent(),
         };
         format(&reading)
