@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bireme_data::Input;
+use bireme_engine::ir;
 use bireme_fleet::{Environment, Fleet};
 use serde::{Deserialize, Serialize};
 
@@ -209,14 +210,7 @@ fn warn_unasked(hyper: &Hyper, model: &str, log: &Log) {
         if keys::find(&format!("hyper_parameters.{key}")).is_some() {
             continue;
         }
-        let near =
-            hyper.asked().map(|asked| (strsim::damerau_levenshtein(key, asked), asked)).min();
-        let near = match near {
-            Some((distance, near)) if distance <= (key.len() / 3).max(1) => {
-                format!(": did you mean `{near}`?")
-            }
-            _ => String::new(),
-        };
+        let near = ir::did_you_mean(&ir::nearest(key, hyper.asked()));
         log.warn(&format!(
             "{place}: model `{model}` has no hyper parameter `{key}`, it is ignored{near}"
         ));
