@@ -501,7 +501,8 @@ impl<'a> Trainer<'a> {
         let log = &self.options.log;
         log.info(&format!("train_result_dict: {text}"));
         if self.fleet.is_first_worker() {
-            let path = PathBuf::from("./train_result_dict.txt");
+            let folder = PathBuf::from(self.config.text("runner.model_save_path"));
+            let path = folder.join("train_result_dict.txt");
             std::fs::write(&path, &text).map_err(|error| Error::file(&path, error))?;
         }
         log.info("Run Success, Exit.");
