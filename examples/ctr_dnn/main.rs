@@ -5,15 +5,15 @@
 #![expect(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::{Context, Result, ensure};
-use bireme_cli::demo::batch::Batch;
-use bireme_cli::demo::data::{DENSE, SLOTS, Source};
-use bireme_cli::demo::metrics;
+use bireme_data::Batch;
 use bireme_engine::graph::Graph;
 use bireme_engine::initializer::Initializer;
 use bireme_engine::layers::{self, Act, Auc, Embedding, Label, ParamAttr};
 use bireme_engine::optimizer::{Adam, Optimizer};
 use bireme_engine::{Executor, Place};
 use bireme_ir::{DType, Program};
+use bireme_rec::run::auc_of;
+use bireme_rec::zoo::criteo::{DENSE, SLOTS, Source};
 
 const EMBEDDING: i64 = 9;
 
@@ -46,19 +46,20 @@ fn main() -> Result<()> {
 /// Trains and evaluates; returns the AUC of the model and that of the best possible one.
 fn train(size: &Size) -> Result<(f64, f64)> {
     let threads = std::thread::available_parallelism()?.get();
-    let source = Source::new(1, size.rows, threads)?;
+    let source = Source::new(1, size.rows)?;
     let samples = (size.batch * size.steps) as u64;
-    let train = source.samples(0..samples, threads);
-    let test = source.samples(samples..samples + size.held_out as u64, threads);
+    let held_out = samples..samples + size.held_out as u64;
+    let (train, test) = (source.samples(0..samples), source.samples(held_out.clone()));
 
     let model = build(size.rows)?;
     let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
     let mut executor = Executor::new(Place::Cpu)?.threads(threads);
     executor.run(&model.graph.startup(), &[], &[])?;
     let mut step = executor.prepare(&model.graph.main(), &feeds, &[&model.loss, &model.auc])?;
+    let mut batch = Batch::of(&Source::slots());
     for number in 1..=size.steps {
-        let first = (number - 1) * size.batch;
-        step.run(&Batch::of(&train, first, size.batch).tensors())?;
+        batch.fill(&train, (number - 1) * size.batch..number * size.batch);
+        step.run(&batch.tensors())?;
         if number % 50 == 0 {
             let (loss, auc) = (step.fetched(0).to_f64_vec()[0], step.fetched(1).to_f64_vec()[0]);
             println!("step {number}  loss {loss:.4}  AUC {auc:.4}");
@@ -66,13 +67,14 @@ fn train(size: &Size) -> Result<(f64, f64)> {
     }
 
     let mut step = executor.prepare(&model.predictor, &feeds[1..], &[&model.prediction])?;
-    step.run(&Batch::of(&test, 0, test.len()).tensors()[1..])?;
+    batch.fill(&test, 0..test.len());
+    step.run(&batch.tensors()[1..])?;
     let both = step.fetched(0).as_slice::<f32>()?;
     let clicks: Vec<f32> = both.iter().skip(1).step_by(2).copied().collect();
-    let auc = |scores: &[f32]| {
-        metrics::auc(&test.labels, scores).context("all held-out labels are the same")
-    };
-    Ok((auc(&clicks)?, auc(&test.probabilities)?))
+    let truth = source.truth(held_out);
+    let auc =
+        |scores: &[f32]| auc_of(&truth.labels, scores).context("all held-out labels are the same");
+    Ok((auc(&clicks)?, auc(&truth.chances)?))
 }
 
 /// The model, for ids below `rows`.

@@ -12,12 +12,13 @@
 
 #![expect(clippy::print_stdout, reason = "an example prints what it does")]
 
-use anyhow::{Result, ensure};
-use bireme_cli::demo::batch::Batch;
-use bireme_cli::demo::data::Source;
-use bireme_cli::demo::model::{Config, Forward, optimizer};
+use anyhow::{Context, Result, ensure};
+use bireme_data::Batch;
+use bireme_engine::optimizer::Adam;
 use bireme_engine::{Executor, Place};
 use bireme_fleet::{Fleet, Reduce, Strategy};
+use bireme_rec::zoo::criteo::Source;
+use bireme_rec::zoo::{self, Hyper, Value};
 
 /// How much there is to learn from, and with.
 #[derive(Clone, Copy)]
@@ -38,9 +39,12 @@ fn main() -> Result<()> {
 
 /// Does this process's part; a trainer returns the mean AUC of all trainers.
 fn run(mut fleet: Fleet, size: Size) -> Result<Option<f64>> {
-    let config = Config { rows: size.rows, learning_rate: 1e-3, seed: 1 };
-    let model = Forward::build(config)?;
-    fleet.minimize(&model.loss, &optimizer(config), &Strategy::asynchronous())?;
+    let dnn = zoo::find("dnn").context("the zoo has the model `dnn`")?;
+    let rows = ("sparse_feature_number", Value::Int(size.rows as i64));
+    let model = (dnn.build)(&mut Hyper::of([rows]))?;
+    model.graph.set_random_seed(1);
+    let optimizer = Adam::new(1e-3).lazy_mode(true);
+    fleet.minimize(&model.loss, &optimizer, &Strategy::asynchronous())?;
     if fleet.is_server() {
         fleet.init_server(None)?;
         fleet.run_server(&|| false, |endpoint| println!("Server listening on {endpoint}"))?;
@@ -50,14 +54,16 @@ fn run(mut fleet: Fleet, size: Size) -> Result<Option<f64>> {
     // Each trainer takes samples of its own.
     let samples = (size.batch * size.steps) as u64;
     let first = u64::from(fleet.worker_index()) * samples;
-    let samples = Source::new(1, size.rows, 1)?.samples(first..first + samples, 1);
-    let model = model.into_model();
-    let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
+    let samples = Source::new(1, size.rows)?.samples(first..first + samples);
+    let feeds: Vec<&str> = model.slots.iter().map(|slot| slot.name.as_str()).collect();
+    let fetches = [model.loss.name(), model.metrics[0].variable.name()];
     let executor = fleet.init_worker(Executor::new(Place::Cpu)?)?;
-    let mut step = executor.prepare(fleet.main_program()?, &feeds, &[&model.loss, &model.auc])?;
+    let mut step = executor.prepare(fleet.main_program()?, &feeds, &fetches)?;
+    let mut batch = Batch::of(&model.slots);
     let mut auc = 0.0;
     for number in 0..size.steps {
-        step.run(&Batch::of(&samples, number * size.batch, size.batch).tensors())?;
+        batch.fill(&samples, number * size.batch..(number + 1) * size.batch);
+        step.run(&batch.tensors())?;
         auc = step.fetched(1).to_f64_vec()[0];
         if fleet.is_first_worker() && (number + 1) % 50 == 0 {
             println!(

@@ -2,12 +2,10 @@
 //! `submit`, one file or folder each in `commands`; and `fleetrun`, which is `bireme launch`.
 //!
 //! Results go to stdout; progress, advice and errors go to stderr. A library so that the
-//! Python package can run the command too, and examples and tests can use [`demo`].
+//! Python package can run the command too.
 
 mod bench;
-mod cluster;
 mod commands;
-pub mod demo;
 mod interrupt;
 mod progress;
 mod rows;

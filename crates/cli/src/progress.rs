@@ -51,13 +51,8 @@ impl Progress {
 
     /// Counts one step.
     pub(crate) fn step(&mut self, samples: u64, loss: f64, auc: f64) {
-        self.steps(samples, (loss, 1), auc);
-    }
-
-    /// Counts several steps, with the sum of their losses.
-    pub(crate) fn steps(&mut self, samples: u64, (loss, steps): (f64, u32), auc: f64) {
         self.done += samples;
-        self.losses = (self.losses.0 + loss, self.losses.1 + steps);
+        self.losses = (self.losses.0 + loss, self.losses.1 + 1);
         self.auc = auc;
         let every = match self.shown {
             Shown::Bar(_) => FIGURES_EVERY,
@@ -77,11 +72,6 @@ impl Progress {
             Shown::Bar(bar) => bar.abandon(),
             Shown::Lines | Shown::Nothing => {}
         }
-    }
-
-    /// Samples trained so far.
-    pub(crate) fn done(&self) -> u64 {
-        self.done
     }
 
     /// Samples a second since the start.

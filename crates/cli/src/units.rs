@@ -27,16 +27,6 @@ pub(crate) fn plural(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// An argument as a shell takes it unchanged.
-pub(crate) fn shell(argument: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
-    if !argument.is_empty() && argument.chars().all(plain) {
-        argument.to_owned()
-    } else {
-        format!("'{}'", argument.replace('\'', "'\\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,12 +38,5 @@ mod tests {
             ["0", "999", "1,000", "1,234,567"].map(String::from)
         );
         assert_eq!([512, 2048, 36 << 20].map(bytes), ["512 B", "2.0 KiB", "36.0 MiB"]);
-    }
-
-    #[test]
-    fn arguments_survive_a_shell() {
-        assert_eq!(shell("demo/model"), "demo/model");
-        assert_eq!(shell("my demo"), "'my demo'");
-        assert_eq!(shell("it's"), "'it'\\''s'");
     }
 }

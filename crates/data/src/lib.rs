@@ -7,13 +7,13 @@
 mod agree;
 mod batch;
 mod error;
+mod file_share;
 mod input;
 mod memory;
 mod order;
 pub mod parse;
 mod queue;
 mod samples;
-mod share;
 mod slot;
 pub mod source;
 #[cfg(test)]
@@ -23,10 +23,10 @@ pub mod train;
 pub use agree::{Agree, Agreed};
 pub use batch::Batch;
 pub use error::{Error, Result};
+pub use file_share::{Counters, FileShare};
 pub use input::{Batches, Closer, Files, Input, Rows};
 pub use memory::{Exchange, MemoryDataset, MemorySettings, Merged};
 pub use queue::{QueueDataset, QueueSettings, Shuffle};
 pub use samples::{Column, Samples, Values};
-pub use share::{Counters, FileShare};
 pub use slot::{CONTENT, INS_ID, Kind, Slot};
 pub use train::{Progress, Summary, Training, train};

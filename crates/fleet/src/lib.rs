@@ -18,6 +18,7 @@ mod report;
 mod restart;
 mod role;
 mod settings;
+pub mod shell;
 mod strategy;
 mod util;
 

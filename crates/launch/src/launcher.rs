@@ -30,6 +30,9 @@ pub struct Host {
     pub bireme: Vec<OsString>,
     /// Whose defaults hold.
     pub flavor: Flavor,
+    /// Whether worker 0 shows the progress of a command that the user takes for one: its lines go to
+    /// stderr, without its name.
+    pub one_display: bool,
 }
 
 impl Host {
@@ -122,7 +125,11 @@ fn launch(args: &[OsString], host: &Host) -> Result<u8> {
         }
     };
     announce(&draft, log)?;
-    let code = processes::run(&draft.job, &options, &facts.variables, peers)?;
+    let mut screen = processes::screen(&options);
+    if host.one_display {
+        screen = screen.one_display();
+    }
+    let code = processes::run(&draft.job, &options, screen, &facts.variables, peers)?;
     drop(ports);
     Ok(code)
 }

@@ -19,6 +19,7 @@ use crate::supervise::{self, Screen};
 pub(crate) fn run(
     job: &Job,
     options: &Options,
+    screen: Screen,
     variables: &Variables,
     peers: Option<Membership>,
 ) -> Result<u8> {
@@ -28,12 +29,8 @@ pub(crate) fn run(
         Some(grace) => Some(grace),
         None => default.lost_grace,
     };
-    let how = supervise::Options {
-        screen: Screen::standard(level(options.log_level)),
-        overwrite_logs: options.log_overwrite,
-        lost_grace,
-        ..default
-    };
+    let how =
+        supervise::Options { screen, overwrite_logs: options.log_overwrite, lost_grace, ..default };
     let outcome = match peers {
         None => supervise::run(job, &how),
         Some(peers) => {
@@ -42,6 +39,11 @@ pub(crate) fn run(
         }
     };
     outcome.map(|outcome| outcome.code)
+}
+
+/// Where the output of a job goes.
+pub(crate) fn screen(options: &Options) -> Screen {
+    Screen::standard(level(options.log_level))
 }
 
 fn level(level: Level) -> supervise::Level {

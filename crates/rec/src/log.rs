@@ -7,7 +7,11 @@ use bireme_fleet::clock;
 
 /// Where a run's lines go; clones write to the same place.
 #[derive(Clone)]
-pub struct Log(Arc<Mutex<dyn Write + Send>>);
+pub struct Log {
+    out: Arc<Mutex<dyn Write + Send>>,
+    /// Whether only warnings are written.
+    quiet: bool,
+}
 
 impl Log {
     /// Lines on standard error, where Python's `logging` has them.
@@ -17,7 +21,12 @@ impl Log {
 
     /// Lines to any place.
     pub fn to(out: impl Write + Send + 'static) -> Log {
-        Log(Arc::new(Mutex::new(out)))
+        Log { out: Arc::new(Mutex::new(out)), quiet: false }
+    }
+
+    /// The same without anything but warnings.
+    pub fn quiet(self) -> Log {
+        Log { quiet: true, ..self }
     }
 
     /// Nowhere.
@@ -27,7 +36,9 @@ impl Log {
 
     /// A line of level `INFO`.
     pub fn info(&self, message: &str) {
-        self.line("INFO", message);
+        if !self.quiet {
+            self.line("INFO", message);
+        }
     }
 
     /// A line of level `WARNING`.
@@ -37,7 +48,13 @@ impl Log {
 
     /// Text without time and level.
     pub fn plain(&self, text: &str) {
-        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.quiet {
+            self.write(text);
+        }
+    }
+
+    fn write(&self, text: &str) {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         // In one piece, so that lines do not mix; that nobody listens is no reason to stop.
         out.write_all(format!("{text}\n").as_bytes()).ok();
         out.flush().ok();
@@ -45,7 +62,7 @@ impl Log {
 
     fn line(&self, level: &str, message: &str) {
         let (time, millis) = clock::now();
-        self.plain(&format!("{time},{millis:03} - {level} - {message}"));
+        self.write(&format!("{time},{millis:03} - {level} - {message}"));
     }
 }
 

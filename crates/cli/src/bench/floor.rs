@@ -6,8 +6,7 @@ use std::time::Duration;
 use bireme_engine::gemm::{Order, gemm};
 
 use super::{Model, time_per_run};
-use crate::bench::workload::MNIST_WIDTHS;
-use crate::demo::model::WIDTHS;
+use crate::bench::workload::{CTR_DNN_WIDTHS, MNIST_WIDTHS};
 
 /// The products of one step, split over threads as the step's batch is.
 pub(super) struct Floor {
@@ -30,7 +29,7 @@ impl Floor {
     pub(super) fn new(model: Model, batch: usize, threads: usize) -> Floor {
         // The embeddings need the gradient of the first layer's input; images do not.
         let (widths, first_needs_dx) = match model {
-            Model::CtrDnn => (&WIDTHS[..], true),
+            Model::CtrDnn => (&CTR_DNN_WIDTHS[..], true),
             Model::MnistMlp => (&MNIST_WIDTHS[..], false),
         };
         let rows = batch / threads;

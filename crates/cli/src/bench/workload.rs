@@ -2,25 +2,28 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use bireme_data::Batch;
 use bireme_engine::graph::Graph;
-use bireme_engine::layers::Label;
+use bireme_engine::initializer::Initializer;
+use bireme_engine::layers::{Act, Fc, Label};
 use bireme_engine::optimizer::{Adam, Optimizer};
 use bireme_engine::random::Philox;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Step, layers};
 use bireme_ir::{DType, Program};
+use bireme_rec::zoo::criteo::{DENSE, SLOTS, Source};
+use bireme_rec::zoo::{self, Hyper};
 
 use super::{Model, time_per_run};
-use crate::demo::batch::Batch;
-use crate::demo::data::Source;
-use crate::demo::model::{Config, CtrDnn, perceptron};
 
+/// Widths of the perceptron of the model `dnn`, from embeddings of nine numbers on.
+pub(super) const CTR_DNN_WIDTHS: [usize; 6] = [SLOTS * 9 + DENSE, 512, 256, 128, 32, 2];
 /// Widths of the MNIST perceptron.
 pub(super) const MNIST_WIDTHS: [usize; 4] = [784, 128, 128, 10];
 /// Batches to go through in turn; more than any cache holds.
 const BATCHES: usize = 200;
-/// Rows of the embedding table of the CTR-DNN.
+/// Rows of the embedding table of the CTR-DNN, as the model has by default.
 const ROWS: usize = 1_000_001;
 const LEARNING_RATE: f32 = 1e-3;
 const SEED: u64 = 1;
@@ -58,12 +61,21 @@ impl Workload {
 }
 
 fn ctr_dnn(batch: usize, threads: usize) -> Result<Workload> {
-    let model = CtrDnn::build(Config { rows: ROWS, learning_rate: LEARNING_RATE, seed: SEED })?;
-    let samples = Source::new(SEED, ROWS, 1)?.samples(0..(BATCHES * batch) as u64, 1);
-    let batches = (0..BATCHES).map(|i| Batch::of(&samples, i * batch, batch).into_tensors());
-    let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
-    let step = prepare(&model.startup, &model.main, &feeds, &model.loss, threads)?;
-    Ok(Workload { step, batches: batches.collect(), next: 0 })
+    let dnn = zoo::find("dnn").context("the zoo has the model `dnn`")?;
+    let model = (dnn.build)(&mut Hyper::default())?;
+    model.graph.set_random_seed(SEED);
+    Adam::new(LEARNING_RATE).lazy_mode(true).minimize(&model.loss)?;
+    let samples = Source::new(SEED, ROWS)?.samples(0..(BATCHES * batch) as u64);
+    let batches = (0..BATCHES).map(|at| {
+        let mut tensors = Batch::of(&model.slots);
+        tensors.fill(&samples, at * batch..(at + 1) * batch);
+        tensors.tensors().into_iter().cloned().collect()
+    });
+    let batches = batches.collect();
+    let feeds: Vec<&str> = model.slots.iter().map(|slot| slot.name.as_str()).collect();
+    let (startup, main) = (model.graph.startup(), model.graph.main());
+    let step = prepare(&startup, &main, &feeds, model.loss.name(), threads)?;
+    Ok(Workload { step, batches, next: 0 })
 }
 
 fn mnist_mlp(batch: usize, threads: usize) -> Result<Workload> {
@@ -71,7 +83,12 @@ fn mnist_mlp(batch: usize, threads: usize) -> Result<Workload> {
     graph.set_random_seed(SEED);
     let images = layers::data(&graph, "x", [MNIST_WIDTHS[0] as i64], DType::F32);
     let labels = layers::data(&graph, "y", [1], DType::I64);
-    let logits = perceptron(images, &MNIST_WIDTHS)?;
+    let mut logits = images;
+    for (at, pair) in MNIST_WIDTHS.windows(2).enumerate() {
+        let initial = Initializer::normal(0.0, 1.0 / (pair[0] as f32).sqrt());
+        let act = if at + 2 < MNIST_WIDTHS.len() { Act::Relu } else { Act::None };
+        logits = Fc::new(pair[1] as i64).act(act).param_attr(initial).apply(&logits)?;
+    }
     let (losses, _) = layers::softmax_with_cross_entropy(&logits, &labels, Label::Hard)?;
     let loss = layers::mean(&losses)?;
     Adam::new(LEARNING_RATE).minimize(&loss)?;

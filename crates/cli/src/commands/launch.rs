@@ -27,6 +27,7 @@ pub(crate) fn run(args: &Args, host: &Host) -> u8 {
         python: host.python.clone(),
         bireme,
         flavor: Flavor::Fleetrun,
+        one_display: false,
     };
     bireme_launch::run(&args.arguments, &launcher)
 }
@@ -47,6 +48,7 @@ pub fn fleetrun_from(program: &str, args: &[OsString], host: &Host, flavor: Flav
         python: host.python.clone(),
         bireme: host.command.clone(),
         flavor,
+        one_display: false,
     };
     bireme_launch::run(args, &launcher)
 }

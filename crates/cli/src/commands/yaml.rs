@@ -11,14 +11,14 @@ use anyhow::{Result, ensure};
 use bireme_fleet::Environment;
 use bireme_launch::arguments::Flavor;
 use bireme_rec::run::{self, Evaluation, Options};
-use bireme_rec::{Config, Error};
+use bireme_rec::{Config, Error, Log};
 
 use super::{Host, Outcome};
 use crate::interrupt::Interrupt;
 use crate::terminal::say;
 
 /// How long a training that was told to stop may take to save what it has.
-const LAST_WORDS: Duration = Duration::from_secs(60);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(60);
 
 /// What a configuration is, on every command that takes one.
 #[derive(Debug, Clone, clap::Args)]
@@ -37,6 +37,8 @@ pub(crate) struct Training<'a> {
     pub(crate) source: &'a Source,
     pub(crate) resume: bool,
     pub(crate) check_finite: bool,
+    /// Whether only warnings and results are shown.
+    pub(crate) quiet: bool,
     /// A local cluster: servers and trainers, and their mode.
     pub(crate) servers: Option<usize>,
     pub(crate) workers: Option<usize>,
@@ -67,16 +69,12 @@ pub(crate) fn train(training: &Training<'_>, host: &Host) -> Result<Outcome> {
         skip_bad_lines: training.source.skip_bad_lines,
         check_finite: training.check_finite,
         interrupt: Some(asked(interrupt)),
+        log: if training.quiet { Log::stderr().quiet() } else { Log::stderr() },
         ..Options::default()
     };
     let outcome = match run::train(&config, &environment, &options) {
         Err(Error::Interrupted) => {
-            say(&match run::last_checkpoint(&config) {
-                Some(path) => {
-                    format!("interrupted; `--resume` goes on from {}", path.display())
-                }
-                None => "interrupted before the first checkpoint; nothing is saved".to_owned(),
-            });
+            say_interrupted(&config);
             return Ok(Outcome::Interrupted);
         }
         outcome => outcome?,
@@ -89,6 +87,14 @@ pub(crate) fn train(training: &Training<'_>, host: &Host) -> Result<Outcome> {
         writeln!(out, "curves  bireme report {}", run.display())?;
     }
     Ok(Outcome::Done)
+}
+
+/// Says where a training that was stopped can be resumed.
+pub(super) fn say_interrupted(config: &Config) {
+    say(&match run::last_checkpoint(config) {
+        Some(path) => format!("interrupted; `--resume` goes on from {}", path.display()),
+        None => "interrupted before the first checkpoint; nothing is saved".to_owned(),
+    });
 }
 
 /// What came out of an epoch, in a line.
@@ -107,6 +113,7 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
             vec![format!("--server_num={servers}").into(), format!("--worker_num={workers}").into()]
         }
     };
+    words.extend(training.quiet.then(|| "--log_level=ERROR".into()));
     words.extend(["-m".into(), training.config.clone().into_os_string()]);
     let mut options = training.source.options.clone();
     if servers == 0 {
@@ -128,11 +135,13 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
     words.extend(training.source.skip_bad_lines.map(|n| format!("--skip_bad_lines={n}").into()));
     words.extend(training.resume.then(|| "--resume".into()));
     words.extend(training.check_finite.then(|| "--check-finite".into()));
+    words.extend(training.quiet.then(|| "--quiet".into()));
     let launcher = bireme_launch::Host {
         program: "bireme train".to_owned(),
         python: host.python.clone(),
         bireme: host.command()?,
         flavor: Flavor::Fleetrun,
+        one_display: false,
     };
     Ok(match bireme_launch::run(&words, &launcher) {
         0 => Outcome::Done,
@@ -180,6 +189,6 @@ pub(crate) fn infer(args: &InferArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn asked(interrupt: Interrupt) -> Arc<dyn Fn() -> bool + Send + Sync> {
+pub(super) fn asked(interrupt: Interrupt) -> Arc<dyn Fn() -> bool + Send + Sync> {
     Arc::new(move || interrupt.is_raised())
 }

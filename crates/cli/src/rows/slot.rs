@@ -3,8 +3,10 @@
 use anyhow::{Context, Result, bail};
 
 use super::Rows;
-use crate::demo::batch::{DENSE_FEED, LABEL_FEED};
 
+/// The feeds of the label and of the dense features in PaddleRec's click models.
+const LABEL_FEED: &str = "label";
+const DENSE_FEED: &str = "dense_input";
 /// What PaddleRec's text calls the label; read over, since a prediction does not need it.
 const LABEL: &str = "click";
 /// What PaddleRec's text calls the dense features.

@@ -70,6 +70,16 @@ fn train_infer_and_report() {
 }
 
 #[test]
+fn a_quiet_training_shows_results_alone_and_a_seed_changes_them() {
+    let folder = desk();
+    let [one, again, other] = ["7", "7", "8"]
+        .map(|seed| run(folder.path(), &format!("train -m config.yaml --quiet --seed {seed}")));
+    assert_eq!((one.code, one.stderr.as_str()), (Some(0), ""));
+    assert!(one.stdout.starts_with("epoch 1: loss 0."), "{}", one.stdout);
+    assert!(one.stdout == again.stdout && one.stdout != other.stdout, "{}", other.stdout);
+}
+
+#[test]
 fn a_cluster_from_one_command_and_from_fleetrun() {
     let folder = desk();
     let ran = run(folder.path(), "train -m config.yaml --servers 1 --workers 2 --mode sync");

@@ -7,10 +7,10 @@ mod files;
 mod guard;
 mod input;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet_file;
 mod pipe;
 mod reader;
-#[cfg(feature = "parquet")]
-mod table;
 #[cfg(test)]
 mod tests;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::input::Input;
-use super::pipe::{self, Pipe};
 #[cfg(feature = "parquet")]
-use super::table::Table;
+use super::parquet_file::Table;
+use super::pipe::{self, Pipe};
 use super::{LineShare, Source};
 use crate::parse::{BadLines, Named, Parser};
 use crate::{Error, Result, Samples, Slot};

@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use anyhow::{Result, bail};
+use bireme_fleet::shell::quoted;
 
 use super::{Description, Queue, Resources, Work, check};
 
@@ -68,10 +69,10 @@ pub(super) fn script(job: &Description, queue: &Queue) -> Result<String> {
     out.push_str("export BIREME_JOB_SECRET\n");
     let _ = writeln!(out, "export SYS_JOB_ID={}-\"$SLURM_JOB_ID\"", job.name);
     for (name, value) in &job.variables {
-        let _ = writeln!(out, "export {name}={}", quote(value));
+        let _ = writeln!(out, "export {name}={}", quoted(value));
     }
     if let Some(folder) = &job.folder {
-        let _ = writeln!(out, "cd {}", quote(folder));
+        let _ = writeln!(out, "cd {}", quoted(folder));
     }
     let flags = match job.work {
         Work::Servers { servers, workers, .. } => {
@@ -174,15 +175,6 @@ fn step(out: &mut String, job: &Description, flags: &[String], nodes: u32) {
     for flag in flags {
         let _ = write!(out, " \\\n    {flag}");
     }
-    let command: Vec<String> = job.command.iter().map(|arg| quote(arg)).collect();
+    let command: Vec<String> = job.command.iter().map(|arg| quoted(arg)).collect();
     let _ = writeln!(out, " \\\n    {} &\nstep=$!", command.join(" "));
-}
-
-/// A text as one word of a shell.
-fn quote(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
 }

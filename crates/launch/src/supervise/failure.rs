@@ -5,6 +5,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use bireme_fleet::shell::quoted;
+
 use super::Failure;
 use super::process::Ended;
 use super::tail::tail;
@@ -127,15 +129,6 @@ pub(super) fn report(
         );
     }
     text
-}
-
-/// A word as a shell takes it unchanged.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ impl Level {
 pub struct Screen {
     level: Level,
     target: Target,
+    /// Whether worker 0's lines are messages of this process.
+    one_display: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -54,12 +56,22 @@ impl Screen {
         // What kind of terminal it is says the terminal, not a setting of the job.
         let is_plain = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
         let live = (io::stderr().is_terminal() && !is_plain).then(Arc::default);
-        Screen { level, target: Target::Standard(live) }
+        Screen { level, target: Target::Standard(live), one_display: false }
     }
 
     /// Memory, to look at afterwards.
     pub fn captured(level: Level) -> Screen {
-        Screen { level, target: Target::Captured(Arc::default()) }
+        Screen { level, target: Target::Captured(Arc::default()), one_display: false }
+    }
+
+    /// The same, with worker 0's lines on stderr and without its name.
+    pub fn one_display(self) -> Screen {
+        Screen { one_display: true, ..self }
+    }
+
+    /// What stands before the lines of a process.
+    pub(super) fn prefix(&self, name: &str) -> String {
+        if self.one_display { String::new() } else { format!("[{name}] ") }
     }
 
     /// What was captured for stdout and for stderr.
@@ -102,15 +114,20 @@ impl Screen {
                 if let Some(bottom) = &mut bottom {
                     write(&bottom.erase(width(io::stderr())));
                 }
-                let mut out = io::stdout().lock();
-                out.write_all(lines).and_then(|()| out.flush()).ok();
+                if self.one_display {
+                    io::stderr().write_all(lines).ok();
+                } else {
+                    let mut out = io::stdout().lock();
+                    out.write_all(lines).and_then(|()| out.flush()).ok();
+                }
                 if let Some(bottom) = &mut bottom {
                     write(&bottom.draw(width(io::stderr())));
                 }
             }
             Target::Captured(seen) => {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                seen.0.push_str(&String::from_utf8_lossy(lines));
+                let seen = if self.one_display { &mut seen.1 } else { &mut seen.0 };
+                seen.push_str(&String::from_utf8_lossy(lines));
             }
         }
     }
@@ -166,5 +183,9 @@ mod tests {
         screen.say(Level::Error, "one\ntwo\u{1b}[2J");
         screen.pass_on(b"line\n");
         assert_eq!(screen.seen(), ("line\n".to_owned(), "one\ntwo\\u{1b}[2J\n".to_owned()));
+        let one = screen.one_display();
+        one.pass_on(b"progress\n");
+        assert!(one.seen().1.ends_with("progress\n"));
+        assert_eq!(one.prefix("worker 0"), "");
     }
 }

@@ -188,7 +188,7 @@ impl<'a> Watch<'a> {
         let said = format!("{} is process {pid}", process.name());
         self.say(Level::Debug, &said);
         if process.role == Role::Worker && process.local_rank == 0 {
-            let prefix = format!("[{}] ", process.name());
+            let prefix = self.options.screen.prefix(&process.name());
             self.stream = Some(Stream::open(&running.log, &prefix)?);
         }
         self.members[at] = Member { process, running: Some(running), ended: None, is_told: false };

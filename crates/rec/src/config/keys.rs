@@ -259,7 +259,13 @@ pub const KEYS: &[Key] = &[
         "runner.thread_num",
         Count,
         "1",
-        "Training threads of a trainer (`CPU_NUM`). In sync, hybrid and collective training each batch is split over them; else each trains on batches of its own.",
+        "Training threads of a trainer (`CPU_NUM`). In sync, hybrid and collective training each batch is split over them; else `parallel` says.",
+    ),
+    key(
+        "runner.parallel",
+        Text,
+        "threads",
+        "Ours: `threads`, each thread trains on batches of its own, or `batch`, each batch is split over the threads and the result is the same every time.",
     ),
     key(
         "runner.sync_mode",
@@ -346,6 +352,12 @@ pub const KEYS: &[Key] = &[
         Texts,
         "",
         "What it computes; by default the zoo model's prediction.",
+    ),
+    key(
+        "runner.save_epochs",
+        Count,
+        "1",
+        "Ours: epochs between two saves of the model and a checkpoint; the last epoch is always saved. 0 for the last alone, only for prediction and without a checkpoint.",
     ),
     key(
         "runner.checkpoint_interval",

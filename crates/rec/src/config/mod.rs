@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
+use bireme_engine::ir;
+
 pub use hyper::Hyper;
 pub(crate) use value::python_float;
 pub use value::{Node, Place, Value};
@@ -260,12 +262,18 @@ fn unknown(name: &str, place: &Place) -> String {
     format!("{place}: `{name}` is not a key of PaddleRec{near}")
 }
 
-/// The known key that is spelled most like `name`.
-fn nearest(name: &str) -> Option<&'static str> {
-    let limit = (name.rsplit('.').next().unwrap_or(name).len() / 3).max(1);
-    let distance = |key: &str| strsim::damerau_levenshtein(name, key);
-    let best = KEYS.iter().map(|key| (distance(key.name), key.name)).min()?;
-    (best.0 <= limit).then_some(best.1)
+/// The known key that is spelled most like `name`: of the same group, unless there is no such group.
+fn nearest(name: &str) -> Option<String> {
+    fn split(name: &str) -> (&str, &str) {
+        name.rsplit_once('.').unwrap_or(("", name))
+    }
+    let (group, own) = split(name);
+    let of_group = KEYS.iter().map(|key| split(key.name)).filter(|key| key.0 == group);
+    match ir::nearest(own, of_group.map(|key| key.1)).into_iter().next() {
+        Some(near) if group.is_empty() => Some(near),
+        Some(near) => Some(format!("{group}.{near}")),
+        None => ir::nearest(name, KEYS.iter().map(|key| key.name)).into_iter().next(),
+    }
 }
 
 /// Nested keys as flat ones, with dots.

@@ -36,7 +36,7 @@ pub(super) fn chart(title: &str, lines: &[Line]) -> String {
     let at_y = |value: f64| HEIGHT - BOTTOM - (value - y.0) / (y.1 - y.0) * (HEIGHT - TOP - BOTTOM);
     let mut svg = String::new();
     for tick in ticks(y) {
-        let (at, text) = (at_y(tick), number(tick));
+        let (at, text) = (at_y(tick), label(tick, y));
         let _ = write!(
             svg,
             r#"<line class="grid" x1="{LEFT}" x2="{:.1}" y1="{at:.1}" y2="{at:.1}"/><text x="{:.1}" y="{:.1}" text-anchor="end">{text}</text>"#,
@@ -46,7 +46,7 @@ pub(super) fn chart(title: &str, lines: &[Line]) -> String {
         );
     }
     for tick in ticks(x) {
-        let text = number(tick);
+        let text = label(tick, x);
         let _ = write!(
             svg,
             r#"<text x="{:.1}" y="{:.1}" text-anchor="middle">{text}</text>"#,
@@ -98,17 +98,36 @@ fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Round numbers in a range, five or so.
-fn ticks((low, high): (f64, f64)) -> Vec<f64> {
+/// The round number between two ticks of a range, of which it has five or so.
+fn tick_step((low, high): (f64, f64)) -> f64 {
     let rough = (high - low) / 5.0;
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power);
-    let step = step.into_iter().find(|step| *step >= rough).unwrap_or(power * 10.0);
+    step.into_iter().find(|step| *step >= rough).unwrap_or(power * 10.0)
+}
+
+/// Round numbers in a range.
+fn ticks((low, high): (f64, f64)) -> Vec<f64> {
+    let step = tick_step((low, high));
     let first = (low / step).ceil();
     (0..12)
         .map(|index| (first + f64::from(index)) * step)
         .take_while(|tick| *tick <= high)
         .collect()
+}
+
+/// A tick of a range, in as many digits as tell it from the next.
+fn label(tick: f64, range: (f64, f64)) -> String {
+    let step = tick_step(range);
+    let in_units = |unit: f64, name: &str| {
+        let decimals = (-(step / unit).log10().floor()).max(0.0) as usize;
+        format!("{:.decimals$}{name}", tick / unit)
+    };
+    match tick.abs() {
+        size if size >= 10_000_000.0 => in_units(1e6, "M"),
+        size if size >= 10_000.0 => in_units(1e3, "k"),
+        _ => number(tick),
+    }
 }
 
 /// A number in as few digits as it needs.
@@ -151,6 +170,11 @@ mod tests {
         assert_eq!(ticks((0.0, 10.0)), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(number(123_456.0), "123k");
         assert_eq!(number(0.25), "0.25");
+        let labels =
+            |range| ticks(range).iter().map(|tick| label(*tick, range)).collect::<Vec<_>>();
+        assert_eq!(labels((9_500.0, 11_500.0)), ["9500", "10.0k", "10.5k", "11.0k", "11.5k"]);
+        assert_eq!(labels((0.0, 50_000.0)), ["0", "10k", "20k", "30k", "40k", "50k"]);
+        assert_eq!(labels((2e7, 2.1e7))[..2], ["20.0M", "20.2M"]);
         assert_eq!(escape("<a & \"b\">"), "&lt;a &amp; &quot;b&quot;&gt;");
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bireme_data::parse::{BadLines, Format, Named};
 use bireme_data::source::{LineShare, Source, expand, open};
 use bireme_data::{
-    Batch, Batches, FileShare, Files, MemoryDataset, MemorySettings, QueueDataset, QueueSettings,
-    Slot,
+    Batch, Batches, FileShare, Files, Input, MemoryDataset, MemorySettings, QueueDataset,
+    QueueSettings, Slot,
 };
 
 use bireme_fleet::{Fleet, Reduce};
@@ -33,7 +33,9 @@ enum Kind {
 /// The data of a run.
 pub(super) struct Data {
     kind: Kind,
-    input: Arc<Files>,
+    input: Arc<dyn Input>,
+    /// The input, where samples are read from files.
+    files: Option<Arc<Files>>,
     slots: Vec<Slot>,
     batch_size: usize,
     readers: usize,
@@ -42,7 +44,11 @@ pub(super) struct Data {
     /// Whom readers ask for the next file, if the trainers share them.
     share: Option<Arc<dyn FileShare>>,
     bad_lines: Arc<BadLines>,
+    interrupt: Interrupt,
 }
+
+/// Says whether somebody wants to stop.
+pub(super) type Interrupt = Option<Arc<dyn Fn() -> bool + Send + Sync>>;
 
 /// What the data is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +114,7 @@ pub(super) struct Reading<'a> {
     pub(super) partial: bool,
     /// Whether servers take part, which decides the default reader.
     pub(super) with_servers: bool,
+    pub(super) interrupt: Interrupt,
     pub(super) log: &'a Log,
 }
 
@@ -118,7 +125,6 @@ impl Data {
     /// When the reader or the format does not exist, or there are no files.
     pub(super) fn new(reading: &Reading<'_>, files: Vec<PathBuf>) -> Result<Data> {
         let Reading { config, model, .. } = *reading;
-        let kind = kind(reading)?;
         let tolerated =
             reading.skip_bad_lines.unwrap_or(config.count("runner.skip_bad_lines") as u64);
         let bad_lines = Arc::new(BadLines::tolerate(tolerated));
@@ -137,6 +143,18 @@ impl Data {
         {
             reading.log.warn(&format!("{problem}: if later lines do not, it will be an error"));
         }
+        let files = Arc::new(input);
+        let data = Data::given(reading, Arc::clone(&files) as _)?;
+        Ok(Data { files: Some(files), bad_lines, ..data })
+    }
+
+    /// Samples that are there already.
+    ///
+    /// # Errors
+    /// When the reader does not exist, or a batch has no samples.
+    pub(super) fn given(reading: &Reading<'_>, input: Arc<dyn Input>) -> Result<Data> {
+        let config = reading.config;
+        let kind = kind(reading)?;
         let batch_size = match (reading.purpose, config.count("runner.infer_batch_size")) {
             (Purpose::Infer, size) if size > 0 => size,
             _ => config.count("runner.train_batch_size"),
@@ -151,15 +169,17 @@ impl Data {
         };
         Ok(Data {
             kind,
-            input: Arc::new(input),
-            slots: model.slots.clone(),
+            input,
+            files: None,
+            slots: reading.model.slots.clone(),
             batch_size,
             readers: readers.max(1),
             // A last short batch of an evaluation counts too.
             drop_last: kind == Kind::Loader && reading.purpose == Purpose::Train,
             memory: None,
             share: None,
-            bad_lines,
+            bad_lines: Arc::default(),
+            interrupt: reading.interrupt.clone(),
         })
     }
 
@@ -176,7 +196,7 @@ impl Data {
     /// # Errors
     /// When no thread can be started.
     pub(super) fn preload(&mut self, threads: usize) -> Result<()> {
-        let mut settings = MemorySettings::new(Arc::clone(&self.input) as _, self.slots.clone());
+        let mut settings = MemorySettings::new(Arc::clone(&self.input), self.slots.clone());
         settings.batch_size = self.batch_size;
         let mut memory = MemoryDataset::new(settings)?;
         memory.preload(threads.max(1))?;
@@ -206,9 +226,9 @@ impl Data {
         self.share = Some(share);
     }
 
-    /// The files, as datasets read them.
-    pub(super) fn input(&self) -> Arc<Files> {
-        Arc::clone(&self.input)
+    /// The files, as datasets read them; none where samples are given.
+    pub(super) fn source(&self) -> Option<&Arc<Files>> {
+        self.files.as_ref()
     }
 
     /// Words and lines of all files, as PaddleRec counts them before training.
@@ -246,7 +266,7 @@ impl Data {
 
     /// The files.
     pub(super) fn files(&self) -> &[PathBuf] {
-        &self.input.source().files
+        self.files.as_ref().map_or(&[], |files| &files.source().files)
     }
 
     /// The batches of an epoch, for so many training threads.
@@ -254,16 +274,17 @@ impl Data {
     /// # Errors
     /// When the files cannot be read.
     pub(super) fn open(&mut self, epoch: u64, threads: usize) -> Result<Vec<Box<dyn Batches>>> {
-        let input = Arc::clone(&self.input) as _;
+        let input = Arc::clone(&self.input);
         if self.kind == Kind::Memory {
             let memory = match &mut self.memory {
                 Some(memory) => memory,
                 none => {
                     let mut settings = MemorySettings::new(input, self.slots.clone());
                     settings.batch_size = self.batch_size;
-                    settings.readers = self.readers;
                     let mut memory = MemoryDataset::new(settings)?;
-                    memory.load()?;
+                    memory.preload(self.readers)?;
+                    let interrupt = || self.interrupt.as_ref().is_some_and(|asked| asked());
+                    memory.wait_unless(&interrupt)?;
                     none.insert(memory)
                 }
             };

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 
 use bireme_data::parse::Parser;
 use bireme_data::source::open;
@@ -30,9 +31,9 @@ pub(super) fn with_keys(config: &Config, error: Error) -> Error {
 
 /// The same error, with the line of data that holds the id or label which it is about: the files are
 /// read once more for it. Files that go through a command are not.
-pub(super) fn with_line(input: &Files, error: Error) -> Error {
+pub(super) fn with_line(input: Option<&Arc<Files>>, error: Error) -> Error {
     let message = error.to_string();
-    let found = value_outside(&message).and_then(|value| find(input, value));
+    let found = value_outside(&message).and_then(|value| find(input?, value));
     match found {
         Some((path, line, slot)) => Error::Settings(format!(
             "{message}; {}:{line} has it, in slot `{slot}`",
@@ -127,8 +128,10 @@ mod tests {
         std::fs::write(&paths[1], "1 0 1 6\n\n1 1 1 7000\n1 9 1 7\n").unwrap();
         let slots = [Slot::id("label"), Slot::id("C1")];
         let source = Source::new(paths.to_vec(), Format::multi_slot());
-        let input = Files::new(source, &slots).unwrap();
-        let of = |message: &str| with_line(&input, Error::Settings(message.to_owned())).to_string();
+        let input = Arc::new(Files::new(source, &slots).unwrap());
+        let of = |message: &str| {
+            with_line(Some(&input), Error::Settings(message.to_owned())).to_string()
+        };
         let message = "op `x`: id 7000 at position 1 of `C1` lies outside the table";
         let place = format!("; {}:3 has it, in slot `C1`", paths[1].display());
         assert_eq!(of(message), format!("{message}{place}"));

@@ -48,7 +48,6 @@ pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
             format!("is {}, but the first epoch is {}: nothing to do", epochs.end, epochs.start),
         ));
     }
-    let files = data::files(config, Purpose::Infer)?;
     let threads = config.count("runner.thread_num").max(1);
     let reading = Reading {
         config,
@@ -60,9 +59,13 @@ pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
         lines: None,
         partial: false,
         with_servers: false,
+        interrupt: options.interrupt.clone(),
         log: &options.log,
     };
-    let mut data = Data::new(&reading, files)?;
+    let mut data = match &options.input {
+        Some(input) => Data::given(&reading, Arc::clone(input))?,
+        None => Data::new(&reading, data::files(config, Purpose::Infer)?)?,
+    };
     let evaluations =
         epochs.map(|epoch| evaluate(config, options, (&model, &description), &mut data, epoch));
     let evaluations = evaluations.collect::<Result<Vec<_>>>();
@@ -96,6 +99,7 @@ fn evaluate(
         print_interval: config.count("runner.print_interval").max(1) as u64,
         log,
         events: None,
+        on_step: None,
         before: (0, 0),
         waited: &waited,
         since: Mutex::new(Since::now(&waited)),
@@ -120,7 +124,7 @@ fn evaluate(
         portions.push(Feed::new(batches, 0, &waited)?.portion(u64::MAX));
     }
     let summary = bireme_data::train(&training, portions)
-        .map_err(|error| super::explain::with_line(&data.input(), error.into()))?;
+        .map_err(|error| super::explain::with_line(data.source(), error.into()))?;
     if summary.batches == 0 {
         let files: Vec<&PathBuf> = data.files().iter().take(1).collect();
         return Err(Error::Settings(format!("there is no sample in {files:?} …")));

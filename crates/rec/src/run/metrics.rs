@@ -59,6 +59,21 @@ pub fn auc(positive: &[f64], negative: &[f64]) -> f64 {
     if positives > 0.0 && negatives > 0.0 { area / (positives * negatives) } else { 0.5 }
 }
 
+/// The same from all labels (1 for a click) and scores, exactly; `None` unless there are labels of both
+/// kinds.
+pub fn auc_of(labels: &[u8], scores: &[f32]) -> Option<f64> {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_unstable_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+    let (mut positive, mut negative) = (Vec::new(), Vec::new());
+    for ties in order.chunk_by(|a, b| scores[*a] == scores[*b]) {
+        let clicks = ties.iter().filter(|at| labels[**at] == 1).count();
+        positive.push(clicks as f64);
+        negative.push((ties.len() - clicks) as f64);
+    }
+    let has_any = |counts: &[f64]| counts.iter().any(|count| *count > 0.0);
+    (has_any(&positive) && has_any(&negative)).then(|| auc(&positive, &negative))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +84,8 @@ mod tests {
         assert_eq!(auc(&[0.0, 1.0, 0.0, 1.0], &[1.0, 0.0, 1.0, 0.0]), 0.75);
         assert_eq!(auc(&[0.0, 2.0], &[0.0, 2.0]), 0.5);
         assert_eq!(auc(&[1.0, 0.0], &[0.0, 0.0]), 0.5);
+        assert_eq!(auc_of(&[0, 0, 1, 1], &[0.1, 0.4, 0.35, 0.8]), Some(0.75));
+        assert_eq!(auc_of(&[0, 1], &[0.5, 0.5]), Some(0.5));
+        assert_eq!(auc_of(&[1, 1], &[0.5, 0.6]), None);
     }
 }

@@ -16,9 +16,9 @@ mod infer;
 mod metrics;
 mod online;
 mod optimizer;
+mod own_data;
 mod pipe;
 mod save;
-mod share;
 mod show;
 mod stop;
 mod topology;
@@ -28,6 +28,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bireme_data::Input;
+use bireme_engine::ir;
 use bireme_fleet::{Environment, Fleet};
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +37,7 @@ pub use checkpoint::last as last_checkpoint;
 pub use description::{Description, LineSlot, Lines};
 pub use events::Event;
 pub use infer::{Evaluation, infer};
-pub use metrics::auc;
+pub use metrics::{auc, auc_of};
 
 use crate::config::{Config, keys};
 use crate::zoo::{self, Hyper, Model};
@@ -45,6 +47,20 @@ use trainer::Trainer;
 
 /// Is told the endpoint of a server that listens.
 pub type OnListening = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Is told of the steps of this trainer, and before the first of them of one without samples.
+pub type OnStep = Arc<dyn Fn(&Step) + Send + Sync>;
+
+/// A step of training.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Samples of its batch.
+    pub samples: u64,
+    /// Its loss.
+    pub loss: f64,
+    /// The first metric of the model, as of now; NaN where it has none.
+    pub metric: f64,
+}
 
 /// How to run, beside what the configuration says.
 #[derive(Clone)]
@@ -61,6 +77,10 @@ pub struct Options {
     pub listen: Option<(String, OnListening)>,
     /// Says whether somebody wants to stop.
     pub interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    /// The samples of this process, in place of the files that the configuration names.
+    pub input: Option<Arc<dyn Input>>,
+    /// Who follows the training.
+    pub on_step: Option<OnStep>,
     /// Where log lines go.
     pub log: Log,
 }
@@ -73,6 +93,8 @@ impl Default for Options {
             check_finite: false,
             listen: None,
             interrupt: None,
+            input: None,
+            on_step: None,
             log: Log::stderr(),
         }
     }
@@ -93,7 +115,7 @@ pub struct Epoch {
     pub samples: u64,
     /// How long it took.
     pub seconds: f64,
-    /// Where the model was saved.
+    /// Where the model was saved; empty where it was not (`runner.save_epochs`).
     pub model: PathBuf,
 }
 
@@ -188,14 +210,7 @@ fn warn_unasked(hyper: &Hyper, model: &str, log: &Log) {
         if keys::find(&format!("hyper_parameters.{key}")).is_some() {
             continue;
         }
-        let near =
-            hyper.asked().map(|asked| (strsim::damerau_levenshtein(key, asked), asked)).min();
-        let near = match near {
-            Some((distance, near)) if distance <= (key.len() / 3).max(1) => {
-                format!(": did you mean `{near}`?")
-            }
-            _ => String::new(),
-        };
+        let near = ir::did_you_mean(&ir::nearest(key, hyper.asked()));
         log.warn(&format!(
             "{place}: model `{model}` has no hyper parameter `{key}`, it is ignored{near}"
         ));

@@ -187,7 +187,7 @@ impl<'a> Stream<'a> {
                 ahead = Some((pass + 1, self.read(day, &all[pass])?));
             }
             let Some(data) = data else { continue };
-            self.input = Some(data.input());
+            self.input = data.source().cloned();
             epochs.push(self.pass(day, pass, data)?);
             if pass % checkpoints == 0 && pass < all.len() {
                 self.save(day, &pass.to_string(), SaveMode::Full, DONE, pass as i64)?;
@@ -243,6 +243,7 @@ impl<'a> Stream<'a> {
             // A pass may be minutes of data: a slot may come later in the day.
             partial: true,
             with_servers: true,
+            interrupt: self.options.interrupt.clone(),
             log: &self.options.log,
         };
         let mut data = Data::of_pass(&reading, own)?;
@@ -352,6 +353,7 @@ impl<'a> Stream<'a> {
             print_interval: self.config.count("runner.print_interval").max(1) as u64,
             log: &self.options.log,
             events: number.and(self.events.as_ref()),
+            on_step: None,
             before: (0, self.batches),
             waited: &waited,
             since: Mutex::new(Since::now(&waited)),

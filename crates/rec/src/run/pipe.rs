@@ -128,12 +128,7 @@ fn helpers(yaml: &Path) -> PathBuf {
 
 /// A path as one word of a shell.
 fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    match text.chars().all(plain) {
-        true => text.into_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
+    bireme_fleet::shell::quoted(&path.to_string_lossy())
 }
 
 #[cfg(test)]
@@ -156,6 +151,7 @@ mod tests {
             lines: None,
             partial: false,
             with_servers: false,
+            interrupt: None,
             log: &Log::silent(),
         };
         format(&reading)

@@ -59,7 +59,8 @@ impl Names {
     }
 }
 
-/// Saves the model of an epoch; all trainers call it together. Returns the folder.
+/// Saves the model of an epoch: for prediction and, with `whole`, for training to begin from. All
+/// trainers call it together. Returns the folder.
 ///
 /// # Errors
 /// When it cannot be written, or a server is lost.
@@ -69,6 +70,7 @@ pub(super) fn model(
     names: &Names,
     config: &Config,
     epoch: u64,
+    whole: bool,
 ) -> Result<PathBuf> {
     let folder = PathBuf::from(config.text("runner.model_save_path")).join(epoch.to_string());
     fn texts(names: &[String]) -> Vec<&str> {
@@ -76,6 +78,9 @@ pub(super) fn model(
     }
     let (feeds, fetches) = (texts(&names.feeds), texts(&names.fetches));
     fleet.save_inference_model(&folder.join(INFERENCE), &feeds, &fetches, scope)?;
+    if !whole {
+        return Ok(folder);
+    }
     if fleet.server_num() > 0 {
         // A server starts from these, with the state of the optimizer.
         fleet.save_persistables(&folder.join(PERSISTABLES), scope, SaveMode::Full)?;

@@ -9,6 +9,7 @@ use bireme_data::Progress;
 use bireme_fleet::clock;
 
 use super::events::{self, Event, Events};
+use super::{OnStep, Step};
 use crate::log::{cpp_float, numpy_f32, numpy_f64};
 use crate::{Log, Result};
 
@@ -34,6 +35,7 @@ pub(super) struct Show<'a> {
     pub(super) print_interval: u64,
     pub(super) log: &'a Log,
     pub(super) events: Option<&'a Mutex<Events>>,
+    pub(super) on_step: Option<&'a OnStep>,
     /// Batches of this epoch, and of the run, before this portion.
     pub(super) before: (u64, u64),
     pub(super) waited: &'a Arc<AtomicU64>,
@@ -74,7 +76,15 @@ impl Show<'_> {
             .map(|fetch| progress.fetched(fetch).to_f64_vec().first().copied().unwrap_or(f64::NAN))
             .collect();
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        since.samples += progress.data.rows() as u64;
+        let samples = progress.data.rows() as u64;
+        if let Some(tell) = self.on_step {
+            tell(&Step {
+                samples,
+                loss: values[0],
+                metric: values.get(1).copied().unwrap_or(f64::NAN),
+            });
+        }
+        since.samples += samples;
         since.loss += values[0];
         since.total_loss += values[0];
         since.losses += 1;

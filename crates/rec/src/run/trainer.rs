@@ -22,11 +22,11 @@ use super::data::{self, Data};
 use super::events::{self, Event, Events};
 use super::explain;
 use super::feed::{self, Feed};
-use super::share::{self, Counted};
+use super::own_data::{self, Counted};
 use super::show::{Show, Since, Style, metric_text};
 use super::stop::{Stop, Stopping};
 use super::topology::Topology;
-use super::{Description, Epoch, Lines, Options, Outcome, metrics, optimizer, save};
+use super::{Description, Epoch, Lines, Options, Outcome, Step, metrics, optimizer, save};
 use crate::config::{Config, python_float};
 use crate::zoo::Model;
 use crate::{Error, Result};
@@ -72,17 +72,19 @@ impl<'a> Trainer<'a> {
     ) -> Result<Trainer<'a>> {
         header(config, topology, options);
         let names = save::Names::of(config, &model, &options.log);
-        let threads = divide(fleet.main_program()?, config.count("runner.thread_num"), false)?;
-        let mut data = share::own_data(config, options, topology, &model, &fleet, threads)?;
+        let threads = config.count("runner.thread_num");
+        let threads = divide(fleet.main_program()?, threads, splits_batches(config)?)?;
+        let mut data = own_data::of_trainer(config, options, topology, &model, &fleet, threads)?;
         let counted = Counted::of(config, topology, &data, options)?;
-        description.lines = Lines::of(&data.input().source().format, &model.slots)?;
+        let format = data.source().map_or(&model.format, |files| &files.source().format);
+        description.lines = Lines::of(format, &model.slots)?;
         let setup = setup(config, topology, &fleet, threads, &data, &description);
         let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
         // Trainers meet at checkpoints, so one that failed cannot join the others in the middle.
         fleet.reporter().together();
         let executor = fleet.init_worker(executor)?;
         let rings = fleet.join()?;
-        if share::shares_files(config, topology) {
+        if own_data::shares_files(config, topology) {
             data.share(fleet.file_share()?);
         }
         let checkpoints = folder(config, "runner.checkpoint_path", "checkpoints");
@@ -216,6 +218,9 @@ impl<'a> Trainer<'a> {
         let (spent, interval) =
             (self.position.seconds, self.config.count("runner.checkpoint_interval"));
         let feeds = self.feeds()?;
+        if let Some(tell) = self.options.on_step.as_ref().filter(|_| self.position.batches == 0) {
+            tell(&Step::default());
+        }
         let each = match interval {
             0 => u64::MAX,
             batches => (batches as u64).div_ceil(self.threads.0 as u64),
@@ -236,8 +241,8 @@ impl<'a> Trainer<'a> {
         if self.all(self.position.samples == 0)? {
             return Err(self.no_batch());
         }
-        if self.fleet.worker_num() > 1 {
-            data::check_named(&self.data.input(), &self.fleet)?;
+        if let Some(files) = self.data.source().filter(|_| self.fleet.worker_num() > 1) {
+            data::check_named(files, &self.fleet)?;
         }
         self.end_epoch(&last)
     }
@@ -311,6 +316,7 @@ impl<'a> Trainer<'a> {
             print_interval: self.config.count("runner.print_interval").max(1) as u64,
             log: &self.options.log,
             events: Some(&self.events),
+            on_step: self.options.on_step.as_ref(),
             before: (before, self.position.batches),
             waited: &self.waited,
             since: Mutex::new(Since::now(&self.waited)),
@@ -333,7 +339,7 @@ impl<'a> Trainer<'a> {
         };
         let portions = feeds.iter().map(|feed| feed.portion(each)).collect();
         let summary = bireme_data::train(&training, portions)
-            .map_err(|error| explain::with_line(&self.data.input(), error.into()))?;
+            .map_err(|error| explain::with_line(self.data.source(), error.into()))?;
         let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
         if !since.last.is_empty() {
             *last = since.last;
@@ -363,16 +369,10 @@ impl<'a> Trainer<'a> {
         let epoch = self.position.epoch;
         let global = self.global_metrics(last)?;
         self.show_epoch(&global, last);
-        let saving = Instant::now();
-        let scope = self.executor.scope().clone();
-        let model = save::model(&self.fleet, &scope, &self.names, self.config, epoch)?;
-        if self.fleet.is_first_worker() {
-            self.description.write(&model)?;
-        }
-        self.saved("model", model.clone(), saving)?;
-        if !self.topology.has_servers() && self.fleet.is_first_worker() {
-            self.options.log.info(&format!("Already save model in {}", model.display()));
-        }
+        let every = self.config.count("runner.save_epochs") as u64;
+        let is_last = epoch + 1 == self.config.count("runner.epochs") as u64;
+        let is_time = is_last || every > 0 && (epoch + 1).is_multiple_of(every);
+        let model = if is_time { self.save_model(every > 0)? } else { PathBuf::new() };
         let position = &mut self.position;
         let loss = position.loss / position.losses.max(1) as f64;
         let (samples, seconds) = (position.samples, position.seconds);
@@ -390,7 +390,23 @@ impl<'a> Trainer<'a> {
         position.taken = vec![0; self.threads.0];
         let batch = position.batches;
         self.write(Event::Epoch { time: events::now(), epoch, batch, metrics, samples, seconds })?;
-        self.checkpoint()
+        if is_time && every > 0 { self.checkpoint() } else { Ok(()) }
+    }
+
+    /// Saves the model of this epoch; with `whole`, training can begin from it too.
+    fn save_model(&self, whole: bool) -> Result<PathBuf> {
+        let saving = Instant::now();
+        let Trainer { fleet, names, config, .. } = self;
+        let scope = self.executor.scope();
+        let model = save::model(fleet, scope, names, config, self.position.epoch, whole)?;
+        if fleet.is_first_worker() {
+            self.description.write(&model)?;
+        }
+        self.saved("model", model.clone(), saving)?;
+        if !self.topology.has_servers() && fleet.is_first_worker() {
+            self.options.log.info(&format!("Already save model in {}", model.display()));
+        }
+        Ok(model)
     }
 
     /// Metrics over all trainers; those that begin anew each epoch are zeroed.
@@ -485,11 +501,22 @@ impl<'a> Trainer<'a> {
         let log = &self.options.log;
         log.info(&format!("train_result_dict: {text}"));
         if self.fleet.is_first_worker() {
-            let path = PathBuf::from("./train_result_dict.txt");
+            let folder = PathBuf::from(self.config.text("runner.model_save_path"));
+            let path = folder.join("train_result_dict.txt");
             std::fs::write(&path, &text).map_err(|error| Error::file(&path, error))?;
         }
         log.info("Run Success, Exit.");
         Ok(())
+    }
+}
+
+/// Whether the threads of a trainer split each batch, also where they need not.
+fn splits_batches(config: &Config) -> Result<bool> {
+    let key = "runner.parallel";
+    match config.text(key).as_str() {
+        "threads" => Ok(false),
+        "batch" => Ok(true),
+        other => Err(config.refuse(key, format!("is `{other}`: use threads or batch"))),
     }
 }
 

@@ -41,6 +41,7 @@ use bireme_engine::graph::{Graph, Variable};
 use crate::Result;
 pub use crate::config::{Hyper, Value};
 pub use bireme_data::parse::Format;
+pub use data::criteo;
 pub use trial::{Outcome, Trial};
 
 /// A model up to its loss, and what a run has to know about it.

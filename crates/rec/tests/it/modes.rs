@@ -92,8 +92,8 @@ fn every_mode_with_servers_learns_and_says_what_static_ps_trainer_says() {
             assert!(said.contains(line), "{mode}: {line}\n{said}");
         }
         assert!(processes[2].said().join("\n").contains("Run Server Begin"));
-        let results =
-            std::fs::read_to_string(setup.folder().join("train_result_dict.txt")).unwrap();
+        let path = setup.folder().join("models/train_result_dict.txt");
+        let results = std::fs::read_to_string(path).unwrap();
         assert!(
             results.starts_with("{'speed': [") && results.contains("], 'auc': [0."),
             "{results}"

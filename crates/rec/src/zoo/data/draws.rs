@@ -8,19 +8,24 @@ const WORLD: u64 = 2026;
 /// The draws of one sample, one after the other.
 pub(super) struct Draws {
     stream: Philox,
-    at: u64,
+    /// The generator makes four numbers at a time.
+    four: [f32; 4],
+    at: usize,
 }
 
 impl Draws {
     /// Those of sample `row` of the data `name`.
     pub(super) fn of(name: &str, seed: u64, row: u64) -> Draws {
-        Draws { stream: Philox::new(seed, name).stream(row), at: 0 }
+        Draws { stream: Philox::new(seed, name).stream(row), four: [0.0; 4], at: 0 }
     }
 
     /// Between 0 and 1.
     pub(super) fn uniform(&mut self) -> f32 {
+        if self.at.is_multiple_of(4) {
+            self.stream.fill_uniform(self.at as u64, 0.0, 1.0, &mut self.four);
+        }
         self.at += 1;
-        self.stream.uniform(self.at - 1)
+        self.four[(self.at - 1) % 4]
     }
 
     /// Less than `count`, each as likely.
@@ -41,6 +46,7 @@ impl Draws {
 }
 
 /// A distribution over 0, 1, 2 and so on, in which early values are common.
+#[derive(Debug)]
 pub(super) struct Skew {
     /// The chance of a value or one before it.
     cumulative: Vec<f32>,
@@ -50,6 +56,17 @@ impl Skew {
     /// Zipf's law over so many values; its exponent.
     pub(super) fn zipf(values: usize, exponent: f32) -> Skew {
         Skew::of((1..=values).map(|rank| (rank as f32).powf(-exponent)))
+    }
+
+    /// The same over many values, whose sum needs 64 bits.
+    pub(super) fn power_law(values: usize, exponent: f64) -> Skew {
+        let terms: Vec<f64> = (1..=values).map(|rank| (rank as f64).powf(-exponent)).collect();
+        let total: f64 = terms.iter().sum();
+        let sums = terms.iter().scan(0.0, |sum, term| {
+            *sum += term / total;
+            Some(*sum as f32)
+        });
+        Skew { cumulative: sums.collect() }
     }
 
     /// Values with these weights.

@@ -6,6 +6,7 @@
 pub(super) mod census;
 pub(super) mod clicks;
 pub(super) mod conversions;
+pub mod criteo;
 mod draws;
 pub(super) mod histories;
 pub(super) mod queries;

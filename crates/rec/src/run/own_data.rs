@@ -20,7 +20,7 @@ const SHARE_FILES: &str = "runner.share_files";
 ///
 /// # Errors
 /// When there are no files for it, or what is configured does not go together.
-pub(super) fn own_data(
+pub(super) fn of_trainer(
     config: &Config,
     options: &Options,
     topology: Topology,
@@ -28,9 +28,25 @@ pub(super) fn own_data(
     fleet: &Fleet,
     threads: (usize, usize),
 ) -> Result<Data> {
+    let trainers = fleet.worker_num();
+    let mut reading = Reading {
+        config,
+        model,
+        purpose: Purpose::Train,
+        skip_bad_lines: options.skip_bad_lines,
+        threads: threads.0 * threads.1,
+        named: Arc::default(),
+        lines: None,
+        partial: trainers > 1,
+        with_servers: topology.has_servers(),
+        interrupt: options.interrupt.clone(),
+        log: &options.log,
+    };
+    if let Some(input) = &options.input {
+        return Data::given(&reading, Arc::clone(input));
+    }
     let files = data::files(config, Purpose::Train)?;
     let share = shares_files(config, topology);
-    let trainers = fleet.worker_num();
     let (files, lines) = match trainers > 1 && !share {
         true => own_files(config, options, fleet, files)?,
         // Those who draw their files know all of them.
@@ -43,18 +59,7 @@ pub(super) fn own_data(
             fleet.worker_num()
         )));
     }
-    let reading = Reading {
-        config,
-        model,
-        purpose: Purpose::Train,
-        skip_bad_lines: options.skip_bad_lines,
-        threads: if topology.is_in_step() { threads.1 } else { threads.0 },
-        named: Arc::default(),
-        lines,
-        partial: trainers > 1,
-        with_servers: topology.has_servers(),
-        log: &options.log,
-    };
+    reading.lines = lines;
     let data = Data::new(&reading, files)?;
     if share {
         check_sharing(config, topology, &data)?;
