@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import _core
+from .._names import set_public_names
 from ..framework import flags
 from .program import Program, Scope, Variable, default_main_program
 from .settings import Settings
@@ -586,3 +587,6 @@ def _at_least_1d(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.size == 1 and value.ndim < 2:
         return value.reshape(1).view(_OneValue)
     return value
+
+
+set_public_names(__name__, but="FetchHandler fetch_names")
