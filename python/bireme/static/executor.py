@@ -101,18 +101,8 @@ class Executor:
 
         A heter worker's program runs its stage until the workers are done, and has no dataset.
         """
-        self._run_from_dataset(
-            program,
-            dataset,
-            scope,
-            thread,
-            False,
-            debug,
-            fetch_list,
-            fetch_info,
-            print_period,
-            fetch_handler,
-        )
+        shown = _fetch_settings(fetch_list, fetch_info, print_period, fetch_handler)
+        self._run_from_dataset(program, dataset, scope, thread, debug, shown, infer=False)
 
     def infer_from_dataset(
         self,
@@ -127,18 +117,8 @@ class Executor:
         fetch_handler: FetchHandler | None = None,
     ) -> None:
         """As `train_from_dataset`, but nothing is learned: gradients and updates are left out."""
-        self._run_from_dataset(
-            program,
-            dataset,
-            scope,
-            thread,
-            True,
-            debug,
-            fetch_list,
-            fetch_info,
-            print_period,
-            fetch_handler,
-        )
+        shown = _fetch_settings(fetch_list, fetch_info, print_period, fetch_handler)
+        self._run_from_dataset(program, dataset, scope, thread, debug, shown, infer=True)
 
     def _run_from_dataset(
         self,
@@ -146,12 +126,9 @@ class Executor:
         dataset: Any,
         scope: Scope | None,
         thread: int,
-        infer: bool,
         debug: bool,
-        fetch_list: Any,
-        fetch_info: Any,
-        print_period: int,
-        fetch_handler: FetchHandler | None,
+        shown: dict[str, Any],
+        infer: bool,
     ) -> None:
         compiled = _compiled(program)
         program = _plain_program(program if compiled is None else compiled)
@@ -163,7 +140,7 @@ class Executor:
         if dataset is None:
             raise RuntimeError("dataset is need and should be initialized")
         settings = {
-            **_fetch_settings(fetch_list, fetch_info, print_period, fetch_handler),
+            **shown,
             "threads": _training_threads(thread, dataset),
             "infer": infer,
             "debug": bool(debug),
