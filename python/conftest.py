@@ -13,7 +13,7 @@ for _name in [name for name in os.environ if name.startswith(("BIREME_", "PADDLE
     if not _name.startswith("BIREME_TEST_"):
         del os.environ[_name]
 
-collect_ignore = ["bireme/_shim", "tests/seeds_ps", "tests/jobs"]
+collect_ignore = ["bireme/_shim", "tests/guides_ps", "tests/jobs"]
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import bireme
 import pytest
 from bireme import _core
 from bireme._names import LAZY
-from bireme.nn.layer import activation, loss
+from bireme.nn.layer import activation, loss, pooling
 
 
 def declared(body):
@@ -145,6 +145,6 @@ def layer_stub(module):
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("module", [activation, loss], ids=["activation", "loss"])
+@pytest.mark.parametrize("module", [activation, loss, pooling], ids=lambda module: module.__name__)
 def test_layers_of_functions_have_signatures_for_editors(module):
     check_stub(Path(module.__file__).with_suffix(".pyi"), layer_stub(module))

@@ -14,7 +14,7 @@ import pytest
 from running_jobs import free_ports
 from running_ranks import run_well
 from running_tools import copied_checkout, run
-from test_seeds_servers import run_job
+from test_guides_servers import run_job
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

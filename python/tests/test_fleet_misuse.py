@@ -62,10 +62,22 @@ def test_servers_that_never_start(tmp_path):
 @pytest.mark.parametrize(
     ("name", "changes", "text"),
     [
-        ("server 0", {"PADDLE_PORT": "1"}, "this server is `127.0.0.1:1` (`POD_IP` and"),
+        (
+            "server 0",
+            {"PADDLE_PORT": "1"},
+            "this server's endpoint `127.0.0.1:1` is not in the list",
+        ),
         ("server 0", {"FLAGS_rpc_retry_times": "x"}, "`FLAGS_rpc_retry_times` is `x`"),
-        ("trainer 0", {"PADDLE_TRAINER_ID": "2"}, "`PADDLE_TRAINER_ID=2`, but with"),
-        ("trainer 0", {"PADDLE_TRAINERS_NUM": "two"}, "`PADDLE_TRAINERS_NUM=two`, which is not"),
+        (
+            "trainer 0",
+            {"PADDLE_TRAINER_ID": "2"},
+            "PADDLE_TRAINER_ID is 2, but there are 2 trainers",
+        ),
+        (
+            "trainer 0",
+            {"PADDLE_TRAINERS_NUM": "two"},
+            "`PADDLE_TRAINERS_NUM` is `two`, which is not",
+        ),
         ("trainer 0", {"FLAGS_rpc_deadline": "soon"}, "`FLAGS_rpc_deadline` is `soon`"),
     ],
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from running_fleetrun import Fleetrun, run_fleetrun
 from running_jobs import losses
-from test_seeds import LOG_LINE, expect_checksums_of, listing, write_digits
+from test_guides import LOG_LINE, expect_checksums_of, listing, write_digits
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 

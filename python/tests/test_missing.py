@@ -1,6 +1,8 @@
 """A name that Bireme lacks is an error that names the nearest thing it has."""
 
 import importlib
+import re
+from pathlib import Path
 
 import bireme
 import pytest
@@ -41,6 +43,15 @@ def test_renamed_and_moved_names_are_known():
 
 def test_names_that_resemble_nothing_have_no_hint():
     assert message("bireme.qqqqqq") == "`paddle.qqqqqq` is not in Bireme (see docs/api.md)"
+
+
+def test_what_the_page_calls_missing_is_missing():
+    page = Path(__file__).parents[2] / "docs" / "api.md"
+    (line,) = re.findall(r"^- \*\*Not there\*\*.*$", page.read_text("utf-8"), re.MULTILINE)
+    names = re.findall(r"`paddle\.([\w.]+)`", line)
+    assert {"Model", "autograd.PyLayer", "utils.dlpack"} <= set(names)
+    for name in names:
+        assert "is not in Bireme" in message(f"bireme.{name}")
 
 
 def test_feature_tests_work():

@@ -67,6 +67,19 @@ def test_minimize_updates_eagerly() -> None:
     assert model.bias.tolist() == [-0.5]
 
 
+def test_multi_precision_changes_nothing_for_float32() -> None:
+    ends = []
+    for multi_precision in (False, True):
+        weight = paddle.create_parameter(
+            [2], "float32", default_initializer=nn.initializer.Constant(1)
+        )
+        adam = optimizer.Adam(0.1, parameters=[weight], multi_precision=multi_precision)
+        (weight * weight).sum().backward()
+        adam.step()
+        ends.append(weight.tolist())
+    assert ends[0] == ends[1] != [1.0, 1.0]
+
+
 def test_bad_settings_are_refused() -> None:
     parameters = nn.Linear(1, 1).parameters()
     with pytest.raises(AttributeError, match="parameters"):
@@ -81,8 +94,6 @@ def test_bad_settings_are_refused() -> None:
         optimizer.SGD(0.1, parameters=parameters, weight_decay="much")
     with pytest.raises(ValueError, match="beta1"):
         optimizer.Adam(0.1, beta1=1.5, parameters=parameters)
-    with pytest.raises(NotImplementedError, match="multi_precision"):
-        optimizer.Adam(0.1, parameters=parameters, multi_precision=True)
     with pytest.raises(ValueError, match="momentum"):
         optimizer.Adam(0.1, parameters=[{"params": parameters, "momentum": 0.9}])
     with pytest.raises(NotImplementedError):

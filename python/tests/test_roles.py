@@ -68,12 +68,15 @@ def test_a_server_by_the_environment(environment, maker):
 @pytest.mark.parametrize(
     ("variables", "text"),
     [
-        ({**TRAINER, "PADDLE_TRAINERS_NUM": "two"}, "`PADDLE_TRAINERS_NUM=two`, which is not a"),
+        (
+            {**TRAINER, "PADDLE_TRAINERS_NUM": "two"},
+            "`PADDLE_TRAINERS_NUM` is `two`, which is not a whole number",
+        ),
         (
             {**TRAINER, "PADDLE_TRAINER_ID": "2"},
-            "`PADDLE_TRAINER_ID=2`, but with `PADDLE_TRAINERS_NUM=2`",
+            "PADDLE_TRAINER_ID is 2, but there are 2 trainers, numbered from 0",
         ),
-        ({**SERVER, "PADDLE_PORT": "36009"}, "this server is `127.0.0.2:36009`"),
+        ({**SERVER, "PADDLE_PORT": "36009"}, "this server's endpoint `127.0.0.2:36009` is not in"),
     ],
 )
 @pytest.mark.parametrize("maker", [fleet.PaddleCloudRoleMaker, first.PaddleCloudRoleMaker])

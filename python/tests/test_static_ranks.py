@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from running_jobs import Job, free_ports
 from running_ranks import environments, run_well
-from test_seeds import LOG_LINE, expect_checksums_of, listing, write_digits
+from test_guides import LOG_LINE, expect_checksums_of, listing, write_digits
 
 
 def parameters(folder, how, ranks):

@@ -120,3 +120,10 @@ def test_mixed_precision_of_static_programs_is_refused_when_it_is_asked_for():
         amp.decorate(None)
     with pytest.raises(ValueError, match="overlap"):
         amp.CustomOpLists(["mul"], ["mul"])
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_gradients_of_rows_gathered_twice_are_summed(overwrite):
+    rows = paddle.to_tensor([[1.0], [2.0]], stop_gradient=False)
+    fluid.layers.gather(rows, paddle.to_tensor([1, 1]), overwrite).sum().backward()
+    assert rows.grad.tolist() == [[0.0], [2.0]]

@@ -36,6 +36,8 @@ mod parameter;
 mod place;
 mod program;
 mod ranks;
+mod rec;
+mod role;
 mod scope;
 mod session;
 mod site;
@@ -44,7 +46,6 @@ mod tensor;
 mod transpiler;
 mod variable;
 mod window;
-mod yaml;
 
 use pyo3::pymodule;
 
@@ -109,6 +110,10 @@ mod _core {
     #[pymodule_export]
     use crate::program::Program;
     #[pymodule_export]
+    use crate::rec::{auc, next_day, parse_yaml, passes_of_a_day};
+    #[pymodule_export]
+    use crate::role::environment_role;
+    #[pymodule_export]
     use crate::scope::{Scope, ScopeVar};
     #[pymodule_export]
     use crate::session::{
@@ -123,8 +128,6 @@ mod _core {
     use crate::transpiler::Transpiler;
     #[pymodule_export]
     use crate::variable::Variable;
-    #[pymodule_export]
-    use crate::yaml::{next_day, parse_yaml, passes_of_a_day};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

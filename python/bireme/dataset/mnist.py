@@ -47,6 +47,8 @@ def train() -> Callable[[], Iterator[tuple[np.ndarray, int]]]:
 
     >>> from bireme.dataset import mnist
     >>> image, label = next(mnist.train()())  # doctest: +SKIP
+    >>> image.shape, label  # doctest: +SKIP
+    ((784,), 5)
     """
     return reader_creator(
         common.download(TRAIN_IMAGE_URL, "mnist", TRAIN_IMAGE_MD5),
@@ -59,6 +61,8 @@ def test() -> Callable[[], Iterator[tuple[np.ndarray, int]]]:
 
     >>> from bireme.dataset import mnist
     >>> image, label = next(mnist.test()())  # doctest: +SKIP
+    >>> image.shape, label  # doctest: +SKIP
+    ((784,), 7)
     """
     return reader_creator(
         common.download(TEST_IMAGE_URL, "mnist", TEST_IMAGE_MD5),
@@ -71,6 +75,8 @@ def fetch() -> None:
 
     >>> from bireme.dataset import mnist
     >>> mnist.fetch()  # doctest: +SKIP
+    >>> sorted(os.listdir(os.path.join(common.DATA_HOME, "mnist")))[0]  # doctest: +SKIP
+    't10k-images-idx3-ubyte.gz'
     """
     train()
     test()

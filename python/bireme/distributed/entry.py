@@ -5,6 +5,8 @@ An entry is kept in the program, for the servers; a run in one process has no us
 
 from __future__ import annotations
 
+from .._names import set_public_names
+
 
 class CountFilterEntry:
     """A feature is trained once it was seen `count_filter` times.
@@ -52,3 +54,6 @@ class ShowClickEntry:
 
     def _to_attr(self) -> str:
         return f"show_click_entry:{self._names}"
+
+
+set_public_names(__name__)

@@ -73,3 +73,13 @@ def endpoints(name: str) -> list[str]:
     []
     """
     return [part.strip() for part in (text(name) or "").split(",") if part.strip()]
+
+
+def all_set() -> dict[str, str]:
+    """What every variable says that is set.
+
+    >>> from bireme.distributed import environment
+    >>> "PADDLE_TRAINER_ID" in environment.all_set()
+    False
+    """
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
+from .._names import set_public_names
 
 _group: Any = None
 
@@ -43,3 +44,6 @@ def gloo_release() -> None:
     """
     global _group
     _group = None
+
+
+set_public_names(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._names import set_public_names
 from . import environment
 from .communication.group import Group, all_processes, group_of, is_initialized
 
@@ -120,3 +121,6 @@ def split(
         "a layer cut over several processes is not in this version: every process keeps the whole"
         " model, see `paddle.DataParallel`; for large tables use parameter servers"
     )
+
+
+set_public_names(__name__)

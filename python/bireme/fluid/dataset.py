@@ -84,7 +84,9 @@ class InMemoryDataset(DatasetBase, _datasets.InMemoryDataset):
 
     >>> import bireme.fluid as fluid
     >>> dataset = fluid.DatasetFactory().create_dataset("InMemoryDataset")
-    >>> dataset.set_parse_ins_id(True)
+    >>> dataset.set_thread(2)
+    >>> dataset.thread_num
+    2
     """
 
     def set_queue_num(self, queue_num: int) -> None:

@@ -6,27 +6,11 @@ from typing import Any
 
 from .. import _core
 from .._missing import missing_names
+from .._names import set_public_names
 
 CPUPlace = _core.CPUPlace
 CUDAPlace = _core.CUDAPlace
 CUDAPinnedPlace = _core.CUDAPinnedPlace
-
-__all__ = [
-    "CPUPlace",
-    "CUDAPinnedPlace",
-    "CUDAPlace",
-    "get_device",
-    "is_compiled_with_cinn",
-    "is_compiled_with_cuda",
-    "is_compiled_with_custom_device",
-    "is_compiled_with_distribute",
-    "is_compiled_with_ipu",
-    "is_compiled_with_npu",
-    "is_compiled_with_rocm",
-    "is_compiled_with_xpu",
-    "set_device",
-    "set_place",
-]
 
 
 def set_device(device: str) -> Any:
@@ -158,4 +142,5 @@ def is_compiled_with_distribute() -> bool:
     return True
 
 
+set_public_names(__name__, also="CPUPlace CUDAPinnedPlace CUDAPlace", but="set_place")
 __getattr__ = missing_names(__name__)

@@ -1,17 +1,9 @@
 """Messages along the edges of graphs: `paddle.geometric`."""
 
 from .._missing import missing_names
-from .message_passing import send_u_recv, send_ue_recv, send_uv
-from .segment import segment_max, segment_mean, segment_min, segment_sum
+from .._names import set_public_names
+from .message_passing import *
+from .segment import *
 
-__all__ = [
-    "segment_max",
-    "segment_mean",
-    "segment_min",
-    "segment_sum",
-    "send_u_recv",
-    "send_ue_recv",
-    "send_uv",
-]
-
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._names import set_public_names
 from ..tensor.arguments import Tensor, integer, ops
 from .segment import gathered, sent
 
@@ -82,3 +83,6 @@ def _message(name: str) -> Any:
 def _rows(out_size: Any, x: Tensor) -> int:
     size = 0 if out_size is None else integer(out_size, "out_size")
     return size if size > 0 else x.shape[0]
+
+
+set_public_names(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._names import set_public_names
 from ..tensor.arguments import Tensor, constant, numpy_of, ops, require_tensor
 
 
@@ -62,3 +63,6 @@ def sent(x: Tensor, source: Tensor, target: Tensor, how: str, count: int) -> Ten
     if how not in ("sum", "mean", "max", "min"):
         raise ValueError(f"rows are put together by sum, mean, max or min, not by {how!r}")
     return ops.graph_send_recv(x, source, target, reduce_op=how.upper(), out_size=[count])
+
+
+set_public_names(__name__, but="gathered sent")

@@ -15,17 +15,9 @@
 """
 
 from .._missing import missing_names
-from .config import Config, PlaceType, PrecisionType, get_version
-from .predictor import Predictor, Tensor, create_predictor
+from .._names import set_public_names
+from .config import *
+from .predictor import *
 
-__all__ = [
-    "Config",
-    "PlaceType",
-    "PrecisionType",
-    "Predictor",
-    "Tensor",
-    "create_predictor",
-    "get_version",
-]
-
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

@@ -6,6 +6,7 @@ import warnings
 from enum import IntEnum
 
 from .. import _core
+from .._names import set_public_names
 
 
 class PlaceType(IntEnum):
@@ -129,3 +130,6 @@ def get_version() -> str:
     True
     """
     return f"version: {_core.__version__}"
+
+
+set_public_names(__name__)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._names import set_public_names
 from ..static import Executor, Scope, scope_guard
 from ..static.inference import load_model
 from .config import Config
@@ -148,3 +149,6 @@ def _named(kind: str, handles: dict[str, Tensor], name: str) -> Tensor:
     if name not in handles:
         raise ValueError(f"the model has no {kind} `{name}`: it has {', '.join(handles)}")
     return handles[name]
+
+
+set_public_names(__name__)

@@ -1,44 +1,9 @@
 """Data sets, samplers and the `DataLoader` that turns them into batches."""
 
 from .._missing import missing_names
-from .dataloader import (
-    BatchSampler,
-    ChainDataset,
-    ComposeDataset,
-    ConcatDataset,
-    Dataset,
-    DistributedBatchSampler,
-    IterableDataset,
-    RandomSampler,
-    Sampler,
-    SequenceSampler,
-    Subset,
-    SubsetRandomSampler,
-    TensorDataset,
-    WeightedRandomSampler,
-    get_worker_info,
-    random_split,
-)
-from .reader import DataLoader
+from .._names import set_public_names
+from .dataloader import *
+from .reader import DataLoader as DataLoader
 
-__all__ = [
-    "BatchSampler",
-    "ChainDataset",
-    "ComposeDataset",
-    "ConcatDataset",
-    "DataLoader",
-    "Dataset",
-    "DistributedBatchSampler",
-    "IterableDataset",
-    "RandomSampler",
-    "Sampler",
-    "SequenceSampler",
-    "Subset",
-    "SubsetRandomSampler",
-    "TensorDataset",
-    "WeightedRandomSampler",
-    "get_worker_info",
-    "random_split",
-]
-
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

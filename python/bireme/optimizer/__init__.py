@@ -1,22 +1,10 @@
 """Optimizers and learning rate schedules: `paddle.optimizer`."""
 
 from .._missing import missing_names
+from .._names import set_public_names
 from . import lr
-from .optimizer import Optimizer
-from .optimizers import SGD, Adadelta, Adagrad, Adam, Adamax, AdamW, Lamb, Momentum, RMSProp
+from .optimizer import Optimizer as Optimizer
+from .optimizers import *
 
-__all__ = [
-    "SGD",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Lamb",
-    "Momentum",
-    "Optimizer",
-    "RMSProp",
-    "lr",
-]
-
+set_public_names(__name__, also="lr")
 __getattr__ = missing_names(__name__)

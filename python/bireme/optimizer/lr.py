@@ -10,36 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .lr_base import LRScheduler, check_callable, check_gamma, check_positive_integer
-from .lr_cycles import (
-    CosineAnnealingDecay,
-    CosineAnnealingWarmRestarts,
-    CyclicLR,
-    LinearLR,
-    OneCycleLR,
-)
-from .lr_plateau import ReduceOnPlateau
-
-__all__ = [
-    "CosineAnnealingDecay",
-    "CosineAnnealingWarmRestarts",
-    "CyclicLR",
-    "ExponentialDecay",
-    "InverseTimeDecay",
-    "LRScheduler",
-    "LambdaDecay",
-    "LinearLR",
-    "LinearWarmup",
-    "MultiStepDecay",
-    "MultiplicativeDecay",
-    "NaturalExpDecay",
-    "NoamDecay",
-    "OneCycleLR",
-    "PiecewiseDecay",
-    "PolynomialDecay",
-    "ReduceOnPlateau",
-    "StepDecay",
-]
+from .._names import set_public_names
+from .lr_base import *
+from .lr_base import check_callable, check_gamma, check_positive_integer
+from .lr_cycles import *
+from .lr_plateau import *
 
 
 class NoamDecay(LRScheduler):
@@ -351,3 +326,10 @@ class MultiplicativeDecay(LRScheduler):
         for step in range(1, self.last_epoch + 1):
             rate = rate * self.lr_lambda(step)
         return rate
+
+
+_FROM_PARTS = """
+CosineAnnealingDecay CosineAnnealingWarmRestarts CyclicLR LRScheduler LinearLR OneCycleLR
+ReduceOnPlateau
+"""
+set_public_names(__name__, also=_FROM_PARTS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from .._names import set_public_names
+
 
 class LRScheduler:
     """Base class of schedules: subclasses define `get_lr()` from `base_lr` and `last_epoch`.
@@ -107,3 +109,6 @@ def check_positive_integer(name: str, value: Any) -> None:
     """Refuses what is not an integer over 0."""
     if not isinstance(value, int) or value <= 0:
         raise AssertionError(f"`{name}` must be a positive integer, but is {value!r}")
+
+
+set_public_names(__name__, but="check_callable check_gamma check_positive_integer")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from .._names import set_public_names
 from .lr_base import LRScheduler, check_positive_integer
 
 
@@ -294,3 +295,6 @@ def _check_steps(name: str, value: int) -> None:
         raise TypeError(f"`{name}` must be an int, but is `{type(value).__name__}`")
     if value <= 0:
         raise ValueError(f"`{name}` must be positive, but is {value}")
+
+
+set_public_names(__name__)

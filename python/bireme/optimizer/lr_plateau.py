@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._names import set_public_names
 from .lr_base import LRScheduler
 
 
@@ -103,3 +104,6 @@ def _one_number(metrics: Any) -> float:
         raise TypeError(
             f"`metrics` must be a number, an array or a tensor, but is `{type(metrics).__name__}`"
         ) from None
+
+
+set_public_names(__name__)

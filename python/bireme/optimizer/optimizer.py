@@ -32,7 +32,8 @@ class Optimizer:
     """Base class of optimizers; use a subclass such as `Adam`.
 
     `parameters` are tensors, or dictionaries with `params` and settings of their own, where
-    `learning_rate` is a factor. `weight_decay` is a number (L2) or a regulariser.
+    `learning_rate` is a factor. `weight_decay` is a number (L2) or a regulariser. `multi_precision`
+    of subclasses is about float16 parameters, and changes nothing for others.
     """
 
     _kind = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from .._names import set_public_names
 from .lr_base import LRScheduler
 from .optimizer import Optimizer, names_without_decay
 
@@ -28,7 +29,6 @@ class SGD(Optimizer):
         multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
-        _refuse_multi_precision(multi_precision)
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
 
 
@@ -56,7 +56,6 @@ class Momentum(Optimizer):
         name: str | None = None,
     ) -> None:
         # `use_multi_tensor` is how updates always run here.
-        _refuse_multi_precision(multi_precision)
         super().__init__(
             learning_rate,
             parameters,
@@ -96,7 +95,6 @@ class Adam(Optimizer):
         name: str | None = None,
     ) -> None:
         # `use_multi_tensor` is how updates always run here.
-        _refuse_multi_precision(multi_precision)
         super().__init__(
             learning_rate,
             parameters,
@@ -145,7 +143,6 @@ class AdamW(Optimizer):
             )
         if lr_ratio is not None:
             raise NotImplementedError("`lr_ratio` works on no CPU: use parameter groups")
-        _refuse_multi_precision(multi_precision)
         self._apply_decay_param_fun = apply_decay_param_fun
         super().__init__(
             learning_rate,
@@ -305,7 +302,6 @@ class Lamb(Optimizer):
         always_adapt: bool = False,
         name: str | None = None,
     ) -> None:
-        _refuse_multi_precision(multi_precision)
         self._exclude_from_weight_decay_fn = exclude_from_weight_decay_fn
         super().__init__(
             learning_rate,
@@ -332,6 +328,4 @@ def _betas(beta1: float, beta2: float, epsilon: float) -> dict[str, float]:
     return {"beta1": float(beta1), "beta2": float(beta2), "epsilon": float(epsilon)}
 
 
-def _refuse_multi_precision(multi_precision: bool) -> None:
-    if multi_precision:
-        raise NotImplementedError("`multi_precision` needs float16 parameters, which are not there")
+set_public_names(__name__)

@@ -5,29 +5,9 @@ readers and returns a reader.
 """
 
 from .._missing import missing_names
-from .decorator import (
-    ComposeNotAligned,
-    buffered,
-    cache,
-    chain,
-    compose,
-    firstn,
-    map_readers,
-    shuffle,
-)
-from .parallel import multiprocess_reader, xmap_readers
+from .._names import set_public_names
+from .decorator import *
+from .parallel import *
 
-__all__ = [
-    "ComposeNotAligned",
-    "buffered",
-    "cache",
-    "chain",
-    "compose",
-    "firstn",
-    "map_readers",
-    "multiprocess_reader",
-    "shuffle",
-    "xmap_readers",
-]
-
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

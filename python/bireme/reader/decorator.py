@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .._channel import Channel, fill_in_thread
+from .._names import set_public_names
 
 Reader = Callable[[], Iterable[Any]]
 
@@ -129,3 +130,6 @@ def firstn(reader: Reader, n: int) -> Reader:
 
 def _as_tuple(sample: Any) -> tuple:
     return sample if isinstance(sample, tuple) else (sample,)
+
+
+set_public_names(__name__)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .._channel import Channel, fill_in_thread
+from .._names import set_public_names
 from .decorator import Reader
 
 
@@ -115,3 +116,6 @@ def multiprocess_reader(
             sources.stop()
 
     return merged
+
+
+set_public_names(__name__)

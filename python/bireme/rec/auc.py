@@ -7,23 +7,7 @@ from typing import Any
 
 import numpy as np
 
-
-def of_buckets(positive: np.ndarray, negative: np.ndarray) -> float:
-    """The area under the curve; 0.5 where there is nothing to compare.
-
-    >>> of_buckets(np.array([0, 0, 3]), np.array([3, 0, 0]))
-    1.0
-    >>> of_buckets(np.array([1]), np.array([0]))
-    0.5
-    """
-    positive, negative = (
-        counts.reshape(-1)[::-1].astype("float64") for counts in (positive, negative)
-    )
-    found = np.cumsum(positive)
-    if found.size == 0 or found[-1] * negative.sum() == 0:
-        return 0.5
-    area = np.sum(negative * (found - positive / 2))
-    return float(area / (found[-1] * negative.sum()))
+from ..distributed.fleet import metrics
 
 
 def global_auc(scope: Any, names: Sequence[str], util: Any) -> float | None:
@@ -31,8 +15,7 @@ def global_auc(scope: Any, names: Sequence[str], util: Any) -> float | None:
     buckets = [scope.find_var(name) for name in names]
     if any(var is None or not var.is_initialized() for var in buckets):
         return None
-    counts = [np.array(var.get_tensor()) for var in buckets]
-    return of_buckets(*(util.all_reduce(count, "sum") for count in counts))
+    return metrics.auc(names[0], names[1], scope, util)
 
 
 def counters(program: Any) -> list[list[str]]:

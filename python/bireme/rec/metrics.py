@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import auc
+from .. import _core
 
 COUNT = 10
 # Buckets whose predictions are nearer than this count together, until they say enough.
@@ -39,7 +39,7 @@ def line(scope: Any, names: list[str], util: Any) -> str:
     shown = max(total, 1.0)
     rate, expected = clicks / shown, predicted / shown
     said = {
-        "AUC": auc.of_buckets(positive, negative),
+        "AUC": _core.auc(positive.astype("float64"), negative.astype("float64")),
         "BUCKET_ERROR": bucket_error(positive, negative),
         "MAE": absolute / shown,
         "RMSE": math.sqrt(square / shown),

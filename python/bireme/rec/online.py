@@ -18,11 +18,9 @@ import numpy as np
 from .. import _core
 from . import auc, metrics
 from .config import Config, arguments, load, table
-from .folder import static_model
-from .log import logger, start
+from .log import logger
+from .process import Process
 from .readers import pipe_command
-from .static import threads
-from .strategy import strategy_of
 
 CHECKPOINTS, MODELS, BASES = "donefile.txt", "xbox_patch_done.txt", "xbox_base_done.txt"
 
@@ -35,49 +33,22 @@ def main(argv: list[str] | None = None) -> None:
     OnlineTrainer(config).run()
 
 
-class OnlineTrainer:
+class OnlineTrainer(Process):
     """One process of a job: a server, or a worker that trains pass after pass."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config
+        super().__init__(config)
         self.folder = config.get("runner.model_save_path", "model_output")
         self.passes = passes_of_a_day(
             config.get("runner.split_interval", 5), config.get("runner.split_per_pass", 1)
         )
         self.preloaded: Any = None
 
-    def run(self) -> None:
-        """Builds the network and does what this process's role is to do."""
-        import bireme as paddle
-
-        from ..distributed import fleet
-
-        start()
-        paddle.enable_static()
-        os.environ["PADDLE_WITH_GLOO"] = "1"
-        threads(self.config)
-        paddle.seed(self.config.get("runner.seed", 12345))
-        fleet.init()
-        self._build()
-        if fleet.is_server():
-            logger.info("Run Server Begin")
-            fleet.init_server()
-            fleet.run_server()
-        else:
-            self._work()
-            fleet.stop_worker()
-        logger.info("Run Success, Exit.")
-
-    def _build(self) -> None:
-        self.model = static_model(self.config)
-        self.feeds = self.model.create_feeds()
-        self.metrics = self.model.net(self.feeds)
+    def _after_net(self) -> None:
         self.counted = metrics.names_of(self.model)
         names = getattr(self.model, "thread_stat_var_names", None)
         if names:
             self.config["stat_var_names"] = list(names)
-        logger.info(f"cpu_num: {os.environ['CPU_NUM']}")
-        self.model.create_optimizer(strategy_of(self.config))
 
     def _work(self) -> None:
         import bireme as paddle
@@ -180,11 +151,11 @@ class OnlineTrainer:
         }
         folder = os.path.join(self.config[f"runner.{use}_dump_fields_dir"], day, str(number))
         options = {**before, **of_model, "dump_fields_path": folder}
-        self.program._fleet_opt = options  # type: ignore[attr-defined]
+        self.program._fleet_opt = options
         try:
             yield
         finally:
-            self.program._fleet_opt = before  # type: ignore[attr-defined]
+            self.program._fleet_opt = before
 
     def _call(self, day: str, number: int, dataset: Any) -> dict[str, Any]:
         return {
@@ -282,8 +253,7 @@ class OnlineTrainer:
 
         if self.counted:
             metrics.reset(global_scope(), self.counted)
-        for names in auc.counters(self.program):
-            auc.reset(global_scope(), names)
+        self._reset_auc()
 
     def _log_costs(self, number: int, total: float, costs: dict[str, float]) -> None:
         parts = {name: costs.get(name, 0.0) for name in _COSTS}

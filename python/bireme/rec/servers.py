@@ -11,11 +11,10 @@ from typing import Any
 
 from . import auc
 from .config import Config, arguments, load, table
-from .folder import static_model
-from .log import Pace, logger, start
+from .log import Pace, logger
+from .process import Process
 from .readers import count_examples, training_reader
-from .static import threads
-from .strategy import is_distributed, strategy_of
+from .strategy import is_distributed
 
 _DATASETS = ("QueueDataset", "InmemoryDataset", "InMemoryDataset")
 
@@ -33,55 +32,22 @@ def main(argv: list[str] | None = None) -> None:
     Trainer(config).run()
 
 
-class Trainer:
+class Trainer(Process):
     """One process of a job: a server, or a worker that trains."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config
+        super().__init__(config)
+        self.warmup = config.get("runner.warmup_model_path")
         self.results: dict[str, list[float]] = {"speed": [], "auc": []}
         self.examples, self.method = 0, "example"
 
-    def run(self) -> None:
-        """Builds the network and does what this process's role is to do."""
-        import bireme as paddle
-
+    def _before_net(self) -> None:
         from ..distributed import fleet
 
-        start()
-        paddle.enable_static()
-        # The workers of a job tell each other what they counted.
-        os.environ["PADDLE_WITH_GLOO"] = "1"
-        threads(self.config)
-        paddle.seed(self.config.get("runner.seed", 12345))
-        fleet.init()
-        self._build()
-        if fleet.is_server():
-            logger.info("Run Server Begin")
-            fleet.init_server(self.config.get("runner.warmup_model_path"))
-            fleet.run_server()
-        elif fleet.is_heter_worker():
-            logger.info("Run Heter Worker Begin")
-            paddle.static.Executor(paddle.CPUPlace()).run(paddle.static.default_startup_program())
-            fleet.init_heter_worker()
-            fleet.run_heter_worker()
-        else:
-            self._work()
-            fleet.stop_worker()
-            self._record()
-        logger.info("Run Success, Exit.")
-
-    def _build(self) -> None:
-        from ..distributed import fleet
-
-        self.model = static_model(self.config)
-        self.feeds = self.model.create_feeds()
         if fleet.is_worker():
             self.reader, files = training_reader(self.feeds, self.config)
             self.method = self.config.get("runner.example_count_method", "example")
             self.examples = count_examples(files, self.method)
-        self.metrics = self.model.net(self.feeds)
-        logger.info(f"cpu_num: {os.environ['CPU_NUM']}")
-        self.model.create_optimizer(strategy_of(self.config))
 
     def _work(self) -> None:
         import bireme as paddle
@@ -205,8 +171,7 @@ class Trainer:
         if not counters:
             return None
         quality = auc.global_auc(global_scope(), counters[0], fleet.util)
-        for names in counters:
-            auc.reset(global_scope(), names)
+        self._reset_auc()
         return quality
 
     def _save(self, epoch: int) -> None:
@@ -242,9 +207,9 @@ class Trainer:
             "dump_fields_path": folder,
             "dump_fields": self.config.get("runner.dump_fields", []),
         }
-        self.program._fleet_opt = options  # type: ignore[attr-defined]
+        self.program._fleet_opt = options
 
-    def _record(self) -> None:
+    def _after_work(self) -> None:
         logger.info(f"train_result_dict: {self.results}")
         with open("./train_result_dict.txt", "w", encoding="utf-8") as file:
             file.write(str(self.results))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
+from .._names import set_public_names
 from ..nn.parameter import make_parameter
 from .program import Variable, generated_name, require_static
 
@@ -147,3 +148,6 @@ def Print(
 
 def _listed(values: Any) -> list[Any]:
     return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+set_public_names(__name__)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import _core
+from .._names import set_public_names
 from ..framework import flags
 from .program import Program, Scope, Variable, default_main_program
 from .settings import Settings
@@ -100,18 +101,8 @@ class Executor:
 
         A heter worker's program runs its stage until the workers are done, and has no dataset.
         """
-        self._run_from_dataset(
-            program,
-            dataset,
-            scope,
-            thread,
-            False,
-            debug,
-            fetch_list,
-            fetch_info,
-            print_period,
-            fetch_handler,
-        )
+        shown = _fetch_settings(fetch_list, fetch_info, print_period, fetch_handler)
+        self._run_from_dataset(program, dataset, scope, thread, debug, shown, infer=False)
 
     def infer_from_dataset(
         self,
@@ -126,18 +117,8 @@ class Executor:
         fetch_handler: FetchHandler | None = None,
     ) -> None:
         """As `train_from_dataset`, but nothing is learned: gradients and updates are left out."""
-        self._run_from_dataset(
-            program,
-            dataset,
-            scope,
-            thread,
-            True,
-            debug,
-            fetch_list,
-            fetch_info,
-            print_period,
-            fetch_handler,
-        )
+        shown = _fetch_settings(fetch_list, fetch_info, print_period, fetch_handler)
+        self._run_from_dataset(program, dataset, scope, thread, debug, shown, infer=True)
 
     def _run_from_dataset(
         self,
@@ -145,12 +126,9 @@ class Executor:
         dataset: Any,
         scope: Scope | None,
         thread: int,
-        infer: bool,
         debug: bool,
-        fetch_list: Any,
-        fetch_info: Any,
-        print_period: int,
-        fetch_handler: FetchHandler | None,
+        shown: dict[str, Any],
+        infer: bool,
     ) -> None:
         compiled = _compiled(program)
         program = _plain_program(program if compiled is None else compiled)
@@ -162,7 +140,7 @@ class Executor:
         if dataset is None:
             raise RuntimeError("dataset is need and should be initialized")
         settings = {
-            **_fetch_settings(fetch_list, fetch_info, print_period, fetch_handler),
+            **shown,
             "threads": _training_threads(thread, dataset),
             "infer": infer,
             "debug": bool(debug),
@@ -586,3 +564,6 @@ def _at_least_1d(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.size == 1 and value.ndim < 2:
         return value.reshape(1).view(_OneValue)
     return value
+
+
+set_public_names(__name__, but="FetchHandler fetch_names")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
+from .._names import set_public_names
 from .executor import fetch_names
 from .io import load_from_file, save_to_file
 from .program import Program, Variable, default_main_program, global_scope
@@ -184,7 +185,18 @@ def deserialize_persistables(program: Program, data: bytes, executor: Any) -> No
     `executor` has no meaning here.
 
     >>> import bireme as paddle
-    >>> paddle.static.deserialize_persistables(paddle.static.Program(), b"", None)
+    >>> paddle.enable_static()
+    >>> x = paddle.static.data("x", [None, 2])
+    >>> y = paddle.static.nn.fc(x, 3)
+    >>> executor = paddle.static.Executor()
+    >>> _ = executor.run(paddle.static.default_startup_program())
+    >>> saved = paddle.static.serialize_persistables([x], [y], executor)
+    >>> program = paddle.static.default_main_program()
+    >>> with paddle.static.scope_guard(paddle.static.Scope()):
+    ...     paddle.static.deserialize_persistables(program, saved, executor)
+    ...     paddle.static.global_scope().find_var("fc_0.w_0").get_tensor().shape()
+    [2, 3]
+    >>> paddle.disable_static()
     """
     import tempfile
 
@@ -209,3 +221,6 @@ def _program_of(fetch_vars: Any) -> Program:
     first = fetch_vars[0] if isinstance(fetch_vars, (list, tuple)) and fetch_vars else fetch_vars
     block = getattr(first, "block", None)
     return default_main_program() if block is None else block.program
+
+
+set_public_names(__name__, but="load_model")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _core
+from .._names import set_public_names
 from .program import Variable, require_static
 
 
@@ -142,3 +143,6 @@ def _default_dtype() -> Any:
     from ..framework import get_default_dtype
 
     return get_default_dtype()
+
+
+set_public_names(__name__, but="declare_feed")

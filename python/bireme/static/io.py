@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._names import set_public_names
 from .program import Program, Variable, default_main_program, global_scope
 
 
@@ -96,8 +97,14 @@ def load_program_state(
 def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
     """Sets the variables of `program` that `state_dict` names; a wrong shape raises.
 
-    >>> import bireme as paddle
-    >>> paddle.static.set_program_state(paddle.static.Program(), {})
+    >>> import bireme as paddle, numpy as np
+    >>> paddle.enable_static()
+    >>> y = paddle.static.nn.fc(paddle.static.data("x", [None, 2]), 1)
+    >>> program = paddle.static.default_main_program()
+    >>> paddle.static.set_program_state(program, {"fc_0.b_0": np.ones([1], "float32")})
+    >>> np.array(paddle.static.global_scope().find_var("fc_0.b_0").get_tensor()).tolist()
+    [1.0]
+    >>> paddle.disable_static()
     """
     scope = global_scope()
     for var in program.list_vars():
@@ -128,9 +135,15 @@ def save_vars(
 
     Without `vars` those of which `predicate` is true. `executor` has no meaning here.
 
-    >>> import bireme as paddle, tempfile
-    >>> from bireme.static.io import is_persistable, save_vars
-    >>> save_vars(None, tempfile.mkdtemp(), paddle.static.Program(), predicate=is_persistable)
+    >>> import bireme as paddle, os, tempfile
+    >>> paddle.enable_static()
+    >>> y = paddle.static.nn.fc(paddle.static.data("x", [None, 2]), 1)
+    >>> _ = paddle.static.Executor().run(paddle.static.default_startup_program())
+    >>> folder = tempfile.mkdtemp()
+    >>> paddle.static.save_vars(None, folder, vars=["fc_0.b_0"])
+    >>> os.listdir(folder)
+    ['fc_0.b_0']
+    >>> paddle.disable_static()
     """
     program = main_program or default_main_program()
     names = _chosen(program, vars, predicate)
@@ -152,8 +165,16 @@ def load_vars(
     it, and what only trainers keep (counters, a learning rate) stays as it is.
 
     >>> import bireme as paddle, tempfile
-    >>> from bireme.static.io import is_persistable, load_vars
-    >>> load_vars(None, tempfile.mkdtemp(), paddle.static.Program(), predicate=is_persistable)
+    >>> paddle.enable_static()
+    >>> y = paddle.static.nn.fc(paddle.static.data("x", [None, 2]), 1)
+    >>> _ = paddle.static.Executor().run(paddle.static.default_startup_program())
+    >>> folder = tempfile.mkdtemp()
+    >>> paddle.static.save_vars(None, folder, vars=["fc_0.b_0"])
+    >>> with paddle.static.scope_guard(paddle.static.Scope()):
+    ...     paddle.static.load_vars(None, folder, vars=["fc_0.b_0"])
+    ...     paddle.static.global_scope().find_var("fc_0.b_0").get_tensor().shape()
+    [1]
+    >>> paddle.disable_static()
     """
     program = main_program or default_main_program()
     names = _chosen(program, vars, predicate)
@@ -268,3 +289,6 @@ def _load_plain_files(program: Program, path: str, var_list: Any) -> None:
 def _refuse(function: str, configs: Mapping[str, Any]) -> None:
     if configs:
         raise TypeError(f"`{function}` does not take {', '.join(sorted(configs))}")
+
+
+set_public_names(__name__, but="is_parameter is_persistable")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import _core
+from .._names import set_public_names
 
 Program = _core.Program
 _program: Any = Program
@@ -213,3 +214,6 @@ def generated_name() -> str:
 def _check_program(argument: str, program: Any) -> None:
     if not isinstance(program, Program):
         raise TypeError(f"`{argument}` must be a `Program`, not {type(program).__name__}")
+
+
+set_public_names(__name__, also="Program Scope Variable", but="generated_name require_static")

@@ -35,7 +35,10 @@ def image_load(path: str, backend: str | None = None) -> Any:
     """Reads an image file with Pillow (`pil`) or OpenCV (`cv2`), whichever the backend says.
 
     >>> from bireme import vision
-    >>> vision.image_load("cat.png", backend="cv2")  # doctest: +SKIP
+    >>> vision.image_load("cat.png", backend="tensor")
+    Traceback (most recent call last):
+    ...
+    NotImplementedError: `image_load` has no backend `tensor`: use `pil` or `cv2`
     """
     backend = _checked(backend or _backend)
     if backend == "pil":

@@ -302,7 +302,9 @@ impl Values {
     }
 
     fn list(&self, variable: &Variable) -> Option<Vec<String>> {
-        Some(self.text(variable)?.split(',').map(|part| part.trim().to_owned()).collect())
+        let text = self.text(variable)?;
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        Some(parts.map(str::to_owned).collect())
     }
 
     fn number<T: FromStr>(&self, variable: &Variable) -> Result<Option<T>> {

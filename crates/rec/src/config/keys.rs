@@ -585,7 +585,7 @@ pub fn reference() -> String {
     }
     text + "\n## `table_parameters`\n\n\
         Settings of the accessor of a table, by the table's name: `table_parameters.embedding.accessor.embedx_dim`.\n\
-        They are handed to the servers as they are written.\n\
+        They are handed to the servers as they are written; what is not written of an accessor is as Paddle fills it in (no row is admitted late or forgotten).\n\
         `table_parameters.embedding.shard_num` is the number of parts by which the keys of all tables are spread over servers and files, 1000 by default; other keys of a table have no effect, and a warning says so.\n"
 }
 

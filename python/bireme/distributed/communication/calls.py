@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._names import set_public_names
 from . import stream
 from .group import Group
 from .reduce_op import ReduceOp
@@ -149,3 +150,6 @@ def alltoall_single(
     return stream.alltoall_single(
         out_tensor, in_tensor, out_split_sizes, in_split_sizes, group, sync_op
     )
+
+
+set_public_names(__name__)

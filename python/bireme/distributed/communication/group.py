@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import _core
+from ..._names import set_public_names
 
 _DEFAULT_NAME = "_default_pg"
 _BACKEND = "GLOO"
@@ -275,6 +276,8 @@ def leave() -> None:
 
     >>> from bireme.distributed.communication.group import leave
     >>> leave()
+    >>> paddle.distributed.is_initialized()
+    False
     """
     _groups.clear()
     failure = getattr(sys, "last_value", None)
@@ -325,3 +328,6 @@ def wait(tensor: Any, group: Group | None = None, use_calc_stream: bool = True) 
     # In a program each op waits for those before it.
     if _core.in_dynamic_mode():
         group_of(group).process_group.settle()
+
+
+set_public_names(__name__, but="all_processes group_of is_outsider leave meet")

@@ -11,6 +11,7 @@ import pickle
 from typing import Any
 
 from ... import _core
+from ..._names import set_public_names
 from ...framework import pickles
 from .group import Group, all_processes, group_of, is_outsider
 
@@ -122,3 +123,6 @@ def _plain(value: Any) -> Any:
 def _require_eager(function: str) -> None:
     if not _core.in_dynamic_mode():
         raise RuntimeError(f"{function} doesn't support static graph mode.")
+
+
+set_public_names(__name__)

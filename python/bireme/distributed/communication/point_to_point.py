@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import _core
+from ..._names import set_public_names
 from . import stream
 from .group import Group, all_processes, group_of, is_outsider
 
@@ -89,3 +90,6 @@ def rank_here() -> int:
     0
     """
     return all_processes().rank
+
+
+set_public_names(__name__, but="rank_here")

@@ -1,5 +1,7 @@
 """How the values of several processes become one."""
 
+from ..._names import set_public_names
+
 
 class ReduceOp:
     """The numbers that `all_reduce` and its kin take for `op`.
@@ -28,3 +30,6 @@ def checked_op(op: object, function: str) -> int:
         return op
     names = "ReduceOp.SUM, MAX, MIN, PROD, AVG"
     raise ValueError(f"Unknown reduce_op type for {function}: {op!r} is none of {names}.")
+
+
+set_public_names(__name__, but="checked_op")

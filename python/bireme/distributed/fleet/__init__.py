@@ -32,13 +32,17 @@ In a collective job there are no servers, and in eager mode gradients are averag
 from typing import Any
 
 from ..._missing import missing_names
+from ..._names import set_public_names
 from . import base, metrics
-from .data_generator import MultiSlotDataGenerator, MultiSlotStringDataGenerator
-from .dataset import DatasetBase, InMemoryDataset, QueueDataset
-from .fleet import Fleet
-from .role import PaddleCloudRoleMaker, Role, UserDefinedRoleMaker
-from .strategy import DistributedStrategy
-from .util import UtilBase
+from .data_generator import MultiSlotDataGenerator as MultiSlotDataGenerator
+from .data_generator import MultiSlotStringDataGenerator as MultiSlotStringDataGenerator
+from .dataset import *
+from .fleet import Fleet as Fleet
+from .role import PaddleCloudRoleMaker as PaddleCloudRoleMaker
+from .role import Role as Role
+from .role import UserDefinedRoleMaker as UserDefinedRoleMaker
+from .strategy import DistributedStrategy as DistributedStrategy
+from .util import UtilBase as UtilBase
 
 _job = Fleet()
 
@@ -82,65 +86,7 @@ worker_index = rank = _job.worker_index
 worker_num = nranks = world_size = _job.worker_num
 world_device_ids = _job.world_device_ids
 
-__all__ = [
-    "DatasetBase",
-    "DistributedStrategy",
-    "Fleet",
-    "InMemoryDataset",
-    "MultiSlotDataGenerator",
-    "MultiSlotStringDataGenerator",
-    "PaddleCloudRoleMaker",
-    "QueueDataset",
-    "Role",
-    "UserDefinedRoleMaker",
-    "UtilBase",
-    "all_reduce",
-    "barrier_worker",
-    "base",
-    "distributed_model",
-    "distributed_optimizer",
-    "init",
-    "init_heter_worker",
-    "init_server",
-    "init_worker",
-    "is_coordinator",
-    "is_first_worker",
-    "is_heter_worker",
-    "is_server",
-    "is_worker",
-    "last_checkpoint",
-    "load_inference_model",
-    "load_model",
-    "load_one_table",
-    "local_device_ids",
-    "local_rank",
-    "metrics",
-    "minimize",
-    "node_num",
-    "nranks",
-    "rank",
-    "rank_in_node",
-    "run_heter_worker",
-    "run_server",
-    "save",
-    "save_dense_params",
-    "save_inference_model",
-    "save_one_table",
-    "save_persistables",
-    "server_endpoints",
-    "server_index",
-    "server_num",
-    "shrink",
-    "stop_worker",
-    "table_stat",
-    "util",
-    "worker_endpoints",
-    "worker_index",
-    "worker_num",
-    "world_device_ids",
-    "world_size",
-]
-
+set_public_names(__name__, also="base metrics util")
 _missing = missing_names(__name__)
 
 

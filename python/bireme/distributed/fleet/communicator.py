@@ -12,7 +12,7 @@ from .. import environment
 
 # None: `CPU_NUM`, or the number of batches between two exchanges in geo mode; 1 in async mode, where
 # merged steps of several threads would be one update only of an optimizer such as Adam.
-_DEFAULTS = {
+DEFAULTS = {
     "max_merge_var_num": None,
     "send_queue_size": None,
     "independent_recv_thread": 1,
@@ -42,7 +42,7 @@ def knobs(mode: str, given: Mapping[str, Any], k_steps: int = 0) -> dict[str, in
     100
     """
     settled = {}
-    for name, default in _DEFAULTS.items():
+    for name, default in DEFAULTS.items():
         if default is None:
             default = 1 if mode == "async" else cpu_num()
             default = k_steps if mode == "geo" and name in _PER_STEP else default

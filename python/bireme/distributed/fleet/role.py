@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from ... import _core
 from .. import environment
-from .stages import environment_device, environment_stages, given_stages, place_of
-
-_ENVIRONMENT_ROLES = ("TRAINER", "PSERVER", "HETER_TRAINER", "COORDINATOR")
+from .stages import environment_device, given_stages, place_of
 
 
 class Role(IntEnum):
@@ -42,7 +41,6 @@ class Identity:
     worker_num: int = 1
     server_endpoints: tuple[str, ...] = ()
     worker_endpoints: tuple[str, ...] = ()
-    current_endpoint: str = ""
     is_collective: bool = False
     # The heter workers of each stage after the first, and the device of this one.
     heter_stages: tuple[tuple[str, ...], ...] = ()
@@ -243,16 +241,13 @@ class UserDefinedRoleMaker(RoleMakerBase):
             )
         count = worker_num or len(workers) or 1
         stages = given_stages(heter_worker_endpoints)
-        heter = tuple(place for stage in stages for place in stage)
-        check_index(role, current_id, count, servers, len(heter))
-        here = {Role.WORKER: workers, Role.HETER_WORKER: heter}.get(role, servers)
+        check_index(role, current_id, count, servers, sum(map(len, stages)))
         self._known = Identity(
             role=Role(role),
             index=current_id,
             worker_num=count,
             server_endpoints=servers,
             worker_endpoints=workers,
-            current_endpoint=here[current_id] if current_id < len(here) else "",
             is_collective=is_collective,
             heter_stages=stages,
             is_distributed=bool(servers) or count > 1,
@@ -266,49 +261,39 @@ def server_identity() -> Identity:
     >>> server_identity().is_distributed
     False
     """
-    servers = tuple(environment.endpoints("PADDLE_PSERVERS_IP_PORT_LIST"))
-    if not servers and environment.text("TRAINING_ROLE") == "PSERVER":
-        raise ValueError(
-            "Can not find PADDLE_PSERVERS_IP_PORT_LIST, please check your environment."
-        )
-    if not servers:
-        return Identity()
-    workers = tuple(environment.endpoints("PADDLE_TRAINER_ENDPOINTS"))
-    count = environment.number("PADDLE_TRAINERS_NUM")
-    named = environment.required("TRAINING_ROLE")
-    if named not in _ENVIRONMENT_ROLES:
-        raise ValueError(
-            "TRAINING_ROLE must be PSERVER or TRAINER or HETER_TRAINER or COORDINATOR, but get"
-            f" {named}, please check your environment."
-        )
+    named = environment.text("TRAINING_ROLE")
     if named == "COORDINATOR":
         raise NotImplementedError(
             "coordinators are not in this version: `TRAINING_ROLE` must be TRAINER, PSERVER or"
             " HETER_TRAINER"
         )
-    stages = environment_stages(count, named)
-    heter = tuple(place for stage in stages for place in stage)
-    roles = {"PSERVER": Role.SERVER, "HETER_TRAINER": Role.HETER_WORKER}
-    role = roles.get(named, Role.WORKER)
-    if role == Role.HETER_WORKER:
-        here = f"{environment.required('POD_IP')}:{environment.number('PADDLE_PORT')}"
-        index = place_in(heter, here, "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST")
-    elif role == Role.SERVER:
-        here = f"{environment.required('POD_IP')}:{environment.number('PADDLE_PORT')}"
-        index = place_in(servers, here, "PADDLE_PSERVERS_IP_PORT_LIST")
-    else:
-        index = environment.number("PADDLE_TRAINER_ID")
-        here = workers[index] if index < len(workers) else ""
-        check_trainer_id(index, count)
-    check_index(role, index, count, servers, len(heter))
+    if environment.endpoints("PADDLE_PSERVERS_IP_PORT_LIST"):
+        # As in Paddle 2.x, a server finds itself by its address alone.
+        return environment_identity(PADDLE_PSERVER_ID="")
+    if named == "PSERVER":
+        environment.required("PADDLE_PSERVERS_IP_PORT_LIST")
+    return Identity()
+
+
+def environment_identity(**given: str) -> Identity:
+    """Who the environment of a launcher says this process is; `given` counts before it.
+
+    >>> from bireme.distributed.fleet.role import environment_identity
+    >>> environment_identity(PADDLE_PSERVERS_IP_PORT_LIST="127.0.0.1:6174")
+    Traceback (most recent call last):
+    ...
+    ValueError: Can not find PADDLE_TRAINERS_NUM, please check your environment.
+    """
+    role, index, workers, servers, endpoints, stages = _core.environment_role(
+        {**environment.all_set(), **given}
+    )
     return Identity(
-        role,
+        Role(role),
         index,
-        count,
-        servers,
         workers,
-        here,
-        heter_stages=stages,
+        tuple(servers),
+        tuple(endpoints),
+        heter_stages=tuple(tuple(stage) for stage in stages),
         heter_device=environment_device() if role == Role.HETER_WORKER else "cpu",
         is_distributed=True,
     )
@@ -327,30 +312,13 @@ def collective_identity() -> Identity:
     workers = tuple(environment.endpoints("PADDLE_TRAINER_ENDPOINTS"))
     index = environment.number("PADDLE_TRAINER_ID", 0)
     count = environment.number("PADDLE_TRAINERS_NUM", len(workers) or 1)
-    here = environment.text("PADDLE_CURRENT_ENDPOINT") or ""
     return Identity(
         index=index,
         worker_num=max(count, len(workers)),
         worker_endpoints=workers,
-        current_endpoint=here,
         is_collective=True,
         is_distributed=bool(workers),
     )
-
-
-def place_in(endpoints: Sequence[str], here: str, source: str) -> int:
-    """The position of this process's address among all.
-
-    >>> place_in(["a:1", "a:2"], "a:2", "PADDLE_PSERVERS_IP_PORT_LIST")
-    1
-    """
-    if here not in endpoints:
-        kind = "heter worker" if "HETER" in source else "server"
-        raise ValueError(
-            f"this {kind} is `{here}` (`POD_IP` and `PADDLE_PORT`), which is none of `{source}`:"
-            f" {','.join(endpoints)}"
-        )
-    return list(endpoints).index(here)
 
 
 def checked_endpoints(name: str, endpoints: Sequence[str] | None) -> tuple[str, ...]:
@@ -388,22 +356,6 @@ def check_endpoint(endpoint: str, source: str) -> None:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(
             f"`{source}` has the address `{endpoint}`, which is not of the form host:port"
-        )
-
-
-def check_trainer_id(index: int, workers: int) -> None:
-    """Raises where the environment gives a trainer a number that none has.
-
-    >>> check_trainer_id(2, 2)
-    Traceback (most recent call last):
-    ...
-    ValueError: the environment says `PADDLE_TRAINER_ID=2`, but with `PADDLE_TRAINERS_NUM=2` \
-trainers are numbered from 0 to 1
-    """
-    if index >= workers > 0:
-        raise ValueError(
-            f"the environment says `PADDLE_TRAINER_ID={index}`, but with `PADDLE_TRAINERS_NUM="
-            f"{workers}` trainers are numbered from 0 to {workers - 1}"
         )
 
 

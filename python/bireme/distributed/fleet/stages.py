@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -11,48 +10,6 @@ from typing import Any
 from .. import environment
 
 DEVICES = ("cpu", "gpu", "xpu")
-
-
-def environment_stages(workers: int, role: str) -> tuple[tuple[str, ...], ...]:
-    """The heter workers of each stage after the first, as a launcher tells them.
-
-    >>> environment_stages(2, "TRAINER")
-    ()
-    """
-    every = environment.endpoints("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST")
-    if not every:
-        old = environment.endpoints("PADDLE_HETER_TRAINER_IP_PORT_LIST")
-        if role == "HETER_TRAINER" and not old:
-            raise ValueError(
-                "Can not find PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST, please check your environment."
-            )
-        return (tuple(old),) if old else ()
-    counts = environment.text("PADDLE_STAGE_TRAINERS_NUM")
-    if counts is None and role == "PSERVER":
-        # Paddle's own launcher tells servers no more.
-        return (tuple(every),)
-    if counts is None:
-        raise ValueError("Can not find PADDLE_STAGE_TRAINERS_NUM, please check your environment.")
-    numbers = [int(number) for number in re.findall(r"\d+", counts)]
-    if len(numbers) < 2 or numbers[0] != workers or sum(numbers[1:]) != len(every):
-        raise ValueError(
-            f"`PADDLE_STAGE_TRAINERS_NUM` is `{counts}`, but there are {workers} trainers, which are"
-            f" its first number, and {len(every)} heter workers, which the others add up to"
-        )
-    return cut(every, numbers[1:])
-
-
-def cut(endpoints: Sequence[str], counts: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-    """A list in runs of these lengths.
-
-    >>> cut(["a:1", "a:2", "a:3"], [2, 1])
-    (('a:1', 'a:2'), ('a:3',))
-    """
-    stages, start = [], 0
-    for count in counts:
-        stages.append(tuple(endpoints[start : start + count]))
-        start += count
-    return tuple(stages)
 
 
 def given_stages(endpoints: Any) -> tuple[tuple[str, ...], ...]:

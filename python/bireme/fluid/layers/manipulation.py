@@ -161,7 +161,10 @@ def strided_slice(
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
-    """The rows that `index` names; `overwrite` concerns a gradient kernel that we do not have.
+    """The rows that `index` names.
+
+    Gradients of a row that is named twice are summed, as with `overwrite=False`: with its default
+    Paddle 1.x keeps the last one only.
 
     >>> rows = paddle.to_tensor([[1.0], [2.0]])
     >>> paddle.fluid.layers.gather(rows, paddle.to_tensor([1])).tolist()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._names import set_public_names
 from .dataset import IterableDataset
 from .sampler import RandomSampler, Sampler, SequenceSampler
 
@@ -157,3 +158,6 @@ def _rank() -> int:
     from ... import distributed
 
     return distributed.get_rank()
+
+
+set_public_names(__name__)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import _core
+from ..._names import set_public_names
 from .sampler import random_order
 
 
@@ -213,3 +214,6 @@ def _indexed(datasets: Iterable[Dataset], where: str) -> list[Dataset]:
                 f"`{where}` takes data sets with an index only, got {type(dataset).__name__}"
             )
     return datasets
+
+
+set_public_names(__name__, but="NoLength")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import _core
+from ..._names import set_public_names
 
 
 class Sampler:
@@ -165,3 +166,6 @@ def random_order(count: int) -> list[int]:
     finally:
         if static:
             _core.enable_static()
+
+
+set_public_names(__name__, but="random_order")

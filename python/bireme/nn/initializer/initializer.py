@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ... import _core
+from ..._names import set_public_names
 
 
 class Initializer:
@@ -299,3 +300,6 @@ def set_global_initializer(
         if given is not None and not isinstance(given, Initializer):
             raise TypeError(f"`{what}` must be an initialiser, but is `{type(given).__name__}`")
     _defaults["weight"], _defaults["bias"] = weight_init, bias_init
+
+
+set_public_names(__name__)

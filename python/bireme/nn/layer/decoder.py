@@ -5,23 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor.arguments import Tensor, default_dtype, ops
-from .. import functional as F
-from .common import Dropout, Linear
-from .container import LayerList
 from .layers import Layer
 from .norm import LayerNorm
 from .transformer import (
     MultiHeadAttention,
     TransformerEncoder,
     TransformerEncoderLayer,
-    _attrs,
+    TransformerLayer,
+    TransformerStack,
     additive_mask,
 )
 
 __all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer"]
 
 
-class TransformerDecoderLayer(Layer):
+class TransformerDecoderLayer(TransformerLayer):
     """Attention to the target, attention to the memory, and two linear maps.
 
     >>> x, memory = paddle.ones([1, 3, 8]), paddle.ones([1, 5, 8])
@@ -29,49 +27,7 @@ class TransformerDecoderLayer(Layer):
     [1, 3, 8]
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int,
-        dropout: float = 0.1,
-        activation: str = "relu",
-        attn_dropout: float | None = None,
-        act_dropout: float | None = None,
-        normalize_before: bool = False,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-    ) -> None:
-        config = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        super().__init__()
-        self._config = config
-        if dim_feedforward <= 0:
-            raise AssertionError(f"`dim_feedforward` must be positive, but is {dim_feedforward}")
-        attn_dropout = dropout if attn_dropout is None else attn_dropout
-        act_dropout = dropout if act_dropout is None else act_dropout
-        weights, biases = _attrs(weight_attr, 3), _attrs(bias_attr, 3)
-        self.normalize_before = normalize_before
-        self.self_attn = MultiHeadAttention(
-            d_model, nhead, attn_dropout, weight_attr=weights[0], bias_attr=biases[0]
-        )
-        self.cross_attn = MultiHeadAttention(
-            d_model, nhead, attn_dropout, weight_attr=weights[1], bias_attr=biases[1]
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, weights[2], biases[2])
-        self.dropout = Dropout(act_dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, weights[2], biases[2])
-        self.norm1 = LayerNorm(d_model)
-        self.norm2 = LayerNorm(d_model)
-        self.norm3 = LayerNorm(d_model)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = getattr(F, activation)
-
-    def _around(self, x: Tensor, inner: Any, norm: Layer, dropout: Layer) -> Tensor:
-        """A part with its shortcut, and its normalisation before or after."""
-        out = x + dropout(inner(norm(x) if self.normalize_before else x))
-        return out if self.normalize_before else norm(out)
+    _attentions = ("self_attn", "cross_attn")
 
     def forward(
         self,
@@ -97,12 +53,9 @@ class TransformerDecoderLayer(Layer):
         def to_memory(x: Tensor) -> Tensor:
             return attend(self.cross_attn, x, memory, memory_mask, 1)
 
-        def through_lines(x: Tensor) -> Tensor:
-            return self.linear2(self.dropout(self.activation(self.linear1(x))))
-
-        tgt = self._around(tgt, to_itself, self.norm1, self.dropout1)
-        tgt = self._around(tgt, to_memory, self.norm2, self.dropout2)
-        tgt = self._around(tgt, through_lines, self.norm3, self.dropout3)
+        tgt = self._around(1, tgt, to_itself)
+        tgt = self._around(2, tgt, to_memory)
+        tgt = self._around(3, tgt, self._through_lines)
         return tgt if cache is None else (tgt, tuple(caches))
 
     def gen_cache(self, memory: Tensor) -> tuple[Any, Any]:
@@ -111,7 +64,7 @@ class TransformerDecoderLayer(Layer):
         return self.self_attn.gen_cache(memory), self.cross_attn.gen_cache(memory, memory, fixed)
 
 
-class TransformerDecoder(Layer):
+class TransformerDecoder(TransformerStack):
     """Several decoder layers like the given one, each with parameters of its own.
 
     >>> decoder = paddle.nn.TransformerDecoder(paddle.nn.TransformerDecoderLayer(8, 2, 16), 2)
@@ -120,11 +73,7 @@ class TransformerDecoder(Layer):
     """
 
     def __init__(self, decoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
-        super().__init__()
-        others = [type(decoder_layer)(**decoder_layer._config) for _ in range(num_layers - 1)]
-        self.layers = LayerList([decoder_layer, *others])
-        self.num_layers = num_layers
-        self.norm = norm
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(
         self,
@@ -134,17 +83,8 @@ class TransformerDecoder(Layer):
         memory_mask: Tensor | None = None,
         cache: Any = None,
     ) -> Any:
-        tgt_mask = additive_mask(tgt_mask, tgt.dtype)
-        memory_mask = additive_mask(memory_mask, memory.dtype)
-        caches = []
-        for i, layer in enumerate(self.layers):
-            if cache is None:
-                tgt = layer(tgt, memory, tgt_mask, memory_mask)
-            else:
-                tgt, new = layer(tgt, memory, tgt_mask, memory_mask, cache[i])
-                caches.append(new)
-        tgt = tgt if self.norm is None else self.norm(tgt)
-        return tgt if cache is None else (tgt, caches)
+        masks = (additive_mask(tgt_mask, tgt.dtype), additive_mask(memory_mask, memory.dtype))
+        return self._through_layers(tgt, (memory, *masks), cache)
 
     def gen_cache(self, memory: Tensor, do_zip: bool = False) -> list[Any]:
         """Caches for `forward`, one for each layer, or by kind if `do_zip`."""

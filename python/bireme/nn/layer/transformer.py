@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...tensor.arguments import Tensor, ops
@@ -134,12 +135,10 @@ def _attrs(attr: Any, count: int) -> list[Any]:
     return copies
 
 
-class TransformerEncoderLayer(Layer):
-    """Attention and two linear maps, each with a shortcut and a normalisation.
+class TransformerLayer(Layer):
+    """Attentions and two linear maps, each with a shortcut and a normalisation."""
 
-    >>> paddle.nn.TransformerEncoderLayer(8, 2, 16)(paddle.ones([1, 3, 8])).shape
-    [1, 3, 8]
-    """
+    _attentions: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -161,33 +160,54 @@ class TransformerEncoderLayer(Layer):
             raise AssertionError(f"`dim_feedforward` must be positive, but is {dim_feedforward}")
         attn_dropout = dropout if attn_dropout is None else attn_dropout
         act_dropout = dropout if act_dropout is None else act_dropout
-        weights, biases = _attrs(weight_attr, 2), _attrs(bias_attr, 2)
+        parts = len(self._attentions) + 1
+        weights, biases = _attrs(weight_attr, parts), _attrs(bias_attr, parts)
         self.normalize_before = normalize_before
-        self.self_attn = MultiHeadAttention(
-            d_model, nhead, attn_dropout, weight_attr=weights[0], bias_attr=biases[0]
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, weights[1], biases[1])
+        for name, weight, bias in zip(self._attentions, weights, biases):
+            attention = MultiHeadAttention(
+                d_model, nhead, attn_dropout, weight_attr=weight, bias_attr=bias
+            )
+            setattr(self, name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, weights[-1], biases[-1])
         self.dropout = Dropout(act_dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, weights[1], biases[1])
-        self.norm1 = LayerNorm(d_model)
-        self.norm2 = LayerNorm(d_model)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, weights[-1], biases[-1])
+        for number in range(1, parts + 1):
+            setattr(self, f"norm{number}", LayerNorm(d_model))
+        for number in range(1, parts + 1):
+            setattr(self, f"dropout{number}", Dropout(dropout))
         self.activation = getattr(F, activation)
+
+    def _around(self, number: int, x: Tensor, inner: Callable[[Tensor], Tensor]) -> Tensor:
+        """A part with its shortcut, and its normalisation before or after."""
+        norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
+        out = x + dropout(inner(norm(x) if self.normalize_before else x))
+        return out if self.normalize_before else norm(out)
+
+    def _through_lines(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(TransformerLayer):
+    """Attention and two linear maps, each with a shortcut and a normalisation.
+
+    >>> paddle.nn.TransformerEncoderLayer(8, 2, 16)(paddle.ones([1, 3, 8])).shape
+    [1, 3, 8]
+    """
+
+    _attentions = ("self_attn",)
 
     def forward(self, src: Tensor, src_mask: Tensor | None = None, cache: Any = None) -> Any:
         src_mask = additive_mask(src_mask, src.dtype)
-        inner = self.norm1(src) if self.normalize_before else src
-        if cache is None:
-            inner = self.self_attn(inner, inner, inner, src_mask)
-        else:
-            inner, cache = self.self_attn(inner, inner, inner, src_mask, cache)
-        src = src + self.dropout1(inner)
-        src = src if self.normalize_before else self.norm1(src)
-        inner = self.norm2(src) if self.normalize_before else src
-        inner = self.linear2(self.dropout(self.activation(self.linear1(inner))))
-        src = src + self.dropout2(inner)
-        src = src if self.normalize_before else self.norm2(src)
+
+        def to_itself(x: Tensor) -> Tensor:
+            nonlocal cache
+            if cache is None:
+                return self.self_attn(x, x, x, src_mask)
+            out, cache = self.self_attn(x, x, x, src_mask, cache)
+            return out
+
+        src = self._around(1, src, to_itself)
+        src = self._around(2, src, self._through_lines)
         return src if cache is None else (src, cache)
 
     def gen_cache(self, src: Tensor) -> Any:
@@ -195,7 +215,29 @@ class TransformerEncoderLayer(Layer):
         return self.self_attn.gen_cache(src)
 
 
-class TransformerEncoder(Layer):
+class TransformerStack(Layer):
+    """Several layers like the given one, each with parameters of its own."""
+
+    def __init__(self, layer: Layer, num_layers: int, norm: Layer | None) -> None:
+        super().__init__()
+        others = [type(layer)(**layer._config) for _ in range(num_layers - 1)]
+        self.layers = LayerList([layer, *others])
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def _through_layers(self, x: Tensor, others: tuple[Any, ...], cache: Any) -> Any:
+        caches = []
+        for i, layer in enumerate(self.layers):
+            if cache is None:
+                x = layer(x, *others)
+            else:
+                x, new = layer(x, *others, cache[i])
+                caches.append(new)
+        x = x if self.norm is None else self.norm(x)
+        return x if cache is None else (x, caches)
+
+
+class TransformerEncoder(TransformerStack):
     """Several encoder layers like the given one, each with parameters of its own.
 
     >>> layer = paddle.nn.TransformerEncoderLayer(8, 2, 16)
@@ -204,23 +246,10 @@ class TransformerEncoder(Layer):
     """
 
     def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
-        super().__init__()
-        others = [type(encoder_layer)(**encoder_layer._config) for _ in range(num_layers - 1)]
-        self.layers = LayerList([encoder_layer, *others])
-        self.num_layers = num_layers
-        self.norm = norm
+        super().__init__(encoder_layer, num_layers, norm)
 
     def forward(self, src: Tensor, src_mask: Tensor | None = None, cache: Any = None) -> Any:
-        src_mask = additive_mask(src_mask, src.dtype)
-        caches = []
-        for i, layer in enumerate(self.layers):
-            if cache is None:
-                src = layer(src, src_mask)
-            else:
-                src, new = layer(src, src_mask, cache[i])
-                caches.append(new)
-        src = src if self.norm is None else self.norm(src)
-        return src if cache is None else (src, caches)
+        return self._through_layers(src, (additive_mask(src_mask, src.dtype),), cache)
 
     def gen_cache(self, src: Tensor) -> list[Any]:
         """Empty caches for `forward`, one for each layer."""

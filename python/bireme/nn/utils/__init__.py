@@ -8,13 +8,7 @@ from typing import Any
 
 from ... import _core
 from ..._missing import missing_names
-
-__all__ = [
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "parameters_to_vector",
-    "vector_to_parameters",
-]
+from ..._names import set_public_names
 
 ops = _core.ops
 
@@ -88,4 +82,5 @@ def _with_gradients(parameters: Any) -> list[Any]:
     return [p for p in parameters if p.grad is not None]
 
 
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

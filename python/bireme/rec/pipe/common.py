@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from bireme._names import set_public_names
 from bireme.rec import config as _config
 
 
@@ -50,3 +51,6 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+set_public_names(__name__)

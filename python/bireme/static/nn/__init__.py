@@ -5,33 +5,10 @@ one block of ops that the engine knows. Write loops over steps in Python, and ch
 """
 
 from ..._missing import missing_names
-from .common import bilinear_tensor_product, conv2d, embedding, fc, prelu, sparse_embedding
-from .norm import batch_norm, data_norm, layer_norm
-from .sequence_lod import (
-    continuous_value_model,
-    sequence_expand,
-    sequence_first_step,
-    sequence_last_step,
-    sequence_pool,
-    sequence_softmax,
-)
+from ..._names import set_public_names
+from .common import *
+from .norm import *
+from .sequence_lod import *
 
-__all__ = [
-    "batch_norm",
-    "bilinear_tensor_product",
-    "continuous_value_model",
-    "conv2d",
-    "data_norm",
-    "embedding",
-    "fc",
-    "layer_norm",
-    "prelu",
-    "sequence_expand",
-    "sequence_first_step",
-    "sequence_last_step",
-    "sequence_pool",
-    "sequence_softmax",
-    "sparse_embedding",
-]
-
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import _core
+from ..._names import set_public_names
 from ...nn.initializer import Constant, Normal
 from ..program import Variable
 from .parameters import LayerNames, check_sizes
@@ -279,3 +280,6 @@ def image_padding(padding: int | Sequence[Any]) -> list[int]:
     if len(flat) not in (2, 4):
         raise ValueError(f"`padding` must be one, two or four numbers, not {padding!r}")
     return flat
+
+
+set_public_names(__name__, but="image_padding padding_row")

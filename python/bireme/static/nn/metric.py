@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import _core
+from ..._names import set_public_names
 from ..program import Variable, generated_name
 
 ops = _core.ops
@@ -121,3 +122,6 @@ def _accumulated(batch_sum: Variable) -> Variable:
     # The engine adds in place for gradients only, so the sum takes the way over a temporary.
     ops.assign(ops.elementwise_add(batch_sum, total), _into={"Out": total})
     return total
+
+
+set_public_names(__name__)

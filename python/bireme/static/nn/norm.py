@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ... import _core
+from ..._names import set_public_names
 from ...nn.initializer import Constant
 from ...nn.parameter import make_parameter
 from ..program import Variable
@@ -195,3 +196,6 @@ def _channels(layer: str, input: Variable, data_layout: str) -> int:
     if data_layout not in ("NCHW", "NHWC"):
         raise ValueError(f"`data_layout` must be NCHW or NHWC, not {data_layout!r}")
     return input.shape[1 if data_layout == "NCHW" else -1]
+
+
+set_public_names(__name__)

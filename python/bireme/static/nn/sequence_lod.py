@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import _core
+from ..._names import set_public_names
 from ..program import Variable
 
 ops = _core.ops
@@ -104,3 +105,6 @@ def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True)
     >>> paddle.disable_static()
     """
     return ops.cvm(input, cvm, use_cvm=use_cvm)
+
+
+set_public_names(__name__)

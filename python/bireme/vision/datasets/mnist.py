@@ -30,6 +30,8 @@ class MNIST(Dataset):
     >>> from bireme.vision.datasets import MNIST
     >>> digits = MNIST(mode="test", backend="cv2")  # doctest: +SKIP
     >>> image, label = digits[0]  # doctest: +SKIP
+    >>> image.shape, label.tolist()  # doctest: +SKIP
+    ((28, 28), [7])
     """
 
     NAME = "mnist"
@@ -102,7 +104,8 @@ class FashionMNIST(MNIST):
     """Zalando's clothes in the format of MNIST.
 
     >>> from bireme.vision.datasets import FashionMNIST
-    >>> clothes = FashionMNIST(mode="train", backend="cv2")  # doctest: +SKIP
+    >>> len(FashionMNIST(mode="train", backend="cv2"))  # doctest: +SKIP
+    60000
     """
 
     NAME = "fashion-mnist"

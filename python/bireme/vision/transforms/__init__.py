@@ -1,17 +1,9 @@
 """Transforms of single images: numpy arrays, Pillow images or tensors."""
 
 from ..._missing import missing_names
-from .functional import normalize, to_tensor
-from .transforms import BaseTransform, Compose, Normalize, ToTensor, Transpose
+from ..._names import set_public_names
+from .functional import *
+from .transforms import *
 
-__all__ = [
-    "BaseTransform",
-    "Compose",
-    "Normalize",
-    "ToTensor",
-    "Transpose",
-    "normalize",
-    "to_tensor",
-]
-
+set_public_names(__name__)
 __getattr__ = missing_names(__name__)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import _core
+from ..._names import set_public_names
 
 _FORMATS = ("CHW", "HWC")
 
@@ -66,3 +67,6 @@ def normalize(
 def _check_format(data_format: str) -> None:
     if data_format not in _FORMATS:
         raise ValueError(f"`data_format` must be `CHW` or `HWC`, got `{data_format}`")
+
+
+set_public_names(__name__)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import _core
+from ..._names import set_public_names
 from . import functional
 
 
@@ -142,3 +143,6 @@ class Transpose(BaseTransform):
             array = array[..., np.newaxis]
         array = array.transpose(self.order)
         return _core.to_tensor(array) if isinstance(image, _core.Tensor) else array
+
+
+set_public_names(__name__)

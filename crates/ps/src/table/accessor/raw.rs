@@ -18,7 +18,8 @@ struct Raw {
     embedx_sgd_param: Option<RawRule>,
 }
 
-/// The defaults are those of Paddle's message.
+/// The defaults are what Paddle's Python front fills in, field by field: rows are neither admitted
+/// late nor forgotten. Those of Paddle's message differ, and never count.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RawCtr {
@@ -40,11 +41,11 @@ impl Default for RawCtr {
         RawCtr {
             nonclk_coeff: 0.1,
             click_coeff: 1.0,
-            base_threshold: 1.5,
-            delta_threshold: 0.25,
+            base_threshold: 0.0,
+            delta_threshold: 0.0,
             delta_keep_days: 16.0,
-            show_click_decay_rate: 0.98,
-            delete_threshold: 0.8,
+            show_click_decay_rate: 1.0,
+            delete_threshold: 0.0,
             delete_after_unseen_days: 30.0,
             ssd_unseenday_threshold: 1,
             show_scale: true,
@@ -79,35 +80,27 @@ pub(super) fn read(text: &str, width: usize, rule: SparseRule) -> Result<CtrConf
     let wrong = |problem: String| Error::Config(format!("accessor settings: {problem}"));
     let raw: Raw = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
     check_widths(&raw, width).map_err(wrong)?;
-    let unconfigured = CtrConfig::unconfigured(raw.accessor_class, rule);
-    let configured = raw.ctr_accessor_param.is_some();
     let rule_of = |given: Option<RawRule>| given.map_or(Ok(rule), RawRule::finish);
-    let mut config = CtrConfig {
-        // Paddle's message has 10; without any settings its Python front fills in 0.
-        embedx_threshold: raw.embedx_threshold.unwrap_or(if configured { 10.0 } else { 0.0 }),
+    let ctr = raw.ctr_accessor_param.unwrap_or_default();
+    if ctr.ssd_unseenday_threshold != 1 {
+        tracing::warn!("`ssd_unseenday_threshold` has no effect: all rows stay in memory");
+    }
+    Ok(CtrConfig {
+        class: raw.accessor_class,
+        embedx_threshold: raw.embedx_threshold.unwrap_or(0.0),
+        nonclk_coeff: ctr.nonclk_coeff,
+        click_coeff: ctr.click_coeff,
+        base_threshold: ctr.base_threshold,
+        delta_threshold: ctr.delta_threshold,
+        delta_keep_days: ctr.delta_keep_days,
+        show_click_decay_rate: ctr.show_click_decay_rate,
+        delete_threshold: ctr.delete_threshold,
+        delete_after_unseen_days: ctr.delete_after_unseen_days,
+        show_scale: ctr.show_scale,
+        zero_init: ctr.zero_init,
         embed: rule_of(raw.embed_sgd_param).map_err(wrong)?,
         embedx: rule_of(raw.embedx_sgd_param).map_err(wrong)?,
-        ..unconfigured
-    };
-    if let Some(ctr) = raw.ctr_accessor_param {
-        if ctr.ssd_unseenday_threshold != 1 {
-            tracing::warn!("`ssd_unseenday_threshold` has no effect: all rows stay in memory");
-        }
-        config = CtrConfig {
-            nonclk_coeff: ctr.nonclk_coeff,
-            click_coeff: ctr.click_coeff,
-            base_threshold: ctr.base_threshold,
-            delta_threshold: ctr.delta_threshold,
-            delta_keep_days: ctr.delta_keep_days,
-            show_click_decay_rate: ctr.show_click_decay_rate,
-            delete_threshold: ctr.delete_threshold,
-            delete_after_unseen_days: ctr.delete_after_unseen_days,
-            show_scale: ctr.show_scale,
-            zero_init: ctr.zero_init,
-            ..config
-        };
-    }
-    Ok(config)
+    })
 }
 
 /// The sizes say nothing that the width of the embedding does not; they must agree with it.
@@ -206,7 +199,9 @@ mod tests {
         }"#;
         let config = CtrConfig::from_json(text, 11, naive()).unwrap();
         assert_eq!((config.embedx_threshold, config.nonclk_coeff), (5.0, 0.2));
-        assert_eq!((config.base_threshold, config.zero_init), (1.5, false));
+        // What is not said is not what Paddle's message would have (1.5, 0.98), but its front.
+        assert_eq!((config.base_threshold, config.zero_init), (0.0, false));
+        assert_eq!((config.show_click_decay_rate, config.delete_threshold), (1.0, 0.5));
         assert_eq!(config.embed.kind, SparseRuleKind::AdaGrad { initial_g2sum: 1.0 });
         assert_eq!((config.embed.learning_rate, config.embed.bounds), (0.1, [-1.0, 1.0]));
         let adam = SparseRuleKind::Adam { beta1: 0.5, beta2: 0.999, epsilon: 1e-8 };

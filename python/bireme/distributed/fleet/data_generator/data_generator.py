@@ -16,6 +16,8 @@ class DataGenerator:
 
     >>> generator = DataGenerator()
     >>> generator.set_batch(8)
+    >>> generator.batch_size_
+    8
     """
 
     def __init__(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .... import _core
 from ....static.program import Variable, global_scope
 
 
@@ -52,14 +53,13 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None) -> fl
     >>> paddle.distributed.fleet.metrics.auc(np.array([[0, 1, 3]]), np.array([[2, 1, 0]]))
     0.9583333333333334
     """
-    positives = _reduced(stat_pos, "sum", scope, util).reshape(-1).astype("float64")[::-1]
-    negatives = _reduced(stat_neg, "sum", scope, util).reshape(-1).astype("float64")[::-1]
+    positives, negatives = (
+        _reduced(counts, "sum", scope, util).reshape(-1).astype("float64")
+        for counts in (stat_pos, stat_neg)
+    )
     if positives.size != negatives.size:
         raise ValueError(f"{positives.size} counts of positives, {negatives.size} of negatives")
-    above = np.cumsum(positives)
-    area = np.dot(negatives, above - positives / 2)
-    total = positives.sum() * negatives.sum()
-    return float(area / total) if total else 0.5
+    return _core.auc(positives, negatives)
 
 
 def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None) -> float:

@@ -24,10 +24,9 @@ from .....distributed.fleet.role import (
     Identity,
     Role,
     check_index,
-    check_trainer_id,
     checked_endpoints,
     collective_identity,
-    place_in,
+    environment_identity,
 )
 
 __all__ = [
@@ -134,10 +133,7 @@ class UserDefinedRoleMaker(RoleMakerBase):
         super().__init__()
         servers = _some_endpoints("server_endpoints", server_endpoints)
         check_index(role, current_id, worker_num, servers)
-        here = servers[current_id] if role == Role.SERVER else ""
-        self._known = Identity(
-            Role(role), current_id, worker_num, servers, (), here, is_distributed=True
-        )
+        self._known = Identity(Role(role), current_id, worker_num, servers, is_distributed=True)
 
 
 class UserDefinedCollectiveRoleMaker(RoleMakerBase):
@@ -162,7 +158,6 @@ class UserDefinedCollectiveRoleMaker(RoleMakerBase):
             index=current_id,
             worker_num=len(workers),
             worker_endpoints=workers,
-            current_endpoint=workers[current_id],
             is_collective=True,
             is_distributed=len(workers) > 1,
         )
@@ -189,8 +184,7 @@ PADDLE_PSERVERS_IP_PORT_LIST, please check your environment.
             return collective_identity()
         try:
             environment.required("PADDLE_PSERVERS_IP_PORT_LIST")
-            count = environment.number("PADDLE_TRAINERS_NUM")
-            return _identity_by_role(count, ())
+            return _identity_with(PADDLE_TRAINER_ENDPOINTS="")
         except ValueError as problem:
             raise ValueError(
                 f"something wrong with PaddleCloud, please check environment: {problem}"
@@ -242,7 +236,7 @@ class GeneralRoleMaker(RoleMakerBase):
         environment.required("PADDLE_PSERVERS_IP_PORT_LIST")
         environment.required("PADDLE_TRAINER_ENDPOINTS")
         workers = environment.endpoints("PADDLE_TRAINER_ENDPOINTS")
-        return _identity_by_role(len(workers), tuple(workers))
+        return _identity_with(PADDLE_TRAINERS_NUM=str(len(workers)))
 
 
 class MPISymetricRoleMaker(RoleMakerBase):
@@ -273,7 +267,6 @@ class MPISymetricRoleMaker(RoleMakerBase):
             len(servers),
             tuple(servers),
             tuple(hosts[1::2]),
-            servers[index] if is_server else "",
             is_distributed=True,
         )
 
@@ -316,30 +309,10 @@ def _write_total(total: np.ndarray, output: Any) -> None:
     output[:] = total if isinstance(output, np.ndarray) else total.tolist()
 
 
-def _identity_by_role(workers: int, worker_endpoints: tuple[str, ...]) -> Identity:
-    servers = checked_endpoints(
-        "PADDLE_PSERVERS_IP_PORT_LIST", environment.endpoints("PADDLE_PSERVERS_IP_PORT_LIST")
-    )
-    named = environment.required("TRAINING_ROLE")
-    if named not in ("TRAINER", "PSERVER"):
+def _identity_with(**given: str) -> Identity:
+    if environment.required("TRAINING_ROLE") not in ("TRAINER", "PSERVER"):
         raise ValueError("TRAINING_ROLE must be PSERVER or TRAINER")
-    if named == "TRAINER":
-        role, index = Role.WORKER, environment.number("PADDLE_TRAINER_ID")
-        here = worker_endpoints[index] if index < len(worker_endpoints) else ""
-        if not worker_endpoints:
-            check_trainer_id(index, workers)
-    else:
-        role, index = Role.SERVER, _server_index(servers)
-        here = servers[index] if index < len(servers) else ""
-    check_index(role, index, workers, servers)
-    return Identity(role, index, workers, servers, worker_endpoints, here, is_distributed=True)
-
-
-def _server_index(servers: Sequence[str]) -> int:
-    if environment.text("PADDLE_PSERVER_ID") is not None:
-        return environment.number("PADDLE_PSERVER_ID")
-    here = f"{environment.required('POD_IP')}:{environment.required('PADDLE_PORT')}"
-    return place_in(servers, here, "PADDLE_PSERVERS_IP_PORT_LIST")
+    return environment_identity(**given)
 
 
 def _some_endpoints(name: str, endpoints: Any) -> tuple[str, ...]:

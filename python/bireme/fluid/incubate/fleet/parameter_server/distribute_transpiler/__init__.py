@@ -20,41 +20,18 @@ from __future__ import annotations
 from typing import Any
 
 from ......_missing import missing_names
+from ......_names import set_public_names
 from ......distributed.fleet.role import Role
 from ......distributed.fleet.runtime import Runtime
-from ......distributed.transpiler import DistributeTranspilerConfig
+from ......distributed.transpiler import DistributeTranspilerConfig as DistributeTranspilerConfig
 from ......optimizer import Optimizer
 from ......static.executor import fetch_names
 from ......static.program import default_startup_program
 from ...base.fleet_base import DistributedOptimizer, Fleet
 from ...base.mode import Mode
 from ...base.role_maker import MPISymetricRoleMaker
-from .distributed_strategy import (
-    AsyncStrategy,
-    DistributedStrategy,
-    GeoStrategy,
-    HalfAsyncStrategy,
-    HybridStrategy,
-    StrategyFactory,
-    SyncStrategy,
-    TrainerRuntimeConfig,
-    strategy_of,
-)
-
-__all__ = [
-    "AsyncStrategy",
-    "DistributeTranspilerConfig",
-    "DistributedStrategy",
-    "FleetTranspiler",
-    "GeoStrategy",
-    "HalfAsyncStrategy",
-    "HybridStrategy",
-    "StrategyFactory",
-    "SyncStrategy",
-    "TrainerRuntimeConfig",
-    "TranspilerOptimizer",
-    "fleet",
-]
+from .distributed_strategy import *
+from .distributed_strategy import strategy_of
 
 
 class FleetTranspiler(Fleet):
@@ -200,4 +177,5 @@ def _only(values: Any, name: str) -> Any:
 
 fleet = FleetTranspiler()
 
+set_public_names(__name__, also="DistributeTranspilerConfig fleet", but="strategy_of")
 __getattr__ = missing_names(__name__)

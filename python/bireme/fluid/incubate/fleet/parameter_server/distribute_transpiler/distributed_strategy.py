@@ -7,19 +7,13 @@ from typing import Any
 from ......_missing import missing_names
 from ......_names import set_public_names
 from ......distributed import environment
-from ......distributed.fleet.communicator import cpu_num, force_to_cpu_num
+from ......distributed.fleet.communicator import DEFAULTS, cpu_num, force_to_cpu_num
 from ......distributed.transpiler import DistributeTranspilerConfig, ServerRuntimeConfig
 from ......static import BuildStrategy, ExecutionStrategy
 from ..mode import DistributedMode
 
 _KNOBS = (
-    ("communicator_max_merge_var_num", None),
-    ("communicator_send_queue_size", None),
-    ("communicator_independent_recv_thread", 1),
-    ("communicator_min_send_grad_num_before_recv", None),
-    ("communicator_thread_pool_size", 5),
-    ("communicator_send_wait_times", 5),
-    ("communicator_is_sgd_optimizer", 1),
+    *((f"communicator_{name}", default) for name, default in DEFAULTS.items()),
     ("rpc_deadline", 180000),
     ("rpc_retry_times", 3),
 )
@@ -115,10 +109,7 @@ class DistributedStrategy:
 
     def set_program_config(self, config: DistributeTranspilerConfig | dict[str, Any]) -> None:
         """Sets how the program is split; a dictionary sets single entries."""
-        if isinstance(config, DistributeTranspilerConfig):
-            self._program_config = config
-        else:
-            _assign(self._program_config, config, "program_config")
+        self._set("program_config", config)
         self.check_program_config()
 
     def get_trainer_runtime_config(self) -> TrainerRuntimeConfig:
@@ -146,10 +137,7 @@ class DistributedStrategy:
 
     def set_server_runtime_config(self, config: ServerRuntimeConfig | dict[str, Any]) -> None:
         """Sets the knobs of servers; a dictionary sets single ones."""
-        if isinstance(config, ServerRuntimeConfig):
-            self._server_runtime_config = config
-        else:
-            _assign(self._server_runtime_config, config, "server_runtime_config")
+        self._set("server_runtime_config", config)
 
     def get_execute_strategy(self) -> ExecutionStrategy:
         """How trainers run their program."""
@@ -157,10 +145,7 @@ class DistributedStrategy:
 
     def set_execute_strategy(self, config: ExecutionStrategy | dict[str, Any]) -> None:
         """Sets how trainers run their program; a dictionary sets single entries."""
-        if isinstance(config, ExecutionStrategy):
-            self._execute_strategy = config
-        else:
-            _assign(self._execute_strategy, config, "execute_strategy")
+        self._set("execute_strategy", config)
 
     def get_build_strategy(self) -> BuildStrategy:
         """How trainers compile their program."""
@@ -168,10 +153,14 @@ class DistributedStrategy:
 
     def set_build_strategy(self, config: BuildStrategy | dict[str, Any]) -> None:
         """Sets how trainers compile their program; a dictionary sets single entries."""
-        if isinstance(config, BuildStrategy):
-            self._build_strategy = config
+        self._set("build_strategy", config)
+
+    def _set(self, name: str, config: Any) -> None:
+        ours = getattr(self, f"_{name}")
+        if isinstance(config, type(ours)):
+            setattr(self, f"_{name}", config)
         else:
-            _assign(self._build_strategy, config, "build_strategy")
+            _assign(ours, config, name)
 
     def check_program_config(self) -> None:
         """Makes the config say what the strategy is."""

@@ -1,9 +1,11 @@
-//! YAML files as Python values, and the calendar of a stream, as `bireme train` has them.
+//! What `bireme train` shares with Python's trainers: YAML files as Python values, the calendar of
+//! a stream, and the AUC of what was counted.
 
 use std::path::Path;
 
 use bireme_rec::config::{Node, Value, parse_keys};
 use bireme_rec::run::calendar::{Day, passes};
+use numpy::PyReadonlyArray1;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -32,6 +34,15 @@ pub(crate) fn passes_of_a_day(split_interval: usize, split_per_pass: usize) -> V
 pub(crate) fn next_day(day: usize) -> PyResult<String> {
     let problem = || PyValueError::new_err(format!("{day} is no day like 20190720"));
     Ok(Day::parse(day).ok_or_else(problem)?.next().to_string())
+}
+
+/// The area under the ROC curve, from counts by prediction; 0.5 without samples of both kinds.
+#[pyfunction]
+pub(crate) fn auc(
+    positive: PyReadonlyArray1<'_, f64>,
+    negative: PyReadonlyArray1<'_, f64>,
+) -> PyResult<f64> {
+    Ok(bireme_rec::run::auc(positive.as_slice()?, negative.as_slice()?))
 }
 
 fn dictionary<'py>(py: Python<'py>, items: &[(String, Node)]) -> PyResult<Bound<'py, PyDict>> {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from running_jobs import JOB_SECONDS, free_ports
 
-SCRIPTS = Path(__file__).parent / "seeds_ps"
+SCRIPTS = Path(__file__).parent / "guides_ps"
 
 
 def run_job(script, folder, processes):
