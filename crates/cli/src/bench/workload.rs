@@ -15,7 +15,7 @@ use bireme_ir::{DType, Program};
 use bireme_rec::zoo::criteo::{DENSE, SLOTS, Source};
 use bireme_rec::zoo::{self, Hyper};
 
-use super::{Model, time_per_run};
+use super::{Case, Model, time_per_run};
 
 /// Widths of the perceptron of the model `dnn`, from embeddings of nine numbers on.
 pub(super) const CTR_DNN_WIDTHS: [usize; 6] = [SLOTS * 9 + DENSE, 512, 256, 128, 32, 2];
@@ -36,10 +36,12 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub(super) fn new(model: Model, batch: usize, threads: usize) -> Result<Workload> {
-        match model {
-            Model::CtrDnn => ctr_dnn(batch, threads),
-            Model::MnistMlp => mnist_mlp(batch, threads),
+    /// The step of a case; one that is `shared` lets other threads train the same parameters.
+    pub(super) fn new(case: &Case, shared: bool) -> Result<Workload> {
+        let executor = Executor::new(Place::Cpu)?.threads(case.threads).hogwild(shared);
+        match case.model {
+            Model::CtrDnn => ctr_dnn(case.batch, executor),
+            Model::MnistMlp => mnist_mlp(case.batch, executor),
         }
     }
 
@@ -60,7 +62,7 @@ impl Workload {
     }
 }
 
-fn ctr_dnn(batch: usize, threads: usize) -> Result<Workload> {
+fn ctr_dnn(batch: usize, executor: Executor) -> Result<Workload> {
     let dnn = zoo::find("dnn").context("the zoo has the model `dnn`")?;
     let model = (dnn.build)(&mut Hyper::default())?;
     model.graph.set_random_seed(SEED);
@@ -74,11 +76,11 @@ fn ctr_dnn(batch: usize, threads: usize) -> Result<Workload> {
     let batches = batches.collect();
     let feeds: Vec<&str> = model.slots.iter().map(|slot| slot.name.as_str()).collect();
     let (startup, main) = (model.graph.startup(), model.graph.main());
-    let step = prepare(&startup, &main, &feeds, model.loss.name(), threads)?;
+    let step = prepare(&startup, &main, &feeds, model.loss.name(), executor)?;
     Ok(Workload { step, batches, next: 0 })
 }
 
-fn mnist_mlp(batch: usize, threads: usize) -> Result<Workload> {
+fn mnist_mlp(batch: usize, executor: Executor) -> Result<Workload> {
     let graph = Graph::new();
     graph.set_random_seed(SEED);
     let images = layers::data(&graph, "x", [MNIST_WIDTHS[0] as i64], DType::F32);
@@ -92,7 +94,7 @@ fn mnist_mlp(batch: usize, threads: usize) -> Result<Workload> {
     let (losses, _) = layers::softmax_with_cross_entropy(&logits, &labels, Label::Hard)?;
     let loss = layers::mean(&losses)?;
     Adam::new(LEARNING_RATE).minimize(&loss)?;
-    let step = prepare(&graph.startup(), &graph.main(), &["x", "y"], loss.name(), threads)?;
+    let step = prepare(&graph.startup(), &graph.main(), &["x", "y"], loss.name(), executor)?;
     let batches = (0..BATCHES as u64).map(|index| images_and_labels(index, batch)).collect();
     Ok(Workload { step, batches, next: 0 })
 }
@@ -114,9 +116,8 @@ fn prepare(
     main: &Program,
     feeds: &[&str],
     loss: &str,
-    threads: usize,
+    mut executor: Executor,
 ) -> Result<Step> {
-    let mut executor = Executor::new(Place::Cpu)?.threads(threads);
     executor.run(startup, &[], &[])?;
     Ok(executor.prepare(main, feeds, &[loss])?)
 }

@@ -40,9 +40,10 @@ enum What {
 ///
 /// The floor of a step is the time of its matrix products alone, in the same process on buffers of
 /// the same sizes. Steps and floor alternate in rounds, and the best round of each counts; `ratio`
-/// is floor time over step time. `peak_mib`, with `--json`, is the most memory that the process has
-/// held up to the end of the case: measure one case at a time to compare it. Measure on an idle
-/// machine.
+/// is floor time over step time. `…_shared` is a step that shares its parameters with other training
+/// threads, without locks; its floor is the same step alone. `peak_mib`, with `--json`, is the most
+/// memory that the process has held up to the end of the case: measure one case at a time to compare
+/// it. Measure on an idle machine.
 #[derive(Debug, clap::Args)]
 struct Engine {
     /// Print one JSON object for each case
