@@ -14,7 +14,7 @@ use super::feed::Feed;
 use super::show::{Show, Since, Style, metric_text};
 use super::{Description, Options, build, metrics, save};
 use crate::config::Config;
-use crate::zoo::Model;
+use crate::zoo::{Metric, Model};
 use crate::{Error, Log, Result};
 
 /// How good the model of an epoch is.
@@ -85,11 +85,7 @@ fn evaluate(
     log.info(&format!("load model epoch {epoch}"));
     let started = Instant::now();
     let scope = load(config, model, description, epoch, log)?;
-    let metric_names = model.metrics.iter().map(|metric| metric.name.clone());
-    let names: Vec<String> = ["cost".to_owned()].into_iter().chain(metric_names).collect();
-    let variables = model.metrics.iter().map(|metric| metric.variable.name().to_owned());
-    let fetches: Vec<String> =
-        [model.loss.name().to_owned()].into_iter().chain(variables).collect();
+    let (names, fetches) = shown(model);
     let waited = Arc::new(AtomicU64::new(0));
     let show = Show {
         style: Style::Infer,
@@ -144,6 +140,13 @@ fn evaluate(
         samples: summary.samples,
         seconds,
     })
+}
+
+/// What is shown, the loss first: names, and the variables that hold the values.
+fn shown(model: &Model) -> (Vec<String>, Vec<String>) {
+    let loss = ("cost".to_owned(), model.loss.name().to_owned());
+    let metric = |metric: &Metric| (metric.name.clone(), metric.variable.name().to_owned());
+    [loss].into_iter().chain(model.metrics.iter().map(metric)).unzip()
 }
 
 /// The variables of the model of an epoch, with its parameters.
