@@ -96,8 +96,11 @@ pub(crate) fn folders(
         [] => {
             // Any user of this machine may be the one who asks.
             let own = std::env::current_dir().into_iter();
-            let beside = checkpoint.and_then(Path::parent).map(Path::to_owned);
-            let roots = own.chain([std::env::temp_dir()]).chain(beside).collect();
+            let checkpoint = checkpoint.and_then(|path| std::path::absolute(path).ok());
+            let beside = checkpoint.as_deref().and_then(Path::parent).map(Path::to_owned);
+            let roots = own.chain([std::env::temp_dir()]).chain(beside);
+            // A process that was started in `/`, or loads `/model`, does not open everything.
+            let roots = roots.filter(|root| root.parent().is_some()).collect();
             let secret = v::JOB_SECRET.name;
             Folders::below(roots, &format!("set `{name}`, or give the job a secret (`{secret}`)"))
         }
@@ -218,6 +221,19 @@ mod tests {
         allowed(&[secret, roots], "/scratch/x").unwrap();
         allowed(&[secret, roots], "/srv/models-of-others").unwrap_err();
         allowed(&[secret, roots], "output").unwrap_err();
+    }
+
+    #[test]
+    fn a_checkpoint_with_a_short_path_does_not_open_every_folder() {
+        let (environment, here) = (Environment::default(), std::env::current_dir().unwrap());
+        let settings = settings(&environment).unwrap();
+        for checkpoint in ["model", "/model", "./model"] {
+            let folders = folders(&settings, &environment, Some(Path::new(checkpoint)));
+            folders.check(here.join("output").to_str().unwrap()).unwrap();
+            for folder in ["/etc/cron.d", "/srv/else"] {
+                folders.check(folder).expect_err(checkpoint);
+            }
+        }
     }
 
     #[test]

@@ -25,7 +25,9 @@ pub struct Folders {
 impl Folders {
     /// Only below `roots`; `advice` ends the message of a refusal.
     pub fn below(roots: Vec<PathBuf>, advice: &str) -> Folders {
-        let roots = roots.iter().map(|root| resolve(root)).collect();
+        // Every path is below an empty one.
+        let roots = roots.iter().map(|root| resolve(root)).filter(|root| root.is_absolute());
+        let roots = roots.collect();
         Folders { roots: Some(roots), advice: advice.to_owned() }
     }
 
@@ -109,6 +111,12 @@ mod tests {
             let error = check(path).unwrap_err().to_string();
             assert!(error.contains("is not below") && error.ends_with("change it"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_root_without_a_name_opens_nothing() {
+        let folders = Folders::below(vec![PathBuf::new()], "change it");
+        folders.check("/data/model").unwrap_err();
     }
 
     #[test]
