@@ -9,11 +9,12 @@ use crate::{Error, Result};
 const SYSTEM: [&str; 11] =
     ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
 
-/// Memory that looks like files lies in a system folder, and is meant to be written.
-const MEMORY: &str = "/dev/shm";
+/// Folders within those in which programs and users keep files of their own, also memory that looks
+/// like files.
+const WITHIN: [&str; 5] = ["/dev/shm", "/run/media", "/run/user", "/usr/local", "/usr/src"];
 
 /// Where a server saves and loads when a trainer asks; by default anywhere but in the system's own
-/// folders.
+/// folders, and below its working folder even there.
 #[derive(Clone, Debug, Default)]
 pub struct Folders {
     /// Only below these.
@@ -40,8 +41,8 @@ impl Folders {
         let refuse = |why: String| Err(Error::Request(format!("the folder `{directory}` {why}")));
         match &self.roots {
             None => {
-                let is_system = SYSTEM.iter().any(|system| folder.starts_with(system));
-                match is_system && !folder.starts_with(MEMORY) {
+                let here = std::env::current_dir();
+                match is_system(&folder, here.ok().as_deref()) {
                     true => refuse(
                         "is one of the system's own, where servers do not save or load at a \
                          trainer's word: choose another one"
@@ -62,6 +63,15 @@ impl Folders {
             }
         }
     }
+}
+
+/// Whether a folder is one of the system's own, seen from the working folder `here`.
+fn is_system(folder: &Path, here: Option<&Path>) -> bool {
+    let below = |roots: &[&str]| roots.iter().any(|root| folder.starts_with(root));
+    // Who works in `/` or `/usr` itself has not chosen it for its files.
+    let is_chosen = |here: &&Path| here.components().count() > 2;
+    let is_here = here.filter(is_chosen).is_some_and(|here| folder.starts_with(here));
+    below(&SYSTEM) && !below(&WITHIN) && !is_here
 }
 
 /// Where a path leads, with the links of what exists of it followed.
@@ -125,8 +135,13 @@ mod tests {
         for path in ["/etc/cron.d", "/usr/lib/x", "/tmp/../etc", "/proc/self"] {
             folders.check(path).unwrap_err();
         }
-        for path in ["model", "/data/model", "/dev/shm/model", "/etcetera"] {
+        let within = ["/dev/shm/model", "/usr/src/app/output", "/usr/local/model", "/run/user/1/m"];
+        for path in ["model", "/data/model", "/etcetera"].iter().chain(&within) {
             folders.check(path).unwrap();
         }
+        let seen = |folder: &str, here: &str| is_system(Path::new(folder), Some(Path::new(here)));
+        assert!(!seen("/usr/lib/app/output", "/usr/lib/app"));
+        assert!(seen("/usr/lib/other", "/usr/lib/app"));
+        assert!(seen("/etc/cron.d", "/") && seen("/usr/bin", "/usr") && seen("/etc/x", "/etc"));
     }
 }
