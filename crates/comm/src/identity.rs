@@ -80,6 +80,8 @@ pub struct Peer {
     pub session: u64,
     /// Where its first connection came from.
     pub address: String,
+    /// Whether the system vouches that it belongs to the user who runs the server.
+    pub is_same_user: bool,
 }
 
 impl fmt::Display for Peer {
@@ -107,7 +109,8 @@ mod tests {
     #[test]
     fn names_are_words() {
         assert_eq!(Identity::trainer(1).to_string(), "trainer 1");
-        let peer = Peer { identity: Identity::server(0), session: 7, address: "here".into() };
+        let (identity, address) = (Identity::server(0), "here".to_owned());
+        let peer = Peer { identity, session: 7, address, is_same_user: false };
         assert_eq!(peer.to_string(), "server 0 (here)");
         assert_eq!(Role::from_byte(2), Some(Role::Other));
         assert_eq!(Role::from_byte(3), Some(Role::HeterWorker));

@@ -94,7 +94,8 @@ pub(crate) fn folders(
     match environment.rpc.save_roots.as_slice() {
         [] if is_guarded(settings) => Folders::default(),
         [] => {
-            // Any user of this machine may be the one who asks.
+            // Any user of this machine may be the one who asks. A refusal comes late, when all has
+            // been trained: so it is for those alone whom the system does not vouch for.
             let own = std::env::current_dir().into_iter();
             let checkpoint = checkpoint.and_then(|path| std::path::absolute(path).ok());
             let beside = checkpoint.as_deref().and_then(Path::parent).map(Path::to_owned);
@@ -102,7 +103,8 @@ pub(crate) fn folders(
             // A process that was started in `/`, or loads `/model`, does not open everything.
             let roots = roots.filter(|root| root.parent().is_some()).collect();
             let secret = v::JOB_SECRET.name;
-            Folders::below(roots, &format!("set `{name}`, or give the job a secret (`{secret}`)"))
+            let advice = format!("set `{name}`, or give the job a secret (`{secret}`)");
+            Folders::below_for_others(roots, &advice)
         }
         roots => Folders::below(roots.to_vec(), &format!("change `{name}`")),
     }
@@ -204,7 +206,7 @@ mod tests {
         let allowed = |variables: &[(&str, &str)], folder: &str| {
             let environment = Environment::of(variables.iter().copied()).unwrap();
             let settings = settings(&environment).unwrap();
-            folders(&settings, &environment, Some(Path::new("/data/models/1"))).check(folder)
+            folders(&settings, &environment, Some(Path::new("/data/models/1"))).check(folder, false)
         };
         let inside = std::env::temp_dir().join("model").to_str().unwrap().to_owned();
         for folder in ["output", "./a/../b", inside.as_str(), "/data/models/2"] {
@@ -229,9 +231,9 @@ mod tests {
         let settings = settings(&environment).unwrap();
         for checkpoint in ["model", "/model", "./model"] {
             let folders = folders(&settings, &environment, Some(Path::new(checkpoint)));
-            folders.check(here.join("output").to_str().unwrap()).unwrap();
+            folders.check(here.join("output").to_str().unwrap(), false).unwrap();
             for folder in ["/etc/cron.d", "/srv/else"] {
-                folders.check(folder).expect_err(checkpoint);
+                folders.check(folder, false).expect_err(checkpoint);
             }
         }
     }

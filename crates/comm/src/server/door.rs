@@ -160,7 +160,9 @@ fn join(
         None if hello.resume || state.closing.load(Ordering::Acquire) => return Err(over()),
         None => {
             let (identity, session) = (hello.me, hello.session);
-            let peer = Peer { identity, session, address: connection.stream().address() };
+            let stream = connection.stream();
+            let (address, is_same_user) = (stream.address(), stream.is_same_user());
+            let peer = Peer { identity, session, address, is_same_user };
             let session = Arc::new(Session::new(peer, state.settings.max_frame));
             sessions.insert(hello.session, session.clone());
             (session, true)

@@ -217,6 +217,11 @@ mod tests {
         Arc::new(Connection::new(stream))
     }
 
+    fn peer() -> Peer {
+        let (identity, address) = (crate::Identity::trainer(0), "x".to_owned());
+        Peer { identity, session: 1, address, is_same_user: false }
+    }
+
     #[test]
     fn a_request_is_executed_once_and_its_reply_repeated_until_acknowledged() {
         let kept = Arc::new(Kept { limit: 1000, bytes: AtomicUsize::new(0) });
@@ -240,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_session_keeps_only_so_much() {
-        let peer = Peer { identity: crate::Identity::trainer(0), session: 1, address: "x".into() };
+        let peer = peer();
         let (session, to) = (Session::new(peer, 100), connection());
         let (first, second) = (session.link(0), session.link(1));
         let large = || Arc::new(vec![0; 60]);
@@ -261,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_closed_session_takes_no_connection() {
-        let peer = Peer { identity: crate::Identity::trainer(0), session: 1, address: "x".into() };
+        let peer = peer();
         let session = Session::new(peer, 1);
         let (first, second) = (connection(), connection());
         assert!(session.add(&first));

@@ -83,4 +83,9 @@ pub trait Stream: Send + Sync {
     fn is_local(&self) -> bool {
         false
     }
+
+    /// Whether the system vouches that the other side is a process of the user who runs this one.
+    fn is_same_user(&self) -> bool {
+        false
+    }
 }

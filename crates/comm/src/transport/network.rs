@@ -275,6 +275,11 @@ macro_rules! socket_stream {
             fn is_local(&self) -> bool {
                 $local
             }
+
+            fn is_same_user(&self) -> bool {
+                let own = rustix::process::geteuid();
+                $local && sockopt::socket_peercred(self).is_ok_and(|other| other.uid == own)
+            }
         }
     };
 }
@@ -319,7 +324,13 @@ mod tests {
             let doors: Vec<_> = bound
                 .listeners
                 .iter()
-                .map(|door| scope.spawn(move || door.accept().map(|end| end.address())))
+                .map(|door| {
+                    scope.spawn(move || {
+                        let end = door.accept()?;
+                        assert_eq!(end.is_same_user(), end.is_local());
+                        Ok::<_, io::Error>(end.address())
+                    })
+                })
                 .collect();
             let port = bound.endpoint.rsplit_once(':').unwrap().1;
             let stream =

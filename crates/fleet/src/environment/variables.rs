@@ -87,7 +87,7 @@ variables! {
         JOB_SECRET = "BIREME_JOB_SECRET", "",
             "What the processes of a job prove to each other that they know: the same random text for all. Launchers make one. By hand a job without one works on the loopback only; `none` allows it on a network that nobody else reaches. Never printed.";
         SAVE_ROOTS = "BIREME_SAVE_ROOTS", "",
-            "Folders, separated by colons, below which trainers may have servers save and load. Without it: anywhere but in the system's folders; in a job without a secret below the server's working folder and the folder for temporary files.";
+            "Folders, separated by colons, below which trainers may have servers save and load. Without it: anywhere but in the system's folders; in a job without a secret processes of other users only below the server's working folder and the folder for temporary files.";
         BIND = "BIREME_BIND", "",
             "Address at which a server listens, with a port or without, where others know it by another one: its own of a container, `0.0.0.0` for all.";
         TRANSPORT = "BIREME_TRANSPORT", "auto",

@@ -428,6 +428,7 @@ mod tests {
             identity: Identity::trainer(0),
             session,
             address: format!("10.0.0.{session}:1"),
+            is_same_user: false,
         };
         let unit = || Request::Unit { unit: Unit::default() };
         let (older, newer) = (process(1), process(2));

@@ -161,9 +161,9 @@ impl Serve<'_> for Service {
         mode: u32,
         format: Format,
     ) {
-        let asker = (asked.peer.session, number);
+        let (asker, is_same_user) = ((asked.peer.session, number), asked.peer.is_same_user);
         self.work(&format!("saving to `{directory}`"), true, asked.reply, || {
-            self.state.folders.check(directory)?;
+            self.state.folders.check(directory, is_same_user)?;
             let text = self.state.save(asker, directory, table, mode, format)?;
             Ok(Answer::Text { text: &text }.encode().parts().concat())
         });
@@ -180,8 +180,9 @@ impl Serve<'_> for Service {
     }
 
     fn load(&self, asked: Asked<'_>, directory: &str, table: Option<&str>, _: u32) {
+        let is_same_user = asked.peer.is_same_user;
         self.count(asked, &format!("loading `{directory}`"), true, || {
-            self.state.folders.check(directory)?;
+            self.state.folders.check(directory, is_same_user)?;
             self.state.load(directory, table)
         });
     }

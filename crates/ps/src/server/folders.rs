@@ -19,6 +19,8 @@ const WITHIN: [&str; 5] = ["/dev/shm", "/run/media", "/run/user", "/usr/local", 
 pub struct Folders {
     /// Only below these.
     roots: Option<Vec<PathBuf>>,
+    /// Whether the roots bind only other users: our own could write elsewhere without the server.
+    for_others: bool,
     /// What to do about a refusal.
     advice: String,
 }
@@ -29,17 +31,24 @@ impl Folders {
         // Every path is below an empty one.
         let roots = roots.iter().map(|root| resolve(root)).filter(|root| root.is_absolute());
         let roots = roots.collect();
-        Folders { roots: Some(roots), advice: advice.to_owned() }
+        Folders { roots: Some(roots), for_others: false, advice: advice.to_owned() }
     }
 
-    /// Checks a folder that a request names.
+    /// As [`Folders::below`] for processes of other users; those of our own may name any folder but
+    /// the system's.
+    pub fn below_for_others(roots: Vec<PathBuf>, advice: &str) -> Folders {
+        Folders { for_others: true, ..Folders::below(roots, advice) }
+    }
+
+    /// Checks a folder that a request names; of a process that runs as the same user as the server,
+    /// or perhaps as another.
     ///
     /// # Errors
     /// When it is none of those, wherever links and `..` lead.
-    pub fn check(&self, directory: &str) -> Result<()> {
+    pub fn check(&self, directory: &str, is_same_user: bool) -> Result<()> {
         let folder = resolve(Path::new(directory));
         let refuse = |why: String| Err(Error::Request(format!("the folder `{directory}` {why}")));
-        match &self.roots {
+        match self.roots.as_ref().filter(|_| !(self.for_others && is_same_user)) {
             None => {
                 let here = std::env::current_dir();
                 match is_system(&folder, here.ok().as_deref()) {
@@ -107,7 +116,7 @@ mod tests {
         std::fs::create_dir(&other).unwrap();
         std::os::unix::fs::symlink(&other, root.join("link")).unwrap();
         let folders = Folders::below(vec![root.clone()], "change it");
-        let check = |path: PathBuf| folders.check(path.to_str().unwrap());
+        let check = |path: PathBuf| folders.check(path.to_str().unwrap(), true);
         check(root.clone()).unwrap();
         check(root.join("a/b/c")).unwrap();
         check(root.join("a/../b")).unwrap();
@@ -126,18 +135,27 @@ mod tests {
     #[test]
     fn a_root_without_a_name_opens_nothing() {
         let folders = Folders::below(vec![PathBuf::new()], "change it");
-        folders.check("/data/model").unwrap_err();
+        folders.check("/data/model", true).unwrap_err();
+    }
+
+    #[test]
+    fn the_own_user_may_name_any_folder_but_the_systems() {
+        let folders = Folders::below_for_others(vec!["/data/models".into()], "change it");
+        folders.check("/data/models/1", false).unwrap();
+        folders.check("/srv/else", false).unwrap_err();
+        folders.check("/srv/else", true).unwrap();
+        folders.check("/etc/cron.d", true).unwrap_err();
     }
 
     #[test]
     fn the_systems_folders_are_nobodys() {
         let folders = Folders::default();
         for path in ["/etc/cron.d", "/usr/lib/x", "/tmp/../etc", "/proc/self"] {
-            folders.check(path).unwrap_err();
+            folders.check(path, true).unwrap_err();
         }
         let within = ["/dev/shm/model", "/usr/src/app/output", "/usr/local/model", "/run/user/1/m"];
         for path in ["model", "/data/model", "/etcetera"].iter().chain(&within) {
-            folders.check(path).unwrap();
+            folders.check(path, true).unwrap();
         }
         let seen = |folder: &str, here: &str| is_system(Path::new(folder), Some(Path::new(here)));
         assert!(!seen("/usr/lib/app/output", "/usr/lib/app"));
