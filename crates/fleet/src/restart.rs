@@ -125,8 +125,12 @@ pub fn choose_checkpoint(folder: &Path, with_servers: bool) -> Choice {
     choice
 }
 
-/// What is wrong with a checkpoint of servers, if something is.
+/// What is wrong with a checkpoint of servers, if something is. Paddle's text layout has no
+/// checksums: servers see what is in it.
 fn damage(path: &Path) -> Option<String> {
+    if checkpoint::is_text(path) {
+        return None;
+    }
     let manifest = match checkpoint::read_manifest(path) {
         Ok(manifest) => manifest,
         Err(error) => return Some(error.to_string()),
@@ -203,5 +207,20 @@ mod tests {
         let alone = Environment::default();
         remember_checkpoint(&alone, &second);
         assert_eq!(checkpoint_to_load(&alone, None), None);
+    }
+    #[test]
+    fn a_checkpoint_in_paddles_text_layout_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment =
+            Environment::of([("BIREME_JOB_DIR", folder.path().to_str().unwrap())]).unwrap();
+        let (text, empty) = (folder.path().join("text"), folder.path().join("empty"));
+        std::fs::create_dir_all(text.join("000")).unwrap();
+        std::fs::create_dir(&empty).unwrap();
+        for checkpoint in [&text, &empty] {
+            remember_checkpoint(&environment, checkpoint);
+        }
+        let choice = choose_checkpoint(folder.path(), true);
+        assert_eq!(choice.chosen, Some(text));
+        assert_eq!(choice.passed_over[0].0, empty);
     }
 }

@@ -27,7 +27,7 @@ pub use manifest::{
     FileEntry, MANIFEST, Manifest, PieceEntry, Save, StateEntry, TableEntry, TableFile, Variable,
     is_checkpoint, read_manifest,
 };
-pub use request::{Form, complete_request, load_request, origin, save_request};
+pub use request::{Form, complete_request, is_text, load_request, origin, save_request};
 pub use save::{SavedPiece, SavedShard, SavedTable, abandon, commit, finish, save, save_table};
 pub use sharding::{ServerIndex, Sharding};
 pub use text::{TextShard, export_text, finish_text, import_text};

@@ -89,13 +89,18 @@ pub fn load_request(
     server: ServerIndex,
     table: Option<&str>,
 ) -> Result<Loaded> {
-    if !is_checkpoint(dir) && dir.join("000").is_dir() {
+    if is_text(dir) {
         return text::import_selected(dir, holdings, server, table);
     }
     match table {
         None => load(dir, holdings, server),
         Some(table) => load_table(dir, holdings, server, table),
     }
+}
+
+/// Whether `dir` holds Paddle's text layout, and no checkpoint.
+pub fn is_text(dir: &Path) -> bool {
+    !is_checkpoint(dir) && dir.join("000").is_dir()
 }
 
 /// A number of the checkpoint in `dir` that is the same for all who load it, from wherever they see
