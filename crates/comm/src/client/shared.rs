@@ -245,10 +245,12 @@ impl Shared {
         (None, is_full)
     }
 
-    /// Whether enough attempts in a row have found nothing that listens: the process is gone, and
-    /// its heartbeats need not be waited for.
+    /// Whether enough attempts in a row have found nothing that listens, and nothing came meanwhile:
+    /// the process is gone, and its heartbeats need not be waited for.
     fn has_left(&self) -> bool {
         let mut nobody = lock(&self.nobody);
+        // A connection that still answers shows that it lives, whoever refuses new ones.
+        nobody.take_if(|(since, _)| self.silence() < since.elapsed());
         let (since, attempts) = nobody.get_or_insert_with(|| (Instant::now(), 0));
         *attempts += 1;
         // Whoever says goodbye has nothing to lose.
@@ -459,3 +461,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
