@@ -6,7 +6,10 @@ use crate::Settings;
 
 #[test]
 fn an_idle_link_does_not_use_up_the_time_of_the_next_request() {
-    let (_server, shared) = connected(Settings::default());
+    // No ping shows meanwhile that the connection works.
+    let (heartbeat, heartbeat_timeout) = (Duration::from_secs(60), Duration::from_secs(600));
+    let settings = Settings { heartbeat, heartbeat_timeout, ..Settings::default() };
+    let (_server, shared) = connected(settings);
     let link = Link::start(&shared, 0).unwrap();
     let broken = |link: &Link| {
         let state = lock(&link.state);
