@@ -44,7 +44,10 @@ impl Serve<'_> for Service {
         }
         let step = self.state.step.load(Ordering::Acquire);
         let (server, lineage) = (self.state.config.server, self.state.lineage());
-        asked.answer(Ok(Answer::Joined { server, life: lineage.life(step) }));
+        let joined = Answer::Joined { server, life: lineage.life(step) }.encode().parts().concat();
+        // Before it is sent: a trainer that is slow to listen must not hold up the others.
+        drop(lineage);
+        asked.reply.send(&[&joined]);
     }
 
     fn begin(&self, asked: Asked<'_>) {
