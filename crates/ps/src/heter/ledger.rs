@@ -59,6 +59,16 @@ impl<T> Ledger<T> {
         !self.is_sync && self.done.remove(&trainer)
     }
 
+    /// A trainer was started again before its end was noticed: what it began before goes. Returns
+    /// whether that matters: in sync modes it ends the job.
+    pub(super) fn restart(&mut self, trainer: u32) -> bool {
+        if !self.is_sync {
+            self.finish(trainer);
+            self.done.remove(&trainer);
+        }
+        !self.is_sync
+    }
+
     /// Which life of a trainer this is.
     pub(super) fn life(&self, trainer: u32) -> u64 {
         self.lives.get(&trainer).copied().unwrap_or(0)
@@ -249,5 +259,19 @@ mod tests {
         assert_eq!(ledger.take_complete().unwrap(), [(0.5, "c"), (0.5, "d")]);
         ledger.finish(0);
         assert!(ledger.is_idle() && ledger.is_over());
+    }
+    #[test]
+    fn a_trainer_that_is_started_again_at_once_does_not_mix_with_its_former_life() {
+        let mut ledger = ledger([1, 1], 2, 0, Mode::Async);
+        let life = ledger.life(0);
+        ledger.add((0, 0, 0), life, 0.5, "before");
+        assert!(!ledger.begin(0) && ledger.restart(0));
+        assert!(!ledger.is_idle() && !ledger.has_finished(0), "nobody leaves meanwhile");
+        ledger.add((0, 0, 1), life, 0.5, "computed meanwhile");
+        let again = ledger.life(0);
+        ledger.add((0, 0, 1), again, 0.5, "b");
+        assert!(ledger.take_complete().is_none());
+        ledger.add((0, 0, 0), again, 0.5, "a");
+        assert_eq!(ledger.take_complete().unwrap(), [(0.5, "a"), (0.5, "b")]);
     }
 }

@@ -71,6 +71,12 @@ impl State {
         self.changed = Instant::now();
     }
 
+    /// Whether an older process of the same rank is still thought to be at work.
+    fn is_restarted(&self, peer: &Peer) -> bool {
+        let is_older = |known: &Peer| known.session != peer.session;
+        self.here.iter().any(|known| known.identity == peer.identity && is_older(known))
+    }
+
     /// Whether nothing is left to do.
     pub(super) fn is_finished(&self) -> bool {
         self.left && self.ledger.is_over()
@@ -150,7 +156,8 @@ impl Service {
             )));
         }
         if peer.identity.role == Role::Trainer {
-            self.begin(peer.identity.rank)?;
+            let is_restarted = self.state().is_restarted(peer);
+            self.begin(peer.identity.rank, is_restarted)?;
         }
         self.state().take_in(peer);
         self.news.notify_all();
@@ -263,8 +270,9 @@ impl Service {
         Ok(())
     }
 
-    /// A trainer is there, perhaps again; the stages after this one hear of it if it was lost.
-    fn begin(&self, trainer: u32) -> Result<()> {
+    /// A trainer is there, perhaps again; the stages after this one hear of it if it was lost, or was
+    /// started again before anybody had noticed that.
+    fn begin(&self, trainer: u32, is_restarted: bool) -> Result<()> {
         let mut state = self.state();
         if state.left && state.ledger.has_finished(trainer) {
             return Err(Error::Missing(format!(
@@ -273,7 +281,7 @@ impl Service {
                 self.worker.whoami()
             )));
         }
-        let was_lost = state.ledger.begin(trainer);
+        let was_lost = state.ledger.begin(trainer) || is_restarted && state.ledger.restart(trainer);
         drop(state);
         match self.next.get() {
             Some(next) if was_lost => {
@@ -318,7 +326,8 @@ impl Service {
                 return;
             }
             Request::Begin { trainer } => {
-                let begun = self.begin(trainer);
+                // The stage before says so only of one that comes again.
+                let begun = self.begin(trainer, true);
                 self.answer(peer, reply, begun.map(|()| Answer::default()));
                 return;
             }
@@ -435,6 +444,7 @@ mod tests {
         assert!(state.refusal(&older, &unit()).unwrap().contains("has not joined"));
         state.take_in(&older);
         assert_eq!(state.refusal(&older, &unit()), None);
+        assert!(!state.is_restarted(&older) && state.is_restarted(&newer));
         state.take_in(&newer);
         for request in [unit(), Request::Complete { trainer: 0 }, Request::Begin { trainer: 0 }] {
             let problem = state.refusal(&older, &request).unwrap();
