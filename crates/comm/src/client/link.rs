@@ -535,55 +535,34 @@ impl Link {
         (self.number >> 16) as usize
     }
 
-    /// The server has no room for this link: what was never sent goes over another one.
+    /// The server has no room for this link: what was never sent goes over another one. Its lock is
+    /// held until all is there, so that no wait ends in between; the other link never takes this
+    /// one's lock, as only links with a connection are moved to.
     fn move_to(&self, other: &Arc<Link>) {
         let mut state = lock(&self.state);
-        let mut moving = Vec::new();
-        for (number, flight) in &mut state.flights {
-            if !flight.tried && flight.outcome.is_none() {
-                // Nobody else sends it meanwhile.
-                flight.sent = true;
-                let (header, payload) = (flight.header, flight.payload.clone());
-                let (since, abandoned) = (flight.since, flight.abandoned);
-                let (sent, tried, outcome) = (false, false, None);
-                let copy = Flight { header, payload, since, sent, tried, abandoned, outcome };
-                moving.push((*number, copy));
+        let mut moved = Vec::new();
+        for flight in state.flights.values_mut() {
+            if flight.tried || flight.outcome.is_some() {
+                continue;
             }
-        }
-        drop(state);
-        for (number, flight) in moving {
-            let there = other.adopt(flight);
-            let mut state = lock(&self.state);
-            match state.flights.get_mut(&number) {
-                Some(flight) if !flight.abandoned => {
-                    flight.payload = None;
-                    flight.outcome = Some(Outcome::Moved(other.clone(), there));
-                    self.load.fetch_sub(1, Ordering::Relaxed);
-                    drop(state);
-                    other.send_owned(there);
-                }
-                Some(_) => {
-                    state.flights.remove(&number);
-                    self.load.fetch_sub(1, Ordering::Relaxed);
-                    drop(state);
-                    other.send_owned(there);
-                    other.abandon(there);
-                }
-                // Its wait has ended meanwhile, and has given its place back.
-                None => {
-                    drop(state);
-                    other.forget(there);
-                }
-            }
-        }
-        self.changed.notify_all();
-    }
-
-    /// Takes a request back that nobody waits for and that has no place among the pending.
-    fn forget(&self, number: u64) {
-        if lock(&self.state).flights.remove(&number).is_some() {
+            let there = other.adopt(Flight {
+                header: flight.header,
+                payload: flight.payload.take(),
+                since: flight.since,
+                sent: false,
+                tried: false,
+                abandoned: flight.abandoned,
+                outcome: None,
+            });
+            flight.outcome = Some(Outcome::Moved(other.clone(), there));
             self.load.fetch_sub(1, Ordering::Relaxed);
+            moved.push(there);
         }
+        // Nobody asks what became of those.
+        state.flights.retain(|_, flight| !(flight.abandoned && flight.moved().is_some()));
+        drop(state);
+        moved.into_iter().for_each(|there| other.send_owned(there));
+        self.changed.notify_all();
     }
 
     /// Uses a new connection, and sends again over it what is kept.

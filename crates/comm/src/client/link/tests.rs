@@ -5,6 +5,32 @@ use super::*;
 use crate::Settings;
 
 #[test]
+fn a_request_counts_once_wherever_it_is_moved() {
+    let (_server, shared) = connected(Settings { max_pending: 2, ..Settings::default() });
+    let [from, to] = [0, 1].map(|number| Link::start(&shared, number).unwrap());
+    for _ in 0..2 {
+        shared.reserve("a request").unwrap();
+    }
+    // The calls' own threads have the bytes, so that no other sends them.
+    let (waits, abandoned) = (from.register(1, true, None), from.register(1, true, None));
+    from.abandon(abandoned);
+    from.move_to(&to);
+    assert_eq!((from.load(), to.load()), (0, 2));
+    let (there, number) = lock(&from.state).flights[&waits].moved().unwrap();
+    assert!(Arc::ptr_eq(&there, &to) && lock(&from.state).flights.len() == 1);
+    // Both are answered, and both give their place back once.
+    for number in [number, number + 1] {
+        to.settle(&mut lock(&to.state), number, Outcome::Failure("no".into()));
+    }
+    assert!(from.wait(waits, "a request", None, Until::Deadline).is_err());
+    assert_eq!((from.load(), to.load()), (0, 0));
+    for _ in 0..2 {
+        shared.reserve("a request").unwrap();
+    }
+    shared.close();
+}
+
+#[test]
 fn an_idle_link_does_not_use_up_the_time_of_the_next_request() {
     // No ping shows meanwhile that the connection works.
     let (heartbeat, heartbeat_timeout) = (Duration::from_secs(60), Duration::from_secs(600));
