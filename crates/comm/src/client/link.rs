@@ -19,8 +19,8 @@ use crate::{Body, Error, Result};
 const IDLE: Duration = Duration::from_secs(60);
 /// A link that the server had no room for is not used for so long where there are others.
 const REFUSED: Duration = Duration::from_secs(5);
-/// Replies from this size on are acknowledged at once, so that the server need not keep them until
-/// the next request.
+/// Replies to `once` requests are acknowledged at once from this size on, so that the server need not
+/// keep them until the next request.
 const LARGE: usize = 64 << 10;
 /// Pauses between connections that break one after the other: the first, which doubles, and the
 /// longest.
@@ -65,6 +65,13 @@ impl State {
             .values()
             .filter(|flight| flight.header.kind == Kind::RequestOnce && flight.outcome.is_none());
         once.next().map_or(self.next, |flight| flight.header.number)
+    }
+}
+
+impl State {
+    /// Whether the server keeps the reply to this request.
+    fn is_once(&self, number: u64) -> bool {
+        self.flights.get(&number).is_some_and(|flight| flight.header.kind == Kind::RequestOnce)
     }
 }
 
@@ -372,9 +379,9 @@ impl Link {
                 self.shared.heard();
                 state.last = Some(Instant::now());
                 (state.cuts, state.cut_since) = (0, None);
-                let is_large = body.len() >= LARGE;
+                let is_kept = body.len() >= LARGE && state.is_once(header.number);
                 self.dispatch(&mut state, &header, body);
-                if is_large {
+                if is_kept {
                     let acknowledged = state.acknowledged();
                     let received = Header { acknowledged, ..Header::new(Kind::Received) };
                     // Where the socket has no room, the next request says it.

@@ -277,6 +277,65 @@ fn a_large_reply_is_kept_until_it_has_arrived() {
     }
 }
 
+/// A network that counts the frames which say that replies have arrived.
+struct Counting(Memory, Arc<AtomicU64>);
+
+struct CountingStream(Box<dyn Stream>, Arc<AtomicU64>);
+
+impl Transport for Counting {
+    fn listen(&self, endpoint: &str) -> Result<Bound> {
+        self.0.listen(endpoint)
+    }
+
+    fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
+        Ok(Box::new(CountingStream(self.0.connect(endpoint, timeout)?, self.1.clone())))
+    }
+}
+
+impl Stream for CountingStream {
+    fn read(&self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(buffer)
+    }
+
+    fn write(&self, parts: &mut [std::io::IoSlice<'_>]) -> std::io::Result<()> {
+        self.0.write(parts)
+    }
+
+    fn try_write(&self, frame: &[u8]) -> std::io::Result<bool> {
+        let is_received = frame[6] == frame::Kind::Received as u8;
+        self.1.fetch_add(is_received.into(), Ordering::SeqCst);
+        self.0.try_write(frame)
+    }
+
+    fn set_read_timeout(&self, timeout: Option<Duration>) -> std::io::Result<()> {
+        self.0.set_read_timeout(timeout)
+    }
+
+    fn set_write_timeout(&self, timeout: Option<Duration>) -> std::io::Result<()> {
+        self.0.set_write_timeout(timeout)
+    }
+
+    fn shutdown(&self) {
+        self.0.shutdown();
+    }
+
+    fn address(&self) -> String {
+        self.0.address()
+    }
+}
+
+#[test]
+fn only_replies_that_are_kept_are_acknowledged() {
+    let (network, count) = (Memory::new(0), Arc::new(AtomicU64::new(0)));
+    let transport = Arc::new(Counting(network, count.clone()));
+    let (_server, client) = pair(transport, Arc::new(Echo::default()));
+    let large = vec![7; 1 << 20];
+    for (once, expected) in [(false, 0), (true, 1), (false, 1)] {
+        client.call(Lane::Get, 1, "an echo", &[&large], once).unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), expected);
+    }
+}
+
 #[test]
 fn a_goodbye_is_told() {
     struct Door(Mutex<Sender<String>>);
