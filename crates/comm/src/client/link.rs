@@ -37,6 +37,8 @@ pub(super) struct Link {
     work: Condvar,
     /// Unanswered requests; read without the lock to choose a link.
     load: AtomicUsize,
+    /// Calls that wait as long as the server lives: what comes after them may wait as long.
+    long_calls: AtomicUsize,
     /// When the server last had no room for it, in milliseconds of the client's time; 0: never.
     full: AtomicU64,
 }
@@ -117,6 +119,7 @@ impl Link {
             changed: Condvar::new(),
             work: Condvar::new(),
             load: AtomicUsize::new(0),
+            long_calls: AtomicUsize::new(0),
             full: AtomicU64::new(0),
         });
         let tended = Arc::downgrade(&link);
@@ -126,6 +129,24 @@ impl Link {
 
     pub(super) fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
+    }
+
+    /// What a request waits for here, for a choice between links: calls without a limit, then all.
+    pub(super) fn busyness(&self) -> (usize, usize) {
+        (self.long_calls.load(Ordering::Relaxed), self.load())
+    }
+
+    /// As [`Link::wait`] until the server is lost; other requests avoid the link meanwhile.
+    pub(super) fn wait_until_lost(
+        &self,
+        number: u64,
+        what: &str,
+        parts: &[&[u8]],
+    ) -> Result<Option<Body>> {
+        self.long_calls.fetch_add(1, Ordering::Relaxed);
+        let outcome = self.wait(number, what, Some(parts), Until::Lost);
+        self.long_calls.fetch_sub(1, Ordering::Relaxed);
+        outcome
     }
 
     /// Whether it has a connection.

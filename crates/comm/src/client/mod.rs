@@ -65,7 +65,7 @@ impl Client {
     ) -> Result<Body> {
         let link = self.link(lane, what, parts)?;
         let number = link.register(method, once, None);
-        let reply = link.wait(number, what, Some(parts), Until::Lost)?;
+        let reply = link.wait_until_lost(number, what, parts)?;
         Ok(reply.expect("waited to the end"))
     }
 

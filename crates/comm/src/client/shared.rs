@@ -430,11 +430,11 @@ impl Shared {
         }
     }
 
-    /// Another link of the same lane that has a connection, the one with the least to do.
+    /// Another link of the same lane that has a connection, the one with the least to wait for.
     pub(super) fn other_link(&self, link: &Link) -> Option<Arc<Link>> {
         let links = lock(&self.lanes[link.lane()]).clone();
         let others = links.into_iter().filter(|other| !std::ptr::eq(&**other, link));
-        others.filter(|other| other.is_connected()).min_by_key(|other| other.load())
+        others.filter(|other| other.is_connected()).min_by_key(|other| other.busyness())
     }
 
     pub(super) fn pick(self: &Arc<Self>, lane: Lane) -> Result<Arc<Link>> {
@@ -448,7 +448,7 @@ impl Shared {
         if self.is_over() {
             return Err(self.end_error("a connection"));
         }
-        let least = links.iter().min_by_key(|link| (link.is_refused(), link.load()));
+        let least = links.iter().min_by_key(|link| (link.is_refused(), link.busyness()));
         let is_full = links.iter().any(|link| link.is_refused());
         match least {
             Some(link) if link.load() == 0 || links.len() >= limit || is_full => Ok(link.clone()),

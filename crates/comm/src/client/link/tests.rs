@@ -2,7 +2,25 @@
 
 use super::super::shared::tests::connected;
 use super::*;
-use crate::Settings;
+use crate::{Lane, Settings};
+
+#[test]
+fn requests_keep_away_from_links_with_calls_without_a_limit() {
+    let one = Settings { send_connections: 2, ..Settings::default() };
+    let (_server, shared) = connected(one);
+    let first = shared.pick(Lane::Send).unwrap();
+    first.register(1, true, None);
+    let second = shared.pick(Lane::Send).unwrap();
+    for _ in 0..3 {
+        second.register(1, true, None);
+    }
+    // What `Link::wait_until_lost` counts: it has less to do, but nobody knows for how long.
+    first.long_calls.fetch_add(1, Ordering::Relaxed);
+    assert!(Arc::ptr_eq(&shared.pick(Lane::Send).unwrap(), &second));
+    first.long_calls.fetch_sub(1, Ordering::Relaxed);
+    assert!(Arc::ptr_eq(&shared.pick(Lane::Send).unwrap(), &first));
+    shared.close();
+}
 
 #[test]
 fn a_request_counts_once_wherever_it_is_moved() {
