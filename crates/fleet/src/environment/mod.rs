@@ -71,6 +71,15 @@ pub struct Launcher {
     pub job_dir: Option<PathBuf>,
     /// `BIREME_RESTART`.
     pub restarts: u32,
+    /// Whether `KUBERNETES_SERVICE_HOST` is set.
+    pub is_in_kubernetes: bool,
+}
+
+impl Launcher {
+    /// Whether somebody starts the processes of the job, and starts again those that fail.
+    pub fn is_managed(&self) -> bool {
+        self.job_dir.is_some() || self.is_in_kubernetes
+    }
 }
 
 /// Variables of jobs with heter workers.
@@ -259,6 +268,7 @@ impl Values {
                 status_fd: self.number(&v::STATUS_FD)?,
                 job_dir: self.text(&v::JOB_DIR).map(PathBuf::from),
                 restarts: self.number(&v::RESTART)?.unwrap_or(0),
+                is_in_kubernetes: self.text(&v::KUBERNETES).is_some(),
             },
         })
     }

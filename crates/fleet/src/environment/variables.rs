@@ -125,6 +125,8 @@ variables! {
             "Set by the launcher: a folder of this run, the same for all of its processes on a machine; it remembers the last checkpoint.";
         RESTART = "BIREME_RESTART", "0",
             "Set by the launcher: how often processes of this job have been started again; above 0, `init_server()` without a folder loads the last checkpoint.";
+        KUBERNETES = "KUBERNETES_SERVICE_HOST", "",
+            "Set by Kubernetes in every pod. There, as under a launcher, servers give a trainer that was lost the time of `FLAGS_rpc_deadline` to be started again.";
     }
     "Communicator: queues of a trainer in the modes that are not sync" {
         CPU_NUM = "CPU_NUM", "1",

@@ -92,7 +92,9 @@ impl Fleet {
         }
         let folders = folders(&settings, &self.environment, checkpoint.as_deref());
         let from = (checkpoint.as_deref(), &[][..]);
-        let around = Around { transport, settings, from, folders, reporter: &self.reporter };
+        let is_managed = self.environment.launcher.is_managed();
+        let reporter = &self.reporter;
+        let around = Around { transport, settings, from, folders, is_managed, reporter };
         serve(&program, &scope, around, interrupt, on_listening)
     }
 }
@@ -172,7 +174,8 @@ pub fn serve_program(
     }
     check_guarded(listens_at(&program), &settings, environment)?;
     let (reporter, folders) = (Reporter::new(environment), folders(&settings, environment, from.0));
-    let around = Around { transport, settings, from, folders, reporter: &reporter };
+    let (is_managed, reporter) = (environment.launcher.is_managed(), &reporter);
+    let around = Around { transport, settings, from, folders, is_managed, reporter };
     serve(&program, scope, around, interrupt, on_listening)
 }
 
@@ -184,6 +187,8 @@ struct Around<'a> {
     from: (Option<&'a Path>, &'a [String]),
     /// Where trainers may have it save and load.
     folders: Folders,
+    /// Whether somebody starts trainers again that fail.
+    is_managed: bool,
     reporter: &'a Reporter,
 }
 
@@ -194,10 +199,14 @@ fn serve(
     interrupt: &dyn Fn() -> bool,
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
-    let Around { transport, settings, from: (checkpoint, only), folders, reporter } = around;
+    let Around { transport, settings, from: (checkpoint, only), folders, is_managed, reporter } =
+        around;
     let checkpoint = checkpoint.map(path_text).transpose()?;
     let server =
         PsServer::start_from(program, scope, checkpoint, only, folders, transport, settings)?;
+    if is_managed {
+        server.set_managed();
+    }
     on_listening(server.endpoint());
     Ok(server.run(&|| {
         report_lost(&server, reporter);

@@ -105,6 +105,12 @@ impl PsServer {
         Ok(PsServer { service, server, scope: scope.clone(), patience })
     }
 
+    /// Says that a launcher or a scheduler starts the processes of the job, and starts again those
+    /// that fail: they are waited for.
+    pub fn set_managed(&self) {
+        self.service.roster().is_managed = true;
+    }
+
     /// Where it listens, as `ip:port`.
     pub fn endpoint(&self) -> &str {
         self.server.endpoint()

@@ -40,8 +40,12 @@ pub(super) struct Roster {
     failure: Option<(String, Instant)>,
     /// Trainers that have been told of the failure.
     told: BTreeSet<u32>,
+    /// Whether somebody starts trainers again that fail: a launcher or a scheduler.
+    pub(super) is_managed: bool,
     /// When a trainer last came or went.
     changed: Instant,
+    /// When one was last lost.
+    last_loss: Option<Instant>,
     /// Requests being worked on for which others may have to wait: checkpoints.
     work: BTreeMap<u64, Work>,
     /// The number of the next of them.
@@ -97,7 +101,9 @@ impl Roster {
             meetings: BTreeMap::new(),
             failure: None,
             told: BTreeSet::new(),
+            is_managed: false,
             changed: Instant::now(),
+            last_loss: None,
             work: BTreeMap::new(),
             next_work: 0,
             moved: Instant::now(),
@@ -193,6 +199,7 @@ impl Roster {
         }
         *standing = Standing::Lost(why.to_owned());
         self.changed = Instant::now();
+        self.last_loss = Some(self.changed);
         Some(trainer)
     }
 
@@ -347,8 +354,9 @@ impl Roster {
     }
 
     /// How things stand. Trainers that never came are waited for until `deadline` after the last
-    /// change, [`PATIENCE`] times as long when nobody came at all; a failure holds until all who are here
-    /// or expected know it, for `patience` at most.
+    /// change, [`PATIENCE`] times as long when nobody came at all, and those that were lost where they
+    /// are started again; a failure holds until all who are here or expected know it, for `patience`
+    /// at most.
     pub(super) fn verdict(&self, deadline: Duration, patience: Duration, now: Instant) -> Verdict {
         if let Some((problem, since)) = &self.failure {
             // Those that come yet hear it when they join.
@@ -384,9 +392,56 @@ impl Roster {
                  trainers started, with the right endpoints?"
             ));
         }
+        let since = self.last_loss.filter(|_| self.is_managed && !lost.is_empty());
+        if let Some(waited) = since.map(|since| now.saturating_duration_since(since))
+            && waited < deadline
+        {
+            return Verdict::Waiting(format!(
+                "waits up to {:.0} s for a trainer to be started again: {}",
+                (deadline - waited).as_secs_f64(),
+                lost.join(", ")
+            ));
+        }
         if lost.len() == self.trainers.len() {
             return Verdict::Failed(format!("no trainer is left: {}", lost.join(", ")));
         }
         Verdict::Finished(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(180);
+
+    fn peer(rank: u32, session: u64) -> Peer {
+        let (identity, address) = (Identity::trainer(rank), "10.0.0.1:1".to_owned());
+        Peer { identity, session, address, is_same_user: false }
+    }
+
+    fn verdict(roster: &Roster, after: Duration) -> Verdict {
+        roster.verdict(DEADLINE, DEADLINE, Instant::now() + after)
+    }
+
+    #[test]
+    fn a_trainer_that_is_started_again_is_waited_for() {
+        let mut roster = Roster::new(2, 0);
+        for rank in 0..2 {
+            roster.join(rank, &peer(rank, 1), "a process");
+        }
+        assert_eq!(roster.lose(&peer(1, 1), "no heartbeat", false), Some(1));
+        roster.complete(0);
+        let lost = vec!["trainer 1 was lost: no heartbeat".to_owned()];
+        // By hand nobody starts it again.
+        assert_eq!(verdict(&roster, Duration::ZERO), Verdict::Finished(lost.clone()));
+        roster.is_managed = true;
+        let waits = verdict(&roster, DEADLINE / 2);
+        assert!(matches!(&waits, Verdict::Waiting(text) if text.ends_with(&lost[0])), "{waits:?}");
+        assert_eq!(verdict(&roster, DEADLINE), Verdict::Finished(lost));
+        roster.join(1, &peer(1, 2), "another process");
+        assert_eq!(verdict(&roster, DEADLINE), Verdict::Going);
+        roster.complete(1);
+        assert_eq!(verdict(&roster, Duration::ZERO), Verdict::Finished(Vec::new()));
     }
 }
