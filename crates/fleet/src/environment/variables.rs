@@ -126,7 +126,7 @@ variables! {
         RESTART = "BIREME_RESTART", "0",
             "Set by the launcher: how often processes of this job have been started again; above 0, `init_server()` without a folder loads the last checkpoint.";
         KUBERNETES = "KUBERNETES_SERVICE_HOST", "",
-            "Set by Kubernetes in every pod. There, as under a launcher, servers give a trainer that was lost the time of `FLAGS_rpc_deadline` to be started again.";
+            "Set by Kubernetes in every pod. There, as under a launcher, servers give a trainer that was lost the time of `FLAGS_rpc_deadline` to be started again, and wait for the first one ten times as long.";
     }
     "Communicator: queues of a trainer in the modes that are not sync" {
         CPU_NUM = "CPU_NUM", "1",

@@ -60,6 +60,7 @@ impl Fleet {
             check_guarded(listens_at(program), &settings, &self.environment)?;
         }
         let served = HeterWorker::start(program, scope, worker, transport, settings, threads)?;
+        let served = served.managed(self.environment.launcher.is_managed());
         on_listening(served.endpoint());
         Ok(served.run(interrupt)?)
     }
@@ -106,6 +107,7 @@ pub fn serve_stage(
     let settings = settings(environment)?;
     check_guarded(listens_at(program), &settings, environment)?;
     let served = HeterWorker::start(program, scope, worker, transport, settings, threads)?;
+    let served = served.managed(environment.launcher.is_managed());
     on_listening(served.endpoint());
     Ok(served.run(interrupt)?)
 }

@@ -12,6 +12,7 @@ use super::next::Next;
 use super::sections::{Sections, StageConfig};
 use super::service::Service;
 use super::stage::Stage;
+use crate::server::deadlines_for_first;
 use crate::worker::Worker;
 use crate::{Error, Result};
 
@@ -26,6 +27,8 @@ pub struct HeterWorker {
     server: Server,
     worker: Arc<Worker>,
     settings: Settings,
+    /// Whether a launcher or a scheduler starts the trainers.
+    is_managed: bool,
 }
 
 impl HeterWorker {
@@ -61,7 +64,13 @@ impl HeterWorker {
         }
         let server =
             Server::start(transport, &config.endpoint, identity, settings.clone(), handler)?;
-        Ok(HeterWorker { service, server, worker, settings })
+        Ok(HeterWorker { service, server, worker, settings, is_managed: false })
+    }
+
+    /// Says whether a launcher or a scheduler starts the processes of the job: then they are waited
+    /// for longer.
+    pub fn managed(self, is_managed: bool) -> HeterWorker {
+        HeterWorker { is_managed, ..self }
     }
 
     /// Where it listens, as `ip:port`.
@@ -116,7 +125,9 @@ impl HeterWorker {
             }
             let expected = self.expected();
             let waited = state.changed.elapsed();
-            let patience = if state.here.is_empty() { 3 * deadline } else { deadline };
+            let times =
+                if state.here.is_empty() { deadlines_for_first(self.is_managed) } else { 1 };
+            let patience = times * deadline;
             if state.missing(expected) && waited > patience {
                 return Err(Error::Missing(format!(
                     "only {} of {expected} processes of the stage before came to {} within {:.1} s: \

@@ -23,6 +23,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use roster::deadlines_for_first;
+
 pub use config::{PieceOf, ServerConfig};
 pub use folders::Folders;
 pub use stat::{DenseStat, Stat, TableStat};
@@ -106,7 +108,7 @@ impl PsServer {
     }
 
     /// Says that a launcher or a scheduler starts the processes of the job, and starts again those
-    /// that fail: they are waited for.
+    /// that fail: they are waited for longer.
     pub fn set_managed(&self) {
         self.service.roster().is_managed = true;
     }

@@ -12,8 +12,11 @@ use super::meet::Meeting;
 use crate::message::{Asker, Request};
 
 /// How many deadlines a server waits for the first trainer: programs and data may take a while to
-/// be there, but a job that was started again without it never comes.
-const PATIENCE: u32 = 3;
+/// be there, but a job that was started again without it never comes. A scheduler may have to find
+/// room for it first, and ends servers itself that are needed no more.
+pub(crate) fn deadlines_for_first(is_managed: bool) -> u32 {
+    if is_managed { 10 } else { 3 }
+}
 
 /// A trainer as the server sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -354,9 +357,9 @@ impl Roster {
     }
 
     /// How things stand. Trainers that never came are waited for until `deadline` after the last
-    /// change, [`PATIENCE`] times as long when nobody came at all, and those that were lost where they
-    /// are started again; a failure holds until all who are here or expected know it, for `patience`
-    /// at most.
+    /// change, [`deadlines_for_first`] times as long when nobody came at all, and those that were lost
+    /// where they are started again; a failure holds until all who are here or expected know it, for
+    /// `patience` at most.
     pub(super) fn verdict(&self, deadline: Duration, patience: Duration, now: Instant) -> Verdict {
         if let Some((problem, since)) = &self.failure {
             // Those that come yet hear it when they join.
@@ -378,7 +381,8 @@ impl Roster {
         if absent > 0 {
             let nobody = absent == self.trainers.len();
             let waited = now.saturating_duration_since(self.changed);
-            let limit = if nobody { PATIENCE * deadline } else { deadline };
+            let limit =
+                if nobody { deadlines_for_first(self.is_managed) * deadline } else { deadline };
             let missing = self.missing(|_| false).join(", ");
             let seconds = waited.as_secs_f64();
             if waited < limit {
@@ -443,5 +447,15 @@ mod tests {
         assert_eq!(verdict(&roster, DEADLINE), Verdict::Going);
         roster.complete(1);
         assert_eq!(verdict(&roster, Duration::ZERO), Verdict::Finished(Vec::new()));
+    }
+    #[test]
+    fn a_scheduler_has_time_to_find_room_for_trainers() {
+        let mut roster = Roster::new(1, 0);
+        let is_waiting = |roster: &Roster, times| {
+            matches!(verdict(roster, times * DEADLINE), Verdict::Waiting(_))
+        };
+        assert!(is_waiting(&roster, 2) && !is_waiting(&roster, 3));
+        roster.is_managed = true;
+        assert!(is_waiting(&roster, 9) && !is_waiting(&roster, 10));
     }
 }
