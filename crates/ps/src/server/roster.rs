@@ -135,11 +135,16 @@ impl Roster {
         }
     }
 
-    /// Those whose checkpoints have made no progress for `deadline`.
+    /// Those whose checkpoints have made no progress for `deadline`, and with them those whose work
+    /// on tables waits for a checkpoint that reads the same rows.
     pub(super) fn stalled(&mut self, deadline: Duration, now: Instant) -> Vec<Failing> {
         let mut failing = Vec::new();
-        for work in self.work.values_mut().filter(|work| work.on_disk) {
-            let still = now.saturating_duration_since(work.since.max(self.moved));
+        let moved = self.moved;
+        let still = |work: &Work| now.saturating_duration_since(work.since.max(moved));
+        let is_stuck = |work: &Work| work.on_disk && still(work) >= deadline;
+        let is_disk_stuck = self.work.values().any(is_stuck);
+        for work in self.work.values_mut().filter(|work| work.on_disk || is_disk_stuck) {
+            let still = still(work);
             if still >= deadline
                 && let Some(reply) = work.reply.take()
             {
@@ -157,7 +162,8 @@ impl Roster {
 
     /// How long somebody has waited for others since `since`, work on checkpoints apart.
     pub(super) fn waited(&self, since: Instant, now: Instant) -> Duration {
-        match self.work.values().any(|work| !work.on_disk) {
+        // Who has been told that its work is stuck keeps nobody else waiting.
+        match self.work.values().any(|work| !work.on_disk && work.reply.is_some()) {
             true => Duration::ZERO,
             false => now.saturating_duration_since(since.max(self.moved)),
         }

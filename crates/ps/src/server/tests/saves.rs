@@ -1,7 +1,8 @@
 //! Saves that are completed, given up, stuck, or asked for by a trainer that is gone.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bireme_comm::{Body, Client, Handler, Identity, Lane, Peer, Reply, Server, Settings};
@@ -109,6 +110,53 @@ fn work_that_panics_is_answered_and_over() {
     let start = std::time::Instant::now();
     let waited = cluster.server.service.roster().waited(start, start + Duration::from_secs(9));
     assert!(waited > Duration::ZERO, "nothing is worked on any more");
+}
+
+/// A handler whose work waits for a lock: method 1 on the disk, others on tables.
+struct Waits(Arc<super::super::service::Service>, Sender<()>, Arc<Mutex<()>>);
+
+impl Handler for Waits {
+    fn handle(&self, _: &Peer, method: u16, _: &Body, reply: Reply) {
+        self.0.work("work", method == 1, reply, || {
+            self.1.send(()).unwrap();
+            drop(self.2.lock().unwrap());
+            Ok(Vec::new())
+        });
+    }
+}
+
+#[test]
+fn work_on_tables_that_waits_for_a_stuck_disk_is_answered() {
+    let cluster = Cluster::start(Mode::Sync, 1);
+    let service = &cluster.server.service;
+    let ((begun, received), gate) = (channel(), Arc::new(Mutex::new(())));
+    let handler = Arc::new(Waits(Arc::clone(service), begun, Arc::clone(&gate)));
+    let (memory, me) = (Arc::new(cluster.memory.clone()), Identity::server(7));
+    let server = Server::start(memory.clone(), "other:0", me, settings(), handler).unwrap();
+    let trainer = Identity::trainer(0);
+    let client = Client::connect(memory, server.endpoint(), trainer, me, settings()).unwrap();
+    let held = gate.lock().unwrap();
+    let start = |lane, method| {
+        let pending = client.start(lane, method, "work", &[], true).unwrap();
+        received.recv().unwrap();
+        pending
+    };
+    let long = Duration::from_secs(100);
+    let shrink = start(Lane::Send, 2);
+    // Alone it computes, however long that takes.
+    let now = std::time::Instant::now();
+    assert!(service.roster().stalled(long, now + 2 * long).is_empty());
+    assert_eq!(service.roster().waited(now, now + 2 * long), Duration::ZERO);
+    let save = start(Lane::Get, 1);
+    let now = std::time::Instant::now();
+    let failing = service.roster().stalled(long, now + 2 * long);
+    failing.into_iter().for_each(|failing| failing.deliver());
+    for pending in [save, shrink] {
+        let error = pending.wait().unwrap_err().to_string();
+        assert!(error.contains("has made no progress"), "{error}");
+    }
+    assert!(service.roster().waited(now, now + 2 * long) > Duration::ZERO);
+    drop(held);
 }
 
 #[test]
