@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Holdings, Loaded, MANIFEST, SaveMode, SavedShard, ServerIndex, TextShard, is_checkpoint,
+    Holdings, Loaded, MANIFEST, SaveMode, SavedShard, ServerIndex, TextShard, bad, is_checkpoint,
 };
 use super::{finish, finish_text, load, load_table, save, save_table, text};
 use crate::{Error, Result};
@@ -105,8 +105,44 @@ pub fn is_text(dir: &Path) -> bool {
 
 /// A number of the checkpoint in `dir` that is the same for all who load it, from wherever they see
 /// it, and another one for any other; never 0.
-pub fn origin(dir: &Path) -> u64 {
-    // The manifest has the checksums of all files. Paddle's text layout has none.
-    let manifest = std::fs::read(dir.join(MANIFEST)).unwrap_or_default();
-    1 << 32 | u64::from(crc32c::crc32c(&manifest))
+///
+/// # Errors
+/// When it cannot be read.
+pub fn origin(dir: &Path) -> Result<u64> {
+    let failed = |path: &Path, error: std::io::Error| bad(path, format!("cannot read it: {error}"));
+    let manifest = dir.join(MANIFEST);
+    // The manifest has the checksums of all files.
+    let told_apart = match is_text(dir) {
+        false => std::fs::read(&manifest).map_err(|error| failed(&manifest, error))?,
+        true => text::names_and_sizes(dir).map_err(|error| failed(dir, error))?.into_bytes(),
+    };
+    Ok(1 << 32 | u64::from(crc32c::crc32c(&told_apart)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_are_told_apart_also_in_the_text_layout() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+            origin(dir.path()).unwrap()
+        };
+        let text = write("000/part-000-00000", "1 2\n");
+        let longer = write("000/part-000-00000", "1 2\n3 4\n");
+        assert_eq!(write("000/.part-000-00001.tmp", "not complete"), longer);
+        let more = write("001/part-000-00000", "1 2\n");
+        let manifest = write(MANIFEST, "{}");
+        let all = [text, longer, more, manifest];
+        assert!(all.iter().enumerate().all(|(at, origin)| !all[..at].contains(origin)), "{all:?}");
+        // A manifest that cannot be read is no text layout.
+        std::fs::remove_file(dir.path().join(MANIFEST)).unwrap();
+        std::fs::remove_dir_all(dir.path().join("000")).unwrap();
+        let error = origin(dir.path()).unwrap_err().to_string();
+        assert!(error.contains(MANIFEST), "{error}");
+    }
 }

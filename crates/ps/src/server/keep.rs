@@ -116,7 +116,7 @@ impl State {
                 }
             }
         }
-        let origin = checkpoint::origin(Path::new(directory));
+        let origin = checkpoint::origin(Path::new(directory))?;
         self.lineage().start_from(directory, origin);
         Ok(())
     }
