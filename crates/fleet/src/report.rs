@@ -56,6 +56,8 @@ pub(crate) struct Lost {
     pub(crate) rank: u32,
     /// What happened.
     pub(crate) why: String,
+    /// What it called itself when it joined: `process 4242 on `host``.
+    pub(crate) process: String,
 }
 
 impl Reporter {
@@ -174,14 +176,17 @@ mod tests {
         let descriptor = writer.as_raw_fd().to_string();
         let environment = Environment::of([("BIREME_STATUS_FD", descriptor.as_str())]).unwrap();
         let reporter = Reporter::new(&environment);
-        let lost = vec![Lost { role: "trainer", rank: 1, why: "silent".to_owned() }];
+        let [why, process] = ["silent", "process 7"].map(str::to_owned);
+        let lost = vec![Lost { role: "trainer", rank: 1, why, process }];
         for lost in [vec![], lost.clone(), lost, vec![], vec![]] {
             reporter.lost(lost);
         }
         drop((reporter, writer));
         let lines: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
-        let expected =
-            [r#"{"lost":[{"role":"trainer","rank":1,"why":"silent"}]}"#, r#"{"lost":[]}"#];
+        let expected = [
+            r#"{"lost":[{"role":"trainer","rank":1,"why":"silent","process":"process 7"}]}"#,
+            r#"{"lost":[]}"#,
+        ];
         assert_eq!(lines, expected);
     }
 

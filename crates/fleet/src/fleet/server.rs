@@ -218,10 +218,11 @@ fn serve(
 fn report_lost(server: &PsServer, reporter: &Reporter) {
     const MOST: usize = 16;
     const LONGEST: usize = 100;
-    let lost = server.lost().into_iter().take(MOST).map(|(who, why)| Lost {
-        role: if who.role == CommRole::HeterWorker { "heter_worker" } else { "trainer" },
-        rank: who.rank,
-        why: why.chars().take(LONGEST).collect(),
+    let lost = server.lost().into_iter().take(MOST).map(|lost| Lost {
+        role: if lost.who.role == CommRole::HeterWorker { "heter_worker" } else { "trainer" },
+        rank: lost.who.rank,
+        why: lost.why.chars().take(LONGEST).collect(),
+        process: lost.process.chars().take(LONGEST).collect(),
     });
     reporter.lost(lost.collect());
 }

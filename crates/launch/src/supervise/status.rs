@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
 use serde::Deserialize;
 
 use crate::job::Role;
@@ -43,6 +44,9 @@ pub(super) struct Lost {
     role: LostRole,
     pub(super) rank: usize,
     pub(super) why: String,
+    /// What it called itself when it joined: `process 4242 on `host``.
+    #[serde(default)]
+    process: String,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -53,6 +57,12 @@ enum LostRole {
 }
 
 impl Lost {
+    /// The number of the process, if the server knows it.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        let number = self.process.strip_prefix("process ")?.split(' ').next()?;
+        Pid::from_raw(number.parse().ok()?)
+    }
+
     /// What the process does.
     pub(super) fn role(&self) -> Role {
         match self.role {
@@ -145,6 +155,9 @@ mod tests {
         );
         let [(lost, _)] = &status.lost[..] else { panic!("{:?}", status.lost) };
         assert_eq!((lost.role(), lost.rank, lost.why.as_str()), (Role::Worker, 1, "silent"));
+        assert_eq!(lost.pid(), None);
+        let named = Lost { process: "process 42 on `here`".to_owned(), ..lost.clone() };
+        assert_eq!(named.pid(), Pid::from_raw(42));
         status.hear(b"{\"lost\":[]}\n");
         assert!(status.lost.is_empty());
     }

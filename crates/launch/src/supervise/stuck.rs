@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, getsid};
 
 use super::process::Running;
 use super::screen::Level;
@@ -13,7 +13,8 @@ use super::watch::Watch;
 use crate::job::{Process, Role};
 use crate::rendezvous::Failure;
 
-/// A worker that still computes, although its servers have lost it, has this many times as long.
+/// A worker that still computes, although its servers have lost it, has this many times as long; so has
+/// one of another machine, whose launcher may be starting it again.
 const BUSY: u32 = 10;
 /// Which part of a core tells a process that computes from one that hangs.
 const IDLE_SHARE: f64 = 0.02;
@@ -62,21 +63,25 @@ impl Watch<'_> {
 
     /// Compares what servers say now with what they said before.
     fn note_lost(&mut self) {
-        let mut said: BTreeMap<(Role, usize), (String, Instant)> = BTreeMap::new();
+        let mut said: BTreeMap<(Role, usize), (String, Instant, Option<Pid>)> = BTreeMap::new();
         for member in &self.members {
             let Some(running) = &member.running else { continue };
             for (lost, at) in &running.status.lost {
                 let says = format!("{} has lost it ({})", member.process.name(), lost.why);
-                said.entry((lost.role(), lost.rank)).or_insert((says, *at));
+                said.entry((lost.role(), lost.rank)).or_insert((says, *at, lost.pid()));
             }
         }
         self.stuck.lost.retain(|who, _| said.contains_key(who));
-        for (who, (says, at)) in said {
+        for (who, (says, at, pid)) in said {
             let Some(process) = self.process(who) else { continue };
             let running = self.running(who);
             let is_here = process.node == self.job.node;
             // What was said of the process before it was started again is history.
-            let is_over = is_here && running.is_none_or(|running| at < running.started);
+            let is_history = |running: &Running| {
+                at < running.started
+                    || self.restarts > 0 && pid.is_some_and(|pid| !is_of(pid, running))
+            };
+            let is_over = is_here && running.is_none_or(is_history);
             if is_over {
                 self.stuck.lost.remove(&who);
                 continue;
@@ -115,8 +120,8 @@ impl Watch<'_> {
                 continue;
             }
             let used = self.running(*who).and_then(|running| system::processor_time(running.pid));
-            let used = used.map_or(0.0, |used| used - suspect.used);
-            let is_idle = used < IDLE_SHARE * waited.as_secs_f64();
+            let is_little = |used: f64| used - suspect.used < IDLE_SHARE * waited.as_secs_f64();
+            let is_idle = used.is_some_and(is_little);
             if is_idle || waited >= grace * BUSY {
                 let doing = if is_idle { "does nothing" } else { "does not come back" };
                 let why = format!(
@@ -201,4 +206,9 @@ impl Watch<'_> {
 
 fn is(process: &Process, (role, rank): (Role, usize)) -> bool {
     process.role == role && process.rank == rank
+}
+
+/// Whether a process belongs to one of ours: each has a session of its own.
+fn is_of(pid: Pid, running: &Running) -> bool {
+    getsid(Some(pid)).is_ok_and(|session| session == running.pid)
 }

@@ -156,6 +156,24 @@ fn a_worker_that_hangs_is_started_again_where_that_is_wanted() {
 }
 
 #[test]
+fn the_loss_of_a_process_is_not_charged_to_the_one_that_was_started_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    // The server notices late: the new process runs, and has not joined.
+    let script = r#"case $WHO in server*) until [ -e $LOGS/second ]; do sleep 0.01; done; \
+        echo '{"lost":[{"role":"trainer","rank":1,"why":"silent","process":"process '$(cat $LOGS/first)'"}]}' \
+        > /proc/self/fd/$BIREME_STATUS_FD; exec sleep 600;; 'worker 0') exit 0;; esac; \
+        if [ $BIREME_RESTART = 0 ]; then echo $$ > $LOGS/first; \
+        echo '{"mode":"async"}' > /proc/self/fd/$BIREME_STATUS_FD; exit 1; fi; \
+        touch $LOGS/second; exec sleep 1"#;
+    let job = Job { max_restart: 1, ..shell(script, 2, folder.path()) };
+    let options = Options { lost_grace: Some(Duration::from_millis(200)), ..options() };
+    let outcome = run(&job, &options).unwrap();
+    let messages = options.screen.seen().1;
+    assert_eq!(outcome, Outcome { code: 0, failure: None }, "{messages}");
+    assert!(!messages.contains("still runs"), "{messages}");
+}
+
+#[test]
 fn what_a_process_started_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();
     // One grandchild in the worker's session, one that left it.

@@ -177,13 +177,13 @@ fn fate(
     };
     if group == TRAINERS {
         // A barrier of the living goes on; a gather that lacks somebody's data cannot.
-        let gone = |at: &u32| matches!(standing(at), Some(Standing::Lost(_)));
+        let gone = |at: &u32| matches!(standing(at), Some(Standing::Lost { .. }));
         if goes_on && meeting.is_barrier() && missing.iter().all(gone) {
             return Fate::Finish;
         }
         for member in &missing {
             let problem = match standing(member) {
-                Some(Standing::Lost(why)) if !(goes_on && meeting.is_barrier()) => {
+                Some(Standing::Lost { why, .. }) if !(goes_on && meeting.is_barrier()) => {
                     format!("trainer {member} is lost ({why})")
                 }
                 Some(Standing::Done) => format!("trainer {member} has finished"),

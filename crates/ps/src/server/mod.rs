@@ -27,6 +27,7 @@ pub(crate) use roster::deadlines_for_first;
 
 pub use config::{PieceOf, ServerConfig};
 pub use folders::Folders;
+pub use roster::LostTrainer;
 pub use stat::{DenseStat, Stat, TableStat};
 
 use std::sync::Arc;
@@ -131,8 +132,8 @@ impl PsServer {
         self.service.state.stat()
     }
 
-    /// The trainers and heter workers that are lost at present, and why.
-    pub fn lost(&self) -> Vec<(Identity, String)> {
+    /// The trainers and heter workers that are lost at present.
+    pub fn lost(&self) -> Vec<LostTrainer> {
         self.service.roster().lost()
     }
 

@@ -27,8 +27,19 @@ pub(super) enum Standing {
     Here { session: u64, address: String, process: String },
     /// Said that it has finished.
     Done,
-    /// Gone without a word; why.
-    Lost(String),
+    /// Gone without a word; why, and its process in words, if it had joined.
+    Lost { why: String, process: String },
+}
+
+/// A process that a server has lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostTrainer {
+    /// Its role and rank.
+    pub who: Identity,
+    /// What happened.
+    pub why: String,
+    /// What it called itself when it joined: `process 4242 on `host``.
+    pub process: String,
 }
 
 /// The trainers, and those of them that wait.
@@ -201,21 +212,27 @@ impl Roster {
         let ours = match standing {
             Standing::Here { session, .. } => *session == peer.session,
             Standing::Absent => said_so,
-            Standing::Done | Standing::Lost(_) => false,
+            Standing::Done | Standing::Lost { .. } => false,
         };
         if !ours {
             return None;
         }
-        *standing = Standing::Lost(why.to_owned());
+        let process = match standing {
+            Standing::Here { process, .. } => std::mem::take(process),
+            _ => String::new(),
+        };
+        *standing = Standing::Lost { why: why.to_owned(), process };
         self.changed = Instant::now();
         self.last_loss = Some(self.changed);
         Some(trainer)
     }
 
-    /// The processes that are lost, and why.
-    pub(super) fn lost(&self) -> Vec<(Identity, String)> {
-        let lost = |(at, standing): (u32, &Standing)| match standing {
-            Standing::Lost(why) => Some((self.identity(at), why.clone())),
+    /// The processes that are lost.
+    pub(super) fn lost(&self) -> Vec<LostTrainer> {
+        let lost = |(at, standing): (u32, &Standing)| match standing.clone() {
+            Standing::Lost { why, process } => {
+                Some(LostTrainer { who: self.identity(at), why, process })
+            }
             _ => None,
         };
         (0..).zip(&self.trainers).filter_map(lost).collect()
@@ -348,7 +365,7 @@ impl Roster {
             Standing::Absent => Some(format!("{} has not joined, and is missing", self.who(at))),
             Standing::Here { .. } => Some(format!("{} did not arrive", self.name(at))),
             Standing::Done => None,
-            Standing::Lost(why) => {
+            Standing::Lost { why, .. } => {
                 Some(format!("{} is lost ({why}), and is missing", self.who(at)))
             }
         };
@@ -382,7 +399,7 @@ impl Roster {
             return Verdict::Going;
         }
         let lost: Vec<String> =
-            self.lost().iter().map(|(who, why)| format!("{who} was lost: {why}")).collect();
+            self.lost().iter().map(|lost| format!("{} was lost: {}", lost.who, lost.why)).collect();
         let absent = self.trainers.iter().filter(|trainer| **trainer == Standing::Absent).count();
         if absent > 0 {
             let nobody = absent == self.trainers.len();
@@ -441,6 +458,7 @@ mod tests {
             roster.join(rank, &peer(rank, 1), "a process");
         }
         assert_eq!(roster.lose(&peer(1, 1), "no heartbeat", false), Some(1));
+        assert_eq!(roster.lost()[0].process, "a process");
         roster.complete(0);
         let lost = vec!["trainer 1 was lost: no heartbeat".to_owned()];
         // By hand nobody starts it again.

@@ -107,3 +107,18 @@ fn all_machines_begin_again_together() {
     assert_eq!(*others.told.lock().unwrap(), ["stopped 1", "done", "left"]);
     assert_eq!(options.screen.seen().0, "[worker 0] from /shared/step10\n");
 }
+
+#[test]
+fn a_lost_worker_of_another_machine_has_time_to_be_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"case $WHO in server*) \
+        echo '{"lost":[{"role":"trainer","rank":1,"why":"silent"}]}' > /proc/self/fd/$BIREME_STATUS_FD; \
+        exec sleep 600;; esac; exec sleep 1"#;
+    let mut job = shell(script, 2, folder.path());
+    job.nodes.push("10.0.0.2".to_owned());
+    job.processes[2].node = 1;
+    let options = Options { lost_grace: Some(Duration::from_millis(200)), ..options() };
+    let others = Arc::<Others>::default();
+    assert_eq!(run_among(&job, &options, &others).code, 0, "{}", options.screen.seen().1);
+    assert_eq!(*others.told.lock().unwrap(), ["done", "left"]);
+}
