@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use crate::job::{Job, Role};
 
@@ -17,6 +18,20 @@ const PREFIX: &str = "bireme-job-";
 /// seen from another container with the same folder.
 const LOCK: &str = "lock";
 
+/// The beginning of the names of this host's job folders: elsewhere their locks may not be seen.
+fn own_prefix() -> String {
+    format!("{PREFIX}{}-", rustix::system::uname().nodename().to_string_lossy())
+}
+
+/// What an attempt to lock means: some file systems have no locks, and then nobody but its launcher
+/// removes a folder.
+fn or_unsupported(locked: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match locked {
+        Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK | Errno::INVAL) => Ok(()),
+        locked => locked,
+    }
+}
+
 /// A folder in `base` that nobody else has, and the lock that says so; removes those of launchers
 /// that were killed.
 ///
@@ -24,19 +39,20 @@ const LOCK: &str = "lock";
 /// When nothing can be made in `base`.
 pub(super) fn make(base: &Path) -> Result<(PathBuf, File)> {
     remove_abandoned(base);
-    let own = std::process::id();
+    let own = format!("{}{}", own_prefix(), std::process::id());
     let cannot = || format!("cannot make the job's folder in `{}`", base.display());
     for number in 0..1000 {
         // Made under another name: a folder of its final name without a lock is an abandoned one.
-        let hidden = base.join(format!(".{PREFIX}{own}-{number}"));
-        let folder = base.join(format!("{PREFIX}{own}-{number}"));
+        let hidden = base.join(format!(".{own}-{number}"));
+        let folder = base.join(format!("{own}-{number}"));
         match DirBuilder::new().mode(0o700).create(&hidden) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(error).with_context(cannot),
         }
         let lock = File::create(hidden.join(LOCK)).with_context(cannot)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).with_context(cannot)?;
+        let locked = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        or_unsupported(locked).with_context(cannot)?;
         // An empty folder would be replaced, one with a lock is not.
         match fs::rename(&hidden, &folder) {
             Ok(()) => return Ok((folder, lock)),
@@ -48,11 +64,11 @@ pub(super) fn make(base: &Path) -> Result<(PathBuf, File)> {
 
 /// Removes our own folders whose launchers are gone.
 fn remove_abandoned(base: &Path) {
-    let own = rustix::process::geteuid().as_raw();
+    let (own, prefix) = (rustix::process::geteuid().as_raw(), own_prefix());
     let Ok(entries) = fs::read_dir(base) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let is_ours = name.to_str().is_some_and(|name| name.starts_with(PREFIX))
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with(&prefix))
             && entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == own);
         if is_ours && is_abandoned(&entry.path()) {
             // What cannot be removed now is tried again by the next.
@@ -112,6 +128,22 @@ mod tests {
         assert!(second.is_dir() && third.is_dir());
         let left = fs::read_dir(base.path()).unwrap().count();
         assert_eq!(left, 2, "the first was removed, and nothing else is there");
+    }
+
+    #[test]
+    fn folders_of_other_hosts_are_left_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let other = base.path().join(format!("{PREFIX}elsewhere.example-1-0"));
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join(LOCK), "").unwrap();
+        let (own, _held) = make(base.path()).unwrap();
+        assert!(other.is_dir() && own.is_dir());
+    }
+
+    #[test]
+    fn a_file_system_without_locks_will_do() {
+        assert_eq!(or_unsupported(Err(Errno::NOLCK)), Ok(()));
+        assert_eq!(or_unsupported(Err(Errno::WOULDBLOCK)), Err(Errno::WOULDBLOCK));
     }
 
     #[test]
