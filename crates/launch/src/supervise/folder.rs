@@ -85,12 +85,24 @@ fn is_abandoned(folder: &Path) -> bool {
 /// The ending of a log that was moved aside.
 const OLD: &str = ".old";
 
-/// Moves logs aside of ranks that this job does not have: those of a larger one before it would look
-/// like its own. Machines that may share the folder leave each other's logs alone.
-pub(super) fn move_stale_logs(job: &Job) {
-    if job.nodes.len() > 1 {
-        return;
+/// Takes the folder of logs into use, as long as the file that it returns is open. Moves logs aside of
+/// ranks that this job does not have, unless another one that runs uses the folder, too. Machines
+/// that may share the folder leave each other's logs alone.
+pub(super) fn use_logs(job: &Job) -> Option<File> {
+    let folder = File::open(&job.log_dir).ok()?;
+    let is_alone = rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive)
+        != Err(Errno::WOULDBLOCK);
+    if is_alone && job.nodes.len() == 1 {
+        move_stale_logs(job);
     }
+    // Where that fails, others cannot tell that the folder is in use.
+    rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared).ok();
+    Some(folder)
+}
+
+/// Moves logs aside of ranks that this job does not have: those of a larger one before it would look
+/// like its own.
+fn move_stale_logs(job: &Job) {
     let Ok(entries) = fs::read_dir(&job.log_dir) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -155,7 +167,7 @@ mod tests {
         }
         let processes = vec![process(Role::Worker, 0), process(Role::Worker, 1)];
         let log_dir = folder.path().to_owned();
-        move_stale_logs(&Job { log_dir, ..job(Mode::Collective, processes) });
+        use_logs(&Job { log_dir, ..job(Mode::Collective, processes) }).unwrap();
         let entries = fs::read_dir(folder.path()).unwrap().flatten();
         let mut left: Vec<_> =
             entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
@@ -163,5 +175,25 @@ mod tests {
         let own = ["workerlog.0", "workerlog.02", "workerlog.1", "workerlog.2.old"];
         let expected = [&["heterlog.0.old", "notes", "serverlog.0.old"], &own[..]].concat();
         assert_eq!(left, [&expected[..], &["workerlog.old"]].concat());
+    }
+    #[test]
+    fn logs_of_a_job_that_runs_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |workers: usize| {
+            let processes = (0..workers).map(|rank| process(Role::Worker, rank)).collect();
+            let log_dir = folder.path().to_owned();
+            use_logs(&Job { log_dir, ..job(Mode::Collective, processes) }).unwrap()
+        };
+        let log = folder.path().join("workerlog.1");
+        let larger = of(2);
+        fs::write(&log, "it runs").unwrap();
+        let smaller = of(1);
+        assert!(log.exists());
+        drop(larger);
+        drop(of(1));
+        assert!(log.exists(), "the second one runs, too");
+        drop(smaller);
+        drop(of(1));
+        assert!(!log.exists());
     }
 }

@@ -64,6 +64,8 @@ pub(super) struct Watch<'a> {
     pub(super) folder: PathBuf,
     /// Says that the folder is in use, as long as this process lives.
     _lock: File,
+    /// Says the same of the folder of logs.
+    _logs: Option<File>,
     pub(super) guard: Option<Guard>,
     pub(super) signals: Option<Signals>,
     pub(super) stream: Option<Stream>,
@@ -93,7 +95,7 @@ impl<'a> Watch<'a> {
             format!("cannot make the folder of logs `{}`", job.log_dir.display())
         })?;
         let (folder, lock) = folder::make(&std::env::temp_dir())?;
-        folder::move_stale_logs(job);
+        let logs = folder::use_logs(job);
         let member = |process| Member { process, running: None, ended: None, is_told: false };
         // Descendants whose parents are gone come to us instead of vanishing from sight.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
@@ -103,6 +105,7 @@ impl<'a> Watch<'a> {
             members: job.local().map(member).collect(),
             folder,
             _lock: lock,
+            _logs: logs,
             guard: None,
             signals: None,
             stream: None,
