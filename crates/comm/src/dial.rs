@@ -50,7 +50,7 @@ impl Dialer {
     ) -> std::result::Result<(Arc<Connection>, Welcome), Failed> {
         let end = Instant::now() + timeout;
         if lock(&self.local_name_taken).contains(endpoint) {
-            let stream = self.transport.connect_far(endpoint, timeout).map_err(unreachable)?;
+            let stream = self.transport.connect_tcp(endpoint, timeout).map_err(unreachable)?;
             return self.greet(stream, endpoint, hello, end, pool);
         }
         let stream = self.transport.connect(endpoint, timeout).map_err(unreachable)?;
@@ -67,7 +67,7 @@ impl Dialer {
             opened => return opened,
         };
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let Ok(stream) = self.transport.connect_far(endpoint, left) else { return Err(failed) };
+        let Ok(stream) = self.transport.connect_tcp(endpoint, left) else { return Err(failed) };
         if stream.is_local() {
             return Err(failed);
         }
@@ -114,14 +114,14 @@ fn is_strangers(failed: &Failed) -> bool {
     match failed {
         Failed::Refused(refusal, ..) => *refusal != Refusal::Late,
         Failed::Other(_) => true,
-        Failed::Broken(_) | Failed::Nobody(_) => false,
+        Failed::Broken(_) | Failed::ConnectionRefused(_) => false,
     }
 }
 
 fn unreachable(error: Error) -> Failed {
     match error {
         Error::Io { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
-            Failed::Nobody(source.to_string())
+            Failed::ConnectionRefused(source.to_string())
         }
         Error::Io { source, .. } => Failed::Broken(source.to_string()),
         other => Failed::Broken(other.to_string()),
@@ -149,7 +149,7 @@ mod tests {
             Ok(Box::new(Stranger(*lock(&self.1))))
         }
 
-        fn connect_far(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
+        fn connect_tcp(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
             self.0.connect(endpoint, timeout)
         }
     }

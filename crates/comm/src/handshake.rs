@@ -186,7 +186,7 @@ pub(crate) enum Failed {
     /// The connection broke or nothing came in time: try again.
     Broken(String),
     /// Nothing listens at the endpoint.
-    Nobody(String),
+    ConnectionRefused(String),
 }
 
 impl Failed {
@@ -196,7 +196,7 @@ impl Failed {
             Failed::Refused(_, problem, _)
             | Failed::Other(problem)
             | Failed::Broken(problem)
-            | Failed::Nobody(problem) => problem,
+            | Failed::ConnectionRefused(problem) => problem,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One connection of a lane, opened again when it breaks, with the requests in flight on it.
 //!
 //! One thread at a time reads replies: the thread of a call, for itself and for others, or else the
-//! link's own tender. So a call on an idle link costs one write and one read and wakes nobody.
+//! link's own thread. So a call on an idle link costs one write and one read and wakes nobody.
 //! A request that was sent over a connection that broke is sent again over the next one, as long as
 //! now and then something comes back: connections that break one after the other end its wait.
 
@@ -15,7 +15,7 @@ use crate::connection::{Broken, Connection, lock};
 use crate::frame::{Header, Kind};
 use crate::{Body, Error, Result};
 
-/// An idle tender is woken when there is work; this bounds what a bug there could cost.
+/// An idle link thread is woken when there is work; this bounds what a bug there could cost.
 const IDLE: Duration = Duration::from_secs(60);
 /// A link that the server had no room for is not used for so long where there are others.
 const REFUSED: Duration = Duration::from_secs(5);
@@ -33,14 +33,14 @@ pub(super) struct Link {
     state: Mutex<State>,
     /// For threads that wait for a reply or a connection.
     changed: Condvar,
-    /// For the tender.
+    /// For the link's own thread.
     work: Condvar,
     /// Unanswered requests; read without the lock to choose a link.
     load: AtomicUsize,
     /// Calls that wait as long as the server lives: what comes after them may wait as long.
     long_calls: AtomicUsize,
     /// When the server last had no room for it, in milliseconds of the client's time; 0: never.
-    full: AtomicU64,
+    refused_at_ms: AtomicU64,
 }
 
 #[derive(Default)]
@@ -49,14 +49,14 @@ struct State {
     flights: BTreeMap<u64, Flight>,
     connection: Option<Arc<Connection>>,
     /// A thread reads; the others wait.
-    led: bool,
+    being_read: bool,
     /// Threads that wait for `changed`.
     waiting: usize,
     /// When a frame came or a ping was sent.
     last: Option<Instant>,
     /// Connections that broke since a frame last came, and when the first of them did.
-    cuts: u32,
-    cut_since: Option<Instant>,
+    broken_in_a_row: u32,
+    broken_since: Option<Instant>,
 }
 
 impl State {
@@ -120,10 +120,10 @@ impl Link {
             work: Condvar::new(),
             load: AtomicUsize::new(0),
             long_calls: AtomicUsize::new(0),
-            full: AtomicU64::new(0),
+            refused_at_ms: AtomicU64::new(0),
         });
-        let tended = Arc::downgrade(&link);
-        shared.threads.spawn("link", move || tend(&tended))?;
+        let weak = Arc::downgrade(&link);
+        shared.threads.spawn("link", move || run_link_thread(&weak))?;
         Ok(link)
     }
 
@@ -156,8 +156,9 @@ impl Link {
 
     /// Whether the server had no room for it a moment ago.
     pub(super) fn is_refused(&self) -> bool {
-        let full = self.full.load(Ordering::Relaxed);
-        full > 0 && self.shared.millis().saturating_sub(full) < REFUSED.as_millis() as u64
+        let refused_at = self.refused_at_ms.load(Ordering::Relaxed);
+        refused_at > 0
+            && self.shared.millis().saturating_sub(refused_at) < REFUSED.as_millis() as u64
     }
 
     /// Gives a request its number.
@@ -181,7 +182,7 @@ impl Link {
         flight.header.number = number;
         if self.load() == 0 {
             // What broke before nobody waited says nothing about the time of this request.
-            (state.cuts, state.cut_since) = (0, None);
+            (state.broken_in_a_row, state.broken_since) = (0, None);
         }
         state.flights.insert(number, flight);
         self.load.fetch_add(1, Ordering::Relaxed);
@@ -261,7 +262,7 @@ impl Link {
             let connected = state.connection.is_some();
             state = match parts {
                 Some(parts) if connected && !sent => self.send(state, number, parts),
-                Some(_) if connected && !state.led => self.lead(state),
+                Some(_) if connected && !state.being_read => self.read_one(state),
                 _ => {
                     state.waiting += 1;
                     let waited = self.changed.wait_timeout(state, self.shared.slice(left));
@@ -388,18 +389,18 @@ impl Link {
     }
 
     /// Reads one frame, or for one tick, and hands it to the thread that waits for it.
-    fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn read_one<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let Some(connection) = state.connection.clone() else { return state };
-        state.led = true;
+        state.being_read = true;
         drop(state);
         let received = connection.receive(self.shared.settings.max_frame, &self.shared.pool);
         let mut state = lock(&self.state);
-        state.led = false;
+        state.being_read = false;
         match received {
             Ok(Some((header, body))) => {
                 self.shared.heard();
                 state.last = Some(Instant::now());
-                (state.cuts, state.cut_since) = (0, None);
+                (state.broken_in_a_row, state.broken_since) = (0, None);
                 let is_kept = body.len() >= LARGE && state.is_once(header.number);
                 self.dispatch(&mut state, &header, body);
                 if is_kept {
@@ -454,9 +455,9 @@ impl Link {
         }
     }
 
-    /// Lets the tender read for those who are left, if nobody does.
+    /// Lets the link's own thread read for those who are left, if nobody does.
     fn hand_over<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if !state.led && self.load() > 0 {
+        if !state.being_read && self.load() > 0 {
             self.work.notify_one();
         }
         state
@@ -469,10 +470,10 @@ impl Link {
             return;
         }
         state.connection = None;
-        state.cuts += 1;
-        let since = state.cut_since.get_or_insert_with(Instant::now).elapsed();
-        let is_over =
-            state.cuts > self.shared.settings.retries && since >= self.shared.settings.deadline;
+        state.broken_in_a_row += 1;
+        let since = state.broken_since.get_or_insert_with(Instant::now).elapsed();
+        let is_over = state.broken_in_a_row > self.shared.settings.retries
+            && since >= self.shared.settings.deadline;
         let mut failed = Vec::new();
         for (number, flight) in &mut state.flights {
             if flight.sent && flight.outcome.is_none() {
@@ -486,7 +487,7 @@ impl Link {
                 let problem = format!(
                     "{} connections in a row broke within {:.1} s (`FLAGS_rpc_retry_times`, \
                      `FLAGS_rpc_deadline`): {broken}",
-                    state.cuts,
+                    state.broken_in_a_row,
                     since.as_secs_f64()
                 );
                 self.settle(state, number, Outcome::Cut(problem));
@@ -498,7 +499,7 @@ impl Link {
 }
 
 /// The link's own thread: connects, sends again what is kept, reads when no call does.
-fn tend(link: &Weak<Link>) {
+fn run_link_thread(link: &Weak<Link>) {
     let mut pause = Duration::ZERO;
     while let Some(link) = link.upgrade() {
         let shared = &link.shared;
@@ -513,17 +514,17 @@ fn tend(link: &Weak<Link>) {
             link.remove(state, number);
             continue;
         }
-        if link.load() == 0 || (state.led && state.connection.is_some()) {
+        if link.load() == 0 || (state.being_read && state.connection.is_some()) {
             let waited = link.work.wait_timeout(state, IDLE);
             drop(waited);
             continue;
         }
         if state.connection.is_some() {
-            drop(link.lead(state));
+            drop(link.read_one(state));
             continue;
         }
         // One that breaks at once is not opened again and again as fast as the machine can.
-        if let Some(after) = state.cuts.checked_sub(2) {
+        if let Some(after) = state.broken_in_a_row.checked_sub(2) {
             let pause = (SHORTEST_PAUSE * (1 << after.min(8))).min(LONGEST_PAUSE);
             drop(link.work.wait_timeout(state, pause));
         } else {
@@ -531,12 +532,12 @@ fn tend(link: &Weak<Link>) {
         }
         let (connection, is_full) = shared.reopen(link.number, &mut pause);
         if let Some(connection) = connection {
-            link.full.store(0, Ordering::Relaxed);
+            link.refused_at_ms.store(0, Ordering::Relaxed);
             link.resume(connection);
             continue;
         }
         if is_full {
-            link.full.store(shared.millis().max(1), Ordering::Relaxed);
+            link.refused_at_ms.store(shared.millis().max(1), Ordering::Relaxed);
             if let Some(other) = shared.other_link(&link) {
                 link.move_to(&other);
                 continue;

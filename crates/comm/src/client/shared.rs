@@ -38,7 +38,7 @@ pub(super) struct Shared {
     /// Milliseconds from `start` to the last frame of the server.
     heard: AtomicU64,
     /// Since when nothing listens there, and how many attempts have found that.
-    nobody: Mutex<Option<(Instant, u32)>>,
+    refused_since: Mutex<Option<(Instant, u32)>>,
     end: Mutex<Option<End>>,
     over: AtomicBool,
     lanes: [Mutex<Vec<Arc<Link>>>; 3],
@@ -91,7 +91,7 @@ impl Shared {
             pool: Arc::default(),
             start: Instant::now(),
             heard: AtomicU64::new(0),
-            nobody: Mutex::new(None),
+            refused_since: Mutex::new(None),
             end: Mutex::new(None),
             over: AtomicBool::new(false),
             lanes: Default::default(),
@@ -128,7 +128,7 @@ impl Shared {
                 Err(Failed::Refused(_, problem, _) | Failed::Other(problem)) => {
                     return Err(Error::Refused { peer: self.name(), problem });
                 }
-                Err(Failed::Broken(problem) | Failed::Nobody(problem)) => problem,
+                Err(Failed::Broken(problem) | Failed::ConnectionRefused(problem)) => problem,
             };
             if self.start.elapsed() + pause >= deadline {
                 let problem = refusal.unwrap_or(problem);
@@ -198,16 +198,16 @@ impl Shared {
         let timeout = self.settings.handshake.min(left).max(Duration::from_millis(10));
         let mut is_full = false;
         let opened = self.open(link, timeout);
-        if !matches!(opened, Err(Failed::Nobody(_))) {
-            *lock(&self.nobody) = None;
+        if !matches!(opened, Err(Failed::ConnectionRefused(_))) {
+            *lock(&self.refused_since) = None;
         }
         let problem = match opened {
             Ok(connection) => {
                 *pause = SHORTEST_PAUSE;
                 return (Some(connection), false);
             }
-            Err(Failed::Nobody(problem)) => {
-                if self.has_left() {
+            Err(Failed::ConnectionRefused(problem)) => {
+                if self.is_gone() {
                     self.finish(End::Lost(format!("nothing listens there any more ({problem})")));
                     return (None, false);
                 }
@@ -247,11 +247,11 @@ impl Shared {
 
     /// Whether enough attempts in a row have found nothing that listens, and nothing came meanwhile:
     /// the process is gone, and its heartbeats need not be waited for.
-    fn has_left(&self) -> bool {
-        let mut nobody = lock(&self.nobody);
+    fn is_gone(&self) -> bool {
+        let mut refused_since = lock(&self.refused_since);
         // A connection that still answers shows that it lives, whoever refuses new ones.
-        nobody.take_if(|(since, _)| self.silence() < since.elapsed());
-        let (since, attempts) = nobody.get_or_insert_with(|| (Instant::now(), 0));
+        refused_since.take_if(|(since, _)| self.silence() < since.elapsed());
+        let (since, attempts) = refused_since.get_or_insert_with(|| (Instant::now(), 0));
         *attempts += 1;
         // Whoever says goodbye has nothing to lose.
         *attempts >= REFUSALS

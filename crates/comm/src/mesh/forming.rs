@@ -71,7 +71,7 @@ impl State {
                 Err(Failed::Refused(_, problem, _) | Failed::Other(problem)) => {
                     return Err(Error::Refused { peer: self.name(rank), problem });
                 }
-                Err(Failed::Broken(problem) | Failed::Nobody(problem)) => problem,
+                Err(Failed::Broken(problem) | Failed::ConnectionRefused(problem)) => problem,
             };
             if self.start.elapsed() + pause >= deadline {
                 return Err(self.missing(rank, &problem));

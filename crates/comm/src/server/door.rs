@@ -245,10 +245,10 @@ impl Served<'_> {
                 Admission::Execute => reply.keep(link),
                 Admission::Repeat(kind, bytes) => return reply.repeat(kind, &bytes),
                 Admission::Ignore => return reply.forget(),
-                Admission::Gone => {
+                Admission::ReplyNotKept => {
                     return reply.fail(
-                        "its reply was lost with a connection, and too large to be kept beside \
-                         others",
+                        "the request was executed, but its reply was lost when a connection \
+                         broke; it was too large to keep for a retry",
                     );
                 }
                 Admission::Full => {

@@ -19,7 +19,7 @@ pub(super) struct Session {
     heard: AtomicU64,
     connections: Mutex<Vec<Arc<Connection>>>,
     links: Mutex<HashMap<u32, Arc<Link>>>,
-    kept: Arc<Kept>,
+    budget: Arc<ReplyBudget>,
     closed: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ impl Session {
             heard: AtomicU64::new(0),
             connections: Mutex::default(),
             links: Mutex::default(),
-            kept: Arc::new(Kept { limit, bytes: AtomicUsize::new(0) }),
+            budget: Arc::new(ReplyBudget { limit, bytes: AtomicUsize::new(0) }),
             closed: AtomicBool::new(false),
         }
     }
@@ -59,7 +59,7 @@ impl Session {
 
     /// The state of a link, which outlives its connections.
     pub(super) fn link(&self, number: u32) -> Arc<Link> {
-        let new = || Arc::new(Link::new(self.kept.clone()));
+        let new = || Arc::new(Link::new(self.budget.clone()));
         lock(&self.links).entry(number).or_insert_with(new).clone()
     }
 
@@ -71,7 +71,7 @@ impl Session {
 
     /// Bytes of replies that are kept.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.kept.bytes.load(Ordering::Relaxed)
+        self.budget.bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn close(&self) {
@@ -82,12 +82,12 @@ impl Session {
 }
 
 /// Replies that the links of a session keep.
-struct Kept {
+struct ReplyBudget {
     limit: usize,
     bytes: AtomicUsize,
 }
 
-impl Kept {
+impl ReplyBudget {
     /// Whether there is room for so many bytes more, which are then counted.
     fn take(&self, bytes: usize) -> bool {
         let fits = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= self.limit);
@@ -98,7 +98,7 @@ impl Kept {
 /// The `once` requests of one link.
 pub(super) struct Link {
     state: Mutex<Requests>,
-    kept: Arc<Kept>,
+    budget: Arc<ReplyBudget>,
 }
 
 #[derive(Default)]
@@ -122,13 +122,13 @@ pub(super) enum Admission {
     /// It runs already, or is long over.
     Ignore,
     /// It was executed, and its reply was not kept.
-    Gone,
+    ReplyNotKept,
     Full,
 }
 
 impl Link {
-    fn new(kept: Arc<Kept>) -> Link {
-        Link { state: Mutex::default(), kept }
+    fn new(budget: Arc<ReplyBudget>) -> Link {
+        Link { state: Mutex::default(), budget }
     }
 
     /// The client has the replies to all requests with smaller numbers, or gave them up.
@@ -147,7 +147,7 @@ impl Link {
             Once::Done(_, Some(bytes)) => bytes.len(),
             Once::Done(_, None) | Once::Running(_) => 0,
         });
-        self.kept.bytes.fetch_sub(bytes.sum(), Ordering::Relaxed);
+        self.budget.bytes.fetch_sub(bytes.sum(), Ordering::Relaxed);
     }
 
     pub(super) fn admit(
@@ -165,7 +165,7 @@ impl Link {
         let full = state.known.len() >= limit;
         match state.known.get_mut(&number) {
             Some(Once::Done(kind, Some(bytes))) => Admission::Repeat(*kind, bytes.clone()),
-            Some(Once::Done(_, None)) => Admission::Gone,
+            Some(Once::Done(_, None)) => Admission::ReplyNotKept,
             Some(Once::Running(asker)) => {
                 *asker = connection.clone();
                 Admission::Ignore
@@ -188,17 +188,17 @@ impl Link {
         keep: impl FnOnce() -> Arc<Vec<u8>>,
     ) -> Option<Arc<Connection>> {
         // Copied before the lock is taken: a reply may be large.
-        let bytes = self.kept.take(length).then(keep);
+        let bytes = self.budget.take(length).then(keep);
         let kept = bytes.as_ref().map_or(0, |bytes| bytes.len());
         let mut state = lock(&self.state);
         let Some(once) = state.known.get_mut(&number) else {
-            self.kept.bytes.fetch_sub(kept, Ordering::Relaxed);
+            self.budget.bytes.fetch_sub(kept, Ordering::Relaxed);
             return None;
         };
         match std::mem::replace(once, Once::Done(kind, bytes)) {
             Once::Running(connection) => Some(connection),
             Once::Done(..) => {
-                self.kept.bytes.fetch_sub(kept, Ordering::Relaxed);
+                self.budget.bytes.fetch_sub(kept, Ordering::Relaxed);
                 None
             }
         }
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_request_is_executed_once_and_its_reply_repeated_until_acknowledged() {
-        let kept = Arc::new(Kept { limit: 1000, bytes: AtomicUsize::new(0) });
+        let kept = Arc::new(ReplyBudget { limit: 1000, bytes: AtomicUsize::new(0) });
         let (link, first, second) = (Link::new(kept.clone()), connection(), connection());
         let kept_as = |bytes: &[u8]| Arc::new(bytes.to_vec());
         assert!(matches!(link.admit(1, 1, &first, 2), Admission::Execute));
@@ -255,7 +255,7 @@ mod tests {
         }
         assert_eq!(session.kept_bytes(), 60);
         assert!(matches!(first.admit(1, 1, &to, 2), Admission::Repeat(..)));
-        assert!(matches!(second.admit(1, 1, &to, 2), Admission::Gone));
+        assert!(matches!(second.admit(1, 1, &to, 2), Admission::ReplyNotKept));
         first.acknowledge(2);
         assert_eq!(session.kept_bytes(), 0);
         assert!(matches!(second.admit(2, 2, &to, 2), Admission::Execute));

@@ -22,7 +22,7 @@ pub trait Transport: Send + Sync {
     fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>>;
 
     /// As [`Transport::connect`], over the network even to a peer on this host, if that is allowed.
-    fn connect_far(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
+    fn connect_tcp(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
         self.connect(endpoint, timeout)
     }
 }

@@ -111,7 +111,7 @@ impl Transport for Network {
         Err(fail(problem))
     }
 
-    fn connect_far(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
+    fn connect_tcp(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {
         let path = if self.path == Path::Unix { Path::Unix } else { Path::Tcp };
         Network { path }.connect(endpoint, timeout)
     }

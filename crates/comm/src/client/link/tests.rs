@@ -57,11 +57,11 @@ fn an_idle_link_does_not_use_up_the_time_of_the_next_request() {
     let link = Link::start(&shared, 0).unwrap();
     let broken = |link: &Link| {
         let state = lock(&link.state);
-        (state.cuts, state.cut_since.is_some())
+        (state.broken_in_a_row, state.broken_since.is_some())
     };
     let break_it = |link: &Link| {
         let mut state = lock(&link.state);
-        (state.cuts, state.cut_since) = (9, Some(Instant::now()));
+        (state.broken_in_a_row, state.broken_since) = (9, Some(Instant::now()));
     };
     break_it(&link);
     shared.reserve("a request").unwrap();

@@ -27,15 +27,15 @@ fn a_server_that_answers_elsewhere_has_not_left() {
     let settings = Settings { heartbeat, heartbeat_timeout, ..Settings::default() };
     let (_server, shared) = connected(settings);
     let refused = (shared.start, REFUSALS);
-    *lock(&shared.nobody) = Some(refused);
+    *lock(&shared.refused_since) = Some(refused);
     // Five milliseconds, an eighth of the timeout, are over when the first heartbeat comes.
     while shared.millis() < 6 {
         std::hint::spin_loop();
     }
     shared.heard();
-    assert!(!shared.has_left());
+    assert!(!shared.is_gone());
     // Nothing comes any more.
-    while !shared.has_left() {
+    while !shared.is_gone() {
         std::hint::spin_loop();
     }
 }
