@@ -10,7 +10,7 @@ use super::Holdings;
 /// been switched off.
 #[derive(Default)]
 pub(super) struct Disk<'a> {
-    /// Whoever waits for it is told that it moves on.
+    /// Told of every operation, so that a slow disk is not taken for a stuck one.
     holdings: Option<&'a dyn Holdings>,
     #[cfg(test)]
     left: Option<std::sync::atomic::AtomicUsize>,

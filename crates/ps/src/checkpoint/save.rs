@@ -28,7 +28,7 @@ pub(super) use finish::finish_on;
 /// Bytes of rows that are gathered before they are written as a part.
 const CHUNK: usize = 64 << 20;
 
-/// Bytes from which on a piece is copied and written bit by bit.
+/// Bytes from which on a piece is copied and written in parts of 16 MiB.
 pub(super) const LARGE: usize = 256 << 20;
 
 /// What a server wrote; whoever asked gives it to [`finish`].

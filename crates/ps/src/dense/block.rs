@@ -63,7 +63,7 @@ struct Received {
 /// What an update changes.
 pub(super) struct Unit {
     pub(super) values: Vec<Value>,
-    /// Values that a checkpoint reads bit by bit.
+    /// Values that a checkpoint reads in parts.
     pub(super) snapshot: Option<Snapshot>,
     /// Names of received variables that have come for the next update.
     arrived: Vec<String>,

@@ -1,4 +1,4 @@
-//! Values of one instant, read bit by bit while training goes on: the first update since copies what
+//! Values of one instant, read in parts of 16 MiB while training goes on: the first update since copies what
 //! was there before. So a checkpoint of a block that stays as it is costs no memory, and an update
 //! waits for a copy at most, never for the disk.
 

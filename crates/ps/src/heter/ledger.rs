@@ -20,8 +20,8 @@ pub(super) struct Ledger<T> {
     step: u64,
     /// Trainers that send nothing more.
     done: BTreeSet<u32>,
-    /// How often each trainer has ended: what a life before this one began does not count.
-    lives: BTreeMap<u32, u64>,
+    /// How often each trainer has ended: what an earlier one began does not count.
+    incarnations: BTreeMap<u32, u64>,
     /// What came, by step, trainer and number; in the order in which it is added up.
     units: BTreeMap<(u64, u32, u32), (f32, T)>,
 }
@@ -36,7 +36,7 @@ impl<T> Ledger<T> {
             is_sync: config.is_sync(),
             step: 0,
             done: BTreeSet::new(),
-            lives: BTreeMap::new(),
+            incarnations: BTreeMap::new(),
             units: BTreeMap::new(),
         }
     }
@@ -69,14 +69,14 @@ impl<T> Ledger<T> {
         !self.is_sync
     }
 
-    /// Which life of a trainer this is.
-    pub(super) fn life(&self, trainer: u32) -> u64 {
-        self.lives.get(&trainer).copied().unwrap_or(0)
+    /// Which incarnation of a trainer this is.
+    pub(super) fn incarnation(&self, trainer: u32) -> u64 {
+        self.incarnations.get(&trainer).copied().unwrap_or(0)
     }
 
-    /// A unit has been computed, of the trainer's `life`; it counts if that has not ended.
-    pub(super) fn add(&mut self, at: (u64, u32, u32), life: u64, weight: f32, unit: T) {
-        let is_alive = life == self.life(at.1) && !self.done.contains(&at.1);
+    /// A unit has been computed, of the trainer's `incarnation`; it counts if that has not ended.
+    pub(super) fn add(&mut self, at: (u64, u32, u32), incarnation: u64, weight: f32, unit: T) {
+        let is_alive = incarnation == self.incarnation(at.1) && !self.done.contains(&at.1);
         if self.is_sync || is_alive {
             self.units.insert(at, (weight, unit));
         }
@@ -88,7 +88,7 @@ impl<T> Ledger<T> {
         if self.is_sync {
             return;
         }
-        *self.lives.entry(trainer).or_default() += 1;
+        *self.incarnations.entry(trainer).or_default() += 1;
         let micros = self.mine(|other| other == trainer);
         let steps: BTreeSet<u64> =
             self.units.keys().filter(|at| at.1 == trainer).map(|at| at.0).collect();
@@ -239,21 +239,21 @@ mod tests {
     fn what_a_lost_trainer_began_is_not_waited_for() {
         let mut ledger = ledger([2, 1], 2, 0, Mode::Async);
         assert!(!ledger.begin(0));
-        let life = ledger.life(0);
-        ledger.add((5, 0, 0), life, 0.5, "a");
-        ledger.add((4, 0, 0), life, 0.5, "whole");
-        ledger.add((4, 0, 1), life, 0.5, "too");
+        let incarnation = ledger.incarnation(0);
+        ledger.add((5, 0, 0), incarnation, 0.5, "a");
+        ledger.add((4, 0, 0), incarnation, 0.5, "whole");
+        ledger.add((4, 0, 1), incarnation, 0.5, "too");
         ledger.finish(0);
         assert_eq!(ledger.take_complete().unwrap(), [(0.5, "whole"), (0.5, "too")]);
         // Computed meanwhile, for nobody.
-        ledger.add((5, 0, 1), life, 0.5, "b");
+        ledger.add((5, 0, 1), incarnation, 0.5, "b");
         ledger.finish(1);
         assert!(ledger.is_idle() && ledger.is_over() && ledger.take_complete().is_none());
         // It comes again, and counts its steps anew.
         assert!(ledger.begin(0));
-        let again = ledger.life(0);
+        let again = ledger.incarnation(0);
         assert!(!ledger.is_over() && !ledger.is_idle() && !ledger.has_finished(0));
-        ledger.add((0, 0, 0), life, 0.5, "of the life before");
+        ledger.add((0, 0, 0), incarnation, 0.5, "of the one before");
         ledger.add((0, 0, 0), again, 0.5, "c");
         ledger.add((0, 0, 1), again, 0.5, "d");
         assert_eq!(ledger.take_complete().unwrap(), [(0.5, "c"), (0.5, "d")]);
@@ -263,12 +263,12 @@ mod tests {
     #[test]
     fn a_trainer_that_is_started_again_at_once_does_not_mix_with_its_former_life() {
         let mut ledger = ledger([1, 1], 2, 0, Mode::Async);
-        let life = ledger.life(0);
-        ledger.add((0, 0, 0), life, 0.5, "before");
+        let incarnation = ledger.incarnation(0);
+        ledger.add((0, 0, 0), incarnation, 0.5, "before");
         assert!(!ledger.begin(0) && ledger.restart(0));
         assert!(!ledger.is_idle() && !ledger.has_finished(0), "nobody leaves meanwhile");
-        ledger.add((0, 0, 1), life, 0.5, "computed meanwhile");
-        let again = ledger.life(0);
+        ledger.add((0, 0, 1), incarnation, 0.5, "computed meanwhile");
+        let again = ledger.incarnation(0);
         ledger.add((0, 0, 1), again, 0.5, "b");
         assert!(ledger.take_complete().is_none());
         ledger.add((0, 0, 0), again, 0.5, "a");

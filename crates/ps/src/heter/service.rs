@@ -167,7 +167,7 @@ impl Service {
     /// Computes a unit, and keeps what it pushes for the end of its step.
     fn compute(&self, unit: Unit) -> Result<Answer> {
         let Unit { trainer, step, micro, weight, wanted, values } = unit;
-        let life = {
+        let incarnation = {
             let state = self.state();
             if !state.ledger.is_mine(trainer, micro) {
                 return Err(Error::Request(format!(
@@ -175,7 +175,7 @@ impl Service {
                      all processes know the same lists?"
                 )));
             }
-            state.ledger.life(trainer)
+            state.ledger.incarnation(trainer)
         };
         self.wait_for_step(step)?;
         let (answer, pushes) = if values.is_empty() && weight == 0.0 {
@@ -187,7 +187,7 @@ impl Service {
         } else {
             self.run_unit(Unit { trainer, step, micro, weight, wanted, values })?
         };
-        self.state().ledger.add((step, trainer, micro), life, weight, pushes);
+        self.state().ledger.add((step, trainer, micro), incarnation, weight, pushes);
         Ok(answer)
     }
 

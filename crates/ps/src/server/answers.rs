@@ -191,14 +191,14 @@ impl Serve<'_> for Service {
     }
 
     fn shrink(&self, asked: Asked<'_>, table: Option<&str>) {
-        self.count(asked, "the care of tables", false, || {
+        self.count(asked, "shrinking or clearing tables", false, || {
             let tables = self.state.tables_named(table)?.into_iter();
             Ok(tables.map(|table| table.rows.shrink().removed as u64).sum())
         });
     }
 
     fn clear(&self, asked: Asked<'_>, table: Option<&str>) {
-        self.count(asked, "the care of tables", false, || {
+        self.count(asked, "shrinking or clearing tables", false, || {
             let mut count = 0;
             for table in self.state.tables_named(table)? {
                 count += table.rows.len() as u64;
@@ -271,7 +271,7 @@ impl Service {
 
     /// Refuses a trainer of another job description. Where trainers are still expected it was to be
     /// one of them: they would be waited for in vain, so that all hear of it now.
-    fn misfit(&self, problem: String) -> Error {
+    fn refuse_and_fail_job(&self, problem: String) -> Error {
         let mut roster = self.roster();
         if roster.trainers.contains(&Standing::Absent) {
             let failing = roster.fail(&problem);
@@ -286,14 +286,14 @@ impl Service {
     fn check_job(&self, peer: &Peer, trainer: u32, trainers: u32, mode: Mode) -> Result<()> {
         let (config, name) = (&self.state.config, self.state.name());
         if trainers != config.trainers || trainer >= trainers {
-            return Err(self.misfit(format!(
+            return Err(self.refuse_and_fail_job(format!(
                 "{peer} says it is trainer {trainer} of {trainers}, but {name} serves {} trainers: \
                  start all processes with the same number of trainers",
                 config.trainers
             )));
         }
         if mode != config.mode {
-            return Err(self.misfit(format!(
+            return Err(self.refuse_and_fail_job(format!(
                 "{peer} trains in {mode:?} mode, but {name} serves {:?} mode: transpile all \
                  programs with the same `sync_mode` and strategy",
                 config.mode
@@ -318,7 +318,7 @@ impl Service {
         });
         match difference((whose, known), (&peer.to_string(), program)) {
             None => Ok(()),
-            Some(difference) => Err(self.misfit(format!(
+            Some(difference) => Err(self.refuse_and_fail_job(format!(
                 "{peer} trains another program than {whose}: {difference}. Start all processes of \
                  the job with the same script and settings"
             ))),
@@ -329,7 +329,7 @@ impl Service {
     fn agree(&self, life: &Life<'_>) -> Result<()> {
         let (step, server) = (self.state.step.load(Ordering::Acquire), self.state.config.server);
         let agreed = self.state.lineage().agree((server, &self.state.name()), step, life);
-        agreed.map_err(|problem| self.misfit(problem))
+        agreed.map_err(|problem| self.refuse_and_fail_job(problem))
     }
 
     /// Gives a process the place of its rank; an older one that has it is no longer part of the job.
@@ -347,7 +347,7 @@ impl Service {
             let who = peer.identity.to_string();
             let problem = format!("two processes have joined as {who}: {older}, then {process}");
             let failing = (!self.goes_on()).then(|| {
-                let advice = roster.own_ids(&who);
+                let advice = roster.duplicate_id_advice(&who);
                 roster.fail(&format!(
                     "{problem}. {advice} and restart the job from its last checkpoint, because the \
                      steps that others wait for are lost"

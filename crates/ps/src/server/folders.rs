@@ -53,8 +53,8 @@ impl Folders {
                 let here = std::env::current_dir();
                 match is_system(&folder, here.ok().as_deref()) {
                     true => refuse(
-                        "is one of the system's own, where servers do not save or load at a \
-                         trainer's word: choose another one"
+                        "is a system folder, in which servers refuse to save or load; set \
+                         `BIREME_SAVE_ROOTS` to allow it"
                             .to_owned(),
                     ),
                     false => Ok(()),

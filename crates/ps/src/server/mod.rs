@@ -168,7 +168,7 @@ impl PsServer {
             if interrupt() {
                 return Err(Error::Interrupted);
             }
-            match self.service.look(self.patience) {
+            match self.service.check_timeouts(self.patience) {
                 Verdict::Going => {}
                 Verdict::Waiting(for_whom) => {
                     if told.elapsed() >= REMINDER {

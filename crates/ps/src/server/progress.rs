@@ -1,5 +1,5 @@
-//! When work on files last moved on: a disk that is slow keeps nobody from waiting, one that is stuck
-//! does.
+//! When work on files last made progress: a slow disk is waited for; one that makes no progress is an
+//! error.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -65,7 +65,7 @@ pub(super) struct Roster {
     /// The number of the next of them.
     next_work: u64,
     /// When one of them last ended, or made progress.
-    moved: Instant,
+    last_progress: Instant,
 }
 
 /// A request that is worked on.
@@ -120,7 +120,7 @@ impl Roster {
             last_loss: None,
             work: BTreeMap::new(),
             next_work: 0,
-            moved: Instant::now(),
+            last_progress: Instant::now(),
         }
     }
 
@@ -135,14 +135,14 @@ impl Roster {
 
     /// The counterpart of [`Roster::begin_work`]: where the answer goes, if anybody waits for it.
     pub(super) fn end_work(&mut self, number: u64) -> Option<Reply> {
-        self.moved = Instant::now();
+        self.last_progress = Instant::now();
         self.work.remove(&number)?.reply
     }
 
     /// Work on files has last moved on at `at`.
     pub(super) fn note_progress(&mut self, at: Instant) {
         if !self.work.is_empty() {
-            self.moved = self.moved.max(at);
+            self.last_progress = self.last_progress.max(at);
         }
     }
 
@@ -150,8 +150,8 @@ impl Roster {
     /// on tables waits for a checkpoint that reads the same rows.
     pub(super) fn stalled(&mut self, deadline: Duration, now: Instant) -> Vec<Failing> {
         let mut failing = Vec::new();
-        let moved = self.moved;
-        let still = |work: &Work| now.saturating_duration_since(work.since.max(moved));
+        let last_progress = self.last_progress;
+        let still = |work: &Work| now.saturating_duration_since(work.since.max(last_progress));
         let is_stuck = |work: &Work| work.on_disk && still(work) >= deadline;
         let is_disk_stuck = self.work.values().any(is_stuck);
         for work in self.work.values_mut().filter(|work| work.on_disk || is_disk_stuck) {
@@ -176,7 +176,7 @@ impl Roster {
         // Who has been told that its work is stuck keeps nobody else waiting.
         match self.work.values().any(|work| !work.on_disk && work.reply.is_some()) {
             true => Duration::ZERO,
-            false => now.saturating_duration_since(since.max(self.moved)),
+            false => now.saturating_duration_since(since.max(self.last_progress)),
         }
     }
 
@@ -204,14 +204,14 @@ impl Roster {
         self.changed = Instant::now();
     }
 
-    /// The trainer of a session that was lost, if it was at work, or `said_so` before it had joined:
+    /// The trainer of a session that was lost, if it was at work, or `announced` before it had joined:
     /// then it does not come any more.
-    pub(super) fn lose(&mut self, peer: &Peer, why: &str, said_so: bool) -> Option<u32> {
+    pub(super) fn lose(&mut self, peer: &Peer, why: &str, announced: bool) -> Option<u32> {
         let trainer = self.rank_of(peer.identity)?;
         let standing = self.trainers.get_mut(trainer as usize)?;
         let ours = match standing {
             Standing::Here { session, .. } => *session == peer.session,
-            Standing::Absent => said_so,
+            Standing::Absent => announced,
             Standing::Done | Standing::Lost { .. } => false,
         };
         if !ours {
@@ -258,23 +258,27 @@ impl Roster {
                 Some(format!(
                     "{peer} is no longer part of the job: {process} has joined as {} since. {}",
                     peer.identity,
-                    self.own_ids(&peer.identity.to_string())
+                    self.duplicate_id_advice(&peer.identity.to_string())
                 ))
             }
             Some(Standing::Here { .. }) => {
                 let claimed = request.trainer().filter(|trainer| Some(*trainer) != rank)?;
                 Some(format!("{peer} asks in the name of {}", self.who(claimed)))
             }
-            _ if asker == Asker::Member => Some(format!(
-                "{} is not at work: it has not joined, has finished, or was given up",
-                peer.identity
-            )),
+            standing if asker == Asker::Member => {
+                let why = match standing {
+                    Some(Standing::Done) => "it has finished".to_owned(),
+                    Some(Standing::Lost { why, .. }) => format!("it was given up ({why})"),
+                    _ => "it has not joined".to_owned(),
+                };
+                Some(format!("{} is not at work: {why}", peer.identity))
+            }
             _ => None,
         }
     }
 
     /// What to do about two processes with the same number.
-    pub(super) fn own_ids(&self, who: &str) -> String {
+    pub(super) fn duplicate_id_advice(&self, who: &str) -> String {
         let last = self.readers.saturating_sub(1);
         format!(
             "If both were started for this job, give each trainer a `PADDLE_TRAINER_ID` of its own, \

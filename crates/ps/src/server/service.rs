@@ -54,7 +54,7 @@ impl Service {
 
     /// Ends waits that have lasted too long, and says how things stand; a failure holds for
     /// `patience` until all know it.
-    pub(super) fn look(&self, patience: Duration) -> Verdict {
+    pub(super) fn check_timeouts(&self, patience: Duration) -> Verdict {
         let (mut roster, now) = (self.roster(), Instant::now());
         roster.note_progress(self.state.progress.last());
         let ended = self.settle(&mut roster);
@@ -155,12 +155,12 @@ impl Handler for Service {
 }
 
 impl Service {
-    /// A trainer is gone, as it `said_so` itself or was noticed.
-    pub(super) fn lose(&self, peer: &Peer, why: &str, said_so: bool) {
+    /// A trainer is gone, as it `announced` itself or was noticed.
+    pub(super) fn lose(&self, peer: &Peer, why: &str, announced: bool) {
         self.state.abandon_of(peer.session);
         let _forgetting = self.forgetting();
         let mut roster = self.roster();
-        let Some(trainer) = roster.lose(peer, why, said_so) else { return };
+        let Some(trainer) = roster.lose(peer, why, announced) else { return };
         let server = self.state.name();
         if self.goes_on() {
             let ended = self.settle(&mut roster);

@@ -36,8 +36,8 @@ pub struct SparseTable {
     chance: Philox,
     powers: Powers,
     shards: Box<[Mutex<Shard>]>,
-    /// Held while rows may change their places: a save reads a shard bit by bit.
-    places: Mutex<()>,
+    /// Held by whoever moves or removes rows, and while a save reads a shard.
+    row_moves: Mutex<()>,
     /// Where the next batch starts, so that batches do not queue up behind one another.
     turn: AtomicUsize,
 }
@@ -81,8 +81,8 @@ impl SparseTable {
         });
         let shards = shards.collect();
         let chance = Philox::new(config.seed, &format!("{}@ENTRY", config.name));
-        let (powers, places, turn) = (Powers::default(), Mutex::default(), AtomicUsize::new(0));
-        Ok(SparseTable { config, accessor, chance, powers, shards, places, turn })
+        let (powers, row_moves, turn) = (Powers::default(), Mutex::default(), AtomicUsize::new(0));
+        Ok(SparseTable { config, accessor, chance, powers, shards, row_moves, turn })
     }
 
     /// Its settings.
@@ -183,8 +183,8 @@ impl SparseTable {
         })
     }
 
-    fn places(&self) -> MutexGuard<'_, ()> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn row_moves(&self) -> MutexGuard<'_, ()> {
+        self.row_moves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
@@ -318,7 +318,7 @@ impl RowStore for SparseTable {
     fn shrink(&self) -> Shrunk {
         let mut shrunk = Shrunk::default();
         for shard in 0..SHARDS {
-            let _places = self.places();
+            let _row_moves = self.row_moves();
             let mut shard = self.lock(shard);
             if let Accessor::Ctr(_) = self.accessor {
                 let keep = |_, record: &mut [f32]| self.accessor.shrink(record);

@@ -177,7 +177,7 @@ impl Worker {
         match self.config.mode {
             Mode::Geo => {
                 let step = self.steps.load(Ordering::Relaxed);
-                self.last(self.geo.flush_scope(program, scope, step))
+                self.stop_if_not_finite(self.geo.flush_scope(program, scope, step))
             }
             _ => Ok(()),
         }
@@ -294,7 +294,7 @@ impl Worker {
     }
 
     /// After a push that was refused, nothing that is left of its step may be sent, nor a later step.
-    fn last<T>(&self, checked: Result<T>) -> Result<T> {
+    fn stop_if_not_finite<T>(&self, checked: Result<T>) -> Result<T> {
         checked.inspect_err(|error| {
             if let Error::NotFinite { .. } = error {
                 self.outbox.iter().for_each(|outbox| outbox.abandon());
@@ -328,7 +328,7 @@ impl Worker {
             return Err(Error::Request(format!("`send` has {names} names for {values} values")));
         }
         if self.config.communicator.check_finite {
-            self.last(finite::check_values(how, values, || self.step_number()))?;
+            self.stop_if_not_finite(finite::check_values(how, values, || self.step_number()))?;
         }
         for (at, (piece, value)) in how.pieces.iter().zip(values).enumerate() {
             let server = self.links.server(&piece.endpoint)?;
@@ -421,7 +421,9 @@ impl Worker {
             )));
         }
         if self.config.communicator.check_finite {
-            self.last(finite::check_rows(table, ids, grads, counts, || self.step_number()))?;
+            self.stop_if_not_finite(finite::check_rows(table, ids, grads, counts, || {
+                self.step_number()
+            }))?;
         }
         self.tables.push(table, ids, |route| match self.queue_for(true) {
             Some(outbox) => outbox.put_rows(table, route, grads, counts),
@@ -489,7 +491,8 @@ impl Remote for Worker {
 
     fn exchange(&self, params: &mut [GeoParam<'_>]) -> bireme_engine::Result<()> {
         let step = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
-        let done = self.open().and_then(|()| self.last(self.geo.exchange(params, step)));
+        let done =
+            self.open().and_then(|()| self.stop_if_not_finite(self.geo.exchange(params, step)));
         done.map_err(|error| self.told(error))
     }
 

@@ -231,7 +231,7 @@ impl Record for Ctr {
         mode != SaveMode::Full
     }
 
-    fn saved(&self, mode: SaveMode, record: &mut [f32]) {
+    fn mark_saved(&self, mode: SaveMode, record: &mut [f32]) {
         match mode {
             SaveMode::Full => {}
             SaveMode::Delta | SaveMode::Base => record[DELTA_SCORE] = 0.0,
@@ -239,7 +239,7 @@ impl Record for Ctr {
         }
     }
 
-    fn unsaved(&self, mode: SaveMode, record: &mut [f32]) {
+    fn undo_save(&self, mode: SaveMode, record: &mut [f32]) {
         match mode {
             SaveMode::Full => {}
             SaveMode::Delta | SaveMode::Base => {

@@ -117,10 +117,10 @@ pub(super) trait Record {
     }
 
     /// What a save leaves behind in a record that it took.
-    fn saved(&self, _mode: SaveMode, _record: &mut [f32]) {}
+    fn mark_saved(&self, _mode: SaveMode, _record: &mut [f32]) {}
 
     /// Takes back what a save left behind that came to nothing.
-    fn unsaved(&self, _mode: SaveMode, _record: &mut [f32]) {}
+    fn undo_save(&self, _mode: SaveMode, _record: &mut [f32]) {}
 
     /// A day passes; returns whether the row stays.
     fn shrink(&self, _record: &mut [f32]) -> bool {

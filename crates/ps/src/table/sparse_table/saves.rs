@@ -35,7 +35,7 @@ impl Rows for SparseTable {
 
     // The shard's lock is held while some rows are copied, and not while they are looked at.
     fn read_part(&self, part: usize, mode: SaveMode, look: &mut RowVisitor<'_>) -> Result<()> {
-        let _places = self.places();
+        let _row_moves = self.row_moves();
         let at_once = (SAVED_AT_ONCE / (self.record_width() * size_of::<f32>()).max(1)).max(1);
         let (mut keys, mut records) = (Vec::new(), Vec::new());
         let mut first = 0;
@@ -50,7 +50,7 @@ impl Rows for SparseTable {
                 }
                 keys.push(key);
                 records.extend_from_slice(record);
-                self.accessor.saved(mode, record);
+                self.accessor.mark_saved(mode, record);
                 let still = changed && !starts_a_delta(mode);
                 (still, still != changed || self.accessor.marks_records(mode))
             });
@@ -87,7 +87,7 @@ impl Rows for SparseTable {
         let keys: HashSet<u64> = keys.iter().copied().collect();
         let shards: HashSet<usize> = keys.iter().map(|key| shard_of(hash(*key))).collect();
         for shard in shards {
-            let _places = self.places();
+            let _row_moves = self.row_moves();
             self.lock(shard).retain(|key, _| !keys.contains(&key));
         }
         Ok(())
@@ -106,7 +106,7 @@ impl Rows for SparseTable {
 
     fn abandon_save(&self) {
         let undo = |mode, record: &mut [f32]| {
-            self.accessor.unsaved(mode, record);
+            self.accessor.undo_save(mode, record);
             starts_a_delta(mode)
         };
         (0..SHARDS).for_each(|shard| self.lock(shard).abandon_save(undo));
@@ -128,7 +128,7 @@ impl Rows for SparseTable {
 
     fn clear(&self) {
         for shard in 0..SHARDS {
-            let _places = self.places();
+            let _row_moves = self.row_moves();
             self.lock(shard).clear();
         }
     }

@@ -119,7 +119,7 @@ fn a_day_decays_counts_and_drops_rows() {
     assert!(!ctr.shrink(&mut record.clone()));
     ctr.push(1, &mut record, &[0.0; 5], [100.0, 50.0]);
     for unseen in [1.0, 2.0] {
-        ctr.saved(SaveMode::FullAging, &mut record);
+        ctr.mark_saved(SaveMode::FullAging, &mut record);
         assert_eq!(record[UNSEEN_DAYS], unseen);
         assert_eq!(ctr.shrink(&mut record), unseen <= 1.0);
     }
@@ -141,14 +141,14 @@ fn saves_take_rows_by_score() {
     assert_eq!(taken(&record), [true, false, false, true], "score 1 is below the base");
     ctr.push(1, &mut record, &[0.0; 5], [10.0, 0.0]);
     assert_eq!(taken(&record), [true; 4]);
-    ctr.saved(SaveMode::Delta, &mut record);
+    ctr.mark_saved(SaveMode::Delta, &mut record);
     assert_eq!(taken(&record), [true, false, true, true], "nothing new since");
-    ctr.unsaved(SaveMode::Delta, &mut record);
+    ctr.undo_save(SaveMode::Delta, &mut record);
     assert_eq!(taken(&record), [true; 4], "the save failed");
-    ctr.saved(SaveMode::FullAging, &mut record);
-    ctr.saved(SaveMode::FullAging, &mut record);
+    ctr.mark_saved(SaveMode::FullAging, &mut record);
+    ctr.mark_saved(SaveMode::FullAging, &mut record);
     assert_eq!(taken(&record), [true, false, false, true], "unseen for two days");
-    ctr.unsaved(SaveMode::FullAging, &mut record);
+    ctr.undo_save(SaveMode::FullAging, &mut record);
     assert_eq!(taken(&record), [true; 4], "one of them was none");
 }
 
