@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use bireme_launch::rendezvous::rehearse;
+use bireme_launch::rendezvous::fuzz_board;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| rehearse(bytes));
+fuzz_target!(|bytes: &[u8]| fuzz_board(bytes));

@@ -15,7 +15,7 @@ use crate::job::{Job, Mode};
 use crate::log::Log;
 use crate::plan::{self, Facts};
 use crate::rendezvous::{
-    self, Card, Config, DEFAULT_PORT, Expected, Fresh, Membership, Place, Seat,
+    self, Card, Config, DEFAULT_PORT, Expected, JobSecret, Membership, Place, Seat,
 };
 
 /// How long machines wait for each other, unless `BIREME_START_TIMEOUT` says otherwise.
@@ -137,7 +137,7 @@ fn card(
     let mut should_match = values(&SHOULD_MATCH);
     let script = options.program.name.to_string_lossy().into_owned();
     should_match.push(("the script".to_owned(), script));
-    let secret = Fresh(plan::fresh_secret(facts).unwrap_or_default());
+    let secret = JobSecret(plan::fresh_secret(facts).unwrap_or_default());
     Card { address: address.to_owned(), rank, must_match, should_match, seats, secret }
 }
 

@@ -23,16 +23,16 @@ pub struct Card {
     pub seats: Vec<Seat>,
     /// A secret that it made for the job; empty where its environment has one. That of the first
     /// node holds.
-    pub secret: Fresh,
+    pub secret: JobSecret,
 }
 
 /// A secret that was made for one job; `Debug` does not show it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fresh(pub String);
+pub struct JobSecret(pub String);
 
-impl fmt::Debug for Fresh {
+impl fmt::Debug for JobSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fresh(..)")
+        f.write_str("JobSecret(..)")
     }
 }
 

@@ -18,9 +18,9 @@ mod waiting;
 use std::time::Duration;
 
 pub use member::{Config, Expected, Membership, Place, join};
-pub use message::{Card, Failure, Fresh, Seat};
+pub use message::{Card, Failure, JobSecret, Seat};
 #[doc(hidden)]
-pub use rehearsal::rehearse;
+pub use rehearsal::fuzz_board;
 pub use secret::settings;
 
 /// The port of the node that hosts the meeting of nodes, where nothing else is said (`--http_port`,

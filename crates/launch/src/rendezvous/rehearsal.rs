@@ -1,4 +1,4 @@
-//! A meeting of nodes that say anything at all: what fuzzing and the test below play.
+//! A meeting of nodes that say anything at all: what fuzzing and the test below apply to a board.
 //!
 //! The rule: whatever is said, in whatever order, the first entry that ends a job is the last one of
 //! its log, and every message that is read can be written and read again.
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::board::Board;
 use super::member::Expected;
-use super::message::{Card, Entry, Fresh, Request, decode, encode};
+use super::message::{Card, Entry, JobSecret, Request, decode, encode};
 
-/// Plays bytes: each line is a session's number, one byte, and what it says. Wrong messages are
+/// Applies bytes to a board: each line is a session's number, one byte, and what it says. Wrong messages are
 /// errors, which a host answers and forgets.
 #[doc(hidden)]
-pub fn rehearse(bytes: &[u8]) {
+pub fn fuzz_board(bytes: &[u8]) {
     let (kind, said) = bytes.split_first().unwrap_or((&0, &[]));
     let patience = Duration::from_millis(u64::from(kind >> 4));
     let expected = match kind % 3 {
@@ -25,7 +25,7 @@ pub fn rehearse(bytes: &[u8]) {
         must_match: Vec::new(),
         should_match: Vec::new(),
         seats: Vec::new(),
-        secret: Fresh::default(),
+        secret: JobSecret::default(),
     };
     let mut board = Board::new(expected, reference, u32::from(kind & 4));
     let mut now = Instant::now();
@@ -39,13 +39,13 @@ pub fn rehearse(bytes: &[u8]) {
         board.tick(now, session & 0x80 != 0);
         let Ok(request) = decode::<Request>(message) else { continue };
         assert_eq!(decode::<Request>(&encode(&request)).as_ref(), Ok(&request));
-        play(&mut board, u64::from(session & 7), request, now);
+        apply(&mut board, u64::from(session & 7), request, now);
         let log = board.log_from(0);
         assert!(log.iter().rev().skip(1).all(|entry| !entry.is_last()), "{log:?}");
     }
 }
 
-fn play(board: &mut Board, session: u64, request: Request, now: Instant) {
+fn apply(board: &mut Board, session: u64, request: Request, now: Instant) {
     match request {
         Request::Join(card) => drop(board.join(session, card, now)),
         Request::Watch(seen) => assert!(board.log_from(seen).len() <= board.log_from(0).len()),
@@ -71,7 +71,7 @@ mod tests {
             must_match: Vec::new(),
             should_match: Vec::new(),
             seats: Vec::new(),
-            secret: Fresh::default(),
+            secret: JobSecret::default(),
         });
         let failure = any::<bool>().prop_map(|hearsay| {
             let process = Some((crate::job::Role::Worker, 0));
@@ -101,12 +101,12 @@ mod tests {
                 bytes.extend(encode(&request));
                 bytes.push(b'\n');
             }
-            rehearse(&bytes);
+            fuzz_board(&bytes);
         }
 
         #[test]
         fn any_bytes_are_heard(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            rehearse(&bytes);
+            fuzz_board(&bytes);
         }
     }
 }

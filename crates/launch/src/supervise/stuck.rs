@@ -27,15 +27,15 @@ const RARELY: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub(super) struct Stuck {
     /// Those that a server has lost, and that still run.
-    lost: BTreeMap<(Role, usize), Suspect>,
+    lost: BTreeMap<(Role, usize), LostWorker>,
     /// When the user is next told of workers that are left alone, and how long after that again.
-    alone: Option<(Instant, Duration)>,
+    last_worker_alarm: Option<(Instant, Duration)>,
 }
 
 /// A process that a server has lost.
-struct Suspect {
+struct LostWorker {
     /// Which server says so, and why: `server 0 has lost it (no heartbeat for 10.1 s)`.
-    says: String,
+    reported_by: String,
     since: Instant,
     /// Seconds of processor time that it had used then.
     used: f64,
@@ -45,20 +45,20 @@ impl Watch<'_> {
     /// When [`Watch::look_for_stuck`] has something to do next.
     pub(super) fn alarm(&self) -> Option<Instant> {
         let grace = self.options.lost_grace;
-        let due = |suspect: &Suspect| {
-            let waited = suspect.since.elapsed();
+        let due = |worker: &LostWorker| {
+            let waited = worker.since.elapsed();
             let grace = grace.filter(|grace| waited < *grace).or(grace.map(|all| all * BUSY))?;
-            Some(suspect.since + grace)
+            Some(worker.since + grace)
         };
         let lost = self.stuck.lost.values().filter_map(due).min();
-        [lost, self.stuck.alone.map(|(next, _)| next)].into_iter().flatten().min()
+        [lost, self.stuck.last_worker_alarm.map(|(next, _)| next)].into_iter().flatten().min()
     }
 
     /// Tells the user of workers that hang, and ends those that had their time.
     pub(super) fn look_for_stuck(&mut self) {
         self.note_lost();
         self.end_lost();
-        self.mention_alone();
+        self.warn_last_worker();
     }
 
     /// Compares what servers say now with what they said before.
@@ -106,7 +106,7 @@ impl Watch<'_> {
                 ),
             );
             let (since, used) = (Instant::now(), used.unwrap_or(0.0));
-            self.stuck.lost.insert(who, Suspect { says, since, used });
+            self.stuck.lost.insert(who, LostWorker { reported_by: says, since, used });
         }
     }
 
@@ -114,19 +114,19 @@ impl Watch<'_> {
     fn end_lost(&mut self) {
         let Some(grace) = self.options.lost_grace else { return };
         let mut over = Vec::new();
-        for (who, suspect) in &self.stuck.lost {
-            let waited = suspect.since.elapsed();
+        for (who, worker) in &self.stuck.lost {
+            let waited = worker.since.elapsed();
             if waited < grace {
                 continue;
             }
             let used = self.running(*who).and_then(|running| system::processor_time(running.pid));
-            let is_little = |used: f64| used - suspect.used < IDLE_SHARE * waited.as_secs_f64();
+            let is_little = |used: f64| used - worker.used < IDLE_SHARE * waited.as_secs_f64();
             let is_idle = used.is_some_and(is_little);
             if is_idle || waited >= grace * BUSY {
-                let doing = if is_idle { "does nothing" } else { "does not come back" };
+                let doing = if is_idle { "used no CPU" } else { "not come back" };
                 let why = format!(
-                    "is stuck: {}, and it {doing} for {:.0} s since (`BIREME_LOST_TIMEOUT`)",
-                    suspect.says,
+                    "is stuck: {}, and has {doing} for {:.0} s (`BIREME_LOST_TIMEOUT`)",
+                    worker.reported_by,
                     waited.as_secs_f64()
                 );
                 over.push((*who, why));
@@ -157,22 +157,22 @@ impl Watch<'_> {
     }
 
     /// Tells of workers that go on without a step when all others have ended.
-    fn mention_alone(&mut self) {
+    fn warn_last_worker(&mut self) {
         let workers = self.members.iter().filter(|member| member.process.role == Role::Worker);
         let (on, off): (Vec<_>, Vec<_>) = workers.partition(|member| member.running.is_some());
         if on.is_empty() || off.is_empty() {
-            self.stuck.alone = None;
+            self.stuck.last_worker_alarm = None;
             return;
         }
         let now = Instant::now();
-        let Some((next, pause)) = self.stuck.alone else {
-            self.stuck.alone = Some((now + ALONE, ALONE));
+        let Some((next, pause)) = self.stuck.last_worker_alarm else {
+            self.stuck.last_worker_alarm = Some((now + ALONE, ALONE));
             return;
         };
         if now < next {
             return;
         }
-        self.stuck.alone = Some((now + pause, (pause * 2).min(RARELY)));
+        self.stuck.last_worker_alarm = Some((now + pause, (pause * 2).min(RARELY)));
         let mut texts = Vec::new();
         for member in on {
             let Some(running) = &member.running else { continue };

@@ -122,7 +122,7 @@ fn a_worker_that_its_server_has_lost_is_named_and_ended() {
     assert_eq!((outcome.code, failure.role, failure.rank), (137, Role::Worker, 1), "{messages}");
     for expected in [
         "warning: worker 1 still runs, but server 0 has lost it (silent)",
-        "error: worker 1 (of 2) is stuck: server 0 has lost it (silent), and it does nothing for",
+        "error: worker 1 (of 2) is stuck: server 0 has lost it (silent), and has used no CPU for",
         "workerlog.1",
     ] {
         assert!(messages.contains(expected), "{messages}");

@@ -6,7 +6,7 @@ use bireme_comm::Memory;
 
 use super::*;
 use crate::job::Role;
-use crate::rendezvous::{Fresh, Seat};
+use crate::rendezvous::{JobSecret, Seat};
 
 /// No wait of these tests is longer.
 const BOUND: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ fn config(address: &str, nodes: &[&str]) -> Config {
             must_match: vec![("--ips".into(), nodes.join(","))],
             should_match: Vec::new(),
             seats: vec![Seat { role: Role::Worker, port: 6070, devices: String::new() }],
-            secret: Fresh(format!("made by {address}")),
+            secret: JobSecret(format!("made by {address}")),
         },
         restarts: 0,
         start_timeout: BOUND,
