@@ -94,11 +94,11 @@ impl Files {
         &self.slots
     }
 
-    /// Looks at the first lines, before anything is trained: a slot that none of them names, in
-    /// words, where later ones may.
+    /// Looks at the first lines, before anything is trained: a warning about a slot that none of
+    /// them names, which is 0 in all samples unless later lines name it.
     ///
     /// # Errors
-    /// When there are no other lines.
+    /// When there are no other lines, and these have names of no slot instead.
     pub fn look_ahead(&self) -> Result<Option<String>> {
         let Source { files, format, pipe_command, partial, .. } = &self.source;
         let [first, others @ ..] = &files[..] else { return Ok(None) };
@@ -120,22 +120,24 @@ impl Files {
         };
         // A text that was cut at the end of a line is longer.
         let is_all = others.is_empty() && !partial && text.len() < PREVIEW / 2;
-        match is_all && bad.count() == 0 {
-            true => Err(Error::Settings(problem)),
-            false => Ok(Some(problem)),
+        let is_all = is_all && bad.count() == 0;
+        match (is_all, named.has_unknown_names()) {
+            (true, true) => Err(Error::Settings(problem)),
+            (true, false) => Ok(Some(problem)),
+            (false, true) => {
+                Ok(Some(format!("{problem}: if later lines do not, it will be an error")))
+            }
+            (false, false) => Ok(Some(format!("{problem}, unless later lines do"))),
         }
     }
 
-    /// Looks whether lines name every slot, if they named these.
+    /// What is wrong with the slots that no line names, if lines named these; none if that are all.
     ///
     /// # Errors
-    /// When there is a slot that none named.
-    pub fn check_named(&self, named: &[bool]) -> Result<()> {
+    /// When the format does not provide the slots.
+    pub fn unnamed(&self, named: &[bool]) -> Result<Option<String>> {
         let tokens = self.source.format.names(&self.slots)?;
-        match self.source.named.problem(named, &self.slots, &tokens) {
-            Some(problem) => Err(Error::Settings(problem)),
-            None => Ok(()),
-        }
+        Ok(self.source.named.problem(named, &self.slots, &tokens))
     }
 }
 
@@ -149,10 +151,11 @@ impl Input for Files {
     }
 
     fn check(&self) -> Result<()> {
-        match self.source.partial {
-            true => Ok(()),
-            false => self.check_named(&self.source.named.slots()),
+        let named = &self.source.named;
+        if self.source.partial || !named.has_unknown_names() {
+            return Ok(());
         }
+        self.unnamed(&named.slots())?.map_or(Ok(()), |problem| Err(Error::Settings(problem)))
     }
 
     fn stop(&self) {

@@ -1,5 +1,6 @@
 //! `QueueData` and `MemoryData`: datasets as Python holds them.
 
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use bireme_data::{
 };
 use bireme_engine::tensor::Tensor;
 use bireme_fleet::{Environment, share_files};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -88,8 +89,16 @@ impl Told {
         Ok(told)
     }
 
-    fn input(&self) -> PyResult<Arc<Files>> {
-        Files::new(self.source.clone(), &self.slots).map(Arc::new).map_err(data_to_py)
+    /// The files, of whose first lines a warning may tell before anything is trained.
+    fn input(&self, py: Python<'_>) -> PyResult<Arc<Files>> {
+        let input = Files::new(self.source.clone(), &self.slots).map_err(data_to_py)?;
+        if !self.source.partial
+            && let Some(problem) = input.look_ahead().map_err(data_to_py)?
+        {
+            let text = CString::new(problem)?;
+            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)?;
+        }
+        Ok(Arc::new(input))
     }
 }
 
@@ -161,7 +170,7 @@ impl QueueData {
         let told = Told::read(variables, settings)?;
         let bad_lines = Arc::clone(&told.source.bad_lines);
         let empty_files = told.empty_files.clone();
-        let mut queue = QueueSettings::new(told.input()?, told.slots);
+        let mut queue = QueueSettings::new(told.input(settings.py())?, told.slots);
         queue.batch_size = told.batch_size;
         queue.readers = told.readers;
         queue.share = told.share.map(|share| Arc::clone(&share.get().share));
@@ -217,7 +226,7 @@ impl MemoryData {
         let told = Told::read(variables, settings)?;
         let bad_lines = Arc::clone(&told.source.bad_lines);
         let (slots, empty_files) = (told.slots.clone(), told.empty_files.clone());
-        let mut memory = MemorySettings::new(told.input()?, told.slots);
+        let mut memory = MemorySettings::new(told.input(settings.py())?, told.slots);
         memory.batch_size = told.batch_size;
         memory.readers = told.readers;
         let dataset = MemoryDataset::new(memory).map_err(data_to_py)?;

@@ -296,11 +296,30 @@ fn names_that_are_not_those_of_the_data_are_refused() {
     };
     let said = refused(&text.replace("click:", "label:"), "");
     assert!(said.contains("part-0:1: ") && said.ends_with("write `click:` for `label:`"), "{said}");
-    let said = refused(&text, "-o hyper_parameters.sparse_inputs_slots=29");
-    assert!(said.contains("names slots `27`, `28`"), "{said}");
     let said = refused(&text.replace(" 1:", " C1:"), "");
     assert!(said.contains("names slot `1`") && said.contains("they name `C1:`"), "{said}");
     let said = refused(&text, "-o hyper_parameters.sparse_feature_number=50");
     assert!(said.contains("data/part-0:2 has it, in slot `3`"), "{said}");
     assert!(!folder.path().join("models/0").exists(), "no model of zeros is saved");
+}
+
+#[test]
+fn slots_that_the_data_does_not_have_are_zeros_with_a_warning() {
+    let folder = desk();
+    let part = folder.path().join("data/part-0");
+    fs::remove_file(folder.path().join("data/part-1")).unwrap();
+    let text = fs::read_to_string(&part).unwrap();
+    let without_dense = |line: &str| {
+        let is_dense = |token: &&str| token.starts_with("dense_feature:");
+        line.split(' ').filter(|token| !is_dense(token)).collect::<Vec<_>>().join(" ")
+    };
+    fs::write(&part, text.lines().map(without_dense).collect::<Vec<_>>().join("\n")).unwrap();
+    let options = "-o hyper_parameters.sparse_inputs_slots=29 runner.epochs=1";
+    let ran = run(folder.path(), &format!("train -m config.yaml {options}"));
+    assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(
+        said.contains("names slots `27`, `28`, `dense_input` (`dense_feature:` in the data)"),
+        "{said}"
+    );
 }

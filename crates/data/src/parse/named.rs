@@ -75,6 +75,12 @@ impl Named {
         self.found().met.slots.clone()
     }
 
+    /// Whether lines have names of no slot: then a slot that none names is most likely one of them,
+    /// written differently. Without them, the data just has nothing for it.
+    pub fn has_unknown_names(&self) -> bool {
+        !self.found().met.strangers.is_empty()
+    }
+
     /// What is wrong if lines named these of the slots, which they call `tokens`, and no others;
     /// none if that are all.
     pub fn problem(&self, named: &[bool], slots: &[Slot], tokens: &[String]) -> Option<String> {
@@ -104,8 +110,6 @@ impl Named {
                 Some(near) => format!(": they name `{near}:`, did you mean that?"),
                 None => format!(": {}", unknown(strangers.clone())),
             };
-        } else {
-            problem += ": leave it out of the model, or give it data";
         }
         Some(problem)
     }

@@ -64,7 +64,8 @@ pub struct Source {
     /// is none.
     pub share: Option<LineShare>,
     /// Whether other processes have files of the same data: a slot that no line here names may be
-    /// named there. False: such a slot is an error once all files are read.
+    /// named there. False: once all files are read, such a slot is an error where lines have names
+    /// of no slot instead.
     pub partial: bool,
 }
 

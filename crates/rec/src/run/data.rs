@@ -141,7 +141,7 @@ impl Data {
         if !reading.partial
             && let Some(problem) = input.look_ahead()?
         {
-            reading.log.warn(&format!("{problem}: if later lines do not, it will be an error"));
+            reading.log.warn(&problem);
         }
         let files = Arc::new(input);
         let data = Data::given(reading, Arc::clone(&files) as _)?;
@@ -328,22 +328,32 @@ impl Data {
     }
 }
 
-/// Refuses a slot that no line of any trainer has named; all trainers call it together, when they
+/// A slot that no line names.
+pub(super) struct Unnamed {
+    /// What is wrong, in words.
+    pub(super) problem: String,
+    /// Whether lines have names of no slot instead: the data is there, and is not trained.
+    pub(super) is_error: bool,
+}
+
+/// Looks for slots that no line of any trainer has named; all trainers call it together, when they
 /// have read everything.
 ///
 /// # Errors
-/// When there is one, or another trainer is lost.
-pub(super) fn check_named(input: &Files, fleet: &Fleet) -> Result<()> {
+/// When another trainer is lost.
+pub(super) fn unnamed(input: &Files, fleet: &Fleet) -> Result<Option<Unnamed>> {
     let source = input.source();
     if !matches!(source.format, Format::SlotValue(_)) {
-        return Ok(());
+        return Ok(None);
     }
     let mut own = source.named.slots();
     own.resize(input.slots().len(), false);
+    own.push(source.named.has_unknown_names());
     let own: Vec<f64> = own.into_iter().map(|named| f64::from(u8::from(named))).collect();
     let all = fleet.util().all_reduce(&own, Reduce::Max)?;
-    let all: Vec<bool> = all.into_iter().map(|named| named > 0.0).collect();
-    Ok(input.check_named(&all)?)
+    let mut all: Vec<bool> = all.into_iter().map(|named| named > 0.0).collect();
+    let is_error = all.pop() == Some(true);
+    Ok(input.unnamed(&all)?.map(|problem| Unnamed { problem, is_error }))
 }
 
 fn kind(reading: &Reading<'_>) -> Result<Kind> {

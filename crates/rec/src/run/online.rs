@@ -196,8 +196,11 @@ impl<'a> Stream<'a> {
                 self.save(day, &format!("delta_{pass}"), SaveMode::Delta, DELTA_DONE, pass as i64)?;
             }
         }
-        if let Some(input) = self.input.take().filter(|_| first == 1) {
-            data::check_named(&input, &self.fleet)?;
+        if let Some(input) = self.input.take().filter(|_| first == 1)
+            && let Some(unnamed) = data::unnamed(&input, &self.fleet)?
+        {
+            // No error: what the day has trained is to be saved, and the stream goes on.
+            self.options.log.warn(&unnamed.problem);
         }
         if self.fleet.server_num() > 0 {
             self.options.log.info("shrink table");

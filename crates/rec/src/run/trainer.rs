@@ -241,10 +241,24 @@ impl<'a> Trainer<'a> {
         if self.all(self.position.samples == 0)? {
             return Err(self.no_batch());
         }
-        if let Some(files) = self.data.source().filter(|_| self.fleet.worker_num() > 1) {
-            data::check_named(files, &self.fleet)?;
+        if self.fleet.worker_num() > 1 {
+            self.check_named()?;
         }
         self.end_epoch(&last)
+    }
+
+    /// Looks for slots that no line has named; all trainers call it together.
+    fn check_named(&self) -> Result<()> {
+        let Some(files) = self.data.source() else { return Ok(()) };
+        match data::unnamed(files, &self.fleet)? {
+            Some(unnamed) if unnamed.is_error => Err(Error::Settings(unnamed.problem)),
+            // All trainers know; one says so, after the first epoch.
+            Some(unnamed) if self.fleet.is_first_worker() && self.position.epochs.is_empty() => {
+                self.options.log.warn(&unnamed.problem);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Saves where the run is, for one that goes on; all trainers call it together.

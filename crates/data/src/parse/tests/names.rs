@@ -83,7 +83,8 @@ fn a_slot_that_no_line_of_all_files_names_is_refused() {
     let [first, second] = ["click:1 1:2\n", "click:0 2:3\n\n"];
     assert_eq!(read(&[first, second], false).unwrap(), 2);
     assert_eq!(read(&[first, first], true).unwrap(), 2);
-    let problem = read(&[first, "\n", first], false).unwrap_err().to_string();
+    let other = "click:1 1:2 three:3\n";
+    let problem = read(&[other, "\n", first], false).unwrap_err().to_string();
     assert!(problem.contains("names slot `C2` (`2:` in the data)"), "{problem}");
     assert!(problem.starts_with("no line of the files, the first of them `"), "{problem}");
     let problem = read(&["click:1 C1:2 C2:3 x:1\n"], false).unwrap_err().to_string();
@@ -91,6 +92,11 @@ fn a_slot_that_no_line_of_all_files_names_is_refused() {
     assert!(problem.ends_with("lines say `C1:` where they must say `1:`"), "{problem}");
     let problem = read(&["click:1 1:2 22:3\n"], false).unwrap_err().to_string();
     assert!(problem.ends_with("they name `22:`, did you mean that?"), "{problem}");
+}
+
+#[test]
+fn a_slot_without_data_is_zeros_where_all_names_are_known() {
+    assert_eq!(read(&["click:1 1:2\n", "click:0 1:3\n"], false).unwrap(), 2);
 }
 
 #[test]
@@ -102,6 +108,12 @@ fn the_first_lines_tell_before_training() {
         |paths: &[PathBuf]| Files::new(Source::new(paths.to_vec(), format()), &slots()).unwrap();
     let warning = files(&paths).look_ahead().unwrap().unwrap();
     assert!(warning.contains("names slot `C2`"), "{warning}");
+    assert!(warning.ends_with("zeros there, unless later lines do"), "{warning}");
+    let warning = files(&paths[..1]).look_ahead().unwrap().unwrap();
+    assert!(warning.ends_with("zeros there"), "{warning}");
+    std::fs::write(&paths[0], "click:1 1:2 3:3\n").unwrap();
+    let warning = files(&paths).look_ahead().unwrap().unwrap();
+    assert!(warning.ends_with("if later lines do not, it will be an error"), "{warning}");
     files(&paths[..1]).look_ahead().unwrap_err();
     std::fs::write(&paths[0], "click:1 1:2 2:3\n").unwrap();
     assert_eq!(files(&paths).look_ahead().unwrap(), None);
