@@ -45,6 +45,8 @@ pub(super) struct Data {
     share: Option<Arc<dyn FileShare>>,
     bad_lines: Arc<BadLines>,
     interrupt: Interrupt,
+    /// Whether a warning told of a slot that no line names.
+    has_warned: bool,
 }
 
 /// Says whether somebody wants to stop.
@@ -129,23 +131,27 @@ impl Data {
             reading.skip_bad_lines.unwrap_or(config.count("runner.skip_bad_lines") as u64);
         let bad_lines = Arc::new(BadLines::tolerate(tolerated));
         let (format, pipe_command) = pipe::format(reading)?;
-        let source = Source {
+        let mut source = Source {
             pipe_command,
             bad_lines: Arc::clone(&bad_lines),
             named: Arc::clone(&reading.named),
             share: reading.lines,
-            partial: reading.partial,
+            // A test file may lack what the training had: that is only said.
+            partial: reading.partial || reading.purpose == Purpose::Infer,
             ..Source::new(files, format)
         };
-        let input = Files::new(source, &model.slots)?;
-        if !reading.partial
-            && let Some(problem) = input.look_ahead()?
-        {
-            reading.log.warn(&problem);
+        let ahead = match reading.partial {
+            true => None,
+            false => Files::new(source.clone(), &model.slots)?.look_ahead()?,
+        };
+        if let Some(problem) = &ahead {
+            reading.log.warn(problem);
         }
-        let files = Arc::new(input);
+        // Who reads while it trains looks at the names when the epoch is saved, see `unnamed`.
+        source.partial |= kind(reading)? != Kind::Memory;
+        let files = Arc::new(Files::new(source, &model.slots)?);
         let data = Data::given(reading, Arc::clone(&files) as _)?;
-        Ok(Data { files: Some(files), bad_lines, ..data })
+        Ok(Data { files: Some(files), bad_lines, has_warned: ahead.is_some(), ..data })
     }
 
     /// Samples that are there already.
@@ -180,6 +186,7 @@ impl Data {
             share: None,
             bad_lines: Arc::default(),
             interrupt: reading.interrupt.clone(),
+            has_warned: false,
         })
     }
 
@@ -313,6 +320,13 @@ impl Data {
             }
         }
         Ok(samples)
+    }
+
+    /// Says, unless that was said before, which slot no line names.
+    pub(super) fn warn_unnamed(&mut self, problem: &str, log: &Log) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            log.warn(problem);
+        }
     }
 
     /// Says which lines were passed over.

@@ -241,20 +241,21 @@ impl<'a> Trainer<'a> {
         if self.all(self.position.samples == 0)? {
             return Err(self.no_batch());
         }
-        if self.fleet.worker_num() > 1 {
-            self.check_named()?;
-        }
-        self.end_epoch(&last)
+        self.end_epoch(&last)?;
+        // What was trained is saved by now: it may have taken hours.
+        self.check_named()
     }
 
     /// Looks for slots that no line has named; all trainers call it together.
-    fn check_named(&self) -> Result<()> {
+    fn check_named(&mut self) -> Result<()> {
         let Some(files) = self.data.source() else { return Ok(()) };
         match data::unnamed(files, &self.fleet)? {
-            Some(unnamed) if unnamed.is_error => Err(Error::Settings(unnamed.problem)),
-            // All trainers know; one says so, after the first epoch.
-            Some(unnamed) if self.fleet.is_first_worker() && self.position.epochs.is_empty() => {
-                self.options.log.warn(&unnamed.problem);
+            Some(unnamed) if unnamed.is_error => Err(Error::Settings(format!(
+                "{}; the model of the epoch is saved",
+                unnamed.problem
+            ))),
+            Some(unnamed) if self.fleet.is_first_worker() => {
+                self.data.warn_unnamed(&unnamed.problem, &self.options.log);
                 Ok(())
             }
             _ => Ok(()),

@@ -36,6 +36,41 @@ fn files_are_not_drawn_where_steps_are_made_together_or_positions_remembered() {
     assert!(line.contains("`runner.checkpoint_interval` cannot be used with"), "{line}");
 }
 
+/// Writes another name for slot 1 into all files.
+fn rename_slot(setup: &Setup, files: usize) {
+    for file in 0..files {
+        let path = setup.folder().join(format!("data/part-{file}"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace(" 1:", " C1:")).unwrap();
+    }
+}
+
+#[test]
+fn what_was_trained_is_saved_before_a_slot_without_data_is_an_error() {
+    let setup = Setup::new(2, 60, "  epochs: 2\n  train_batch_size: 20\n");
+    rename_slot(&setup, 2);
+    let mut process = setup.start(&[], false);
+    let line = process.until(|line| line.starts_with("error: ")).unwrap();
+    assert!(line.contains("they name `C1:`, did you mean that?"), "{line}");
+    assert!(!setup.parameters(0).is_empty());
+    assert!(!setup.folder().join("models/1").exists());
+}
+
+#[test]
+fn a_test_file_may_lack_a_slot() {
+    let keys = "  epochs: 1\n  train_batch_size: 20\n  infer_end_epoch: 1\n";
+    for reader in ["QueueDataset", "InmemoryDataset"] {
+        let setup = Setup::new(1, 60, keys);
+        setup.edit("reader_type: QueueDataset", &format!("reader_type: {reader}"));
+        setup.start(&[], false).finish();
+        rename_slot(&setup, 1);
+        let config = bireme_rec::Config::load(&setup.config(), &[]).unwrap();
+        let options = bireme_rec::run::Options::default();
+        let evaluations = bireme_rec::run::infer(&config, &options).unwrap();
+        assert_eq!(evaluations[0].samples, 60);
+    }
+}
+
 /// `A;B;C` of ids, as PaddleRec writes histories, to the two slots of a model.
 const READER: &str = "\
 import sys
