@@ -11,7 +11,10 @@ use std::fmt::Write as _;
 use crate::{Attr, Block, Op, Program};
 
 /// Attributes that say how or where, and not what; also those that begin with `op_`.
-const IGNORED: [&str; 12] = [
+const IGNORED: [&str; 15] = [
+    "rank",
+    "peer",
+    "startup_seed",
     "seed",
     "fix_seed",
     "rng_name",
@@ -26,27 +29,53 @@ const IGNORED: [&str; 12] = [
     "name",
 ];
 
+/// The ops by which ranks run different parts of one program.
+const BETWEEN_STAGES: [&str; 2] = ["send_v2", "recv_v2"];
+
+/// The only line of a program that rightly differs from rank to rank; equal to any other.
+const NOT_COMPARED: &str = "the stage of a pipeline = its own";
+
 /// Differences that a message names; the rest is counted.
 const NAMED: usize = 6;
+
+/// Shows its input, and hands it on.
+const PRINT: &str = "print";
+
+/// The input of random ops that only says what they begin with.
+const SEED: &str = "Seed";
 
 /// The line that tells least: it differs with all others.
 const ORDER: &str = "the order and attributes of ops";
 
 impl Program {
     /// The lines of this program, with the learning rates that `startup` gives their values: without
-    /// it, they are set later. Empty for a program that updates nothing.
+    /// it, they are set later. Empty for a program that updates nothing. That of a stage of a
+    /// pipeline equals any other.
     pub fn fingerprint(&self, startup: Option<&Program>) -> Vec<String> {
         let ops = &self.global().ops;
         let updates: Vec<&Op> = ops.iter().filter(|op| is_update(op)).collect();
+        let mut all = self.blocks.iter().flat_map(|block| &block.ops);
+        if all.any(|op| BETWEEN_STAGES.contains(&op.kind.as_str())) {
+            // A stage may have no parameters, and yet take part in the training of others.
+            let trains = !updates.is_empty() || ops.iter().any(|op| op.kind.ends_with("_grad"));
+            return trains.then(|| NOT_COMPARED.to_owned()).into_iter().collect();
+        }
         let Some(_) = updates.first() else { return Vec::new() };
         let mut lines: Vec<String> = Vec::new();
         for op in &updates {
             lines.extend(op.inputs_of("Param").iter().map(|param| self.line(op, param, startup)));
         }
-        let mut writer = Writer { program: self, numbers: HashMap::new(), text: String::new() };
+        let mut writer = Writer {
+            program: self,
+            numbers: HashMap::new(),
+            printed: HashMap::new(),
+            text: String::new(),
+        };
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for op in self.needed(&updates) {
-            *kinds.entry(&op.kind).or_default() += 1;
+            if op.kind != PRINT {
+                *kinds.entry(&op.kind).or_default() += 1;
+            }
             writer.op(self.global(), op);
         }
         let plural = |count| if count == 1 { "op" } else { "ops" };
@@ -75,7 +104,8 @@ impl Program {
         for op in self.global().ops.iter().rev() {
             let is_update = updates.iter().any(|update| std::ptr::eq(*update, op));
             if is_update || op.output_vars().any(|var| wanted.contains(var.as_str())) {
-                wanted.extend(op.input_vars().map(String::as_str));
+                let inputs = op.inputs.iter().filter(|(slot, _)| *slot != SEED);
+                wanted.extend(inputs.flat_map(|(_, vars)| vars).map(String::as_str));
                 kept.push(op);
             }
         }
@@ -104,14 +134,26 @@ fn first_value(startup: &Program, var: &str) -> Option<String> {
 struct Writer<'a> {
     program: &'a Program,
     numbers: HashMap<&'a str, usize>,
+    /// What was printed, by the name under which it is handed on.
+    printed: HashMap<&'a str, &'a str>,
     text: String,
 }
 
 impl<'a> Writer<'a> {
     fn op(&mut self, block: &'a Block, op: &'a Op) {
+        if op.kind == PRINT {
+            for (from, to) in op.input_vars().zip(op.output_vars()) {
+                let from = self.printed.get(from.as_str()).copied().unwrap_or(from);
+                self.printed.insert(to, from);
+            }
+            return;
+        }
         self.text.push_str(&op.kind);
         for (slots, is_read) in [(&op.inputs, true), (&op.outputs, false)] {
             for (slot, vars) in slots.iter().filter(|(_, vars)| !vars.is_empty()) {
+                if slot == SEED && is_read {
+                    continue;
+                }
                 self.word(slot);
                 vars.iter().for_each(|var| self.var(block, var, is_read));
             }
@@ -147,6 +189,7 @@ impl<'a> Writer<'a> {
     /// Parameters, and feeds, which are read before anything writes them, have names that all
     /// processes share; whatever else is a number.
     fn var(&mut self, block: &Block, name: &'a str, is_read: bool) {
+        let name = self.printed.get(name).copied().unwrap_or(name);
         let declared = self.program.find_var(block.idx, name);
         let is_new = !self.numbers.contains_key(name);
         let is_feed = is_read && is_new && declared.is_some_and(|var| !var.persistable);
@@ -174,6 +217,9 @@ fn hash(text: &str) -> u64 {
 /// How the fingerprint of `them` differs from that of `us`, each with a name, in words; `None` where
 /// it does not.
 pub fn difference(us: (&str, &[String]), them: (&str, &[&str])) -> Option<String> {
+    if us.1.iter().any(|line| line == NOT_COMPARED) || them.1.contains(&NOT_COMPARED) {
+        return None;
+    }
     let entries = |lines: &mut dyn Iterator<Item = &'_ str>| -> BTreeMap<String, String> {
         lines.map(split).map(|(what, value)| (what.to_owned(), value.to_owned())).collect()
     };
@@ -254,6 +300,43 @@ mod tests {
         assert_eq!(told(&plain, &other), None);
         assert_eq!(plain[0], "`w` = [3, 2] float32, sgd, learning rate 0.1");
         assert!(startup(0.1).fingerprint(None).is_empty());
+    }
+
+    #[test]
+    fn printing_and_seeds_that_are_filled_in_do_not_count() {
+        let rewired = |extra: &str, from: &str, to: &str| {
+            let text = program("tmp", "relu", 2, extra).to_string().replace(from, to);
+            Program::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+        };
+        let plain = program("tmp", "relu", 2, "").fingerprint(None);
+        let print = "{Out=['shown']} = print(inputs={In=['drop']}, message = 'x')";
+        let printed = rewired(print, "G=['drop']", "G=['shown']").fingerprint(None);
+        assert_eq!(told(&plain, &printed), None);
+        let seeded = |value: f32| {
+            let fill = format!(
+                "{{Out=['drop']}} = dropout(inputs={{Seed=['s'], X=['tmp.a']}}, seed = {value})"
+            );
+            let fill =
+                format!("{{Out=['s']}} = fill_constant(inputs={{}}, value = {value:?})\n{fill}");
+            program("tmp", "relu", 2, &fill).fingerprint(None)
+        };
+        assert_eq!(told(&seeded(1.0), &seeded(2.0)), None);
+    }
+
+    #[test]
+    fn what_differs_by_rank_does_not_count() {
+        let split = |rank: i32| {
+            let split =
+                format!("{{Out=['drop']}} = c_split(inputs={{X=['tmp.a']}}, rank = {rank})");
+            program("tmp", "relu", 2, &split).fingerprint(None)
+        };
+        assert_eq!(told(&split(0), &split(1)), None);
+        let first = program("tmp", "relu", 2, "send_v2(inputs={X=['drop']}, peer = 1)");
+        let second = program("tmp", "tanh", 4, "{Out=['drop']} = recv_v2(inputs={}, peer = 0)");
+        let lines = first.fingerprint(None);
+        assert_eq!(lines.len(), 1, "every rank has something to compare");
+        assert_eq!(told(&lines, &second.fingerprint(None)), None);
+        assert_eq!(told(&program("tmp", "relu", 4, "").fingerprint(None), &lines), None);
     }
 
     #[test]
