@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 from running_jobs import Job, free_ports
-from running_ranks import environments, run_well
+from running_ranks import environments, run_ranks, run_well
 from test_guides import LOG_LINE, expect_checksums_of, listing, write_digits
 
 
@@ -110,3 +110,25 @@ for step in range(100):
         outputs = {name: job.output(name) for name in ended}
     assert all(ended.values()), outputs
     assert "this rank has had enough" in outputs["rank 0"], outputs["rank 0"]
+
+
+def test_ranks_with_other_learning_rates_are_refused(tmp_path):
+    script = """
+import os
+import numpy as np
+import paddle
+import paddle.distributed.fleet as fleet
+paddle.enable_static()
+x = paddle.static.data("x", [None, 2], "float32")
+loss = paddle.mean(paddle.static.nn.fc(x, 1))
+fleet.init(is_collective=True)
+rate = 0.5 * (1 + int(os.environ["PADDLE_TRAINER_ID"]))
+fleet.distributed_optimizer(paddle.optimizer.SGD(rate)).minimize(loss)
+exe = paddle.static.Executor()
+exe.run(paddle.static.default_startup_program())
+exe.run(feed={"x": np.ones([4, 2], "float32")}, fetch_list=[loss])
+"""
+    ended, outputs = run_ranks(tmp_path, script, 2, seconds=60)
+    assert all(ended.values()), outputs
+    for output in outputs.values():
+        assert "learning rate 0 is [1.0] on rank 1, [0.5] on rank 0" in output, output

@@ -133,9 +133,14 @@ impl Executor {
     }
 
     /// Connects the engine to the other ranks of a collective job.
-    fn join(&self, engine: &mut Engine, program: &Program) -> EngineResult<()> {
+    fn join(
+        &self,
+        engine: &mut Engine,
+        program: &Program,
+        scope: &bireme_engine::Scope,
+    ) -> EngineResult<()> {
         let copy = program.handle.read(Clone::clone);
-        let wanted = ranks::rings_for(&copy, engine.scope())?;
+        let wanted = ranks::rings_for(&copy, scope)?;
         let mut rings = lock(&self.rings);
         if !rings.as_ref().is_some_and(|rings| Arc::ptr_eq(rings, &wanted)) {
             engine.join(Some(Arc::clone(&wanted) as Arc<dyn Collective>));
@@ -159,7 +164,7 @@ impl Executor {
         match seen.kind {
             Kind::Local => return Ok((None, None)),
             Kind::Trainer if !seen.is_connected => self.connect(engine, program, scope)?,
-            Kind::Rank if !seen.is_connected => self.join(engine, program)?,
+            Kind::Rank if !seen.is_connected => self.join(engine, program, scope)?,
             Kind::Trainer | Kind::Rank => {}
             Kind::Server | Kind::HeterWorker | Kind::Stages => {
                 let problem = "this program is not trained on a dataset: run it";
@@ -385,7 +390,7 @@ impl Executor {
                 }
                 Seen { kind: Kind::Local, .. } | Seen { is_connected: true, .. } => {}
                 Seen { kind: Kind::Trainer, .. } => self.connect(engine, program, &scope)?,
-                Seen { kind: Kind::Rank, .. } => self.join(engine, program)?,
+                Seen { kind: Kind::Rank, .. } => self.join(engine, program, &scope)?,
                 Seen { kind: Kind::Server, .. } => {
                     let server = program.handle.read(Clone::clone);
                     jobs::serve(&server, &scope, None, &[], &signalled)?;
