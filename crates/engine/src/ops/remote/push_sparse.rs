@@ -80,14 +80,16 @@ fn not_a_count(slot: &str, dtype: DType) -> Error {
 }
 
 /// Appends a pair for each id of a slot: that of the sample which the id belongs to. A sample is a
-/// sequence where the slot is ragged, and a row where it is not. One pair counts for all samples.
+/// sequence where the slot is ragged, and where it is not, a row or as many rows as there are for
+/// each. One pair counts for all samples.
 fn give(ids: &Tensor, slot: &str, samples: &[[f32; 2]], counts: &mut Vec<[f32; 2]>) -> Result<()> {
     let have = ids.lod().first().map_or(ids.rows(), |offsets| offsets.len().saturating_sub(1));
     if let [pair] = samples {
         counts.resize(counts.len() + ids.numel(), *pair);
         return Ok(());
     }
-    if have != samples.len() {
+    let is_flat = ids.lod().is_empty() && have.is_multiple_of(samples.len());
+    if have != samples.len() && !is_flat {
         return Err(Error::kernel(format!(
             "`{slot}` has {have} samples, but `Shows` and `Clicks` count {}",
             samples.len()
@@ -95,6 +97,7 @@ fn give(ids: &Tensor, slot: &str, samples: &[[f32; 2]], counts: &mut Vec<[f32; 2
     }
     let width = ids.numel() / ids.rows().max(1);
     let Some((outer, inner)) = ids.lod().split_first() else {
+        let width = ids.numel() / samples.len().max(1);
         samples.iter().for_each(|pair| counts.resize(counts.len() + width, *pair));
         return Ok(());
     };

@@ -262,6 +262,11 @@ fn an_id_counts_with_the_sample_whose_sequence_it_is_in() {
     let rows = Tensor::from_slice([3, 1], &[7i64, 8, 9]).unwrap();
     let dense = "[[10.0, 1.0], [20.0, 2.0], [30.0, 3.0], [20.0, 2.0], [20.0, 2.0]]";
     assert_eq!(pushed_counts([&rows, &b], &shows, &clicks).unwrap(), dense);
+    // Two ids of each sample, one below the other as `[-1, 1]` of lookups.
+    let flat = ids(&[1, 2, 3, 4, 5, 6]);
+    let twice = "[[10.0, 1.0], [10.0, 1.0], [20.0, 2.0], [20.0, 2.0], [30.0, 3.0], [30.0, 3.0], \
+                 [20.0, 2.0], [20.0, 2.0]]";
+    assert_eq!(pushed_counts([&flat, &b], &shows, &clicks).unwrap(), twice);
     let one = Tensor::from_slice([1, 1], &[4f32]).unwrap();
     let alike = "[[4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0], [4.0, 4.0]]";
     assert_eq!(pushed_counts([&rows, &b], &one, &one).unwrap(), alike);
