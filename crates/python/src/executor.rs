@@ -4,11 +4,12 @@
 //! out as, and the interpreter is free for other threads while a step runs.
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-use bireme_data::train::{Progress, Training, divide, is_in_step, train};
+use bireme_data::train::{Progress, Training, divide, is_in_step, too_many_threads, train};
 use bireme_engine::collective::Collective;
 use bireme_engine::ir::{self, Var};
 use bireme_engine::remote::Remote;
@@ -19,7 +20,7 @@ use bireme_fleet::ps::heter::HeterTrainer;
 use bireme_fleet::ps::worker::Worker;
 use bireme_fleet::{Reduce, group};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
@@ -444,11 +445,14 @@ impl Executor {
         let Some((worker, rings)) = connected else {
             return Err(PyRuntimeError::new_err("this executor is closed: make a new one"));
         };
+        if let Some(warning) = too_many_threads(told.threads) {
+            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &CString::new(warning)?, 1)?;
+        }
         // A copy: whoever edits the program meanwhile does not change what is trained.
         let copy = program.handle.read(Clone::clone);
         let summary = enter_data(py, || {
             let after = |done: &Progress<'_>| told.after(done, &scope);
-            let (threads, split) = divide(&copy, told.threads, false)?;
+            let (threads, split) = divide(&copy, told.threads, false);
             let mut training = Training::new(&copy, &scope, data.slots());
             training.fetches = &told.fetches;
             training.private = &told.private;

@@ -134,21 +134,32 @@ impl<'a> Training<'a> {
 /// How `threads` threads train a program: training threads, and threads that each of them splits its
 /// batch over. Several threads that train at once are quickest; but a program whose steps are in
 /// step with other processes' (sync, half-async, collective) has one training thread, and so has
-/// training that must be repeatable to the bit.
-///
-/// # Errors
-/// When there are far more threads than the machine has cores: each has the memory of a step.
-pub fn divide(program: &Program, threads: usize, repeatable: bool) -> Result<(usize, usize)> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let most = MOST_THREADS.max(THREADS_PER_CORE * cores);
-    if threads > most {
-        return Err(Error::Settings(format!(
-            "{threads} training threads are too many for {cores} cores, since each needs the \
-             memory of a step: choose at most {most}; {cores} are usually the quickest"
-        )));
-    }
+/// training that must be repeatable to the bit. See [`too_many_threads`].
+pub fn divide(program: &Program, threads: usize, repeatable: bool) -> (usize, usize) {
+    let threads = threads.clamp(1, most_threads(cores()));
     let one = repeatable || is_in_step(program);
-    Ok(if one { (1, threads.max(1)) } else { (threads.max(1), 1) })
+    if one { (1, threads) } else { (threads, 1) }
+}
+
+/// A warning where there are far more threads than the machine has cores, of which [`divide`] does
+/// not use all: each has the memory of a step.
+pub fn too_many_threads(threads: usize) -> Option<String> {
+    let cores = cores();
+    let most = most_threads(cores);
+    (threads > most).then(|| {
+        format!(
+            "{threads} training threads are too many for {cores} cores, since each needs the \
+             memory of a step: {most} are used; {cores} are usually the quickest"
+        )
+    })
+}
+
+fn most_threads(cores: usize) -> usize {
+    MOST_THREADS.max(THREADS_PER_CORE * cores)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Whether the steps of a program wait for those of other processes, so that all must make as many;

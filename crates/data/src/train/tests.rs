@@ -102,13 +102,17 @@ fn one_thread_that_splits_its_batches_repeats_to_the_bit() {
         scope.get(&model.param).unwrap().as_bytes().to_vec()
     };
     assert_eq!(run(), run());
-    assert_eq!(divide(&model.main, 4, true).unwrap(), (1, 4));
-    assert_eq!(divide(&model.main, 4, false).unwrap(), (4, 1));
+    assert_eq!(divide(&model.main, 4, true), (1, 4));
+    assert_eq!(divide(&model.main, 4, false), (4, 1));
     let mut in_step = model.main.clone();
     in_step.global_mut().ops.push(bireme_engine::ir::Op::new("send_barrier"));
-    assert_eq!(divide(&in_step, 4, false).unwrap(), (1, 4));
-    let error = divide(&model.main, 1 << 20, false).unwrap_err().to_string();
-    assert!(error.contains("1048576 training threads are too many for"), "{error}");
+    assert_eq!(divide(&in_step, 4, false), (1, 4));
+    assert_eq!(too_many_threads(64), None);
+    let warning = too_many_threads(1 << 20).unwrap();
+    assert!(warning.contains("1048576 training threads are too many for"), "{warning}");
+    let (threads, split) = divide(&model.main, 1 << 20, false);
+    assert!((64..1 << 20).contains(&threads) && split == 1, "{threads}");
+    assert!(warning.contains(&format!(": {threads} are used")), "{warning}");
 }
 
 #[test]

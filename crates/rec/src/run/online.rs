@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bireme_data::parse::Named;
 use bireme_data::source::expand;
-use bireme_data::train::divide;
+use bireme_data::train::{divide, too_many_threads};
 use bireme_data::{Agreed, Batches, Files, Summary, Training};
 use bireme_engine::{Executor, Place};
 use bireme_fleet::collective::Rings;
@@ -76,8 +76,9 @@ impl<'a> Stream<'a> {
     ) -> Result<Stream<'a>> {
         days(config)?;
         options.log.info("Run Worker Begin");
-        let threads =
-            divide(fleet.main_program()?, config.count("runner.train_thread_num"), false)?;
+        let threads = config.count("runner.train_thread_num");
+        too_many_threads(threads).iter().for_each(|warning| options.log.warn(warning));
+        let threads = divide(fleet.main_program()?, threads, false);
         let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
         // Trainers meet at every pass, so one that failed cannot join the others in the middle.
         fleet.reporter().together();

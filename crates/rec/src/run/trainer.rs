@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use bireme_data::train::divide;
+use bireme_data::train::{divide, too_many_threads};
 use bireme_data::{Agreed, Batches, Training};
 use bireme_engine::ir::Program;
 use bireme_engine::{Executor, Place};
@@ -73,7 +73,8 @@ impl<'a> Trainer<'a> {
         header(config, topology, options);
         let names = save::Names::of(config, &model, &options.log);
         let threads = config.count("runner.thread_num");
-        let threads = divide(fleet.main_program()?, threads, splits_batches(config)?)?;
+        too_many_threads(threads).iter().for_each(|warning| options.log.warn(warning));
+        let threads = divide(fleet.main_program()?, threads, splits_batches(config)?);
         let mut data = own_data::of_trainer(config, options, topology, &model, &fleet, threads)?;
         let counted = Counted::of(config, topology, &data, options)?;
         let format = data.source().map_or(&model.format, |files| &files.source().format);
