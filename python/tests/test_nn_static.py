@@ -39,3 +39,12 @@ def test_layer_in_a_program(name: str, batch: str) -> None:
     given = np.random.RandomState(9).uniform(-1, 1, shape).astype("float32")
     (value,) = executor.run(main, feed={"x": given}, fetch_list=[out])
     np.testing.assert_allclose(np.ravel(value), stored["out"], rtol=1e-4, atol=1e-5)
+
+
+def test_data_norm_says_what_only_gpus_heed() -> None:
+    paddle.enable_static()
+    with paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()):
+        x = paddle.static.data("x", [None, 4])
+        with pytest.warns(UserWarning, match="on GPUs only"):
+            y = paddle.static.nn.data_norm(x, sync_stats=True)
+        paddle.optimizer.SGD(0.1).minimize(paddle.mean(y))

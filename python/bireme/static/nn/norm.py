@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from ... import _core
@@ -129,7 +130,9 @@ def data_norm(
 
     `param_attr` is a dictionary with the first values `batch_size`, `batch_sum`, `batch_square`,
     `scale_w` and `bias`. `in_place`, the names of moving averages (there are none) and
-    `do_model_average_for_mean_and_var` have no meaning here.
+    `do_model_average_for_mean_and_var` have no meaning here. `sync_stats` and another
+    `summary_decay_rate` have an effect on GPUs only: here statistics count all samples alike, and
+    parameter servers add up those of all trainers.
 
     >>> import bireme as paddle
     >>> paddle.enable_static()
@@ -141,6 +144,11 @@ def data_norm(
     LayerNames("data_norm")
     if param_attr is not None and not isinstance(param_attr, dict):
         raise TypeError("`param_attr` of `data_norm` must be a dictionary of first values")
+    if sync_stats or summary_decay_rate != 0.9999999:
+        warnings.warn(
+            "`sync_stats` and `summary_decay_rate` of `data_norm` have an effect on GPUs only",
+            stacklevel=2,
+        )
     first = {"batch_size": 1e4, "batch_sum": 0.0, "batch_square": 1e4, "scale_w": 1.0, "bias": 0.0}
     unknown = set(param_attr or {}) - set(first)
     if unknown:
