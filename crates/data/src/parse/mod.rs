@@ -132,11 +132,7 @@ impl Parser {
                     break;
                 }
             }
-            let sample = self.sample(text, at, out).and_then(|end| match self.cut(text, end) {
-                None => Ok(end),
-                Some(problem) => Err(problem),
-            });
-            match sample {
+            match self.sample(text, at, out) {
                 Ok(end) => {
                     out.end_row();
                     at = end;
@@ -162,16 +158,6 @@ impl Parser {
     pub(crate) fn met(&self) -> Option<&Met> {
         match &self.by_format {
             ByFormat::SlotValue(parser) => parser.met(),
-            _ => None,
-        }
-    }
-
-    /// What shows that a line which ended at `end` was longer once.
-    fn cut(&self, text: &[u8], end: usize) -> Option<String> {
-        match &self.by_format {
-            ByFormat::SlotValue(parser) if end == text.len() && !text.ends_with(b"\n") => {
-                parser.cut()
-            }
             _ => None,
         }
     }

@@ -20,8 +20,6 @@ const NO_SLOT: usize = usize::MAX;
 const SPARE_STEPS: usize = 256;
 /// How far ahead a name is looked for.
 const LOOK_AHEAD: usize = 64;
-/// So many lines must name a slot before the last one that does not is taken for cut.
-const LINES_BEFORE_CUT: u64 = 16;
 /// How often a route may become too long before there is none any more.
 const MAX_ROUTES: u32 = 4;
 
@@ -38,10 +36,6 @@ pub(super) struct SlotValue {
     /// Which names the lines of this file had. A name is looked up when it is first met, so that
     /// this costs nothing for those that come in order.
     met: Met,
-    /// Whether a line did not name a slot.
-    padded: Vec<bool>,
-    /// The slot that the last line did not name, and all lines before it did.
-    newly_padded: Option<usize>,
     /// Whole lines so far.
     lines: u64,
     /// The names of earlier lines, in their order.
@@ -96,7 +90,6 @@ impl SlotValue {
         let widths = slots.iter().map(Slot::width).collect();
         let required = slots.iter().map(|slot| options.required.contains(&slot.name)).collect();
         let met = Met { slots: vec![false; slots.len()], strangers: Vec::new() };
-        let padded = vec![false; slots.len()];
         let (slots, names) = (slots.into(), names.into());
         Ok(SlotValue {
             slots,
@@ -105,8 +98,6 @@ impl SlotValue {
             padding: options.padding,
             required,
             met,
-            padded,
-            newly_padded: None,
             lines: 0,
             route: Vec::new(),
             routes: 0,
@@ -121,7 +112,6 @@ impl SlotValue {
     ) -> std::result::Result<usize, String> {
         let row = out.len();
         let columns = out.columns_mut();
-        self.newly_padded = None;
         let (mut at, mut step) = (start, 0);
         while let Some(&byte) = text.get(at) {
             if number::is_space(byte) {
@@ -181,10 +171,6 @@ impl SlotValue {
             if self.required[index] {
                 unnamed.required = Some(index);
             }
-            if !self.padded[index] {
-                self.padded[index] = true;
-                self.newly_padded = Some(index);
-            }
             let count = width.unwrap_or(1);
             match column.values_mut() {
                 Values::Ids(to) => to.extend(std::iter::repeat_n(u64::from(self.padding), count)),
@@ -197,13 +183,6 @@ impl SlotValue {
     /// Which names the lines had so far; none where there was no line.
     pub(super) fn met(&self) -> Option<&Met> {
         (self.lines > 0).then_some(&self.met)
-    }
-
-    /// What is odd about the line that was read last, if the file ends with it and it has no line
-    /// end: it lacks a slot that all lines before it have.
-    pub(super) fn cut(&self) -> Option<String> {
-        let slot = self.newly_padded.filter(|_| self.lines > LINES_BEFORE_CUT)?;
-        Some(format!("slot `{}`, which every line before it names, is missing", self.token(slot)))
     }
 
     /// What lines call a slot.
