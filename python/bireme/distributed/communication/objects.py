@@ -94,7 +94,7 @@ def _loads(part: bytes) -> Any:
     if all_processes().nranks == 1 or _is_guarded():
         return pickle.loads(part)
     try:
-        return _plain(pickles.restore(io.BytesIO(part)))
+        return _plain(pickles.restore(io.BytesIO(part)), {})
     except pickles.UnsafePickleError as error:
         raise pickles.UnsafePickleError(
             f"an object of another process is more than plain data: {error}. A job without a secret "
@@ -109,15 +109,26 @@ def _is_guarded() -> bool:
     return secret not in ("", "none") or "BIREME_TLS_CERT" in os.environ
 
 
-def _plain(value: Any) -> Any:
-    """Arrays in the place of what a pickle held."""
+def _plain(value: Any, done: dict[int, Any]) -> Any:
+    """Arrays in the place of what a pickle held.
+
+    What it held in several places is converted once, and then in `done`: a few bytes could name it
+    often.
+    """
+    if not isinstance(value, (pickles.StoredArray, dict, list, tuple, set, frozenset)):
+        return value
+    if id(value) not in done:
+        done[id(value)] = _converted(value, done)
+    return done[id(value)]
+
+
+def _converted(value: Any, done: dict[int, Any]) -> Any:
     if isinstance(value, pickles.StoredArray):
         return value.view.copy()
     if isinstance(value, dict):
-        return type(value)((_plain(key), _plain(item)) for key, item in value.items())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return type(value)(_plain(item) for item in value)
-    return value
+        pairs = value.items()
+        return type(value)((_plain(key, done), _plain(item, done)) for key, item in pairs)
+    return type(value)(_plain(item, done) for item in value)
 
 
 def _require_eager(function: str) -> None:
