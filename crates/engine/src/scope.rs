@@ -231,20 +231,20 @@ impl Scope {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Waits until nobody else is at work on the scope.
+    /// Waits until nobody else is at work on the scope, or `is_asked` to stop.
     ///
     /// # Errors
-    /// When this thread itself is.
-    pub(crate) fn alone(&self) -> Result<Turn<'_>> {
-        self.0.turns.alone()
+    /// When this thread itself is at work there. [`Error::Interrupted`].
+    pub(crate) fn alone(&self, is_asked: &dyn Fn() -> bool) -> Result<Turn<'_>> {
+        self.0.turns.alone(is_asked)
     }
 
     /// Waits until only steps that run beside each other are at work on the scope.
     ///
     /// # Errors
     /// As [`Scope::alone`].
-    pub(crate) fn beside(&self) -> Result<Turn<'_>> {
-        self.0.turns.beside()
+    pub(crate) fn beside(&self, is_asked: &dyn Fn() -> bool) -> Result<Turn<'_>> {
+        self.0.turns.beside(is_asked)
     }
 
     fn if_unused<T>(&self, name: &str, work: impl FnOnce() -> T) -> Result<T> {
@@ -296,9 +296,9 @@ mod tests {
     fn a_step_inside_a_reader_is_refused() {
         let scope = Scope::new();
         scope.set("w", &Tensor::scalar(2.0f32));
-        let refused = scope.read("w", |_| scope.alone().map(drop)).unwrap().unwrap_err();
+        let refused = scope.read("w", |_| scope.alone(&|| false).map(drop)).unwrap().unwrap_err();
         assert!(refused.to_string().contains("would wait for itself"), "{refused}");
-        let turn = scope.alone().unwrap();
+        let turn = scope.alone(&|| false).unwrap();
         assert!(scope.get("w").is_err());
         drop(turn);
         scope.get("w").unwrap();

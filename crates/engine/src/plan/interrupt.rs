@@ -31,6 +31,11 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
+    /// The question, for who waits without running ops.
+    pub(crate) fn question(&self) -> Question {
+        Arc::clone(&self.question)
+    }
+
     pub(crate) fn new(question: Question) -> Interrupt {
         Interrupt {
             question,

@@ -213,15 +213,17 @@ impl Plan {
         feeds: &[&Tensor],
         workers: usize,
     ) -> Result<(Turn<'s>, usize)> {
+        let question = self.interrupt.as_ref().map(Interrupt::question);
+        let is_asked = move || question.as_ref().is_some_and(|asked| asked());
         if !self.shared.is_empty() {
-            let turn = scope.beside()?;
+            let turn = scope.beside(&is_asked)?;
             if let Some(at) = self.find_layout(feeds)
                 && self.layouts[at].beside.is_some()
             {
                 return Ok((turn, at));
             }
         }
-        let mut turn = scope.alone()?;
+        let mut turn = scope.alone(&is_asked)?;
         let at = match self.find_layout(feeds) {
             Some(at) => at,
             None => self.make_layout(feeds, workers)?,

@@ -3,16 +3,21 @@
 //! A step is alone, or beside others that have been laid out for that (`plan/beside.rs`); making a
 //! layout, which may create and resize variables, is always alone. Readers look when no step runs;
 //! while steps run beside each other they look at a copy. So nothing that is at work ever sees a
-//! variable move, and waiting is by turns: whoever waits to be alone goes before steps that have
-//! not begun, and readers before both, so that nobody waits for ever.
+//! variable move, and turns come in order of arrival, so that nobody waits for ever. Only a reader
+//! that finds steps beside each other goes at once: it copies, and one of them may wait for it.
 //!
 //! A turn is taken by locking a mutex that nobody holds for long; the condition variable is
 //! touched only when somebody waits.
 
+use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use crate::{Error, Result};
+
+/// How often who waits asks whether it still should.
+const TICK: Duration = Duration::from_millis(50);
 
 /// The state of a scope's users.
 #[derive(Default)]
@@ -27,19 +32,33 @@ struct State {
     alone: Option<ThreadId>,
     /// Steps that run beside each other.
     beside: usize,
+    /// Readers that copy beside them.
+    copying: usize,
     /// Threads that look at variables.
     readers: Vec<ThreadId>,
-    /// Threads that wait to be alone, and threads that wait to read.
-    want_alone: usize,
-    want_read: usize,
-    /// All threads that wait, for whatever.
-    waiting: usize,
+    /// Who waits, in order of arrival.
+    queue: VecDeque<(u64, Want)>,
+    next_ticket: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Alone,
+    Beside,
+    Read,
 }
 
 /// The right to run a step; given back when dropped.
 pub(crate) struct Turn<'a> {
     turns: &'a Turns,
-    is_alone: bool,
+    holds: Holds,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Alone,
+    Beside,
+    Copying,
 }
 
 /// What a reader may do.
@@ -54,50 +73,43 @@ pub(super) enum Reading<'a> {
 pub(super) struct Reader<'a>(&'a Turns);
 
 impl Turns {
-    /// Waits until nobody else is at work.
+    /// Waits until nobody else is at work, or `is_asked` to stop, which it asks now and then.
     ///
     /// # Errors
-    /// When this thread itself is: it would wait for ever.
-    pub(super) fn alone(&self) -> Result<Turn<'_>> {
-        let mut state = self.lock();
+    /// When this thread itself is at work: it would wait for ever. [`Error::Interrupted`].
+    pub(super) fn alone(&self, is_asked: &dyn Fn() -> bool) -> Result<Turn<'_>> {
+        let state = self.lock();
         state.check_idle()?;
-        state.want_alone += 1;
-        state = self.wait(state, |state| state.is_unused() && state.want_read == 0);
-        state.want_alone -= 1;
+        let mut state = self.wait(state, Want::Alone, is_asked)?;
         state.alone = Some(thread::current().id());
-        Ok(Turn { turns: self, is_alone: true })
+        Ok(Turn { turns: self, holds: Holds::Alone })
     }
 
     /// Waits until only steps that run beside each other are at work.
     ///
     /// # Errors
     /// As [`Turns::alone`].
-    pub(super) fn beside(&self) -> Result<Turn<'_>> {
-        let mut state = self.lock();
+    pub(super) fn beside(&self, is_asked: &dyn Fn() -> bool) -> Result<Turn<'_>> {
+        let state = self.lock();
         state.check_idle()?;
-        let free = |state: &State| {
-            state.alone.is_none() && state.readers.is_empty() && state.want_alone == 0
-        };
-        state = self.wait(state, free);
+        let mut state = self.wait(state, Want::Beside, is_asked)?;
         state.beside += 1;
-        Ok(Turn { turns: self, is_alone: false })
+        Ok(Turn { turns: self, holds: Holds::Beside })
     }
 
-    /// Waits until no step is alone.
+    /// Waits until no step is alone, or has waited for longer.
     ///
     /// # Errors
     /// When the step that is alone runs on this thread.
     pub(super) fn read(&self) -> Result<Reading<'_>> {
-        let mut state = self.lock();
+        let state = self.lock();
         if state.alone == Some(thread::current().id()) {
             return Err(inside("a variable is read through its scope inside a step"));
         }
-        state.want_read += 1;
-        state = self.wait(state, |state| state.alone.is_none());
-        state.want_read -= 1;
+        let mut state = self.wait(state, Want::Read, &|| false)?;
         if state.beside > 0 {
-            state.beside += 1;
-            return Ok(Reading::Beside(Turn { turns: self, is_alone: false }));
+            state.copying += 1;
+            return Ok(Reading::Beside(Turn { turns: self, holds: Holds::Copying }));
         }
         state.readers.push(thread::current().id());
         Ok(Reading::InPlace(Reader(self)))
@@ -110,22 +122,40 @@ impl Turns {
     }
 
     fn wait<'s>(
-        &self,
+        &'s self,
         mut state: MutexGuard<'s, State>,
-        free: impl Fn(&State) -> bool,
-    ) -> MutexGuard<'s, State> {
-        while !free(&state) {
-            state.waiting += 1;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting -= 1;
+        want: Want,
+        is_asked: &dyn Fn() -> bool,
+    ) -> Result<MutexGuard<'s, State>> {
+        if state.is_free_for(want, u64::MAX) {
+            return Ok(state);
         }
-        state
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.queue.push_back((ticket, want));
+        let mut is_interrupted = false;
+        while !is_interrupted && !state.is_free_for(want, ticket) {
+            let waited = self.changed.wait_timeout(state, TICK);
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            if timeout.timed_out() {
+                // Not under the lock: the answer may need what another waiting thread holds.
+                drop(state);
+                is_interrupted = is_asked();
+                state = self.lock();
+            }
+        }
+        state.queue.retain(|(other, _)| *other != ticket);
+        if !state.queue.is_empty() {
+            self.changed.notify_all();
+        }
+        if is_interrupted { Err(Error::Interrupted) } else { Ok(state) }
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.lock();
         change(&mut state);
-        if state.waiting > 0 {
+        if !state.queue.is_empty() {
             self.changed.notify_all();
         }
     }
@@ -138,7 +168,24 @@ impl Turns {
 
 impl State {
     fn is_unused(&self) -> bool {
-        self.alone.is_none() && self.beside == 0 && self.readers.is_empty()
+        self.alone.is_none() && self.beside + self.copying == 0 && self.readers.is_empty()
+    }
+
+    /// Whether who wants this may begin, after those that came before `ticket`.
+    fn is_free_for(&self, want: Want, ticket: u64) -> bool {
+        let earlier = self.queue.iter().take_while(|(other, _)| *other != ticket);
+        let mut earlier = earlier.map(|(_, want)| *want);
+        match want {
+            Want::Alone => self.is_unused() && earlier.next().is_none(),
+            Want::Beside => {
+                let unread = self.alone.is_none() && self.readers.is_empty();
+                unread && !earlier.any(|other| other == Want::Alone)
+            }
+            // Whoever waits may wait for this thread.
+            Want::Read if self.beside > 0 => true,
+            Want::Read if self.readers.contains(&thread::current().id()) => true,
+            Want::Read => self.alone.is_none() && !earlier.any(|other| other != Want::Read),
+        }
     }
 
     /// That this thread does not hold what it is about to wait for.
@@ -158,7 +205,8 @@ fn inside(what: &str) -> Error {
 impl Turn<'_> {
     /// Lets steps run beside this one, which was alone.
     pub(crate) fn admit_others(&mut self) {
-        if std::mem::take(&mut self.is_alone) {
+        if self.holds == Holds::Alone {
+            self.holds = Holds::Beside;
             self.turns.change(|state| (state.alone, state.beside) = (None, state.beside + 1));
         }
     }
@@ -166,10 +214,11 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let is_alone = self.is_alone;
-        self.turns.change(|state| match is_alone {
-            true => state.alone = None,
-            false => state.beside -= 1,
+        let holds = self.holds;
+        self.turns.change(|state| match holds {
+            Holds::Alone => state.alone = None,
+            Holds::Beside => state.beside -= 1,
+            Holds::Copying => state.copying -= 1,
         });
     }
 }
@@ -200,7 +249,7 @@ mod tests {
             for _ in 0..2 {
                 threads.spawn(|| {
                     for _ in 0..rounds {
-                        let turn = turns.beside().unwrap();
+                        let turn = turns.beside(&|| false).unwrap();
                         beside.fetch_add(1, Ordering::SeqCst);
                         assert_eq!(alone.load(Ordering::SeqCst), 0);
                         beside.fetch_sub(1, Ordering::SeqCst);
@@ -209,7 +258,7 @@ mod tests {
                 });
                 threads.spawn(|| {
                     for _ in 0..rounds {
-                        let mut turn = turns.alone().unwrap();
+                        let mut turn = turns.alone(&|| false).unwrap();
                         assert_eq!(alone.fetch_add(1, Ordering::SeqCst), 0);
                         assert_eq!(beside.load(Ordering::SeqCst), 0);
                         alone.fetch_sub(1, Ordering::SeqCst);
@@ -233,13 +282,60 @@ mod tests {
     #[test]
     fn nobody_waits_for_itself() {
         let turns = Turns::default();
-        let turn = turns.alone().unwrap();
-        assert!(turns.alone().is_err() && turns.beside().is_err() && turns.read().is_err());
+        let turn = turns.alone(&|| false).unwrap();
+        assert!(
+            turns.alone(&|| false).is_err()
+                && turns.beside(&|| false).is_err()
+                && turns.read().is_err()
+        );
         assert!(turns.if_unused(|| ()).is_none());
         drop(turn);
         let (first, second) = (turns.read().unwrap(), turns.read().unwrap());
-        assert!(turns.alone().is_err() && turns.beside().is_err());
+        assert!(turns.alone(&|| false).is_err() && turns.beside(&|| false).is_err());
         drop((first, second));
-        turns.alone().unwrap();
+        turns.alone(&|| false).unwrap();
+    }
+
+    /// Waits until so many threads do.
+    fn until_waiting(turns: &Turns, count: usize) {
+        while turns.lock().queue.len() < count {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn turns_come_in_order_of_arrival() {
+        let (turns, order) = (Turns::default(), Mutex::new(Vec::new()));
+        let note = |what: &'static str| order.lock().unwrap().push(what);
+        thread::scope(|threads| {
+            let reader = turns.read().unwrap();
+            threads.spawn(|| turns.alone(&|| false).map(|_turn| note("alone")).unwrap());
+            until_waiting(&turns, 1);
+            // A reader that comes later does not overtake a step, nor one step another.
+            threads.spawn(|| turns.read().map(|_reader| note("read")).unwrap());
+            until_waiting(&turns, 2);
+            threads.spawn(|| turns.beside(&|| false).map(|_turn| note("beside")).unwrap());
+            until_waiting(&turns, 3);
+            threads.spawn(|| turns.alone(&|| false).map(|_turn| note("alone again")).unwrap());
+            until_waiting(&turns, 4);
+            drop(reader);
+        });
+        let order = order.into_inner().unwrap();
+        assert_eq!((order[0], order[3]), ("alone", "alone again"), "{order:?}");
+    }
+
+    #[test]
+    fn who_waits_can_be_asked_to_stop() {
+        let turns = Turns::default();
+        let turn = turns.alone(&|| false).unwrap();
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                assert!(matches!(turns.alone(&|| true), Err(Error::Interrupted)));
+                assert!(matches!(turns.beside(&|| true), Err(Error::Interrupted)));
+            });
+        });
+        assert!(turns.lock().queue.is_empty());
+        drop(turn);
+        turns.alone(&|| false).unwrap();
     }
 }
