@@ -228,7 +228,9 @@ impl Executor {
                 let old = |kept: &Kept| matches!(kept.of, Of::Handle { id: i, version: v } if i == id && v != version);
                 self.kept.retain(|kept| !old(kept));
                 let mut step = program.read(|p| self.prepare_in(p, scope, feeds, fetches, &[]))?;
-                step.plan.draw_from(scope.draws(program.sequence(), 0));
+                if self.draws.is_none() {
+                    step.plan.draw_from(scope.draws(program.sequence(), 0));
+                }
                 self.keep(Of::Handle { id, version }, scope.clone(), feeds, fetches, step)
             }
         };
@@ -449,6 +451,15 @@ mod tests {
         assert_ne!(sequence(&scope), masks);
         program.reseed(5);
         assert_eq!(sequence(&scope), masks, "and so does one with a new seed");
+    }
+
+    #[test]
+    fn steps_draw_from_what_the_executor_was_given() {
+        let (draws, x) = (Draws::of_thread(1), Tensor::from_slice([4], &[1f32; 4]).unwrap());
+        let mut executor = Executor::new(Place::Cpu).unwrap().draws(draws.clone());
+        let step = executor.step(&dropout(), &Scope::new(), &["x"], &["y"]);
+        step.unwrap().run(&[&x]).unwrap();
+        assert_eq!(draws.next(), (1 << 48) + 1, "one step has drawn");
     }
 
     #[test]
