@@ -187,12 +187,12 @@ impl Executor {
         Ok(())
     }
 
-    /// Works with the engine, which no other thread uses meanwhile; `None` once closed.
     /// Whether this executor was asked to look for NaN and infinity, or all are.
     fn checks_finite(&self) -> bool {
         self.check_finite || session().checks_finite()
     }
 
+    /// Works with the engine, which no other thread uses meanwhile; `None` once closed.
     fn with_engine<T>(
         &self,
         work: impl FnOnce(&mut Option<Engine>) -> EngineResult<T>,

@@ -414,7 +414,7 @@ impl Builder<'_> {
         for ((var, dims, ..), offset) in wanted.into_iter().zip(packing.offsets) {
             let bytes = dims.numel() * dtype(var).size();
             let window = Tensor::window(dtype(var), dims, Buffer::window(&arena, offset, bytes));
-            // SAFETY: who makes a layout is alone on the scope.
+            // SAFETY: the frame is the layout's own, and nobody has the layout yet.
             unsafe { *frame.at(var).as_mut() = Value::Tensor(window) };
         }
     }

@@ -87,7 +87,7 @@ The loss that `logistic_regression` shows is the sum over a batch, as in PaddleR
 Click models read Criteo's slots as they are; fields that PaddleRec numbers by hand (`logistic_regression`, `autoint`) are made of them.
 
 The names under *Data* are what stands in the lines.
-A slot_value line has them before colons, in any order: `click:1 dense_feature:0.5 … 1:104733 2:17`; a slot that it leaves out is 0, but the label must be there.
+A slot_value line has them before colons, in any order: `click:1 dense_feature:0.5 … 1:104733 2:17`; a slot that it leaves out is 0, but the label must be there; a slot that no line has is a warning.
 A multislot line has the slots in the order given, each as a count and so many values: `1 104733 2 0.5 0.25`.
 
 ";
