@@ -106,6 +106,16 @@ def test_a_checkpoint_of_another_program_says_what_it_lacks(tmp_path):
         RuntimeError, match=r"is a checkpoint of parameter servers, and has no other"
     ):
         fluid.io.load_persistables(None, str(tmp_path / "saved"))
+    # A weight of another shape leaves the bias, which fits, as it is.
+    main, startup = paddle.static.Program(), paddle.static.Program()
+    with paddle.static.program_guard(main, startup), paddle.utils.unique_name.guard():
+        paddle.static.nn.fc(paddle.static.data("x", [None, 1]), 16)
+    exe = paddle.static.Executor()
+    exe.run(startup)
+    with pytest.raises(RuntimeError, match="has `fc_0.w_0` in shape"):
+        fluid.io.load_persistables(exe, str(tmp_path / "saved"), main)
+    bias = np.array(paddle.static.global_scope().find_var("fc_0.b_0").get_tensor())
+    np.testing.assert_array_equal(bias, np.zeros(16))
 
 
 def _inputs():

@@ -135,7 +135,7 @@ impl Scope {
     ///
     /// # Errors
     /// When one does, or is.
-    pub(crate) fn take_over<'n>(
+    pub fn take_over<'n>(
         &self,
         tensors: impl IntoIterator<Item = (&'n str, Tensor)>,
     ) -> Result<()> {

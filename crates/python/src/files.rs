@@ -59,7 +59,6 @@ pub(crate) fn load_checkpoint(
 ) -> PyResult<HashSet<String>> {
     let (scope, program) = (&scope.get().engine, program.get().handle.program());
     enter(py, || {
-        let mut found = HashSet::new();
         let mut values = gather_dense(&dirname).map_err(Error::remote)?;
         values.append(&mut gather_states(&dirname).map_err(Error::remote)?);
         let manifest = read_manifest(&dirname).map_err(Error::remote)?;
@@ -79,8 +78,10 @@ pub(crate) fn load_checkpoint(
             let whole = gather_table(&dirname, table, rows.unwrap_or(0), &fill);
             values.insert(table.clone(), whole.map_err(Error::remote)?);
         }
-        for (name, value) in values.into_iter().filter(|(name, _)| names.contains(name)) {
-            let var = program.global().var(&name);
+        values.retain(|name, _| names.contains(name));
+        // All are looked at before the first is set.
+        for (name, value) in &values {
+            let var = program.global().var(name);
             let declared = var.map(|var| (var.dtype, var.shape.as_slice()));
             let shape: Vec<i64> = value.dims().iter().map(|size| *size as i64).collect();
             if declared.is_some_and(|declared| declared != (value.dtype(), &shape)) {
@@ -92,10 +93,10 @@ pub(crate) fn load_checkpoint(
                     ),
                 });
             }
-            scope.try_set(&name, &value)?;
-            found.insert(name);
         }
-        Ok(found)
+        let (found, tensors): (Vec<String>, Vec<_>) = values.into_iter().unzip();
+        scope.take_over(found.iter().map(String::as_str).zip(tensors))?;
+        Ok(found.into_iter().collect())
     })
 }
 
