@@ -564,6 +564,10 @@ class Fleet:
         identity = self._known_role()._generate_role()
         runtime = CollectiveRuntime(identity, settings_of(self._strategy, identity.worker_num))
         runtime.split(loss.block.program, startup_program or default_startup_program())
+        loss.block.program._fleet_opt = {
+            **self._strategy.trainer_desc_configs,
+            "trainer_id": identity.index,
+        }
         self._runtime = runtime
 
     def _runtime_handle(self) -> Any:
