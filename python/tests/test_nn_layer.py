@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 
 import bireme as paddle
 import numpy as np
@@ -225,3 +226,20 @@ def test_sparse_embedding_has_rows_as_gradient() -> None:
     adam.step()
     changed = (table.weight.numpy() != before).any(axis=1)
     assert changed.tolist() == [False, True, False, False]
+
+
+def test_layers_of_functions_take_what_their_signatures_say() -> None:
+    elu, x = nn.ELU(0.5), paddle.to_tensor([-1.0])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'alpha'"):
+        elu(x, alpha=2.0)
+    with pytest.raises(TypeError, match="takes x, but got 2 arguments"):
+        nn.ReLU()(x, 2.0)
+    assert elu(x=x).item() == elu(x).item()
+    assert list(inspect.signature(nn.ELU.__init__).parameters) == ["self", "alpha", "name"]
+
+    class Mine(nn.ELU):
+        def __init__(self, strength: float) -> None:
+            super().__init__(alpha=strength)
+
+    assert list(inspect.signature(Mine).parameters) == ["strength"]
+    assert Mine(0.5)(x).item() == elu(x).item()

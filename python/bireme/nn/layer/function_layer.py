@@ -28,8 +28,11 @@ class FunctionLayer(Layer):
         settings: str | None = None,
     ) -> None:
         super().__init_subclass__()
+        made: Any = cls
         if of is None:
-            # A user's subclass, which has the function of its base.
+            # A user's subclass, which has the function of its base, and perhaps its own settings.
+            if "__init__" in cls.__dict__:
+                made.__signature__ = None
             return
         arguments = inspect.signature(of).parameters
         given = takes.split()
@@ -37,16 +40,16 @@ class FunctionLayer(Layer):
         if settings is not None:
             made_with = settings.split()
         cls._settings = inspect.Signature([arguments[name] for name in made_with])
-        made: Any = cls
         made.__signature__ = cls._settings.replace(return_annotation="None")
+        this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        made.__init__ = _init()
+        made.__init__.__signature__ = inspect.Signature(
+            [this, *cls._settings.parameters.values()], return_annotation="None"
+        )
         fields = [name for name in made_with if name != "name"]
-        made.forward = _forward(of, fields)
+        made.forward = _forward(of, given, fields)
         made.forward.__signature__ = inspect.Signature(
-            [
-                inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-                *(arguments[name] for name in given),
-            ],
-            return_annotation="Tensor",
+            [this, *(arguments[name] for name in given)], return_annotation="Tensor"
         )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -65,16 +68,23 @@ class FunctionLayer(Layer):
         return ", ".join(f"{name}={getattr(self, f'_{name}')}" for name in names)
 
 
-def _forward(function: Callable[..., Any], settings: list[str]) -> Any:
-    if not settings:
+def _init() -> Any:
+    def __init__(self: FunctionLayer, *args: Any, **kwargs: Any) -> None:
+        FunctionLayer.__init__(self, *args, **kwargs)
 
-        def forward(self: Layer, *args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs)
-    else:
-        fields = [(name, f"_{name}") for name in settings]
+    return __init__
 
-        def forward(self: Layer, *args: Any, **kwargs: Any) -> Any:
-            kwargs.update((name, getattr(self, field)) for name, field in fields)
-            return function(*args, **kwargs)
+
+def _forward(function: Callable[..., Any], takes: list[str], settings: list[str]) -> Any:
+    fields = [(name, f"_{name}") for name in settings]
+
+    def forward(self: Layer, *args: Any, **kwargs: Any) -> Any:
+        if len(args) > len(takes):
+            raise TypeError(f"forward() takes {' and '.join(takes)}, but got {len(args)} arguments")
+        for name in kwargs:
+            if name not in takes:
+                raise TypeError(f"forward() got an unexpected keyword argument '{name}'")
+        kwargs.update((name, getattr(self, field)) for name, field in fields)
+        return function(*args, **kwargs)
 
     return forward
