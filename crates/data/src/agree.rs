@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::{Batch, Batches, Closer, Result, Slot};
 
@@ -10,12 +11,14 @@ pub type Agree<'a> = dyn Fn(bool) -> Result<bool> + Send + Sync + 'a;
 
 /// Batches that trainers agree on at once, when all have plenty.
 const ROUND: usize = 32;
+/// How long a round may take: whoever asks one of them to stop waits for its end.
+const ROUND_TIME: Duration = Duration::from_secs(1);
 
 /// Batches of a trainer that makes its steps together with others (sync, collective): it has as many
 /// as the one that has fewest, for a step that one of them does not make would never end.
 ///
-/// Trainers agree on rounds, of 1, 2, 4, … batches, so that they seldom wait for each other, and the
-/// first step does not wait for many batches. When one of them cannot fill a round, they agree on
+/// Trainers agree on rounds, of 1, 2, 4, … batches as long as they are quick, so that they seldom
+/// wait for each other, and neither the first step nor a stop waits for many batches. When one of them cannot fill a round, they agree on
 /// the batches that are left one by one.
 pub struct Agreed<'a> {
     inner: Box<dyn Batches + 'a>,
@@ -26,8 +29,10 @@ pub struct Agreed<'a> {
     free: Vec<Batch>,
     /// Batches that all trainers have.
     granted: usize,
-    /// Batches in the next round.
+    /// Batches in the next round, and when the last one began.
     round: usize,
+    began: Option<Instant>,
+    round_time: Duration,
     /// Whether a trainer has no whole round any more, and whether one has nothing.
     one_by_one: bool,
     over: bool,
@@ -44,6 +49,8 @@ impl<'a> Agreed<'a> {
             free: Vec::new(),
             granted: 0,
             round: 1,
+            began: None,
+            round_time: ROUND_TIME,
             one_by_one: false,
             over: false,
         }
@@ -61,12 +68,24 @@ impl<'a> Agreed<'a> {
         Ok(true)
     }
 
+    /// Makes the next round larger if the last one was quick for all trainers, or else smaller.
+    fn choose_round(&mut self) -> Result<()> {
+        let Some(began) = self.began else { return Ok(()) };
+        let is_quick = began.elapsed() * 2 <= self.round_time;
+        self.round = match (self.agree)(is_quick)? {
+            true => (self.round * 2).min(ROUND),
+            false => (self.round / 2).max(1),
+        };
+        Ok(())
+    }
+
     fn ask(&mut self) -> Result<()> {
         if !self.one_by_one {
+            self.choose_round()?;
             let full = self.fill(self.round)?;
             if (self.agree)(full)? {
                 self.granted = self.round;
-                self.round = (self.round * 2).min(ROUND);
+                self.began = Some(Instant::now());
                 return Ok(());
             }
             self.one_by_one = true;
@@ -134,6 +153,17 @@ mod tests {
         }
         assert!(!batches.next(&mut batch).unwrap());
         count
+    }
+
+    #[test]
+    fn rounds_are_as_long_as_they_are_quick() {
+        for (round_time, round) in [(Duration::MAX, ROUND), (Duration::ZERO, 1)] {
+            let mut agreed = Agreed::new(Box::new(Count(200)), &[], Arc::new(Ok));
+            agreed.round_time = round_time;
+            let mut batch = Batch::of(&[]);
+            (0..100).for_each(|_| assert!(agreed.next(&mut batch).unwrap()));
+            assert_eq!(agreed.round, round);
+        }
     }
 
     #[test]
