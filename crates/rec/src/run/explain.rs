@@ -3,13 +3,17 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use bireme_data::parse::Parser;
+use bireme_data::parse::{Format, Parser};
 use bireme_data::source::open;
-use bireme_data::{Column, Files, Samples, Values};
+use bireme_data::{Column, Files, Samples, Slot, Values};
 
 use crate::config::{Config, Value};
 use crate::{Error, zoo};
+
+/// How long files are searched for a value.
+const SEARCH: Duration = Duration::from_secs(5);
 
 /// What an error means for a configuration: with an id that a table does not have, which key says
 /// how many it has.
@@ -33,7 +37,7 @@ pub(super) fn with_keys(config: &Config, error: Error) -> Error {
 /// read once more for it. Files that go through a command are not.
 pub(super) fn with_line(input: Option<&Arc<Files>>, error: Error) -> Error {
     let message = error.to_string();
-    let found = value_outside(&message).and_then(|value| find(input?, value));
+    let found = value_outside(&message).and_then(|value| find(input?, &message, value));
     match found {
         Some((path, line, slot)) => Error::Settings(format!(
             "{message}; {}:{line} has it, in slot `{slot}`",
@@ -52,8 +56,27 @@ fn value_outside(message: &str) -> Option<u64> {
     Some(number as u64)
 }
 
-/// The first line that holds a value: its file, its number and the slot.
-fn find(input: &Files, value: u64) -> Option<(&Path, u64, &str)> {
+/// Which slots may hold the value that a message is about: the one that it names; labels, or all
+/// others.
+fn slots_of(input: &Files, message: &str) -> Vec<bool> {
+    let (slots, before) = (input.slots(), message.split(" lies outside ").next());
+    let before = before.unwrap_or_default();
+    let is_named = |slot: &Slot| before.ends_with(&format!(" of `{}`", slot.name));
+    if slots.iter().any(is_named) {
+        return slots.iter().map(is_named).collect();
+    }
+    let is_label = |slot: &Slot| match &input.source().format {
+        Format::SlotValue(options) => options.required.contains(&slot.name),
+        _ => slot.name.contains("label"),
+    };
+    let about_label = before.rfind("label ") > before.rfind("id ");
+    slots.iter().map(|slot| is_label(slot) == about_label).collect()
+}
+
+/// The first line that holds a value: its file, its number and the slot. Gives up after a while:
+/// somebody waits for the error.
+fn find<'a>(input: &'a Files, message: &str, value: u64) -> Option<(&'a Path, u64, &'a str)> {
+    let (started, wanted) = (Instant::now(), slots_of(input, message));
     let source = input.source();
     if source.pipe_command.is_some() {
         return None;
@@ -68,14 +91,17 @@ fn find(input: &Files, value: u64) -> Option<(&Path, u64, &str)> {
             if text.read_until(b'\n', &mut line).ok()? == 0 {
                 break;
             }
+            if number % 256 == 0 && started.elapsed() >= SEARCH {
+                return None;
+            }
             let mut samples = Samples::of(slots);
             // Lines that were passed over in training are passed over here.
             parser.line(line.trim_ascii_end(), &mut samples).ok();
-            let has = |column: &Column| match column.values() {
-                Values::Ids(ids) => ids.contains(&value),
+            let has = |(column, wanted): (&Column, &bool)| match column.values() {
+                Values::Ids(ids) => *wanted && ids.contains(&value),
                 Values::Floats(_) => false,
             };
-            if let Some(slot) = samples.columns().iter().position(has) {
+            if let Some(slot) = samples.columns().iter().zip(&wanted).position(has) {
                 return Some((path, number, &slots[slot].name));
             }
         }
@@ -114,8 +140,6 @@ fn keys_of(config: &Config, value: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use bireme_data::Slot;
-    use bireme_data::parse::Format;
     use bireme_data::source::Source;
 
     use super::*;
@@ -124,7 +148,7 @@ mod tests {
     fn a_value_outside_names_the_line_that_has_it() {
         let folder = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| folder.path().join(name));
-        std::fs::write(&paths[0], "1 1 1 5\n").unwrap();
+        std::fs::write(&paths[0], "1 1 1 5\n1 1 1 9\n").unwrap();
         std::fs::write(&paths[1], "1 0 1 6\n\n1 1 1 7000\n1 9 1 7\n").unwrap();
         let slots = [Slot::id("label"), Slot::id("C1")];
         let source = Source::new(paths.to_vec(), Format::multi_slot());
