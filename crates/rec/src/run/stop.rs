@@ -1,7 +1,7 @@
 //! How a run that is asked to stop ends: after the batches that are being trained, so that a
 //! checkpoint can be written; and in the middle of whatever it does if that takes too long.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use bireme_data::{Batch, Batches, Closer, Result};
@@ -36,6 +36,22 @@ impl Stop {
     }
 }
 
+/// What `work` says, done on a thread of its own; none if that takes longer than a stop may. Then
+/// the process is about to end, and the thread with it.
+pub(super) fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    within(PATIENCE, work)
+}
+
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, waiting) = mpsc::channel();
+    // Nobody listens any more when it took too long.
+    std::thread::spawn(move || done.send(work()).ok());
+    waiting.recv_timeout(limit).ok()
+}
+
 /// Batches that end when somebody asks to stop.
 pub(super) struct Stopping {
     inner: Box<dyn Batches>,
@@ -59,5 +75,19 @@ impl Batches for Stopping {
 
     fn closer(&self) -> Closer {
         self.inner.closer()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_too_long_is_left() {
+        assert_eq!(within(Duration::from_secs(60), || 7), Some(7));
+        let (end, never) = mpsc::channel::<()>();
+        let limit = Duration::from_millis(10);
+        assert_eq!(within(limit, move || never.recv().is_ok()), None);
+        drop(end);
     }
 }

@@ -24,7 +24,7 @@ use super::explain;
 use super::feed::{self, Feed};
 use super::own_data::{self, Counted};
 use super::show::{Show, Since, Style, metric_text};
-use super::stop::{Stop, Stopping};
+use super::stop::{self, Stop, Stopping};
 use super::topology::Topology;
 use super::{Description, Epoch, Lines, Options, Outcome, Step, metrics, optimizer, save};
 use crate::config::{Config, python_float};
@@ -230,7 +230,7 @@ impl<'a> Trainer<'a> {
         loop {
             self.portion(&feeds, each, &mut last)?;
             self.position.seconds = spent + started.elapsed().as_secs_f64();
-            if self.any(self.stop.is_asked())? {
+            if self.any_is_asked_to_stop()? {
                 return self.stop_early();
             }
             if interval == 0 || self.all(feeds.iter().all(Feed::is_ended))? {
@@ -312,9 +312,29 @@ impl<'a> Trainer<'a> {
         Ok(least[0] == 1.0)
     }
 
-    /// Whether something is so for a trainer; they ask together.
-    fn any(&self, mine: bool) -> Result<bool> {
-        Ok(!self.all(!mine)?)
+    /// Whether a trainer is asked to stop; they ask together. One that is asked alone may find the
+    /// others in the middle of an epoch, and does not wait for its end.
+    fn any_is_asked_to_stop(&self) -> Result<bool> {
+        let asked = self.stop.is_asked();
+        let Some(worker) = self.fleet.worker().filter(|_| asked && self.fleet.worker_num() > 1)
+        else {
+            return Ok(!self.all(!asked)?);
+        };
+        let log = &self.options.log;
+        log.info("asked to stop: the checkpoint waits for the other trainers");
+        let worker = Arc::clone(worker);
+        match stop::soon(move || worker.all_reduce(&[0.0], Reduce::Min)) {
+            Some(met) => {
+                met.map(|_| true).map_err(|error| Error::from(bireme_fleet::Error::from(error)))
+            }
+            None => {
+                log.warn(
+                    "the other trainers train on, and write checkpoints only together: this one \
+                     ends without; set `runner.checkpoint_interval` to have some on the way",
+                );
+                Err(Error::Interrupted)
+            }
+        }
     }
 
     /// Trains up to so many batches on each thread.
