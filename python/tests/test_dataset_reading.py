@@ -1,6 +1,8 @@
 """What datasets read, held against a plain reader."""
 
+import contextlib
 import gzip
+import pathlib
 import signal
 import subprocess
 import sys
@@ -284,3 +286,21 @@ def test_training_on_nothing_is_said(tmp_path, caplog):
     exe = paddle.static.Executor()
     exe.infer_from_dataset(paddle.static.default_main_program(), queue)
     assert f"no samples were read from `{tmp_path / 'nothing'}`" in caplog.text
+
+
+def threads_named(prefix):
+    """The threads of this process with such names, as Linux knows them."""
+    found = set()
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # One that has ended meanwhile.
+            if (task / "comm").read_text().startswith(prefix):
+                found.add(task)
+    return found
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="asks Linux for threads")
+def test_one_thread_reads_all_batches(tmp_path):
+    paths = write_samples(tmp_path, 1, 9)
+    batches = make(paddle.distributed.QueueDataset, paths)._source().batches()
+    seen = [threads_named("dataset-batch") for _ in batches]
+    assert len(seen) == 3 and len(seen[0]) == 1 and seen[0] == seen[1] == seen[2]

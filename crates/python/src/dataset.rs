@@ -10,8 +10,8 @@ use std::time::Duration;
 use bireme_data::parse::{BadLines, CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
 use bireme_data::source::{Source, expand};
 use bireme_data::{
-    Batch, Batches, CONTENT, Exchange, Files, INS_ID, MemoryDataset, MemorySettings, QueueDataset,
-    QueueSettings, Result, Slot,
+    Batch, Batches, CONTENT, Closer, Error, Exchange, Files, INS_ID, MemoryDataset, MemorySettings,
+    QueueDataset, QueueSettings, Result, Slot,
 };
 use bireme_engine::tensor::Tensor;
 use bireme_fleet::{Environment, share_files};
@@ -182,7 +182,7 @@ impl QueueData {
     /// Goes through all batches, in the order of one training thread.
     fn batches(&self, py: Python<'_>) -> PyResult<DataBatches> {
         let opened = enter_data(py, || self.dataset.open(1))?;
-        Ok(DataBatches::new(&self.dataset.settings().slots, opened))
+        DataBatches::new(&self.dataset.settings().slots, opened).map_err(data_to_py)
     }
 
     /// How many bad lines were passed over.
@@ -306,7 +306,7 @@ impl MemoryData {
     /// Goes through all batches, in the order of one training thread.
     fn batches(&self, py: Python<'_>) -> PyResult<DataBatches> {
         let opened = self.with(py, |dataset| dataset.open(1))?;
-        Ok(DataBatches::new(&self.slots, opened))
+        DataBatches::new(&self.slots, opened).map_err(data_to_py)
     }
 
     /// Forgets all samples.
@@ -412,32 +412,57 @@ impl<'py> Data<'py> {
 pub(crate) struct DataBatches {
     slots: Vec<Slot>,
     /// Locked only while the interpreter is free.
-    open: Mutex<Option<(Box<dyn Batches>, Batch)>>,
+    open: Mutex<Option<Reading>>,
+}
+
+/// A thread that reads batches when it is asked: who asks looks for signals while it waits.
+struct Reading {
+    ask: mpsc::Sender<()>,
+    /// The tensors of the next batch; none at the end.
+    answers: mpsc::Receiver<Result<Option<Vec<Tensor>>>>,
+    close: Closer,
 }
 
 impl DataBatches {
-    fn new(slots: &[Slot], mut opened: Vec<Box<dyn Batches>>) -> DataBatches {
-        let open = opened.pop().map(|batches| (batches, Batch::of(slots)));
-        DataBatches { slots: slots.to_vec(), open: Mutex::new(open) }
+    fn new(slots: &[Slot], mut opened: Vec<Box<dyn Batches>>) -> Result<DataBatches> {
+        let open = opened.pop().map(|batches| Reading::start(slots, batches)).transpose()?;
+        Ok(DataBatches { slots: slots.to_vec(), open: Mutex::new(open) })
     }
 }
 
-/// The next batch, read on a thread of its own: this one asks for signals while it waits.
-fn next_unless_signalled(batches: &mut dyn Batches, batch: &mut Batch) -> Result<bool> {
-    let close = batches.closer();
-    thread::scope(|scope| {
-        let (reading, over) = mpsc::channel::<()>();
-        let reader = scope.spawn(move || {
-            let _reading = reading;
-            batches.next(batch)
-        });
-        while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-            if signalled() {
-                close();
+impl Reading {
+    fn start(slots: &[Slot], mut batches: Box<dyn Batches>) -> Result<Reading> {
+        let (mut batch, close) = (Batch::of(slots), batches.closer());
+        let ((ask, asked), (answer, answers)) = (mpsc::channel(), mpsc::channel());
+        let read = move || {
+            while asked.recv().is_ok() {
+                let more = batches.next(&mut batch);
+                let tensors = || batch.tensors().into_iter().cloned().collect();
+                if answer.send(more.map(|more| more.then(tensors))).is_err() {
+                    break;
+                }
+            }
+        };
+        let started = thread::Builder::new().name("dataset-batches".to_owned()).spawn(read);
+        started.map_err(|error| Error::Settings(format!("cannot start a thread: {error}")))?;
+        Ok(Reading { ask, answers, close })
+    }
+
+    fn next(&self) -> Result<Option<Vec<Tensor>>> {
+        // A thread that is gone has panicked, which the wait for its answer finds.
+        self.ask.send(()).ok();
+        loop {
+            match self.answers.recv_timeout(LOOK) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) if signalled() => (self.close)(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let problem = "a reader thread panicked: please report it with your data";
+                    return Err(Error::Settings(problem.to_owned()));
+                }
             }
         }
-        reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    }
 }
 
 /// How often a wait for data looks for signals.
@@ -453,12 +478,12 @@ impl DataBatches {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let tensors: Option<Vec<Tensor>> = enter_data(py, || {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some((batches, batch)) = open.as_mut() else { return Ok(None) };
-            if !next_unless_signalled(&mut **batches, batch)? {
+            let Some(reading) = open.as_ref() else { return Ok(None) };
+            let tensors = reading.next()?;
+            if tensors.is_none() {
                 *open = None;
-                return Ok(None);
             }
-            Ok(Some(batch.tensors().into_iter().cloned().collect()))
+            Ok(tensors)
         })?;
         let Some(tensors) = tensors else { return Ok(None) };
         let feed = PyDict::new(py);
