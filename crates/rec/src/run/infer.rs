@@ -70,8 +70,9 @@ pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
         epochs.map(|epoch| evaluate(config, options, (&model, &description), &mut data, epoch));
     let evaluations = evaluations.collect::<Result<Vec<_>>>();
     let evaluations = evaluations.map_err(|error| super::explain::with_keys(config, error))?;
-    let input = data.input();
-    if let Some(problem) = input.unnamed(&input.source().named.slots())? {
+    if let Some(files) = data.source().cloned()
+        && let Some(problem) = files.unnamed(&files.source().named.slots())?
+    {
         data.warn_unnamed(&problem, &options.log);
     }
     data.report_bad_lines(&options.log);
