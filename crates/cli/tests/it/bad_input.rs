@@ -149,7 +149,8 @@ fn training_that_diverges_names_the_op_when_asked_to() {
         let checked = bireme(folder.path(), &[&args[..], &flags].concat(), "");
         assert_eq!(checked.code, Some(1), "{}", checked.stderr);
         assert!(checked.stderr.contains(start), "{}", checked.stderr);
-        assert!(checked.stderr.starts_with("error: step "), "{}", checked.stderr);
+        // Of two workers either may be the first, so it may be told by its log.
+        assert!(checked.stderr.contains("error: step "), "{}", checked.stderr);
         assert!(checked.stderr.contains("produced"), "{}", checked.stderr);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "no empty folder is left");
     }
