@@ -18,8 +18,8 @@ const ROUND_TIME: Duration = Duration::from_secs(1);
 /// as the one that has fewest, for a step that one of them does not make would never end.
 ///
 /// Trainers agree on rounds, of 1, 2, 4, … batches as long as they are quick, so that they seldom
-/// wait for each other, and neither the first step nor a stop waits for many batches. When one of them cannot fill a round, they agree on
-/// the batches that are left one by one.
+/// wait for each other, and neither the first step nor a stop waits for many batches. When one of
+/// them cannot fill a round, they agree on the batches that are left one by one.
 pub struct Agreed<'a> {
     inner: Box<dyn Batches + 'a>,
     slots: Vec<Slot>,

@@ -331,7 +331,7 @@ mod tests {
             program("tmp", "relu", 2, &split).fingerprint(None)
         };
         assert_eq!(told(&split(0), &split(1)), None);
-        let first = program("tmp", "relu", 2, "send_v2(inputs={X=['drop']}, peer = 1)");
+        let first = program("tmp", "relu", 2, "{} = send_v2(inputs={X=['drop']}, peer = 1)");
         let second = program("tmp", "tanh", 4, "{Out=['drop']} = recv_v2(inputs={}, peer = 0)");
         let lines = first.fingerprint(None);
         assert_eq!(lines.len(), 1, "every rank has something to compare");

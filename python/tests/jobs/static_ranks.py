@@ -70,7 +70,7 @@ if HOW.startswith("fleet"):
         strategy.fuse_all_reduce_ops = False
     fleet.init(is_collective=True, strategy=strategy)
     fleet.distributed_optimizer(adam).minimize(loss)
-    assert main._fleet_opt["trainer_id"] == int(os.environ.get("PADDLE_TRAINER_ID", 0))
+    assert main._fleet_opt["trainer_id"] == RANK
 elif HOW.startswith("incubate"):
     from paddle.fluid.incubate.fleet.collective import fleet as old_fleet
 
