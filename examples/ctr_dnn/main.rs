@@ -5,15 +5,12 @@
 #![expect(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::{Context, Result, ensure};
-use bireme_data::Batch;
-use bireme_engine::graph::Graph;
-use bireme_engine::initializer::Initializer;
-use bireme_engine::layers::{self, Act, Auc, Embedding, Label, ParamAttr};
-use bireme_engine::optimizer::{Adam, Optimizer};
-use bireme_engine::{Executor, Place};
-use bireme_ir::{DType, Program};
-use bireme_rec::run::auc_of;
-use bireme_rec::zoo::criteo::{DENSE, SLOTS, Source};
+use bireme::data::Batch;
+use bireme::initializer::Initializer;
+use bireme::layers::{Auc, Embedding, ParamAttr};
+use bireme::prelude::*;
+use bireme::rec::run::auc_of;
+use bireme::rec::zoo::criteo::{DENSE, SLOTS, Source};
 
 const EMBEDDING: i64 = 9;
 

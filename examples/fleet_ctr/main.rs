@@ -13,12 +13,11 @@
 #![expect(clippy::print_stdout, reason = "an example prints what it does")]
 
 use anyhow::{Context, Result, ensure};
-use bireme_data::Batch;
-use bireme_engine::optimizer::Adam;
-use bireme_engine::{Executor, Place};
-use bireme_fleet::{Fleet, Reduce, Strategy};
-use bireme_rec::zoo::criteo::Source;
-use bireme_rec::zoo::{self, Hyper, Value};
+use bireme::data::Batch;
+use bireme::fleet::Reduce;
+use bireme::prelude::*;
+use bireme::rec::zoo::criteo::Source;
+use bireme::rec::zoo::{self, Hyper, Value};
 
 /// How much there is to learn from, and with.
 #[derive(Clone, Copy)]
@@ -82,8 +81,8 @@ fn run(mut fleet: Fleet, size: Size) -> Result<Option<f64>> {
 mod tests {
     use std::sync::Arc;
 
-    use bireme_comm::{Memory, Settings};
-    use bireme_fleet::{Environment, RoleMaker};
+    use bireme::fleet::comm::{Memory, Settings};
+    use bireme::fleet::{Environment, RoleMaker};
 
     use super::*;
 
