@@ -11,7 +11,7 @@ const WORKERS: usize = 8;
 
 /// Workers of this process; other threads may be there, or about to end.
 fn threads() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let names =
         tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.starts_with("bireme-worker")).count()
