@@ -5,6 +5,7 @@
 
 use std::ops::AddAssign;
 
+use super::strided_walk::as_words;
 use crate::ops::prelude::*;
 
 /// Tables of offsets, outermost axis first.
@@ -35,18 +36,7 @@ impl Relocate {
 
     /// Writes to `to` what the tables show of `from`.
     pub(super) fn read(&mut self, from: &Tensor, to: &mut Tensor) {
-        let (from, size, to) = (from.as_bytes(), from.dtype().size(), to.as_mut_bytes());
-        macro_rules! as_words {
-            ($t:ty) => {
-                self.read_slice::<$t>(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to))
-            };
-        }
-        match size {
-            1 => self.read_slice(from, to),
-            2 => as_words!(u16),
-            4 => as_words!(u32),
-            _ => as_words!(u64),
-        }
+        as_words!(self.read_slice(from, to));
     }
 
     /// Adds each element of `from` to the one of `to`, which starts from zero, that it showed.

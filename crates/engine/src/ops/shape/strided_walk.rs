@@ -10,6 +10,21 @@ use crate::ops::prelude::*;
 /// Side of the squares in which a transpose goes, in elements: two of them fit the first cache.
 const TILE: usize = 32;
 
+/// Moves the elements of one tensor to another by a method for slices, as words of their size:
+/// whatever moves them need not know their type.
+macro_rules! as_words {
+    ($walk:ident.$method:ident($from:ident, $to:ident)) => {{
+        let (from, size, to) = ($from.as_bytes(), $from.dtype().size(), $to.as_mut_bytes());
+        match size {
+            1 => $walk.$method::<u8>(from, to),
+            2 => $walk.$method::<u16>(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to)),
+            4 => $walk.$method::<u32>(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to)),
+            _ => $walk.$method::<u64>(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to)),
+        }
+    }};
+}
+pub(super) use as_words;
+
 /// The axes of the dense side, outermost first, with their strides on the other side.
 #[derive(Default)]
 pub(in crate::ops) struct StridedWalk {
@@ -42,35 +57,13 @@ impl StridedWalk {
 
     /// Reads the strided `from` into the dense `to`, whatever the elements are.
     pub(in crate::ops) fn read(&mut self, from: &Tensor, to: &mut Tensor) {
-        let (from, size, to) = (from.as_bytes(), from.dtype().size(), to.as_mut_bytes());
-        macro_rules! as_words {
-            ($t:ty) => {
-                self.read_slice::<$t>(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to))
-            };
-        }
-        match size {
-            1 => self.read_slice(from, to),
-            2 => as_words!(u16),
-            4 => as_words!(u32),
-            _ => as_words!(u64),
-        }
+        as_words!(self.read_slice(from, to));
     }
 
     /// Writes the dense `from` to the strided `to`, whatever the elements are; the rest of `to`
     /// stays.
     pub(in crate::ops) fn write(&mut self, from: &Tensor, to: &mut Tensor) {
-        let (from, size, to) = (from.as_bytes(), from.dtype().size(), to.as_mut_bytes());
-        macro_rules! as_words {
-            ($t:ty) => {
-                self.write_slice::<$t>(bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to))
-            };
-        }
-        match size {
-            1 => self.write_slice(from, to),
-            2 => as_words!(u16),
-            4 => as_words!(u32),
-            _ => as_words!(u64),
-        }
+        as_words!(self.write_slice(from, to));
     }
 
     /// Adds the dense `from` to the strided `to`, which starts from zero.
