@@ -22,7 +22,7 @@ pub(crate) struct Args {
     #[arg(value_name = "MODEL", value_parser = model())]
     model: &'static Entry,
     /// Samples in each file
-    #[arg(long, value_name = "SAMPLES", default_value = "1000",
+    #[arg(long, visible_alias = "samples", value_name = "SAMPLES", default_value = "1000",
           value_parser = up_to::<1_000_000_000>)]
     rows: usize,
     /// Which samples are drawn
