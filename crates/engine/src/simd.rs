@@ -10,3 +10,10 @@ pub fn vectorized<R>(kernel: impl FnOnce() -> R) -> R {
     }
     pulp::Arch::new().dispatch(kernel)
 }
+
+/// [`vectorized`] for loops over `T` where only elements of four bytes are worth it: what trains is
+/// `f32`, and each level of instructions compiles every loop once more for every type.
+#[inline(always)]
+pub fn vectorized_for<T, R>(kernel: impl FnOnce() -> R) -> R {
+    if size_of::<T>() == 4 { vectorized(kernel) } else { kernel() }
+}

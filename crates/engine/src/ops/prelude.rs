@@ -8,7 +8,7 @@ pub(in crate::ops) use crate::op::{
     AttrKind, GradRule, Gradient, In, Infer, Kernel, Meta, OpDef, OpView, Out, Run, Slot,
     SplitRule, SplitView, Spread, attr, default_op, float_kernel, not_float, same_dim,
 };
-pub(in crate::ops) use crate::simd::vectorized;
+pub(in crate::ops) use crate::simd::{vectorized, vectorized_for};
 pub(in crate::ops) use crate::tensor::{Dims, Element, MAX_RANK, SelectedRows, Tensor};
 pub(in crate::ops) use crate::value::Value;
 pub(in crate::ops) use crate::{Error, Result, dispatch};

@@ -7,7 +7,7 @@
 use super::Real;
 use super::merge_rows::Merged;
 use crate::prefetch::prefetch;
-use crate::simd::vectorized;
+use crate::simd::vectorized_for;
 
 /// How far ahead of its use a row is fetched: about the time memory takes, in rows.
 pub(super) const AHEAD: usize = 16;
@@ -87,7 +87,7 @@ pub fn update<T: Real, R: Loops<T, N>, const N: usize>(
     grad: &[T],
     state: [&mut [T]; N],
 ) {
-    vectorized(
+    vectorized_for::<T, _>(
         #[inline(always)]
         || rule.each(param, grad, state),
     );
@@ -107,7 +107,7 @@ pub fn update_rows<T: Real, R: Loops<T, N>, const N: usize>(
     if width == 0 {
         return;
     }
-    vectorized(
+    vectorized_for::<T, _>(
         #[inline(always)]
         || {
             for (i, (row, grad)) in merged.iter().enumerate() {
@@ -142,7 +142,7 @@ pub fn update_all_rows<T: Real, R: Loops<T, N>, const N: usize>(
     order: &[u32],
 ) {
     let (width, len) = (merged.width, param.len());
-    vectorized(
+    vectorized_for::<T, _>(
         #[inline(always)]
         || {
             let mut done = 0;

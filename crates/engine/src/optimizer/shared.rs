@@ -7,7 +7,7 @@ use super::merge_rows::Merged;
 use super::rule::AHEAD;
 use super::{Loops, Real};
 use crate::Result;
-use crate::simd::vectorized;
+use crate::simd::vectorized_for;
 use crate::tensor::{Elements, Shared, Tensor};
 
 /// Elements that are copied at a time: all accumulators of a block fit into the nearest cache.
@@ -91,7 +91,7 @@ impl<'a, T: Real, const N: usize> SharedUpdate<'a, T, N> {
     /// As [`super::rule::update`].
     pub(super) fn update<R: Loops<T, N>>(&mut self, rule: &R, grad: &[T]) {
         let len = self.len;
-        vectorized(
+        vectorized_for::<T, _>(
             #[inline(always)]
             || self.each(rule, &mut Block::new(), 0..len, Some(grad)),
         );
@@ -100,7 +100,7 @@ impl<'a, T: Real, const N: usize> SharedUpdate<'a, T, N> {
     /// As [`super::rule::update_rows`].
     pub(super) fn update_rows<R: Loops<T, N>>(&mut self, rule: &R, merged: &Merged<'_, T>) {
         let width = merged.width;
-        vectorized(
+        vectorized_for::<T, _>(
             #[inline(always)]
             || {
                 let mut block = Block::new();
@@ -124,7 +124,7 @@ impl<'a, T: Real, const N: usize> SharedUpdate<'a, T, N> {
         order: &[u32],
     ) {
         let (width, len) = (merged.width, self.len);
-        vectorized(
+        vectorized_for::<T, _>(
             #[inline(always)]
             || {
                 let (mut block, mut done) = (Block::new(), 0);

@@ -64,7 +64,7 @@ pub(in crate::ops) use {map, map_grad};
 
 /// Writes `f(x)` for every element.
 pub(in crate::ops) fn each<T: Copy, R>(x: &[T], out: &mut [R], f: impl Fn(T) -> R) {
-    vectorized(
+    vectorized_for::<T, _>(
         #[inline(always)]
         || {
             for (out, x) in out.iter_mut().zip(x) {
@@ -81,7 +81,7 @@ pub(in crate::ops) fn each_grad<T: Copy>(
     dx: &mut [T],
     f: impl Fn(T, T) -> T,
 ) {
-    vectorized(
+    vectorized_for::<T, _>(
         #[inline(always)]
         || {
             for ((dx, value), dout) in dx.iter_mut().zip(value).zip(dout) {

@@ -101,7 +101,7 @@ pub(in crate::ops) fn apply<T: Element, R: Element>(
     f: impl Fn(T, T) -> R,
 ) -> Result<()> {
     let len = walk.run;
-    vectorized(
+    vectorized_for::<T, _>(
         #[inline(always)]
         || {
             walk.for_each(
@@ -184,7 +184,7 @@ fn gather_runs<T: Real>(
 ) {
     let len = walk.run;
     let moves = [walk.moves[which], walk.moves[1 - which]];
-    vectorized(
+    vectorized_for::<T, _>(
         #[inline(always)]
         || {
             walk.for_each(

@@ -153,7 +153,7 @@ pub(super) fn reduce<T: Element>(
 ) {
     out.fill(start);
     let len = walk.run;
-    vectorized(
+    vectorized_for::<T, _>(
         #[inline(always)]
         || {
             walk.for_each(
@@ -183,7 +183,7 @@ pub(super) fn spread<T: Number>(
     f: impl Fn(T, T, T) -> T,
 ) {
     let len = walk.run;
-    vectorized(
+    vectorized_for::<T, _>(
         #[inline(always)]
         || {
             walk.for_each(
