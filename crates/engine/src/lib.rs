@@ -39,6 +39,7 @@ pub mod autodiff;
 pub mod catalog;
 pub mod clip;
 pub mod collective;
+pub mod device;
 mod draws;
 pub mod eager;
 mod error;

@@ -16,9 +16,23 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct In(pub(crate) u16);
 
+impl In {
+    /// Its position among the op's inputs in flat order.
+    pub fn position(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 /// The position of an output variable of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Out(pub(crate) u16);
+
+impl Out {
+    /// Its position among the op's outputs in flat order.
+    pub fn position(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// The most inputs, or outputs, of one op.
 const MAX_VARS: usize = u16::MAX as usize;
