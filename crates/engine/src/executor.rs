@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bireme_ir::{Program, Var};
 
 use crate::collective::Collective;
+use crate::device::Device;
 use crate::graph::ProgramHandle;
 use crate::plan::{Plan, Question, Team};
 use crate::remote::Remote;
@@ -26,6 +27,7 @@ pub struct Executor {
     interrupt: Option<Question>,
     remote: Option<Arc<dyn Remote>>,
     collective: Option<Arc<dyn Collective>>,
+    device: Option<Arc<dyn Device>>,
     draws: Option<Draws>,
     kept: Vec<Kept>,
 }
@@ -72,9 +74,18 @@ impl Executor {
             interrupt: None,
             remote: None,
             collective: None,
+            device: None,
             draws: None,
             kept: Vec::new(),
         })
+    }
+
+    /// An executor with a scope of its own, on a card: ops that have a kernel there run there, the
+    /// others on the host, and values are copied between the two where somebody needs them.
+    pub fn on(device: Arc<dyn Device>) -> Executor {
+        let mut executor = Executor::new(Place::Cpu).expect("there is always a host");
+        executor.device = Some(device);
+        executor
     }
 
     /// Splits each batch over this many threads, 256 at most. The results depend on the number of threads only
@@ -281,6 +292,9 @@ impl Executor {
         }
         if let Some(collective) = &self.collective {
             plan.join(Arc::clone(collective));
+        }
+        if let Some(device) = &self.device {
+            plan.run_on(Arc::clone(device));
         }
         if let Some(draws) = &self.draws {
             plan.draw_from(draws.clone());
