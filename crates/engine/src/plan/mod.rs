@@ -34,7 +34,8 @@ use crate::device::Device;
 use crate::plan::card::CardLayout;
 use crate::plan::frame::Call;
 use crate::plan::interrupt::Interrupt;
-use crate::plan::layout::{Calls, FeedShape, Layout, Merge, Source};
+pub(crate) use crate::plan::layout::FeedShape;
+use crate::plan::layout::{Calls, Layout, Merge, Source};
 use crate::plan::pool::Barrier;
 use crate::plan::select::{Selection, VarId};
 use crate::remote::Remote;
@@ -181,7 +182,12 @@ impl Plan {
         if self.private.contains(var) { &self.own } else { &self.scope }.get(name).ok()
     }
 
-    /// Runs one step.
+    /// The card it runs on, if there is one.
+    pub(crate) fn device(&self) -> Option<&Arc<dyn Device>> {
+        self.device.as_ref()
+    }
+
+    /// Runs one step on the host.
     ///
     /// # Errors
     /// When shapes do not fit, or an op refuses its inputs.
@@ -191,9 +197,6 @@ impl Plan {
         team: &mut Team,
         fetched: &mut [Tensor],
     ) -> Result<()> {
-        if let Some(device) = self.device.clone() {
-            return self.run_on_card(&device, feeds, fetched);
-        }
         let scope = self.scope.clone();
         let (_turn, at) = self.take_turn(&scope, feeds, team.workers())?;
         let layout = &mut self.layouts[at];

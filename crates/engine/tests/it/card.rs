@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use bireme_engine::device::{
-    Address, Complaint, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta, Operand,
-    Recording, Region,
+    Address, Complaint, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta, DeviceTensor,
+    Operand, Recording, Region,
 };
 use bireme_engine::graph::Graph;
 use bireme_engine::layers::{self, Act};
 use bireme_engine::op::{OpView, run_once};
 use bireme_engine::optimizer::{Adam, Optimizer};
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Error, Executor, Place, Result, Value};
+use bireme_engine::{Error, Executor, Feed, Place, Result, Value};
 use bireme_ir::{DType, Op, VarKind};
 
 type Memory = Arc<Mutex<HashMap<u64, Vec<u8>>>>;
@@ -328,4 +328,35 @@ fn a_card_without_memory_says_so_and_leaves_the_variables() {
     let error = executor.run(&graph.main(), &feeds, &[loss.as_str()]).unwrap_err();
     assert!(error.to_string().contains("do not fit"), "{error}");
     assert_eq!(executor.scope().get("fc_0.w_0").unwrap(), before);
+}
+
+#[test]
+fn a_feed_may_be_on_the_card() {
+    let (graph, loss) = model();
+    for lacks in [&[][..], &["fused_fc", "softmax_with_cross_entropy"]] {
+        let card: Arc<dyn Device> = HostCard::new(lacks);
+        let mut executor = Executor::on(Arc::clone(&card));
+        executor.run(&graph.startup(), &[], &[]).unwrap();
+        let mut host = Executor::new(Place::Cpu).unwrap();
+        host.run(&graph.startup(), &[], &[]).unwrap();
+        let (names, fetches) = (["x", "label"], [loss.as_str()]);
+        let mut step = executor.prepare(&graph.main(), &names, &fetches).unwrap();
+        let mut expected = host.prepare(&graph.main(), &names, &fetches).unwrap();
+        let [x, label] = batch(8);
+        let [more, _] = batch(16);
+        let more = Tensor::from_slice([8, 6], &more.as_slice::<f32>().unwrap()[48..]).unwrap();
+        let upload = |tensor: &Tensor| DeviceTensor::upload(card.as_ref(), tensor).unwrap();
+        let (first, second) = (upload(&x), upload(&more));
+        for round in 0..8 {
+            // Two buffers in turn, and now and then one of the host.
+            let (fed, same) = match round % 4 {
+                0 | 2 => (Feed::Card(&first), &x),
+                1 => (Feed::Card(&second), &more),
+                _ => (Feed::Host(&more), &more),
+            };
+            step.run_fed(&[fed, Feed::Host(&label)]).unwrap();
+            expected.run(&[same, &label]).unwrap();
+            assert_eq!(step.fetched(0), expected.fetched(0), "round {round} without {lacks:?}");
+        }
+    }
 }

@@ -1,8 +1,4 @@
-//! A step on a card: the layout of a selection, and how it runs.
-//!
-//! Ops of the card that follow one another are recorded when they run for the second time, and replayed
-//! from then on; what a recorded step changes from step to step lies in the card's memory. Nothing waits inside a
-//! step but who needs a value on the host.
+//! Makes the layout of a step on a card: where values lie, and what is done in which order.
 
 #![expect(unsafe_code, reason = "binds variables to memory that the layout owns")]
 
@@ -12,19 +8,17 @@ use std::sync::Arc;
 
 use bireme_ir::{DType, VarKind};
 
-use super::frame::{Call, Frame};
-use super::layout::{FeedShape, Source, infer_all, shapes_of};
-use super::memory::{Need, pack};
-use super::place::{Holders, Places, Task, schedule};
-use super::select::{Selection, VarId};
-use super::{Plan, RunningStep};
+use super::{Bound, CardCall, CardLayout, FeedTarget, Fetch, Piece, Segment};
 use crate::device::{
-    Address, Complaint, Device, DeviceCall, DeviceKernel, DeviceMeta, DeviceRows, DeviceTensor,
-    DeviceValue, Operand, Problem, Recording, Region, refused, unwritten,
+    Address, Device, DeviceMeta, DeviceRows, DeviceTensor, DeviceValue, Operand, Region, unwritten,
 };
-use crate::error::site_text;
-use crate::op::{Share, shape_like};
+use crate::op::{Share, meta_of, shape_like};
 use crate::plan::beside::Copies;
+use crate::plan::frame::{Call, Frame};
+use crate::plan::layout::{FeedShape, Source, no_value, shapes_of};
+use crate::plan::memory::{Need, pack};
+use crate::plan::place::{Holders, Places, Task, schedule};
+use crate::plan::select::{Selection, VarId};
 use crate::scope::Cell;
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
@@ -33,252 +27,8 @@ use crate::{Error, Result};
 /// Where blocks of a card's memory begin.
 const ALIGN: usize = 256;
 
-/// A step, ready to run on a card for feeds of one shape.
-pub(crate) struct CardLayout {
-    shapes: Vec<FeedShape>,
-    device: Arc<dyn Device>,
-    pieces: Vec<Piece>,
-    /// Where each feed goes on the host.
-    feeds: Vec<NonNull<Value>>,
-    fetches: Vec<Fetch>,
-    /// Persistable variables on the card.
-    bound: Vec<Bound>,
-    /// Persistable variables of host ops.
-    at_home: Vec<Arc<Cell>>,
-    /// The number of the step, on the card.
-    step: DeviceTensor,
-    /// Whether an op looks at it.
-    counts_steps: bool,
-    _frame: Frame,
-    _arena: Arc<dyn Region>,
-}
-
-/// A part of a step.
-enum Piece {
-    Host(Call),
-    Card(Segment),
-    Down { from: DeviceValue, to: NonNull<Value> },
-    Up { from: NonNull<Value>, to: DeviceValue },
-}
-
-/// Ops of the card that follow one another.
-struct Segment {
-    calls: Vec<CardCall>,
-    runs: u64,
-    recording: Option<Box<dyn Recording>>,
-}
-
-/// An op of the card, bound to its variables.
-struct CardCall {
-    op: usize,
-    kernel: Arc<dyn DeviceKernel>,
-    inputs: Box<[Operand]>,
-    outputs: Box<[Operand]>,
-    scratch: Address,
-    /// Outputs to look for NaN in: where, of which type, how many elements.
-    checked: Vec<(Address, DType, usize)>,
-}
-
-enum Fetch {
-    Host(NonNull<Value>),
-    Card(DeviceTensor),
-}
-
-struct Bound {
-    cell: Arc<Cell>,
-    value: DeviceValue,
-    is_written: bool,
-}
-
-impl CardLayout {
-    /// Lays the selection out for feeds of these shapes; the caller is alone on the scope.
-    ///
-    /// # Errors
-    /// When shapes do not fit, a persistable variable is read that holds nothing, or the card has too
-    /// little memory.
-    pub(crate) fn new(
-        source: &Source<'_>,
-        shapes: Vec<FeedShape>,
-        device: &Arc<dyn Device>,
-        check_finite: bool,
-    ) -> Result<CardLayout> {
-        let metas = infer_all(source, &shapes)?;
-        let places = Places::assign(source.selection, &metas, source.seed, device.as_ref())?;
-        Builder::new(source, &places, device, check_finite)?.build(shapes)
-    }
-
-    /// Whether a step with these feeds can run in it.
-    pub(crate) fn fits(&self, feeds: &[&Tensor]) -> bool {
-        self.shapes.iter().zip(feeds).all(|(shape, feed)| *shape == FeedShape::of(feed))
-            && self.bound.iter().all(|bound| {
-                // SAFETY: the caller is alone on the scope.
-                let meta = unsafe { bound.cell.meta() };
-                meta.is_some_and(|meta| meta == bound.value.meta())
-                    && bound.cell.is_bound_to(&bound.value)
-            })
-    }
-
-    /// Runs a step; the caller is alone on the scope and has checked that the feeds fit.
-    fn run(&mut self, step: &RunningStep<'_>, feeds: &[&Tensor]) -> Result<()> {
-        for bound in &self.bound {
-            if !bound.cell.is_current_on_card() {
-                // SAFETY: the caller is alone on the scope. The memory stays, for it fits.
-                unsafe { bound.cell.on_card(&self.device)? };
-            }
-        }
-        for cell in &self.at_home {
-            // SAFETY: the caller is alone on the scope.
-            unsafe { cell.bring_home()? };
-            cell.host_writes();
-        }
-        for (target, feed) in self.feeds.iter().zip(feeds) {
-            // SAFETY: the window lives until the next step binds its own; it is reached only during
-            // the step, while `feed` is borrowed.
-            unsafe {
-                let mut window = feed.rows_window(0, feed.rows());
-                window.set_lod(feed.lod());
-                *target.as_ptr() = Value::Tensor(window);
-            }
-        }
-        if self.counts_steps {
-            self.device.upload(&step.draw.to_le_bytes(), self.step.address())?;
-        }
-        // A step that fails half-way has changed what it wrote until then.
-        for bound in self.bound.iter().filter(|bound| bound.is_written) {
-            bound.cell.card_writes();
-        }
-        for piece in &mut self.pieces {
-            step.ask(0)?;
-            match piece {
-                Piece::Host(call) => {
-                    call.run(&step.selection.ops[call.op], step.draw, step.check)?;
-                }
-                Piece::Card(segment) => segment.run(self.device.as_ref(), self.step.address())?,
-                Piece::Down { from, to } => {
-                    // SAFETY: the frame is this layout's own, and no op runs.
-                    match (from, unsafe { to.as_mut() }) {
-                        (DeviceValue::Tensor(from), Value::Tensor(to)) => from.download_to(to)?,
-                        (from, to) => *to = from.download()?,
-                    }
-                }
-                // SAFETY: as above.
-                Piece::Up { from, to } => match (unsafe { from.as_ref() }, to) {
-                    (Value::Tensor(from), DeviceValue::Tensor(to)) => to.write(from)?,
-                    _ => return Err(Error::kernel("selected rows of the host go to no card")),
-                },
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Segment {
-    fn run(&mut self, device: &dyn Device, step: Address) -> Result<()> {
-        self.runs += 1;
-        if let Some(recording) = &self.recording {
-            return recording.replay();
-        }
-        let calls = &self.calls;
-        let mut launch = || calls.iter().try_for_each(|call| call.launch(device, step));
-        // Not the first time: what is loaded on first use cannot be recorded.
-        if self.runs == 1 {
-            return launch();
-        }
-        let recording = device.record(&mut launch)?;
-        recording.replay()?;
-        self.recording = Some(recording);
-        Ok(())
-    }
-}
-
-impl CardCall {
-    fn launch(&self, device: &dyn Device, step: Address) -> Result<()> {
-        let (inputs, outputs, op) = (&self.inputs, &self.outputs, self.op as u32);
-        self.kernel.launch(&DeviceCall { inputs, outputs, scratch: self.scratch, step, op })?;
-        for (at, dtype, count) in &self.checked {
-            device.check_finite(*at, *dtype, *count, op)?;
-        }
-        Ok(())
-    }
-}
-
-impl Plan {
-    /// Runs one step on the card.
-    ///
-    /// # Errors
-    /// When shapes do not fit, an op refuses its inputs, or the card fails.
-    pub(super) fn run_on_card(
-        &mut self,
-        device: &Arc<dyn Device>,
-        feeds: &[&Tensor],
-        fetched: &mut [Tensor],
-    ) -> Result<()> {
-        let scope = self.scope.clone();
-        let question = self.interrupt.as_ref().map(super::Interrupt::question);
-        let _turn = scope.alone(&|| question.as_ref().is_some_and(|asked| asked()))?;
-        let at = match self.on_card.iter().position(|layout| layout.fits(feeds)) {
-            Some(at) => at,
-            None => {
-                if self.on_card.len() >= super::MAX_LAYOUTS {
-                    self.on_card.remove(0);
-                }
-                let shapes = feeds.iter().map(|feed| FeedShape::of(feed)).collect();
-                let layout = CardLayout::new(&self.source(1), shapes, device, self.check_finite)?;
-                self.on_card.push(layout);
-                self.on_card.len() - 1
-            }
-        };
-        // The one in use moves to the end, so that the oldest is dropped first.
-        self.on_card[at..].rotate_left(1);
-        let last = self.on_card.len() - 1;
-        self.steps += 1;
-        let step = RunningStep::new(
-            &self.selection,
-            self.draws.next(),
-            self.check_finite.then_some(self.steps),
-            self.interrupt.as_ref(),
-        );
-        let layout = &mut self.on_card[last];
-        layout.run(&step, feeds)?;
-        for (fetch, fetched) in layout.fetches.iter().zip(&mut *fetched) {
-            match fetch {
-                // SAFETY: the ops are done, and the turn is not over; the frame is alive.
-                Fetch::Host(value) => fetched.copy_from(unsafe { value.as_ref() }.tensor()?),
-                Fetch::Card(tensor) => tensor.download_to(fetched)?,
-            }
-        }
-        if self.check_finite {
-            device.synchronize()?;
-        }
-        match device.complaint()? {
-            Some(complaint) => Err(self.error_of(&complaint)),
-            None => Ok(()),
-        }
-    }
-
-    /// What a kernel of this plan, or of another that ran before, found wrong.
-    fn error_of(&self, complaint: &Complaint) -> Error {
-        let Some(selected) = self.selection.ops.get(complaint.op as usize) else {
-            return refused(complaint);
-        };
-        match complaint.problem {
-            Problem::NotFinite => Error::NotFinite {
-                step: self.steps,
-                op: selected.op.kind.clone(),
-                site: site_text(&selected.op),
-                var: selected
-                    .outputs
-                    .first()
-                    .map_or_else(String::new, |var| self.selection.vars[*var].name.clone()),
-                what: "NaN or infinity",
-            },
-            _ => refused(complaint).in_op(&selected.op),
-        }
-    }
-}
-
 /// A layout in the making.
-struct Builder<'a> {
+pub(super) struct Builder<'a> {
     source: &'a Source<'a>,
     selection: &'a Selection,
     places: &'a Places,
@@ -292,7 +42,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(
+    pub(super) fn new(
         source: &'a Source<'a>,
         places: &'a Places,
         device: &'a Arc<dyn Device>,
@@ -318,7 +68,7 @@ impl<'a> Builder<'a> {
         Ok(Builder { source, selection, places, device, check_finite, tasks, holders, kept })
     }
 
-    fn build(self, shapes: Vec<FeedShape>) -> Result<CardLayout> {
+    pub(super) fn build(self, shapes: Vec<FeedShape>) -> Result<CardLayout> {
         let frame = Frame::new(self.selection.vars.len());
         let written: Vec<VarId> =
             self.selection.ops.iter().flat_map(|op| op.outputs.iter().copied()).collect();
@@ -346,7 +96,7 @@ impl<'a> Builder<'a> {
             shapes,
             device: Arc::clone(self.device),
             pieces,
-            feeds: self.selection.feeds.iter().map(|var| frame.at(*var)).collect(),
+            feeds: self.selection.feeds.iter().map(|var| self.feed_target(*var, &frame)).collect(),
             fetches,
             bound,
             at_home: at_home.map(|(_, cell)| Arc::clone(cell)).collect(),
@@ -371,7 +121,7 @@ impl<'a> Builder<'a> {
     }
 
     fn meta(&self, var: VarId) -> Result<&DeviceMeta> {
-        self.places.metas[var].as_ref().ok_or_else(|| super::layout::no_value(self.source, var))
+        self.places.metas[var].as_ref().ok_or_else(|| no_value(self.source, var))
     }
 
     /// Places what lives for a part of the step only: those that are never alive together share memory.
@@ -442,7 +192,7 @@ impl<'a> Builder<'a> {
             };
             // SAFETY: as above; the frame is the layout's own.
             let value = unsafe { &mut *home.as_ptr() };
-            if meta.meta.is_static() && crate::op::meta_of(value) != meta.meta {
+            if meta.meta.is_static() && meta_of(value) != meta.meta {
                 shape_like(value, &meta.meta);
             }
         };
@@ -478,7 +228,8 @@ impl<'a> Builder<'a> {
                 pieces.push(Piece::Down { from: values[&var].alias(), to: address(var) });
             }
             Task::Up(var) => {
-                pieces.push(Piece::Up { from: address(var), to: values[&var].alias() })
+                let feed = self.selection.feeds.iter().position(|feed| *feed == var);
+                pieces.push(Piece::Up { from: address(var), to: values[&var].alias(), feed });
             }
             Task::Host(at) => {
                 let op = &self.selection.ops[at];
@@ -494,7 +245,7 @@ impl<'a> Builder<'a> {
                     Some(Piece::Card(segment)) => segment.calls.push(call),
                     _ => {
                         let (calls, runs) = (vec![call], 0);
-                        pieces.push(Piece::Card(Segment { calls, runs, recording: None }));
+                        pieces.push(Piece::Card(Segment { calls, runs, recordings: Vec::new() }));
                     }
                 }
             }
@@ -522,15 +273,27 @@ impl<'a> Builder<'a> {
             let is_checked = tensor.dtype().is_float() && tensor.bytes() > 0;
             is_checked.then(|| (tensor.address(), tensor.dtype(), tensor.dims().numel()))
         });
+        let feed = |var: &VarId| self.selection.feeds.iter().position(|feed| feed == var);
+        let fed = op.inputs.iter().enumerate().filter_map(|(at, var)| Some((at, feed(var)?)));
         let scratch = scratches.get(&at).copied().unwrap_or(Address::NULL);
         Ok(CardCall {
             op: at,
             kernel: Arc::clone(kernel),
             inputs: op.inputs.iter().map(operand).collect(),
+            fed: fed.collect(),
             outputs: op.outputs.iter().map(operand).collect(),
             scratch,
             checked: checked.collect(),
         })
+    }
+
+    fn feed_target(&self, var: VarId, frame: &Frame) -> FeedTarget {
+        let reads = |task: &Task| match task {
+            Task::Host(at) => self.selection.ops[*at].inputs.contains(&var),
+            _ => false,
+        };
+        let on_host = self.tasks.iter().any(reads) || self.selection.fetches.contains(&var);
+        FeedTarget { at: frame.at(var), on_host }
     }
 
     fn fetch(
