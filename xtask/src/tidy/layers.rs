@@ -17,6 +17,8 @@ enum Allowed {
 const LAYERS: &[(&str, Allowed)] = &[
     ("ir", Allowed::Only(&[])),
     ("engine", Allowed::Only(&["ir"])),
+    // Behind a trait of the engine's.
+    ("cuda", Allowed::Only(&["ir", "engine"])),
     ("transpiler", Allowed::Only(&["ir"])),
     ("comm", Allowed::Only(&[])),
     ("ps", Allowed::Only(&["comm", "engine", "ir"])),
