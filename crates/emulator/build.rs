@@ -46,6 +46,7 @@ fn main() -> Outcome<()> {
     for watched in ["build.rs", "src", "../cuda/kernels"] {
         println!("cargo:rerun-if-changed={}", root.join(watched).display());
     }
+    println!("cargo:rerun-if-env-changed=CXX");
     let Some(compiler) = find_compiler() else {
         println!("cargo:warning=no C++ compiler: tests on the emulated card are skipped");
         return Ok(());
@@ -149,7 +150,8 @@ fn compile_one(compiler: &cc::Tool, headers: &[&Path], unit: &Unit) -> Outcome<(
         command.arg("-I").arg(folder);
     }
     if unit.is_kernel {
-        command.args(["-O1", "-x", "c++", "-include", "card.hpp"]);
+        // A large frame must not reach over the closed page below a thread's stack.
+        command.args(["-O1", "-fstack-clash-protection", "-x", "c++", "-include", "card.hpp"]);
     } else {
         command.arg("-O2");
     }

@@ -226,6 +226,7 @@ API int cuMemFreeAsync(void* at, void* stream_handle) {
   work->name = "free";
   work->card = stream->card;
   work->run = [at](Random&) -> Fault {
+    if (!memory().find(at, 0)) return {Fault::Address, "memory was freed twice"};
     if (memory().release(static_cast<char*>(at))) return {};
     return {Fault::Address, "bytes beside a buffer were written to"};
   };

@@ -13,6 +13,13 @@ namespace card {
 /// What a thread of a kernel may put on its stack.
 constexpr size_t STACK = 64 << 10;
 
+/// Where a stack starts. Stacks that all started at the same place of a page would share a few lines of
+/// the cache.
+inline char* stack_top(char* stack) {
+  size_t number = reinterpret_cast<size_t>(stack) / 4096;
+  return stack + STACK - 16 - number * 7 % 64 * 64;
+}
+
 #if defined(__x86_64__)
 asm(R"(
 .text
@@ -38,7 +45,7 @@ card_switch:
 )");
 inline void* prepare_stack(char* stack, void (*entry)()) {
   // `ret` finds the entry, aligned as after a call.
-  auto top = reinterpret_cast<void**>(stack + STACK - 16);
+  auto top = reinterpret_cast<void**>(stack_top(stack));
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; i++) *--top = nullptr;
@@ -79,7 +86,7 @@ card_switch:
   ret
 )");
 inline void* prepare_stack(char* stack, void (*entry)()) {
-  auto top = stack + STACK - 16 - 160;
+  auto top = stack_top(stack) - 160;
   std::memset(top, 0, 160);
   std::memcpy(top + 88, &entry, sizeof entry);
   return top;

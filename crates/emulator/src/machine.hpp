@@ -58,9 +58,10 @@ struct Ticket {
   std::chrono::steady_clock::time_point time;
 };
 
+/// Work of a graph, the nodes that it follows and those that follow it.
 struct Node {
   std::shared_ptr<Work> work;
-  std::vector<size_t> after;
+  std::vector<size_t> after, before;
 };
 
 struct Graph {

@@ -114,7 +114,10 @@ void Runner::pause(State state) {
 void Runner::resume(unsigned number) {
   Thread& thread = threads[number];
   running = number;
-  threadIdx = {number % blockDim.x, number / blockDim.x % blockDim.y, number / (blockDim.x * blockDim.y)};
+  if (number < blockDim.x)
+    threadIdx = {number, 0, 0};
+  else
+    threadIdx = {number % blockDim.x, number / blockDim.x % blockDim.y, number / (blockDim.x * blockDim.y)};
   if (!thread.stack) {
     thread.stack = take_stack();
     thread.stack_pointer = prepare_stack(thread.stack, thread_main);

@@ -96,9 +96,8 @@ void Machine::step(Stream& stream) {
     task.ready.erase(task.ready.begin() + static_cast<long>(pick));
     task.left--;
     auto graph = task.graph;
-    for (size_t i = 0; i < graph->nodes.size(); i++)
-      for (size_t before : graph->nodes[i].after)
-        if (before == number && --task.missing[i] == 0) task.ready.push_back(i);
+    for (size_t next : graph->nodes[number].before)
+      if (--task.missing[next] == 0) task.ready.push_back(next);
     execute(*graph->nodes[number].work);
   } else {
     if (task.kind == Task::Record) {
@@ -168,7 +167,8 @@ Code Machine::submit(Stream& stream, std::shared_ptr<Work> work) {
   }
   if (stream.capture->invalid) return CAPTURE_INVALIDATED;
   auto& nodes = stream.capture->graph->nodes;
-  nodes.push_back({std::move(work), stream.tail});
+  for (size_t node : stream.tail) nodes[node].before.push_back(nodes.size());
+  nodes.push_back({std::move(work), stream.tail, {}});
   stream.tail = {nodes.size() - 1};
   return SUCCESS;
 }
@@ -257,7 +257,7 @@ Code Machine::end_capture(Stream& stream, std::shared_ptr<Graph>* graph) {
   for (size_t node : stream.tail) joined[node] = true;
   for (size_t i = nodes.size(); i-- > 0;)
     if (joined[i])
-      for (size_t before : nodes[i].after) joined[before] = true;
+      for (size_t earlier : nodes[i].after) joined[earlier] = true;
   Code code = capture->invalid ? CAPTURE_INVALIDATED : SUCCESS;
   for (auto& [id, other] : streams.objects) {
     if (other->capture != capture) continue;
