@@ -144,7 +144,9 @@ fn search<T>(with: impl FnOnce(&mut Search) -> T) -> T {
 }
 
 fn find(name: &str, files: &[&str], functions: &[&'static str], missing: Error) -> Result<()> {
-    let library = load(name, files).ok_or(missing.clone())?;
+    // The loader knows a library by name as long as somebody holds it.
+    std::mem::forget(load(name, files).ok_or(missing.clone())?);
+    let library = known_to_cudarc(name).ok_or(missing)?;
     for function in functions {
         // SAFETY: the address is only asked for.
         let known = unsafe { library.get::<*const c_void>(function.as_bytes()) }.is_ok();
@@ -153,17 +155,18 @@ fn find(name: &str, files: &[&str], functions: &[&'static str], missing: Error) 
             return Err(Error::Call { function, code: 0, text });
         }
     }
-    // The loader knows a library by name as long as somebody holds it.
-    std::mem::forget(library);
-    // cudarc searches by name; it must find what was found here, or it would panic.
+    Ok(())
+}
+
+/// The library that cudarc will call: it searches by name, and panics where it finds none.
+fn known_to_cudarc(name: &str) -> Option<&'static Library> {
     // SAFETY: libraries of NVIDIA, or the emulated card's, may be loaded.
-    let found = unsafe {
+    unsafe {
         match name {
-            "cuda" => cudarc::driver::sys::is_culib_present(),
-            _ => cudarc::cublaslt::sys::is_culib_present(),
+            "cuda" => cudarc::driver::sys::is_culib_present().then(|| cudarc::driver::sys::culib()),
+            _ => cudarc::cublaslt::sys::is_culib_present().then(|| cudarc::cublaslt::sys::culib()),
         }
-    };
-    if found { Ok(()) } else { Err(missing) }
+    }
 }
 
 fn load(name: &str, files: &[&str]) -> Option<Library> {

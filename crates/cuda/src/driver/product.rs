@@ -220,6 +220,7 @@ impl Products {
         if let Some(bias) = bias.filter(|_| spec.epilogue != Epilogue::None) {
             plan.set(DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.address())?;
         }
+        self.card.set_last_launch(&plan.name);
         let (wide, narrow) = ([spec.alpha, spec.beta], [spec.alpha as f32, spec.beta as f32]);
         let factor = |which: usize| match spec.compute {
             Compute::F64 => (&raw const wide[which]).cast::<c_void>(),
@@ -287,6 +288,8 @@ struct Plan {
     desc: cublasLtMatmulDesc_t,
     layouts: [cublasLtMatrixLayout_t; 3],
     algorithm: cublasLtMatmulAlgo_t,
+    /// What it is called when something fails later.
+    name: Arc<str>,
 }
 
 impl Plan {
@@ -295,6 +298,7 @@ impl Plan {
             desc: ptr::null_mut(),
             layouts: [ptr::null_mut(); 3],
             algorithm: cublasLtMatmulAlgo_t { data: [0; 8] },
+            name: format!("product {}×{}×{}", spec.m, spec.n, spec.k).into(),
         };
         let (compute, scale) = match spec.compute {
             Compute::F32 => (cublasComputeType_t::CUBLAS_COMPUTE_32F, cudaDataType_t::CUDA_R_32F),

@@ -278,5 +278,7 @@ fn a_failed_product_is_told() {
     machine.control.fail_launch(1);
     let spec = ProductSpec::dense(2, 3, 5, Element::F32);
     let failed = by_card(&products, &stream, &spec, &values(&spec)).unwrap_err();
-    assert!(matches!(failed, Error::Launch { .. }), "{failed}");
+    let wanted =
+        "a kernel failed on the card, `product 2×3×5` or one before it: unspecified launch failure";
+    assert_eq!(failed.to_string(), wanted);
 }
