@@ -42,6 +42,11 @@ pub(crate) fn host<T>() -> Outcome<T> {
 /// The ops of each family.
 const FAMILIES: &[&[(&str, Lower)]] = &[];
 
+/// Op types that the card runs.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().copied().flatten().map(|(name, _)| *name)
+}
+
 /// How the card runs op type `kind`, if it does.
 pub(crate) fn find(kind: &str) -> Option<Lower> {
     static BY_NAME: OnceLock<HashMap<&'static str, Lower>> = OnceLock::new();
