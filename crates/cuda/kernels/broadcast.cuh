@@ -14,6 +14,15 @@ struct Axes {
   uint32_t steps[2][MAX_AXES];
 };
 
+/// A full shape. When it is one axis, it may have any length; else less than 2^31 elements.
+struct Broadcast {
+  Axes axes;
+  /// Whether as many neighbours as 16 bytes hold always lie in the same innermost line.
+  int32_t is_wide;
+};
+
+namespace {
+
 /// Adds to `at` where the operands of element `i` lie.
 INLINE void add_offsets(const Axes& axes, uint32_t i, uint32_t* at) {
   ROLLED for (int axis = axes.rank - 1; axis > 0; axis--) {
@@ -26,13 +35,6 @@ INLINE void add_offsets(const Axes& axes, uint32_t i, uint32_t* at) {
   at[0] += i * axes.steps[0][0];
   at[1] += i * axes.steps[1][0];
 }
-
-/// A full shape. When it is one axis, it may have any length; else less than 2^31 elements.
-struct Broadcast {
-  Axes axes;
-  /// Whether as many neighbours as 16 bytes hold always lie in the same innermost line.
-  int32_t is_wide;
-};
 
 /// Where the operands of element `i` lie.
 struct Places {
@@ -106,3 +108,5 @@ INLINE void map_broadcast(const E* xs, const E* ys, const E* ds, E* out, int64_t
     out[i] = Store<E>::of(f(load(xs[at.x]), load(ys[at.y]), load(ds[i])));
   }
 }
+
+}  // namespace

@@ -3,6 +3,19 @@
 #pragma once
 #include "prelude.cuh"
 
+// A loop that is not unrolled: the rest of a loop over packs, which is rarely run and need not be compiled
+// four times.
+#ifdef EMULATED_CARD
+#define ROLLED
+#else
+#define ROLLED _Pragma("unroll 1")
+#endif
+#define FOR_REST(i, start, n) \
+  ROLLED for (int64_t i = (start) + thread_number(); i < (n); i += thread_count())
+
+// Of each file that includes this: others may mean something else by the same names.
+namespace {
+
 /// Elements that are loaded and stored at once.
 template <typename E, int N> struct Pack { E at[N]; };
 
@@ -35,16 +48,6 @@ template <typename E, int N> INLINE void store_pack(E* to, const Pack<E, N>& pac
   *(W*)to = words;
 }
 
-// A loop that is not unrolled: the rest of a loop over packs, which is rarely run and need not be compiled
-// four times.
-#ifdef EMULATED_CARD
-#define ROLLED
-#else
-#define ROLLED _Pragma("unroll 1")
-#endif
-#define FOR_REST(i, start, n) \
-  ROLLED for (int64_t i = (start) + thread_number(); i < (n); i += thread_count())
-
 /// Writes `f(x)` for every element, `N` at once.
 template <int N, typename E, typename R, typename F>
 INLINE void map_each(const E* xs, R* out, int64_t n, F f) {
@@ -70,6 +73,8 @@ INLINE void map_pairs(const E* xs, const E* ys, E* out, int64_t n, F f) {
   }
   FOR_REST(i, packs * N, n) out[i] = Store<E>::of(f(load(xs[i]), load(ys[i])));
 }
+
+}  // namespace
 
 /// What instantiates kernels for several element types: `KERNELS(…, type, suffix)`.
 #define FOR_SINGLE_AND_DOUBLE(KERNELS, ...) \

@@ -1,4 +1,4 @@
-// Reductions over some axes, in an order that the shape alone decides (lower/reduce/reduction.rs lays it out).
+// Reductions over some axes, in an order that the shape alone decides (lower/reduce/reduction.rs).
 //
 // A team of threads makes one result: neighbouring threads take neighbouring elements of it, or (when what
 // lies side by side goes into different results) neighbouring results. Where there are few results of many
@@ -21,6 +21,8 @@ struct Reduction {
   /// The axes that are kept, and those that are reduced, with the steps of up to two inputs.
   Axes kept, reduced;
 };
+
+namespace {
 
 /// Which result a thread works for, and as which member of its team.
 struct Member {
@@ -95,3 +97,5 @@ INLINE A join_parts(const A* parts, uint32_t result, uint32_t count, A start, Jo
   for (int with = 16; with; with >>= 1) all = join(all, __shfl_xor_sync(ALL_LANES, all, with));
   return all;
 }
+
+}  // namespace

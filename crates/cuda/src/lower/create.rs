@@ -20,7 +20,6 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("fill_constant", fill_constant),
     ("fill_constant_batch_size_like", fill_like),
     ("fill_zeros_like", fill_zeros),
-    ("shape", shape),
 ];
 
 /// Bytes that one kernel stores that has them as an argument.
@@ -94,17 +93,6 @@ fn assign_value(l: &mut Lowering<'_>) -> Outcome {
         return host();
     }
     let bytes = computed(l.op.op)?;
-    store(l, &bytes, &out)
-}
-
-/// The dimensions of `Input`, which are known.
-fn shape(l: &mut Lowering<'_>) -> Outcome {
-    let (input, out) = (l.input("Input")?, l.output("Out")?);
-    let mut bytes = Vec::new();
-    for dim in &input.dims {
-        let Ok(dim) = i32::try_from(*dim) else { return host() };
-        bytes.extend(dim.to_ne_bytes());
-    }
     store(l, &bytes, &out)
 }
 

@@ -169,13 +169,9 @@ fn pow_grad(l: &mut Lowering<'_>) -> Outcome {
     Ok(())
 }
 
-/// Dense tensors are added up in one pass (eight of them); selected rows are put behind each other. Rows beside dense
-/// tensors are the host's.
+/// Dense tensors, eight of them in one pass.
 fn sum(l: &mut Lowering<'_>) -> Outcome {
     let (inputs, out) = (l.inputs("X"), l.output("Out")?);
-    if inputs.iter().all(|input| input.selected.is_some()) {
-        return append_rows(l, &inputs, &out);
-    }
     let is_known = is_float(out.dtype) || is_whole(out.dtype);
     let fits = |x: &Var| x.selected.is_none() && x.dtype == out.dtype && x.numel() == out.numel();
     if !is_known || !inputs.iter().all(fits) {
@@ -198,24 +194,6 @@ fn sum(l: &mut Lowering<'_>) -> Outcome {
             rest.insert(0, out.at);
         }
     }
-    Ok(())
-}
-
-fn append_rows(l: &mut Lowering<'_>, inputs: &[Var], out: &Var) -> Outcome {
-    let Some(to) = out.selected else { return host() };
-    let width = out.width();
-    if inputs.iter().any(|input| input.width() != width || input.dtype != out.dtype) {
-        return host();
-    }
-    let mut count = 0;
-    for (input, from) in inputs.iter().filter_map(|input| input.selected.map(|from| (input, from)))
-    {
-        let (index, row) = (size_of::<i64>(), width * out.dtype.size());
-        l.copy(from.rows, to.rows.plus(count * index), from.count * index);
-        l.copy(input.at, out.at.plus(count * row), from.count * row);
-        count += from.count;
-    }
-    l.select("Out", count);
     Ok(())
 }
 
