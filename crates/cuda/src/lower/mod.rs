@@ -4,7 +4,13 @@
 //! shapes and adds work, and name it in that file's table. What it does not do (a type, an attribute, a shape) it
 //! declines, and the host runs the op: [`host`].
 
+mod broadcast;
+mod create;
+mod elementwise;
 mod lowering;
+mod math;
+mod reduce;
+mod unary;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -40,7 +46,8 @@ pub(crate) fn host<T>() -> Outcome<T> {
 }
 
 /// The ops of each family.
-const FAMILIES: &[&[(&str, Lower)]] = &[];
+const FAMILIES: &[&[(&str, Lower)]] =
+    &[create::OPS, elementwise::OPS, math::OPS, reduce::OPS, unary::OPS];
 
 /// Op types that the card runs.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
