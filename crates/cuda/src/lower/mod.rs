@@ -4,7 +4,11 @@
 //! shapes and adds work, and name it in that file's table. What it does not do (a type, an attribute, a shape) it
 //! declines, and the host runs the op: [`host`].
 
+mod axes;
+mod constant;
 mod lowering;
+mod shape;
+mod walk;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -40,7 +44,7 @@ pub(crate) fn host<T>() -> Outcome<T> {
 }
 
 /// The ops of each family.
-const FAMILIES: &[&[(&str, Lower)]] = &[];
+const FAMILIES: &[&[(&str, Lower)]] = &[shape::OPS];
 
 /// How the card runs op type `kind`, if it does.
 pub(crate) fn find(kind: &str) -> Option<Lower> {
