@@ -6,7 +6,11 @@
 
 mod axes;
 mod constant;
+mod index;
 mod lowering;
+mod order;
+mod pool;
+mod random;
 mod shape;
 mod walk;
 
@@ -44,7 +48,7 @@ pub(crate) fn host<T>() -> Outcome<T> {
 }
 
 /// The ops of each family.
-const FAMILIES: &[&[(&str, Lower)]] = &[shape::OPS];
+const FAMILIES: &[&[(&str, Lower)]] = &[index::OPS, order::OPS, pool::OPS, random::OPS, shape::OPS];
 
 /// How the card runs op type `kind`, if it does.
 pub(crate) fn find(kind: &str) -> Option<Lower> {
