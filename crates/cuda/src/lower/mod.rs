@@ -4,13 +4,21 @@
 //! shapes and adds work, and name it in that file's table. What it does not do (a type, an attribute, a shape) it
 //! declines, and the host runs the op: [`host`].
 
+mod axes;
 mod broadcast;
+mod constant;
 mod create;
 mod elementwise;
+mod index;
 mod lowering;
 mod math;
+mod order;
+mod pool;
+mod random;
 mod reduce;
+mod shape;
 mod unary;
+mod walk;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -46,8 +54,18 @@ pub(crate) fn host<T>() -> Outcome<T> {
 }
 
 /// The ops of each family.
-const FAMILIES: &[&[(&str, Lower)]] =
-    &[create::OPS, elementwise::OPS, math::OPS, reduce::OPS, unary::OPS];
+const FAMILIES: &[&[(&str, Lower)]] = &[
+    create::OPS,
+    elementwise::OPS,
+    index::OPS,
+    math::OPS,
+    order::OPS,
+    pool::OPS,
+    random::OPS,
+    reduce::OPS,
+    shape::OPS,
+    unary::OPS,
+];
 
 /// Op types that the card runs.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
