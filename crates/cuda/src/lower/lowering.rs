@@ -233,6 +233,14 @@ impl Launch<'_> {
         self
     }
 
+    /// A structure of `count` pointers: these, then null pointers.
+    pub(crate) fn refs(mut self, refs: impl IntoIterator<Item = Ref>, count: usize) -> Self {
+        let mut refs: Vec<Ref> = refs.into_iter().collect();
+        refs.resize(count, Ref::NULL);
+        self.args.push(Arg::Refs(refs.into()));
+        self
+    }
+
     /// The elements of a variable.
     pub(crate) fn var(self, var: &Var) -> Self {
         self.at(var.at)
