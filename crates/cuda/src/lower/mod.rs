@@ -4,7 +4,15 @@
 //! shapes and adds work, and name it in that file's table. What it does not do (a type, an attribute, a shape) it
 //! declines, and the host runs the op: [`host`].
 
+mod divider;
+mod embedding_concat;
+mod lookup;
 mod lowering;
+mod metric;
+mod optimizer;
+mod segments;
+mod selected_rows;
+mod sort;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -40,7 +48,8 @@ pub(crate) fn host<T>() -> Outcome<T> {
 }
 
 /// The ops of each family.
-const FAMILIES: &[&[(&str, Lower)]] = &[];
+const FAMILIES: &[&[(&str, Lower)]] =
+    &[embedding_concat::OPS, lookup::OPS, metric::OPS, optimizer::OPS, selected_rows::OPS];
 
 /// How the card runs op type `kind`, if it does.
 pub(crate) fn find(kind: &str) -> Option<Lower> {
