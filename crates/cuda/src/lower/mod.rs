@@ -8,15 +8,23 @@ mod axes;
 mod broadcast;
 mod constant;
 mod create;
+mod divider;
 mod elementwise;
+mod embedding_concat;
 mod index;
+mod lookup;
 mod lowering;
 mod math;
+mod metric;
+mod optimizer;
 mod order;
 mod pool;
 mod random;
 mod reduce;
+mod segments;
+mod selected_rows;
 mod shape;
+mod sort;
 mod unary;
 mod walk;
 
@@ -57,12 +65,17 @@ pub(crate) fn host<T>() -> Outcome<T> {
 const FAMILIES: &[&[(&str, Lower)]] = &[
     create::OPS,
     elementwise::OPS,
+    embedding_concat::OPS,
     index::OPS,
+    lookup::OPS,
     math::OPS,
+    metric::OPS,
+    optimizer::OPS,
     order::OPS,
     pool::OPS,
     random::OPS,
     reduce::OPS,
+    selected_rows::OPS,
     shape::OPS,
     unary::OPS,
 ];
