@@ -5,6 +5,7 @@
 //! declines, and the host runs the op: [`host`].
 
 mod lowering;
+mod products;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -40,7 +41,7 @@ pub(crate) fn host<T>() -> Outcome<T> {
 }
 
 /// The ops of each family.
-const FAMILIES: &[&[(&str, Lower)]] = &[];
+const FAMILIES: &[&[(&str, Lower)]] = &[products::OPS];
 
 /// How the card runs op type `kind`, if it does.
 pub(crate) fn find(kind: &str) -> Option<Lower> {
