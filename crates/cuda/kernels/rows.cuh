@@ -7,6 +7,13 @@
 #define WIDE_FLOATS(KERNELS) KERNELS(float, f32) KERNELS(double, f64)
 #define ALL_FLOATS(KERNELS) WIDE_FLOATS(KERNELS) KERNELS(bf16, bf16) KERNELS(f16, f16)
 
+// Before a loop whose body is long: that it stays one.
+#ifdef EMULATED_CARD
+#define ROLLED
+#else
+#define ROLLED _Pragma("unroll 1")
+#endif
+
 /// Threads of a block in all kernels that include this file.
 const int BLOCK = 256;
 

@@ -4,8 +4,10 @@
 //! shapes and adds work, and name it in that file's table. What it does not do (a type, an attribute, a shape) it
 //! declines, and the host runs the op: [`host`].
 
+mod loss;
 mod lowering;
 mod products;
+mod softmax;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -41,7 +43,7 @@ pub(crate) fn host<T>() -> Outcome<T> {
 }
 
 /// The ops of each family.
-const FAMILIES: &[&[(&str, Lower)]] = &[products::OPS];
+const FAMILIES: &[&[(&str, Lower)]] = &[loss::OPS, products::OPS, softmax::OPS];
 
 /// How the card runs op type `kind`, if it does.
 pub(crate) fn find(kind: &str) -> Option<Lower> {
