@@ -6,6 +6,7 @@
 
 mod loss;
 mod lowering;
+mod norm;
 mod products;
 mod softmax;
 
