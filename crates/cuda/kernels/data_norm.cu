@@ -2,6 +2,8 @@
 // slot whose first column is 0 was not shown: it yields 0 and counts nowhere.
 #include "rows.cuh"
 
+namespace {
+
 /// Whether the slot of this column was shown in the row that begins at `x`.
 template <typename T> INLINE bool is_shown(const T* x, uint32_t column, uint32_t slot) {
   return !slot || abs_(x[column / slot * slot]) >= T(1e-7);
@@ -53,6 +55,8 @@ INLINE void data_norm_finish(const double* partials, T* dsize, T* dsum, T* dsqua
     if (dbias) dbias[column] = (T)(is_shifted ? found[4] : 0.0);
   }
 }
+
+}  // namespace
 
 #define DATA_NORM_KERNELS(T, suffix)                                                                       \
   KERNEL data_norm_statistics_##suffix(const T* size, const T* total, const T* square, T* means,           \

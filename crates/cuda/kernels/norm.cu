@@ -6,6 +6,8 @@
 // Sums per channel are made in double precision around a number close to the mean, so that one pass over the input
 // is enough for a variance.
 
+namespace {
+
 /// Two sums a channel. Forward (`d` is null) of `x - shift` and of its square, backward of `d` and `d * (x - shift)`.
 template <typename T> INLINE void channel_terms(const T* d, T x, T shift, int64_t at, double* sums) {
   double away = (double)x - (double)shift;
@@ -135,6 +137,8 @@ INLINE void channel_slopes(const double* partials, const T* scale, const T* mean
   }
 }
 
+}  // namespace
+
 #define CHANNEL_KERNELS(T, suffix)                                                                         \
   KERNEL channel_sums_last_##suffix(const T* x, const T* d, const T* shifts, double* partials,             \
                                     int64_t rows, int64_t channels, int64_t rows_per_chunk) {              \
@@ -177,6 +181,8 @@ INLINE void channel_slopes(const double* partials, const T* scale, const T* mean
 WIDE_FLOATS(CHANNEL_KERNELS)
 
 // --- layer_norm: rows of `width` elements.
+
+namespace {
 
 template <typename T, int SIZE>
 INLINE void layer_norm(const T* xs, const T* scale, const T* bias, T* ys, T* means, T* variances, int64_t rows,
@@ -239,6 +245,8 @@ INLINE void layer_norm_sums(const T* xs, const T* means, const T* variances, con
     partials[blockIdx.y * 2 * width + width + tile.column] = sums[1];
   }
 }
+
+}  // namespace
 
 #define LAYER_NORM_KERNELS_OF(SIZE, T, suffix)                                                             \
   KERNEL layer_norm_##SIZE##_##suffix(const T* x, const T* scale, const T* bias, T* y, T* means,           \

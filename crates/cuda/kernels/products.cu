@@ -2,6 +2,8 @@
 // around its products.
 #include "rows.cuh"
 
+namespace {
+
 /// Activations of `fc`, and their slopes from the output `y`.
 const int RELU = 1, SIGMOID = 2, TANH = 3;
 template <typename T> INLINE T fc_act(T x, int32_t act) {
@@ -140,6 +142,8 @@ INLINE void fc_narrow_grad(const E* x, const E* w, const E* out, const E* dout, 
   if (threadIdx.x < TILE && tile.column <= width) partials[blockIdx.y * (width + 1) + tile.column] = sum;
 }
 
+}  // namespace
+
 #define PRODUCT_KERNELS(E, suffix)                                                                         \
   KERNEL dot_rows_8_##suffix(const E* a, const E* b, const E* bias, E* out, int64_t rows, int64_t width,   \
                              int64_t rows_per_b, double alpha, int32_t act) {                              \
@@ -187,6 +191,8 @@ INLINE void fc_narrow_grad(const E* x, const E* w, const E* out, const E* dout, 
   EXPORT(fc_narrow_grad_##suffix)
 ALL_FLOATS(PRODUCT_KERNELS)
 
+namespace {
+
 /// `dot`: inner products of rows, of any numbers.
 template <typename E> INLINE void dot_pairs(const E* x, const E* y, E* out, int64_t rows, int64_t width) {
   typedef typename Math<E>::type T;
@@ -199,6 +205,8 @@ template <typename E> INLINE void dot_pairs(const E* x, const E* y, E* out, int6
     if (Warp::rank() == 0) out[row] = Store<E>::of(sum);
   }
 }
+
+}  // namespace
 #define DOT_KERNELS(E, suffix)                                                                             \
   KERNEL dot_##suffix(const E* x, const E* y, E* out, int64_t rows, int64_t width) {                       \
     dot_pairs<E>(x, y, out, rows, width);                                                                  \
@@ -220,6 +228,8 @@ DOT_KERNELS(int64_t, i64)
   }                                                                                                        \
   EXPORT(dot_grad_##suffix)
 ALL_FLOATS(DOT_GRAD_KERNELS)
+
+namespace {
 
 /// `cos_sim`: the cosine of the angle between rows; `y` has as many rows as `x`, or one.
 template <typename T>
@@ -245,6 +255,8 @@ INLINE void cos_sim(const T* x, const T* y, T* out, T* x_norm, T* y_norm, int64_
 template <typename T> INLINE T cos_sim_slope(T to, T other, T out, T d, T own_norm, T other_norm) {
   return other * (d / (own_norm * other_norm)) - to * (d * out / (own_norm * own_norm));
 }
+
+}  // namespace
 
 #define COS_SIM_KERNELS(T, suffix)                                                                         \
   KERNEL cos_sim_##suffix(const T* x, const T* y, T* out, T* x_norm, T* y_norm, int64_t rows,              \

@@ -14,6 +14,9 @@
 #define ROLLED _Pragma("unroll 1")
 #endif
 
+// A name of their own keeps these from meeting others of the same name when all files are linked together.
+namespace rows {
+
 /// Threads of a block in all kernels that include this file.
 const int BLOCK = 256;
 
@@ -91,3 +94,6 @@ struct TileRows {
     end = start + rows_per_chunk < rows ? start + rows_per_chunk : rows;
   }
 };
+
+}  // namespace rows
+using namespace rows;

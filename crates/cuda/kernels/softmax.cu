@@ -5,6 +5,8 @@
 // is of some length, and of a block where it is long.
 #include "rows.cuh"
 
+namespace {
+
 /// One thread a sample: a team of one.
 struct Alone {
   static INLINE int64_t first_row() { return thread_number(); }
@@ -75,6 +77,8 @@ INLINE void softmax_grad(const E* ys, const E* ds, E* dx, int64_t rows, int64_t 
   }
 }
 
+}  // namespace
+
 #define SOFTMAX_KERNELS_OF(SIZE, E, suffix)                                                                \
   KERNEL softmax_##SIZE##_##suffix(const E* x, E* out, int64_t rows, int64_t len, int64_t step,            \
                                    int32_t is_log) {                                                       \
@@ -91,6 +95,8 @@ INLINE void softmax_grad(const E* ys, const E* ds, E* dx, int64_t rows, int64_t 
   SOFTMAX_KERNELS_OF(32, E, suffix)        \
   SOFTMAX_KERNELS_OF(256, E, suffix)
 ALL_FLOATS(SOFTMAX_KERNELS)
+
+namespace {
 
 /// `-ln(x)`, with a stand-in for infinity.
 template <typename T> INLINE T minus_log(T x) {
@@ -172,6 +178,8 @@ INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, in
     dx[i] = found == at ? (use_softmax ? slope - d : -d / y) : slope;
   }
 }
+
+}  // namespace
 
 #define LOSS_KERNEL(SIZE, T, suffix)                                                                       \
   KERNEL softmax_loss_##SIZE##_##suffix(const T* logits, const void* labels, T* softmax, T* loss,          \

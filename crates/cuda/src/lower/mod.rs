@@ -4,6 +4,7 @@
 //! shapes and adds work, and name it in that file's table. What it does not do (a type, an attribute, a shape) it
 //! declines, and the host runs the op: [`host`].
 
+mod conv;
 mod loss;
 mod lowering;
 mod norm;
