@@ -9,6 +9,7 @@ mod loss;
 mod lowering;
 mod norm;
 mod products;
+mod recurrent;
 mod softmax;
 
 use std::collections::HashMap;
