@@ -5,5 +5,6 @@
 //! depends on shapes and attributes alone, so it is made once, bound to addresses, and given to the card as
 //! it is or recorded as a graph. The driver's libraries are loaded at run time ([`driver`]).
 
+mod lanes;
 mod lower;
 mod work;

@@ -47,6 +47,8 @@ impl Ref {
 pub(crate) enum Arg {
     /// A pointer.
     Ref(Ref),
+    /// A structure of pointers, one behind the other.
+    Refs(Box<[Ref]>),
     /// Bytes of a number or a structure.
     Value(Box<[u8]>),
     /// The number of the op, for what it complains of.

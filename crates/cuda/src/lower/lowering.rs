@@ -33,6 +33,8 @@ pub(crate) struct Lowered {
     pub(crate) work: Vec<Work>,
     /// Bytes of memory that the work needs beside the op's variables.
     pub(crate) scratch: usize,
+    /// Where each piece of it begins, and how long it is.
+    pub(crate) pieces: Vec<(usize, usize)>,
 }
 
 /// A variable of an op.
@@ -161,6 +163,7 @@ impl<'a> Lowering<'a> {
     pub(crate) fn scratch(&mut self, bytes: usize) -> Ref {
         let offset = self.lowered.scratch.next_multiple_of(ALIGN);
         self.lowered.scratch = offset + bytes;
+        self.lowered.pieces.push((offset, bytes));
         Ref { base: Base::Scratch, offset }
     }
 
@@ -230,6 +233,14 @@ impl Launch<'_> {
     /// A pointer.
     pub(crate) fn at(mut self, at: Ref) -> Self {
         self.args.push(Arg::Ref(at));
+        self
+    }
+
+    /// A structure of `count` pointers: these, then null pointers.
+    pub(crate) fn refs(mut self, refs: impl IntoIterator<Item = Ref>, count: usize) -> Self {
+        let mut refs: Vec<Ref> = refs.into_iter().collect();
+        refs.resize(count, Ref::NULL);
+        self.args.push(Arg::Refs(refs.into()));
         self
     }
 

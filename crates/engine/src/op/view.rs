@@ -143,7 +143,7 @@ impl<'a> OpView<'a> {
 
     /// What random ops key their generator by: the name of the variable in output slot `slot`, told
     /// apart from other values of that name.
-    pub(crate) fn output_key(&self, slot: &str) -> String {
+    pub fn output_key(&self, slot: &str) -> String {
         let name = self.op.outputs_of(slot).first().map_or("", String::as_str);
         let version = |out: Out| self.versions.get(usize::from(out.0)).copied();
         match self.maybe_output(slot).and_then(version) {

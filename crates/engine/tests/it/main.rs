@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails stops its test")]
 
 mod bad_input;
+mod card;
 mod case;
 mod compare;
 mod coverage;
