@@ -7,23 +7,29 @@
 mod axes;
 mod broadcast;
 mod constant;
+mod conv;
 mod create;
 mod divider;
 mod elementwise;
 mod embedding_concat;
 mod index;
 mod lookup;
+mod loss;
 mod lowering;
 mod math;
 mod metric;
+mod norm;
 mod optimizer;
 mod order;
 mod pool;
+mod products;
 mod random;
+mod recurrent;
 mod reduce;
 mod segments;
 mod selected_rows;
 mod shape;
+mod softmax;
 mod sort;
 mod unary;
 mod walk;
@@ -68,15 +74,18 @@ const FAMILIES: &[&[(&str, Lower)]] = &[
     embedding_concat::OPS,
     index::OPS,
     lookup::OPS,
+    loss::OPS,
     math::OPS,
     metric::OPS,
     optimizer::OPS,
     order::OPS,
     pool::OPS,
+    products::OPS,
     random::OPS,
     reduce::OPS,
     selected_rows::OPS,
     shape::OPS,
+    softmax::OPS,
     unary::OPS,
 ];
 
