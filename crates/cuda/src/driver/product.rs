@@ -21,7 +21,6 @@ use cudarc::cublaslt::sys::{
 
 use super::card::Card;
 use super::error::{Error, Result};
-use super::event::{Event, Timing};
 use super::libraries;
 use super::memory::{Memory, Span};
 use super::stream::{Stream, wrong};
@@ -263,9 +262,8 @@ impl Products {
             return Err(wrong("cublasLtMatmul", text));
         }
         let memory = self.stream.allocate(WORKSPACE_BYTES)?;
-        let allocated = Event::new(&self.card, Timing::Off)?;
-        self.stream.record(&allocated)?;
-        stream.wait(&allocated)?;
+        // A recording of this stream may be replayed on any other: memory that is there needs no order.
+        self.stream.synchronize()?;
         let address = memory.address();
         state.workspaces.insert(key, memory);
         Ok(address)
