@@ -242,3 +242,19 @@ impl Bound {
 pub(crate) fn failed(error: Error) -> bireme_engine::Error {
     bireme_engine::Error::Device { problem: error.to_string() }
 }
+
+impl std::fmt::Debug for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bound::Kernel { function, blocks, threads, .. } => {
+                write!(f, "{} {blocks:?} x {threads}", function.name())
+            }
+            Bound::Product { spec, .. } => {
+                let (a, b) = (spec.a.transposed, spec.b.transposed);
+                write!(f, "product {}x{}x{} {a} {b}", spec.m, spec.n, spec.k)
+            }
+            Bound::Copy { bytes, .. } => write!(f, "copy of {bytes} bytes"),
+            Bound::Clear { bytes, .. } => write!(f, "clear of {bytes} bytes"),
+        }
+    }
+}
