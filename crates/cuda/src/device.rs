@@ -343,6 +343,7 @@ impl Device for Cuda {
         let problem = match raw.problem {
             2 => Problem::Label,
             3 => Problem::NotFinite,
+            4 => Problem::ZeroDivisor,
             _ => Problem::OutOfRange,
         };
         let RawComplaint { op, value, position, bound, .. } = raw;
