@@ -68,7 +68,6 @@ pub(crate) struct Piece {
 pub(crate) struct Places<'a> {
     pub(crate) call: &'a DeviceCall<'a>,
     pub(crate) extents: &'a Extents,
-    pub(crate) complaint: u64,
 }
 
 impl Places<'_> {
@@ -87,7 +86,7 @@ impl Places<'_> {
                 (self.call.scratch, end.unwrap_or(0))
             }
             Base::Step => (self.call.step, 8),
-            Base::Complaint => (Address(self.complaint), 0),
+            Base::Complaint => (self.call.complaints, 0),
         };
         if base == Address::NULL {
             return Piece { address: 0, bytes: 0 };

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bireme_engine::device::{
-    Address, Complaint, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta, Problem,
-    Recording, Region,
+    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
+    Problem, Recording, Region,
 };
 use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
@@ -34,8 +34,6 @@ pub(crate) struct Cuda {
     products: OnceLock<Products>,
     /// Streams on which work is recorded.
     lanes: Mutex<Vec<Arc<Stream>>>,
-    /// Where kernels say what is wrong with their inputs; the host looks without asking the card.
-    complaint: Pinned,
     tf32: AtomicBool,
 }
 
@@ -77,14 +75,12 @@ impl Cuda {
     fn new(number: u32) -> crate::driver::Result<Arc<Cuda>> {
         let card = Card::open(number as usize)?;
         let stream = Stream::new(&card)?;
-        let complaint = Pinned::new(&card, size_of::<RawComplaint>())?;
         Ok(Arc::new_cyclic(|own| Cuda {
             own: own.clone(),
             card,
             stream,
             products: OnceLock::new(),
             lanes: Mutex::default(),
-            complaint,
             tf32: AtomicBool::new(false),
         }))
     }
@@ -92,10 +88,6 @@ impl Cuda {
     /// Lets products of 32-bit floats round their factors to 10 bits of fraction, which is faster.
     pub(crate) fn allow_tf32(&self, allow: bool) {
         self.tf32.store(allow, Ordering::Relaxed);
-    }
-
-    pub(crate) fn card(&self) -> &Arc<Card> {
-        &self.card
     }
 
     fn products(&self) -> crate::driver::Result<&Products> {
@@ -306,7 +298,19 @@ impl Device for Cuda {
         self.stream.synchronize().map_err(failed)
     }
 
-    fn check_finite(&self, at: Address, dtype: DType, count: usize, op: u32) -> Result<()> {
+    fn complaints(&self) -> Result<Box<dyn Complaints>> {
+        let memory = Pinned::new(&self.card, size_of::<RawComplaint>()).map_err(failed)?;
+        Ok(Box::new(Book { memory, stream: Arc::clone(&self.stream) }))
+    }
+
+    fn check_finite(
+        &self,
+        at: Address,
+        dtype: DType,
+        count: usize,
+        op: u32,
+        complaints: Address,
+    ) -> Result<()> {
         let kernel = match dtype {
             DType::F32 => "check_finite_f32",
             DType::F64 => "check_finite_f64",
@@ -316,38 +320,12 @@ impl Device for Cuda {
         };
         let function = self.card.function(kernel).map_err(failed)?;
         let blocks = count.div_ceil(256).min(1 << 16) as u32;
-        let complaint = self.complaint.as_ptr() as u64;
-        let args = [at.0, count as u64, complaint, u64::from(op)].map(|word| vec![word]).to_vec();
+        let args =
+            [at.0, count as u64, complaints.0, u64::from(op)].map(|word| vec![word]).to_vec();
         let (blocks, threads) = ([blocks, 1, 1], 256);
         let work = Bound::Kernel { function, blocks, threads, shared: 0, args };
         let bytes = (count * dtype.size()) as u64;
         self.submit(work, || vec![Access { start: at.0, bytes, writes: false }])
-    }
-
-    fn complaint(&self) -> Result<Option<Complaint>> {
-        let at = self.complaint.as_ptr().cast::<RawComplaint>();
-        // SAFETY: the memory is as large, page-aligned, and plain numbers; the card may write it meanwhile, so
-        // it is read as it is.
-        let raw = unsafe { at.read_volatile() };
-        if raw.is_taken == 0 {
-            return Ok(None);
-        }
-        // What is written is whole once the work is done.
-        self.synchronize()?;
-        // SAFETY: as above; nothing runs.
-        let raw = unsafe {
-            let raw = at.read_volatile();
-            at.write_volatile(bytemuck::Zeroable::zeroed());
-            raw
-        };
-        let problem = match raw.problem {
-            2 => Problem::Label,
-            3 => Problem::NotFinite,
-            4 => Problem::ZeroDivisor,
-            _ => Problem::OutOfRange,
-        };
-        let RawComplaint { op, value, position, bound, .. } = raw;
-        Ok(Some(Complaint { op, problem, value, position, bound }))
     }
 }
 
@@ -401,6 +379,44 @@ impl fmt::Debug for Block {
     }
 }
 
+/// Page-locked memory that kernels write to when something is wrong with their inputs.
+struct Book {
+    memory: Pinned,
+    stream: Arc<Stream>,
+}
+
+impl Complaints for Book {
+    fn address(&self) -> Address {
+        Address(self.memory.as_ptr() as u64)
+    }
+
+    fn take(&self) -> Result<Option<Complaint>> {
+        let at = self.memory.as_ptr().cast::<RawComplaint>();
+        // SAFETY: the memory is as large, page-aligned, and plain numbers; the card may write it meanwhile,
+        // so it is read as it is.
+        let raw = unsafe { at.read_volatile() };
+        if raw.is_taken == 0 {
+            return Ok(None);
+        }
+        // What is written is whole once the work is done.
+        self.stream.synchronize().map_err(failed)?;
+        // SAFETY: as above; nothing runs.
+        let raw = unsafe {
+            let raw = at.read_volatile();
+            at.write_volatile(bytemuck::Zeroable::zeroed());
+            raw
+        };
+        let problem = match raw.problem {
+            2 => Problem::Label,
+            3 => Problem::NotFinite,
+            4 => Problem::ZeroDivisor,
+            _ => Problem::OutOfRange,
+        };
+        let RawComplaint { op, value, position, bound, .. } = raw;
+        Ok(Some(Complaint { op, problem, value, position, bound }))
+    }
+}
+
 /// An op of the card.
 struct Kernel {
     device: Arc<Cuda>,
@@ -423,8 +439,7 @@ impl DeviceKernel for Kernel {
     }
 
     fn launch(&self, call: &DeviceCall<'_>) -> Result<()> {
-        let complaint = self.device.complaint.as_ptr() as u64;
-        let places = Places { call, extents: &self.extents, complaint };
+        let places = Places { call, extents: &self.extents };
         for ready in &self.work {
             if let Some(bound) = places.bind(ready) {
                 self.device.submit(bound, || places.accesses(ready))?;

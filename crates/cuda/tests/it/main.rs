@@ -1,6 +1,8 @@
 //! Tests on the emulated card; they are skipped where it could not be built. With `BIREME_TEST_CARD=real` those that
 //! need no faults run on the machine's own card.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod card;
 #[path = "../../../engine/tests/it/case.rs"]
 mod case;
@@ -10,5 +12,6 @@ mod driver;
 mod faults;
 mod golden;
 mod products;
+mod programs;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
