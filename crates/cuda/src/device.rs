@@ -439,6 +439,7 @@ impl Complaints for Book {
         let problem = match raw.problem {
             2 => Problem::Label,
             3 => Problem::NotFinite,
+            4 => Problem::ZeroDivisor,
             _ => Problem::OutOfRange,
         };
         let RawComplaint { op, value, position, bound, .. } = raw;

@@ -157,6 +157,8 @@ pub enum Problem {
     Label,
     /// An element is NaN or infinite, where that is asked for.
     NotFinite,
+    /// A whole number would be divided by zero.
+    ZeroDivisor,
 }
 
 /// A card.

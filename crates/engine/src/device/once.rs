@@ -99,5 +99,6 @@ pub(crate) fn refused(complaint: &Complaint) -> Error {
             format!("label {value} of sample {position} lies outside the {bound} classes")
         }
         Problem::NotFinite => format!("element {position} is NaN or infinite"),
+        Problem::ZeroDivisor => "integer division by zero: `Y` has a zero".to_owned(),
     })
 }
