@@ -71,7 +71,7 @@ pub use bireme_ir::DType;
 
 pub use draws::Draws;
 pub use error::{Error, Result};
-pub use executor::{Executor, MAX_THREADS, Step};
+pub use executor::{Executor, Feed, MAX_THREADS, Step};
 pub use place::Place;
 pub use scope::Scope;
 pub use value::Value;

@@ -33,6 +33,8 @@ pub(crate) struct Lowered {
     pub(crate) work: Vec<Work>,
     /// Bytes of memory that the work needs beside the op's variables.
     pub(crate) scratch: usize,
+    /// Where each piece of it begins, and how long it is.
+    pub(crate) pieces: Vec<(usize, usize)>,
 }
 
 /// A variable of an op.
@@ -149,6 +151,13 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// As [`Lowering::select`], of one of several outputs.
+    pub(crate) fn select_one(&mut self, slot: &str, which: usize, count: usize) {
+        if let Some(id) = self.op.outputs(slot).get(which) {
+            self.outputs[id.position()].rows = Some(count);
+        }
+    }
+
     fn input_at(&self, at: usize) -> Var {
         var(&self.inputs[at], Base::Input(at), Base::InputRows(at))
     }
@@ -161,6 +170,7 @@ impl<'a> Lowering<'a> {
     pub(crate) fn scratch(&mut self, bytes: usize) -> Ref {
         let offset = self.lowered.scratch.next_multiple_of(ALIGN);
         self.lowered.scratch = offset + bytes;
+        self.lowered.pieces.push((offset, bytes));
         Ref { base: Base::Scratch, offset }
     }
 

@@ -11,7 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use once::run_once_on;
-pub use value::{DeviceRows, DeviceTensor, DeviceValue};
+pub(crate) use once::{refused, unwritten};
+pub use value::{DeviceRows, DeviceTensor, DeviceValue, NO_ROW};
+
+use bireme_ir::DType;
 
 use crate::op::{Meta, OpView};
 use crate::{Place, Result};
@@ -95,6 +98,9 @@ pub struct DeviceCall<'a> {
 pub trait DeviceKernel: Send + Sync {
     /// Bytes of memory that a run needs beside its variables.
     fn scratch(&self) -> usize;
+
+    /// Whether it looks at the number of the step.
+    fn counts_steps(&self) -> bool;
 
     /// Gives the work to the card.
     ///
@@ -182,6 +188,10 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Waits until all work is done.
     fn synchronize(&self) -> Result<()>;
 
-    /// What a kernel complained of first since it was asked last; waits until all work is done.
+    /// Complains in the name of `op` when one of these floats is NaN or infinite.
+    fn check_finite(&self, at: Address, dtype: DType, count: usize, op: u32) -> Result<()>;
+
+    /// What a kernel complained of first since it was asked last, among what is known to be done: this
+    /// waits for nothing.
     fn complaint(&self) -> Result<Option<Complaint>>;
 }

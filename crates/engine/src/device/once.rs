@@ -62,6 +62,7 @@ pub fn run_once_on(
         step: step.address(),
         op: 0,
     })?;
+    device.synchronize()?;
     if let Some(complaint) = device.complaint()? {
         return Err(refused(&complaint).in_op(op));
     }

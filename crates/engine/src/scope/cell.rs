@@ -87,7 +87,10 @@ impl Cell {
 
     /// Says that the host's value counts from now on.
     pub(crate) fn host_writes(&self) {
-        self.holder.store(HOST, Ordering::Release);
+        // Training threads say so in every step: one that changes nothing disturbs no other.
+        if self.holder.load(Ordering::Relaxed) != HOST {
+            self.holder.store(HOST, Ordering::Release);
+        }
     }
 
     /// Says that the card's value counts from now on.
@@ -134,7 +137,8 @@ impl Cell {
     /// The caller is alone on the scope, and there is a value.
     pub(crate) unsafe fn on_card(&self, device: &Arc<dyn Device>) -> Result<DeviceValue> {
         let mut on_card = self.lock();
-        let is_here = on_card.as_ref().is_some_and(|value| value.device().place() == device.place());
+        let is_here =
+            on_card.as_ref().is_some_and(|value| value.device().place() == device.place());
         if self.holder.load(Ordering::Acquire) == CARD && !is_here {
             drop(on_card);
             // SAFETY: the caller's promise.
