@@ -1,6 +1,7 @@
 //! Tests on the emulated card; they are skipped where it could not be built. With `BIREME_TEST_CARD=real` those that
 //! need no faults run on the machine's own card.
 
+mod agree;
 mod card;
 #[path = "../../../engine/tests/it/case.rs"]
 mod case;
@@ -9,6 +10,11 @@ mod compare;
 mod driver;
 mod faults;
 mod golden;
+mod index;
+mod order;
+mod pool;
 mod products;
+mod random;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
+mod shape;
