@@ -1,6 +1,8 @@
 //! Tests on the emulated card; they are skipped where it could not be built. With `BIREME_TEST_CARD=real` those that
 //! need no faults run on the machine's own card.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod agree;
 mod card;
 #[path = "../../../engine/tests/it/case.rs"]
@@ -14,6 +16,7 @@ mod index;
 mod order;
 mod pool;
 mod products;
+mod programs;
 mod random;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
