@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod agree;
 mod card;
 #[path = "../../../engine/tests/it/case.rs"]
 mod case;
@@ -11,7 +12,12 @@ mod compare;
 mod driver;
 mod faults;
 mod golden;
+mod index;
+mod order;
+mod pool;
 mod products;
 mod programs;
+mod random;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
+mod shape;
