@@ -11,12 +11,7 @@ use super::{Lower, Lowering, Outcome, Var, host};
 use crate::work::Ref;
 
 /// The ops of this family.
-pub(super) const OPS: &[(&str, Lower)] = &[
-    ("clip_by_norm", clip_by_norm),
-    ("merge_selected_rows", merge_selected_rows),
-    ("squared_l2_norm", squared_l2_norm),
-    ("sum", sum),
-];
+pub(super) const OPS: &[(&str, Lower)] = &[("merge_selected_rows", merge_selected_rows)];
 
 /// Blocks that sums of squares are computed in, at most.
 const MAX_BLOCKS: usize = 512;

@@ -9,6 +9,11 @@ mod compare;
 mod driver;
 mod faults;
 mod golden;
+mod lookup;
+mod metrics;
+mod optimizers;
 mod products;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
+mod same;
+mod selected_rows;
