@@ -69,6 +69,9 @@ pub(crate) fn host<T>() -> Outcome<T> {
 
 /// The ops of each family.
 const FAMILIES: &[&[(&str, Lower)]] = &[
+    conv::OPS,
+    norm::OPS,
+    recurrent::OPS,
     create::OPS,
     elementwise::OPS,
     embedding_concat::OPS,

@@ -1,6 +1,8 @@
 //! Tests on the emulated card; they are skipped where it could not be built. With `BIREME_TEST_CARD=real` those that
 //! need no faults run on the machine's own card.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod card;
 #[path = "../../../engine/tests/it/case.rs"]
 mod case;
@@ -13,6 +15,7 @@ mod lookup;
 mod metrics;
 mod optimizers;
 mod products;
+mod programs;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
 mod same;
