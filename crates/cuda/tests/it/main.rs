@@ -13,6 +13,9 @@ mod driver;
 mod faults;
 mod golden;
 mod index;
+mod lookup;
+mod metrics;
+mod optimizers;
 mod order;
 mod pool;
 mod products;
@@ -20,4 +23,6 @@ mod programs;
 mod random;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
+mod same;
+mod selected_rows;
 mod shape;
