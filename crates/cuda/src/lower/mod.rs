@@ -46,7 +46,14 @@ pub(crate) fn host<T>() -> Outcome<T> {
 }
 
 /// The ops of each family.
-const FAMILIES: &[&[(&str, Lower)]] = &[loss::OPS, products::OPS, softmax::OPS];
+const FAMILIES: &[&[(&str, Lower)]] = &[
+    conv::OPS,
+    loss::OPS,
+    norm::OPS,
+    products::OPS,
+    recurrent::OPS,
+    softmax::OPS,
+];
 
 /// How the card runs op type `kind`, if it does.
 pub(crate) fn find(kind: &str) -> Option<Lower> {
