@@ -6,6 +6,10 @@
 #define UNROLL
 #else
 #define EXPORT(kernel)
+/// Shared memory whose size the launch says, as `type* name`; a kernel names it once.
+#define DYNAMIC_SHARED(type, name)                             \
+  extern __shared__ __align__(16) unsigned char name##_bytes[]; \
+  type* name = reinterpret_cast<type*>(name##_bytes)
 #define UNROLL _Pragma("unroll")
 typedef unsigned char uint8_t;
 typedef signed char int8_t;

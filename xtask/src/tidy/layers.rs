@@ -17,6 +17,8 @@ enum Allowed {
 const LAYERS: &[(&str, Allowed)] = &[
     ("ir", Allowed::Only(&[])),
     ("engine", Allowed::Only(&["ir"])),
+    // Behind a trait of the engine's.
+    ("cuda", Allowed::Only(&["ir", "engine"])),
     ("transpiler", Allowed::Only(&["ir"])),
     ("comm", Allowed::Only(&[])),
     ("ps", Allowed::Only(&["comm", "engine", "ir"])),
@@ -33,6 +35,8 @@ const LAYERS: &[(&str, Allowed)] = &[
     ("cli", Allowed::Only(&["rec", "launch", "fleet", "collective", "ir", "engine", "data"])),
     // It wraps the engine and programs too; `cli` is its console command.
     ("python", Allowed::Only(&["fleet", "collective", "rec", "data", "cli", "engine", "ir"])),
+    // It compiles the kernels of `cuda` and knows no Rust of ours.
+    ("emulator", Allowed::Only(&[])),
     ("testkit", Allowed::Any),
 ];
 

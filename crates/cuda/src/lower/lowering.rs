@@ -151,6 +151,13 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// As [`Lowering::select`], of one of several outputs.
+    pub(crate) fn select_one(&mut self, slot: &str, which: usize, count: usize) {
+        if let Some(id) = self.op.outputs(slot).get(which) {
+            self.outputs[id.position()].rows = Some(count);
+        }
+    }
+
     fn input_at(&self, at: usize) -> Var {
         var(&self.inputs[at], Base::Input(at), Base::InputRows(at))
     }

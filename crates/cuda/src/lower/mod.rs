@@ -4,13 +4,35 @@
 //! shapes and adds work, and name it in that file's table. What it does not do (a type, an attribute, a shape) it
 //! declines, and the host runs the op: [`host`].
 
+mod axes;
+mod broadcast;
+mod constant;
 mod conv;
+mod create;
+mod divider;
+mod elementwise;
+mod embedding_concat;
+mod index;
+mod lookup;
 mod loss;
 mod lowering;
+mod math;
+mod metric;
 mod norm;
+mod optimizer;
+mod order;
+mod pool;
 mod products;
+mod random;
 mod recurrent;
+mod reduce;
+mod segments;
+mod selected_rows;
+mod shape;
 mod softmax;
+mod sort;
+mod unary;
+mod walk;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -48,12 +70,32 @@ pub(crate) fn host<T>() -> Outcome<T> {
 /// The ops of each family.
 const FAMILIES: &[&[(&str, Lower)]] = &[
     conv::OPS,
+    create::OPS,
+    elementwise::OPS,
+    embedding_concat::OPS,
+    index::OPS,
+    lookup::OPS,
     loss::OPS,
+    math::OPS,
+    metric::OPS,
     norm::OPS,
+    optimizer::OPS,
+    order::OPS,
+    pool::OPS,
     products::OPS,
+    random::OPS,
     recurrent::OPS,
+    reduce::OPS,
+    selected_rows::OPS,
+    shape::OPS,
     softmax::OPS,
+    unary::OPS,
 ];
+
+/// Op types that the card runs.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().copied().flatten().map(|(name, _)| *name)
+}
 
 /// How the card runs op type `kind`, if it does.
 pub(crate) fn find(kind: &str) -> Option<Lower> {

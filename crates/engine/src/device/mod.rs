@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub use once::run_once_on;
 pub(crate) use once::{refused, unwritten};
-pub use value::{DeviceRows, DeviceTensor, DeviceValue};
+pub use value::{DeviceRows, DeviceTensor, DeviceValue, NO_ROW};
 
 use bireme_ir::DType;
 

@@ -11,6 +11,11 @@ use crate::op::Meta;
 use crate::tensor::{Dims, Lod, SelectedRows, Tensor};
 use crate::value::Value;
 
+/// The number of a selected row that is none. How many rows a result has must be known before the data is, so
+/// a card keeps the places of those that the data leaves out: padding, and rows that were added to another.
+/// Kernels pass over them, and copies on the host are without them.
+pub const NO_ROW: i64 = i64::MIN;
+
 /// What a variable holds, on a card.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeviceValue {
@@ -170,13 +175,14 @@ impl PartialEq for DeviceTensor {
 }
 
 impl DeviceRows {
-    /// A copy on the host.
+    /// A copy on the host, without rows that are none ([`NO_ROW`]).
     ///
     /// # Errors
     /// As [`DeviceTensor::download`].
     pub fn download(&self) -> Result<SelectedRows> {
         let rows = self.rows.download()?.as_slice::<i64>()?.to_vec();
-        Ok(SelectedRows { rows, height: self.height, value: self.value.download()? })
+        let rows = SelectedRows { rows, height: self.height, value: self.value.download()? };
+        Ok(if rows.rows.contains(&NO_ROW) { without_gaps(&rows) } else { rows })
     }
 
     /// A copy of rows of the host.
@@ -191,6 +197,20 @@ impl DeviceRows {
             value: DeviceTensor::upload(device, &rows.value)?,
         })
     }
+}
+
+/// The rows that are some.
+fn without_gaps(rows: &SelectedRows) -> SelectedRows {
+    let kept: Vec<i64> = rows.rows.iter().copied().filter(|row| *row != NO_ROW).collect();
+    let mut value = Tensor::zeros(rows.value.dtype(), rows.value.dims().with_rows(kept.len()));
+    let row_bytes = rows.width() * rows.value.dtype().size();
+    if row_bytes > 0 {
+        let from = rows.value.as_bytes().chunks_exact(row_bytes).zip(&rows.rows);
+        let from = from.filter(|(_, row)| **row != NO_ROW).map(|(bytes, _)| bytes);
+        let to = value.as_mut_bytes().chunks_exact_mut(row_bytes);
+        to.zip(from).for_each(|(to, from)| to.copy_from_slice(from));
+    }
+    SelectedRows { rows: kept, height: rows.height, value }
 }
 
 impl DeviceValue {
@@ -265,5 +285,20 @@ impl DeviceValue {
                 (rows.value.dtype(), rows.value.dims().with_rows(rows.height))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_none_are_left_out() {
+        let value =
+            Tensor::from_slice([4, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).unwrap();
+        let rows = SelectedRows { rows: vec![NO_ROW, 3, NO_ROW, 0], height: 9, value };
+        let kept = without_gaps(&rows);
+        assert_eq!((kept.rows.as_slice(), kept.height), ([3, 0].as_slice(), 9));
+        assert_eq!(kept.value.as_slice::<f32>().unwrap(), [3.0, 4.0, 7.0, 8.0]);
     }
 }

@@ -15,6 +15,7 @@ mod hogwild;
 mod interrupt;
 mod plan;
 mod reference;
+mod runs;
 mod saved_model;
 mod split;
 mod training;
