@@ -100,9 +100,10 @@ impl Places<'_> {
         let whole = match at.base {
             Base::Null | Base::Complaint | Base::Step => return None,
             Base::Scratch => {
-                let mut pieces = self.extents.scratch.iter();
-                let (start, bytes) =
-                    *pieces.find(|(start, bytes)| (*start..=start + bytes).contains(&at.offset))?;
+                // Pieces follow one another: it is in the last one that begins before it, even where the
+                // piece before ends just there.
+                let mut pieces = self.extents.scratch.iter().rev();
+                let (start, bytes) = *pieces.find(|(start, _)| *start <= at.offset)?;
                 let address = self.call.scratch.plus(start).0;
                 return Some(Access { start: address, bytes: bytes as u64, writes: true });
             }
