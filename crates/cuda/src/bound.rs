@@ -100,8 +100,7 @@ impl Places<'_> {
         let whole = match at.base {
             Base::Null | Base::Complaint | Base::Step => return None,
             Base::Scratch => {
-                // Pieces follow one another: it is in the last one that begins before it, even where the
-                // piece before ends just there.
+                // They rise, and one may begin where another ends.
                 let mut pieces = self.extents.scratch.iter().rev();
                 let (start, bytes) = *pieces.find(|(start, _)| *start <= at.offset)?;
                 let address = self.call.scratch.plus(start).0;
