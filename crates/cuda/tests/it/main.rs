@@ -6,9 +6,15 @@ mod card;
 mod case;
 #[path = "../../../engine/tests/it/compare.rs"]
 mod compare;
+mod convolutions;
 mod driver;
 mod faults;
 mod golden;
+mod losses;
+mod matmul;
+mod nets;
+mod norms;
 mod products;
+mod recurrent;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;

@@ -128,8 +128,7 @@ pub(super) fn forward(l: &mut Lowering<'_>) -> Outcome {
     let product = match sides[..] {
         [only] => only,
         [left, right] => {
-            let to =
-                if is_direct { out.at } else { l.scratch(stack * m * n * dtype.size()) };
+            let to = if is_direct { out.at } else { l.scratch(stack * m * n * dtype.size()) };
             products(l, dtype, plan.sizes(), plain(left), plain(right), to)?;
             if is_direct {
                 return Ok(());
@@ -154,7 +153,9 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
     let (d, plan) = (l.input("Out@GRAD")?.dense()?, plan(l, &shapes)?);
     let dtype = shapes[0].dtype;
     let fits = |(i, var): (usize, &Var)| var.numel() == plan.ordered(i) && var.dtype == dtype;
-    if d.dtype != dtype || (is_kept && (kept.len() != shapes.len() || !kept.iter().enumerate().all(fits))) {
+    if d.dtype != dtype
+        || (is_kept && (kept.len() != shapes.len() || !kept.iter().enumerate().all(fits)))
+    {
         return host();
     }
     let [stack, m, n, k] = plan.sizes();
@@ -178,7 +179,8 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
             Some(kept) => kept.at,
             None => in_order(l, &plan, 1 - i, &shapes[1 - i], None)?,
         };
-        let ordered = if plan.is_ordered(i) { to.at } else { l.scratch(plan.ordered(i) * dtype.size()) };
+        let ordered =
+            if plan.is_ordered(i) { to.at } else { l.scratch(plan.ordered(i) * dtype.size()) };
         if i == 0 {
             products(l, dtype, [stack, m, k, n], plain(dproduct), turned(other), ordered)?;
         } else {
