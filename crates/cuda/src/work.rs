@@ -106,8 +106,6 @@ pub(crate) enum Work {
         name: String,
         blocks: [u32; 3],
         threads: u32,
-        /// Bytes of dynamic shared memory.
-        shared: u32,
         args: Vec<Arg>,
     },
     Product(Product),
