@@ -3,15 +3,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod beside_host;
 mod card;
 #[path = "../../../engine/tests/it/case.rs"]
 mod case;
 #[path = "../../../engine/tests/it/compare.rs"]
 mod compare;
+mod create;
 mod driver;
+mod elementwise;
 mod faults;
 mod golden;
 mod products;
 mod programs;
+mod reduce;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
