@@ -25,6 +25,9 @@ use crate::lanes::{self, Access};
 use crate::lower::{self, Lowered, Lowering, Stop};
 use crate::work::{self, Base, Product, Work};
 
+/// The variable that asks for the time of each piece of work that is recorded.
+const PROFILE: &str = "BIREME_CUDA_PROFILE";
+
 /// One card, opened.
 pub(crate) struct Cuda {
     own: Weak<Cuda>,
@@ -169,6 +172,30 @@ impl Cuda {
         }
     }
 
+    /// Prints how long each piece of recorded work takes by itself. It is run again and again, so what it computes is
+    /// of no use afterwards.
+    #[expect(clippy::print_stderr, reason = "a developer asked for it")]
+    fn profile(&self, work: &[(Bound, Vec<Access>)]) -> crate::driver::Result<()> {
+        const RUNS: u32 = 20;
+        let (start, end) =
+            (Event::new(&self.card, Timing::On)?, Event::new(&self.card, Timing::On)?);
+        let mut total = 0.0;
+        for (at, (bound, _)) in work.iter().enumerate() {
+            bound.run(&self.stream, &|| self.products())?;
+            self.stream.record(&start)?;
+            for _ in 0..RUNS {
+                bound.run(&self.stream, &|| self.products())?;
+            }
+            self.stream.record(&end)?;
+            end.synchronize()?;
+            let us = end.milliseconds_since(&start)? * 1000.0 / RUNS as f32;
+            total += us;
+            eprintln!("{at:>4}  {us:>8.1} us  {bound:?}");
+        }
+        eprintln!("{} pieces, {total:.1} us one after the other", work.len());
+        Ok(())
+    }
+
     /// Records work on as many streams as may run side by side.
     fn capture(&self, work: &[(Bound, Vec<Access>)]) -> crate::driver::Result<Graph> {
         let accesses: Vec<Vec<Access>> =
@@ -291,6 +318,9 @@ impl Device for Cuda {
         let recorded = RECORDED.take().unwrap_or_default();
         outcome?;
         let graph = self.capture(&recorded).map_err(failed)?;
+        if std::env::var_os(PROFILE).is_some() {
+            self.profile(&recorded).map_err(failed)?;
+        }
         Ok(Box::new(Tape { graph, stream: Arc::clone(&self.stream) }))
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn shared() -> Option<RwLockReadGuard<'static, ()>> {
 }
 
 /// Whether tests are to run on the machine's own card.
-fn is_real() -> bool {
+pub(crate) fn is_real() -> bool {
     std::env::var_os("BIREME_TEST_CARD").is_some_and(|card| card == "real")
 }
 

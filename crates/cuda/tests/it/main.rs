@@ -3,19 +3,36 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod agree;
 mod beside_host;
 mod card;
 #[path = "../../../engine/tests/it/case.rs"]
 mod case;
 #[path = "../../../engine/tests/it/compare.rs"]
 mod compare;
+mod convolutions;
 mod create;
 mod driver;
 mod elementwise;
 mod faults;
 mod golden;
+mod index;
+mod lookup;
+mod losses;
+mod matmul;
+mod metrics;
+mod nets;
+mod norms;
+mod optimizers;
+mod order;
+mod pool;
 mod products;
 mod programs;
+mod random;
+mod recurrent;
 mod reduce;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
+mod same;
+mod selected_rows;
+mod shape;

@@ -5,6 +5,7 @@ mod choose;
 mod gather;
 mod positions;
 mod scatter;
+mod send_recv;
 
 use super::Lower;
 pub(super) use along::put_along;
@@ -26,6 +27,8 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("take_along_axis_grad", along::take_along_axis_grad),
     ("index_sample", along::index_sample),
     ("index_sample_grad", along::index_sample_grad),
+    ("graph_send_recv", send_recv::send),
+    ("graph_send_recv_grad", send_recv::send_grad),
     ("where", choose::choose),
     ("where_grad", choose::choose_grad),
     ("one_hot", choose::one_hot),
