@@ -43,6 +43,20 @@ fn functions_of_one_element_in_16_bits() {
     check_halves(&unary("clip").attr("min", -1.0f32).attr("max", 0.5f32), &values);
 }
 
+#[test]
+fn an_exponent_may_lie_on_the_card() {
+    let x =
+        numbers(&[33], 23).as_slice::<f32>().unwrap().iter().map(|x| x.abs()).collect::<Vec<_>>();
+    let factor = Tensor::from_slice([1], &[1.5f64]).unwrap();
+    let values = named(&[
+        ("x", Tensor::from_slice([3, 11], &x).unwrap()),
+        ("d", numbers(&[3, 11], 24)),
+        ("factor", factor),
+    ]);
+    check(&unary("pow").input("FactorTensor", ["factor"]), &values);
+    check(&unary_grad("pow", "X").input("FactorTensor", ["factor"]), &values);
+}
+
 /// Shapes of `X` and `Y`, and `axis`.
 const SHAPES: &[(&[usize], &[usize], i32)] = &[
     (&[33, 5], &[5], -1),
