@@ -4,13 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agree;
+mod beside_host;
 mod card;
 #[path = "../../../engine/tests/it/case.rs"]
 mod case;
 #[path = "../../../engine/tests/it/compare.rs"]
 mod compare;
 mod convolutions;
+mod create;
 mod driver;
+mod elementwise;
 mod faults;
 mod golden;
 mod index;
@@ -27,6 +30,7 @@ mod products;
 mod programs;
 mod random;
 mod recurrent;
+mod reduce;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
 mod same;
