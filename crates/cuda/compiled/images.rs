@@ -4,6 +4,8 @@
     image!("conv"),
     image!("create"),
     image!("data_norm"),
+    image!("einsum"),
+    image!("graph"),
     image!("index"),
     image!("layerwise"),
     image!("lookup"),

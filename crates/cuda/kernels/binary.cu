@@ -63,6 +63,36 @@ FOR_WHOLES(BINARY_KERNEL, elementwise_max, x > y ? x : y)
 FOR_WHOLES(BINARY_KERNEL, elementwise_min, x < y ? x : y)
 FOR_WHOLES(BINARY_KERNEL, elementwise_pow, power(x, y))
 
+// Quotients are cut off towards zero, `floordiv` rounds them down. A divisor of zero is an error, whether or not
+// something is divided by it.
+namespace {
+template <typename T> INLINE T quotient(T x, T y) {
+  // The only one that overflows, which would trap on a host, is that of the lowest number and -1.
+  return y == T(0) ? T(0) : y == T(-1) ? T(0) - x : x / y;
+}
+template <typename T> INLINE T remainder_of(T x, T y) { return y == T(0) || y == T(-1) ? T(0) : x % y; }
+template <typename T> INLINE T floor_quotient(T x, T y) {
+  T cut = quotient(x, y);
+  return remainder_of(x, y) != T(0) && (x < T(0)) != (y < T(0)) ? cut - T(1) : cut;
+}
+template <typename T> INLINE T whole_modulo(T x, T y) {
+  T rest = remainder_of(x, y);
+  return rest != T(0) && (rest < T(0)) != (y < T(0)) ? rest + y : rest;
+}
+}  // namespace
+#define DIVISION_KERNEL(name, value, E, suffix)                                                            \
+  KERNEL name##_##suffix(const E* xs, const E* ys, E* out, int64_t n, Broadcast shape, int64_t divisors,   \
+                         Complaint* complaint, uint32_t op) {                                              \
+    ROLLED FOR_EACH(i, divisors) {                                                                         \
+      if (ys[i] == E(0)) complain(complaint, op, ZERO_DIVISOR, 0, i, 0);                                   \
+    }                                                                                                      \
+    map_broadcast<Wide<E>::COUNT>(xs, ys, out, n, shape, [](E x, E y) -> E { return value; });             \
+  }                                                                                                        \
+  EXPORT(name##_##suffix)
+FOR_WHOLES(DIVISION_KERNEL, elementwise_div, quotient(x, y))
+FOR_WHOLES(DIVISION_KERNEL, elementwise_floordiv, floor_quotient(x, y))
+FOR_WHOLES(DIVISION_KERNEL, elementwise_mod, whole_modulo(x, y))
+
 // `label_smooth` with a distribution over the classes.
 #define LABEL_SMOOTH_KERNEL(name, E, suffix)                                                               \
   KERNEL name##_##suffix(const E* xs, const E* prior, E* out, int64_t n, Broadcast shape, double keep,     \

@@ -1,10 +1,11 @@
-// Convolution of images: windows as columns of a matrix for products, and directly where each channel has few filters
-// of its own.
+// Convolution of images: windows as columns of a matrix for products, and directly where each channel has few
+// filters of its own.
 #include "rows.cuh"
 
 namespace {
 
-/// One axis of a sliding window. Output `o` sees input `o * stride + tap * dilation - before` through tap `tap`.
+/// One axis of a sliding window. Output `o` sees input `o * stride + tap * dilation - before` through tap
+/// `tap`.
 struct Axis {
   uint32_t input, output, window, stride, dilation, before;
 };
@@ -30,14 +31,15 @@ INLINE uint32_t seer(const Axis& axis, uint32_t at, uint32_t tap) {
 }
 
 INLINE int64_t place(const Images& images, uint32_t image, uint32_t channel, uint32_t y, uint32_t x) {
-  return (int64_t)image * images.steps[0] + (int64_t)channel * images.steps[1] + (int64_t)y * images.steps[2] +
-         (int64_t)x * images.steps[3];
+  int64_t plane = (int64_t)image * images.steps[0] + (int64_t)channel * images.steps[1];
+  return plane + (int64_t)y * images.steps[2] + (int64_t)x * images.steps[3];
 }
 
-/// Writes the windows out: a row for each channel and tap, a column for each output position. Rows are `row_step` apart,
-/// the columns of images `image_step`.
+/// Writes the windows out: a row for each channel and tap, a column for each output position. Rows are
+/// `row_step` apart, the columns of images `image_step`.
 template <typename E>
-INLINE void to_columns(const E* x, E* columns, const Images& images, int64_t n, int64_t row_step, int64_t image_step) {
+INLINE void to_columns(const E* x, E* columns, const Images& images, int64_t n, int64_t row_step,
+                       int64_t image_step) {
   uint32_t outputs = images.y.output * images.x.output, taps = images.y.window * images.x.window;
   FOR_EACH(i, n) {
     uint32_t rest = (uint32_t)i / outputs, position = (uint32_t)i - rest * outputs;
@@ -53,7 +55,8 @@ INLINE void to_columns(const E* x, E* columns, const Images& images, int64_t n, 
 
 /// The reverse: each element of the images gets the sum of the columns that it was written to.
 template <typename E>
-INLINE void from_columns(const E* columns, E* dx, const Images& images, int64_t n, int64_t row_step, int64_t image_step) {
+INLINE void from_columns(const E* columns, E* dx, const Images& images, int64_t n, int64_t row_step,
+                         int64_t image_step) {
   typedef typename Math<E>::type T;
   uint32_t taps = images.y.window * images.x.window;
   FOR_EACH(i, n) {
@@ -77,8 +80,8 @@ INLINE void from_columns(const E* columns, E* dx, const Images& images, int64_t 
 
 /// `out[plane, image, position]` from images whose strides are given.
 template <typename E>
-INLINE void planes_first(const E* from, E* out, int64_t n, uint32_t images, uint32_t positions, int64_t image_step,
-                         int64_t plane_step, int64_t position_step) {
+INLINE void planes_first(const E* from, E* out, int64_t n, uint32_t images, uint32_t positions,
+                         int64_t image_step, int64_t plane_step, int64_t position_step) {
   FOR_EACH(i, n) {
     uint32_t rest = (uint32_t)i / positions, position = (uint32_t)i - rest * positions;
     uint32_t plane = rest / images, image = rest - plane * images;
@@ -93,7 +96,8 @@ struct Filters {
 };
 
 template <typename E>
-INLINE void depthwise(const E* x, const E* filter, E* out, const Images& images, const Filters& filters, int64_t n) {
+INLINE void depthwise(const E* x, const E* filter, E* out, const Images& images, const Filters& filters,
+                      int64_t n) {
   typedef typename Math<E>::type T;
   uint32_t taps = images.y.window * images.x.window, planes = images.channels * filters.per_channel;
   FOR_EACH(i, n) {
@@ -102,7 +106,8 @@ INLINE void depthwise(const E* x, const E* filter, E* out, const Images& images,
     uint32_t image = plane / planes, f = plane - image * planes, channel = f / filters.per_channel;
     T sum = T(0);
     for (uint32_t tap = 0; tap < taps; tap++) {
-      uint32_t y = seen(images.y, out_y, tap / images.x.window), at = seen(images.x, out_x, tap % images.x.window);
+      uint32_t y = seen(images.y, out_y, tap / images.x.window);
+      uint32_t at = seen(images.x, out_x, tap % images.x.window);
       if (y >= images.y.input || at >= images.x.input) continue;
       sum += T(load(filter[f * taps + tap])) * T(load(x[place(images, image, channel, y, at)]));
     }
@@ -112,8 +117,8 @@ INLINE void depthwise(const E* x, const E* filter, E* out, const Images& images,
 }
 
 template <typename E>
-INLINE void depthwise_input_grad(const E* ds, const E* filter, E* dx, const Images& images, const Filters& filters,
-                                 int64_t n) {
+INLINE void depthwise_input_grad(const E* ds, const E* filter, E* dx, const Images& images,
+                                 const Filters& filters, int64_t n) {
   typedef typename Math<E>::type T;
   uint32_t taps = images.y.window * images.x.window;
   FOR_EACH(i, n) {
@@ -123,7 +128,8 @@ INLINE void depthwise_input_grad(const E* ds, const E* filter, E* dx, const Imag
     T sum = T(0);
     for (uint32_t f = channel * filters.per_channel; f < (channel + 1) * filters.per_channel; f++) {
       for (uint32_t tap = 0; tap < taps; tap++) {
-        uint32_t out_y = seer(images.y, y, tap / images.x.window), out_x = seer(images.x, x, tap % images.x.window);
+        uint32_t out_y = seer(images.y, y, tap / images.x.window);
+        uint32_t out_x = seer(images.x, x, tap % images.x.window);
         if (out_y >= images.y.output || out_x >= images.x.output) continue;
         int64_t at = (int64_t)image * filters.outs[0] + (int64_t)f * filters.outs[1] +
                      (int64_t)out_y * filters.outs[2] + (int64_t)out_x * filters.outs[3];
@@ -136,7 +142,8 @@ INLINE void depthwise_input_grad(const E* ds, const E* filter, E* dx, const Imag
 
 /// A block for each weight.
 template <typename E>
-INLINE void depthwise_filter_grad(const E* x, const E* ds, E* dfilter, const Images& images, const Filters& filters) {
+INLINE void depthwise_filter_grad(const E* x, const E* ds, E* dfilter, const Images& images,
+                                  const Filters& filters) {
   typedef typename Math<E>::type T;
   uint32_t taps = images.y.window * images.x.window, outputs = images.y.output * images.x.output;
   uint32_t f = blockIdx.x / taps, tap = blockIdx.x - f * taps, channel = f / filters.per_channel;
@@ -144,7 +151,8 @@ INLINE void depthwise_filter_grad(const E* x, const E* ds, E* dfilter, const Ima
   for (uint32_t i = threadIdx.x; i < images.count * outputs; i += BLOCK) {
     uint32_t image = i / outputs, position = i - image * outputs;
     uint32_t out_y = position / images.x.output, out_x = position - out_y * images.x.output;
-    uint32_t y = seen(images.y, out_y, tap / images.x.window), at = seen(images.x, out_x, tap % images.x.window);
+    uint32_t y = seen(images.y, out_y, tap / images.x.window);
+    uint32_t at = seen(images.x, out_x, tap % images.x.window);
     if (y >= images.y.input || at >= images.x.input) continue;
     T d = load(ds[(int64_t)image * filters.outs[0] + (int64_t)f * filters.outs[1] +
                   (int64_t)out_y * filters.outs[2] + (int64_t)out_x * filters.outs[3]]);

@@ -1,5 +1,5 @@
-// `data_norm`: columns normalised by statistics of all data seen so far. With slots of `slot` columns (0: none), a
-// slot whose first column is 0 was not shown: it yields 0 and counts nowhere.
+// `data_norm`: columns normalised by statistics of all data seen so far. With slots of `slot` columns (0:
+// none), a slot whose first column is 0 was not shown: it yields 0 and counts nowhere.
 #include "rows.cuh"
 
 namespace {
@@ -9,8 +9,8 @@ template <typename T> INLINE bool is_shown(const T* x, uint32_t column, uint32_t
   return !slot || abs_(x[column / slot * slot]) >= T(1e-7);
 }
 
-/// What the rows of a chunk say of a column: how many there are, their sum, the sum of squared distances from the
-/// mean, and the gradients of weight and bias.
+/// What the rows of a chunk say of a column: how many there are, their sum, the sum of squared distances from
+/// the mean, and the gradients of weight and bias.
 const int FOUND = 5;
 
 template <typename T>
@@ -36,11 +36,12 @@ INLINE void data_norm_sums(const T* xs, const T* ds, const T* means, const T* sc
     for (int i = 0; i < FOUND; i++) partials[(blockIdx.y * columns + tile.column) * FOUND + i] = sums[i];
 }
 
-/// Adds up the chunks. With slots, a batch counts as one sample. What is not wanted is null; without weight and
-/// bias (`is_shifted`) their gradients are 0.
+/// Adds up the chunks. With slots, a batch counts as one sample. What is not wanted is null; without weight
+/// and bias (`is_shifted`) their gradients are 0.
 template <typename T>
 INLINE void data_norm_finish(const double* partials, T* dsize, T* dsum, T* dsquare, T* dscale, T* dbias,
-                             int64_t columns, int64_t chunks, uint32_t slot, int32_t is_shifted, double epsilon) {
+                             int64_t columns, int64_t chunks, uint32_t slot, int32_t is_shifted,
+                             double epsilon) {
   FOR_EACH(column, columns) {
     double found[FOUND] = {0, 0, 0, 0, 0};
     for (int64_t chunk = 0; chunk < chunks; chunk++)

@@ -24,8 +24,8 @@ template <typename T> INLINE T bce_loss_slope(T x, T y) {
 template <typename T> INLINE T kldiv_loss(T x, T y) { return y > T(0) ? y * (log_(y) - x) : T(0); }
 template <typename T> INLINE T kldiv_loss_slope(T y) { return y > T(0) ? -y : T(0); }
 
-/// What is no probability would be hidden by the limits of the logarithms, so it is complained of: as the whole
-/// number beyond it.
+/// What is no probability would be hidden by the limits of the logarithms, so it is complained of: as the
+/// whole number beyond it.
 template <typename T> INLINE void check_probability(T x, int64_t i, Complaint* complaints, uint32_t op) {
   if (x >= T(0) && x <= T(1)) return;
   bool is_number = x - x == T(0);
@@ -79,8 +79,9 @@ template <typename T> INLINE bool is_ignored(T label, int32_t ignore) {
   // As on the host, what is too large for a whole number is the largest one, and NaN is 0.
   double value = (double)label;
   int32_t top = 2147483647, bottom = -top - 1;
-  int32_t whole = value >= 2147483647.0 ? top : value <= -2147483648.0 ? bottom : value == value ? (int32_t)value : 0;
-  return whole == ignore;
+  if (value >= 2147483647.0) return ignore == top;
+  if (value <= -2147483648.0) return ignore == bottom;
+  return ignore == (value == value ? (int32_t)value : 0);
 }
 
 /// How many labels count, added to `count`.

@@ -3,12 +3,13 @@
 
 // --- batch_norm: a tensor seen as `[outer, channels, inner]`.
 //
-// Sums per channel are made in double precision around a number close to the mean, so that one pass over the input
-// is enough for a variance.
+// Sums per channel are made in double precision around a number close to the mean, so that one pass over the
+// input is enough for a variance.
 
 namespace {
 
-/// Two sums a channel. Forward (`d` is null) of `x - shift` and of its square, backward of `d` and `d * (x - shift)`.
+/// Two sums a channel. Forward (`d` is null) of `x - shift` and of its square, backward of `d` and `d * (x -
+/// shift)`.
 template <typename T> INLINE void channel_terms(const T* d, T x, T shift, int64_t at, double* sums) {
   double away = (double)x - (double)shift;
   if (d) {
@@ -20,8 +21,8 @@ template <typename T> INLINE void channel_terms(const T* d, T x, T shift, int64_
   }
 }
 
-/// Channels last: a tile of channels and a chunk of rows for a block. `shifts` is null forward, where the first
-/// row is used. Partial sums lie chunk by chunk for each channel, two and two.
+/// Channels last: a tile of channels and a chunk of rows for a block. `shifts` is null forward, where the
+/// first row is used. Partial sums lie chunk by chunk for each channel, two and two.
 template <typename T>
 INLINE void channel_sums_last(const T* x, const T* d, const T* shifts, double* partials, int64_t rows,
                               int64_t channels, int64_t rows_per_chunk) {
@@ -75,11 +76,11 @@ INLINE void channel_totals(const double* partials, int64_t channel, int64_t chun
 /// The statistics of the batch (or the running ones, if `is_global`), what is kept of them, and the line that
 /// normalises. A single sample has no variance, and passes unchanged.
 template <typename T>
-INLINE void channel_statistics(const double* partials, const T* x, int64_t inner, const T* scale, const T* bias,
-                               const T* mean_in, const T* variance_in, const T* momentum_at, T* mean_out,
-                               T* variance_out, T* saved_mean, T* saved_inverse, Line<T>* lines, int64_t channels,
-                               int64_t chunks, int64_t samples, double epsilon, double momentum_,
-                               int32_t is_global) {
+INLINE void channel_statistics(const double* partials, const T* x, int64_t inner, const T* scale,
+                               const T* bias, const T* mean_in, const T* variance_in, const T* momentum_at,
+                               T* mean_out, T* variance_out, T* saved_mean, T* saved_inverse, Line<T>* lines,
+                               int64_t channels, int64_t chunks, int64_t samples, double epsilon,
+                               double momentum_, int32_t is_global) {
   typedef Team<WARP_SIZE> Warp;
   FOR_EACH_ROW(Warp, channel, channels) {
     double totals[2] = {0, 0};
@@ -112,8 +113,8 @@ INLINE void channel_statistics(const double* partials, const T* x, int64_t inner
   }
 }
 
-/// The gradients of scale and bias, and the line that gives that of the input. `spread` is the running variance if
-/// `is_global`, else the inverse deviation of the batch.
+/// The gradients of scale and bias, and the line that gives that of the input. `spread` is the running
+/// variance if `is_global`, else the inverse deviation of the batch.
 template <typename T>
 INLINE void channel_slopes(const double* partials, const T* scale, const T* mean, const T* spread, T* dscale,
                            T* dbias, Line<T>* lines, int64_t channels, int64_t chunks, int64_t samples,
@@ -131,7 +132,8 @@ INLINE void channel_slopes(const double* partials, const T* scale, const T* mean
     T factor = (scale ? scale[channel] : T(1)) * inverse;
     // Statistics that are constants of the batch pass no gradient on.
     T share = is_global ? T(0) : T(1) / (T)(samples > 0 ? samples : 1);
-    Line<T> line = {factor, -(factor * inverse * share) * to_scale, mean[channel], -(factor * share) * to_bias};
+    T slope = -(factor * inverse * share) * to_scale, offset = -(factor * share) * to_bias;
+    Line<T> line = {factor, slope, mean[channel], offset};
     if (is_single) line = {T(1), T(0), T(0), T(0)};
     lines[channel] = line;
   }
@@ -185,8 +187,8 @@ WIDE_FLOATS(CHANNEL_KERNELS)
 namespace {
 
 template <typename T, int SIZE>
-INLINE void layer_norm(const T* xs, const T* scale, const T* bias, T* ys, T* means, T* variances, int64_t rows,
-                       int64_t width, double epsilon) {
+INLINE void layer_norm(const T* xs, const T* scale, const T* bias, T* ys, T* means, T* variances,
+                       int64_t rows, int64_t width, double epsilon) {
   typedef Team<SIZE> Members;
   FOR_EACH_ROW(Members, row, rows) {
     const T* x = xs + row * width;
@@ -207,8 +209,8 @@ INLINE void layer_norm(const T* xs, const T* scale, const T* bias, T* ys, T* mea
 
 /// With `g = d * scale` and `n` the normalised row: `factor * (g - mean(g) - n * mean(g * n))`.
 template <typename T, int SIZE>
-INLINE void layer_norm_grad(const T* xs, const T* scale, const T* means, const T* variances, const T* ds, T* dxs,
-                            int64_t rows, int64_t width, double epsilon) {
+INLINE void layer_norm_grad(const T* xs, const T* scale, const T* means, const T* variances, const T* ds,
+                            T* dxs, int64_t rows, int64_t width, double epsilon) {
   typedef Team<SIZE> Members;
   FOR_EACH_ROW(Members, row, rows) {
     const T *x = xs + row * width, *d = ds + row * width;

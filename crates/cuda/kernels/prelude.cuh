@@ -114,7 +114,7 @@ struct Complaint {
   int64_t position;
   int64_t bound;
 };
-const uint32_t OUT_OF_RANGE = 1, WRONG_LABEL = 2, NOT_FINITE = 3;
+const uint32_t OUT_OF_RANGE = 1, WRONG_LABEL = 2, NOT_FINITE = 3, ZERO_DIVISOR = 4;
 
 /// Says that `value`, at `position` of its tensor, does not lie in `0..bound`. The kernel goes on, with something harmless.
 INLINE void complain(Complaint* at, uint32_t op, uint32_t problem, int64_t value, int64_t position, int64_t bound) {

@@ -10,7 +10,8 @@ template <typename T> INLINE T fc_act(T x, int32_t act) {
   return act == RELU ? (x > T(0) ? x : T(0)) : act == SIGMOID ? sigmoid_(x) : act == TANH ? tanh_(x) : x;
 }
 template <typename T> INLINE T fc_slope(T y, T d, int32_t act) {
-  return act == RELU ? (y > T(0) ? d : T(0)) : act == SIGMOID ? d * y * (T(1) - y) : act == TANH ? d * (T(1) - y * y) : d;
+  if (act == RELU) return y > T(0) ? d : T(0);
+  return act == SIGMOID ? d * y * (T(1) - y) : act == TANH ? d * (T(1) - y * y) : d;
 }
 
 /// `out[row] = act(alpha * (a[row] · b) + bias)`, with another `b` for every `rows_per_b` rows.
@@ -37,7 +38,8 @@ INLINE void dot_rows(const E* a, const E* b, const E* bias, E* out, int64_t rows
 }
 
 /// `out[i, j] = alpha * a[i] * b[j]`
-template <typename E> INLINE void outer(const E* a, const E* b, E* out, int64_t n, uint32_t columns, double alpha) {
+template <typename E> INLINE void outer(const E* a, const E* b, E* out, int64_t n, uint32_t columns,
+                                        double alpha) {
   typedef typename Math<E>::type T;
   FOR_EACH(i, n) {
     uint32_t row = (uint32_t)i / columns, column = (uint32_t)i - row * columns;
@@ -45,8 +47,8 @@ template <typename E> INLINE void outer(const E* a, const E* b, E* out, int64_t 
   }
 }
 
-/// For every chunk of rows and every column, the sum of `x[row, column] * weights[row]`; all weights are 1 when
-/// there are none.
+/// For every chunk of rows and every column, the sum of `x[row, column] * weights[row]`; all weights are 1
+/// when there are none.
 template <typename E>
 INLINE void column_dot(const E* x, const E* weights, typename Math<E>::type* partials, int64_t rows,
                        int64_t columns, int64_t pitch, int64_t rows_per_chunk) {
@@ -68,7 +70,8 @@ INLINE void finish_columns(const typename Math<E>::type* partials, int64_t chunk
   TileRows tile(chunks, chunks);
   T sum = T(0);
   if (tile.column < width)
-    for (int64_t chunk = tile.first; chunk < tile.end; chunk += TILE_LANES) sum += partials[chunk * width + tile.column];
+    for (int64_t chunk = tile.first; chunk < tile.end; chunk += TILE_LANES)
+      sum += partials[chunk * width + tile.column];
   tile_sum<1>(&sum);
   if (threadIdx.x >= TILE || tile.column >= width) return;
   E* to = tile.column < split ? first : second;
@@ -88,8 +91,8 @@ INLINE void sum_middle(const E* x, E* out, int64_t n, int64_t count, int64_t inn
   }
 }
 
-/// The gradient of `fc` before its activation, `dz`, and its column sums for every chunk of rows. Without `out`
-/// there is no activation; without `dz` it is summed only.
+/// The gradient of `fc` before its activation, `dz`, and its column sums for every chunk of rows. Without
+/// `out` there is no activation; without `dz` it is summed only.
 template <typename E, int PACK>
 INLINE void fc_mask(const E* out, const E* dout, E* dz, typename Math<E>::type* partials, int64_t rows,
                     int64_t columns, int64_t rows_per_chunk, int32_t act) {
@@ -233,7 +236,8 @@ namespace {
 
 /// `cos_sim`: the cosine of the angle between rows; `y` has as many rows as `x`, or one.
 template <typename T>
-INLINE void cos_sim(const T* x, const T* y, T* out, T* x_norm, T* y_norm, int64_t rows, int64_t y_rows, int64_t width) {
+INLINE void cos_sim(const T* x, const T* y, T* out, T* x_norm, T* y_norm, int64_t rows, int64_t y_rows,
+                    int64_t width) {
   typedef Team<WARP_SIZE> Warp;
   FOR_EACH_ROW(Warp, row, rows) {
     int64_t other = y_rows == 1 ? 0 : row;
@@ -267,8 +271,8 @@ template <typename T> INLINE T cos_sim_slope(T to, T other, T out, T d, T own_no
   KERNEL cos_sim_grad_##suffix(const T* x, const T* y, const T* out, const T* x_norm, const T* y_norm,     \
                                const T* ds, T* dx, T* dy, int64_t n, int64_t y_rows, int64_t width) {      \
     FOR_EACH(i, n) {                                                                                       \
-      uint32_t row = (uint32_t)i / (uint32_t)width;                                                        \
-      uint32_t other = y_rows == 1 ? 0 : row, at = other * (uint32_t)width + ((uint32_t)i - row * (uint32_t)width); \
+      uint32_t row = (uint32_t)i / (uint32_t)width, column = (uint32_t)i - row * (uint32_t)width;          \
+      uint32_t other = y_rows == 1 ? 0 : row, at = other * (uint32_t)width + column;                       \
       if (dx) dx[i] = cos_sim_slope(x[i], y[at], out[row], ds[row], x_norm[row], y_norm[other]);           \
       if (dy) dy[i] = cos_sim_slope(y[at], x[i], out[row], ds[row], y_norm[other], x_norm[row]);           \
     }                                                                                                      \

@@ -1,5 +1,5 @@
-// Cells of recurrent networks, forward and backward: one thread for each element of a state. The products around them
-// are the library's.
+// Cells of recurrent networks, forward and backward: one thread for each element of a state. The products
+// around them are the library's.
 #include "rows.cuh"
 
 namespace {
@@ -37,8 +37,8 @@ template <typename T> struct LstmGates {
 };
 
 template <typename T>
-INLINE void lstm_unit_grad(const T* x, const T* last, const T* cell, const T* dcell, const T* dstate, T* dx, T* dlast,
-                           int64_t n, uint32_t hidden, T forget_bias) {
+INLINE void lstm_unit_grad(const T* x, const T* last, const T* cell, const T* dcell, const T* dstate, T* dx,
+                           T* dlast, int64_t n, uint32_t hidden, T forget_bias) {
   FOR_EACH(i, n) {
     Place place(i, hidden);
     LstmGates<T> gates(x, place, hidden, forget_bias);
@@ -111,8 +111,9 @@ INLINE void lstm_unit_grad(const T* x, const T* last, const T* cell, const T* dc
     FOR_EACH(i, n) {                                                                                       \
       Place place(i, hidden);                                                                              \
       T update = gates[place.in(0, 3, hidden)], candidate = gates[place.in(2, 3, hidden)], d = ds[i];      \
-      T share = is_origin ? T(1) - update : update, sign = is_origin ? T(-1) : T(1);                       \
-      dgates[place.in(0, 3, hidden)] = sign * d * (candidate - last[i]) * activation_slope(update, gate_kind); \
+      T share = is_origin ? T(1) - update : update, moved = d * (candidate - last[i]);                     \
+      T slope = activation_slope(update, gate_kind);                                                       \
+      dgates[place.in(0, 3, hidden)] = is_origin ? -moved * slope : moved * slope;                         \
       dgates[place.in(2, 3, hidden)] = d * share * activation_slope(candidate, kind);                      \
       dlast[i] = d * (T(1) - share);                                                                       \
     }                                                                                                      \
@@ -152,13 +153,14 @@ struct Lengths {
   }
 };
 
-/// One step: activates the gates, which hold the products so far (a GRU's with the last state are in `recurrent`), and
-/// computes the state, which goes to `out` as well. Beyond the end of a sequence its state stays, and gives zeros.
-/// `other` is the cell of an LSTM, or what a GRU's candidate gets of the last state.
+/// One step: activates the gates, which hold the products so far (a GRU's with the last state are in
+/// `recurrent`), and computes the state, which goes to `out` as well. Beyond the end of a sequence its state
+/// stays, and gives zeros. `other` is the cell of an LSTM, or what a GRU's candidate gets of the last state.
 template <typename T>
-INLINE void rnn_cell(T* gates, const T* recurrent, const T* input_bias, const T* hidden_bias, const T* last_state,
-                     const T* last_other, T* state, T* other, T* out, const Lengths& lengths, int64_t step,
-                     int64_t n, uint32_t hidden, int64_t out_pitch, int32_t mode) {
+INLINE void rnn_cell(T* gates, const T* recurrent, const T* input_bias, const T* hidden_bias,
+                     const T* last_state, const T* last_other, T* state, T* other, T* out,
+                     const Lengths& lengths, int64_t step, int64_t n, uint32_t hidden,
+                     int64_t out_pitch, int32_t mode) {
   uint32_t parts = mode == LSTM ? 4 : mode == GRU ? 3 : 1;
   FOR_EACH(i, n) {
     Place place(i, hidden);
@@ -193,12 +195,14 @@ INLINE void rnn_cell(T* gates, const T* recurrent, const T* input_bias, const T*
   }
 }
 
-/// One step back: the gradients of the gates before activation (on the side of the hidden state too, where a GRU
-/// differs), from those of the state and of what was given out. `dstate` becomes what goes to the last state directly.
+/// One step back: the gradients of the gates before activation (on the side of the hidden state too, where a
+/// GRU differs), from those of the state and of what was given out. `dstate` becomes what goes to the last
+/// state directly.
 template <typename T>
-INLINE void rnn_cell_grad(const T* gates, const T* state, const T* other, const T* old_state, const T* old_cell,
-                          const T* dout, T* dstate, T* dcell, T* dgates, T* dhidden, const Lengths& lengths,
-                          int64_t step, int64_t n, uint32_t hidden, int64_t out_pitch, int32_t mode) {
+INLINE void rnn_cell_grad(const T* gates, const T* state, const T* other, const T* old_state,
+                          const T* old_cell, const T* dout, T* dstate, T* dcell, T* dgates, T* dhidden,
+                          const Lengths& lengths, int64_t step, int64_t n, uint32_t hidden,
+                          int64_t out_pitch, int32_t mode) {
   uint32_t parts = mode == LSTM ? 4 : mode == GRU ? 3 : 1;
   FOR_EACH(i, n) {
     Place place(i, hidden);

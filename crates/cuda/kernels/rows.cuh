@@ -83,8 +83,8 @@ template <int COUNT, typename T> INLINE void tile_sum(T* sums) {
   }
 }
 
-/// A column of a tile (counted in packs of `PACK`), and the rows of this thread: `first`, `first + TILE_LANES`, …
-/// below `end`.
+/// A column of a tile (counted in packs of `PACK`), and the rows of this thread: `first`, `first +
+/// TILE_LANES`, … below `end`.
 struct TileRows {
   int64_t column, first, end;
   INLINE TileRows(int64_t rows, int64_t rows_per_chunk) {

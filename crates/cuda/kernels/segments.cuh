@@ -43,10 +43,12 @@ template <int V, int L, typename Sink>
 INLINE void sum_chunks(const Sorted& sorted, const Amount& amount, const typename Sink::T* values,
                        typename Sink::T* began_before, typename Sink::T* goes_on, const Sink& sink) {
   typedef typename Sink::T T;
+  typedef typename Sink::Held Held;
+  // Rows that a warp loads at once, and how many of its segments a lane has under way: as registers allow.
+  const int ROWS = WARP_SIZE / L, MOST = sizeof(Held) <= 32 ? 4 : 2, BATCH = L < MOST ? L : MOST;
   const uint32_t width = amount.width;
-  const int ROWS = WARP_SIZE / L;
   __shared__ Piece<T, V> staged[CHUNK_WARPS][CHUNK][L];
-  __shared__ uint32_t starts[CHUNK_WARPS][CHUNK + 1];
+  __shared__ uint32_t starts[CHUNK_WARPS][CHUNK + 1], rows[CHUNK_WARPS][CHUNK], firsts[CHUNK_WARPS][CHUNK];
   uint32_t warp = threadIdx.x / WARP_SIZE, lane = threadIdx.x % WARP_SIZE, group = lane / L;
   uint32_t chunk = blockIdx.x * CHUNK_WARPS + warp, base = chunk * CHUNK;
   if (base >= amount.count) return;
@@ -61,38 +63,50 @@ INLINE void sum_chunks(const Sorted& sorted, const Amount& amount, const typenam
   uint32_t previous = __shfl_up_sync(ALL_LANES, key, 1);
   bool is_head = lane < count && (lane == 0 || key != previous);
   uint32_t heads = __ballot_sync(ALL_LANES, is_head), segments = __popc(heads);
-  if (is_head) starts[warp][__popc(heads & ((1u << lane) - 1))] = lane;
+  if (is_head) {
+    uint32_t segment = __popc(heads & ((1u << lane) - 1));
+    starts[warp][segment] = lane;
+    rows[warp][segment] = key;
+    firsts[warp][segment] = position;
+  }
   if (lane == 0) starts[warp][segments] = count;
-  __syncwarp();
   bool began = key_before == __shfl_sync(ALL_LANES, key, 0);
   bool goes = key_after == __shfl_sync(ALL_LANES, key, count - 1);
   uint32_t first_own = began ? 1 : 0, end_own = goes ? segments - 1 : segments;
+  __syncwarp();
 
   for (uint32_t block = 0; block < width; block += L * V) {
     uint32_t column = block + lane % L * V;
     bool has_columns = column < width;
-    UNROLL_BY_4 for (int i = 0; i < L; i++) {
+    // All that is read far away is asked for before the first of it is needed.
+    Piece<T, V> pieces[L];
+    UNROLL for (int i = 0; i < L; i++) {
       uint32_t from = __shfl_sync(ALL_LANES, position, i * ROWS + group);
-      if (has_columns)
-        staged[warp][i * ROWS + group][lane % L] = load_piece<T, V>(values + (size_t)from * width + column);
+      if (has_columns) pieces[i] = load_piece<T, V>(values + (size_t)from * width + column);
     }
-    __syncwarp();
-    UNROLL_BY_4 for (int i = 0; i < L; i++) {
-      uint32_t segment = i * ROWS + group;
-      bool is_mine = segment < segments && has_columns;
-      uint32_t start = is_mine ? starts[warp][segment] : 0, end = is_mine ? starts[warp][segment + 1] : 0;
-      uint32_t row = __shfl_sync(ALL_LANES, key, start), head = __shfl_sync(ALL_LANES, position, start);
-      if (!is_mine) continue;
-      bool is_own = segment >= first_own && segment < end_own;
-      typename Sink::Held held;
-      if (is_own) held = sink.ahead(row, head, column);
-      Piece<T, V> sum = staged[warp][start][lane % L];
-      for (uint32_t r = start + 1; r < end; r++) add_piece(sum, staged[warp][r][lane % L]);
-      if (is_own) {
-        sink.finish(row, head, column, sum, held);
-      } else {
-        T* partial = segment < first_own ? began_before : goes_on;
-        store_piece<T, V>(partial + (size_t)chunk * width + column, sum);
+    Held held[BATCH];
+    for (int first = 0; first < L; first += BATCH) {
+      UNROLL for (int i = 0; i < BATCH; i++) {
+        uint32_t segment = (first + i) * ROWS + group;
+        if (has_columns && segment >= first_own && segment < end_own)
+          held[i] = sink.ahead(rows[warp][segment], firsts[warp][segment], column);
+      }
+      if (first == 0) {
+        UNROLL for (int i = 0; i < L; i++) staged[warp][i * ROWS + group][lane % L] = pieces[i];
+        __syncwarp();
+      }
+      UNROLL for (int i = 0; i < BATCH; i++) {
+        uint32_t segment = (first + i) * ROWS + group;
+        if (!has_columns || segment >= segments) continue;
+        uint32_t start = starts[warp][segment], end = starts[warp][segment + 1];
+        Piece<T, V> sum = staged[warp][start][lane % L];
+        for (uint32_t r = start + 1; r < end; r++) add_piece(sum, staged[warp][r][lane % L]);
+        if (segment >= first_own && segment < end_own) {
+          sink.finish(rows[warp][segment], firsts[warp][segment], column, sum, held[i]);
+        } else {
+          T* partial = segment < first_own ? began_before : goes_on;
+          store_piece<T, V>(partial + (size_t)chunk * width + column, sum);
+        }
       }
     }
     __syncwarp();

@@ -1,8 +1,8 @@
 // Softmax, its logarithm, and the cross-entropy of it, with their gradients.
 //
-// The classes of one sample are `len` elements, `step` apart. A sample is the work of one thread where the step is
-// not 1 or there are few classes (neighbours in a warp then read neighbours in memory), of a warp where a row
-// is of some length, and of a block where it is long.
+// The classes of one sample are `len` elements, `step` apart. A sample is the work of one thread where the
+// step is not 1 or there are few classes (neighbours in a warp then read neighbours in memory), of a warp
+// where a row is of some length, and of a block where it is long.
 #include "rows.cuh"
 
 namespace {
@@ -59,7 +59,8 @@ INLINE void softmax(const E* xs, E* out, int64_t rows, int64_t len, int64_t step
 }
 
 template <typename E, int SIZE>
-INLINE void softmax_grad(const E* ys, const E* ds, E* dx, int64_t rows, int64_t len, int64_t step, int32_t is_log) {
+INLINE void softmax_grad(const E* ys, const E* ds, E* dx, int64_t rows, int64_t len, int64_t step,
+                         int32_t is_log) {
   typedef typename Math<E>::type T;
   typedef typename TeamOf<SIZE>::type Members;
   FOR_EACH_ROW(Members, row, rows) {
@@ -104,8 +105,8 @@ template <typename T> INLINE T minus_log(T x) {
   return value > T(1e20) ? T(1e20) : value < T(-1e20) ? T(-1e20) : value;
 }
 
-/// What samples are compared with: a class for each, as a number of 4 or 8 bytes, or (`SOFT`) a probability for each
-/// class.
+/// What samples are compared with: a class for each, as a number of 4 or 8 bytes, or (`SOFT`) a probability
+/// for each class.
 const int SOFT = 0;
 struct Labels {
   const void* at;
@@ -150,7 +151,8 @@ INLINE void softmax_loss(const T* logits, Labels labels, T* softmax, T* loss, in
     T mean = T(0);
     if (labels.size == SOFT) {
       const T* label = (const T*)labels.at + start;
-      ROLLED for (int64_t i = Members::rank(); i < len; i += SIZE) mean += label[i * step] * cost.of(i * step);
+      ROLLED for (int64_t i = Members::rank(); i < len; i += SIZE)
+        mean += label[i * step] * cost.of(i * step);
       mean = Members::sum(mean);
     } else if (Members::rank() == 0) {
       int64_t found = labels.class_of(row, len);

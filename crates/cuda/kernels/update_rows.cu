@@ -46,7 +46,7 @@ template <typename Rule, int V> struct UpdateRow {
 }  // namespace
 
 #define UPDATE_ROWS(name, Rule, T, V, LANES, suffix)                                                       \
-  KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE, 8) update_rows_##name##_##suffix(                       \
+  KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE, 7) update_rows_##name##_##suffix(                       \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* values, T* began_before, T* goes_on,     \
       BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Attributes attributes) {                            \
     UpdateRow<Rule<T>, V> sink(rows, attributes, amount.width);                                            \

@@ -68,7 +68,6 @@ pub(crate) struct Piece {
 pub(crate) struct Places<'a> {
     pub(crate) call: &'a DeviceCall<'a>,
     pub(crate) extents: &'a Extents,
-    pub(crate) complaint: u64,
 }
 
 impl Places<'_> {
@@ -87,7 +86,7 @@ impl Places<'_> {
                 (self.call.scratch, end.unwrap_or(0))
             }
             Base::Step => (self.call.step, 8),
-            Base::Complaint => (Address(self.complaint), 0),
+            Base::Complaint => (self.call.complaints, 0),
         };
         if base == Address::NULL {
             return Piece { address: 0, bytes: 0 };
@@ -100,9 +99,9 @@ impl Places<'_> {
         let whole = match at.base {
             Base::Null | Base::Complaint | Base::Step => return None,
             Base::Scratch => {
-                let mut pieces = self.extents.scratch.iter();
-                let (start, bytes) =
-                    *pieces.find(|(start, bytes)| (*start..=start + bytes).contains(&at.offset))?;
+                // They rise, and one may begin where another ends.
+                let mut pieces = self.extents.scratch.iter().rev();
+                let (start, bytes) = *pieces.find(|(start, _)| *start <= at.offset)?;
                 let address = self.call.scratch.plus(start).0;
                 return Some(Access { start: address, bytes: bytes as u64, writes: true });
             }
@@ -242,4 +241,20 @@ impl Bound {
 /// The error of a driver that the engine passes on.
 pub(crate) fn failed(error: Error) -> bireme_engine::Error {
     bireme_engine::Error::Device { problem: error.to_string() }
+}
+
+impl std::fmt::Debug for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bound::Kernel { function, blocks, threads, .. } => {
+                write!(f, "{} {blocks:?} x {threads}", function.name())
+            }
+            Bound::Product { spec, .. } => {
+                let (a, b) = (spec.a.transposed, spec.b.transposed);
+                write!(f, "product {}x{}x{} {a} {b}", spec.m, spec.n, spec.k)
+            }
+            Bound::Copy { bytes, .. } => write!(f, "copy of {bytes} bytes"),
+            Bound::Clear { bytes, .. } => write!(f, "clear of {bytes} bytes"),
+        }
+    }
 }

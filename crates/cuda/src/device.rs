@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bireme_engine::device::{
-    Address, Complaint, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta, Problem,
-    Recording, Region,
+    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
+    Problem, Recording, Region,
 };
 use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
@@ -25,6 +25,9 @@ use crate::lanes::{self, Access};
 use crate::lower::{self, Lowered, Lowering, Stop};
 use crate::work::{self, Base, Product, Work};
 
+/// The variable that asks for the time of each piece of work that is recorded.
+const PROFILE: &str = "BIREME_CUDA_PROFILE";
+
 /// One card, opened.
 pub(crate) struct Cuda {
     own: Weak<Cuda>,
@@ -34,8 +37,6 @@ pub(crate) struct Cuda {
     products: OnceLock<Products>,
     /// Streams on which work is recorded.
     lanes: Mutex<Vec<Arc<Stream>>>,
-    /// Where kernels say what is wrong with their inputs; the host looks without asking the card.
-    complaint: Pinned,
     tf32: AtomicBool,
 }
 
@@ -77,14 +78,12 @@ impl Cuda {
     fn new(number: u32) -> crate::driver::Result<Arc<Cuda>> {
         let card = Card::open(number as usize)?;
         let stream = Stream::new(&card)?;
-        let complaint = Pinned::new(&card, size_of::<RawComplaint>())?;
         Ok(Arc::new_cyclic(|own| Cuda {
             own: own.clone(),
             card,
             stream,
             products: OnceLock::new(),
             lanes: Mutex::default(),
-            complaint,
             tf32: AtomicBool::new(false),
         }))
     }
@@ -92,10 +91,6 @@ impl Cuda {
     /// Lets products of 32-bit floats round their factors to 10 bits of fraction, which is faster.
     pub(crate) fn allow_tf32(&self, allow: bool) {
         self.tf32.store(allow, Ordering::Relaxed);
-    }
-
-    pub(crate) fn card(&self) -> &Arc<Card> {
-        &self.card
     }
 
     fn products(&self) -> crate::driver::Result<&Products> {
@@ -175,6 +170,30 @@ impl Cuda {
             alpha: f64::from(product.alpha),
             beta: f64::from(product.beta),
         }
+    }
+
+    /// Prints how long each piece of recorded work takes by itself. It is run again and again, so what it computes is
+    /// of no use afterwards.
+    #[expect(clippy::print_stderr, reason = "a developer asked for it")]
+    fn profile(&self, work: &[(Bound, Vec<Access>)]) -> crate::driver::Result<()> {
+        const RUNS: u32 = 20;
+        let (start, end) =
+            (Event::new(&self.card, Timing::On)?, Event::new(&self.card, Timing::On)?);
+        let mut total = 0.0;
+        for (at, (bound, _)) in work.iter().enumerate() {
+            bound.run(&self.stream, &|| self.products())?;
+            self.stream.record(&start)?;
+            for _ in 0..RUNS {
+                bound.run(&self.stream, &|| self.products())?;
+            }
+            self.stream.record(&end)?;
+            end.synchronize()?;
+            let us = end.milliseconds_since(&start)? * 1000.0 / RUNS as f32;
+            total += us;
+            eprintln!("{at:>4}  {us:>8.1} us  {bound:?}");
+        }
+        eprintln!("{} pieces, {total:.1} us one after the other", work.len());
+        Ok(())
     }
 
     /// Records work on as many streams as may run side by side.
@@ -299,6 +318,9 @@ impl Device for Cuda {
         let recorded = RECORDED.take().unwrap_or_default();
         outcome?;
         let graph = self.capture(&recorded).map_err(failed)?;
+        if std::env::var_os(PROFILE).is_some() {
+            self.profile(&recorded).map_err(failed)?;
+        }
         Ok(Box::new(Tape { graph, stream: Arc::clone(&self.stream) }))
     }
 
@@ -306,7 +328,19 @@ impl Device for Cuda {
         self.stream.synchronize().map_err(failed)
     }
 
-    fn check_finite(&self, at: Address, dtype: DType, count: usize, op: u32) -> Result<()> {
+    fn complaints(&self) -> Result<Box<dyn Complaints>> {
+        let memory = Pinned::new(&self.card, size_of::<RawComplaint>()).map_err(failed)?;
+        Ok(Box::new(Book { memory, stream: Arc::clone(&self.stream) }))
+    }
+
+    fn check_finite(
+        &self,
+        at: Address,
+        dtype: DType,
+        count: usize,
+        op: u32,
+        complaints: Address,
+    ) -> Result<()> {
         let kernel = match dtype {
             DType::F32 => "check_finite_f32",
             DType::F64 => "check_finite_f64",
@@ -316,37 +350,12 @@ impl Device for Cuda {
         };
         let function = self.card.function(kernel).map_err(failed)?;
         let blocks = count.div_ceil(256).min(1 << 16) as u32;
-        let complaint = self.complaint.as_ptr() as u64;
-        let args = [at.0, count as u64, complaint, u64::from(op)].map(|word| vec![word]).to_vec();
+        let args =
+            [at.0, count as u64, complaints.0, u64::from(op)].map(|word| vec![word]).to_vec();
         let (blocks, threads) = ([blocks, 1, 1], 256);
         let work = Bound::Kernel { function, blocks, threads, shared: 0, args };
         let bytes = (count * dtype.size()) as u64;
         self.submit(work, || vec![Access { start: at.0, bytes, writes: false }])
-    }
-
-    fn complaint(&self) -> Result<Option<Complaint>> {
-        let at = self.complaint.as_ptr().cast::<RawComplaint>();
-        // SAFETY: the memory is as large, page-aligned, and plain numbers; the card may write it meanwhile, so
-        // it is read as it is.
-        let raw = unsafe { at.read_volatile() };
-        if raw.is_taken == 0 {
-            return Ok(None);
-        }
-        // What is written is whole once the work is done.
-        self.synchronize()?;
-        // SAFETY: as above; nothing runs.
-        let raw = unsafe {
-            let raw = at.read_volatile();
-            at.write_volatile(bytemuck::Zeroable::zeroed());
-            raw
-        };
-        let problem = match raw.problem {
-            2 => Problem::Label,
-            3 => Problem::NotFinite,
-            _ => Problem::OutOfRange,
-        };
-        let RawComplaint { op, value, position, bound, .. } = raw;
-        Ok(Some(Complaint { op, problem, value, position, bound }))
     }
 }
 
@@ -400,6 +409,44 @@ impl fmt::Debug for Block {
     }
 }
 
+/// Page-locked memory that kernels write to when something is wrong with their inputs.
+struct Book {
+    memory: Pinned,
+    stream: Arc<Stream>,
+}
+
+impl Complaints for Book {
+    fn address(&self) -> Address {
+        Address(self.memory.as_ptr() as u64)
+    }
+
+    fn take(&self) -> Result<Option<Complaint>> {
+        let at = self.memory.as_ptr().cast::<RawComplaint>();
+        // SAFETY: the memory is as large, page-aligned, and plain numbers; the card may write it meanwhile,
+        // so it is read as it is.
+        let raw = unsafe { at.read_volatile() };
+        if raw.is_taken == 0 {
+            return Ok(None);
+        }
+        // What is written is whole once the work is done.
+        self.stream.synchronize().map_err(failed)?;
+        // SAFETY: as above; nothing runs.
+        let raw = unsafe {
+            let raw = at.read_volatile();
+            at.write_volatile(bytemuck::Zeroable::zeroed());
+            raw
+        };
+        let problem = match raw.problem {
+            2 => Problem::Label,
+            3 => Problem::NotFinite,
+            4 => Problem::ZeroDivisor,
+            _ => Problem::OutOfRange,
+        };
+        let RawComplaint { op, value, position, bound, .. } = raw;
+        Ok(Some(Complaint { op, problem, value, position, bound }))
+    }
+}
+
 /// An op of the card.
 struct Kernel {
     device: Arc<Cuda>,
@@ -422,8 +469,7 @@ impl DeviceKernel for Kernel {
     }
 
     fn launch(&self, call: &DeviceCall<'_>) -> Result<()> {
-        let complaint = self.device.complaint.as_ptr() as u64;
-        let places = Places { call, extents: &self.extents, complaint };
+        let places = Places { call, extents: &self.extents };
         for ready in &self.work {
             if let Some(bound) = places.bind(ready) {
                 self.device.submit(bound, || places.accesses(ready))?;

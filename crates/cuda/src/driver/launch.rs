@@ -49,8 +49,9 @@ impl Stream {
         match code {
             CUresult::CUDA_ERROR_INVALID_VALUE | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => {
                 let why = format!(
-                    "{} ({grid:?} blocks of {block} threads, {shared} bytes shared)",
-                    explain(code)
+                    "{} ({} blocks of {block} threads, {shared} bytes shared)",
+                    explain(code),
+                    grid.iter().map(|count| u64::from(*count)).product::<u64>()
                 );
                 Err(Error::Launch { kernel: function.name().clone(), why })
             }

@@ -6,7 +6,7 @@ use super::broadcast::{Broadcast, threads};
 use super::create::cast_to;
 use super::lowering::suffix;
 use super::unary::{map, map_grad, map_whole};
-use super::{Lower, Lowering, Outcome, Var, host};
+use super::{Lower, Lowering, Outcome, Var, host, selected_rows};
 use crate::work::Ref;
 
 /// The ops of this file.
@@ -172,8 +172,11 @@ fn pow_grad(l: &mut Lowering<'_>) -> Outcome {
 /// Dense tensors, eight of them in one pass.
 fn sum(l: &mut Lowering<'_>) -> Outcome {
     let (inputs, out) = (l.inputs("X"), l.output("Out")?);
+    if inputs.iter().any(|input| input.selected.is_some()) {
+        return selected_rows::sum(l);
+    }
     let is_known = is_float(out.dtype) || is_whole(out.dtype);
-    let fits = |x: &Var| x.selected.is_none() && x.dtype == out.dtype && x.numel() == out.numel();
+    let fits = |x: &Var| x.dtype == out.dtype && x.numel() == out.numel();
     if !is_known || !inputs.iter().all(fits) {
         return host();
     }

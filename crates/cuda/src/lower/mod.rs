@@ -70,8 +70,6 @@ pub(crate) fn host<T>() -> Outcome<T> {
 /// The ops of each family.
 const FAMILIES: &[&[(&str, Lower)]] = &[
     conv::OPS,
-    norm::OPS,
-    recurrent::OPS,
     create::OPS,
     elementwise::OPS,
     embedding_concat::OPS,
@@ -80,11 +78,13 @@ const FAMILIES: &[&[(&str, Lower)]] = &[
     loss::OPS,
     math::OPS,
     metric::OPS,
+    norm::OPS,
     optimizer::OPS,
     order::OPS,
     pool::OPS,
     products::OPS,
     random::OPS,
+    recurrent::OPS,
     reduce::OPS,
     selected_rows::OPS,
     shape::OPS,

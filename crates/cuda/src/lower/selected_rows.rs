@@ -10,13 +10,9 @@ use super::sort::{NO_ROW, Unsorted, sort};
 use super::{Lower, Lowering, Outcome, Var, host};
 use crate::work::Ref;
 
-/// The ops of this family.
-pub(super) const OPS: &[(&str, Lower)] = &[
-    ("clip_by_norm", clip_by_norm),
-    ("merge_selected_rows", merge_selected_rows),
-    ("squared_l2_norm", squared_l2_norm),
-    ("sum", sum),
-];
+/// The ops that are of selected rows alone. `sum` (`math.rs`), `clip_by_norm` and `squared_l2_norm` (`reduce/`) come
+/// here when they are given some.
+pub(super) const OPS: &[(&str, Lower)] = &[("merge_selected_rows", merge_selected_rows)];
 
 /// Blocks that sums of squares are computed in, at most.
 const MAX_BLOCKS: usize = 512;

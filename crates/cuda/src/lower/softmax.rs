@@ -28,8 +28,8 @@ struct Samples {
 }
 
 impl Samples {
-    /// The samples of `var` whose classes lie along `axis`. Declines none at all, and more elements than 32 bits
-    /// count.
+    /// The samples of `var` whose classes lie along `axis`. Declines none at all, and more elements
+    /// than 32 bits count.
     fn along(var: &Var, axis: i64) -> Outcome<Samples> {
         let rank = var.dims.len() as i64;
         let axis = if axis < 0 { axis + rank } else { axis };
@@ -103,7 +103,8 @@ struct Labels {
 }
 
 impl Labels {
-    /// The labels of `samples`, whose elements are `dtype`; the host says what is wrong with others.
+    /// The labels of `samples`, whose elements are `dtype`; the host says what is wrong with
+    /// others.
     fn of(l: &Lowering<'_>, samples: Samples, dtype: DType) -> Outcome<Labels> {
         let label = l.input("Label")?.dense()?;
         // `cross_entropy2` and its gradient know classes only.

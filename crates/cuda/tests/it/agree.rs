@@ -174,12 +174,14 @@ pub(crate) fn at_step(op: &Op, step: i64) -> Option<Vec<f32>> {
     let out = DeviceTensor::new(device.as_ref(), DType::F32, Dims::new(&dims)).unwrap();
     let step = DeviceTensor::upload(device.as_ref(), &Tensor::scalar(step)).unwrap();
     let scratch = device.allocate(kernel.scratch()).unwrap();
+    let complaints = device.complaints().unwrap();
     let call = DeviceCall {
         inputs: &[],
         outputs: &[Operand::Dense(out.address())],
         scratch: scratch.address(),
         step: step.address(),
         op: 0,
+        complaints: complaints.address(),
     };
     kernel.launch(&call).unwrap();
     Some(out.download().unwrap().as_slice::<f32>().unwrap().to_vec())

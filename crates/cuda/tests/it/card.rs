@@ -46,7 +46,7 @@ pub(crate) fn shared() -> Option<RwLockReadGuard<'static, ()>> {
 }
 
 /// Whether tests are to run on the machine's own card.
-fn is_real() -> bool {
+pub(crate) fn is_real() -> bool {
     std::env::var_os("BIREME_TEST_CARD").is_some_and(|card| card == "real")
 }
 
@@ -100,8 +100,9 @@ pub(crate) fn get<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
 macro_rules! launch {
     ($stream:expr, $name:expr, $grid:expr, $block:expr, $shared:expr $(, $arg:expr)* $(,)?) => {{
         let function = $stream.card().function($name).unwrap();
-        #[allow(unused_mut, reason = "there may be no arguments")]
-        let mut args: Vec<*mut std::ffi::c_void> = vec![$(std::ptr::from_ref(&$arg).cast_mut().cast()),*];
+        let values: Vec<Box<dyn std::any::Any>> = vec![$(Box::new($arg)),*];
+        let pointer = |value: &Box<dyn std::any::Any>| std::ptr::from_ref(&**value).cast_mut().cast();
+        let mut args: Vec<*mut std::ffi::c_void> = values.iter().map(pointer).collect();
         // SAFETY: tests give what the kernels take, or mean to see what happens.
         #[allow(unsafe_code, reason = "kernels are run")]
         let launched = unsafe { $stream.launch(&function, [$grid, 1, 1], $block, $shared, &mut args) };

@@ -52,7 +52,8 @@ fn check(case: &Case) -> Result<Vec<String>> {
 
 /// Runs an op on the card and on the host, and says how they differ; `values` gets what the host made.
 fn step(op: &Op, values: &mut Values, within: Tolerance) -> Result<Vec<String>> {
-    let Some((_, device)) = device() else { return Ok(Vec::new()) };
+    // Not by `device`, which the test holds: to take it twice is to wait for who wants it alone.
+    let device = bireme_cuda::open(0)?;
     let mut on_card = values.clone();
     run_once(op, values)?;
     let is_on_card = run_once_on(&device, op, &mut on_card)?;

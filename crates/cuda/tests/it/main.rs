@@ -9,15 +9,26 @@ mod card;
 mod case;
 #[path = "../../../engine/tests/it/compare.rs"]
 mod compare;
+mod convolutions;
 mod driver;
 mod faults;
 mod golden;
 mod index;
+mod lookup;
+mod losses;
+mod matmul;
+mod metrics;
+mod nets;
+mod norms;
+mod optimizers;
 mod order;
 mod pool;
 mod products;
 mod programs;
 mod random;
+mod recurrent;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
+mod same;
+mod selected_rows;
 mod shape;

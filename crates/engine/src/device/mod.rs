@@ -90,8 +90,10 @@ pub struct DeviceCall<'a> {
     pub scratch: Address,
     /// Where the number of the step lies (64-bit), by which random ops choose their numbers.
     pub step: Address,
-    /// What the op calls itself when it complains.
+    /// What the op calls itself when it complains, and where it does so ([`Complaints`]).
     pub op: u32,
+    /// As above.
+    pub complaints: Address,
 }
 
 /// An op made ready to run on a card, for certain shapes.
@@ -133,6 +135,19 @@ pub struct Complaint {
     pub bound: i64,
 }
 
+/// A place where kernels complain, which the host reads without asking the card.
+pub trait Complaints: Send {
+    /// The place.
+    fn address(&self) -> Address;
+
+    /// What was complained of first, among what is known to be done; this waits for nothing unless there
+    /// is something.
+    ///
+    /// # Errors
+    /// When the card is lost.
+    fn take(&self) -> Result<Option<Complaint>>;
+}
+
 /// What can be wrong with the inputs of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
@@ -142,6 +157,8 @@ pub enum Problem {
     Label,
     /// An element is NaN or infinite, where that is asked for.
     NotFinite,
+    /// A whole number would be divided by zero.
+    ZeroDivisor,
 }
 
 /// A card.
@@ -188,10 +205,16 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Waits until all work is done.
     fn synchronize(&self) -> Result<()>;
 
-    /// Complains in the name of `op` when one of these floats is NaN or infinite.
-    fn check_finite(&self, at: Address, dtype: DType, count: usize, op: u32) -> Result<()>;
+    /// A place where kernels may complain.
+    fn complaints(&self) -> Result<Box<dyn Complaints>>;
 
-    /// What a kernel complained of first since it was asked last, among what is known to be done: this
-    /// waits for nothing.
-    fn complaint(&self) -> Result<Option<Complaint>>;
+    /// Complains in the name of `op` when one of `count` floats is NaN or infinite.
+    fn check_finite(
+        &self,
+        at: Address,
+        dtype: DType,
+        count: usize,
+        op: u32,
+        complaints: Address,
+    ) -> Result<()>;
 }

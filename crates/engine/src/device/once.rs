@@ -52,6 +52,7 @@ pub fn run_once_on(
     }
     let scratch = device.allocate(kernel.scratch())?;
     let step = DeviceTensor::upload(device.as_ref(), &Tensor::scalar(0i64))?;
+    let complaints = device.complaints()?;
     let operands = |names: &mut dyn Iterator<Item = &String>| -> Vec<_> {
         names.map(|name| on_card[name].operand()).collect()
     };
@@ -61,9 +62,10 @@ pub fn run_once_on(
         scratch: scratch.address(),
         step: step.address(),
         op: 0,
+        complaints: complaints.address(),
     })?;
     device.synchronize()?;
-    if let Some(complaint) = device.complaint()? {
+    if let Some(complaint) = complaints.take()? {
         return Err(refused(&complaint).in_op(op));
     }
     for name in view.flat_outputs() {
@@ -97,5 +99,6 @@ pub(crate) fn refused(complaint: &Complaint) -> Error {
             format!("label {value} of sample {position} lies outside the {bound} classes")
         }
         Problem::NotFinite => format!("element {position} is NaN or infinite"),
+        Problem::ZeroDivisor => "integer division by zero: `Y` has a zero".to_owned(),
     })
 }

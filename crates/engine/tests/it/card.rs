@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use bireme_engine::device::{
-    Address, Complaint, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta, DeviceTensor,
-    Operand, Recording, Region,
+    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
+    DeviceTensor, Operand, Recording, Region,
 };
 use bireme_engine::graph::Graph;
 use bireme_engine::layers::{self, Act};
@@ -150,6 +150,17 @@ impl Recording for Tape {
     }
 }
 
+struct NoComplaints;
+
+impl Complaints for NoComplaints {
+    fn address(&self) -> Address {
+        Address::NULL
+    }
+    fn take(&self) -> Result<Option<Complaint>> {
+        Ok(None)
+    }
+}
+
 impl Device for HostCard {
     fn place(&self) -> Place {
         Place::Cuda(0)
@@ -220,11 +231,11 @@ impl Device for HostCard {
     fn synchronize(&self) -> Result<()> {
         Ok(())
     }
-    fn check_finite(&self, _: Address, _: DType, _: usize, _: u32) -> Result<()> {
-        Ok(())
+    fn complaints(&self) -> Result<Box<dyn Complaints>> {
+        Ok(Box::new(NoComplaints))
     }
-    fn complaint(&self) -> Result<Option<Complaint>> {
-        Ok(None)
+    fn check_finite(&self, _: Address, _: DType, _: usize, _: u32, _: Address) -> Result<()> {
+        Ok(())
     }
 }
 

@@ -1,5 +1,5 @@
-//! `batch_norm`: sums per channel, what follows from them for each channel (one line of factors), and that line applied
-//! to every element: three kernels in each direction.
+//! `batch_norm`: sums per channel, what follows from them for each channel (one line of factors),
+//! and that line applied to every element: three kernels in each direction.
 
 use bireme_ir::DType;
 
@@ -41,7 +41,8 @@ impl Channels {
         self.outer * self.inner
     }
 
-    /// Adds two sums a channel to the work: of `x`, or of `d` and `x`. Returns them, and in how many chunks.
+    /// Adds two sums a channel to the work: of `x`, or of `d` and `x`. Returns them, and in how
+    /// many chunks.
     fn sums(
         self,
         l: &mut Lowering<'_>,

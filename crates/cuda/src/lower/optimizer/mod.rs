@@ -16,6 +16,7 @@ use super::Lower;
 )]
 pub(crate) use {
     dense::update_many,
+    powers::{Power, raise_many},
     target::{Rule, Target},
 };
 

@@ -1,5 +1,5 @@
-//! Sums over the rows of a matrix, in two steps: blocks add up chunks of rows, then one kernel adds up the
-//! chunks in their order, so that the bits are the same in every run.
+//! Sums over the rows of a matrix, in two steps: blocks add up chunks of rows, then one kernel adds
+//! up the chunks in their order, so that the bits are the same in every run.
 
 use bireme_ir::DType;
 
@@ -25,8 +25,8 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// Cuts `rows` rows of `columns` columns, of which each thread takes `pack`. Even no rows make one chunk,
-    /// whose sums are zero.
+    /// Cuts `rows` rows of `columns` columns, of which each thread takes `pack`. Even no rows make
+    /// one chunk, whose sums are zero.
     pub(crate) fn of(rows: usize, columns: usize, pack: usize) -> Chunks {
         let tiles = columns.div_ceil(TILE * pack);
         let wanted = (BLOCKS / tiles.max(1)).clamp(1, 512);
@@ -41,8 +41,8 @@ pub(crate) fn sum_size(dtype: DType) -> usize {
     dtype.size().max(4)
 }
 
-/// Where the sums of two groups of columns go, and what they are multiplied by. Sums that are not wanted have
-/// no place.
+/// Where the sums of two groups of columns go, and what they are multiplied by. Sums that are not
+/// wanted have no place.
 pub(crate) struct Sums {
     pub(crate) first: Ref,
     /// Columns of the first group.
@@ -78,7 +78,8 @@ pub(crate) struct Matrix {
     pub(crate) pitch: usize,
 }
 
-/// `out[column]` becomes `scale` times the sum of a column, its rows weighed by `weights` unless that is null.
+/// `out[column]` becomes `scale` times the sum of a column, its rows weighed by `weights` unless
+/// that is null.
 pub(crate) fn column_sums(
     l: &mut Lowering<'_>,
     matrix: Matrix,

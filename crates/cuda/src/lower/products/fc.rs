@@ -1,7 +1,7 @@
 //! `fused_fc`: a product with its bias and activation in one call, and its gradient.
 //!
-//! The library's own epilogues for gradients are several times slower than plain products, so one kernel of our
-//! own takes the gradient through the activation and sums it for the bias on the way.
+//! The library's own epilogues for gradients are several times slower than plain products, so one
+//! kernel of our own takes the gradient through the activation and sums it for the bias on the way.
 
 use super::columns::{Chunks, Sums, finish, sum_size};
 use super::matmul::as_matrix;

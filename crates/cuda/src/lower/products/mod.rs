@@ -2,6 +2,7 @@
 
 pub(super) mod columns;
 mod dot;
+mod einsum;
 mod fc;
 mod matmul;
 pub(super) mod multiply;
@@ -17,6 +18,8 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("cos_sim_grad", dot::cos_sim_grad),
     ("dot", dot::dot),
     ("dot_grad", dot::dot_grad),
+    ("einsum", einsum::forward),
+    ("einsum_grad", einsum::backward),
     ("fused_fc", fc::forward),
     ("fused_fc_grad", fc::backward),
     ("matmul", matmul::forward),

@@ -1,5 +1,5 @@
-//! One product: by the library, or by a kernel of our own where it is with a vector, which the library for large
-//! matrices is slow at.
+//! One product: by the library, or by a kernel of our own where it is with a vector, which the
+//! library for large matrices is slow at.
 
 use bireme_ir::DType;
 

@@ -1,5 +1,5 @@
-//! Products of stacks of matrices, as the engine's `ops/matmul/product.rs` has them: how stacks repeat where
-//! they are 1 or missing, and how few calls of the library make them up.
+//! Products of stacks of matrices, as the engine's `ops/matmul/product.rs` has them: how stacks
+//! repeat where they are 1 or missing, and how few calls of the library make them up.
 
 use bireme_ir::DType;
 
@@ -14,8 +14,8 @@ const MAX_CALLS: usize = 64;
 /// The most scratch memory for products that are summed afterwards.
 const MAX_SCRATCH: usize = 1 << 30;
 
-/// An axis of the stack: how many matrices, and how many matrices apart they are in each operand (0 where it
-/// repeats).
+/// An axis of the stack: how many matrices, and how many matrices apart they are in each operand (0
+/// where it repeats).
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Axis {
     count: usize,

@@ -1,7 +1,8 @@
 //! `gru_unit`: one step of a gated recurrent unit, around two products with the last state.
 //!
-//! `Weight` holds two matrices one after the other: `[hidden, 2 * hidden]` for the update and reset gates, then
-//! `[hidden, hidden]` for the candidate. Rows of gates hold update gate, reset gate and candidate.
+//! `Weight` holds two matrices one after the other: `[hidden, 2 * hidden]` for the update and reset
+//! gates, then `[hidden, hidden]` for the candidate. Rows of gates hold update gate, reset gate and
+//! candidate.
 
 use bireme_ir::DType;
 

@@ -1,8 +1,9 @@
 //! The sizes of a recurrent network, and where each part of it lies in `Reserve`: as the engine's
 //! `ops/recurrent/sizes.rs` has it, so that either place can take over from the other.
 //!
-//! A *pass* is one layer in one direction. `Reserve` holds, pass by pass, the activated gates of every step, the
-//! states after it, and what lies beside them; then the inputs of all layers but the first.
+//! A *pass* is one layer in one direction. `Reserve` holds, pass by pass, the activated gates of
+//! every step, the states after it, and what lies beside them; then the inputs of all layers but
+//! the first.
 
 use bireme_ir::DType;
 
@@ -153,8 +154,8 @@ impl Network {
         if pass.is_multiple_of(self.directions) { turn } else { self.time - 1 - turn }
     }
 
-    /// The position in `WeightList` of weight (0: of the input, 1: of the state) of a pass; its bias lies behind all
-    /// weights.
+    /// The position in `WeightList` of weight (0: of the input, 1: of the state) of a pass; its
+    /// bias lies behind all weights.
     pub(super) fn weight_at(&self, pass: usize, side: usize, is_bias: bool) -> usize {
         let biases = if is_bias { 2 * self.layers * self.directions } else { 0 };
         biases + 2 * pass + side

@@ -1,5 +1,5 @@
-//! `rnn`: the inputs of all steps times the weight as one product, then step after step the product with the last
-//! state and a kernel for the cells.
+//! `rnn`: the inputs of all steps times the weight as one product, then step after step the product
+//! with the last state and a kernel for the cells.
 
 use super::network::{Mode, Network};
 use crate::lower::products::multiply::{dense, float, multiply, plain, turned};

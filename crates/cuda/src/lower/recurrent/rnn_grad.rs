@@ -1,5 +1,5 @@
-//! `rnn_grad`: step after step from the end for the gradients of the gates, then one product each for those of weights
-//! and inputs.
+//! `rnn_grad`: step after step from the end for the gradients of the gates, then one product each
+//! for those of weights and inputs.
 
 use bireme_ir::EMPTY_VAR;
 
@@ -73,8 +73,8 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
 }
 
 impl Grads {
-    /// The gradients of one pass from `dout`, that of what its layer gives; adds to `below`, that of what the layer
-    /// below gives.
+    /// The gradients of one pass from `dout`, that of what its layer gives; adds to `below`, that
+    /// of what the layer below gives.
     fn pass(&self, l: &mut Lowering<'_>, pass: usize, dout: Ref, below: Ref) -> Outcome {
         let network = &self.network;
         let (size, layer) = (network.state(), pass / network.directions);
@@ -168,7 +168,8 @@ impl Grads {
         Ok(())
     }
 
-    /// The first step comes from the first state, all others from the states before them, which lie side by side.
+    /// The first step comes from the first state, all others from the states before them, which lie
+    /// side by side.
     fn hidden_weight_grad(
         &self,
         l: &mut Lowering<'_>,

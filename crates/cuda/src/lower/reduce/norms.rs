@@ -2,7 +2,7 @@
 
 use super::super::broadcast::{Broadcast, threads};
 use super::super::elementwise::{Operand, zip};
-use super::super::{Lowering, Outcome, host};
+use super::super::{Lowering, Outcome, host, selected_rows};
 use super::axes::Reduced;
 use super::gradient::{Vars, spread};
 use super::{Fold, fold, is_float, is_wide_float, operand};
@@ -12,8 +12,10 @@ use crate::work::Ref;
 const NO_ROOT: f64 = -1.0;
 
 pub(super) fn squared_l2_norm(l: &mut Lowering<'_>) -> Outcome {
-    // Selected rows would have to be merged first.
-    let (x, out) = (l.input("X")?.dense()?, l.output("Out")?);
+    let (x, out) = (l.input("X")?, l.output("Out")?);
+    if x.selected.is_some() {
+        return selected_rows::squared_l2_norm(l);
+    }
     if !is_float(x.dtype) || out.dtype != x.dtype {
         return host();
     }
@@ -32,7 +34,10 @@ pub(super) fn squared_l2_norm_grad(l: &mut Lowering<'_>) -> Outcome {
 }
 
 pub(super) fn clip_by_norm(l: &mut Lowering<'_>) -> Outcome {
-    let (x, out, max_norm) = (l.input("X")?.dense()?, l.output("Out")?, l.op.f64("max_norm")?);
+    let (x, out, max_norm) = (l.input("X")?, l.output("Out")?, l.op.f64("max_norm")?);
+    if x.selected.is_some() {
+        return selected_rows::clip_by_norm(l);
+    }
     if !is_wide_float(x.dtype) || max_norm.is_nan() || max_norm <= 0.0 {
         return host();
     }

@@ -102,6 +102,7 @@ impl<'a> Builder<'a> {
             at_home: at_home.map(|(_, cell)| Arc::clone(cell)).collect(),
             step,
             counts_steps,
+            complaints: self.device.complaints()?,
             _frame: frame,
             _arena: arena,
         })

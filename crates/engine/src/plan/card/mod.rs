@@ -20,8 +20,8 @@ use super::layout::{FeedShape, Source, infer_all};
 use super::place::Places;
 use super::{MAX_LAYOUTS, Plan, RunningStep};
 use crate::device::{
-    Address, Complaint, Device, DeviceCall, DeviceKernel, DeviceTensor, DeviceValue, Operand,
-    Problem, Recording, Region, refused,
+    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceTensor, DeviceValue,
+    Operand, Problem, Recording, Region, refused,
 };
 use crate::error::site_text;
 use crate::executor::Feed;
@@ -45,6 +45,7 @@ pub(crate) struct CardLayout {
     step: DeviceTensor,
     /// Whether an op looks at it.
     counts_steps: bool,
+    complaints: Box<dyn Complaints>,
     _frame: Frame,
     _arena: Arc<dyn Region>,
 }
@@ -63,6 +64,13 @@ enum Piece {
         to: DeviceValue,
         feed: Option<usize>,
     },
+}
+
+/// What all ops of a step share on the card.
+#[derive(Clone, Copy)]
+struct Words {
+    step: Address,
+    complaints: Address,
 }
 
 /// Ops of the card that follow one another.
@@ -183,7 +191,9 @@ impl CardLayout {
                     call.run(&step.selection.ops[call.op], step.draw, step.check)?;
                 }
                 Piece::Card(segment) => {
-                    segment.run(self.device.as_ref(), self.step.address(), &on_card)?;
+                    let words =
+                        Words { step: self.step.address(), complaints: self.complaints.address() };
+                    segment.run(self.device.as_ref(), words, &on_card)?;
                 }
                 Piece::Down { from, to } => {
                     // SAFETY: the frame is this layout's own, and no op runs.
@@ -205,13 +215,13 @@ impl CardLayout {
 }
 
 impl Segment {
-    fn run(&mut self, device: &dyn Device, step: Address, feeds: &[Option<Address>]) -> Result<()> {
+    fn run(&mut self, device: &dyn Device, words: Words, feeds: &[Option<Address>]) -> Result<()> {
         self.runs += 1;
         if let Some((_, recording)) = self.recordings.iter().find(|(of, _)| of == feeds) {
             return recording.replay();
         }
         let calls = &self.calls;
-        let mut launch = || calls.iter().try_for_each(|call| call.launch(device, step, feeds));
+        let mut launch = || calls.iter().try_for_each(|call| call.launch(device, words, feeds));
         // Not the first time: what is loaded on first use cannot be recorded.
         if self.runs == 1 {
             return launch();
@@ -227,7 +237,7 @@ impl Segment {
 }
 
 impl CardCall {
-    fn launch(&self, device: &dyn Device, step: Address, feeds: &[Option<Address>]) -> Result<()> {
+    fn launch(&self, device: &dyn Device, words: Words, feeds: &[Option<Address>]) -> Result<()> {
         let mut inputs = self.inputs.to_vec();
         for (at, feed) in &self.fed {
             if let Some(address) = feeds[*feed] {
@@ -235,9 +245,10 @@ impl CardCall {
             }
         }
         let (inputs, outputs, op) = (&inputs, &self.outputs, self.op as u32);
-        self.kernel.launch(&DeviceCall { inputs, outputs, scratch: self.scratch, step, op })?;
+        let (scratch, Words { step, complaints }) = (self.scratch, words);
+        self.kernel.launch(&DeviceCall { inputs, outputs, scratch, step, op, complaints })?;
         for (at, dtype, count) in &self.checked {
-            device.check_finite(*at, *dtype, *count, op)?;
+            device.check_finite(*at, *dtype, *count, op, complaints)?;
         }
         Ok(())
     }
@@ -291,7 +302,7 @@ impl Plan {
         if self.check_finite {
             device.synchronize()?;
         }
-        match device.complaint()? {
+        match layout.complaints.take()? {
             Some(complaint) => Err(self.error_of(&complaint)),
             None => Ok(()),
         }
