@@ -22,7 +22,6 @@ const TOLERANCE: Tolerance = Tolerance { rtol: 2e-5, atol: 2e-6 };
 static RAN: Mutex<BTreeMap<String, [usize; 2]>> = Mutex::new(BTreeMap::new());
 
 #[test]
-#[expect(clippy::print_stderr, reason = "which ops the card runs is worth knowing")]
 fn golden_cases_are_on_the_card_as_on_the_host() {
     let Some((_machine, _)) = device() else { return };
     report(check);

@@ -6,8 +6,10 @@
 mod agree;
 mod beside_host;
 mod card;
+#[expect(dead_code, reason = "the engine's own tests use the rest")]
 #[path = "../../../engine/tests/it/case.rs"]
 mod case;
+#[expect(dead_code, reason = "as above")]
 #[path = "../../../engine/tests/it/compare.rs"]
 mod compare;
 mod convolutions;
