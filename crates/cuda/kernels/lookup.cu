@@ -127,10 +127,11 @@ template <int V>
 INLINE void join(const Places& places, const Parts& parts, float* out, Complaint* complaint, uint32_t op) {
   uint32_t first = blockIdx.x * blockDim.x * AT_ONCE + threadIdx.x;
   const float* from[AT_ONCE];
-  uint32_t to[AT_ONCE];
+  uint32_t to[AT_ONCE], features[AT_ONCE];
   UNROLL for (int i = 0; i < AT_ONCE; i++) {
     uint32_t piece = first + i * blockDim.x;
     from[i] = nullptr;
+    features[i] = 0;
     if (piece >= parts.count) continue;
     uint32_t sample = parts.pieces.quotient(piece);
     uint32_t column = parts.first_column + (piece - sample * parts.pieces.by) * V;
@@ -145,12 +146,18 @@ INLINE void join(const Places& places, const Parts& parts, float* out, Complaint
         if (!parts.rows[place.part]) continue;
         row = 0;
       }
+    } else {
+      // Their rows begin anywhere, and may end within a piece.
+      features[i] = place.width - place.element;
     }
     from[i] = places.values[place.part] + row * place.width + place.element;
   }
   Piece<float, V> pieces[AT_ONCE];
-  UNROLL for (int i = 0; i < AT_ONCE; i++)
-    pieces[i] = from[i] ? load_piece<float, V>(from[i]) : no_piece<float, V>();
+  UNROLL for (int i = 0; i < AT_ONCE; i++) {
+    pieces[i] = from[i] && !features[i] ? load_piece<float, V>(from[i]) : no_piece<float, V>();
+    UNROLL for (int e = 0; e < V; e++)
+      if (e < (int)features[i]) pieces[i].x[e] = from[i][e];
+  }
   UNROLL for (int i = 0; i < AT_ONCE; i++)
     if (first + i * blockDim.x < parts.count) store_piece<float, V>(out + to[i], pieces[i]);
 }
@@ -168,8 +175,14 @@ INLINE void split(const Places& places, const Parts& parts, const float* grad, C
     Belongs place = belongs(parts, sample, column);
     float* to = places.values[place.part];
     if (!to) continue;
-    store_piece<float, V>(to + (size_t)place.at * place.width + place.element, values);
-    if (!places.ids[place.part] || place.element) continue;
+    to += (size_t)place.at * place.width + place.element;
+    if (!places.ids[place.part]) {
+      UNROLL for (int e = 0; e < V; e++)
+        if (place.element + e < place.width) to[e] = values.x[e];
+      continue;
+    }
+    store_piece<float, V>(to, values);
+    if (place.element) continue;
     int64_t row = places.ids[place.part][place.at];
     bool is_padding = row == parts.padding[place.part], is_row = row >= 0 && row < parts.rows[place.part];
     if (!is_row && !is_padding)

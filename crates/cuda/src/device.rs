@@ -320,6 +320,10 @@ impl Device for Cuda {
         Ok(Some(Arc::new(Kernel { device, work, scratch, extents })))
     }
 
+    fn takes_gaps(&self, op: &str) -> &'static [&'static str] {
+        lower::takes_gaps(op)
+    }
+
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         RECORDED.set(Some(Vec::new()));
         let outcome = work();
@@ -382,7 +386,10 @@ fn extent(meta: &DeviceMeta) -> [usize; 2] {
             let count = rows.unwrap_or(0);
             [count * dims().skip(1).product::<usize>() * size, count * 8]
         }
-        _ => [dims().product::<usize>() * size, 0],
+        _ => {
+            let whole = meta.pitch.map(|pitch| dims().take(1).product::<usize>() * pitch);
+            [whole.unwrap_or_else(|| dims().product()) * size, 0]
+        }
     }
 }
 

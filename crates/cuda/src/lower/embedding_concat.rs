@@ -60,8 +60,8 @@ impl Part {
 struct Row {
     parts: Vec<Part>,
     samples: usize,
-    /// Columns of all parts.
-    width: usize,
+    /// Elements from one row to the next.
+    pitch: usize,
 }
 
 fn read(cx: &Lowering<'_>, joined: &Var) -> Outcome<Row> {
@@ -94,8 +94,8 @@ fn read(cx: &Lowering<'_>, joined: &Var) -> Outcome<Row> {
         return host();
     }
     let is_whole = parts.iter().map(Part::columns).sum::<usize>() == width;
-    if is_whole && samples * width < MAX_DIVIDEND {
-        Ok(Row { parts, samples, width })
+    if is_whole && samples * joined.pitch < MAX_DIVIDEND {
+        Ok(Row { parts, samples, pitch: joined.pitch })
     } else {
         host()
     }
@@ -214,17 +214,21 @@ struct Parts {
 
 /// Moves all parts between where they belong and `joined`, which has all of them in each row.
 fn move_parts(cx: &mut Lowering<'_>, kernel: &str, row: &Row, joined: Ref) {
-    // 16 bytes at once where every part allows it.
+    // 16 bytes at once where every part allows it; dense features at the end of a row may be of any width.
+    let looked_up = match row.parts.split_last() {
+        Some((last, others)) if last.ids == Ref::NULL => others,
+        _ => &row.parts[..],
+    };
     let fits = |part: &Part| part.width.is_multiple_of(4);
-    let step = if row.parts.iter().all(fits) { 4 } else { 1 };
+    let step = if looked_up.iter().all(fits) && row.pitch.is_multiple_of(4) { 4 } else { 1 };
     let mut column = 0;
     for parts in row.parts.chunks(MAX_PARTS) {
         let columns = parts.iter().map(Part::columns).sum::<usize>();
-        let count = row.samples * columns / step;
+        let count = row.samples * columns.div_ceil(step);
         let mut shapes = Parts {
-            pitch: row.width as u32,
+            pitch: row.pitch as u32,
             first_column: column as u32,
-            pieces: divider(columns / step),
+            pieces: divider(columns.div_ceil(step)),
             count: count as u32,
             ..Parts::zeroed()
         };

@@ -46,6 +46,8 @@ pub(crate) struct Var {
     /// Of selected rows: of the whole tensor.
     pub(crate) dims: Vec<usize>,
     pub(crate) selected: Option<Selected>,
+    /// Elements from one row of a matrix to the next; more than its width only in slots that take gaps.
+    pub(crate) pitch: usize,
 }
 
 /// Which rows are selected.
@@ -222,7 +224,9 @@ fn var(meta: &DeviceMeta, values: Base, rows: Base) -> Var {
     let dims = meta.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
     let selected = (meta.meta.kind == VarKind::SelectedRows)
         .then(|| Selected { rows: Ref::of(rows), count: meta.rows.unwrap_or(0) });
-    Var { at: Ref::of(values), dtype: meta.meta.dtype, dims, selected }
+    let dims: Vec<usize> = dims;
+    let pitch = meta.pitch.unwrap_or_else(|| dims.iter().skip(1).product());
+    Var { at: Ref::of(values), dtype: meta.meta.dtype, dims, selected, pitch }
 }
 
 /// A kernel that is about to be launched: its arguments in their order.

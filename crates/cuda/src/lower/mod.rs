@@ -103,3 +103,14 @@ pub(crate) fn find(kind: &str) -> Option<Lower> {
     let table = BY_NAME.get_or_init(|| FAMILIES.iter().copied().flatten().copied().collect());
     table.get(kind).copied()
 }
+
+/// Slots of an op type in which a matrix may have gaps between its rows ([`Var::pitch`]).
+pub(crate) fn takes_gaps(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "fused_embedding_concat" => &["Out"],
+        "fused_embedding_concat_grad" => &["Out@GRAD"],
+        "fused_fc" => &["X"],
+        "fused_fc_grad" => &["X", "X@GRAD"],
+        _ => &[],
+    }
+}

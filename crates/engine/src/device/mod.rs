@@ -61,6 +61,9 @@ pub struct DeviceMeta {
     pub meta: Meta,
     /// How many rows are selected, for selected rows.
     pub rows: Option<usize>,
+    /// Elements from one row of a matrix to the next, where there are gaps between rows: they then begin where a card
+    /// reads fastest ([`Device::takes_gaps`]).
+    pub pitch: Option<usize>,
 }
 
 /// Where a card finds a variable.
@@ -198,6 +201,9 @@ pub trait Device: Send + Sync + fmt::Debug {
         inputs: &[DeviceMeta],
         outputs: &mut [DeviceMeta],
     ) -> Result<Option<Arc<dyn DeviceKernel>>>;
+
+    /// Slots of an op type in which a matrix may have gaps between its rows.
+    fn takes_gaps(&self, op: &str) -> &'static [&'static str];
 
     /// Records the work that `work` gives to this card instead of doing it.
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;

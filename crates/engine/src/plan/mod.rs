@@ -8,6 +8,7 @@ mod beside;
 mod card;
 mod frame;
 mod fuse;
+mod gaps;
 mod inline;
 mod interrupt;
 mod layout;

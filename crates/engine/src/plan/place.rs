@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::device::{Device, DeviceKernel, DeviceMeta};
 use crate::op::{Meta, OpView};
+use crate::plan::gaps;
 use crate::plan::select::{SelectedOp, Selection, VarId};
 use bireme_ir::VarKind;
 
@@ -45,12 +46,40 @@ impl Places {
         seed: u64,
         device: &dyn Device,
     ) -> Result<Places> {
-        let with_rows =
-            |meta: &Option<Meta>| meta.clone().map(|meta| DeviceMeta { meta, rows: None });
+        let mut pitches = gaps::pitches(selection, metas, device);
+        loop {
+            let places = Places::with_pitches(selection, metas, seed, device, &pitches)?;
+            // An op that the host runs after all takes no gaps.
+            let on_host = selection.ops.iter().zip(&places.kernels).filter(|(_, k)| k.is_none());
+            let touched: HashSet<VarId> =
+                on_host.flat_map(|(op, _)| op.inputs.iter().chain(&op.outputs)).copied().collect();
+            let before = pitches.len();
+            pitches.retain(|var, _| !touched.contains(var));
+            if pitches.len() == before {
+                return Ok(places);
+            }
+        }
+    }
+
+    fn with_pitches(
+        selection: &Selection,
+        metas: &[Option<Meta>],
+        seed: u64,
+        device: &dyn Device,
+        pitches: &HashMap<VarId, usize>,
+    ) -> Result<Places> {
+        let with_rows = |meta: &Option<Meta>| {
+            meta.clone().map(|meta| DeviceMeta { meta, rows: None, pitch: None })
+        };
         let mut places = Places {
             kernels: Vec::with_capacity(selection.ops.len()),
             metas: metas.iter().map(with_rows).collect(),
         };
+        for (var, pitch) in pitches {
+            if let Some(meta) = &mut places.metas[*var] {
+                meta.pitch = Some(*pitch);
+            }
+        }
         for op in &selection.ops {
             let kernel =
                 places.kernel(selection, op, seed, device).map_err(|error| error.in_op(&op.op))?;

@@ -222,6 +222,9 @@ impl Device for HostCard {
             recording: Arc::clone(&self.recording),
         })))
     }
+    fn takes_gaps(&self, _: &str) -> &'static [&'static str] {
+        &[]
+    }
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         *self.recording.lock().unwrap() = Some(Vec::new());
         work()?;

@@ -56,6 +56,9 @@ pub(super) fn forward(l: &mut Lowering<'_>) -> Outcome {
     if m * n == 0 {
         return Ok(());
     }
+    if n == 1 && x.pitch != k {
+        return host();
+    }
     if n == 1 {
         let (a, b, bias, out) = (x.at, w.at, bias.at, out.at);
         let rows = DotRows { a, b, bias, out, rows: m, width: k, rows_per_b: m };
@@ -63,7 +66,8 @@ pub(super) fn forward(l: &mut Lowering<'_>) -> Outcome {
     }
     let epilogue = if act == Act::Relu { Epilogue::BiasRelu } else { Epilogue::Bias };
     let product = dense(elements, [m, n, k], plain(x.at), plain(w.at), out.at);
-    l.product(Product { bias: bias.at, epilogue, ..product });
+    let pitches = [x.pitch, product.pitches[1], product.pitches[2]];
+    l.product(Product { bias: bias.at, epilogue, pitches, ..product });
     let kernel = match act {
         Act::None | Act::Relu => return Ok(()),
         Act::Sigmoid => "sigmoid",
@@ -110,7 +114,14 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
     if grad.dbias.as_ref().is_some_and(|dbias| dbias.numel() != n) {
         return host();
     }
-    if n == 1 { grad.narrow(l, sizes) } else { grad.wide(l, sizes) }
+    let has_gaps = |var: &Var| var.pitch != sizes[2];
+    if n > 1 {
+        grad.wide(l, sizes)
+    } else if has_gaps(&grad.x) || grad.dx.as_ref().is_some_and(has_gaps) {
+        host()
+    } else {
+        grad.narrow(l, sizes)
+    }
 }
 
 impl Grad {
@@ -125,10 +136,14 @@ impl Grad {
         }
         let (dz, elements) = (masked.unwrap_or(self.dout.at), float(self.x.dtype)?);
         if let Some(dx) = &self.dx {
-            multiply(l, dense(elements, [m, k, n], plain(dz), turned(self.w.at), dx.at))?;
+            let product = dense(elements, [m, k, n], plain(dz), turned(self.w.at), dx.at);
+            let pitches = [product.pitches[0], product.pitches[1], dx.pitch];
+            multiply(l, Product { pitches, ..product })?;
         }
         if let Some(dw) = &self.dw {
-            multiply(l, dense(elements, [k, n, m], turned(self.x.at), plain(dz), dw.at))?;
+            let product = dense(elements, [k, n, m], turned(self.x.at), plain(dz), dw.at);
+            let pitches = [self.x.pitch, product.pitches[1], product.pitches[2]];
+            multiply(l, Product { pitches, ..product })?;
         }
         Ok(())
     }

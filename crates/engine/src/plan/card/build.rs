@@ -324,7 +324,10 @@ fn sizes(meta: &DeviceMeta) -> [usize; 2] {
             let (count, width) = (count.unwrap_or(0), dims.iter().skip(1).product::<usize>());
             [count * width * size, count * 8]
         }
-        _ => [dims.iter().product::<usize>() * size, 0],
+        _ => {
+            let whole = meta.pitch.map(|pitch| dims[0] * pitch);
+            [whole.unwrap_or_else(|| dims.iter().product()) * size, 0]
+        }
     }
 }
 
