@@ -156,7 +156,8 @@ template <typename T> INLINE void extreme_of_block(const T* x, void* out, int32_
     }                                                                                                      \
   }                                                                                                        \
   EXPORT(arg_extreme_##suffix)                                                                             \
-  KERNEL arg_extreme_block_##suffix(const T* x, void* out, int32_t wide, int32_t largest, Lanes lanes) {   \
+  KERNEL __launch_bounds__(1024)                                                                           \
+  arg_extreme_block_##suffix(const T* x, void* out, int32_t wide, int32_t largest, Lanes lanes) {          \
     extreme_of_block(x, out, wide, largest, lanes);                                                        \
   }                                                                                                        \
   EXPORT(arg_extreme_block_##suffix)
