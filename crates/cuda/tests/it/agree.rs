@@ -60,8 +60,8 @@ pub(crate) fn raw(dtype: DType, dims: &[usize]) -> Tensor {
     tensor
 }
 
-/// Runs an op on the host and on the card, which must give the same, and the same bits in whatever order its blocks
-/// run; returns both.
+/// Runs an op on the host and on the card, which must give the same, and the same bits in whatever order
+/// its blocks run; returns both.
 ///
 /// # Panics
 /// When they differ, or the card declines the op.
@@ -121,8 +121,8 @@ fn compare(what: &str, expected: &Tensor, got: &Tensor) {
     }
 }
 
-/// Runs an op and its gradient on both; gradients of the results are drawn, those of `wanted` compared. `values`
-/// gets what the host computes.
+/// Runs an op and its gradient on both; gradients of the results are drawn, those of `wanted` compared.
+/// `values` gets what the host computes.
 pub(crate) fn gradient(op: &Op, values: &mut Values, wanted: &[&str]) {
     *values = agree(op, values).0;
     let view = OpView::new(op).unwrap();
