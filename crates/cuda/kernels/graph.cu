@@ -21,7 +21,8 @@ INLINE bool begins(const ShortPair* pairs, const Edges& edges, uint32_t i) {
 }
 
 /// The row at the other end of edge `edge`; none when there is no such row, which is complained of.
-INLINE int64_t other_end(const void* others, const Edges& edges, uint32_t edge, Complaint* complaint, uint32_t op) {
+INLINE int64_t other_end(const void* others, const Edges& edges, uint32_t edge, Complaint* complaint,
+                         uint32_t op) {
   int64_t row = index_at(others, edges.wide, edge);
   if ((uint64_t)row < edges.others) return row;
   complain(complaint, op, OUT_OF_RANGE, row, edge, edges.others);
@@ -50,11 +51,12 @@ send_rows(const ShortPair* pairs, const void* sources, const T* x, T* out, int32
   }
 }
 
-// The gradient goes back: each source adds up what its targets give it. Of an extreme, every row that reached it
-// takes the whole.
+// The gradient goes back: each source adds up what its targets give it. Of an extreme, every row that
+// reached it takes the whole.
 template <typename T> INLINE void
 return_rows(const ShortPair* pairs, const void* targets, const T* x, const T* out, const T* dout,
-            const int32_t* counts, T* dx, uint32_t threads, const Edges& edges, Complaint* complaint, uint32_t op) {
+            const int32_t* counts, T* dx, uint32_t threads, const Edges& edges, Complaint* complaint,
+            uint32_t op) {
   FOR_EACH_SHORT(thread, threads) {
     uint32_t first = thread, column = split(first, edges.width);
     if (!begins(pairs, edges, first)) continue;

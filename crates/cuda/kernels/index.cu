@@ -33,14 +33,15 @@ INLINE void gather(const T* x, const void* index, int32_t wide, T* out, uint32_t
   FOR_EACH_SHORT(i, count) {
     uint32_t outer = i, column = split(outer, width), number = split(outer, indices);
     int64_t at = index_at(index, wide, number);
-    out[i] = is_inside(at, bound, number, complaint, op) ? x[(outer * bound + at) * width.by + column] : T{};
+    bool inside = is_inside(at, bound, number, complaint, op);
+    out[i] = inside ? x[(outer * bound + at) * width.by + column] : T{};
   }
 }
 
 // Rows to where an index says; no two to one place.
 template <typename T>
-INLINE void put_rows(const T* from, const void* index, int32_t wide, T* to, uint32_t count, const Divisor& width,
-                     int64_t bound, Complaint* complaint, uint32_t op) {
+INLINE void put_rows(const T* from, const void* index, int32_t wide, T* to, uint32_t count,
+                     const Divisor& width, int64_t bound, Complaint* complaint, uint32_t op) {
   FOR_EACH_SHORT(i, count) {
     uint32_t row = i, column = split(row, width);
     int64_t at = index_at(index, wide, row);
@@ -55,7 +56,8 @@ INLINE void put_last(const ShortPair* pairs, uint32_t rows, const T* from, T* to
   FOR_EACH_SHORT(i, rows * width.by) {
     uint32_t number = i, column = split(number, width), row = key_of(pairs[number]);
     if (row >= bound || (number + 1 < rows && key_of(pairs[number + 1]) == row)) continue;
-    to[(int64_t)row * width.by + column] = from[(int64_t)Pairs<ShortPair>::at(pairs[number]) * width.by + column];
+    int64_t source = Pairs<ShortPair>::at(pairs[number]);
+    to[(int64_t)row * width.by + column] = from[source * width.by + column];
   }
 }
 

@@ -44,8 +44,9 @@ INLINE int64_t start_of(const Lanes& lanes, uint32_t lane, uint32_t len) {
   return (int64_t)outer * len * lanes.inner.by + inner;
 }
 
-template <typename E> INLINE void
-write_kept(const Lanes& lanes, const E* x, E* out, int64_t* indices, uint32_t lane, uint32_t at, uint32_t index) {
+template <typename E>
+INLINE void write_kept(const Lanes& lanes, const E* x, E* out, int64_t* indices, uint32_t lane, uint32_t at,
+                       uint32_t index) {
   int64_t target = start_of(lanes, lane, lanes.keep) + (int64_t)at * lanes.inner.by;
   out[target] = x[start_of(lanes, lane, lanes.len) + (int64_t)index * lanes.inner.by];
   indices[target] = index;
@@ -126,11 +127,13 @@ INLINE void write_index(void* out, int32_t wide, uint32_t lane, uint32_t index) 
   else ((int32_t*)out)[lane] = (int32_t)index;
 }
 
-template <typename T> INLINE void write_best(const T* x, const Best<T>& best, void* out, int32_t wide, uint32_t lane) {
+template <typename T>
+INLINE void write_best(const T* x, const Best<T>& best, void* out, int32_t wide, uint32_t lane) {
   write_index(out, wide, lane, x[0] != x[0] || best.at == NOWHERE ? 0 : best.at);
 }
 
-template <typename T> INLINE void extreme_of_block(const T* x, void* out, int32_t wide, int32_t largest, Lanes lanes) {
+template <typename T>
+INLINE void extreme_of_block(const T* x, void* out, int32_t wide, int32_t largest, const Lanes& lanes) {
   __shared__ T values[1024];
   __shared__ uint32_t places[1024];
   uint32_t lane = blockIdx.x, i = threadIdx.x;
@@ -156,7 +159,8 @@ template <typename T> INLINE void extreme_of_block(const T* x, void* out, int32_
     }                                                                                                      \
   }                                                                                                        \
   EXPORT(arg_extreme_##suffix)                                                                             \
-  KERNEL arg_extreme_block_##suffix(const T* x, void* out, int32_t wide, int32_t largest, Lanes lanes) {   \
+  KERNEL __launch_bounds__(1024)                                                                           \
+  arg_extreme_block_##suffix(const T* x, void* out, int32_t wide, int32_t largest, Lanes lanes) {          \
     extreme_of_block(x, out, wide, largest, lanes);                                                        \
   }                                                                                                        \
   EXPORT(arg_extreme_block_##suffix)

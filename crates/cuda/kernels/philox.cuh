@@ -56,7 +56,8 @@ INLINE float unit(uint32_t word) { return (float)(word >> 8) * 5.960464477539062
 /// Element `index` of the stream as 64 bits.
 INLINE uint64_t bits_at(const Philox& philox, uint64_t index) {
   Words words = words_at(philox, index / 2);
-  uint64_t first = (uint64_t)words.at[1] << 32 | words.at[0], second = (uint64_t)words.at[3] << 32 | words.at[2];
+  uint64_t first = (uint64_t)words.at[1] << 32 | words.at[0];
+  uint64_t second = (uint64_t)words.at[3] << 32 | words.at[2];
   return index % 2 ? second : first;
 }
 

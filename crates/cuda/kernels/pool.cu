@@ -1,4 +1,5 @@
-// One number for each window of an image: the maximum or the mean. Images are `outer × height × width × inner`.
+// One number for each window of an image: the maximum or the mean. Images are
+// `outer × height × width × inner`.
 //
 // A gradient is gathered: each input asks the windows that cover it, in their order.
 #include "walk.cuh"
@@ -120,7 +121,8 @@ INLINE void locate_max(const E* x, const E* known, E* out, int32_t* places, uint
       ROLLED for (int32_t column = columns.start; column < columns.end; column++) {
         int32_t at = (row * pool.columns.input + column) * (int32_t)pool.inner.by;
         T next = load(image[at]);
-        if (known ? found < 0 && next == greatest : next > greatest) greatest = next, found = at + place.channel;
+        bool is_it = known ? found < 0 && next == greatest : next > greatest;
+        if (is_it) greatest = next, found = at + place.channel;
       }
     places[i] = found;
     if (out) out[i] = Store<E>::of(greatest);

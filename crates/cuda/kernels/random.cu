@@ -169,7 +169,8 @@ KERNEL shuffle_rows(int64_t* index, int32_t count, const int64_t* seed, int64_t*
   int64_t key = seed ? *seed : shuffled.startup;
   // Everybody has read the seed before it is overwritten.
   __syncthreads();
-  shuffle(seed ? philox_of_seed(shuffled.hash, (uint64_t)key) : philox_of(shuffled.draw, step), order, with, count);
+  Philox philox = seed ? philox_of_seed(shuffled.hash, (uint64_t)key) : philox_of(shuffled.draw, step);
+  shuffle(philox, order, with, count);
   for (int i = threadIdx.x; i < count; i += blockDim.x) index[i] = order[i];
   if (threadIdx.x == 0 && next_seed) {
     const int64_t modulus = (1ll << 31) - 1;

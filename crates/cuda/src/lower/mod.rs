@@ -18,6 +18,7 @@ mod loss;
 mod lowering;
 mod math;
 mod metric;
+mod moves;
 mod norm;
 mod optimizer;
 mod order;
