@@ -51,8 +51,8 @@ INLINE uint32_t sum_before(uint32_t value, uint32_t* warp_sums) {
   return sum - value;
 }
 
-/// The lanes that are items and have this lane's digit. By votes: on cards they are faster than a match of whole
-/// words.
+/// The lanes that are items and have this lane's digit. By votes, which follow each other faster than matches
+/// of whole words.
 INLINE uint32_t same_digit(uint32_t digit, bool is_item) {
   uint32_t same = __ballot_sync(ALL_LANES, is_item);
   UNROLL for (int bit = 0; bit < DIGIT_BITS; bit++) {
