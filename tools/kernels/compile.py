@@ -2,7 +2,7 @@
 """Compiles the CUDA kernels of `crates/cuda/kernels` with NVRTC, which needs no driver and no card.
 
 Every file becomes code for cards of compute capability 9.0 and PTX for all others from 8.0 on, both
-compressed, in `crates/cuda/compiled`; `images.rs` there lists the files for the program that carries them,
+compressed, in `crates/cuda/compiled`; `images` there lists the files for the program that carries them,
 `index` says which of them has which kernel, and `sources` has the hash of what they were compiled from. With `--check` nothing is written: it fails when what is
 there is not what would be written.
 """
@@ -89,7 +89,7 @@ def compile_all(compiler):
             index += [f"{name.decode()} {path.stem}\n" for name in names]
         print(f"{path.stem}.{kind}: {len(image)} bytes", file=sys.stderr)
     images = "".join(f'    image!("{path.stem}"),\n' for path in paths)
-    result["images.rs"] = f"&[\n{images}]\n".encode()
+    result["images"] = f"&[\n{images}]\n".encode()
     result["index"] = "".join(sorted(index)).encode()
     result["sources"] = f"{sources_hash()}\n".encode()
     return result

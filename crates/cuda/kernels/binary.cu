@@ -63,8 +63,8 @@ FOR_WHOLES(BINARY_KERNEL, elementwise_max, x > y ? x : y)
 FOR_WHOLES(BINARY_KERNEL, elementwise_min, x < y ? x : y)
 FOR_WHOLES(BINARY_KERNEL, elementwise_pow, power(x, y))
 
-// Quotients are cut off towards zero, `floordiv` rounds them down. A divisor of zero is an error, whether or not
-// something is divided by it.
+// Quotients are cut off towards zero, `floordiv` rounds them down. A divisor of zero is an error, whether
+// or not something is divided by it.
 namespace {
 template <typename T> INLINE T quotient(T x, T y) {
   // The only one that overflows, which would trap on a host, is that of the lowest number and -1.

@@ -58,32 +58,25 @@ template <int N, typename E> INLINE bool is_operand_aligned(const E* from, bool 
   return !is_moving || is_pack_aligned<N>(from);
 }
 
-/// `N` neighbours of an operand that moves along the innermost axis, or one element `N` times.
-template <int N, typename E> INLINE Pack<E, N> load_operand(const E* from, bool is_moving) {
-  if (is_moving) return load_pack<N>(from);
-  Pack<E, N> pack;
-  E one = *from;
-  UNROLL for (int j = 0; j < N; j++) pack.at[j] = one;
-  return pack;
-}
-
 /// Writes `f(x, y)` for every element of the shape.
 template <int N, typename E, typename R, typename F>
 INLINE void map_broadcast(const E* xs, const E* ys, R* out, int64_t n, const Broadcast& shape, F f) {
   bool x_moves = moves(shape, 0), y_moves = moves(shape, 1);
   bool is_wide = shape.is_wide && is_operand_aligned<N>(xs, x_moves) && is_operand_aligned<N>(ys, y_moves) &&
                  is_pack_aligned<N>(out);
-  int64_t packs = is_wide ? n / N : 0;
-  ROLLED FOR_EACH(pack, packs) {
-    Places at = find_places(shape.axes, pack * N);
-    Pack<E, N> x = load_operand<N>(xs + at.x, x_moves), y = load_operand<N>(ys + at.y, y_moves);
-    Pack<R, N> z;
-    UNROLL for (int j = 0; j < N; j++) z.at[j] = Store<R>::of(f(load(x.at[j]), load(y.at[j])));
-    store_pack(out + pack * N, z);
-  }
-  FOR_REST(i, packs * N, n) {
+  int64_t packs = is_wide ? n / N : 0, rest = n - packs * N;
+  ROLLED FOR_EACH(unit, packs + rest) {
+    bool is_pack = unit < packs;
+    int64_t i = is_pack ? unit * N : unit + packs * (N - 1);
     Places at = find_places(shape.axes, i);
-    out[i] = Store<R>::of(f(load(xs[at.x]), load(ys[at.y])));
+    if (is_pack) {
+      Pack<E, N> x = load_unit<N>(xs + at.x, x_moves), y = load_unit<N>(ys + at.y, y_moves);
+      Pack<R, N> z;
+      UNROLL for (int j = 0; j < N; j++) z.at[j] = Store<R>::of(f(load(x.at[j]), load(y.at[j])));
+      store_pack(out + i, z);
+    } else {
+      out[i] = Store<R>::of(f(load(xs[at.x]), load(ys[at.y])));
+    }
   }
 }
 
@@ -94,18 +87,20 @@ INLINE void map_broadcast(const E* xs, const E* ys, const E* ds, E* out, int64_t
   bool x_moves = moves(shape, 0), y_moves = moves(shape, 1);
   bool is_wide = shape.is_wide && is_operand_aligned<N>(xs, x_moves) && is_operand_aligned<N>(ys, y_moves) &&
                  is_pack_aligned<N>(ds) && is_pack_aligned<N>(out);
-  int64_t packs = is_wide ? n / N : 0;
-  ROLLED FOR_EACH(pack, packs) {
-    Places at = find_places(shape.axes, pack * N);
-    Pack<E, N> x = load_operand<N>(xs + at.x, x_moves), y = load_operand<N>(ys + at.y, y_moves);
-    Pack<E, N> d = load_pack<N>(ds + pack * N), z;
-    UNROLL for (int j = 0; j < N; j++)
-      z.at[j] = Store<E>::of(f(load(x.at[j]), load(y.at[j]), load(d.at[j])));
-    store_pack(out + pack * N, z);
-  }
-  FOR_REST(i, packs * N, n) {
+  int64_t packs = is_wide ? n / N : 0, rest = n - packs * N;
+  ROLLED FOR_EACH(unit, packs + rest) {
+    bool is_pack = unit < packs;
+    int64_t i = is_pack ? unit * N : unit + packs * (N - 1);
     Places at = find_places(shape.axes, i);
-    out[i] = Store<E>::of(f(load(xs[at.x]), load(ys[at.y]), load(ds[i])));
+    if (is_pack) {
+      Pack<E, N> x = load_unit<N>(xs + at.x, x_moves), y = load_unit<N>(ys + at.y, y_moves);
+      Pack<E, N> d = load_pack<N>(ds + i), z;
+      UNROLL for (int j = 0; j < N; j++)
+        z.at[j] = Store<E>::of(f(load(x.at[j]), load(y.at[j]), load(d.at[j])));
+      store_pack(out + i, z);
+    } else {
+      out[i] = Store<E>::of(f(load(xs[at.x]), load(ys[at.y]), load(ds[i])));
+    }
   }
 }
 

@@ -48,17 +48,33 @@ template <typename E, int N> INLINE void store_pack(E* to, const Pack<E, N>& pac
   *(W*)to = words;
 }
 
+// What is left of a loop over packs goes element by element through the same code, which is then compiled
+// once: as a pack of one element, of which only the first is stored. An operand that repeats is such a pack.
+template <int N, typename E> INLINE Pack<E, N> load_unit(const E* from, bool is_pack) {
+  if (is_pack) return load_pack<N>(from);
+  Pack<E, N> pack;
+  E one = *from;
+  UNROLL for (int j = 0; j < N; j++) pack.at[j] = one;
+  return pack;
+}
+
+template <typename E, int N> INLINE void store_unit(E* to, const Pack<E, N>& pack, bool is_pack) {
+  if (is_pack) return store_pack(to, pack);
+  *to = pack.at[0];
+}
+
 /// Writes `f(x)` for every element, `N` at once.
 template <int N, typename E, typename R, typename F>
 INLINE void map_each(const E* xs, R* out, int64_t n, F f) {
   int64_t packs = is_pack_aligned<N>(xs) && is_pack_aligned<N>(out) ? n / N : 0;
-  ROLLED FOR_EACH(pack, packs) {
-    Pack<E, N> x = load_pack<N>(xs + pack * N);
+  ROLLED FOR_EACH(unit, packs + (n - packs * N)) {
+    bool is_pack = unit < packs;
+    int64_t i = is_pack ? unit * N : unit + packs * (N - 1);
+    Pack<E, N> x = load_unit<N>(xs + i, is_pack);
     Pack<R, N> y;
     UNROLL for (int j = 0; j < N; j++) y.at[j] = Store<R>::of(f(load(x.at[j])));
-    store_pack(out + pack * N, y);
+    store_unit(out + i, y, is_pack);
   }
-  FOR_REST(i, packs * N, n) out[i] = Store<R>::of(f(load(xs[i])));
 }
 
 /// Writes `f(x, y)` for every pair of elements, `N` at once.
@@ -66,12 +82,13 @@ template <int N, typename E, typename F>
 INLINE void map_pairs(const E* xs, const E* ys, E* out, int64_t n, F f) {
   bool is_aligned = is_pack_aligned<N>(xs) && is_pack_aligned<N>(ys) && is_pack_aligned<N>(out);
   int64_t packs = is_aligned ? n / N : 0;
-  ROLLED FOR_EACH(pack, packs) {
-    Pack<E, N> x = load_pack<N>(xs + pack * N), y = load_pack<N>(ys + pack * N), z;
+  ROLLED FOR_EACH(unit, packs + (n - packs * N)) {
+    bool is_pack = unit < packs;
+    int64_t i = is_pack ? unit * N : unit + packs * (N - 1);
+    Pack<E, N> x = load_unit<N>(xs + i, is_pack), y = load_unit<N>(ys + i, is_pack), z;
     UNROLL for (int j = 0; j < N; j++) z.at[j] = Store<E>::of(f(load(x.at[j]), load(y.at[j])));
-    store_pack(out + pack * N, z);
+    store_unit(out + i, z, is_pack);
   }
-  FOR_REST(i, packs * N, n) out[i] = Store<E>::of(f(load(xs[i]), load(ys[i])));
 }
 
 }  // namespace

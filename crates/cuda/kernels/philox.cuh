@@ -1,7 +1,7 @@
 // Counter-based random numbers, the same as the host draws: Philox 4x32-10 (Salmon et al., 2011). See
 // `random.rs` of the engine: a number depends on its key, the step and its position alone.
 #pragma once
-#include "prelude.cuh"
+#include "walk.cuh"
 
 /// What a random op draws from.
 struct Draw {
@@ -56,24 +56,31 @@ INLINE float unit(uint32_t word) { return (float)(word >> 8) * 5.960464477539062
 /// Element `index` of the stream as 64 bits.
 INLINE uint64_t bits_at(const Philox& philox, uint64_t index) {
   Words words = words_at(philox, index / 2);
-  int pair = (int)(index % 2) * 2;
-  return (uint64_t)words.at[pair + 1] << 32 | words.at[pair];
+  uint64_t first = (uint64_t)words.at[1] << 32 | words.at[0], second = (uint64_t)words.at[3] << 32 | words.at[2];
+  return index % 2 ? second : first;
 }
 
-/// Element `index` of the stream whose four words these are, normal with mean 0 and variance 1 (Box and Muller).
-INLINE float normal_of(const Words& words, int index) {
-  bool is_second = index >= 2;
-  double radius = sqrt(-2.0 * log(1.0 - (double)unit(is_second ? words.at[2] : words.at[0])));
-  double angle = 6.283185307179586476925286766559 * (double)unit(is_second ? words.at[3] : words.at[1]);
-  return (float)(radius * (index % 2 == 0 ? cos(angle) : sin(angle)));
+/// The two independent normals, of mean 0 and variance 1, that a pair of words gives (Box and Muller).
+struct Normals {
+  float even, odd;
+};
+static __device__ __noinline__ Normals normals_of(uint32_t first, uint32_t second) {
+  double radius = sqrt(-2.0 * log(1.0 - (double)unit(first)));
+  double angle = 6.283185307179586476925286766559 * (double)unit(second);
+  return Normals{(float)(radius * cos(angle)), (float)(radius * sin(angle))};
 }
+
+/// Element `index` of the stream, normal.
 INLINE float normal_at(const Philox& philox, uint64_t index) {
-  return normal_of(words_at(philox, index / 4), (int)(index % 4));
+  Words words = words_at(philox, index / 4);
+  bool is_second = index % 4 >= 2;
+  Normals normals = normals_of(is_second ? words.at[2] : words.at[0], is_second ? words.at[3] : words.at[1]);
+  return index % 2 ? normals.odd : normals.even;
 }
 
 /// Element `index`, normal but within two deviations: a draw outside is replaced by one from far away.
 INLINE double truncated_at(const Philox& philox, uint64_t index) {
-  for (uint64_t attempt = 0; attempt < 16; attempt++) {
+  ROLLED for (uint64_t attempt = 0; attempt < 16; attempt++) {
     float x = normal_at(philox, index + (attempt << 40));
     if (x <= 2.0f && x >= -2.0f) return x;
   }

@@ -82,8 +82,8 @@ template <typename E> INLINE void max_pool(const E* x, E* out, uint32_t count, c
     Span rows = span_of(pool.rows, place.row), columns = span_of(pool.columns, place.column);
     const E* image = x + image_at(pool, place);
     T greatest = T(LOWEST);
-    for (int32_t row = rows.start; row < rows.end; row++)
-      for (int32_t column = columns.start; column < columns.end; column++) {
+    ROLLED for (int32_t row = rows.start; row < rows.end; row++)
+      ROLLED for (int32_t column = columns.start; column < columns.end; column++) {
         T next = load(image[((int64_t)row * pool.columns.input + column) * pool.inner.by]);
         greatest = greatest > next ? greatest : next;
       }
@@ -98,8 +98,8 @@ template <typename E> INLINE void mean_pool(const E* x, E* out, uint32_t count, 
     Span rows = span_of(pool.rows, place.row), columns = span_of(pool.columns, place.column);
     const E* image = x + image_at(pool, place);
     T sum = 0;
-    for (int32_t row = rows.start; row < rows.end; row++)
-      for (int32_t column = columns.start; column < columns.end; column++)
+    ROLLED for (int32_t row = rows.start; row < rows.end; row++)
+      ROLLED for (int32_t column = columns.start; column < columns.end; column++)
         sum += load(image[((int64_t)row * pool.columns.input + column) * pool.inner.by]);
     out[i] = Store<E>::of(sum / T(rows.weight * columns.weight));
   }
@@ -116,8 +116,8 @@ INLINE void locate_max(const E* x, const E* known, E* out, int32_t* places, uint
     const E* image = x + image_at(pool, place);
     T greatest = known ? T(load(known[i])) : T(LOWEST);
     int32_t found = -1;
-    for (int32_t row = rows.start; row < rows.end; row++)
-      for (int32_t column = columns.start; column < columns.end; column++) {
+    ROLLED for (int32_t row = rows.start; row < rows.end; row++)
+      ROLLED for (int32_t column = columns.start; column < columns.end; column++) {
         int32_t at = (row * pool.columns.input + column) * (int32_t)pool.inner.by;
         T next = load(image[at]);
         if (known ? found < 0 && next == greatest : next > greatest) greatest = next, found = at + place.channel;
@@ -135,8 +135,8 @@ INLINE void max_pool_grad(const int32_t* places, const E* dout, E* dx, uint32_t 
     int64_t result = result_at(pool, place);
     int32_t own = (place.row * pool.columns.input + place.column) * (int32_t)pool.inner.by + place.channel;
     typename Math<E>::type sum = 0;
-    for (int32_t row = rows.start; row <= rows.end; row++)
-      for (int32_t column = columns.start; column <= columns.end; column++) {
+    ROLLED for (int32_t row = rows.start; row <= rows.end; row++)
+      ROLLED for (int32_t column = columns.start; column <= columns.end; column++) {
         int64_t at = result + ((int64_t)row * pool.columns.output + column) * pool.inner.by;
         if (places[at] == own) sum += load(dout[at]);
       }
@@ -151,8 +151,8 @@ template <typename E> INLINE void mean_pool_grad(const E* dout, E* dx, uint32_t 
     Span rows = covering(pool.rows, place.row), columns = covering(pool.columns, place.column);
     int64_t result = result_at(pool, place);
     T sum = 0;
-    for (int32_t row = rows.start; row <= rows.end; row++)
-      for (int32_t column = columns.start; column <= columns.end; column++) {
+    ROLLED for (int32_t row = rows.start; row <= rows.end; row++)
+      ROLLED for (int32_t column = columns.start; column <= columns.end; column++) {
         Span high = span_of(pool.rows, row), wide = span_of(pool.columns, column);
         T share = T(1) / T(high.weight * wide.weight);
         sum += load(dout[result + ((int64_t)row * pool.columns.output + column) * pool.inner.by]) * share;

@@ -30,10 +30,16 @@ struct f16 { uint16_t bits; };
 
 INLINE float to_float(bf16 x) { return __uint_as_float((uint32_t)x.bits << 16); }
 INLINE bf16 to_bf16(float x) {
+#ifdef EMULATED_CARD
   uint32_t bits = __float_as_uint(x);
   // A NaN stays one; everything else is rounded to the nearest, ties to even.
   if ((bits & 0x7fffffffu) > 0x7f800000u) return bf16{(uint16_t)((bits >> 16) | 0x40u)};
   return bf16{(uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+#else
+  bf16 out;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(x));
+  return out;
+#endif
 }
 INLINE float to_float(f16 x) {
 #ifdef EMULATED_CARD

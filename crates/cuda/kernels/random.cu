@@ -30,8 +30,10 @@ template <> struct Real<double> { static INLINE double of(double x) { return x; 
     Philox philox = philox_of(draw, step);                                                                 \
     FOR_EACH_BLOCK(block, first, n) {                                                                      \
       Words words = words_at(philox, block);                                                               \
-      FOR_EACH_OF_BLOCK(word, i, block, first, n)                                                          \
-        out[i] = Real<E>::of(mean + deviation * (double)normal_of(words, word));                           \
+      Normals low = normals_of(words.at[0], words.at[1]), high = normals_of(words.at[2], words.at[3]);      \
+      float normals[4] = {low.even, low.odd, high.even, high.odd};                                         \
+      UNROLL FOR_EACH_OF_BLOCK(word, i, block, first, n)                                                   \
+        out[i] = Real<E>::of(mean + deviation * (double)normals[word]);                                    \
     }                                                                                                      \
   }                                                                                                        \
   EXPORT(gaussian_##suffix)                                                                                \

@@ -92,7 +92,7 @@ INLINE void surround(const T* from, T* to, uint32_t count, T value, const Around
   FOR_EACH_SHORT(i, count) {
     uint32_t rest = i;
     int64_t source = 0;
-    for (int axis = around.rank - 1; axis >= 0 && source >= 0; axis--) {
+    ROLLED for (int axis = around.rank - 1; axis >= 0 && source >= 0; axis--) {
       int32_t at = (int32_t)split(rest, around.outer[axis]) - around.before[axis];
       int32_t position = shown(around.mode, at, around.inner[axis]);
       source = position < 0 ? -1 : source + (int64_t)position * around.steps[axis];
@@ -163,17 +163,17 @@ template <typename T> INLINE void surround_sum(const T* from, T* to, uint32_t co
   FOR_EACH_SHORT(i, count) {
     int32_t at[MAX_AXES];
     uint32_t rest = i, terms = 1;
-    for (int axis = around.rank - 1; axis >= 0; axis--) {
+    ROLLED for (int axis = around.rank - 1; axis >= 0; axis--) {
       at[axis] = (int32_t)(rest % (uint32_t)around.inner[axis]);
       rest /= (uint32_t)around.inner[axis];
       terms *= shows(around.mode, at[axis], around.inner[axis], around.before[axis],
                      (int32_t)around.outer[axis].by);
     }
     T sum = T(0);
-    for (uint32_t term = 0; term < terms; term++) {
+    ROLLED for (uint32_t term = 0; term < terms; term++) {
       uint32_t left = term;
       int64_t source = 0, step = 1;
-      for (int axis = around.rank - 1; axis >= 0; axis--) {
+      ROLLED for (int axis = around.rank - 1; axis >= 0; axis--) {
         int32_t len = around.inner[axis], before = around.before[axis], outer = around.outer[axis].by;
         uint32_t choices = shows(around.mode, at[axis], len, before, outer);
         source += step * showing(around.mode, at[axis], len, before, (int32_t)(left % choices));

@@ -2,6 +2,15 @@
 #pragma once
 #include "prelude.cuh"
 
+// A loop whose body is not repeated for several turns at once: it would only be more code.
+#ifndef ROLLED
+#ifdef EMULATED_CARD
+#define ROLLED
+#else
+#define ROLLED _Pragma("unroll 1")
+#endif
+#endif
+
 /// A number to divide by that is known when a kernel is launched: dividing is a product and a shift
 /// then (Granlund and Montgomery, 1994). What is divided lies below 2^31.
 struct Divisor {
@@ -39,7 +48,7 @@ struct Walk {
 /// Where element `i` lies on both sides.
 INLINE void locate(const Walk& walk, uint32_t i, int64_t& from, int64_t& to) {
   from = walk.from, to = walk.to;
-  for (int axis = walk.rank - 1; axis >= 0; axis--) {
+  ROLLED for (int axis = walk.rank - 1; axis >= 0; axis--) {
     int32_t position = (int32_t)(axis ? split(i, walk.dims[axis]) : i);
     from += (int64_t)position * walk.from_steps[axis];
     to += (int64_t)position * walk.to_steps[axis];

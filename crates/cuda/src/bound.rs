@@ -12,7 +12,7 @@ use crate::work::{Arg, Base, Ref};
 
 /// Work before its variables are found, with everything else ready.
 pub(crate) enum Ready {
-    Kernel { function: Function, blocks: [u32; 3], threads: u32, shared: u32, args: Vec<Arg> },
+    Kernel { function: Function, blocks: [u32; 3], threads: u32, args: Vec<Arg> },
     Product { spec: ProductSpec, a: Ref, b: Ref, out: Ref, bias: Ref },
     Copy { from: Ref, to: Ref, bytes: usize },
     Clear { at: Ref, bytes: usize },
@@ -35,7 +35,6 @@ pub(crate) enum Bound {
         function: Function,
         blocks: [u32; 3],
         threads: u32,
-        shared: u32,
         /// The bytes of each argument, in words so that any type is aligned.
         args: Vec<Vec<u64>>,
     },
@@ -134,11 +133,10 @@ impl Places<'_> {
     /// The work with addresses; none when there is nothing to do.
     pub(crate) fn bind(&self, ready: &Ready) -> Option<Bound> {
         Some(match ready {
-            Ready::Kernel { function, blocks, threads, shared, args } => Bound::Kernel {
+            Ready::Kernel { function, blocks, threads, args } => Bound::Kernel {
                 function: function.clone(),
                 blocks: *blocks,
                 threads: *threads,
-                shared: *shared,
                 args: args.iter().map(|arg| self.words(arg)).collect(),
             },
             Ready::Product { spec, a, b, out, bias } => Bound::Product {
@@ -213,11 +211,11 @@ impl Bound {
         products: &dyn Fn() -> Result<&'p Products>,
     ) -> Result<()> {
         match self {
-            Bound::Kernel { function, blocks, threads, shared, args } => {
+            Bound::Kernel { function, blocks, threads, args } => {
                 let mut pointers: Vec<*mut c_void> =
                     args.iter().map(|words| words.as_ptr().cast_mut().cast()).collect();
                 // SAFETY: lowering gave one argument for each parameter; addresses as in `Piece::span`.
-                unsafe { stream.launch(function, *blocks, *threads, *shared, &mut pointers) }
+                unsafe { stream.launch(function, *blocks, *threads, 0, &mut pointers) }
             }
             Bound::Product { spec, a, b, out, bias } => {
                 products()?.run(stream, spec, a.span(), b.span(), out.span(), bias.map(Piece::span))

@@ -37,12 +37,14 @@ pub(crate) struct Cuda {
     products: OnceLock<Products>,
     /// Streams on which work is recorded.
     lanes: Mutex<Vec<Arc<Stream>>>,
-    tf32: AtomicBool,
 }
 
+/// A piece of work, with what it reads and writes.
+type Recorded = (Bound, Vec<Access>);
+
 thread_local! {
-    /// What this thread records, with what each piece reads and writes.
-    static RECORDED: RefCell<Option<Vec<(Bound, Vec<Access>)>>> = const { RefCell::new(None) };
+    /// What this thread records.
+    static RECORDED: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
 }
 
 /// As the kernels write it (`prelude.cuh`).
@@ -56,6 +58,14 @@ struct RawComplaint {
     value: i64,
     position: i64,
     bound: i64,
+}
+
+/// Whether products of 32-bit floats may round their factors: a flag of the process, as in Paddle.
+static TF32: AtomicBool = AtomicBool::new(false);
+
+/// Lets products round their factors, in programs that are prepared from now on.
+pub(crate) fn allow_tf32(allow: bool) {
+    TF32.store(allow, Ordering::Relaxed);
 }
 
 /// The cards that are open: two users of one share its memory and its kernels.
@@ -84,13 +94,7 @@ impl Cuda {
             stream,
             products: OnceLock::new(),
             lanes: Mutex::default(),
-            tf32: AtomicBool::new(false),
         }))
-    }
-
-    /// Lets products of 32-bit floats round their factors to 10 bits of fraction, which is faster.
-    pub(crate) fn allow_tf32(&self, allow: bool) {
-        self.tf32.store(allow, Ordering::Relaxed);
     }
 
     fn products(&self) -> crate::driver::Result<&Products> {
@@ -119,9 +123,9 @@ impl Cuda {
     /// Loads the kernels of an op, and fixes what its products are computed with.
     fn ready(&self, work: Work) -> crate::driver::Result<Ready> {
         Ok(match work {
-            Work::Kernel { name, blocks, threads, shared, args } => {
+            Work::Kernel { name, blocks, threads, args } => {
                 let function = self.card.function(&name)?;
-                Ready::Kernel { function, blocks, threads, shared, args }
+                Ready::Kernel { function, blocks, threads, args }
             }
             Work::Product(product) => {
                 self.products()?;
@@ -143,7 +147,7 @@ impl Cuda {
         };
         let compute = match product.inputs {
             work::Float::F64 => Compute::F64,
-            work::Float::F32 if self.tf32.load(Ordering::Relaxed) => Compute::Tf32,
+            work::Float::F32 if TF32.load(Ordering::Relaxed) => Compute::Tf32,
             _ => Compute::F32,
         };
         let operand = |i: usize, transposed| Operand {
@@ -175,29 +179,33 @@ impl Cuda {
     /// Prints how long each piece of recorded work takes by itself. It is run again and again, so what it computes is
     /// of no use afterwards.
     #[expect(clippy::print_stderr, reason = "a developer asked for it")]
-    fn profile(&self, work: &[(Bound, Vec<Access>)]) -> crate::driver::Result<()> {
+    fn profile(&self, work: &[Recorded]) -> crate::driver::Result<()> {
         const RUNS: u32 = 20;
-        let (start, end) =
-            (Event::new(&self.card, Timing::On)?, Event::new(&self.card, Timing::On)?);
-        let mut total = 0.0;
-        for (at, (bound, _)) in work.iter().enumerate() {
-            bound.run(&self.stream, &|| self.products())?;
-            self.stream.record(&start)?;
-            for _ in 0..RUNS {
+        let event = || Event::new(&self.card, Timing::On);
+        let events =
+            (0..=work.len()).map(|_| event()).collect::<crate::driver::Result<Vec<_>>>()?;
+        let mut times = vec![0.0; work.len()];
+        for _ in 0..RUNS {
+            self.stream.record(&events[0])?;
+            for ((bound, _), event) in work.iter().zip(&events[1..]) {
                 bound.run(&self.stream, &|| self.products())?;
+                self.stream.record(event)?;
             }
-            self.stream.record(&end)?;
-            end.synchronize()?;
-            let us = end.milliseconds_since(&start)? * 1000.0 / RUNS as f32;
-            total += us;
+            self.stream.synchronize()?;
+            for (time, pair) in times.iter_mut().zip(events.windows(2)) {
+                *time += pair[1].milliseconds_since(&pair[0])? * 1000.0 / RUNS as f32;
+            }
+        }
+        for (at, ((bound, _), us)) in work.iter().zip(&times).enumerate() {
             eprintln!("{at:>4}  {us:>8.1} us  {bound:?}");
         }
+        let total: f32 = times.iter().sum();
         eprintln!("{} pieces, {total:.1} us one after the other", work.len());
         Ok(())
     }
 
     /// Records work on as many streams as may run side by side.
-    fn capture(&self, work: &[(Bound, Vec<Access>)]) -> crate::driver::Result<Graph> {
+    fn capture(&self, work: &[Recorded]) -> crate::driver::Result<Graph> {
         let accesses: Vec<Vec<Access>> =
             work.iter().map(|(_, accesses)| accesses.clone()).collect();
         let placed = lanes::place(&accesses);
@@ -353,7 +361,7 @@ impl Device for Cuda {
         let args =
             [at.0, count as u64, complaints.0, u64::from(op)].map(|word| vec![word]).to_vec();
         let (blocks, threads) = ([blocks, 1, 1], 256);
-        let work = Bound::Kernel { function, blocks, threads, shared: 0, args };
+        let work = Bound::Kernel { function, blocks, threads, args };
         let bytes = (count * dtype.size()) as u64;
         self.submit(work, || vec![Access { start: at.0, bytes, writes: false }])
     }

@@ -34,14 +34,10 @@ pub fn count() -> Result<usize> {
     driver::Card::count().map_err(bound::failed)
 }
 
-/// Lets products of 32-bit floats on a card round their factors to 10 bits of fraction (`FLAGS_allow_tf32`):
-/// faster, and off unless asked for. It counts for programs that are prepared from now on.
-///
-/// # Errors
-/// As [`open`].
-pub fn allow_tf32(number: u32, allow: bool) -> Result<()> {
-    device::Cuda::open(number)?.allow_tf32(allow);
-    Ok(())
+/// Lets products of 32-bit floats round their factors to 10 bits of fraction (`FLAGS_allow_tf32`): faster, and off
+/// unless asked for. It counts for programs that are prepared from now on.
+pub fn allow_tf32(allow: bool) {
+    device::allow_tf32(allow);
 }
 
 /// Op types that a card runs; the host runs the others inside the same program.

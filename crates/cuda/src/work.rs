@@ -102,22 +102,8 @@ pub(crate) struct Product {
 /// One thing to do. A list is done in its order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Work {
-    Kernel {
-        name: String,
-        blocks: [u32; 3],
-        threads: u32,
-        /// Bytes of dynamic shared memory.
-        shared: u32,
-        args: Vec<Arg>,
-    },
+    Kernel { name: String, blocks: [u32; 3], threads: u32, args: Vec<Arg> },
     Product(Product),
-    Copy {
-        from: Ref,
-        to: Ref,
-        bytes: usize,
-    },
-    Clear {
-        at: Ref,
-        bytes: usize,
-    },
+    Copy { from: Ref, to: Ref, bytes: usize },
+    Clear { at: Ref, bytes: usize },
 }

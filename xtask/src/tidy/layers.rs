@@ -32,7 +32,10 @@ const LAYERS: &[(&str, Allowed)] = &[
     // Names for Rust users, and nothing else.
     ("bireme", Allowed::Only(&["rec", "fleet", "data", "engine"])),
     // The demo and the benchmarks drive the engine themselves.
-    ("cli", Allowed::Only(&["rec", "launch", "fleet", "collective", "ir", "engine", "data"])),
+    (
+        "cli",
+        Allowed::Only(&["rec", "launch", "fleet", "collective", "ir", "engine", "cuda", "data"]),
+    ),
     // It wraps the engine and programs too; `cli` is its console command.
     ("python", Allowed::Only(&["fleet", "collective", "rec", "data", "cli", "engine", "ir"])),
     // It compiles the kernels of `cuda` and knows no Rust of ours.

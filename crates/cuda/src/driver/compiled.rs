@@ -26,7 +26,7 @@ macro_rules! image {
 }
 
 /// Every file of `kernels/`.
-const IMAGES: &[Image] = include!("../../compiled/images.rs");
+const IMAGES: &[Image] = include!("../../compiled/images");
 
 /// Which file has which kernel.
 const INDEX: &str = include_str!("../../compiled/index");

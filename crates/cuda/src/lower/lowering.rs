@@ -189,7 +189,7 @@ impl<'a> Lowering<'a> {
         threads: u32,
     ) -> Launch<'_> {
         let name = name.into();
-        Launch { work: &mut self.lowered.work, name, blocks, threads, shared: 0, args: Vec::new() }
+        Launch { work: &mut self.lowered.work, name, blocks, threads, args: Vec::new() }
     }
 
     /// Multiplies matrices.
@@ -232,7 +232,6 @@ pub(crate) struct Launch<'a> {
     name: String,
     blocks: [u32; 3],
     threads: u32,
-    shared: u32,
     args: Vec<Arg>,
 }
 
@@ -279,19 +278,13 @@ impl Launch<'_> {
         self
     }
 
-    /// Bytes of dynamic shared memory.
-    pub(crate) fn shared(mut self, bytes: usize) -> Self {
-        self.shared = bytes as u32;
-        self
-    }
-
     /// Adds the kernel to the op's work.
     pub(crate) fn launch(self) {
         if self.blocks.contains(&0) {
             return;
         }
-        let Launch { work, name, blocks, threads, shared, args } = self;
-        work.push(Work::Kernel { name, blocks, threads, shared, args });
+        let Launch { work, name, blocks, threads, args } = self;
+        work.push(Work::Kernel { name, blocks, threads, args });
     }
 }
 

@@ -2,8 +2,9 @@
 
 use bireme_ir::DType;
 
-use super::broadcast::{Broadcast, threads};
+use super::broadcast::{Aligned, Broadcast, threads};
 use super::create::cast_to;
+use super::elementwise::{Operand, zip, zip_grad};
 use super::lowering::suffix;
 use super::unary::{map, map_grad, map_whole};
 use super::{Lower, Lowering, Outcome, Var, host, selected_rows};
@@ -145,7 +146,11 @@ fn clip_grad(l: &mut Lowering<'_>) -> Outcome {
 fn pow(l: &mut Lowering<'_>) -> Outcome {
     let (x, out, factor) = (l.input("X")?.dense()?, l.output("Out")?, l.op.f64("factor")?);
     if l.maybe_input("FactorTensor").is_some() {
-        return host();
+        let factor = given_factor(l, &x)?;
+        let name = format!("elementwise_pow_{}", x.suffix()?);
+        let full = [x.numel()];
+        let operands = [Operand { at: x.at, dims: &full }, factor];
+        return zip(l, name, &full, operands, out.at, x.dtype.size());
     }
     if is_whole(x.dtype) {
         return map_whole(l, "pow", &x, &out, [0, 0], factor);
@@ -157,12 +162,28 @@ fn pow(l: &mut Lowering<'_>) -> Outcome {
     Ok(())
 }
 
+/// The exponent that lies on the card, as a number like those of `x`. The host complains of a tensor without one.
+fn given_factor(l: &mut Lowering<'_>, x: &Var) -> Outcome<Operand<'static>> {
+    let factor = l.input("FactorTensor")?.dense()?;
+    if factor.numel() == 0 || !is_wide_float(x.dtype) {
+        return host();
+    }
+    let at = cast_to(l, &Var { dims: Vec::new(), ..factor }, x.dtype)?;
+    Ok(Operand { at, dims: &[1] })
+}
+
 fn pow_grad(l: &mut Lowering<'_>) -> Outcome {
     let (x, d, dx) = (l.input("X")?.dense()?, l.input("Out@GRAD")?.dense()?, l.output("X@GRAD")?);
     let factor = l.op.f64("factor")?;
-    let has_tensor = l.maybe_input("FactorTensor").is_some();
-    if has_tensor || !is_wide_float(x.dtype) || d.dtype != x.dtype {
+    if !is_wide_float(x.dtype) || d.dtype != x.dtype {
         return host();
+    }
+    if l.maybe_input("FactorTensor").is_some() {
+        let (n, factor) = (x.numel(), given_factor(l, &x)?);
+        let aligned = Aligned { x: vec![n], y: vec![1], full: vec![n] };
+        let factor = Var { at: factor.at, dims: vec![1], ..x.clone() };
+        let name = format!("elementwise_pow_grad_x_{}", x.suffix()?);
+        return zip_grad(l, name, &aligned, [&x, &factor, &d], dx.at);
     }
     let attrs = [factor, factor - 1.0, 0.0];
     map_grad(l, format!("pow_grad_{}", x.suffix()?), &x, &d, &dx, attrs);

@@ -50,9 +50,12 @@ pub(crate) fn is_real() -> bool {
     std::env::var_os("BIREME_TEST_CARD").is_some_and(|card| card == "real")
 }
 
+/// What keeps others from changing the machine.
+pub(crate) type Held = RwLockReadGuard<'static, ()>;
+
 /// The first card as the engine sees it: the emulated one, or that of the machine where that is asked for. None
 /// where there is neither.
-pub(crate) fn device() -> Option<(Option<RwLockReadGuard<'static, ()>>, Arc<dyn Device>)> {
+pub(crate) fn device() -> Option<(Option<Held>, Arc<dyn Device>)> {
     let machine = if is_real() { None } else { Some(shared()?) };
     Some((machine, bireme_cuda::open(0).unwrap()))
 }

@@ -22,7 +22,6 @@ const TOLERANCE: Tolerance = Tolerance { rtol: 2e-5, atol: 2e-6 };
 static RAN: Mutex<BTreeMap<String, [usize; 2]>> = Mutex::new(BTreeMap::new());
 
 #[test]
-#[expect(clippy::print_stderr, reason = "which ops the card runs is worth knowing")]
 fn golden_cases_are_on_the_card_as_on_the_host() {
     // Each step takes the machine by itself: who holds it while another waits for it alone must not ask again.
     if device().is_none() {

@@ -4,13 +4,18 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agree;
+mod beside_host;
 mod card;
+#[expect(dead_code, reason = "the engine's own tests use the rest")]
 #[path = "../../../engine/tests/it/case.rs"]
 mod case;
+#[expect(dead_code, reason = "as above")]
 #[path = "../../../engine/tests/it/compare.rs"]
 mod compare;
 mod convolutions;
+mod create;
 mod driver;
+mod elementwise;
 mod faults;
 mod golden;
 mod index;
@@ -27,6 +32,7 @@ mod products;
 mod programs;
 mod random;
 mod recurrent;
+mod reduce;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
 mod same;

@@ -4,7 +4,7 @@
 //! a condition decides whether it runs, or when its shapes are known only as it runs. Values are copied where
 //! somebody needs them that another has made, once, and only then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::Result;
@@ -117,28 +117,33 @@ impl Holders {
 }
 
 /// The ops of a step in order, with the copies between them. `holders` says who has what when the step
-/// begins, and then who has it when it ends; a value of `kept` is on the card then.
+/// begins, and then who has it when it ends; a value of `kept` is on the card then. What the host has from the
+/// beginning goes to the card first of all, so that nothing of the card is cut in two by it.
 pub(crate) fn schedule(
     ops: &[SelectedOp],
     is_on_card: impl Fn(usize) -> bool,
     holders: &mut HashMap<VarId, Holders>,
     kept: &[VarId],
 ) -> Vec<Task> {
-    let mut tasks = Vec::new();
+    let (mut first, mut tasks) = (Vec::new(), Vec::new());
+    let mut given: HashSet<VarId> = holders.keys().copied().collect();
     for (at, op) in ops.iter().enumerate() {
         let card = is_on_card(at);
         for var in &op.inputs {
-            if let Some(copy) = copy_for(holders, *var, card) {
-                tasks.push(copy);
+            match copy_for(holders, *var, card) {
+                Some(copy @ Task::Up(_)) if given.contains(var) => first.push(copy),
+                copy => tasks.extend(copy),
             }
         }
         tasks.push(if card { Task::Card(at) } else { Task::Host(at) });
         for var in &op.outputs {
+            given.remove(var);
             holders.insert(*var, if card { Holders::CARD } else { Holders::HOST });
         }
     }
     tasks.extend(kept.iter().filter_map(|var| copy_for(holders, *var, true)));
-    tasks
+    first.extend(tasks);
+    first
 }
 
 /// The copy that somebody needs who wants to read `var`, if any.

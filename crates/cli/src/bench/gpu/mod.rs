@@ -77,7 +77,7 @@ impl Case {
     /// # Errors
     /// When the card fails, or the training diverges.
     pub(crate) fn measure(&self, card: u32, seconds: f64) -> Result<Figure> {
-        bireme_cuda::allow_tf32(card, self.tf32)?;
+        bireme_cuda::allow_tf32(self.tf32);
         let device: Arc<dyn Device> = bireme_cuda::open(card)?;
         let mut workload = match self.model {
             Model::CtrDnn => Workload::ctr_dnn(&device, self.batch, self.on_card)?,

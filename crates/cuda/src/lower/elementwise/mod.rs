@@ -67,7 +67,7 @@ pub(super) fn zip(
 }
 
 /// The kernel `name` of a gradient, which also reads `d`, of the full shape.
-fn zip_grad(
+pub(super) fn zip_grad(
     l: &mut Lowering<'_>,
     name: String,
     aligned: &Aligned,

@@ -69,7 +69,7 @@ fn mean(l: &mut Lowering<'_>) -> Outcome {
 fn sum(l: &mut Lowering<'_>) -> Outcome {
     let (x, out) = (l.input("X")?.dense()?, l.output("Out")?);
     let axes = Reduced::of(l, "dim", &x)?;
-    if !is_number(out.dtype) && !(is_float(out.dtype) && x.dtype == out.dtype) {
+    if !(is_number(out.dtype) || is_float(out.dtype) && x.dtype == out.dtype) {
         return host();
     }
     // `out_dtype` converts the elements before they are added.

@@ -78,8 +78,11 @@ struct Segment {
     calls: Vec<CardCall>,
     runs: u64,
     /// What was recorded, each for feeds at certain places of the card.
-    recordings: Vec<(Vec<Option<Address>>, Box<dyn Recording>)>,
+    recordings: Vec<(FedFrom, Box<dyn Recording>)>,
 }
+
+/// Where each feed lies on the card, if it does.
+type FedFrom = Vec<Option<Address>>;
 
 /// Sets of feeds on the card for which a segment is recorded: enough for a reader that goes round in a
 /// ring of buffers.
