@@ -38,24 +38,24 @@ FOR_FLOATS(BINARY_GRAD_KERNEL, prelu_grad_x, x > T(0) ? d : y * d)
 FOR_FLOATS(BINARY_GRAD_KERNEL, prelu_grad_y, x > T(0) ? T(0) : x * d)
 
 // Quotients rounded down, and what they leave, with the sign of the divisor.
-namespace {
+FILE_OWN {
 template <typename T> INLINE T modulo(T x, T y) {
   T rest = fmod_(x, y);
   return rest != T(0) && (rest < T(0)) != (y < T(0)) ? rest + y : rest;
 }
-}  // namespace
+}  // own
 FOR_SINGLE_AND_DOUBLE(BINARY_KERNEL, elementwise_floordiv, floor_(x / y))
 FOR_SINGLE_AND_DOUBLE(BINARY_KERNEL, elementwise_mod, modulo(x, y))
 
 // Whole numbers: arithmetic wraps around, powers go by way of double precision.
-namespace {
+FILE_OWN {
 INLINE int32_t power(int32_t x, int32_t y) {
   return (int32_t)saturated(pow_((double)x, (double)y), -2147483647 - 1, 2147483647);
 }
 INLINE int64_t power(int64_t x, int64_t y) {
   return saturated(pow_((double)x, (double)y), -9223372036854775807LL - 1, 9223372036854775807LL);
 }
-}  // namespace
+}  // own
 FOR_WHOLES(BINARY_KERNEL, elementwise_add, x + y)
 FOR_WHOLES(BINARY_KERNEL, elementwise_sub, x - y)
 FOR_WHOLES(BINARY_KERNEL, elementwise_mul, x * y)
@@ -65,7 +65,7 @@ FOR_WHOLES(BINARY_KERNEL, elementwise_pow, power(x, y))
 
 // Quotients are cut off towards zero, `floordiv` rounds them down. A divisor of zero is an error, whether
 // or not something is divided by it.
-namespace {
+FILE_OWN {
 template <typename T> INLINE T quotient(T x, T y) {
   // The only one that overflows, which would trap on a host, is that of the lowest number and -1.
   return y == T(0) ? T(0) : y == T(-1) ? T(0) - x : x / y;
@@ -79,7 +79,7 @@ template <typename T> INLINE T whole_modulo(T x, T y) {
   T rest = remainder_of(x, y);
   return rest != T(0) && (rest < T(0)) != (y < T(0)) ? rest + y : rest;
 }
-}  // namespace
+}  // own
 #define DIVISION_KERNEL(name, value, E, suffix)                                                            \
   KERNEL name##_##suffix(const E* xs, const E* ys, E* out, int64_t n, Broadcast shape, int64_t divisors,   \
                          Complaint* complaint, uint32_t op) {                                              \
@@ -116,11 +116,11 @@ FOR_SINGLE_AND_DOUBLE(LABEL_SMOOTH_KERNEL, label_smooth)
   RELATION_KERNEL(name, value, uint8_t, u8)
 
 // Floats less than 1e-8 apart are equal, as in Paddle.
-namespace {
+FILE_OWN {
 template <typename T> INLINE bool is_same(T x, T y) { return x == y; }
 INLINE bool is_same(float x, float y) { return x == y || fabsf(x - y) < 1e-8f; }
 INLINE bool is_same(double x, double y) { return x == y || fabs(x - y) < 1e-8; }
-}  // namespace
+}  // own
 RELATION(equal, is_same(x, y))
 RELATION(not_equal, !is_same(x, y))
 RELATION(less_than, x < y)

@@ -2,7 +2,7 @@
 #pragma once
 #include "prelude.cuh"
 
-namespace {
+FILE_OWN {
 
 const int NORM_THREADS = 256;
 
@@ -25,4 +25,4 @@ INLINE double sum_of_blocks(const double* partial, uint32_t count) {
   return block_sum(sum);
 }
 
-}  // namespace
+}  // own

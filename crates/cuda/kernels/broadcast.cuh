@@ -21,7 +21,7 @@ struct Broadcast {
   int32_t is_wide;
 };
 
-namespace {
+FILE_OWN {
 
 /// Adds to `at` where the operands of element `i` lie.
 INLINE void add_offsets(const Axes& axes, uint32_t i, uint32_t* at) {
@@ -104,4 +104,4 @@ INLINE void map_broadcast(const E* xs, const E* ys, const E* ds, E* out, int64_t
   }
 }
 
-}  // namespace
+}  // own

@@ -2,7 +2,7 @@
 // filters of its own.
 #include "rows.cuh"
 
-namespace {
+FILE_OWN {
 
 /// One axis of a sliding window. Output `o` sees input `o * stride + tap * dilation - before` through tap
 /// `tap`.
@@ -162,7 +162,7 @@ INLINE void depthwise_filter_grad(const E* x, const E* ds, E* dfilter, const Ima
   if (threadIdx.x == 0) dfilter[blockIdx.x] = Store<E>::of(sum);
 }
 
-}  // namespace
+}  // own
 
 #define CONV_KERNELS(E, suffix)                                                                            \
   KERNEL to_columns_##suffix(const E* x, E* columns, Images images, int64_t n, int64_t row_step,           \

@@ -3,7 +3,7 @@
 
 // A real number becomes a whole one by truncation, as on the host: NaN is 0, what is too large is cut off
 // at 64 bits and wraps below them.
-namespace {
+FILE_OWN {
 template <typename R> struct Cast {
   template <typename V> static INLINE R of(V v) { return (R)v; }
   static INLINE R of(float v) { return of((double)v); }
@@ -23,7 +23,7 @@ template <> struct Cast<f16> {
   template <typename V> static INLINE f16 of(V v) { return to_f16((float)v); }
 };
 template <> struct Cast<bool> { template <typename V> static INLINE bool of(V v) { return v != V(0); } };
-}  // namespace
+}  // own
 
 // Among floats, 16 bytes at once; the others are rarely large.
 #define CAST_FLOATS(from, E, to, R)                                                                        \
@@ -131,7 +131,7 @@ EXPORT(fill_diagonal)
 FOR_SINGLE_AND_DOUBLE(CUMSUM_OF_LINES, cumsum)
 FOR_WHOLES(CUMSUM_OF_LINES, cumsum)
 
-namespace {
+FILE_OWN {
 /// The sum of the threads' numbers up to and with this one's; `total` is that of the block, of 256 threads.
 template <typename T> INLINE T block_scan(T mine, T* total) {
   __shared__ T of_warps[8];
@@ -152,7 +152,7 @@ template <typename T> INLINE T block_scan(T mine, T* total) {
   *total = all;
   return warp ? before + mine : mine;
 }
-}  // namespace
+}  // own
 
 // One block for a line, four elements a thread.
 const int SCANNED = 4;

@@ -2,7 +2,7 @@
 // none), a slot whose first column is 0 was not shown: it yields 0 and counts nowhere.
 #include "rows.cuh"
 
-namespace {
+FILE_OWN {
 
 /// Whether the slot of this column was shown in the row that begins at `x`.
 template <typename T> INLINE bool is_shown(const T* x, uint32_t column, uint32_t slot) {
@@ -57,7 +57,7 @@ INLINE void data_norm_finish(const double* partials, T* dsize, T* dsum, T* dsqua
   }
 }
 
-}  // namespace
+}  // own
 
 #define DATA_NORM_KERNELS(T, suffix)                                                                       \
   KERNEL data_norm_statistics_##suffix(const T* size, const T* total, const T* square, T* means,           \

@@ -2,7 +2,7 @@
 // one operand has.
 #include "rows.cuh"
 
-namespace {
+FILE_OWN {
 
 const int MAX_AXES = 16;
 
@@ -42,7 +42,7 @@ template <typename E> INLINE void reorder(const E* xs, E* out, const Axes& axes,
   }
 }
 
-}  // namespace
+}  // own
 
 #define EINSUM_KERNELS(E, suffix)                                                                          \
   KERNEL reorder_##suffix(const E* xs, E* out, Axes axes, int64_t n, int64_t each) {                       \

@@ -3,7 +3,7 @@
 #include "block_sums.cuh"
 #include "rules.cuh"
 
-namespace {
+FILE_OWN {
 
 /// Leaves two sums of this block.
 INLINE void leave_sums(double* partial, double x, double y) {
@@ -92,7 +92,7 @@ INLINE void lars_move(const Target<T, 1>& layer, const Extent& extent, const dou
   }
 }
 
-}  // namespace
+}  // own
 
 #define LAYERWISE(T, suffix)                                                                               \
   KERNEL __launch_bounds__(NORM_THREADS) lamb_moments_##suffix(                                            \

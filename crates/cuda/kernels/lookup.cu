@@ -4,7 +4,7 @@
 // gradient is a row that is none.
 #include "tables.cuh"
 
-namespace {
+FILE_OWN {
 
 /// Row `ids[i]` of a table to row `i` of `out`, in pieces: `pieces` of them in a row.
 template <typename P, typename I>
@@ -25,7 +25,7 @@ INLINE void look_up(const P* table, const I* ids, P* out, uint32_t count, Divide
   }
 }
 
-}  // namespace
+}  // own
 
 #define LOOK_UP(P, size, I, suffix)                                                                        \
   KERNEL __launch_bounds__(256) look_up_##size##_##suffix(                                                 \
@@ -59,7 +59,7 @@ LOOK_UPS(uint16_t, 2)
 LOOKED_UP(int64_t, i64)
 LOOKED_UP(int32_t, i32)
 
-namespace {
+FILE_OWN {
 
 const uint32_t MAX_PARTS = 64;
 
@@ -178,7 +178,7 @@ INLINE void split(const Places& places, const Parts& parts, const float* grad, C
   }
 }
 
-}  // namespace
+}  // own
 
 #define JOIN(V)                                                                                            \
   KERNEL __launch_bounds__(256) join_parts_##V(BY_VALUE Places places, BY_VALUE Parts parts, float* out,   \

@@ -1,7 +1,7 @@
 // Losses of one prediction and one label, element by element, with their gradients.
 #include "rows.cuh"
 
-namespace {
+FILE_OWN {
 
 template <typename T> INLINE T at_least(T x, T low) { return x > low ? x : low; }
 
@@ -33,7 +33,7 @@ template <typename T> INLINE void check_probability(T x, int64_t i, Complaint* c
   complain(complaints, op, is_number ? OUT_OF_RANGE : NOT_FINITE, beyond, i, 1);
 }
 
-}  // namespace
+}  // own
 
 #define PAIR_KERNELS(T, suffix)                                                                            \
   KERNEL log_loss_##suffix(const T* xs, const T* ys, T* out, int64_t n, double epsilon) {                  \
@@ -58,7 +58,7 @@ template <typename T> INLINE void check_probability(T x, int64_t i, Complaint* c
   EXPORT(bce_loss_grad_##suffix)
 WIDE_FLOATS(PAIR_KERNELS)
 
-namespace {
+FILE_OWN {
 
 /// Sums over all elements, in two steps: a block adds up its share, then one block adds up the blocks.
 template <typename T> INLINE void kldiv_sum(const T* xs, const T* ys, T* partials, int64_t n) {
@@ -118,7 +118,7 @@ template <typename T> INLINE T smooth_l1_slope(T diff, T squared) {
   return abs_(diff) < T(1) / squared ? squared * diff : diff > T(0) ? T(1) : T(-1);
 }
 
-}  // namespace
+}  // own
 
 #define OTHER_LOSSES(T, suffix)                                                                            \
   KERNEL kldiv_loss_##suffix(const T* xs, const T* ys, T* out, int64_t n) {                                \

@@ -30,7 +30,7 @@ HITS(int32_t, i32, int32_t, i32)
 SHARE(float, f32)
 SHARE(double, f64)
 
-namespace {
+FILE_OWN {
 
 /// The histograms of positive and negative samples. With `steps` they are rings: one for each of the last
 /// batches, then their sum, then the number of batches so far.
@@ -52,7 +52,7 @@ struct Histograms {
   }
 };
 
-}  // namespace
+}  // own
 
 /// Takes the oldest batch of a ring out of the sum, and clears its place.
 KERNEL auc_open(int64_t* positive, int64_t* negative, const float* weight, uint32_t buckets, uint32_t steps) {
@@ -68,7 +68,7 @@ KERNEL auc_open(int64_t* positive, int64_t* negative, const float* weight, uint3
 }
 EXPORT(auc_open)
 
-namespace {
+FILE_OWN {
 
 /// Counts a batch: the last of `width` columns is the probability. A negative label counts nowhere.
 template <typename T, typename L>
@@ -102,7 +102,7 @@ INLINE void count(const T* predictions, const L* labels, uint32_t n, uint32_t wi
   }
 }
 
-}  // namespace
+}  // own
 
 #define COUNT(T, suffix, L, labels_suffix)                                                                 \
   KERNEL auc_count_##suffix##_##labels_suffix(                                                             \
@@ -118,7 +118,7 @@ COUNT(float, f32, int32_t, i32)
 COUNT(double, f64, int64_t, i64)
 COUNT(double, f64, int32_t, i32)
 
-namespace {
+FILE_OWN {
 
 const int AREA_THREADS = 1024, AREA_WARPS = AREA_THREADS / WARP_SIZE;
 
@@ -141,7 +141,7 @@ template <typename T> INLINE T sum_after(T value, T* warp_sums, T& all) {
   return sum - value;
 }
 
-}  // namespace
+}  // own
 
 /// Closes a ring, and computes the area under the curve by trapezoids: one block. What is added up are whole
 /// numbers, exact below 2^53.

@@ -6,7 +6,7 @@
 // Sums per channel are made in double precision around a number close to the mean, so that one pass over the
 // input is enough for a variance.
 
-namespace {
+FILE_OWN {
 
 /// Two sums a channel. Forward (`d` is null) of `x - shift` and of its square, backward of `d` and `d * (x -
 /// shift)`.
@@ -139,7 +139,7 @@ INLINE void channel_slopes(const double* partials, const T* scale, const T* mean
   }
 }
 
-}  // namespace
+}  // own
 
 #define CHANNEL_KERNELS(T, suffix)                                                                         \
   KERNEL channel_sums_last_##suffix(const T* x, const T* d, const T* shifts, double* partials,             \
@@ -184,7 +184,7 @@ WIDE_FLOATS(CHANNEL_KERNELS)
 
 // --- layer_norm: rows of `width` elements.
 
-namespace {
+FILE_OWN {
 
 template <typename T, int SIZE>
 INLINE void layer_norm(const T* xs, const T* scale, const T* bias, T* ys, T* means, T* variances,
@@ -248,7 +248,7 @@ INLINE void layer_norm_sums(const T* xs, const T* means, const T* variances, con
   }
 }
 
-}  // namespace
+}  // own
 
 #define LAYER_NORM_KERNELS_OF(SIZE, T, suffix)                                                             \
   KERNEL layer_norm_##SIZE##_##suffix(const T* x, const T* scale, const T* bias, T* y, T* means,           \

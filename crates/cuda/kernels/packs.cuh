@@ -14,7 +14,7 @@
   ROLLED for (int64_t i = (start) + thread_number(); i < (n); i += thread_count())
 
 // Of each file that includes this: others may mean something else by the same names.
-namespace {
+FILE_OWN {
 
 /// Elements that are loaded and stored at once.
 template <typename E, int N> struct Pack { E at[N]; };
@@ -91,7 +91,7 @@ INLINE void map_pairs(const E* xs, const E* ys, E* out, int64_t n, F f) {
   }
 }
 
-}  // namespace
+}  // own
 
 /// What instantiates kernels for several element types: `KERNELS(…, type, suffix)`.
 #define FOR_SINGLE_AND_DOUBLE(KERNELS, ...) \

@@ -21,6 +21,13 @@ typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #endif
 
+/// Encloses what is a file's own. NVRTC, for which every file is alone, calls nameless things by another name in every
+/// run, and images would never be the same.
+#ifdef EMULATED_CARD
+#define FILE_OWN namespace
+#else
+#define FILE_OWN inline namespace own
+#endif
 #define KERNEL extern "C" __global__ void
 #define INLINE __device__ __forceinline__
 

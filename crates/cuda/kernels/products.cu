@@ -2,7 +2,7 @@
 // around its products.
 #include "rows.cuh"
 
-namespace {
+FILE_OWN {
 
 /// Activations of `fc`, and their slopes from the output `y`.
 const int RELU = 1, SIGMOID = 2, TANH = 3;
@@ -145,7 +145,7 @@ INLINE void fc_narrow_grad(const E* x, const E* w, const E* out, const E* dout, 
   if (threadIdx.x < TILE && tile.column <= width) partials[blockIdx.y * (width + 1) + tile.column] = sum;
 }
 
-}  // namespace
+}  // own
 
 #define PRODUCT_KERNELS(E, suffix)                                                                         \
   KERNEL dot_rows_8_##suffix(const E* a, const E* b, const E* bias, E* out, int64_t rows, int64_t width,   \
@@ -194,7 +194,7 @@ INLINE void fc_narrow_grad(const E* x, const E* w, const E* out, const E* dout, 
   EXPORT(fc_narrow_grad_##suffix)
 ALL_FLOATS(PRODUCT_KERNELS)
 
-namespace {
+FILE_OWN {
 
 /// `dot`: inner products of rows, of any numbers.
 template <typename E> INLINE void dot_pairs(const E* x, const E* y, E* out, int64_t rows, int64_t width) {
@@ -209,7 +209,7 @@ template <typename E> INLINE void dot_pairs(const E* x, const E* y, E* out, int6
   }
 }
 
-}  // namespace
+}  // own
 #define DOT_KERNELS(E, suffix)                                                                             \
   KERNEL dot_##suffix(const E* x, const E* y, E* out, int64_t rows, int64_t width) {                       \
     dot_pairs<E>(x, y, out, rows, width);                                                                  \
@@ -232,7 +232,7 @@ DOT_KERNELS(int64_t, i64)
   EXPORT(dot_grad_##suffix)
 ALL_FLOATS(DOT_GRAD_KERNELS)
 
-namespace {
+FILE_OWN {
 
 /// `cos_sim`: the cosine of the angle between rows; `y` has as many rows as `x`, or one.
 template <typename T>
@@ -260,7 +260,7 @@ template <typename T> INLINE T cos_sim_slope(T to, T other, T out, T d, T own_no
   return other * (d / (own_norm * other_norm)) - to * (d * out / (own_norm * own_norm));
 }
 
-}  // namespace
+}  // own
 
 #define COS_SIM_KERNELS(T, suffix)                                                                         \
   KERNEL cos_sim_##suffix(const T* x, const T* y, T* out, T* x_norm, T* y_norm, int64_t rows,              \

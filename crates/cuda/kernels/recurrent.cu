@@ -2,7 +2,7 @@
 // around them are the library's.
 #include "rows.cuh"
 
-namespace {
+FILE_OWN {
 
 /// Activations by Paddle's numbers, and their slopes from the value.
 template <typename T> INLINE T activate(T x, int32_t kind) {
@@ -54,7 +54,7 @@ INLINE void lstm_unit_grad(const T* x, const T* last, const T* cell, const T* dc
   }
 }
 
-}  // namespace
+}  // own
 
 // `gru_unit` has rows of update gate, reset gate and candidate.
 #define UNIT_KERNELS(T, suffix)                                                                            \
@@ -131,7 +131,7 @@ INLINE void lstm_unit_grad(const T* x, const T* last, const T* cell, const T* dc
   EXPORT(gru_unit_reset_grad_##suffix)
 WIDE_FLOATS(UNIT_KERNELS)
 
-namespace {
+FILE_OWN {
 
 /// Cells of `rnn`.
 const int LSTM = 0, GRU = 1, TANH = 2;
@@ -242,7 +242,7 @@ INLINE void rnn_cell_grad(const T* gates, const T* state, const T* other, const 
   }
 }
 
-}  // namespace
+}  // own
 
 #define CELL_KERNELS(T, suffix)                                                                            \
   KERNEL rnn_cell_##suffix(T* gates, const T* recurrent, const T* input_bias, const T* hidden_bias,        \

@@ -78,7 +78,7 @@ SQUARES(reduce_squares, bf16, bf16, float)
 SQUARES(reduce_squares, f16, f16, float)
 
 // Extremes; NaN is never one.
-namespace {
+FILE_OWN {
 INLINE float infinity() { return __uint_as_float(0x7f800000u); }
 template <typename T> INLINE T highest();
 template <> INLINE float highest<float>() { return infinity(); }
@@ -90,7 +90,7 @@ template <> INLINE float lowest<float>() { return -infinity(); }
 template <> INLINE double lowest<double>() { return -infinity(); }
 template <> INLINE int32_t lowest<int32_t>() { return -2147483647 - 1; }
 template <> INLINE int64_t lowest<int64_t>() { return -9223372036854775807LL - 1; }
-}  // namespace
+}  // own
 
 #define EXTREMES_AND_PRODUCTS(E, suffix)                                                       \
   REDUCTION(reduce_max, E, suffix, E, E, lowest<E>(), x, q > p ? q : p, t)                     \
@@ -123,11 +123,11 @@ TRUTH(reduce_any, 0u, p | q)
 TRUTH(reduce_all, 1u, p & q)
 
 // What `logsumexp` is made of: no exponential exceeds 1. Infinities would be subtracted from themselves.
-namespace {
+FILE_OWN {
 template <typename T> INLINE T shift_of(T top) {
   return top > lowest<T>() && top < highest<T>() ? top : T(0);
 }
-}  // namespace
+}  // own
 #define EXPONENTIALS(E, suffix) \
   REDUCTION(reduce_exp, E, suffix, E, E, T(0), exp_(x - shift_of(y)), p + q, shift_of(y) + log_(t))
 EXPONENTIALS(float, f32)
@@ -142,7 +142,7 @@ BESIDE_ZEROS(double, f64)
 
 // Norms of order `a`, in double precision, which keeps high powers in range. Order 0 counts what is not
 // zero; the infinite ones are the largest and the smallest distance from zero.
-namespace {
+FILE_OWN {
 INLINE double p_norm_element(double x, double order) {
   double size = fabs(x);
   if (order == 0.0) return size != 0.0 ? 1.0 : 0.0;
@@ -159,7 +159,7 @@ INLINE double p_norm_result(double t, double order) {
   return order == 2.0 ? sqrt(t) : pow_(t, 1.0 / order);
 }
 INLINE double p_norm_start(double order) { return order == -infinity() ? infinity() : 0.0; }
-}  // namespace
+}  // own
 #define P_NORM(E, suffix)                                                                                  \
   REDUCTION(p_norm, E, suffix, double, E, p_norm_start(a), p_norm_element(x, a), p_norm_join(p, q, a),     \
             p_norm_result(t, a))
@@ -186,7 +186,7 @@ FOR_SINGLE_AND_DOUBLE(SPREAD_KERNEL, spread_logsumexp, d * exp_(x - o))
 FOR_SINGLE_AND_DOUBLE(SPREAD_KERNEL, spread_prod,
                       x == T(0) ? (z == T(1) ? o * d : T(0)) : (z == T(0) ? o * d / x : T(0)))
 // `a` is the order, `b` a little that keeps from dividing by zero.
-namespace {
+FILE_OWN {
 template <typename T> INLINE T p_norm_slope(T x, T o, T d, T order, T epsilon) {
   if (order == T(0)) return T(0);
   if (order - order != T(0)) return abs_(x) == o ? sign_(x) * d : T(0);
@@ -194,7 +194,7 @@ template <typename T> INLINE T p_norm_slope(T x, T o, T d, T order, T epsilon) {
   T ratio = abs_(x) / (o + epsilon);
   return sign_(x) * (order == T(2) ? ratio : pow_(ratio, order - T(1))) * d;
 }
-}  // namespace
+}  // own
 FOR_SINGLE_AND_DOUBLE(SPREAD_KERNEL, spread_p_norm, p_norm_slope(x, o, d, a, b))
 
 // The gradient of a sum or mean: `a` times what comes back for the result.

@@ -22,7 +22,7 @@ struct Reduction {
   Axes kept, reduced;
 };
 
-namespace {
+FILE_OWN {
 
 /// Which result a thread works for, and as which member of its team.
 struct Member {
@@ -98,4 +98,4 @@ INLINE A join_parts(const A* parts, uint32_t result, uint32_t count, A start, Jo
   return all;
 }
 
-}  // namespace
+}  // own

@@ -3,7 +3,7 @@
 #pragma once
 #include "tables.cuh"
 
-namespace {
+FILE_OWN {
 
 INLINE float root_of(float x) { return sqrtf(x); }
 INLINE double root_of(double x) { return sqrt(x); }
@@ -231,7 +231,7 @@ template <typename E> struct FtrlRule {
   }
 };
 
-}  // namespace
+}  // own
 
 // RULES(kernels, name, rule): of all rules, and of those that leave rows alone which have no gradient.
 #define ROW_RULES(KERNELS)     \

@@ -19,7 +19,7 @@
 #define UNROLL_BY_4 _Pragma("unroll 4")
 #endif
 
-namespace {
+FILE_OWN {
 
 const int CHUNK = WARP_SIZE, CHUNK_WARPS = 4;
 const uint32_t NO_KEY = 0xffffffffu;
@@ -226,4 +226,4 @@ INLINE void sum_spans(const Sorted& sorted, const Amount& amount, const typename
   }
 }
 
-}  // namespace
+}  // own

@@ -2,7 +2,7 @@
 #include "block_sums.cuh"
 #include "segments.cuh"
 
-namespace {
+FILE_OWN {
 
 /// Adds each sum to its row of a dense tensor.
 template <typename E, int V> struct AddToRow {
@@ -38,7 +38,7 @@ template <typename E, int V> struct Merge {
   }
 };
 
-}  // namespace
+}  // own
 
 #define ROW_SUMS(T, V, LANES, suffix)                                                                      \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE) add_rows_##suffix(                                      \

@@ -5,7 +5,7 @@
 // where a row is of some length, and of a block where it is long.
 #include "rows.cuh"
 
-namespace {
+FILE_OWN {
 
 /// One thread a sample: a team of one.
 struct Alone {
@@ -78,7 +78,7 @@ INLINE void softmax_grad(const E* ys, const E* ds, E* dx, int64_t rows, int64_t 
   }
 }
 
-}  // namespace
+}  // own
 
 #define SOFTMAX_KERNELS_OF(SIZE, E, suffix)                                                                \
   KERNEL softmax_##SIZE##_##suffix(const E* x, E* out, int64_t rows, int64_t len, int64_t step,            \
@@ -97,7 +97,7 @@ INLINE void softmax_grad(const E* ys, const E* ds, E* dx, int64_t rows, int64_t 
   SOFTMAX_KERNELS_OF(256, E, suffix)
 ALL_FLOATS(SOFTMAX_KERNELS)
 
-namespace {
+FILE_OWN {
 
 /// `-ln(x)`, with a stand-in for infinity.
 template <typename T> INLINE T minus_log(T x) {
@@ -181,7 +181,7 @@ INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, in
   }
 }
 
-}  // namespace
+}  // own
 
 #define LOSS_KERNEL(SIZE, T, suffix)                                                                       \
   KERNEL softmax_loss_##SIZE##_##suffix(const T* logits, const void* labels, T* softmax, T* loss,          \

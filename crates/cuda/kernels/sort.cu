@@ -5,7 +5,7 @@
 // last. The order depends on the numbers alone, never on the order of blocks.
 #include "tables.cuh"
 
-namespace {
+FILE_OWN {
 
 const int DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, MAX_PASSES = 4;
 // A thread for each digit.
@@ -155,7 +155,7 @@ INLINE void sort_by_digit(const uint32_t* keys, const uint32_t* positions, uint3
   }
 }
 
-}  // namespace
+}  // own
 
 #define MAKE_KEYS(I, suffix)                                                                               \
   KERNEL __launch_bounds__(256) sort_keys_##suffix(                                                        \

@@ -9,7 +9,7 @@
 #define BY_VALUE const __grid_constant__
 #endif
 
-namespace {
+FILE_OWN {
 
 /// The row number of a selected row that is none: padding, or one that was added to another. Who reads
 /// selected rows passes over it (engine, `device/value.rs`).
@@ -39,4 +39,4 @@ struct Divider {
   INLINE uint32_t quotient(uint32_t x) const { return (__umulhi(magic, x) + x) >> shift; }
 };
 
-}  // namespace
+}  // own

@@ -36,14 +36,14 @@ FORMULAS_OF_SINGLE_AND_DOUBLE(OF_SINGLE_AND_DOUBLE)
 STEP_FORMULAS(OF_STEPS)
 
 // Whole numbers: arithmetic wraps around, and powers go by way of double precision.
-namespace {
+FILE_OWN {
 INLINE int32_t power(int32_t x, double a) {
   return (int32_t)saturated(pow_((double)x, a), -2147483647 - 1, 2147483647);
 }
 INLINE int64_t power(int64_t x, double a) {
   return saturated(pow_((double)x, a), -9223372036854775807LL - 1, 9223372036854775807LL);
 }
-}  // namespace
+}  // own
 #define WHOLE_KERNEL(name, value, E, suffix)                                                               \
   KERNEL name##_##suffix(const E* xs, E* out, int64_t n, int64_t a, int64_t b, double c) {                 \
     auto f = [](E x, E a, E b, double c) -> E { return value; };                                           \

@@ -1,7 +1,7 @@
 // Optimizer steps over whole tensors: many tensors of one rule in one launch.
 #include "rules.cuh"
 
-namespace {
+FILE_OWN {
 
 const int UPDATE_THREADS = 256, MANY = 64;
 
@@ -55,7 +55,7 @@ INLINE void update_tensors(const Targets<typename Rule::T, Rule::STATES, MAX>& t
   }
 }
 
-}  // namespace
+}  // own
 
 #define UPDATE(name, Rule, T, suffix, MAX, many)                                                           \
   KERNEL __launch_bounds__(UPDATE_THREADS) update_##many##name##_##suffix(                                 \
@@ -70,7 +70,7 @@ INLINE void update_tensors(const Targets<typename Rule::T, Rule::STATES, MAX>& t
 RULES(UPDATES)
 
 // The powers of decay rates grow by their base from step to step: a block for each.
-namespace {
+FILE_OWN {
 
 struct Power {
   const void* from;
@@ -97,7 +97,7 @@ INLINE void raise_power(const Power& power, const Growth& by) {
   }
 }
 
-}  // namespace
+}  // own
 
 KERNEL raise_powers(BY_VALUE Powers<2> powers, BY_VALUE Growths<2> by) {
   raise_power(powers.of[blockIdx.x], by.of[blockIdx.x]);

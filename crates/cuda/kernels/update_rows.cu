@@ -2,7 +2,7 @@
 #include "rules.cuh"
 #include "segments.cuh"
 
-namespace {
+FILE_OWN {
 
 /// The parameter and accumulators whose rows are updated.
 template <typename T, int STATES> struct Rows {
@@ -43,7 +43,7 @@ template <typename Rule, int V> struct UpdateRow {
   }
 };
 
-}  // namespace
+}  // own
 
 #define UPDATE_ROWS(name, Rule, T, V, LANES, suffix)                                                       \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE, 7) update_rows_##name##_##suffix(                       \
