@@ -47,7 +47,8 @@ INLINE void lamb_moments(const Target<T, 2>& layer, const Extent& extent, double
 }
 
 template <typename T>
-INLINE void lamb_move(const Target<T, 2>& layer, const Extent& extent, const double* partial, uint32_t blocks) {
+INLINE void lamb_move(const Target<T, 2>& layer, const Extent& extent, const double* partial,
+                      uint32_t blocks) {
   Settings settings{layer.numbers, extent.attributes};
   double size = sqrt(sum_of_blocks(partial, blocks)), step = sqrt(sum_of_blocks(partial + blocks, blocks));
   bool adapts = settings.attribute(3) > 0 || settings.attribute(4) != 0;
@@ -73,7 +74,8 @@ INLINE void lars_norms(const Target<T, 1>& layer, const Extent& extent, double* 
 }
 
 template <typename T>
-INLINE void lars_move(const Target<T, 1>& layer, const Extent& extent, const double* partial, uint32_t blocks) {
+INLINE void lars_move(const Target<T, 1>& layer, const Extent& extent, const double* partial,
+                      uint32_t blocks) {
   Settings settings{layer.numbers, extent.attributes};
   double coeff = settings.attribute(1), decay = settings.attribute(2), rescale = settings.attribute(4);
   double size = sqrt(sum_of_blocks(partial, blocks));

@@ -145,8 +145,9 @@ template <typename T> INLINE T sum_after(T value, T* warp_sums, T& all) {
 
 /// Closes a ring, and computes the area under the curve by trapezoids: one block. What is added up are whole
 /// numbers, exact below 2^53.
-KERNEL __launch_bounds__(AREA_THREADS) auc_area(int64_t* positives_at, int64_t* negatives_at, const float* weight,
-                                                uint32_t buckets, uint32_t steps, double* area) {
+KERNEL __launch_bounds__(AREA_THREADS) auc_area(int64_t* positives_at, int64_t* negatives_at,
+                                                const float* weight, uint32_t buckets, uint32_t steps,
+                                                double* area) {
   __shared__ int64_t counts[AREA_WARPS];
   __shared__ double areas[AREA_WARPS];
   Histograms at{positives_at, negatives_at, weight, buckets, steps};

@@ -17,8 +17,8 @@ struct Numbers {
   const void* power[2];
 };
 
-/// The attributes of an op, in the order that its rule names them in, and which of the three numbers are of 64
-/// bits.
+/// The attributes of an op, in the order that its rule names them in, and which of the three numbers are of
+/// 64 bits.
 struct Attributes {
   double of[6];
   uint32_t doubles;
@@ -38,7 +38,8 @@ struct Settings {
   INLINE double attribute(int which) const { return attributes.of[which]; }
 };
 
-/// A parameter with its gradient and accumulators; room for at least one. What is written may be what is read.
+/// A parameter with its gradient and accumulators; room for at least one. What is written may be what is
+/// read.
 template <typename T, int STATES> struct Target {
   const T* param;
   T* param_out;
@@ -57,9 +58,10 @@ struct Extent {
   Divider width;
 };
 
-/// The gradient of element `at`. Where it is merged rows, `index` says for every row of the parameter where in
-/// `grad` its own is, from 1; 0 for rows without a gradient. `index` is null for a dense gradient.
-template <typename T> INLINE T grad_at(const T* grad, const uint32_t* index, const Divider& width, int64_t at) {
+/// The gradient of element `at`. Where it is merged rows, `index` says for every row of the parameter where
+/// in `grad` its own is, from 1; 0 for rows without a gradient. `index` is null for a dense gradient.
+template <typename T>
+INLINE T grad_at(const T* grad, const uint32_t* index, const Divider& width, int64_t at) {
   if (!index) return grad[at];
   uint32_t row = width.quotient((uint32_t)at), place = index[row];
   return place ? grad[(size_t)(place - 1) * width.by + ((uint32_t)at - row * width.by)] : T(0);

@@ -216,8 +216,10 @@ INLINE void sum_spans(const Sorted& sorted, const Amount& amount, const typename
           if (threadIdx.x < half) add_piece(sums[threadIdx.x], sums[threadIdx.x + half]);
           __syncthreads();
         }
-        if (threadIdx.x < L && column < width)
-          sink.finish(span.row, span.head, column, sums[threadIdx.x], sink.ahead(span.row, span.head, column));
+        if (threadIdx.x < L && column < width) {
+          typename Sink::Held held = sink.ahead(span.row, span.head, column);
+          sink.finish(span.row, span.head, column, sums[threadIdx.x], held);
+        }
         __syncthreads();
       }
     }

@@ -42,26 +42,31 @@ template <typename E, int V> struct Merge {
 
 #define ROW_SUMS(T, V, LANES, suffix)                                                                      \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE) add_rows_##suffix(                                      \
-      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* values, T* began_before, T* goes_on, T* out) {      \
-    sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, AddToRow<T, V>{out, amount.width});        \
+      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* values, T* began_before, T* goes_on,        \
+      T* out) {                                                                                            \
+    AddToRow<T, V> sink{out, amount.width};                                                                \
+    sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, sink);                             \
   }                                                                                                        \
   EXPORT(add_rows_##suffix)                                                                                \
   KERNEL __launch_bounds__(SPAN_THREADS) add_row_spans_##suffix(                                           \
-      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on, T* out) {           \
-    sum_spans<V, LANES>(sorted, amount, began_before, goes_on, AddToRow<T, V>{out, amount.width});                 \
+      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on,             \
+      T* out) {                                                                                            \
+    AddToRow<T, V> sink{out, amount.width};                                                                \
+    sum_spans<V, LANES>(sorted, amount, began_before, goes_on, sink);                                      \
   }                                                                                                        \
   EXPORT(add_row_spans_##suffix)                                                                           \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE) merge_rows_##suffix(                                    \
-      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* values, T* began_before, T* goes_on, T* out,        \
-      int64_t* rows, uint32_t* index) {                                                                    \
-    Merge<T, V> merge{out, rows, index, amount.width};                                                            \
-    sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, merge);                             \
+      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* values, T* began_before, T* goes_on,        \
+      T* out, int64_t* rows, uint32_t* index) {                                                            \
+    Merge<T, V> sink{out, rows, index, amount.width};                                                      \
+    sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, sink);                             \
   }                                                                                                        \
   EXPORT(merge_rows_##suffix)                                                                              \
   KERNEL __launch_bounds__(SPAN_THREADS) merge_row_spans_##suffix(                                         \
-      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on, T* out,             \
-      int64_t* rows, uint32_t* index) {                                                                    \
-    sum_spans<V, LANES>(sorted, amount, began_before, goes_on, Merge<T, V>{out, rows, index, amount.width});       \
+      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on,             \
+      T* out, int64_t* rows, uint32_t* index) {                                                            \
+    Merge<T, V> sink{out, rows, index, amount.width};                                                      \
+    sum_spans<V, LANES>(sorted, amount, began_before, goes_on, sink);                                      \
   }                                                                                                        \
   EXPORT(merge_row_spans_##suffix)
 ROW_SUMS(float, 4, WIDE_LANES, wide_f32)

@@ -51,6 +51,18 @@ INLINE uint32_t sum_before(uint32_t value, uint32_t* warp_sums) {
   return sum - value;
 }
 
+/// The lanes that are items and have this lane's digit. By votes, which follow each other faster than matches
+/// of whole words.
+INLINE uint32_t same_digit(uint32_t digit, bool is_item) {
+  uint32_t same = __ballot_sync(ALL_LANES, is_item);
+  UNROLL for (int bit = 0; bit < DIGIT_BITS; bit++) {
+    bool is_set = digit >> bit & 1;
+    uint32_t set = __ballot_sync(ALL_LANES, is_set);
+    same &= is_set ? set : ~set;
+  }
+  return same;
+}
+
 /// How many items of this thread's digit lie in the tiles before `tile`.
 INLINE uint32_t look_back(const volatile uint32_t* said, uint32_t tile) {
   // Several tiles at once: what costs is the way to memory, and most tiles start together.
@@ -96,8 +108,8 @@ INLINE void sort_by_digit(const uint32_t* keys, const uint32_t* positions, uint3
   }
   UNROLL for (int i = 0; i < ITEMS; i++) {
     bool is_item = first + i * WARP_SIZE < n;
-    uint32_t digit = is_item ? key[i] >> shift & (DIGITS - 1) : (uint32_t)DIGITS;
-    uint32_t same = __match_any_sync(ALL_LANES, digit), earlier = __popc(same & ((1u << lane) - 1));
+    uint32_t digit = key[i] >> shift & (DIGITS - 1);
+    uint32_t same = same_digit(digit, is_item), earlier = __popc(same & ((1u << lane) - 1));
     uint32_t seen = is_item ? before[warp][digit] : 0;
     __syncwarp();
     if (is_item && earlier == 0) before[warp][digit] = seen + __popc(same);

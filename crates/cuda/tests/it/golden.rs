@@ -23,7 +23,10 @@ static RAN: Mutex<BTreeMap<String, [usize; 2]>> = Mutex::new(BTreeMap::new());
 
 #[test]
 fn golden_cases_are_on_the_card_as_on_the_host() {
-    let Some((_machine, _)) = device() else { return };
+    // Each step takes the machine by itself: who holds it while another waits for it alone must not ask again.
+    if device().is_none() {
+        return;
+    }
     report(check);
     let ran = RAN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let names = |at: usize| {

@@ -4,6 +4,7 @@ use bireme_engine::Value;
 use bireme_engine::tensor::Tensor;
 use bireme_ir::{Attr, DType, Op};
 
+use crate::card::{get, launch, open, put, shared};
 use crate::same::{Draws, Values, check, machine, on_card, values};
 
 /// An optimizer op: its type, its accumulators with their output slots, its powers, its attributes.
@@ -155,4 +156,41 @@ fn a_row_outside_of_the_parameter_is_complained_of() {
     let given = given(&mut draws, RULES[0], DType::F32, &[8, 4], grad);
     let error = on_card(&machine, &op(RULES[0], true), &given, 1).unwrap_err().to_string();
     assert!(error.contains("-1 at position 1 lies outside 0..8"), "{error}");
+}
+
+/// As many as a launch can take, as in `kernels/update.cu`.
+const MANY: usize = 64;
+
+#[test]
+fn many_tensors_in_one_launch() {
+    let Some(_machine) = shared() else { return };
+    let (_card, stream) = open(0);
+    let rate = put(&stream, &[0.5f32]);
+    let mut draws = Draws(4);
+    let mut drawn =
+        |count: usize| -> Vec<f32> { (0..count).map(|_| draws.unit() as f32).collect() };
+    let tensors: Vec<[Vec<f32>; 3]> =
+        [5, 1024, 1, 3001].into_iter().map(|count| [(); 3].map(|()| drawn(count))).collect();
+    let memory: Vec<_> =
+        tensors.iter().map(|tensor| tensor.each_ref().map(|values| put(&stream, values))).collect();
+    // Parameter, where it goes, gradient, index, moment, where it goes, rate, two powers; then six attributes, which
+    // numbers are of 64 bits, elements, first block with the divisor of rows.
+    let (mut places, mut extents, mut blocks) = ([[0u64; 9]; MANY], [[0u64; 10]; MANY], 0u32);
+    for (at, [param, grad, moment]) in memory.iter().enumerate() {
+        let [param, grad, moment] = [param, grad, moment].map(|memory| memory.address());
+        places[at] = [param, param, grad, 0, moment, moment, rate.address(), 0, 0];
+        (extents[at][0], extents[at][7]) = (1e-3f64.to_bits(), tensors[at][0].len() as u64);
+        (extents[at][8], extents[at][9]) = (u64::from(blocks) | 1 << 32, 1);
+        blocks += tensors[at][0].len().div_ceil(1024) as u32;
+    }
+    let count = tensors.len() as u32;
+    launch!(stream, "update_many_adagrad_f32", blocks, 256, 0, places, extents, count).unwrap();
+    for ([param, grad, moment], [made, _, made_moment]) in tensors.iter().zip(&memory) {
+        let (made, made_moment) = (get::<f32>(&stream, made), get::<f32>(&stream, made_moment));
+        for i in 0..param.len() {
+            let squares = moment[i] + grad[i] * grad[i];
+            let expected = param[i] - 0.5 * grad[i] / (squares.sqrt() + 1e-3);
+            assert!((made[i] - expected).abs() < 1e-5 && (made_moment[i] - squares).abs() < 1e-6);
+        }
+    }
 }

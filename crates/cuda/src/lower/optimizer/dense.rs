@@ -34,3 +34,46 @@ pub(crate) fn update_many(cx: &mut Lowering<'_>, rule: &Rule, targets: &[Target]
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use bireme_engine::op::OpView;
+    use bireme_ir::Op;
+
+    use super::*;
+    use crate::work::{Arg, Base, Ref, Work};
+
+    #[test]
+    fn many_tensors_share_launches() {
+        let op = Op::new("sgd");
+        let view = OpView::new(&op).unwrap();
+        let mut cx = Lowering::new(&view, &[], &mut []);
+        let rule =
+            Rule { name: "sgd", state: &[], powers: &[], attributes: [0.0; 6], keeps_rows: true };
+        let place = Ref::of(Base::Scratch);
+        let target = Target {
+            dtype: DType::F32,
+            count: 2000,
+            width: 10,
+            param: [place; 2],
+            grad: place,
+            index: Ref::NULL,
+            state: Vec::new(),
+            numbers: [place, Ref::NULL, Ref::NULL],
+            doubles: 0,
+        };
+        assert!(update_many(&mut cx, &rule, &vec![target; MANY + 6]).is_ok());
+        let work = cx.finish().work;
+        for (work, blocks) in work.iter().zip([2 * MANY as u32, 2 * 6]) {
+            let Work::Kernel { name, blocks: launched, args, .. } = work else {
+                panic!("{work:?}")
+            };
+            assert_eq!((name.as_str(), launched[0]), ("update_many_sgd_f32", blocks));
+            let [Arg::Refs(places), Arg::Value(extents), Arg::Value(_)] = args.as_slice() else {
+                panic!("{args:?}")
+            };
+            assert_eq!((places.len(), extents.len()), (9 * MANY, 80 * MANY));
+        }
+        assert_eq!(work.len(), 2);
+    }
+}
