@@ -1,6 +1,7 @@
 // `data_norm`: columns normalised by statistics of all data seen so far. With slots of `slot` columns (0:
 // none), a slot whose first column is 0 was not shown: it yields 0 and counts nowhere.
 #include "rows.cuh"
+#include "tables.cuh"
 
 FILE_OWN {
 
@@ -69,9 +70,9 @@ INLINE void data_norm_finish(const double* partials, T* dsize, T* dsum, T* dsqua
   }                                                                                                        \
   EXPORT(data_norm_statistics_##suffix)                                                                    \
   KERNEL data_norm_##suffix(const T* xs, const T* means, const T* scales, const T* weight, const T* bias,  \
-                            T* ys, int64_t n, int64_t columns, int64_t slot) {                             \
+                            T* ys, int64_t n, Divider columns, int64_t slot) {                             \
     FOR_EACH(i, n) {                                                                                       \
-      uint32_t row = (uint32_t)i / (uint32_t)columns, column = (uint32_t)i - row * (uint32_t)columns;      \
+      uint32_t row = columns.quotient((uint32_t)i), column = (uint32_t)i - row * columns.by;               \
       T y = (xs[i] - means[column]) * scales[column];                                                      \
       if (weight) y = y * weight[column] + bias[column];                                                   \
       ys[i] = is_shown(xs + (i - column), column, (uint32_t)slot) ? y : T(0);                              \
@@ -80,9 +81,9 @@ INLINE void data_norm_finish(const double* partials, T* dsize, T* dsum, T* dsqua
   EXPORT(data_norm_##suffix)                                                                               \
   /* Slots that were not shown pass no gradient on, but only where there is a weight. */                   \
   KERNEL data_norm_grad_##suffix(const T* xs, const T* ds, const T* scales, const T* weight, T* dx,        \
-                                 int64_t n, int64_t columns, int64_t slot) {                               \
+                                 int64_t n, Divider columns, int64_t slot) {                               \
     FOR_EACH(i, n) {                                                                                       \
-      uint32_t row = (uint32_t)i / (uint32_t)columns, column = (uint32_t)i - row * (uint32_t)columns;      \
+      uint32_t row = columns.quotient((uint32_t)i), column = (uint32_t)i - row * columns.by;               \
       T d = ds[i] * scales[column];                                                                        \
       if (weight) d = is_shown(xs + (i - column), column, (uint32_t)slot) ? d * weight[column] : T(0);     \
       dx[i] = d;                                                                                           \

@@ -1,5 +1,6 @@
 // Normalisation: by channels over the batch, by rows, and by statistics of all data seen so far.
 #include "rows.cuh"
+#include "tables.cuh"
 
 // --- batch_norm: a tensor seen as `[outer, channels, inner]`.
 //
@@ -172,10 +173,10 @@ INLINE void channel_slopes(const double* partials, const T* scale, const T* mean
   }                                                                                                        \
   EXPORT(channel_slopes_##suffix)                                                                          \
   KERNEL channel_lines_##suffix(const T* a, const T* b, const void* lines, T* out, int64_t n,              \
-                                int64_t channels, int64_t inner) {                                         \
+                                Divider channels, Divider inner) {                                         \
     FOR_EACH(i, n) {                                                                                       \
-      uint32_t plane = (uint32_t)i / (uint32_t)inner;                                                      \
-      Line<T> line = ((const Line<T>*)lines)[plane % (uint32_t)channels];                                  \
+      uint32_t plane = inner.quotient((uint32_t)i), image = channels.quotient(plane);                      \
+      Line<T> line = ((const Line<T>*)lines)[plane - image * channels.by];                                 \
       out[i] = line.factor * a[i] + line.slope * (b[i] - line.shift) + line.offset;                        \
     }                                                                                                      \
   }                                                                                                        \

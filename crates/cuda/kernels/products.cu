@@ -26,7 +26,9 @@ INLINE void dot_rows(const E* a, const E* b, const E* bias, E* out, int64_t rows
     int64_t row = base + threadIdx.x / LANES;
     T sum = T(0);
     if (row < rows) {
-      const E *x = a + row * width, *y = b + row / rows_per_b * width;
+      // A division of 64 bits costs as much as a short row.
+      int64_t other = rows_per_b < rows ? row / rows_per_b : 0;
+      const E *x = a + row * width, *y = b + other * width;
       for (int64_t i = lane; i < width; i += LANES) sum += T(load(x[i])) * T(load(y[i]));
     }
     for (int with = LANES / 2; with; with >>= 1) sum += __shfl_xor_sync(ALL_LANES, sum, with);

@@ -4,6 +4,7 @@
 // step is not 1 or there are few classes (neighbours in a warp then read neighbours in memory), of a warp
 // where a row is of some length, and of a block where it is long.
 #include "rows.cuh"
+#include "tables.cuh"
 
 FILE_OWN {
 
@@ -164,18 +165,18 @@ INLINE void softmax_loss(const T* logits, Labels labels, T* softmax, T* loss, in
 
 /// The gradient, from the softmax or from probabilities `ys`.
 template <typename T>
-INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, int64_t n, uint32_t classes,
-                              uint32_t step, int32_t use_softmax) {
+INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, int64_t n, Divider classes,
+                              Divider step, int32_t use_softmax) {
   FOR_EACH(i, n) {
-    uint32_t line = (uint32_t)i / step, inside = (uint32_t)i - line * step;
-    uint32_t block = line / classes, at = line - block * classes, row = block * step + inside;
+    uint32_t line = step.quotient((uint32_t)i), inside = (uint32_t)i - line * step.by;
+    uint32_t block = classes.quotient(line), at = line - block * classes.by, row = block * step.by + inside;
     T y = ys[i], d = ds[row];
     if (labels.size == SOFT) {
       T label = ((const T*)labels.at)[i];
       dx[i] = use_softmax ? d * (y - label) : -label / y * d;
       continue;
     }
-    int64_t found = labels.class_of(row, classes);
+    int64_t found = labels.class_of(row, classes.by);
     T slope = use_softmax ? (found < 0 ? T(0) : y * d) : T(0);
     dx[i] = found == at ? (use_softmax ? slope - d : -d / y) : slope;
   }
@@ -197,11 +198,11 @@ INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, in
   LOSS_KERNEL(32, T, suffix)                                                                               \
   LOSS_KERNEL(256, T, suffix)                                                                              \
   KERNEL softmax_loss_grad_##suffix(const T* ys, const void* labels, const T* ds, T* dx, int64_t n,        \
-                                    int64_t classes, int64_t step, int32_t use_softmax,                    \
+                                    Divider classes, Divider step, int32_t use_softmax,                    \
                                     int32_t label_size, int64_t ignore, Complaint* complaints,             \
                                     uint32_t op) {                                                         \
     Labels given = {labels, label_size, ignore, complaints, op};                                           \
-    softmax_loss_grad<T>(ys, given, ds, dx, n, (uint32_t)classes, (uint32_t)step, use_softmax);            \
+    softmax_loss_grad<T>(ys, given, ds, dx, n, classes, step, use_softmax);                                \
   }                                                                                                        \
   EXPORT(softmax_loss_grad_##suffix)                                                                       \
   /* `cross_entropy2` keeps the probability of the right class, from which its gradient follows. */        \

@@ -2,6 +2,7 @@
 
 use bireme_ir::DType;
 
+use super::divider::divider;
 use super::{Lower, Lowering, Outcome, Var, host};
 use crate::work::Ref;
 
@@ -187,9 +188,13 @@ fn backward(
         return host();
     }
     let labels = Labels::of(l, samples, y.dtype)?;
+    if y.numel() == 0 {
+        return Ok(());
+    }
     let launch = l.over(format!("softmax_loss_grad_{}", y.suffix()?), y.numel());
-    let launch = launch.var(y).at(labels.at).var(d).var(dx).size(y.numel()).size(samples.len);
-    let launch = launch.size(samples.step).value(i32::from(use_softmax)).value(labels.size);
+    let launch = launch.var(y).at(labels.at).var(d).var(dx).size(y.numel());
+    let launch = launch.value(divider(samples.len)).value(divider(samples.step));
+    let launch = launch.value(i32::from(use_softmax)).value(labels.size);
     launch.value(labels.ignore).complaint().launch();
     Ok(())
 }

@@ -131,7 +131,11 @@ impl Sizes {
     /// many. Declines what takes too many calls.
     pub(super) fn chunks(&self) -> Outcome<Vec<(usize, usize)>> {
         let [_, outside, weights] = self.planes();
-        let bytes = self.groups * weights * outside * self.dtype.size();
+        let columns = self.groups * weights * outside;
+        if i32::try_from(columns).is_err() {
+            return host();
+        }
+        let bytes = columns * self.dtype.size();
         let at_once = (MAX_COLUMNS / bytes.max(1)).clamp(1, self.images.max(1));
         if self.images.div_ceil(at_once) * self.groups > MAX_CALLS {
             return host();

@@ -3,6 +3,7 @@
 
 use bireme_ir::DType;
 
+use crate::lower::divider::divider;
 use crate::lower::products::columns::Chunks;
 use crate::lower::{Lowering, Outcome, Var, host};
 use crate::work::Ref;
@@ -78,9 +79,12 @@ impl Channels {
 
     /// Applies each channel's line to its elements: `factor * a + slope * (b - shift) + offset`.
     fn apply(self, l: &mut Lowering<'_>, [a, b]: [&Var; 2], lines: Ref, out: &Var) -> Outcome {
+        if out.numel() == 0 {
+            return Ok(());
+        }
         let launch = l.over(format!("channel_lines_{}", out.suffix()?), out.numel()).var(a).var(b);
-        let launch = launch.at(lines).var(out).size(out.numel()).size(self.count);
-        launch.size(self.inner).launch();
+        let launch = launch.at(lines).var(out).size(out.numel());
+        launch.value(divider(self.count)).value(divider(self.inner)).launch();
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use bireme_ir::DType;
 
+use crate::lower::divider::divider;
 use crate::lower::products::columns::Chunks;
 use crate::lower::{Lowering, Outcome, Var, host};
 
@@ -60,10 +61,13 @@ pub(super) fn forward(l: &mut Lowering<'_>) -> Outcome {
     let suffix = x.suffix()?;
     let launch = l.over(format!("data_norm_statistics_{suffix}"), sizes.columns).var(&size);
     launch.var(&total).var(&square).var(&means).var(&scales).size(sizes.columns).launch();
+    if x.numel() == 0 {
+        return Ok(());
+    }
     let [weight, bias] = [0, 1].map(|i| shift.as_ref().map(|shift| &shift[i]));
     let launch = l.over(format!("data_norm_{suffix}"), x.numel()).var(&x).var(&means).var(&scales);
-    let launch = launch.maybe(weight).maybe(bias).var(&y).size(x.numel()).size(sizes.columns);
-    launch.size(sizes.slot).launch();
+    let launch = launch.maybe(weight).maybe(bias).var(&y).size(x.numel());
+    launch.value(divider(sizes.columns)).size(sizes.slot).launch();
     Ok(())
 }
 
@@ -86,11 +90,11 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
         ["BatchSize@GRAD", "BatchSum@GRAD", "BatchSquareSum@GRAD", "scale_w@GRAD", "bias@GRAD"]
             .map(|slot| l.maybe_output(slot));
     let (epsilon, suffix) = (l.op.f64("epsilon")?, x.suffix()?);
-    if let Some(dx) = dx {
+    if let (Some(dx), true) = (dx, x.numel() > 0) {
         let weight = shift.as_ref().map(|shift| &shift[0]);
         let launch = l.over(format!("data_norm_grad_{suffix}"), x.numel()).var(&x).var(&d);
         let launch = launch.var(&scales).maybe(weight).var(&dx).size(x.numel());
-        launch.size(sizes.columns).size(sizes.slot).launch();
+        launch.value(divider(sizes.columns)).size(sizes.slot).launch();
     }
     if wanted.iter().all(Option::is_none) {
         return Ok(());
