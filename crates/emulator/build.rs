@@ -66,7 +66,7 @@ fn main() -> Outcome<()> {
     compile(&compiler, &[&own, &kernels], stale)?;
     let objects: Vec<_> = units.iter().map(|unit| unit.object.as_path()).collect();
     link(&compiler, &out, &objects)?;
-    println!("cargo:rustc-env=BIREME_EMULATED_CARD={}", out.display());
+    println!("cargo:rustc-env=EMULATED_CARD_DIR={}", out.display());
     Ok(())
 }
 

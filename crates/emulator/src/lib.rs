@@ -9,7 +9,7 @@
 use libloading::{Error, Library, Symbol};
 
 /// The folder with the libraries; none where they were not built, for want of a C++ compiler.
-pub const DIR: Option<&str> = option_env!("BIREME_EMULATED_CARD");
+pub const DIR: Option<&str> = option_env!("EMULATED_CARD_DIR");
 
 /// The hidden side of the emulated machine. It is one for the whole process, so tests that change it
 /// must not run beside others.
