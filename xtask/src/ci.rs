@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::process::{cargo, command, run as run_command};
 use crate::pytest::AFTER_TESTS;
 use crate::venv::Venv;
-use crate::{api_coverage, deny, fuzz, test, tidy, types, wheel};
+use crate::{api_coverage, deny, fuzz, kernels, test, tidy, types, wheel};
 
 /// One check of the gate.
 #[derive(Clone, Copy)]
@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     Step { name: "typos", check: typos },
     Step { name: "ruff", check: ruff },
     Step { name: "deny", check: deny::run },
+    Step { name: "kernels", check: kernels::check },
     Step { name: "clippy", check: clippy },
     Step { name: "fuzz-targets", check: fuzz::check },
     Step { name: "doc", check: doc },

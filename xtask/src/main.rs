@@ -17,6 +17,7 @@ mod deny;
 mod fuzz;
 mod golden;
 mod interop;
+mod kernels;
 mod miri;
 mod mpi;
 mod netns;
@@ -49,6 +50,8 @@ Every day
   tidy                     check the house rules (headers, sizes, layers, links) and count lines
   api-coverage [--check]   count the names of Paddle's API that exist here and write docs/api.md;
                            with `--check` fail when that page is stale
+  kernels [--check]        compile the CUDA kernels with NVRTC and store what it gives; with `--check`
+                           fail when what is stored is stale
   types                    check the types of the Python package and the stubs of the extension
   wheel                    build the release wheel and try it in a bare virtual environment
 
@@ -128,6 +131,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         "parquet" => takes_nothing(command, rest).and_then(|()| parquet::run()),
         "fuzz" => fuzz::run(rest),
         "browser" => takes_nothing(command, rest).and_then(|()| browser::run()),
+        "kernels" => kernels::run(rest),
         "submit" => takes_nothing(command, rest).and_then(|()| submit::run()),
         other => bail!("no command `{other}`: `cargo xtask --help` lists them"),
     }
@@ -198,6 +202,7 @@ mod tests {
             "peers",
             "interop",
             "golden",
+            "kernels",
             "mpi",
             "netns",
             "miri",

@@ -94,6 +94,17 @@ raise SystemExit(0 if ready else 1)",
     pythons: TOOLS.pythons,
 };
 
+/// NVIDIA's compiler of kernels. Newer ones write PTX that drivers of its version do not read.
+const NVRTC: Recipe = Recipe {
+    name: "NVRTC",
+    packages: &["nvidia-cuda-nvrtc==13.0.88"],
+    probe: "\
+from importlib.metadata import version
+raise SystemExit(0 if version('nvidia-cuda-nvrtc') == '13.0.88' else 1)",
+    minors: 10..=14,
+    pythons: TOOLS.pythons,
+};
+
 /// What the tests under `mpirun` need; mpi4py brings no MPI, but finds the system's.
 const MPI: Recipe = Recipe {
     name: "mpi4py",
@@ -131,6 +142,11 @@ impl Venv {
     /// The environment with the schemas of schedulers, in the build folder.
     pub(crate) fn with_schemas() -> Result<Venv> {
         Venv::ready(target_dir()?.join("python-schemas"), &SCHEMAS)
+    }
+
+    /// The environment with NVIDIA's compiler of kernels, in the build folder.
+    pub(crate) fn with_nvrtc() -> Result<Venv> {
+        Venv::ready(target_dir()?.join("python-nvrtc"), &NVRTC)
     }
 
     /// The environment with mpi4py and pytest, in the build folder.

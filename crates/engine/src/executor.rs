@@ -1,14 +1,16 @@
 //! Runs programs against a scope.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use bireme_ir::{Program, Var};
+use bireme_ir::{DType, Program, Var};
 
 use crate::collective::Collective;
+use crate::device::{Device, DeviceTensor};
 use crate::graph::ProgramHandle;
-use crate::plan::{Plan, Question, Team};
+use crate::plan::{FeedShape, Plan, Question, Team};
 use crate::remote::Remote;
-use crate::tensor::Tensor;
+use crate::tensor::{Dims, Tensor};
 use crate::{Draws, Error, Place, Result, Scope};
 
 /// More workers than this have no rows to work on, and may be more than the system can start.
@@ -26,6 +28,7 @@ pub struct Executor {
     interrupt: Option<Question>,
     remote: Option<Arc<dyn Remote>>,
     collective: Option<Arc<dyn Collective>>,
+    device: Option<Arc<dyn Device>>,
     draws: Option<Draws>,
     kept: Vec<Kept>,
 }
@@ -57,6 +60,31 @@ pub struct Step {
     fetched: Vec<Tensor>,
 }
 
+/// What a step is fed.
+#[derive(Clone, Copy, Debug)]
+pub enum Feed<'a> {
+    /// A tensor of the host.
+    Host(&'a Tensor),
+    /// A tensor of a card; it must not change before the step has run.
+    Card(&'a DeviceTensor),
+}
+
+impl<'a> Feed<'a> {
+    fn at_home(&self) -> Result<Cow<'a, Tensor>> {
+        match self {
+            Feed::Host(feed) => Ok(Cow::Borrowed(feed)),
+            Feed::Card(feed) => feed.download().map(Cow::Owned),
+        }
+    }
+
+    pub(crate) fn shape(&self) -> FeedShape {
+        match self {
+            Feed::Host(feed) => FeedShape::of(feed),
+            Feed::Card(feed) => FeedShape { dtype: feed.dtype(), dims: feed.dims(), lod_level: 0 },
+        }
+    }
+}
+
 impl Executor {
     /// An executor with a scope of its own, on one thread.
     ///
@@ -72,9 +100,18 @@ impl Executor {
             interrupt: None,
             remote: None,
             collective: None,
+            device: None,
             draws: None,
             kept: Vec::new(),
         })
+    }
+
+    /// An executor with a scope of its own, on a card: ops that have a kernel there run there, the
+    /// others on the host, and values are copied between the two where somebody needs them.
+    pub fn on(device: Arc<dyn Device>) -> Executor {
+        let mut executor = Executor::new(Place::Cpu).expect("there is always a host");
+        executor.device = Some(device);
+        executor
     }
 
     /// Splits each batch over this many threads, 256 at most. The results depend on the number of threads only
@@ -282,6 +319,9 @@ impl Executor {
         if let Some(collective) = &self.collective {
             plan.join(Arc::clone(collective));
         }
+        if let Some(device) = &self.device {
+            plan.run_on(Arc::clone(device));
+        }
         if let Some(draws) = &self.draws {
             plan.draw_from(draws.clone());
         }
@@ -323,6 +363,33 @@ impl Step {
     /// # Errors
     /// When a feed is missing or does not fit, a variable has no value, or an op fails.
     pub fn run(&mut self, feeds: &[&Tensor]) -> Result<()> {
+        if self.plan.device().is_some() {
+            let feeds: Vec<Feed<'_>> = feeds.iter().map(|feed| Feed::Host(feed)).collect();
+            return self.run_fed(&feeds);
+        }
+        self.check_feeds(feeds, |feed| (feed.dtype(), feed.dims()))?;
+        self.plan.run(feeds, &mut self.team, &mut self.fetched)
+    }
+
+    /// As [`Step::run`], with tensors of which some may be on a card: a step on that card uses them
+    /// where they are.
+    ///
+    /// # Errors
+    /// As [`Step::run`].
+    pub fn run_fed(&mut self, feeds: &[Feed<'_>]) -> Result<()> {
+        self.check_feeds(feeds, |feed| match feed {
+            Feed::Host(feed) => (feed.dtype(), feed.dims()),
+            Feed::Card(feed) => (feed.dtype(), feed.dims()),
+        })?;
+        if let Some(device) = self.plan.device().cloned() {
+            return self.plan.run_on_card(&device, feeds, &mut self.fetched);
+        }
+        let home = feeds.iter().map(Feed::at_home).collect::<Result<Vec<_>>>()?;
+        let home: Vec<&Tensor> = home.iter().map(|feed| &**feed).collect();
+        self.plan.run(&home, &mut self.team, &mut self.fetched)
+    }
+
+    fn check_feeds<F>(&self, feeds: &[F], shape: impl Fn(&F) -> (DType, Dims)) -> Result<()> {
         if feeds.len() != self.feeds.len() {
             let missing = self.feeds.get(feeds.len()).map_or("", |var| &var.name);
             return Err(Error::Feed {
@@ -330,10 +397,7 @@ impl Step {
                 problem: format!("{} feeds expected, {} given", self.feeds.len(), feeds.len()),
             });
         }
-        for (var, feed) in self.feeds.iter().zip(feeds) {
-            check_feed(var, feed)?;
-        }
-        self.plan.run(feeds, &mut self.team, &mut self.fetched)
+        self.feeds.iter().zip(feeds).try_for_each(|(var, feed)| check_feed(var, shape(feed)))
     }
 
     /// What the last run fetched, by position.
@@ -358,20 +422,17 @@ impl Step {
     }
 }
 
-fn check_feed(var: &Var, feed: &Tensor) -> Result<()> {
-    let dims = feed.dims();
+fn check_feed(var: &Var, (dtype, dims): (DType, Dims)) -> Result<()> {
     let fits = dims.len() == var.shape.len()
         && var.shape.iter().zip(dims.iter()).all(|(want, have)| *want < 0 || *want == *have as i64);
-    if fits && feed.dtype() == var.dtype {
+    if fits && dtype == var.dtype {
         return Ok(());
     }
     Err(Error::Feed {
         var: var.name.clone(),
         problem: format!(
-            "expected {} of shape {:?} (-1: any), given {} of shape {dims}",
-            var.dtype,
-            var.shape,
-            feed.dtype()
+            "expected {} of shape {:?} (-1: any), given {dtype} of shape {dims}",
+            var.dtype, var.shape
         ),
     })
 }

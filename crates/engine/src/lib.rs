@@ -39,6 +39,7 @@ pub mod autodiff;
 pub mod catalog;
 pub mod clip;
 pub mod collective;
+pub mod device;
 mod draws;
 pub mod eager;
 mod error;
@@ -70,7 +71,7 @@ pub use bireme_ir::DType;
 
 pub use draws::Draws;
 pub use error::{Error, Result};
-pub use executor::{Executor, MAX_THREADS, Step};
+pub use executor::{Executor, Feed, MAX_THREADS, Step};
 pub use place::Place;
 pub use scope::Scope;
 pub use value::Value;

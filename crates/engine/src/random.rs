@@ -15,12 +15,14 @@ pub struct Philox {
 impl Philox {
     /// The stream of variable `name` under `seed`.
     pub fn new(seed: u64, name: &str) -> Philox {
-        // FNV-1a, then a finaliser, so that names that differ in one letter share nothing.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        let mixed = mix(hash ^ mix(seed));
+        // A finaliser, so that names that differ in one letter share nothing.
+        let mixed = mix(hash_of(name) ^ mix(seed));
         Philox { key: [mixed as u32, (mixed >> 32) as u32], stream: 0 }
+    }
+
+    /// What the generator is keyed by: all that a card needs to draw the same numbers.
+    pub fn key(&self) -> [u32; 2] {
+        self.key
     }
 
     /// The sub-stream with this number: one a step, or one a table row.
@@ -88,6 +90,14 @@ impl Philox {
             *out = low + (high - low) * unit(words[(index % 4) as usize]);
         }
     }
+}
+
+/// What a variable's name counts for in a key (FNV-1a). A card that finds the seed in a tensor makes
+/// the key of both, as [`Philox::new`] does.
+pub fn hash_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// 24 random bits as a number in [0, 1).

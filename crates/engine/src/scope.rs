@@ -7,16 +7,14 @@
 
 #![expect(unsafe_code, reason = "cells are shared by plans, which take turns")]
 
+mod cell;
 mod turns;
 
-use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bireme_ir::DType;
-
+pub(crate) use cell::Cell;
 pub(crate) use turns::Turn;
 use turns::{Reading, Turns};
 
@@ -34,60 +32,6 @@ struct Inner {
     turns: Turns,
     /// Steps of each random sequence, by its number and the training thread.
     draws: Mutex<BTreeMap<(u64, usize), Arc<AtomicU64>>>,
-}
-
-/// One variable; empty until something writes it.
-pub(crate) struct Cell {
-    value: UnsafeCell<Value>,
-    /// Whether there is a value.
-    is_set: AtomicBool,
-}
-
-// SAFETY: values are reached only by who has a turn of the scope (see `turns.rs`): by one that is
-// alone, or by several, which only read where and how large a value is, and touch its elements by
-// relaxed atomic accesses. The private variables of a plan are reached by that plan alone.
-unsafe impl Send for Cell {}
-// SAFETY: as above.
-unsafe impl Sync for Cell {}
-
-impl Cell {
-    fn empty() -> Cell {
-        let value = UnsafeCell::new(Value::Tensor(Tensor::empty(DType::F32)));
-        Cell { value, is_set: AtomicBool::new(false) }
-    }
-
-    /// Where the value is, if there is one; good while the cell lives, to be used by who has a
-    /// turn of the scope.
-    pub(crate) fn get(&self) -> Option<NonNull<Value>> {
-        self.is_set.load(Ordering::Acquire).then_some(self.address())
-    }
-
-    /// The value, made by `init` if there is none.
-    ///
-    /// # Safety
-    /// The caller is alone on the scope.
-    pub(crate) unsafe fn get_or_init(&self, init: impl FnOnce() -> Value) -> NonNull<Value> {
-        if !self.is_set.load(Ordering::Acquire) {
-            // SAFETY: the caller's promise.
-            unsafe { *self.value.get() = init() };
-            self.is_set.store(true, Ordering::Release);
-        }
-        self.address()
-    }
-
-    /// Forgets the value.
-    ///
-    /// # Safety
-    /// The caller is alone on the scope.
-    unsafe fn clear(&self) {
-        self.is_set.store(false, Ordering::Release);
-        // SAFETY: the caller's promise.
-        unsafe { *self.value.get() = Value::Tensor(Tensor::empty(DType::F32)) };
-    }
-
-    fn address(&self) -> NonNull<Value> {
-        NonNull::new(self.value.get()).expect("a cell's address is not null")
-    }
 }
 
 impl Scope {
@@ -128,6 +72,7 @@ impl Scope {
                 Value::Tensor(mine) => mine.copy_from(tensor),
                 other => *other = Value::Tensor(tensor.clone()),
             }
+            cell.host_writes();
         })
     }
 
@@ -163,6 +108,10 @@ impl Scope {
         let cell = self.lock().get(name).cloned();
         let value = cell.as_ref().and_then(|cell| cell.get());
         let value = value.ok_or_else(|| Error::NotInitialized { var: name.to_owned() })?;
+        if let Some(cell) = &cell {
+            // SAFETY: this is a reader.
+            unsafe { cell.bring_home()? };
+        }
         // SAFETY: the cell is kept alive by `cell`; see the rule above.
         let value = unsafe { value.as_ref() };
         match reading {
@@ -187,13 +136,13 @@ impl Scope {
 
     /// Whether `name` holds a value.
     pub fn contains(&self, name: &str) -> bool {
-        self.lock().get(name).is_some_and(|cell| cell.get().is_some())
+        self.lock().get(name).is_some_and(|cell| cell.is_set())
     }
 
     /// Names of the variables that hold a value, sorted.
     pub fn names(&self) -> Vec<String> {
         let vars = self.lock();
-        vars.iter().filter(|(_, cell)| cell.get().is_some()).map(|(name, _)| name.clone()).collect()
+        vars.iter().filter(|(_, cell)| cell.is_set()).map(|(name, _)| name.clone()).collect()
     }
 
     /// Forgets what `name` holds.

@@ -17,6 +17,8 @@ enum Allowed {
 const LAYERS: &[(&str, Allowed)] = &[
     ("ir", Allowed::Only(&[])),
     ("engine", Allowed::Only(&["ir"])),
+    // Behind a trait of the engine's.
+    ("cuda", Allowed::Only(&["ir", "engine"])),
     ("transpiler", Allowed::Only(&["ir"])),
     ("comm", Allowed::Only(&[])),
     ("ps", Allowed::Only(&["comm", "engine", "ir"])),
@@ -30,9 +32,14 @@ const LAYERS: &[(&str, Allowed)] = &[
     // Names for Rust users, and nothing else.
     ("bireme", Allowed::Only(&["rec", "fleet", "data", "engine"])),
     // The demo and the benchmarks drive the engine themselves.
-    ("cli", Allowed::Only(&["rec", "launch", "fleet", "collective", "ir", "engine", "data"])),
+    (
+        "cli",
+        Allowed::Only(&["rec", "launch", "fleet", "collective", "ir", "engine", "cuda", "data"]),
+    ),
     // It wraps the engine and programs too; `cli` is its console command.
     ("python", Allowed::Only(&["fleet", "collective", "rec", "data", "cli", "engine", "ir"])),
+    // It compiles the kernels of `cuda` and knows no Rust of ours.
+    ("emulator", Allowed::Only(&[])),
     ("testkit", Allowed::Any),
 ];
 

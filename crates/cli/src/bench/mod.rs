@@ -1,10 +1,11 @@
-//! Training steps and their floors, single eager ops, parameter servers, collective calls, parsers of
+//! Training steps and their floors, on the host and on cards, single eager ops, parameter servers, collective calls, parsers of
 //! data, and whole jobs, timed in turn.
 
 pub(crate) mod collective;
 pub(crate) mod data;
 mod eager;
 mod floor;
+pub(crate) mod gpu;
 pub(crate) mod launch;
 pub(crate) mod ps;
 mod workload;

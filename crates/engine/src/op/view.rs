@@ -16,9 +16,23 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct In(pub(crate) u16);
 
+impl In {
+    /// Its position among the op's inputs in flat order.
+    pub fn position(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 /// The position of an output variable of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Out(pub(crate) u16);
+
+impl Out {
+    /// Its position among the op's outputs in flat order.
+    pub fn position(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// The most inputs, or outputs, of one op.
 const MAX_VARS: usize = u16::MAX as usize;
@@ -129,7 +143,7 @@ impl<'a> OpView<'a> {
 
     /// What random ops key their generator by: the name of the variable in output slot `slot`, told
     /// apart from other values of that name.
-    pub(crate) fn output_key(&self, slot: &str) -> String {
+    pub fn output_key(&self, slot: &str) -> String {
         let name = self.op.outputs_of(slot).first().map_or("", String::as_str);
         let version = |out: Out| self.versions.get(usize::from(out.0)).copied();
         match self.maybe_output(slot).and_then(version) {

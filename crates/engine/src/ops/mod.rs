@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 use bireme_ir::{did_you_mean, nearest};
 
+pub use self::matmul::einsum;
+
 use crate::op::{GradRule, OpDef};
 use crate::{Error, Result};
 

@@ -15,7 +15,7 @@ use crate::op::{Infer, Meta, Share, Spread, meta_of, shape_like};
 use crate::plan::beside::{Beside, Sharing};
 use crate::plan::frame::{Call, Frame, Shapes};
 use crate::plan::memory::{Need, pack};
-use crate::plan::select::{Selection, VarId};
+use crate::plan::select::{SelectedOp, Selection, VarId};
 use crate::plan::stage::{self, Stage, Stages};
 use crate::remote::Remote;
 use crate::scope::Cell;
@@ -159,7 +159,7 @@ impl Layout {
 }
 
 /// Runs every shape rule, starting from the feeds and the persistable variables as they are.
-fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Meta>>> {
+pub(super) fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Meta>>> {
     let selection = source.selection;
     let mut metas: Vec<Option<Meta>> = vec![None; selection.vars.len()];
     for (var, shape) in selection.feeds.iter().zip(shapes) {
@@ -167,7 +167,7 @@ fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Met
     }
     for (var, cell) in source.cells {
         // SAFETY: who makes a layout is alone on the scope.
-        metas[*var] = cell.get().map(|value| meta_of(unsafe { value.as_ref() }));
+        metas[*var] = unsafe { cell.meta() };
     }
     for selected in &selection.ops {
         let known = |var: &VarId| metas[*var].clone().ok_or_else(|| no_value(source, *var));
@@ -183,7 +183,7 @@ fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec<Option<Met
     Ok(metas)
 }
 
-fn no_value(source: &Source<'_>, var: VarId) -> Error {
+pub(super) fn no_value(source: &Source<'_>, var: VarId) -> Error {
     let name = source.selection.vars[var].name.clone();
     if source.cells.contains_key(&var) {
         Error::NotInitialized { var: name }
@@ -430,7 +430,7 @@ impl Builder<'_> {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let mut split: Vec<Vec<Call>> = workers.iter().map(|_| Vec::new()).collect();
         for (position, selected) in self.source.selection.ops.iter().enumerate() {
-            let shapes = self.shapes_of(position);
+            let shapes = shapes_of(selected, |var| self.metas[var].as_ref());
             let mut bind = |address: &dyn Fn(VarId) -> NonNull<Value>, share| {
                 let bound = sharing.as_mut().map(|sharing| sharing.bind(position));
                 let (places, copies) = bound.unwrap_or_default();
@@ -465,17 +465,6 @@ impl Builder<'_> {
         Ok((before, split, after))
     }
 
-    fn shapes_of(&self, position: usize) -> Shapes {
-        let op = &self.source.selection.ops[position];
-        let open = |var: &VarId| {
-            self.metas[*var]
-                .as_ref()
-                .is_none_or(|meta| meta.kind == VarKind::LodTensor && !meta.is_static())
-        };
-        let ragged = |var: &VarId| self.metas[*var].as_ref().is_some_and(|meta| meta.lod_level > 0);
-        Shapes { dynamic: op.outputs.iter().any(open), ragged: op.inputs.iter().any(ragged) }
-    }
-
     /// A rough measure of an op's work: the elements it touches. Selected rows count as if dense,
     /// which rightly puts table updates first.
     fn cost(&self, position: usize) -> i64 {
@@ -505,6 +494,15 @@ impl Builder<'_> {
         merges.sort_by_key(|merge| merge.range.is_some());
         merges
     }
+}
+
+/// What is known of the shapes of an op's values before it runs.
+pub(super) fn shapes_of<'m>(op: &SelectedOp, meta: impl Fn(VarId) -> Option<&'m Meta>) -> Shapes {
+    let open = |var: &VarId| {
+        meta(*var).is_none_or(|meta| meta.kind == VarKind::LodTensor && !meta.is_static())
+    };
+    let ragged = |var: &VarId| meta(*var).is_some_and(|meta| meta.lod_level > 0);
+    Shapes { dynamic: op.outputs.iter().any(open), ragged: op.inputs.iter().any(ragged) }
 }
 
 fn dims_of(meta: Option<&Meta>) -> Dims {

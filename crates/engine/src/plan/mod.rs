@@ -5,13 +5,16 @@
 #![expect(unsafe_code, reason = "workers run the calls of a layout side by side")]
 
 mod beside;
+mod card;
 mod frame;
 mod fuse;
+mod gaps;
 mod inline;
 mod interrupt;
 mod layout;
 mod memory;
 mod overlap;
+mod place;
 mod pool;
 mod select;
 mod stage;
@@ -28,9 +31,12 @@ pub(crate) use interrupt::Question;
 pub(crate) use pool::Team;
 
 use crate::collective::{Collective, Link};
+use crate::device::Device;
+use crate::plan::card::CardLayout;
 use crate::plan::frame::Call;
 use crate::plan::interrupt::Interrupt;
-use crate::plan::layout::{Calls, FeedShape, Layout, Merge, Source};
+pub(crate) use crate::plan::layout::FeedShape;
+use crate::plan::layout::{Calls, Layout, Merge, Source};
 use crate::plan::pool::Barrier;
 use crate::plan::select::{Selection, VarId};
 use crate::remote::Remote;
@@ -57,6 +63,9 @@ pub(crate) struct Plan {
     link: Option<Arc<Link>>,
     check_finite: bool,
     layouts: Vec<Layout>,
+    device: Option<Arc<dyn Device>>,
+    /// Layouts on the card, if there is one.
+    on_card: Vec<CardLayout>,
     /// Steps of this plan, for messages.
     steps: u64,
     /// Steps that have drawn random numbers, of this plan and of others of its program.
@@ -123,6 +132,8 @@ impl Plan {
             link: None,
             check_finite,
             layouts: Vec::new(),
+            device: None,
+            on_card: Vec::new(),
             steps: 0,
             draws: Draws::default(),
             interrupt: None,
@@ -137,6 +148,11 @@ impl Plan {
     /// Who answers ops that ask other ranks.
     pub(crate) fn join(&mut self, collective: Arc<dyn Collective>) {
         self.link = Some(Arc::new(Link::new(collective)));
+    }
+
+    /// Runs what it can on a card.
+    pub(crate) fn run_on(&mut self, device: Arc<dyn Device>) {
+        self.device = Some(device);
     }
 
     /// Asks `question` between ops, now and then; a step ends when the answer is yes.
@@ -167,7 +183,12 @@ impl Plan {
         if self.private.contains(var) { &self.own } else { &self.scope }.get(name).ok()
     }
 
-    /// Runs one step.
+    /// The card it runs on, if there is one.
+    pub(crate) fn device(&self) -> Option<&Arc<dyn Device>> {
+        self.device.as_ref()
+    }
+
+    /// Runs one step on the host.
     ///
     /// # Errors
     /// When shapes do not fit, or an op refuses its inputs.
@@ -185,15 +206,13 @@ impl Plan {
             // SAFETY: this step has a turn, and no op runs yet.
             unsafe { beside.begin() }
         }
-        let step = RunningStep {
-            selection: &self.selection,
-            draw: self.draws.next(),
-            check: self.check_finite.then_some(self.steps + 1),
-            interrupt: self.interrupt.as_ref(),
-            failed: AtomicBool::new(false),
-            error: Mutex::new(None),
-        };
         self.steps += 1;
+        let step = RunningStep::new(
+            &self.selection,
+            self.draws.next(),
+            self.check_finite.then_some(self.steps),
+            self.interrupt.as_ref(),
+        );
         run_layout(layout, &step, team);
         if let Some((_, error)) = step.error.into_inner().expect("a step's error is stored whole") {
             return Err(error);
@@ -217,6 +236,7 @@ impl Plan {
         let is_asked = move || question.as_ref().is_some_and(|asked| asked());
         if !self.shared.is_empty() {
             let turn = scope.beside(&is_asked)?;
+            self.bring_home()?;
             if let Some(at) = self.find_layout(feeds)
                 && self.layouts[at].beside.is_some()
             {
@@ -224,6 +244,7 @@ impl Plan {
             }
         }
         let mut turn = scope.alone(&is_asked)?;
+        self.bring_home()?;
         let at = match self.find_layout(feeds) {
             Some(at) => at,
             None => self.make_layout(feeds, workers)?,
@@ -250,7 +271,14 @@ impl Plan {
         if self.layouts.len() >= MAX_LAYOUTS {
             self.layouts.remove(0);
         }
-        let source = Source {
+        let shapes = feeds.iter().map(|feed| FeedShape::of(feed)).collect();
+        let layout = Layout::new(&self.source(workers), shapes)?;
+        self.layouts.push(layout);
+        Ok(self.layouts.len() - 1)
+    }
+
+    fn source(&self, workers: usize) -> Source<'_> {
+        Source {
             selection: &self.selection,
             cells: &self.cells,
             shared: &self.shared,
@@ -258,11 +286,18 @@ impl Plan {
             seed: self.seed,
             remote: self.remote.as_ref(),
             link: self.link.as_ref(),
-        };
-        let shapes = feeds.iter().map(|feed| FeedShape::of(feed)).collect();
-        let layout = Layout::new(&source, shapes)?;
-        self.layouts.push(layout);
-        Ok(self.layouts.len() - 1)
+        }
+    }
+
+    /// Makes the host's values those that count; the caller is alone on the scope, or beside others
+    /// that have done so.
+    fn bring_home(&self) -> Result<()> {
+        for cell in self.cells.values() {
+            // SAFETY: the caller has a turn.
+            unsafe { cell.bring_home()? };
+            cell.host_writes();
+        }
+        Ok(())
     }
 }
 
@@ -329,7 +364,17 @@ struct RunningStep<'a> {
     error: Mutex<Option<(usize, Error)>>,
 }
 
-impl RunningStep<'_> {
+impl<'a> RunningStep<'a> {
+    fn new(
+        selection: &'a Selection,
+        draw: u64,
+        check: Option<u64>,
+        interrupt: Option<&'a Interrupt>,
+    ) -> RunningStep<'a> {
+        let (failed, error) = (AtomicBool::new(false), Mutex::new(None));
+        RunningStep { selection, draw, check, interrupt, failed, error }
+    }
+
     fn run(&self, worker: usize, call: &mut Call) {
         let (op, selected) = (call.op, &self.selection.ops[call.op]);
         self.guard(op, || {

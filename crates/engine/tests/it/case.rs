@@ -64,7 +64,7 @@ fn yes() -> bool {
 
 /// Every case with the name of its family.
 pub(crate) fn all() -> Vec<(String, Case)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/golden");
     let mut paths: Vec<_> = fs::read_dir(&folder)
         .expect("the folder of golden files is there")
         .map(|entry| entry.expect("the folder can be listed").path())

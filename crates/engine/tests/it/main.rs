@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails stops its test")]
 
 mod bad_input;
+mod card;
 mod case;
 mod compare;
 mod coverage;
@@ -14,6 +15,7 @@ mod hogwild;
 mod interrupt;
 mod plan;
 mod reference;
+mod runs;
 mod saved_model;
 mod split;
 mod training;

@@ -165,6 +165,10 @@ variables! {
             "1: `import paddle` means Bireme even where real Paddle is installed; 0: it is left alone.";
         DATA_HOME = "BIREME_DATA_HOME", "~/.cache/bireme/dataset",
             "Folder of the data sets of `paddle.dataset`; without it, Paddle's own is looked into too.";
+        CUDA_LIBRARIES = "BIREME_CUDA_LIBRARIES", "",
+            "Folder with `libcuda.so.1` and `libcublasLt.so.13`, looked into before all others.";
+        CUDA_PROFILE = "BIREME_CUDA_PROFILE", "",
+            "1: prints how long each piece of a step that is recorded on a card takes by itself.";
         SELECTED_GPUS = "FLAGS_selected_gpus", "0",
             "Numbers of the GPUs that the launcher chose.";
         CHECK_NAN_INF = "FLAGS_check_nan_inf", "0",

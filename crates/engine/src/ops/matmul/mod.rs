@@ -5,7 +5,7 @@ use crate::op::OpDef;
 mod bmm;
 mod cos_sim;
 mod dot;
-mod einsum;
+pub mod einsum;
 mod matmul_v2;
 mod mul;
 mod product;

@@ -12,39 +12,42 @@ use crate::ops::shape::strided_walk::StridedWalk;
 
 /// One axis on two sides: its size, and its strides in a tensor and in the ordered form.
 #[derive(Clone, Copy, Debug)]
-struct Axis {
+pub struct Axis {
     label: Label,
-    size: usize,
-    stride: isize,
+    /// Elements along it.
+    pub size: usize,
+    /// How far apart they are on the other side.
+    pub stride: isize,
 }
 
 /// How an operand is read.
 #[derive(Debug)]
-struct Side {
+pub struct Side {
     /// The operand's own axes, with their strides in the ordered form; 0 where summed.
-    own: Vec<Axis>,
+    pub own: Vec<Axis>,
     /// The axes of the ordered form, with their strides in the operand.
-    kept: Vec<Axis>,
+    pub kept: Vec<Axis>,
     /// The axes that are summed, with their strides in the operand.
-    summed: Vec<Axis>,
+    pub summed: Vec<Axis>,
     /// Some label stands twice: only a diagonal is read.
-    is_diagonal: bool,
+    pub is_diagonal: bool,
 }
 
 /// The plan of an Einstein sum.
 #[derive(Debug)]
-pub(super) struct Contraction {
-    sides: Vec<Side>,
+pub struct Contraction {
+    /// How each operand is read.
+    pub sides: Vec<Side>,
     stack: usize,
     m: usize,
     n: usize,
     k: usize,
     /// The output's own axes, with their strides in the product.
-    out: Vec<Axis>,
+    pub out: Vec<Axis>,
     /// The axes of the product, with their strides in the output.
-    product: Vec<Axis>,
+    pub product: Vec<Axis>,
     /// Some label stands twice in the output: only a diagonal is written.
-    writes_diagonal: bool,
+    pub writes_diagonal: bool,
 }
 
 /// Memory that is used again every step.
@@ -115,14 +118,24 @@ impl Contraction {
     }
 
     /// Elements of an operand in order.
-    pub(super) fn ordered(&self, operand: usize) -> usize {
+    pub fn ordered(&self, operand: usize) -> usize {
         if operand == 0 { self.stack * self.m * self.k } else { self.stack * self.k * self.n }
     }
 
     /// Whether an operand is in order as it is.
-    pub(super) fn is_ordered(&self, operand: usize) -> bool {
+    pub fn is_ordered(&self, operand: usize) -> bool {
         let side = &self.sides[operand];
         side.summed.is_empty() && !side.is_diagonal && is_dense(&side.kept)
+    }
+
+    /// The sizes of the products: `[stack, m, n, k]`.
+    pub fn sizes(&self) -> [usize; 4] {
+        [self.stack, self.m, self.n, self.k]
+    }
+
+    /// Whether the product is the output as it is.
+    pub fn is_product_ordered(&self) -> bool {
+        !self.writes_diagonal && is_dense(&self.product)
     }
 
     /// Sums an operand over the axes that only it has, and puts it in order.
@@ -170,8 +183,7 @@ impl Contraction {
             None => left,
             Some(right) => {
                 let (left, right) = (left.as_slice::<T>()?, right.as_slice::<T>()?);
-                let sizes = [self.stack, self.m, self.n, self.k];
-                let direct = !self.writes_diagonal && is_dense(&self.product);
+                let (sizes, direct) = (self.sizes(), self.is_product_ordered());
                 let product = if direct { &mut *out } else { &mut scratch.product };
                 if !direct {
                     product.resize(T::DTYPE, [self.stack * self.m * self.n]);

@@ -11,10 +11,13 @@ mod tests;
 
 use bireme_ir::EMPTY_VAR;
 
-use self::contraction::{Contraction, Scratch};
+pub use self::contraction::{Axis, Contraction, Side};
+
+use self::contraction::Scratch;
 use self::equation::Equation;
 use crate::gemm::Matrix;
 use crate::ops::prelude::*;
+use crate::ops::shape::dims::signed;
 
 const ATTRS: &[AttrSpec] = &[attr::required("equation", AttrKind::String)];
 
@@ -40,6 +43,17 @@ pub(super) const GRAD: OpDef = OpDef::new("einsum_grad", grad_kernel)
 
 fn equation(op: &OpView<'_>) -> Result<Equation> {
     Equation::parse(&op.string("equation")?)
+}
+
+/// How the products of an `einsum` op are made up, for operands of these shapes: for those who run them
+/// elsewhere.
+///
+/// # Errors
+/// When the operands do not fit the op's equation.
+pub fn contraction(op: &OpView<'_>, operands: &[Dims]) -> Result<Contraction> {
+    let shapes: Vec<Vec<i64>> = operands.iter().map(|dims| signed(dims)).collect();
+    let shapes: Vec<&[i64]> = shapes.iter().map(Vec::as_slice).collect();
+    Contraction::new(&equation(op)?.label(&shapes)?, operands)
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
@@ -152,8 +166,7 @@ impl Planned {
         }
         if !same {
             self.dims = (0..count).map(dims).collect::<Result<_>>()?;
-            let shape = |dims: &Dims| dims.iter().map(|dim| *dim as i64).collect::<Vec<_>>();
-            let shapes: Vec<Vec<i64>> = self.dims.iter().map(shape).collect();
+            let shapes: Vec<Vec<i64>> = self.dims.iter().map(|dims| signed(dims)).collect();
             let shapes: Vec<&[i64]> = shapes.iter().map(Vec::as_slice).collect();
             let labels = self.equation.label(&shapes)?;
             self.contraction = Some(Contraction::new(&labels, &self.dims)?);

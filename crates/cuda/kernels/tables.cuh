@@ -1,0 +1,42 @@
+// What kernels that work on rows of tables share.
+#pragma once
+#include "prelude.cuh"
+
+// A structure among the arguments of a kernel that is read where it lies, whatever it is indexed by.
+#ifdef EMULATED_CARD
+#define BY_VALUE const
+#else
+#define BY_VALUE const __grid_constant__
+#endif
+
+FILE_OWN {
+
+/// The row number of a selected row that is none: padding, or one that was added to another. Who reads
+/// selected rows passes over it (engine, `device/value.rs`).
+const int64_t NO_ROW = (int64_t)(1ull << 63);
+
+/// Elements that are moved at once: 16 bytes, or one element.
+template <typename T, int V> struct alignas(sizeof(T) * V) Piece { T x[V]; };
+
+template <typename T, int V> INLINE Piece<T, V> load_piece(const T* at) { return *(const Piece<T, V>*)at; }
+template <typename T, int V> INLINE void store_piece(T* at, const Piece<T, V>& piece) {
+  *(Piece<T, V>*)at = piece;
+}
+template <typename T, int V> INLINE Piece<T, V> no_piece() {
+  Piece<T, V> piece;
+  UNROLL for (int i = 0; i < V; i++) piece.x[i] = T(0);
+  return piece;
+}
+template <typename T, int V> INLINE void add_piece(Piece<T, V>& to, const Piece<T, V>& piece) {
+  UNROLL for (int i = 0; i < V; i++) to.x[i] += piece.x[i];
+}
+
+/// Division by a number that a launch knows, for dividends below 2^31 (`lower/divider.rs` makes it).
+struct Divider {
+  uint32_t by;
+  uint32_t magic;
+  uint32_t shift;
+  INLINE uint32_t quotient(uint32_t x) const { return (__umulhi(magic, x) + x) >> shift; }
+};
+
+}  // own

@@ -1,0 +1,258 @@
+//! Work of an op whose variables have been found: what is given to a stream as it is, or recorded.
+
+#![expect(unsafe_code, reason = "kernels are given addresses that a plan vouches for")]
+
+use std::ffi::c_void;
+
+use bireme_engine::device::{Address, DeviceCall, Operand};
+
+use crate::driver::{Error, Function, ProductSpec, Products, Result, Span, Stream};
+use crate::lanes::Access;
+use crate::work::{Arg, Base, Ref};
+
+/// Work before its variables are found, with everything else ready.
+pub(crate) enum Ready {
+    Kernel { function: Function, blocks: [u32; 3], threads: u32, args: Vec<Arg> },
+    Product { spec: ProductSpec, a: Ref, b: Ref, out: Ref, bias: Ref },
+    Copy { from: Ref, to: Ref, bytes: usize },
+    Clear { at: Ref, bytes: usize },
+}
+
+/// How long the variables of an op are, in bytes: where its work may reach.
+#[derive(Default)]
+pub(crate) struct Extents {
+    /// Values and row numbers of each input.
+    pub(crate) inputs: Vec<[usize; 2]>,
+    /// Values and row numbers of each output.
+    pub(crate) outputs: Vec<[usize; 2]>,
+    /// Where each piece of scratch memory begins, and how long it is.
+    pub(crate) scratch: Vec<(usize, usize)>,
+}
+
+/// Work with addresses.
+pub(crate) enum Bound {
+    Kernel {
+        function: Function,
+        blocks: [u32; 3],
+        threads: u32,
+        /// The bytes of each argument, in words so that any type is aligned.
+        args: Vec<Vec<u64>>,
+    },
+    Product {
+        spec: ProductSpec,
+        a: Piece,
+        b: Piece,
+        out: Piece,
+        bias: Option<Piece>,
+    },
+    Copy {
+        from: u64,
+        to: u64,
+        bytes: usize,
+    },
+    Clear {
+        at: u64,
+        bytes: usize,
+    },
+}
+
+/// Memory of the card.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    address: u64,
+    bytes: usize,
+}
+
+/// Where the variables of one run of an op lie.
+pub(crate) struct Places<'a> {
+    pub(crate) call: &'a DeviceCall<'a>,
+    pub(crate) extents: &'a Extents,
+}
+
+impl Places<'_> {
+    /// Where a reference leads, and how far its memory goes.
+    fn find(&self, at: Ref) -> Piece {
+        let [inputs, outputs] = [self.call.inputs, self.call.outputs];
+        let extents = self.extents;
+        let (base, bytes) = match at.base {
+            Base::Null => return Piece { address: 0, bytes: 0 },
+            Base::Input(i) => (values(inputs[i]), extents.inputs[i][0]),
+            Base::InputRows(i) => (rows(inputs[i]), extents.inputs[i][1]),
+            Base::Output(i) => (values(outputs[i]), extents.outputs[i][0]),
+            Base::OutputRows(i) => (rows(outputs[i]), extents.outputs[i][1]),
+            Base::Scratch => {
+                let end = extents.scratch.iter().map(|(start, bytes)| start + bytes).max();
+                (self.call.scratch, end.unwrap_or(0))
+            }
+            Base::Step => (self.call.step, 8),
+            Base::Complaint => (self.call.complaints, 0),
+        };
+        if base == Address::NULL {
+            return Piece { address: 0, bytes: 0 };
+        }
+        Piece { address: base.plus(at.offset).0, bytes: bytes.saturating_sub(at.offset) }
+    }
+
+    /// Memory that work reaches through a reference.
+    fn access(&self, at: Ref) -> Option<Access> {
+        let whole = match at.base {
+            Base::Null | Base::Complaint | Base::Step => return None,
+            Base::Scratch => {
+                // They rise, and one may begin where another ends.
+                let mut pieces = self.extents.scratch.iter().rev();
+                let (start, bytes) = *pieces.find(|(start, _)| *start <= at.offset)?;
+                let address = self.call.scratch.plus(start).0;
+                return Some(Access { start: address, bytes: bytes as u64, writes: true });
+            }
+            _ => self.find(Ref { offset: 0, ..at }),
+        };
+        let writes = matches!(at.base, Base::Output(_) | Base::OutputRows(_));
+        let is_there = whole.address != 0 && whole.bytes > 0;
+        is_there.then_some(Access { start: whole.address, bytes: whole.bytes as u64, writes })
+    }
+
+    /// What a piece of work reads and writes.
+    pub(crate) fn accesses(&self, ready: &Ready) -> Vec<Access> {
+        let refs: Vec<Ref> = match ready {
+            Ready::Kernel { args, .. } => args
+                .iter()
+                .flat_map(|arg| match arg {
+                    Arg::Ref(at) => std::slice::from_ref(at),
+                    Arg::Refs(all) => all,
+                    Arg::Value(_) | Arg::Op => &[],
+                })
+                .copied()
+                .collect(),
+            Ready::Product { a, b, out, bias, .. } => vec![*a, *b, *out, *bias],
+            Ready::Copy { from, to, .. } => vec![*from, *to],
+            Ready::Clear { at, .. } => vec![*at],
+        };
+        refs.into_iter().filter_map(|at| self.access(at)).collect()
+    }
+
+    /// The work with addresses; none when there is nothing to do.
+    pub(crate) fn bind(&self, ready: &Ready) -> Option<Bound> {
+        Some(match ready {
+            Ready::Kernel { function, blocks, threads, args } => Bound::Kernel {
+                function: function.clone(),
+                blocks: *blocks,
+                threads: *threads,
+                args: args.iter().map(|arg| self.words(arg)).collect(),
+            },
+            Ready::Product { spec, a, b, out, bias } => Bound::Product {
+                spec: *spec,
+                a: self.find(*a),
+                b: self.find(*b),
+                out: self.find(*out),
+                bias: (bias.base != Base::Null).then(|| self.find(*bias)),
+            },
+            Ready::Copy { from, to, bytes } => {
+                let (from, to) = (self.find(*from).address, self.find(*to).address);
+                if from == to || from == 0 || to == 0 {
+                    return None;
+                }
+                Bound::Copy { from, to, bytes: *bytes }
+            }
+            Ready::Clear { at, bytes } => match self.find(*at).address {
+                0 => return None,
+                at => Bound::Clear { at, bytes: *bytes },
+            },
+        })
+    }
+
+    fn words(&self, arg: &Arg) -> Vec<u64> {
+        match arg {
+            Arg::Ref(at) => vec![self.find(*at).address],
+            Arg::Refs(all) => all.iter().map(|at| self.find(*at).address).collect(),
+            Arg::Op => vec![u64::from(self.call.op)],
+            Arg::Value(bytes) => bytes
+                .chunks(8)
+                .map(|chunk| {
+                    let mut word = [0; 8];
+                    word[..chunk.len()].copy_from_slice(chunk);
+                    u64::from_ne_bytes(word)
+                })
+                .collect(),
+        }
+    }
+}
+
+fn values(operand: Operand) -> Address {
+    match operand {
+        Operand::None => Address::NULL,
+        Operand::Dense(at) => at,
+        Operand::Rows { values, .. } => values,
+    }
+}
+
+fn rows(operand: Operand) -> Address {
+    match operand {
+        Operand::Rows { rows, .. } => rows,
+        Operand::None | Operand::Dense(_) => Address::NULL,
+    }
+}
+
+impl Piece {
+    fn span(self) -> Span<'static> {
+        // SAFETY: who gave the addresses keeps their memory until the work is done, or as long as it is
+        // replayed (`Device`'s contract with the plan).
+        unsafe { Span::from_raw(self.address, self.bytes) }
+    }
+}
+
+impl Bound {
+    /// Gives the work to a stream.
+    ///
+    /// # Errors
+    /// When the card takes no more work.
+    pub(crate) fn run<'p>(
+        &self,
+        stream: &Stream,
+        products: &dyn Fn() -> Result<&'p Products>,
+    ) -> Result<()> {
+        match self {
+            Bound::Kernel { function, blocks, threads, args } => {
+                let mut pointers: Vec<*mut c_void> =
+                    args.iter().map(|words| words.as_ptr().cast_mut().cast()).collect();
+                // SAFETY: lowering gave one argument for each parameter; addresses as in `Piece::span`.
+                unsafe { stream.launch(function, *blocks, *threads, 0, &mut pointers) }
+            }
+            Bound::Product { spec, a, b, out, bias } => {
+                products()?.run(stream, spec, a.span(), b.span(), out.span(), bias.map(Piece::span))
+            }
+            Bound::Copy { from, to, bytes } => {
+                let piece = |address| Piece { address, bytes: *bytes }.span();
+                stream.copy(piece(*to), piece(*from))
+            }
+            Bound::Clear { at, bytes } => {
+                stream.fill(Piece { address: *at, bytes: *bytes }.span(), 0)
+            }
+        }
+    }
+
+    /// Whether it is a product, which needs memory of its own on its stream.
+    pub(crate) fn is_product(&self) -> bool {
+        matches!(self, Bound::Product { .. })
+    }
+}
+
+/// The error of a driver that the engine passes on.
+pub(crate) fn failed(error: Error) -> bireme_engine::Error {
+    bireme_engine::Error::Device { problem: error.to_string() }
+}
+
+impl std::fmt::Debug for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Bound::Kernel { function, blocks, threads, .. } => {
+                write!(f, "{} {blocks:?} x {threads}", function.name())
+            }
+            Bound::Product { spec, .. } => {
+                let (a, b) = (spec.a.transposed, spec.b.transposed);
+                write!(f, "product {}x{}x{} {a} {b}", spec.m, spec.n, spec.k)
+            }
+            Bound::Copy { bytes, .. } => write!(f, "copy of {bytes} bytes"),
+            Bound::Clear { bytes, .. } => write!(f, "clear of {bytes} bytes"),
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! A card as the engine sees it.
+
+#![expect(unsafe_code, reason = "memory of the card is reached by address")]
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bireme_engine::device::{
+    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
+    Problem, Recording, Region,
+};
+use bireme_engine::op::OpView;
+use bireme_engine::{Error, Place, Result};
+use bireme_ir::{DType, VarKind};
+
+use crate::bound::{Bound, Extents, Places, Ready, failed};
+use crate::driver::{
+    Card, Compute, Element, Epilogue, Event, Graph, Memory, Operand, Pinned, ProductSpec, Products,
+    Span, Stream, Timing,
+};
+use crate::lanes::{self, Access};
+use crate::lower::{self, Lowered, Lowering, Stop};
+use crate::work::{self, Base, Product, Work};
+
+/// The variable that asks for the time of each piece of work that is recorded.
+const PROFILE: &str = "BIREME_CUDA_PROFILE";
+
+/// One card, opened.
+pub(crate) struct Cuda {
+    own: Weak<Cuda>,
+    card: Arc<Card>,
+    /// What everything runs on, in order.
+    stream: Arc<Stream>,
+    products: OnceLock<Products>,
+    /// Streams on which work is recorded.
+    lanes: Mutex<Vec<Arc<Stream>>>,
+}
+
+/// A piece of work, with what it reads and writes.
+type Recorded = (Bound, Vec<Access>);
+
+thread_local! {
+    /// What this thread records.
+    static RECORDED: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
+}
+
+/// As the kernels write it (`prelude.cuh`).
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct RawComplaint {
+    is_taken: u32,
+    op: u32,
+    problem: u32,
+    unused: u32,
+    value: i64,
+    position: i64,
+    bound: i64,
+}
+
+/// Whether products of 32-bit floats may round their factors: a flag of the process, as in Paddle.
+static TF32: AtomicBool = AtomicBool::new(false);
+
+/// Lets products round their factors, in programs that are prepared from now on.
+pub(crate) fn allow_tf32(allow: bool) {
+    TF32.store(allow, Ordering::Relaxed);
+}
+
+/// The cards that are open: two users of one share its memory and its kernels.
+fn open_cards() -> MutexGuard<'static, HashMap<u32, Weak<Cuda>>> {
+    static OPEN: OnceLock<Mutex<HashMap<u32, Weak<Cuda>>>> = OnceLock::new();
+    OPEN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cuda {
+    pub(crate) fn open(number: u32) -> Result<Arc<Cuda>> {
+        let mut open = open_cards();
+        if let Some(device) = open.get(&number).and_then(Weak::upgrade) {
+            return Ok(device);
+        }
+        let device = Cuda::new(number).map_err(failed)?;
+        open.insert(number, Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    fn new(number: u32) -> crate::driver::Result<Arc<Cuda>> {
+        let card = Card::open(number as usize)?;
+        let stream = Stream::new(&card)?;
+        Ok(Arc::new_cyclic(|own| Cuda {
+            own: own.clone(),
+            card,
+            stream,
+            products: OnceLock::new(),
+            lanes: Mutex::default(),
+        }))
+    }
+
+    fn products(&self) -> crate::driver::Result<&Products> {
+        if let Some(products) = self.products.get() {
+            return Ok(products);
+        }
+        let products = Products::new(&self.card)?;
+        Ok(self.products.get_or_init(|| products))
+    }
+
+    /// Gives work to the stream, or notes it where this thread records.
+    fn submit(&self, work: Bound, accesses: impl FnOnce() -> Vec<Access>) -> Result<()> {
+        let work = RECORDED.with_borrow_mut(|recorded| match recorded {
+            Some(recorded) => {
+                recorded.push((work, accesses()));
+                None
+            }
+            None => Some(work),
+        });
+        match work {
+            Some(work) => work.run(&self.stream, &|| self.products()).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    /// Loads the kernels of an op, and fixes what its products are computed with.
+    fn ready(&self, work: Work) -> crate::driver::Result<Ready> {
+        Ok(match work {
+            Work::Kernel { name, blocks, threads, args } => {
+                let function = self.card.function(&name)?;
+                Ready::Kernel { function, blocks, threads, args }
+            }
+            Work::Product(product) => {
+                self.products()?;
+                let spec = self.spec(&product);
+                let Product { a, b, out, bias, .. } = product;
+                Ready::Product { spec, a, b, out, bias }
+            }
+            Work::Copy { from, to, bytes } => Ready::Copy { from, to, bytes },
+            Work::Clear { at, bytes } => Ready::Clear { at, bytes },
+        })
+    }
+
+    fn spec(&self, product: &Product) -> ProductSpec {
+        let element = |float: work::Float| match float {
+            work::Float::F32 => Element::F32,
+            work::Float::F64 => Element::F64,
+            work::Float::Bf16 => Element::Bf16,
+            work::Float::F16 => Element::F16,
+        };
+        let compute = match product.inputs {
+            work::Float::F64 => Compute::F64,
+            work::Float::F32 if TF32.load(Ordering::Relaxed) => Compute::Tf32,
+            _ => Compute::F32,
+        };
+        let operand = |i: usize, transposed| Operand {
+            row_step: product.pitches[i],
+            batch_step: product.strides[i],
+            transposed,
+        };
+        ProductSpec {
+            m: product.m,
+            n: product.n,
+            k: product.k,
+            batch: product.batch,
+            a: operand(0, product.transpose_a),
+            b: operand(1, product.transpose_b),
+            out: operand(2, false),
+            input: element(product.inputs),
+            output: element(product.output),
+            compute,
+            epilogue: match product.epilogue {
+                work::Epilogue::None => Epilogue::None,
+                work::Epilogue::Bias => Epilogue::Bias,
+                work::Epilogue::BiasRelu => Epilogue::BiasRelu,
+            },
+            alpha: f64::from(product.alpha),
+            beta: f64::from(product.beta),
+        }
+    }
+
+    /// Prints how long each piece of recorded work takes by itself. It is run again and again, so what it computes is
+    /// of no use afterwards.
+    #[expect(clippy::print_stderr, reason = "a developer asked for it")]
+    fn profile(&self, work: &[Recorded]) -> crate::driver::Result<()> {
+        const RUNS: u32 = 20;
+        let event = || Event::new(&self.card, Timing::On);
+        let events =
+            (0..=work.len()).map(|_| event()).collect::<crate::driver::Result<Vec<_>>>()?;
+        let mut times = vec![0.0; work.len()];
+        for _ in 0..RUNS {
+            self.stream.record(&events[0])?;
+            for ((bound, _), event) in work.iter().zip(&events[1..]) {
+                bound.run(&self.stream, &|| self.products())?;
+                self.stream.record(event)?;
+            }
+            self.stream.synchronize()?;
+            for (time, pair) in times.iter_mut().zip(events.windows(2)) {
+                *time += pair[1].milliseconds_since(&pair[0])? * 1000.0 / RUNS as f32;
+            }
+        }
+        for (at, ((bound, _), us)) in work.iter().zip(&times).enumerate() {
+            eprintln!("{at:>4}  {us:>8.1} us  {bound:?}");
+        }
+        let total: f32 = times.iter().sum();
+        eprintln!("{} pieces, {total:.1} us one after the other", work.len());
+        Ok(())
+    }
+
+    /// Records work on as many streams as may run side by side.
+    fn capture(&self, work: &[Recorded]) -> crate::driver::Result<Graph> {
+        let accesses: Vec<Vec<Access>> =
+            work.iter().map(|(_, accesses)| accesses.clone()).collect();
+        let placed = lanes::place(&accesses);
+        let count = placed.iter().map(|placed| placed.lane + 1).max().unwrap_or(1);
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        while lanes.len() < count {
+            lanes.push(Stream::new(&self.card)?);
+        }
+        for ((bound, _), placed) in work.iter().zip(&placed) {
+            if bound.is_product() {
+                self.products()?.prepare(&lanes[placed.lane])?;
+            }
+        }
+        // What is waited for by another lane, and what a lane begins with.
+        let event = || Event::new(&self.card, Timing::Off);
+        let mut awaited: HashMap<usize, Event> = HashMap::new();
+        for waits in placed.iter().map(|placed| &placed.waits) {
+            for earlier in waits {
+                awaited.insert(*earlier, event()?);
+            }
+        }
+        let start = event()?;
+        let ends = (0..count).map(|_| event()).collect::<crate::driver::Result<Vec<_>>>()?;
+        let lanes = &lanes[..count];
+        lanes[0].capture(|| {
+            lanes[0].record(&start)?;
+            lanes[1..].iter().try_for_each(|lane| lane.wait(&start))?;
+            for (at, ((bound, _), placed)) in work.iter().zip(&placed).enumerate() {
+                let lane = &lanes[placed.lane];
+                for earlier in &placed.waits {
+                    lane.wait(&awaited[earlier])?;
+                }
+                bound.run(lane, &|| self.products())?;
+                if let Some(event) = awaited.get(&at) {
+                    lane.record(event)?;
+                }
+            }
+            for (lane, end) in lanes.iter().zip(&ends).skip(1) {
+                lane.record(end)?;
+                lanes[0].wait(end)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Device for Cuda {
+    fn place(&self) -> Place {
+        Place::Cuda(self.card.number() as u32)
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, card {}", self.card.name(), self.card.number())
+    }
+
+    fn memory(&self) -> Result<DeviceMemory> {
+        let figures = self.card.memory().map_err(failed)?;
+        // What the pool keeps without using it is as good as free.
+        let kept = figures.reserved.saturating_sub(figures.used);
+        Ok(DeviceMemory { free: figures.free + kept, total: figures.total })
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Arc<dyn Region>> {
+        let memory = self.stream.allocate(bytes).map_err(failed)?;
+        let device = self.own.upgrade().ok_or_else(|| Error::kernel("the card is being closed"))?;
+        Ok(Arc::new(Block { memory, device }))
+    }
+
+    fn upload(&self, from: &[u8], to: Address) -> Result<()> {
+        self.stream.upload(span(to, from.len()), from).map_err(failed)
+    }
+
+    fn download(&self, from: Address, to: &mut [u8]) -> Result<()> {
+        let bytes = to.len();
+        self.stream.download(to, span(from, bytes)).map_err(failed)
+    }
+
+    fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<()> {
+        if bytes == 0 || from == to {
+            return Ok(());
+        }
+        self.stream.copy(span(to, bytes), span(from, bytes)).map_err(failed)
+    }
+
+    fn clear(&self, at: Address, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.stream.fill(span(at, bytes), 0).map_err(failed)
+    }
+
+    fn kernel(
+        &self,
+        op: &OpView<'_>,
+        inputs: &[DeviceMeta],
+        outputs: &mut [DeviceMeta],
+    ) -> Result<Option<Arc<dyn DeviceKernel>>> {
+        let Some(lower) = lower::find(op.def.name) else { return Ok(None) };
+        let mut lowering = Lowering::new(op, inputs, outputs);
+        match lower(&mut lowering) {
+            Ok(()) => {}
+            Err(Stop::Host) => return Ok(None),
+            Err(Stop::Error(error)) => return Err(error),
+        }
+        let Lowered { work, scratch, pieces } = lowering.finish();
+        let work = work.into_iter().map(|work| self.ready(work));
+        let work = work.collect::<crate::driver::Result<Vec<_>>>().map_err(failed)?;
+        let sizes = |metas: &[DeviceMeta]| metas.iter().map(extent).collect();
+        let (inputs, outputs) = (sizes(inputs), sizes(outputs));
+        let device = self.own.upgrade().ok_or_else(|| Error::kernel("the card is being closed"))?;
+        let extents = Extents { inputs, outputs, scratch: pieces };
+        Ok(Some(Arc::new(Kernel { device, work, scratch, extents })))
+    }
+
+    fn takes_gaps(&self, op: &str) -> &'static [&'static str] {
+        lower::takes_gaps(op)
+    }
+
+    fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
+        RECORDED.set(Some(Vec::new()));
+        let outcome = work();
+        let recorded = RECORDED.take().unwrap_or_default();
+        outcome?;
+        let graph = self.capture(&recorded).map_err(failed)?;
+        if std::env::var_os(PROFILE).is_some() {
+            self.profile(&recorded).map_err(failed)?;
+        }
+        Ok(Box::new(Tape { graph, stream: Arc::clone(&self.stream) }))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.stream.synchronize().map_err(failed)
+    }
+
+    fn complaints(&self) -> Result<Box<dyn Complaints>> {
+        let memory = Pinned::new(&self.card, size_of::<RawComplaint>()).map_err(failed)?;
+        Ok(Box::new(Book { memory, stream: Arc::clone(&self.stream) }))
+    }
+
+    fn check_finite(
+        &self,
+        at: Address,
+        dtype: DType,
+        count: usize,
+        op: u32,
+        complaints: Address,
+    ) -> Result<()> {
+        let kernel = match dtype {
+            DType::F32 => "check_finite_f32",
+            DType::F64 => "check_finite_f64",
+            DType::BF16 => "check_finite_bf16",
+            DType::F16 => "check_finite_f16",
+            _ => return Ok(()),
+        };
+        let function = self.card.function(kernel).map_err(failed)?;
+        let blocks = count.div_ceil(256).min(1 << 16) as u32;
+        let args =
+            [at.0, count as u64, complaints.0, u64::from(op)].map(|word| vec![word]).to_vec();
+        let (blocks, threads) = ([blocks, 1, 1], 256);
+        let work = Bound::Kernel { function, blocks, threads, args };
+        let bytes = (count * dtype.size()) as u64;
+        self.submit(work, || vec![Access { start: at.0, bytes, writes: false }])
+    }
+}
+
+impl fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+/// Bytes of a variable's values and of its row numbers.
+fn extent(meta: &DeviceMeta) -> [usize; 2] {
+    let dims = || meta.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
+    let size = meta.meta.dtype.size();
+    match (meta.meta.kind, meta.rows) {
+        (VarKind::SelectedRows, rows) => {
+            let count = rows.unwrap_or(0);
+            [count * dims().skip(1).product::<usize>() * size, count * 8]
+        }
+        _ => {
+            let whole = meta.pitch.map(|pitch| dims().take(1).product::<usize>() * pitch);
+            [whole.unwrap_or_else(|| dims().product()) * size, 0]
+        }
+    }
+}
+
+fn span<'a>(at: Address, bytes: usize) -> Span<'a> {
+    // SAFETY: who gives an address keeps its memory until the work is done (`Device`'s contract).
+    unsafe { Span::from_raw(at.0, bytes) }
+}
+
+/// A block of the card's memory.
+struct Block {
+    memory: Memory,
+    device: Arc<dyn Device>,
+}
+
+impl Region for Block {
+    fn address(&self) -> Address {
+        Address(self.memory.address())
+    }
+
+    fn bytes(&self) -> usize {
+        self.memory.len()
+    }
+
+    fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of {:?}", self.bytes(), self.device)
+    }
+}
+
+/// Page-locked memory that kernels write to when something is wrong with their inputs.
+struct Book {
+    memory: Pinned,
+    stream: Arc<Stream>,
+}
+
+impl Complaints for Book {
+    fn address(&self) -> Address {
+        Address(self.memory.as_ptr() as u64)
+    }
+
+    fn take(&self) -> Result<Option<Complaint>> {
+        let at = self.memory.as_ptr().cast::<RawComplaint>();
+        // SAFETY: the memory is as large, page-aligned, and plain numbers; the card may write it meanwhile,
+        // so it is read as it is.
+        let raw = unsafe { at.read_volatile() };
+        if raw.is_taken == 0 {
+            return Ok(None);
+        }
+        // What is written is whole once the work is done.
+        self.stream.synchronize().map_err(failed)?;
+        // SAFETY: as above; nothing runs.
+        let raw = unsafe {
+            let raw = at.read_volatile();
+            at.write_volatile(bytemuck::Zeroable::zeroed());
+            raw
+        };
+        let problem = match raw.problem {
+            2 => Problem::Label,
+            3 => Problem::NotFinite,
+            4 => Problem::ZeroDivisor,
+            _ => Problem::OutOfRange,
+        };
+        let RawComplaint { op, value, position, bound, .. } = raw;
+        Ok(Some(Complaint { op, problem, value, position, bound }))
+    }
+}
+
+/// An op of the card.
+struct Kernel {
+    device: Arc<Cuda>,
+    work: Vec<Ready>,
+    scratch: usize,
+    extents: Extents,
+}
+
+impl DeviceKernel for Kernel {
+    fn scratch(&self) -> usize {
+        self.scratch
+    }
+
+    fn counts_steps(&self) -> bool {
+        let is_step = |arg: &work::Arg| matches!(arg, work::Arg::Ref(at) if at.base == Base::Step);
+        self.work.iter().any(|work| match work {
+            Ready::Kernel { args, .. } => args.iter().any(is_step),
+            _ => false,
+        })
+    }
+
+    fn launch(&self, call: &DeviceCall<'_>) -> Result<()> {
+        let places = Places { call, extents: &self.extents };
+        for ready in &self.work {
+            if let Some(bound) = places.bind(ready) {
+                self.device.submit(bound, || places.accesses(ready))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Recorded work.
+struct Tape {
+    graph: Graph,
+    stream: Arc<Stream>,
+}
+
+impl Recording for Tape {
+    fn replay(&self) -> Result<()> {
+        self.graph.launch(&self.stream).map_err(failed)
+    }
+}

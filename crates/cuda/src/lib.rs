@@ -1,0 +1,46 @@
+//! Runs ops on NVIDIA cards.
+//!
+//! An op becomes a list of work for the card (`lower/`, one file a family of ops): kernels of our own
+//! (`kernels/`, CUDA C compiled ahead of time), products of cuBLASLt, copies. What that list says depends on
+//! shapes and attributes alone, so it is made once, bound to addresses (`bound.rs`), and given to the card as it is or
+//! recorded as a graph whose branches run side by side (`lanes.rs`). The driver's libraries are loaded at run time
+//! ([`driver`]).
+
+mod bound;
+mod device;
+pub mod driver;
+mod lanes;
+mod lower;
+mod work;
+
+use std::sync::Arc;
+
+use bireme_engine::Result;
+use bireme_engine::device::Device;
+
+/// Opens a card, by its number among those of this machine; one that is open already is shared.
+///
+/// # Errors
+/// When there is no such card, no driver, or one that is too old: the message says what to do.
+pub fn open(number: u32) -> Result<Arc<dyn Device>> {
+    Ok(device::Cuda::open(number)?)
+}
+
+/// The number of cards.
+///
+/// # Errors
+/// When there is no driver, or one that is too old.
+pub fn count() -> Result<usize> {
+    driver::Card::count().map_err(bound::failed)
+}
+
+/// Lets products of 32-bit floats round their factors to 10 bits of fraction (`FLAGS_allow_tf32`): faster, and off
+/// unless asked for. It counts for programs that are prepared from now on.
+pub fn allow_tf32(allow: bool) {
+    device::allow_tf32(allow);
+}
+
+/// Op types that a card runs; the host runs the others inside the same program.
+pub fn ops() -> impl Iterator<Item = &'static str> {
+    lower::names()
+}

@@ -1,0 +1,117 @@
+//! How an op becomes work for a card: one file a family, as in the engine's `ops/`.
+//!
+//! To give an op a place on the card: write a function in the file of its family that reads attributes and
+//! shapes and adds work, and name it in that file's table. What it does not do (a type, an attribute, a shape) it
+//! declines, and the host runs the op: [`host`].
+
+mod axes;
+mod broadcast;
+mod constant;
+mod conv;
+mod create;
+mod divider;
+mod elementwise;
+mod embedding_concat;
+mod index;
+mod lookup;
+mod loss;
+mod lowering;
+mod math;
+mod metric;
+mod moves;
+mod norm;
+mod optimizer;
+mod order;
+mod pool;
+mod products;
+mod random;
+mod recurrent;
+mod reduce;
+mod segments;
+mod selected_rows;
+mod shape;
+mod softmax;
+mod sort;
+mod unary;
+mod walk;
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use bireme_engine::Error;
+
+pub(crate) use lowering::{Lowered, Lowering, Var};
+
+/// Adds the work of an op, or declines it.
+pub(crate) type Lower = fn(&mut Lowering<'_>) -> Outcome;
+
+/// Whether an op can run on the card.
+pub(crate) type Outcome<T = ()> = Result<T, Stop>;
+
+/// Why an op cannot.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The host runs it.
+    Host,
+    /// Nobody can.
+    Error(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+/// Declines: the host runs the op.
+pub(crate) fn host<T>() -> Outcome<T> {
+    Err(Stop::Host)
+}
+
+/// The ops of each family.
+const FAMILIES: &[&[(&str, Lower)]] = &[
+    conv::OPS,
+    create::OPS,
+    elementwise::OPS,
+    embedding_concat::OPS,
+    index::OPS,
+    lookup::OPS,
+    loss::OPS,
+    math::OPS,
+    metric::OPS,
+    norm::OPS,
+    optimizer::OPS,
+    order::OPS,
+    pool::OPS,
+    products::OPS,
+    random::OPS,
+    recurrent::OPS,
+    reduce::OPS,
+    selected_rows::OPS,
+    shape::OPS,
+    softmax::OPS,
+    unary::OPS,
+];
+
+/// Op types that the card runs.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().copied().flatten().map(|(name, _)| *name)
+}
+
+/// How the card runs op type `kind`, if it does.
+pub(crate) fn find(kind: &str) -> Option<Lower> {
+    static BY_NAME: OnceLock<HashMap<&'static str, Lower>> = OnceLock::new();
+    let table = BY_NAME.get_or_init(|| FAMILIES.iter().copied().flatten().copied().collect());
+    table.get(kind).copied()
+}
+
+/// Slots of an op type in which a matrix may have gaps between its rows ([`Var::pitch`]).
+pub(crate) fn takes_gaps(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "fused_embedding_concat" => &["Out"],
+        "fused_embedding_concat_grad" => &["Out@GRAD"],
+        "fused_fc" => &["X"],
+        "fused_fc_grad" => &["X", "X@GRAD"],
+        _ => &[],
+    }
+}

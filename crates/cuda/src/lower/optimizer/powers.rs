@@ -1,0 +1,70 @@
+//! The powers of decay rates, which an op raises for the next step after it has used them.
+
+use bireme_ir::DType;
+use bytemuck::{Pod, Zeroable};
+
+use super::super::{Lowering, Outcome, host};
+use crate::work::Ref;
+
+/// Powers of one launch, as in `kernels/update.cu`.
+const MANY: usize = 128;
+
+/// A power and what it grows by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Power {
+    pub(crate) from: Ref,
+    pub(crate) to: Ref,
+    pub(crate) base: f64,
+    /// Elements; usually one.
+    pub(crate) count: u32,
+    pub(crate) is_double: bool,
+}
+
+/// How a power grows, as in `kernels/update.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Growth {
+    base: f64,
+    count: u32,
+    is_double: u32,
+}
+
+/// Raises the powers in the slots of Adam and its kin; those without an output are left to another op. With
+/// `keep` they stay as they are.
+pub(super) fn raise(cx: &mut Lowering<'_>, keep: bool) -> Outcome {
+    let mut powers = Vec::new();
+    for (slot, base) in [("Beta1Pow", "beta1"), ("Beta2Pow", "beta2")] {
+        let (power, base) = (cx.input(slot)?.dense()?, cx.op.f64(base)?);
+        let Some(out) = cx.maybe_output(&format!("{slot}Out")) else { continue };
+        let (is_double, count) = (power.dtype == DType::F64, u32::try_from(power.numel()));
+        match count {
+            Ok(_) if keep => cx.carry_over(&power, &out),
+            Ok(count) if is_double || power.dtype == DType::F32 => {
+                powers.push(Power { from: power.at, to: out.at, base, count, is_double });
+            }
+            _ => return host(),
+        }
+    }
+    raise_many(cx, &powers);
+    Ok(())
+}
+
+/// Raises the powers of several parameters.
+pub(crate) fn raise_many(cx: &mut Lowering<'_>, powers: &[Power]) {
+    for powers in powers.chunks(MANY) {
+        let mut growths = [Growth::zeroed(); MANY];
+        for (growth, power) in growths.iter_mut().zip(powers) {
+            let Power { base, count, is_double, .. } = *power;
+            *growth = Growth { base, count, is_double: u32::from(is_double) };
+        }
+        let places = powers.iter().flat_map(|power| [power.from, power.to]);
+        let blocks = [powers.len() as u32, 1, 1];
+        if powers.len() <= 2 {
+            let launch = cx.kernel("raise_powers", blocks, 32).refs(places, 4);
+            launch.value([growths[0], growths[1]]).launch();
+        } else {
+            let launch = cx.kernel("raise_many_powers", blocks, 32).refs(places, 2 * MANY);
+            launch.value(growths).launch();
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A parameter with its gradient, accumulators and numbers, as kernels are given them.
+
+use bireme_ir::DType;
+use bytemuck::{Pod, Zeroable};
+
+use super::super::divider::{MAX_DIVIDEND, divider};
+use super::super::{Lowering, Outcome, Var, host};
+use crate::work::Ref;
+
+/// What an op says of its update, the tensors left aside.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    /// What its kernels are called.
+    pub(crate) name: &'static str,
+    /// The slots of accumulators: `(input, output)`.
+    pub(crate) state: &'static [(&'static str, &'static str)],
+    /// The slots of the powers of decay rates.
+    pub(crate) powers: &'static [&'static str],
+    /// In the order that the rule names them in (`kernels/rules.cuh`).
+    pub(crate) attributes: [f64; 6],
+    /// Whether rows that a sparse gradient does not name stay as they are; else their gradient is zero.
+    pub(crate) keeps_rows: bool,
+}
+
+/// Where one parameter's update finds everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) dtype: DType,
+    /// Elements in all, and in a row.
+    pub(crate) count: usize,
+    pub(crate) width: usize,
+    /// Where it is read, and where it is written.
+    pub(crate) param: [Ref; 2],
+    pub(crate) grad: Ref,
+    /// Of a gradient that is merged rows: where each row of the parameter finds its own; null otherwise.
+    pub(crate) index: Ref,
+    /// Accumulators, as the parameter.
+    pub(crate) state: Vec<[Ref; 2]>,
+    /// The learning rate and the powers of decay rates; which of them are of 64 bits.
+    pub(crate) numbers: [Ref; 3],
+    pub(crate) doubles: u32,
+}
+
+/// What a kernel knows of a target beside its places, as in `kernels/rules.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct Extent {
+    pub(super) attributes: Attributes,
+    count: i64,
+    pub(super) first_block: u32,
+    width: [u32; 3],
+}
+
+/// The numbers of a rule, as in `kernels/rules.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct Attributes {
+    of: [f64; 6],
+    doubles: u32,
+    unused: u32,
+}
+
+impl Target {
+    /// The target of an op, with its gradient as a variable: dense or selected rows.
+    pub(super) fn of(cx: &Lowering<'_>, rule: &Rule) -> Outcome<(Target, Var)> {
+        let (param, grad) = (cx.input("Param")?.dense()?, cx.input("Grad")?);
+        if !matches!(param.dtype, DType::F32 | DType::F64) || grad.dtype != param.dtype {
+            return host();
+        }
+        let is_rows = grad.selected.is_some();
+        if grad.numel() != param.numel() || is_rows && param.numel() >= MAX_DIVIDEND {
+            return host();
+        }
+        let mut state = Vec::new();
+        for (input, output) in rule.state {
+            let (from, to) = (cx.input(input)?.dense()?, cx.output(output)?.dense()?);
+            if from.numel() != param.numel() || from.dtype != param.dtype {
+                return host();
+            }
+            state.push([from.at, to.at]);
+        }
+        let mut numbers = [Ref::NULL; 3];
+        let mut doubles = 0;
+        for (at, slot) in ["LearningRate"].iter().chain(rule.powers).enumerate() {
+            let number = cx.input(slot)?.dense()?;
+            match number.dtype {
+                _ if number.numel() == 0 => return host(),
+                DType::F32 => {}
+                DType::F64 => doubles |= 1 << at,
+                _ => return host(),
+            }
+            numbers[at] = number.at;
+        }
+        let target = Target {
+            dtype: param.dtype,
+            count: param.numel(),
+            width: grad.width(),
+            param: [param.at, cx.output("ParamOut")?.dense()?.at],
+            grad: grad.at,
+            index: Ref::NULL,
+            state,
+            numbers,
+            doubles,
+        };
+        Ok((target, grad))
+    }
+
+    /// The pointers of a kernel's structure, in its order.
+    pub(super) fn places(&self) -> Vec<Ref> {
+        let mut places = vec![self.param[0], self.param[1], self.grad, self.index];
+        for side in 0..2 {
+            places.extend(self.room().map(|state| state[side]));
+        }
+        places.extend(self.numbers);
+        places
+    }
+
+    /// The accumulators; kernels have room for at least one.
+    pub(super) fn room(&self) -> impl Iterator<Item = [Ref; 2]> {
+        let none = self.state.is_empty().then_some([Ref::NULL; 2]);
+        self.state.iter().copied().chain(none)
+    }
+
+    pub(super) fn attributes(&self, rule: &Rule) -> Attributes {
+        Attributes { of: rule.attributes, doubles: self.doubles, unused: 0 }
+    }
+
+    pub(super) fn extent(&self, rule: &Rule, first_block: u32) -> Extent {
+        let width = if self.index == Ref::NULL { 1 } else { self.width };
+        Extent {
+            attributes: self.attributes(rule),
+            count: self.count as i64,
+            first_block,
+            width: divider(width.max(1)),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! `fused_fc`: a product with its bias and activation in one call, and its gradient.
+//!
+//! The library's own epilogues for gradients are several times slower than plain products, so one
+//! kernel of our own takes the gradient through the activation and sums it for the bias on the way.
+
+use super::columns::{Chunks, Sums, finish, sum_size};
+use super::matmul::as_matrix;
+use super::multiply::{DotRows, dense, dot_rows, float, multiply, plain, turned};
+use crate::lower::{Lowering, Outcome, Var, host};
+use crate::work::{Epilogue, Product, Ref};
+
+/// Activations of `fused_fc`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Act {
+    None,
+    Relu,
+    Sigmoid,
+    Tanh,
+}
+
+impl Act {
+    fn of(l: &Lowering<'_>) -> Outcome<Act> {
+        Ok(match l.op.string("act")?.as_str() {
+            "" => Act::None,
+            "relu" => Act::Relu,
+            "sigmoid" => Act::Sigmoid,
+            "tanh" => Act::Tanh,
+            // The host says what is wrong.
+            _ => return host(),
+        })
+    }
+
+    /// What kernels call it.
+    fn number(self) -> i32 {
+        self as i32
+    }
+}
+
+/// The sizes of the product, `[m, n, k]`.
+fn sizes(l: &Lowering<'_>, x: &Var, w: &Var) -> Outcome<[usize; 3]> {
+    let [m, k] = as_matrix(&x.dims, l.op.i64("x_num_col_dims")?)?;
+    match w.dims[..] {
+        [rows, n] if rows == k && k > 0 && w.dtype == x.dtype => Ok([m, n, k]),
+        _ => host(),
+    }
+}
+
+/// `Out = act(X * W + Bias)`
+pub(super) fn forward(l: &mut Lowering<'_>) -> Outcome {
+    let (x, w) = (l.input("X")?.dense()?, l.input("W")?.dense()?);
+    let (bias, out) = (l.input("Bias")?.dense()?, l.output("Out")?);
+    let ([m, n, k], act, elements) = (sizes(l, &x, &w)?, Act::of(l)?, float(x.dtype)?);
+    if bias.numel() != n || bias.dtype != x.dtype || x.dtype == bireme_ir::DType::F64 {
+        return host();
+    }
+    if m * n == 0 {
+        return Ok(());
+    }
+    if n == 1 && x.pitch != k {
+        return host();
+    }
+    if n == 1 {
+        let (a, b, bias, out) = (x.at, w.at, bias.at, out.at);
+        let rows = DotRows { a, b, bias, out, rows: m, width: k, rows_per_b: m };
+        return dot_rows(l, x.dtype, rows, 1.0, act.number());
+    }
+    let epilogue = if act == Act::Relu { Epilogue::BiasRelu } else { Epilogue::Bias };
+    let product = dense(elements, [m, n, k], plain(x.at), plain(w.at), out.at);
+    let pitches = [x.pitch, product.pitches[1], product.pitches[2]];
+    l.product(Product { bias: bias.at, epilogue, pitches, ..product });
+    let kernel = match act {
+        Act::None | Act::Relu => return Ok(()),
+        Act::Sigmoid => "sigmoid",
+        Act::Tanh => "tanh",
+    };
+    let launch = l.over(format!("{kernel}_{}", out.suffix()?), m * n).var(&out).var(&out);
+    launch.size(m * n).value(0.0f64).value(0.0f64).value(0.0f64).launch();
+    Ok(())
+}
+
+/// The variables of the gradient.
+struct Grad {
+    x: Var,
+    w: Var,
+    /// The output, if there is an activation that it says the slope of.
+    out: Option<Var>,
+    dout: Var,
+    dx: Option<Var>,
+    dw: Option<Var>,
+    dbias: Option<Var>,
+    act: Act,
+}
+
+/// The gradients of `X`, `W` and `Bias` that are asked for.
+pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
+    let act = Act::of(l)?;
+    let grad = Grad {
+        x: l.input("X")?.dense()?,
+        w: l.input("W")?.dense()?,
+        out: l.maybe_input("Out").filter(|_| act != Act::None),
+        dout: l.input("Out@GRAD")?.dense()?,
+        dx: l.maybe_output("X@GRAD"),
+        dw: l.maybe_output("W@GRAD"),
+        dbias: l.maybe_output("Bias@GRAD"),
+        act,
+    };
+    let sizes = sizes(l, &grad.x, &grad.w)?;
+    let [m, n, _] = sizes;
+    let given = [Some(&grad.dout), grad.out.as_ref()];
+    let fits = |var: &&Var| var.numel() == m * n && var.dtype == grad.x.dtype;
+    if !given.iter().flatten().all(fits) || grad.x.dtype == bireme_ir::DType::F64 {
+        return host();
+    }
+    if grad.dbias.as_ref().is_some_and(|dbias| dbias.numel() != n) {
+        return host();
+    }
+    let has_gaps = |var: &Var| var.pitch != sizes[2];
+    if n > 1 {
+        grad.wide(l, sizes)
+    } else if has_gaps(&grad.x) || grad.dx.as_ref().is_some_and(has_gaps) {
+        host()
+    } else {
+        grad.narrow(l, sizes)
+    }
+}
+
+impl Grad {
+    fn wide(&self, l: &mut Lowering<'_>, [m, n, k]: [usize; 3]) -> Outcome {
+        let wants_product = self.dx.is_some() || self.dw.is_some();
+        let masked = match &self.out {
+            Some(_) if wants_product => Some(l.scratch(self.dout.bytes())),
+            _ => None,
+        };
+        if masked.is_some() || self.dbias.is_some() {
+            self.mask(l, [m, n], masked)?;
+        }
+        let (dz, elements) = (masked.unwrap_or(self.dout.at), float(self.x.dtype)?);
+        if let Some(dx) = &self.dx {
+            let product = dense(elements, [m, k, n], plain(dz), turned(self.w.at), dx.at);
+            let pitches = [product.pitches[0], product.pitches[1], dx.pitch];
+            multiply(l, Product { pitches, ..product })?;
+        }
+        if let Some(dw) = &self.dw {
+            let product = dense(elements, [k, n, m], turned(self.x.at), plain(dz), dw.at);
+            let pitches = [self.x.pitch, product.pitches[1], product.pitches[2]];
+            multiply(l, Product { pitches, ..product })?;
+        }
+        Ok(())
+    }
+
+    /// Takes the gradient through the activation, to `masked`, and sums it for the bias.
+    fn mask(&self, l: &mut Lowering<'_>, [m, n]: [usize; 2], masked: Option<Ref>) -> Outcome {
+        let (dtype, suffix) = (self.x.dtype, self.x.suffix()?);
+        let pack = if n.is_multiple_of(4) { 4 } else { 1 };
+        let chunks = Chunks::of(m, n, pack);
+        let is_done = chunks.count == 1 && sum_size(dtype) == dtype.size();
+        let partials = match &self.dbias {
+            None => Ref::NULL,
+            Some(dbias) if is_done => dbias.at,
+            Some(_) => l.scratch(chunks.count * n * sum_size(dtype)),
+        };
+        let launch = l.kernel(format!("fc_mask_{pack}_{suffix}"), chunks.blocks, 256);
+        let launch = launch.maybe(self.out.as_ref()).var(&self.dout);
+        let launch = launch.at(masked.unwrap_or(Ref::NULL)).at(partials).size(m).size(n);
+        launch.size(chunks.rows).value(self.act.number()).launch();
+        match &self.dbias {
+            Some(dbias) if !is_done => {
+                let sums = Sums { first: dbias.at, split: n, second: Ref::NULL, scale: 1.0 };
+                finish(l, dtype, partials, chunks.count, n, &sums)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One column: everything comes from one pass over `X`.
+    fn narrow(&self, l: &mut Lowering<'_>, [m, _, k]: [usize; 3]) -> Outcome {
+        let (dtype, suffix) = (self.x.dtype, self.x.suffix()?);
+        let chunks = Chunks::of(m, k + 1, 1);
+        let partials = l.scratch(chunks.count * (k + 1) * sum_size(dtype));
+        let launch = l.kernel(format!("fc_narrow_grad_{suffix}"), chunks.blocks, 256);
+        let launch = launch.var(&self.x).var(&self.w).maybe(self.out.as_ref()).var(&self.dout);
+        let launch = launch.maybe(self.dx.as_ref()).at(partials).size(m).size(k);
+        launch.size(chunks.rows).value(self.act.number()).launch();
+        let place = |var: &Option<Var>| var.as_ref().map_or(Ref::NULL, |var| var.at);
+        let (first, second) = (place(&self.dw), place(&self.dbias));
+        if self.dw.is_none() && self.dbias.is_none() {
+            return Ok(());
+        }
+        let sums = Sums { first, split: k, second, scale: 1.0 };
+        finish(l, dtype, partials, chunks.count, k + 1, &sums)
+    }
+}

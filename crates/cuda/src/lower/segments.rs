@@ -1,0 +1,101 @@
+//! Sums of rows that have the same number (`kernels/segments.cuh`).
+
+use bireme_ir::DType;
+
+use super::lowering::Launch;
+use super::sort::Sorted;
+use super::{Lowering, Outcome, host};
+use crate::work::Ref;
+
+/// Sorted positions that one warp adds up, and warps in a block.
+const CHUNK: usize = 32;
+const CHUNK_WARPS: usize = 4;
+/// Chunks that one warp of the second kernel looks at, and warps in a block.
+const SPAN_CHUNKS: usize = 4;
+const SPAN_WARPS: usize = 8;
+
+/// Rows that are to be added up by their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    /// Their numbers.
+    pub(super) sorted: Sorted,
+    /// Their values, at the positions before the sort.
+    pub(super) values: Ref,
+    pub(super) dtype: DType,
+    /// Elements in a row.
+    pub(super) width: usize,
+}
+
+impl Rows {
+    /// Adds each sum to its row of the dense tensor `out`.
+    pub(super) fn add_to(&self, cx: &mut Lowering<'_>, out: Ref) -> Outcome {
+        self.sum(cx, ["add_rows", "add_row_spans"], |launch| launch.at(out))
+    }
+
+    /// Writes each sum to the row of `out` where its number stood first. Says that in `numbers`, by the number
+    /// at that row, and in `index`, by that row, from 1, at the number; either may be null. What else the
+    /// three hold stays.
+    pub(super) fn merge(
+        &self,
+        cx: &mut Lowering<'_>,
+        out: Ref,
+        numbers: Ref,
+        index: Ref,
+    ) -> Outcome {
+        self.sum(cx, ["merge_rows", "merge_row_spans"], |launch| {
+            launch.at(out).at(numbers).at(index)
+        })
+    }
+
+    /// The two kernels of a sink, whose names begin with `kernels`. `sink` adds the arguments of the sink.
+    pub(super) fn sum(
+        &self,
+        cx: &mut Lowering<'_>,
+        kernels: [&str; 2],
+        sink: impl for<'l> Fn(Launch<'l>) -> Launch<'l>,
+    ) -> Outcome {
+        let Rows { sorted, values, width, .. } = *self;
+        let shape = self.shape()?;
+        let Ok(columns) = u32::try_from(width) else { return host() };
+        if columns == 0 || sorted.count == 0 {
+            return Ok(());
+        }
+        let amount = [sorted.count as u32, sorted.bound, columns];
+        let chunks = sorted.count.div_ceil(CHUNK);
+        let partial = [(); 2].map(|()| cx.scratch(chunks * width * self.dtype.size()));
+        let blocks = chunks.div_ceil(CHUNK_WARPS) as u32;
+        let threads = (CHUNK_WARPS * CHUNK) as u32;
+        let launch = cx
+            .kernel(format!("{}_{shape}", kernels[0]), [blocks, 1, 1], threads)
+            .refs([sorted.keys, sorted.positions], 2)
+            .value(amount)
+            .at(values)
+            .at(partial[0])
+            .at(partial[1]);
+        sink(launch).launch();
+        if chunks > 1 {
+            let blocks = chunks.div_ceil(SPAN_CHUNKS * SPAN_WARPS) as u32;
+            let threads = (SPAN_WARPS * CHUNK) as u32;
+            let launch = cx
+                .kernel(format!("{}_{shape}", kernels[1]), [blocks, 1, 1], threads)
+                .refs([sorted.keys, sorted.positions], 2)
+                .value(amount)
+                .at(partial[0])
+                .at(partial[1]);
+            sink(launch).launch();
+        }
+        Ok(())
+    }
+
+    /// What names of kernels for rows of this width end in.
+    fn shape(&self) -> Outcome<&'static str> {
+        Ok(match self.dtype {
+            DType::F32 if self.width.is_multiple_of(4) => "wide_f32",
+            DType::F32 if self.width < 4 => "thin_f32",
+            DType::F32 => "odd_f32",
+            DType::F64 if self.width < 4 => "thin_f64",
+            DType::F64 => "odd_f64",
+            _ => return host(),
+        })
+    }
+}

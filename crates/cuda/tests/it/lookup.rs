@@ -1,0 +1,203 @@
+//! Lookups on the card, one table or many side by side, and their gradients.
+
+use bireme_engine::Value;
+use bireme_engine::tensor::Tensor;
+use bireme_ir::{DType, Op};
+
+use crate::same::{Draws, Values, check, machine, on_card, values};
+
+fn look_up(kind: &str) -> Op {
+    Op::new(kind).input("W", ["w"]).input("Ids", ["ids"])
+}
+
+fn longs(dims: &[usize], ids: &[i64]) -> Value {
+    Tensor::from_slice(bireme_engine::tensor::Dims::new(dims), ids).unwrap().into()
+}
+
+#[test]
+fn rows_are_looked_up_in_any_width_and_type() {
+    let Some(machine) = machine() else { return };
+    let mut draws = Draws(1);
+    for (dtype, width, count) in [
+        (DType::F32, 1, 3),
+        (DType::F32, 3, 700),
+        (DType::F32, 16, 300),
+        (DType::F64, 5, 40),
+        (DType::F64, 2, 1),
+        (DType::F32, 4, 0),
+    ] {
+        let ids = draws.ids(count, 50, 0.1);
+        let mut given = values([
+            ("w", draws.tensor(dtype, &[50, width], -1.0, 1.0).into()),
+            ("ids", longs(&[count], &ids)),
+        ]);
+        let op = look_up("lookup_table_v2").output("Out", ["out"]);
+        check(&machine, &op, &given, 0.0);
+        check(&machine, &op.clone().attr("padding_idx", 25i64), &given, 0.0);
+        let narrow: Vec<i32> = ids.iter().map(|id| *id as i32).collect();
+        given.insert("ids".to_owned(), Tensor::from_slice([count], &narrow).unwrap().into());
+        check(&machine, &op, &given, 0.0);
+    }
+}
+
+#[test]
+fn rows_of_16_bit_floats_are_looked_up() {
+    let Some(machine) = machine() else { return };
+    for (dtype, width) in [(DType::BF16, 3), (DType::F16, 8)] {
+        let mut table = Tensor::zeros(dtype, [4, width]);
+        for (at, byte) in table.as_mut_bytes().iter_mut().enumerate() {
+            *byte = at as u8;
+        }
+        let expected = table.as_bytes()[3 * width * 2..].to_vec();
+        let given = values([("w", table.into()), ("ids", longs(&[2], &[3, 0]))]);
+        let op = look_up("lookup_table_v2").output("Out", ["out"]);
+        let made = on_card(&machine, &op, &given, 1).unwrap();
+        assert_eq!(made["out"].tensor().unwrap().as_bytes()[..width * 2], expected);
+    }
+}
+
+#[test]
+fn an_id_outside_of_the_table_is_complained_of() {
+    let Some(machine) = machine() else { return };
+    let mut draws = Draws(2);
+    for id in [4, -7] {
+        let given = values([
+            ("w", draws.tensor(DType::F32, &[4, 2], -1.0, 1.0).into()),
+            ("ids", longs(&[2], &[0, id])),
+            ("out@GRAD", draws.tensor(DType::F32, &[2, 2], -1.0, 1.0).into()),
+        ]);
+        let gradient = |sparse: bool| {
+            let op = look_up("lookup_table_v2_grad").input("Out@GRAD", ["out@GRAD"]);
+            op.output("W@GRAD", ["w@GRAD"]).attr("is_sparse", sparse)
+        };
+        let ops =
+            [look_up("lookup_table_v2").output("Out", ["out"]), gradient(true), gradient(false)];
+        for op in ops {
+            let error = on_card(&machine, &op, &given, 1).unwrap_err().to_string();
+            assert!(error.contains(&format!("{id} at position 1 lies outside 0..4")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn gradients_of_tables() {
+    let Some(machine) = machine() else { return };
+    let mut draws = Draws(3);
+    for (dtype, width, count, rows) in [
+        (DType::F32, 1, 5000, 40),
+        (DType::F32, 16, 4000, 3000),
+        (DType::F32, 10, 900, 70_000),
+        (DType::F64, 3, 300, 20),
+        (DType::F32, 8, 0, 9),
+    ] {
+        let given = values([
+            ("w", draws.tensor(dtype, &[rows, width], -1.0, 1.0).into()),
+            ("ids", longs(&[count, 1], &draws.ids(count, rows, 0.3))),
+            ("out@GRAD", draws.tensor(dtype, &[count, width], -1.0, 1.0).into()),
+        ]);
+        for sparse in [false, true] {
+            for padding in [-1, rows as i64 / 2] {
+                let op = look_up("lookup_table_grad")
+                    .input("Out@GRAD", ["out@GRAD"])
+                    .output("W@GRAD", ["w@GRAD"])
+                    .attr("is_sparse", sparse)
+                    .attr("padding_idx", padding);
+                check(&machine, &op, &given, if sparse { 0.0 } else { 1e-4 });
+            }
+        }
+    }
+}
+
+/// Slots with ids for `samples` samples, looked up in tables of the given widths, and dense features.
+struct Join {
+    samples: usize,
+    /// Of each slot: its table, and its ids for a sample.
+    slots: Vec<(usize, usize)>,
+    tables: Vec<usize>,
+    dense: Vec<usize>,
+    order: Vec<i32>,
+}
+
+impl Join {
+    fn values(&self, draws: &mut Draws) -> Values {
+        let mut values = Values::new();
+        for (at, width) in self.tables.iter().enumerate() {
+            let table = draws.tensor(DType::F32, &[100 + at, *width], -1.0, 1.0);
+            values.insert(format!("w{at}"), table.into());
+        }
+        for (at, (_, per_sample)) in self.slots.iter().enumerate() {
+            let ids = draws.ids(self.samples * per_sample, 100, 0.2);
+            values.insert(format!("ids{at}"), longs(&[self.samples, *per_sample], &ids));
+        }
+        for (at, width) in self.dense.iter().enumerate() {
+            let dense = draws.tensor(DType::F32, &[self.samples, *width], -1.0, 1.0);
+            values.insert(format!("dense{at}"), dense.into());
+        }
+        let lookups = self.slots.iter().map(|(table, per_sample)| self.tables[*table] * per_sample);
+        let width = lookups.sum::<usize>() + self.dense.iter().sum::<usize>();
+        let grad = draws.tensor(DType::F32, &[self.samples, width], -1.0, 1.0);
+        values.insert("out@GRAD".to_owned(), grad.into());
+        values
+    }
+
+    fn ops(&self) -> [Op; 2] {
+        let names = |what: &str, count: usize| -> Vec<String> {
+            (0..count).map(|at| format!("{what}{at}")).collect()
+        };
+        let grads = |what: &str, count: usize| -> Vec<String> {
+            (0..count).map(|at| format!("{what}{at}@GRAD")).collect()
+        };
+        let padding = |at: usize| if at.is_multiple_of(2) { 50i64 } else { -1 };
+        let op = |kind: &str| {
+            Op::new(kind)
+                .input("W", names("w", self.tables.len()))
+                .input("Ids", names("ids", self.slots.len()))
+                .input("Dense", names("dense", self.dense.len()))
+                .attr("order", self.order.clone())
+                .attr("table", self.slots.iter().map(|slot| slot.0 as i32).collect::<Vec<_>>())
+                .attr("padding_idx", (0..self.slots.len()).map(padding).collect::<Vec<_>>())
+        };
+        let backward = op("fused_embedding_concat_grad")
+            .input("Out@GRAD", ["out@GRAD"])
+            .output("W@GRAD", grads("w", self.tables.len()))
+            .output("Dense@GRAD", grads("dense", self.dense.len()));
+        [op("fused_embedding_concat").output("Out", ["out"]), backward]
+    }
+}
+
+#[test]
+fn slots_and_features_are_joined_side_by_side() {
+    let Some(machine) = machine() else { return };
+    let mut draws = Draws(4);
+    let many = (0..70).map(|at| (at % 3, 1 + usize::from(at % 10 == 0))).collect();
+    let joins = [
+        // As recommenders have it: slots of one table, and features that spoil the alignment.
+        Join {
+            samples: 77,
+            slots: vec![(0, 1); 26],
+            tables: vec![16],
+            dense: vec![13],
+            order: (0..26).chain([-1]).collect(),
+        },
+        Join {
+            samples: 33,
+            slots: vec![(0, 1), (1, 3), (0, 2), (1, 1)],
+            tables: vec![4, 8],
+            dense: vec![12, 4],
+            order: vec![-2, 0, 1, -1, 2, 3],
+        },
+        Join {
+            samples: 3,
+            slots: many,
+            tables: vec![1, 5, 8],
+            dense: vec![],
+            order: (0..70).collect(),
+        },
+    ];
+    for join in joins {
+        let given = join.values(&mut draws);
+        for op in join.ops() {
+            check(&machine, &op, &given, 0.0);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What a step asks of a card. The engine puts the questions and knows no CUDA; who answers them is
+//! given to the executor ([`crate::Executor::device`]).
+//!
+//! A card runs what it is given in order, beside the host: calls return before the work is done, and
+//! only [`Device::download`] and [`Device::synchronize`] wait for it.
+
+mod once;
+mod value;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use once::run_once_on;
+pub(crate) use once::{refused, unwritten};
+pub use value::{DeviceRows, DeviceTensor, DeviceValue, NO_ROW};
+
+use bireme_ir::DType;
+
+use crate::op::{Meta, OpView};
+use crate::{Place, Result};
+
+/// A place in the memory of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address(pub u64);
+
+impl Address {
+    /// No place: what a kernel gets for a variable that is not there.
+    pub const NULL: Address = Address(0);
+
+    /// So many bytes further on.
+    pub fn plus(self, bytes: usize) -> Address {
+        Address(self.0 + bytes as u64)
+    }
+}
+
+/// A block of a card's memory; given back when it is dropped, after the work that uses it.
+pub trait Region: Send + Sync + fmt::Debug {
+    /// Its first byte.
+    fn address(&self) -> Address;
+
+    /// Its size.
+    fn bytes(&self) -> usize;
+
+    /// Whose memory it is.
+    fn device(&self) -> &Arc<dyn Device>;
+}
+
+/// How much memory a card has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// Bytes that nobody uses.
+    pub free: usize,
+    /// Bytes in all.
+    pub total: usize,
+}
+
+/// What is known of a variable that a card works on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceMeta {
+    /// Kind, type and dimensions, all of them known. Of selected rows: of the whole tensor.
+    pub meta: Meta,
+    /// How many rows are selected, for selected rows.
+    pub rows: Option<usize>,
+    /// Elements from one row of a matrix to the next, where there are gaps between rows: they then begin where a card
+    /// reads fastest ([`Device::takes_gaps`]).
+    pub pitch: Option<usize>,
+}
+
+/// Where a card finds a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// Nowhere: the variable is not wanted.
+    None,
+    /// A dense tensor.
+    Dense(Address),
+    /// Selected rows: their numbers (64-bit), and their values.
+    Rows {
+        /// The numbers.
+        rows: Address,
+        /// The values.
+        values: Address,
+    },
+}
+
+/// The arguments of one run of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceCall<'a> {
+    /// Inputs in flat order.
+    pub inputs: &'a [Operand],
+    /// Outputs in flat order.
+    pub outputs: &'a [Operand],
+    /// As much memory as [`DeviceKernel::scratch`] says.
+    pub scratch: Address,
+    /// Where the number of the step lies (64-bit), by which random ops choose their numbers.
+    pub step: Address,
+    /// What the op calls itself when it complains, and where it does so ([`Complaints`]).
+    pub op: u32,
+    /// As above.
+    pub complaints: Address,
+}
+
+/// An op made ready to run on a card, for certain shapes.
+pub trait DeviceKernel: Send + Sync {
+    /// Bytes of memory that a run needs beside its variables.
+    fn scratch(&self) -> usize;
+
+    /// Whether it looks at the number of the step.
+    fn counts_steps(&self) -> bool;
+
+    /// Gives the work to the card.
+    ///
+    /// # Errors
+    /// When the card takes no more work.
+    fn launch(&self, call: &DeviceCall<'_>) -> Result<()>;
+}
+
+/// Work that was recorded, to be given to the card at once and again.
+pub trait Recording: Send {
+    /// Gives it to the card.
+    ///
+    /// # Errors
+    /// When the card takes no more work.
+    fn replay(&self) -> Result<()>;
+}
+
+/// What a kernel found wrong with its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// The op ([`DeviceCall::op`]).
+    pub op: u32,
+    /// What is wrong.
+    pub problem: Problem,
+    /// The number that is.
+    pub value: i64,
+    /// Where it stands in its tensor.
+    pub position: i64,
+    /// What it must be below.
+    pub bound: i64,
+}
+
+/// A place where kernels complain, which the host reads without asking the card.
+pub trait Complaints: Send {
+    /// The place.
+    fn address(&self) -> Address;
+
+    /// What was complained of first, among what is known to be done; this waits for nothing unless there
+    /// is something.
+    ///
+    /// # Errors
+    /// When the card is lost.
+    fn take(&self) -> Result<Option<Complaint>>;
+}
+
+/// What can be wrong with the inputs of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// An id lies outside of its table, or an index outside of its tensor.
+    OutOfRange,
+    /// A label lies outside of the classes that there are.
+    Label,
+    /// An element is NaN or infinite, where that is asked for.
+    NotFinite,
+    /// A whole number would be divided by zero.
+    ZeroDivisor,
+}
+
+/// A card.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// Which one.
+    fn place(&self) -> Place;
+
+    /// Its name and number, for people.
+    fn describe(&self) -> String;
+
+    /// How much memory it has.
+    ///
+    /// # Errors
+    /// When the card is lost; so for all that follow.
+    fn memory(&self) -> Result<DeviceMemory>;
+
+    /// Takes memory; what it holds is unspecified.
+    fn allocate(&self, bytes: usize) -> Result<Arc<dyn Region>>;
+
+    /// Copies to the card; `from` may be changed at once.
+    fn upload(&self, from: &[u8], to: Address) -> Result<()>;
+
+    /// Copies from the card, and waits for that.
+    fn download(&self, from: Address, to: &mut [u8]) -> Result<()>;
+
+    /// Copies within the card.
+    fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<()>;
+
+    /// Fills memory with zeros.
+    fn clear(&self, at: Address, bytes: usize) -> Result<()>;
+
+    /// Makes an op ready for variables of these shapes, and says in `outputs` how many rows it
+    /// selects. `None` when the host must run it.
+    fn kernel(
+        &self,
+        op: &OpView<'_>,
+        inputs: &[DeviceMeta],
+        outputs: &mut [DeviceMeta],
+    ) -> Result<Option<Arc<dyn DeviceKernel>>>;
+
+    /// Slots of an op type in which a matrix may have gaps between its rows.
+    fn takes_gaps(&self, op: &str) -> &'static [&'static str];
+
+    /// Records the work that `work` gives to this card instead of doing it.
+    fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
+
+    /// Waits until all work is done.
+    fn synchronize(&self) -> Result<()>;
+
+    /// A place where kernels may complain.
+    fn complaints(&self) -> Result<Box<dyn Complaints>>;
+
+    /// Complains in the name of `op` when one of `count` floats is NaN or infinite.
+    fn check_finite(
+        &self,
+        at: Address,
+        dtype: DType,
+        count: usize,
+        op: u32,
+        complaints: Address,
+    ) -> Result<()>;
+}

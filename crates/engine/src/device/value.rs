@@ -1,0 +1,304 @@
+//! Values in the memory of a card.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use bireme_ir::{DType, VarKind};
+
+use super::{Address, Device, Operand, Region};
+use crate::Result;
+use crate::op::Meta;
+use crate::tensor::{Dims, Lod, SelectedRows, Tensor};
+use crate::value::Value;
+
+/// The number of a selected row that is none. How many rows a result has must be known before the data is, so
+/// a card keeps the places of those that the data leaves out: padding, and rows that were added to another.
+/// Kernels pass over them, and copies on the host are without them.
+pub const NO_ROW: i64 = i64::MIN;
+
+/// What a variable holds, on a card.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DeviceValue {
+    /// A dense tensor.
+    Tensor(DeviceTensor),
+    /// Rows of a taller tensor.
+    Rows(DeviceRows),
+}
+
+/// A dense, row-major array on a card.
+#[derive(Debug)]
+pub struct DeviceTensor {
+    dtype: DType,
+    dims: Dims,
+    lod: Lod,
+    region: Arc<dyn Region>,
+    offset: usize,
+}
+
+/// Rows of a taller tensor, on a card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceRows {
+    /// Which row each is, as 64-bit numbers.
+    pub rows: DeviceTensor,
+    /// Rows of the tall tensor.
+    pub height: usize,
+    /// One row for each number.
+    pub value: DeviceTensor,
+}
+
+impl DeviceTensor {
+    /// A tensor in new memory, of which nothing is known.
+    ///
+    /// # Errors
+    /// When the card has no memory for it.
+    pub fn new(device: &dyn Device, dtype: DType, dims: Dims) -> Result<DeviceTensor> {
+        let region = device.allocate(dims.numel() * dtype.size())?;
+        Ok(DeviceTensor { dtype, dims, lod: Lod::new(), region, offset: 0 })
+    }
+
+    /// A tensor at `offset` of memory that others may use, too.
+    ///
+    /// # Panics
+    /// When it does not lie inside.
+    pub fn window(
+        dtype: DType,
+        dims: Dims,
+        region: &Arc<dyn Region>,
+        offset: usize,
+    ) -> DeviceTensor {
+        let bytes = dims.numel() * dtype.size();
+        assert!(offset + bytes <= region.bytes(), "a window lies inside its region");
+        DeviceTensor { dtype, dims, lod: Lod::new(), region: Arc::clone(region), offset }
+    }
+
+    /// A copy of a tensor of the host.
+    ///
+    /// # Errors
+    /// When the card has no memory for it.
+    pub fn upload(device: &dyn Device, tensor: &Tensor) -> Result<DeviceTensor> {
+        let mut made = DeviceTensor::new(device, tensor.dtype(), tensor.dims())?;
+        made.write(tensor)?;
+        Ok(made)
+    }
+
+    /// Overwrites it with a tensor of the host of the same type and shape.
+    ///
+    /// # Errors
+    /// When the card is lost.
+    ///
+    /// # Panics
+    /// When the sizes differ.
+    pub fn write(&mut self, tensor: &Tensor) -> Result<()> {
+        assert_eq!(tensor.as_bytes().len(), self.bytes(), "as large as what it overwrites");
+        self.lod.clone_from(tensor.lod());
+        self.device().upload(tensor.as_bytes(), self.address())
+    }
+
+    /// A copy on the host.
+    ///
+    /// # Errors
+    /// When the card is lost, or an earlier kernel failed.
+    pub fn download(&self) -> Result<Tensor> {
+        let mut tensor = Tensor::zeros(self.dtype, self.dims);
+        self.download_to(&mut tensor)?;
+        Ok(tensor)
+    }
+
+    /// Copies to a tensor of the host, which takes this one's type and shape.
+    ///
+    /// # Errors
+    /// As [`DeviceTensor::download`].
+    pub fn download_to(&self, tensor: &mut Tensor) -> Result<()> {
+        tensor.resize(self.dtype, self.dims);
+        tensor.set_lod(&self.lod);
+        self.device().download(self.address(), tensor.as_mut_bytes())
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The dimensions.
+    pub fn dims(&self) -> Dims {
+        self.dims
+    }
+
+    /// The sequence offsets, which stay on the host.
+    pub fn lod(&self) -> &Lod {
+        &self.lod
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.dims.numel() * self.dtype.size()
+    }
+
+    /// Its first element.
+    pub fn address(&self) -> Address {
+        self.region.address().plus(self.offset)
+    }
+
+    /// The card.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        self.region.device()
+    }
+
+    /// The same memory once more.
+    pub(crate) fn alias(&self) -> DeviceTensor {
+        let (lod, region) = (self.lod.clone(), Arc::clone(&self.region));
+        DeviceTensor { dtype: self.dtype, dims: self.dims, lod, region, offset: self.offset }
+    }
+}
+
+impl Clone for DeviceTensor {
+    /// # Panics
+    /// When the card has no memory for a copy: unwinds with the error, which those who catch panics
+    /// hand on as what it is, as [`crate::tensor::Buffer`] does.
+    fn clone(&self) -> DeviceTensor {
+        let copy = || {
+            let device = self.device();
+            let mut copy = DeviceTensor::new(device.as_ref(), self.dtype, self.dims)?;
+            copy.lod.clone_from(&self.lod);
+            device.copy(self.address(), copy.address(), self.bytes())?;
+            Ok::<_, crate::Error>(copy)
+        };
+        copy().unwrap_or_else(|error| resume_unwind(Box::new(error)))
+    }
+}
+
+impl PartialEq for DeviceTensor {
+    /// Whether both are the same memory; to compare elements, download them.
+    fn eq(&self, other: &DeviceTensor) -> bool {
+        (self.dtype, self.dims, self.address()) == (other.dtype, other.dims, other.address())
+    }
+}
+
+impl DeviceRows {
+    /// A copy on the host, without rows that are none ([`NO_ROW`]).
+    ///
+    /// # Errors
+    /// As [`DeviceTensor::download`].
+    pub fn download(&self) -> Result<SelectedRows> {
+        let rows = self.rows.download()?.as_slice::<i64>()?.to_vec();
+        let rows = SelectedRows { rows, height: self.height, value: self.value.download()? };
+        Ok(if rows.rows.contains(&NO_ROW) { without_gaps(&rows) } else { rows })
+    }
+
+    /// A copy of rows of the host.
+    ///
+    /// # Errors
+    /// When the card has no memory for them.
+    pub fn upload(device: &dyn Device, rows: &SelectedRows) -> Result<DeviceRows> {
+        let numbers = Tensor::from_slice([rows.rows.len()], &rows.rows)?;
+        Ok(DeviceRows {
+            rows: DeviceTensor::upload(device, &numbers)?,
+            height: rows.height,
+            value: DeviceTensor::upload(device, &rows.value)?,
+        })
+    }
+}
+
+/// The rows that are some.
+fn without_gaps(rows: &SelectedRows) -> SelectedRows {
+    let kept: Vec<i64> = rows.rows.iter().copied().filter(|row| *row != NO_ROW).collect();
+    let mut value = Tensor::zeros(rows.value.dtype(), rows.value.dims().with_rows(kept.len()));
+    let row_bytes = rows.width() * rows.value.dtype().size();
+    if row_bytes > 0 {
+        let from = rows.value.as_bytes().chunks_exact(row_bytes).zip(&rows.rows);
+        let from = from.filter(|(_, row)| **row != NO_ROW).map(|(bytes, _)| bytes);
+        let to = value.as_mut_bytes().chunks_exact_mut(row_bytes);
+        to.zip(from).for_each(|(to, from)| to.copy_from_slice(from));
+    }
+    SelectedRows { rows: kept, height: rows.height, value }
+}
+
+impl DeviceValue {
+    /// A copy of a value of the host.
+    ///
+    /// # Errors
+    /// When the card has no memory for it.
+    pub fn upload(device: &dyn Device, value: &Value) -> Result<DeviceValue> {
+        Ok(match value {
+            Value::Tensor(tensor) => DeviceValue::Tensor(DeviceTensor::upload(device, tensor)?),
+            Value::Rows(rows) => DeviceValue::Rows(DeviceRows::upload(device, rows)?),
+        })
+    }
+
+    /// A copy on the host.
+    ///
+    /// # Errors
+    /// As [`DeviceTensor::download`].
+    pub fn download(&self) -> Result<Value> {
+        Ok(match self {
+            DeviceValue::Tensor(tensor) => Value::Tensor(tensor.download()?),
+            DeviceValue::Rows(rows) => Value::Rows(rows.download()?),
+        })
+    }
+
+    /// The same memory once more.
+    pub(crate) fn alias(&self) -> DeviceValue {
+        match self {
+            DeviceValue::Tensor(tensor) => DeviceValue::Tensor(tensor.alias()),
+            DeviceValue::Rows(rows) => DeviceValue::Rows(DeviceRows {
+                rows: rows.rows.alias(),
+                height: rows.height,
+                value: rows.value.alias(),
+            }),
+        }
+    }
+
+    /// What is known of it.
+    pub(crate) fn meta(&self) -> Meta {
+        let (dtype, dims) = self.shape();
+        let (kind, lod_level) = match self {
+            DeviceValue::Tensor(tensor) => (VarKind::LodTensor, tensor.lod().len() as u32),
+            DeviceValue::Rows(_) => (VarKind::SelectedRows, 0),
+        };
+        let dims = dims.iter().map(|dim| *dim as i64).collect();
+        Meta { kind, dtype, dims, lod_level }
+    }
+
+    /// Where kernels find it.
+    pub fn operand(&self) -> Operand {
+        match self {
+            DeviceValue::Tensor(tensor) => Operand::Dense(tensor.address()),
+            DeviceValue::Rows(rows) => {
+                Operand::Rows { rows: rows.rows.address(), values: rows.value.address() }
+            }
+        }
+    }
+
+    /// The card.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        match self {
+            DeviceValue::Tensor(tensor) => tensor.device(),
+            DeviceValue::Rows(rows) => rows.value.device(),
+        }
+    }
+
+    /// Element type and shape; of selected rows, that of the whole.
+    pub fn shape(&self) -> (DType, Dims) {
+        match self {
+            DeviceValue::Tensor(tensor) => (tensor.dtype(), tensor.dims()),
+            DeviceValue::Rows(rows) => {
+                (rows.value.dtype(), rows.value.dims().with_rows(rows.height))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_none_are_left_out() {
+        let value =
+            Tensor::from_slice([4, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).unwrap();
+        let rows = SelectedRows { rows: vec![NO_ROW, 3, NO_ROW, 0], height: 9, value };
+        let kept = without_gaps(&rows);
+        assert_eq!((kept.rows.as_slice(), kept.height), ([3, 0].as_slice(), 9));
+        assert_eq!(kept.value.as_slice::<f32>().unwrap(), [3.0, 4.0, 7.0, 8.0]);
+    }
+}

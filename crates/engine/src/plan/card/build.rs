@@ -1,0 +1,349 @@
+//! Makes the layout of a step on a card: where values lie, and what is done in which order.
+
+#![expect(unsafe_code, reason = "binds variables to memory that the layout owns")]
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bireme_ir::{DType, VarKind};
+
+use super::{Bound, CardCall, CardLayout, FeedTarget, Fetch, Piece, Segment};
+use crate::device::{
+    Address, Device, DeviceMeta, DeviceRows, DeviceTensor, DeviceValue, Operand, Region, unwritten,
+};
+use crate::op::{Share, meta_of, shape_like};
+use crate::plan::beside::Copies;
+use crate::plan::frame::{Call, Frame};
+use crate::plan::layout::{FeedShape, Source, no_value, shapes_of};
+use crate::plan::memory::{Need, pack};
+use crate::plan::place::{Holders, Places, Task, schedule};
+use crate::plan::select::{Selection, VarId};
+use crate::scope::Cell;
+use crate::tensor::{Dims, Tensor};
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// Where blocks of a card's memory begin.
+const ALIGN: usize = 256;
+
+/// A layout in the making.
+pub(super) struct Builder<'a> {
+    source: &'a Source<'a>,
+    selection: &'a Selection,
+    places: &'a Places,
+    device: &'a Arc<dyn Device>,
+    check_finite: bool,
+    tasks: Vec<Task>,
+    /// Who has what when the step ends.
+    holders: HashMap<VarId, Holders>,
+    /// Persistable variables on the card.
+    kept: Vec<VarId>,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        source: &'a Source<'a>,
+        places: &'a Places,
+        device: &'a Arc<dyn Device>,
+        check_finite: bool,
+    ) -> Result<Builder<'a>> {
+        let selection = source.selection;
+        let on_card = selection.ops.iter().enumerate().filter(|(at, _)| places.is_on_card(*at));
+        let mut kept: Vec<VarId> = on_card
+            .flat_map(|(_, op)| op.inputs.iter().chain(&op.outputs))
+            .filter(|var| source.cells.contains_key(var))
+            .copied()
+            .collect();
+        kept.sort_unstable();
+        kept.dedup();
+        let mut holders: HashMap<VarId, Holders> = selection
+            .feeds
+            .iter()
+            .chain(source.cells.keys())
+            .map(|v| (*v, Holders::HOST))
+            .collect();
+        holders.extend(kept.iter().map(|var| (*var, Holders::CARD)));
+        let tasks = schedule(&selection.ops, |at| places.is_on_card(at), &mut holders, &kept);
+        Ok(Builder { source, selection, places, device, check_finite, tasks, holders, kept })
+    }
+
+    pub(super) fn build(self, shapes: Vec<FeedShape>) -> Result<CardLayout> {
+        let frame = Frame::new(self.selection.vars.len());
+        let written: Vec<VarId> =
+            self.selection.ops.iter().flat_map(|op| op.outputs.iter().copied()).collect();
+        let mut values: HashMap<VarId, DeviceValue> = HashMap::new();
+        let mut bound = Vec::new();
+        for var in &self.kept {
+            let cell = &self.source.cells[var];
+            let value = self.persistable(*var, cell)?;
+            values.insert(*var, value.alias());
+            bound.push(Bound { cell: Arc::clone(cell), value, is_written: written.contains(var) });
+        }
+        let (arena, scratches) = self.place(&mut values)?;
+        self.shape_host(&frame);
+        let step = DeviceTensor::upload(self.device.as_ref(), &Tensor::scalar(0i64))?;
+        let kernels = || self.places.kernels.iter().flatten();
+        let counts_steps = kernels().any(|kernel| kernel.counts_steps());
+        let mut pieces = Vec::new();
+        for task in &self.tasks {
+            self.add(&mut pieces, *task, &frame, &values, &scratches)?;
+        }
+        let fetches = self.selection.fetches.iter().map(|var| self.fetch(*var, &frame, &values));
+        let fetches = fetches.collect::<Result<_>>()?;
+        let at_home = self.source.cells.iter().filter(|(var, _)| !self.kept.contains(var));
+        Ok(CardLayout {
+            shapes,
+            device: Arc::clone(self.device),
+            pieces,
+            feeds: self.selection.feeds.iter().map(|var| self.feed_target(*var, &frame)).collect(),
+            fetches,
+            bound,
+            at_home: at_home.map(|(_, cell)| Arc::clone(cell)).collect(),
+            step,
+            counts_steps,
+            complaints: self.device.complaints()?,
+            _frame: frame,
+            _arena: arena,
+        })
+    }
+
+    /// A persistable variable on the card: as it is, or new when the step is the first to write it.
+    fn persistable(&self, var: VarId, cell: &Arc<Cell>) -> Result<DeviceValue> {
+        let meta = self.meta(var)?;
+        // SAFETY: who makes a layout is alone on the scope.
+        unsafe {
+            let fits = cell.meta().is_some_and(|there| there == meta.meta);
+            if !fits {
+                cell.set_on_card(unwritten(self.device.as_ref(), meta)?);
+            }
+            cell.on_card(self.device)
+        }
+    }
+
+    fn meta(&self, var: VarId) -> Result<&DeviceMeta> {
+        self.places.metas[var].as_ref().ok_or_else(|| no_value(self.source, var))
+    }
+
+    /// Places what lives for a part of the step only: those that are never alive together share memory.
+    /// Says where the scratch memory of each op begins.
+    fn place(
+        &self,
+        values: &mut HashMap<VarId, DeviceValue>,
+    ) -> Result<(Arc<dyn Region>, HashMap<usize, Address>)> {
+        let mut spans: HashMap<VarId, (usize, usize)> = HashMap::new();
+        for (position, task) in self.tasks.iter().enumerate() {
+            let mut touch = |var: VarId| {
+                spans.entry(var).or_insert((position, position)).1 = position;
+            };
+            match task {
+                Task::Card(at) => {
+                    let op = &self.selection.ops[*at];
+                    op.inputs.iter().chain(&op.outputs).for_each(|var| touch(*var));
+                }
+                Task::Up(var) | Task::Down(var) => touch(*var),
+                Task::Host(_) => {}
+            }
+        }
+        for var in &self.selection.fetches {
+            spans.entry(*var).and_modify(|span| span.1 = self.tasks.len());
+        }
+        let mut vars: Vec<VarId> =
+            spans.keys().filter(|var| !values.contains_key(var)).copied().collect();
+        vars.sort_unstable();
+        let mut needs = Vec::new();
+        for var in &vars {
+            let (first, last) = spans[var];
+            let [values, rows] = sizes(self.meta(*var)?);
+            needs.push(Need { bytes: values.next_multiple_of(ALIGN), first, last });
+            needs.push(Need { bytes: rows.next_multiple_of(ALIGN), first, last });
+        }
+        let mut scratch = Vec::new();
+        for (position, task) in self.tasks.iter().enumerate() {
+            if let Task::Card(at) = task
+                && let Some(kernel) = &self.places.kernels[*at]
+            {
+                let bytes = kernel.scratch().next_multiple_of(ALIGN);
+                needs.push(Need { bytes, first: position, last: position });
+                scratch.push(*at);
+            }
+        }
+        let packing = pack(&needs);
+        let arena = self.device.allocate(packing.bytes)?;
+        for (i, var) in vars.iter().enumerate() {
+            let at = [packing.offsets[2 * i], packing.offsets[2 * i + 1]];
+            values.insert(*var, window(self.meta(*var)?, &arena, at));
+        }
+        let offsets = packing.offsets[2 * vars.len()..].iter();
+        let scratch = scratch.into_iter().zip(offsets.map(|at| arena.address().plus(*at)));
+        let scratch = scratch.collect();
+        Ok((arena, scratch))
+    }
+
+    /// Gives values of the host their shapes: those that host ops write, and those that are copied down.
+    fn shape_host(&self, frame: &Frame) {
+        let shape = |var: VarId| {
+            let Some(meta) = &self.places.metas[var] else { return };
+            let home = match self.home(var) {
+                // SAFETY: who makes a layout is alone on the scope.
+                Some(cell) => unsafe {
+                    cell.get_or_init(|| Value::Tensor(Tensor::empty(meta.meta.dtype)))
+                },
+                None => frame.at(var),
+            };
+            // SAFETY: as above; the frame is the layout's own.
+            let value = unsafe { &mut *home.as_ptr() };
+            if meta.meta.is_static() && meta_of(value) != meta.meta {
+                shape_like(value, &meta.meta);
+            }
+        };
+        for task in &self.tasks {
+            match task {
+                Task::Host(at) => self.selection.ops[*at].outputs.iter().for_each(|v| shape(*v)),
+                Task::Down(var) => shape(*var),
+                Task::Card(_) | Task::Up(_) => {}
+            }
+        }
+    }
+
+    /// The cell of a persistable variable that stays on the host.
+    fn home(&self, var: VarId) -> Option<&Arc<Cell>> {
+        self.source.cells.get(&var).filter(|_| !self.kept.contains(&var))
+    }
+
+    fn host_address(&self, frame: &Frame, var: VarId) -> NonNull<Value> {
+        self.home(var).and_then(|cell| cell.get()).unwrap_or_else(|| frame.at(var))
+    }
+
+    fn add(
+        &self,
+        pieces: &mut Vec<Piece>,
+        task: Task,
+        frame: &Frame,
+        values: &HashMap<VarId, DeviceValue>,
+        scratches: &HashMap<usize, Address>,
+    ) -> Result<()> {
+        let address = |var: VarId| self.host_address(frame, var);
+        match task {
+            Task::Down(var) => {
+                pieces.push(Piece::Down { from: values[&var].alias(), to: address(var) });
+            }
+            Task::Up(var) => {
+                let feed = self.selection.feeds.iter().position(|feed| *feed == var);
+                pieces.push(Piece::Up { from: address(var), to: values[&var].alias(), feed });
+            }
+            Task::Host(at) => {
+                let op = &self.selection.ops[at];
+                let metas = |var: VarId| self.places.metas[var].as_ref().map(|meta| &meta.meta);
+                let shapes = shapes_of(op, metas);
+                let copies = Copies::default();
+                let call = Call::new(at, op, self.source, address, Share::WHOLE, shapes, copies)?;
+                pieces.push(Piece::Host(call));
+            }
+            Task::Card(at) => {
+                let call = self.card_call(at, values, scratches)?;
+                match pieces.last_mut() {
+                    Some(Piece::Card(segment)) => segment.calls.push(call),
+                    _ => {
+                        let (calls, runs) = (vec![call], 0);
+                        pieces.push(Piece::Card(Segment { calls, runs, recordings: Vec::new() }));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn card_call(
+        &self,
+        at: usize,
+        values: &HashMap<VarId, DeviceValue>,
+        scratches: &HashMap<usize, Address>,
+    ) -> Result<CardCall> {
+        let op = &self.selection.ops[at];
+        let kernel = self.places.kernels[at].as_ref().expect("an op of the card has a kernel");
+        let operand = |var: &VarId| match self.selection.vars[*var].is_nothing() {
+            true => Operand::None,
+            false => values.get(var).map_or(Operand::None, DeviceValue::operand),
+        };
+        let checked = op.outputs.iter().filter(|_| self.check_finite).filter_map(|var| {
+            let tensor = match values.get(var)? {
+                DeviceValue::Tensor(tensor) => tensor,
+                DeviceValue::Rows(rows) => &rows.value,
+            };
+            let is_checked = tensor.dtype().is_float() && tensor.bytes() > 0;
+            is_checked.then(|| (tensor.address(), tensor.dtype(), tensor.dims().numel()))
+        });
+        let feed = |var: &VarId| self.selection.feeds.iter().position(|feed| feed == var);
+        let fed = op.inputs.iter().enumerate().filter_map(|(at, var)| Some((at, feed(var)?)));
+        let scratch = scratches.get(&at).copied().unwrap_or(Address::NULL);
+        Ok(CardCall {
+            op: at,
+            kernel: Arc::clone(kernel),
+            inputs: op.inputs.iter().map(operand).collect(),
+            fed: fed.collect(),
+            outputs: op.outputs.iter().map(operand).collect(),
+            scratch,
+            checked: checked.collect(),
+        })
+    }
+
+    fn feed_target(&self, var: VarId, frame: &Frame) -> FeedTarget {
+        let reads = |task: &Task| match task {
+            Task::Host(at) => self.selection.ops[*at].inputs.contains(&var),
+            _ => false,
+        };
+        let on_host = self.tasks.iter().any(reads) || self.selection.fetches.contains(&var);
+        FeedTarget { at: frame.at(var), on_host }
+    }
+
+    fn fetch(
+        &self,
+        var: VarId,
+        frame: &Frame,
+        values: &HashMap<VarId, DeviceValue>,
+    ) -> Result<Fetch> {
+        self.meta(var)?;
+        let holders = self.holders.get(&var).copied().unwrap_or(Holders::HOST);
+        if holders.host {
+            return Ok(Fetch::Host(self.host_address(frame, var)));
+        }
+        match &values[&var] {
+            DeviceValue::Tensor(tensor) => Ok(Fetch::Card(tensor.alias())),
+            DeviceValue::Rows(_) => Err(Error::NotDense),
+        }
+    }
+}
+
+/// Bytes of a value's elements and, for selected rows, of their numbers.
+fn sizes(meta: &DeviceMeta) -> [usize; 2] {
+    let dims: Vec<usize> = meta.meta.dims.iter().map(|dim| *dim as usize).collect();
+    let size = meta.meta.dtype.size();
+    match (meta.meta.kind, meta.rows) {
+        (VarKind::SelectedRows, count) => {
+            let (count, width) = (count.unwrap_or(0), dims.iter().skip(1).product::<usize>());
+            [count * width * size, count * 8]
+        }
+        _ => {
+            let whole = meta.pitch.map(|pitch| dims[0] * pitch);
+            [whole.unwrap_or_else(|| dims.iter().product()) * size, 0]
+        }
+    }
+}
+
+/// A value at these offsets of an arena.
+fn window(meta: &DeviceMeta, arena: &Arc<dyn Region>, at: [usize; 2]) -> DeviceValue {
+    let dims: Vec<usize> = meta.meta.dims.iter().map(|dim| *dim as usize).collect();
+    let (dims, dtype) = (Dims::new(&dims), meta.meta.dtype);
+    match (meta.meta.kind, meta.rows) {
+        (VarKind::SelectedRows, count) => {
+            let count = count.unwrap_or(0);
+            DeviceValue::Rows(DeviceRows {
+                rows: DeviceTensor::window(DType::I64, Dims::new(&[count]), arena, at[1]),
+                height: dims.first().copied().unwrap_or(0),
+                value: DeviceTensor::window(dtype, dims.with_rows(count), arena, at[0]),
+            })
+        }
+        _ => DeviceValue::Tensor(DeviceTensor::window(dtype, dims, arena, at[0])),
+    }
+}

@@ -1,0 +1,333 @@
+//! A step on a card: the layout of a selection, and how it runs.
+//!
+//! Ops of the card that follow one another are recorded when they run for the second time, and replayed
+//! from then on; what a recorded step changes from step to step lies in the card's memory. Nothing waits inside a
+//! step but who needs a value on the host.
+
+#![expect(unsafe_code, reason = "binds variables to memory that the layout owns")]
+
+mod build;
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bireme_ir::DType;
+
+use self::build::Builder;
+use super::frame::{Call, Frame};
+use super::interrupt::Interrupt;
+use super::layout::{FeedShape, Source, infer_all};
+use super::place::Places;
+use super::{MAX_LAYOUTS, Plan, RunningStep};
+use crate::device::{
+    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceTensor, DeviceValue,
+    Operand, Problem, Recording, Region, refused,
+};
+use crate::error::site_text;
+use crate::executor::Feed;
+use crate::scope::Cell;
+use crate::tensor::Tensor;
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// A step, ready to run on a card for feeds of one shape.
+pub(crate) struct CardLayout {
+    shapes: Vec<FeedShape>,
+    device: Arc<dyn Device>,
+    pieces: Vec<Piece>,
+    feeds: Vec<FeedTarget>,
+    fetches: Vec<Fetch>,
+    /// Persistable variables on the card.
+    bound: Vec<Bound>,
+    /// Persistable variables of host ops.
+    at_home: Vec<Arc<Cell>>,
+    /// The number of the step, on the card.
+    step: DeviceTensor,
+    /// Whether an op looks at it.
+    counts_steps: bool,
+    complaints: Box<dyn Complaints>,
+    _frame: Frame,
+    _arena: Arc<dyn Region>,
+}
+
+/// A part of a step.
+enum Piece {
+    Host(Call),
+    Card(Segment),
+    Down {
+        from: DeviceValue,
+        to: NonNull<Value>,
+    },
+    /// `feed` is the number of the feed that is copied, if it is one.
+    Up {
+        from: NonNull<Value>,
+        to: DeviceValue,
+        feed: Option<usize>,
+    },
+}
+
+/// What all ops of a step share on the card.
+#[derive(Clone, Copy)]
+struct Words {
+    step: Address,
+    complaints: Address,
+}
+
+/// Ops of the card that follow one another.
+struct Segment {
+    calls: Vec<CardCall>,
+    runs: u64,
+    /// What was recorded, each for feeds at certain places of the card.
+    recordings: Vec<(FedFrom, Box<dyn Recording>)>,
+}
+
+/// Where each feed lies on the card, if it does.
+type FedFrom = Vec<Option<Address>>;
+
+/// Sets of feeds on the card for which a segment is recorded: enough for a reader that goes round in a
+/// ring of buffers.
+const MAX_RECORDINGS: usize = 64;
+
+/// An op of the card, bound to its variables.
+struct CardCall {
+    op: usize,
+    kernel: Arc<dyn DeviceKernel>,
+    inputs: Box<[Operand]>,
+    /// Those of the inputs that are feeds: position and number of the feed.
+    fed: Box<[(usize, usize)]>,
+    outputs: Box<[Operand]>,
+    scratch: Address,
+    /// Outputs to look for NaN in: where, of which type, how many elements.
+    checked: Vec<(Address, DType, usize)>,
+}
+
+/// Where a feed goes on the host.
+struct FeedTarget {
+    at: NonNull<Value>,
+    /// Whether somebody reads it there.
+    on_host: bool,
+}
+
+enum Fetch {
+    Host(NonNull<Value>),
+    Card(DeviceTensor),
+}
+
+struct Bound {
+    cell: Arc<Cell>,
+    value: DeviceValue,
+    is_written: bool,
+}
+
+impl CardLayout {
+    /// Lays the selection out for feeds of these shapes; the caller is alone on the scope.
+    ///
+    /// # Errors
+    /// When shapes do not fit, a persistable variable is read that holds nothing, or the card has too
+    /// little memory.
+    pub(crate) fn new(
+        source: &Source<'_>,
+        shapes: Vec<FeedShape>,
+        device: &Arc<dyn Device>,
+        check_finite: bool,
+    ) -> Result<CardLayout> {
+        let metas = infer_all(source, &shapes)?;
+        let places = Places::assign(source.selection, &metas, source.seed, device.as_ref())?;
+        Builder::new(source, &places, device, check_finite)?.build(shapes)
+    }
+
+    /// Whether a step with these feeds can run in it.
+    fn fits(&self, feeds: &[Feed<'_>]) -> bool {
+        self.shapes.iter().zip(feeds).all(|(shape, feed)| *shape == feed.shape())
+            && self.bound.iter().all(|bound| {
+                // SAFETY: the caller is alone on the scope.
+                let meta = unsafe { bound.cell.meta() };
+                meta.is_some_and(|meta| meta == bound.value.meta())
+                    && bound.cell.is_bound_to(&bound.value)
+            })
+    }
+
+    /// Runs a step; the caller is alone on the scope and has checked that the feeds fit.
+    fn run(&mut self, step: &RunningStep<'_>, feeds: &[Feed<'_>]) -> Result<()> {
+        for bound in &self.bound {
+            if !bound.cell.is_current_on_card() {
+                // SAFETY: the caller is alone on the scope. The memory stays, for it fits.
+                unsafe { bound.cell.on_card(&self.device)? };
+            }
+        }
+        for cell in &self.at_home {
+            // SAFETY: the caller is alone on the scope.
+            unsafe { cell.bring_home()? };
+            cell.host_writes();
+        }
+        for (target, feed) in self.feeds.iter().zip(feeds) {
+            let value = match feed {
+                // SAFETY: the window lives until the next step binds its own; it is reached only
+                // during the step, while the feed is borrowed.
+                Feed::Host(feed) => unsafe {
+                    let mut window = feed.rows_window(0, feed.rows());
+                    window.set_lod(feed.lod());
+                    window
+                },
+                Feed::Card(feed) if target.on_host => feed.download()?,
+                Feed::Card(_) => continue,
+            };
+            // SAFETY: the frame is this layout's own, and no op runs.
+            unsafe { *target.at.as_ptr() = Value::Tensor(value) };
+        }
+        let on_card = feeds.iter().map(|feed| match feed {
+            Feed::Host(_) => None,
+            Feed::Card(feed) => Some(feed.address()),
+        });
+        let on_card: Vec<Option<Address>> = on_card.collect();
+        if self.counts_steps {
+            self.device.upload(&step.draw.to_le_bytes(), self.step.address())?;
+        }
+        // A step that fails half-way has changed what it wrote until then.
+        for bound in self.bound.iter().filter(|bound| bound.is_written) {
+            bound.cell.card_writes();
+        }
+        for piece in &mut self.pieces {
+            step.ask(0)?;
+            match piece {
+                Piece::Host(call) => {
+                    call.run(&step.selection.ops[call.op], step.draw, step.check)?;
+                }
+                Piece::Card(segment) => {
+                    let words =
+                        Words { step: self.step.address(), complaints: self.complaints.address() };
+                    segment.run(self.device.as_ref(), words, &on_card)?;
+                }
+                Piece::Down { from, to } => {
+                    // SAFETY: the frame is this layout's own, and no op runs.
+                    match (from, unsafe { to.as_mut() }) {
+                        (DeviceValue::Tensor(from), Value::Tensor(to)) => from.download_to(to)?,
+                        (from, to) => *to = from.download()?,
+                    }
+                }
+                Piece::Up { feed: Some(feed), .. } if on_card[*feed].is_some() => {}
+                // SAFETY: as above.
+                Piece::Up { from, to, .. } => match (unsafe { from.as_ref() }, to) {
+                    (Value::Tensor(from), DeviceValue::Tensor(to)) => to.write(from)?,
+                    _ => return Err(Error::kernel("selected rows of the host go to no card")),
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Segment {
+    fn run(&mut self, device: &dyn Device, words: Words, feeds: &[Option<Address>]) -> Result<()> {
+        self.runs += 1;
+        if let Some((_, recording)) = self.recordings.iter().find(|(of, _)| of == feeds) {
+            return recording.replay();
+        }
+        let calls = &self.calls;
+        let mut launch = || calls.iter().try_for_each(|call| call.launch(device, words, feeds));
+        // Not the first time: what is loaded on first use cannot be recorded.
+        if self.runs == 1 {
+            return launch();
+        }
+        let recording = device.record(&mut launch)?;
+        recording.replay()?;
+        if self.recordings.len() >= MAX_RECORDINGS {
+            self.recordings.remove(0);
+        }
+        self.recordings.push((feeds.to_vec(), recording));
+        Ok(())
+    }
+}
+
+impl CardCall {
+    fn launch(&self, device: &dyn Device, words: Words, feeds: &[Option<Address>]) -> Result<()> {
+        let mut inputs = self.inputs.to_vec();
+        for (at, feed) in &self.fed {
+            if let Some(address) = feeds[*feed] {
+                inputs[*at] = Operand::Dense(address);
+            }
+        }
+        let (inputs, outputs, op) = (&inputs, &self.outputs, self.op as u32);
+        let (scratch, Words { step, complaints }) = (self.scratch, words);
+        self.kernel.launch(&DeviceCall { inputs, outputs, scratch, step, op, complaints })?;
+        for (at, dtype, count) in &self.checked {
+            device.check_finite(*at, *dtype, *count, op, complaints)?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// Runs one step on the card.
+    ///
+    /// # Errors
+    /// When shapes do not fit, an op refuses its inputs, or the card fails.
+    pub(crate) fn run_on_card(
+        &mut self,
+        device: &Arc<dyn Device>,
+        feeds: &[Feed<'_>],
+        fetched: &mut [Tensor],
+    ) -> Result<()> {
+        let scope = self.scope.clone();
+        let question = self.interrupt.as_ref().map(Interrupt::question);
+        let _turn = scope.alone(&|| question.as_ref().is_some_and(|asked| asked()))?;
+        let at = match self.on_card.iter().position(|layout| layout.fits(feeds)) {
+            Some(at) => at,
+            None => {
+                if self.on_card.len() >= MAX_LAYOUTS {
+                    self.on_card.remove(0);
+                }
+                let shapes = feeds.iter().map(Feed::shape).collect();
+                let layout = CardLayout::new(&self.source(1), shapes, device, self.check_finite)?;
+                self.on_card.push(layout);
+                self.on_card.len() - 1
+            }
+        };
+        // The one in use moves to the end, so that the oldest is dropped first.
+        self.on_card[at..].rotate_left(1);
+        let last = self.on_card.len() - 1;
+        self.steps += 1;
+        let step = RunningStep::new(
+            &self.selection,
+            self.draws.next(),
+            self.check_finite.then_some(self.steps),
+            self.interrupt.as_ref(),
+        );
+        let layout = &mut self.on_card[last];
+        layout.run(&step, feeds)?;
+        for (fetch, fetched) in layout.fetches.iter().zip(&mut *fetched) {
+            match fetch {
+                // SAFETY: the ops are done, and the turn is not over; the frame is alive.
+                Fetch::Host(value) => fetched.copy_from(unsafe { value.as_ref() }.tensor()?),
+                Fetch::Card(tensor) => tensor.download_to(fetched)?,
+            }
+        }
+        if self.check_finite {
+            device.synchronize()?;
+        }
+        match layout.complaints.take()? {
+            Some(complaint) => Err(self.error_of(&complaint)),
+            None => Ok(()),
+        }
+    }
+
+    /// What a kernel of this plan, or of another that ran before, found wrong.
+    fn error_of(&self, complaint: &Complaint) -> Error {
+        let Some(selected) = self.selection.ops.get(complaint.op as usize) else {
+            return refused(complaint);
+        };
+        match complaint.problem {
+            Problem::NotFinite => Error::NotFinite {
+                step: self.steps,
+                op: selected.op.kind.clone(),
+                site: site_text(&selected.op),
+                var: selected
+                    .outputs
+                    .first()
+                    .map_or_else(String::new, |var| self.selection.vars[*var].name.clone()),
+                what: "NaN or infinity",
+            },
+            _ => refused(complaint).in_op(&selected.op),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Decides where each op of a step runs when there is a card, and what is copied between the two.
+//!
+//! An op is the host's when the card has no kernel for it, when it asks other processes or prints, when
+//! a condition decides whether it runs, or when its shapes are known only as it runs. Values are copied where
+//! somebody needs them that another has made, once, and only then.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::Result;
+use crate::device::{Device, DeviceKernel, DeviceMeta};
+use crate::op::{Meta, OpView};
+use crate::plan::gaps;
+use crate::plan::select::{SelectedOp, Selection, VarId};
+use bireme_ir::VarKind;
+
+/// One thing to do in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Runs an op on the host.
+    Host(usize),
+    /// Runs an op on the card.
+    Card(usize),
+    /// Copies a value to the host.
+    Down(VarId),
+    /// Copies a value to the card.
+    Up(VarId),
+}
+
+/// Where the ops of a step run.
+pub(crate) struct Places {
+    /// The kernel of each op that runs on the card.
+    pub(crate) kernels: Vec<Option<Arc<dyn DeviceKernel>>>,
+    /// What is known of each value, with the rows that are selected on the card.
+    pub(crate) metas: Vec<Option<DeviceMeta>>,
+}
+
+impl Places {
+    /// Asks the card for each op of `selection`, whose values have the shapes `metas`.
+    ///
+    /// # Errors
+    /// When an op refuses its attributes or inputs.
+    pub(crate) fn assign(
+        selection: &Selection,
+        metas: &[Option<Meta>],
+        seed: u64,
+        device: &dyn Device,
+    ) -> Result<Places> {
+        let mut pitches = gaps::pitches(selection, metas, device);
+        loop {
+            let places = Places::with_pitches(selection, metas, seed, device, &pitches)?;
+            // An op that the host runs after all takes no gaps.
+            let on_host = selection.ops.iter().zip(&places.kernels).filter(|(_, k)| k.is_none());
+            let touched: HashSet<VarId> =
+                on_host.flat_map(|(op, _)| op.inputs.iter().chain(&op.outputs)).copied().collect();
+            let before = pitches.len();
+            pitches.retain(|var, _| !touched.contains(var));
+            if pitches.len() == before {
+                return Ok(places);
+            }
+        }
+    }
+
+    fn with_pitches(
+        selection: &Selection,
+        metas: &[Option<Meta>],
+        seed: u64,
+        device: &dyn Device,
+        pitches: &HashMap<VarId, usize>,
+    ) -> Result<Places> {
+        let with_rows = |meta: &Option<Meta>| {
+            meta.clone().map(|meta| DeviceMeta { meta, rows: None, pitch: None })
+        };
+        let mut places = Places {
+            kernels: Vec::with_capacity(selection.ops.len()),
+            metas: metas.iter().map(with_rows).collect(),
+        };
+        for (var, pitch) in pitches {
+            if let Some(meta) = &mut places.metas[*var] {
+                meta.pitch = Some(*pitch);
+            }
+        }
+        for op in &selection.ops {
+            let kernel =
+                places.kernel(selection, op, seed, device).map_err(|error| error.in_op(&op.op))?;
+            places.kernels.push(kernel);
+        }
+        Ok(places)
+    }
+
+    fn kernel(
+        &mut self,
+        selection: &Selection,
+        op: &SelectedOp,
+        seed: u64,
+        device: &dyn Device,
+    ) -> Result<Option<Arc<dyn DeviceKernel>>> {
+        if op.guarded || op.def.ordered || op.def.side_effect {
+            return Ok(None);
+        }
+        let known = |vars: &[VarId]| -> Option<Vec<DeviceMeta>> {
+            vars.iter().map(|var| self.metas[*var].clone().filter(is_fixed)).collect()
+        };
+        let (Some(inputs), Some(mut outputs)) = (known(&op.inputs), known(&op.outputs)) else {
+            return Ok(None);
+        };
+        // Which rows the host selects is known only when it has done so.
+        let is_open =
+            |meta: &DeviceMeta| meta.meta.kind == VarKind::SelectedRows && meta.rows.is_none();
+        if inputs.iter().any(is_open) {
+            return Ok(None);
+        }
+        let versions: Vec<u32> =
+            op.outputs.iter().map(|var| selection.vars[*var].version).collect();
+        let view = OpView { seed, versions: &versions, ..op.view() };
+        let kernel = device.kernel(&view, &inputs, &mut outputs)?;
+        if kernel.is_some() {
+            for (var, meta) in op.outputs.iter().zip(outputs) {
+                self.metas[*var] = Some(meta);
+            }
+        }
+        Ok(kernel)
+    }
+
+    /// Whether op `at` runs on the card.
+    pub(crate) fn is_on_card(&self, at: usize) -> bool {
+        self.kernels[at].is_some()
+    }
+}
+
+/// Whether a card can hold the value: its size is known, and no sequences lie in it.
+fn is_fixed(meta: &DeviceMeta) -> bool {
+    meta.meta.is_static() && meta.meta.lod_level == 0
+}
+
+/// Who has a value as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holders {
+    pub(crate) host: bool,
+    pub(crate) card: bool,
+}
+
+impl Holders {
+    pub(crate) const HOST: Holders = Holders { host: true, card: false };
+    pub(crate) const CARD: Holders = Holders { host: false, card: true };
+}
+
+/// The ops of a step in order, with the copies between them. `holders` says who has what when the step
+/// begins, and then who has it when it ends; a value of `kept` is on the card then. What the host has from the
+/// beginning goes to the card first of all, so that nothing of the card is cut in two by it.
+pub(crate) fn schedule(
+    ops: &[SelectedOp],
+    is_on_card: impl Fn(usize) -> bool,
+    holders: &mut HashMap<VarId, Holders>,
+    kept: &[VarId],
+) -> Vec<Task> {
+    let (mut first, mut tasks) = (Vec::new(), Vec::new());
+    let mut given: HashSet<VarId> = holders.keys().copied().collect();
+    for (at, op) in ops.iter().enumerate() {
+        let card = is_on_card(at);
+        for var in &op.inputs {
+            match copy_for(holders, *var, card) {
+                Some(copy @ Task::Up(_)) if given.contains(var) => first.push(copy),
+                copy => tasks.extend(copy),
+            }
+        }
+        tasks.push(if card { Task::Card(at) } else { Task::Host(at) });
+        for var in &op.outputs {
+            given.remove(var);
+            holders.insert(*var, if card { Holders::CARD } else { Holders::HOST });
+        }
+    }
+    tasks.extend(kept.iter().filter_map(|var| copy_for(holders, *var, true)));
+    first.extend(tasks);
+    first
+}
+
+/// The copy that somebody needs who wants to read `var`, if any.
+fn copy_for(holders: &mut HashMap<VarId, Holders>, var: VarId, card: bool) -> Option<Task> {
+    let holders = holders.get_mut(&var)?;
+    let (has, task) = match card {
+        true => (&mut holders.card, Task::Up(var)),
+        false => (&mut holders.host, Task::Down(var)),
+    };
+    (!std::mem::replace(has, true)).then_some(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use bireme_ir::{DType, Op, Program, Var};
+
+    use super::*;
+
+    #[test]
+    fn values_are_copied_once_and_where_they_are_needed() {
+        let mut program = Program::new();
+        for name in ["x", "a", "b", "c", "d"] {
+            program.global_mut().add_var(Var::tensor(name, DType::F32, [2]));
+        }
+        let op = |from: &str, to: &str| Op::new("relu").input("X", [from]).output("Out", [to]);
+        program.global_mut().ops = vec![op("x", "a"), op("a", "b"), op("a", "c"), op("c", "d")];
+        let mut selection = Selection::new(&program, &["x"], &["d"]).unwrap();
+        selection.finish().unwrap();
+        let [x, a, b, c, d] = [0, 1, 2, 3, 4];
+        let mut holders = HashMap::from([(x, Holders::HOST)]);
+        // The second and the third run on the host.
+        let on_card = |at: usize| at == 0 || at == 3;
+        let tasks = schedule(&selection.ops, on_card, &mut holders, &[b]);
+        let expected = [
+            Task::Up(x),
+            Task::Card(0),
+            Task::Down(a),
+            Task::Host(1),
+            Task::Host(2),
+            Task::Up(c),
+            Task::Card(3),
+            Task::Up(b),
+        ];
+        assert_eq!(tasks, expected);
+        assert_eq!(holders[&d], Holders::CARD);
+        assert_eq!(holders[&c], Holders { host: true, card: true });
+    }
+}

@@ -1,0 +1,206 @@
+//! One variable of a scope: what it holds on the host, what a card has of it, and who is ahead.
+
+#![expect(unsafe_code, reason = "cells are shared by plans, which take turns")]
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bireme_ir::DType;
+
+use crate::Result;
+use crate::device::{Device, DeviceValue};
+use crate::op::{Meta, meta_of};
+use crate::tensor::Tensor;
+use crate::value::Value;
+
+/// One variable; empty until something writes it.
+pub(crate) struct Cell {
+    value: UnsafeCell<Value>,
+    /// Whether there is a value.
+    is_set: AtomicBool,
+    /// Who has it as it is now: one of the constants below.
+    holder: AtomicU8,
+    /// The copy of a card, which is kept when it is outdated: steps are bound to its memory.
+    on_card: Mutex<Option<DeviceValue>>,
+}
+
+/// The host's value counts; a card's may be outdated.
+const HOST: u8 = 0;
+/// The card's value counts; that of the host is outdated.
+const CARD: u8 = 1;
+/// Both are the same.
+const BOTH: u8 = 2;
+
+// SAFETY: values are reached only by who has a turn of the scope (see `turns.rs`): by one that is
+// alone, or by several, which only read where and how large a value is, and touch its elements by
+// relaxed atomic accesses. The private variables of a plan are reached by that plan alone.
+unsafe impl Send for Cell {}
+// SAFETY: as above.
+unsafe impl Sync for Cell {}
+
+impl Cell {
+    pub(super) fn empty() -> Cell {
+        Cell {
+            value: UnsafeCell::new(Value::Tensor(Tensor::empty(DType::F32))),
+            is_set: AtomicBool::new(false),
+            holder: AtomicU8::new(HOST),
+            on_card: Mutex::new(None),
+        }
+    }
+
+    /// Whether there is a value, wherever it is.
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// Where the host's value is, if there is one; good while the cell lives, to be used by who has
+    /// a turn of the scope and has brought it home.
+    pub(crate) fn get(&self) -> Option<NonNull<Value>> {
+        self.is_set().then_some(self.address())
+    }
+
+    /// The value, made by `init` if there is none.
+    ///
+    /// # Safety
+    /// The caller is alone on the scope.
+    pub(crate) unsafe fn get_or_init(&self, init: impl FnOnce() -> Value) -> NonNull<Value> {
+        if !self.is_set() {
+            // SAFETY: the caller's promise.
+            unsafe { *self.value.get() = init() };
+            self.is_set.store(true, Ordering::Release);
+        }
+        self.address()
+    }
+
+    /// Forgets the value.
+    ///
+    /// # Safety
+    /// The caller is alone on the scope.
+    pub(super) unsafe fn clear(&self) {
+        self.is_set.store(false, Ordering::Release);
+        self.holder.store(HOST, Ordering::Release);
+        // SAFETY: the caller's promise.
+        unsafe { *self.value.get() = Value::Tensor(Tensor::empty(DType::F32)) };
+    }
+
+    /// Says that the host's value counts from now on.
+    pub(crate) fn host_writes(&self) {
+        // Training threads say so in every step: one that changes nothing disturbs no other.
+        if self.holder.load(Ordering::Relaxed) != HOST {
+            self.holder.store(HOST, Ordering::Release);
+        }
+    }
+
+    /// Says that the card's value counts from now on.
+    pub(crate) fn card_writes(&self) {
+        self.holder.store(CARD, Ordering::Release);
+        self.is_set.store(true, Ordering::Release);
+    }
+
+    /// Copies the value from the card, if only the card has it.
+    ///
+    /// # Errors
+    /// When the card is lost, or an earlier kernel failed.
+    ///
+    /// # Safety
+    /// The caller has a turn of the scope, or reads it.
+    pub(crate) unsafe fn bring_home(&self) -> Result<()> {
+        if self.holder.load(Ordering::Acquire) != CARD {
+            return Ok(());
+        }
+        let on_card = self.lock();
+        // Somebody else may have done it while this one waited for the lock.
+        if self.holder.load(Ordering::Acquire) == CARD
+            && let Some(value) = &*on_card
+        {
+            // SAFETY: nobody looks at a value that is outdated: who wants to comes here first, and
+            // one at a time.
+            let home = unsafe { &mut *self.value.get() };
+            match (value, &mut *home) {
+                (DeviceValue::Tensor(tensor), Value::Tensor(home)) => tensor.download_to(home)?,
+                (value, home) => *home = value.download()?,
+            }
+            self.holder.store(BOTH, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The copy of `device`, brought up to date; steps that are bound to one see it stay where it is
+    /// as long as the value keeps its shape.
+    ///
+    /// # Errors
+    /// When the card has no memory for it.
+    ///
+    /// # Safety
+    /// The caller is alone on the scope, and there is a value.
+    pub(crate) unsafe fn on_card(&self, device: &Arc<dyn Device>) -> Result<DeviceValue> {
+        let mut on_card = self.lock();
+        let is_here =
+            on_card.as_ref().is_some_and(|value| value.device().place() == device.place());
+        if self.holder.load(Ordering::Acquire) == CARD && !is_here {
+            drop(on_card);
+            // SAFETY: the caller's promise.
+            unsafe { self.bring_home()? };
+            on_card = self.lock();
+        }
+        if self.holder.load(Ordering::Acquire) == HOST || !is_here {
+            // SAFETY: the caller's promise.
+            let host = unsafe { &*self.value.get() };
+            match (&mut *on_card, host) {
+                (Some(DeviceValue::Tensor(old)), Value::Tensor(new))
+                    if is_here && (old.dtype(), old.dims()) == (new.dtype(), new.dims()) =>
+                {
+                    old.write(new)?;
+                }
+                (on_card, host) => *on_card = Some(DeviceValue::upload(device.as_ref(), host)?),
+            }
+            self.holder.store(BOTH, Ordering::Release);
+        }
+        let value = on_card.as_ref().expect("uploaded above, or there before");
+        Ok(value.alias())
+    }
+
+    /// Puts a value that a card made, or is about to make.
+    ///
+    /// # Safety
+    /// The caller is alone on the scope.
+    pub(crate) unsafe fn set_on_card(&self, value: DeviceValue) {
+        *self.lock() = Some(value);
+        self.card_writes();
+    }
+
+    /// What is known of the value, wherever it is.
+    ///
+    /// # Safety
+    /// The caller is alone on the scope.
+    pub(crate) unsafe fn meta(&self) -> Option<Meta> {
+        if !self.is_set() {
+            return None;
+        }
+        if self.holder.load(Ordering::Acquire) == CARD {
+            return self.lock().as_ref().map(DeviceValue::meta);
+        }
+        // SAFETY: the caller's promise.
+        Some(meta_of(unsafe { self.address().as_ref() }))
+    }
+
+    /// Whether the copy of the card is the one that a step was bound to.
+    pub(crate) fn is_bound_to(&self, value: &DeviceValue) -> bool {
+        self.is_set() && self.lock().as_ref() == Some(value)
+    }
+
+    /// Whether a card's copy of it, if there is one, is as the host has it.
+    pub(crate) fn is_current_on_card(&self) -> bool {
+        self.holder.load(Ordering::Acquire) != HOST
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<DeviceValue>> {
+        self.on_card.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn address(&self) -> NonNull<Value> {
+        NonNull::new(self.value.get()).expect("a cell's address is not null")
+    }
+}
