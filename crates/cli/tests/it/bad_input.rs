@@ -144,7 +144,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 fn training_that_diverges_names_the_op_when_asked_to() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["train", "--samples", "3000", "--rows", "500", "--learning-rate", "1e30"];
-    for (flags, start) in [(&["--local"][..], "error: step "), (&[], "\nerror: worker ")] {
+    for (flags, start) in [(&["--local"][..], "error: step "), (&[], "error: worker ")] {
         let flags = [flags, &["--check-finite", "--quiet"]].concat();
         let checked = bireme(folder.path(), &[&args[..], &flags].concat(), "");
         assert_eq!(checked.code, Some(1), "{}", checked.stderr);
