@@ -47,6 +47,26 @@ thread_local! {
     static RECORDED: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
 }
 
+/// Ends what this thread records, also when it panics: what it gives to the card later must be done.
+struct NoMoreRecorded;
+
+impl NoMoreRecorded {
+    fn begin() -> NoMoreRecorded {
+        RECORDED.set(Some(Vec::new()));
+        NoMoreRecorded
+    }
+
+    fn end(self) -> Vec<Recorded> {
+        RECORDED.take().unwrap_or_default()
+    }
+}
+
+impl Drop for NoMoreRecorded {
+    fn drop(&mut self) {
+        RECORDED.set(None);
+    }
+}
+
 /// As the kernels write it (`prelude.cuh`).
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -325,10 +345,9 @@ impl Device for Cuda {
     }
 
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
-        RECORDED.set(Some(Vec::new()));
-        let outcome = work();
-        let recorded = RECORDED.take().unwrap_or_default();
-        outcome?;
+        let recording = NoMoreRecorded::begin();
+        work()?;
+        let recorded = recording.end();
         let graph = self.capture(&recorded).map_err(failed)?;
         if std::env::var_os(PROFILE).is_some() {
             self.profile(&recorded).map_err(failed)?;

@@ -12,15 +12,17 @@ pub enum Place {
 }
 
 impl Place {
-    /// Whether this build can run there.
+    /// Whether the engine can run there by itself.
     ///
     /// # Errors
-    /// For a GPU: this build has no GPU kernels.
+    /// For a GPU, which the engine knows only as a [`crate::device::Device`] that it is given.
     pub fn check(self) -> Result<()> {
         match self {
             Place::Cpu => Ok(()),
             Place::Cuda(device) => Err(Error::Device {
-                problem: format!("no GPU {device}: this build runs on CPUs only, use `Place::Cpu`"),
+                problem: format!(
+                    "no GPU {device}: use `Executor::on` with a card of `bireme_cuda::open`, or `Place::Cpu`"
+                ),
             }),
         }
     }

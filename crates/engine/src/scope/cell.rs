@@ -186,9 +186,16 @@ impl Cell {
         Some(meta_of(unsafe { self.address().as_ref() }))
     }
 
-    /// Whether the copy of the card is the one that a step was bound to.
-    pub(crate) fn is_bound_to(&self, value: &DeviceValue) -> bool {
-        self.is_set() && self.lock().as_ref() == Some(value)
+    /// Whether a step that was bound to a card's copy finds it there, as it is or after it was brought up to
+    /// date.
+    ///
+    /// # Safety
+    /// The caller is alone on the scope.
+    pub(crate) unsafe fn fits(&self, value: &DeviceValue) -> bool {
+        let is_there = self.is_set() && self.lock().as_ref() == Some(value);
+        // What the host has written since may be of another shape.
+        // SAFETY: the caller's promise.
+        is_there && (self.is_current_on_card() || unsafe { self.meta() } == Some(value.meta()))
     }
 
     /// Whether a card's copy of it, if there is one, is as the host has it.

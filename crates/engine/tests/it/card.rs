@@ -334,6 +334,11 @@ fn a_card_without_memory_says_so_and_leaves_the_variables() {
     let (graph, loss) = model();
     let card = HostCard::new(&[]);
     let mut executor = Executor::on(card.clone());
+    // Enough for some of the parameters, and not for all that a step needs.
+    card.left.store(300, Ordering::Relaxed);
+    executor.run(&graph.startup(), &[], &[]).unwrap_err();
+    assert!(executor.scope().names().iter().all(|name| !name.starts_with("fc_")));
+    card.left.store(usize::MAX, Ordering::Relaxed);
     executor.run(&graph.startup(), &[], &[]).unwrap();
     let before = executor.scope().get("fc_0.w_0").unwrap();
     card.left.store(10, Ordering::Relaxed);

@@ -73,10 +73,13 @@ impl<'a> Builder<'a> {
         let written: Vec<VarId> =
             self.selection.ops.iter().flat_map(|op| op.outputs.iter().copied()).collect();
         let mut values: HashMap<VarId, DeviceValue> = HashMap::new();
-        let mut bound = Vec::new();
+        let (mut bound, mut new) = (Vec::new(), Vec::new());
         for var in &self.kept {
             let cell = &self.source.cells[var];
-            let value = self.persistable(*var, cell)?;
+            let (value, is_new) = self.persistable(*var, cell)?;
+            if is_new {
+                new.push((Arc::clone(cell), value.alias()));
+            }
             values.insert(*var, value.alias());
             bound.push(Bound { cell: Arc::clone(cell), value, is_written: written.contains(var) });
         }
@@ -91,6 +94,12 @@ impl<'a> Builder<'a> {
         }
         let fetches = self.selection.fetches.iter().map(|var| self.fetch(*var, &frame, &values));
         let fetches = fetches.collect::<Result<_>>()?;
+        let complaints = self.device.complaints()?;
+        // Nothing can fail any more: until here every variable is as it was.
+        for (cell, value) in new {
+            // SAFETY: who makes a layout is alone on the scope.
+            unsafe { cell.set_on_card(value) };
+        }
         let at_home = self.source.cells.iter().filter(|(var, _)| !self.kept.contains(var));
         Ok(CardLayout {
             shapes,
@@ -102,23 +111,23 @@ impl<'a> Builder<'a> {
             at_home: at_home.map(|(_, cell)| Arc::clone(cell)).collect(),
             step,
             counts_steps,
-            complaints: self.device.complaints()?,
+            complaints,
             _frame: frame,
             _arena: arena,
         })
     }
 
     /// A persistable variable on the card: as it is, or new when the step is the first to write it.
-    fn persistable(&self, var: VarId, cell: &Arc<Cell>) -> Result<DeviceValue> {
+    /// Says which of the two; a new one is not in its cell yet.
+    fn persistable(&self, var: VarId, cell: &Arc<Cell>) -> Result<(DeviceValue, bool)> {
         let meta = self.meta(var)?;
         // SAFETY: who makes a layout is alone on the scope.
         unsafe {
-            let fits = cell.meta().is_some_and(|there| there == meta.meta);
-            if !fits {
-                cell.set_on_card(unwritten(self.device.as_ref(), meta)?);
+            if cell.meta().is_some_and(|there| there == meta.meta) {
+                return Ok((cell.on_card(self.device)?, false));
             }
-            cell.on_card(self.device)
         }
+        Ok((unwritten(self.device.as_ref(), meta)?, true))
     }
 
     fn meta(&self, var: VarId) -> Result<&DeviceMeta> {

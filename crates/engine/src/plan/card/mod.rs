@@ -8,6 +8,7 @@
 
 mod build;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -139,12 +140,8 @@ impl CardLayout {
     /// Whether a step with these feeds can run in it.
     fn fits(&self, feeds: &[Feed<'_>]) -> bool {
         self.shapes.iter().zip(feeds).all(|(shape, feed)| *shape == feed.shape())
-            && self.bound.iter().all(|bound| {
-                // SAFETY: the caller is alone on the scope.
-                let meta = unsafe { bound.cell.meta() };
-                meta.is_some_and(|meta| meta == bound.value.meta())
-                    && bound.cell.is_bound_to(&bound.value)
-            })
+            // SAFETY: the caller is alone on the scope.
+            && self.bound.iter().all(|bound| unsafe { bound.cell.fits(&bound.value) })
     }
 
     /// Runs a step; the caller is alone on the scope and has checked that the feeds fit.
@@ -294,7 +291,9 @@ impl Plan {
             self.interrupt.as_ref(),
         );
         let layout = &mut self.on_card[last];
-        layout.run(&step, feeds)?;
+        // A host op that panics, for want of memory, is an error here as it is on the host.
+        catch_unwind(AssertUnwindSafe(|| layout.run(&step, feeds)))
+            .unwrap_or_else(|panic| Err(Error::caught(panic)))?;
         for (fetch, fetched) in layout.fetches.iter().zip(&mut *fetched) {
             match fetch {
                 // SAFETY: the ops are done, and the turn is not over; the frame is alive.
