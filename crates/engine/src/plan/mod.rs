@@ -519,7 +519,7 @@ fn merge(merge: &Merge) {
 /// Nobody else touches this range of `sum`.
 unsafe fn add(sum: &Tensor, piece: &Tensor, range: std::ops::Range<usize>) {
     assert!(range.end <= sum.numel(), "a range lies inside its piece");
-    crate::dispatch!(sum.dtype(), T in [f32, f64, i64, i32] => {
+    crate::dispatch!(sum.dtype(), T in [f32, f64, i64, i32, half::f16, half::bf16] => {
         let Ok(piece) = piece.as_slice::<T>() else {
             unreachable!("pieces of one variable have one type")
         };
