@@ -120,11 +120,18 @@ INLINE Belongs belongs(const Parts& parts, uint32_t sample, uint32_t column) {
   return place;
 }
 
+/// The same numbers as elements of another type: tables are of 32 bits, a row may be of 16.
+template <typename To, typename From, int V> INLINE Piece<To, V> as(const Piece<From, V>& from) {
+  Piece<To, V> to;
+  UNROLL for (int i = 0; i < V; i++) to.x[i] = Store<To>::of(load(from.x[i]));
+  return to;
+}
+
 // Pieces that a thread has under way at once.
 const int AT_ONCE = 4;
 
-template <int V>
-INLINE void join(const Places& places, const Parts& parts, float* out, Complaint* complaint, uint32_t op) {
+template <typename E, int V>
+INLINE void join(const Places& places, const Parts& parts, E* out, Complaint* complaint, uint32_t op) {
   uint32_t first = blockIdx.x * blockDim.x * AT_ONCE + threadIdx.x;
   const float* from[AT_ONCE];
   uint32_t to[AT_ONCE], features[AT_ONCE];
@@ -159,11 +166,11 @@ INLINE void join(const Places& places, const Parts& parts, float* out, Complaint
       if (e < (int)features[i]) pieces[i].x[e] = from[i][e];
   }
   UNROLL for (int i = 0; i < AT_ONCE; i++)
-    if (first + i * blockDim.x < parts.count) store_piece<float, V>(out + to[i], pieces[i]);
+    if (first + i * blockDim.x < parts.count) store_piece<E, V>(out + to[i], as<E>(pieces[i]));
 }
 
-template <int V>
-INLINE void split(const Places& places, const Parts& parts, const float* grad, Complaint* complaint,
+template <typename E, int V>
+INLINE void split(const Places& places, const Parts& parts, const E* grad, Complaint* complaint,
                   uint32_t op) {
   uint32_t first = blockIdx.x * blockDim.x * AT_ONCE + threadIdx.x;
   UNROLL for (int i = 0; i < AT_ONCE; i++) {
@@ -171,7 +178,7 @@ INLINE void split(const Places& places, const Parts& parts, const float* grad, C
     if (piece >= parts.count) continue;
     uint32_t sample = parts.pieces.quotient(piece);
     uint32_t column = parts.first_column + (piece - sample * parts.pieces.by) * V;
-    Piece<float, V> values = load_piece<float, V>(grad + (size_t)sample * parts.pitch + column);
+    Piece<float, V> values = as<float>(load_piece<E, V>(grad + (size_t)sample * parts.pitch + column));
     Belongs place = belongs(parts, sample, column);
     float* to = places.values[place.part];
     if (!to) continue;
@@ -193,16 +200,20 @@ INLINE void split(const Places& places, const Parts& parts, const float* grad, C
 
 }  // own
 
-#define JOIN(V)                                                                                            \
-  KERNEL __launch_bounds__(256) join_parts_##V(BY_VALUE Places places, BY_VALUE Parts parts, float* out,   \
-                                               Complaint* complaint, uint32_t op) {                        \
-    join<V>(places, parts, out, complaint, op);                                                            \
+#define JOIN(V, E, suffix)                                                                                 \
+  KERNEL __launch_bounds__(256) join_parts_##V##_##suffix(BY_VALUE Places places, BY_VALUE Parts parts,    \
+                                                          E* out, Complaint* complaint, uint32_t op) {     \
+    join<E, V>(places, parts, out, complaint, op);                                                         \
   }                                                                                                        \
-  EXPORT(join_parts_##V)                                                                                   \
-  KERNEL __launch_bounds__(256) split_parts_##V(BY_VALUE Places places, BY_VALUE Parts parts,              \
-                                                const float* grad, Complaint* complaint, uint32_t op) {    \
-    split<V>(places, parts, grad, complaint, op);                                                          \
+  EXPORT(join_parts_##V##_##suffix)                                                                        \
+  KERNEL __launch_bounds__(256) split_parts_##V##_##suffix(                                                \
+      BY_VALUE Places places, BY_VALUE Parts parts, const E* grad, Complaint* complaint, uint32_t op) {    \
+    split<E, V>(places, parts, grad, complaint, op);                                                       \
   }                                                                                                        \
-  EXPORT(split_parts_##V)
-JOIN(1)
-JOIN(4)
+  EXPORT(split_parts_##V##_##suffix)
+#define JOINS(E, suffix)  \
+  JOIN(1, E, suffix)      \
+  JOIN(4, E, suffix)
+JOINS(float, f32)
+JOINS(bf16, bf16)
+JOINS(f16, f16)

@@ -67,7 +67,8 @@ struct Row {
 fn read(cx: &Lowering<'_>, joined: &Var) -> Outcome<Row> {
     let (tables, ids, dense) = (cx.inputs("W"), cx.inputs("Ids"), cx.inputs("Dense"));
     let (table_of, padding) = (cx.op.longs("table")?, cx.op.longs("padding_idx")?);
-    if joined.dims.len() != 2 || joined.dtype != DType::F32 {
+    let is_known = matches!(joined.dtype, DType::F32 | DType::BF16 | DType::F16);
+    if joined.dims.len() != 2 || !is_known {
         return host();
     }
     let (samples, width) = (joined.dims[0], joined.dims[1]);
@@ -149,8 +150,7 @@ fn join(cx: &mut Lowering<'_>) -> Outcome {
         return Ok(());
     }
     let row = read(cx, &out)?;
-    move_parts(cx, "join_parts", &row, out.at);
-    Ok(())
+    move_parts(cx, "join_parts", &row, &out)
 }
 
 fn split(cx: &mut Lowering<'_>) -> Outcome {
@@ -183,8 +183,7 @@ fn split(cx: &mut Lowering<'_>) -> Outcome {
             }
         }
     }
-    move_parts(cx, "split_parts", &row, grad.at);
-    Ok(())
+    move_parts(cx, "split_parts", &row, &grad)
 }
 
 /// Neighbouring parts that are alike, as in `kernels/lookup.cu`.
@@ -212,8 +211,8 @@ struct Parts {
     unused: [u32; 2],
 }
 
-/// Moves all parts between where they belong and `joined`, which has all of them in each row.
-fn move_parts(cx: &mut Lowering<'_>, kernel: &str, row: &Row, joined: Ref) {
+/// Moves all parts between where they belong and `joined`, which has all of them in each row, in its own type.
+fn move_parts(cx: &mut Lowering<'_>, kernel: &str, row: &Row, joined: &Var) -> Outcome {
     // 16 bytes at once where every part allows it; dense features at the end of a row may be of any width.
     let looked_up = match row.parts.split_last() {
         Some((last, others)) if last.ids == Ref::NULL => others,
@@ -221,7 +220,7 @@ fn move_parts(cx: &mut Lowering<'_>, kernel: &str, row: &Row, joined: Ref) {
     };
     let fits = |part: &Part| part.width.is_multiple_of(4);
     let step = if looked_up.iter().all(fits) && row.pitch.is_multiple_of(4) { 4 } else { 1 };
-    let mut column = 0;
+    let (mut column, suffix) = (0, joined.suffix()?);
     for parts in row.parts.chunks(MAX_PARTS) {
         let columns = parts.iter().map(Part::columns).sum::<usize>();
         let count = row.samples * columns.div_ceil(step);
@@ -245,14 +244,15 @@ fn move_parts(cx: &mut Lowering<'_>, kernel: &str, row: &Row, joined: Ref) {
             given.chain(std::iter::repeat(Ref::NULL)).take(MAX_PARTS)
         });
         let blocks = count.div_ceil(THREADS * PIECES) as u32;
-        cx.kernel(format!("{kernel}_{step}"), [blocks, 1, 1], THREADS as u32)
+        cx.kernel(format!("{kernel}_{step}_{suffix}"), [blocks, 1, 1], THREADS as u32)
             .refs(refs, 3 * MAX_PARTS)
             .value(shapes)
-            .at(joined)
+            .var(joined)
             .complaint()
             .launch();
         column += columns;
     }
+    Ok(())
 }
 
 fn stretches(parts: &[Part], mut column: usize) -> Vec<Stretch> {

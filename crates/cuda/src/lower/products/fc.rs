@@ -8,6 +8,7 @@ use super::matmul::as_matrix;
 use super::multiply::{DotRows, dense, dot_rows, float, multiply, plain, turned};
 use crate::lower::{Lowering, Outcome, Var, host};
 use crate::work::{Epilogue, Product, Ref};
+use bireme_ir::DType;
 
 /// Activations of `fused_fc`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,6 +115,13 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
     if grad.dbias.as_ref().is_some_and(|dbias| dbias.numel() != n) {
         return host();
     }
+    // Sums are made in 32 bits, and stored as that or as what the rest is.
+    let is_stored = |var: &Var| [grad.x.dtype, DType::F32].contains(&var.dtype);
+    let params = [&grad.dw, &grad.dbias];
+    let types: Vec<DType> = params.iter().copied().flatten().map(|var| var.dtype).collect();
+    if !params.iter().copied().flatten().all(is_stored) || types.windows(2).any(|two| two[0] != two[1]) {
+        return host();
+    }
     let has_gaps = |var: &Var| var.pitch != sizes[2];
     if n > 1 {
         grad.wide(l, sizes)
@@ -143,7 +151,7 @@ impl Grad {
         if let Some(dw) = &self.dw {
             let product = dense(elements, [k, n, m], turned(self.x.at), plain(dz), dw.at);
             let pitches = [self.x.pitch, product.pitches[1], product.pitches[2]];
-            multiply(l, Product { pitches, ..product })?;
+            multiply(l, Product { pitches, output: float(dw.dtype)?, ..product })?;
         }
         Ok(())
     }
@@ -153,7 +161,8 @@ impl Grad {
         let (dtype, suffix) = (self.x.dtype, self.x.suffix()?);
         let pack = if n.is_multiple_of(4) { 4 } else { 1 };
         let chunks = Chunks::of(m, n, pack);
-        let is_done = chunks.count == 1 && sum_size(dtype) == dtype.size();
+        let is_summed = |dbias: &Var| sum_size(dtype) == dbias.dtype.size();
+        let is_done = chunks.count == 1 && self.dbias.as_ref().is_some_and(is_summed);
         let partials = match &self.dbias {
             None => Ref::NULL,
             Some(dbias) if is_done => dbias.at,
@@ -166,7 +175,7 @@ impl Grad {
         match &self.dbias {
             Some(dbias) if !is_done => {
                 let sums = Sums { first: dbias.at, split: n, second: Ref::NULL, scale: 1.0 };
-                finish(l, dtype, partials, chunks.count, n, &sums)
+                finish(l, dbias.dtype, partials, chunks.count, n, &sums)
             }
             _ => Ok(()),
         }
@@ -187,6 +196,7 @@ impl Grad {
             return Ok(());
         }
         let sums = Sums { first, split: k, second, scale: 1.0 };
-        finish(l, dtype, partials, chunks.count, k + 1, &sums)
+        let written = self.dw.as_ref().or(self.dbias.as_ref()).map_or(dtype, |var| var.dtype);
+        finish(l, written, partials, chunks.count, k + 1, &sums)
     }
 }
