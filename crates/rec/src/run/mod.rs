@@ -157,7 +157,12 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
     if let Some((address, _)) = &options.listen {
         fleet = fleet.bind(address);
     }
-    fleet.minimize(&model.loss, &*optimizer::of(config)?, &topology.strategy(config)?)?;
+    let amp = optimizer::amp(config, topology)?;
+    if let Some(amp) = &amp {
+        log.info(&amp.describe());
+    }
+    let optimizer = optimizer::with_amp(config, amp)?;
+    fleet.minimize(&model.loss, &*optimizer, &topology.strategy(config)?)?;
     if fleet.is_server() {
         serve(&mut fleet, config, options, &description)?;
         return Ok(Outcome::default());
