@@ -3,6 +3,7 @@
 //! One file a wrapped type; each method extracts its arguments, enters the engine and wraps what
 //! comes back. What a user sees (names, defaults, documentation) is Python, in `python/bireme`.
 
+mod amp;
 mod append;
 mod array;
 mod autograd;
@@ -101,6 +102,8 @@ mod _core {
     use crate::operator::Operator;
     #[pymodule_export]
     use crate::operators::operator;
+    #[pymodule_export]
+    use crate::amp::{AutoCastState, amp_lists, auto_cast_state, get_auto_cast, set_auto_cast};
     #[pymodule_export]
     use crate::optimizer::Optimizer;
     #[pymodule_export]
