@@ -8,6 +8,7 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
+mod card;
 mod collective;
 mod collective_program;
 mod console;
@@ -106,7 +107,9 @@ mod _core {
     #[pymodule_export]
     use crate::parameter::{create_global_var, create_parameter};
     #[pymodule_export]
-    use crate::place::{CPUPlace, CUDAPinnedPlace, CUDAPlace};
+    use crate::place::{
+        CPUPlace, CUDAPinnedPlace, CUDAPlace, card_count, current_card, set_current_place,
+    };
     #[pymodule_export]
     use crate::program::Program;
     #[pymodule_export]
