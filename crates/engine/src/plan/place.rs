@@ -1,7 +1,8 @@
 //! Decides where each op of a step runs when there is a card, and what is copied between the two.
 //!
 //! An op is the host's when the card has no kernel for it, when it asks other processes or prints, when
-//! a condition decides whether it runs, or when its shapes are known only as it runs. Values are copied where
+//! a condition decides whether it runs, when its shapes are known only as it runs, or when it uses a table that
+//! the card has no memory for. Values are copied where
 //! somebody needs them that another has made, once, and only then.
 
 use std::collections::{HashMap, HashSet};
@@ -13,6 +14,17 @@ use crate::op::{Meta, OpView};
 use crate::plan::gaps;
 use crate::plan::select::{SelectedOp, Selection, VarId};
 use bireme_ir::VarKind;
+
+/// What places are decided by.
+#[derive(Clone, Copy)]
+pub(crate) struct Deciding<'a> {
+    /// The program's seed, which random ops take over.
+    pub(crate) seed: u64,
+    /// Who is asked.
+    pub(crate) device: &'a dyn Device,
+    /// Variables that the card has no memory for: ops that use them run on the host.
+    pub(crate) at_home: &'a HashSet<VarId>,
+}
 
 /// One thing to do in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +55,11 @@ impl Places {
     pub(crate) fn assign(
         selection: &Selection,
         metas: &[Option<Meta>],
-        seed: u64,
-        device: &dyn Device,
+        by: Deciding<'_>,
     ) -> Result<Places> {
-        let mut pitches = gaps::pitches(selection, metas, device);
+        let mut pitches = gaps::pitches(selection, metas, by.device);
         loop {
-            let places = Places::with_pitches(selection, metas, seed, device, &pitches)?;
+            let places = Places::with_pitches(selection, metas, by, &pitches)?;
             // An op that the host runs after all takes no gaps.
             let on_host = selection.ops.iter().zip(&places.kernels).filter(|(_, k)| k.is_none());
             let touched: HashSet<VarId> =
@@ -64,8 +75,7 @@ impl Places {
     fn with_pitches(
         selection: &Selection,
         metas: &[Option<Meta>],
-        seed: u64,
-        device: &dyn Device,
+        by: Deciding<'_>,
         pitches: &HashMap<VarId, usize>,
     ) -> Result<Places> {
         let with_rows = |meta: &Option<Meta>| {
@@ -81,8 +91,7 @@ impl Places {
             }
         }
         for op in &selection.ops {
-            let kernel =
-                places.kernel(selection, op, seed, device).map_err(|error| error.in_op(&op.op))?;
+            let kernel = places.kernel(selection, op, by).map_err(|error| error.in_op(&op.op))?;
             places.kernels.push(kernel);
         }
         Ok(places)
@@ -92,10 +101,14 @@ impl Places {
         &mut self,
         selection: &Selection,
         op: &SelectedOp,
-        seed: u64,
-        device: &dyn Device,
+        by: Deciding<'_>,
     ) -> Result<Option<Arc<dyn DeviceKernel>>> {
-        if op.guarded || op.def.ordered || op.def.side_effect {
+        let is_at_home = |var: &VarId| by.at_home.contains(var);
+        if op.guarded
+            || op.def.ordered
+            || op.def.side_effect
+            || op.inputs.iter().chain(&op.outputs).any(is_at_home)
+        {
             return Ok(None);
         }
         let known = |vars: &[VarId]| -> Option<Vec<DeviceMeta>> {
@@ -112,8 +125,8 @@ impl Places {
         }
         let versions: Vec<u32> =
             op.outputs.iter().map(|var| selection.vars[*var].version).collect();
-        let view = OpView { seed, versions: &versions, ..op.view() };
-        let kernel = device.kernel(&view, &inputs, &mut outputs)?;
+        let view = OpView { seed: by.seed, versions: &versions, ..op.view() };
+        let kernel = by.device.kernel(&view, &inputs, &mut outputs)?;
         if kernel.is_some() {
             for (var, meta) in op.outputs.iter().zip(outputs) {
                 self.metas[*var] = Some(meta);

@@ -2,7 +2,9 @@
 
 #![expect(unsafe_code, reason = "binds variables to memory that the layout owns")]
 
-use std::collections::HashMap;
+mod memory;
+
+use std::collections::{HashMap, HashSet};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -16,16 +18,26 @@ use crate::op::{Share, meta_of, shape_like};
 use crate::plan::beside::Copies;
 use crate::plan::frame::{Call, Frame};
 use crate::plan::layout::{FeedShape, Source, no_value, shapes_of};
-use crate::plan::memory::{Need, pack};
+use crate::plan::memory::{Need, Packing, pack};
 use crate::plan::place::{Holders, Places, Task, schedule};
 use crate::plan::select::{Selection, VarId};
-use crate::scope::Cell;
+use crate::scope::{Cell, Seat};
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
 use crate::{Error, Result};
 
 /// Where blocks of a card's memory begin.
 const ALIGN: usize = 256;
+
+/// Memory of a layout that is not taken yet.
+pub(super) struct Sketch {
+    /// Values that live for a part of the step; two needs each, of elements and of row numbers.
+    vars: Vec<VarId>,
+    /// Ops with scratch memory; their needs follow.
+    scratch: Vec<usize>,
+    needs: Vec<Need>,
+    packing: Packing,
+}
 
 /// A layout in the making.
 pub(super) struct Builder<'a> {
@@ -39,6 +51,8 @@ pub(super) struct Builder<'a> {
     holders: HashMap<VarId, Holders>,
     /// Persistable variables on the card.
     kept: Vec<VarId>,
+    /// Those that it has no memory for.
+    at_home: &'a HashSet<VarId>,
 }
 
 impl<'a> Builder<'a> {
@@ -46,8 +60,9 @@ impl<'a> Builder<'a> {
         source: &'a Source<'a>,
         places: &'a Places,
         device: &'a Arc<dyn Device>,
+        at_home: &'a HashSet<VarId>,
         check_finite: bool,
-    ) -> Result<Builder<'a>> {
+    ) -> Builder<'a> {
         let selection = source.selection;
         let on_card = selection.ops.iter().enumerate().filter(|(at, _)| places.is_on_card(*at));
         let mut kept: Vec<VarId> = on_card
@@ -65,10 +80,10 @@ impl<'a> Builder<'a> {
             .collect();
         holders.extend(kept.iter().map(|var| (*var, Holders::CARD)));
         let tasks = schedule(&selection.ops, |at| places.is_on_card(at), &mut holders, &kept);
-        Ok(Builder { source, selection, places, device, check_finite, tasks, holders, kept })
+        Builder { source, selection, places, device, check_finite, tasks, holders, kept, at_home }
     }
 
-    pub(super) fn build(self, shapes: Vec<FeedShape>) -> Result<CardLayout> {
+    pub(super) fn build(self, shapes: Vec<FeedShape>, sketch: Sketch) -> Result<CardLayout> {
         let frame = Frame::new(self.selection.vars.len());
         let written: Vec<VarId> =
             self.selection.ops.iter().flat_map(|op| op.outputs.iter().copied()).collect();
@@ -80,10 +95,11 @@ impl<'a> Builder<'a> {
             if is_new {
                 new.push((Arc::clone(cell), value.alias()));
             }
-            values.insert(*var, value.alias());
-            bound.push(Bound { cell: Arc::clone(cell), value, is_written: written.contains(var) });
+            let seat = Seat::of(&value);
+            values.insert(*var, value);
+            bound.push(Bound { cell: Arc::clone(cell), seat, is_written: written.contains(var) });
         }
-        let (arena, scratches) = self.place(&mut values)?;
+        let (arena, scratches) = self.place(&sketch, &mut values)?;
         self.shape_host(&frame);
         let step = DeviceTensor::upload(self.device.as_ref(), &Tensor::scalar(0i64))?;
         let kernels = || self.places.kernels.iter().flatten();
@@ -134,12 +150,8 @@ impl<'a> Builder<'a> {
         self.places.metas[var].as_ref().ok_or_else(|| no_value(self.source, var))
     }
 
-    /// Places what lives for a part of the step only: those that are never alive together share memory.
-    /// Says where the scratch memory of each op begins.
-    fn place(
-        &self,
-        values: &mut HashMap<VarId, DeviceValue>,
-    ) -> Result<(Arc<dyn Region>, HashMap<usize, Address>)> {
+    /// Where what lives for a part of the step only will lie: what is never alive together shares memory.
+    pub(super) fn sketch(&self) -> Result<Sketch> {
         let mut spans: HashMap<VarId, (usize, usize)> = HashMap::new();
         for (position, task) in self.tasks.iter().enumerate() {
             let mut touch = |var: VarId| {
@@ -158,7 +170,7 @@ impl<'a> Builder<'a> {
             spans.entry(*var).and_modify(|span| span.1 = self.tasks.len());
         }
         let mut vars: Vec<VarId> =
-            spans.keys().filter(|var| !values.contains_key(var)).copied().collect();
+            spans.keys().filter(|var| self.kept.binary_search(var).is_err()).copied().collect();
         vars.sort_unstable();
         let mut needs = Vec::new();
         for var in &vars {
@@ -178,14 +190,24 @@ impl<'a> Builder<'a> {
             }
         }
         let packing = pack(&needs);
+        Ok(Sketch { vars, scratch, needs, packing })
+    }
+
+    /// Takes the memory of a sketch. Says where the scratch memory of each op begins.
+    fn place(
+        &self,
+        sketch: &Sketch,
+        values: &mut HashMap<VarId, DeviceValue>,
+    ) -> Result<(Arc<dyn Region>, HashMap<usize, Address>)> {
+        let Sketch { vars, scratch, packing, .. } = sketch;
         let arena = self.device.allocate(packing.bytes)?;
         for (i, var) in vars.iter().enumerate() {
             let at = [packing.offsets[2 * i], packing.offsets[2 * i + 1]];
             values.insert(*var, window(self.meta(*var)?, &arena, at));
         }
         let offsets = packing.offsets[2 * vars.len()..].iter();
-        let scratch = scratch.into_iter().zip(offsets.map(|at| arena.address().plus(*at)));
-        let scratch = scratch.collect();
+        let offsets = offsets.map(|at| arena.address().plus(*at));
+        let scratch = scratch.iter().copied().zip(offsets).collect();
         Ok((arena, scratch))
     }
 
