@@ -9,6 +9,7 @@ mod autograd;
 mod backward;
 mod block;
 mod card;
+mod card_figures;
 mod collective;
 mod collective_program;
 mod console;
@@ -61,6 +62,11 @@ mod _core {
     use crate::backward::{append_backward, gradients};
     #[pymodule_export]
     use crate::block::Block;
+    #[pymodule_export]
+    use crate::card_figures::{
+        CardEvent, allow_tf32, card_memory, card_properties, empty_card_caches, is_card_idle,
+        reset_card_peak, synchronize_card,
+    };
     #[pymodule_export]
     use crate::collective::{GradReducer, ProcessGroup, Task, divide_gradients};
     #[pymodule_export]
