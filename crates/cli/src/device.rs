@@ -40,7 +40,11 @@ pub(crate) fn choose(config: &mut Config, choice: Option<Choice>) {
         config.set_switch(KEY, matches!(choice, Choice::Card(_)));
     }
     if config.switch(KEY) && is_host_forced() {
-        say(&format!("{}=cpu: what asks for a GPU runs on the CPU", variables::DEVICE.name));
+        // A command may train and then evaluate: it is said once.
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Ordering::Relaxed) {
+            say(&format!("{}=cpu: what asks for a GPU runs on the CPU", variables::DEVICE.name));
+        }
         config.set_switch(KEY, false);
     }
 }

@@ -10,8 +10,26 @@ from typing import Any, NamedTuple
 
 from .. import _core
 from .._missing import missing_names
-from .._names import set_public_names
 from .streams import Event, Stream, card_number, current_stream, stream_guard
+
+__all__ = [
+    "Event",
+    "Stream",
+    "current_stream",
+    "device_count",
+    "empty_cache",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "reset_max_memory_allocated",
+    "reset_max_memory_reserved",
+    "stream_guard",
+    "synchronize",
+]
 
 
 class _Properties(NamedTuple):
@@ -145,5 +163,4 @@ def reset_max_memory_reserved(device: Any = None) -> None:
     _core.reset_card_peak(card_number(device), True)
 
 
-set_public_names(__name__, also="Event Stream current_stream stream_guard", but="card_number")
 __getattr__ = missing_names(__name__)
