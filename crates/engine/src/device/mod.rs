@@ -11,7 +11,7 @@ mod value;
 use std::fmt;
 use std::sync::Arc;
 
-pub use memory::{MemoryPlan, SegmentMemory};
+pub use memory::{MemoryPlan, OnMemory, SegmentMemory};
 pub use once::run_once_on;
 pub(crate) use once::{refused, unwritten};
 pub use value::{DeviceRows, DeviceTensor, DeviceValue, NO_ROW};
