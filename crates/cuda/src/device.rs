@@ -10,19 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bireme_engine::device::{
     Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
-    Problem, Recording, Region,
+    Problem, Recording, Region, Uploads,
 };
 use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
-use bireme_ir::{DType, VarKind};
+use bireme_ir::DType;
 
-use crate::bound::{Bound, Extents, Places, Ready, failed};
+use crate::bound::{Bound, Call, Extents, Places, Ready, failed};
 use crate::driver::{
     Card, Compute, Element, Epilogue, Event, Graph, Memory, Operand, Pinned, ProductSpec, Products,
     Span, Stream, Timing,
 };
 use crate::lanes::{self, Access};
 use crate::lower::{self, Lowered, Lowering, Stop};
+use crate::merge::{self, Joint};
+use crate::uploads::Ring;
 use crate::work::{self, Base, Product, Work};
 
 /// The variable that asks for the time of each piece of work that is recorded.
@@ -40,7 +42,7 @@ pub(crate) struct Cuda {
 }
 
 /// A piece of work, with what it reads and writes.
-type Recorded = (Bound, Vec<Access>);
+pub(crate) type Recorded = (Bound, Vec<Access>);
 
 thread_local! {
     /// What this thread records.
@@ -143,9 +145,13 @@ impl Cuda {
     /// Loads the kernels of an op, and fixes what its products are computed with.
     fn ready(&self, work: Work) -> crate::driver::Result<Ready> {
         Ok(match work {
-            Work::Kernel { name, blocks, threads, args } => {
+            Work::Kernel { name, blocks, threads, args, many } => {
                 let function = self.card.function(&name)?;
-                Ready::Kernel { function, blocks, threads, args }
+                let joint = match many {
+                    Some(many) => Some(Joint { function: self.card.function(&many.name)?, many }),
+                    None => None,
+                };
+                Ready::Kernel { function, blocks, threads, args, joint }
             }
             Work::Product(product) => {
                 self.products()?;
@@ -298,6 +304,10 @@ impl Device for Cuda {
         self.stream.upload(span(to, from.len()), from).map_err(failed)
     }
 
+    fn uploads(&self, bytes: &[usize]) -> Result<Box<dyn Uploads>> {
+        Ok(Box::new(Ring::new(&self.card, &self.stream, bytes).map_err(failed)?))
+    }
+
     fn download(&self, from: Address, to: &mut [u8]) -> Result<()> {
         let bytes = to.len();
         self.stream.download(to, span(from, bytes)).map_err(failed)
@@ -333,7 +343,7 @@ impl Device for Cuda {
         let Lowered { work, scratch, pieces } = lowering.finish();
         let work = work.into_iter().map(|work| self.ready(work));
         let work = work.collect::<crate::driver::Result<Vec<_>>>().map_err(failed)?;
-        let sizes = |metas: &[DeviceMeta]| metas.iter().map(extent).collect();
+        let sizes = |metas: &[DeviceMeta]| metas.iter().map(DeviceMeta::extent).collect();
         let (inputs, outputs) = (sizes(inputs), sizes(outputs));
         let device = self.own.upgrade().ok_or_else(|| Error::kernel("the card is being closed"))?;
         let extents = Extents { inputs, outputs, scratch: pieces };
@@ -344,10 +354,14 @@ impl Device for Cuda {
         lower::takes_gaps(op)
     }
 
+    fn takes_views(&self, op: &str) -> &'static [&'static str] {
+        lower::takes_views(op)
+    }
+
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         let recording = NoMoreRecorded::begin();
         work()?;
-        let recorded = recording.end();
+        let recorded = merge::merge(recording.end());
         let graph = self.capture(&recorded).map_err(failed)?;
         if std::env::var_os(PROFILE).is_some() {
             self.profile(&recorded).map_err(failed)?;
@@ -383,8 +397,8 @@ impl Device for Cuda {
         let blocks = count.div_ceil(256).min(1 << 16) as u32;
         let args =
             [at.0, count as u64, complaints.0, u64::from(op)].map(|word| vec![word]).to_vec();
-        let (blocks, threads) = ([blocks, 1, 1], 256);
-        let work = Bound::Kernel { function, blocks, threads, args };
+        let (blocks, threads, joint) = ([blocks, 1, 1], 256, None);
+        let work = Bound::Kernel(Call { function, blocks, threads, args, joint });
         let bytes = (count * dtype.size()) as u64;
         self.submit(work, || vec![Access { start: at.0, bytes, writes: false }])
     }
@@ -393,22 +407,6 @@ impl Device for Cuda {
 impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.describe())
-    }
-}
-
-/// Bytes of a variable's values and of its row numbers.
-fn extent(meta: &DeviceMeta) -> [usize; 2] {
-    let dims = || meta.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
-    let size = meta.meta.dtype.size();
-    match (meta.meta.kind, meta.rows) {
-        (VarKind::SelectedRows, rows) => {
-            let count = rows.unwrap_or(0);
-            [count * dims().skip(1).product::<usize>() * size, count * 8]
-        }
-        _ => {
-            let whole = meta.pitch.map(|pitch| dims().take(1).product::<usize>() * pitch);
-            [whole.unwrap_or_else(|| dims().product()) * size, 0]
-        }
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    fn conflicts(&self, other: &Access) -> bool {
+    pub(crate) fn conflicts(&self, other: &Access) -> bool {
         (self.writes || other.writes)
             && self.start < other.start + other.bytes
             && other.start < self.start + self.bytes
@@ -81,7 +81,8 @@ pub(crate) fn place(work: &[Vec<Access>]) -> Vec<Placed> {
     placed
 }
 
-fn meets(a: &[Access], b: &[Access]) -> bool {
+/// Whether one of two pieces writes what the other reads or writes.
+pub(crate) fn meets(a: &[Access], b: &[Access]) -> bool {
     a.iter().any(|a| b.iter().any(|b| a.conflicts(b)))
 }
 

@@ -11,6 +11,8 @@ mod device;
 pub mod driver;
 mod lanes;
 mod lower;
+mod merge;
+mod uploads;
 mod work;
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use bireme_ir::DType;
 use bytemuck::{Pod, Zeroable};
 
 use super::super::{Lowering, Outcome, host};
-use crate::work::Ref;
+use crate::work::{Many, Ref};
 
 /// Powers of one launch, as in `kernels/update.cu`.
 const MANY: usize = 128;
@@ -61,7 +61,14 @@ pub(crate) fn raise_many(cx: &mut Lowering<'_>, powers: &[Power]) {
         let blocks = [powers.len() as u32, 1, 1];
         if powers.len() <= 2 {
             let launch = cx.kernel("raise_powers", blocks, 32).refs(places, 4);
-            launch.value([growths[0], growths[1]]).launch();
+            let many = Many {
+                name: "raise_many_powers".to_owned(),
+                targets: powers.len(),
+                room: 2,
+                most: MANY,
+                block_word: None,
+            };
+            launch.value([growths[0], growths[1]]).many(many).launch();
         } else {
             let launch = cx.kernel("raise_many_powers", blocks, 32).refs(places, 2 * MANY);
             launch.value(growths).launch();

@@ -51,6 +51,11 @@ pub(super) struct Extent {
     width: [u32; 3],
 }
 
+impl Extent {
+    /// The word that begins with the first block.
+    pub(super) const BLOCK_WORD: usize = std::mem::offset_of!(Extent, first_block) / 8;
+}
+
 /// The numbers of a rule, as in `kernels/rules.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]

@@ -64,6 +64,8 @@ pub(super) fn forward(l: &mut Lowering<'_>) -> Outcome {
         let rows = DotRows { a, b, bias, out, rows: m, width: k, rows_per_b: m };
         return dot_rows(l, x.dtype, rows, 1.0, act.number());
     }
+    // The zeros in the gaps of `X` and behind `W` add nothing, and make a size that the library is fast with.
+    let k = if w.zeros_follow { x.pitch } else { k };
     let epilogue = if act == Act::Relu { Epilogue::BiasRelu } else { Epilogue::Bias };
     let product = dense(elements, [m, n, k], plain(x.at), plain(w.at), out.at);
     let pitches = [x.pitch, product.pitches[1], product.pitches[2]];
@@ -136,13 +138,20 @@ impl Grad {
         }
         let (dz, elements) = (masked.unwrap_or(self.dout.at), float(self.x.dtype)?);
         if let Some(dx) = &self.dx {
-            let product = dense(elements, [m, k, n], plain(dz), turned(self.w.at), dx.at);
-            let pitches = [product.pitches[0], product.pitches[1], dx.pitch];
+            // Zeros behind `W` make the zeros in the gaps.
+            let columns = if self.w.zeros_follow { dx.pitch } else { k };
+            if columns < dx.pitch {
+                l.clear(dx.at, m * dx.pitch * dx.dtype.size());
+            }
+            let product = dense(elements, [m, columns, n], plain(dz), turned(self.w.at), dx.at);
+            let pitches = [n, n, dx.pitch];
             multiply(l, Product { pitches, ..product })?;
         }
         if let Some(dw) = &self.dw {
-            let product = dense(elements, [k, n, m], turned(self.x.at), plain(dz), dw.at);
-            let pitches = [self.x.pitch, product.pitches[1], product.pitches[2]];
+            // What the gaps of `X` make of it lies in the room behind it.
+            let rows = if dw.zeros_follow { k } else { self.x.pitch };
+            let product = dense(elements, [rows, n, m], turned(self.x.at), plain(dz), dw.at);
+            let pitches = [self.x.pitch, n, n];
             multiply(l, Product { pitches, ..product })?;
         }
         Ok(())
