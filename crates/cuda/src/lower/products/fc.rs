@@ -5,6 +5,7 @@
 
 use super::columns::{Chunks, Sums, finish, sum_size};
 use super::matmul::as_matrix;
+use super::small;
 use super::multiply::{DotRows, dense, dot_rows, float, multiply, plain, turned};
 use crate::lower::{Lowering, Outcome, Var, host};
 use crate::work::{Epilogue, Product, Ref};
@@ -69,7 +70,11 @@ pub(super) fn forward(l: &mut Lowering<'_>) -> Outcome {
     let epilogue = if act == Act::Relu { Epilogue::BiasRelu } else { Epilogue::Bias };
     let product = dense(elements, [m, n, k], plain(x.at), plain(w.at), out.at);
     let pitches = [x.pitch, product.pitches[1], product.pitches[2]];
-    l.product(Product { bias: bias.at, epilogue, pitches, ..product });
+    let product = Product { bias: bias.at, epilogue, pitches, ..product };
+    if small::multiply(l, &product, act.number())? {
+        return Ok(());
+    }
+    l.product(product);
     let kernel = match act {
         Act::None | Act::Relu => return Ok(()),
         Act::Sigmoid => "sigmoid",
@@ -128,6 +133,19 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
 
 impl Grad {
     fn wide(&self, l: &mut Lowering<'_>, [m, n, k]: [usize; 3]) -> Outcome {
+        let has_gaps = |var: &Var| var.pitch != k;
+        if small::is_small(m, n, k) && !self.dx.as_ref().is_some_and(has_gaps) {
+            let grad = small::FcGrad {
+                x: &self.x,
+                w: &self.w,
+                out: self.out.as_ref(),
+                dout: &self.dout,
+                dx: self.dx.as_ref(),
+                dw: self.dw.as_ref(),
+                dbias: self.dbias.as_ref(),
+            };
+            return small::fc_grad(l, &grad, [m, n, k], self.act.number());
+        }
         let wants_product = self.dx.is_some() || self.dw.is_some();
         let masked = match &self.out {
             Some(_) if wants_product => Some(l.scratch(self.dout.bytes())),
