@@ -4,73 +4,127 @@
 
 FILE_OWN {
 
-const int TILE_ROWS = 8, SUM_WARPS = 16, SUM_THREADS = SUM_WARPS * WARP_SIZE, STEP = 4;
+const int TILE_ROWS = 8, SUM_WARPS = 16, SUM_THREADS = SUM_WARPS * WARP_SIZE;
+// Terms of the sums that a block has at hand at once, and how they lie in shared memory, so that threads that read or
+// write together do so in different banks.
+const int TERMS = 256, LEFT_PITCH = TERMS + 4, RIGHT_PITCH = WARP_SIZE + 1, STEP = 4;
 
-/// A matrix that is read as it lies.
+/// A matrix that is read as it lies; elements of a row are neighbours.
 template <typename E> struct Plain {
-  typedef typename Math<E>::type T;
+  static const bool ROWS_ARE_NEAR = false;
   const E* at;
   int64_t pitch;
-  INLINE T get(int64_t row, int64_t column) const { return T(load(at[row * pitch + column])); }
-};
-
-/// The gradient of `fc` before its activation, from that behind it.
-template <typename E> struct Masked {
-  typedef typename Math<E>::type T;
-  const E *dout, *out;
-  int64_t pitch;
-  int32_t act;
-  INLINE T get(int64_t row, int64_t column) const {
-    T d = T(load(dout[row * pitch + column]));
-    return out ? fc_slope(T(load(out[row * pitch + column])), d, act) : d;
-  }
+  INLINE float get(int64_t row, int64_t column) const { return load(at[row * pitch + column]); }
 };
 
 /// A matrix, transposed.
 template <typename E> struct Turned {
-  typedef typename Math<E>::type T;
+  static const bool ROWS_ARE_NEAR = true;
   Plain<E> matrix;
-  INLINE T get(int64_t row, int64_t column) const { return matrix.get(column, row); }
+  INLINE float get(int64_t row, int64_t column) const { return matrix.get(column, row); }
 };
 
 /// A matrix, transposed, with a row of ones behind its `rows` rows.
 template <typename E> struct TurnedAndOnes {
-  typedef typename Math<E>::type T;
+  static const bool ROWS_ARE_NEAR = true;
   Plain<E> matrix;
   int64_t rows;
-  INLINE T get(int64_t row, int64_t column) const { return row < rows ? matrix.get(column, row) : T(1); }
+  INLINE float get(int64_t row, int64_t column) const { return row < rows ? matrix.get(column, row) : 1.0f; }
 };
 
-/// The element of tile (`row`, `column`) of `a * b` that is this thread's, if it has one: threads below 256 have those of
-/// row `threadIdx.x / 32`. Columns of `a` and rows of `b` are dealt out to the warps, whose sums are added up in their
-/// order.
-template <typename A, typename B>
-INLINE typename A::T tile_product(const A& a, const B& b, int64_t row, int64_t column, int64_t rows,
-                                  int64_t columns, int64_t count) {
-  typedef typename A::T T;
-  __shared__ T sums[SUM_WARPS][TILE_ROWS][WARP_SIZE];
-  int warp = threadIdx.x / WARP_SIZE, lane = threadIdx.x % WARP_SIZE;
-  int64_t share = (count + SUM_WARPS * STEP - 1) / (SUM_WARPS * STEP) * STEP;
-  int64_t first = warp * share, end = first + share < count ? first + share : count;
-  int64_t mine = column + lane;
-  T sum[TILE_ROWS];
-  UNROLL for (int r = 0; r < TILE_ROWS; r++) sum[r] = T(0);
-  for (int64_t k = first; k < end; k += STEP) {
-    T left[TILE_ROWS][STEP], right[STEP];
-    UNROLL for (int i = 0; i < STEP; i++) {
-      bool is_there = k + i < end;
-      right[i] = is_there && mine < columns ? b.get(k + i, mine) : T(0);
-      UNROLL for (int r = 0; r < TILE_ROWS; r++)
-        left[r][i] = is_there && row + r < rows ? a.get(row + r, k + i) : T(0);
-    }
-    UNROLL for (int i = 0; i < STEP; i++)
-      UNROLL for (int r = 0; r < TILE_ROWS; r++) sum[r] += left[r][i] * right[i];
+/// The gradient of `fc` before its activation, from that behind it.
+template <typename E> struct Masked {
+  static const bool ROWS_ARE_NEAR = false;
+  const E *dout, *out;
+  int64_t pitch;
+  int32_t act;
+  INLINE float get(int64_t row, int64_t column) const {
+    float d = load(dout[row * pitch + column]);
+    return out ? fc_slope((float)load(out[row * pitch + column]), d, act) : d;
   }
-  UNROLL for (int r = 0; r < TILE_ROWS; r++) sums[warp][r][lane] = sum[r];
+};
+
+/// What a thread loads of the next terms while the block adds up those before.
+template <typename A, typename B> struct Ahead {
+  static const int LEFT = TILE_ROWS * TERMS / SUM_THREADS, RIGHT = WARP_SIZE * TERMS / SUM_THREADS;
+  float left[LEFT], right[RIGHT];
+
+  /// Row and term of the left tile, and term and column of the right one, of element `i` of this thread: neighbours
+  /// in memory belong to neighbouring threads.
+  static INLINE void left_place(int i, int& row, int& term) {
+    int at = i * SUM_THREADS + threadIdx.x;
+    row = A::ROWS_ARE_NEAR ? at % TILE_ROWS : at / TERMS;
+    term = A::ROWS_ARE_NEAR ? at / TILE_ROWS : at % TERMS;
+  }
+  static INLINE void right_place(int i, int& term, int& column) {
+    int at = i * SUM_THREADS + threadIdx.x;
+    term = B::ROWS_ARE_NEAR ? at % TERMS : at / WARP_SIZE;
+    column = B::ROWS_ARE_NEAR ? at / TERMS : at % WARP_SIZE;
+  }
+
+  INLINE void load_terms(const A& a, const B& b, int64_t row, int64_t column, int64_t rows, int64_t columns,
+                         int64_t first, int64_t count) {
+    int r, c, term;
+    UNROLL for (int i = 0; i < LEFT; i++) {
+      left_place(i, r, term);
+      left[i] = row + r < rows && first + term < count ? a.get(row + r, first + term) : 0.0f;
+    }
+    UNROLL for (int i = 0; i < RIGHT; i++) {
+      right_place(i, term, c);
+      right[i] = column + c < columns && first + term < count ? b.get(first + term, column + c) : 0.0f;
+    }
+  }
+  INLINE void store_terms(float* lefts, float* rights) const {
+    int r, c, term;
+    UNROLL for (int i = 0; i < LEFT; i++) {
+      left_place(i, r, term);
+      lefts[r * LEFT_PITCH + term] = left[i];
+    }
+    UNROLL for (int i = 0; i < RIGHT; i++) {
+      right_place(i, term, c);
+      rights[term * RIGHT_PITCH + c] = right[i];
+    }
+  }
+};
+
+/// The element of the tile of `a * b` at (`row`, `column`) that is this thread's, if it has one: those below 256 have
+/// element `threadIdx.x % 32` of row `threadIdx.x / 32`. Terms are dealt out to the warps, whose sums are added up in
+/// their order.
+template <typename A, typename B>
+INLINE float tile_product(const A& a, const B& b, int64_t row, int64_t column, int64_t rows, int64_t columns,
+                          int64_t count) {
+  __shared__ Pack<float, STEP> left_packs[TILE_ROWS * LEFT_PITCH / STEP];
+  __shared__ float rights[TERMS * RIGHT_PITCH];
+  float* lefts = left_packs[0].at;
+  const int EACH = TERMS / SUM_WARPS;
+  int warp = threadIdx.x / WARP_SIZE, lane = threadIdx.x % WARP_SIZE;
+  float sum[TILE_ROWS];
+  UNROLL for (int r = 0; r < TILE_ROWS; r++) sum[r] = 0.0f;
+  Ahead<A, B> ahead;
+  ahead.load_terms(a, b, row, column, rows, columns, 0, count);
+  ROLLED for (int64_t first = 0; first < count; first += TERMS) {
+    ahead.store_terms(lefts, rights);
+    __syncthreads();
+    if (first + TERMS < count) ahead.load_terms(a, b, row, column, rows, columns, first + TERMS, count);
+    if (first + warp * EACH < count) {
+      UNROLL for (int step = 0; step < EACH; step += STEP) {
+        int term = warp * EACH + step;
+        float right[STEP];
+        UNROLL for (int i = 0; i < STEP; i++) right[i] = rights[(term + i) * RIGHT_PITCH + lane];
+        UNROLL for (int r = 0; r < TILE_ROWS; r++) {
+          Pack<float, STEP> left = left_packs[(r * LEFT_PITCH + term) / STEP];
+          UNROLL for (int i = 0; i < STEP; i++) sum[r] += left.at[i] * right[i];
+        }
+      }
+    }
+    __syncthreads();
+  }
+  float* sums = rights;
+  UNROLL for (int r = 0; r < TILE_ROWS; r++) sums[(warp * TILE_ROWS + r) * WARP_SIZE + lane] = sum[r];
   __syncthreads();
-  T total = T(0);
+  float total = 0.0f;
   if (threadIdx.x < TILE_ROWS * WARP_SIZE)
-    UNROLL for (int w = 0; w < SUM_WARPS; w++) total += sums[w][threadIdx.x / WARP_SIZE][lane];
+    UNROLL for (int w = 0; w < SUM_WARPS; w++) total += sums[w * TILE_ROWS * WARP_SIZE + threadIdx.x];
   return total;
 }
 
@@ -83,14 +137,13 @@ struct Small {
 
 template <typename E, typename A, typename B>
 INLINE void small_product(const A& a, const B& b, const E* bias, E* out, const Small& by) {
-  typedef typename Math<E>::type T;
   int64_t row = (int64_t)blockIdx.y * TILE_ROWS, column = (int64_t)blockIdx.x * WARP_SIZE;
-  T sum = tile_product(a, b, row, column, by.m, by.n, by.k);
+  float sum = tile_product(a, b, row, column, by.m, by.n, by.k);
   row += threadIdx.x / WARP_SIZE;
   column += threadIdx.x % WARP_SIZE;
   if (threadIdx.x >= TILE_ROWS * WARP_SIZE || row >= by.m || column >= by.n) return;
-  T added = bias ? T(load(bias[column])) : T(0);
-  out[row * by.out_pitch + column] = Store<E>::of(fc_act(T(by.alpha) * sum + added, by.act));
+  float added = bias ? (float)load(bias[column]) : 0.0f;
+  out[row * by.out_pitch + column] = Store<E>::of(fc_act((float)by.alpha * sum + added, by.act));
 }
 
 /// The matrices of the gradient of `fc`: `rows x k` times `k x n` was its product.
@@ -104,7 +157,6 @@ struct SmallGrad {
 template <typename E>
 INLINE void small_fc_grad(const E* x, const E* w, const E* out, const E* dout, E* dx, E* dw, E* dbias,
                           const SmallGrad& by) {
-  typedef typename Math<E>::type T;
   Masked<E> dz = {dout, out, by.n, by.act};
   bool is_of_x = blockIdx.x < by.dx_blocks;
   uint32_t block = is_of_x ? blockIdx.x : blockIdx.x - by.dx_blocks;
@@ -112,7 +164,7 @@ INLINE void small_fc_grad(const E* x, const E* w, const E* out, const E* dout, E
   int64_t rows = is_of_x ? by.rows : by.k + 1, columns = is_of_x ? by.k : by.n;
   uint32_t below = (uint32_t)((rows + TILE_ROWS - 1) / TILE_ROWS), beside = block / below;
   int64_t row = (int64_t)(block - beside * below) * TILE_ROWS, column = (int64_t)beside * WARP_SIZE;
-  T sum;
+  float sum;
   if (is_of_x) {
     Turned<E> turned = {{w, by.n}};
     sum = tile_product(dz, turned, row, column, rows, columns, by.n);
@@ -153,4 +205,6 @@ INLINE void small_fc_grad(const E* x, const E* w, const E* out, const E* dout, E
     small_fc_grad<E>(x, w, out, dout, dx, dw, dbias, by);                                                  \
   }                                                                                                        \
   EXPORT(small_fc_grad_##suffix)
-ALL_FLOATS(SMALL_KERNELS)
+SMALL_KERNELS(float, f32)
+SMALL_KERNELS(bf16, bf16)
+SMALL_KERNELS(f16, f16)

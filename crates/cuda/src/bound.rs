@@ -20,9 +20,22 @@ pub(crate) enum Ready {
         args: Vec<Arg>,
         joint: Option<Joint>,
     },
-    Product { spec: ProductSpec, a: Ref, b: Ref, out: Ref, bias: Ref },
-    Copy { from: Ref, to: Ref, bytes: usize },
-    Clear { at: Ref, bytes: usize },
+    Product {
+        spec: ProductSpec,
+        a: Ref,
+        b: Ref,
+        out: Ref,
+        bias: Ref,
+    },
+    Copy {
+        from: Ref,
+        to: Ref,
+        bytes: usize,
+    },
+    Clear {
+        at: Ref,
+        bytes: usize,
+    },
 }
 
 /// How long the variables of an op are, in bytes: where its work may reach.
@@ -39,22 +52,9 @@ pub(crate) struct Extents {
 /// Work with addresses.
 pub(crate) enum Bound {
     Kernel(Call),
-    Product {
-        spec: ProductSpec,
-        a: Piece,
-        b: Piece,
-        out: Piece,
-        bias: Option<Piece>,
-    },
-    Copy {
-        from: u64,
-        to: u64,
-        bytes: usize,
-    },
-    Clear {
-        at: u64,
-        bytes: usize,
-    },
+    Product { spec: ProductSpec, a: Piece, b: Piece, out: Piece, bias: Option<Piece> },
+    Copy { from: u64, to: u64, bytes: usize },
+    Clear { at: u64, bytes: usize },
 }
 
 /// A kernel with its arguments.

@@ -222,8 +222,7 @@ fn split(cx: &mut Lowering<'_>) -> Outcome {
 /// Writes the row numbers of the gradients: apart from their values, for they are known, and can be sorted, before
 /// the net has run.
 fn number(cx: &mut Lowering<'_>, row: &Row) {
-    let numbered: Vec<&Part> =
-        row.parts.iter().filter(|part| part.numbers != Ref::NULL).collect();
+    let numbered: Vec<&Part> = row.parts.iter().filter(|part| part.numbers != Ref::NULL).collect();
     for parts in numbered.chunks(MAX_PARTS) {
         let mut shapes = Numbered::zeroed();
         for (at, part) in parts.iter().enumerate() {
@@ -307,8 +306,13 @@ impl Row {
             _ => return None,
         };
         let is_aligned = [offset, step, run_step].iter().all(|at| at.is_multiple_of(4));
-        (is_aligned || !first.width.is_multiple_of(4))
-            .then_some(View { input, offset, run, step, run_step })
+        (is_aligned || !first.width.is_multiple_of(4)).then_some(View {
+            input,
+            offset,
+            run,
+            step,
+            run_step,
+        })
     }
 
     /// What moves all parts between where they belong and the row that has all of them.
@@ -354,8 +358,7 @@ impl Row {
 
 /// The pointers of a kernel's `Places`.
 fn places<'a>(parts: impl Iterator<Item = &'a Part> + Clone) -> Vec<Ref> {
-    let places: [fn(&Part) -> Ref; 3] =
-        [|part| part.values, |part| part.ids, |part| part.numbers];
+    let places: [fn(&Part) -> Ref; 3] = [|part| part.values, |part| part.ids, |part| part.numbers];
     let refs = places.iter().flat_map(|place| {
         let given = parts.clone().map(place);
         given.chain(std::iter::repeat(Ref::NULL)).take(MAX_PARTS)

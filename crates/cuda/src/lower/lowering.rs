@@ -244,8 +244,11 @@ fn var(meta: &DeviceMeta, values: Base, rows: Base) -> Var {
         RowValues::View(view) => Some(view),
         RowValues::Own | RowValues::OwnOrView => None,
     };
-    let selected = (meta.meta.kind == VarKind::SelectedRows)
-        .then(|| Selected { rows: Ref::of(rows), count: meta.rows.unwrap_or(0), view });
+    let selected = (meta.meta.kind == VarKind::SelectedRows).then(|| Selected {
+        rows: Ref::of(rows),
+        count: meta.rows.unwrap_or(0),
+        view,
+    });
     let dims: Vec<usize> = dims;
     let pitch = meta.pitch.unwrap_or_else(|| dims.iter().skip(1).product());
     let (dtype, zeros_follow) = (meta.meta.dtype, meta.zeros_follow);

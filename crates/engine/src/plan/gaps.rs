@@ -25,11 +25,7 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    pub(crate) fn of(
-        selection: &Selection,
-        metas: &[Option<Meta>],
-        device: &dyn Device,
-    ) -> Gaps {
+    pub(crate) fn of(selection: &Selection, metas: &[Option<Meta>], device: &dyn Device) -> Gaps {
         let is_seen = |var: &VarId| {
             selection.feeds.contains(var)
                 || selection.fetches.contains(var)

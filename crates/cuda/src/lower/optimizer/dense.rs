@@ -62,8 +62,14 @@ mod tests {
         let op = Op::new("sgd");
         let view = OpView::new(&op).unwrap();
         let mut cx = Lowering::new(&view, &[], &mut []);
-        let rule =
-            Rule { name: "sgd", state: &[], powers: &[], attributes: [0.0; 6], keeps_rows: true };
+        let rule = Rule {
+            name: "sgd",
+            state: &[],
+            powers: &[],
+            before: [Ref::NULL; 2],
+            attributes: [0.0; 6],
+            keeps_rows: true,
+        };
         let place = Ref::of(Base::Scratch);
         let target = Target {
             dtype: DType::F32,

@@ -5,8 +5,8 @@
 
 use super::columns::{Chunks, Sums, finish, sum_size};
 use super::matmul::as_matrix;
-use super::small;
 use super::multiply::{DotRows, dense, dot_rows, float, multiply, plain, turned};
+use super::small;
 use crate::lower::{Lowering, Outcome, Var, host};
 use crate::work::{Epilogue, Product, Ref};
 

@@ -57,14 +57,8 @@ pub(crate) struct CardLayout {
 enum Piece {
     Host(Call),
     Card(Segment),
-    Down {
-        from: DeviceValue,
-        to: NonNull<Value>,
-    },
-    Up {
-        from: NonNull<Value>,
-        to: DeviceValue,
-    },
+    Down { from: DeviceValue, to: NonNull<Value> },
+    Up { from: NonNull<Value>, to: DeviceValue },
 }
 
 /// What all ops of a step share on the card.
