@@ -134,7 +134,7 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
 impl Grad {
     fn wide(&self, l: &mut Lowering<'_>, [m, n, k]: [usize; 3]) -> Outcome {
         let has_gaps = |var: &Var| var.pitch != k;
-        if small::is_small(m, n, k) && !self.dx.as_ref().is_some_and(has_gaps) {
+        if small::is_small([m, n, k]) && !self.dx.as_ref().is_some_and(has_gaps) {
             let grad = small::FcGrad {
                 x: &self.x,
                 w: &self.w,

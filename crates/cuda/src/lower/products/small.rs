@@ -7,28 +7,52 @@ use crate::lower::lowering::suffix;
 use crate::lower::{Lowering, Outcome, Var};
 use crate::work::{Epilogue, Float, Product, Ref};
 
-/// The tile of a block, and its threads, as in the kernels.
-const TILE: [usize; 2] = [8, 32];
+/// How a product is cut into blocks, as in the kernels.
+struct Tile {
+    name: &'static str,
+    rows: usize,
+    columns: usize,
+}
+
+const DEEP: Tile = Tile { name: "deep", rows: 4, columns: 16 };
+const MIDDLE: Tile = Tile { name: "middle", rows: 4, columns: 16 };
+const FLAT: Tile = Tile { name: "flat", rows: 8, columns: 32 };
 const THREADS: u32 = 512;
 
-/// Rows, and multiplications in all, up to which the library for large matrices is slower.
+/// Rows, terms of each sum, and multiplications in all, up to which the library for large matrices is slower.
 const MAX_ROWS: usize = 256;
+const MAX_TERMS: usize = 1024;
 const MAX_MULTIPLICATIONS: usize = 1 << 23;
+/// Elements from which on there are enough tiles without sharing the terms among threads.
+const MANY_ELEMENTS: usize = 1 << 15;
+
+impl Tile {
+    fn of(elements: usize, terms: usize) -> Tile {
+        match terms {
+            _ if elements >= MANY_ELEMENTS => FLAT,
+            0..=128 => MIDDLE,
+            _ => DEEP,
+        }
+    }
+
+    fn blocks(&self, rows: usize, columns: usize) -> [u32; 2] {
+        [columns.div_ceil(self.columns) as u32, rows.div_ceil(self.rows) as u32]
+    }
+}
 
 /// Whether a product of this size is small.
-pub(super) fn is_small(rows: usize, columns: usize, count: usize) -> bool {
-    rows <= MAX_ROWS && rows * columns * count <= MAX_MULTIPLICATIONS
+pub(super) fn is_small([m, n, k]: [usize; 3]) -> bool {
+    m <= MAX_ROWS && k <= MAX_TERMS && m * n * k <= MAX_MULTIPLICATIONS
 }
 
 /// As in `kernels/small.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Small {
-    sizes: [i64; 3],
-    pitches: [i64; 3],
-    alpha: f64,
+    sizes: [u32; 3],
+    pitches: [u32; 3],
+    alpha: f32,
     act: i32,
-    unused: i32,
 }
 
 /// Adds a small product to the work, with the activation that kernels call `act`; says no when it is not small, or more
@@ -42,22 +66,23 @@ pub(super) fn multiply(l: &mut Lowering<'_>, product: &Product, act: i32) -> Out
         Float::F64 => return Ok(false),
     };
     let is_plain = product.batch == 1 && product.beta == 0.0 && product.inputs == product.output;
-    if !is_plain || !is_small(m.min(n), m.max(n), k) {
+    if !is_plain || !is_small([m, n, k]) {
         return Ok(false);
     }
     let letter = |is_turned: bool| if is_turned { 't' } else { 'n' };
     let turns = [letter(product.transpose_a), letter(product.transpose_b)];
-    let name = format!("small_product_{}{}_{}", turns[0], turns[1], suffix(elements)?);
-    let blocks = [n.div_ceil(TILE[1]) as u32, m.div_ceil(TILE[0]) as u32, 1];
+    let (tile, suffix) = (Tile::of(m * n, k), suffix(elements)?);
+    let name = format!("small_product_{}_{}{}_{suffix}", tile.name, turns[0], turns[1]);
+    let [beside, below] = tile.blocks(m, n);
     let bias = if product.epilogue == Epilogue::None { Ref::NULL } else { bias };
     let small = Small {
-        sizes: [m, n, k].map(|size| size as i64),
-        pitches: pitches.map(|pitch| pitch as i64),
-        alpha: f64::from(product.alpha),
+        sizes: [m, n, k].map(|size| size as u32),
+        pitches: pitches.map(|pitch| pitch as u32),
+        alpha: product.alpha,
         act,
-        unused: 0,
     };
-    l.kernel(name, blocks, THREADS).at(a).at(b).at(bias).at(out).value(small).launch();
+    let launch = l.kernel(name, [beside, below, 1], THREADS);
+    launch.at(a).at(b).at(bias).at(out).value(small).launch();
     Ok(true)
 }
 
@@ -76,11 +101,11 @@ pub(super) struct FcGrad<'a> {
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct SmallGrad {
-    rows: i64,
-    k: i64,
-    n: i64,
-    x_pitch: i64,
-    dx_pitch: i64,
+    rows: u32,
+    k: u32,
+    n: u32,
+    x_pitch: u32,
+    dx_pitch: u32,
     dx_blocks: u32,
     act: i32,
 }
@@ -92,21 +117,21 @@ pub(super) fn fc_grad(
     [m, n, k]: [usize; 3],
     act: i32,
 ) -> Outcome {
-    let tiles =
-        |rows: usize, columns: usize| (rows.div_ceil(TILE[0]) * columns.div_ceil(TILE[1])) as u32;
-    let dx_blocks = if grad.dx.is_some() { tiles(m, k) } else { 0 };
+    let tile = if n <= 128 { MIDDLE } else { DEEP };
+    let count = |[beside, below]: [u32; 2]| beside * below;
+    let dx_blocks = grad.dx.map_or(0, |_| count(tile.blocks(m, k)));
     let wants_weights = grad.dw.is_some() || grad.dbias.is_some();
-    let dw_blocks = if wants_weights { tiles(k + 1, n) } else { 0 };
+    let dw_blocks = if wants_weights { count(FLAT.blocks(k + 1, n)) } else { 0 };
     let by = SmallGrad {
-        rows: m as i64,
-        k: k as i64,
-        n: n as i64,
-        x_pitch: grad.x.pitch as i64,
-        dx_pitch: grad.dx.map_or(0, |dx| dx.pitch as i64),
+        rows: m as u32,
+        k: k as u32,
+        n: n as u32,
+        x_pitch: grad.x.pitch as u32,
+        dx_pitch: grad.dx.map_or(0, |dx| dx.pitch as u32),
         dx_blocks,
         act,
     };
-    let name = format!("small_fc_grad_{}", grad.x.suffix()?);
+    let name = format!("small_fc_grad_{}_{}", tile.name, grad.x.suffix()?);
     let launch = l.kernel(name, [dx_blocks + dw_blocks, 1, 1], THREADS);
     let launch = launch.var(grad.x).var(grad.w).maybe(grad.out).var(grad.dout);
     launch.maybe(grad.dx).maybe(grad.dw).maybe(grad.dbias).value(by).launch();
