@@ -21,7 +21,7 @@ use crate::driver::{
     Card, Compute, Element, Epilogue, Event, Graph, Memory, Operand, Pinned, ProductSpec, Products,
     Span, Stream, Timing,
 };
-use crate::lanes::{self, Access};
+use crate::lanes::{self, Access, Placement};
 use crate::lower::{self, Lowered, Lowering, Stop};
 use crate::merge::{self, Joint};
 use crate::uploads::Ring;
@@ -37,8 +37,38 @@ pub(crate) struct Cuda {
     /// What everything runs on, in order.
     stream: Arc<Stream>,
     products: OnceLock<Products>,
-    /// Streams on which work is recorded.
-    lanes: Mutex<Vec<Arc<Stream>>>,
+    lanes: Mutex<Lanes>,
+}
+
+/// Streams on which work is recorded: those of urgent work, and others.
+#[derive(Default)]
+struct Lanes {
+    urgent: Vec<Arc<Stream>>,
+    others: Vec<Arc<Stream>>,
+}
+
+impl Lanes {
+    /// A stream for each lane.
+    fn take(
+        &mut self,
+        card: &Arc<Card>,
+        is_urgent: &[bool],
+    ) -> crate::driver::Result<Vec<Arc<Stream>>> {
+        // Any number below that of other streams is more urgent.
+        const URGENT: i32 = -1;
+        let mut taken = [0, 0];
+        let lanes = is_urgent.iter().map(|is_urgent| {
+            let (streams, priority) =
+                if *is_urgent { (&mut self.urgent, URGENT) } else { (&mut self.others, 0) };
+            let next = &mut taken[usize::from(*is_urgent)];
+            if streams.len() == *next {
+                streams.push(Stream::with_priority(card, priority)?);
+            }
+            *next += 1;
+            Ok(Arc::clone(&streams[*next - 1]))
+        });
+        lanes.collect()
+    }
 }
 
 /// A piece of work, with what it reads and writes.
@@ -234,12 +264,12 @@ impl Cuda {
     fn capture(&self, work: &[Recorded]) -> crate::driver::Result<Graph> {
         let accesses: Vec<Vec<Access>> =
             work.iter().map(|(_, accesses)| accesses.clone()).collect();
-        let placed = lanes::place(&accesses);
-        let count = placed.iter().map(|placed| placed.lane + 1).max().unwrap_or(1);
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        while lanes.len() < count {
-            lanes.push(Stream::new(&self.card)?);
+        let Placement { pieces: placed, mut is_urgent } = lanes::place(&accesses);
+        if is_urgent.is_empty() {
+            is_urgent.push(true);
         }
+        let mut all = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lanes = all.take(&self.card, &is_urgent)?;
         for ((bound, _), placed) in work.iter().zip(&placed) {
             if bound.is_product() {
                 self.products()?.prepare(&lanes[placed.lane])?;
@@ -254,8 +284,7 @@ impl Cuda {
             }
         }
         let start = event()?;
-        let ends = (0..count).map(|_| event()).collect::<crate::driver::Result<Vec<_>>>()?;
-        let lanes = &lanes[..count];
+        let ends = lanes.iter().map(|_| event()).collect::<crate::driver::Result<Vec<_>>>()?;
         lanes[0].capture(|| {
             lanes[0].record(&start)?;
             lanes[1..].iter().try_for_each(|lane| lane.wait(&start))?;
