@@ -149,6 +149,16 @@ impl Cuda {
         }))
     }
 
+    /// The card itself.
+    pub(crate) fn card(&self) -> &Arc<Card> {
+        &self.card
+    }
+
+    /// What everything runs on, in order.
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
     fn products(&self) -> crate::driver::Result<&Products> {
         if let Some(products) = self.products.get() {
             return Ok(products);

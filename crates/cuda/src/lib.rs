@@ -9,9 +9,11 @@
 mod bound;
 mod device;
 pub mod driver;
+pub mod figures;
 mod lanes;
 mod lower;
 mod merge;
+mod paper;
 mod uploads;
 mod work;
 
@@ -26,6 +28,12 @@ use bireme_engine::device::Device;
 /// When there is no such card, no driver, or one that is too old: the message says what to do.
 pub fn open(number: u32) -> Result<Arc<dyn Device>> {
     Ok(device::Cuda::open(number)?)
+}
+
+/// A card that is not there: it says which ops a card would run and what memory they need
+/// ([`bireme_engine::Executor::memory_plan`]), and runs nothing.
+pub fn on_paper() -> Arc<dyn Device> {
+    Arc::new(paper::Paper)
 }
 
 /// The number of cards.

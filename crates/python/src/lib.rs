@@ -8,6 +8,8 @@ mod array;
 mod autograd;
 mod backward;
 mod block;
+mod card;
+mod card_figures;
 mod collective;
 mod collective_program;
 mod console;
@@ -61,6 +63,11 @@ mod _core {
     #[pymodule_export]
     use crate::block::Block;
     #[pymodule_export]
+    use crate::card_figures::{
+        CardEvent, allow_tf32, card_memory, card_properties, empty_card_caches, is_card_idle,
+        reset_card_peak, synchronize_card,
+    };
+    #[pymodule_export]
     use crate::collective::{GradReducer, ProcessGroup, Task, divide_gradients};
     #[pymodule_export]
     use crate::collective_program::{
@@ -106,7 +113,9 @@ mod _core {
     #[pymodule_export]
     use crate::parameter::{create_global_var, create_parameter};
     #[pymodule_export]
-    use crate::place::{CPUPlace, CUDAPinnedPlace, CUDAPlace};
+    use crate::place::{
+        CPUPlace, CUDAPinnedPlace, CUDAPlace, card_count, current_card, set_current_place,
+    };
     #[pymodule_export]
     use crate::program::Program;
     #[pymodule_export]

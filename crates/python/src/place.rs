@@ -1,15 +1,13 @@
-//! Places: where programs run.
+//! Places: where programs run and tensors lie.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use bireme_engine::Place;
-use pyo3::exceptions::PyRuntimeWarning;
+use bireme_engine::device::Device;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::error::to_py;
-
-/// Names the device for scripts that ask for one which is not there: `cpu` runs them on the CPU.
-const DEVICE_VARIABLE: &str = "BIREME_DEVICE";
+use crate::card::{self, Current};
 
 /// The processors of this machine.
 ///
@@ -26,6 +24,18 @@ impl CPUPlace {
         CPUPlace
     }
 
+    fn is_cpu_place(&self) -> bool {
+        true
+    }
+
+    fn is_gpu_place(&self) -> bool {
+        false
+    }
+
+    fn is_cuda_pinned_place(&self) -> bool {
+        false
+    }
+
     fn __repr__(&self) -> &'static str {
         "Place(cpu)"
     }
@@ -38,17 +48,40 @@ pub(crate) struct CUDAPlace {
     device: u32,
 }
 
+impl CUDAPlace {
+    /// Its card; `None` where `BIREME_DEVICE=cpu` sends it to the host.
+    pub(crate) fn card(&self, py: Python<'_>) -> PyResult<Option<Arc<dyn Device>>> {
+        card::asked_for(py, self.device)
+    }
+}
+
 #[pymethods]
 impl CUDAPlace {
     /// GPU `device`; an error where there is none, unless `BIREME_DEVICE=cpu` sends it to the CPU.
     #[new]
     #[pyo3(signature = (device=0))]
     fn new(py: Python<'_>, device: u32) -> PyResult<CUDAPlace> {
-        on_gpu(py, device)?;
+        card::asked_for(py, device)?;
         Ok(CUDAPlace { device })
     }
 
     fn get_device_id(&self) -> u32 {
+        self.device
+    }
+
+    fn is_cpu_place(&self) -> bool {
+        false
+    }
+
+    fn is_gpu_place(&self) -> bool {
+        true
+    }
+
+    fn is_cuda_pinned_place(&self) -> bool {
+        false
+    }
+
+    fn gpu_device_id(&self) -> u32 {
         self.device
     }
 
@@ -66,8 +99,20 @@ pub(crate) struct CUDAPinnedPlace;
 impl CUDAPinnedPlace {
     #[new]
     fn new(py: Python<'_>) -> PyResult<CUDAPinnedPlace> {
-        on_gpu(py, 0)?;
+        card::asked_for(py, 0)?;
         Ok(CUDAPinnedPlace)
+    }
+
+    fn is_cpu_place(&self) -> bool {
+        false
+    }
+
+    fn is_gpu_place(&self) -> bool {
+        false
+    }
+
+    fn is_cuda_pinned_place(&self) -> bool {
+        true
     }
 
     fn __repr__(&self) -> &'static str {
@@ -75,22 +120,43 @@ impl CUDAPinnedPlace {
     }
 }
 
-/// That a script which asks for a GPU can go on: with the GPU, or on the CPU if it is told to.
-fn on_gpu(py: Python<'_>, device: u32) -> PyResult<()> {
-    static WARNED: AtomicBool = AtomicBool::new(false);
-    if Place::Cuda(device).check().is_ok() {
-        return Ok(());
+/// The device that a place names; the current one for `None`. Page-locked memory is the host's.
+pub(crate) fn device_of(place: Option<&Bound<'_, PyAny>>) -> PyResult<Current> {
+    let Some(place) = place.filter(|place| !place.is_none()) else { return Ok(card::current()) };
+    if let Ok(place_on_card) = place.cast::<CUDAPlace>() {
+        let card = place_on_card.get().card(place.py())?;
+        return Ok(card.map_or(Current::Host, Current::Card));
     }
-    if std::env::var(DEVICE_VARIABLE).as_deref() != Ok("cpu") {
-        let problem = format!(
-            "there is no GPU {device}: use `CPUPlace()`, or set {DEVICE_VARIABLE}=cpu to run this \
-             script on the CPU"
-        );
-        return Err(to_py(bireme_engine::Error::Device { problem }));
+    if place.is_instance_of::<CPUPlace>() || place.is_instance_of::<CUDAPinnedPlace>() {
+        return Ok(Current::Host);
     }
-    if !WARNED.swap(true, Ordering::Relaxed) {
-        let text = c"there is no GPU: BIREME_DEVICE=cpu sends what is meant for it to the CPU";
-        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), text, 1)?;
-    }
+    Err(PyTypeError::new_err(format!(
+        "`place` must be a place such as CPUPlace(), not {}",
+        place.get_type().name()?
+    )))
+}
+
+/// Makes the device that `place` names the current one.
+#[pyfunction]
+pub(crate) fn set_current_place(place: &Bound<'_, PyAny>) -> PyResult<()> {
+    card::set_current(device_of(Some(place))?);
     Ok(())
+}
+
+/// The number of the card that is current; `None` for the host.
+#[pyfunction]
+pub(crate) fn current_card() -> Option<u32> {
+    match card::current() {
+        Current::Card(card) => match card.place() {
+            Place::Cuda(number) => Some(number),
+            Place::Cpu => None,
+        },
+        Current::Host => None,
+    }
+}
+
+/// How many cards can be used: none without a driver.
+#[pyfunction]
+pub(crate) fn card_count(py: Python<'_>) -> PyResult<usize> {
+    card::count(py)
 }

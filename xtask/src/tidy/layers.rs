@@ -36,8 +36,11 @@ const LAYERS: &[(&str, Allowed)] = &[
         "cli",
         Allowed::Only(&["rec", "launch", "fleet", "collective", "ir", "engine", "cuda", "data"]),
     ),
-    // It wraps the engine and programs too; `cli` is its console command.
-    ("python", Allowed::Only(&["fleet", "collective", "rec", "data", "cli", "engine", "ir"])),
+    // It wraps the engine and programs too, and opens cards for them; `cli` is its console command.
+    (
+        "python",
+        Allowed::Only(&["fleet", "collective", "rec", "data", "cli", "engine", "cuda", "ir"]),
+    ),
     // It compiles the kernels of `cuda` and knows no Rust of ours.
     ("emulator", Allowed::Only(&[])),
     ("testkit", Allowed::Any),

@@ -35,6 +35,7 @@ impl Memory {
             return Err(Error::OutOfMemory { bytes, free: figures.free, total: figures.total });
         }
         card.check("cuMemAllocAsync", code)?;
+        card.counters.add(bytes);
         Ok(Memory { stream: stream.clone(), address, bytes })
     }
 
@@ -75,6 +76,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        self.stream.card().counters.subtract(self.bytes);
         if self.stream.card().enter().is_ok() {
             // SAFETY: nobody has the address any more but work that was given before. A failure is one
             // of the whole context, which takes its memory with it.
