@@ -21,8 +21,8 @@ pub struct MemoryPlan {
     pub there: usize,
     /// Feeds of a step, and of the next one.
     pub feeds: usize,
-    /// One block for all that lives for a part of the step, in which what is never alive together overlaps where the card
-    /// has no plenty of memory.
+    /// One block for all that lives for a part of the step, in which what is never alive together overlaps. Where a
+    /// sixteenth of a card's free memory is enough for it, nothing overlaps, and it is larger.
     pub arena: usize,
     /// Results of ops, at the moment that needs most of the arena.
     pub activations: usize,

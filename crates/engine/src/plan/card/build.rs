@@ -41,8 +41,6 @@ pub(super) struct Sketch {
     scratch: Vec<usize>,
     needs: Vec<Need>,
     packing: Packing,
-    /// Whether no two needs share memory.
-    is_apart: bool,
 }
 
 /// A layout in the making.
@@ -165,8 +163,7 @@ impl<'a> Builder<'a> {
         self.places.metas[var].as_ref().ok_or_else(|| no_value(self.source, var))
     }
 
-    /// Where what lives for a part of the step only will lie: what is never alive together shares memory, unless there is
-    /// plenty.
+    /// Where what lives for a part of the step only will lie: what is never alive together shares memory.
     pub(super) fn sketch(&self) -> Result<Sketch> {
         let mut spans: HashMap<VarId, (usize, usize)> = HashMap::new();
         for (position, task) in self.tasks.iter().enumerate() {
@@ -210,21 +207,21 @@ impl<'a> Builder<'a> {
                 scratch.push(*at);
             }
         }
-        // Values that share memory keep ops apart that could run side by side.
-        let apart = lay_out(&needs);
-        let plenty = self.device.memory().map_or(0, |memory| memory.free / SHARE_OF_FREE);
-        let is_apart = apart.bytes <= plenty;
-        let packing = if is_apart { apart } else { pack(&needs) };
-        Ok(Sketch { vars, scratch, needs, packing, is_apart })
+        let packing = pack(&needs);
+        Ok(Sketch { vars, scratch, needs, packing })
     }
 
-    /// Takes the memory of a sketch. Says where the scratch memory of each op begins.
+    /// Takes the memory of a sketch, and more where there is plenty: values that share memory keep ops apart that could
+    /// run side by side. Says where the scratch memory of each op begins.
     fn place(
         &self,
         sketch: &Sketch,
         values: &mut HashMap<VarId, DeviceValue>,
     ) -> Result<(Arc<dyn Region>, HashMap<usize, Address>)> {
-        let Sketch { vars, scratch, packing, .. } = sketch;
+        let Sketch { vars, scratch, needs, packing } = sketch;
+        let apart = lay_out(needs);
+        let plenty = self.device.memory()?.free / SHARE_OF_FREE;
+        let packing = if apart.bytes <= plenty { &apart } else { packing };
         let arena = self.device.allocate(packing.bytes)?;
         for (i, var) in vars.iter().enumerate() {
             let at = [packing.offsets[2 * i], packing.offsets[2 * i + 1]];

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::{Builder, Sketch, sizes};
 use crate::Result;
 use crate::device::{MemoryPlan, SegmentMemory};
-use crate::plan::memory::Need;
 use crate::plan::place::Task;
 use crate::plan::select::VarId;
 
@@ -60,9 +59,9 @@ impl Builder<'_> {
         };
         let at_moment = |moment: usize, wanted: Purpose| -> usize {
             let needs = sketch.needs.iter().enumerate();
-            let is_there =
-                |need: &Need| sketch.is_apart || (need.first..=need.last).contains(&moment);
-            let alive = needs.filter(|(at, need)| is_there(need) && purpose(*at) == wanted);
+            let alive = needs.filter(|(at, need)| {
+                (need.first..=need.last).contains(&moment) && purpose(*at) == wanted
+            });
             alive.map(|(_, need)| need.bytes).sum()
         };
         let whole = alive(sketch, 0..self.tasks.len());
