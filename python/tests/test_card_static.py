@@ -258,7 +258,8 @@ def over_dataset(place, thread):
         if "{kind}" == "InMemoryDataset":
             dataset.load_into_memory()
         for _ in range(2):
-            exe.train_from_dataset(main, dataset, thread=thread, fetch_list=[loss], print_period=1)
+            exe.train_from_dataset(main, dataset, thread=thread, fetch_list=[loss],
+                                   fetch_info=["loss"], print_period=1)
         before = np.array(scope.find_var("fc_0.w_0").get_tensor())
         exe.infer_from_dataset(main.clone(for_test=True), dataset, thread=thread)
         after = np.array(scope.find_var("fc_0.w_0").get_tensor())

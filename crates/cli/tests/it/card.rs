@@ -63,6 +63,7 @@ fn a_yaml_file_trains_on_a_card_as_on_the_host() {
     let evaluated = on_card(folder, "infer -m config.yaml").unwrap();
     let at_home = bireme(folder, &["infer", "-m", "config.yaml", "--device", "cpu"], "");
     assert!((loss(&evaluated) - loss(&at_home)).abs() < 1e-4, "{}", at_home.stdout);
+    fs::remove_dir_all(folder.join("models")).unwrap();
     let quiet = on_card(folder, "train -m config.yaml --quiet --device gpu:1").unwrap();
     assert_eq!((quiet.stderr.as_str(), &quiet.stdout), ("", &card.stdout));
     let host = bireme(folder, &["train", "-m", "config.yaml", "--device", "cpu"], "");

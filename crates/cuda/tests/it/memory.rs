@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bireme_engine::device::{Device, MemoryPlan};
 use bireme_engine::graph::Graph;
-use bireme_engine::layers::{self, Act};
+use bireme_engine::layers;
 use bireme_engine::optimizer::{Adagrad, Optimizer};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Error, Executor, Place};
@@ -17,26 +17,27 @@ const WIDTH: i64 = 8;
 const TABLE: usize = ROWS as usize * WIDTH as usize * 4;
 const FEEDS: [&str; 2] = ["ids", "label"];
 
-/// A table whose rows are summed up by a small net.
+/// A table whose rows learn to be a label. It has no product, whose workspace alone would not fit a small card.
 fn model() -> (Graph, String) {
     let graph = Graph::new();
     graph.set_random_seed(5);
     let ids = layers::data(&graph, "ids", [4], DType::I64);
-    let label = layers::data(&graph, "label", [1], DType::F32);
+    let label = layers::data(&graph, "label", [4 * WIDTH], DType::F32);
     let rows = layers::Embedding::new([ROWS, WIDTH]).sparse(true).apply(&ids).unwrap();
     let rows = layers::reshape(&rows, &[-1, 4 * WIDTH as i32]).unwrap();
-    let hidden = layers::fc(&rows, 16, Act::Relu).unwrap();
-    let logit = layers::fc(&hidden, 1, Act::None).unwrap();
-    let cost = layers::sigmoid_cross_entropy_with_logits(&logit, &label).unwrap();
-    let loss = layers::mean(&cost).unwrap();
+    let loss = layers::mean(&layers::square_error_cost(&rows, &label).unwrap()).unwrap();
     Adagrad::new(0.05).minimize(&loss).unwrap();
     (graph, loss.name().to_owned())
 }
 
 fn batch(rows: usize) -> [Tensor; 2] {
     let ids: Vec<i64> = (0..rows as i64 * 4).map(|i| i * i * 7 % ROWS).collect();
-    let labels: Vec<f32> = (0..rows).map(|row| (row % 2) as f32).collect();
-    [Tensor::from_slice([rows, 4], &ids).unwrap(), Tensor::from_slice([rows, 1], &labels).unwrap()]
+    let width = 4 * WIDTH as usize;
+    let labels: Vec<f32> = (0..rows * width).map(|at| (at % 2) as f32).collect();
+    [
+        Tensor::from_slice([rows, 4], &ids).unwrap(),
+        Tensor::from_slice([rows, width], &labels).unwrap(),
+    ]
 }
 
 /// Trains a few steps; returns losses and variables.
@@ -89,7 +90,7 @@ fn a_table_that_does_not_fit_stays_on_the_host() {
         assert!(line.contains("the card has no memory for"), "{line}");
         // What was there after the startup program has been given back.
         let used = machine.control.allocated() as usize;
-        assert!(used < TABLE / 3, "{used} bytes are in use");
+        assert!(used < TABLE / 2, "{used} bytes are in use");
         drop(executor);
     }
 }
@@ -130,7 +131,7 @@ fn a_plan_on_paper_is_the_one_of_a_card() {
     on_card.device.clone_from(&on_paper.device);
     assert_eq!(on_card, on_paper);
     assert_eq!((on_paper.batch, on_paper.there), (64, 0));
-    assert_eq!(on_paper.parameters, TABLE + (32 * 16 + 16 + 16 + 1) * 4);
+    assert_eq!(on_paper.parameters, TABLE);
     assert!(on_paper.state >= on_paper.parameters, "{on_paper}");
     assert_eq!(on_paper.feeds, 2 * 64 * (4 * 8 + 4));
     assert!(on_paper.activations + on_paper.scratch <= on_paper.arena);
