@@ -12,7 +12,9 @@ pub mod driver;
 pub mod figures;
 mod lanes;
 mod lower;
+mod merge;
 mod paper;
+mod uploads;
 mod work;
 
 use std::sync::Arc;

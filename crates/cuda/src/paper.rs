@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bireme_engine::device::{
     Address, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta, Recording,
-    Region,
+    Region, Uploads,
 };
 use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
@@ -91,6 +91,14 @@ impl Device for Paper {
 
     fn takes_gaps(&self, op: &str) -> &'static [&'static str] {
         lower::takes_gaps(op)
+    }
+
+    fn takes_views(&self, op: &str) -> &'static [&'static str] {
+        lower::takes_views(op)
+    }
+
+    fn uploads(&self, _bytes: &[usize]) -> Result<Box<dyn Uploads>> {
+        refused()
     }
 
     fn record(&self, _work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {

@@ -25,8 +25,10 @@ use super::libraries;
 use super::memory::{Memory, Span};
 use super::stream::{Stream, wrong};
 
-/// Memory that algorithms may use, for each stream; NVIDIA advises this much for the H200.
+/// Memory that algorithms may use, for each stream; NVIDIA advises this much for the H200. Of a small card it is no
+/// more than this part.
 const WORKSPACE_BYTES: usize = 32 << 20;
+const WORKSPACE_PART: usize = 256;
 /// More alignment than this helps no algorithm.
 const BEST_ALIGNMENT: u32 = 256;
 
@@ -37,6 +39,8 @@ pub struct Products {
     state: Mutex<State>,
     /// The stream of the workspaces, so that they can be allocated whatever the others do.
     stream: Arc<Stream>,
+    /// The size of each.
+    workspace_bytes: usize,
 }
 
 struct State {
@@ -61,7 +65,8 @@ impl Products {
         // SAFETY: the context is current, and one handle is written.
         check("cublasLtCreate", unsafe { sys::cublasLtCreate(&raw mut handle) })?;
         let state = Mutex::new(State { plans: HashMap::new(), workspaces: HashMap::new() });
-        Ok(Products { card: card.clone(), handle, state, stream })
+        let workspace_bytes = WORKSPACE_BYTES.min(card.memory()?.total / WORKSPACE_PART);
+        Ok(Products { card: card.clone(), handle, state, stream, workspace_bytes })
     }
 
     /// Allocates the workspace of a stream, which has to be there before products are recorded on it.
@@ -92,7 +97,9 @@ impl Products {
         let bias = bias.filter(|_| spec.epilogue != Epilogue::None).map(|bias| bias.address());
         let plan = match state.plans.entry((*spec, alignment)) {
             Entry::Occupied(found) => found.into_mut(),
-            Entry::Vacant(empty) => empty.insert(Plan::new(self.handle, spec, alignment, bias)?),
+            Entry::Vacant(empty) => {
+                empty.insert(Plan::new(self.handle, spec, alignment, bias, self.workspace_bytes)?)
+            }
         };
         plan.set_bias(bias)?;
         self.card.set_last_launch(&plan.name);
@@ -119,7 +126,7 @@ impl Products {
                 plan.layouts[2].handle,
                 &raw const plan.algorithm,
                 workspace as *mut c_void,
-                WORKSPACE_BYTES,
+                self.workspace_bytes,
                 stream.handle().cast(),
             )
         };
@@ -137,7 +144,7 @@ impl Products {
                 "call `Products::prepare` for the stream before its work is recorded".to_owned();
             return Err(wrong("cublasLtMatmul", text));
         }
-        let memory = self.stream.allocate(WORKSPACE_BYTES)?;
+        let memory = self.stream.allocate(self.workspace_bytes)?;
         // A recording of this stream may be replayed on any other: memory that is there needs no order.
         self.stream.synchronize()?;
         let address = memory.address();

@@ -23,11 +23,12 @@ pub struct MemoryPlan {
     pub state: usize,
     /// How much of the two is on the card already.
     pub there: usize,
-    /// One block for all that lives for a part of the step, in which what is never alive together overlaps.
-    pub arena: usize,
-    /// Feeds, at the moment that needs most of the arena.
+    /// Feeds of a step, and of the next one.
     pub feeds: usize,
-    /// Results of ops, at that moment.
+    /// One block for all that lives for a part of the step, in which what is never alive together overlaps. Where a
+    /// sixteenth of a card's free memory is enough for it, nothing overlaps, and it is larger.
+    pub arena: usize,
+    /// Results of ops, at the moment that needs most of the arena.
     pub activations: usize,
     /// Memory of kernels beside their variables, at that moment.
     pub scratch: usize,
@@ -53,7 +54,7 @@ pub struct SegmentMemory {
 impl MemoryPlan {
     /// All that the step uses.
     pub fn total(&self) -> usize {
-        self.parameters + self.state + self.arena
+        self.parameters + self.state + self.feeds + self.arena
     }
 
     /// What is not on the card yet.

@@ -13,7 +13,6 @@ use cudarc::cublaslt::sys::{
     cublasLtMatrixLayoutAttribute_t as LayoutAttribute, cublasStatus_t, cudaDataType_t,
 };
 
-use super::WORKSPACE_BYTES;
 use super::spec::{Compute, Element, Epilogue, Operand, ProductSpec};
 use crate::driver::error::{Error, Result};
 use crate::driver::stream::wrong;
@@ -35,6 +34,7 @@ impl Plan {
         spec: &ProductSpec,
         alignment: [u32; 3],
         bias: Option<u64>,
+        workspace_bytes: usize,
     ) -> Result<Plan> {
         let b = if spec.b.transposed { (spec.k, spec.n) } else { (spec.n, spec.k) };
         let a = if spec.a.transposed { (spec.m, spec.k) } else { (spec.k, spec.m) };
@@ -68,7 +68,7 @@ impl Plan {
         plan.set(DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue as u32))?;
         // An algorithm is chosen for a bias that is there.
         plan.set_bias(bias)?;
-        plan.choose(handle, alignment)?;
+        plan.choose(handle, Preference::new(alignment, workspace_bytes)?)?;
         Ok(plan)
     }
 
@@ -94,8 +94,7 @@ impl Plan {
     }
 
     /// Takes the algorithm that cuBLASLt thinks best for this shape and alignment.
-    fn choose(&mut self, handle: cublasLtHandle_t, alignment: [u32; 3]) -> Result<()> {
-        let preference = Preference::new(alignment)?;
+    fn choose(&mut self, handle: cublasLtHandle_t, preference: Preference) -> Result<()> {
         // SAFETY: the result is plain numbers.
         let mut found: cublasLtMatmulHeuristicResult_t = unsafe { std::mem::zeroed() };
         let mut count = 0;
@@ -195,14 +194,14 @@ struct Preference {
 }
 
 impl Preference {
-    fn new([first, second, out]: [u32; 3]) -> Result<Preference> {
+    fn new([first, second, out]: [u32; 3], workspace_bytes: usize) -> Result<Preference> {
         let mut preference = Preference { handle: ptr::null_mut() };
         // SAFETY: one handle is written.
         let status = unsafe { sys::cublasLtMatmulPreferenceCreate(&raw mut preference.handle) };
         check("cublasLtMatmulPreferenceCreate", status)?;
         preference.set(
             PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-            &(WORKSPACE_BYTES as u64),
+            &(workspace_bytes as u64),
         )?;
         // It would take pointers for aligned to 256 bytes.
         preference.set(PreferenceAttribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &first)?;

@@ -12,13 +12,14 @@ use bireme_ir::{DType, VarKind};
 
 use super::{Bound, CardCall, CardLayout, FeedTarget, Fetch, Piece, Segment};
 use crate::device::{
-    Address, Device, DeviceMeta, DeviceRows, DeviceTensor, DeviceValue, Operand, Region, unwritten,
+    Address, Device, DeviceMeta, DeviceRows, DeviceTensor, DeviceValue, Operand, Region, RowValues,
+    Uploads, View, unwritten,
 };
 use crate::op::{Share, meta_of, shape_like};
 use crate::plan::beside::Copies;
 use crate::plan::frame::{Call, Frame};
 use crate::plan::layout::{FeedShape, Source, no_value, shapes_of};
-use crate::plan::memory::{Need, Packing, pack};
+use crate::plan::memory::{Need, Packing, lay_out, pack};
 use crate::plan::place::{Holders, Places, Task, schedule};
 use crate::plan::select::{Selection, VarId};
 use crate::scope::{Cell, Seat};
@@ -28,6 +29,9 @@ use crate::{Error, Result};
 
 /// Where blocks of a card's memory begin.
 const ALIGN: usize = 256;
+
+/// The part of a card's free memory up to which a step's values share none.
+const SHARE_OF_FREE: usize = 16;
 
 /// Memory of a layout that is not taken yet.
 pub(super) struct Sketch {
@@ -111,6 +115,8 @@ impl<'a> Builder<'a> {
         let fetches = self.selection.fetches.iter().map(|var| self.fetch(*var, &frame, &values));
         let fetches = fetches.collect::<Result<_>>()?;
         let complaints = self.device.complaints()?;
+        let feeds = self.selection.feeds.iter().map(|var| self.feed_target(*var, &frame));
+        let (feeds, uploads) = (feeds.collect(), self.uploads()?);
         // Nothing can fail any more: until here every variable is as it was.
         for (cell, value) in new {
             // SAFETY: who makes a layout is alone on the scope.
@@ -121,7 +127,8 @@ impl<'a> Builder<'a> {
             shapes,
             device: Arc::clone(self.device),
             pieces,
-            feeds: self.selection.feeds.iter().map(|var| self.feed_target(*var, &frame)).collect(),
+            feeds,
+            uploads,
             fetches,
             bound,
             at_home: at_home.map(|(_, cell)| Arc::clone(cell)).collect(),
@@ -140,7 +147,13 @@ impl<'a> Builder<'a> {
         // SAFETY: who makes a layout is alone on the scope.
         unsafe {
             if cell.meta().is_some_and(|there| there == meta.meta) {
-                return Ok((cell.on_card(self.device)?, false));
+                return match cell.on_card(self.device)? {
+                    // Kernels count on zeros behind it, which a copy has.
+                    DeviceValue::Tensor(there) if !there.zeros_follow() => {
+                        Ok((DeviceValue::Tensor(there.clone()), true))
+                    }
+                    there => Ok((there, false)),
+                };
             }
         }
         Ok((unwritten(self.device.as_ref(), meta)?, true))
@@ -169,8 +182,13 @@ impl<'a> Builder<'a> {
         for var in &self.selection.fetches {
             spans.entry(*var).and_modify(|span| span.1 = self.tasks.len());
         }
-        let mut vars: Vec<VarId> =
-            spans.keys().filter(|var| self.kept.binary_search(var).is_err()).copied().collect();
+        for (var, (viewed, _)) in self.views() {
+            let last = spans[&var].1;
+            spans.entry(viewed).and_modify(|span| span.1 = span.1.max(last));
+        }
+        let is_placed =
+            |var: &&VarId| self.kept.binary_search(var).is_err() && !self.is_feed(**var);
+        let mut vars: Vec<VarId> = spans.keys().filter(is_placed).copied().collect();
         vars.sort_unstable();
         let mut needs = Vec::new();
         for var in &vars {
@@ -193,22 +211,48 @@ impl<'a> Builder<'a> {
         Ok(Sketch { vars, scratch, needs, packing })
     }
 
-    /// Takes the memory of a sketch. Says where the scratch memory of each op begins.
+    /// Takes the memory of a sketch, and more where there is plenty: values that share memory keep ops apart that could
+    /// run side by side. Says where the scratch memory of each op begins.
     fn place(
         &self,
         sketch: &Sketch,
         values: &mut HashMap<VarId, DeviceValue>,
     ) -> Result<(Arc<dyn Region>, HashMap<usize, Address>)> {
-        let Sketch { vars, scratch, packing, .. } = sketch;
+        let Sketch { vars, scratch, needs, packing } = sketch;
+        let apart = lay_out(needs);
+        let plenty = self.device.memory()?.free / SHARE_OF_FREE;
+        let packing = if apart.bytes <= plenty { &apart } else { packing };
         let arena = self.device.allocate(packing.bytes)?;
         for (i, var) in vars.iter().enumerate() {
             let at = [packing.offsets[2 * i], packing.offsets[2 * i + 1]];
             values.insert(*var, window(self.meta(*var)?, &arena, at));
         }
+        for (var, (viewed, view)) in self.views() {
+            let (Some(DeviceValue::Tensor(tensor)), offset) = (values.get(&viewed), view.offset)
+            else {
+                return Err(Error::kernel("a view lies in a dense tensor of the card"));
+            };
+            let within = tensor.behind(offset);
+            if let Some(DeviceValue::Rows(rows)) = values.get_mut(&var) {
+                rows.value = within;
+            }
+        }
         let offsets = packing.offsets[2 * vars.len()..].iter();
         let offsets = offsets.map(|at| arena.address().plus(*at));
         let scratch = scratch.iter().copied().zip(offsets).collect();
         Ok((arena, scratch))
+    }
+
+    /// Selected rows that lie in another variable, and that.
+    fn views(&self) -> Vec<(VarId, (VarId, View))> {
+        let on_card = self.selection.ops.iter().enumerate();
+        let outputs = on_card.filter(|(at, _)| self.places.is_on_card(*at)).flat_map(|(_, op)| {
+            op.outputs.iter().filter_map(|var| match self.places.metas[*var].as_ref()?.values {
+                RowValues::View(view) => Some((*var, (op.inputs[view.input], view))),
+                _ => None,
+            })
+        });
+        outputs.collect()
     }
 
     /// Gives values of the host their shapes: those that host ops write, and those that are copied down.
@@ -259,9 +303,10 @@ impl<'a> Builder<'a> {
             Task::Down(var) => {
                 pieces.push(Piece::Down { from: values[&var].alias(), to: address(var) });
             }
+            // Feeds have their own way.
+            Task::Up(var) if self.is_feed(var) => {}
             Task::Up(var) => {
-                let feed = self.selection.feeds.iter().position(|feed| *feed == var);
-                pieces.push(Piece::Up { from: address(var), to: values[&var].alias(), feed });
+                pieces.push(Piece::Up { from: address(var), to: values[&var].alias() });
             }
             Task::Host(at) => {
                 let op = &self.selection.ops[at];
@@ -325,7 +370,28 @@ impl<'a> Builder<'a> {
             _ => false,
         };
         let on_host = self.tasks.iter().any(reads) || self.selection.fetches.contains(&var);
-        FeedTarget { at: frame.at(var), on_host }
+        FeedTarget { at: frame.at(var), on_host, on_card: self.tasks.contains(&Task::Up(var)) }
+    }
+
+    fn is_feed(&self, var: VarId) -> bool {
+        self.selection.feeds.contains(&var)
+    }
+
+    /// The way of feeds that the card reads.
+    fn uploads(&self) -> Result<Option<Box<dyn Uploads>>> {
+        let bytes = self.fed_bytes()?;
+        let is_none = bytes.iter().all(|bytes| *bytes == 0);
+        if is_none { Ok(None) } else { Ok(Some(self.device.uploads(&bytes)?)) }
+    }
+
+    /// The size of each feed that the card reads; nothing for others.
+    fn fed_bytes(&self) -> Result<Vec<usize>> {
+        let feeds = self.selection.feeds.iter();
+        let bytes = feeds.map(|var| match self.tasks.contains(&Task::Up(*var)) {
+            true => Ok(self.meta(*var)?.extent()[0]),
+            false => Ok(0),
+        });
+        bytes.collect()
     }
 
     fn fetch(
@@ -346,20 +412,10 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Bytes of a value's elements and, for selected rows, of their numbers.
+/// The bytes of its own that a value needs, and those of the numbers of selected rows.
 fn sizes(meta: &DeviceMeta) -> [usize; 2] {
-    let dims: Vec<usize> = meta.meta.dims.iter().map(|dim| *dim as usize).collect();
-    let size = meta.meta.dtype.size();
-    match (meta.meta.kind, meta.rows) {
-        (VarKind::SelectedRows, count) => {
-            let (count, width) = (count.unwrap_or(0), dims.iter().skip(1).product::<usize>());
-            [count * width * size, count * 8]
-        }
-        _ => {
-            let whole = meta.pitch.map(|pitch| dims[0] * pitch);
-            [whole.unwrap_or_else(|| dims.iter().product()) * size, 0]
-        }
-    }
+    let [values, numbers] = meta.extent();
+    [if matches!(meta.values, RowValues::View(_)) { 0 } else { values }, numbers]
 }
 
 /// A value at these offsets of an arena.
@@ -369,10 +425,12 @@ fn window(meta: &DeviceMeta, arena: &Arc<dyn Region>, at: [usize; 2]) -> DeviceV
     match (meta.meta.kind, meta.rows) {
         (VarKind::SelectedRows, count) => {
             let count = count.unwrap_or(0);
+            let is_view = matches!(meta.values, RowValues::View(_));
+            let own = if is_view { 0 } else { count };
             DeviceValue::Rows(DeviceRows {
                 rows: DeviceTensor::window(DType::I64, Dims::new(&[count]), arena, at[1]),
                 height: dims.first().copied().unwrap_or(0),
-                value: DeviceTensor::window(dtype, dims.with_rows(count), arena, at[0]),
+                value: DeviceTensor::window(dtype, dims.with_rows(own), arena, at[0]),
             })
         }
         _ => DeviceValue::Tensor(DeviceTensor::window(dtype, dims, arena, at[0])),

@@ -74,7 +74,8 @@ pub(super) fn largest_batch(
     device: &Arc<dyn Device>,
     rows: usize,
 ) -> Option<usize> {
-    let free = device.memory().ok()?.free;
+    let memory = device.memory().ok()?;
+    let free = memory.free.saturating_sub(memory.total / SPARE);
     let fits = |batch: usize| -> Result<bool> {
         let resized = |shape: &FeedShape| FeedShape { dims: shape.dims.with_rows(batch), ..*shape };
         let shapes: Vec<FeedShape> = shapes.iter().map(resized).collect();

@@ -11,7 +11,6 @@ use crate::plan::select::VarId;
 /// What memory is for, within a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    Feed,
     Activation,
     Scratch,
 }
@@ -23,6 +22,8 @@ impl Builder<'_> {
             device: self.device.describe(),
             memory: self.device.memory().ok(),
             arena: sketch.packing.bytes,
+            // Those of the next step arrive while this one runs.
+            feeds: 2 * self.fed_bytes()?.iter().sum::<usize>(),
             ..MemoryPlan::default()
         };
         for var in &self.kept {
@@ -53,7 +54,6 @@ impl Builder<'_> {
     /// Finds the moment of the step that needs most, and the most that each segment does.
     fn measure(&self, sketch: &Sketch, plan: &mut MemoryPlan) {
         let purpose = |at: usize| match sketch.vars.get(at / 2) {
-            Some(var) if self.selection.feeds.contains(var) => Purpose::Feed,
             Some(_) => Purpose::Activation,
             None => Purpose::Scratch,
         };
@@ -66,7 +66,6 @@ impl Builder<'_> {
         };
         let whole = alive(sketch, 0..self.tasks.len());
         if let Some((moment, _)) = whole.iter().enumerate().max_by_key(|(_, bytes)| **bytes) {
-            plan.feeds = at_moment(moment, Purpose::Feed);
             plan.activations = at_moment(moment, Purpose::Activation);
             plan.scratch = at_moment(moment, Purpose::Scratch);
         }
