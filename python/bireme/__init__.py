@@ -44,6 +44,7 @@ from .tensor import *
 if TYPE_CHECKING:
     # For editors: `paddle.nn.` should offer what is there. `_names` fetches them when it runs.
     from . import (
+        amp,
         base,
         dataset,
         device,

@@ -85,7 +85,7 @@ def test_the_defaults_are_those_of_the_proto():
 
 
 @pytest.mark.parametrize(
-    "name", ["amp", "dgc", "lars", "is_with_coordinator", "is_fl_ps_mode", "elastic"]
+    "name", ["sharding", "dgc", "lars", "is_with_coordinator", "is_fl_ps_mode", "elastic"]
 )
 def test_features_that_are_not_there_are_refused_at_the_end(name):
     strategy = fleet.DistributedStrategy()

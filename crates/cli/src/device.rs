@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use bireme_engine::device::Device;
+use bireme_engine::device::{Device, OnMemory};
 use bireme_fleet::environment::variables;
 use bireme_rec::Config;
-use bireme_rec::run::OnMemory;
 
 use crate::terminal::say;
 

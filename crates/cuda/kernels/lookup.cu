@@ -63,19 +63,9 @@ FILE_OWN {
 
 const uint32_t MAX_PARTS = 64;
 
-/// Neighbouring parts of a row that have the same shape.
-struct Stretch {
-  /// Its columns.
-  uint32_t column, end;
-  /// Its first part, and how many ids each part has for a sample.
-  uint32_t part, ids;
-  /// Columns of one id.
-  Divider width;
-};
-
 /// The parts of a row: looked up, or dense features.
 struct Places {
-  /// Tables or dense features; of the gradient, where theirs goes (null where nobody asks).
+  /// Tables or dense features; of the gradient, where theirs goes. Null where nobody asks, and for a gap.
   float* values[MAX_PARTS];
   /// Null for dense features.
   const int64_t* ids[MAX_PARTS];
@@ -83,19 +73,25 @@ struct Places {
   int64_t* numbers[MAX_PARTS];
 };
 
-/// Their shapes.
-struct Parts {
-  int64_t padding[MAX_PARTS];
-  int64_t rows[MAX_PARTS];
-  Stretch stretches[MAX_PARTS];
-  /// Elements of a row of all parts, also those of other launches.
-  uint32_t pitch;
-  /// The columns of this launch, as many pieces, and its pieces in all.
-  uint32_t first_column;
+/// The shape of one part.
+struct Part {
+  /// Of the table: the id that reads zeros, and its rows.
+  int64_t padding, rows;
+  /// Columns of one id, and how many ids a sample has.
+  Divider width;
+  uint32_t ids;
+  /// Pieces of a sample, and in all.
   Divider pieces;
   uint32_t count;
-  /// Where its columns end; behind them a row has a gap, which is filled with zeros.
-  uint32_t end_column;
+  /// Where it begins in a row.
+  uint32_t column;
+  uint32_t unused;
+};
+
+/// Their shapes, and the elements from one row to the next.
+struct Parts {
+  Part of[MAX_PARTS];
+  uint32_t pitch;
   uint32_t unused;
 };
 
@@ -106,109 +102,116 @@ struct Numbered {
   uint32_t count[MAX_PARTS];
 };
 
-/// Where an element of a row belongs.
+/// Where a piece of a part belongs: which element of which sample, and of which id of the part.
 struct Belongs {
-  uint32_t part, width, element;
-  /// The position of its id among those of its part; the sample, for dense features.
-  uint32_t at;
+  uint32_t sample, element, at;
+  /// Its place in the row that has all parts.
+  uint32_t joined;
 };
-INLINE Belongs belongs(const Parts& parts, uint32_t sample, uint32_t column) {
-  uint32_t s = 0;
-  while (column >= parts.stretches[s].end) s++;
-  const Stretch& stretch = parts.stretches[s];
-  uint32_t within = column - stretch.column, id = stretch.width.quotient(within);
+template <int V> INLINE Belongs belongs(const Part& part, uint32_t pitch, uint32_t piece) {
   Belongs place;
-  place.width = stretch.width.by;
-  place.element = within - id * place.width;
-  place.part = stretch.part + id;
-  place.at = sample;
-  if (stretch.ids > 1) {
-    place.part = stretch.part + id / stretch.ids;
-    place.at = sample * stretch.ids + id % stretch.ids;
+  place.sample = part.pieces.quotient(piece);
+  place.element = (piece - place.sample * part.pieces.by) * V;
+  place.joined = place.sample * pitch + part.column + place.element;
+  place.at = place.sample;
+  if (part.ids > 1) {
+    uint32_t id = part.width.quotient(place.element);
+    place.element -= id * part.width.by;
+    place.at = place.sample * part.ids + id;
   }
   return place;
 }
 
-/// `N` pieces are under way in a thread at once.
-template <int V, int N>
-INLINE void join(const Places& places, const Parts& parts, float* out, Complaint* complaint, uint32_t op) {
+/// The same numbers as elements of another type: tables are of 32 bits, a row may be of 16.
+template <typename To, typename From, int V> INLINE Piece<To, V> as(const Piece<From, V>& from) {
+  Piece<To, V> to;
+  UNROLL for (int i = 0; i < V; i++) to.x[i] = Store<To>::of(load(from.x[i]));
+  return to;
+}
+
+/// A row of blocks for each part; `N` pieces are under way in a thread at once.
+template <typename E, int V, int N>
+INLINE void join(const Places& places, const Parts& parts, E* out, Complaint* complaint, uint32_t op) {
+  const Part& part = parts.of[blockIdx.y];
+  const float* values = places.values[blockIdx.y];
+  const int64_t* ids = places.ids[blockIdx.y];
   uint32_t first = blockIdx.x * blockDim.x * N + threadIdx.x;
   const float* from[N];
-  uint32_t to[N], features[N];
+  uint32_t to[N];
+  // How many there are of dense features: their rows begin anywhere, and may end within a piece.
+  int32_t features[N];
   UNROLL for (int i = 0; i < N; i++) {
     uint32_t piece = first + i * blockDim.x;
     from[i] = nullptr;
-    features[i] = 0;
-    if (piece >= parts.count) continue;
-    uint32_t sample = parts.pieces.quotient(piece);
-    uint32_t column = parts.first_column + (piece - sample * parts.pieces.by) * V;
-    to[i] = sample * parts.pitch + column;
-    if (column >= parts.end_column) continue;
-    Belongs place = belongs(parts, sample, column);
+    if (piece >= part.count) continue;
+    Belongs place = belongs<V>(part, parts.pitch, piece);
+    to[i] = place.joined;
     int64_t row = place.at;
-    if (places.ids[place.part]) {
-      row = places.ids[place.part][place.at];
-      if (row == parts.padding[place.part]) continue;
-      if (row < 0 || row >= parts.rows[place.part]) {
-        complain(complaint, op, OUT_OF_RANGE, row, place.at, parts.rows[place.part]);
-        if (!parts.rows[place.part]) continue;
+    if (ids) {
+      row = ids[place.at];
+      if (row == part.padding) continue;
+      if (row < 0 || row >= part.rows) {
+        complain(complaint, op, OUT_OF_RANGE, row, place.at, part.rows);
+        if (!part.rows) continue;
         row = 0;
       }
-    } else {
-      // Their rows begin anywhere, and may end within a piece.
-      features[i] = place.width - place.element;
     }
-    from[i] = places.values[place.part] + row * place.width + place.element;
+    features[i] = (int32_t)part.width.by - (int32_t)place.element;
+    if (values) from[i] = values + row * part.width.by + place.element;
   }
   Piece<float, V> pieces[N];
   UNROLL for (int i = 0; i < N; i++) {
-    pieces[i] = from[i] && !features[i] ? load_piece<float, V>(from[i]) : no_piece<float, V>();
+    pieces[i] = from[i] && ids ? load_piece<float, V>(from[i]) : no_piece<float, V>();
+    if (!from[i] || ids) continue;
     UNROLL for (int e = 0; e < V; e++)
-      if (e < (int)features[i]) pieces[i].x[e] = from[i][e];
+      if (e < features[i]) pieces[i].x[e] = from[i][e];
   }
   UNROLL for (int i = 0; i < N; i++)
-    if (first + i * blockDim.x < parts.count) store_piece<float, V>(out + to[i], pieces[i]);
+    if (first + i * blockDim.x < part.count) store_piece<E, V>(out + to[i], as<E>(pieces[i]));
 }
 
-template <int V, int N> INLINE void split(const Places& places, const Parts& parts, const float* grad) {
+template <typename E, int V, int N> INLINE void split(const Places& places, const Parts& parts, const E* grad) {
+  const Part& part = parts.of[blockIdx.y];
+  float* values = places.values[blockIdx.y];
+  if (!values) return;
+  bool is_looked_up = places.ids[blockIdx.y] != nullptr;
   uint32_t first = blockIdx.x * blockDim.x * N + threadIdx.x;
   UNROLL for (int i = 0; i < N; i++) {
     uint32_t piece = first + i * blockDim.x;
-    if (piece >= parts.count) continue;
-    uint32_t sample = parts.pieces.quotient(piece);
-    uint32_t column = parts.first_column + (piece - sample * parts.pieces.by) * V;
-    if (column >= parts.end_column) continue;
-    Belongs place = belongs(parts, sample, column);
-    float* to = places.values[place.part];
-    if (!to) continue;
-    Piece<float, V> values = load_piece<float, V>(grad + (size_t)sample * parts.pitch + column);
-    to += (size_t)place.at * place.width + place.element;
-    if (places.ids[place.part]) {
-      store_piece<float, V>(to, values);
+    if (piece >= part.count) continue;
+    Belongs place = belongs<V>(part, parts.pitch, piece);
+    Piece<float, V> moved = as<float>(load_piece<E, V>(grad + place.joined));
+    float* to = values + (size_t)place.at * part.width.by + place.element;
+    if (is_looked_up) {
+      store_piece<float, V>(to, moved);
       continue;
     }
     UNROLL for (int e = 0; e < V; e++)
-      if (place.element + e < place.width) to[e] = values.x[e];
+      if (place.element + e < part.width.by) to[e] = moved.x[e];
   }
 }
 
 }  // own
 
-#define JOIN(V, N)                                                                                         \
-  KERNEL __launch_bounds__(256) join_parts_##V##x##N(BY_VALUE Places places, BY_VALUE Parts parts,         \
-                                                     float* out, Complaint* complaint, uint32_t op) {      \
-    join<V, N>(places, parts, out, complaint, op);                                                         \
+#define JOIN(E, suffix, V, N)                                                                              \
+  KERNEL __launch_bounds__(256) join_parts_##V##x##N##_##suffix(                                           \
+      BY_VALUE Places places, BY_VALUE Parts parts, E* out, Complaint* complaint, uint32_t op) {           \
+    join<E, V, N>(places, parts, out, complaint, op);                                                      \
   }                                                                                                        \
-  EXPORT(join_parts_##V##x##N)                                                                             \
-  KERNEL __launch_bounds__(256) split_parts_##V##x##N(BY_VALUE Places places, BY_VALUE Parts parts,        \
-                                                      const float* grad) {                                 \
-    split<V, N>(places, parts, grad);                                                                      \
+  EXPORT(join_parts_##V##x##N##_##suffix)                                                                  \
+  KERNEL __launch_bounds__(256) split_parts_##V##x##N##_##suffix(BY_VALUE Places places,                   \
+                                                                 BY_VALUE Parts parts, const E* grad) {    \
+    split<E, V, N>(places, parts, grad);                                                                   \
   }                                                                                                        \
-  EXPORT(split_parts_##V##x##N)
-JOIN(1, 1)
-JOIN(4, 1)
-JOIN(1, 4)
-JOIN(4, 4)
+  EXPORT(split_parts_##V##x##N##_##suffix)
+#define JOINS(E, suffix)   \
+  JOIN(E, suffix, 1, 1)    \
+  JOIN(E, suffix, 4, 1)    \
+  JOIN(E, suffix, 1, 4)    \
+  JOIN(E, suffix, 4, 4)
+JOINS(float, f32)
+JOINS(bf16, bf16)
+JOINS(f16, f16)
 
 // The row numbers of the gradients of all parts, as `looked_up_rows`: a row of blocks for each part.
 KERNEL __launch_bounds__(256) number_parts(BY_VALUE Places places, BY_VALUE Numbered numbered,

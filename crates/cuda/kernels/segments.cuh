@@ -28,6 +28,14 @@ const uint32_t NO_KEY = 0xffffffffu;
 // a lane for each row where they are thin, else a lane for each element.
 const int WIDE_LANES = 4, THIN_LANES = 1, ODD_LANES = 16;
 
+/// A piece of numbers that lie there as elements of another type.
+template <typename T, int V, typename S> INLINE Piece<T, V> load_as(const S* at) {
+  Piece<S, V> from = load_piece<S, V>(at);
+  Piece<T, V> to;
+  UNROLL for (int i = 0; i < V; i++) to.x[i] = (T)load(from.x[i]);
+  return to;
+}
+
 /// Sorted row numbers, and where each stood.
 struct Sorted {
   const uint32_t* keys;
@@ -46,8 +54,9 @@ struct Amount {
   }
 };
 
-template <int V, int L, typename Sink>
-INLINE void sum_chunks(const Sorted& sorted, const Amount& amount, const typename Sink::T* values,
+/// `values` may be of another type than the sums.
+template <int V, int L, typename S, typename Sink>
+INLINE void sum_chunks(const Sorted& sorted, const Amount& amount, const S* values,
                        typename Sink::T* began_before, typename Sink::T* goes_on, const Sink& sink) {
   typedef typename Sink::T T;
   typedef typename Sink::Held Held;
@@ -89,7 +98,7 @@ INLINE void sum_chunks(const Sorted& sorted, const Amount& amount, const typenam
     Piece<T, V> pieces[L];
     UNROLL for (int i = 0; i < L; i++) {
       uint32_t from = __shfl_sync(ALL_LANES, position, i * ROWS + group);
-      if (has_columns) pieces[i] = load_piece<T, V>(values + amount.first_element(from) + column);
+      if (has_columns) pieces[i] = load_as<T, V>(values + amount.first_element(from) + column);
     }
     Held held[BATCH];
     for (int first = 0; first < L; first += BATCH) {

@@ -40,6 +40,14 @@ template <typename E, int V> struct Merge {
 
 }  // own
 
+#define MERGE_ROWS(T, V, LANES, suffix, S)                                                                 \
+  KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE) merge_rows_##suffix(                                    \
+      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const S* values, T* began_before, T* goes_on,        \
+      T* out, int64_t* rows, uint32_t* index) {                                                            \
+    Merge<T, V> sink{out, rows, index, amount.width};                                                      \
+    sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, sink);                             \
+  }                                                                                                        \
+  EXPORT(merge_rows_##suffix)
 #define ROW_SUMS(T, V, LANES, suffix)                                                                      \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE) add_rows_##suffix(                                      \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* values, T* began_before, T* goes_on,        \
@@ -55,13 +63,7 @@ template <typename E, int V> struct Merge {
     sum_spans<V, LANES>(sorted, amount, began_before, goes_on, sink);                                      \
   }                                                                                                        \
   EXPORT(add_row_spans_##suffix)                                                                           \
-  KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE) merge_rows_##suffix(                                    \
-      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* values, T* began_before, T* goes_on,        \
-      T* out, int64_t* rows, uint32_t* index) {                                                            \
-    Merge<T, V> sink{out, rows, index, amount.width};                                                      \
-    sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, sink);                             \
-  }                                                                                                        \
-  EXPORT(merge_rows_##suffix)                                                                              \
+  MERGE_ROWS(T, V, LANES, suffix, T)                                                                       \
   KERNEL __launch_bounds__(SPAN_THREADS) merge_row_spans_##suffix(                                         \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on,             \
       T* out, int64_t* rows, uint32_t* index) {                                                            \
@@ -100,3 +102,5 @@ EXPORT(no_rows)
   EXPORT(shorten_##suffix)
 SQUARES(float, f32)
 SQUARES(double, f64)
+MERGE_ROWS(float, 4, WIDE_LANES, wide_f32_from_bf16, bf16)
+MERGE_ROWS(float, 4, WIDE_LANES, wide_f32_from_f16, f16)

@@ -45,16 +45,18 @@ template <typename Rule, int V> struct UpdateRow {
 
 }  // own
 
-#define UPDATE_ROWS(name, Rule, T, V, LANES, suffix)                                                       \
+#define UPDATE_ROWS_FROM(name, Rule, T, V, LANES, suffix, S)                                                \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE, 7) update_rows_##name##_##suffix(                       \
-      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* values, T* began_before, T* goes_on,     \
+      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const S* values, T* began_before, T* goes_on,        \
       BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Attributes attributes) {                            \
     UpdateRow<Rule<T>, V> sink(rows, attributes, amount.width);                                            \
     sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, sink);                             \
   }                                                                                                        \
-  EXPORT(update_rows_##name##_##suffix)                                                                    \
+  EXPORT(update_rows_##name##_##suffix)
+#define UPDATE_ROWS(name, Rule, T, V, LANES, suffix)                                                       \
+  UPDATE_ROWS_FROM(name, Rule, T, V, LANES, suffix, T)                                                     \
   KERNEL __launch_bounds__(SPAN_THREADS) update_row_spans_##name##_##suffix(                               \
-      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on,          \
+      BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on,             \
       BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Attributes attributes) {                            \
     UpdateRow<Rule<T>, V> sink(rows, attributes, amount.width);                                            \
     sum_spans<V, LANES>(sorted, amount, began_before, goes_on, sink);                                      \
@@ -62,6 +64,8 @@ template <typename Rule, int V> struct UpdateRow {
   EXPORT(update_row_spans_##name##_##suffix)
 #define ROW_UPDATES(name, Rule)                              \
   UPDATE_ROWS(name, Rule, float, 4, WIDE_LANES, wide_f32)    \
+  UPDATE_ROWS_FROM(name, Rule, float, 4, WIDE_LANES, wide_f32_from_bf16, bf16) \
+  UPDATE_ROWS_FROM(name, Rule, float, 4, WIDE_LANES, wide_f32_from_f16, f16) \
   UPDATE_ROWS(name, Rule, float, 1, THIN_LANES, thin_f32)    \
   UPDATE_ROWS(name, Rule, float, 1, ODD_LANES, odd_f32)      \
   UPDATE_ROWS(name, Rule, double, 1, THIN_LANES, thin_f64)   \

@@ -374,12 +374,16 @@ impl Device for Cuda {
     ) -> Result<Option<Arc<dyn DeviceKernel>>> {
         let Some(lower) = lower::find(op.def.name) else { return Ok(None) };
         let mut lowering = Lowering::new(op, inputs, outputs);
-        match lower(&mut lowering) {
-            Ok(()) => {}
+        let lowered = match lower(&mut lowering) {
+            Ok(()) => Ok(lowering.finish()),
+            Err(Stop::Host) => lower::widen::lower(lower, op, inputs, outputs),
+            Err(error) => Err(error),
+        };
+        let Lowered { work, scratch, pieces } = match lowered {
+            Ok(lowered) => lowered,
             Err(Stop::Host) => return Ok(None),
             Err(Stop::Error(error)) => return Err(error),
-        }
-        let Lowered { work, scratch, pieces } = lowering.finish();
+        };
         let work = work.into_iter().map(|work| self.ready(work));
         let work = work.collect::<crate::driver::Result<Vec<_>>>().map_err(failed)?;
         let sizes = |metas: &[DeviceMeta]| metas.iter().map(DeviceMeta::extent).collect();

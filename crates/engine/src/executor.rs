@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bireme_ir::{DType, Program, Var};
 
 use crate::collective::Collective;
-use crate::device::{Device, DeviceTensor, MemoryPlan};
+use crate::device::{Device, DeviceTensor, MemoryPlan, OnMemory};
 use crate::graph::ProgramHandle;
-use crate::plan::{FeedShape, OnMemory, Plan, Question, Team, shape_of};
+use crate::plan::{FeedShape, Plan, Question, Team, shape_of};
 use crate::remote::Remote;
 use crate::tensor::{Dims, Tensor};
 use crate::{Draws, Error, Place, Result, Scope};
@@ -122,7 +122,7 @@ impl Executor {
     }
 
     /// Tells `tell` what a step takes of the card, whenever memory was taken for feeds of a new shape.
-    pub fn on_memory(mut self, tell: Arc<dyn Fn(&MemoryPlan) + Send + Sync>) -> Executor {
+    pub fn on_memory(mut self, tell: OnMemory) -> Executor {
         self.on_memory = Some(tell);
         self.kept.clear();
         self

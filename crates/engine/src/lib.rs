@@ -35,6 +35,7 @@
 //! # Ok::<(), bireme_engine::Error>(())
 //! ```
 
+pub mod amp;
 pub mod autodiff;
 pub mod catalog;
 pub mod clip;

@@ -3,6 +3,7 @@
 //! One file a wrapped type; each method extracts its arguments, enters the engine and wraps what
 //! comes back. What a user sees (names, defaults, documentation) is Python, in `python/bireme`.
 
+mod amp;
 mod append;
 mod array;
 mod autograd;
@@ -56,6 +57,8 @@ use pyo3::pymodule;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::amp::{AutoCastState, amp_lists, auto_cast_state, get_auto_cast, set_auto_cast};
     #[pymodule_export]
     use crate::autograd::{backward, grad};
     #[pymodule_export]

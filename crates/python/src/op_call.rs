@@ -12,7 +12,7 @@ use bireme_engine::eager::{EagerTensor, Form, OpCache};
 use bireme_engine::ir::{Attr, Param, Slot, did_you_mean, nearest};
 use bireme_engine::op::OpDef;
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyNotImplementedError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
@@ -322,6 +322,12 @@ impl<'py> Call<'py> {
     }
 
     fn append(self, py: Python<'py>, outputs: &[OutputSlot]) -> PyResult<Bound<'py, PyAny>> {
+        if session().auto_cast().is_some() {
+            return Err(PyNotImplementedError::new_err(
+                "`amp.auto_cast` is for eager ops, and this one becomes part of a static program: use \
+                 `static.amp.decorate`, or call the layer that `jit` made outside of it",
+            ));
+        }
         let eager = eager_tensors(py, &self.inputs)?;
         let mut at = 0;
         let mut inputs = Vec::new();

@@ -7,6 +7,7 @@ use bireme_engine::eager::{EagerOptimizer, EagerTensor};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::amp::amp_of;
 use crate::backward::Pairs;
 use crate::error::enter_held;
 use crate::jobs;
@@ -27,6 +28,8 @@ pub(crate) struct Optimizer {
     pub(crate) config: Py<PyDict>,
     /// The program that was last given updates, and its variable of the learning rate.
     pub(crate) learning_rate: Mutex<Option<(u64, String)>>,
+    /// With mixed precision: the scaled loss of the program that was last differentiated, and its factor.
+    pub(crate) scaled: Mutex<Option<(String, String)>>,
     /// The state of eager parameters.
     eager: Mutex<EagerOptimizer>,
 }
@@ -34,11 +37,15 @@ pub(crate) struct Optimizer {
 #[pymethods]
 impl Optimizer {
     #[new]
-    fn new(kind: String, config: &Bound<'_, PyDict>) -> PyResult<Optimizer> {
+    fn new(py: Python<'_>, kind: String, config: &Bound<'_, PyDict>) -> PyResult<Optimizer> {
         let engine = optimizer_of(&kind, config, Chosen::default())?;
         let config = config.copy()?.unbind();
         let eager = Mutex::new(EagerOptimizer::new(engine));
-        Ok(Optimizer { kind, config, learning_rate: Mutex::new(None), eager })
+        if let Some(amp) = config.bind(py).get_item("amp")?.filter(|amp| !amp.is_none()) {
+            amp_of(amp.cast::<PyDict>()?)?;
+        }
+        let (learning_rate, scaled) = (Mutex::new(None), Mutex::new(None));
+        Ok(Optimizer { kind, config, learning_rate, scaled, eager })
     }
 
     /// Appends gradients and updates of `loss`; returns the update ops and the parameters with the
@@ -65,7 +72,11 @@ impl Optimizer {
         parameter_list: Option<&Bound<'_, PyAny>>,
         no_grad_set: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Pairs> {
-        crate::backward::append_backward(py, loss, parameter_list, no_grad_set)
+        let chosen = static_optimizer::chosen(loss, parameter_list, no_grad_set)?;
+        match static_optimizer::mixed(py, self, chosen)? {
+            Some(mixed) => static_optimizer::mixed_backward(py, self, &mixed, loss),
+            None => crate::backward::append_backward(py, loss, parameter_list, no_grad_set),
+        }
     }
 
     /// Appends clipping, regularisation and updates for given gradients; returns the update ops.
@@ -116,6 +127,13 @@ impl Optimizer {
         let mut eager = self.eager.lock().unwrap_or_else(PoisonError::into_inner);
         eager.set_accumulator(name, Value::clone(&value));
         Ok(())
+    }
+
+    /// With mixed precision, the scaled loss and the variable that holds its factor; `None` where the loss is not
+    /// scaled, or not yet.
+    #[getter]
+    fn scaled_loss_names(&self) -> Option<(String, String)> {
+        self.scaled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The variable that holds the learning rate; `None` before updates have been appended.

@@ -32,8 +32,8 @@ pub(crate) struct Chosen {
 /// Sets what all optimizers share, then each of the optimizer's own numbers that is given.
 macro_rules! configured {
     ($make:expr, $common:expr, $given:expr; $($name:ident)*) => {{
-        let Common { clip, penalty, chosen, .. } = $common;
-        let mut made = $make;
+        let Common { clip, penalty, chosen, multi_precision } = $common;
+        let mut made = $make.multi_precision(multi_precision);
         $(if let Some(value) = $given.maybe(stringify!($name))? {
             made = made.$name(value);
         })*
@@ -55,6 +55,7 @@ struct Common {
     clip: Option<GradClip>,
     penalty: Option<Regularizer>,
     chosen: Chosen,
+    multi_precision: bool,
 }
 
 /// The optimizer that `kind` and `config` stand for.
@@ -68,7 +69,11 @@ pub(crate) fn optimizer_of(
     let lr = chosen.learning_rate.clone().map_or(lr, Lr::Variable);
     let clip = given.object("grad_clip")?.map(|clip| clip_of(&clip)).transpose()?;
     let penalty: Option<Penalty> = given.maybe("regularization")?;
-    let common = Common { clip, penalty: penalty.map(penalty_of).transpose()?, chosen };
+    // Read by `static_optimizer`: the optimizer itself is the same.
+    given.object("amp")?;
+    let multi_precision = given.or("multi_precision", false)?;
+    let penalty = penalty.map(penalty_of).transpose()?;
+    let common = Common { clip, penalty, chosen, multi_precision };
     let made = make(kind, lr, common, &mut given)?;
     given.end()?;
     Ok(made)

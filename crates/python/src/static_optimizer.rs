@@ -2,17 +2,20 @@
 
 use std::sync::PoisonError;
 
+use bireme_engine::amp::{Amp, MixedPrecision};
 use bireme_engine::graph::{Graph, Variable as Handle};
-use bireme_engine::optimizer::Minimized;
+use bireme_engine::optimizer::{Minimized, Optimizer as _};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+use crate::amp::amp_of;
 use crate::backward::{Pairs, names_of, wrap};
 use crate::context;
 use crate::error::to_py;
 use crate::operator::Operator;
 use crate::optimizer::Optimizer;
-use crate::optimizer_config::{Chosen, optimizer_of, rate_of};
+use crate::optimizer_config::{AnyOptimizer, Chosen, optimizer_of, rate_of};
 use crate::program::Program;
 use crate::site::site;
 use crate::variable::Variable;
@@ -42,8 +45,19 @@ pub(crate) fn minimize(
     let graph = graph(py, program, startup)?;
     let loss = graph.variable(&loss.get().name).map_err(to_py)?;
     let chosen = Chosen { learning_rate: known_rate(optimizer, program), ..chosen };
-    let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
-    let minimized = engine.minimize(&loss).map_err(to_py)?;
+    let minimized = match amp_asked(py, optimizer)? {
+        Some(amp) => {
+            let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
+            let mixed = MixedPrecision::new(engine, amp);
+            let minimized = mixed.minimize(&loss).map_err(to_py)?;
+            remember_scaled(optimizer, &mixed);
+            minimized
+        }
+        None => {
+            let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
+            engine.minimize(&loss).map_err(to_py)?
+        }
+    };
     let pairs = wrap(program, minimized.params_grads.clone());
     Ok((finish(optimizer, program, &minimized), pairs))
 }
@@ -69,8 +83,57 @@ pub(crate) fn apply_gradients(
     }
     let chosen = Chosen { learning_rate: known_rate(optimizer, program), ..Chosen::default() };
     let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
-    let minimized = engine.apply_gradients(pairs).map_err(to_py)?;
+    let minimized = match amp_asked(py, optimizer)? {
+        Some(amp) => {
+            let mut mixed = MixedPrecision::new(engine, amp);
+            let scaled = optimizer.scaled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some((loss, factor)) = scaled {
+                let find = |name: &String| graph.variable(name).map_err(to_py);
+                mixed = mixed.scaled_by(find(&loss)?, find(&factor)?);
+            }
+            mixed.apply_gradients(pairs).map_err(to_py)?
+        }
+        None => engine.apply_gradients(pairs).map_err(to_py)?,
+    };
     Ok(finish(optimizer, program, &minimized))
+}
+
+/// The mixed precision that an optimizer was told of.
+fn amp_asked(py: Python<'_>, optimizer: &Optimizer) -> PyResult<Option<Amp>> {
+    let asked = optimizer.config.bind(py).get_item("amp")?.filter(|amp| !amp.is_none());
+    asked.map(|amp| amp_of(amp.cast::<PyDict>()?)).transpose()
+}
+
+/// The optimizer with the mixed precision that it was told of, if it was.
+pub(crate) fn mixed(
+    py: Python<'_>,
+    optimizer: &Optimizer,
+    chosen: Chosen,
+) -> PyResult<Option<MixedPrecision<AnyOptimizer>>> {
+    let Some(amp) = amp_asked(py, optimizer)? else { return Ok(None) };
+    let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
+    Ok(Some(MixedPrecision::new(engine, amp)))
+}
+
+/// Rewrites the program of `loss` for mixed precision, and appends the gradients.
+pub(crate) fn mixed_backward(
+    py: Python<'_>,
+    optimizer: &Optimizer,
+    mixed: &MixedPrecision<AnyOptimizer>,
+    loss: &Bound<'_, Variable>,
+) -> PyResult<Pairs> {
+    let program = loss.get().program().bind(py);
+    let graph = graph(py, program, None)?;
+    let loss = graph.variable(&loss.get().name).map_err(to_py)?;
+    let pairs = mixed.backward(&loss).map_err(to_py)?;
+    remember_scaled(optimizer, mixed);
+    Ok(wrap(program, pairs))
+}
+
+fn remember_scaled(optimizer: &Optimizer, mixed: &MixedPrecision<AnyOptimizer>) {
+    let names = mixed.scaled_loss().zip(mixed.loss_scaling());
+    let names = names.map(|(loss, factor)| (loss.name().to_owned(), factor.name().to_owned()));
+    *optimizer.scaled.lock().unwrap_or_else(PoisonError::into_inner) = names;
 }
 
 /// Declares a learning rate in the default programs, with the ops that compute it.

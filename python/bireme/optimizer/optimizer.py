@@ -16,6 +16,9 @@ from ..nn.clip import ClipGradBase
 from ..nn.parameter import regularizer_spec
 from .lr_base import LRScheduler
 
+# What names of master copies have between the parameter and a number.
+_MASTER = "_fp32_master_"
+
 _GROUP_ONLY = {"params", "learning_rate", "weight_decay", "grad_clip"}
 
 
@@ -33,7 +36,8 @@ class Optimizer:
 
     `parameters` are tensors, or dictionaries with `params` and settings of their own, where
     `learning_rate` is a factor. `weight_decay` is a number (L2) or a regulariser. `multi_precision`
-    of subclasses is about float16 parameters, and changes nothing for others.
+    of subclasses keeps master copies of 32 bits of parameters that have 16; it changes nothing for
+    others.
     """
 
     _kind = ""
@@ -60,6 +64,8 @@ class Optimizer:
         self._grad_clip = grad_clip
         self.regularization = weight_decay
         self._numbers = numbers
+        # Mixed precision of static programs, as `static.amp.decorate` sets it.
+        self._amp: dict[str, Any] | None = None
         self._parameter_list = _parameter_list(parameters)
         self._groups = self._make_groups()
 
@@ -100,6 +106,7 @@ class Optimizer:
             "learning_rate": float(self.get_lr()),
             "regularization": None,
             "grad_clip": None if clip is None else clip._spec(),
+            "amp": self._amp,
             **numbers,
         }
         self._finish_config(config, parameters, group.get("weight_decay", self.regularization))
@@ -108,6 +115,24 @@ class Optimizer:
     def _finish_config(self, config: dict[str, Any], parameters: Sequence[Any], decay: Any) -> None:
         """Puts the weight decay into the settings; optimizers with a decay of their own differ."""
         config["regularization"] = _checked_regularizer(decay)
+
+    def _keep_masters(self, keep: bool) -> None:
+        """Says whether parameters of 16 bits get master copies of 32."""
+        self._numbers["multi_precision"] = keep
+        self._rebuild()
+
+    def _use_amp(self, amp: dict[str, Any]) -> None:
+        """Trains static programs with mixed precision."""
+        self._amp = amp
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Makes the engine's optimizers anew after a setting has changed, with the state of the old ones."""
+        states = [group.engine.accumulators() for group in self._groups]
+        self._groups = self._make_groups()
+        for group, state in zip(self._groups, states, strict=True):
+            for name, value in state.items():
+                group.engine.set_accumulator(name, value)
 
     # The learning rate.
 
@@ -178,10 +203,21 @@ class Optimizer:
         self.clear_grad(set_to_zero)
 
     def state_dict(self) -> dict[str, Any]:
-        """The accumulators by name (`linear_0.w_0_moment1_0`), and the state of the schedule."""
+        """The accumulators by name (`linear_0.w_0_moment1_0`), and the state of the schedule.
+
+        Master copies of parameters of 16 bits are in `master_weights`, by parameter.
+        """
         state: dict[str, Any] = {}
+        masters: dict[str, Any] = {}
         for group in self._groups:
-            state.update(group.engine.accumulators())
+            for name, value in group.engine.accumulators().items():
+                parameter, is_master, _ = name.rpartition(_MASTER)
+                if is_master:
+                    masters[parameter] = value
+                else:
+                    state[name] = value
+        if masters:
+            state["master_weights"] = masters
         if isinstance(self._learning_rate, LRScheduler):
             state["LR_Scheduler"] = self._learning_rate.state_dict()
         return state
@@ -190,7 +226,8 @@ class Optimizer:
         """Goes on from a `state_dict`, also before the first step."""
         state = dict(state_dict)
         schedule = state.pop("LR_Scheduler", None)
-        state.pop("master_weights", None)
+        for parameter, value in state.pop("master_weights", {}).items():
+            state[f"{parameter}{_MASTER}0"] = value
         state.pop("StructuredToParameterName@@", None)
         if isinstance(self._learning_rate, LRScheduler):
             if schedule is None:

@@ -29,7 +29,14 @@ class SGD(Optimizer):
         multi_precision: bool = False,
         name: str | None = None,
     ) -> None:
-        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
+        super().__init__(
+            learning_rate,
+            parameters,
+            weight_decay,
+            grad_clip,
+            name,
+            multi_precision=bool(multi_precision),
+        )
 
 
 class Momentum(Optimizer):
@@ -65,6 +72,7 @@ class Momentum(Optimizer):
             momentum=float(momentum),
             use_nesterov=bool(use_nesterov),
             rescale_grad=float(rescale_grad),
+            multi_precision=bool(multi_precision),
         )
 
 
@@ -103,6 +111,7 @@ class Adam(Optimizer):
             name,
             **_betas(beta1, beta2, epsilon),
             lazy_mode=bool(lazy_mode),
+            multi_precision=bool(multi_precision),
         )
 
 
@@ -152,6 +161,7 @@ class AdamW(Optimizer):
             name,
             **_betas(beta1, beta2, epsilon),
             lazy_mode=bool(lazy_mode),
+            multi_precision=bool(multi_precision),
         )
 
     def _finish_config(self, config: dict[str, Any], parameters: Sequence[Any], decay: Any) -> None:
@@ -312,6 +322,7 @@ class Lamb(Optimizer):
             **_betas(beta1, beta2, epsilon),
             lamb_weight_decay=float(lamb_weight_decay),
             always_adapt=bool(always_adapt),
+            multi_precision=bool(multi_precision),
         )
 
     def _finish_config(self, config: dict[str, Any], parameters: Sequence[Any], decay: Any) -> None:

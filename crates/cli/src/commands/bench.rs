@@ -76,7 +76,7 @@ struct Eager {
 ///
 /// `ctr_b…` is a step of the CTR-DNN: 26 ids of a table of 10 million rows of 16 columns, 13 dense features, layers of
 /// 512, 256, 128, 32 and 1, Adagrad. `mnist_b64` is a step of the MNIST perceptron. `tf32` lets products round their
-/// factors to 10 bits of fraction. Batches lie on the card; with `fed` each comes from the host's memory in its step.
+/// factors to 10 bits of fraction; `bf16` and `fp16` train with mixed precision. Batches lie on the card; with `fed` each comes from the host's memory in its step.
 /// The value is in million samples a second. Of five rounds the best counts.
 #[derive(Debug, clap::Args)]
 struct Gpu {
@@ -86,6 +86,9 @@ struct Gpu {
     /// Measure only this case; may be given several times [default: all]
     #[arg(long = "case", value_name = "NAME", value_parser = gpu_case())]
     cases: Vec<&'static gpu::Case>,
+    /// Measure only cases of this precision
+    #[arg(long, value_name = "NAME")]
+    precision: Option<gpu::Precision>,
     /// Time to measure each case for
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     seconds: f32,
@@ -232,6 +235,10 @@ fn run_gpu(args: &Gpu) -> Result<Outcome> {
         [] => gpu::CASES.iter().collect(),
         chosen => chosen.to_vec(),
     };
+    let is_wanted =
+        |case: &&gpu::Case| args.precision.is_none_or(|wanted| case.precision() == wanted);
+    let cases: Vec<&gpu::Case> = cases.into_iter().filter(is_wanted).collect();
+    anyhow::ensure!(!cases.is_empty(), "none of the cases has that precision");
     let mut out = io::stdout().lock();
     if !args.json {
         writeln!(out, "{:<20}  {:>11}  {:>9}  {:>6}", "case", "M samples/s", "us a step", "loss")?;

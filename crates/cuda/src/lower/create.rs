@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
+use bireme_engine::device::ROW_ROOM;
 use bireme_engine::op::run_once;
 use bireme_ir::{DType, Op};
+use bytemuck::{Pod, Zeroable};
 
 use super::broadcast::threads;
 use super::lowering::suffix;
 use super::{Lower, Lowering, Outcome, Var, host};
-use crate::work::Ref;
+use crate::work::{Many, Ref};
 
 /// The ops of this file. `range` and `linspace` have shapes that only values tell.
 pub(super) const OPS: &[(&str, Lower)] = &[
@@ -44,7 +46,48 @@ fn assign(l: &mut Lowering<'_>) -> Outcome {
 
 fn cast(l: &mut Lowering<'_>) -> Outcome {
     let (x, out) = (l.input("X")?.dense()?, l.output("Out")?);
+    if x.dtype == DType::F32 && matches!(out.dtype, DType::BF16 | DType::F16) {
+        return narrow(l, &x, &out);
+    }
     convert(l, &x, out.at, out.dtype)
+}
+
+/// Elements that a thread of `narrow` takes, and tensors of one launch, as in `kernels/create.cu`.
+const NARROWED: usize = 8;
+const MANY_NARROWED: usize = 64;
+
+/// What a kernel knows of a tensor that becomes one of 16 bits.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Narrowed {
+    count: i64,
+    first_block: u32,
+    unused: u32,
+}
+
+/// To 16 bits: what all weights of a net need at the beginning of a step, so many can be done at once. Zeros behind a
+/// matrix go with it.
+fn narrow(l: &mut Lowering<'_>, x: &Var, out: &Var) -> Outcome {
+    let count = match x.dims[..] {
+        [rows, width] if x.zeros_follow => {
+            l.zeros_follow("Out");
+            rows.next_multiple_of(ROW_ROOM) * width
+        }
+        _ => x.numel(),
+    };
+    let suffix = out.suffix()?;
+    let many = Many {
+        name: format!("narrow_many_{suffix}"),
+        targets: 1,
+        room: 1,
+        most: MANY_NARROWED,
+        block_word: Some(std::mem::offset_of!(Narrowed, first_block) / 8),
+    };
+    let Ok(blocks) = u32::try_from(count.div_ceil(256 * NARROWED)) else { return host() };
+    let launch = l.kernel(format!("narrow_{suffix}"), [blocks, 1, 1], 256).many(many);
+    let narrowed = Narrowed { count: count as i64, first_block: 0, unused: 0 };
+    launch.refs([x.at, out.at], 2).value(narrowed).value(1u32).launch();
+    Ok(())
 }
 
 /// Where the elements of `x` are found as elements of type `dtype`: in place, or converted.

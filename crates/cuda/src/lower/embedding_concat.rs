@@ -6,6 +6,7 @@ use bireme_ir::DType;
 use bytemuck::{Pod, Zeroable};
 
 use super::divider::{MAX_DIVIDEND, divider};
+use super::lowering::suffix;
 use super::sort::NO_ROW;
 use super::{Lower, Lowering, Outcome, Var, host};
 use crate::work::Ref;
@@ -53,12 +54,6 @@ impl Part {
     fn columns(&self) -> usize {
         self.width * self.per_sample
     }
-
-    /// Whether both can be told apart by one division.
-    fn is_alike(&self, other: &Part) -> bool {
-        let is_dense = self.ids == Ref::NULL || other.ids == Ref::NULL;
-        !is_dense && (self.width, self.per_sample) == (other.width, other.per_sample)
-    }
 }
 
 /// All parts of a row.
@@ -67,12 +62,14 @@ struct Row {
     samples: usize,
     /// Elements from one row to the next.
     pitch: usize,
+    dtype: DType,
 }
 
 fn read(cx: &Lowering<'_>, joined: &Var) -> Outcome<Row> {
     let (tables, ids, dense) = (cx.inputs("W"), cx.inputs("Ids"), cx.inputs("Dense"));
     let (table_of, padding) = (cx.op.longs("table")?, cx.op.longs("padding_idx")?);
-    if joined.dims.len() != 2 || joined.dtype != DType::F32 {
+    let is_known = matches!(joined.dtype, DType::F32 | DType::BF16 | DType::F16);
+    if joined.dims.len() != 2 || !is_known {
         return host();
     }
     let (samples, width) = (joined.dims[0], joined.dims[1]);
@@ -104,7 +101,7 @@ fn read(cx: &Lowering<'_>, joined: &Var) -> Outcome<Row> {
         end += part.columns();
     }
     if end == width && samples * joined.pitch < MAX_DIVIDEND {
-        Ok(Row { parts, samples, pitch: joined.pitch })
+        Ok(Row { parts, samples, pitch: joined.pitch, dtype: joined.dtype })
     } else {
         host()
     }
@@ -160,7 +157,7 @@ fn join(cx: &mut Lowering<'_>) -> Outcome {
         return Ok(());
     }
     let row = read(cx, &out)?;
-    for (shapes, refs, kernel) in row.launches() {
+    for (shapes, refs, kernel) in row.launches()? {
         cx.kernel(format!("join_parts_{}", kernel.name), kernel.blocks, THREADS as u32)
             .refs(refs, 3 * MAX_PARTS)
             .value(shapes)
@@ -209,7 +206,7 @@ fn split(cx: &mut Lowering<'_>) -> Outcome {
     if row.parts.iter().all(|part| part.values == Ref::NULL) {
         return Ok(());
     }
-    for (shapes, refs, kernel) in row.launches() {
+    for (shapes, refs, kernel) in row.launches()? {
         cx.kernel(format!("split_parts_{}", kernel.name), kernel.blocks, THREADS as u32)
             .refs(refs, 3 * MAX_PARTS)
             .value(shapes)
@@ -239,29 +236,26 @@ fn number(cx: &mut Lowering<'_>, row: &Row) {
     }
 }
 
-/// Neighbouring parts that are alike, as in `kernels/lookup.cu`.
+/// The shape of one part of a launch, as in `kernels/lookup.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Stretch {
-    column: u32,
-    end: u32,
-    part: u32,
-    ids: u32,
+struct Shape {
+    padding: i64,
+    rows: i64,
     width: [u32; 3],
-}
-
-/// The shapes of the parts of one launch, as in `kernels/lookup.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct Parts {
-    padding: [i64; MAX_PARTS],
-    rows: [i64; MAX_PARTS],
-    stretches: [Stretch; MAX_PARTS],
-    pitch: u32,
-    first_column: u32,
+    ids: u32,
     pieces: [u32; 3],
     count: u32,
-    end_column: u32,
+    column: u32,
+    unused: u32,
+}
+
+/// The shapes of all, as in `kernels/lookup.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Shapes {
+    of: [Shape; MAX_PARTS],
+    pitch: u32,
     unused: u32,
 }
 
@@ -305,54 +299,63 @@ impl Row {
             (ids, 1) => (ids, first.width, self.pitch),
             _ => return None,
         };
+        // Values of 16 bits are read four at once only.
+        let is_wide = first.width.is_multiple_of(4);
         let is_aligned = [offset, step, run_step].iter().all(|at| at.is_multiple_of(4));
-        (is_aligned || !first.width.is_multiple_of(4)).then_some(View {
-            input,
-            offset,
-            run,
-            step,
-            run_step,
-        })
+        let fits = if is_wide { is_aligned } else { self.dtype == DType::F32 };
+        fits.then_some(View { input, dtype: self.dtype, offset, run, step, run_step })
     }
 
     /// What moves all parts between where they belong and the row that has all of them.
-    fn launches(&self) -> Vec<(Parts, Vec<Ref>, Kernel)> {
-        // 16 bytes at once where every part allows it; dense features at the end of a row may be of any width.
+    fn launches(&self) -> Outcome<Vec<(Shapes, Vec<Ref>, Kernel)>> {
+        // Four elements at once where every part allows it; dense features at the end of a row may be of any width.
         let looked_up = match self.parts.split_last() {
             Some((last, others)) if last.ids == Ref::NULL => others,
             _ => &self.parts[..],
         };
         let fits = |part: &Part| part.width.is_multiple_of(4);
         let is_wide = looked_up.iter().all(fits) && self.pitch.is_multiple_of(4);
-        let (step, chunks) = (if is_wide { 4 } else { 1 }, self.parts.chunks(MAX_PARTS));
-        let last = chunks.len().saturating_sub(1);
+        let step = if is_wide { 4 } else { 1 };
+        let parts = self.with_gap();
         let mut launches = Vec::new();
-        for (chunk, parts) in chunks.enumerate() {
-            let column = parts[0].column;
-            let end = parts.last().map_or(column, |part| part.column + part.columns());
-            // The last takes the gap behind the row, too.
-            let columns = if chunk == last { self.pitch } else { end } - column;
-            let count = self.samples * columns.div_ceil(step);
-            let mut shapes = Parts {
-                pitch: self.pitch as u32,
-                first_column: column as u32,
-                pieces: divider(columns.div_ceil(step)),
-                count: count as u32,
-                end_column: end as u32,
-                ..Parts::zeroed()
-            };
-            for (shape, part) in parts.iter().enumerate() {
-                (shapes.padding[shape], shapes.rows[shape]) = (part.padding, part.rows as i64);
+        for (chunk, of_chunk) in parts.chunks(MAX_PARTS).enumerate() {
+            let mut shapes = Shapes { pitch: self.pitch as u32, ..Shapes::zeroed() };
+            for (at, (shape, part)) in shapes.of.iter_mut().zip(of_chunk).enumerate() {
+                let next = parts.get(chunk * MAX_PARTS + at + 1).map_or(self.pitch, |p| p.column);
+                let pieces = (next - part.column).div_ceil(step);
+                *shape = Shape {
+                    padding: part.padding,
+                    rows: part.rows as i64,
+                    width: divider(part.width),
+                    ids: part.per_sample as u32,
+                    pieces: divider(pieces),
+                    count: (self.samples * pieces) as u32,
+                    column: part.column as u32,
+                    unused: 0,
+                };
             }
-            for (at, stretch) in stretches(parts).into_iter().enumerate() {
-                shapes.stretches[at] = stretch;
-            }
-            let at_once = if count <= FEW_PIECES { 1 } else { AT_ONCE };
-            let blocks = [count.div_ceil(THREADS * at_once) as u32, 1, 1];
-            let kernel = Kernel { name: format!("{step}x{at_once}"), blocks };
-            launches.push((shapes, places(parts.iter()), kernel));
+            let counts = || shapes.of.iter().map(|shape| shape.count as usize);
+            let at_once = if counts().sum::<usize>() <= FEW_PIECES { 1 } else { AT_ONCE };
+            let most = counts().max().unwrap_or(0);
+            let blocks = [most.div_ceil(THREADS * at_once) as u32, of_chunk.len() as u32, 1];
+            let name = format!("{step}x{at_once}_{}", suffix(self.dtype)?);
+            launches.push((shapes, places(of_chunk.iter()), Kernel { name, blocks }));
         }
-        launches
+        Ok(launches)
+    }
+
+    /// The parts, with one for the gap behind the last. Behind dense features there is none: they are followed by zeros.
+    fn with_gap(&self) -> Vec<Part> {
+        let mut parts = self.parts.clone();
+        if let Some(last) = parts.last().filter(|last| last.ids != Ref::NULL) {
+            let column = last.column + last.columns();
+            if column < self.pitch {
+                let (values, ids, rows) = (Ref::NULL, Ref::NULL, 0);
+                let (width, per_sample) = (self.pitch - column, 1);
+                parts.push(Part { values, ids, rows, column, width, per_sample, ..last.clone() });
+            }
+        }
+        parts
     }
 }
 
@@ -364,22 +367,4 @@ fn places<'a>(parts: impl Iterator<Item = &'a Part> + Clone) -> Vec<Ref> {
         given.chain(std::iter::repeat(Ref::NULL)).take(MAX_PARTS)
     });
     refs.collect()
-}
-
-fn stretches(parts: &[Part]) -> Vec<Stretch> {
-    let mut found: Vec<Stretch> = Vec::new();
-    for (at, part) in parts.iter().enumerate() {
-        let end = (part.column + part.columns()) as u32;
-        match found.last_mut() {
-            Some(last) if parts[at - 1].is_alike(part) => last.end = end,
-            _ => found.push(Stretch {
-                column: part.column as u32,
-                end,
-                part: at as u32,
-                ids: part.per_sample as u32,
-                width: divider(part.width),
-            }),
-        }
-    }
-    found
 }

@@ -177,6 +177,13 @@ impl<'a> Lowering<'a> {
         may
     }
 
+    /// Says that the op writes zeros behind its output in slot `slot`.
+    pub(crate) fn zeros_follow(&mut self, slot: &str) {
+        for id in self.op.outputs(slot) {
+            self.outputs[id.position()].zeros_follow = true;
+        }
+    }
+
     fn input_at(&self, at: usize) -> Var {
         var(&self.inputs[at], Base::Input(at), Base::InputRows(at))
     }

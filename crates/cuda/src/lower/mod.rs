@@ -4,6 +4,7 @@
 //! shapes and adds work, and name it in that file's table. What it does not do (a type, an attribute, a shape) it
 //! declines, and the host runs the op: [`host`].
 
+mod amp;
 mod axes;
 mod broadcast;
 mod constant;
@@ -34,6 +35,7 @@ mod softmax;
 mod sort;
 mod unary;
 mod walk;
+pub(crate) mod widen;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -70,6 +72,7 @@ pub(crate) fn host<T>() -> Outcome<T> {
 
 /// The ops of each family.
 const FAMILIES: &[&[(&str, Lower)]] = &[
+    amp::OPS,
     conv::OPS,
     create::OPS,
     elementwise::OPS,

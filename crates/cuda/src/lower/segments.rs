@@ -4,7 +4,7 @@ use bireme_engine::device::View;
 use bireme_ir::DType;
 
 use super::divider::divider;
-use super::lowering::Launch;
+use super::lowering::{Launch, suffix};
 use super::sort::Sorted;
 use super::{Lowering, Outcome, host};
 use crate::work::Ref;
@@ -93,8 +93,12 @@ impl Rows {
         let partial = [(); 2].map(|()| cx.scratch(chunks * width * self.dtype.size()));
         let blocks = chunks.div_ceil(CHUNK_WARPS) as u32;
         let threads = (CHUNK_WARPS * CHUNK) as u32;
+        let from = match self.view.map(|view| view.dtype) {
+            Some(dtype) if dtype != self.dtype => format!("_from_{}", suffix(dtype)?),
+            _ => String::new(),
+        };
         let launch = cx
-            .kernel(format!("{}_{shape}", kernels[0]), [blocks, 1, 1], threads)
+            .kernel(format!("{}_{shape}{from}", kernels[0]), [blocks, 1, 1], threads)
             .refs([sorted.keys, sorted.positions], 2)
             .value(amount)
             .at(values)

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agree;
+mod amp;
 mod beside_host;
 mod card;
 #[expect(dead_code, reason = "the engine's own tests use the rest")]

@@ -133,7 +133,7 @@ fn a_plan_on_paper_is_the_one_of_a_card() {
     assert_eq!((on_paper.batch, on_paper.there), (64, 0));
     assert_eq!(on_paper.parameters, TABLE);
     assert!(on_paper.state >= on_paper.parameters, "{on_paper}");
-    assert_eq!(on_paper.feeds, 2 * 64 * (4 * 8 + 4));
+    assert_eq!(on_paper.feeds, 2 * 64 * (4 * 8 + 4 * WIDTH as usize * 4));
     assert!(on_paper.activations + on_paper.scratch <= on_paper.arena);
     assert_eq!(
         on_paper.segments.iter().map(|s| s.bytes).max(),

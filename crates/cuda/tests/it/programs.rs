@@ -17,7 +17,7 @@ const ROWS: i64 = 300;
 const SLOTS: usize = 5;
 
 /// A click model: ids and dense features in, a sparse table, and whichever optimizer behind.
-fn click_model(optimizer: &dyn Optimizer) -> (Graph, String) {
+pub(crate) fn click_model(optimizer: &dyn Optimizer) -> (Graph, String) {
     let graph = Graph::new();
     graph.set_random_seed(5);
     let label = layers::data(&graph, "label", [1], DType::F32);
@@ -50,10 +50,10 @@ fn batch(step: u64, rows: usize) -> [Tensor; 3] {
 }
 
 /// The sizes of some batches.
-const BATCHES: [usize; 8] = [64, 64, 64, 64, 37, 37, 37, 64];
+pub(crate) const BATCHES: [usize; 8] = [64, 64, 64, 64, 37, 37, 37, 64];
 
 /// Losses, and the variables behind them.
-fn train(
+pub(crate) fn train(
     executor: &mut Executor,
     model: &(Graph, String),
     batches: &[usize],

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bireme_engine::collective::Collective;
-use bireme_engine::device::{Device, MemoryPlan};
+use bireme_engine::device::{Device, OnMemory};
 use bireme_engine::ir::Program;
 use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
@@ -53,7 +53,7 @@ pub struct Training<'a> {
     /// while others are read.
     pub device: Option<Arc<dyn Device>>,
     /// Is told what a step takes of the card's memory.
-    pub on_memory: Option<Arc<dyn Fn(&MemoryPlan) + Send + Sync>>,
+    pub on_memory: Option<OnMemory>,
     /// The parameter servers.
     pub remote: Option<Arc<dyn Remote>>,
     /// The other ranks.

@@ -1,8 +1,12 @@
 //! What a step takes of a card's memory, for people.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::DeviceMemory;
+
+/// Is told what a step takes of a card's memory.
+pub type OnMemory = Arc<dyn Fn(&MemoryPlan) + Send + Sync>;
 
 /// What a step takes of a card's memory, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ mod value;
 use std::fmt;
 use std::sync::Arc;
 
-pub use memory::{MemoryPlan, SegmentMemory};
+pub use memory::{MemoryPlan, OnMemory, SegmentMemory};
 pub use once::run_once_on;
 pub(crate) use once::{refused, unwritten};
 use value::bytes_with_room;
@@ -88,14 +88,14 @@ impl DeviceMeta {
             return [bytes_with_room(dtype, &dims, self.pitch), 0];
         }
         let (count, width) = (self.rows.unwrap_or(0), dims.iter().skip(1).product::<usize>());
-        let elements = match self.values {
+        let bytes = match self.values {
             RowValues::View(view) if count > 0 => {
                 let (run, last) = (view.run.min(count), (count - 1) / view.run);
-                last * view.run_step + (run - 1) * view.step + width
+                (last * view.run_step + (run - 1) * view.step + width) * view.dtype.size()
             }
-            _ => count * width,
+            _ => count * width * dtype.size(),
         };
-        [elements * dtype.size(), count * size_of::<i64>()]
+        [bytes, count * size_of::<i64>()]
     }
 }
 
@@ -119,6 +119,8 @@ pub enum RowValues {
 pub struct View {
     /// The variable, by its position among the inputs of the op that makes the view.
     pub input: usize,
+    /// The type of its elements, which become those of the rows as they are read.
+    pub dtype: DType,
     /// Elements before the first row.
     pub offset: usize,
     /// Rows of a run.

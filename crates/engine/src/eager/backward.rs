@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bireme_ir::DType;
+use half::{bf16, f16};
 
 use super::collector::Collection;
 use super::gradient::Source;
@@ -15,7 +16,7 @@ use super::prepared::unwritten;
 use super::session::shape_of;
 use super::tape::{Edge, Node, Saved, Watch};
 use super::{EagerTensor, Form, Session};
-use crate::tensor::{Dims, Tensor};
+use crate::tensor::{Dims, Element, Tensor};
 use crate::value::Value;
 use crate::{Error, Result, autodiff};
 
@@ -404,8 +405,8 @@ fn check_weight(mine: (DType, Dims), weight: &EagerTensor) -> Result<()> {
 fn one(root: &EagerTensor) -> Result<Value> {
     let (dtype, dims) = root.look(shape_of);
     let mut ones = Tensor::zeros(dtype, dims);
-    crate::dispatch!(dtype, T in [f32, f64] => {
-        ones.as_mut_slice::<T>()?.fill(1 as T);
+    crate::dispatch!(dtype, T in [f32, f64, f16, bf16] => {
+        ones.as_mut_slice::<T>()?.fill(T::from_f64(1.0));
         Ok(Value::Tensor(ones))
-    }, else => Err(Error::kernel(format!("gradients are float32 or float64, not {dtype}"))))
+    }, else => Err(Error::kernel(format!("gradients are floats, not {dtype}"))))
 }

@@ -6,6 +6,7 @@
 //! tape has saved is never changed: whoever changes a tensor makes a new value, or first makes sure
 //! that nobody shares the old one.
 
+mod amp;
 mod backward;
 mod cache;
 mod collector;
@@ -20,6 +21,7 @@ mod tensor;
 #[cfg(test)]
 mod tests;
 
+pub use amp::{AutoCast, CastScope};
 pub use cache::{Form, OpCache};
 pub use collector::Collector;
 pub use optimizer::EagerOptimizer;

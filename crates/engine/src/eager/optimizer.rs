@@ -87,7 +87,7 @@ impl EagerOptimizer {
         let kinds = kinds.collect::<Result<Vec<Kind>>>()?;
         let at = match self.steps.iter().position(|(known, _)| *known == kinds) {
             Some(at) => at,
-            None => self.prepare(kinds)?,
+            None => self.prepare(kinds, &trained)?,
         };
         self.count += 1;
         let (kinds, update) = &mut self.steps[at];
@@ -98,7 +98,11 @@ impl EagerOptimizer {
         done
     }
 
-    fn prepare(&mut self, kinds: Vec<Kind>) -> Result<usize> {
+    fn prepare(
+        &mut self,
+        kinds: Vec<Kind>,
+        trained: &[(&EagerTensor, EagerTensor)],
+    ) -> Result<usize> {
         let graph = Graph::new();
         let mut pairs = Vec::new();
         let mut names = HashSet::new();
@@ -118,7 +122,12 @@ impl EagerOptimizer {
             pairs.push((graph.declare(var), graph.declare(grad)));
         }
         let minimized = self.optimizer.apply_gradients(pairs)?;
-        self.start(&graph.startup())?;
+        let params: HashMap<&String, Arc<Value>> = kinds
+            .iter()
+            .zip(trained)
+            .map(|(kind, (param, _))| (&kind.name, param.value()))
+            .collect();
+        self.start(&graph.startup(), &params)?;
         let main = graph.main();
         let routine = Routine::new(&main.global().ops, 0)?;
         let mut own: Vec<Option<Box<Value>>> = (0..routine.len()).map(|_| None).collect();
@@ -136,10 +145,15 @@ impl EagerOptimizer {
     }
 
     /// Gives accumulators that are not there yet their first values.
-    fn start(&mut self, startup: &Program) -> Result<()> {
+    fn start(&mut self, startup: &Program, params: &HashMap<&String, Arc<Value>>) -> Result<()> {
         for op in &startup.global().ops {
-            let mut values = HashMap::new();
+            // A master copy starts from its parameter; nothing else reads anything.
+            let given = op
+                .input_vars()
+                .filter_map(|name| Some((name.clone(), Value::clone(params.get(name)?))));
+            let mut values: HashMap<String, Value> = given.collect();
             run_once(op, &mut values)?;
+            values.retain(|name, _| !params.contains_key(name));
             for (name, value) in values {
                 let known =
                     self.state.entry(name.clone()).or_insert_with(|| Box::new(value.clone()));

@@ -47,7 +47,7 @@ impl Prepared {
         let in_op = |error: Error| error.in_op(&op);
         view.check_aliases().map_err(in_op)?;
         check_inputs(&view).map_err(in_op)?;
-        let kernel = (view.def.kernel)(&view).map_err(in_op)?;
+        let kernel = view.kernel().map_err(in_op)?;
         let lod_input = view.def.lod_from.and_then(|slot| view.maybe_input(slot));
         let lod_input = lod_input.map(|input| usize::from(input.0));
         let state = Mutex::new(State { kernel, shapes: Vec::new() });

@@ -124,6 +124,8 @@ impl Session {
         form: Form<'_>,
         inputs: &[EagerTensor],
     ) -> Result<Vec<EagerTensor>> {
+        let cast = self.cast_inputs(cache.def(), form, inputs)?;
+        let inputs = cast.as_deref().unwrap_or(inputs);
         let ready = cache.get(form, self.seed())?;
         let differentiable = self.is_grad_enabled() && !matches!(cache.def().grad, GradRule::None);
         let inputs: Vec<Input> = inputs.iter().map(|tensor| look(tensor, differentiable)).collect();

@@ -31,6 +31,8 @@ pub struct OpDef {
     pub shared: &'static [&'static str],
     /// The slot whose sequence offsets the outputs take over.
     pub lod_from: Option<&'static str>,
+    /// Whether its kernel takes floats of 16 bits as they are; others are given copies of 32 bits.
+    pub any_width: bool,
     /// Whether it must run even if nothing uses its outputs (`print`).
     pub side_effect: bool,
     /// Whether it keeps its turn among the other ordered ops of a program: other ranks run the same
@@ -63,6 +65,7 @@ impl OpDef {
             inplace: &[],
             shared: &[],
             lod_from: None,
+            any_width: false,
             side_effect: false,
             ordered: false,
             kernel,
@@ -147,6 +150,12 @@ impl OpDef {
     /// Outputs take over the sequence offsets of input slot `slot`.
     pub const fn lod_from(mut self, slot: &'static str) -> OpDef {
         self.lod_from = Some(slot);
+        self
+    }
+
+    /// Marks an op whose kernel takes elements of any width, 16-bit floats among them.
+    pub const fn any_width(mut self) -> OpDef {
+        self.any_width = true;
         self
     }
 

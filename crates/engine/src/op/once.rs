@@ -59,7 +59,7 @@ pub fn run_once(op: &Op, values: &mut HashMap<String, Value>) -> Result<()> {
         lod.clone_from(tensor.lod());
     }
     let outputs = Infer::run(&view, &metas).map_err(|error| error.in_op(op))?;
-    let mut kernel = (view.def.kernel)(&view).map_err(|error| error.in_op(op))?;
+    let mut kernel = view.kernel().map_err(|error| error.in_op(op))?;
     for (name, meta) in view.flat_outputs().zip(&outputs) {
         let value =
             values.entry(name.clone()).or_insert_with(|| Value::Tensor(Tensor::empty(meta.dtype)));

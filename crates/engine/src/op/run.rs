@@ -43,8 +43,8 @@ impl Share {
 /// has done with what it got before: only the engine's own kernels are given a `Run`, and their
 /// tests under Miri show one that has not.
 pub struct Run<'a> {
-    inputs: &'a [NonNull<Value>],
-    outputs: &'a [NonNull<Value>],
+    pub(super) inputs: &'a [NonNull<Value>],
+    pub(super) outputs: &'a [NonNull<Value>],
     /// This call's part of the batch.
     pub share: Share,
     /// The number of the step among those of its program, from 0 for the first training thread:

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use bireme_ir::{Attr, DType, Op, Scalar, Slot, Slots};
 
-use super::OpDef;
+use super::halves::widened;
+use super::{Kernel, OpDef};
 use crate::collective::Link;
 use crate::remote::{Remote, not_connected};
 use crate::{Error, Result};
@@ -74,6 +75,15 @@ impl<'a> OpView<'a> {
     /// An op that was looked up before.
     pub(crate) fn of(op: &'a Op, def: &'static OpDef) -> OpView<'a> {
         OpView { op, def, seed: 0, remote: None, link: None, versions: &[] }
+    }
+
+    /// What runs this op each step.
+    ///
+    /// # Errors
+    /// When the op refuses its slots or attributes.
+    pub(crate) fn kernel(&self) -> Result<Kernel> {
+        let kernel = (self.def.kernel)(self)?;
+        Ok(if self.def.any_width { kernel } else { widened(kernel) })
     }
 
     /// Who answers this op.

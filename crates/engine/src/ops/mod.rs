@@ -13,6 +13,7 @@ use crate::op::{GradRule, OpDef};
 use crate::{Error, Result};
 
 mod activation;
+mod amp;
 mod collective;
 mod compare;
 mod control;
@@ -42,6 +43,7 @@ mod testing;
 /// The families.
 const FAMILIES: &[&[OpDef]] = &[
     activation::DEFS,
+    amp::DEFS,
     collective::DEFS,
     compare::DEFS,
     control::DEFS,

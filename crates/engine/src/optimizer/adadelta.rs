@@ -26,14 +26,14 @@ const STATE: [(&str, &str); 2] =
     [("AvgSquaredGrad", "AvgSquaredGradOut"), ("AvgSquaredUpdate", "AvgSquaredUpdateOut")];
 
 pub(super) const DEF: OpDef = OpDef::new("adadelta", kernel)
-    .inputs(slots!["Param", "Grad", "AvgSquaredGrad", "AvgSquaredUpdate", "LearningRate"])
-    .outputs(slots!["ParamOut", "AvgSquaredGradOut", "AvgSquaredUpdateOut"])
+    .inputs(slots!["Param", "Grad", "AvgSquaredGrad", "AvgSquaredUpdate", "LearningRate"; "MasterParam"])
+    .outputs(slots!["ParamOut", "AvgSquaredGradOut", "AvgSquaredUpdateOut"; "MasterParamOut"])
     .attrs(&[
         attr::float("rho", 0.95),
         attr::float("epsilon", 1.0e-6),
         attr::bool("multi_precision", false),
     ])
-    .updates(&[("Param", "ParamOut"), STATE[0], STATE[1]])
+    .updates(&[("Param", "ParamOut"), MASTER, STATE[0], STATE[1]])
     .shared(&["Param", "AvgSquaredGrad", "AvgSquaredUpdate"]);
 
 rule! {

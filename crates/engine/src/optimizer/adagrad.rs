@@ -20,10 +20,10 @@ impl Optimizer for Adagrad {
 }
 
 pub(super) const DEF: OpDef = OpDef::new("adagrad", kernel)
-    .inputs(slots!["Param", "Grad", "Moment", "LearningRate"])
-    .outputs(slots!["ParamOut", "MomentOut"])
+    .inputs(slots!["Param", "Grad", "Moment", "LearningRate"; "MasterParam"])
+    .outputs(slots!["ParamOut", "MomentOut"; "MasterParamOut"])
     .attrs(&[attr::float("epsilon", 1.0e-6), attr::bool("multi_precision", false)])
-    .updates(&[("Param", "ParamOut"), ("Moment", "MomentOut")])
+    .updates(&[("Param", "ParamOut"), MASTER, ("Moment", "MomentOut")])
     .shared(&["Param", "Moment"]);
 
 rule! {

@@ -39,15 +39,15 @@ impl Optimizer for Adamax {
 }
 
 pub(super) const DEF: OpDef = OpDef::new("adamax", kernel)
-    .inputs(slots!["Param", "Grad", "LearningRate", "Moment", "InfNorm", "Beta1Pow"])
-    .outputs(slots!["ParamOut", "MomentOut", "InfNormOut"])
+    .inputs(slots!["Param", "Grad", "LearningRate", "Moment", "InfNorm", "Beta1Pow"; "MasterParam"])
+    .outputs(slots!["ParamOut", "MomentOut", "InfNormOut"; "MasterParamOut"])
     .attrs(&[
         attr::float("beta1", 0.9),
         attr::float("beta2", 0.999),
         attr::float("epsilon", 1.0e-8),
         attr::bool("multi_precision", false),
     ])
-    .updates(&[("Param", "ParamOut"), ("Moment", "MomentOut"), ("InfNorm", "InfNormOut")])
+    .updates(&[("Param", "ParamOut"), MASTER, ("Moment", "MomentOut"), ("InfNorm", "InfNormOut")])
     .shared(&["Param", "Moment", "InfNorm"]);
 
 rule! {

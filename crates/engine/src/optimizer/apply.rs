@@ -5,6 +5,7 @@ use bireme_ir::DType;
 
 use super::merge_rows::RowMergers;
 use super::shared::SharedUpdate;
+use super::step::MASTER;
 use super::{Loops, Real, rule};
 use crate::op::{In, OpView, Out, Run};
 use crate::tensor::{SelectedRows, Tensor};
@@ -22,7 +23,10 @@ pub enum Absent {
 
 /// The variables of an optimizer op with `N` accumulators.
 pub(super) struct Update<const N: usize> {
+    /// What is updated: the parameter, or its master copy.
     param: (In, Out),
+    /// The parameter of 16 bits that a master copy is rounded to.
+    rounded: Option<Out>,
     grad: In,
     learning_rate: In,
     state: [(In, Out); N],
@@ -34,13 +38,16 @@ impl<const N: usize> Update<N> {
     /// `(input, output)`.
     pub(super) fn new(op: &OpView<'_>, state: [(&str, &str); N]) -> Result<Update<N>> {
         let pair = |input, output| Ok::<_, Error>((op.input(input)?, op.output(output)?));
-        let param = pair("Param", "ParamOut")?;
+        let own = pair("Param", "ParamOut")?;
+        let master = op.maybe_input(MASTER.0).zip(op.maybe_output(MASTER.1));
+        let param = master.unwrap_or(own);
         let mut slots = [param; N];
         for (slot, (input, output)) in slots.iter_mut().zip(state) {
             *slot = pair(input, output)?;
         }
         Ok(Update {
             param,
+            rounded: master.map(|_| own.1),
             grad: op.input("Grad")?,
             learning_rate: op.input("LearningRate")?,
             state: slots,
@@ -61,6 +68,14 @@ impl<const N: usize> Update<N> {
     /// The learning rate of this step.
     pub(super) fn learning_rate(&self, run: &Run<'_>) -> Result<f64> {
         number(run, self.learning_rate)
+    }
+
+    /// Rounds the master copy, if there is one, to the parameter.
+    pub(super) fn round(&self, run: &Run<'_>) -> Result<()> {
+        let Some(rounded) = self.rounded else { return Ok(()) };
+        let master = run.out(self.param.1)?;
+        run.out(rounded)?.copy_from(master);
+        Ok(())
     }
 
     /// Applies `rule`.
@@ -92,7 +107,7 @@ impl<const N: usize> Update<N> {
                 }
             }
         }
-        Ok(())
+        self.round(run)
     }
 
     /// Applies `rule` to memory that training threads share.
@@ -119,7 +134,7 @@ impl<const N: usize> Update<N> {
                 }
             }
         }
-        Ok(())
+        self.round(run)
     }
 
     /// Parameter, whole gradient and accumulators, for rules that need norms of whole tensors.

@@ -21,10 +21,10 @@ impl Optimizer for DecayedAdagrad {
 }
 
 pub(super) const DEF: OpDef = OpDef::new("decayed_adagrad", kernel)
-    .inputs(slots!["Param", "Grad", "Moment", "LearningRate"])
-    .outputs(slots!["ParamOut", "MomentOut"])
+    .inputs(slots!["Param", "Grad", "Moment", "LearningRate"; "MasterParam"])
+    .outputs(slots!["ParamOut", "MomentOut"; "MasterParamOut"])
     .attrs(&[attr::float("decay", 0.95), attr::float("epsilon", 1.0e-6)])
-    .updates(&[("Param", "ParamOut"), ("Moment", "MomentOut")])
+    .updates(&[("Param", "ParamOut"), MASTER, ("Moment", "MomentOut")])
     .shared(&["Param", "Moment"]);
 
 rule! {

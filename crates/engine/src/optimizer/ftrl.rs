@@ -36,10 +36,10 @@ const STATE: [(&str, &str); 2] =
     [("SquaredAccumulator", "SquaredAccumOut"), ("LinearAccumulator", "LinearAccumOut")];
 
 pub(super) const DEF: OpDef = OpDef::new("ftrl", kernel)
-    .inputs(slots!["Param", "SquaredAccumulator", "LinearAccumulator", "Grad", "LearningRate"])
-    .outputs(slots!["ParamOut", "SquaredAccumOut", "LinearAccumOut"])
+    .inputs(slots!["Param", "SquaredAccumulator", "LinearAccumulator", "Grad", "LearningRate"; "MasterParam"])
+    .outputs(slots!["ParamOut", "SquaredAccumOut", "LinearAccumOut"; "MasterParamOut"])
     .attrs(&[attr::float("l1", 0.0), attr::float("l2", 0.0), attr::float("lr_power", -0.5)])
-    .updates(&[("Param", "ParamOut"), STATE[0], STATE[1]])
+    .updates(&[("Param", "ParamOut"), MASTER, STATE[0], STATE[1]])
     .shared(&["Param", "SquaredAccumulator", "LinearAccumulator"]);
 
 /// The numbers of [`Ftrl`].

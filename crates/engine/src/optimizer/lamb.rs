@@ -163,7 +163,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64] => {
             let Whole { param, grad, state: [mean, square] } = update.whole::<T>(run)?;
             rule.update(param, grad, mean, square);
-            Ok(())
+            update.round(run)
         }, else => Err(not_float("Param", dtype)))?;
         beta1_pow.advance(run, false)?;
         beta2_pow.advance(run, false)

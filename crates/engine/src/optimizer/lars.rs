@@ -46,8 +46,8 @@ impl Optimizer for Lars {
 
 /// Paddle lets one op update many parameters; programs made by its optimizers give it one.
 pub(super) const DEF: OpDef = OpDef::new("lars_momentum", kernel)
-    .inputs(slots!["Param", "Grad", "Velocity", "LearningRate"])
-    .outputs(slots!["ParamOut", "VelocityOut"])
+    .inputs(slots!["Param", "Grad", "Velocity", "LearningRate"; "MasterParam"])
+    .outputs(slots!["ParamOut", "VelocityOut"; "MasterParamOut"])
     .attrs(&[
         attr::required("mu", AttrKind::Float),
         attr::float("lars_coeff", 0.001),
@@ -56,7 +56,7 @@ pub(super) const DEF: OpDef = OpDef::new("lars_momentum", kernel)
         attr::bool("multi_precision", false),
         attr::float("rescale_grad", 1.0),
     ])
-    .updates(&[("Param", "ParamOut"), ("Velocity", "VelocityOut")]);
+    .updates(&[("Param", "ParamOut"), MASTER, ("Velocity", "VelocityOut")]);
 
 /// The numbers of [`Lars`] in one step.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +133,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         dispatch!(dtype, T in [f32, f64] => {
             let Whole { param, grad, state: [velocity] } = update.whole::<T>(run)?;
             rule.update(param, grad, velocity);
-            Ok(())
+            update.round(run)
         }, else => Err(not_float("Param", dtype)))
     }))
 }

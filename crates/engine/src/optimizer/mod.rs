@@ -5,8 +5,8 @@
 //! gradients, clipping, regularisation, accumulators (persistable, named after their parameter,
 //! filled by the startup program), one update op a parameter.
 //!
-//! `multi_precision`, which programs of Paddle carry, is about parameters of 16 bits. Those are
-//! refused, and for others it means nothing in Paddle either, so no op reads it.
+//! A parameter of 16 bits may have a master copy of 32 (`MasterParam`), which is updated in its place and rounded to it.
+//! The attribute `multi_precision`, which programs of Paddle carry, says the same as that slot, so no op reads it.
 
 mod adadelta;
 mod adagrad;
@@ -113,6 +113,11 @@ pub trait Optimizer: Configured {
         false
     }
 
+    /// Whether parameters of 16 bits get master copies of 32.
+    fn keeps_masters(&self) -> bool {
+        self.settings().multi_precision
+    }
+
     /// Appends everything that one step of training needs after the loss.
     ///
     /// # Errors
@@ -144,25 +149,65 @@ pub trait Optimizer: Configured {
     ///
     /// # Errors
     /// When there are none, or an op refuses them.
-    fn apply_gradients(&self, mut params_grads: Vec<(Variable, Variable)>) -> Result<Minimized> {
-        let settings = self.settings();
-        // Paddle's order, which its programs and ours then share.
-        params_grads.sort_by(|a, b| a.0.name().cmp(b.0.name()));
-        let Some((first, _)) = params_grads.first() else {
-            return Err(Error::kernel("the loss depends on no trainable parameter"));
-        };
-        let graph = first.graph().clone();
-        if let Some(clip) = settings.grad_clip {
-            params_grads = clip::append(clip, &graph, params_grads)?;
-        }
-        let params_grads = regularizer::append(&graph, params_grads, |param| {
-            regularizer::of(param, settings.regularization)
-                .filter(|regularizer| !self.decays_in_op(*regularizer))
-        })?;
-        let learning_rate = settings.learning_rate.build(&graph)?;
-        let optimize_ops = append_updates(self, &graph, &params_grads, &learning_rate)?;
-        Ok(Minimized { optimize_ops, params_grads, learning_rate })
+    fn apply_gradients(&self, params_grads: Vec<(Variable, Variable)>) -> Result<Minimized> {
+        apply(self, params_grads)
     }
+}
+
+impl<O: Configured + ?Sized> Configured for Box<O> {
+    fn settings(&self) -> &Settings {
+        (**self).settings()
+    }
+}
+
+impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
+    fn update(&self, step: &Step<'_>) -> Result<Op> {
+        (**self).update(step)
+    }
+
+    fn finish(&self, step: &Step<'_>, update: &Op) -> Option<Op> {
+        (**self).finish(step, update)
+    }
+
+    fn decays_in_op(&self, regularizer: Regularizer) -> bool {
+        (**self).decays_in_op(regularizer)
+    }
+
+    fn keeps_masters(&self) -> bool {
+        (**self).keeps_masters()
+    }
+
+    fn backward(&self, loss: &Variable) -> Result<Vec<(Variable, Variable)>> {
+        (**self).backward(loss)
+    }
+
+    fn apply_gradients(&self, params_grads: Vec<(Variable, Variable)>) -> Result<Minimized> {
+        (**self).apply_gradients(params_grads)
+    }
+}
+
+/// What [`Optimizer::apply_gradients`] does for every optimizer.
+pub(crate) fn apply<O: Optimizer + ?Sized>(
+    optimizer: &O,
+    mut params_grads: Vec<(Variable, Variable)>,
+) -> Result<Minimized> {
+    let settings = optimizer.settings();
+    // Paddle's order, which its programs and ours then share.
+    params_grads.sort_by(|a, b| a.0.name().cmp(b.0.name()));
+    let Some((first, _)) = params_grads.first() else {
+        return Err(Error::kernel("the loss depends on no trainable parameter"));
+    };
+    let graph = first.graph().clone();
+    if let Some(clip) = settings.grad_clip {
+        params_grads = clip::append(clip, &graph, params_grads)?;
+    }
+    let params_grads = regularizer::append(&graph, params_grads, |param| {
+        regularizer::of(param, settings.regularization)
+            .filter(|regularizer| !optimizer.decays_in_op(*regularizer))
+    })?;
+    let learning_rate = settings.learning_rate.build(&graph)?;
+    let optimize_ops = append_updates(optimizer, &graph, &params_grads, &learning_rate)?;
+    Ok(Minimized { optimize_ops, params_grads, learning_rate })
 }
 
 /// Appends the updates of all parameters, then what follows them.
@@ -176,7 +221,13 @@ fn append_updates<O: Optimizer + ?Sized>(
     let mut last = Vec::new();
     for (param, grad) in params_grads {
         let learning_rate = scaled_rate(graph, param, learning_rate)?;
-        let step = Step { graph, param, grad, learning_rate: &learning_rate };
+        let step = Step {
+            graph,
+            param,
+            grad,
+            learning_rate: &learning_rate,
+            masters: optimizer.keeps_masters(),
+        };
         let op = optimizer.update(&step)?;
         last.extend(optimizer.finish(&step, &op));
         graph.append_op(op.clone())?;

@@ -38,8 +38,8 @@ impl Optimizer for Momentum {
 }
 
 pub(super) const DEF: OpDef = OpDef::new("momentum", kernel)
-    .inputs(slots!["Param", "Grad", "Velocity", "LearningRate"])
-    .outputs(slots!["ParamOut", "VelocityOut"])
+    .inputs(slots!["Param", "Grad", "Velocity", "LearningRate"; "MasterParam"])
+    .outputs(slots!["ParamOut", "VelocityOut"; "MasterParamOut"])
     .attrs(&[
         attr::float("mu", 0.0),
         attr::bool("use_nesterov", false),
@@ -48,7 +48,7 @@ pub(super) const DEF: OpDef = OpDef::new("momentum", kernel)
         attr::bool("multi_precision", false),
         attr::float("rescale_grad", 1.0),
     ])
-    .updates(&[("Param", "ParamOut"), ("Velocity", "VelocityOut")])
+    .updates(&[("Param", "ParamOut"), MASTER, ("Velocity", "VelocityOut")])
     .shared(&["Param", "Velocity"]);
 
 /// The numbers of [`Momentum`].

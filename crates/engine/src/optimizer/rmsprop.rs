@@ -36,8 +36,10 @@ const LAST: (&str, &str) = ("Moment", "MomentOut");
 const MEAN: (&str, &str) = ("MeanGrad", "MeanGradOut");
 
 pub(super) const DEF: OpDef = OpDef::new("rmsprop", kernel)
-    .inputs(slots!["Param", "MeanSquare", "Grad", "Moment", "LearningRate"; "MeanGrad"])
-    .outputs(slots!["ParamOut", "MomentOut", "MeanSquareOut"; "MeanGradOut"])
+    .inputs(
+        slots!["Param", "MeanSquare", "Grad", "Moment", "LearningRate"; "MeanGrad", "MasterParam"],
+    )
+    .outputs(slots!["ParamOut", "MomentOut", "MeanSquareOut"; "MeanGradOut", "MasterParamOut"])
     .attrs(&[
         attr::float("epsilon", 1.0e-10),
         attr::float("decay", 0.9),
@@ -45,7 +47,7 @@ pub(super) const DEF: OpDef = OpDef::new("rmsprop", kernel)
         attr::bool("centered", false),
         attr::bool("multi_precision", false),
     ])
-    .updates(&[("Param", "ParamOut"), LAST, SQUARE, MEAN])
+    .updates(&[("Param", "ParamOut"), MASTER, LAST, SQUARE, MEAN])
     .shared(&["Param", "Moment", "MeanSquare", "MeanGrad"]);
 
 /// The numbers of [`RmsProp`].

@@ -18,6 +18,8 @@ pub struct Settings {
     pub parameter_list: Option<Vec<String>>,
     /// Variables that no gradient passes through.
     pub no_grad: Vec<String>,
+    /// Whether parameters of 16 bits get master copies of 32.
+    pub multi_precision: bool,
 }
 
 impl Settings {
@@ -28,6 +30,7 @@ impl Settings {
             grad_clip: None,
             parameter_list: None,
             no_grad: Vec::new(),
+            multi_precision: false,
         }
     }
 }
@@ -63,6 +66,13 @@ macro_rules! settings_setters {
             names: impl IntoIterator<Item = S>,
         ) -> Self {
             self.settings.parameter_list = Some(names.into_iter().map(Into::into).collect());
+            self
+        }
+
+        /// Keeps master copies of 32 bits of parameters that have 16.
+        #[must_use]
+        pub fn multi_precision(mut self, keep: bool) -> Self {
+            self.settings.multi_precision = keep;
             self
         }
 

@@ -15,10 +15,10 @@ impl Optimizer for Sgd {
 
 pub(super) const DEF: OpDef =
     OpDef::new("sgd", |op| update_kernel!(op, [], Absent::Keep, |rate| SgdRule::new(rate)))
-        .inputs(slots!["Param", "LearningRate", "Grad"])
-        .outputs(slots!["ParamOut"])
+        .inputs(slots!["Param", "LearningRate", "Grad"; "MasterParam"])
+        .outputs(slots!["ParamOut"; "MasterParamOut"])
         .attrs(&[attr::bool("multi_precision", false)])
-        .updates(&[("Param", "ParamOut")])
+        .updates(&[("Param", "ParamOut"), MASTER])
         .shared(&["Param"]);
 
 rule! {

@@ -1,10 +1,14 @@
 //! What an optimizer needs to write the update op of one parameter.
 
-use bireme_ir::{Op, OpRole, Regularizer, Var};
+use bireme_ir::{DType, Op, OpRole, Regularizer, Var};
 
 use super::Settings;
 use crate::graph::{Graph, Variable};
+use crate::op::is_half;
 use crate::regularizer;
+
+/// The slots of a master copy, which is updated instead of a parameter of 16 bits and rounded to it.
+pub(super) const MASTER: (&str, &str) = ("MasterParam", "MasterParamOut");
 
 /// One parameter about to be updated.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +21,8 @@ pub struct Step<'a> {
     pub grad: &'a Variable,
     /// Its learning rate.
     pub learning_rate: &'a Variable,
+    /// Whether a parameter of 16 bits gets a master copy of 32.
+    pub masters: bool,
 }
 
 /// State that an optimizer keeps beside a parameter.
@@ -26,13 +32,33 @@ pub struct Accumulator(Variable);
 impl Step<'_> {
     /// An op of type `kind` with parameter, gradient, learning rate, role, and no attributes yet.
     pub fn op(&self, kind: &str) -> Op {
-        self.tagged(
+        let op = self.tagged(
             Op::new(kind)
                 .input("Param", [self.param.name()])
                 .input("Grad", [self.grad.name()])
                 .input("LearningRate", [self.learning_rate.name()])
                 .output("ParamOut", [self.param.name()]),
-        )
+        );
+        if !self.masters || !is_half(self.param.dtype()) {
+            return op;
+        }
+        let master = self.master();
+        op.input(MASTER.0, [master.name()])
+            .output(MASTER.1, [master.name()])
+            .attr("multi_precision", true)
+    }
+
+    /// A copy of the parameter in 32 bits, which starts from its first value: `fc_0.w_0_fp32_master_0`.
+    fn master(&self) -> Variable {
+        let name = self.graph.unique_name(&format!("{}_fp32_master", self.param.name()));
+        let mut var = Var::tensor(name, DType::F32, self.param.shape());
+        (var.persistable, var.stop_gradient) = (true, true);
+        let copy = Op::new("cast")
+            .input("X", [self.param.name()])
+            .output("Out", [var.name.as_str()])
+            .attr("in_dtype", self.param.dtype().code())
+            .attr("out_dtype", DType::F32.code());
+        self.graph.persistable(var, copy)
     }
 
     /// Marks `op` as part of this parameter's update.
@@ -58,7 +84,10 @@ impl Step<'_> {
 
     fn declare(&self, name: &str, shape: Vec<i64>, value: f32) -> Accumulator {
         let name = self.graph.unique_name(&format!("{}_{name}", self.param.name()));
-        let var = Var::tensor(name, self.param.dtype(), shape);
+        // The state of an optimizer needs more digits than 16 bits have.
+        let dtype = self.param.dtype();
+        let dtype = if is_half(dtype) { DType::F32 } else { dtype };
+        let var = Var::tensor(name, dtype, shape);
         Accumulator(persistable(self.graph, var, value))
     }
 }

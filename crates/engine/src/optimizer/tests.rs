@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use half::bf16;
+
 use bireme_ir::{Attr, DType, Op, Param, Regularizer, Var};
 use proptest::prelude::*;
 
@@ -32,7 +34,9 @@ fn values(kind: &str, seed: u64, rows: usize) -> Values {
         Value::from(Tensor::from_slice(dims, &numbers).unwrap())
     };
     let mut values = Values::new();
-    for slot in ops::find(kind).unwrap().signature.inputs {
+    for slot in
+        ops::find(kind).unwrap().signature.inputs.iter().filter(|slot| !is_master(slot.name))
+    {
         let value = match slot.name {
             "LearningRate" => Tensor::scalar(0.1f32).into(),
             "Beta1Pow" => Tensor::scalar(0.81f32).into(),
@@ -47,6 +51,11 @@ fn values(kind: &str, seed: u64, rows: usize) -> Values {
     values
 }
 
+/// Whether a slot is about master copies, which only parameters of 16 bits have.
+fn is_master(slot: &str) -> bool {
+    slot.starts_with("MasterParam")
+}
+
 /// The op on variables named like its slots, in place.
 fn op(kind: &str) -> Op {
     let def = ops::find(kind).unwrap();
@@ -54,10 +63,10 @@ fn op(kind: &str) -> Op {
     op = op.attr("with_decay", true).attr("regularization_method", "l2_decay");
     op = op.attr("regularization_coeff", 0.1f32).attr("l1", 0.1f32).attr("mu", 0.9f32);
     op.attrs.retain(|name, _| def.signature.attrs.iter().any(|attr| attr.name == name));
-    for slot in def.signature.inputs {
+    for slot in def.signature.inputs.iter().filter(|slot| !is_master(slot.name)) {
         op = op.input(slot.name, [slot.name]);
     }
-    for (input, output) in def.inplace {
+    for (input, output) in def.inplace.iter().filter(|(input, _)| !is_master(input)) {
         op = op.output(output, [*input]);
     }
     op
@@ -229,16 +238,28 @@ fn bad_gradients_are_errors() {
 }
 
 #[test]
-fn multi_precision_means_nothing_for_32_bits_and_16_are_refused() {
-    let (mut plain, mut multi) = (values("adam", 1, 4), values("adam", 1, 4));
-    let op_multi = op("adam").attr("multi_precision", true);
-    run_once(&op("adam"), &mut plain).unwrap();
-    run_once(&op_multi, &mut multi).unwrap();
-    assert_eq!(plain["Param"].tensor().unwrap(), multi["Param"].tensor().unwrap());
-    let half = Tensor::zeros(DType::BF16, plain["Param"].tensor().unwrap().dims());
-    multi.insert("Param".to_owned(), half.into());
-    let error = run_once(&op_multi, &mut multi).unwrap_err().to_string();
-    assert!(error.contains("`Param` must be float32 or float64, not bfloat16"), "{error}");
+fn a_master_copy_is_updated_and_rounded() {
+    for kind in KINDS {
+        let (mut wide, mut narrow) = (values(kind, 1, 4), values(kind, 1, 4));
+        // A parameter that says as much with 16 bits, so that both begin at the same numbers.
+        let param = wide["Param"].tensor().unwrap().to_f64_vec();
+        let halves: Vec<bf16> = param.iter().map(|x| bf16::from_f64(*x)).collect();
+        let dims = wide["Param"].tensor().unwrap().dims();
+        let full: Vec<f32> = halves.iter().map(|x| x.to_f32()).collect();
+        wide.insert("Param".to_owned(), Tensor::from_slice(dims, &full).unwrap().into());
+        narrow.insert("MasterParam".to_owned(), wide["Param"].clone());
+        narrow.insert("Param".to_owned(), Tensor::from_slice(dims, &halves).unwrap().into());
+        run_once(&op(kind), &mut wide).unwrap();
+        let with_master = op(kind)
+            .input("MasterParam", ["MasterParam"])
+            .output("MasterParamOut", ["MasterParam"]);
+        run_once(&with_master, &mut narrow).unwrap();
+        assert_eq!(narrow["MasterParam"], wide["Param"], "{kind}");
+        let rounded = wide["Param"].tensor().unwrap().to_f64_vec();
+        let rounded: Vec<f64> = rounded.iter().map(|x| bf16::from_f64(*x).to_f64()).collect();
+        let param = narrow["Param"].tensor().unwrap();
+        assert_eq!((param.dtype(), param.to_f64_vec()), (DType::BF16, rounded), "{kind}");
+    }
 }
 
 /// Two parameters with gradients, as a backward pass would leave them.

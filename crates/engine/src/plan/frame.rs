@@ -81,7 +81,7 @@ impl Call {
         let versions: Vec<u32> =
             selected.outputs.iter().map(|var| selection.vars[*var].version).collect();
         let view = OpView { seed, remote, link, versions: &versions, ..selected.view() };
-        let kernel = (view.def.kernel)(&view).map_err(|error| error.in_op(&selected.op))?;
+        let kernel = view.kernel().map_err(|error| error.in_op(&selected.op))?;
         let lod_input = view
             .def
             .lod_from

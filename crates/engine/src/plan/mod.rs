@@ -32,7 +32,7 @@ pub(crate) use interrupt::Question;
 pub(crate) use pool::Team;
 
 use crate::collective::{Collective, Link};
-use crate::device::{Device, MemoryPlan};
+use crate::device::{Device, OnMemory};
 use crate::plan::card::CardLayout;
 use crate::plan::frame::Call;
 use crate::plan::interrupt::Interrupt;
@@ -48,9 +48,6 @@ use crate::{Draws, Error, Result};
 
 /// Layouts kept at a time: a full batch, the last batch of an epoch, a few more.
 const MAX_LAYOUTS: usize = 8;
-
-/// Is told what a step takes of a card.
-pub(crate) type OnMemory = Arc<dyn Fn(&MemoryPlan) + Send + Sync>;
 
 /// A program ready to run with certain feeds and fetches.
 pub(crate) struct Plan {
@@ -531,7 +528,7 @@ fn merge(merge: &Merge) {
 /// Nobody else touches this range of `sum`.
 unsafe fn add(sum: &Tensor, piece: &Tensor, range: std::ops::Range<usize>) {
     assert!(range.end <= sum.numel(), "a range lies inside its piece");
-    crate::dispatch!(sum.dtype(), T in [f32, f64, i64, i32] => {
+    crate::dispatch!(sum.dtype(), T in [f32, f64, i64, i32, half::f16, half::bf16] => {
         let Ok(piece) = piece.as_slice::<T>() else {
             unreachable!("pieces of one variable have one type")
         };

@@ -2,6 +2,7 @@
 //! from zero. A row may be named more than once; its values then add up.
 
 use bireme_ir::DType;
+use half::{bf16, f16};
 
 use crate::tensor::{Element, Tensor};
 use crate::{Error, Result, dispatch};
@@ -45,7 +46,7 @@ impl SelectedRows {
     pub fn to_dense(&self) -> Result<Tensor> {
         let (dtype, width) = (self.value.dtype(), self.width());
         let mut dense = Tensor::zeros(dtype, self.value.dims().with_rows(self.height));
-        dispatch!(dtype, T in [f32, f64] => {
+        dispatch!(dtype, T in [f32, f64, f16, bf16] => {
             let (from, to) = (self.value.as_slice::<T>()?, dense.as_mut_slice::<T>()?);
             for (row, values) in self.rows.iter().zip(from.chunks_exact(width.max(1))) {
                 let row = usize::try_from(*row).ok().filter(|row| *row < self.height);

@@ -293,6 +293,30 @@ pub const KEYS: &[Key] = &[
         "Whether the AUC over all trainers is shown after each epoch.",
     ),
     key("runner.auc_num", Count, "1", "How many of the model's AUCs are begun anew each epoch."),
+    key(
+        "runner.use_amp",
+        Switch,
+        "False",
+        "Whether to train with mixed precision: products with 16 bits, everything else with 32.",
+    ),
+    key(
+        "runner.amp_level",
+        Text,
+        "O1",
+        "With `use_amp`: `O1`, or `O2` to keep the parameters of layers in 16 bits, with master copies.",
+    ),
+    key(
+        "runner.amp_dtype",
+        Text,
+        "float16",
+        "Ours: with `use_amp`, `float16` or `bfloat16`, which needs no scaled loss and works with servers.",
+    ),
+    key(
+        "runner.scale_loss",
+        Number,
+        "32768.0",
+        "With `use_amp` and `float16`: the first factor of the loss, which follows what happens.",
+    ),
     warned(
         key("runner.model_mode", Text, "", "`train` or `infer`, for models that differ in both."),
         "the command says which",

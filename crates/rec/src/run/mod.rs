@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use bireme_data::Input;
 use bireme_data::train::divide;
-use bireme_engine::device::{Device, MemoryPlan};
+use bireme_engine::device::{Device, OnMemory};
 use bireme_engine::{Executor, Place, ir};
 use bireme_fleet::{Environment, Fleet};
 use serde::{Deserialize, Serialize};
@@ -52,9 +52,6 @@ pub type OnListening = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Is told of the steps of this trainer, and before the first of them of one without samples.
 pub type OnStep = Arc<dyn Fn(&Step) + Send + Sync>;
-
-/// Is told what a step takes of a card's memory.
-pub type OnMemory = Arc<dyn Fn(&MemoryPlan) + Send + Sync>;
 
 /// A step of training.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -215,7 +212,12 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
     if let Some((address, _)) = &options.listen {
         fleet = fleet.bind(address);
     }
-    fleet.minimize(&model.loss, &*optimizer::of(config)?, &topology.strategy(config)?)?;
+    let amp = optimizer::amp(config, topology)?;
+    if let Some(amp) = &amp {
+        log.info(&amp.describe());
+    }
+    let optimizer = optimizer::with_amp(config, amp)?;
+    fleet.minimize(&model.loss, &*optimizer, &topology.strategy(config)?)?;
     if fleet.is_server() {
         serve(&mut fleet, config, options, &description)?;
         return Ok(Outcome::default());

@@ -5,6 +5,10 @@ use bireme_engine::optimizer::{
     RmsProp, Sgd,
 };
 
+use bireme_engine::amp::{Amp, Level, LossScaling, MixedPrecision};
+use bireme_ir::DType;
+
+use super::topology::Topology;
 use crate::Result;
 use crate::config::Config;
 
@@ -58,4 +62,92 @@ pub(super) fn of(config: &Config) -> Result<Box<dyn Optimizer>> {
             ));
         }
     })
+}
+
+/// The mixed precision that a configuration asks for.
+///
+/// # Errors
+/// When a setting of it does not exist, or cannot be had with servers.
+pub(super) fn amp(config: &Config, topology: Topology) -> Result<Option<Amp>> {
+    const LEVEL: &str = "runner.amp_level";
+    const TYPE: &str = "runner.amp_dtype";
+    const SCALE: &str = "runner.scale_loss";
+    if !config.switch("runner.use_amp") {
+        return Ok(None);
+    }
+    let level = match config.text(LEVEL).to_ascii_uppercase().as_str() {
+        "O1" => Level::O1,
+        "O2" => Level::O2,
+        _ => return Err(config.refuse(LEVEL, "must be O1 or O2".to_owned())),
+    };
+    let dtype = match config.text(TYPE).as_str() {
+        "bfloat16" => DType::BF16,
+        "float16" => DType::F16,
+        _ => return Err(config.refuse(TYPE, "must be float16 or bfloat16".to_owned())),
+    };
+    // Trainers send gradients as they are, and servers would apply them scaled.
+    if topology.has_servers() && dtype == DType::F16 {
+        let why = "is float16, whose gradients are scaled, and servers do not know by how much: set it to \
+                   bfloat16";
+        return Err(config.refuse(TYPE, why.to_owned()));
+    }
+    if topology.has_servers() && level == Level::O2 {
+        return Err(config.refuse(
+            LEVEL,
+            "is O2, but servers keep parameters in 32 bits: set it to O1".to_owned(),
+        ));
+    }
+    let mut amp = Amp::new(dtype)?.level(level);
+    if dtype == DType::F16 {
+        let initial = config.number(SCALE) as f32;
+        if !(initial.is_finite() && initial > 0.0) {
+            return Err(config.refuse(SCALE, format!("must be above 0, not {initial}")));
+        }
+        amp.scaling = LossScaling { initial, ..amp.scaling };
+    }
+    Ok(Some(amp))
+}
+
+/// The optimizer of a configuration, with mixed precision where it asks for that.
+///
+/// # Errors
+/// As [`of`].
+pub(super) fn with_amp(config: &Config, amp: Option<Amp>) -> Result<Box<dyn Optimizer>> {
+    let optimizer = of(config)?;
+    Ok(match amp {
+        Some(amp) => Box::new(MixedPrecision::new(optimizer, amp)),
+        None => optimizer,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use bireme_fleet::Mode;
+
+    use super::*;
+
+    fn config(options: &[&str]) -> Config {
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let text = "runner:\n  use_amp: True\n";
+        Config::parse(Path::new("/nowhere/config.yaml"), text, &options).unwrap()
+    }
+
+    #[test]
+    fn mixed_precision_is_what_the_keys_say() {
+        let asked = |options: &[&str]| amp(&config(options), Topology::Alone);
+        let half = asked(&["runner.scale_loss=128.0"]).unwrap().unwrap();
+        assert_eq!((half.dtype, half.level, half.scaling.initial), (DType::F16, Level::O1, 128.0));
+        assert!(half.scaling.dynamic.is_some());
+        let brain = asked(&["runner.amp_dtype=bfloat16", "runner.amp_level=O2"]).unwrap().unwrap();
+        assert_eq!((brain.level, brain.scaling.is_none()), (Level::O2, true));
+        assert!(asked(&["runner.use_amp=False"]).unwrap().is_none());
+        let error = asked(&["runner.amp_level=O3"]).unwrap_err().to_string();
+        assert!(error.contains("`runner.amp_level` must be O1 or O2"), "{error}");
+        let servers = Topology::Servers(Mode::Sync);
+        let error = amp(&config(&[]), servers).unwrap_err().to_string();
+        assert!(error.contains("set it to bfloat16"), "{error}");
+        assert!(amp(&config(&["runner.amp_dtype=bfloat16"]), servers).unwrap().is_some());
+    }
 }

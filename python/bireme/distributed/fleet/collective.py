@@ -16,7 +16,7 @@ from .role import Identity
 from .strategy import DistributedStrategy
 
 # Features of a strategy that programs of a collective job have.
-FEATURES = ("gradient_merge", "localsgd")
+FEATURES = ("amp", "gradient_merge", "localsgd")
 # Who is alone needs no address, but has one in Paddle.
 _ALONE = ("127.0.0.1:6170",)
 

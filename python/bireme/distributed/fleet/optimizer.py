@@ -60,7 +60,10 @@ class DistributedOptimizer:
             self.step()
             return [], []
         self.user_defined_strategy._refuse_what_is_not_there(self._features)
-        made = self.inner_opt.minimize(loss, startup_program, parameter_list, no_grad_set)
+        optimizer = self.user_defined_strategy._amp_optimizer(
+            self.inner_opt, self._split is not None and "amp" not in self._features
+        )
+        made = optimizer.minimize(loss, startup_program, parameter_list, no_grad_set)
         if self._split is not None:
             self._split(loss, startup_program)
         program = loss.block.program
@@ -75,6 +78,11 @@ class DistributedOptimizer:
     def step(self) -> None:
         """Updates the parameters, in eager mode; with `gradient_merge` in every k-th call."""
         self.user_defined_strategy._refuse_what_is_not_there(("gradient_merge",))
+        if self.user_defined_strategy.amp:
+            raise NotImplementedError(
+                "`amp` of `DistributedStrategy` is for static programs: in eager mode use"
+                " `paddle.amp.auto_cast` and `GradScaler`"
+            )
         self._calls += 1
         steps = self._merged_steps()
         if self._calls % steps == 0:

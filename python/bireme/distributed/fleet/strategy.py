@@ -17,7 +17,6 @@ from .tables import read_fleet_desc, read_tables
 # scripts write them down long before they know whether they need them, and raise in `minimize`.
 _NOT_THERE = [
     "adaptive_localsgd",
-    "amp",
     "asp",
     "auto",
     "auto_search",
@@ -79,6 +78,8 @@ _CONFIGS: dict[str, dict[str, Any]] = {
         "use_fp16_guard": True,
         "use_optimizer_fp16": False,
         "use_pure_bf16": False,
+        # Bireme's own: bfloat16 instead of float16.
+        "use_bf16": False,
     },
     "dgc_configs": {"rampup_begin_step": 0, "rampup_step": 1, "sparsity": []},
     "fs_client_param": {"uri": "", "user": "", "passwd": "", "hadoop_bin": ""},
@@ -171,7 +172,9 @@ class DistributedStrategy(Settings):
     `fleet_desc_configs` describe tables. Settings about how processes of a collective job talk
     have no effect in a job of one process. In a collective job `fuse_all_reduce_ops` and
     `fuse_grad_size_in_MB` say how gradients travel, `gradient_merge` and `localsgd` how often.
-    Features that are not there (`amp`, `recompute`, ...) raise in `minimize` when they are
+    With `amp` static programs are trained with mixed precision, as `amp_configs` says; with
+    parameter servers that must be `use_bf16`, as servers know no scaled gradients.
+    Features that are not there (`recompute`, `sharding`, ...) raise in `minimize` when they are
     switched on; `adam_d2sum`, which PaddleRec switches on, warns.
 
     >>> strategy = paddle.distributed.fleet.DistributedStrategy()
@@ -189,6 +192,7 @@ class DistributedStrategy(Settings):
         "a_sync": True,
         # No effect, with a warning: see `_refuse_what_is_not_there`.
         "adam_d2sum": False,
+        "amp": False,
         "build_strategy": None,
         "calc_comm_same_stream": False,
         "conv_workspace_size_limit": 512,
@@ -258,6 +262,50 @@ class DistributedStrategy(Settings):
         if configs["staleness"] != default and "hybrid" not in chosen:
             raise ValueError("`staleness` of `a_sync_configs` is for `hybrid`: switch that on")
         return (chosen or ["async" if self.a_sync else "sync"])[0]
+
+    def _amp_optimizer(self, optimizer: Any, has_servers: bool) -> Any:
+        """The optimizer with the mixed precision that `amp` and `amp_configs` ask for."""
+        if not self.amp:
+            return optimizer
+        from ...static.amp import AutoMixedPrecisionLists, decorate
+
+        configs = self.amp_configs
+        half = not (configs["use_bf16"] or configs["use_pure_bf16"])
+        pure = configs["use_pure_fp16"] or configs["use_pure_bf16"]
+        if has_servers and (half or pure):
+            raise ValueError(
+                "with parameter servers, `amp_configs` must have `use_bf16` and neither"
+                " `use_pure_fp16` nor `use_pure_bf16`: servers keep parameters in 32 bits, and"
+                " know no scaled gradients"
+            )
+        if half and self.gradient_merge:
+            raise NotImplementedError(
+                "`gradient_merge` with scaled losses is not in this version: set `use_bf16` of"
+                " `amp_configs`, or leave one of the two off"
+            )
+        if configs["use_optimizer_fp16"]:
+            raise NotImplementedError(
+                "`use_optimizer_fp16` is not in this version: updates are of 32 bits"
+            )
+        dtype = "float16" if half else "bfloat16"
+        lists = AutoMixedPrecisionLists(
+            configs["custom_white_list"],
+            configs["custom_black_list"],
+            configs["custom_black_varnames"],
+            dtype,
+        )
+        return decorate(
+            optimizer,
+            lists,
+            "O2" if pure else "O1",
+            dtype,
+            init_loss_scaling=configs["init_loss_scaling"],
+            incr_every_n_steps=configs["incr_every_n_steps"],
+            decr_every_n_nan_or_inf=configs["decr_every_n_nan_or_inf"],
+            incr_ratio=configs["incr_ratio"],
+            decr_ratio=configs["decr_ratio"],
+            use_dynamic_loss_scaling=configs["use_dynamic_loss_scaling"],
+        )
 
     def _refuse_what_is_not_there(self, but: tuple[str, ...] = ()) -> None:
         """Raises for a feature that is switched on and does not exist; those in `but` do."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from ..._missing import missing_names
+from .decorator import OptimizerWithMixedPrecision, decorate
+from .lists import AutoMixedPrecisionLists
 
 __all__ = ["AutoMixedPrecisionListsBF16", "bf16_guard", "decorate_bf16"]
 
 
-class AutoMixedPrecisionListsBF16:
+class AutoMixedPrecisionListsBF16(AutoMixedPrecisionLists):
     """Which ops run in bfloat16, and which in float32.
 
-    >>> paddle.static.amp.bf16.AutoMixedPrecisionListsBF16(custom_fp32_list=["mean"]).fp32_list
-    {'mean'}
+    >>> lists = paddle.static.amp.bf16.AutoMixedPrecisionListsBF16(custom_fp32_list=["relu"])
+    >>> "relu" in lists.fp32_list
+    True
     """
 
     def __init__(
@@ -24,17 +27,14 @@ class AutoMixedPrecisionListsBF16:
         custom_fp32_list: Iterable[str] | None = None,
         custom_fp32_varnames: Iterable[str] | None = None,
     ) -> None:
-        self.bf16_list = set(custom_bf16_list or ())
-        self.fp32_list = set(custom_fp32_list or ())
-        self.fp32_varnames = set(custom_fp32_varnames or ())
-        both = self.bf16_list & self.fp32_list
-        if both:
-            raise ValueError(f"custom bf16 list overlap custom fp32 list: {sorted(both)}")
+        super().__init__(custom_bf16_list, custom_fp32_list, custom_fp32_varnames, "bfloat16")
+        self.bf16_list, self.fp32_list = self.white_list, self.black_list
+        self.fp32_varnames = self.black_varnames
 
 
 @contextlib.contextmanager
 def bf16_guard() -> Iterator[None]:
-    """Marks the ops of its block for bfloat16, of which there is none.
+    """Marks the ops of its block, for `use_bf16_guard` of `decorate_bf16`, which raises.
 
     >>> with paddle.static.amp.bf16.bf16_guard():
     ...     paddle.ones([1]).dtype.name
@@ -43,27 +43,21 @@ def bf16_guard() -> Iterator[None]:
     yield
 
 
-def decorate_bf16(optimizer: Any, *arguments: Any, **options: Any) -> NoReturn:
-    """Not in this version: raises.
+def decorate_bf16(
+    optimizer: Any,
+    amp_lists: Any = None,
+    use_pure_bf16: bool = False,
+    use_bf16_guard: bool | None = None,
+) -> OptimizerWithMixedPrecision:
+    """As `static.amp.decorate` with `bfloat16`; `use_pure_bf16` is its level O2.
 
-    >>> paddle.static.amp.bf16.decorate_bf16(None)
-    Traceback (most recent call last):
-    ...
-    NotImplementedError: `static.amp.bf16.decorate_bf16` is not in this version: programs are ...
+    >>> sgd = paddle.optimizer.SGD(0.1, parameters=paddle.nn.Linear(1, 1).parameters())
+    >>> paddle.static.amp.bf16.decorate_bf16(sgd).get_lr()
+    0.1
     """
-    raise refusal("bf16.decorate_bf16")
-
-
-def refusal(name: str) -> NotImplementedError:
-    """The error for what asks for mixed precision.
-
-    >>> print(refusal("decorate"))
-    `static.amp.decorate` is not in this version: programs are trained in float32; leave ...
-    """
-    return NotImplementedError(
-        f"`static.amp.{name}` is not in this version: programs are trained in float32; leave the"
-        " optimizer as it is"
-    )
+    level = "O2" if use_pure_bf16 else "O1"
+    lists = amp_lists if amp_lists is not None else AutoMixedPrecisionListsBF16()
+    return decorate(optimizer, lists, level, "bfloat16", use_amp_guard=use_bf16_guard)
 
 
 __getattr__ = missing_names(__name__)

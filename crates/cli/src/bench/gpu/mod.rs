@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
+use bireme_engine::amp::Amp;
 use bireme_engine::device::Device;
+use bireme_ir::DType;
 
 use self::workload::Workload;
 
@@ -23,6 +25,8 @@ pub(crate) struct Case {
     tf32: bool,
     /// Whether batches lie on the card, or come from the host in every step.
     on_card: bool,
+    /// The type of mixed precision, if it is used.
+    amp: &'static [&'static str],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +38,14 @@ enum Model {
 }
 
 macro_rules! cases {
-    ($($name:literal $model:ident $batch:literal $tf32:literal $on_card:literal,)*) => {
+    ($($name:literal $model:ident $batch:literal $tf32:literal $on_card:literal $(+ $amp:ident)?,)*) => {
         &[$(Case {
             name: $name,
             model: Model::$model,
             batch: $batch,
             tf32: $tf32,
             on_card: $on_card,
+            amp: &[$(stringify!($amp))?],
         }),*]
     };
 }
@@ -53,11 +58,21 @@ pub(crate) const CASES: &[Case] = cases! {
     "ctr_b16384_tf32" CtrDnn 16384 true true,
     "ctr_b65536_f32" CtrDnn 65536 false true,
     "ctr_b65536_tf32" CtrDnn 65536 true true,
+    "ctr_b2048_bf16" CtrDnn 2048 false true + bfloat16,
+    "ctr_b16384_bf16" CtrDnn 16384 false true + bfloat16,
+    "ctr_b65536_bf16" CtrDnn 65536 false true + bfloat16,
+    "ctr_b2048_fp16" CtrDnn 2048 false true + float16,
+    "ctr_b16384_fp16" CtrDnn 16384 false true + float16,
+    "ctr_b65536_fp16" CtrDnn 65536 false true + float16,
+    "ctr_b2048_bf16_fed" CtrDnn 2048 false false + bfloat16,
+    "ctr_b16384_bf16_fed" CtrDnn 16384 false false + bfloat16,
+    "ctr_b65536_bf16_fed" CtrDnn 65536 false false + bfloat16,
     "ctr_b2048_tf32_fed" CtrDnn 2048 true false,
     "ctr_b16384_tf32_fed" CtrDnn 16384 true false,
     "ctr_b65536_tf32_fed" CtrDnn 65536 true false,
     "mnist_b64_f32" MnistMlp 64 false true,
     "mnist_b64_f32_fed" MnistMlp 64 false false,
+    "mnist_b64_bf16" MnistMlp 64 false true + bfloat16,
 };
 
 /// What was measured.
@@ -71,7 +86,40 @@ pub(crate) struct Figure {
     pub(crate) loss: f64,
 }
 
+/// What the products of a case are computed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Precision {
+    /// 32 bits
+    F32,
+    /// 32 bits, factors rounded to 10 bits of fraction
+    Tf32,
+    /// Mixed precision with `bfloat16`
+    Bf16,
+    /// Mixed precision with `float16` and a scaled loss
+    Fp16,
+}
+
 impl Case {
+    /// What its products are computed with.
+    pub(crate) fn precision(&self) -> Precision {
+        match self.amp {
+            ["bfloat16"] => Precision::Bf16,
+            [_, ..] => Precision::Fp16,
+            [] if self.tf32 => Precision::Tf32,
+            [] => Precision::F32,
+        }
+    }
+
+    /// The mixed precision that the model is trained with, as a user asks for it.
+    fn amp(&self) -> Result<Option<Amp>> {
+        let dtype = match self.precision() {
+            Precision::Bf16 => DType::BF16,
+            Precision::Fp16 => DType::F16,
+            Precision::F32 | Precision::Tf32 => return Ok(None),
+        };
+        Ok(Some(Amp::new(dtype)?))
+    }
+
     /// Measures the case for about `seconds`, after a warm-up.
     ///
     /// # Errors
@@ -80,8 +128,8 @@ impl Case {
         bireme_cuda::allow_tf32(self.tf32);
         let device: Arc<dyn Device> = bireme_cuda::open(card)?;
         let mut workload = match self.model {
-            Model::CtrDnn => Workload::ctr_dnn(&device, self.batch, self.on_card)?,
-            Model::MnistMlp => Workload::mnist_mlp(&device, self.batch, self.on_card)?,
+            Model::CtrDnn => Workload::ctr_dnn(&device, self.batch, self.on_card, self.amp()?)?,
+            Model::MnistMlp => Workload::mnist_mlp(&device, self.batch, self.on_card, self.amp()?)?,
         };
         // Once around all batches, twice: the second time records.
         workload.warm_up()?;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
+use bireme_engine::amp::{Amp, MixedPrecision};
 use bireme_engine::device::{Device, DeviceTensor};
-use bireme_engine::graph::Graph;
+use bireme_engine::graph::{Graph, Variable};
 use bireme_engine::initializer::Initializer;
 use bireme_engine::layers::{self, Act, Embedding, Fc, Label};
 use bireme_engine::optimizer::{Adagrad, Adam, Optimizer};
@@ -48,6 +49,7 @@ impl Workload {
         device: &Arc<dyn Device>,
         batch: usize,
         on_card: bool,
+        amp: Option<Amp>,
     ) -> Result<Workload> {
         let graph = Graph::new();
         graph.set_random_seed(SEED);
@@ -65,7 +67,7 @@ impl Workload {
         }
         let logit = layers::fc(&hidden, 1, Act::None)?;
         let loss = layers::mean(&layers::sigmoid_cross_entropy_with_logits(&logit, &label)?)?;
-        Adagrad::new(0.01).minimize(&loss)?;
+        minimize(Adagrad::new(0.01), &loss, amp)?;
         let count = if batch <= 2048 { 32 } else { 8 };
         let batches = (0..count).map(|at| clicks(at, batch)).collect();
         Workload::new(device, &graph, &["ids", "dense", "label"], loss.name(), batches, on_card)
@@ -76,6 +78,7 @@ impl Workload {
         device: &Arc<dyn Device>,
         batch: usize,
         on_card: bool,
+        amp: Option<Amp>,
     ) -> Result<Workload> {
         let graph = Graph::new();
         graph.set_random_seed(SEED);
@@ -87,7 +90,7 @@ impl Workload {
         }
         let (losses, _) = layers::softmax_with_cross_entropy(&logits, &labels, Label::Hard)?;
         let loss = layers::mean(&losses)?;
-        Adam::new(1e-3).minimize(&loss)?;
+        minimize(Adam::new(1e-3), &loss, amp)?;
         let batches = (0..16).map(|at| images_and_labels(at, batch)).collect();
         Workload::new(device, &graph, &["x", "y"], loss.name(), batches, on_card)
     }
@@ -135,6 +138,15 @@ impl Workload {
         ensure!(loss.is_finite(), "the measured training diverged: its loss is {loss}");
         Ok(loss)
     }
+}
+
+/// Trains for `loss`, with mixed precision where it is asked for.
+fn minimize(optimizer: impl Optimizer, loss: &Variable, amp: Option<Amp>) -> Result<()> {
+    match amp {
+        Some(amp) => MixedPrecision::new(optimizer, amp).minimize(loss)?,
+        None => optimizer.minimize(loss)?,
+    };
+    Ok(())
 }
 
 /// Ids skewed as `u⁴`, as the measured peer draws them.

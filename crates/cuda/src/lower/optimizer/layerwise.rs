@@ -5,7 +5,7 @@ use super::super::{Lowering, Outcome, host};
 use super::powers;
 use super::rows::merge;
 use super::rules::{MOMENTS, NONE, POWERS, attributes};
-use super::target::{Rule, Target};
+use super::target::{Rule, Target, round};
 
 /// Threads of a block, and blocks at most, each of which leaves sums of squares.
 const THREADS: usize = 256;
@@ -61,5 +61,5 @@ fn update(cx: &mut Lowering<'_>, rule: &Rule, kernels: [&str; 2]) -> Outcome {
         let launch = if adds_up { launch.value(blocks) } else { launch };
         launch.launch();
     }
-    Ok(())
+    round(cx)
 }

@@ -3,20 +3,21 @@
 use super::super::selected_rows::sorted_rows;
 use super::super::{Lowering, Outcome, Var, host};
 use super::dense::update_many;
-use super::target::{Rule, Target};
+use super::target::{Rule, Target, round};
 use crate::work::Ref;
 
 /// Adds the work of an update op but for its powers.
 pub(super) fn update(cx: &mut Lowering<'_>, rule: &Rule) -> Outcome {
     let (mut target, grad) = Target::of(cx, rule)?;
-    if grad.selected.is_none() {
-        return update_many(cx, rule, &[target]);
+    if grad.selected.is_some() && rule.keeps_rows {
+        update_rows(cx, rule, &target, &grad)?;
+        return round(cx);
     }
-    if rule.keeps_rows {
-        return update_rows(cx, rule, &target, &grad);
+    if grad.selected.is_some() {
+        merge(cx, &mut target, &grad)?;
     }
-    merge(cx, &mut target, &grad)?;
-    update_many(cx, rule, &[target])
+    update_many(cx, rule, &[target])?;
+    round(cx)
 }
 
 /// Updates the rows that `grad` names.

@@ -66,10 +66,29 @@ pub(super) struct Attributes {
     unused: u32,
 }
 
+/// What an op updates: its parameter, or the master copy of one of 16 bits.
+fn updated(cx: &Lowering<'_>) -> Outcome<(Var, Var)> {
+    match (cx.maybe_input("MasterParam"), cx.maybe_output("MasterParamOut")) {
+        (Some(from), Some(to)) => Ok((from.dense()?, to.dense()?)),
+        _ => Ok((cx.input("Param")?.dense()?, cx.output("ParamOut")?.dense()?)),
+    }
+}
+
+/// Gives the parameter what its master copy has become; they are of one type here (`lower/widen.rs`).
+pub(super) fn round(cx: &mut Lowering<'_>) -> Outcome {
+    let Some(master) = cx.maybe_output("MasterParamOut") else { return Ok(()) };
+    let (master, param) = (master.dense()?, cx.output("ParamOut")?.dense()?);
+    if master.dtype != param.dtype {
+        return host();
+    }
+    cx.copy(master.at, param.at, master.bytes());
+    Ok(())
+}
+
 impl Target {
     /// The target of an op, with its gradient as a variable: dense or selected rows.
     pub(super) fn of(cx: &Lowering<'_>, rule: &Rule) -> Outcome<(Target, Var)> {
-        let (param, grad) = (cx.input("Param")?.dense()?, cx.input("Grad")?);
+        let ((param, param_out), grad) = (updated(cx)?, cx.input("Grad")?);
         if !matches!(param.dtype, DType::F32 | DType::F64) || grad.dtype != param.dtype {
             return host();
         }
@@ -102,7 +121,7 @@ impl Target {
             dtype: param.dtype,
             count: param.numel(),
             width: grad.width(),
-            param: [param.at, cx.output("ParamOut")?.dense()?.at],
+            param: [param.at, param_out.at],
             grad: grad.at,
             index: Ref::NULL,
             state,

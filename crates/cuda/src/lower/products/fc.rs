@@ -9,6 +9,7 @@ use super::multiply::{DotRows, dense, dot_rows, float, multiply, plain, turned};
 use super::small;
 use crate::lower::{Lowering, Outcome, Var, host};
 use crate::work::{Epilogue, Product, Ref};
+use bireme_ir::DType;
 
 /// Activations of `fused_fc`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -121,6 +122,15 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
     if grad.dbias.as_ref().is_some_and(|dbias| dbias.numel() != n) {
         return host();
     }
+    // Sums are made in 32 bits, and stored as that or as what the rest is.
+    let is_stored = |var: &Var| [grad.x.dtype, DType::F32].contains(&var.dtype);
+    let params = [&grad.dw, &grad.dbias];
+    let types: Vec<DType> = params.iter().copied().flatten().map(|var| var.dtype).collect();
+    if !params.iter().copied().flatten().all(is_stored)
+        || types.windows(2).any(|two| two[0] != two[1])
+    {
+        return host();
+    }
     let has_gaps = |var: &Var| var.pitch != sizes[2];
     if n > 1 {
         grad.wide(l, sizes)
@@ -134,7 +144,11 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
 impl Grad {
     fn wide(&self, l: &mut Lowering<'_>, [m, n, k]: [usize; 3]) -> Outcome {
         let has_gaps = |var: &Var| var.pitch != k;
-        if small::is_small([m, n, k]) && !self.dx.as_ref().is_some_and(has_gaps) {
+        let is_narrow = |var: &Option<Var>| var.as_ref().is_none_or(|v| v.dtype == self.x.dtype);
+        let is_plain = !self.dx.as_ref().is_some_and(has_gaps)
+            && is_narrow(&self.dw)
+            && is_narrow(&self.dbias);
+        if small::is_small([m, n, k]) && is_plain {
             let grad = small::FcGrad {
                 x: &self.x,
                 w: &self.w,
@@ -169,8 +183,8 @@ impl Grad {
             // What the gaps of `X` make of it lies in the room behind it.
             let rows = if dw.zeros_follow { k } else { self.x.pitch };
             let product = dense(elements, [rows, n, m], turned(self.x.at), plain(dz), dw.at);
-            let pitches = [self.x.pitch, n, n];
-            multiply(l, Product { pitches, ..product })?;
+            let (pitches, output) = ([self.x.pitch, n, n], float(dw.dtype)?);
+            multiply(l, Product { pitches, output, ..product })?;
         }
         Ok(())
     }
@@ -180,7 +194,8 @@ impl Grad {
         let (dtype, suffix) = (self.x.dtype, self.x.suffix()?);
         let pack = if n.is_multiple_of(4) { 4 } else { 1 };
         let chunks = Chunks::of(m, n, pack);
-        let is_done = chunks.count == 1 && sum_size(dtype) == dtype.size();
+        let is_summed = |dbias: &Var| sum_size(dtype) == dbias.dtype.size();
+        let is_done = chunks.count == 1 && self.dbias.as_ref().is_some_and(is_summed);
         let partials = match &self.dbias {
             None => Ref::NULL,
             Some(dbias) if is_done => dbias.at,
@@ -193,7 +208,7 @@ impl Grad {
         match &self.dbias {
             Some(dbias) if !is_done => {
                 let sums = Sums { first: dbias.at, split: n, second: Ref::NULL, scale: 1.0 };
-                finish(l, dtype, partials, chunks.count, n, &sums)
+                finish(l, dbias.dtype, partials, chunks.count, n, &sums)
             }
             _ => Ok(()),
         }
@@ -214,6 +229,7 @@ impl Grad {
             return Ok(());
         }
         let sums = Sums { first, split: k, second, scale: 1.0 };
-        finish(l, dtype, partials, chunks.count, k + 1, &sums)
+        let written = self.dw.as_ref().or(self.dbias.as_ref()).map_or(dtype, |var| var.dtype);
+        finish(l, written, partials, chunks.count, k + 1, &sums)
     }
 }

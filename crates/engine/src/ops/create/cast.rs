@@ -10,6 +10,7 @@ pub(super) const DEF: OpDef = OpDef::new("cast", kernel)
     .attrs(&[attr::required("out_dtype", AttrKind::Int), attr::required("in_dtype", AttrKind::Int)])
     .infer(infer)
     .lod_from("X")
+    .any_width()
     .grad(GradRule::Fn(grad))
     .split(SplitRule::RowWise);
 

@@ -10,9 +10,14 @@ use crate::ops::prelude::*;
 use crate::tensor::Elements;
 
 /// `order` lists the parts of a row: `i >= 0` is the i-th of `Ids`, `-1 - i` the i-th of `Dense`.
-/// `table` names the table of each of `Ids`; `padding_idx` its padding row, or -1.
-const ATTRS: &[AttrSpec] =
-    &[attr::ints("order", &[]), attr::ints("table", &[]), attr::longs("padding_idx", &[])];
+/// `table` names the table of each of `Ids`; `padding_idx` its padding row, or -1. `out_dtype` is the type of what is
+/// written, where it is not that of the tables.
+const ATTRS: &[AttrSpec] = &[
+    attr::ints("order", &[]),
+    attr::ints("table", &[]),
+    attr::longs("padding_idx", &[]),
+    attr::int("out_dtype", -1),
+];
 
 pub(super) const DEF: OpDef = OpDef::new("fused_embedding_concat", kernel)
     .inputs(&[Slot::many("W"), Slot::many("Ids"), Slot::any("Dense")])
@@ -54,7 +59,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
         rows = same_rows(rows, dense.dims[0])?;
         width += dense.dims[1];
     }
-    let out = Meta::new(tables[0].dtype, [rows, width]);
+    let narrow = cx.op().i64("out_dtype")? >= 0;
+    let dtype = if narrow { cx.op().dtype("out_dtype")? } else { tables[0].dtype };
+    let out = Meta::new(dtype, [rows, width]);
     cx.set("Out", out);
     Ok(())
 }

@@ -23,8 +23,13 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
         Slot::one("Out@GRAD"),
     ])
     .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("W@GRAD"), Slot::maybe("Bias@GRAD")])
-    .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", "")])
-    .like(&[("X@GRAD", "X"), ("W@GRAD", "W"), ("Bias@GRAD", "Bias")])
+    // The type of the gradients of weight and bias, where it is another one than theirs.
+    .attrs(&[
+        attr::int("x_num_col_dims", 1),
+        attr::str("act", ""),
+        attr::int("param_grad_dtype", -1),
+    ])
+    .infer(infer_grad)
     .split(SplitRule::Batch { rows: &["X", "Out", "Out@GRAD"], partial: &["W@GRAD", "Bias@GRAD"] });
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
@@ -40,6 +45,20 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     })?;
     let out = x.with_dims([&x.dims[..columns_from], &w.dims[1..]].concat());
     cx.set("Out", out);
+    Ok(())
+}
+
+fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
+    cx.like(&[("X@GRAD", "X"), ("W@GRAD", "W"), ("Bias@GRAD", "Bias")])?;
+    if cx.op().i64("param_grad_dtype")? < 0 {
+        return Ok(());
+    }
+    let dtype = cx.op().dtype("param_grad_dtype")?;
+    for (gradient, of) in [("W@GRAD", "W"), ("Bias@GRAD", "Bias")] {
+        if let Some(meta) = cx.maybe_input(of).map(|meta| meta.with_dtype(dtype)) {
+            cx.set(gradient, meta);
+        }
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use bireme_ir::{DType, Op};
 
 use super::pattern::{Edits, Uses};
+use crate::op::is_half;
 use crate::plan::select::{SelectedOp, VarId};
 
 /// Takes every lookup-and-concat as one piece.
@@ -20,6 +21,8 @@ struct Join {
     parts: Vec<Part>,
     /// The gradient of the `concat`, in a training step.
     concat_grad: Option<usize>,
+    /// The cast of the whole row to 16 bits, and that of its gradient back.
+    cast: Option<(usize, Option<usize>)>,
 }
 
 /// One input of the `concat`.
@@ -62,7 +65,8 @@ impl Join {
             }),
         });
         let any = parts.iter().any(|part| matches!(part, Part::Lookup(_)));
-        let join = Join { concat: at, parts, concat_grad };
+        let cast = narrowing(uses, out, concat_grad);
+        let join = Join { concat: at, parts, concat_grad, cast };
         let gradients_fit = join.whole_tables(uses) && join.dense_gradients(uses).is_some();
         (any && dense_fits && gradients_fit).then_some(join)
     }
@@ -120,12 +124,15 @@ impl Join {
         if forward.iter().any(|at| edits.taken(*at)) {
             return;
         }
-        let concat = &uses.ops[self.concat];
-        let written = [("Out", concat.outputs_of("Out"))];
+        forward.extend(self.cast.map(|(cast, _)| cast));
+        let last = self.cast.map_or(self.concat, |(cast, _)| cast);
+        let written = [("Out", uses.ops[last].outputs_of("Out"))];
         let fused = self.op("fused_embedding_concat", uses, None, &written);
         edits.replace(&forward, self.concat, fused);
         let Some(concat_grad) = self.concat_grad else { return };
         let mut backward = vec![concat_grad];
+        let cast_grad = self.cast.and_then(|(_, grad)| grad);
+        backward.extend(cast_grad);
         backward.extend(
             self.lookups().filter_map(|l| l.backward).flat_map(|(a, b)| [Some(a), b]).flatten(),
         );
@@ -137,7 +144,10 @@ impl Join {
             backward.extend(sum);
         }
         let dense = self.dense_gradients(uses).expect("`find` checked the dense parts");
-        let dout = uses.ops[concat_grad].inputs_of("Out@GRAD");
+        let dout = match cast_grad {
+            Some(cast_grad) => uses.ops[cast_grad].inputs_of("X"),
+            None => uses.ops[concat_grad].inputs_of("Out@GRAD"),
+        };
         let written = [("W@GRAD", &tables[..]), ("Dense@GRAD", &dense[..])];
         let grad = self.op("fused_embedding_concat_grad", uses, Some(dout), &written);
         // All it reads is there when the gradient of the whole is.
@@ -188,10 +198,32 @@ impl Join {
         }
         let op = Op::new(kind).attr("order", order).attr("table", table_of);
         let op = op.attr("padding_idx", padding);
+        let dtype = self.cast.and_then(|(cast, _)| uses.ops[cast].view().dtype("out_dtype").ok());
+        let op = op.attr("out_dtype", dtype.map_or(-1, |dtype| dtype.code()));
         let mut read = vec![("W", &tables[..]), ("Ids", &ids), ("Dense", &dense)];
         read.extend(dout.map(|dout| ("Out@GRAD", dout)));
         uses.selection.op(op, &uses.ops[self.concat], &read, written)
     }
+}
+
+/// The cast of a whole row to 16 bits, and that of its gradient back, if nothing else is done with the row.
+fn narrowing(
+    uses: &Uses<'_>,
+    out: VarId,
+    concat_grad: Option<usize>,
+) -> Option<(usize, Option<usize>)> {
+    let cast = uses.reader_of_kind(out, "cast", "X")?;
+    let is_narrow = is_half(uses.ops[cast].view().dtype("out_dtype").ok()?);
+    if !is_narrow || !uses.inner(out, &[cast]) {
+        return None;
+    }
+    let Some(concat_grad) = concat_grad else { return Some((cast, None)) };
+    let dout = uses.ops[concat_grad].input("Out@GRAD")?;
+    let cast_grad = uses.writer(dout)?;
+    let op = &uses.ops[cast_grad];
+    let is_back = op.op.kind == "cast";
+    let is_same = op.view().dtype("in_dtype").ok() == uses.ops[cast].view().dtype("out_dtype").ok();
+    (is_back && is_same && uses.inner(dout, &[concat_grad])).then_some((cast, Some(cast_grad)))
 }
 
 impl Lookup {

@@ -3,6 +3,7 @@
 use bireme_ir::{DType, Op};
 
 use super::pattern::{Edits, Uses};
+use crate::op::is_half;
 use crate::plan::select::{SelectedOp, VarId};
 
 /// Activations whose gradient needs only their output.
@@ -107,14 +108,21 @@ impl Layer {
             if self.act.is_some() {
                 read.push(("Out", out));
             }
+            let params = ParamGrads::of(
+                uses,
+                ops[product_grad].outputs_of("Y@GRAD"),
+                ops[bias_grad].outputs_of("Y@GRAD"),
+            );
             let written = [
                 ("X@GRAD", ops[product_grad].outputs_of("X@GRAD")),
-                ("W@GRAD", ops[product_grad].outputs_of("Y@GRAD")),
-                ("Bias@GRAD", ops[bias_grad].outputs_of("Y@GRAD")),
+                ("W@GRAD", &params.weight[..]),
+                ("Bias@GRAD", &params.bias[..]),
             ];
-            let grad = uses.selection.op(layer("fused_fc_grad"), product, &read, &written);
-            let backward: Vec<usize> =
+            let op = layer("fused_fc_grad").attr("param_grad_dtype", params.dtype);
+            let grad = uses.selection.op(op, product, &read, &written);
+            let mut backward: Vec<usize> =
                 [Some(product_grad), Some(bias_grad), act_grad].into_iter().flatten().collect();
+            backward.extend(params.casts);
             // All it reads is there when the first of the three runs.
             edits.replace(&backward, first, grad);
         }
@@ -122,12 +130,52 @@ impl Layer {
     }
 }
 
+/// Where the gradients of weight and bias go: in 32 bits at once, where all that is done with 16 bits is to widen them.
+struct ParamGrads {
+    weight: Vec<VarId>,
+    bias: Vec<VarId>,
+    casts: Vec<usize>,
+    /// Their type, -1 for that of weight and bias.
+    dtype: i32,
+}
+
+impl ParamGrads {
+    fn of(uses: &Uses<'_>, weight: &[VarId], bias: &[VarId]) -> ParamGrads {
+        let both: Vec<VarId> = weight.iter().chain(bias).copied().collect();
+        let casts: Option<Vec<usize>> = both.iter().map(|var| widening(uses, *var)).collect();
+        let Some(casts) = casts.filter(|casts| !casts.is_empty()) else {
+            return ParamGrads {
+                weight: weight.to_vec(),
+                bias: bias.to_vec(),
+                casts: Vec::new(),
+                dtype: -1,
+            };
+        };
+        let wide: Vec<VarId> =
+            casts.iter().flat_map(|at| uses.ops[*at].outputs_of("Out")).copied().collect();
+        let (weight, bias) = wide.split_at(weight.len());
+        let dtype = DType::F32.code();
+        ParamGrads { weight: weight.to_vec(), bias: bias.to_vec(), casts, dtype }
+    }
+}
+
+/// The cast to 32 bits that is all that reads `var`, of 16 bits.
+fn widening(uses: &Uses<'_>, var: VarId) -> Option<usize> {
+    if !is_half(uses.var(var).declared.as_ref()?.dtype) {
+        return None;
+    }
+    let cast = uses.reader_of_kind(var, "cast", "X")?;
+    let is_wide = uses.ops[cast].view().dtype("out_dtype").ok()? == DType::F32;
+    (is_wide && uses.inner(var, &[cast])).then_some(cast)
+}
+
 /// Input, weight and column split of an op that multiplies rows by a weight matrix.
 fn product(op: &SelectedOp, uses: &Uses<'_>) -> Option<(VarId, VarId, i32)> {
     let view = op.view();
     let (x, w) = (op.input("X")?, op.input("Y")?);
     let (x_var, w_var) = (uses.var(x).declared.as_ref()?, uses.var(w).declared.as_ref()?);
-    if w_var.shape.len() != 2 || w_var.dtype != DType::F32 || !w_var.persistable {
+    let is_float = w_var.dtype == DType::F32 || is_half(w_var.dtype);
+    if w_var.shape.len() != 2 || !is_float || x_var.dtype != w_var.dtype || !is_weight(uses, w) {
         return None;
     }
     match op.op.kind.as_str() {
@@ -142,9 +190,21 @@ fn product(op: &SelectedOp, uses: &Uses<'_>) -> Option<(VarId, VarId, i32)> {
     }
 }
 
+/// Whether `var` outlives the step, or is such a variable in another type.
+fn is_weight(uses: &Uses<'_>, var: VarId) -> bool {
+    let cast_from = |at: usize| {
+        let op = &uses.ops[at];
+        (op.op.kind == "cast").then(|| op.input("X")).flatten()
+    };
+    let persists = |var: VarId| uses.var(var).persists();
+    persists(var) || uses.writer(var).and_then(cast_from).is_some_and(persists)
+}
+
 /// Whether `bias` is one number for each column of weight `w`.
 fn is_row(uses: &Uses<'_>, bias: VarId, w: VarId) -> bool {
-    matches!((uses.var(bias).shape(), uses.var(w).shape()), ([columns], [_, n]) if columns == n)
+    let dtype = |var: VarId| uses.var(var).declared.as_ref().map(|var| var.dtype);
+    dtype(bias) == dtype(w)
+        && matches!((uses.var(bias).shape(), uses.var(w).shape()), ([columns], [_, n]) if columns == n)
 }
 
 fn bias_axis_fits(op: &SelectedOp, columns_from: i32) -> bool {
