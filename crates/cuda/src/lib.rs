@@ -7,10 +7,13 @@
 //! ([`driver`]).
 
 mod bound;
+mod cache;
 mod device;
 pub mod driver;
 mod lanes;
 mod lower;
+mod page_locked;
+mod pool;
 mod work;
 
 use std::sync::Arc;
@@ -18,12 +21,47 @@ use std::sync::Arc;
 use bireme_engine::Result;
 use bireme_engine::device::Device;
 
+pub use cache::{Keeping, MemoryUse};
+
 /// Opens a card, by its number among those of this machine; one that is open already is shared.
 ///
 /// # Errors
 /// When there is no such card, no driver, or one that is too old: the message says what to do.
 pub fn open(number: u32) -> Result<Arc<dyn Device>> {
     Ok(device::Cuda::open(number)?)
+}
+
+/// As [`open`], of a card that nobody else shares, whose memory is kept as `keeping` says: for tests of that.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_alone(number: u32, keeping: Keeping) -> Result<Arc<dyn Device>> {
+    Ok(device::Cuda::open_alone(number, keeping)?)
+}
+
+/// How much memory this process uses of a card.
+///
+/// # Errors
+/// As [`open`].
+pub fn memory_use(number: u32) -> Result<MemoryUse> {
+    Ok(device::Cuda::open(number)?.memory_use())
+}
+
+/// Counts the peaks of [`memory_use`] from now on.
+///
+/// # Errors
+/// As [`open`].
+pub fn reset_peaks(number: u32) -> Result<()> {
+    device::Cuda::open(number)?.reset_peaks();
+    Ok(())
+}
+
+/// Gives memory of a card that is kept for later back to the driver, for other processes. This waits for all work.
+///
+/// # Errors
+/// As [`open`].
+pub fn empty_cache(number: u32) -> Result<()> {
+    device::Cuda::open(number)?.empty_cache()
 }
 
 /// The number of cards.

@@ -24,6 +24,7 @@ mod error;
 mod executor;
 mod files;
 mod fleet;
+mod home;
 mod jobs;
 mod kwargs;
 mod lod_tensor;

@@ -10,6 +10,7 @@ mod card;
 mod compiled;
 mod error;
 mod event;
+mod foreign;
 mod graph;
 mod launch;
 mod memory;

@@ -3,10 +3,13 @@
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use bireme_ir::{DType, Op};
 
 use super::Prepared;
+use super::card::EagerCard;
+use super::table::Entry;
 use crate::op::OpView;
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
@@ -19,10 +22,11 @@ pub struct Routine {
     places: HashMap<String, usize>,
 }
 
-struct Call {
-    op: Prepared,
-    inputs: Box<[usize]>,
-    outputs: Box<[usize]>,
+/// One op, with the places of its variables.
+pub(super) struct Call {
+    pub(super) op: Prepared,
+    pub(super) inputs: Box<[usize]>,
+    pub(super) outputs: Box<[usize]>,
 }
 
 impl Routine {
@@ -142,6 +146,29 @@ impl Routine {
             // SAFETY: different variables are different values, by the caller's promise; ops were
             // checked for reading and writing one variable.
             unsafe { call.op.run(&inputs, &outputs, step)? };
+        }
+        Ok(())
+    }
+
+    /// Runs the ops on what a table of eager mode holds: on the card `home`, where it has kernels, or on the host. What
+    /// they write is new, or nobody else's ([`Entry`]).
+    ///
+    /// # Errors
+    /// When an op refuses its inputs, or the card has no memory.
+    pub(super) fn run_held(
+        &self,
+        table: &mut [Entry<'_>],
+        home: Option<&Arc<EagerCard>>,
+        step: u64,
+    ) -> Result<()> {
+        for call in &self.calls {
+            let on_card = match home {
+                Some(card) => call.run_on_card(table, card, step)?,
+                None => false,
+            };
+            if !on_card {
+                call.run_on_host(table, home, step)?;
+            }
         }
         Ok(())
     }

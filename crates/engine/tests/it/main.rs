@@ -9,6 +9,8 @@ mod card;
 mod case;
 mod compare;
 mod coverage;
+mod eager_card;
+mod eager_models;
 mod finite_difference;
 mod golden;
 mod hogwild;
