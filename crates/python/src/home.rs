@@ -19,6 +19,9 @@ use crate::session::session;
 /// are often looked at.
 const SMALL: usize = 4096;
 
+/// Tensors of up to this many bytes go to a card by way of page-locked memory; larger ones would lock too much of it.
+const STAGED: usize = 64 << 20;
+
 /// A place for tensors.
 #[derive(Clone)]
 pub(crate) enum Home {
@@ -93,12 +96,12 @@ impl Home {
             Home::PageLocked => page_locked(&tensor),
             Home::Card(card) => {
                 let is_small = tensor.as_bytes().len() <= SMALL;
-                let held = Held::at(tensor, Some(Arc::clone(card)));
                 if is_small {
+                    let held = Held::at(tensor, Some(Arc::clone(card)));
                     held.card(card).map_err(to_py)?;
                     return Ok(held);
                 }
-                held.moved(Some(card)).map_err(to_py)
+                staged(card, tensor).map_err(to_py)
             }
         }
     }
@@ -125,6 +128,18 @@ impl Home {
             },
         };
         Ok(Arc::new(moved))
+    }
+}
+
+/// A tensor on a card, by way of page-locked memory: the host does not wait for the copy.
+fn staged(card: &Arc<EagerCard>, tensor: Tensor) -> bireme_engine::Result<Held> {
+    if tensor.as_bytes().len() > STAGED {
+        return Held::new(tensor).moved(Some(card));
+    }
+    match Held::page_locked(card, &tensor) {
+        Ok(held) => held.moved(Some(card)),
+        // The system may forbid to lock pages.
+        Err(_) => Held::new(tensor).moved(Some(card)),
     }
 }
 

@@ -17,6 +17,7 @@ mod convert;
 mod dataset;
 mod dataset_dump;
 mod dataset_train;
+mod dlpack;
 mod dtype;
 mod eager_parameter;
 mod environment;
@@ -126,6 +127,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::static_optimizer::learning_rate;
+    #[pymodule_export]
+    use crate::dlpack::from_dlpack;
     #[pymodule_export]
     use crate::tensor::{Tensor, to_tensor};
     #[pymodule_export]

@@ -6,7 +6,7 @@ use bireme_engine::eager::{EagerTensor, Held};
 use bireme_engine::tensor::Tensor as EngineTensor;
 use bireme_engine::{DType, Error};
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -14,6 +14,7 @@ use crate::array;
 use crate::autograd;
 use crate::context;
 use crate::convert::dtype_of;
+use crate::dlpack;
 use crate::dtype;
 use crate::error::{enter, to_py};
 use crate::home::{Home, place_object};
@@ -116,7 +117,10 @@ impl Tensor {
         let dtype = optional_dtype(dtype)?;
         let inner = match value {
             Some(value) => EagerTensor::from_held(value_from(value, dtype, None)?),
-            None => EagerTensor::new(EngineTensor::empty(dtype.unwrap_or_else(float_type))),
+            None => {
+                let empty = EngineTensor::empty(dtype.unwrap_or_else(float_type));
+                EagerTensor::from_held(Home::current()?.hold(empty)?)
+            }
         };
         inner.set_stop_gradient(stop_gradient);
         if let Some(name) = name {
@@ -383,6 +387,33 @@ impl Tensor {
 
     fn _remove_hook(&self, number: u64) -> bool {
         self.inner.remove_hook(number)
+    }
+
+    /// Its memory for another library, which works on `stream`.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<i64>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // A consumer that knows newer versions takes the first one, too.
+        let _ = max_version;
+        if dl_device.is_some_and(|wanted| wanted != dlpack::device_of(self)) {
+            let text = "move the tensor first: `.cpu()` or `.cuda()`";
+            return Err(PyBufferError::new_err(text));
+        }
+        if copy == Some(true) {
+            let held = self.inner.held().copy().map_err(to_py)?;
+            return dlpack::capsule(py, &Tensor { inner: EagerTensor::from_held(held) }, stream);
+        }
+        dlpack::capsule(py, self, stream)
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        dlpack::device_of(self)
     }
 
     fn __len__(&self) -> PyResult<usize> {
