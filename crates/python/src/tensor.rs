@@ -250,6 +250,11 @@ impl Tensor {
         place_object(py, &self.inner.held())
     }
 
+    /// Whether a look at its elements waits for no card.
+    fn _is_on_host(&self) -> bool {
+        self.inner.held().is_on_host()
+    }
+
     /// A leaf with the same values at `place`. With `blocking`, nothing is on its way when this returns.
     #[pyo3(signature = (place, blocking=true))]
     fn _copy_to(&self, py: Python<'_>, place: &Bound<'_, PyAny>, blocking: bool) -> PyResult<Tensor> {

@@ -135,6 +135,11 @@ impl Held {
         Ok(self.host.get_or_init(|| value))
     }
 
+    /// Whether the host has it already, so that a look at it costs nothing.
+    pub fn is_on_host(&self) -> bool {
+        self.host.get().is_some()
+    }
+
     /// The value on the host, without a copy when nobody else has it.
     ///
     /// # Errors
