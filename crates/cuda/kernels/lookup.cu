@@ -94,7 +94,16 @@ struct Parts {
   uint32_t first_column;
   Divider pieces;
   uint32_t count;
-  uint32_t unused[2];
+  /// Where its columns end; behind them a row has a gap, which is filled with zeros.
+  uint32_t end_column;
+  uint32_t unused;
+};
+
+/// What row numbers are made of: the ids of parts that are looked up.
+struct Numbered {
+  int64_t padding[MAX_PARTS];
+  int64_t rows[MAX_PARTS];
+  uint32_t count[MAX_PARTS];
 };
 
 /// Where an element of a row belongs.
@@ -120,15 +129,13 @@ INLINE Belongs belongs(const Parts& parts, uint32_t sample, uint32_t column) {
   return place;
 }
 
-// Pieces that a thread has under way at once.
-const int AT_ONCE = 4;
-
-template <int V>
+/// `N` pieces are under way in a thread at once.
+template <int V, int N>
 INLINE void join(const Places& places, const Parts& parts, float* out, Complaint* complaint, uint32_t op) {
-  uint32_t first = blockIdx.x * blockDim.x * AT_ONCE + threadIdx.x;
-  const float* from[AT_ONCE];
-  uint32_t to[AT_ONCE], features[AT_ONCE];
-  UNROLL for (int i = 0; i < AT_ONCE; i++) {
+  uint32_t first = blockIdx.x * blockDim.x * N + threadIdx.x;
+  const float* from[N];
+  uint32_t to[N], features[N];
+  UNROLL for (int i = 0; i < N; i++) {
     uint32_t piece = first + i * blockDim.x;
     from[i] = nullptr;
     features[i] = 0;
@@ -136,6 +143,7 @@ INLINE void join(const Places& places, const Parts& parts, float* out, Complaint
     uint32_t sample = parts.pieces.quotient(piece);
     uint32_t column = parts.first_column + (piece - sample * parts.pieces.by) * V;
     to[i] = sample * parts.pitch + column;
+    if (column >= parts.end_column) continue;
     Belongs place = belongs(parts, sample, column);
     int64_t row = place.at;
     if (places.ids[place.part]) {
@@ -152,57 +160,64 @@ INLINE void join(const Places& places, const Parts& parts, float* out, Complaint
     }
     from[i] = places.values[place.part] + row * place.width + place.element;
   }
-  Piece<float, V> pieces[AT_ONCE];
-  UNROLL for (int i = 0; i < AT_ONCE; i++) {
+  Piece<float, V> pieces[N];
+  UNROLL for (int i = 0; i < N; i++) {
     pieces[i] = from[i] && !features[i] ? load_piece<float, V>(from[i]) : no_piece<float, V>();
     UNROLL for (int e = 0; e < V; e++)
       if (e < (int)features[i]) pieces[i].x[e] = from[i][e];
   }
-  UNROLL for (int i = 0; i < AT_ONCE; i++)
+  UNROLL for (int i = 0; i < N; i++)
     if (first + i * blockDim.x < parts.count) store_piece<float, V>(out + to[i], pieces[i]);
 }
 
-template <int V>
-INLINE void split(const Places& places, const Parts& parts, const float* grad, Complaint* complaint,
-                  uint32_t op) {
-  uint32_t first = blockIdx.x * blockDim.x * AT_ONCE + threadIdx.x;
-  UNROLL for (int i = 0; i < AT_ONCE; i++) {
+template <int V, int N> INLINE void split(const Places& places, const Parts& parts, const float* grad) {
+  uint32_t first = blockIdx.x * blockDim.x * N + threadIdx.x;
+  UNROLL for (int i = 0; i < N; i++) {
     uint32_t piece = first + i * blockDim.x;
     if (piece >= parts.count) continue;
     uint32_t sample = parts.pieces.quotient(piece);
     uint32_t column = parts.first_column + (piece - sample * parts.pieces.by) * V;
-    Piece<float, V> values = load_piece<float, V>(grad + (size_t)sample * parts.pitch + column);
+    if (column >= parts.end_column) continue;
     Belongs place = belongs(parts, sample, column);
     float* to = places.values[place.part];
     if (!to) continue;
+    Piece<float, V> values = load_piece<float, V>(grad + (size_t)sample * parts.pitch + column);
     to += (size_t)place.at * place.width + place.element;
-    if (!places.ids[place.part]) {
-      UNROLL for (int e = 0; e < V; e++)
-        if (place.element + e < place.width) to[e] = values.x[e];
+    if (places.ids[place.part]) {
+      store_piece<float, V>(to, values);
       continue;
     }
-    store_piece<float, V>(to, values);
-    if (place.element) continue;
-    int64_t row = places.ids[place.part][place.at];
-    bool is_padding = row == parts.padding[place.part], is_row = row >= 0 && row < parts.rows[place.part];
-    if (!is_row && !is_padding)
-      complain(complaint, op, OUT_OF_RANGE, row, place.at, parts.rows[place.part]);
-    places.numbers[place.part][place.at] = is_row && !is_padding ? row : NO_ROW;
+    UNROLL for (int e = 0; e < V; e++)
+      if (place.element + e < place.width) to[e] = values.x[e];
   }
 }
 
 }  // own
 
-#define JOIN(V)                                                                                            \
-  KERNEL __launch_bounds__(256) join_parts_##V(BY_VALUE Places places, BY_VALUE Parts parts, float* out,   \
-                                               Complaint* complaint, uint32_t op) {                        \
-    join<V>(places, parts, out, complaint, op);                                                            \
+#define JOIN(V, N)                                                                                         \
+  KERNEL __launch_bounds__(256) join_parts_##V##x##N(BY_VALUE Places places, BY_VALUE Parts parts,         \
+                                                     float* out, Complaint* complaint, uint32_t op) {      \
+    join<V, N>(places, parts, out, complaint, op);                                                         \
   }                                                                                                        \
-  EXPORT(join_parts_##V)                                                                                   \
-  KERNEL __launch_bounds__(256) split_parts_##V(BY_VALUE Places places, BY_VALUE Parts parts,              \
-                                                const float* grad, Complaint* complaint, uint32_t op) {    \
-    split<V>(places, parts, grad, complaint, op);                                                          \
+  EXPORT(join_parts_##V##x##N)                                                                             \
+  KERNEL __launch_bounds__(256) split_parts_##V##x##N(BY_VALUE Places places, BY_VALUE Parts parts,        \
+                                                      const float* grad) {                                 \
+    split<V, N>(places, parts, grad);                                                                      \
   }                                                                                                        \
-  EXPORT(split_parts_##V)
-JOIN(1)
-JOIN(4)
+  EXPORT(split_parts_##V##x##N)
+JOIN(1, 1)
+JOIN(4, 1)
+JOIN(1, 4)
+JOIN(4, 4)
+
+// The row numbers of the gradients of all parts, as `looked_up_rows`: a row of blocks for each part.
+KERNEL __launch_bounds__(256) number_parts(BY_VALUE Places places, BY_VALUE Numbered numbered,
+                                           Complaint* complaint, uint32_t op) {
+  uint32_t part = blockIdx.y, at = blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= numbered.count[part]) return;
+  int64_t row = places.ids[part][at], rows = numbered.rows[part];
+  bool is_padding = row == numbered.padding[part], is_row = row >= 0 && row < rows;
+  if (!is_row && !is_padding) complain(complaint, op, OUT_OF_RANGE, row, at, rows);
+  places.numbers[part][at] = is_row && !is_padding ? row : NO_ROW;
+}
+EXPORT(number_parts)

@@ -31,6 +31,13 @@ typedef unsigned long long uint64_t;
 #define KERNEL extern "C" __global__ void
 #define INLINE __device__ __forceinline__
 
+// A structure among the arguments of a kernel that is read where it lies, whatever it is indexed by.
+#ifdef EMULATED_CARD
+#define BY_VALUE const
+#else
+#define BY_VALUE const __grid_constant__
+#endif
+
 /// The element types of tensors. The 16-bit floats are kept as bits: arithmetic is done in `float`.
 struct bf16 { uint16_t bits; };
 struct f16 { uint16_t bits; };

@@ -1,18 +1,8 @@
 // Products that a library for large matrices is slow at: with a vector, of two vectors, and what `fc` needs
 // around its products.
-#include "rows.cuh"
+#include "activations.cuh"
 
 FILE_OWN {
-
-/// Activations of `fc`, and their slopes from the output `y`.
-const int RELU = 1, SIGMOID = 2, TANH = 3;
-template <typename T> INLINE T fc_act(T x, int32_t act) {
-  return act == RELU ? (x > T(0) ? x : T(0)) : act == SIGMOID ? sigmoid_(x) : act == TANH ? tanh_(x) : x;
-}
-template <typename T> INLINE T fc_slope(T y, T d, int32_t act) {
-  if (act == RELU) return y > T(0) ? d : T(0);
-  return act == SIGMOID ? d * y * (T(1) - y) : act == TANH ? d * (T(1) - y * y) : d;
-}
 
 /// `out[row] = act(alpha * (a[row] · b) + bias)`, with another `b` for every `rows_per_b` rows.
 template <typename E, int LANES>
@@ -64,20 +54,43 @@ INLINE void column_dot(const E* x, const E* weights, typename Math<E>::type* par
   if (threadIdx.x < TILE && tile.column < columns) partials[blockIdx.y * columns + tile.column] = sum;
 }
 
-/// Adds up the chunks of column sums: those below `split` to `first`, the others to `second`.
-template <typename E>
-INLINE void finish_columns(const typename Math<E>::type* partials, int64_t chunks, int64_t width, E* first,
-                           int64_t split, E* second, double scale) {
+/// Column sums of chunks, and where the sums over all chunks go: those of the columns below `split` to `first`, the
+/// others to `second`.
+template <typename E> struct Unfinished {
+  const typename Math<E>::type* partials;
+  E *first, *second;
+};
+struct UnfinishedShape {
+  int64_t chunks, width, split;
+  double scale;
+  uint32_t first_block, unused;
+};
+const int MANY_SUMS = 32;
+template <typename E, int MAX> struct AllUnfinished {
+  Unfinished<E> of[MAX];
+};
+template <int MAX> struct UnfinishedShapes {
+  UnfinishedShape of[MAX];
+};
+
+/// Adds up the chunks of one or more matrices.
+template <typename E, int MAX>
+INLINE void finish_columns(const AllUnfinished<E, MAX>& all, const UnfinishedShapes<MAX>& shapes,
+                           uint32_t count) {
   typedef typename Math<E>::type T;
-  TileRows tile(chunks, chunks);
+  uint32_t which = 0;
+  while (which + 1 < count && blockIdx.x >= shapes.of[which + 1].first_block) which++;
+  const Unfinished<E>& sums = all.of[which];
+  const UnfinishedShape& shape = shapes.of[which];
+  int64_t column = (int64_t)(blockIdx.x - shape.first_block) * TILE + threadIdx.x % TILE;
   T sum = T(0);
-  if (tile.column < width)
-    for (int64_t chunk = tile.first; chunk < tile.end; chunk += TILE_LANES)
-      sum += partials[chunk * width + tile.column];
+  if (column < shape.width)
+    for (int64_t chunk = threadIdx.x / TILE; chunk < shape.chunks; chunk += TILE_LANES)
+      sum += sums.partials[chunk * shape.width + column];
   tile_sum<1>(&sum);
-  if (threadIdx.x >= TILE || tile.column >= width) return;
-  E* to = tile.column < split ? first : second;
-  if (to) to[tile.column < split ? tile.column : tile.column - split] = Store<E>::of(T(scale) * sum);
+  if (threadIdx.x >= TILE || column >= shape.width) return;
+  E* to = column < shape.split ? sums.first : sums.second;
+  if (to) to[column < shape.split ? column : column - shape.split] = Store<E>::of(T(shape.scale) * sum);
 }
 
 /// `out[o, i]` is the sum of `x[o, ., i]` over its `count` elements.
@@ -169,11 +182,16 @@ INLINE void fc_narrow_grad(const E* x, const E* w, const E* out, const E* dout, 
     column_dot<E>(x, weights, partials, rows, columns, pitch, rows_per_chunk);                             \
   }                                                                                                        \
   EXPORT(column_dot_##suffix)                                                                              \
-  KERNEL finish_columns_##suffix(const Math<E>::type* partials, int64_t chunks, int64_t width, E* first,   \
-                                 int64_t split, E* second, double scale) {                                 \
-    finish_columns<E>(partials, chunks, width, first, split, second, scale);                               \
+  KERNEL finish_columns_##suffix(BY_VALUE AllUnfinished<E, 1> all, BY_VALUE UnfinishedShapes<1> shapes,     \
+                                 uint32_t count) {                                                         \
+    finish_columns<E, 1>(all, shapes, count);                                                              \
   }                                                                                                        \
   EXPORT(finish_columns_##suffix)                                                                          \
+  KERNEL finish_many_columns_##suffix(BY_VALUE AllUnfinished<E, MANY_SUMS> all,                            \
+                                      BY_VALUE UnfinishedShapes<MANY_SUMS> shapes, uint32_t count) {       \
+    finish_columns<E, MANY_SUMS>(all, shapes, count);                                                      \
+  }                                                                                                        \
+  EXPORT(finish_many_columns_##suffix)                                                                     \
   KERNEL sum_middle_##suffix(const E* x, E* out, int64_t n, int64_t count, int64_t inner) {                \
     sum_middle<E>(x, out, n, count, inner);                                                                \
   }                                                                                                        \

@@ -34,9 +34,16 @@ struct Sorted {
   const uint32_t* positions;
 };
 
-/// How many they are, what is no row number any more, and how many elements a row has.
+/// How many they are, what is no row number any more, how many elements a row has, and where its values lie: in runs of
+/// rows, `step` elements from one to the next, and `run_step` from run to run.
 struct Amount {
-  uint32_t count, bound, width;
+  uint32_t count, bound, width, step;
+  Divider run;
+  uint32_t run_step;
+  INLINE size_t first_element(uint32_t position) const {
+    uint32_t which = run.quotient(position);
+    return (size_t)which * run_step + (size_t)(position - which * run.by) * step;
+  }
 };
 
 template <int V, int L, typename Sink>
@@ -82,7 +89,7 @@ INLINE void sum_chunks(const Sorted& sorted, const Amount& amount, const typenam
     Piece<T, V> pieces[L];
     UNROLL for (int i = 0; i < L; i++) {
       uint32_t from = __shfl_sync(ALL_LANES, position, i * ROWS + group);
-      if (has_columns) pieces[i] = load_piece<T, V>(values + (size_t)from * width + column);
+      if (has_columns) pieces[i] = load_piece<T, V>(values + amount.first_element(from) + column);
     }
     Held held[BATCH];
     for (int first = 0; first < L; first += BATCH) {

@@ -2,13 +2,6 @@
 #pragma once
 #include "prelude.cuh"
 
-// A structure among the arguments of a kernel that is read where it lies, whatever it is indexed by.
-#ifdef EMULATED_CARD
-#define BY_VALUE const
-#else
-#define BY_VALUE const __grid_constant__
-#endif
-
 FILE_OWN {
 
 /// The row number of a selected row that is none: padding, or one that was added to another. Who reads

@@ -69,12 +69,13 @@ INLINE void update_tensors(const Targets<typename Rule::T, Rule::STATES, MAX>& t
   UPDATE(name, Rule, float, f32, MANY, many_)
 RULES(UPDATES)
 
-// The powers of decay rates grow by their base from step to step: a block for each.
+// The powers of decay rates grow by their base from step to step: a block for each. What they were is kept for the
+// update, so that this can be done long before.
 FILE_OWN {
 
 struct Power {
   const void* from;
-  void* to;
+  void *to, *before;
 };
 struct Growth {
   double base;
@@ -90,10 +91,15 @@ template <int MAX> struct Growths {
 
 INLINE void raise_power(const Power& power, const Growth& by) {
   for (uint32_t i = threadIdx.x; i < by.count; i += blockDim.x) {
-    if (by.is_double)
-      ((double*)power.to)[i] = ((const double*)power.from)[i] * by.base;
-    else
-      ((float*)power.to)[i] = ((const float*)power.from)[i] * (float)by.base;
+    if (by.is_double) {
+      double before = ((const double*)power.from)[i];
+      ((double*)power.before)[i] = before;
+      ((double*)power.to)[i] = before * by.base;
+    } else {
+      float before = ((const float*)power.from)[i];
+      ((float*)power.before)[i] = before;
+      ((float*)power.to)[i] = before * (float)by.base;
+    }
   }
 }
 

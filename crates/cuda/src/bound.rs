@@ -9,14 +9,34 @@ use bireme_engine::device::{Address, DeviceCall, Operand};
 
 use crate::driver::{Error, Function, ProductSpec, Products, Result, Span, Stream};
 use crate::lanes::Access;
+use crate::merge::Joint;
 use crate::work::{Arg, Base, Ref};
 
 /// Work before its variables are found, with everything else ready.
 pub(crate) enum Ready {
-    Kernel { function: Function, blocks: [u32; 3], threads: u32, args: Vec<Arg> },
-    Product { spec: ProductSpec, a: Ref, b: Ref, out: Ref, bias: Ref },
-    Copy { from: Ref, to: Ref, bytes: usize },
-    Clear { at: Ref, bytes: usize },
+    Kernel {
+        function: Function,
+        blocks: [u32; 3],
+        threads: u32,
+        args: Vec<Arg>,
+        joint: Option<Joint>,
+    },
+    Product {
+        spec: ProductSpec,
+        a: Ref,
+        b: Ref,
+        out: Ref,
+        bias: Ref,
+    },
+    Copy {
+        from: Ref,
+        to: Ref,
+        bytes: usize,
+    },
+    Clear {
+        at: Ref,
+        bytes: usize,
+    },
 }
 
 /// How long the variables of an op are, in bytes: where its work may reach.
@@ -32,29 +52,21 @@ pub(crate) struct Extents {
 
 /// Work with addresses.
 pub(crate) enum Bound {
-    Kernel {
-        function: Function,
-        blocks: [u32; 3],
-        threads: u32,
-        /// The bytes of each argument, in words so that any type is aligned.
-        args: Vec<Vec<u64>>,
-    },
-    Product {
-        spec: ProductSpec,
-        a: Piece,
-        b: Piece,
-        out: Piece,
-        bias: Option<Piece>,
-    },
-    Copy {
-        from: u64,
-        to: u64,
-        bytes: usize,
-    },
-    Clear {
-        at: u64,
-        bytes: usize,
-    },
+    Kernel(Call),
+    Product { spec: ProductSpec, a: Piece, b: Piece, out: Piece, bias: Option<Piece> },
+    Copy { from: u64, to: u64, bytes: usize },
+    Clear { at: u64, bytes: usize },
+}
+
+/// A kernel with its arguments.
+pub(crate) struct Call {
+    pub(crate) function: Function,
+    pub(crate) blocks: [u32; 3],
+    pub(crate) threads: u32,
+    /// The bytes of each argument, in words so that any type is aligned.
+    pub(crate) args: Vec<Vec<u64>>,
+    /// How it can be one with others.
+    pub(crate) joint: Option<Joint>,
 }
 
 /// Memory of the card.
@@ -134,12 +146,13 @@ impl Places<'_> {
     /// The work with addresses; none when there is nothing to do.
     pub(crate) fn bind(&self, ready: &Ready) -> Option<Bound> {
         Some(match ready {
-            Ready::Kernel { function, blocks, threads, args } => Bound::Kernel {
+            Ready::Kernel { function, blocks, threads, args, joint } => Bound::Kernel(Call {
                 function: function.clone(),
                 blocks: *blocks,
                 threads: *threads,
                 args: args.iter().map(|arg| self.words(arg)).collect(),
-            },
+                joint: joint.clone(),
+            }),
             Ready::Product { spec, a, b, out, bias } => Bound::Product {
                 spec: *spec,
                 a: self.find(*a),
@@ -190,7 +203,7 @@ impl Places<'_> {
         stream: &Stream,
         products: &dyn Fn() -> Result<&'p Products>,
     ) -> Result<()> {
-        let Ready::Kernel { function, blocks, threads, args } = ready else {
+        let Ready::Kernel { function, blocks, threads, args, .. } = ready else {
             return self.bind(ready).map_or(Ok(()), |bound| bound.run(stream, products));
         };
         WORDS.with_borrow_mut(|Words { words, starts, pointers }| {
@@ -255,7 +268,7 @@ impl Bound {
         products: &dyn Fn() -> Result<&'p Products>,
     ) -> Result<()> {
         match self {
-            Bound::Kernel { function, blocks, threads, args } => {
+            Bound::Kernel(Call { function, blocks, threads, args, .. }) => {
                 let mut pointers: Vec<*mut c_void> =
                     args.iter().map(|words| words.as_ptr().cast_mut().cast()).collect();
                 // SAFETY: lowering gave one argument for each parameter; addresses as in `Piece::span`.
@@ -288,7 +301,7 @@ pub(crate) fn failed(error: Error) -> bireme_engine::Error {
 impl std::fmt::Debug for Bound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Bound::Kernel { function, blocks, threads, .. } => {
+            Bound::Kernel(Call { function, blocks, threads, .. }) => {
                 write!(f, "{} {blocks:?} x {threads}", function.name())
             }
             Bound::Product { spec, .. } => {

@@ -10,21 +10,23 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bireme_engine::device::{
     Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
-    PageLocked, Problem, Recording, Region,
+    PageLocked, Problem, Recording, Region, Uploads,
 };
 use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
-use bireme_ir::{DType, VarKind};
+use bireme_ir::DType;
 
+use crate::bound::{Bound, Call, Extents, Places, Ready, failed};
 use crate::cache::{Block, Cache, Keeping, MemoryUse};
-use crate::bound::{Bound, Extents, Places, Ready, failed};
 use crate::driver::{
     Card, Compute, Element, Epilogue, Event, Graph, Operand, Pinned, ProductSpec, Products,
     Span, Stream, Timing,
 };
-use crate::lanes::{self, Access};
+use crate::lanes::{self, Access, Placement};
 use crate::lower::{self, Lowered, Lowering, Stop};
+use crate::merge::{self, Joint};
 use crate::page_locked::{Flights, Pages};
+use crate::uploads::Ring;
 use crate::work::{self, Base, Product, Work};
 
 /// The variable that asks for the time of each piece of work that is recorded.
@@ -40,12 +42,42 @@ pub(crate) struct Cuda {
     pages: Arc<Pages>,
     flights: Flights,
     products: OnceLock<Products>,
-    /// Streams on which work is recorded.
-    lanes: Mutex<Vec<Arc<Stream>>>,
+    lanes: Mutex<Lanes>,
+}
+
+/// Streams on which work is recorded: those of urgent work, and others.
+#[derive(Default)]
+struct Lanes {
+    urgent: Vec<Arc<Stream>>,
+    others: Vec<Arc<Stream>>,
+}
+
+impl Lanes {
+    /// A stream for each lane.
+    fn take(
+        &mut self,
+        card: &Arc<Card>,
+        is_urgent: &[bool],
+    ) -> crate::driver::Result<Vec<Arc<Stream>>> {
+        // Any number below that of other streams is more urgent.
+        const URGENT: i32 = -1;
+        let mut taken = [0, 0];
+        let lanes = is_urgent.iter().map(|is_urgent| {
+            let (streams, priority) =
+                if *is_urgent { (&mut self.urgent, URGENT) } else { (&mut self.others, 0) };
+            let next = &mut taken[usize::from(*is_urgent)];
+            if streams.len() == *next {
+                streams.push(Stream::with_priority(card, priority)?);
+            }
+            *next += 1;
+            Ok(Arc::clone(&streams[*next - 1]))
+        });
+        lanes.collect()
+    }
 }
 
 /// A piece of work, with what it reads and writes.
-type Recorded = (Bound, Vec<Access>);
+pub(crate) type Recorded = (Bound, Vec<Access>);
 
 thread_local! {
     /// What this thread records.
@@ -177,9 +209,13 @@ impl Cuda {
     /// Loads the kernels of an op, and fixes what its products are computed with.
     fn ready(&self, work: Work) -> crate::driver::Result<Ready> {
         Ok(match work {
-            Work::Kernel { name, blocks, threads, args } => {
+            Work::Kernel { name, blocks, threads, args, many } => {
                 let function = self.card.function(&name)?;
-                Ready::Kernel { function, blocks, threads, args }
+                let joint = match many {
+                    Some(many) => Some(Joint { function: self.card.function(&many.name)?, many }),
+                    None => None,
+                };
+                Ready::Kernel { function, blocks, threads, args, joint }
             }
             Work::Product(product) => {
                 self.products()?;
@@ -262,12 +298,12 @@ impl Cuda {
     fn capture(&self, work: &[Recorded]) -> crate::driver::Result<Graph> {
         let accesses: Vec<Vec<Access>> =
             work.iter().map(|(_, accesses)| accesses.clone()).collect();
-        let placed = lanes::place(&accesses);
-        let count = placed.iter().map(|placed| placed.lane + 1).max().unwrap_or(1);
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        while lanes.len() < count {
-            lanes.push(Stream::new(&self.card)?);
+        let Placement { pieces: placed, mut is_urgent } = lanes::place(&accesses);
+        if is_urgent.is_empty() {
+            is_urgent.push(true);
         }
+        let mut all = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lanes = all.take(&self.card, &is_urgent)?;
         for ((bound, _), placed) in work.iter().zip(&placed) {
             if bound.is_product() {
                 self.products()?.prepare(&lanes[placed.lane])?;
@@ -282,8 +318,7 @@ impl Cuda {
             }
         }
         let start = event()?;
-        let ends = (0..count).map(|_| event()).collect::<crate::driver::Result<Vec<_>>>()?;
-        let lanes = &lanes[..count];
+        let ends = lanes.iter().map(|_| event()).collect::<crate::driver::Result<Vec<_>>>()?;
         lanes[0].capture(|| {
             lanes[0].record(&start)?;
             lanes[1..].iter().try_for_each(|lane| lane.wait(&start))?;
@@ -355,6 +390,10 @@ impl Device for Cuda {
         flies.or_else(|error| self.stream.synchronize().and(Err(error))).map_err(failed)
     }
 
+    fn uploads(&self, bytes: &[usize]) -> Result<Box<dyn Uploads>> {
+        Ok(Box::new(Ring::new(&self.card, &self.stream, bytes).map_err(failed)?))
+    }
+
     fn download(&self, from: Address, to: &mut [u8]) -> Result<()> {
         let bytes = to.len();
         self.stream.download(to, span(from, bytes)).map_err(failed)
@@ -390,7 +429,7 @@ impl Device for Cuda {
         let Lowered { work, scratch, pieces } = lowering.finish();
         let work = work.into_iter().map(|work| self.ready(work));
         let work = work.collect::<crate::driver::Result<Vec<_>>>().map_err(failed)?;
-        let sizes = |metas: &[DeviceMeta]| metas.iter().map(extent).collect();
+        let sizes = |metas: &[DeviceMeta]| metas.iter().map(DeviceMeta::extent).collect();
         let (inputs, outputs) = (sizes(inputs), sizes(outputs));
         let device = self.own.upgrade().ok_or_else(|| Error::kernel("the card is being closed"))?;
         let extents = Extents { inputs, outputs, scratch: pieces };
@@ -401,15 +440,30 @@ impl Device for Cuda {
         lower::takes_gaps(op)
     }
 
+    fn takes_views(&self, op: &str) -> &'static [&'static str] {
+        lower::takes_views(op)
+    }
+
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         let recording = NoMoreRecorded::begin();
         work()?;
-        let recorded = recording.end();
+        let recorded = merge::merge(recording.end());
         let graph = self.capture(&recorded).map_err(failed)?;
         if std::env::var_os(PROFILE).is_some() {
             self.profile(&recorded).map_err(failed)?;
         }
         Ok(Box::new(Tape { graph, stream: Arc::clone(&self.stream) }))
+    }
+
+    fn joined(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        if is_recording() {
+            return work();
+        }
+        let recording = NoMoreRecorded::begin();
+        work()?;
+        let recorded = merge::merge(recording.end());
+        let run = |(bound, _): &Recorded| bound.run(&self.stream, &|| self.products());
+        recorded.iter().try_for_each(run).map_err(failed)
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -460,8 +514,8 @@ impl Device for Cuda {
         let blocks = count.div_ceil(256).min(1 << 16) as u32;
         let args =
             [at.0, count as u64, complaints.0, u64::from(op)].map(|word| vec![word]).to_vec();
-        let (blocks, threads) = ([blocks, 1, 1], 256);
-        let work = Bound::Kernel { function, blocks, threads, args };
+        let (blocks, threads, joint) = ([blocks, 1, 1], 256, None);
+        let work = Bound::Kernel(Call { function, blocks, threads, args, joint });
         let bytes = (count * dtype.size()) as u64;
         self.submit(work, || vec![Access { start: at.0, bytes, writes: false }])
     }
@@ -482,22 +536,6 @@ fn usual_keeping(card: &Card) -> Keeping {
 impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.describe())
-    }
-}
-
-/// Bytes of a variable's values and of its row numbers.
-fn extent(meta: &DeviceMeta) -> [usize; 2] {
-    let dims = || meta.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
-    let size = meta.meta.dtype.size();
-    match (meta.meta.kind, meta.rows) {
-        (VarKind::SelectedRows, rows) => {
-            let count = rows.unwrap_or(0);
-            [count * dims().skip(1).product::<usize>() * size, count * 8]
-        }
-        _ => {
-            let whole = meta.pitch.map(|pitch| dims().take(1).product::<usize>() * pitch);
-            [whole.unwrap_or_else(|| dims().product()) * size, 0]
-        }
     }
 }
 

@@ -12,8 +12,10 @@ mod device;
 pub mod driver;
 mod lanes;
 mod lower;
+mod merge;
 mod page_locked;
 mod pool;
+mod uploads;
 mod work;
 
 use std::sync::Arc;

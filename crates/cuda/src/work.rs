@@ -99,10 +99,25 @@ pub(crate) struct Product {
     pub(crate) beta: f32,
 }
 
+/// How launches of one kernel, each for targets of its own, become one launch of another that takes more of them.
+///
+/// Its first two arguments are arrays with an element for each target, and the third, if there is one, their number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Many {
+    /// The kernel for many targets.
+    pub(crate) name: String,
+    /// Targets of this launch, elements of its arrays, and elements of those of the kernel for many.
+    pub(crate) targets: usize,
+    pub(crate) room: usize,
+    pub(crate) most: usize,
+    /// The word of an element of the second array whose lower half is the first block of its target.
+    pub(crate) block_word: Option<usize>,
+}
+
 /// One thing to do. A list is done in its order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Work {
-    Kernel { name: String, blocks: [u32; 3], threads: u32, args: Vec<Arg> },
+    Kernel { name: String, blocks: [u32; 3], threads: u32, args: Vec<Arg>, many: Option<Many> },
     Product(Product),
     Copy { from: Ref, to: Ref, bytes: usize },
     Clear { at: Ref, bytes: usize },

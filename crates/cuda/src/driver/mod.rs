@@ -26,3 +26,4 @@ pub use memory::{Memory, Pinned, Span};
 pub use modules::Function;
 pub use product::{Compute, Element, Epilogue, Operand, ProductSpec, Products};
 pub use stream::Stream;
+pub(crate) use stream::is_page_locked;

@@ -105,6 +105,20 @@ impl Stream {
         self.card.check("cuMemcpyHtoDAsync", code)
     }
 
+    /// As [`Stream::upload_later`], of page-locked memory of somebody else.
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn upload_locked(&self, to: Span<'_>, from: &[u8]) -> Result<()> {
+        same_size("cuMemcpyHtoDAsync", to.len(), from.len())?;
+        self.card.enter()?;
+        // SAFETY: the caller cares for `from`.
+        let code = unsafe {
+            sys::cuMemcpyHtoDAsync_v2(to.address(), from.as_ptr().cast(), to.len(), self.handle)
+        };
+        self.card.check("cuMemcpyHtoDAsync", code)
+    }
+
     /// Copies bytes of the card to page-locked memory some time later.
     ///
     /// # Safety
@@ -306,7 +320,7 @@ fn pinned_part(
 }
 
 /// Whether the driver knows these bytes, so that it copies them later and not at the call.
-fn is_page_locked(bytes: &[u8]) -> bool {
+pub(crate) fn is_page_locked(bytes: &[u8]) -> bool {
     let mut kind = 0u32;
     let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     // SAFETY: this attribute is a 32-bit number, and any address may be asked about.

@@ -1,6 +1,7 @@
 //! `fused_embedding_concat`: lookups of many slots, and dense features, side by side; one kernel for all of
 //! them, and one for the gradient.
 
+use bireme_engine::device::View;
 use bireme_ir::DType;
 use bytemuck::{Pod, Zeroable};
 
@@ -15,9 +16,11 @@ pub(super) const OPS: &[(&str, Lower)] =
 
 /// Parts of one launch, as in `kernels/lookup.cu`.
 const MAX_PARTS: usize = 64;
-/// Threads of a block, and pieces that each moves.
+/// Threads of a block.
 const THREADS: usize = 256;
-const PIECES: usize = 4;
+/// Pieces up to which every thread of a card moves one; beyond, each has several under way.
+const FEW_PIECES: usize = 1 << 18;
+const AT_ONCE: usize = 4;
 
 /// One stretch of a row, in the order of columns.
 #[derive(Clone)]
@@ -31,6 +34,8 @@ struct Part {
     padding: i64,
     /// Rows of the table.
     rows: usize,
+    /// Its first column.
+    column: usize,
     /// Columns of one id, and ids for each sample.
     width: usize,
     per_sample: usize,
@@ -93,8 +98,12 @@ fn read(cx: &Lowering<'_>, joined: &Var) -> Outcome<Row> {
     if parts.iter().any(|part| part.columns() == 0) {
         return host();
     }
-    let is_whole = parts.iter().map(Part::columns).sum::<usize>() == width;
-    if is_whole && samples * joined.pitch < MAX_DIVIDEND {
+    let mut end = 0;
+    for part in &mut parts {
+        part.column = end;
+        end += part.columns();
+    }
+    if end == width && samples * joined.pitch < MAX_DIVIDEND {
         Ok(Row { parts, samples, pitch: joined.pitch })
     } else {
         host()
@@ -120,6 +129,7 @@ fn looked_up(
         numbers: Ref::NULL,
         padding: if padding < 0 { NO_ROW } else { padding },
         rows: table.dims[0],
+        column: 0,
         width: table.dims[1],
         per_sample: if samples == 0 { 1 } else { per_sample },
         which: Source::Table(which),
@@ -137,6 +147,7 @@ fn features(dense: &Var, which: usize, samples: usize) -> Outcome<Part> {
         numbers: Ref::NULL,
         padding: NO_ROW,
         rows: 0,
+        column: 0,
         width: dense.dims[1],
         per_sample: 1,
         which: Source::Dense(which),
@@ -149,7 +160,14 @@ fn join(cx: &mut Lowering<'_>) -> Outcome {
         return Ok(());
     }
     let row = read(cx, &out)?;
-    move_parts(cx, "join_parts", &row, out.at);
+    for (shapes, refs, kernel) in row.launches() {
+        cx.kernel(format!("join_parts_{}", kernel.name), kernel.blocks, THREADS as u32)
+            .refs(refs, 3 * MAX_PARTS)
+            .value(shapes)
+            .at(out.at)
+            .complaint()
+            .launch();
+    }
     Ok(())
 }
 
@@ -160,11 +178,13 @@ fn split(cx: &mut Lowering<'_>) -> Outcome {
         return host();
     }
     let mut row = read(cx, &grad)?;
+    let input = cx.op.input("Out@GRAD")?.position();
+    let mut is_view = Vec::new();
     for which in 0..cx.outputs("W@GRAD").len() {
-        let of_table = |part: &&Part| part.which == Source::Table(which);
-        let counts = row.parts.iter().filter(of_table).map(|part| part.per_sample * row.samples);
-        let count = counts.sum();
-        cx.select_one("W@GRAD", which, count);
+        let counts = row.of_table(which).map(|part| part.per_sample * row.samples);
+        cx.select_one("W@GRAD", which, counts.sum());
+        let view = row.view(which, input);
+        is_view.push(view.is_some_and(|view| cx.view_one("W@GRAD", which, view)));
     }
     let (tables, dense) = (cx.outputs("W@GRAD"), cx.outputs("Dense@GRAD"));
     let mut next = vec![0; tables.len()];
@@ -174,7 +194,9 @@ fn split(cx: &mut Lowering<'_>) -> Outcome {
             Source::Table(which) => {
                 let Some(grad) = tables.get(which) else { continue };
                 let Some(selected) = grad.selected else { return host() };
-                part.values = grad.at.plus(next[which] * part.width * 4);
+                if !is_view[which] {
+                    part.values = grad.at.plus(next[which] * part.width * 4);
+                }
                 part.numbers = selected.rows.plus(next[which] * 8);
                 next[which] += part.per_sample * row.samples;
             }
@@ -183,8 +205,38 @@ fn split(cx: &mut Lowering<'_>) -> Outcome {
             }
         }
     }
-    move_parts(cx, "split_parts", &row, grad.at);
+    number(cx, &row);
+    if row.parts.iter().all(|part| part.values == Ref::NULL) {
+        return Ok(());
+    }
+    for (shapes, refs, kernel) in row.launches() {
+        cx.kernel(format!("split_parts_{}", kernel.name), kernel.blocks, THREADS as u32)
+            .refs(refs, 3 * MAX_PARTS)
+            .value(shapes)
+            .at(grad.at)
+            .launch();
+    }
     Ok(())
+}
+
+/// Writes the row numbers of the gradients: apart from their values, for they are known, and can be sorted, before
+/// the net has run.
+fn number(cx: &mut Lowering<'_>, row: &Row) {
+    let numbered: Vec<&Part> = row.parts.iter().filter(|part| part.numbers != Ref::NULL).collect();
+    for parts in numbered.chunks(MAX_PARTS) {
+        let mut shapes = Numbered::zeroed();
+        for (at, part) in parts.iter().enumerate() {
+            (shapes.padding[at], shapes.rows[at]) = (part.padding, part.rows as i64);
+            shapes.count[at] = (row.samples * part.per_sample) as u32;
+        }
+        let most = shapes.count.iter().max().copied().unwrap_or(0) as usize;
+        let blocks = [most.div_ceil(THREADS) as u32, parts.len() as u32, 1];
+        cx.kernel("number_parts", blocks, THREADS as u32)
+            .refs(places(parts.iter().copied()), 3 * MAX_PARTS)
+            .value(shapes)
+            .complaint()
+            .launch();
+    }
 }
 
 /// Neighbouring parts that are alike, as in `kernels/lookup.cu`.
@@ -209,67 +261,125 @@ struct Parts {
     first_column: u32,
     pieces: [u32; 3],
     count: u32,
-    unused: [u32; 2],
+    end_column: u32,
+    unused: u32,
 }
 
-/// Moves all parts between where they belong and `joined`, which has all of them in each row.
-fn move_parts(cx: &mut Lowering<'_>, kernel: &str, row: &Row, joined: Ref) {
-    // 16 bytes at once where every part allows it; dense features at the end of a row may be of any width.
-    let looked_up = match row.parts.split_last() {
-        Some((last, others)) if last.ids == Ref::NULL => others,
-        _ => &row.parts[..],
-    };
-    let fits = |part: &Part| part.width.is_multiple_of(4);
-    let step = if looked_up.iter().all(fits) && row.pitch.is_multiple_of(4) { 4 } else { 1 };
-    let mut column = 0;
-    for parts in row.parts.chunks(MAX_PARTS) {
-        let columns = parts.iter().map(Part::columns).sum::<usize>();
-        let count = row.samples * columns.div_ceil(step);
-        let mut shapes = Parts {
-            pitch: row.pitch as u32,
-            first_column: column as u32,
-            pieces: divider(columns.div_ceil(step)),
-            count: count as u32,
-            ..Parts::zeroed()
+/// What row numbers are made of, as in `kernels/lookup.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Numbered {
+    padding: [i64; MAX_PARTS],
+    rows: [i64; MAX_PARTS],
+    count: [u32; MAX_PARTS],
+}
+
+/// How a kernel that moves parts is launched.
+struct Kernel {
+    /// What its name ends in.
+    name: String,
+    blocks: [u32; 3],
+}
+
+impl Row {
+    /// The parts of table `which`.
+    fn of_table(&self, which: usize) -> impl Iterator<Item = &Part> {
+        self.parts.iter().filter(move |part| part.which == Source::Table(which))
+    }
+
+    /// The gradient of table `which` as it lies in `input`, this row's gradient: where its parts are as far apart as
+    /// each other, and kernels could read it.
+    fn view(&self, which: usize, input: usize) -> Option<View> {
+        let parts: Vec<&Part> = self.of_table(which).collect();
+        let (first, offset) = (*parts.first()?, parts.first()?.column);
+        let apart = parts.get(1).map_or(first.width, |second| second.column - offset);
+        let is_regular = |(at, part): (usize, &&Part)| {
+            let same = (part.width, part.per_sample) == (first.width, first.per_sample);
+            same && part.column == offset + at * apart
         };
-        for (shape, part) in parts.iter().enumerate() {
-            (shapes.padding[shape], shapes.rows[shape]) = (part.padding, part.rows as i64);
+        if !parts.iter().enumerate().all(is_regular) {
+            return None;
         }
-        for (at, stretch) in stretches(parts, column).into_iter().enumerate() {
-            shapes.stretches[at] = stretch;
+        let (run, step, run_step) = match (first.per_sample, parts.len()) {
+            (1, _) => (self.samples, self.pitch, apart),
+            (ids, 1) => (ids, first.width, self.pitch),
+            _ => return None,
+        };
+        let is_aligned = [offset, step, run_step].iter().all(|at| at.is_multiple_of(4));
+        (is_aligned || !first.width.is_multiple_of(4)).then_some(View {
+            input,
+            offset,
+            run,
+            step,
+            run_step,
+        })
+    }
+
+    /// What moves all parts between where they belong and the row that has all of them.
+    fn launches(&self) -> Vec<(Parts, Vec<Ref>, Kernel)> {
+        // 16 bytes at once where every part allows it; dense features at the end of a row may be of any width.
+        let looked_up = match self.parts.split_last() {
+            Some((last, others)) if last.ids == Ref::NULL => others,
+            _ => &self.parts[..],
+        };
+        let fits = |part: &Part| part.width.is_multiple_of(4);
+        let is_wide = looked_up.iter().all(fits) && self.pitch.is_multiple_of(4);
+        let (step, chunks) = (if is_wide { 4 } else { 1 }, self.parts.chunks(MAX_PARTS));
+        let last = chunks.len().saturating_sub(1);
+        let mut launches = Vec::new();
+        for (chunk, parts) in chunks.enumerate() {
+            let column = parts[0].column;
+            let end = parts.last().map_or(column, |part| part.column + part.columns());
+            // The last takes the gap behind the row, too.
+            let columns = if chunk == last { self.pitch } else { end } - column;
+            let count = self.samples * columns.div_ceil(step);
+            let mut shapes = Parts {
+                pitch: self.pitch as u32,
+                first_column: column as u32,
+                pieces: divider(columns.div_ceil(step)),
+                count: count as u32,
+                end_column: end as u32,
+                ..Parts::zeroed()
+            };
+            for (shape, part) in parts.iter().enumerate() {
+                (shapes.padding[shape], shapes.rows[shape]) = (part.padding, part.rows as i64);
+            }
+            for (at, stretch) in stretches(parts).into_iter().enumerate() {
+                shapes.stretches[at] = stretch;
+            }
+            let at_once = if count <= FEW_PIECES { 1 } else { AT_ONCE };
+            let blocks = [count.div_ceil(THREADS * at_once) as u32, 1, 1];
+            let kernel = Kernel { name: format!("{step}x{at_once}"), blocks };
+            launches.push((shapes, places(parts.iter()), kernel));
         }
-        let places: [fn(&Part) -> Ref; 3] =
-            [|part| part.values, |part| part.ids, |part| part.numbers];
-        let refs = places.iter().flat_map(|place| {
-            let given = parts.iter().map(place);
-            given.chain(std::iter::repeat(Ref::NULL)).take(MAX_PARTS)
-        });
-        let blocks = count.div_ceil(THREADS * PIECES) as u32;
-        cx.kernel(format!("{kernel}_{step}"), [blocks, 1, 1], THREADS as u32)
-            .refs(refs, 3 * MAX_PARTS)
-            .value(shapes)
-            .at(joined)
-            .complaint()
-            .launch();
-        column += columns;
+        launches
     }
 }
 
-fn stretches(parts: &[Part], mut column: usize) -> Vec<Stretch> {
+/// The pointers of a kernel's `Places`.
+fn places<'a>(parts: impl Iterator<Item = &'a Part> + Clone) -> Vec<Ref> {
+    let places: [fn(&Part) -> Ref; 3] = [|part| part.values, |part| part.ids, |part| part.numbers];
+    let refs = places.iter().flat_map(|place| {
+        let given = parts.clone().map(place);
+        given.chain(std::iter::repeat(Ref::NULL)).take(MAX_PARTS)
+    });
+    refs.collect()
+}
+
+fn stretches(parts: &[Part]) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = Vec::new();
     for (at, part) in parts.iter().enumerate() {
-        let end = column + part.columns();
+        let end = (part.column + part.columns()) as u32;
         match found.last_mut() {
-            Some(last) if parts[at - 1].is_alike(part) => last.end = end as u32,
+            Some(last) if parts[at - 1].is_alike(part) => last.end = end,
             _ => found.push(Stretch {
-                column: column as u32,
-                end: end as u32,
+                column: part.column as u32,
+                end,
                 part: at as u32,
                 ids: part.per_sample as u32,
                 width: divider(part.width),
             }),
         }
-        column = end;
     }
     found
 }

@@ -95,7 +95,8 @@ fn gradient(cx: &mut Lowering<'_>) -> Outcome {
         let unsorted = Unsorted { at: ids.at, dtype: ids.dtype, count, padding, bound: rows };
         let sorted = sort(cx, &unsorted)?;
         cx.clear(grad.at, grad.bytes());
-        return Rows { sorted, values: dout.at, dtype: table.dtype, width }.add_to(cx, grad.at);
+        return Rows { sorted, values: dout.at, dtype: table.dtype, width, view: None }
+            .add_to(cx, grad.at);
     }
     cx.select("W@GRAD", count);
     let grad = cx.output("W@GRAD")?;

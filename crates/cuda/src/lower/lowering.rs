@@ -1,13 +1,13 @@
 //! What a lowering function works with: the op, its variables, and the list of work that it writes.
 
 use bireme_engine::Error;
-use bireme_engine::device::DeviceMeta;
+use bireme_engine::device::{DeviceMeta, RowValues, View};
 use bireme_engine::op::OpView;
 use bireme_ir::{DType, VarKind};
 use bytemuck::NoUninit;
 
 use super::{Outcome, host};
-use crate::work::{Arg, Base, Product, Ref, Work};
+use crate::work::{Arg, Base, Many, Product, Ref, Work};
 
 /// Threads of a block where a kernel does not care.
 pub(crate) const THREADS: u32 = 256;
@@ -46,8 +46,10 @@ pub(crate) struct Var {
     /// Of selected rows: of the whole tensor.
     pub(crate) dims: Vec<usize>,
     pub(crate) selected: Option<Selected>,
-    /// Elements from one row of a matrix to the next; more than its width only in slots that take gaps.
+    /// Elements from one row of a matrix to the next; more than its width only in slots that take gaps, which hold zeros.
     pub(crate) pitch: usize,
+    /// Whether zeros follow its rows, up to a multiple of [`bireme_engine::device::ROW_ROOM`].
+    pub(crate) zeros_follow: bool,
 }
 
 /// Which rows are selected.
@@ -57,6 +59,8 @@ pub(crate) struct Selected {
     pub(crate) rows: Ref,
     /// How many there are.
     pub(crate) count: usize,
+    /// How their values lie, where not one behind the other; only in slots that take views.
+    pub(crate) view: Option<View>,
 }
 
 impl Var {
@@ -160,6 +164,19 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Makes the values of one of several outputs a view; says no where they need memory of their own.
+    pub(crate) fn view_one(&mut self, slot: &str, which: usize, view: View) -> bool {
+        let Some(at) = self.op.outputs(slot).get(which).map(|id| id.position()) else {
+            return false;
+        };
+        let output = &mut self.outputs[at];
+        let may = output.values == RowValues::OwnOrView;
+        if may {
+            output.values = RowValues::View(view);
+        }
+        may
+    }
+
     fn input_at(&self, at: usize) -> Var {
         var(&self.inputs[at], Base::Input(at), Base::InputRows(at))
     }
@@ -191,7 +208,8 @@ impl<'a> Lowering<'a> {
         threads: u32,
     ) -> Launch<'_> {
         let name = name.into();
-        Launch { work: &mut self.lowered.work, name, blocks, threads, args: Vec::new() }
+        let (work, args) = (&mut self.lowered.work, Vec::new());
+        Launch { work, name, blocks, threads, args, many: None }
     }
 
     /// Multiplies matrices.
@@ -222,11 +240,19 @@ impl<'a> Lowering<'a> {
 
 fn var(meta: &DeviceMeta, values: Base, rows: Base) -> Var {
     let dims = meta.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
-    let selected = (meta.meta.kind == VarKind::SelectedRows)
-        .then(|| Selected { rows: Ref::of(rows), count: meta.rows.unwrap_or(0) });
+    let view = match meta.values {
+        RowValues::View(view) => Some(view),
+        RowValues::Own | RowValues::OwnOrView => None,
+    };
+    let selected = (meta.meta.kind == VarKind::SelectedRows).then(|| Selected {
+        rows: Ref::of(rows),
+        count: meta.rows.unwrap_or(0),
+        view,
+    });
     let dims: Vec<usize> = dims;
     let pitch = meta.pitch.unwrap_or_else(|| dims.iter().skip(1).product());
-    Var { at: Ref::of(values), dtype: meta.meta.dtype, dims, selected, pitch }
+    let (dtype, zeros_follow) = (meta.meta.dtype, meta.zeros_follow);
+    Var { at: Ref::of(values), dtype, dims, selected, pitch, zeros_follow }
 }
 
 /// A kernel that is about to be launched: its arguments in their order.
@@ -237,9 +263,16 @@ pub(crate) struct Launch<'a> {
     blocks: [u32; 3],
     threads: u32,
     args: Vec<Arg>,
+    many: Option<Many>,
 }
 
 impl Launch<'_> {
+    /// Says how it can be done together with others.
+    pub(crate) fn many(mut self, many: Many) -> Self {
+        self.many = Some(many);
+        self
+    }
+
     /// A pointer.
     pub(crate) fn at(mut self, at: Ref) -> Self {
         self.args.push(Arg::Ref(at));
@@ -287,8 +320,8 @@ impl Launch<'_> {
         if self.blocks.contains(&0) {
             return;
         }
-        let Launch { work, name, blocks, threads, args } = self;
-        work.push(Work::Kernel { name, blocks, threads, args });
+        let Launch { work, name, blocks, threads, args, many } = self;
+        work.push(Work::Kernel { name, blocks, threads, args, many });
     }
 }
 

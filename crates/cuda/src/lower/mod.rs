@@ -115,3 +115,13 @@ pub(crate) fn takes_gaps(kind: &str) -> &'static [&'static str] {
         _ => &[],
     }
 }
+
+/// Slots of an op type in which selected rows may be views ([`Selected::view`]).
+pub(crate) fn takes_views(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "fused_embedding_concat_grad" => &["W@GRAD"],
+        "merge_selected_rows" | "clip_by_norm" | "squared_l2_norm" => &["X"],
+        _ if optimizer::OPS.iter().any(|(name, _)| *name == kind) => &["Grad"],
+        _ => &[],
+    }
+}

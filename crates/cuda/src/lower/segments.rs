@@ -1,11 +1,14 @@
 //! Sums of rows that have the same number (`kernels/segments.cuh`).
 
+use bireme_engine::device::View;
 use bireme_ir::DType;
 
+use super::divider::divider;
 use super::lowering::Launch;
 use super::sort::Sorted;
 use super::{Lowering, Outcome, host};
 use crate::work::Ref;
+use bytemuck::{Pod, Zeroable};
 
 /// Sorted positions that one warp adds up, and warps in a block.
 const CHUNK: usize = 32;
@@ -24,6 +27,20 @@ pub(super) struct Rows {
     pub(super) dtype: DType,
     /// Elements in a row.
     pub(super) width: usize,
+    /// How the values lie, where not one behind the other.
+    pub(super) view: Option<View>,
+}
+
+/// As in `kernels/segments.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Amount {
+    count: u32,
+    bound: u32,
+    width: u32,
+    step: u32,
+    run: [u32; 3],
+    run_step: u32,
 }
 
 impl Rows {
@@ -60,7 +77,18 @@ impl Rows {
         if columns == 0 || sorted.count == 0 {
             return Ok(());
         }
-        let amount = [sorted.count as u32, sorted.bound, columns];
+        let (run, step, run_step) = match self.view {
+            Some(view) => (view.run, view.step, view.run_step),
+            None => (sorted.count, width, 0),
+        };
+        let amount = Amount {
+            count: sorted.count as u32,
+            bound: sorted.bound,
+            width: columns,
+            step: step as u32,
+            run: divider(run),
+            run_step: run_step as u32,
+        };
         let chunks = sorted.count.div_ceil(CHUNK);
         let partial = [(); 2].map(|()| cx.scratch(chunks * width * self.dtype.size()));
         let blocks = chunks.div_ceil(CHUNK_WARPS) as u32;

@@ -30,7 +30,8 @@ pub(super) fn sorted_rows(cx: &mut Lowering<'_>, var: &Var) -> Outcome<Rows> {
         bound: var.dims.first().copied().unwrap_or(0),
     };
     let sorted = sort(cx, &unsorted)?;
-    Ok(Rows { sorted, values: var.at, dtype: var.dtype, width: var.width() })
+    let (values, dtype, view) = (var.at, var.dtype, selected.view);
+    Ok(Rows { sorted, values, dtype, width: var.width(), view })
 }
 
 /// `sum` where there are selected rows: they are joined, or added to one dense tensor.

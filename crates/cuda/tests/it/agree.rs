@@ -161,8 +161,7 @@ pub(crate) fn declined(op: &Op, values: &Values) {
 pub(crate) fn at_step(op: &Op, step: i64) -> Option<Vec<f32>> {
     let ((_machine, device), view) = (device()?, OpView::new(op).unwrap());
     let metas = Infer::run(&view, &[]).unwrap().into_iter();
-    let mut metas: Vec<_> =
-        metas.map(|meta| DeviceMeta { meta, rows: None, pitch: None }).collect();
+    let mut metas: Vec<_> = metas.map(DeviceMeta::new).collect();
     let kernel = device.kernel(&view, &[], &mut metas).unwrap().unwrap();
     let dims: Vec<usize> = metas[0].meta.dims.iter().map(|dim| *dim as usize).collect();
     let out = DeviceTensor::new(device.as_ref(), DType::F32, Dims::new(&dims)).unwrap();

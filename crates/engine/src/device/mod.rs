@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 pub use once::run_once_on;
 pub(crate) use once::{refused, unwritten};
+use value::bytes_with_room;
 pub use value::{DeviceRows, DeviceTensor, DeviceValue, NO_ROW};
 
-use bireme_ir::DType;
+use bireme_ir::{DType, VarKind};
 
 use crate::op::{Meta, OpView};
 use crate::{Error, Place, Result};
@@ -71,9 +72,69 @@ pub struct DeviceMeta {
     pub meta: Meta,
     /// How many rows are selected, for selected rows.
     pub rows: Option<usize>,
-    /// Elements from one row of a matrix to the next, where there are gaps between rows: they then begin where a card
-    /// reads fastest ([`Device::takes_gaps`]).
+    /// Elements from one row of a matrix to the next, where there are gaps between rows, which hold zeros: rows then
+    /// begin where a card reads fastest ([`Device::takes_gaps`]).
     pub pitch: Option<usize>,
+    /// Whether the room behind a matrix ([`ROW_ROOM`]) holds zeros.
+    pub zeros_follow: bool,
+    /// Where the values of selected rows are.
+    pub values: RowValues,
+}
+
+impl DeviceMeta {
+    /// Of a variable in memory of its own, one row behind the other.
+    pub fn new(meta: Meta) -> DeviceMeta {
+        DeviceMeta { meta, rows: None, pitch: None, zeros_follow: false, values: RowValues::Own }
+    }
+
+    /// The bytes that its elements lie in, with the room behind them, and the row numbers of selected rows.
+    pub fn extent(&self) -> [usize; 2] {
+        let dims: Vec<usize> =
+            self.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
+        let dtype = self.meta.dtype;
+        if self.meta.kind != VarKind::SelectedRows {
+            return [bytes_with_room(dtype, &dims, self.pitch), 0];
+        }
+        let (count, width) = (self.rows.unwrap_or(0), dims.iter().skip(1).product::<usize>());
+        let elements = match self.values {
+            RowValues::View(view) if count > 0 => {
+                let (run, last) = (view.run.min(count), (count - 1) / view.run);
+                last * view.run_step + (run - 1) * view.step + width
+            }
+            _ => count * width,
+        };
+        [elements * dtype.size(), count * size_of::<i64>()]
+    }
+}
+
+/// Matrices of floats on a card have room for so many rows that their number is a multiple of this: products of
+/// matrices are fastest with such sizes, and may write there.
+pub const ROW_ROOM: usize = 8;
+
+/// Where the values of selected rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowValues {
+    /// In memory of their own.
+    Own,
+    /// Of an output: where the kernel says, for all who read them take views ([`Device::takes_views`]).
+    OwnOrView,
+    /// In an input of the op that selected them, as they were found there.
+    View(View),
+}
+
+/// Rows that lie in another variable: row `i` begins at element `offset + i / run * run_step + i % run * step` of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The variable, by its position among the inputs of the op that makes the view.
+    pub input: usize,
+    /// Elements before the first row.
+    pub offset: usize,
+    /// Rows of a run.
+    pub run: usize,
+    /// Elements from one row of a run to the next.
+    pub step: usize,
+    /// Elements from one run to the next.
+    pub run_step: usize,
 }
 
 /// Where a card finds a variable.
@@ -131,6 +192,23 @@ pub trait Recording: Send {
     /// # Errors
     /// When the card takes no more work.
     fn replay(&self) -> Result<()>;
+}
+
+/// The way of feeds to the card: what the next step is fed is copied while the one before still runs.
+pub trait Uploads: Send {
+    /// Copies feeds to the card, those that are given, and says in `places` where each lies there. Work that is given to
+    /// the card from now on finds them there.
+    ///
+    /// # Errors
+    /// When the card is lost.
+    fn send(&mut self, feeds: &[Option<&[u8]>], places: &mut [Option<Address>]) -> Result<()>;
+
+    /// Says that the work has been given to the card which reads what was sent last. The feeds may be changed when this
+    /// returns.
+    ///
+    /// # Errors
+    /// When the card is lost.
+    fn finish(&mut self) -> Result<()>;
 }
 
 /// What a kernel found wrong with its inputs.
@@ -211,6 +289,9 @@ pub trait Device: Send + Sync + fmt::Debug {
         Err(no_page_locked_memory(bytes))
     }
 
+    /// A way for the feeds of steps, which are at most so many bytes each.
+    fn uploads(&self, bytes: &[usize]) -> Result<Box<dyn Uploads>>;
+
     /// Copies from the card, and waits for that.
     fn download(&self, from: Address, to: &mut [u8]) -> Result<()>;
 
@@ -232,8 +313,17 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Slots of an op type in which a matrix may have gaps between its rows.
     fn takes_gaps(&self, op: &str) -> &'static [&'static str];
 
+    /// Slots of an op type in which the values of selected rows may be a view.
+    fn takes_views(&self, op: &str) -> &'static [&'static str];
+
     /// Records the work that `work` gives to this card instead of doing it.
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
+
+    /// Does the work that `work` gives to this card, in as few launches as it can become. Kernels that it launches run
+    /// when it returns: until then it must not copy, clear, upload or wait.
+    fn joined(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        work()
+    }
 
     /// Waits until all work is done.
     fn synchronize(&self) -> Result<()>;

@@ -29,7 +29,7 @@ pub fn run_once_on(
     for name in view.flat_inputs() {
         let value = values.get(name).ok_or_else(|| Error::NotInitialized { var: name.clone() })?;
         let rows = value.rows().map(|rows| rows.rows.len());
-        metas.push(DeviceMeta { meta: meta_of(value), rows, pitch: None });
+        metas.push(DeviceMeta { rows, ..DeviceMeta::new(meta_of(value)) });
     }
     let known: Vec<_> = metas.iter().map(|input| input.meta.clone()).collect();
     let outputs = Infer::run(&view, &known).map_err(|error| error.in_op(op))?;
@@ -37,8 +37,7 @@ pub fn run_once_on(
     if !known.iter().chain(&outputs).all(is_plain) {
         return Ok(false);
     }
-    let mut outputs: Vec<_> =
-        outputs.into_iter().map(|meta| DeviceMeta { meta, rows: None, pitch: None }).collect();
+    let mut outputs: Vec<_> = outputs.into_iter().map(DeviceMeta::new).collect();
     let kernel = device.kernel(&view, &metas, &mut outputs).map_err(|error| error.in_op(op))?;
     let Some(kernel) = kernel else { return Ok(false) };
     let mut on_card: HashMap<&String, DeviceValue> = HashMap::new();

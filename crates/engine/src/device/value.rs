@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bireme_ir::{DType, VarKind};
 
-use super::{Address, Device, Operand, Region};
+use super::{Address, Device, Operand, ROW_ROOM, Region};
 use crate::Result;
 use crate::op::Meta;
 use crate::tensor::{Dims, Lod, SelectedRows, Tensor};
@@ -33,6 +33,8 @@ pub struct DeviceTensor {
     lod: Lod,
     region: Arc<dyn Region>,
     offset: usize,
+    /// Whether the room behind its rows holds zeros.
+    zeros_follow: bool,
 }
 
 /// Rows of a taller tensor, on a card.
@@ -47,13 +49,25 @@ pub struct DeviceRows {
 }
 
 impl DeviceTensor {
-    /// A tensor in new memory, of which nothing is known.
+    /// A tensor in new memory, of which nothing is known but that zeros follow it.
     ///
     /// # Errors
     /// When the card has no memory for it.
     pub fn new(device: &dyn Device, dtype: DType, dims: Dims) -> Result<DeviceTensor> {
+        let bytes = dims.numel() * dtype.size();
+        let all = bytes_with_room(dtype, &dims, None);
+        let region = device.allocate(all)?;
+        device.clear(region.address().plus(bytes), all - bytes)?;
+        Ok(DeviceTensor { dtype, dims, lod: Lod::new(), region, offset: 0, zeros_follow: true })
+    }
+
+    /// A tensor in new memory, of which nothing is known, with no room behind it.
+    ///
+    /// # Errors
+    /// When the card has no memory for it.
+    pub fn exact(device: &dyn Device, dtype: DType, dims: Dims) -> Result<DeviceTensor> {
         let region = device.allocate(dims.numel() * dtype.size())?;
-        Ok(DeviceTensor { dtype, dims, lod: Lod::new(), region, offset: 0 })
+        Ok(DeviceTensor { dtype, dims, lod: Lod::new(), region, offset: 0, zeros_follow: false })
     }
 
     /// A tensor at `offset` of memory that others may use, too.
@@ -68,7 +82,18 @@ impl DeviceTensor {
     ) -> DeviceTensor {
         let bytes = dims.numel() * dtype.size();
         assert!(offset + bytes <= region.bytes(), "a window lies inside its region");
-        DeviceTensor { dtype, dims, lod: Lod::new(), region: Arc::clone(region), offset }
+        let (lod, region) = (Lod::new(), Arc::clone(region));
+        DeviceTensor { dtype, dims, lod, region, offset, zeros_follow: false }
+    }
+
+    /// What lies behind so many elements of it, as a vector.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub(crate) fn behind(&self, elements: usize) -> DeviceTensor {
+        let rest = Dims::new(&[self.dims.numel() - elements]);
+        let offset = self.offset + elements * self.dtype.size();
+        DeviceTensor::window(self.dtype, rest, &self.region, offset)
     }
 
     /// A copy of a tensor of the host.
@@ -161,11 +186,27 @@ impl DeviceTensor {
         Ok(copy.with_lod(&self.lod))
     }
 
+    /// Whether zeros follow it, up to a multiple of [`ROW_ROOM`] rows.
+    pub(crate) fn zeros_follow(&self) -> bool {
+        self.zeros_follow
+    }
+
     /// The same memory once more.
     pub(crate) fn alias(&self) -> DeviceTensor {
         let (lod, region) = (self.lod.clone(), Arc::clone(&self.region));
-        DeviceTensor { dtype: self.dtype, dims: self.dims, lod, region, offset: self.offset }
+        DeviceTensor { lod, region, ..*self }
     }
+}
+
+/// The size of a tensor's elements with the room behind them; `pitch` as in [`super::DeviceMeta`].
+pub(crate) fn bytes_with_room(dtype: DType, dims: &[usize], pitch: Option<usize>) -> usize {
+    let elements = match dims {
+        [rows, width] if dtype.is_float() => {
+            rows.next_multiple_of(ROW_ROOM) * pitch.unwrap_or(*width)
+        }
+        _ => dims.iter().product(),
+    };
+    elements * dtype.size()
 }
 
 impl Clone for DeviceTensor {

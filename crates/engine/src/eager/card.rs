@@ -67,12 +67,12 @@ impl EagerCard {
         let Outline { dtype, dims, rows, .. } = *outline;
         let device = self.device.as_ref();
         let Some(count) = rows else {
-            return Ok(DeviceValue::Tensor(DeviceTensor::new(device, dtype, dims)?));
+            return Ok(DeviceValue::Tensor(DeviceTensor::exact(device, dtype, dims)?));
         };
         Ok(DeviceValue::Rows(DeviceRows {
-            rows: DeviceTensor::new(device, DType::I64, Dims::new(&[count]))?,
+            rows: DeviceTensor::exact(device, DType::I64, Dims::new(&[count]))?,
             height: dims.first().copied().unwrap_or(0),
-            value: DeviceTensor::new(device, dtype, dims.with_rows(count))?,
+            value: DeviceTensor::exact(device, dtype, dims.with_rows(count))?,
         }))
     }
 
@@ -81,7 +81,7 @@ impl EagerCard {
     /// # Errors
     /// When the card has no memory for them.
     pub fn zeros(self: &Arc<Self>, dtype: DType, dims: Dims) -> Result<Held> {
-        let zeros = DeviceTensor::new(self.device.as_ref(), dtype, dims)?;
+        let zeros = DeviceTensor::exact(self.device.as_ref(), dtype, dims)?;
         self.device.clear(zeros.address(), zeros.bytes())?;
         Ok(Held::on_card(self, DeviceValue::Tensor(zeros)))
     }

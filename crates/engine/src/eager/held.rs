@@ -186,16 +186,17 @@ impl Held {
     }
 
     fn upload(&self, card: &Arc<EagerCard>) -> Result<DeviceValue> {
-        let host = self.host.get().expect("a value that is on no card is on the host");
-        match (self.page_locked_memory(), host) {
-            (Some(memory), Value::Tensor(tensor)) => {
-                let device = card.device();
-                let made = DeviceTensor::new(device.as_ref(), tensor.dtype(), tensor.dims())?;
-                device.upload_page_locked(memory, made.bytes(), made.address())?;
-                Ok(DeviceValue::Tensor(made.with_lod(tensor.lod())))
-            }
-            (_, host) => DeviceValue::upload(card.device().as_ref(), host),
+        let device = card.device();
+        let tensor = match self.host.get().expect("a value that is on no card is on the host") {
+            Value::Tensor(tensor) => tensor,
+            rows => return DeviceValue::upload(device.as_ref(), rows),
+        };
+        let made = DeviceTensor::exact(device.as_ref(), tensor.dtype(), tensor.dims())?;
+        match self.page_locked_memory() {
+            Some(memory) => device.upload_page_locked(memory, made.bytes(), made.address())?,
+            None => device.upload(tensor.as_bytes(), made.address())?,
         }
+        Ok(DeviceValue::Tensor(made.with_lod(tensor.lod())))
     }
 
     /// Element type and shape; of selected rows, that of the whole.
@@ -299,12 +300,14 @@ impl Held {
         (is_here && self.outline() == *outline).then_some(value)
     }
 
-    /// An op has written it on the card, in this memory if it is another.
-    pub(super) fn written(&mut self, memory: Option<DeviceValue>) {
+    /// An op writes it on the card, in this memory if it is another; returns what it lay in before.
+    pub(super) fn written(&mut self, memory: Option<DeviceValue>) -> Option<Box<DeviceValue>> {
+        self.host.take();
+        let before = memory.is_some().then(|| self.card.take()).flatten();
         if let Some(memory) = memory {
             self.card = OnceLock::from(Box::new(memory));
         }
-        self.host.take();
+        before
     }
 }
 
@@ -368,7 +371,7 @@ impl Outline {
         let kind = if self.rows.is_some() { VarKind::SelectedRows } else { VarKind::LodTensor };
         let dims = self.dims.iter().map(|dim| *dim as i64).collect();
         let meta = Meta { kind, dtype: self.dtype, dims, lod_level: self.lod_level };
-        DeviceMeta { meta, rows: self.rows, pitch: None }
+        DeviceMeta { rows: self.rows, ..DeviceMeta::new(meta) }
     }
 }
 

@@ -6,7 +6,9 @@ use super::Prepared;
 use super::card::EagerCard;
 use super::held::{Held, Outline};
 use super::prepared::at_call;
-use crate::device::{Address, DeviceCall, DeviceKernel, DeviceMeta, DeviceTensor, Operand};
+use crate::device::{
+    Address, DeviceCall, DeviceKernel, DeviceMeta, DeviceTensor, Operand, Region,
+};
 use crate::op::{Infer, OpView};
 use crate::tensor::Tensor;
 use crate::{Place, Result};
@@ -36,6 +38,14 @@ struct Ready {
     number: u32,
 }
 
+/// A run of an op for which everything is found.
+pub(super) struct Planned {
+    pub(super) form: Arc<CardForm>,
+    pub(super) inputs: Vec<Operand>,
+    pub(super) outputs: Vec<Operand>,
+    pub(super) scratch: Option<Arc<dyn Region>>,
+}
+
 impl CardForm {
     /// Whether the card has no kernel for it.
     pub(super) fn is_for_host(&self) -> bool {
@@ -48,21 +58,31 @@ impl CardForm {
             && self.inputs.iter().zip(inputs).all(|(known, held)| *known == held.outline())
     }
 
-    /// Gives the op to the card. Memory that it needs for itself may be used by others at once: the card does what it
-    /// is given in order.
+    /// Whether it looks at the number of the step.
+    pub(super) fn counts_steps(&self) -> bool {
+        self.kernel.as_ref().is_some_and(|ready| ready.counts_steps)
+    }
+
+    /// Memory that a run needs for itself.
+    pub(super) fn scratch(&self, card: &EagerCard) -> Result<Option<Arc<dyn Region>>> {
+        match self.kernel.as_ref().map_or(0, |ready| ready.scratch) {
+            0 => Ok(None),
+            bytes => card.device().allocate(bytes).map(Some),
+        }
+    }
+
+    /// Gives the op to the card. The memory that it needs for itself may be used by others at once: the card does what
+    /// it is given in order.
     fn launch(
         &self,
         card: &EagerCard,
         inputs: &[Operand],
         outputs: &[Operand],
+        scratch: Option<&Arc<dyn Region>>,
         step: u64,
     ) -> Result<()> {
         let Some(ready) = &self.kernel else { return Ok(()) };
         let device = card.device().as_ref();
-        let scratch = match ready.scratch {
-            0 => None,
-            bytes => Some(device.allocate(bytes)?),
-        };
         let number = match ready.counts_steps {
             false => None,
             true => Some(DeviceTensor::upload(device, &Tensor::scalar(step as i64))?),
@@ -70,7 +90,7 @@ impl CardForm {
         ready.kernel.launch(&DeviceCall {
             inputs,
             outputs,
-            scratch: scratch.as_ref().map_or(Address::NULL, |region| region.address()),
+            scratch: scratch.map_or(Address::NULL, |region| region.address()),
             step: number.as_ref().map_or(Address::NULL, DeviceTensor::address),
             op: ready.number,
             complaints: card.complaints_at(),
@@ -109,8 +129,7 @@ impl Prepared {
         let is_plain = |meta: &crate::op::Meta| meta.is_static() && meta.lod_level == 0;
         let mut made = None;
         if known.iter().chain(&outputs).all(is_plain) {
-            let plain = |meta| DeviceMeta { meta, rows: None, pitch: None };
-            let mut outputs: Vec<DeviceMeta> = outputs.into_iter().map(plain).collect();
+            let mut outputs: Vec<DeviceMeta> = outputs.into_iter().map(DeviceMeta::new).collect();
             let kernel = card.device().kernel(&view, &metas, &mut outputs)?;
             let outputs: Option<Vec<Outline>> = outputs.iter().map(Outline::of).collect();
             made = kernel.zip(outputs);
@@ -136,7 +155,16 @@ impl Prepared {
         outputs: &[Operand],
         step: u64,
     ) -> Result<()> {
-        let done = form.launch(card, inputs, outputs, step);
+        let done = form.scratch(card).and_then(|scratch| {
+            form.launch(card, inputs, outputs, scratch.as_ref(), step)
+        });
+        done.map_err(|error| self.refused(error))
+    }
+
+    /// As [`Prepared::launch`], with memory that was taken before, for a form that does not look at the step.
+    pub(super) fn launch_planned(&self, planned: &Planned, card: &EagerCard) -> Result<()> {
+        let Planned { form, inputs, outputs, scratch } = planned;
+        let done = form.launch(card, inputs, outputs, scratch.as_ref(), 0);
         done.map_err(|error| self.refused(error))
     }
 

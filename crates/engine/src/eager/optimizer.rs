@@ -235,5 +235,5 @@ fn run(
         // A value that the tape or an array still shares is left to them.
         table[*place] = Entry::Mut(Held::make_mut(&mut lock.held)?);
     }
-    update.routine.run_held(&mut table, home, step)
+    update.routine.run_together(&mut table, home, step)
 }

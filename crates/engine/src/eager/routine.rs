@@ -9,7 +9,7 @@ use bireme_ir::{DType, Op};
 
 use super::Prepared;
 use super::card::EagerCard;
-use super::table::Entry;
+use super::table::{Entry, Waiting};
 use crate::op::OpView;
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
@@ -171,6 +171,38 @@ impl Routine {
             }
         }
         Ok(())
+    }
+
+    /// As [`Routine::run_held`], with few launches for many ops of one kind: for the updates of all parameters.
+    ///
+    /// # Errors
+    /// As [`Routine::run_held`].
+    pub(super) fn run_together(
+        &self,
+        table: &mut [Entry<'_>],
+        home: Option<&Arc<EagerCard>>,
+        step: u64,
+    ) -> Result<()> {
+        let Some(card) = home else { return self.run_held(table, home, step) };
+        // Nothing is copied to the card while runs wait.
+        for place in self.calls.iter().flat_map(|call| &call.inputs) {
+            table[*place].bring_to(card)?;
+        }
+        let mut waiting = Waiting::default();
+        for call in &self.calls {
+            if waiting.take(call, table, card)? {
+                continue;
+            }
+            waiting.flush(card)?;
+            if !call.run_on_card(table, card, step)? {
+                call.run_on_host(table, home, step)?;
+                // What the host has written must be there before others wait again.
+                for place in &call.outputs {
+                    table[*place].bring_to(card)?;
+                }
+            }
+        }
+        waiting.flush(card)
     }
 
     fn place(&mut self, name: &str) -> usize {

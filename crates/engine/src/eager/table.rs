@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::card::EagerCard;
 use super::held::Held;
+use super::on_card::{CardForm, Planned};
 use super::routine::Call;
+use crate::device::DeviceValue;
 use crate::{Error, Result};
 
 /// A variable of a table of eager mode.
@@ -26,6 +28,15 @@ impl Entry<'_> {
             Entry::Shared(held) => Ok(held),
             Entry::Mut(held) => Ok(held),
             Entry::Empty => Err(Error::kernel("an op reads a variable that nothing has written")),
+        }
+    }
+
+    /// Copies what it holds to a card, if anything was written.
+    pub(super) fn bring_to(&self, card: &Arc<EagerCard>) -> Result<()> {
+        match self {
+            Entry::Shared(held) => held.card(card).map(drop),
+            Entry::Mut(held) => held.card(card).map(drop),
+            Entry::Empty => Ok(()),
         }
     }
 
@@ -81,12 +92,37 @@ impl Call {
         card: &Arc<EagerCard>,
         step: u64,
     ) -> Result<bool> {
+        let Some(form) = self.form(table, card)? else { return Ok(false) };
+        let (planned, _) = self.plan(table, card, form)?;
+        self.op.launch(&planned.form, card, &planned.inputs, &planned.outputs, step)?;
+        Ok(true)
+    }
+
+    /// How the card runs the op; none when the host must.
+    pub(super) fn form(
+        &self,
+        table: &[Entry<'_>],
+        card: &Arc<EagerCard>,
+    ) -> Result<Option<Arc<CardForm>>> {
         let held = self.inputs.iter().map(|place| table[*place].held());
-        let held = held.collect::<Result<Vec<&Held>>>()?;
-        let form = self.op.on_card(card, &held)?;
-        if form.is_for_host() {
-            return Ok(false);
-        }
+        let form = self.op.on_card(card, &held.collect::<Result<Vec<&Held>>>()?)?;
+        Ok((!form.is_for_host()).then_some(form))
+    }
+
+    /// Whether it writes what it reads in a value that others may have, too, so that it must be copied first.
+    pub(super) fn changes_shared(&self, table: &[Entry<'_>]) -> bool {
+        let is_shared = |place: &usize| matches!(table[*place], Entry::Shared(_));
+        self.outputs.iter().any(|place| self.inputs.contains(place) && is_shared(place))
+    }
+
+    /// Finds inputs and memory for outputs, which count as written from now on; returns memory that outputs lay in
+    /// before, too.
+    pub(super) fn plan(
+        &self,
+        table: &mut [Entry<'_>],
+        card: &Arc<EagerCard>,
+        form: Arc<CardForm>,
+    ) -> Result<(Planned, Vec<Box<DeviceValue>>)> {
         // What is read and written must be nobody else's before its address is known.
         for place in self.outputs.iter().filter(|place| self.inputs.contains(place)) {
             table[*place].writable(true, Some(card))?;
@@ -96,30 +132,66 @@ impl Call {
             inputs.push(table[*place].held()?.card(card)?.operand());
         }
         let mut outputs = Vec::with_capacity(self.outputs.len());
-        let mut made = Vec::with_capacity(self.outputs.len());
+        let mut before = Vec::new();
         for (place, outline) in self.outputs.iter().zip(&form.outputs) {
-            if let Some(at) = self.inputs.iter().position(|input| input == place) {
-                outputs.push(inputs[at]);
-                made.push(None);
-                continue;
-            }
-            let there = table[*place].writable(false, Some(card))?;
-            match there.card_to_write(card, outline) {
-                Some(memory) => {
-                    outputs.push(memory.operand());
-                    made.push(None);
-                }
-                None => {
-                    let memory = card.unwritten(outline)?;
-                    outputs.push(memory.operand());
-                    made.push(Some(memory));
-                }
-            }
+            let is_read = self.inputs.iter().position(|input| input == place);
+            let there = table[*place].writable(is_read.is_some(), Some(card))?;
+            let known = match is_read {
+                Some(at) => Some(inputs[at]),
+                None => there.card_to_write(card, outline).map(DeviceValue::operand),
+            };
+            let made = match known {
+                Some(_) => None,
+                None => Some(card.unwritten(outline)?),
+            };
+            outputs.extend(known.or_else(|| made.as_ref().map(DeviceValue::operand)));
+            before.extend(there.written(made));
         }
-        self.op.launch(&form, card, &inputs, &outputs, step)?;
-        for (place, memory) in self.outputs.iter().zip(made) {
-            table[*place].writable(true, Some(card))?.written(memory);
+        Ok((Planned { form, inputs, outputs, scratch: None }, before))
+    }
+}
+
+/// Runs of ops that wait to be given to a card together, so that those which can be one launch are.
+#[derive(Default)]
+pub(super) struct Waiting<'a> {
+    runs: Vec<(&'a Call, Planned)>,
+    /// Memory that the runs may still use; others must not have it before they are given to the card.
+    kept: Vec<Box<DeviceValue>>,
+}
+
+impl<'a> Waiting<'a> {
+    /// Takes the run of an op, if it can wait: says no, and does nothing, otherwise.
+    pub(super) fn take(
+        &mut self,
+        call: &'a Call,
+        table: &mut [Entry<'_>],
+        card: &Arc<EagerCard>,
+    ) -> Result<bool> {
+        let Some(form) = call.form(table, card)? else { return Ok(false) };
+        if form.counts_steps() || call.changes_shared(table) {
+            return Ok(false);
         }
+        let scratch = form.scratch(card)?;
+        let (planned, before) = call.plan(table, card, form)?;
+        self.kept.extend(before);
+        self.runs.push((call, Planned { scratch, ..planned }));
         Ok(true)
+    }
+
+    /// Gives all that waits to the card.
+    pub(super) fn flush(&mut self, card: &EagerCard) -> Result<()> {
+        if self.runs.is_empty() {
+            return Ok(());
+        }
+        let runs = std::mem::take(&mut self.runs);
+        let mut launch = || {
+            runs.iter().try_for_each(|(call, planned)| call.op.launch_planned(planned, card))
+        };
+        let done = match runs.len() {
+            1 => launch(),
+            _ => card.device().joined(&mut launch),
+        };
+        self.kept.clear();
+        done
     }
 }

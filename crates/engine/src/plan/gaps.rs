@@ -1,9 +1,10 @@
 //! Gaps between the rows of matrices on a card.
 //!
 //! A card reads rows fastest that begin on multiples of 16 bytes, and its products of matrices need that for their
-//! best ways. A temporary whose rows do not, and whose every user takes gaps, gets them.
+//! best ways. A temporary whose rows do not, and whose every user takes gaps, gets them. In the same manner selected
+//! rows need no memory of their own where every user takes them as they lie in another variable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bireme_ir::VarKind;
 
@@ -14,26 +15,47 @@ use crate::plan::select::{SelectedOp, Selection, VarId};
 /// Where rows should begin, in bytes.
 const ALIGN: usize = 16;
 
-/// The pitch, in elements, of each value that is to have gaps.
-pub(crate) fn pitches(
-    selection: &Selection,
-    metas: &[Option<Meta>],
-    device: &dyn Device,
-) -> HashMap<VarId, usize> {
-    let is_seen = |var: &VarId| {
-        selection.feeds.contains(var)
-            || selection.fetches.contains(var)
-            || selection.vars[*var].persists()
-    };
-    let mut found = HashMap::new();
-    for (var, meta) in metas.iter().enumerate() {
-        let Some(pitch) = meta.as_ref().and_then(pitch) else { continue };
-        let uses = |op: &&SelectedOp| op.inputs.contains(&var) || op.outputs.contains(&var);
-        if !is_seen(&var) && selection.ops.iter().filter(uses).all(|op| takes(device, op, var)) {
-            found.insert(var, pitch);
+/// Values that need not lie in one piece.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Gaps {
+    /// The pitch, in elements, of each matrix that is to have gaps.
+    pub(crate) pitches: HashMap<VarId, usize>,
+    /// Selected rows that may be views.
+    pub(crate) views: HashSet<VarId>,
+}
+
+impl Gaps {
+    pub(crate) fn of(selection: &Selection, metas: &[Option<Meta>], device: &dyn Device) -> Gaps {
+        let is_seen = |var: &VarId| {
+            selection.feeds.contains(var)
+                || selection.fetches.contains(var)
+                || selection.vars[*var].persists()
+        };
+        let mut gaps = Gaps::default();
+        for (var, meta) in metas.iter().enumerate() {
+            let Some(meta) = meta else { continue };
+            let (pitch, is_rows) = (pitch(meta), meta.kind == VarKind::SelectedRows);
+            let uses = |op: &&SelectedOp| op.inputs.contains(&var) || op.outputs.contains(&var);
+            let is_free = (pitch.is_some() || is_rows) && !is_seen(&var);
+            let slots = |op: &SelectedOp| match is_rows {
+                true => device.takes_views(&op.op.kind),
+                false => device.takes_gaps(&op.op.kind),
+            };
+            if is_free && selection.ops.iter().filter(uses).all(|op| takes(slots(op), op, var)) {
+                gaps.pitches.extend(pitch.map(|pitch| (var, pitch)));
+                gaps.views.extend(is_rows.then_some(var));
+            }
         }
+        gaps
     }
-    found
+
+    /// Leaves out values that `is_touched` by an op that takes no gaps after all; says whether there were some.
+    pub(crate) fn remove(&mut self, is_touched: impl Fn(&VarId) -> bool) -> bool {
+        let before = (self.pitches.len(), self.views.len());
+        self.pitches.retain(|var, _| !is_touched(var));
+        self.views.retain(|var| !is_touched(var));
+        before != (self.pitches.len(), self.views.len())
+    }
 }
 
 /// The pitch of a matrix whose rows do not begin where they should.
@@ -49,9 +71,8 @@ fn pitch(meta: &Meta) -> Option<usize> {
     }
 }
 
-/// Whether an op takes gaps in all slots that hold `var`.
-fn takes(device: &dyn Device, op: &SelectedOp, var: VarId) -> bool {
-    let slots = device.takes_gaps(&op.op.kind);
+/// Whether `slots` are all slots of an op that hold `var`.
+fn takes(slots: &[&str], op: &SelectedOp, var: VarId) -> bool {
     let signature = &op.def.signature;
     let fits = |name: &str, vars: &[VarId]| !vars.contains(&var) || slots.contains(&name);
     !op.guarded

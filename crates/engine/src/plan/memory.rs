@@ -52,6 +52,17 @@ pub(crate) fn pack(needs: &[Need]) -> Packing {
     Packing { offsets, bytes }
 }
 
+/// Places needs one behind the other: none shares memory, so none waits until another is no longer needed.
+pub(crate) fn lay_out(needs: &[Need]) -> Packing {
+    let mut bytes = 0;
+    let offsets = needs.iter().map(|need| {
+        let offset = bytes;
+        bytes += need.bytes.next_multiple_of(ALIGN);
+        offset
+    });
+    Packing { offsets: offsets.collect(), bytes }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

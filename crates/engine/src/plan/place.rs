@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::Result;
-use crate::device::{Device, DeviceKernel, DeviceMeta};
+use crate::device::{Device, DeviceKernel, DeviceMeta, RowValues};
 use crate::op::{Meta, OpView};
-use crate::plan::gaps;
+use crate::plan::gaps::Gaps;
 use crate::plan::select::{SelectedOp, Selection, VarId};
 use bireme_ir::VarKind;
 
@@ -46,40 +46,37 @@ impl Places {
         seed: u64,
         device: &dyn Device,
     ) -> Result<Places> {
-        let mut pitches = gaps::pitches(selection, metas, device);
+        let mut gaps = Gaps::of(selection, metas, device);
         loop {
-            let places = Places::with_pitches(selection, metas, seed, device, &pitches)?;
+            let places = Places::with_gaps(selection, metas, seed, device, &gaps)?;
             // An op that the host runs after all takes no gaps.
             let on_host = selection.ops.iter().zip(&places.kernels).filter(|(_, k)| k.is_none());
             let touched: HashSet<VarId> =
                 on_host.flat_map(|(op, _)| op.inputs.iter().chain(&op.outputs)).copied().collect();
-            let before = pitches.len();
-            pitches.retain(|var, _| !touched.contains(var));
-            if pitches.len() == before {
+            if !gaps.remove(|var| touched.contains(var)) {
                 return Ok(places);
             }
         }
     }
 
-    fn with_pitches(
+    fn with_gaps(
         selection: &Selection,
         metas: &[Option<Meta>],
         seed: u64,
         device: &dyn Device,
-        pitches: &HashMap<VarId, usize>,
+        gaps: &Gaps,
     ) -> Result<Places> {
-        let with_rows = |meta: &Option<Meta>| {
-            meta.clone().map(|meta| DeviceMeta { meta, rows: None, pitch: None })
-        };
-        let mut places = Places {
-            kernels: Vec::with_capacity(selection.ops.len()),
-            metas: metas.iter().map(with_rows).collect(),
-        };
-        for (var, pitch) in pitches {
-            if let Some(meta) = &mut places.metas[*var] {
-                meta.pitch = Some(*pitch);
-            }
-        }
+        let on_card = metas.iter().enumerate().map(|(var, meta)| {
+            let may_be_view = gaps.views.contains(&var);
+            meta.clone().map(|meta| DeviceMeta {
+                pitch: gaps.pitches.get(&var).copied(),
+                zeros_follow: selection.vars[var].persists(),
+                values: if may_be_view { RowValues::OwnOrView } else { RowValues::Own },
+                ..DeviceMeta::new(meta)
+            })
+        });
+        let (metas, kernels) = (on_card.collect(), Vec::with_capacity(selection.ops.len()));
+        let mut places = Places { kernels, metas };
         for op in &selection.ops {
             let kernel =
                 places.kernel(selection, op, seed, device).map_err(|error| error.in_op(&op.op))?;
@@ -113,7 +110,13 @@ impl Places {
         let versions: Vec<u32> =
             op.outputs.iter().map(|var| selection.vars[*var].version).collect();
         let view = OpView { seed, versions: &versions, ..op.view() };
-        let kernel = device.kernel(&view, &inputs, &mut outputs)?;
+        let mut kernel = device.kernel(&view, &inputs, &mut outputs)?;
+        if outputs.iter().any(|output| views_what_stays(selection, op, output)) {
+            for output in &mut outputs {
+                output.values = RowValues::Own;
+            }
+            kernel = device.kernel(&view, &inputs, &mut outputs)?;
+        }
         if kernel.is_some() {
             for (var, meta) in op.outputs.iter().zip(outputs) {
                 self.metas[*var] = Some(meta);
@@ -126,6 +129,14 @@ impl Places {
     pub(crate) fn is_on_card(&self, at: usize) -> bool {
         self.kernels[at].is_some()
     }
+}
+
+/// Whether an output lies in a variable that is not a temporary: a feed may lie elsewhere in the next step, and what
+/// outlives the step may be written before the view is read.
+fn views_what_stays(selection: &Selection, op: &SelectedOp, output: &DeviceMeta) -> bool {
+    let RowValues::View(view) = output.values else { return false };
+    let var = op.inputs[view.input];
+    selection.feeds.contains(&var) || selection.vars[var].persists()
 }
 
 /// Whether a card can hold the value: its size is known, and no sequences lie in it.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use bireme_engine::device::{
     Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
-    DeviceTensor, Operand, Recording, Region,
+    DeviceTensor, Operand, Recording, Region, Uploads,
 };
 use bireme_engine::graph::Graph;
 use bireme_engine::layers::{self, Act};
@@ -138,6 +138,25 @@ impl DeviceKernel for HostKernel {
     }
 }
 
+/// Feeds that were sent, each to a place of its own.
+struct Sent {
+    regions: Vec<Arc<dyn Region>>,
+}
+
+impl Uploads for Sent {
+    fn send(&mut self, feeds: &[Option<&[u8]>], places: &mut [Option<Address>]) -> Result<()> {
+        for ((feed, region), place) in feeds.iter().zip(&self.regions).zip(places) {
+            let Some(feed) = feed else { continue };
+            region.device().upload(feed, region.address())?;
+            *place = Some(region.address());
+        }
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
 struct Tape {
     launches: Vec<Launch>,
     replays: Arc<AtomicUsize>,
@@ -222,7 +241,14 @@ impl Device for HostCard {
             recording: Arc::clone(&self.recording),
         })))
     }
+    fn uploads(&self, bytes: &[usize]) -> Result<Box<dyn Uploads>> {
+        let regions = bytes.iter().map(|bytes| self.allocate(*bytes));
+        Ok(Box::new(Sent { regions: regions.collect::<Result<_>>()? }))
+    }
     fn takes_gaps(&self, _: &str) -> &'static [&'static str] {
+        &[]
+    }
+    fn takes_views(&self, _: &str) -> &'static [&'static str] {
         &[]
     }
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {

@@ -6,6 +6,7 @@ use bytemuck::Zeroable;
 use super::super::lowering::suffix;
 use super::super::{Lowering, Outcome};
 use super::target::{Extent, Rule, Target};
+use crate::work::Many;
 
 /// Tensors of one launch, and threads of its blocks, as in `kernels/update.cu`.
 const MANY: usize = 64;
@@ -30,7 +31,20 @@ pub(crate) fn update_many(cx: &mut Lowering<'_>, rule: &Rule, targets: &[Target]
         let room = places.len() / targets.len() * if alone { 1 } else { MANY };
         let launch = cx.kernel(kernel, [blocks, 1, 1], THREADS as u32).refs(places, room);
         let launch = if alone { launch.value(extents[0]) } else { launch.value(extents) };
-        launch.value(targets.len() as u32).launch();
+        let launch = launch.value(targets.len() as u32);
+        if !alone || targets[0].dtype != DType::F32 {
+            launch.launch();
+            continue;
+        }
+        launch
+            .many(Many {
+                name: format!("update_many_{}_f32", rule.name),
+                targets: 1,
+                room: 1,
+                most: MANY,
+                block_word: Some(Extent::BLOCK_WORD),
+            })
+            .launch();
     }
     Ok(())
 }
@@ -48,8 +62,14 @@ mod tests {
         let op = Op::new("sgd");
         let view = OpView::new(&op).unwrap();
         let mut cx = Lowering::new(&view, &[], &mut []);
-        let rule =
-            Rule { name: "sgd", state: &[], powers: &[], attributes: [0.0; 6], keeps_rows: true };
+        let rule = Rule {
+            name: "sgd",
+            state: &[],
+            powers: &[],
+            before: [Ref::NULL; 2],
+            attributes: [0.0; 6],
+            keeps_rows: true,
+        };
         let place = Ref::of(Base::Scratch);
         let target = Target {
             dtype: DType::F32,

@@ -4,7 +4,7 @@ use super::super::lowering::suffix;
 use super::super::{Lowering, Outcome, host};
 use super::powers;
 use super::rows::merge;
-use super::rules::{MOMENTS, POWERS, attributes};
+use super::rules::{MOMENTS, NONE, POWERS, attributes};
 use super::target::{Rule, Target};
 
 /// Threads of a block, and blocks at most, each of which leaves sums of squares.
@@ -20,9 +20,10 @@ pub(super) fn lamb(cx: &mut Lowering<'_>) -> Outcome {
         op.f64("weight_decay")?,
         f64::from(u8::from(op.bool("always_adapt")?)),
     ]);
-    let rule = Rule { name: "lamb", state: MOMENTS, powers: POWERS, attributes, keeps_rows: false };
-    update(cx, &rule, ["lamb_moments", "lamb_move"])?;
-    powers::raise(cx, false)
+    let before = powers::raise(cx, false)?;
+    let (name, state, powers, keeps_rows) = ("lamb", MOMENTS, POWERS, false);
+    let rule = Rule { name, state, powers, before, attributes, keeps_rows };
+    update(cx, &rule, ["lamb_moments", "lamb_move"])
 }
 
 pub(super) fn lars(cx: &mut Lowering<'_>) -> Outcome {
@@ -36,7 +37,8 @@ pub(super) fn lars(cx: &mut Lowering<'_>) -> Outcome {
         op.f64("rescale_grad")?,
     ]);
     let state = &[("Velocity", "VelocityOut")];
-    let rule = Rule { name: "lars", state, powers: &[], attributes, keeps_rows: false };
+    let rule =
+        Rule { name: "lars", state, powers: &[], before: NONE, attributes, keeps_rows: false };
     update(cx, &rule, ["lars_norms", "lars_move"])
 }
 

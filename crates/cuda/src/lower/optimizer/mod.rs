@@ -10,16 +10,6 @@ mod target;
 
 use super::Lower;
 
-#[expect(
-    unused_imports,
-    reason = "for a plan that updates all parameters of a program at once"
-)]
-pub(crate) use {
-    dense::update_many,
-    powers::{Power, raise_many},
-    target::{Rule, Target},
-};
-
 /// The ops of this family.
 pub(super) const OPS: &[(&str, Lower)] = &[
     ("adadelta", rules::adadelta),

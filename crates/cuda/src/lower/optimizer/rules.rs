@@ -4,10 +4,13 @@ use super::super::{Lowering, Outcome, host};
 use super::powers;
 use super::rows::update;
 use super::target::Rule;
+use crate::work::Ref;
 
 /// The slots of Adam's kin.
 pub(super) const MOMENTS: &[(&str, &str)] = &[("Moment1", "Moment1Out"), ("Moment2", "Moment2Out")];
 pub(super) const POWERS: &[&str] = &["Beta1Pow", "Beta2Pow"];
+/// No power was raised before the update.
+pub(super) const NONE: [Ref; 2] = [Ref::NULL; 2];
 const MOMENT: &[(&str, &str)] = &[("Moment", "MomentOut")];
 
 /// The first attributes, and zeros.
@@ -17,7 +20,10 @@ pub(super) fn attributes<const N: usize>(first: [f64; N]) -> [f64; 6] {
 
 pub(super) fn sgd(cx: &mut Lowering<'_>) -> Outcome {
     let attributes = attributes([]);
-    update(cx, &Rule { name: "sgd", state: &[], powers: &[], attributes, keeps_rows: true })
+    update(
+        cx,
+        &Rule { name: "sgd", state: &[], powers: &[], before: NONE, attributes, keeps_rows: true },
+    )
 }
 
 pub(super) fn momentum(cx: &mut Lowering<'_>) -> Outcome {
@@ -31,19 +37,32 @@ pub(super) fn momentum(cx: &mut Lowering<'_>) -> Outcome {
     let [of_grad, of_velocity] = if op.bool("use_nesterov")? { [1.0, mu] } else { [0.0, 1.0] };
     let attributes = attributes([mu, l2_decay, op.f64("rescale_grad")?, of_grad, of_velocity]);
     let state = &[("Velocity", "VelocityOut")];
-    update(cx, &Rule { name: "momentum", state, powers: &[], attributes, keeps_rows: false })
+    update(
+        cx,
+        &Rule { name: "momentum", state, powers: &[], before: NONE, attributes, keeps_rows: false },
+    )
 }
 
 pub(super) fn adagrad(cx: &mut Lowering<'_>) -> Outcome {
     let attributes = attributes([cx.op.f64("epsilon")?]);
-    let rule = Rule { name: "adagrad", state: MOMENT, powers: &[], attributes, keeps_rows: true };
+    let rule = Rule {
+        name: "adagrad",
+        state: MOMENT,
+        powers: &[],
+        before: NONE,
+        attributes,
+        keeps_rows: true,
+    };
     update(cx, &rule)
 }
 
 pub(super) fn decayed_adagrad(cx: &mut Lowering<'_>) -> Outcome {
     let attributes = attributes([cx.op.f64("decay")?, cx.op.f64("epsilon")?]);
     let name = "decayed_adagrad";
-    update(cx, &Rule { name, state: MOMENT, powers: &[], attributes, keeps_rows: false })
+    update(
+        cx,
+        &Rule { name, state: MOMENT, powers: &[], before: NONE, attributes, keeps_rows: false },
+    )
 }
 
 pub(super) fn adam(cx: &mut Lowering<'_>) -> Outcome {
@@ -73,8 +92,9 @@ pub(super) fn adamw(cx: &mut Lowering<'_>) -> Outcome {
 
 fn of_adams_kind(cx: &mut Lowering<'_>, attributes: [f64; 6], keep_powers: bool) -> Outcome {
     let keeps_rows = cx.op.bool("lazy_mode")?;
-    update(cx, &Rule { name: "adam", state: MOMENTS, powers: POWERS, attributes, keeps_rows })?;
-    powers::raise(cx, keep_powers)
+    let before = powers::raise(cx, keep_powers)?;
+    let (name, state, powers) = ("adam", MOMENTS, POWERS);
+    update(cx, &Rule { name, state, powers, before, attributes, keeps_rows })
 }
 
 pub(super) fn adamax(cx: &mut Lowering<'_>) -> Outcome {
@@ -83,14 +103,17 @@ pub(super) fn adamax(cx: &mut Lowering<'_>) -> Outcome {
     let state = &[("Moment", "MomentOut"), ("InfNorm", "InfNormOut")];
     // Another op raises the power.
     let powers = &["Beta1Pow"];
-    update(cx, &Rule { name: "adamax", state, powers, attributes, keeps_rows: false })
+    update(cx, &Rule { name: "adamax", state, powers, before: NONE, attributes, keeps_rows: false })
 }
 
 pub(super) fn adadelta(cx: &mut Lowering<'_>) -> Outcome {
     let attributes = attributes([cx.op.f64("rho")?, cx.op.f64("epsilon")?]);
     let state =
         &[("AvgSquaredGrad", "AvgSquaredGradOut"), ("AvgSquaredUpdate", "AvgSquaredUpdateOut")];
-    update(cx, &Rule { name: "adadelta", state, powers: &[], attributes, keeps_rows: false })
+    update(
+        cx,
+        &Rule { name: "adadelta", state, powers: &[], before: NONE, attributes, keeps_rows: false },
+    )
 }
 
 pub(super) fn rmsprop(cx: &mut Lowering<'_>) -> Outcome {
@@ -104,14 +127,14 @@ pub(super) fn rmsprop(cx: &mut Lowering<'_>) -> Outcome {
             ("MeanGrad", "MeanGradOut"),
         ];
         let name = "centered_rmsprop";
-        return update(cx, &Rule { name, state, powers, attributes, keeps_rows });
+        return update(cx, &Rule { name, state, powers, before: NONE, attributes, keeps_rows });
     }
     // The mean gradient takes no part, but its value goes on.
     if let (Some(from), Some(to)) = (cx.maybe_input("MeanGrad"), cx.maybe_output("MeanGradOut")) {
         cx.carry_over(&from.dense()?, &to.dense()?);
     }
     let state = &[("MeanSquare", "MeanSquareOut"), ("Moment", "MomentOut")];
-    update(cx, &Rule { name: "rmsprop", state, powers, attributes, keeps_rows })
+    update(cx, &Rule { name: "rmsprop", state, powers, before: NONE, attributes, keeps_rows })
 }
 
 pub(super) fn ftrl(cx: &mut Lowering<'_>) -> Outcome {
@@ -119,5 +142,8 @@ pub(super) fn ftrl(cx: &mut Lowering<'_>) -> Outcome {
     let attributes = attributes([op.f64("l1")?, op.f64("l2")?, -op.f64("lr_power")?]);
     let state =
         &[("SquaredAccumulator", "SquaredAccumOut"), ("LinearAccumulator", "LinearAccumOut")];
-    update(cx, &Rule { name: "ftrl", state, powers: &[], attributes, keeps_rows: true })
+    update(
+        cx,
+        &Rule { name: "ftrl", state, powers: &[], before: NONE, attributes, keeps_rows: true },
+    )
 }

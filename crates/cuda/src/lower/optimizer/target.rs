@@ -14,8 +14,9 @@ pub(crate) struct Rule {
     pub(crate) name: &'static str,
     /// The slots of accumulators: `(input, output)`.
     pub(crate) state: &'static [(&'static str, &'static str)],
-    /// The slots of the powers of decay rates.
+    /// The slots of the powers of decay rates, and where those lie that have been raised already.
     pub(crate) powers: &'static [&'static str],
+    pub(crate) before: [Ref; 2],
     /// In the order that the rule names them in (`kernels/rules.cuh`).
     pub(crate) attributes: [f64; 6],
     /// Whether rows that a sparse gradient does not name stay as they are; else their gradient is zero.
@@ -49,6 +50,11 @@ pub(super) struct Extent {
     count: i64,
     pub(super) first_block: u32,
     width: [u32; 3],
+}
+
+impl Extent {
+    /// The word that begins with the first block.
+    pub(super) const BLOCK_WORD: usize = std::mem::offset_of!(Extent, first_block) / 8;
 }
 
 /// The numbers of a rule, as in `kernels/rules.cuh`.
@@ -89,7 +95,8 @@ impl Target {
                 DType::F64 => doubles |= 1 << at,
                 _ => return host(),
             }
-            numbers[at] = number.at;
+            let before = at.checked_sub(1).map_or(Ref::NULL, |power| rule.before[power]);
+            numbers[at] = if before == Ref::NULL { number.at } else { before };
         }
         let target = Target {
             dtype: param.dtype,

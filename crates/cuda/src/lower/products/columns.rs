@@ -2,9 +2,10 @@
 //! up the chunks in their order, so that the bits are the same in every run.
 
 use bireme_ir::DType;
+use bytemuck::{Pod, Zeroable};
 
 use crate::lower::{Lowering, Outcome, host, lowering::suffix};
-use crate::work::Ref;
+use crate::work::{Many, Ref};
 
 /// Columns that a block takes at once, and the rows that it looks at together: as in `rows.cuh`.
 const TILE: usize = 32;
@@ -12,6 +13,9 @@ const TILE_LANES: usize = 8;
 
 /// Blocks that fill a large card.
 const BLOCKS: usize = 1024;
+
+/// Sums that one launch finishes at most, as in `kernels/products.cu`.
+const MANY_SUMS: usize = 32;
 
 /// How a matrix is cut into blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,11 +64,38 @@ pub(crate) fn finish(
     width: usize,
     sums: &Sums,
 ) -> Outcome {
-    let name = format!("finish_columns_{}", suffix(dtype)?);
+    let suffix = suffix(dtype)?;
+    let shape = Unfinished {
+        chunks: chunks as i64,
+        width: width as i64,
+        split: sums.split as i64,
+        scale: sums.scale,
+        first_block: 0,
+        unused: 0,
+    };
+    let many = Many {
+        name: format!("finish_many_columns_{suffix}"),
+        targets: 1,
+        room: 1,
+        most: MANY_SUMS,
+        block_word: Some(std::mem::offset_of!(Unfinished, first_block) / 8),
+    };
     let blocks = [width.div_ceil(TILE) as u32, 1, 1];
-    let launch = l.kernel(name, blocks, 256).at(partials).size(chunks).size(width);
-    launch.at(sums.first).size(sums.split).at(sums.second).value(sums.scale).launch();
+    let launch = l.kernel(format!("finish_columns_{suffix}"), blocks, 256).many(many);
+    launch.refs([partials, sums.first, sums.second], 3).value(shape).value(1u32).launch();
     Ok(())
+}
+
+/// As in `kernels/products.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Unfinished {
+    chunks: i64,
+    width: i64,
+    split: i64,
+    scale: f64,
+    first_block: u32,
+    unused: u32,
 }
 
 /// A matrix whose columns are summed.

@@ -6,6 +6,7 @@
 use super::columns::{Chunks, Sums, finish, sum_size};
 use super::matmul::as_matrix;
 use super::multiply::{DotRows, dense, dot_rows, float, multiply, plain, turned};
+use super::small;
 use crate::lower::{Lowering, Outcome, Var, host};
 use crate::work::{Epilogue, Product, Ref};
 
@@ -64,10 +65,16 @@ pub(super) fn forward(l: &mut Lowering<'_>) -> Outcome {
         let rows = DotRows { a, b, bias, out, rows: m, width: k, rows_per_b: m };
         return dot_rows(l, x.dtype, rows, 1.0, act.number());
     }
+    // The zeros in the gaps of `X` and behind `W` add nothing, and make a size that the library is fast with.
+    let k = if w.zeros_follow { x.pitch } else { k };
     let epilogue = if act == Act::Relu { Epilogue::BiasRelu } else { Epilogue::Bias };
     let product = dense(elements, [m, n, k], plain(x.at), plain(w.at), out.at);
     let pitches = [x.pitch, product.pitches[1], product.pitches[2]];
-    l.product(Product { bias: bias.at, epilogue, pitches, ..product });
+    let product = Product { bias: bias.at, epilogue, pitches, ..product };
+    if small::multiply(l, &product, act.number())? {
+        return Ok(());
+    }
+    l.product(product);
     let kernel = match act {
         Act::None | Act::Relu => return Ok(()),
         Act::Sigmoid => "sigmoid",
@@ -126,6 +133,19 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
 
 impl Grad {
     fn wide(&self, l: &mut Lowering<'_>, [m, n, k]: [usize; 3]) -> Outcome {
+        let has_gaps = |var: &Var| var.pitch != k;
+        if small::is_small([m, n, k]) && !self.dx.as_ref().is_some_and(has_gaps) {
+            let grad = small::FcGrad {
+                x: &self.x,
+                w: &self.w,
+                out: self.out.as_ref(),
+                dout: &self.dout,
+                dx: self.dx.as_ref(),
+                dw: self.dw.as_ref(),
+                dbias: self.dbias.as_ref(),
+            };
+            return small::fc_grad(l, &grad, [m, n, k], self.act.number());
+        }
         let wants_product = self.dx.is_some() || self.dw.is_some();
         let masked = match &self.out {
             Some(_) if wants_product => Some(l.scratch(self.dout.bytes())),
@@ -136,13 +156,20 @@ impl Grad {
         }
         let (dz, elements) = (masked.unwrap_or(self.dout.at), float(self.x.dtype)?);
         if let Some(dx) = &self.dx {
-            let product = dense(elements, [m, k, n], plain(dz), turned(self.w.at), dx.at);
-            let pitches = [product.pitches[0], product.pitches[1], dx.pitch];
+            // Zeros behind `W` make the zeros in the gaps.
+            let columns = if self.w.zeros_follow { dx.pitch } else { k };
+            if columns < dx.pitch {
+                l.clear(dx.at, m * dx.pitch * dx.dtype.size());
+            }
+            let product = dense(elements, [m, columns, n], plain(dz), turned(self.w.at), dx.at);
+            let pitches = [n, n, dx.pitch];
             multiply(l, Product { pitches, ..product })?;
         }
         if let Some(dw) = &self.dw {
-            let product = dense(elements, [k, n, m], turned(self.x.at), plain(dz), dw.at);
-            let pitches = [self.x.pitch, product.pitches[1], product.pitches[2]];
+            // What the gaps of `X` make of it lies in the room behind it.
+            let rows = if dw.zeros_follow { k } else { self.x.pitch };
+            let product = dense(elements, [rows, n, m], turned(self.x.at), plain(dz), dw.at);
+            let pitches = [self.x.pitch, n, n];
             multiply(l, Product { pitches, ..product })?;
         }
         Ok(())

@@ -6,6 +6,7 @@ mod einsum;
 mod fc;
 mod matmul;
 pub(super) mod multiply;
+mod small;
 mod stacks;
 
 use super::Lower;

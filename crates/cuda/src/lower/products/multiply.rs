@@ -4,6 +4,7 @@
 use bireme_ir::DType;
 
 use super::columns::{Matrix, column_sums};
+use super::small;
 use crate::lower::lowering::{Lowering, suffix};
 use crate::lower::{Outcome, host};
 use crate::work::{Epilogue, Float, Product, Ref};
@@ -87,7 +88,7 @@ pub(crate) fn multiply(l: &mut Lowering<'_>, product: Product) -> Outcome {
         }
         return Ok(());
     }
-    if !with_vector(l, &product)? {
+    if !with_vector(l, &product)? && !small::multiply(l, &product, 0)? {
         l.product(product);
     }
     Ok(())

@@ -10,13 +10,14 @@ use bireme_ir::{DType, VarKind};
 
 use super::{Bound, CardCall, CardLayout, FeedTarget, Fetch, Piece, Segment};
 use crate::device::{
-    Address, Device, DeviceMeta, DeviceRows, DeviceTensor, DeviceValue, Operand, Region, unwritten,
+    Address, Device, DeviceMeta, DeviceRows, DeviceTensor, DeviceValue, Operand, Region, RowValues,
+    Uploads, View, unwritten,
 };
 use crate::op::{Share, meta_of, shape_like};
 use crate::plan::beside::Copies;
 use crate::plan::frame::{Call, Frame};
 use crate::plan::layout::{FeedShape, Source, no_value, shapes_of};
-use crate::plan::memory::{Need, pack};
+use crate::plan::memory::{Need, lay_out, pack};
 use crate::plan::place::{Holders, Places, Task, schedule};
 use crate::plan::select::{Selection, VarId};
 use crate::scope::Cell;
@@ -26,6 +27,9 @@ use crate::{Error, Result};
 
 /// Where blocks of a card's memory begin.
 const ALIGN: usize = 256;
+
+/// The part of a card's free memory up to which a step's values share none.
+const SHARE_OF_FREE: usize = 16;
 
 /// A layout in the making.
 pub(super) struct Builder<'a> {
@@ -95,6 +99,9 @@ impl<'a> Builder<'a> {
         let fetches = self.selection.fetches.iter().map(|var| self.fetch(*var, &frame, &values));
         let fetches = fetches.collect::<Result<_>>()?;
         let complaints = self.device.complaints()?;
+        let feeds = self.selection.feeds.iter().map(|var| self.feed_target(*var, &frame));
+        let feeds: Vec<FeedTarget> = feeds.collect();
+        let uploads = self.uploads(&feeds)?;
         // Nothing can fail any more: until here every variable is as it was.
         for (cell, value) in new {
             // SAFETY: who makes a layout is alone on the scope.
@@ -105,7 +112,8 @@ impl<'a> Builder<'a> {
             shapes,
             device: Arc::clone(self.device),
             pieces,
-            feeds: self.selection.feeds.iter().map(|var| self.feed_target(*var, &frame)).collect(),
+            feeds,
+            uploads,
             fetches,
             bound,
             at_home: at_home.map(|(_, cell)| Arc::clone(cell)).collect(),
@@ -124,7 +132,13 @@ impl<'a> Builder<'a> {
         // SAFETY: who makes a layout is alone on the scope.
         unsafe {
             if cell.meta().is_some_and(|there| there == meta.meta) {
-                return Ok((cell.on_card(self.device)?, false));
+                return match cell.on_card(self.device)? {
+                    // Kernels count on zeros behind it, which a copy has.
+                    DeviceValue::Tensor(there) if !there.zeros_follow() => {
+                        Ok((DeviceValue::Tensor(there.clone()), true))
+                    }
+                    there => Ok((there, false)),
+                };
             }
         }
         Ok((unwritten(self.device.as_ref(), meta)?, true))
@@ -157,8 +171,13 @@ impl<'a> Builder<'a> {
         for var in &self.selection.fetches {
             spans.entry(*var).and_modify(|span| span.1 = self.tasks.len());
         }
-        let mut vars: Vec<VarId> =
-            spans.keys().filter(|var| !values.contains_key(var)).copied().collect();
+        let views = self.views();
+        for (var, (viewed, _)) in &views {
+            let last = spans[var].1;
+            spans.entry(*viewed).and_modify(|span| span.1 = span.1.max(last));
+        }
+        let is_placed = |var: &&VarId| !values.contains_key(var) && !self.is_feed(**var);
+        let mut vars: Vec<VarId> = spans.keys().filter(is_placed).copied().collect();
         vars.sort_unstable();
         let mut needs = Vec::new();
         for var in &vars {
@@ -177,16 +196,41 @@ impl<'a> Builder<'a> {
                 scratch.push(*at);
             }
         }
-        let packing = pack(&needs);
+        // Values that share memory keep ops apart that could run side by side.
+        let apart = lay_out(&needs);
+        let plenty = self.device.memory()?.free / SHARE_OF_FREE;
+        let packing = if apart.bytes <= plenty { apart } else { pack(&needs) };
         let arena = self.device.allocate(packing.bytes)?;
         for (i, var) in vars.iter().enumerate() {
             let at = [packing.offsets[2 * i], packing.offsets[2 * i + 1]];
             values.insert(*var, window(self.meta(*var)?, &arena, at));
         }
+        for (var, (viewed, view)) in views {
+            let (Some(DeviceValue::Tensor(tensor)), offset) = (values.get(&viewed), view.offset)
+            else {
+                return Err(Error::kernel("a view lies in a dense tensor of the card"));
+            };
+            let within = tensor.behind(offset);
+            if let Some(DeviceValue::Rows(rows)) = values.get_mut(&var) {
+                rows.value = within;
+            }
+        }
         let offsets = packing.offsets[2 * vars.len()..].iter();
         let scratch = scratch.into_iter().zip(offsets.map(|at| arena.address().plus(*at)));
         let scratch = scratch.collect();
         Ok((arena, scratch))
+    }
+
+    /// Selected rows that lie in another variable, and that.
+    fn views(&self) -> Vec<(VarId, (VarId, View))> {
+        let on_card = self.selection.ops.iter().enumerate();
+        let outputs = on_card.filter(|(at, _)| self.places.is_on_card(*at)).flat_map(|(_, op)| {
+            op.outputs.iter().filter_map(|var| match self.places.metas[*var].as_ref()?.values {
+                RowValues::View(view) => Some((*var, (op.inputs[view.input], view))),
+                _ => None,
+            })
+        });
+        outputs.collect()
     }
 
     /// Gives values of the host their shapes: those that host ops write, and those that are copied down.
@@ -237,9 +281,10 @@ impl<'a> Builder<'a> {
             Task::Down(var) => {
                 pieces.push(Piece::Down { from: values[&var].alias(), to: address(var) });
             }
+            // Feeds have their own way.
+            Task::Up(var) if self.is_feed(var) => {}
             Task::Up(var) => {
-                let feed = self.selection.feeds.iter().position(|feed| *feed == var);
-                pieces.push(Piece::Up { from: address(var), to: values[&var].alias(), feed });
+                pieces.push(Piece::Up { from: address(var), to: values[&var].alias() });
             }
             Task::Host(at) => {
                 let op = &self.selection.ops[at];
@@ -303,7 +348,24 @@ impl<'a> Builder<'a> {
             _ => false,
         };
         let on_host = self.tasks.iter().any(reads) || self.selection.fetches.contains(&var);
-        FeedTarget { at: frame.at(var), on_host }
+        FeedTarget { at: frame.at(var), on_host, on_card: self.tasks.contains(&Task::Up(var)) }
+    }
+
+    fn is_feed(&self, var: VarId) -> bool {
+        self.selection.feeds.contains(&var)
+    }
+
+    /// The way of feeds that the card reads.
+    fn uploads(&self, feeds: &[FeedTarget]) -> Result<Option<Box<dyn Uploads>>> {
+        if !feeds.iter().any(|feed| feed.on_card) {
+            return Ok(None);
+        }
+        let bytes = self.selection.feeds.iter().zip(feeds).map(|(var, feed)| match feed.on_card {
+            true => Ok(self.meta(*var)?.extent()[0]),
+            false => Ok(0),
+        });
+        let bytes = bytes.collect::<Result<Vec<usize>>>()?;
+        Ok(Some(self.device.uploads(&bytes)?))
     }
 
     fn fetch(
@@ -324,20 +386,10 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Bytes of a value's elements and, for selected rows, of their numbers.
+/// The bytes of its own that a value needs, and those of the numbers of selected rows.
 fn sizes(meta: &DeviceMeta) -> [usize; 2] {
-    let dims: Vec<usize> = meta.meta.dims.iter().map(|dim| *dim as usize).collect();
-    let size = meta.meta.dtype.size();
-    match (meta.meta.kind, meta.rows) {
-        (VarKind::SelectedRows, count) => {
-            let (count, width) = (count.unwrap_or(0), dims.iter().skip(1).product::<usize>());
-            [count * width * size, count * 8]
-        }
-        _ => {
-            let whole = meta.pitch.map(|pitch| dims[0] * pitch);
-            [whole.unwrap_or_else(|| dims.iter().product()) * size, 0]
-        }
-    }
+    let [values, numbers] = meta.extent();
+    [if matches!(meta.values, RowValues::View(_)) { 0 } else { values }, numbers]
 }
 
 /// A value at these offsets of an arena.
@@ -347,10 +399,12 @@ fn window(meta: &DeviceMeta, arena: &Arc<dyn Region>, at: [usize; 2]) -> DeviceV
     match (meta.meta.kind, meta.rows) {
         (VarKind::SelectedRows, count) => {
             let count = count.unwrap_or(0);
+            let is_view = matches!(meta.values, RowValues::View(_));
+            let own = if is_view { 0 } else { count };
             DeviceValue::Rows(DeviceRows {
                 rows: DeviceTensor::window(DType::I64, Dims::new(&[count]), arena, at[1]),
                 height: dims.first().copied().unwrap_or(0),
-                value: DeviceTensor::window(dtype, dims.with_rows(count), arena, at[0]),
+                value: DeviceTensor::window(dtype, dims.with_rows(own), arena, at[0]),
             })
         }
         _ => DeviceValue::Tensor(DeviceTensor::window(dtype, dims, arena, at[0])),

@@ -22,7 +22,7 @@ use super::place::Places;
 use super::{MAX_LAYOUTS, Plan, RunningStep};
 use crate::device::{
     Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceTensor, DeviceValue,
-    Operand, Problem, Recording, Region, refused,
+    Operand, Problem, Recording, Region, Uploads, refused,
 };
 use crate::error::site_text;
 use crate::executor::Feed;
@@ -37,6 +37,8 @@ pub(crate) struct CardLayout {
     device: Arc<dyn Device>,
     pieces: Vec<Piece>,
     feeds: Vec<FeedTarget>,
+    /// The way of feeds that the card reads, if there are some.
+    uploads: Option<Box<dyn Uploads>>,
     fetches: Vec<Fetch>,
     /// Persistable variables on the card.
     bound: Vec<Bound>,
@@ -55,16 +57,8 @@ pub(crate) struct CardLayout {
 enum Piece {
     Host(Call),
     Card(Segment),
-    Down {
-        from: DeviceValue,
-        to: NonNull<Value>,
-    },
-    /// `feed` is the number of the feed that is copied, if it is one.
-    Up {
-        from: NonNull<Value>,
-        to: DeviceValue,
-        feed: Option<usize>,
-    },
+    Down { from: DeviceValue, to: NonNull<Value> },
+    Up { from: NonNull<Value>, to: DeviceValue },
 }
 
 /// What all ops of a step share on the card.
@@ -102,11 +96,13 @@ struct CardCall {
     checked: Vec<(Address, DType, usize)>,
 }
 
-/// Where a feed goes on the host.
+/// Where a feed goes.
 struct FeedTarget {
     at: NonNull<Value>,
-    /// Whether somebody reads it there.
+    /// Whether somebody reads it on the host.
     on_host: bool,
+    /// Whether somebody reads it on the card.
+    on_card: bool,
 }
 
 enum Fetch {
@@ -172,11 +168,7 @@ impl CardLayout {
             // SAFETY: the frame is this layout's own, and no op runs.
             unsafe { *target.at.as_ptr() = Value::Tensor(value) };
         }
-        let on_card = feeds.iter().map(|feed| match feed {
-            Feed::Host(_) => None,
-            Feed::Card(feed) => Some(feed.address()),
-        });
-        let on_card: Vec<Option<Address>> = on_card.collect();
+        let on_card = self.send(feeds)?;
         if self.counts_steps {
             self.device.upload(&step.draw.to_le_bytes(), self.step.address())?;
         }
@@ -184,6 +176,12 @@ impl CardLayout {
         for bound in self.bound.iter().filter(|bound| bound.is_written) {
             bound.cell.card_writes();
         }
+        let done = self.run_pieces(step, &on_card);
+        let finished = self.uploads.as_mut().map_or(Ok(()), |uploads| uploads.finish());
+        done.and(finished)
+    }
+
+    fn run_pieces(&mut self, step: &RunningStep<'_>, on_card: &[Option<Address>]) -> Result<()> {
         for piece in &mut self.pieces {
             step.ask(0)?;
             match piece {
@@ -193,7 +191,7 @@ impl CardLayout {
                 Piece::Card(segment) => {
                     let words =
                         Words { step: self.step.address(), complaints: self.complaints.address() };
-                    segment.run(self.device.as_ref(), words, &on_card)?;
+                    segment.run(self.device.as_ref(), words, on_card)?;
                 }
                 Piece::Down { from, to } => {
                     // SAFETY: the frame is this layout's own, and no op runs.
@@ -202,15 +200,34 @@ impl CardLayout {
                         (from, to) => *to = from.download()?,
                     }
                 }
-                Piece::Up { feed: Some(feed), .. } if on_card[*feed].is_some() => {}
                 // SAFETY: as above.
-                Piece::Up { from, to, .. } => match (unsafe { from.as_ref() }, to) {
+                Piece::Up { from, to } => match (unsafe { from.as_ref() }, to) {
                     (Value::Tensor(from), DeviceValue::Tensor(to)) => to.write(from)?,
                     _ => return Err(Error::kernel("selected rows of the host go to no card")),
                 },
             }
         }
         Ok(())
+    }
+
+    /// Sends the host's feeds to the card; says where each feed lies there that somebody reads.
+    fn send(&mut self, feeds: &[Feed<'_>]) -> Result<Vec<Option<Address>>> {
+        let given = feeds.iter().zip(&self.feeds);
+        let mut places: Vec<Option<Address>> = given
+            .clone()
+            .map(|(feed, target)| match feed {
+                Feed::Card(feed) if target.on_card => Some(feed.address()),
+                _ => None,
+            })
+            .collect();
+        if let Some(uploads) = &mut self.uploads {
+            let host = given.map(|(feed, target)| match feed {
+                Feed::Host(feed) if target.on_card => Some(feed.as_bytes()),
+                _ => None,
+            });
+            uploads.send(&host.collect::<Vec<_>>(), &mut places)?;
+        }
+        Ok(places)
     }
 }
 
