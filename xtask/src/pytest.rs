@@ -29,6 +29,10 @@ pub(crate) const AFTER_TESTS: &[&str] = &["--workspace", "--lib", "--tests"];
 pub(crate) fn run(selection: &[&str], args: &[String]) -> Result<()> {
     let tools = Venv::with_tools()?;
     step("build the extension", || build_extension(selection))?;
+    // Tests on cards look for its libraries in the build folder.
+    step("build the emulated card", || {
+        run_command(&mut cargo(&["build", "--locked", "--package", "bireme-emulator"]))
+    })?;
     step("pytest", || {
         let path = root().join(PACKAGE_PARENT);
         run_command(tools.python().args(["-m", "pytest", "-q"]).args(args).env("PYTHONPATH", path))

@@ -6,6 +6,7 @@
 
 mod bench;
 mod commands;
+mod device;
 mod interrupt;
 mod progress;
 mod rows;

@@ -295,7 +295,11 @@ impl Bound {
 
 /// The error of a driver that the engine passes on.
 pub(crate) fn failed(error: Error) -> bireme_engine::Error {
-    bireme_engine::Error::Device { problem: error.to_string() }
+    let problem = error.to_string();
+    match error {
+        Error::OutOfMemory { .. } => bireme_engine::Error::DeviceMemory { problem },
+        _ => bireme_engine::Error::Device { problem },
+    }
 }
 
 impl std::fmt::Debug for Bound {

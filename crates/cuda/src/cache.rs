@@ -17,19 +17,6 @@ const MIDDLE: usize = 10 << 20;
 /// The size of pieces for blocks of middle size.
 const LARGE_PIECE: usize = 20 << 20;
 
-/// How much memory this process uses of a card.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryUse {
-    /// Bytes of tensors, plans and what else is alive.
-    pub allocated: usize,
-    /// Bytes taken from the driver: those, and what is kept for later.
-    pub reserved: usize,
-    /// The most that was allocated at a time.
-    pub peak_allocated: usize,
-    /// The most that was reserved at a time.
-    pub peak_reserved: usize,
-}
-
 /// Whether blocks are kept when they are given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
@@ -49,7 +36,6 @@ pub(crate) struct Cache {
 struct State {
     small: Pool<Memory>,
     large: Pool<Memory>,
-    figures: MemoryUse,
 }
 
 /// A block of memory; it goes back when it is dropped.
@@ -66,7 +52,7 @@ pub(crate) struct Block {
 impl Cache {
     pub(crate) fn new(stream: &Arc<Stream>, keeping: Keeping) -> Arc<Cache> {
         let (small, large) = (Pool::new(GRAIN), Pool::new(SMALL));
-        let state = Mutex::new(State { small, large, figures: MemoryUse::default() });
+        let state = Mutex::new(State { small, large });
         Arc::new(Cache { stream: Arc::clone(stream), keeping, state })
     }
 
@@ -87,14 +73,15 @@ impl Cache {
     fn try_take(&self, bytes: usize) -> Result<(u64, usize, Option<Memory>)> {
         if self.keeping == Keeping::Driver {
             let memory = self.stream.allocate(bytes)?;
-            let mut state = self.lock();
-            state.figures.reserve(bytes);
-            state.figures.allocate(bytes);
             return Ok((memory.address(), bytes, Some(memory)));
         }
         let rounded = bytes.max(1).next_multiple_of(GRAIN);
         let mut state = self.lock();
-        let found = state.pool(rounded).take(rounded);
+        let most = match rounded {
+            ..=MIDDLE => LARGE_PIECE,
+            _ => rounded + rounded / 4,
+        };
+        let found = state.pool(rounded).take(rounded, most);
         let (address, counted) = match found {
             Some(found) => found,
             None => {
@@ -105,48 +92,36 @@ impl Cache {
                 };
                 let memory = self.piece(piece, rounded)?;
                 let (at, piece) = (memory.address(), memory.len());
-                state.figures.reserve(piece);
                 let pool = state.pool(rounded);
                 pool.add(at, piece, memory);
-                pool.take(rounded).expect("the piece is large enough")
+                pool.take(rounded, usize::MAX).expect("the piece is large enough")
             }
         };
-        state.figures.allocate(counted);
+        self.card().count_used(counted);
         Ok((address, counted, None))
     }
 
-    /// Memory of the driver: as much as is kept at a time, or as is needed when there is not so much.
+    /// Memory of the driver: as much as is kept at a time, or as is needed when there is not so much. Its blocks count as
+    /// used, not the whole.
     fn piece(&self, wanted: usize, needed: usize) -> Result<Memory> {
-        match self.stream.allocate(wanted) {
-            Err(Error::OutOfMemory { .. }) if needed < wanted => self.stream.allocate(needed),
+        match Memory::uncounted(&self.stream, wanted) {
+            Err(Error::OutOfMemory { .. }) if needed < wanted => {
+                Memory::uncounted(&self.stream, needed)
+            }
             other => other,
         }
     }
 
     /// Gives what is kept, and not used, back to the driver.
     pub(crate) fn empty(&self) -> Result<()> {
-        let (small, large) = {
+        let unused = {
             let mut state = self.lock();
-            let (small, large) = (state.small.unused(), state.large.unused());
-            state.figures.reserved -= small.1 + large.1;
-            (small.0, large.0)
+            (state.small.unused(), state.large.unused())
         };
-        drop((small, large));
+        drop(unused);
         // The driver keeps it, too, until all work is done that was given before.
         self.stream.synchronize()?;
         self.card().trim()
-    }
-
-    /// How much is used.
-    pub(crate) fn figures(&self) -> MemoryUse {
-        self.lock().figures
-    }
-
-    /// Peaks are counted from now on.
-    pub(crate) fn reset_peaks(&self) {
-        let figures = &mut self.lock().figures;
-        figures.peak_allocated = figures.allocated;
-        figures.peak_reserved = figures.reserved;
     }
 
     fn card(&self) -> &Arc<Card> {
@@ -164,18 +139,6 @@ impl State {
     }
 }
 
-impl MemoryUse {
-    fn allocate(&mut self, bytes: usize) {
-        self.allocated += bytes;
-        self.peak_allocated = self.peak_allocated.max(self.allocated);
-    }
-
-    fn reserve(&mut self, bytes: usize) {
-        self.reserved += bytes;
-        self.peak_reserved = self.peak_reserved.max(self.reserved);
-    }
-}
-
 impl Block {
     /// Its address on the card.
     pub(crate) fn address(&self) -> u64 {
@@ -190,13 +153,11 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let mut state = self.cache.lock();
-        state.figures.allocated -= self.counted;
         if self.own.is_some() {
-            state.figures.reserved -= self.counted;
-        } else {
-            let rounded = self.bytes.max(1).next_multiple_of(GRAIN);
-            state.pool(rounded).give_back(self.address);
+            return;
         }
+        self.cache.card().count_unused(self.counted);
+        let rounded = self.bytes.max(1).next_multiple_of(GRAIN);
+        self.cache.lock().pool(rounded).give_back(self.address);
     }
 }

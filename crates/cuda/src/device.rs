@@ -17,10 +17,10 @@ use bireme_engine::{Error, Place, Result};
 use bireme_ir::DType;
 
 use crate::bound::{Bound, Call, Extents, Places, Ready, failed};
-use crate::cache::{Block, Cache, Keeping, MemoryUse};
+use crate::cache::{Block, Cache, Keeping};
 use crate::driver::{
-    Card, Compute, Element, Epilogue, Event, Graph, Operand, Pinned, ProductSpec, Products,
-    Span, Stream, Timing,
+    Card, Compute, Element, Epilogue, Event, Graph, Operand, Pinned, ProductSpec, Products, Span,
+    Stream, Timing,
 };
 use crate::lanes::{self, Access, Placement};
 use crate::lower::{self, Lowered, Lowering, Stop};
@@ -168,19 +168,19 @@ impl Cuda {
         }))
     }
 
-    /// How much memory this process uses.
-    pub(crate) fn memory_use(&self) -> MemoryUse {
-        self.cache.figures()
-    }
-
-    /// Peaks are counted from now on.
-    pub(crate) fn reset_peaks(&self) {
-        self.cache.reset_peaks();
-    }
-
-    /// Gives what is kept back to the driver.
+    /// Gives what is kept back to the driver, and what that keeps to other processes.
     pub(crate) fn empty_cache(&self) -> Result<()> {
         self.cache.empty().map_err(failed)
+    }
+
+    /// The card itself.
+    pub(crate) fn card(&self) -> &Arc<Card> {
+        &self.card
+    }
+
+    /// What everything runs on, in order.
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
     }
 
     fn products(&self) -> crate::driver::Result<&Products> {
@@ -352,10 +352,8 @@ impl Device for Cuda {
 
     fn memory(&self) -> Result<DeviceMemory> {
         let figures = self.card.memory().map_err(failed)?;
-        // What the driver's pool and ours keep without using it is as good as free.
+        // What is kept without being used is as good as free.
         let kept = figures.reserved.saturating_sub(figures.used);
-        let ours = self.cache.figures();
-        let kept = kept + (ours.reserved - ours.allocated);
         Ok(DeviceMemory { free: figures.free + kept, total: figures.total })
     }
 
@@ -384,7 +382,8 @@ impl Device for Cuda {
             return Err(Error::Device { problem });
         }
         // SAFETY: there are as many bytes, which live and are not written until `flights` lets go of them.
-        unsafe { self.stream.upload_from(span(to, bytes), from.start().as_ptr()) }.map_err(failed)?;
+        unsafe { self.stream.upload_from(span(to, bytes), from.start().as_ptr()) }
+            .map_err(failed)?;
         let flies = self.flights.add(&self.stream, from);
         // What nothing holds must not be copied from any more.
         flies.or_else(|error| self.stream.synchronize().and(Err(error))).map_err(failed)

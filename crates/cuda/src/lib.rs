@@ -10,10 +10,12 @@ mod bound;
 mod cache;
 mod device;
 pub mod driver;
+pub mod figures;
 mod lanes;
 mod lower;
 mod merge;
 mod page_locked;
+mod paper;
 mod pool;
 mod uploads;
 mod work;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use bireme_engine::Result;
 use bireme_engine::device::Device;
 
-pub use cache::{Keeping, MemoryUse};
+pub use cache::Keeping;
 
 /// Opens a card, by its number among those of this machine; one that is open already is shared.
 ///
@@ -41,29 +43,10 @@ pub fn open_alone(number: u32, keeping: Keeping) -> Result<Arc<dyn Device>> {
     Ok(device::Cuda::open_alone(number, keeping)?)
 }
 
-/// How much memory this process uses of a card.
-///
-/// # Errors
-/// As [`open`].
-pub fn memory_use(number: u32) -> Result<MemoryUse> {
-    Ok(device::Cuda::open(number)?.memory_use())
-}
-
-/// Counts the peaks of [`memory_use`] from now on.
-///
-/// # Errors
-/// As [`open`].
-pub fn reset_peaks(number: u32) -> Result<()> {
-    device::Cuda::open(number)?.reset_peaks();
-    Ok(())
-}
-
-/// Gives memory of a card that is kept for later back to the driver, for other processes. This waits for all work.
-///
-/// # Errors
-/// As [`open`].
-pub fn empty_cache(number: u32) -> Result<()> {
-    device::Cuda::open(number)?.empty_cache()
+/// A card that is not there: it says which ops a card would run and what memory they need
+/// ([`bireme_engine::Executor::memory_plan`]), and runs nothing.
+pub fn on_paper() -> Arc<dyn Device> {
+    Arc::new(paper::Paper)
 }
 
 /// The number of cards.

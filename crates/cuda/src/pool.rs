@@ -38,13 +38,15 @@ impl<P> Pool<P> {
         Pool { pieces, blocks, free, least_rest: least_rest.max(GRAIN) }
     }
 
-    /// A block of `bytes` bytes, if a free one is large enough: its address, and how long it is.
+    /// A block of `bytes` bytes, if a free one is large enough and not larger than `most`: its address, and how long it
+    /// is. Small blocks cut from a large one would keep it from those who need all of it.
     ///
     /// # Panics
     /// When `bytes` is no multiple of [`GRAIN`].
-    pub(crate) fn take(&mut self, bytes: usize) -> Option<(u64, usize)> {
+    pub(crate) fn take(&mut self, bytes: usize, most: usize) -> Option<(u64, usize)> {
         assert!(bytes.is_multiple_of(GRAIN), "sizes are rounded by the caller");
-        let (found, at) = *self.free.range((bytes, 0)..).next()?;
+        let (found, at) =
+            *self.free.range((bytes, 0)..).next().filter(|(found, _)| *found <= most)?;
         self.free.remove(&(found, at));
         let block = self.blocks.get_mut(&at).expect("free blocks are blocks");
         block.is_free = false;
@@ -95,24 +97,22 @@ impl<P> Pool<P> {
         block.bytes
     }
 
-    /// Pieces of which nothing is used: they are the caller's from now on, with their bytes in all.
-    pub(crate) fn unused(&mut self) -> (Vec<P>, usize) {
+    /// Pieces of which nothing is used: they are the caller's from now on.
+    pub(crate) fn unused(&mut self) -> Vec<P> {
         let is_unused = |at: &u64, piece: &Piece<P>| {
             self.blocks.get(at).is_some_and(|block| block.is_free && block.bytes == piece.bytes)
         };
         let unused = self.pieces.iter().filter(|(at, piece)| is_unused(at, piece));
         let unused: Vec<u64> = unused.map(|(at, _)| *at).collect();
-        let mut bytes = 0;
         let mut memory = Vec::new();
         for at in unused {
             self.blocks.remove(&at);
             if let Some(piece) = self.pieces.remove(&at) {
                 self.free.remove(&(piece.bytes, at));
-                bytes += piece.bytes;
                 memory.push(piece.memory);
             }
         }
-        (memory, bytes)
+        memory
     }
 }
 
@@ -125,31 +125,39 @@ mod tests {
     #[test]
     fn blocks_are_cut_and_joined_again() {
         let mut pool = Pool::new(GRAIN);
-        assert_eq!(pool.take(GRAIN), None);
+        assert_eq!(pool.take(GRAIN, usize::MAX), None);
         pool.add(0x10000, 8 * GRAIN, ());
-        let (a, _) = pool.take(GRAIN).unwrap();
-        let (b, _) = pool.take(2 * GRAIN).unwrap();
-        let (c, _) = pool.take(5 * GRAIN).unwrap();
+        let (a, _) = pool.take(GRAIN, usize::MAX).unwrap();
+        let (b, _) = pool.take(2 * GRAIN, usize::MAX).unwrap();
+        let (c, _) = pool.take(5 * GRAIN, usize::MAX).unwrap();
         assert_eq!([a, b, c], [0x10000, 0x10000 + 512, 0x10000 + 3 * 512]);
-        assert_eq!(pool.take(GRAIN), None);
+        assert_eq!(pool.take(GRAIN, usize::MAX), None);
         pool.give_back(a);
         pool.give_back(c);
         // The smaller one that is large enough.
-        assert_eq!(pool.take(GRAIN), Some((a, GRAIN)));
+        assert_eq!(pool.take(GRAIN, usize::MAX), Some((a, GRAIN)));
         pool.give_back(a);
-        assert_eq!(pool.unused().1, 0);
+        assert!(pool.unused().is_empty());
         pool.give_back(b);
-        assert_eq!(pool.take(8 * GRAIN), Some((a, 8 * GRAIN)));
+        assert_eq!(pool.take(8 * GRAIN, usize::MAX), Some((a, 8 * GRAIN)));
         pool.give_back(a);
-        assert_eq!(pool.unused().1, 8 * GRAIN);
-        assert_eq!(pool.take(GRAIN), None);
+        assert_eq!(pool.unused().len(), 1);
+        assert_eq!(pool.take(GRAIN, usize::MAX), None);
+    }
+
+    #[test]
+    fn a_block_that_is_too_large_is_left_alone() {
+        let mut pool = Pool::new(GRAIN);
+        pool.add(0x10000, 8 * GRAIN, ());
+        assert_eq!(pool.take(GRAIN, 7 * GRAIN), None);
+        assert_eq!(pool.take(GRAIN, 8 * GRAIN), Some((0x10000, GRAIN)));
     }
 
     #[test]
     fn a_small_rest_stays_with_its_block() {
         let mut pool = Pool::new(4 * GRAIN);
         pool.add(0x10000, 8 * GRAIN, ());
-        assert_eq!(pool.take(5 * GRAIN), Some((0x10000, 8 * GRAIN)));
+        assert_eq!(pool.take(5 * GRAIN, usize::MAX), Some((0x10000, 8 * GRAIN)));
         assert_eq!(pool.give_back(0x10000), 8 * GRAIN);
         assert_eq!(pool.give_back(0x10000), 0);
     }
@@ -168,11 +176,11 @@ mod tests {
                     continue;
                 }
                 let bytes = grains * GRAIN;
-                let taken = pool.take(bytes).or_else(|| {
+                let taken = pool.take(bytes, usize::MAX).or_else(|| {
                     // Some pieces are neighbours: blocks of different pieces are not joined.
                     pool.add(0x10000 + pieces * 32 * GRAIN as u64 * 2, bytes.max(32 * GRAIN), ());
                     pieces += 1;
-                    pool.take(bytes)
+                    pool.take(bytes, usize::MAX)
                 });
                 let (at, long) = taken.unwrap();
                 prop_assert!(long >= bytes && long < bytes + 2 * GRAIN);
@@ -184,7 +192,7 @@ mod tests {
             for (at, _) in live {
                 pool.give_back(at);
             }
-            prop_assert_eq!(pool.unused().0.len() as u64, pieces);
+            prop_assert_eq!(pool.unused().len() as u64, pieces);
             prop_assert!(pool.blocks.is_empty() && pool.free.is_empty());
         }
     }

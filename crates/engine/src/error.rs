@@ -117,6 +117,12 @@ pub enum Error {
         /// What is missing, and what to do.
         problem: String,
     },
+    /// A card has too little memory left.
+    #[error("{problem}")]
+    DeviceMemory {
+        /// What was asked for, what there is, and what would fit.
+        problem: String,
+    },
     /// A mistake of the engine itself.
     #[error("internal error of the engine ({problem}): please report it with your script")]
     Internal {
@@ -165,6 +171,7 @@ impl Error {
             | Error::NotFinite { .. }
             | Error::Remote { .. }
             | Error::Device { .. }
+            | Error::DeviceMemory { .. }
             | Error::Interrupted => self,
             Error::OutOfMemory { bytes, place } if place.is_empty() => {
                 Error::OutOfMemory { bytes, place: format!(" in op `{kind}`{}", site()) }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bireme_ir::{DType, Program, Var};
 
 use crate::collective::Collective;
-use crate::device::{Device, DeviceTensor};
+use crate::device::{Device, DeviceTensor, MemoryPlan};
 use crate::graph::ProgramHandle;
-use crate::plan::{FeedShape, Plan, Question, Team};
+use crate::plan::{FeedShape, OnMemory, Plan, Question, Team, shape_of};
 use crate::remote::Remote;
 use crate::tensor::{Dims, Tensor};
 use crate::{Draws, Error, Place, Result, Scope};
@@ -29,6 +29,7 @@ pub struct Executor {
     remote: Option<Arc<dyn Remote>>,
     collective: Option<Arc<dyn Collective>>,
     device: Option<Arc<dyn Device>>,
+    on_memory: Option<OnMemory>,
     draws: Option<Draws>,
     kept: Vec<Kept>,
 }
@@ -101,6 +102,7 @@ impl Executor {
             remote: None,
             collective: None,
             device: None,
+            on_memory: None,
             draws: None,
             kept: Vec::new(),
         })
@@ -112,6 +114,35 @@ impl Executor {
         let mut executor = Executor::new(Place::Cpu).expect("there is always a host");
         executor.device = Some(device);
         executor
+    }
+
+    /// The card it runs on, if there is one.
+    pub fn device(&self) -> Option<&Arc<dyn Device>> {
+        self.device.as_ref()
+    }
+
+    /// Tells `tell` what a step takes of the card, whenever memory was taken for feeds of a new shape.
+    pub fn on_memory(mut self, tell: Arc<dyn Fn(&MemoryPlan) + Send + Sync>) -> Executor {
+        self.on_memory = Some(tell);
+        self.kept.clear();
+        self
+    }
+
+    /// What a step of `program` with `batch` rows would take of the card, without taking it. Variables that have no
+    /// value yet are as the program declares them.
+    ///
+    /// # Errors
+    /// As [`Executor::prepare`]; and when this executor is not on a card.
+    pub fn memory_plan(
+        &self,
+        program: &Program,
+        feeds: &[&str],
+        fetches: &[&str],
+        batch: usize,
+    ) -> Result<MemoryPlan> {
+        let step = self.prepare(program, feeds, fetches)?;
+        let shapes = step.feeds.iter().map(|var| shape_of(var, batch));
+        step.plan.memory_plan(&shapes.collect::<Result<Vec<_>>>()?)
     }
 
     /// Splits each batch over this many threads, 256 at most. The results depend on the number of threads only
@@ -321,6 +352,9 @@ impl Executor {
         }
         if let Some(device) = &self.device {
             plan.run_on(Arc::clone(device));
+        }
+        if let Some(tell) = &self.on_memory {
+            plan.tell_memory(Arc::clone(tell));
         }
         if let Some(draws) = &self.draws {
             plan.draw_from(draws.clone());

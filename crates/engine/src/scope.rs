@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub(crate) use cell::Cell;
+pub(crate) use cell::{Cell, Seat};
 pub(crate) use turns::Turn;
 use turns::{Reading, Turns};
 

@@ -4,13 +4,14 @@
 //! belong to it, and executors that were given no place run on it.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, RwLock};
 
 use bireme_cuda::driver::libraries::load_hints;
 use bireme_engine::Error;
-use bireme_engine::device::Device;
+use bireme_engine::device::{Device, MemoryPlan};
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 
@@ -71,6 +72,11 @@ pub(crate) fn asked_for(py: Python<'_>, number: u32) -> PyResult<Option<Arc<dyn 
     open(number).map(Some)
 }
 
+/// The numbers of the cards that are open.
+pub(crate) fn opened() -> Vec<u32> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+}
+
 /// How many cards can be used; none where there is no driver, or `BIREME_DEVICE=cpu`.
 pub(crate) fn count(py: Python<'_>) -> PyResult<usize> {
     if is_host_forced() {
@@ -102,7 +108,7 @@ fn warn_once(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Says where pip puts NVIDIA's packages: in folders of `sys.path`.
-fn find_packages(py: Python<'_>) -> PyResult<()> {
+pub(crate) fn find_packages(py: Python<'_>) -> PyResult<()> {
     static SAID: Once = Once::new();
     if SAID.is_completed() {
         return Ok(());
@@ -115,4 +121,15 @@ fn find_packages(py: Python<'_>) -> PyResult<()> {
         .collect();
     SAID.call_once(|| load_hints(&folders));
     Ok(())
+}
+
+/// Warns of tables that stay on the host.
+pub(crate) fn say_at_home(plan: &MemoryPlan) {
+    let Some(text) = plan.says_at_home().and_then(|text| CString::new(text).ok()) else { return };
+    Python::attach(|py| {
+        // A filter that makes warnings errors has its way where the step ends.
+        if let Err(raised) = PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1) {
+            raised.restore(py);
+        }
+    });
 }

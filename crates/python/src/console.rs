@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use bireme_cli::{Flavor, Host};
 use pyo3::prelude::*;
 
+use crate::card;
+
 /// Runs the `bireme` command; `argv` begins with the program's name, `command` is what runs it in
 /// a process of its own, `python` what runs a script. Returns the exit code.
 #[pyfunction]
@@ -15,8 +17,10 @@ pub(crate) fn main(
     argv: Vec<OsString>,
     command: Vec<OsString>,
     python: Vec<OsString>,
-) -> u8 {
-    py.detach(|| bireme_cli::run_from(argv, &Host::new(command).with_python(python)))
+) -> PyResult<u8> {
+    // `bireme train --device gpu` finds NVIDIA's libraries where scripts do.
+    card::find_packages(py)?;
+    Ok(py.detach(|| bireme_cli::run_from(argv, &Host::new(command).with_python(python))))
 }
 
 /// Runs `fleetrun` with `argv`, which begins with the name that is shown; `old` is for the

@@ -360,7 +360,11 @@ impl Form {
         let plain = dims.strides();
         let is_plain = steps.is_empty()
             || dims.contains(&0)
-            || steps.iter().zip(&*plain).zip(&*dims).all(|((a, b), dim)| *dim == 1 || *a == *b as i64);
+            || steps
+                .iter()
+                .zip(&*plain)
+                .zip(&*dims)
+                .all(|((a, b), dim)| *dim == 1 || *a == *b as i64);
         let steps = (!is_plain).then(|| steps.to_vec());
         let data = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
         Ok(Form { data, device: tensor.device, dtype, dims, steps })

@@ -122,7 +122,7 @@ pub(crate) fn to_py(error: Error) -> PyErr {
             Error::NotInitialized { .. } => &all.not_found,
             Error::Device { .. } | Error::InUse { .. } | Error::Remote { .. } => &all.unavailable,
             Error::NotFinite { .. } => &all.base,
-            Error::OutOfMemory { .. } => &all.out_of_memory,
+            Error::OutOfMemory { .. } | Error::DeviceMemory { .. } => &all.out_of_memory,
             Error::Internal { .. } => &all.internal,
             _ => &all.invalid_argument,
         };

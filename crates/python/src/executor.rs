@@ -11,6 +11,7 @@ use std::thread::{self, ThreadId};
 
 use bireme_data::train::{Progress, Training, divide, is_in_step, too_many_threads, train};
 use bireme_engine::collective::Collective;
+use bireme_engine::device::Device;
 use bireme_engine::ir::{self, Var};
 use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
@@ -25,12 +26,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::block::name_of;
+use crate::card::{self, Current};
 use crate::context;
 use crate::dataset::Data;
 use crate::dataset_train::Told;
 use crate::error::{enter, enter_data, to_py, unavailable};
 use crate::jobs::{self, Kind};
 use crate::lod_tensor::{LoDTensor, fetched_array};
+use crate::place::device_of;
 use crate::program::Program;
 use crate::ranks;
 use crate::scope::Scope;
@@ -55,6 +58,8 @@ pub(crate) struct Executor {
     rings: Mutex<Option<Arc<Rings>>>,
     /// Whether it looks for NaN and infinity, whatever the others do.
     check_finite: bool,
+    /// The card it runs on, if there is one.
+    card: Option<Arc<dyn Device>>,
 }
 
 /// A program that has been looked at.
@@ -162,6 +167,7 @@ impl Executor {
         scope: &bireme_engine::Scope,
     ) -> EngineResult<(Option<Arc<Worker>>, Option<Arc<Rings>>)> {
         let seen = self.seen(program)?;
+        self.check_place(seen.kind)?;
         match seen.kind {
             Kind::Local => return Ok((None, None)),
             Kind::Trainer if !seen.is_connected => self.connect(engine, program, scope)?,
@@ -175,6 +181,23 @@ impl Executor {
         let worker = lock(&self.worker).clone().filter(|_| matches!(seen.kind, Kind::Trainer));
         let rings = lock(&self.rings).clone().filter(|_| matches!(seen.kind, Kind::Rank));
         Ok((worker, rings))
+    }
+
+    /// That a program of this kind can run where this executor runs. Servers hold parameters on the host anyway.
+    fn check_place(&self, kind: Kind) -> EngineResult<()> {
+        match kind {
+            Kind::Local | Kind::Server => Ok(()),
+            Kind::Trainer | Kind::Rank | Kind::HeterWorker | Kind::Stages
+                if self.card.is_none() =>
+            {
+                Ok(())
+            }
+            Kind::Trainer | Kind::Rank | Kind::HeterWorker | Kind::Stages => Err(Error::Device {
+                problem: "a job of several processes trains on CPUs so far: use \
+                          `Executor(CPUPlace())`, or set BIREME_DEVICE=cpu to run this script there"
+                    .to_owned(),
+            }),
+        }
     }
 
     /// That this thread is not inside a step of this executor already.
@@ -338,9 +361,14 @@ impl Executor {
         threads: Option<usize>,
         check_finite: bool,
     ) -> PyResult<Executor> {
-        // A place that exists on this machine, or was sent to the CPU, is the CPU.
-        let _ = place;
-        let engine = Engine::new(Place::Cpu).map_err(to_py)?;
+        let card = match device_of(place)? {
+            Current::Host => None,
+            Current::Card(card) => Some(card),
+        };
+        let engine = match &card {
+            None => Engine::new(Place::Cpu).map_err(to_py)?,
+            Some(card) => Engine::on(Arc::clone(card)).on_memory(Arc::new(card::say_at_home)),
+        };
         let threads = threads.map_or_else(default_threads, Ok)?;
         let engine = engine.threads(threads).interrupt(Arc::new(signalled));
         Ok(Executor {
@@ -351,6 +379,7 @@ impl Executor {
             worker: Mutex::new(None),
             threads,
             rings: Mutex::new(None),
+            card,
         })
     }
 
@@ -380,6 +409,7 @@ impl Executor {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
             engine.set_check_finite(self.checks_finite());
             let seen = self.seen(program)?;
+            self.check_place(seen.kind)?;
             match seen {
                 Seen { kind: Kind::Stages, .. } => {
                     return self.run_stages(engine, program, &scope, (&names, &feeds), &fetches);
@@ -452,11 +482,17 @@ impl Executor {
         let copy = program.handle.read(Clone::clone);
         let summary = enter_data(py, || {
             let after = |done: &Progress<'_>| told.after(done, &scope);
-            let (threads, split) = divide(&copy, told.threads, false);
+            let (threads, split) = match &self.card {
+                // A card trains one batch after the other, with all of itself.
+                Some(_) => (1, self.threads),
+                None => divide(&copy, told.threads, false),
+            };
             let mut training = Training::new(&copy, &scope, data.slots());
             training.fetches = &told.fetches;
             training.private = &told.private;
             training.split = split;
+            training.device.clone_from(&self.card);
+            training.on_memory = self.card.as_ref().map(|_| Arc::new(card::say_at_home) as _);
             training.infer = told.infer;
             training.check_finite = self.checks_finite();
             training.sequence = Some(program.handle.sequence());

@@ -9,6 +9,7 @@ mod autograd;
 mod backward;
 mod block;
 mod card;
+mod card_figures;
 mod collective;
 mod collective_program;
 mod console;
@@ -64,6 +65,11 @@ mod _core {
     #[pymodule_export]
     use crate::block::Block;
     #[pymodule_export]
+    use crate::card_figures::{
+        CardEvent, allow_tf32, card_memory, card_properties, empty_card_caches, is_card_idle,
+        reset_card_peak, synchronize_card,
+    };
+    #[pymodule_export]
     use crate::collective::{GradReducer, ProcessGroup, Task, divide_gradients};
     #[pymodule_export]
     use crate::collective_program::{
@@ -79,6 +85,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::dataset::{DataBatches, FileShare, MemoryData, QueueData};
+    #[pymodule_export]
+    use crate::dlpack::from_dlpack;
     #[pymodule_export]
     use crate::dtype::{DType, dtype};
     #[pymodule_export]
@@ -127,8 +135,6 @@ mod _core {
     };
     #[pymodule_export]
     use crate::static_optimizer::learning_rate;
-    #[pymodule_export]
-    use crate::dlpack::from_dlpack;
     #[pymodule_export]
     use crate::tensor::{Tensor, to_tensor};
     #[pymodule_export]

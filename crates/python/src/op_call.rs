@@ -15,8 +15,8 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use crate::autograd::on_host;
 use crate::append::{Append, Operand, append_op};
+use crate::autograd::on_host;
 use crate::context::in_dynamic_mode;
 use crate::convert::attr_of;
 use crate::error::{enter, enter_held, to_py};

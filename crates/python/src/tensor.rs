@@ -97,8 +97,7 @@ pub(crate) fn to_tensor(
     place: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Tensor> {
     let home = place.map(|place| Home::named(Some(place))).transpose()?;
-    let inner =
-        EagerTensor::from_held(value_from(value, optional_dtype(dtype)?, home.as_ref())?);
+    let inner = EagerTensor::from_held(value_from(value, optional_dtype(dtype)?, home.as_ref())?);
     inner.set_stop_gradient(stop_gradient);
     Ok(Tensor { inner })
 }
@@ -257,7 +256,12 @@ impl Tensor {
 
     /// A leaf with the same values at `place`. With `blocking`, nothing is on its way when this returns.
     #[pyo3(signature = (place, blocking=true))]
-    fn _copy_to(&self, py: Python<'_>, place: &Bound<'_, PyAny>, blocking: bool) -> PyResult<Tensor> {
+    fn _copy_to(
+        &self,
+        py: Python<'_>,
+        place: &Bound<'_, PyAny>,
+        blocking: bool,
+    ) -> PyResult<Tensor> {
         let home = Home::named(Some(place))?;
         let held = home.bring(&self.inner.held())?;
         if let (true, Some(card)) = (blocking, home.card()) {

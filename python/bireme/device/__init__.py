@@ -1,9 +1,13 @@
-"""Devices: this build has the CPU."""
+"""Devices: the CPU, and NVIDIA GPUs where there are some."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from .. import _core
 from .._missing import missing_names
 from ..framework.place import (
+    check_place,
     get_device,
     is_compiled_with_cinn,
     is_compiled_with_cuda,
@@ -15,8 +19,12 @@ from ..framework.place import (
     is_compiled_with_xpu,
     set_device,
 )
+from .streams import Event, Stream, current_stream, set_stream, stream_guard
 
 __all__ = [
+    "Event",
+    "Stream",
+    "current_stream",
     "get_all_custom_device_type",
     "get_all_device_type",
     "get_available_custom_device",
@@ -32,28 +40,30 @@ __all__ = [
     "is_compiled_with_rocm",
     "is_compiled_with_xpu",
     "set_device",
+    "set_stream",
+    "stream_guard",
     "synchronize",
 ]
 
 
 def get_all_device_type() -> list[str]:
-    """The kinds of devices that this build can use.
+    """The kinds of devices that can be used here.
 
     >>> import bireme as paddle
-    >>> paddle.device.get_all_device_type()
-    ['cpu']
+    >>> paddle.device.get_all_device_type()[0]
+    'cpu'
     """
-    return ["cpu"]
+    return ["cpu", "gpu"] if _core.card_count() else ["cpu"]
 
 
 def get_available_device() -> list[str]:
     """The devices of this machine that can be used.
 
     >>> import bireme as paddle
-    >>> paddle.device.get_available_device()
-    ['cpu']
+    >>> paddle.device.get_available_device()[0]
+    'cpu'
     """
-    return ["cpu"]
+    return ["cpu", *(f"gpu:{number}" for number in range(_core.card_count()))]
 
 
 def get_all_custom_device_type() -> list[str]:
@@ -86,15 +96,18 @@ def get_cudnn_version() -> int | None:
     return None
 
 
-def synchronize(device: str | None = None) -> None:
-    """Waits until the device has done its work; on the CPU it has, when a call returns.
+def synchronize(device: Any = None) -> None:
+    """Waits until a device has done its work; without `device`, the one of `set_device`.
+
+    The CPU has done its work when a call returns.
 
     >>> import bireme as paddle
     >>> paddle.device.synchronize() is None
     True
     """
-    if device is not None:
-        set_device(device)
+    place = check_place(get_device() if device is None else device)
+    if isinstance(place, _core.CUDAPlace):
+        _core.synchronize_card(place.get_device_id())
 
 
 __getattr__ = missing_names(__name__, {"cuda": "bireme.device.cuda"})

@@ -1,6 +1,7 @@
 """Paddle's global switches: those that mean something here, and those that need not.
 
 `FLAGS_check_nan_inf`, here or in the environment, makes NaN and infinity errors.
+`FLAGS_allow_tf32`, likewise, lets products of 32-bit floats on a GPU round their factors.
 A flag that tunes machinery which Bireme does not have (allocators, GPU libraries) is remembered
 and otherwise ignored: it cannot change a result. One that would change results is refused.
 """
@@ -17,10 +18,12 @@ from .._missing import missing_names
 __all__ = ["get_flags", "set_flags"]
 
 _CHECK_FINITE = "FLAGS_check_nan_inf"
+_ALLOW_TF32 = "FLAGS_allow_tf32"
 
 # Memory and libraries that are not here: any value is as good as another.
 _values: dict[str, Any] = {
     "FLAGS_allocator_strategy": "auto_growth",
+    "FLAGS_allow_tf32": False,
     "FLAGS_benchmark": False,
     "FLAGS_check_nan_inf": False,
     "FLAGS_conv_workspace_size_limit": 512,
@@ -67,7 +70,9 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     """Sets flags by name.
 
     With `FLAGS_check_nan_inf`, an op that produces NaN or infinity ends the step with an error that
-    names it, in eager mode and in all executors; it costs a look at every value.
+    names it, in eager mode and in all executors; it costs a look at every value. With
+    `FLAGS_allow_tf32`, products of 32-bit floats on a GPU round their factors to 10 bits of
+    fraction, which is faster: in programs that are compiled from then on.
 
     >>> import bireme as paddle
     >>> paddle.set_flags({"FLAGS_benchmark": True})
@@ -90,6 +95,9 @@ def set_flags(flags: Mapping[str, Any]) -> None:
             if name == _CHECK_FINITE:
                 value = _truth(name, value)
                 _core.set_check_finite(value)
+            if name == _ALLOW_TF32:
+                value = _truth(name, value)
+                _core.allow_tf32(value)
             _values[name] = value
 
 
@@ -132,7 +140,8 @@ def _check_known(name: str) -> None:
     raise ValueError(f"flag `{name}` is not in Bireme{hint}")
 
 
-if _CHECK_FINITE in os.environ:
-    set_flags({_CHECK_FINITE: os.environ[_CHECK_FINITE]})
+for _name in (_CHECK_FINITE, _ALLOW_TF32):
+    if _name in os.environ:
+        set_flags({_name: os.environ[_name]})
 
 __getattr__ = missing_names(__name__)

@@ -1,4 +1,4 @@
-"""Where tensors live and ops run: on the CPU, in this build."""
+"""Where tensors live and ops run: on the CPU, or on an NVIDIA GPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,24 @@ CUDAPinnedPlace = _core.CUDAPinnedPlace
 def set_device(device: str) -> Any:
     """Chooses the device for what follows: `"cpu"`, or `"gpu"` and `"gpu:0"` with one.
 
-    Without a GPU the latter are an error, unless the environment says `BIREME_DEVICE=cpu`.
+    New tensors belong to it, and executors that are given no place run on it. A program starts on
+    the CPU. Without a GPU the latter are an error, unless the environment says `BIREME_DEVICE=cpu`.
 
     >>> import bireme as paddle
     >>> place = paddle.set_device("cpu")
     >>> paddle.get_device()
     'cpu'
+    """
+    place = place_of(device)
+    _core.set_current_place(place)
+    return place
+
+
+def place_of(device: str) -> Any:
+    """The place that a name such as `"gpu:0"` stands for; the GPU is opened.
+
+    >>> place_of("cpu")
+    Place(cpu)
     """
     if not isinstance(device, str):
         raise TypeError(f"`device` must be a string such as 'cpu', not {type(device).__name__}")
@@ -39,37 +51,51 @@ def set_device(device: str) -> Any:
 
 
 def get_device() -> str:
-    """The device that ops run on.
+    """The device that was chosen, `"cpu"` or `"gpu:0"`.
 
     >>> import bireme as paddle
     >>> paddle.get_device()
     'cpu'
     """
-    return "cpu"
+    card = _core.current_card()
+    return "cpu" if card is None else f"gpu:{card}"
 
 
 def set_place(place: Any) -> None:
-    """Checks a place that a user has given where nothing but the CPU can be chosen.
+    """As `set_device`, for a place or the name of one.
 
     >>> import bireme as paddle
     >>> paddle.framework.place.set_place(paddle.CPUPlace())
     >>> paddle.get_device()
     'cpu'
     """
+    _core.set_current_place(check_place(place))
+
+
+def check_place(place: Any) -> Any:
+    """A place that a user has given, by itself or by its name.
+
+    >>> check_place("cpu")
+    Place(cpu)
+    """
     if isinstance(place, str):
-        set_device(place)
-    elif not isinstance(place, (CPUPlace, CUDAPlace, CUDAPinnedPlace)):
+        return place_of(place)
+    if not isinstance(place, (CPUPlace, CUDAPlace, CUDAPinnedPlace)):
         raise TypeError(f"`place` must be a place such as CPUPlace(), not {type(place).__name__}")
+    return place
 
 
 def is_compiled_with_cuda() -> bool:
-    """Whether this build can use NVIDIA GPUs.
+    """Whether NVIDIA GPUs can be used here: a driver is there, and a GPU.
+
+    Every build has what it takes, so the answer is about the machine: scripts choose
+    `CUDAPlace(0)` by it, which must exist then. False under `BIREME_DEVICE=cpu`.
 
     >>> import bireme as paddle
-    >>> paddle.is_compiled_with_cuda()
-    False
+    >>> paddle.is_compiled_with_cuda() == (paddle.device.cuda.device_count() > 0)
+    True
     """
-    return False
+    return _core.card_count() > 0
 
 
 def is_compiled_with_rocm() -> bool:
@@ -142,5 +168,7 @@ def is_compiled_with_distribute() -> bool:
     return True
 
 
-set_public_names(__name__, also="CPUPlace CUDAPinnedPlace CUDAPlace", but="set_place")
+set_public_names(
+    __name__, also="CPUPlace CUDAPinnedPlace CUDAPlace", but="check_place place_of set_place"
+)
 __getattr__ = missing_names(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from enum import IntEnum
+from typing import Any
 
 from .. import _core
 from .._names import set_public_names
@@ -44,6 +45,7 @@ class Config:
         self._model, self._params = model_or_folder, params_file
         # None: as many as an executor takes.
         self._threads: int | None = None
+        self._place: Any = _core.CPUPlace()
 
     def set_model(self, model_or_folder: str, params_file: str | None = None) -> None:
         """Names the files, as the constructor does.
@@ -68,19 +70,34 @@ class Config:
         return self._params
 
     def enable_use_gpu(self, memory_pool_init_size_mb: int = 100, device_id: int = 0) -> None:
-        """Asks for a GPU: an error without one (see `CUDAPlace`).
+        """Runs on a GPU: an error without one (see `CUDAPlace`).
+
+        Memory is taken as it is needed, whatever `memory_pool_init_size_mb` says.
 
         >>> paddle.inference.Config().enable_use_gpu  # doctest: +ELLIPSIS
         <bound method Config.enable_use_gpu of ...>
         """
-        _core.CUDAPlace(device_id)
+        self._place = _core.CUDAPlace(device_id)
 
     def disable_gpu(self) -> None:
-        """Runs on the CPU, as always."""
+        """Runs on the CPU, as it does unless told otherwise."""
+        self._place = _core.CPUPlace()
 
     def use_gpu(self) -> bool:
-        """Whether it runs on a GPU: it does not."""
-        return False
+        """Whether it runs on a GPU.
+
+        >>> paddle.inference.Config().use_gpu()
+        False
+        """
+        return bool(self._place.is_gpu_place())
+
+    def gpu_device_id(self) -> int:
+        """The number of the GPU; 0 where there is none.
+
+        >>> paddle.inference.Config().gpu_device_id()
+        0
+        """
+        return self._place.get_device_id() if self.use_gpu() else 0
 
     def set_cpu_math_library_num_threads(self, count: int) -> None:
         """Threads that share the rows of a batch."""

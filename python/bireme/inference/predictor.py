@@ -71,7 +71,7 @@ class Predictor:
 
     def __init__(self, config: Config) -> None:
         self._scope = Scope()
-        self._executor = Executor(_core.CPUPlace(), _threads=config._threads)
+        self._executor = Executor(config._place, _threads=config._threads)
         with scope_guard(self._scope):
             self._program, feeds, self._fetches = _load(config)
         self._inputs = {name: Tensor(name) for name in feeds}
@@ -111,7 +111,7 @@ class Predictor:
         """Another predictor with the same parameters, for another thread."""
         other = object.__new__(Predictor)
         other._scope, other._program, other._fetches = self._scope, self._program, self._fetches
-        other._executor = Executor(_core.CPUPlace())
+        other._executor = Executor(self._executor.place)
         other._inputs = {name: Tensor(name) for name in self._inputs}
         other._outputs = {name: Tensor(name) for name in self._outputs}
         return other

@@ -42,7 +42,8 @@ class TranslatedLayer(Layer):
         super().__init__()
         self._scope = _core.Scope()
         self._program, self._feeds, self._fetches = _core.load_inference(self._scope, path)
-        self._executor = _core.Executor(_core.CPUPlace())
+        # On the device that is current, as a layer that was built would be.
+        self._executor = _core.Executor()
         self._structured = _structured_names(f"{path}.pdiparams.info")
         self.training = False
 

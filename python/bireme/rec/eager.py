@@ -141,6 +141,8 @@ def device(config: Config) -> Any:
         if config.get(f"runner.use_{kind}", False):
             number = os.environ.get(f"FLAGS_selected_{kind}s", "0")
             return paddle.set_device(f"{kind}:{number}")
+    if config.get("runner.allow_tf32"):
+        paddle.set_flags({"FLAGS_allow_tf32": True})
     return paddle.set_device("gpu" if config.get("runner.use_gpu", True) else "cpu")
 
 

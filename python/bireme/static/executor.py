@@ -470,13 +470,10 @@ def _dump_settings(program: Program, dataset: Any) -> dict[str, Any] | None:
 
 
 def _checked_place(place: Place) -> Place:
-    """A place, or the one that a name such as "cpu" stands for; the CPU by default."""
-    from ..framework.place import set_device, set_place
+    """A place, or the one that a name such as "cpu" stands for; that of `set_device` by default."""
+    from ..framework.place import check_place, get_device
 
-    if place is None or isinstance(place, str):
-        return set_device(place or "cpu")
-    set_place(place)
-    return place
+    return check_place(get_device() if place is None else place)
 
 
 def _compiled(program: Any) -> CompiledProgram | None:

@@ -157,9 +157,9 @@ def cpu_places(device_count: int | None = None) -> list[Any]:
 
 
 def cuda_places(device_ids: int | list[int] | None = None) -> list[Any]:
-    """A place for each GPU asked for; by default those of `FLAGS_selected_gpus`.
+    """A place for each GPU asked for; by default those of `FLAGS_selected_gpus`, or all.
 
-    Without a GPU this is an error that says so (see `CUDAPlace`).
+    One that is not there is an error that says so (see `CUDAPlace`).
 
     >>> import bireme as paddle
     >>> paddle.static.cuda_places([])
@@ -168,8 +168,10 @@ def cuda_places(device_ids: int | list[int] | None = None) -> list[Any]:
     import os
 
     if device_ids is None:
-        chosen = os.environ.get("FLAGS_selected_gpus", "0")
-        device_ids = _numbers("FLAGS_selected_gpus", chosen)
+        chosen = os.environ.get("FLAGS_selected_gpus")
+        # Without a GPU the first one is asked for, which says what is missing.
+        every = list(range(_core.card_count())) or [0]
+        device_ids = _numbers("FLAGS_selected_gpus", chosen) if chosen else every
     elif isinstance(device_ids, int):
         device_ids = [device_ids]
     return [_core.CUDAPlace(number) for number in device_ids]

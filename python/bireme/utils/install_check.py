@@ -10,22 +10,26 @@ __all__ = ["run_check"]
 def run_check() -> None:
     """Trains a small layer for a step, eager and static, and says that it worked.
 
+    Where there is a GPU, a program is trained there, too.
+
     >>> import bireme as paddle
-    >>> paddle.utils.run_check()
+    >>> paddle.utils.run_check()  # doctest: +ELLIPSIS
     Running verify Bireme program ...
-    Bireme works well on 1 CPU.
+    Bireme works well on 1 CPU...
     Bireme is installed successfully! Let's start deep learning with Bireme now.
     """
     import bireme
 
     print("Running verify Bireme program ...")
-    was_dynamic = bireme.in_dynamic_mode()
+    was_dynamic, cards = bireme.in_dynamic_mode(), bireme.device.cuda.device_count()
     try:
         _check_eager()
-        _check_static()
+        _check_static(bireme.CPUPlace())
+        if cards:
+            _check_static(bireme.CUDAPlace(0))
     finally:
         bireme.disable_static() if was_dynamic else bireme.enable_static()
-    print("Bireme works well on 1 CPU.")
+    print(f"Bireme works well on 1 CPU{' and 1 GPU' if cards else ''}.")
     print("Bireme is installed successfully! Let's start deep learning with Bireme now.")
 
 
@@ -41,7 +45,7 @@ def _check_eager() -> None:
     _check_moved("eager", before, layer.weight.numpy())
 
 
-def _check_static() -> None:
+def _check_static(place: Any) -> None:
     import numpy as np
 
     import bireme
@@ -52,7 +56,7 @@ def _check_static() -> None:
         x = bireme.static.data("x", [None, 2], "float32")
         loss = bireme.mean(bireme.static.nn.fc(x, 1))
         bireme.optimizer.SGD(learning_rate=0.1).minimize(loss)
-        executor = bireme.static.Executor(bireme.CPUPlace())
+        executor = bireme.static.Executor(place)
         executor.run(startup)
         weight = main.all_parameters()[0].name
         feed = {"x": np.ones([4, 2], "float32")}

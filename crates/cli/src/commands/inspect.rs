@@ -1,6 +1,7 @@
 //! `bireme inspect`: what is in a saved model or a checkpoint.
 
 mod checkpoint;
+mod memory;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,7 +13,8 @@ use bireme_engine::io::{ModelFiles, load_inference_model};
 use bireme_engine::tensor::Tensor;
 use bireme_ir::{Program, Var, VarKind};
 
-use super::{Outcome, models};
+use super::{Outcome, models, up_to};
+use crate::rows::MAX_ROWS;
 use crate::table::{Align, Table};
 use crate::terminal::printable;
 use crate::units::{bytes, grouped, plural};
@@ -20,8 +22,8 @@ use crate::units::{bytes, grouped, plural};
 /// Show what is in a saved model or a checkpoint
 ///
 /// Of a model it prints a summary: what goes in and out, the parameters with their shapes and
-/// sizes, and how often each op occurs. With a flag it prints the program, a graph, or statistics
-/// of the parameters' values instead. Of a checkpoint of parameter servers it prints the tables,
+/// sizes, and how often each op occurs. With a flag it prints the program, a graph, statistics
+/// of the parameters' values, or what a step takes of a GPU's memory instead. Of a checkpoint of parameter servers it prints the tables,
 /// the keys that matter most, the dense variables and the files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -37,6 +39,13 @@ pub(crate) struct Args {
     /// Print statistics of the parameters' values
     #[arg(long, group = "view")]
     params: bool,
+    /// Print what a step takes of a GPU's memory, and what is free where there is one
+    #[arg(long, group = "view")]
+    memory: bool,
+    /// Rows of the batch that `--memory` plans for
+    #[arg(long, value_name = "ROWS", default_value = "512", requires = "memory",
+          value_parser = up_to::<MAX_ROWS>)]
+    batch: usize,
     /// Compare every file of a checkpoint with its checksum
     #[arg(long, conflicts_with = "view")]
     verify: bool,
@@ -49,7 +58,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if let Some(folder) = checkpoint::find(&args.model)? {
-        if args.text || args.dot || args.params {
+        if args.text || args.dot || args.params || args.memory {
             bail!(
                 "`{}` is a checkpoint, which has no program: leave out the flag",
                 folder.display()
@@ -67,6 +76,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         program.to_string()
     } else if args.dot {
         program.to_dot().lines().map(|line| printable(line).into_owned() + "\n").collect()
+    } else if args.memory {
+        memory::plan(&program, args.batch)?
     } else if args.params {
         let scope = Scope::new();
         let model = load_inference_model(&args.model, &scope)?;

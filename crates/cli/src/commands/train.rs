@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::{Host, MAX_THREADS, Outcome, none_or_up_to, positive_real, up_to, yaml};
+use crate::device::{self, Choice};
 use crate::rows::MAX_ROWS;
 
 /// Samples, and rows of the table: a hundred million take some 10 GiB of memory.
@@ -82,6 +83,10 @@ pub(crate) struct Args {
     /// Folder for the model, its curves and a file of sample lines; made if missing
     #[arg(long, value_name = "FOLDER", default_value = "bireme-demo")]
     output: PathBuf,
+    /// Where to train: cpu, gpu or gpu:1, which trains in this process alone [default: cpu, or as
+    /// `runner.use_gpu` of the YAML file says]
+    #[arg(long, value_name = "DEVICE", value_parser = device::parse)]
+    device: Option<Choice>,
     /// Stop at the first op that produces NaN or infinity, and name it
     #[arg(long)]
     check_finite: bool,
@@ -138,6 +143,7 @@ pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
         servers: args.servers,
         workers: args.workers,
         mode: args.mode.map(ModeArg::name),
+        device: args.device,
     };
     yaml::train(&training, host)
 }

@@ -14,6 +14,7 @@ use bireme_rec::run::{self, Evaluation, Options};
 use bireme_rec::{Config, Error, Log};
 
 use super::{Host, Outcome};
+use crate::device::{self, Choice};
 use crate::interrupt::Interrupt;
 use crate::terminal::say;
 
@@ -43,6 +44,8 @@ pub(crate) struct Training<'a> {
     pub(crate) servers: Option<usize>,
     pub(crate) workers: Option<usize>,
     pub(crate) mode: Option<String>,
+    /// Where it trains, if not where the configuration says.
+    pub(crate) device: Option<Choice>,
 }
 
 /// Trains.
@@ -61,10 +64,15 @@ pub(crate) fn train(training: &Training<'_>, host: &Host) -> Result<Outcome> {
         return cluster(training, host);
     }
     bireme_fleet::log_to_stderr(environment.rpc.log.as_deref());
-    let config = Config::load(training.config, &training.source.options)?;
+    let mut config = Config::load(training.config, &training.source.options)?;
+    device::choose(&mut config, training.device);
     let interrupt = Interrupt::install()?;
     interrupt.end_within(LAST_WORDS)?;
+    // What is wrong with a job of several processes is said before a card is looked for.
+    let card = if launched { None } else { device::card_of(&config, training.device)? };
     let options = Options {
+        device: card,
+        on_memory: Some(device::on_memory(training.quiet)),
         resume: training.resume,
         skip_bad_lines: training.source.skip_bad_lines,
         check_finite: training.check_finite,
@@ -120,6 +128,10 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
         ensure!(training.mode.is_none(), "`--mode` is about servers: raise `--servers`");
         options.push("runner.use_fleet=true".to_owned());
     }
+    ensure!(
+        !matches!(training.device, Some(Choice::Card(_))),
+        "`--device gpu` trains in one process, and a cluster trains on CPUs so far: leave one of them out"
+    );
     // Trainers of one machine have the same files; who wants each to read all of them says so.
     let config = Config::load(training.config, &options)?;
     if workers > 1 && !config.has("runner.split_file_list") && !config.switch("runner.share_files")
@@ -136,6 +148,7 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
     words.extend(training.resume.then(|| "--resume".into()));
     words.extend(training.check_finite.then(|| "--check-finite".into()));
     words.extend(training.quiet.then(|| "--quiet".into()));
+    words.extend(training.device.map(|_| "--device=cpu".into()));
     let launcher = bireme_launch::Host {
         program: "bireme train".to_owned(),
         python: host.python.clone(),
@@ -161,6 +174,9 @@ pub(crate) struct InferArgs {
     config: PathBuf,
     #[command(flatten)]
     source: Source,
+    /// Where to run: cpu, gpu or gpu:1 [default: as `runner.use_gpu` says]
+    #[arg(long, value_name = "DEVICE", value_parser = device::parse)]
+    device: Option<Choice>,
 }
 
 /// Runs `bireme infer`.
@@ -168,8 +184,11 @@ pub(crate) struct InferArgs {
 /// # Errors
 /// As [`run::infer`].
 pub(crate) fn infer(args: &InferArgs) -> Result<Outcome> {
-    let config = Config::load(&args.config, &args.source.options)?;
+    let mut config = Config::load(&args.config, &args.source.options)?;
+    device::choose(&mut config, args.device);
     let options = Options {
+        device: device::card_of(&config, args.device)?,
+        on_memory: Some(device::on_memory(false)),
         skip_bad_lines: args.source.skip_bad_lines,
         interrupt: Some(asked(Interrupt::install()?)),
         ..Options::default()

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bench;
+mod card;
 mod checkpoint;
 #[cfg(target_os = "linux")]
 mod cluster;

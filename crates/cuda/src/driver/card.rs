@@ -13,6 +13,7 @@ use cudarc::driver::sys::{
 };
 
 use super::calls::{check, check_plain};
+use super::counters::Counters;
 use super::error::{Error, Result};
 use super::libraries;
 use super::modules::Modules;
@@ -35,6 +36,7 @@ pub struct Card {
     multiprocessors: u32,
     shared_bytes: u32,
     pub(super) modules: Mutex<Modules>,
+    pub(super) counters: Counters,
     /// The kernel that is named when something fails later.
     last_launch: Mutex<Arc<str>>,
 }
@@ -55,6 +57,10 @@ pub struct MemoryFigures {
     pub used: usize,
     /// What this process keeps, used or not.
     pub reserved: usize,
+    /// The most that this process had allocated.
+    pub used_peak: usize,
+    /// The most that this process has kept.
+    pub reserved_peak: usize,
 }
 
 impl Card {
@@ -123,6 +129,7 @@ impl Card {
             multiprocessors,
             shared_bytes,
             modules,
+            counters: Counters::default(),
             last_launch,
         };
         card.keep_freed_memory()?;
@@ -170,10 +177,41 @@ impl Card {
         let (mut free, mut total) = (0, 0);
         // SAFETY: the driver writes two numbers.
         self.check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
-        let used = self.pool_figure(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        let used = self.counters.used();
         let reserved =
             self.pool_figure(CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
-        Ok(MemoryFigures { free, total, used, reserved })
+        let used_peak = self.counters.peak();
+        let reserved_peak =
+            self.pool_figure(CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)?;
+        let reserved_peak = reserved_peak.max(used_peak);
+        Ok(MemoryFigures { free, total, used, reserved, used_peak, reserved_peak })
+    }
+
+    /// Counts bytes as used: of memory that is handed out in parts, the parts are counted instead of the whole.
+    pub(crate) fn count_used(&self, bytes: usize) {
+        self.counters.add(bytes);
+    }
+
+    /// Counts bytes as used no more.
+    pub(crate) fn count_unused(&self, bytes: usize) {
+        self.counters.subtract(bytes);
+    }
+
+    /// Lets [`MemoryFigures::used_peak`] begin anew with what is used now.
+    pub fn reset_used_peak(&self) {
+        self.counters.reset_peak();
+    }
+
+    /// Lets [`MemoryFigures::reserved_peak`] begin anew with what is kept now.
+    pub fn reset_reserved_peak(&self) -> Result<()> {
+        self.enter()?;
+        let mut zero = 0u64;
+        let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+        // SAFETY: this attribute is a 64-bit number.
+        let code = unsafe {
+            sys::cuMemPoolSetAttribute(self.pool, attribute, (&raw mut zero).cast::<c_void>())
+        };
+        self.check("cuMemPoolSetAttribute", code)
     }
 
     /// Waits for all work of the card.

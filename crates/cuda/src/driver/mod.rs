@@ -8,6 +8,7 @@ pub mod libraries;
 mod calls;
 mod card;
 mod compiled;
+mod counters;
 mod error;
 mod event;
 mod foreign;

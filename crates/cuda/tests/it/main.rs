@@ -25,6 +25,7 @@ mod index;
 mod lookup;
 mod losses;
 mod matmul;
+mod memory;
 mod metrics;
 mod nets;
 mod norms;

@@ -37,7 +37,15 @@ impl<'a> Lane<'a> {
             Some(sequence) => training.scope.draws(sequence, thread),
             None => Draws::of_thread(thread),
         };
-        let mut executor = Executor::new(Place::Cpu)?
+        let executor = match &training.device {
+            Some(device) => Executor::on(Arc::clone(device)),
+            None => Executor::new(Place::Cpu)?,
+        };
+        let executor = match &training.on_memory {
+            Some(tell) => executor.on_memory(Arc::clone(tell)),
+            None => executor,
+        };
+        let mut executor = executor
             .draws(draws)
             .with_scope(training.scope.clone())
             .threads(training.split)

@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bireme_engine::collective::Collective;
+use bireme_engine::device::{Device, MemoryPlan};
 use bireme_engine::ir::Program;
 use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
@@ -48,6 +49,11 @@ pub struct Training<'a> {
     pub infer: bool,
     /// Whether every op's output is checked for NaN and infinity. False.
     pub check_finite: bool,
+    /// The card that steps run on, if not the host. It has one training thread: the card works on one batch at a time,
+    /// while others are read.
+    pub device: Option<Arc<dyn Device>>,
+    /// Is told what a step takes of the card's memory.
+    pub on_memory: Option<Arc<dyn Fn(&MemoryPlan) + Send + Sync>>,
     /// The parameter servers.
     pub remote: Option<Arc<dyn Remote>>,
     /// The other ranks.
@@ -121,6 +127,8 @@ impl<'a> Training<'a> {
             split: 1,
             infer: false,
             check_finite: false,
+            device: None,
+            on_memory: None,
             remote: None,
             collective: None,
             interrupt: None,

@@ -4,6 +4,7 @@
 //! A card runs what it is given in order, beside the host: calls return before the work is done, and
 //! only [`Device::download`] and [`Device::synchronize`] wait for it.
 
+mod memory;
 mod once;
 mod value;
 
@@ -11,6 +12,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub use memory::{MemoryPlan, SegmentMemory};
 pub use once::run_once_on;
 pub(crate) use once::{refused, unwritten};
 use value::bytes_with_room;

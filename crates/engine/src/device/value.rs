@@ -344,6 +344,14 @@ impl DeviceValue {
         (tensor.dtype(), tensor.dims().numel(), tensor.address())
     }
 
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        match self {
+            DeviceValue::Tensor(tensor) => tensor.bytes(),
+            DeviceValue::Rows(rows) => rows.value.bytes() + rows.rows.bytes(),
+        }
+    }
+
     /// The card.
     pub fn device(&self) -> &Arc<dyn Device> {
         match self {

@@ -114,8 +114,7 @@ impl Session {
     /// The sum of two gradients, dense or of selected rows.
     fn add(&self, a: &Arc<Held>, b: &Arc<Held>) -> Result<Arc<Held>> {
         let form = Form { attrs: &[], inputs: &[2], outputs: &[1] };
-        let parts =
-            [EagerTensor::from_held(Arc::clone(a)), EagerTensor::from_held(Arc::clone(b))];
+        let parts = [EagerTensor::from_held(Arc::clone(a)), EagerTensor::from_held(Arc::clone(b))];
         Ok(self.apply(&self.sum, form, &parts)?.swap_remove(0).held())
     }
 }

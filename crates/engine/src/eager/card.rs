@@ -6,9 +6,7 @@ use bireme_ir::DType;
 
 use super::held::{Held, Outline};
 use super::prepared::at_call;
-use crate::device::{
-    Address, Complaints, Device, DeviceRows, DeviceTensor, DeviceValue, refused,
-};
+use crate::device::{Address, Complaints, Device, DeviceRows, DeviceTensor, DeviceValue, refused};
 use crate::tensor::Dims;
 use crate::{Place, Result};
 

@@ -34,7 +34,9 @@ enum Keeper {
     /// Page-locked memory, from which cards copy by themselves.
     PageLocked(Arc<dyn PageLocked>),
     /// Somebody else.
-    Other(#[expect(dead_code, reason = "held to keep the memory alive")] Box<dyn Any + Send + Sync>),
+    Other(
+        #[expect(dead_code, reason = "held to keep the memory alive")] Box<dyn Any + Send + Sync>,
+    ),
 }
 
 /// What is known of a value without looking at its elements; cheap to make and to compare.
@@ -294,7 +296,11 @@ impl Held {
     }
 
     /// Where an op may write an output of this outline, when there is such memory.
-    pub(super) fn card_to_write(&self, card: &EagerCard, outline: &Outline) -> Option<&DeviceValue> {
+    pub(super) fn card_to_write(
+        &self,
+        card: &EagerCard,
+        outline: &Outline,
+    ) -> Option<&DeviceValue> {
         let value = self.card.get()?;
         let is_here = value.device().place() == card.place();
         (is_here && self.outline() == *outline).then_some(value)

@@ -6,9 +6,7 @@ use super::Prepared;
 use super::card::EagerCard;
 use super::held::{Held, Outline};
 use super::prepared::at_call;
-use crate::device::{
-    Address, DeviceCall, DeviceKernel, DeviceMeta, DeviceTensor, Operand, Region,
-};
+use crate::device::{Address, DeviceCall, DeviceKernel, DeviceMeta, DeviceTensor, Operand, Region};
 use crate::op::{Infer, OpView};
 use crate::tensor::Tensor;
 use crate::{Place, Result};
@@ -155,9 +153,9 @@ impl Prepared {
         outputs: &[Operand],
         step: u64,
     ) -> Result<()> {
-        let done = form.scratch(card).and_then(|scratch| {
-            form.launch(card, inputs, outputs, scratch.as_ref(), step)
-        });
+        let done = form
+            .scratch(card)
+            .and_then(|scratch| form.launch(card, inputs, outputs, scratch.as_ref(), step));
         done.map_err(|error| self.refused(error))
     }
 

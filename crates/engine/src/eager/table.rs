@@ -184,9 +184,8 @@ impl<'a> Waiting<'a> {
             return Ok(());
         }
         let runs = std::mem::take(&mut self.runs);
-        let mut launch = || {
-            runs.iter().try_for_each(|(call, planned)| call.op.launch_planned(planned, card))
-        };
+        let mut launch =
+            || runs.iter().try_for_each(|(call, planned)| call.op.launch_planned(planned, card));
         let done = match runs.len() {
             1 => launch(),
             _ => card.device().joined(&mut launch),

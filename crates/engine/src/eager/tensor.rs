@@ -142,8 +142,7 @@ impl EagerTensor {
         if origin.is_some() {
             state.stop_gradient = false;
         }
-        let before =
-            (mem::replace(&mut state.held, held), mem::replace(&mut state.origin, origin));
+        let before = (mem::replace(&mut state.held, held), mem::replace(&mut state.origin, origin));
         drop(state);
         drop(before);
         Ok(())

@@ -39,7 +39,7 @@ impl FeedShape {
         FeedShape { dtype: tensor.dtype(), dims, lod_level }
     }
 
-    fn meta(&self) -> Meta {
+    pub(crate) fn meta(&self) -> Meta {
         let mut dims: Vec<i64> = self.dims.iter().map(|dim| *dim as i64).collect();
         if self.lod_level > 0 && !dims.is_empty() {
             dims[0] = -1;
@@ -169,6 +169,15 @@ pub(super) fn infer_all(source: &Source<'_>, shapes: &[FeedShape]) -> Result<Vec
         // SAFETY: who makes a layout is alone on the scope.
         metas[*var] = unsafe { cell.meta() };
     }
+    infer_from(source, metas)
+}
+
+/// Runs every shape rule, starting from the values whose shapes are known.
+pub(super) fn infer_from(
+    source: &Source<'_>,
+    mut metas: Vec<Option<Meta>>,
+) -> Result<Vec<Option<Meta>>> {
+    let selection = source.selection;
     for selected in &selection.ops {
         let known = |var: &VarId| metas[*var].clone().ok_or_else(|| no_value(source, *var));
         let inputs = selected.inputs.iter().map(known).collect::<Result<Vec<_>>>()?;
@@ -193,7 +202,7 @@ pub(super) fn no_value(source: &Source<'_>, var: VarId) -> Error {
 }
 
 /// The number of rows that all feeds have; 0 when they differ, or when one is ragged.
-fn common_rows(shapes: &[FeedShape]) -> usize {
+pub(crate) fn common_rows(shapes: &[FeedShape]) -> usize {
     let rows =
         |shape: &FeedShape| if shape.lod_level > 0 { None } else { shape.dims.first().copied() };
     let first = shapes.first().and_then(rows).unwrap_or(0);

@@ -27,11 +27,12 @@ use std::sync::{Arc, Mutex};
 
 use bireme_ir::Program;
 
+pub(crate) use card::shape_of;
 pub(crate) use interrupt::Question;
 pub(crate) use pool::Team;
 
 use crate::collective::{Collective, Link};
-use crate::device::Device;
+use crate::device::{Device, MemoryPlan};
 use crate::plan::card::CardLayout;
 use crate::plan::frame::Call;
 use crate::plan::interrupt::Interrupt;
@@ -47,6 +48,9 @@ use crate::{Draws, Error, Result};
 
 /// Layouts kept at a time: a full batch, the last batch of an epoch, a few more.
 const MAX_LAYOUTS: usize = 8;
+
+/// Is told what a step takes of a card.
+pub(crate) type OnMemory = Arc<dyn Fn(&MemoryPlan) + Send + Sync>;
 
 /// A program ready to run with certain feeds and fetches.
 pub(crate) struct Plan {
@@ -66,6 +70,8 @@ pub(crate) struct Plan {
     device: Option<Arc<dyn Device>>,
     /// Layouts on the card, if there is one.
     on_card: Vec<CardLayout>,
+    /// Who is told what a layout takes of the card.
+    on_memory: Option<OnMemory>,
     /// Steps of this plan, for messages.
     steps: u64,
     /// Steps that have drawn random numbers, of this plan and of others of its program.
@@ -134,6 +140,7 @@ impl Plan {
             layouts: Vec::new(),
             device: None,
             on_card: Vec::new(),
+            on_memory: None,
             steps: 0,
             draws: Draws::default(),
             interrupt: None,
@@ -153,6 +160,11 @@ impl Plan {
     /// Runs what it can on a card.
     pub(crate) fn run_on(&mut self, device: Arc<dyn Device>) {
         self.device = Some(device);
+    }
+
+    /// Tells `tell` what a step has taken of the card.
+    pub(crate) fn tell_memory(&mut self, tell: OnMemory) {
+        self.on_memory = Some(tell);
     }
 
     /// Asks `question` between ops, now and then; a step ends when the answer is yes.

@@ -1,7 +1,8 @@
 //! Decides where each op of a step runs when there is a card, and what is copied between the two.
 //!
 //! An op is the host's when the card has no kernel for it, when it asks other processes or prints, when
-//! a condition decides whether it runs, or when its shapes are known only as it runs. Values are copied where
+//! a condition decides whether it runs, when its shapes are known only as it runs, or when it uses a table that
+//! the card has no memory for. Values are copied where
 //! somebody needs them that another has made, once, and only then.
 
 use std::collections::{HashMap, HashSet};
@@ -13,6 +14,17 @@ use crate::op::{Meta, OpView};
 use crate::plan::gaps::Gaps;
 use crate::plan::select::{SelectedOp, Selection, VarId};
 use bireme_ir::VarKind;
+
+/// What places are decided by.
+#[derive(Clone, Copy)]
+pub(crate) struct Deciding<'a> {
+    /// The program's seed, which random ops take over.
+    pub(crate) seed: u64,
+    /// Who is asked.
+    pub(crate) device: &'a dyn Device,
+    /// Variables that the card has no memory for: ops that use them run on the host.
+    pub(crate) at_home: &'a HashSet<VarId>,
+}
 
 /// One thing to do in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +55,11 @@ impl Places {
     pub(crate) fn assign(
         selection: &Selection,
         metas: &[Option<Meta>],
-        seed: u64,
-        device: &dyn Device,
+        by: Deciding<'_>,
     ) -> Result<Places> {
-        let mut gaps = Gaps::of(selection, metas, device);
+        let mut gaps = Gaps::of(selection, metas, by.device);
         loop {
-            let places = Places::with_gaps(selection, metas, seed, device, &gaps)?;
+            let places = Places::with_gaps(selection, metas, by, &gaps)?;
             // An op that the host runs after all takes no gaps.
             let on_host = selection.ops.iter().zip(&places.kernels).filter(|(_, k)| k.is_none());
             let touched: HashSet<VarId> =
@@ -62,8 +73,7 @@ impl Places {
     fn with_gaps(
         selection: &Selection,
         metas: &[Option<Meta>],
-        seed: u64,
-        device: &dyn Device,
+        by: Deciding<'_>,
         gaps: &Gaps,
     ) -> Result<Places> {
         let on_card = metas.iter().enumerate().map(|(var, meta)| {
@@ -78,8 +88,7 @@ impl Places {
         let (metas, kernels) = (on_card.collect(), Vec::with_capacity(selection.ops.len()));
         let mut places = Places { kernels, metas };
         for op in &selection.ops {
-            let kernel =
-                places.kernel(selection, op, seed, device).map_err(|error| error.in_op(&op.op))?;
+            let kernel = places.kernel(selection, op, by).map_err(|error| error.in_op(&op.op))?;
             places.kernels.push(kernel);
         }
         Ok(places)
@@ -89,10 +98,14 @@ impl Places {
         &mut self,
         selection: &Selection,
         op: &SelectedOp,
-        seed: u64,
-        device: &dyn Device,
+        by: Deciding<'_>,
     ) -> Result<Option<Arc<dyn DeviceKernel>>> {
-        if op.guarded || op.def.ordered || op.def.side_effect {
+        let is_at_home = |var: &VarId| by.at_home.contains(var);
+        if op.guarded
+            || op.def.ordered
+            || op.def.side_effect
+            || op.inputs.iter().chain(&op.outputs).any(is_at_home)
+        {
             return Ok(None);
         }
         let known = |vars: &[VarId]| -> Option<Vec<DeviceMeta>> {
@@ -109,13 +122,13 @@ impl Places {
         }
         let versions: Vec<u32> =
             op.outputs.iter().map(|var| selection.vars[*var].version).collect();
-        let view = OpView { seed, versions: &versions, ..op.view() };
-        let mut kernel = device.kernel(&view, &inputs, &mut outputs)?;
+        let view = OpView { seed: by.seed, versions: &versions, ..op.view() };
+        let mut kernel = by.device.kernel(&view, &inputs, &mut outputs)?;
         if outputs.iter().any(|output| views_what_stays(selection, op, output)) {
             for output in &mut outputs {
                 output.values = RowValues::Own;
             }
-            kernel = device.kernel(&view, &inputs, &mut outputs)?;
+            kernel = by.device.kernel(&view, &inputs, &mut outputs)?;
         }
         if kernel.is_some() {
             for (var, meta) in op.outputs.iter().zip(outputs) {

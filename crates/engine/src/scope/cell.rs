@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_ir::DType;
 
 use crate::Result;
-use crate::device::{Device, DeviceValue};
+use crate::device::{Device, DeviceValue, Operand};
 use crate::op::{Meta, meta_of};
-use crate::tensor::Tensor;
+use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
 
 /// One variable; empty until something writes it.
@@ -24,6 +24,23 @@ pub(crate) struct Cell {
     holder: AtomicU8,
     /// The copy of a card, which is kept when it is outdated: steps are bound to its memory.
     on_card: Mutex<Option<DeviceValue>>,
+    /// Whether it is too large for the card, so that steps on one use it on the host.
+    stays_home: AtomicBool,
+}
+
+/// Where a step expects the copy of a card, without keeping its memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Seat {
+    dtype: DType,
+    dims: Dims,
+    operand: Operand,
+}
+
+impl Seat {
+    pub(crate) fn of(value: &DeviceValue) -> Seat {
+        let (dtype, dims) = value.shape();
+        Seat { dtype, dims, operand: value.operand() }
+    }
 }
 
 /// The host's value counts; a card's may be outdated.
@@ -47,6 +64,7 @@ impl Cell {
             is_set: AtomicBool::new(false),
             holder: AtomicU8::new(HOST),
             on_card: Mutex::new(None),
+            stays_home: AtomicBool::new(false),
         }
     }
 
@@ -81,6 +99,7 @@ impl Cell {
     pub(super) unsafe fn clear(&self) {
         self.is_set.store(false, Ordering::Release);
         self.holder.store(HOST, Ordering::Release);
+        self.stays_home.store(false, Ordering::Release);
         // SAFETY: the caller's promise.
         unsafe { *self.value.get() = Value::Tensor(Tensor::empty(DType::F32)) };
     }
@@ -191,11 +210,48 @@ impl Cell {
     ///
     /// # Safety
     /// The caller is alone on the scope.
-    pub(crate) unsafe fn fits(&self, value: &DeviceValue) -> bool {
-        let is_there = self.is_set() && self.lock().as_ref() == Some(value);
+    pub(crate) unsafe fn fits(&self, seat: &Seat) -> bool {
+        if !self.is_set() {
+            return false;
+        }
+        let on_card = self.lock();
+        let Some(value) = on_card.as_ref().filter(|value| Seat::of(value) == *seat) else {
+            return false;
+        };
+        if self.is_current_on_card() {
+            return true;
+        }
         // What the host has written since may be of another shape.
         // SAFETY: the caller's promise.
-        is_there && (self.is_current_on_card() || unsafe { self.meta() } == Some(value.meta()))
+        meta_of(unsafe { self.address().as_ref() }) == value.meta()
+    }
+
+    /// Bytes of its copy on `device`.
+    pub(crate) fn bytes_on(&self, device: &Arc<dyn Device>) -> usize {
+        let on_card = self.lock();
+        let here = on_card.as_ref().filter(|value| value.device().place() == device.place());
+        here.map_or(0, DeviceValue::bytes)
+    }
+
+    /// Brings the value home for good, and gives the memory of its copy back.
+    ///
+    /// # Errors
+    /// When the card is lost, or an earlier kernel failed.
+    ///
+    /// # Safety
+    /// The caller is alone on the scope.
+    pub(crate) unsafe fn stay_home(&self) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.bring_home()? };
+        self.host_writes();
+        *self.lock() = None;
+        self.stays_home.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether it is too large for the card.
+    pub(crate) fn stays_home(&self) -> bool {
+        self.stays_home.load(Ordering::Acquire)
     }
 
     /// Whether a card's copy of it, if there is one, is as the host has it.

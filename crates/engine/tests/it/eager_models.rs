@@ -145,7 +145,9 @@ pub(crate) fn perceptron(eager: &Eager, steps: usize) -> Learned {
         parameters.iter().for_each(|parameter| parameter.set_grad(None));
         losses.extend(numbers(&loss));
     }
-    let state = optimizer.accumulators().map(|(_, held)| numbers(&EagerTensor::from_held(Arc::clone(held))));
+    let state = optimizer
+        .accumulators()
+        .map(|(_, held)| numbers(&EagerTensor::from_held(Arc::clone(held))));
     let values = parameters.iter().map(numbers).chain(state).collect();
     (losses, values)
 }

@@ -169,6 +169,8 @@ variables! {
             "Folder with `libcuda.so.1` and `libcublasLt.so.13`, looked into before all others.";
         CUDA_PROFILE = "BIREME_CUDA_PROFILE", "",
             "1: prints how long each piece of a step that is recorded on a card takes by itself.";
+        ALLOW_TF32 = "FLAGS_allow_tf32", "0",
+            "1: products of 32-bit floats on a GPU round their factors to 10 bits of fraction, which is faster.";
         SELECTED_GPUS = "FLAGS_selected_gpus", "0",
             "Numbers of the GPUs that the launcher chose.";
         CHECK_NAN_INF = "FLAGS_check_nan_inf", "0",

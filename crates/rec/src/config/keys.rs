@@ -112,7 +112,7 @@ const fn python(key: Key) -> Key {
 
 use Kind::{Count, Integer, Number, Switch, Text, Texts};
 
-const NO_DEVICE: &str = "this version trains on CPUs";
+const NO_DEVICE: &str = "this version trains on CPUs and NVIDIA GPUs";
 const NO_HDFS: &str = "this version reads local files: mount or copy the data";
 
 /// The table, in the order of the reference page.
@@ -297,7 +297,18 @@ pub const KEYS: &[Key] = &[
         key("runner.model_mode", Text, "", "`train` or `infer`, for models that differ in both."),
         "the command says which",
     ),
-    warned(key("runner.use_gpu", Switch, "False", "Whether to train on GPUs."), NO_DEVICE),
+    key(
+        "runner.use_gpu",
+        Switch,
+        "False",
+        "Whether to train on an NVIDIA GPU, the first unless `--device gpu:1` names another; one thread then gives it batches, which `runner.num_workers` threads read. Not yet with servers or several trainers.",
+    ),
+    key(
+        "runner.allow_tf32",
+        Switch,
+        "False",
+        "Ours: whether products of 32-bit floats on a GPU round their factors to 10 bits of fraction, which is faster (`FLAGS_allow_tf32`).",
+    ),
     warned(key("runner.use_xpu", Switch, "False", "Whether to train on XPUs."), NO_DEVICE),
     warned(key("runner.use_npu", Switch, "False", "Whether to train on NPUs."), NO_DEVICE),
     warned(

@@ -117,6 +117,12 @@ impl Config {
         Error::Config { place, problem: format!("`{key}` {problem}") }
     }
 
+    /// Sets a switch, whatever the file and the options say.
+    pub fn set_switch(&mut self, key: &str, value: bool) {
+        let node = Node { value: Value::Bool(value), place: Place::Program };
+        self.values.insert(key.to_owned(), node);
+    }
+
     /// The value of a count, or its default; 0 where it has none.
     pub fn count(&self, key: &str) -> usize {
         self.value(key, hyper::as_usize).unwrap_or_default()

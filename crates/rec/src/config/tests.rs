@@ -43,8 +43,11 @@ fn options_have_the_type_of_what_is_there() {
     assert_eq!(config.count("runner.epochs"), 5);
     assert!(config.switch("runner.use_gpu"));
     assert_eq!(config.hyper().get_sizes("fc_sizes", &[]).unwrap(), [8, 4]);
+    assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+    let other = parse(DNN, &["runner.use_visual=True"]).unwrap();
     assert!(
-        config.warnings()[0].contains("-o runner.use_gpu=True: `runner.use_gpu` has no effect")
+        other.warnings()[0]
+            .contains("-o runner.use_visual=True: `runner.use_visual` has no effect")
     );
     let no = parse(DNN, &["runner.use_gpu=1"]).unwrap();
     assert!(!no.switch("runner.use_gpu") && no.warnings().len() == 1);

@@ -116,6 +116,8 @@ fn evaluate(
         split: config.count("runner.thread_num").max(1),
         infer: true,
         check_finite: options.check_finite,
+        device: options.card(config)?,
+        on_memory: options.on_memory.clone(),
         interrupt: Some(&interrupt),
         on_batch: Some(&hook),
         ..Training::new(&program, &scope, &model.slots)

@@ -29,7 +29,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bireme_data::Input;
-use bireme_engine::ir;
+use bireme_data::train::divide;
+use bireme_engine::device::{Device, MemoryPlan};
+use bireme_engine::{Executor, Place, ir};
 use bireme_fleet::{Environment, Fleet};
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +52,9 @@ pub type OnListening = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Is told of the steps of this trainer, and before the first of them of one without samples.
 pub type OnStep = Arc<dyn Fn(&Step) + Send + Sync>;
+
+/// Is told what a step takes of a card's memory.
+pub type OnMemory = Arc<dyn Fn(&MemoryPlan) + Send + Sync>;
 
 /// A step of training.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -79,6 +84,10 @@ pub struct Options {
     pub interrupt: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     /// The samples of this process, in place of the files that the configuration names.
     pub input: Option<Arc<dyn Input>>,
+    /// The card that `runner.use_gpu` asks for.
+    pub device: Option<Arc<dyn Device>>,
+    /// Is told what a step takes of the card's memory.
+    pub on_memory: Option<OnMemory>,
     /// Who follows the training.
     pub on_step: Option<OnStep>,
     /// Where log lines go.
@@ -94,9 +103,52 @@ impl Default for Options {
             listen: None,
             interrupt: None,
             input: None,
+            device: None,
+            on_memory: None,
             on_step: None,
             log: Log::stderr(),
         }
+    }
+}
+
+impl Options {
+    /// The card that a configuration asks for.
+    ///
+    /// # Errors
+    /// When it asks for one and none was given.
+    fn card(&self, config: &Config) -> Result<Option<Arc<dyn Device>>> {
+        if !config.switch("runner.use_gpu") {
+            return Ok(None);
+        }
+        match &self.device {
+            Some(device) => Ok(Some(Arc::clone(device))),
+            None => {
+                let problem = "asks for a GPU, and none was opened: set `Options::device`";
+                Err(config.refuse("runner.use_gpu", problem))
+            }
+        }
+    }
+
+    /// An executor where a configuration wants it.
+    fn executor(&self, config: &Config) -> Result<Executor> {
+        let executor = match self.card(config)? {
+            Some(device) => Executor::on(device),
+            None => Executor::new(Place::Cpu)?,
+        };
+        Ok(executor.check_finite(self.check_finite))
+    }
+}
+
+/// How many threads train, and over how many each splits its batches: a card works on one batch at a time.
+fn threads_on(
+    card: Option<&Arc<dyn Device>>,
+    program: &ir::Program,
+    threads: usize,
+    repeatable: bool,
+) -> (usize, usize) {
+    match card {
+        Some(_) => (1, threads.max(1)),
+        None => divide(program, threads, repeatable),
     }
 }
 
@@ -145,6 +197,12 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
         );
     }
     log.plain(&config.table());
+    if config.switch("runner.use_gpu") && topology != Topology::Alone {
+        let problem = "asks for a GPU, and jobs of several processes train on CPUs so far: set it to \
+                       False, or train alone";
+        return Err(config.refuse("runner.use_gpu", problem));
+    }
+    options.card(config)?;
     let (model, description) = build(config, log)?;
     let goes_on = options.resume || environment.launcher.restarts > 0;
     let mut environment = environment.clone();

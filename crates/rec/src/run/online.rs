@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use bireme_data::parse::Named;
 use bireme_data::source::expand;
-use bireme_data::train::{divide, too_many_threads};
+use bireme_data::train::too_many_threads;
 use bireme_data::{Agreed, Batches, Files, Summary, Training};
-use bireme_engine::{Executor, Place};
+use bireme_engine::Executor;
 use bireme_fleet::collective::Rings;
 use bireme_fleet::{Fleet, SaveMode, clock};
 
@@ -24,7 +24,7 @@ use super::feed::{self, Feed};
 use super::show::{Show, Since, Style};
 use super::stop::Stop;
 use super::topology::Topology;
-use super::{Epoch, Options, Outcome, metrics, trainer};
+use super::{Epoch, Options, Outcome, metrics, threads_on, trainer};
 use crate::config::{Config, python_float};
 use crate::zoo::Model;
 use crate::{Error, Log, Result};
@@ -78,8 +78,9 @@ impl<'a> Stream<'a> {
         options.log.info("Run Worker Begin");
         let threads = config.count("runner.train_thread_num");
         too_many_threads(threads).iter().for_each(|warning| options.log.warn(warning));
-        let threads = divide(fleet.main_program()?, threads, false);
-        let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
+        let card = options.card(config)?;
+        let threads = threads_on(card.as_ref(), fleet.main_program()?, threads, false);
+        let executor = options.executor(config)?;
         // Trainers meet at every pass, so one that failed cannot join the others in the middle.
         fleet.reporter().together();
         let executor = fleet.init_worker(executor)?;
@@ -388,6 +389,8 @@ impl<'a> Stream<'a> {
             split: threads.1,
             infer,
             check_finite: self.options.check_finite,
+            device: self.executor.device().cloned(),
+            on_memory: self.options.on_memory.clone(),
             remote: self.fleet.worker().map(|worker| Arc::clone(worker) as _),
             collective: self.rings.as_ref().map(|rings| Arc::clone(rings) as _),
             interrupt: Some(&interrupt),

@@ -10,10 +10,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use bireme_data::train::{divide, too_many_threads};
+use bireme_data::train::too_many_threads;
 use bireme_data::{Agreed, Batches, Training};
+use bireme_engine::Executor;
 use bireme_engine::ir::Program;
-use bireme_engine::{Executor, Place};
 use bireme_fleet::collective::Rings;
 use bireme_fleet::{Fleet, Reduce};
 
@@ -26,7 +26,9 @@ use super::own_data::{self, Counted};
 use super::show::{Show, Since, Style, metric_text};
 use super::stop::{self, Stop, Stopping};
 use super::topology::Topology;
-use super::{Description, Epoch, Lines, Options, Outcome, Step, metrics, optimizer, save};
+use super::{
+    Description, Epoch, Lines, Options, Outcome, Step, metrics, optimizer, save, threads_on,
+};
 use crate::config::{Config, python_float};
 use crate::zoo::Model;
 use crate::{Error, Result};
@@ -74,13 +76,14 @@ impl<'a> Trainer<'a> {
         let names = save::Names::of(config, &model, &options.log);
         let threads = config.count("runner.thread_num");
         too_many_threads(threads).iter().for_each(|warning| options.log.warn(warning));
-        let threads = divide(fleet.main_program()?, threads, splits_batches(config)?);
+        let (card, repeatable) = (options.card(config)?, splits_batches(config)?);
+        let threads = threads_on(card.as_ref(), fleet.main_program()?, threads, repeatable);
         let mut data = own_data::of_trainer(config, options, topology, &model, &fleet, threads)?;
         let counted = Counted::of(config, topology, &data, options)?;
         let format = data.source().map_or(&model.format, |files| &files.source().format);
         description.lines = Lines::of(format, &model.slots)?;
         let setup = setup(config, topology, &fleet, threads, &data, &description);
-        let executor = Executor::new(Place::Cpu)?.check_finite(options.check_finite);
+        let executor = options.executor(config)?;
         // Trainers meet at checkpoints, so one that failed cannot join the others in the middle.
         fleet.reporter().together();
         let executor = fleet.init_worker(executor)?;
@@ -367,6 +370,8 @@ impl<'a> Trainer<'a> {
             fetches: &fetches,
             split: self.threads.1,
             check_finite: self.options.check_finite,
+            device: self.executor.device().cloned(),
+            on_memory: self.options.on_memory.clone(),
             remote: self.fleet.worker().map(|worker| Arc::clone(worker) as _),
             collective: self.rings.as_ref().map(|rings| Arc::clone(rings) as _),
             interrupt: Some(&interrupt),

@@ -23,6 +23,7 @@ use bireme_rec::{Config, Error, Log};
 
 use super::super::{Host, Outcome, available_cores, yaml};
 use super::{Args, Parallel};
+use crate::device::{self, Choice};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::terminal::say;
@@ -70,8 +71,13 @@ pub(super) fn run(args: &Args, host: &Host) -> Result<Outcome> {
     trained
 }
 
+/// Whether this process trains alone; on a card it does.
 fn is_local(args: &Args) -> bool {
-    args.local || args.servers == Some(0)
+    args.local || args.servers == Some(0) || is_on_card(args)
+}
+
+fn is_on_card(args: &Args) -> bool {
+    matches!(args.device, Some(Choice::Card(_)))
 }
 
 fn threads(args: &Args) -> usize {
@@ -80,6 +86,14 @@ fn threads(args: &Args) -> usize {
 
 /// Refuses what does not go together.
 fn check(args: &Args, trainers: usize) -> Result<()> {
+    if is_on_card(args) {
+        let only = "is about a cluster, which trains on CPUs so far: leave out `--device gpu`";
+        ensure!(args.servers.unwrap_or(0) == 0, "`--servers` {only}");
+        ensure!(args.workers.is_none(), "`--workers` {only}");
+        ensure!(args.mode.is_none(), "`--mode` {only}");
+        let threads = "is about threads of the host: a card trains one batch at a time";
+        ensure!(args.parallel == Parallel::Batch, "`--parallel threads` {threads}");
+    }
     if is_local(args) {
         let only = "is about trainers of a cluster, which needs a server: raise `--servers`";
         ensure!(args.workers.is_none(), "`--workers` {only}");
@@ -133,7 +147,11 @@ fn configuration(args: &Args, trainers: usize, threads: usize) -> Result<Config>
     if !is_local(args) {
         options.push(format!("runner.sync_mode={}", args.mode.unwrap_or_default().name()));
     }
-    Ok(Config::parse(Path::new("demo.yaml"), CONFIG, &options)?)
+    let mut config = Config::parse(Path::new("demo.yaml"), CONFIG, &options)?;
+    if let Some(choice) = args.device {
+        config.set_switch("runner.use_gpu", matches!(choice, Choice::Card(_)));
+    }
+    Ok(config)
 }
 
 fn has_checkpoint(args: &Args) -> bool {
@@ -259,8 +277,11 @@ fn train(
 ) -> Result<Outcome> {
     interrupt.end_within(yaml::LAST_WORDS)?;
     let trainers = trainers(environment);
-    let config = configuration(args, trainers, threads)?;
+    let mut config = configuration(args, trainers, threads)?;
+    device::choose(&mut config, args.device);
     let mut options = Options {
+        device: device::card_of(&config, args.device)?,
+        on_memory: Some(device::on_memory(args.quiet)),
         resume: args.resume,
         check_finite: args.check_finite,
         interrupt: Some(yaml::asked(interrupt)),
@@ -298,6 +319,7 @@ fn announcement(args: &Args, environment: &Environment, threads: usize) -> Strin
     let trainers = trainers(environment);
     let servers = environment.servers.as_ref().map_or(0, Vec::len);
     let who = match (servers, trainers) {
+        (0, 1) if is_on_card(args) && !device::is_host_forced() => "on a GPU".to_owned(),
         (0, 1) => format!("on {}", plural(threads, "thread")),
         (0, _) => format!("with {}", plural(trainers, "trainer")),
         _ => format!(
@@ -338,13 +360,15 @@ fn follow(
 fn finish(args: &Args, threads: usize, interrupt: Interrupt) -> Result<Outcome> {
     let source = Arc::new(Source::new(args.seed(), args.rows)?);
     let held_out = held_out(args);
+    let mut config = configuration(args, 1, threads)?;
+    device::choose(&mut config, args.device);
     let options = Options {
+        device: device::card_of(&config, args.device)?,
         interrupt: Some(yaml::asked(interrupt)),
         input: Some(Arc::new(Part::all(Arc::clone(&source), held_out.clone()))),
         log: Log::stderr().quiet(),
         ..Options::default()
     };
-    let config = configuration(args, 1, threads)?;
     let evaluation = run::infer(&config, &options).context("cannot evaluate the model")?.pop();
     let evaluation = evaluation.context("there was no epoch to evaluate")?;
     let prefix = args.output.join(MODEL);

@@ -2,7 +2,9 @@
 
 #![expect(unsafe_code, reason = "binds variables to memory that the layout owns")]
 
-use std::collections::HashMap;
+mod memory;
+
+use std::collections::{HashMap, HashSet};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -17,10 +19,10 @@ use crate::op::{Share, meta_of, shape_like};
 use crate::plan::beside::Copies;
 use crate::plan::frame::{Call, Frame};
 use crate::plan::layout::{FeedShape, Source, no_value, shapes_of};
-use crate::plan::memory::{Need, lay_out, pack};
+use crate::plan::memory::{Need, Packing, lay_out, pack};
 use crate::plan::place::{Holders, Places, Task, schedule};
 use crate::plan::select::{Selection, VarId};
-use crate::scope::Cell;
+use crate::scope::{Cell, Seat};
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
 use crate::{Error, Result};
@@ -30,6 +32,18 @@ const ALIGN: usize = 256;
 
 /// The part of a card's free memory up to which a step's values share none.
 const SHARE_OF_FREE: usize = 16;
+
+/// Memory of a layout that is not taken yet.
+pub(super) struct Sketch {
+    /// Values that live for a part of the step; two needs each, of elements and of row numbers.
+    vars: Vec<VarId>,
+    /// Ops with scratch memory; their needs follow.
+    scratch: Vec<usize>,
+    needs: Vec<Need>,
+    packing: Packing,
+    /// Whether no two needs share memory.
+    is_apart: bool,
+}
 
 /// A layout in the making.
 pub(super) struct Builder<'a> {
@@ -43,6 +57,8 @@ pub(super) struct Builder<'a> {
     holders: HashMap<VarId, Holders>,
     /// Persistable variables on the card.
     kept: Vec<VarId>,
+    /// Those that it has no memory for.
+    at_home: &'a HashSet<VarId>,
 }
 
 impl<'a> Builder<'a> {
@@ -50,8 +66,9 @@ impl<'a> Builder<'a> {
         source: &'a Source<'a>,
         places: &'a Places,
         device: &'a Arc<dyn Device>,
+        at_home: &'a HashSet<VarId>,
         check_finite: bool,
-    ) -> Result<Builder<'a>> {
+    ) -> Builder<'a> {
         let selection = source.selection;
         let on_card = selection.ops.iter().enumerate().filter(|(at, _)| places.is_on_card(*at));
         let mut kept: Vec<VarId> = on_card
@@ -69,10 +86,10 @@ impl<'a> Builder<'a> {
             .collect();
         holders.extend(kept.iter().map(|var| (*var, Holders::CARD)));
         let tasks = schedule(&selection.ops, |at| places.is_on_card(at), &mut holders, &kept);
-        Ok(Builder { source, selection, places, device, check_finite, tasks, holders, kept })
+        Builder { source, selection, places, device, check_finite, tasks, holders, kept, at_home }
     }
 
-    pub(super) fn build(self, shapes: Vec<FeedShape>) -> Result<CardLayout> {
+    pub(super) fn build(self, shapes: Vec<FeedShape>, sketch: Sketch) -> Result<CardLayout> {
         let frame = Frame::new(self.selection.vars.len());
         let written: Vec<VarId> =
             self.selection.ops.iter().flat_map(|op| op.outputs.iter().copied()).collect();
@@ -84,10 +101,11 @@ impl<'a> Builder<'a> {
             if is_new {
                 new.push((Arc::clone(cell), value.alias()));
             }
-            values.insert(*var, value.alias());
-            bound.push(Bound { cell: Arc::clone(cell), value, is_written: written.contains(var) });
+            let seat = Seat::of(&value);
+            values.insert(*var, value);
+            bound.push(Bound { cell: Arc::clone(cell), seat, is_written: written.contains(var) });
         }
-        let (arena, scratches) = self.place(&mut values)?;
+        let (arena, scratches) = self.place(&sketch, &mut values)?;
         self.shape_host(&frame);
         let step = DeviceTensor::upload(self.device.as_ref(), &Tensor::scalar(0i64))?;
         let kernels = || self.places.kernels.iter().flatten();
@@ -100,8 +118,7 @@ impl<'a> Builder<'a> {
         let fetches = fetches.collect::<Result<_>>()?;
         let complaints = self.device.complaints()?;
         let feeds = self.selection.feeds.iter().map(|var| self.feed_target(*var, &frame));
-        let feeds: Vec<FeedTarget> = feeds.collect();
-        let uploads = self.uploads(&feeds)?;
+        let (feeds, uploads) = (feeds.collect(), self.uploads()?);
         // Nothing can fail any more: until here every variable is as it was.
         for (cell, value) in new {
             // SAFETY: who makes a layout is alone on the scope.
@@ -148,12 +165,9 @@ impl<'a> Builder<'a> {
         self.places.metas[var].as_ref().ok_or_else(|| no_value(self.source, var))
     }
 
-    /// Places what lives for a part of the step only: those that are never alive together share memory.
-    /// Says where the scratch memory of each op begins.
-    fn place(
-        &self,
-        values: &mut HashMap<VarId, DeviceValue>,
-    ) -> Result<(Arc<dyn Region>, HashMap<usize, Address>)> {
+    /// Where what lives for a part of the step only will lie: what is never alive together shares memory, unless there is
+    /// plenty.
+    pub(super) fn sketch(&self) -> Result<Sketch> {
         let mut spans: HashMap<VarId, (usize, usize)> = HashMap::new();
         for (position, task) in self.tasks.iter().enumerate() {
             let mut touch = |var: VarId| {
@@ -171,12 +185,12 @@ impl<'a> Builder<'a> {
         for var in &self.selection.fetches {
             spans.entry(*var).and_modify(|span| span.1 = self.tasks.len());
         }
-        let views = self.views();
-        for (var, (viewed, _)) in &views {
-            let last = spans[var].1;
-            spans.entry(*viewed).and_modify(|span| span.1 = span.1.max(last));
+        for (var, (viewed, _)) in self.views() {
+            let last = spans[&var].1;
+            spans.entry(viewed).and_modify(|span| span.1 = span.1.max(last));
         }
-        let is_placed = |var: &&VarId| !values.contains_key(var) && !self.is_feed(**var);
+        let is_placed =
+            |var: &&VarId| self.kept.binary_search(var).is_err() && !self.is_feed(**var);
         let mut vars: Vec<VarId> = spans.keys().filter(is_placed).copied().collect();
         vars.sort_unstable();
         let mut needs = Vec::new();
@@ -198,14 +212,25 @@ impl<'a> Builder<'a> {
         }
         // Values that share memory keep ops apart that could run side by side.
         let apart = lay_out(&needs);
-        let plenty = self.device.memory()?.free / SHARE_OF_FREE;
-        let packing = if apart.bytes <= plenty { apart } else { pack(&needs) };
+        let plenty = self.device.memory().map_or(0, |memory| memory.free / SHARE_OF_FREE);
+        let is_apart = apart.bytes <= plenty;
+        let packing = if is_apart { apart } else { pack(&needs) };
+        Ok(Sketch { vars, scratch, needs, packing, is_apart })
+    }
+
+    /// Takes the memory of a sketch. Says where the scratch memory of each op begins.
+    fn place(
+        &self,
+        sketch: &Sketch,
+        values: &mut HashMap<VarId, DeviceValue>,
+    ) -> Result<(Arc<dyn Region>, HashMap<usize, Address>)> {
+        let Sketch { vars, scratch, packing, .. } = sketch;
         let arena = self.device.allocate(packing.bytes)?;
         for (i, var) in vars.iter().enumerate() {
             let at = [packing.offsets[2 * i], packing.offsets[2 * i + 1]];
             values.insert(*var, window(self.meta(*var)?, &arena, at));
         }
-        for (var, (viewed, view)) in views {
+        for (var, (viewed, view)) in self.views() {
             let (Some(DeviceValue::Tensor(tensor)), offset) = (values.get(&viewed), view.offset)
             else {
                 return Err(Error::kernel("a view lies in a dense tensor of the card"));
@@ -216,8 +241,8 @@ impl<'a> Builder<'a> {
             }
         }
         let offsets = packing.offsets[2 * vars.len()..].iter();
-        let scratch = scratch.into_iter().zip(offsets.map(|at| arena.address().plus(*at)));
-        let scratch = scratch.collect();
+        let offsets = offsets.map(|at| arena.address().plus(*at));
+        let scratch = scratch.iter().copied().zip(offsets).collect();
         Ok((arena, scratch))
     }
 
@@ -356,16 +381,20 @@ impl<'a> Builder<'a> {
     }
 
     /// The way of feeds that the card reads.
-    fn uploads(&self, feeds: &[FeedTarget]) -> Result<Option<Box<dyn Uploads>>> {
-        if !feeds.iter().any(|feed| feed.on_card) {
-            return Ok(None);
-        }
-        let bytes = self.selection.feeds.iter().zip(feeds).map(|(var, feed)| match feed.on_card {
+    fn uploads(&self) -> Result<Option<Box<dyn Uploads>>> {
+        let bytes = self.fed_bytes()?;
+        let is_none = bytes.iter().all(|bytes| *bytes == 0);
+        if is_none { Ok(None) } else { Ok(Some(self.device.uploads(&bytes)?)) }
+    }
+
+    /// The size of each feed that the card reads; nothing for others.
+    fn fed_bytes(&self) -> Result<Vec<usize>> {
+        let feeds = self.selection.feeds.iter();
+        let bytes = feeds.map(|var| match self.tasks.contains(&Task::Up(*var)) {
             true => Ok(self.meta(*var)?.extent()[0]),
             false => Ok(0),
         });
-        let bytes = bytes.collect::<Result<Vec<usize>>>()?;
-        Ok(Some(self.device.uploads(&bytes)?))
+        bytes.collect()
     }
 
     fn fetch(

@@ -7,6 +7,10 @@
 #![expect(unsafe_code, reason = "binds variables to memory that the layout owns")]
 
 mod build;
+mod draft;
+mod tables;
+
+pub(crate) use self::draft::shape_of;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -14,19 +18,18 @@ use std::sync::Arc;
 
 use bireme_ir::DType;
 
-use self::build::Builder;
+use self::draft::{Draft, largest_batch, too_little};
 use super::frame::{Call, Frame};
 use super::interrupt::Interrupt;
-use super::layout::{FeedShape, Source, infer_all};
-use super::place::Places;
+use super::layout::{FeedShape, Source, common_rows, infer_all};
 use super::{MAX_LAYOUTS, Plan, RunningStep};
 use crate::device::{
     Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceTensor, DeviceValue,
-    Operand, Problem, Recording, Region, Uploads, refused,
+    MemoryPlan, Operand, Problem, Recording, Region, Uploads, refused,
 };
 use crate::error::site_text;
 use crate::executor::Feed;
-use crate::scope::Cell;
+use crate::scope::{Cell, Seat};
 use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::{Error, Result};
@@ -112,7 +115,8 @@ enum Fetch {
 
 struct Bound {
     cell: Arc<Cell>,
-    value: DeviceValue,
+    /// Where its copy is. The cell alone keeps the memory, so that it can be given back.
+    seat: Seat,
     is_written: bool,
 }
 
@@ -122,22 +126,38 @@ impl CardLayout {
     /// # Errors
     /// When shapes do not fit, a persistable variable is read that holds nothing, or the card has too
     /// little memory.
-    pub(crate) fn new(
+    fn new(
         source: &Source<'_>,
         shapes: Vec<FeedShape>,
         device: &Arc<dyn Device>,
         check_finite: bool,
-    ) -> Result<CardLayout> {
+    ) -> Result<(CardLayout, MemoryPlan)> {
         let metas = infer_all(source, &shapes)?;
-        let places = Places::assign(source.selection, &metas, source.seed, device.as_ref())?;
-        Builder::new(source, &places, device, check_finite)?.build(shapes)
+        let mut draft = Draft { source, metas: &metas, device, check_finite };
+        let at_home = draft.choose_tables()?;
+        for var in &at_home {
+            // SAFETY: the caller is alone on the scope.
+            unsafe { source.cells[var].stay_home()? };
+        }
+        let (rows, copies) = (common_rows(&shapes), shapes.clone());
+        draft.with_builder(&at_home, |builder, sketch, plan| {
+            let plan = MemoryPlan { batch: rows, ..plan };
+            match builder.build(shapes, sketch) {
+                Ok(layout) => Ok((layout, plan)),
+                Err(Error::DeviceMemory { .. }) => {
+                    let most = largest_batch(source, &copies, device, rows);
+                    Err(too_little(&plan, most))
+                }
+                Err(error) => Err(error),
+            }
+        })
     }
 
     /// Whether a step with these feeds can run in it.
     fn fits(&self, feeds: &[Feed<'_>]) -> bool {
         self.shapes.iter().zip(feeds).all(|(shape, feed)| *shape == feed.shape())
             // SAFETY: the caller is alone on the scope.
-            && self.bound.iter().all(|bound| unsafe { bound.cell.fits(&bound.value) })
+            && self.bound.iter().all(|bound| unsafe { bound.cell.fits(&bound.seat) })
     }
 
     /// Runs a step; the caller is alone on the scope and has checked that the feeds fit.
@@ -292,7 +312,7 @@ impl Plan {
                     self.on_card.remove(0);
                 }
                 let shapes = feeds.iter().map(Feed::shape).collect();
-                let layout = CardLayout::new(&self.source(1), shapes, device, self.check_finite)?;
+                let layout = self.card_layout(device, shapes)?;
                 self.on_card.push(layout);
                 self.on_card.len() - 1
             }
@@ -325,6 +345,29 @@ impl Plan {
             Some(complaint) => Err(self.error_of(&complaint)),
             None => Ok(()),
         }
+    }
+
+    /// Makes a layout. Those for other shapes give their memory back where there is too little.
+    fn card_layout(
+        &mut self,
+        device: &Arc<dyn Device>,
+        shapes: Vec<FeedShape>,
+    ) -> Result<CardLayout> {
+        let make = |plan: &Plan| {
+            CardLayout::new(&plan.source(1), shapes.clone(), device, plan.check_finite)
+        };
+        let made = match make(self) {
+            Err(Error::DeviceMemory { .. }) if !self.on_card.is_empty() => {
+                self.on_card.clear();
+                make(self)
+            }
+            made => made,
+        };
+        let (layout, memory) = made?;
+        if let Some(tell) = &self.on_memory {
+            tell(&memory);
+        }
+        Ok(layout)
     }
 
     /// What a kernel of this plan, or of another that ran before, found wrong.
