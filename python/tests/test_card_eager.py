@@ -1,11 +1,10 @@
 """Eager mode on the emulated card, as scripts see it."""
 
+import bireme as paddle
 import numpy as np
 import pytest
-from running_cards import last_line, printed
-
-import bireme as paddle
 from bireme.utils.dlpack import from_dlpack, to_dlpack
+from running_cards import last_line, printed
 
 TRAIN = """
 import numpy as np
@@ -91,7 +90,9 @@ def test_tensors_say_where_they_are_and_move():
         print(paddle.to_tensor([1.5, 2.0]))
         """
     )
-    assert out.startswith("Tensor(shape=[2], dtype=float32, place=Place(gpu:0), stop_gradient=True,")
+    assert out.startswith(
+        "Tensor(shape=[2], dtype=float32, place=Place(gpu:0), stop_gradient=True,"
+    )
     assert "[1.5" in out
 
 

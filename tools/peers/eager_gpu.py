@@ -9,13 +9,13 @@ side is timed, and DLPack is tried with ourselves.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
 
-import numpy as np
-
 import bireme as paddle
+import numpy as np
 
 SIZES = [784, 128, 64, 10]
 BATCH = 64
@@ -57,7 +57,7 @@ def ours(optimizer):
     """A step, and what waits for the card and gives the loss."""
     nn = paddle.nn
     layers = []
-    for inputs, outputs in zip(SIZES, SIZES[1:]):
+    for inputs, outputs in itertools.pairwise(SIZES):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     model = nn.Sequential(*layers[:-1])
     kind = {"adam": paddle.optimizer.Adam, "sgd": paddle.optimizer.SGD}[optimizer]
@@ -79,7 +79,7 @@ def theirs(torch, optimizer):
     """The same in PyTorch."""
     nn = torch.nn
     layers = []
-    for inputs, outputs in zip(SIZES, SIZES[1:]):
+    for inputs, outputs in itertools.pairwise(SIZES):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     model = nn.Sequential(*layers[:-1]).cuda()
     kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[optimizer]

@@ -411,7 +411,12 @@ pub(crate) fn run_op(
     inputs: &[EagerTensor],
 ) -> PyResult<Vec<EagerTensor>> {
     let work = || session().apply(cache, form, inputs);
-    if inputs.iter().any(|input| input.dims().numel() >= LARGE) {
+    // A card is only told what to do.
+    let is_long = |input: &EagerTensor| {
+        let held = input.held();
+        held.home().is_none() && held.shape().1.numel() >= LARGE
+    };
+    if inputs.iter().any(is_long) {
         enter(py, work)
     } else {
         enter_held(py, work)

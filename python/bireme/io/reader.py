@@ -223,7 +223,9 @@ def one_place(places: Any) -> Any:
     """
     from ..nn.layer.state import device_place
 
-    return device_place(places[0] if isinstance(places, (list, tuple)) and places else places or None)
+    return device_place(
+        places[0] if isinstance(places, (list, tuple)) and places else places or None
+    )
 
 
 def _check(num_workers: int, prefetch_factor: int, timeout: float, places: Any) -> None:

@@ -115,7 +115,9 @@ def to(x: Any, *args: Any, **kwargs: Any) -> Any:
     for argument in args:
         if isinstance(argument, (_core.Tensor, _core.Variable)):
             dtype = argument.dtype
-            device = getattr(argument, "place", None) if isinstance(argument, _core.Tensor) else None
+            device = (
+                getattr(argument, "place", None) if isinstance(argument, _core.Tensor) else None
+            )
         elif isinstance(argument, str) and argument.partition(":")[0] in _DEVICES:
             device = argument
         elif isinstance(argument, bool):

@@ -6,7 +6,7 @@ use bireme_cuda::Keeping;
 use bireme_cuda::driver::Stream;
 use bireme_engine::device::Device;
 use bireme_engine::eager::{EagerOptimizer, EagerTensor, Held};
-use bireme_engine::optimizer::Sgd;
+use bireme_engine::optimizer::{Adam, Momentum, Optimizer, Sgd};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Error, Place};
 use bireme_ir::{Attr, DType};
@@ -82,6 +82,31 @@ fn a_simple_op_is_one_call_of_the_driver() {
         drop(run());
         let made = machine.control.calls() - calls;
         assert!(made <= most, "op {at}: {made} calls of the driver");
+    }
+}
+
+#[test]
+fn updates_of_all_parameters_are_one_launch() {
+    let Some(machine) = alone() else { return };
+    let eager = Eager::on(&kept());
+    let parameters: Vec<EagerTensor> =
+        (0..9).map(|at| eager.parameter(&format!("p{at}"), &[at + 3, 5])).collect();
+    // Powers are raised in a launch of their own.
+    let optimizers: [(Box<dyn Optimizer + Send>, u64); 3] = [
+        (Box::new(Sgd::new(0.1)), 1),
+        (Box::new(Momentum::new(0.1, 0.9)), 1),
+        (Box::new(Adam::new(0.1)), 2),
+    ];
+    for (at, (optimizer, most)) in optimizers.into_iter().enumerate() {
+        let mut optimizer = EagerOptimizer::new(optimizer);
+        for parameter in &parameters {
+            parameter.set_grad(Some(EagerTensor::from_held(parameter.held().copy().unwrap())));
+        }
+        optimizer.step(&parameters, 0.1).unwrap();
+        let calls = machine.control.calls();
+        optimizer.step(&parameters, 0.1).unwrap();
+        let made = machine.control.calls() - calls;
+        assert!(made <= most, "optimizer {at}: {made} calls of the driver");
     }
 }
 

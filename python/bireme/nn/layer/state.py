@@ -180,7 +180,9 @@ def device_place(device: Any) -> Any:
     >>> device_place("cpu")
     Place(cpu)
     """
-    if device is None or isinstance(device, (_core.CPUPlace, _core.CUDAPlace, _core.CUDAPinnedPlace)):
+    if device is None or isinstance(
+        device, (_core.CPUPlace, _core.CUDAPlace, _core.CUDAPinnedPlace)
+    ):
         return device
     if not isinstance(device, str):
         raise TypeError(f"a device is a place or its name, not `{type(device).__name__}`")
