@@ -8,7 +8,20 @@ from typing import Any
 
 import bireme.tensor.scatter as _scatter
 
-from .tensor import attribute, creation, inplace, linalg, logic, manipulation, math, methods, ops, random, search, stat  # type: ignore[no-redef]
+from .tensor import (
+    attribute,
+    creation,
+    inplace,
+    linalg,
+    logic,
+    manipulation,
+    math,
+    methods,
+    ops,
+    random,
+    search,
+    stat,
+)  # type: ignore[no-redef]
 
 class TensorMethods:
     @property
@@ -215,6 +228,7 @@ class TensorMethods:
     not_equal_ = logic.not_equal
     numel = stat.numel
     outer = math.outer
+    pin_memory = methods.pin_memory
     pow = math.pow
     pow_ = math.pow
     prod = math.prod

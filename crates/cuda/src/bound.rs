@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "kernels are given addresses that a plan vouches for")]
 
+use std::cell::RefCell;
 use std::ffi::c_void;
 
 use bireme_engine::device::{Address, DeviceCall, Operand};
@@ -174,20 +175,63 @@ impl Places<'_> {
     }
 
     fn words(&self, arg: &Arg) -> Vec<u64> {
+        let mut words = Vec::new();
+        self.add_words(arg, &mut words);
+        words
+    }
+
+    fn add_words(&self, arg: &Arg, to: &mut Vec<u64>) {
         match arg {
-            Arg::Ref(at) => vec![self.find(*at).address],
-            Arg::Refs(all) => all.iter().map(|at| self.find(*at).address).collect(),
-            Arg::Op => vec![u64::from(self.call.op)],
-            Arg::Value(bytes) => bytes
-                .chunks(8)
-                .map(|chunk| {
-                    let mut word = [0; 8];
-                    word[..chunk.len()].copy_from_slice(chunk);
-                    u64::from_ne_bytes(word)
-                })
-                .collect(),
+            Arg::Ref(at) => to.push(self.find(*at).address),
+            Arg::Refs(all) => to.extend(all.iter().map(|at| self.find(*at).address)),
+            Arg::Op => to.push(u64::from(self.call.op)),
+            Arg::Value(bytes) => to.extend(bytes.chunks(8).map(|chunk| {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u64::from_ne_bytes(word)
+            })),
         }
     }
+
+    /// Gives work to a stream at once: as [`Places::bind`] and [`Bound::run`], without memory of its own.
+    ///
+    /// # Errors
+    /// When the card takes no more work.
+    pub(crate) fn run<'p>(
+        &self,
+        ready: &Ready,
+        stream: &Stream,
+        products: &dyn Fn() -> Result<&'p Products>,
+    ) -> Result<()> {
+        let Ready::Kernel { function, blocks, threads, args, .. } = ready else {
+            return self.bind(ready).map_or(Ok(()), |bound| bound.run(stream, products));
+        };
+        WORDS.with_borrow_mut(|Words { words, starts, pointers }| {
+            words.clear();
+            starts.clear();
+            for arg in args {
+                starts.push(words.len());
+                self.add_words(arg, words);
+            }
+            pointers.clear();
+            pointers.extend(starts.iter().map(|start| (&raw mut words[*start]).cast::<c_void>()));
+            // SAFETY: as in `Bound::run`.
+            unsafe { stream.launch(function, *blocks, *threads, 0, pointers) }
+        })
+    }
+}
+
+/// The arguments of the launch that a thread is about to make; the memory is kept for the next.
+#[derive(Default)]
+struct Words {
+    words: Vec<u64>,
+    /// Where each argument starts.
+    starts: Vec<usize>,
+    pointers: Vec<*mut c_void>,
+}
+
+thread_local! {
+    static WORDS: RefCell<Words> = RefCell::default();
 }
 
 fn values(operand: Operand) -> Address {

@@ -10,20 +10,22 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bireme_engine::device::{
     Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
-    Problem, Recording, Region, Uploads,
+    PageLocked, Problem, Recording, Region, Uploads,
 };
 use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
 use bireme_ir::DType;
 
 use crate::bound::{Bound, Call, Extents, Places, Ready, failed};
+use crate::cache::{Block, Cache, Keeping};
 use crate::driver::{
-    Card, Compute, Element, Epilogue, Event, Graph, Memory, Operand, Pinned, ProductSpec, Products,
-    Span, Stream, Timing,
+    Card, Compute, Element, Epilogue, Event, Graph, Operand, Pinned, ProductSpec, Products, Span,
+    Stream, Timing,
 };
 use crate::lanes::{self, Access, Placement};
 use crate::lower::{self, Lowered, Lowering, Stop};
 use crate::merge::{self, Joint};
+use crate::page_locked::{Flights, Pages};
 use crate::uploads::Ring;
 use crate::work::{self, Base, Product, Work};
 
@@ -36,6 +38,9 @@ pub(crate) struct Cuda {
     card: Arc<Card>,
     /// What everything runs on, in order.
     stream: Arc<Stream>,
+    cache: Arc<Cache>,
+    pages: Arc<Pages>,
+    flights: Flights,
     products: OnceLock<Products>,
     lanes: Mutex<Lanes>,
 }
@@ -77,6 +82,10 @@ pub(crate) type Recorded = (Bound, Vec<Access>);
 thread_local! {
     /// What this thread records.
     static RECORDED: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
+}
+
+fn is_recording() -> bool {
+    RECORDED.with_borrow(Option::is_some)
 }
 
 /// Ends what this thread records, also when it panics: what it gives to the card later must be done.
@@ -132,21 +141,36 @@ impl Cuda {
         if let Some(device) = open.get(&number).and_then(Weak::upgrade) {
             return Ok(device);
         }
-        let device = Cuda::new(number).map_err(failed)?;
+        let device = Cuda::new(number, None).map_err(failed)?;
         open.insert(number, Arc::downgrade(&device));
         Ok(device)
     }
 
-    fn new(number: u32) -> crate::driver::Result<Arc<Cuda>> {
+    /// A card of its own, with memory that is kept as `keeping` says.
+    pub(crate) fn open_alone(number: u32, keeping: Keeping) -> Result<Arc<Cuda>> {
+        Cuda::new(number, Some(keeping)).map_err(failed)
+    }
+
+    fn new(number: u32, keeping: Option<Keeping>) -> crate::driver::Result<Arc<Cuda>> {
         let card = Card::open(number as usize)?;
         let stream = Stream::new(&card)?;
+        let cache = Cache::new(&stream, keeping.unwrap_or_else(|| usual_keeping(&card)));
+        let pages = Pages::new(&card);
         Ok(Arc::new_cyclic(|own| Cuda {
             own: own.clone(),
             card,
             stream,
+            cache,
+            pages,
+            flights: Flights::default(),
             products: OnceLock::new(),
             lanes: Mutex::default(),
         }))
+    }
+
+    /// Gives what is kept back to the driver, and what that keeps to other processes.
+    pub(crate) fn empty_cache(&self) -> Result<()> {
+        self.cache.empty().map_err(failed)
     }
 
     /// The card itself.
@@ -328,19 +352,41 @@ impl Device for Cuda {
 
     fn memory(&self) -> Result<DeviceMemory> {
         let figures = self.card.memory().map_err(failed)?;
-        // What the pool keeps without using it is as good as free.
+        // What is kept without being used is as good as free.
         let kept = figures.reserved.saturating_sub(figures.used);
         Ok(DeviceMemory { free: figures.free + kept, total: figures.total })
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Region>> {
-        let memory = self.stream.allocate(bytes).map_err(failed)?;
+        let block = self.cache.take(bytes).map_err(failed)?;
         let device = self.own.upgrade().ok_or_else(|| Error::kernel("the card is being closed"))?;
-        Ok(Arc::new(Block { memory, device }))
+        Ok(Arc::new(OnCard { block, device }))
     }
 
     fn upload(&self, from: &[u8], to: Address) -> Result<()> {
         self.stream.upload(span(to, from.len()), from).map_err(failed)
+    }
+
+    fn page_locked(&self, from: &[u8]) -> Result<Arc<dyn PageLocked>> {
+        self.pages.with(from).map_err(failed)
+    }
+
+    fn upload_page_locked(
+        &self,
+        from: &Arc<dyn PageLocked>,
+        bytes: usize,
+        to: Address,
+    ) -> Result<()> {
+        if bytes > from.bytes() {
+            let problem = format!("{bytes} bytes are to be copied of {from:?}");
+            return Err(Error::Device { problem });
+        }
+        // SAFETY: there are as many bytes, which live and are not written until `flights` lets go of them.
+        unsafe { self.stream.upload_from(span(to, bytes), from.start().as_ptr()) }
+            .map_err(failed)?;
+        let flies = self.flights.add(&self.stream, from);
+        // What nothing holds must not be copied from any more.
+        flies.or_else(|error| self.stream.synchronize().and(Err(error))).map_err(failed)
     }
 
     fn uploads(&self, bytes: &[usize]) -> Result<Box<dyn Uploads>> {
@@ -412,8 +458,39 @@ impl Device for Cuda {
         Ok(Box::new(Tape { graph, stream: Arc::clone(&self.stream) }))
     }
 
+    fn joined(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        if is_recording() {
+            return work();
+        }
+        let recording = NoMoreRecorded::begin();
+        work()?;
+        let recorded = merge::merge(recording.end());
+        let run = |(bound, _): &Recorded| bound.run(&self.stream, &|| self.products());
+        recorded.iter().try_for_each(run).map_err(failed)
+    }
+
     fn synchronize(&self) -> Result<()> {
         self.stream.synchronize().map_err(failed)
+    }
+
+    fn queue(&self) -> u64 {
+        self.stream.raw()
+    }
+
+    fn hand_over(&self, to: Option<u64>) -> Result<()> {
+        let Some(to) = to else { return self.synchronize() };
+        let event = Event::new(&self.card, Timing::Off).map_err(failed)?;
+        // SAFETY: who names a stream of another library vouches for it (`Device`'s contract).
+        let awaited = unsafe { self.stream.is_awaited_by(to, &event) };
+        awaited.or_else(|_| self.stream.synchronize()).map_err(failed)
+    }
+
+    fn take_over(&self, from: Option<u64>) -> Result<()> {
+        let Some(from) = from else { return self.card.synchronize().map_err(failed) };
+        let event = Event::new(&self.card, Timing::Off).map_err(failed)?;
+        // SAFETY: as above.
+        let awaits = unsafe { self.stream.awaits(from, &event) };
+        awaits.or_else(|_| self.card.synchronize()).map_err(failed)
     }
 
     fn complaints(&self) -> Result<Box<dyn Complaints>> {
@@ -447,6 +524,18 @@ impl Device for Cuda {
     }
 }
 
+impl Drop for Cuda {
+    /// Copies may still read memory that is given back with the rest.
+    fn drop(&mut self) {
+        let _ = self.stream.synchronize();
+    }
+}
+
+/// The emulated card finds accesses outside of a block by the driver's blocks: there each is one.
+fn usual_keeping(card: &Card) -> Keeping {
+    if card.is_emulated() { Keeping::Driver } else { Keeping::Kept }
+}
+
 impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.describe())
@@ -459,18 +548,18 @@ fn span<'a>(at: Address, bytes: usize) -> Span<'a> {
 }
 
 /// A block of the card's memory.
-struct Block {
-    memory: Memory,
+struct OnCard {
+    block: Block,
     device: Arc<dyn Device>,
 }
 
-impl Region for Block {
+impl Region for OnCard {
     fn address(&self) -> Address {
-        Address(self.memory.address())
+        Address(self.block.address())
     }
 
     fn bytes(&self) -> usize {
-        self.memory.len()
+        self.block.len()
     }
 
     fn device(&self) -> &Arc<dyn Device> {
@@ -478,7 +567,7 @@ impl Region for Block {
     }
 }
 
-impl fmt::Debug for Block {
+impl fmt::Debug for OnCard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of {:?}", self.bytes(), self.device)
     }
@@ -545,6 +634,11 @@ impl DeviceKernel for Kernel {
 
     fn launch(&self, call: &DeviceCall<'_>) -> Result<()> {
         let places = Places { call, extents: &self.extents };
+        let device = &self.device;
+        if !is_recording() {
+            let run = |ready| places.run(ready, &device.stream, &|| device.products());
+            return self.work.iter().try_for_each(run).map_err(failed);
+        }
         for ready in &self.work {
             if let Some(bound) = places.bind(ready) {
                 self.device.submit(bound, || places.accesses(ready))?;

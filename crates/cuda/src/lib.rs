@@ -7,13 +7,16 @@
 //! ([`driver`]).
 
 mod bound;
+mod cache;
 mod device;
 pub mod driver;
 pub mod figures;
 mod lanes;
 mod lower;
 mod merge;
+mod page_locked;
 mod paper;
+mod pool;
 mod uploads;
 mod work;
 
@@ -22,12 +25,22 @@ use std::sync::Arc;
 use bireme_engine::Result;
 use bireme_engine::device::Device;
 
+pub use cache::Keeping;
+
 /// Opens a card, by its number among those of this machine; one that is open already is shared.
 ///
 /// # Errors
 /// When there is no such card, no driver, or one that is too old: the message says what to do.
 pub fn open(number: u32) -> Result<Arc<dyn Device>> {
     Ok(device::Cuda::open(number)?)
+}
+
+/// As [`open`], of a card that nobody else shares, whose memory is kept as `keeping` says: for tests of that.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_alone(number: u32, keeping: Keeping) -> Result<Arc<dyn Device>> {
+    Ok(device::Cuda::open_alone(number, keeping)?)
 }
 
 /// A card that is not there: it says which ops a card would run and what memory they need

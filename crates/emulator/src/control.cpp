@@ -56,6 +56,16 @@ API uint64_t card_launches() {
   return machine().launches;
 }
 
+API uint64_t card_calls() {
+  Locked locked;
+  return machine().calls;
+}
+
+API uint64_t card_waits() {
+  Locked locked;
+  return machine().waits;
+}
+
 /// The words for the last fault, cut to the room that there is.
 API void card_last_fault(char* out, size_t room) {
   Locked locked;

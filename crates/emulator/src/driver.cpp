@@ -13,6 +13,7 @@ int& current_card() {
 
 Call::Call() : lock(machine().mutex), code(SUCCESS), card(current_card()) {
   Machine& all = machine();
+  all.calls++;
   if (all.lost) code = UNKNOWN;
   else if (!all.initialized) code = NOT_INITIALIZED;
   else if (card < 0 || !all.cards[card].retained) code = INVALID_CONTEXT;
@@ -199,6 +200,7 @@ API int cuCtxSynchronize() {
   Call call;
   if (call.code) return call.code;
   if (Code code = machine().check_capture()) return code;
+  machine().waits++;
   machine().run_card(call.card);
   return machine().cards[call.card].error;
 }
@@ -242,6 +244,7 @@ API int cuStreamSynchronize(void* handle) {
     stream->capture->invalid = true;
     return CAPTURE_UNSUPPORTED;
   }
+  machine().waits++;
   machine().run_stream(*stream);
   return machine().cards[stream->card].error;
 }
@@ -353,6 +356,7 @@ API int cuEventQuery(void* handle) {
 
 API int cuEventSynchronize(void* handle) {
   EVENT(handle);
+  machine().waits++;
   if (event->ticket) machine().run_ticket(*event->ticket);
   return machine().cards[event->card].error;
 }

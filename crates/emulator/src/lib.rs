@@ -72,6 +72,16 @@ impl Control {
         self.get(b"card_launches")
     }
 
+    /// Calls of the driver that were made since the process started, on all threads.
+    pub fn calls(&self) -> u64 {
+        self.get(b"card_calls")
+    }
+
+    /// How many of them waited for a card to be done with its work.
+    pub fn waits(&self) -> u64 {
+        self.get(b"card_waits")
+    }
+
     /// What went wrong last on a card, in words: the kernel and what it did.
     pub fn last_fault(&self) -> String {
         let mut text = [0u8; 400];

@@ -5,8 +5,7 @@
 
 #![expect(unsafe_code, reason = "numpy arrays are memory behind a C interface")]
 
-use std::sync::Arc;
-
+use bireme_engine::eager::HostValue;
 use bireme_engine::tensor::{Dims, MAX_RANK, Tensor};
 use bireme_engine::{DType, Value};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -21,7 +20,7 @@ use crate::window::{Access, array_over, element_type, into_array};
 /// A value that an array looks at.
 #[pyclass(frozen, module = "bireme._core")]
 struct SharedMemory {
-    _value: Arc<Value>,
+    _value: HostValue,
 }
 
 /// The numpy type of an element type; bfloat16 travels as uint16, as in Paddle.
@@ -167,11 +166,11 @@ pub(crate) fn is_number(value: &Bound<'_, PyAny>) -> bool {
 
 /// An array that looks at a tensor's memory; it cannot be written, because the tensor's other users
 /// would see it.
-pub(crate) fn view(py: Python<'_>, value: Arc<Value>) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn view(py: Python<'_>, value: HostValue) -> PyResult<Bound<'_, PyAny>> {
     let tensor = value.tensor().map_err(to_py)?;
     let (dtype, dims) = (tensor.dtype(), tensor.dims());
     let start = tensor.as_bytes().as_ptr().cast_mut();
-    let memory = Bound::new(py, SharedMemory { _value: Arc::clone(&value) })?;
+    let memory = Bound::new(py, SharedMemory { _value: value.clone() })?;
     // SAFETY: `memory` keeps the tensor, which nobody changes while it is shared, and the array is
     // not writable.
     unsafe { array_over(py, dtype, &dims, start, Access::ReadOnly, memory.into_any()) }

@@ -1,8 +1,6 @@
 //! Gradients of eager tensors.
 
-use std::sync::Arc;
-
-use bireme_engine::eager::{EagerTensor, Form};
+use bireme_engine::eager::{EagerTensor, Form, HostValue};
 use bireme_engine::ir::Attr;
 use bireme_engine::{DType, Error, Value};
 use pyo3::exceptions::PyValueError;
@@ -94,18 +92,27 @@ pub(crate) fn call_hook(
 }
 
 /// A value as a dense one: selected rows are added up into a full tensor.
-pub(crate) fn dense(tensor: &EagerTensor) -> PyResult<Arc<Value>> {
-    let value = tensor.value();
+pub(crate) fn dense(tensor: &EagerTensor) -> PyResult<HostValue> {
+    let value = on_host(tensor)?;
     match value.rows() {
         None => Ok(value),
-        Some(rows) => Ok(Arc::new(rows.to_dense().map_err(to_py)?.into())),
+        Some(rows) => Ok(Value::from(rows.to_dense().map_err(to_py)?).into()),
     }
 }
 
+/// The value of a tensor on the host; other Python threads run while a card is waited for.
+pub(crate) fn on_host(tensor: &EagerTensor) -> PyResult<HostValue> {
+    let held = tensor.held();
+    if held.home().is_none() {
+        return HostValue::of(held).map_err(to_py);
+    }
+    Python::attach(|py| enter(py, || HostValue::of(held)))
+}
+
 /// A dense value that numpy can compute with: bfloat16, which it does not know, as float32.
-pub(crate) fn numbers(tensor: &EagerTensor) -> PyResult<Arc<Value>> {
+pub(crate) fn numbers(tensor: &EagerTensor) -> PyResult<HostValue> {
     if tensor.dtype() == DType::BF16 {
-        return Ok(converted(&tensor.detach(), DType::F32)?.value());
+        return on_host(&converted(&tensor.detach(), DType::F32)?);
     }
     dense(tensor)
 }

@@ -46,7 +46,7 @@ impl Parameter {
         name: Option<String>,
         trainable: bool,
     ) -> PyResult<PyClassInitializer<Parameter>> {
-        let inner = EagerTensor::from_shared(value_from(value, optional_dtype(dtype)?)?);
+        let inner = EagerTensor::from_held(value_from(value, optional_dtype(dtype)?, None)?);
         inner.set_name(match name {
             Some(name) => name,
             None => context::unique_name(py, "parameter")?,

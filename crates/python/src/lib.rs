@@ -19,6 +19,7 @@ mod convert;
 mod dataset;
 mod dataset_dump;
 mod dataset_train;
+mod dlpack;
 mod dtype;
 mod eager_parameter;
 mod environment;
@@ -26,6 +27,7 @@ mod error;
 mod executor;
 mod files;
 mod fleet;
+mod home;
 mod jobs;
 mod kwargs;
 mod lod_tensor;
@@ -86,6 +88,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::dataset::{DataBatches, FileShare, MemoryData, QueueData};
+    #[pymodule_export]
+    use crate::dlpack::from_dlpack;
     #[pymodule_export]
     use crate::dtype::{DType, dtype};
     #[pymodule_export]

@@ -5,10 +5,9 @@
 //! among the inputs appends the op to its program.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use bireme_engine::Value;
-use bireme_engine::eager::{EagerTensor, Form, OpCache};
+use bireme_engine::eager::{EagerTensor, Form, HostValue, OpCache};
 use bireme_engine::ir::{Attr, Param, Slot, did_you_mean, nearest};
 use bireme_engine::op::OpDef;
 use pyo3::IntoPyObjectExt;
@@ -17,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::append::{Append, Operand, append_op};
+use crate::autograd::on_host;
 use crate::context::in_dynamic_mode;
 use crate::convert::attr_of;
 use crate::error::{enter, enter_held, to_py};
@@ -376,7 +376,7 @@ impl<'py> Call<'py> {
 }
 
 /// An eager tensor in a static op: name, value, and what a parameter is.
-type EagerFacts = (String, Arc<Value>, Option<Param>);
+type EagerFacts = (String, HostValue, Option<Param>);
 
 /// The eager tensors among what a static op reads or writes.
 fn eager_tensors<'py>(
@@ -387,7 +387,7 @@ fn eager_tensors<'py>(
         Err(_) => Ok(None),
         Ok(tensor) => {
             let tensor = tensor.get();
-            Ok(Some((tensor.name_of(py)?, tensor.inner.value(), tensor.inner.param())))
+            Ok(Some((tensor.name_of(py)?, on_host(&tensor.inner)?, tensor.inner.param())))
         }
     };
     values.iter().map(look).collect()
@@ -417,18 +417,19 @@ pub(crate) fn run_op(
     inputs: &[EagerTensor],
 ) -> PyResult<Vec<EagerTensor>> {
     let work = || session().apply(cache, form, inputs);
-    if inputs.iter().any(|input| input.dims().numel() >= LARGE) {
-        enter(py, work)
-    } else {
-        enter_held(py, work)
-    }
+    // A card is only told what to do.
+    let is_long = |input: &EagerTensor| {
+        let held = input.held();
+        held.home().is_none() && held.shape().1.numel() >= LARGE
+    };
+    if inputs.iter().any(is_long) { enter(py, work) } else { enter_held(py, work) }
 }
 
 /// Makes `target` what an op computed: with its past where gradients flow, as a mere value where
 /// they do not (statistics).
 fn overwrite(target: &EagerTensor, made: &EagerTensor) -> PyResult<()> {
     if made.is_leaf() {
-        target.set_value(made.value());
+        target.set_value(made.held());
         return Ok(());
     }
     target.take_over(made).map_err(to_py)

@@ -3,9 +3,12 @@
 //! A Python number takes the tensor's type, except that a float turns an integer tensor into
 //! float32. Of two float tensors the wider type wins; else the right one takes the left one's type.
 
-use bireme_engine::DType;
-use bireme_engine::eager::{EagerTensor, Form, OpCache};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bireme_engine::eager::{EagerCard, EagerTensor, Form, Held, OpCache};
 use bireme_engine::ir::Attr;
+use bireme_engine::tensor::Tensor as EngineTensor;
+use bireme_engine::{DType, Place};
 use numpy::PyUntypedArray;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyTypeError;
@@ -13,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt};
 
 use crate::array;
+use crate::error::to_py;
 use crate::op_call::{Call, cache, run_op};
 use crate::session::float_type;
 use crate::tensor::Tensor;
@@ -324,11 +328,43 @@ fn convert<'py>(
         if operand.is_instance_of::<Variable>() {
             return constant(operand, other, common);
         }
-        let inner = EagerTensor::new(array::scalar(other, common)?);
+        let scalar = array::scalar(other, common)?;
+        let home = operand.cast::<Tensor>()?.get().inner.held().home().cloned();
+        let inner = match home {
+            Some(card) => EagerTensor::from_held(number_on(&card, scalar).map_err(to_py)?),
+            None => EagerTensor::new(scalar),
+        };
         return Ok(Bound::new(py, Tensor { inner })?.into_any());
     }
     let inner = EagerTensor::new(array::tensor_from(other, Some(common), common)?);
     Ok(Bound::new(py, Tensor { inner })?.into_any())
+}
+
+/// Numbers that scripts compute with on cards: each is copied there once, not for every op.
+static NUMBERS: Mutex<Vec<(Place, Arc<Held>)>> = Mutex::new(Vec::new());
+
+/// Numbers that are kept.
+const MAX_NUMBERS: usize = 64;
+
+/// A number on a card.
+fn number_on(card: &Arc<EagerCard>, number: EngineTensor) -> bireme_engine::Result<Arc<Held>> {
+    let place = card.place();
+    let mut known = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_it = |(there, held): &(Place, Arc<Held>)| {
+        let same = |tensor: &EngineTensor| {
+            tensor.dtype() == number.dtype() && tensor.as_bytes() == number.as_bytes()
+        };
+        *there == place && held.host().is_ok_and(|value| value.tensor().is_ok_and(same))
+    };
+    if let Some(at) = known.iter().position(is_it) {
+        known.swap(0, at);
+        return Ok(Arc::clone(&known[0].1));
+    }
+    let held = Arc::new(Held::new(number));
+    held.card(card)?;
+    known.truncate(MAX_NUMBERS - 1);
+    known.insert(0, (place, Arc::clone(&held)));
+    Ok(held)
 }
 
 /// A number as a variable of the program that `operand` belongs to.

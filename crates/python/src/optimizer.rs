@@ -1,9 +1,8 @@
 //! `Optimizer`: an optimizer of the engine, for static programs and for eager tensors.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use bireme_engine::Value;
-use bireme_engine::eager::{EagerOptimizer, EagerTensor};
+use bireme_engine::eager::{EagerOptimizer, EagerTensor, Held};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -104,16 +103,16 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Copies of the state kept beside eager parameters, by name.
+    /// The state kept beside eager parameters, by name; a step leaves what is held here as it is.
     fn accumulators<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        // Copied first: making Python objects may run any Python code, which may need the lock.
-        let copies: Vec<(String, Value)> = {
+        // Held first: making Python objects may run any Python code, which may need the lock.
+        let held: Vec<(String, Arc<Held>)> = {
             let eager = self.eager.lock().unwrap_or_else(PoisonError::into_inner);
-            eager.accumulators().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+            eager.accumulators().map(|(name, held)| (name.to_owned(), Arc::clone(held))).collect()
         };
         let all = PyDict::new(py);
-        for (name, value) in copies {
-            let tensor = EagerTensor::new(value);
+        for (name, held) in held {
+            let tensor = EagerTensor::from_held(held);
             tensor.set_name(name.as_str());
             tensor.set_persistable(true);
             all.set_item(name, Tensor::wrap(py, tensor)?)?;
@@ -123,9 +122,9 @@ impl Optimizer {
 
     /// Sets the state of one accumulator, as a saved state gives it.
     fn set_accumulator(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = value_from(value, None)?;
+        let held = value_from(value, None, None)?;
         let mut eager = self.eager.lock().unwrap_or_else(PoisonError::into_inner);
-        eager.set_accumulator(name, Value::clone(&value));
+        eager.set_accumulator(name, held);
         Ok(())
     }
 

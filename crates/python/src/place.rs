@@ -8,6 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::card::{self, Current};
+use crate::session;
 
 /// The processors of this machine.
 ///
@@ -53,6 +54,11 @@ impl CUDAPlace {
     pub(crate) fn card(&self, py: Python<'_>) -> PyResult<Option<Arc<dyn Device>>> {
         card::asked_for(py, self.device)
     }
+
+    /// The place of a card that is open.
+    pub(crate) fn of_card(device: u32) -> CUDAPlace {
+        CUDAPlace { device }
+    }
 }
 
 #[pymethods]
@@ -94,6 +100,13 @@ impl CUDAPlace {
 #[pyclass(frozen, eq, hash, weakref, module = "bireme._core")]
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct CUDAPinnedPlace;
+
+impl CUDAPinnedPlace {
+    /// The place of tensors that lie there.
+    pub(crate) fn of_host() -> CUDAPinnedPlace {
+        CUDAPinnedPlace
+    }
+}
 
 #[pymethods]
 impl CUDAPinnedPlace {
@@ -139,7 +152,9 @@ pub(crate) fn device_of(place: Option<&Bound<'_, PyAny>>) -> PyResult<Current> {
 /// Makes the device that `place` names the current one.
 #[pyfunction]
 pub(crate) fn set_current_place(place: &Bound<'_, PyAny>) -> PyResult<()> {
-    card::set_current(device_of(Some(place))?);
+    let device = device_of(Some(place))?;
+    session::set_current(&device)?;
+    card::set_current(device);
     Ok(())
 }
 

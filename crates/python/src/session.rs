@@ -8,8 +8,10 @@ use bireme_engine::eager::Session;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::card::Current;
 use crate::context;
 use crate::convert::{dtype_object, dtype_of};
+use crate::error::to_py;
 
 static SESSION: LazyLock<Session> = LazyLock::new(Session::default);
 
@@ -19,6 +21,16 @@ static FLOAT: AtomicI32 = AtomicI32::new(DType::F32.code());
 /// The session of every eager op.
 pub(crate) fn session() -> &'static Session {
     &SESSION
+}
+
+/// Lets ops without inputs run on `device`, and parameters begin there.
+pub(crate) fn set_current(device: &Current) -> PyResult<()> {
+    let card = match device {
+        Current::Host => None,
+        Current::Card(device) => Some(session().card(device).map_err(to_py)?),
+    };
+    session().set_current(card);
+    Ok(())
 }
 
 /// The type that Python floats become.

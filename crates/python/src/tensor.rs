@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bireme_engine::eager::EagerTensor;
+use bireme_engine::eager::{EagerTensor, Held};
 use bireme_engine::tensor::Tensor as EngineTensor;
-use bireme_engine::{DType, Value};
+use bireme_engine::{DType, Error};
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -14,8 +14,10 @@ use crate::array;
 use crate::autograd;
 use crate::context;
 use crate::convert::dtype_of;
+use crate::dlpack;
 use crate::dtype;
 use crate::error::{enter, to_py};
+use crate::home::{Home, place_object};
 use crate::operators::{Binary, Unary, binary, compare, unary};
 use crate::session::{float_type, session};
 
@@ -45,11 +47,10 @@ impl Tensor {
         Ok(name)
     }
 
-    fn one_element(&self, as_what: &str) -> PyResult<Arc<Value>> {
-        let value = self.inner.value();
+    fn one_element(&self, as_what: &str) -> PyResult<()> {
         let dims = self.inner.dims();
-        if dims.numel() == 1 && value.rows().is_none() {
-            return Ok(value);
+        if dims.numel() == 1 && !self.inner.is_rows() {
+            return Ok(());
         }
         Err(PyTypeError::new_err(format!(
             "only a tensor of one element can be {as_what}; this one has shape {dims}"
@@ -57,33 +58,46 @@ impl Tensor {
     }
 }
 
-/// The value of anything that stands for a tensor: a tensor, an array, numbers.
-pub(crate) fn value_from(value: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Arc<Value>> {
+/// The value of anything that stands for a tensor: a tensor, an array, numbers. It is put to `home`; without one a
+/// tensor's stays where it is, and others are put where new tensors belong.
+pub(crate) fn value_from(
+    value: &Bound<'_, PyAny>,
+    dtype: Option<DType>,
+    home: Option<&Home>,
+) -> PyResult<Arc<Held>> {
     if let Ok(tensor) = value.cast::<Tensor>() {
-        let value = tensor.get().inner.value();
-        if dtype.is_none_or(|dtype| dtype == tensor.get().inner.dtype()) {
-            return Ok(value);
-        }
-        // The engine converts, not numpy, which does not know bfloat16.
-        let dtype = dtype.expect("checked above");
-        return Ok(autograd::converted(&tensor.get().inner.detach(), dtype)?.value());
+        let inner = &tensor.get().inner;
+        let held = match dtype.filter(|dtype| *dtype != inner.dtype()) {
+            None => inner.held(),
+            // The engine converts, not numpy, which does not know bfloat16.
+            Some(dtype) => autograd::converted(&inner.detach(), dtype)?.held(),
+        };
+        return home.map_or(Ok(Arc::clone(&held)), |home| home.bring(&held));
     }
-    Ok(Arc::new(array::tensor_from(value, dtype, float_type())?.into()))
+    let made = array::tensor_from(value, dtype, float_type())?;
+    let held = match home {
+        Some(home) => home.hold(made),
+        None => Home::current()?.hold(made),
+    };
+    held.map(Arc::new)
 }
 
 pub(crate) fn optional_dtype(dtype: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
     dtype.map(dtype_of).transpose()
 }
 
-/// A new tensor with a copy of `value`.
+/// A new tensor with a copy of `value`, at `place`; without one where `value` is, if it is a tensor, or on the current
+/// device.
 #[pyfunction]
-#[pyo3(signature = (value, dtype=None, stop_gradient=true))]
+#[pyo3(signature = (value, dtype=None, stop_gradient=true, place=None))]
 pub(crate) fn to_tensor(
     value: &Bound<'_, PyAny>,
     dtype: Option<&Bound<'_, PyAny>>,
     stop_gradient: bool,
+    place: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Tensor> {
-    let inner = EagerTensor::from_shared(value_from(value, optional_dtype(dtype)?)?);
+    let home = place.map(|place| Home::named(Some(place))).transpose()?;
+    let inner = EagerTensor::from_held(value_from(value, optional_dtype(dtype)?, home.as_ref())?);
     inner.set_stop_gradient(stop_gradient);
     Ok(Tensor { inner })
 }
@@ -101,8 +115,11 @@ impl Tensor {
     ) -> PyResult<Tensor> {
         let dtype = optional_dtype(dtype)?;
         let inner = match value {
-            Some(value) => EagerTensor::from_shared(value_from(value, dtype)?),
-            None => EagerTensor::new(EngineTensor::empty(dtype.unwrap_or_else(float_type))),
+            Some(value) => EagerTensor::from_held(value_from(value, dtype, None)?),
+            None => {
+                let empty = EngineTensor::empty(dtype.unwrap_or_else(float_type));
+                EagerTensor::from_held(Home::current()?.hold(empty)?)
+            }
         };
         inner.set_stop_gradient(stop_gradient);
         if let Some(name) = name {
@@ -202,25 +219,70 @@ impl Tensor {
 
     /// Whether it holds some rows of a taller tensor, as the gradient of an embedding does.
     fn is_selected_rows(&self) -> bool {
-        self.inner.look(|value| value.rows().is_some())
+        self.inner.is_rows()
     }
 
     /// The rows that selected rows hold.
     fn rows(&self) -> PyResult<Vec<i64>> {
-        let rows = self.inner.look(|value| value.rows().map(|rows| rows.rows.clone()));
+        let value = autograd::on_host(&self.inner)?;
+        let rows = value.rows().map(|rows| rows.rows.clone());
         rows.ok_or_else(|| PyTypeError::new_err("a dense tensor has no list of rows"))
     }
 
     /// The values of the rows that selected rows hold, as an array.
     fn rows_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let values = self.inner.look(|value| value.rows().map(|rows| rows.value.clone()));
+        let value = autograd::on_host(&self.inner)?;
+        let values = value.rows().map(|rows| rows.value.clone());
         let values = values.ok_or_else(|| PyTypeError::new_err("a dense tensor has no rows"))?;
         crate::window::into_array(py, values)
     }
 
     /// Offsets of sequences, level by level.
-    fn lod(&self) -> Vec<Vec<usize>> {
-        self.inner.look(|value| value.tensor().map(|t| t.lod().clone()).unwrap_or_default())
+    fn lod(&self) -> PyResult<Vec<Vec<usize>>> {
+        let value = autograd::on_host(&self.inner)?;
+        Ok(value.tensor().map(|tensor| tensor.lod().clone()).unwrap_or_default())
+    }
+
+    /// Where it belongs.
+    #[getter]
+    fn place(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        place_object(py, &self.inner.held())
+    }
+
+    /// Whether a look at its elements waits for no card.
+    fn _is_on_host(&self) -> bool {
+        self.inner.held().is_on_host()
+    }
+
+    /// A leaf with the same values at `place`. With `blocking`, nothing is on its way when this returns.
+    #[pyo3(signature = (place, blocking=true))]
+    fn _copy_to(
+        &self,
+        py: Python<'_>,
+        place: &Bound<'_, PyAny>,
+        blocking: bool,
+    ) -> PyResult<Tensor> {
+        let home = Home::named(Some(place))?;
+        let held = home.bring(&self.inner.held())?;
+        if let (true, Some(card)) = (blocking, home.card()) {
+            enter(py, || card.device().synchronize())?;
+        }
+        let inner = EagerTensor::from_held(held);
+        inner.set_stop_gradient(self.inner.stop_gradient());
+        if self.inner.persistable() {
+            inner.set_persistable(true);
+        }
+        Ok(Tensor { inner })
+    }
+
+    /// Puts its values to `place`; it stays the tensor that it is. So its gradient.
+    fn _move_to(&self, place: &Bound<'_, PyAny>) -> PyResult<()> {
+        let home = Home::named(Some(place))?;
+        self.inner.replace_value(home.bring(&self.inner.held())?);
+        if let Some(grad) = self.inner.known_grad() {
+            grad.replace_value(home.bring(&grad.held())?);
+        }
+        Ok(())
     }
 
     /// A copy as a numpy array.
@@ -307,8 +369,12 @@ impl Tensor {
 
     /// Takes over the values of an array or tensor of the same shape.
     fn set_value(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = value_from(value, Some(self.inner.dtype()))?;
-        let (mine, given) = (self.inner.dims(), value.tensor().map_err(to_py)?.dims());
+        let home = Home::of_held(&self.inner.held());
+        let value = value_from(value, Some(self.inner.dtype()), Some(&home))?;
+        if value.is_rows() {
+            return Err(to_py(Error::NotDense));
+        }
+        let (mine, given) = (self.inner.dims(), value.shape().1);
         if mine != given {
             return Err(PyValueError::new_err(format!(
                 "a tensor of shape {mine} cannot take values of shape {given}"
@@ -330,6 +396,33 @@ impl Tensor {
 
     fn _remove_hook(&self, number: u64) -> bool {
         self.inner.remove_hook(number)
+    }
+
+    /// Its memory for another library, which works on `stream`.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<i64>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // A consumer that knows newer versions takes the first one, too.
+        let _ = max_version;
+        if dl_device.is_some_and(|wanted| wanted != dlpack::device_of(self)) {
+            let text = "move the tensor first: `.cpu()` or `.cuda()`";
+            return Err(PyBufferError::new_err(text));
+        }
+        if copy == Some(true) {
+            let held = self.inner.held().copy().map_err(to_py)?;
+            return dlpack::capsule(py, &Tensor { inner: EagerTensor::from_held(held) }, stream);
+        }
+        dlpack::capsule(py, self, stream)
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        dlpack::device_of(self)
     }
 
     fn __len__(&self) -> PyResult<usize> {

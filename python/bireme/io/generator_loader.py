@@ -17,7 +17,7 @@ from .._channel import Channel, fill_in_thread
 from .._errors import EOFException
 from ..batch import batch as batch_reader
 from .dataloader.collate import to_tensors
-from .reader import as_feed, check_places
+from .reader import as_feed, check_places, one_place
 
 Generator = Callable[[], Iterable[Any]]
 
@@ -64,6 +64,7 @@ class GeneratorLoader:
         self._capacity = capacity if use_double_buffer else 1
         self._return_list = return_list or self._eager
         self._batches: Generator | None = None
+        self._place: Any = None
         self._channel: Channel | None = None
         self.iterable = iterable
         if not iterable:
@@ -95,6 +96,7 @@ class GeneratorLoader:
     def set_batch_generator(self, reader: Generator, places: Any = None) -> GeneratorLoader:
         """Takes whole batches: lists of arrays, one for each field."""
         check_places(places)
+        self._place = one_place(places)
         self._batches = reader
         return self
 
@@ -137,7 +139,7 @@ class GeneratorLoader:
         try:
             for batch in channel:
                 if self._eager:
-                    yield to_tensors(batch)
+                    yield to_tensors(batch, self._place)
                 else:
                     yield batch if self._return_list else as_feed(self._feed_list, batch)
         finally:

@@ -26,9 +26,10 @@ class DataLoader:
     `Executor.run(feed=...)`.
 
     `num_workers` processes make `prefetch_factor` batches each ahead of time; without them a batch
-    is made when it is asked for (`use_buffer_reader` has no meaning: a thread would only compete
-    for the interpreter). `timeout` is in seconds, 0 waits for ever. `persistent_workers` keeps the
-    processes from one epoch to the next. `places` may name one place.
+    is made when it is asked for. `timeout` is in seconds, 0 waits for ever. `persistent_workers` keeps
+    the processes from one epoch to the next. `places` may name one place; without it batches go to
+    the current device: to a GPU by way of page-locked memory, and nothing waits for the copies (so
+    `use_buffer_reader` has no meaning).
 
     >>> import numpy as np
     >>> from bireme.io import DataLoader, Dataset
@@ -65,6 +66,7 @@ class DataLoader:
             raise ValueError("`return_list=False` needs `feed_list`: the variables to feed")
         self.dataset = dataset
         self.feed_list = feed_list
+        self._place = one_place(places)
         self.return_list = return_list
         self.num_workers = num_workers
         self.prefetch_factor = prefetch_factor
@@ -146,7 +148,7 @@ class DataLoader:
 
     def _run(self, batches: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if _core.in_dynamic_mode():
-            return map(to_tensors, batches())
+            return map(functools.partial(to_tensors, place=self._place), batches())
         if self.return_list:
             return map(to_arrays, batches())
         return map(functools.partial(as_feed, self.feed_list or []), batches())
@@ -211,6 +213,19 @@ def check_places(places: Any) -> None:
         raise NotImplementedError(
             f"a loader feeds one place, got {len(places)}: start one process for each device"
         )
+
+
+def one_place(places: Any) -> Any:
+    """The place that `places` names, if it names one.
+
+    >>> one_place(["cpu"])
+    Place(cpu)
+    """
+    from ..nn.layer.state import device_place
+
+    return device_place(
+        places[0] if isinstance(places, (list, tuple)) and places else places or None
+    )
 
 
 def _check(num_workers: int, prefetch_factor: int, timeout: float, places: Any) -> None:

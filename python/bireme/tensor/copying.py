@@ -13,6 +13,7 @@ def deep_copy(x: Any, memo: dict[int, Any]) -> Any:
         raise RuntimeError("only leaves can be copied deeply: use `clone()` or `detach()`")
     build, arguments = _parts(x, x.name + _core.unique_name("_deepcopy"))
     memo[id(x)] = copy = build(*arguments)
+    copy._move_to(x.place)
     return copy
 
 

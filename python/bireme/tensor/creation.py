@@ -27,15 +27,16 @@ from .arguments import (
 def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Any:
     """A tensor of numbers, lists, arrays or tensors; Python floats become the default type.
 
-    `place` can be the CPU only.
+    It lies at `place`, which is a place or the name of a device; without one a tensor stays where it
+    is, and everything else goes to the current device.
 
     >>> paddle.to_tensor([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
     if place is not None:
-        from ..nn.layer.state import _check_device
+        from ..nn.layer.state import device_place
 
-        _check_device(place)
+        place = device_place(place)
     if not _core.in_dynamic_mode():
         return _static_constant(data, dtype)
     if isinstance(data, (list, tuple)):
@@ -43,7 +44,7 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
     if dtype is None and default_dtype() != "float32" and _is_python_float(data):
         dtype = default_dtype()
     try:
-        return _core.to_tensor(data, dtype=dtype, stop_gradient=stop_gradient)
+        return _core.to_tensor(data, dtype=dtype, stop_gradient=stop_gradient, place=place)
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise

@@ -57,42 +57,85 @@ def element_size(x: Any) -> int:
 
 
 def cpu(x: Any) -> Any:
-    """The tensor itself: it is in main memory already."""
-    return x
+    """The tensor in main memory: itself if it is there, else a leaf with its values.
+
+    >>> paddle.ones([1]).cpu().place
+    Place(cpu)
+    """
+    return x if _is_at(x, _core.CPUPlace()) else _copied(x, _core.CPUPlace(), True)
 
 
 def cuda(x: Any, device_id: int | None = None, blocking: bool = True) -> Any:
-    """The tensor on a GPU: an error where there is none. `blocking` has no meaning here."""
-    _core.CUDAPlace(device_id or 0)
-    return x
+    """The tensor on a GPU, the current one if `device_id` is None: an error where there is none.
+
+    It is the tensor itself if it is there, else a leaf with its values. Unless `blocking`, they may
+    still be on their way: what is computed with them waits for them.
+    """
+    if device_id is None:
+        current = _core.current_card()
+        device_id = 0 if current is None else current
+    place = _core.CUDAPlace(device_id)
+    return x if _is_at(x, place) else _copied(x, place, blocking)
+
+
+def pin_memory(x: Any, blocking: bool = True) -> Any:
+    """The tensor in page-locked main memory, from which GPUs copy while the program goes on."""
+    place = _core.CUDAPinnedPlace()
+    return x if _is_at(x, place) else _copied(x, place, blocking)
+
+
+def _is_at(x: Any, place: Any) -> bool:
+    if isinstance(x, _core.Variable) or x.place == place:
+        return True
+    # Where the environment sends what asks for a GPU to the CPU, everything is there.
+    return not isinstance(place, _core.CPUPlace) and _core.card_count() == 0
+
+
+def _copied(x: Any, place: Any, blocking: bool) -> Any:
+    return x._copy_to(place, blocking)
 
 
 def to(x: Any, *args: Any, **kwargs: Any) -> Any:
-    """The tensor with another element type; the only device is the CPU.
+    """The tensor with another element type, on another device, or as another tensor is.
+
+    `to(dtype)`, `to(device)`, `to(device, dtype)` and `to(other)`; `blocking` as in `cuda`.
 
     >>> paddle.ones([1]).to("float64").dtype
     paddle.float64
+    >>> paddle.ones([1]).to("cpu", "int32").place
+    Place(cpu)
     """
-    from ..nn.layer.state import _check_device
+    from ..nn.layer.state import device_place
 
     dtype = kwargs.pop("dtype", None)
     device = kwargs.pop("device", None)
-    kwargs.pop("blocking", None)
+    blocking = kwargs.pop("blocking", None)
     if kwargs:
         raise TypeError(f"`to` has no arguments {sorted(kwargs)}")
     for argument in args:
         if isinstance(argument, (_core.Tensor, _core.Variable)):
             dtype = argument.dtype
-        elif isinstance(argument, str) and argument.partition(":")[0] in ("cpu", "gpu"):
+            device = (
+                getattr(argument, "place", None) if isinstance(argument, _core.Tensor) else None
+            )
+        elif isinstance(argument, str) and argument.partition(":")[0] in _DEVICES:
             device = argument
-        elif isinstance(argument, bool) or argument is None:
+        elif isinstance(argument, bool):
+            blocking = argument
+        elif argument is None:
             continue
         elif type(argument).__name__.endswith("Place"):
             device = argument
         else:
             dtype = argument
-    _check_device(device)
+    place = device_place(device)
+    if place is not None and not _is_at(x, place):
+        x = _copied(x, place, True if blocking is None else blocking)
     return x if dtype is None or x.dtype == dtype else astype(x, dtype)
+
+
+#: What names of devices start with.
+_DEVICES = ("cpu", "gpu", "cuda", "gpu_pinned")
 
 
 def iterate(x: Any) -> Iterator[Any]:
@@ -106,11 +149,6 @@ def iterate(x: Any) -> Iterator[Any]:
 def transposed(x: Any) -> Any:
     """The axes in the opposite order."""
     return x if x.ndim <= 1 else core_ops.transpose2(x, axis=list(range(x.ndim))[::-1])
-
-
-def _place(x: Any) -> Any:
-    """Where the values are."""
-    return _core.CPUPlace()
 
 
 def copy_(x: Any, other: Any, blocking: bool = True) -> Any:
@@ -201,7 +239,7 @@ _BINARY = (
 )
 
 
-_OWN = (astype, dim, element_size, cpu, cuda, to, softmax)
+_OWN = (astype, dim, element_size, cpu, cuda, pin_memory, to, softmax)
 
 
 def _methods() -> dict[str, Any]:
@@ -240,7 +278,6 @@ def attach() -> None:
     eager.__str__ = tensor_repr
     eager.__deepcopy__ = copying.deep_copy
     eager.__reduce__ = copying.reduce
-    eager.place = property(_place)
     eager.copy_ = copy_
     eager.value = value
     eager.register_hook = register_hook

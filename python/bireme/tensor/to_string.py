@@ -61,7 +61,7 @@ def to_string(tensor: Any, prefix: str = "Tensor") -> str:
     width, signed = _width(_edges(array) if summary else array)
     text = _format(array, summary, indent, width, signed)
     return (
-        f"{prefix}(shape={list(array.shape)}, dtype={tensor.dtype.name}, place=Place(cpu), "
+        f"{prefix}(shape={list(array.shape)}, dtype={tensor.dtype.name}, place={tensor.place}, "
         f"stop_gradient={tensor.stop_gradient},\n{' ' * indent}{text})"
     )
 

@@ -7,10 +7,10 @@ from types import ModuleType
 from typing import Any
 
 from .._missing import missing_names
-from . import unique_name
+from . import dlpack, unique_name
 from .install_check import run_check
 
-__all__ = ["deprecated", "require_version", "run_check", "try_import", "unique_name"]
+__all__ = ["deprecated", "dlpack", "require_version", "run_check", "try_import", "unique_name"]
 
 
 def require_version(min_version: str, max_version: str | None = None) -> None:

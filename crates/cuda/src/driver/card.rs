@@ -187,6 +187,16 @@ impl Card {
         Ok(MemoryFigures { free, total, used, reserved, used_peak, reserved_peak })
     }
 
+    /// Counts bytes as used: of memory that is handed out in parts, the parts are counted instead of the whole.
+    pub(crate) fn count_used(&self, bytes: usize) {
+        self.counters.add(bytes);
+    }
+
+    /// Counts bytes as used no more.
+    pub(crate) fn count_unused(&self, bytes: usize) {
+        self.counters.subtract(bytes);
+    }
+
     /// Lets [`MemoryFigures::used_peak`] begin anew with what is used now.
     pub fn reset_used_peak(&self) {
         self.counters.reset_peak();

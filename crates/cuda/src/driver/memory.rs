@@ -20,11 +20,21 @@ pub struct Memory {
     stream: Arc<Stream>,
     address: CUdeviceptr,
     bytes: usize,
+    /// Bytes that count as used.
+    counted: usize,
 }
 
 impl Memory {
     /// Allocates memory in the order of a stream. Its contents are not defined.
     pub fn new(stream: &Arc<Stream>, bytes: usize) -> Result<Memory> {
+        let mut memory = Memory::uncounted(stream, bytes)?;
+        memory.counted = bytes;
+        stream.card().counters.add(bytes);
+        Ok(memory)
+    }
+
+    /// As [`Memory::new`], for somebody who hands it out in parts and counts these.
+    pub(crate) fn uncounted(stream: &Arc<Stream>, bytes: usize) -> Result<Memory> {
         let card = stream.card();
         card.enter()?;
         let mut address: CUdeviceptr = 0;
@@ -35,8 +45,7 @@ impl Memory {
             return Err(Error::OutOfMemory { bytes, free: figures.free, total: figures.total });
         }
         card.check("cuMemAllocAsync", code)?;
-        card.counters.add(bytes);
-        Ok(Memory { stream: stream.clone(), address, bytes })
+        Ok(Memory { stream: stream.clone(), address, bytes, counted: 0 })
     }
 
     /// Its address on the card.
@@ -76,7 +85,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.stream.card().counters.subtract(self.bytes);
+        self.stream.card().counters.subtract(self.counted);
         if self.stream.card().enter().is_ok() {
             // SAFETY: nobody has the address any more but work that was given before. A failure is one
             // of the whole context, which takes its memory with it.

@@ -11,6 +11,7 @@ mod compiled;
 mod counters;
 mod error;
 mod event;
+mod foreign;
 mod graph;
 mod launch;
 mod memory;

@@ -16,6 +16,9 @@ mod compare;
 mod convolutions;
 mod create;
 mod driver;
+mod eager;
+#[path = "../../../engine/tests/it/eager_models.rs"]
+mod eager_models;
 mod elementwise;
 mod faults;
 mod golden;

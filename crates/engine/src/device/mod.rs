@@ -9,6 +9,7 @@ mod once;
 mod value;
 
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub use memory::{MemoryPlan, OnMemory, SegmentMemory};
@@ -20,7 +21,7 @@ pub use value::{DeviceRows, DeviceTensor, DeviceValue, NO_ROW};
 use bireme_ir::{DType, VarKind};
 
 use crate::op::{Meta, OpView};
-use crate::{Place, Result};
+use crate::{Error, Place, Result};
 
 /// A place in the memory of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +47,15 @@ pub trait Region: Send + Sync + fmt::Debug {
 
     /// Whose memory it is.
     fn device(&self) -> &Arc<dyn Device>;
+}
+
+/// Memory of the host that cards copy from by themselves, while the host goes on.
+pub trait PageLocked: Send + Sync + fmt::Debug {
+    /// Its first byte, on a multiple of 256 bytes.
+    fn start(&self) -> NonNull<u8>;
+
+    /// Its size.
+    fn bytes(&self) -> usize;
 }
 
 /// How much memory a card has.
@@ -266,6 +276,23 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Copies to the card; `from` may be changed at once.
     fn upload(&self, from: &[u8], to: Address) -> Result<()>;
 
+    /// Page-locked memory with a copy of `from`; given back when it is dropped.
+    fn page_locked(&self, from: &[u8]) -> Result<Arc<dyn PageLocked>> {
+        Err(no_page_locked_memory(from.len()))
+    }
+
+    /// Copies the first `bytes` bytes of page-locked memory to the card some time later; the card holds `from` until
+    /// then, and nobody may write it.
+    fn upload_page_locked(
+        &self,
+        from: &Arc<dyn PageLocked>,
+        bytes: usize,
+        to: Address,
+    ) -> Result<()> {
+        let _ = (from, to);
+        Err(no_page_locked_memory(bytes))
+    }
+
     /// A way for the feeds of steps, which are at most so many bytes each.
     fn uploads(&self, bytes: &[usize]) -> Result<Box<dyn Uploads>>;
 
@@ -296,8 +323,32 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Records the work that `work` gives to this card instead of doing it.
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
 
+    /// Does the work that `work` gives to this card, in as few launches as it can become. Kernels that it launches run
+    /// when it returns: until then it must not copy, clear, upload or wait.
+    fn joined(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        work()
+    }
+
     /// Waits until all work is done.
     fn synchronize(&self) -> Result<()>;
+
+    /// What other libraries of this process call the queue that all work is given to (of CUDA: the stream).
+    fn queue(&self) -> u64 {
+        0
+    }
+
+    /// Lets a queue of another library wait for the work that was given so far; without one, this waits itself.
+    fn hand_over(&self, to: Option<u64>) -> Result<()> {
+        let _ = to;
+        self.synchronize()
+    }
+
+    /// Lets the work that is given from now on wait for what a queue of another library was given so far; without
+    /// one, for everything that was given to the card.
+    fn take_over(&self, from: Option<u64>) -> Result<()> {
+        let _ = from;
+        self.synchronize()
+    }
 
     /// A place where kernels may complain.
     fn complaints(&self) -> Result<Box<dyn Complaints>>;
@@ -311,4 +362,8 @@ pub trait Device: Send + Sync + fmt::Debug {
         op: u32,
         complaints: Address,
     ) -> Result<()>;
+}
+
+fn no_page_locked_memory(bytes: usize) -> Error {
+    Error::Device { problem: format!("this device has no page-locked memory, for {bytes} bytes") }
 }

@@ -61,6 +61,15 @@ impl DeviceTensor {
         Ok(DeviceTensor { dtype, dims, lod: Lod::new(), region, offset: 0, zeros_follow: true })
     }
 
+    /// A tensor in new memory, of which nothing is known, with no room behind it.
+    ///
+    /// # Errors
+    /// When the card has no memory for it.
+    pub fn exact(device: &dyn Device, dtype: DType, dims: Dims) -> Result<DeviceTensor> {
+        let region = device.allocate(dims.numel() * dtype.size())?;
+        Ok(DeviceTensor { dtype, dims, lod: Lod::new(), region, offset: 0, zeros_follow: false })
+    }
+
     /// A tensor at `offset` of memory that others may use, too.
     ///
     /// # Panics
@@ -160,6 +169,23 @@ impl DeviceTensor {
         self.region.device()
     }
 
+    /// The same with sequence offsets.
+    pub(crate) fn with_lod(mut self, lod: &Lod) -> DeviceTensor {
+        self.lod.clone_from(lod);
+        self
+    }
+
+    /// A copy in new memory.
+    ///
+    /// # Errors
+    /// When the card has no memory for it.
+    pub fn try_clone(&self) -> Result<DeviceTensor> {
+        let device = self.device();
+        let copy = DeviceTensor::new(device.as_ref(), self.dtype, self.dims)?;
+        device.copy(self.address(), copy.address(), self.bytes())?;
+        Ok(copy.with_lod(&self.lod))
+    }
+
     /// Whether zeros follow it, up to a multiple of [`ROW_ROOM`] rows.
     pub(crate) fn zeros_follow(&self) -> bool {
         self.zeros_follow
@@ -188,14 +214,7 @@ impl Clone for DeviceTensor {
     /// When the card has no memory for a copy: unwinds with the error, which those who catch panics
     /// hand on as what it is, as [`crate::tensor::Buffer`] does.
     fn clone(&self) -> DeviceTensor {
-        let copy = || {
-            let device = self.device();
-            let mut copy = DeviceTensor::new(device.as_ref(), self.dtype, self.dims)?;
-            copy.lod.clone_from(&self.lod);
-            device.copy(self.address(), copy.address(), self.bytes())?;
-            Ok::<_, crate::Error>(copy)
-        };
-        copy().unwrap_or_else(|error| resume_unwind(Box::new(error)))
+        self.try_clone().unwrap_or_else(|error| resume_unwind(Box::new(error)))
     }
 }
 
@@ -268,6 +287,21 @@ impl DeviceValue {
         })
     }
 
+    /// A copy in new memory.
+    ///
+    /// # Errors
+    /// When the card has no memory for it.
+    pub fn try_clone(&self) -> Result<DeviceValue> {
+        Ok(match self {
+            DeviceValue::Tensor(tensor) => DeviceValue::Tensor(tensor.try_clone()?),
+            DeviceValue::Rows(rows) => DeviceValue::Rows(DeviceRows {
+                rows: rows.rows.try_clone()?,
+                height: rows.height,
+                value: rows.value.try_clone()?,
+            }),
+        })
+    }
+
     /// The same memory once more.
     pub(crate) fn alias(&self) -> DeviceValue {
         match self {
@@ -299,6 +333,15 @@ impl DeviceValue {
                 Operand::Rows { rows: rows.rows.address(), values: rows.value.address() }
             }
         }
+    }
+
+    /// The elements that it has: their type, how many they are, and where they begin.
+    pub(crate) fn elements(&self) -> (DType, usize, Address) {
+        let tensor = match self {
+            DeviceValue::Tensor(tensor) => tensor,
+            DeviceValue::Rows(rows) => &rows.value,
+        };
+        (tensor.dtype(), tensor.dims().numel(), tensor.address())
     }
 
     /// Its size.

@@ -112,10 +112,8 @@ impl Session {
 
 /// The type of a dense tensor that casts are about.
 fn float_of(tensor: &EagerTensor) -> Option<DType> {
-    tensor.look(|value| {
-        let dtype = value.tensor().ok()?.dtype();
-        (dtype == DType::F32 || is_half(dtype)).then_some(dtype)
-    })
+    let dtype = tensor.dtype();
+    (!tensor.is_rows() && (dtype == DType::F32 || is_half(dtype))).then_some(dtype)
 }
 
 #[cfg(test)]

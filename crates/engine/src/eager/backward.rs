@@ -1,9 +1,6 @@
 //! The backward pass: from some tensors along the tape to the leaves.
 
-#![expect(unsafe_code, reason = "kernels reach values by pointer; see `op::Run`")]
-
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,16 +9,15 @@ use half::{bf16, f16};
 
 use super::collector::Collection;
 use super::gradient::Source;
-use super::prepared::unwritten;
-use super::session::shape_of;
+use super::held::Held;
+use super::table::Entry;
 use super::tape::{Edge, Node, Saved, Watch};
 use super::{EagerTensor, Form, Session};
 use crate::tensor::{Dims, Element, Tensor};
-use crate::value::Value;
 use crate::{Error, Result, autodiff};
 
 /// The gradients of a node's outputs, as far as they have come.
-type Grads = Vec<Option<Arc<Value>>>;
+type Grads = Vec<Option<Arc<Held>>>;
 
 /// The part of the tape that leads from some roots to some inputs.
 struct Way {
@@ -42,7 +38,7 @@ struct Pass<'a> {
     waiting: BinaryHeap<u64>,
     nodes: HashMap<u64, (Arc<Node>, Grads)>,
     /// Leaves by identity, in the order they were reached; `None` once a gradient is kept.
-    leaves: Vec<(EagerTensor, Option<Arc<Value>>)>,
+    leaves: Vec<(EagerTensor, Option<Arc<Held>>)>,
     leaf_places: HashMap<usize, usize>,
     /// The collectors of leaves, where there are any.
     collection: Option<Collection>,
@@ -74,14 +70,14 @@ impl Session {
     }
 
     /// Adds a whole gradient to what a leaf has.
-    fn keep(&self, leaf: &EagerTensor, grad: Arc<Value>) -> Result<()> {
+    fn keep(&self, leaf: &EagerTensor, grad: Arc<Held>) -> Result<()> {
         let grad = hooked(leaf, grad)?;
-        match leaf.grad_to_add() {
+        match leaf.known_grad() {
             Some(before) => {
-                let total = self.add(&before.value(), &grad)?;
-                leaf.set_grad(Some(EagerTensor::from_shared(total)));
+                let total = self.add(&before.held(), &grad)?;
+                leaf.set_grad(Some(EagerTensor::from_held(total)));
             }
-            None => leaf.set_grad(Some(EagerTensor::from_shared(grad))),
+            None => leaf.set_grad(Some(EagerTensor::from_held(grad))),
         }
         Ok(())
     }
@@ -102,7 +98,7 @@ impl Session {
         let mut pass = Pass::start(self, roots, Some(&way))?;
         pass.run(retain_graph, &mut |node, at, grad| {
             for place in way.outputs.get(&(node, at)).into_iter().flatten() {
-                found[*place] = Some(EagerTensor::from_shared(Arc::clone(grad)));
+                found[*place] = Some(EagerTensor::from_held(Arc::clone(grad)));
             }
         })?;
         for (leaf, grad) in std::mem::take(&mut pass.leaves) {
@@ -110,18 +106,17 @@ impl Session {
             let grad = hooked(&leaf, grad)?;
             let same = inputs.iter().enumerate().filter(|(_, input)| input.id() == leaf.id());
             for (place, _) in same {
-                found[place] = Some(EagerTensor::from_shared(Arc::clone(&grad)));
+                found[place] = Some(EagerTensor::from_held(Arc::clone(&grad)));
             }
         }
         Ok(found)
     }
 
     /// The sum of two gradients, dense or of selected rows.
-    fn add(&self, a: &Arc<Value>, b: &Arc<Value>) -> Result<Arc<Value>> {
+    fn add(&self, a: &Arc<Held>, b: &Arc<Held>) -> Result<Arc<Held>> {
         let form = Form { attrs: &[], inputs: &[2], outputs: &[1] };
-        let parts =
-            [EagerTensor::from_shared(Arc::clone(a)), EagerTensor::from_shared(Arc::clone(b))];
-        Ok(self.apply(&self.sum, form, &parts)?.swap_remove(0).value())
+        let parts = [EagerTensor::from_held(Arc::clone(a)), EagerTensor::from_held(Arc::clone(b))];
+        Ok(self.apply(&self.sum, form, &parts)?.swap_remove(0).held())
     }
 }
 
@@ -143,7 +138,7 @@ impl<'a> Pass<'a> {
         for (root, weight) in roots {
             let weight = match weight {
                 Some(weight) => given_weight(root, weight)?,
-                None => Arc::new(one(root)?),
+                None => session.ones(one(root)?, root.held().home()),
             };
             let origin = root.lock().origin.clone();
             if root.stop_gradient() {
@@ -195,7 +190,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Runs the gradients of all nodes, last first, and shows each output's gradient to `see`.
-    fn run(&mut self, retain: bool, see: &mut dyn FnMut(u64, usize, &Arc<Value>)) -> Result<()> {
+    fn run(&mut self, retain: bool, see: &mut dyn FnMut(u64, usize, &Arc<Held>)) -> Result<()> {
         while let Some(number) = self.waiting.pop() {
             let Some((node, mut grads)) = self.nodes.remove(&number) else { continue };
             for (at, grad) in grads.iter_mut().enumerate() {
@@ -231,7 +226,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    fn send(&mut self, edge: &Edge, value: Arc<Value>) -> Result<()> {
+    fn send(&mut self, edge: &Edge, value: Arc<Held>) -> Result<()> {
         if self.way.is_some_and(|way| !way.wants(edge)) {
             return Ok(());
         }
@@ -313,13 +308,15 @@ pub(super) fn reachable(roots: &[(EagerTensor, Option<EagerTensor>)]) -> BTreeMa
 fn differentiate(
     node: &Node,
     saved: &Saved,
-    grads: &[Option<Arc<Value>>],
+    grads: &[Option<Arc<Held>>],
     step: u64,
-) -> Result<Vec<(usize, Arc<Value>)>> {
+) -> Result<Vec<(usize, Arc<Held>)>> {
     let gradient = &node.gradient;
-    let mut held: Vec<Option<Arc<Value>>> = vec![None; gradient.routine.len()];
+    let known = saved.inputs.iter().chain(&saved.outputs).chain(grads).flatten();
+    let home = known.into_iter().find_map(|held| held.home().cloned());
+    let mut table: Vec<Entry<'_>> = (0..gradient.routine.len()).map(|_| Entry::Empty).collect();
     for (place, source) in &gradient.sources {
-        held[*place] = Some(match source {
+        table[*place] = Entry::Shared(match source {
             Source::Input(at) => Arc::clone(saved.inputs[*at].as_ref().expect("saved when it ran")),
             Source::Output(at) => {
                 Arc::clone(saved.outputs[*at].as_ref().expect("saved when it ran"))
@@ -328,51 +325,42 @@ fn differentiate(
                 Some(grad) => Arc::clone(grad),
                 None => {
                     let (dtype, dims) = node.outputs[*at];
-                    Arc::new(Tensor::zeros(dtype, dims).into())
+                    Arc::new(match &home {
+                        Some(card) => card.zeros(dtype, dims)?,
+                        None => Held::new(Tensor::zeros(dtype, dims)),
+                    })
                 }
             },
         });
     }
-    let mut made: Vec<Option<Arc<Value>>> =
-        held.iter().map(|value| value.is_none().then(|| Arc::new(unwritten()))).collect();
-    let table: Vec<NonNull<Value>> = held
-        .iter()
-        .zip(&mut made)
-        .map(|(held, made)| match (held, made) {
-            (Some(value), _) => NonNull::from(&**value),
-            (None, Some(value)) => NonNull::from(Arc::get_mut(value).expect("made above")),
-            (None, None) => unreachable!("what is not held is made"),
-        })
-        .collect();
-    // SAFETY: what is held is only read (gradient ops write gradients of inputs, never what the
-    // tape gave them); what was made is nobody else's.
-    unsafe { gradient.routine.run(&table, step)? };
+    gradient.routine.run_held(&mut table, home.as_ref(), step)?;
     let mut result = |(input, place): &(usize, usize)| {
-        Some((*input, made[*place].take().or_else(|| held[*place].clone())?))
+        let Entry::Shared(held) = &table[*place] else { return None };
+        Some((*input, Arc::clone(held)))
     };
     Ok(gradient.results.iter().filter_map(&mut result).collect())
 }
 
 /// Lets the hooks of a leaf see its gradient.
-fn hooked(leaf: &EagerTensor, mut grad: Arc<Value>) -> Result<Arc<Value>> {
+fn hooked(leaf: &EagerTensor, mut grad: Arc<Held>) -> Result<Arc<Held>> {
     for hook in leaf.hooks() {
-        if let Some(other) = hook(EagerTensor::from_shared(Arc::clone(&grad)))? {
-            check_weight(leaf.look(shape_of), &other)?;
-            grad = other.value();
+        if let Some(other) = hook(EagerTensor::from_held(Arc::clone(&grad)))? {
+            check_weight(leaf.shape(), &other)?;
+            grad = other.held();
         }
     }
     Ok(grad)
 }
 
 /// Lets those who watch an output see its gradient.
-fn show(node: &Node, output: usize, grad: &mut Arc<Value>) -> Result<()> {
+fn show(node: &Node, output: usize, grad: &mut Arc<Held>) -> Result<()> {
     for watch in node.watching(output) {
-        let shown = EagerTensor::from_shared(Arc::clone(grad));
+        let shown = EagerTensor::from_held(Arc::clone(grad));
         match watch {
             Watch::Hook(_, hook) => {
                 if let Some(other) = hook(shown)? {
                     check_weight(node.outputs[output], &other)?;
-                    *grad = other.value();
+                    *grad = other.held();
                 }
             }
             Watch::Keep(tensor) => {
@@ -385,13 +373,13 @@ fn show(node: &Node, output: usize, grad: &mut Arc<Value>) -> Result<()> {
     Ok(())
 }
 
-fn given_weight(root: &EagerTensor, weight: &EagerTensor) -> Result<Arc<Value>> {
-    check_weight(root.look(shape_of), weight)?;
-    Ok(weight.value())
+fn given_weight(root: &EagerTensor, weight: &EagerTensor) -> Result<Arc<Held>> {
+    check_weight(root.shape(), weight)?;
+    Ok(weight.held())
 }
 
 fn check_weight(mine: (DType, Dims), weight: &EagerTensor) -> Result<()> {
-    let theirs = weight.look(shape_of);
+    let theirs = weight.shape();
     if mine == theirs {
         return Ok(());
     }
@@ -402,11 +390,11 @@ fn check_weight(mine: (DType, Dims), weight: &EagerTensor) -> Result<()> {
 }
 
 /// The weight of a root that has none: 1, as Paddle gives every element of it.
-fn one(root: &EagerTensor) -> Result<Value> {
-    let (dtype, dims) = root.look(shape_of);
+fn one(root: &EagerTensor) -> Result<Tensor> {
+    let (dtype, dims) = root.shape();
     let mut ones = Tensor::zeros(dtype, dims);
     crate::dispatch!(dtype, T in [f32, f64, f16, bf16] => {
         ones.as_mut_slice::<T>()?.fill(T::from_f64(1.0));
-        Ok(Value::Tensor(ones))
+        Ok(ones)
     }, else => Err(Error::kernel(format!("gradients are floats, not {dtype}"))))
 }

@@ -4,30 +4,28 @@
 //! regularisation included, so both modes make the same step. They are made anew only when other
 //! parameters have gradients than before.
 
-#![expect(unsafe_code, reason = "kernels reach values by pointer; see `op::Run`")]
-
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bireme_ir::{DType, Param, Program, Var, VarKind, grad_name};
 
 use super::EagerTensor;
-use super::prepared::unwritten;
+use super::card::EagerCard;
+use super::held::{Held, shape_of};
 use super::routine::Routine;
-use super::session::shape_of;
+use super::table::Entry;
 use crate::graph::Graph;
 use crate::op::run_once;
 use crate::optimizer::Optimizer;
 use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Error, Place, Result};
 
 /// An optimizer and the state that it keeps for eager tensors.
 pub struct EagerOptimizer {
     optimizer: Box<dyn Optimizer + Send>,
-    /// Accumulators by name: `linear_0.w_0_moment1_0`.
-    state: BTreeMap<String, Box<Value>>,
+    /// Accumulators by name: `linear_0.w_0_moment1_0`. They lie where their parameters do.
+    state: BTreeMap<String, Arc<Held>>,
     steps: Vec<(Vec<Kind>, Update)>,
     count: u64,
 }
@@ -46,8 +44,10 @@ struct Kind {
 struct Update {
     routine: Routine,
     /// Values that only the routine uses, by place.
-    own: Vec<Option<Box<Value>>>,
+    own: Vec<Option<Held>>,
     learning_rate: String,
+    /// The learning rate of the last step: a card has it already when it is the same again.
+    rate: Option<(f32, Arc<Held>)>,
 }
 
 /// Sets of parameters whose steps are kept.
@@ -59,14 +59,14 @@ impl EagerOptimizer {
         EagerOptimizer { optimizer, state: BTreeMap::new(), steps: Vec::new(), count: 0 }
     }
 
-    /// The accumulators by name.
-    pub fn accumulators(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.state.iter().map(|(name, value)| (name.as_str(), &**value))
+    /// The accumulators by name; the next step leaves what is held elsewhere as it is.
+    pub fn accumulators(&self) -> impl Iterator<Item = (&str, &Arc<Held>)> {
+        self.state.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     /// Sets an accumulator, as a saved state gives it.
-    pub fn set_accumulator(&mut self, name: &str, value: Value) {
-        self.state.insert(name.to_owned(), Box::new(value));
+    pub fn set_accumulator(&mut self, name: &str, value: impl Into<Arc<Held>>) {
+        self.state.insert(name.to_owned(), value.into());
     }
 
     /// Makes one step on those of `params` that have a gradient and are trainable.
@@ -85,23 +85,22 @@ impl EagerOptimizer {
         }
         let kinds = trained.iter().map(|(param, grad)| kind(param, grad));
         let kinds = kinds.collect::<Result<Vec<Kind>>>()?;
+        let home = trained.iter().find_map(|(param, _)| param.held().home().cloned());
         let at = match self.steps.iter().position(|(known, _)| *known == kinds) {
             Some(at) => at,
-            None => self.prepare(kinds, &trained)?,
+            None => self.prepare(kinds, &trained, home.as_ref())?,
         };
         self.count += 1;
         let (kinds, update) = &mut self.steps[at];
-        let rate = Tensor::scalar(learning_rate as f32);
-        self.state.insert(update.learning_rate.clone(), Box::new(rate.into()));
-        let done = run(update, kinds, &trained, &mut self.state, self.count);
-        self.state.remove(&update.learning_rate);
-        done
+        update.set_rate(learning_rate as f32, home.as_ref());
+        run(update, kinds, &trained, &mut self.state, home.as_ref(), self.count)
     }
 
     fn prepare(
         &mut self,
         kinds: Vec<Kind>,
         trained: &[(&EagerTensor, EagerTensor)],
+        home: Option<&Arc<EagerCard>>,
     ) -> Result<usize> {
         let graph = Graph::new();
         let mut pairs = Vec::new();
@@ -122,42 +121,50 @@ impl EagerOptimizer {
             pairs.push((graph.declare(var), graph.declare(grad)));
         }
         let minimized = self.optimizer.apply_gradients(pairs)?;
-        let params: HashMap<&String, Arc<Value>> = kinds
+        let params: HashMap<&String, Arc<Held>> = kinds
             .iter()
             .zip(trained)
-            .map(|(kind, (param, _))| (&kind.name, param.value()))
+            .map(|(kind, (param, _))| (&kind.name, param.held()))
             .collect();
-        self.start(&graph.startup(), &params)?;
+        self.start(&graph.startup(), &params, home)?;
         let main = graph.main();
         let routine = Routine::new(&main.global().ops, 0)?;
-        let mut own: Vec<Option<Box<Value>>> = (0..routine.len()).map(|_| None).collect();
+        let mut own: Vec<Option<Held>> = (0..routine.len()).map(|_| None).collect();
         for (name, place) in routine.places() {
             let given = names.contains(name) || name.ends_with(bireme_ir::GRAD_SUFFIX);
             let given = given && pairs_have(&kinds, name);
             if !given && !self.state.contains_key(name) && name != minimized.learning_rate.name() {
-                own[place] = Some(Box::new(unwritten()));
+                own[place] = Some(Held::unwritten().at_home(home.cloned()));
             }
         }
         let learning_rate = minimized.learning_rate.name().to_owned();
         self.steps.truncate(MAX_STEPS - 1);
-        self.steps.insert(0, (kinds, Update { routine, own, learning_rate }));
+        self.steps.insert(0, (kinds, Update { routine, own, learning_rate, rate: None }));
         Ok(0)
     }
 
     /// Gives accumulators that are not there yet their first values.
-    fn start(&mut self, startup: &Program, params: &HashMap<&String, Arc<Value>>) -> Result<()> {
+    fn start(
+        &mut self,
+        startup: &Program,
+        params: &HashMap<&String, Arc<Held>>,
+        home: Option<&Arc<EagerCard>>,
+    ) -> Result<()> {
         for op in &startup.global().ops {
             // A master copy starts from its parameter; nothing else reads anything.
-            let given = op
-                .input_vars()
-                .filter_map(|name| Some((name.clone(), Value::clone(params.get(name)?))));
-            let mut values: HashMap<String, Value> = given.collect();
+            let mut values: HashMap<String, Value> = HashMap::new();
+            for name in op.input_vars() {
+                if let Some(param) = params.get(name) {
+                    values.insert(name.clone(), Value::clone(param.host()?));
+                }
+            }
             run_once(op, &mut values)?;
             values.retain(|name, _| !params.contains_key(name));
             for (name, value) in values {
-                let known =
-                    self.state.entry(name.clone()).or_insert_with(|| Box::new(value.clone()));
-                let (has, needs) = (shape_of(known), shape_of(&value));
+                let needs = shape_of(&value);
+                let known = self.state.entry(name.clone());
+                let known = known.or_insert_with(|| Arc::new(Held::at(value, home.cloned())));
+                let has = known.shape();
                 if has != needs {
                     return Err(Error::kernel(format!(
                         "accumulator `{name}` is {} of shape {}, but its parameter needs {} of \
@@ -177,9 +184,8 @@ fn pairs_have(kinds: &[Kind], name: &str) -> bool {
 
 fn kind(param: &EagerTensor, grad: &EagerTensor) -> Result<Kind> {
     let name = param.name().ok_or_else(|| Error::kernel("a parameter must have a name"))?;
-    let (dtype, dims) = param.look(shape_of);
-    let sparse = grad.look(|value| value.rows().is_some());
-    let given = grad.look(shape_of);
+    let (dtype, dims) = param.shape();
+    let (sparse, given) = (grad.is_rows(), grad.shape());
     if given != (dtype, dims) {
         return Err(Error::kernel(format!(
             "parameter `{name}` is {dtype} of shape {dims}, but its gradient is {} of shape {}",
@@ -190,42 +196,67 @@ fn kind(param: &EagerTensor, grad: &EagerTensor) -> Result<Kind> {
     Ok(Kind { name, dtype, shape, sparse, param: param.param().unwrap_or_default() })
 }
 
+impl Update {
+    fn set_rate(&mut self, rate: f32, home: Option<&Arc<EagerCard>>) {
+        let is_known = |(known, held): &(f32, Arc<Held>)| {
+            known.to_bits() == rate.to_bits() && held.place() == place_of(home)
+        };
+        if !self.rate.as_ref().is_some_and(is_known) {
+            let held = Held::at(Tensor::scalar(rate), home.cloned());
+            self.rate = Some((rate, Arc::new(held)));
+        }
+    }
+}
+
+fn place_of(home: Option<&Arc<EagerCard>>) -> Place {
+    home.map_or(Place::Cpu, |card| card.place())
+}
+
 fn run(
     update: &mut Update,
     kinds: &[Kind],
     trained: &[(&EagerTensor, EagerTensor)],
-    state: &mut BTreeMap<String, Box<Value>>,
+    state: &mut BTreeMap<String, Arc<Held>>,
+    home: Option<&Arc<EagerCard>>,
     step: u64,
 ) -> Result<()> {
-    let mut table: Vec<Option<NonNull<Value>>> = vec![None; update.routine.len()];
-    for (name, place) in update.routine.places() {
-        if let Some(value) = state.get_mut(name) {
-            table[place] = Some(NonNull::from(&mut **value));
-        } else if let Some(value) = &mut update.own[place] {
-            table[place] = Some(NonNull::from(&mut **value));
+    let routine = &update.routine;
+    let mut table: Vec<Entry<'_>> = (0..routine.len()).map(|_| Entry::Empty).collect();
+    for (place, value) in update.own.iter_mut().enumerate() {
+        if let Some(value) = value {
+            table[place] = Entry::Mut(value);
         }
     }
+    for (name, value) in state {
+        if let Some(place) = routine.find(name) {
+            // State that was loaded, or whose parameters have been moved since.
+            if value.place() != place_of(home) {
+                *value = Arc::new(value.moved(home)?);
+            }
+            table[place] = Entry::Mut(Held::make_mut(value)?);
+        }
+    }
+    if let (Some(place), Some((_, rate))) = (routine.find(&update.learning_rate), &update.rate) {
+        table[place] = Entry::Shared(Arc::clone(rate));
+    }
     // All gradients before the first lock: one parameter may be another one's gradient.
-    let grads: Vec<Arc<Value>> = trained.iter().map(|(_, grad)| grad.value()).collect();
-    let mut locks = Vec::new();
+    let grads: Vec<Arc<Held>> = trained.iter().map(|(_, grad)| grad.held()).collect();
+    let mut locks: Vec<_> = Vec::new();
     // In one order for everybody, so that two optimizers on two threads cannot wait for each other.
     let mut order: Vec<usize> = (0..trained.len()).collect();
     order.sort_by_key(|at| trained[*at].0.id());
     for at in order {
         let name = &kinds[at].name;
-        if let Some(place) = update.routine.find(&grad_name(name)) {
-            table[place] = Some(NonNull::from(&*grads[at]));
+        if let Some(place) = routine.find(&grad_name(name)) {
+            table[place] = Entry::Shared(Arc::clone(&grads[at]));
         }
-        if let Some(place) = update.routine.find(name) {
-            let mut lock = trained[at].0.lock();
-            // A value that the tape or an array still shares is left to them.
-            table[place] = Some(NonNull::from(Arc::make_mut(&mut lock.value)));
-            locks.push(lock);
+        if let Some(place) = routine.find(name) {
+            locks.push((place, trained[at].0.lock()));
         }
     }
-    let table: Vec<NonNull<Value>> =
-        table.into_iter().map(|value| value.expect("every variable has a value")).collect();
-    // SAFETY: parameters are locked and unshared, gradients are held and no update writes them,
-    // accumulators and temporaries are this optimizer's own; all are different values.
-    unsafe { update.routine.run(&table, step) }
+    for (place, lock) in &mut locks {
+        // A value that the tape or an array still shares is left to them.
+        table[*place] = Entry::Mut(Held::make_mut(&mut lock.held)?);
+    }
+    update.routine.run_together(&mut table, home, step)
 }

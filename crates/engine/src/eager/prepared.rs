@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bireme_ir::{Op, VarKind};
 
+use super::on_card::CardForms;
 use crate::op::{Infer, Kernel, Meta, OpView, Run, Share, meta_of, shape_like};
 use crate::tensor::Tensor;
 use crate::value::Value;
@@ -23,6 +24,8 @@ pub struct Prepared {
     /// The input whose sequence offsets the outputs take over.
     lod_input: Option<usize>,
     state: Mutex<State>,
+    /// The op on cards.
+    pub(super) card_forms: CardForms,
 }
 
 /// What a run changes.
@@ -51,7 +54,7 @@ impl Prepared {
         let lod_input = view.def.lod_from.and_then(|slot| view.maybe_input(slot));
         let lod_input = lod_input.map(|input| usize::from(input.0));
         let state = Mutex::new(State { kernel, shapes: Vec::new() });
-        Ok(Prepared { op, seed, lod_input, state })
+        Ok(Prepared { op, seed, lod_input, state, card_forms: CardForms::default() })
     }
 
     /// The op.

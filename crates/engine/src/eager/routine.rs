@@ -3,10 +3,13 @@
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use bireme_ir::{DType, Op};
 
 use super::Prepared;
+use super::card::EagerCard;
+use super::table::{Entry, Waiting};
 use crate::op::OpView;
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
@@ -19,10 +22,11 @@ pub struct Routine {
     places: HashMap<String, usize>,
 }
 
-struct Call {
-    op: Prepared,
-    inputs: Box<[usize]>,
-    outputs: Box<[usize]>,
+/// One op, with the places of its variables.
+pub(super) struct Call {
+    pub(super) op: Prepared,
+    pub(super) inputs: Box<[usize]>,
+    pub(super) outputs: Box<[usize]>,
 }
 
 impl Routine {
@@ -144,6 +148,61 @@ impl Routine {
             unsafe { call.op.run(&inputs, &outputs, step)? };
         }
         Ok(())
+    }
+
+    /// Runs the ops on what a table of eager mode holds: on the card `home`, where it has kernels, or on the host. What
+    /// they write is new, or nobody else's ([`Entry`]).
+    ///
+    /// # Errors
+    /// When an op refuses its inputs, or the card has no memory.
+    pub(super) fn run_held(
+        &self,
+        table: &mut [Entry<'_>],
+        home: Option<&Arc<EagerCard>>,
+        step: u64,
+    ) -> Result<()> {
+        for call in &self.calls {
+            let on_card = match home {
+                Some(card) => call.run_on_card(table, card, step)?,
+                None => false,
+            };
+            if !on_card {
+                call.run_on_host(table, home, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Routine::run_held`], with few launches for many ops of one kind: for the updates of all parameters.
+    ///
+    /// # Errors
+    /// As [`Routine::run_held`].
+    pub(super) fn run_together(
+        &self,
+        table: &mut [Entry<'_>],
+        home: Option<&Arc<EagerCard>>,
+        step: u64,
+    ) -> Result<()> {
+        let Some(card) = home else { return self.run_held(table, home, step) };
+        // Nothing is copied to the card while runs wait.
+        for place in self.calls.iter().flat_map(|call| &call.inputs) {
+            table[*place].bring_to(card)?;
+        }
+        let mut waiting = Waiting::default();
+        for call in &self.calls {
+            if waiting.take(call, table, card)? {
+                continue;
+            }
+            waiting.flush(card)?;
+            if !call.run_on_card(table, card, step)? {
+                call.run_on_host(table, home, step)?;
+                // What the host has written must be there before others wait again.
+                for place in &call.outputs {
+                    table[*place].bring_to(card)?;
+                }
+            }
+        }
+        waiting.flush(card)
     }
 
     fn place(&mut self, name: &str) -> usize {

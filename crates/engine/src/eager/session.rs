@@ -4,15 +4,19 @@
 
 use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::cache::Ready;
+use super::card::EagerCard;
+use super::held::Held;
 use super::prepared::unwritten;
 use super::tape::{Edge, Node, Saved};
 use super::{EagerTensor, Form, OpCache, Prepared};
+use crate::device::{Device, Operand};
 use crate::finite::{NotFinite, not_finite};
-use crate::op::{GradRule, meta_of};
+use crate::op::GradRule;
+use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::{Error, Result};
 
@@ -34,11 +38,20 @@ pub struct Session {
     pub(super) collects: AtomicBool,
     /// Adds gradients.
     pub(super) sum: OpCache,
+    /// Cards that were asked for.
+    cards: Mutex<Vec<Arc<EagerCard>>>,
+    /// Where ops without inputs run.
+    current: RwLock<Option<Arc<EagerCard>>>,
+    /// Single ones on cards, by card, type and shape: the weight of every loss, which so is not copied in every step.
+    ones: Mutex<Vec<Arc<Held>>>,
 }
+
+/// Single ones that are kept.
+const MAX_ONES: usize = 16;
 
 /// An input as an op sees it.
 struct Input {
-    value: Arc<Value>,
+    held: Arc<Held>,
     /// Where its gradient goes, if it wants one.
     edge: Option<Edge>,
 }
@@ -52,6 +65,9 @@ impl Default for Session {
             checks_finite: AtomicBool::new(false),
             collects: AtomicBool::new(false),
             sum: OpCache::new("sum").expect("`sum` is an op"),
+            cards: Mutex::default(),
+            current: RwLock::default(),
+            ones: Mutex::default(),
         }
     }
 }
@@ -78,16 +94,60 @@ impl Session {
         self.checks_finite.load(Ordering::Relaxed)
     }
 
-    /// Refuses a value that is not finite, where that is asked for; `name` is what it is called.
+    /// A card for eager tensors; the same one whenever it is asked for.
+    ///
+    /// # Errors
+    /// When the card cannot be used.
+    pub fn card(&self, device: &Arc<dyn Device>) -> Result<Arc<EagerCard>> {
+        let mut cards = self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(card) = cards.iter().find(|card| is_same(card.device(), device)) {
+            return Ok(Arc::clone(card));
+        }
+        let card = Arc::new(EagerCard::new(Arc::clone(device))?);
+        cards.push(Arc::clone(&card));
+        Ok(card)
+    }
+
+    /// Lets ops without inputs run on a card, and parameters begin there; on the host for none.
+    pub fn set_current(&self, card: Option<Arc<EagerCard>>) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = card;
+    }
+
+    /// The card that ops without inputs run on.
+    pub fn current(&self) -> Option<Arc<EagerCard>> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ones where `home` is; a single one on a card is kept and shared.
+    pub(super) fn ones(&self, ones: Tensor, home: Option<&Arc<EagerCard>>) -> Arc<Held> {
+        let Some(card) = home.filter(|_| ones.numel() == 1) else {
+            return Arc::new(Held::at(ones, home.cloned()));
+        };
+        let (shape, place) = ((ones.dtype(), ones.dims()), card.place());
+        let mut known = self.ones.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |held: &&Arc<Held>| held.shape() == shape && held.place() == place;
+        if let Some(found) = known.iter().find(is_it) {
+            return Arc::clone(found);
+        }
+        let held = Arc::new(Held::at(ones, home.cloned()));
+        known.truncate(MAX_ONES - 1);
+        known.insert(0, Arc::clone(&held));
+        held
+    }
+
+    /// Refuses a value that is not finite, where that is asked for; `name` is what it is called. One on a card is
+    /// waited for: who asks for this looks for a mistake.
     pub(super) fn check_finite(
         &self,
         kind: &str,
-        value: &Value,
+        held: &Held,
         step: u64,
         name: impl FnOnce() -> String,
     ) -> Result<()> {
-        let tensor = match value {
-            _ if !self.checks_finite() => return Ok(()),
+        if !self.checks_finite() || is_finite_on_card(held)? {
+            return Ok(());
+        }
+        let tensor = match held.host()? {
             Value::Tensor(tensor) => tensor,
             Value::Rows(rows) => &rows.value,
         };
@@ -130,7 +190,11 @@ impl Session {
         let differentiable = self.is_grad_enabled() && !matches!(cache.def().grad, GradRule::None);
         let inputs: Vec<Input> = inputs.iter().map(|tensor| look(tensor, differentiable)).collect();
         let (op, step) = (cache.def(), self.next_step());
-        let outputs = run(&ready, &inputs, form.outputs.iter().sum(), step)?;
+        let home = match inputs.as_slice() {
+            [] => self.current(),
+            inputs => inputs.iter().find_map(|input| input.held.home().cloned()),
+        };
+        let outputs = run(&ready.forward, &inputs, form.outputs.iter().sum(), step, home)?;
         if self.checks_finite() {
             let slots = op.signature.outputs.iter().zip(form.outputs);
             let names = slots.flat_map(|(slot, count)| std::iter::repeat_n(slot.name, *count));
@@ -139,7 +203,7 @@ impl Session {
             }
         }
         if !inputs.iter().any(|input| input.edge.is_some()) {
-            return Ok(outputs.into_iter().map(EagerTensor::from_shared).collect());
+            return Ok(outputs.into_iter().map(EagerTensor::from_held).collect());
         }
         self.record(cache.def().name, &ready, inputs, outputs)
     }
@@ -151,10 +215,11 @@ impl Session {
     /// When the op refuses its attributes.
     pub fn initial_value(&self, op: &bireme_ir::Op) -> Result<EagerTensor> {
         let forward = Prepared::new(op.clone(), self.seed())?;
+        // Drawn on the host in any case: a model starts from the same bits wherever it is.
         let mut value = unwritten();
         // SAFETY: there are no inputs, and the output is nobody else's.
         unsafe { forward.run(&[], &[NonNull::from(&mut value)], 0)? };
-        Ok(EagerTensor::new(value))
+        Ok(EagerTensor::from_held(Held::at(value, self.current())))
     }
 
     /// The number of the next op.
@@ -168,23 +233,23 @@ impl Session {
         kind: &'static str,
         ready: &Ready,
         inputs: Vec<Input>,
-        outputs: Vec<Arc<Value>>,
+        outputs: Vec<Arc<Held>>,
     ) -> Result<Vec<EagerTensor>> {
         let wanted: Vec<bool> = inputs.iter().map(|input| input.edge.is_some()).collect();
         let gradient = match ready.gradients.find(&wanted) {
             Some(gradient) => gradient,
             None => {
-                let input_metas: Vec<_> = inputs.iter().map(|i| meta_of(&i.value)).collect();
-                let output_metas: Vec<_> = outputs.iter().map(|o| meta_of(o)).collect();
+                let input_metas: Vec<_> = inputs.iter().map(|i| i.held.meta()).collect();
+                let output_metas: Vec<_> = outputs.iter().map(|o| o.meta()).collect();
                 ready.gradients.get(ready.forward.op(), &wanted, &input_metas, &output_metas)?
             }
         };
-        let kept = |value: &Arc<Value>, keep: &bool| keep.then(|| Arc::clone(value));
+        let kept = |held: &Arc<Held>, keep: &bool| keep.then(|| Arc::clone(held));
         let saved = Saved {
             inputs: inputs
                 .iter()
                 .zip(&gradient.saves_input)
-                .map(|(i, k)| kept(&i.value, k))
+                .map(|(i, k)| kept(&i.held, k))
                 .collect(),
             outputs: outputs.iter().zip(&gradient.saves_output).map(|(o, k)| kept(o, k)).collect(),
         };
@@ -193,7 +258,7 @@ impl Session {
             self.nodes.fetch_add(1, Ordering::Relaxed),
             gradient,
             inputs.into_iter().map(|input| input.edge).collect(),
-            outputs.iter().map(|value| shape_of(value)).collect(),
+            outputs.iter().map(|held| held.shape()).collect(),
             saved,
         ));
         let tensor = |(at, value)| {
@@ -210,30 +275,74 @@ impl Session {
 
 fn look(tensor: &EagerTensor, differentiable: bool) -> Input {
     let state = tensor.lock();
-    let wants = differentiable && !state.stop_gradient && shape_of(&state.value).0.is_float();
+    let wants = differentiable && !state.stop_gradient && state.held.shape().0.is_float();
     let edge = wants.then(|| match &state.origin {
         Some((node, output)) => Edge::Output(Arc::clone(node), *output),
         None => Edge::Leaf(tensor.clone()),
     });
-    Input { value: Arc::clone(&state.value), edge }
+    Input { held: Arc::clone(&state.held), edge }
 }
 
-/// Element type and shape of a value.
-pub(super) fn shape_of(value: &Value) -> (bireme_ir::DType, crate::tensor::Dims) {
-    match value {
-        Value::Tensor(tensor) => (tensor.dtype(), tensor.dims()),
-        Value::Rows(rows) => (rows.value.dtype(), rows.value.dims().with_rows(rows.height)),
+/// Runs an op where `home` says; what the card has no kernel for, on the host.
+fn run(
+    op: &Prepared,
+    inputs: &[Input],
+    outputs: usize,
+    step: u64,
+    home: Option<Arc<EagerCard>>,
+) -> Result<Vec<Arc<Held>>> {
+    if let Some(card) = &home
+        && let Some(made) = run_on_card(op, inputs, step, card)?
+    {
+        return Ok(made);
     }
+    let mut made: Vec<Arc<Held>> =
+        (0..outputs).map(|_| Arc::new(Held::unwritten().at_home(home.clone()))).collect();
+    let inputs = inputs.iter().map(|input| input.held.host().map(NonNull::from));
+    let inputs = inputs.collect::<Result<Vec<NonNull<Value>>>>()?;
+    let mut outputs = Vec::with_capacity(made.len());
+    for held in &mut made {
+        let held = Arc::get_mut(held).expect("made above, not shared");
+        outputs.push(NonNull::from(held.host_mut()?));
+    }
+    // SAFETY: inputs are held by the caller and only read; outputs are new and nobody else's.
+    unsafe { op.run(&inputs, &outputs, step)? };
+    Ok(made)
 }
 
-fn run(ready: &Ready, inputs: &[Input], outputs: usize, step: u64) -> Result<Vec<Arc<Value>>> {
-    let mut values: Vec<Arc<Value>> = (0..outputs).map(|_| Arc::new(unwritten())).collect();
-    let inputs: Vec<NonNull<Value>> = inputs.iter().map(|i| NonNull::from(&*i.value)).collect();
-    let outputs: Vec<NonNull<Value>> = values
-        .iter_mut()
-        .map(|value| NonNull::from(Arc::get_mut(value).expect("made above, not shared")))
-        .collect();
-    // SAFETY: inputs are held by `inputs` and only read; outputs are new and nobody else's.
-    unsafe { ready.forward.run(&inputs, &outputs, step)? };
-    Ok(values)
+/// Runs an op on a card; nothing when the card has no kernel for it.
+fn run_on_card(
+    op: &Prepared,
+    inputs: &[Input],
+    step: u64,
+    card: &Arc<EagerCard>,
+) -> Result<Option<Vec<Arc<Held>>>> {
+    card.check()?;
+    let held: Vec<&Held> = inputs.iter().map(|input| &*input.held).collect();
+    let form = op.on_card(card, &held)?;
+    if form.is_for_host() {
+        return Ok(None);
+    }
+    let operands = held.iter().map(|held| Ok(held.card(card)?.operand()));
+    let operands = operands.collect::<Result<Vec<Operand>>>()?;
+    let made = form.outputs.iter().map(|outline| card.unwritten(outline));
+    let made = made.collect::<Result<Vec<_>>>()?;
+    let written: Vec<Operand> = made.iter().map(|value| value.operand()).collect();
+    op.launch(&form, card, &operands, &written, step)?;
+    Ok(Some(made.into_iter().map(|value| Arc::new(Held::on_card(card, value))).collect()))
+}
+
+/// Whether a value was found to be finite on its card; no when that is for the host to say.
+fn is_finite_on_card(held: &Held) -> Result<bool> {
+    let (Some(card), Some(value)) = (held.home(), held.known_on_card()) else { return Ok(false) };
+    card.synchronize()?;
+    let (dtype, count, at) = value.elements();
+    let complaints = card.device().complaints()?;
+    card.device().check_finite(at, dtype, count, 0, complaints.address())?;
+    card.device().synchronize()?;
+    Ok(complaints.take()?.is_none())
+}
+
+fn is_same(a: &Arc<dyn Device>, b: &Arc<dyn Device>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b))
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_ir::DType;
 
 use super::gradient::Gradient;
+use super::held::Held;
 use super::tensor::{EagerTensor, Hook, WeakTensor};
 use crate::tensor::Dims;
-use crate::value::Value;
 
 /// One op that was run.
 pub(super) struct Node {
@@ -40,8 +40,8 @@ pub(super) enum Watch {
 /// Values of the forward op that its gradient reads.
 #[derive(Clone)]
 pub(super) struct Saved {
-    pub(super) inputs: Vec<Option<Arc<Value>>>,
-    pub(super) outputs: Vec<Option<Arc<Value>>>,
+    pub(super) inputs: Vec<Option<Arc<Held>>>,
+    pub(super) outputs: Vec<Option<Arc<Held>>>,
 }
 
 /// Where a gradient goes.

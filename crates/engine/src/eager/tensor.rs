@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_ir::{DType, Param};
 
 use super::collector::Collected;
-use super::session::shape_of;
+use super::held::{Held, HostValue};
 use super::tape::{Node, Watch};
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Error, Place, Result};
 
 /// A tensor of eager mode; a handle, whose clones are the same tensor.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ pub type Hook = Arc<dyn Fn(EagerTensor) -> Result<Option<EagerTensor>> + Send + 
 /// What a tensor is at the moment.
 pub(super) struct State {
     /// Shared with the tape; never changed while somebody else holds it.
-    pub(super) value: Arc<Value>,
+    pub(super) held: Arc<Held>,
     pub(super) stop_gradient: bool,
     grad: Grad,
     /// The op that computed it, and which of its outputs it is.
@@ -57,32 +57,46 @@ pub(super) struct Rare {
 impl EagerTensor {
     /// A tensor that nothing computed; gradients stop at it until told otherwise.
     pub fn new(value: impl Into<Value>) -> EagerTensor {
-        EagerTensor::from_shared(Arc::new(value.into()))
+        EagerTensor::from_held(Arc::new(Held::new(value)))
     }
 
-    /// As [`EagerTensor::new`], of a value that others may share.
-    pub fn from_shared(value: Arc<Value>) -> EagerTensor {
-        EagerTensor::with(value, true, None)
+    /// As [`EagerTensor::new`], of a value that others may share, on whichever side.
+    pub fn from_held(held: impl Into<Arc<Held>>) -> EagerTensor {
+        EagerTensor::with(held.into(), true, None)
     }
 
     pub(super) fn with(
-        value: Arc<Value>,
+        held: Arc<Held>,
         stop_gradient: bool,
         origin: Option<(Arc<Node>, usize)>,
     ) -> EagerTensor {
-        let state = State { value, stop_gradient, grad: Grad::Unknown, origin, rare: None };
+        let state = State { held, stop_gradient, grad: Grad::Unknown, origin, rare: None };
         EagerTensor(Arc::new(Mutex::new(state)))
     }
 
-    /// Its value; stays as it is when the tensor changes.
-    pub fn value(&self) -> Arc<Value> {
-        Arc::clone(&self.lock().value)
+    /// What it holds; stays as it is when the tensor changes.
+    pub fn held(&self) -> Arc<Held> {
+        Arc::clone(&self.lock().held)
+    }
+
+    /// Its value on the host; stays as it is when the tensor changes. What lies on a card is waited for.
+    ///
+    /// # Errors
+    /// When it cannot be copied from the card, or an op failed there that ran before.
+    pub fn value(&self) -> Result<HostValue> {
+        HostValue::of(self.held())
+    }
+
+    /// Where it belongs.
+    pub fn place(&self) -> Place {
+        self.lock().held.place()
     }
 
     /// Gives it another value, and forgets how the old one was computed.
-    pub fn set_value(&self, value: Arc<Value>) {
+    pub fn set_value(&self, value: impl Into<Arc<Held>>) {
+        let value = value.into();
         let mut state = self.lock();
-        let before = (mem::replace(&mut state.value, value), state.origin.take());
+        let before = (mem::replace(&mut state.held, value), state.origin.take());
         // A tape may hold anything, hooks of the user too: it is dropped when the lock is not held.
         drop(state);
         drop(before);
@@ -90,8 +104,23 @@ impl EagerTensor {
 
     /// Gives it another value without a word to the tape, as ops of Paddle that write their input
     /// do; returns the old one.
-    pub fn replace_value(&self, value: Arc<Value>) -> Arc<Value> {
-        mem::replace(&mut self.lock().value, value)
+    pub fn replace_value(&self, value: impl Into<Arc<Held>>) -> Arc<Held> {
+        mem::replace(&mut self.lock().held, value.into())
+    }
+
+    /// As [`EagerTensor::replace_value`], with a value of the host that belongs to where the old one does.
+    pub fn replace_on_host(&self, value: impl Into<Value>) -> Arc<Held> {
+        let home = self.lock().held.home().cloned();
+        self.replace_value(Held::at(value, home))
+    }
+
+    /// Takes its value, on the host, and leaves an empty one; it is copied only when somebody shares it.
+    ///
+    /// # Errors
+    /// As [`EagerTensor::value`]; the tensor is then as it was.
+    pub fn take_value(&self) -> Result<Value> {
+        self.held().host()?;
+        Held::into_host(self.replace_on_host(Tensor::empty(self.dtype())))
     }
 
     /// Becomes what `other` is: its value, and how that was computed.
@@ -100,9 +129,9 @@ impl EagerTensor {
     /// When this is a leaf that wants a gradient, and `other` was computed: the leaf would lose the
     /// gradient that is its own.
     pub fn take_over(&self, other: &EagerTensor) -> Result<()> {
-        let (value, origin) = {
+        let (held, origin) = {
             let other = other.lock();
-            (Arc::clone(&other.value), other.origin.clone())
+            (Arc::clone(&other.held), other.origin.clone())
         };
         let mut state = self.lock();
         if origin.is_some() && state.origin.is_none() && !state.stop_gradient {
@@ -113,8 +142,7 @@ impl EagerTensor {
         if origin.is_some() {
             state.stop_gradient = false;
         }
-        let before =
-            (mem::replace(&mut state.value, value), mem::replace(&mut state.origin, origin));
+        let before = (mem::replace(&mut state.held, held), mem::replace(&mut state.origin, origin));
         drop(state);
         drop(before);
         Ok(())
@@ -122,31 +150,30 @@ impl EagerTensor {
 
     /// Its shape.
     pub fn dims(&self) -> Dims {
-        self.look(|value| match value {
-            Value::Tensor(tensor) => tensor.dims(),
-            Value::Rows(rows) => rows.value.dims().with_rows(rows.height),
-        })
+        self.shape().1
     }
 
     /// Its element type.
     pub fn dtype(&self) -> DType {
-        self.look(|value| match value {
-            Value::Tensor(tensor) => tensor.dtype(),
-            Value::Rows(rows) => rows.value.dtype(),
-        })
+        self.shape().0
     }
 
-    /// Looks at its value.
-    pub fn look<T>(&self, look: impl FnOnce(&Value) -> T) -> T {
-        look(&self.lock().value)
+    /// Element type and shape; of selected rows, that of the whole.
+    pub fn shape(&self) -> (DType, Dims) {
+        self.lock().held.shape()
+    }
+
+    /// Whether it holds selected rows.
+    pub fn is_rows(&self) -> bool {
+        self.lock().held.is_rows()
     }
 
     /// A copy of its value as a dense tensor.
     ///
     /// # Errors
-    /// When it holds selected rows.
+    /// When it holds selected rows, or as [`EagerTensor::value`].
     pub fn to_tensor(&self) -> Result<Tensor> {
-        self.look(|value| value.tensor().cloned())
+        self.value()?.tensor().cloned()
     }
 
     /// Whether gradients stop here.
@@ -166,15 +193,18 @@ impl EagerTensor {
 
     /// The same value without a past.
     pub fn detach(&self) -> EagerTensor {
-        EagerTensor::from_shared(self.value())
+        EagerTensor::from_held(self.held())
     }
 
     /// The gradient that backward passes have added up.
     pub fn grad(&self) -> Option<EagerTensor> {
         let mut state = self.lock();
         if matches!(state.grad, Grad::Zero) {
-            let (dtype, dims) = shape_of(&state.value);
-            state.grad = Grad::Known(EagerTensor::new(Tensor::zeros(dtype, dims)));
+            let ((dtype, dims), home) = (state.held.shape(), state.held.home().cloned());
+            // A card that has no memory for them may have it when they are wanted there.
+            let on_card = home.as_ref().and_then(|card| card.zeros(dtype, dims).ok());
+            let zeros = on_card.unwrap_or_else(|| Held::at(Tensor::zeros(dtype, dims), home));
+            state.grad = Grad::Known(EagerTensor::from_held(zeros));
         }
         match &state.grad {
             Grad::Known(grad) => Some(grad.clone()),
@@ -182,8 +212,8 @@ impl EagerTensor {
         }
     }
 
-    /// The gradient that a backward pass adds to, if there is one and it is not zero.
-    pub(super) fn grad_to_add(&self) -> Option<EagerTensor> {
+    /// The gradient, if there is one that is not zero: what a backward pass adds to.
+    pub fn known_grad(&self) -> Option<EagerTensor> {
         match &self.lock().grad {
             Grad::Known(grad) => Some(grad.clone()),
             Grad::Unknown | Grad::Zero => None,
@@ -202,9 +232,7 @@ impl EagerTensor {
     pub fn zero_grad(&self) {
         let mut state = self.lock();
         let zero = match &state.grad {
-            Grad::Known(grad) if grad.look(|value| matches!(value, Value::Rows(_))) => {
-                Grad::Unknown
-            }
+            Grad::Known(grad) if grad.is_rows() => Grad::Unknown,
             Grad::Known(_) | Grad::Zero => Grad::Zero,
             Grad::Unknown => Grad::Unknown,
         };

@@ -155,7 +155,7 @@ fn a_long_chain_is_dropped_without_recursion() {
 fn an_optimizer_steps_and_leaves_shared_values_alone() {
     let session = Session::default();
     let w = parameter("w", &[2], &[1.0, 2.0]);
-    let before = w.value();
+    let before = w.value().unwrap();
     let loss = mean(&session, &binary(&session, "elementwise_mul", &w, &w));
     session.backward(&[(loss, None)], false).unwrap();
     let mut sgd = EagerOptimizer::new(Box::new(Sgd::new(0.1)));

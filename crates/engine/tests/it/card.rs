@@ -25,21 +25,21 @@ type Launches = Arc<Mutex<Option<Vec<Launch>>>>;
 type Launch = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// A card of host memory.
-struct HostCard {
+pub(crate) struct HostCard {
     own: Weak<HostCard>,
     /// Op types that it has no kernel for.
     lacks: Vec<&'static str>,
     memory: Memory,
     next: AtomicUsize,
     /// Bytes that may still be taken.
-    left: AtomicUsize,
+    pub(crate) left: AtomicUsize,
     /// What is being recorded.
     recording: Launches,
     replays: Arc<AtomicUsize>,
 }
 
 impl HostCard {
-    fn new(lacks: &[&'static str]) -> Arc<HostCard> {
+    pub(crate) fn new(lacks: &[&'static str]) -> Arc<HostCard> {
         Arc::new_cyclic(|own| HostCard {
             own: own.clone(),
             lacks: lacks.to_vec(),

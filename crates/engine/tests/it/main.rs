@@ -9,6 +9,9 @@ mod card;
 mod case;
 mod compare;
 mod coverage;
+mod eager_card;
+#[expect(dead_code, reason = "tests of real cards use the rest")]
+mod eager_models;
 mod finite_difference;
 mod golden;
 mod hogwild;

@@ -9,10 +9,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_collective::{Group, Pending};
-use bireme_engine::eager::{Collector, EagerTensor, Session};
+use bireme_engine::eager::{Collector, EagerTensor, Held, Session};
 use bireme_engine::tensor::{SelectedRows, Tensor};
 use bireme_engine::{Error, Result, Value};
-use bireme_ir::DType;
 
 use super::buckets::{Bucket, Limits, Size, buckets};
 use super::rows;
@@ -167,10 +166,9 @@ impl Reducer {
         if let [member] = bucket.members[..] {
             let parameter = &self.parameters[member];
             let value = match parameter.tensor.grad() {
-                Some(grad) => grad.replace_value(nothing(parameter.tensor.dtype())),
+                Some(grad) => grad.take_value()?,
                 None => no_gradient(parameter),
             };
-            let value = Arc::unwrap_or_clone(value);
             return match (value, bucket.is_sparse) {
                 (Value::Tensor(tensor), false) => Ok(Load::Whole(tensor)),
                 (Value::Rows(rows), false) => Ok(Load::Whole(rows.to_dense()?)),
@@ -187,7 +185,7 @@ impl Reducer {
             let parameter = &self.parameters[*member];
             let bytes = parameter.tensor.dims().numel() * dtype.size();
             let (here, next) = rest.split_at_mut(bytes);
-            match parameter.tensor.grad().map(|grad| grad.value()) {
+            match parameter.tensor.grad().map(|grad| grad.value()).transpose()? {
                 Some(grad) => match &*grad {
                     Value::Tensor(grad) => here.copy_from_slice(grad.as_bytes()),
                     Value::Rows(rows) => here.copy_from_slice(rows.to_dense()?.as_bytes()),
@@ -221,7 +219,7 @@ impl Reducer {
             rest = next;
             // In the gradient's own memory, unless somebody else looks at it.
             let grad = parameter.tensor.grad();
-            let old = grad.map(|grad| Arc::unwrap_or_clone(grad.replace_value(nothing(dtype))));
+            let old = grad.map(|grad| grad.take_value()).transpose()?;
             let mut tensor = match old {
                 Some(Value::Tensor(tensor)) if tensor.dims() == dims => tensor,
                 _ => Tensor::zeros(dtype, dims),
@@ -355,27 +353,23 @@ fn travel(group: &Group, load: Load) -> Result<Load> {
 }
 
 fn set_grad(parameter: &Parameter, value: Value) {
-    let value = Arc::new(value);
     match parameter.tensor.grad() {
-        Some(grad) => drop(grad.replace_value(value)),
-        None => parameter.tensor.set_grad(Some(EagerTensor::from_shared(value))),
+        Some(grad) => drop(grad.replace_on_host(value)),
+        None => {
+            let home = parameter.tensor.held().home().cloned();
+            parameter.tensor.set_grad(Some(EagerTensor::from_held(Held::at(value, home))));
+        }
     }
 }
 
-/// What stands for a gradient that is on its way.
-fn nothing(dtype: DType) -> Arc<Value> {
-    Arc::new(Tensor::empty(dtype).into())
-}
-
 /// The gradient of a parameter that the loss does not depend on.
-fn no_gradient(parameter: &Parameter) -> Arc<Value> {
+fn no_gradient(parameter: &Parameter) -> Value {
     let (dtype, dims) = (parameter.tensor.dtype(), parameter.tensor.dims());
-    Arc::new(if parameter.is_sparse {
+    if parameter.is_sparse {
         let value = Tensor::zeros(dtype, dims.with_rows(0));
-        Value::Rows(SelectedRows { rows: Vec::new(), value, height: dims[0] })
-    } else {
-        Tensor::zeros(dtype, dims).into()
-    })
+        return Value::Rows(SelectedRows { rows: Vec::new(), value, height: dims[0] });
+    }
+    Tensor::zeros(dtype, dims).into()
 }
 
 /// A dense gradient of a table as rows: all of them.

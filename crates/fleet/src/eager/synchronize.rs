@@ -1,7 +1,5 @@
 //! One rank's tensors on all ranks: how data parallel training starts.
 
-use std::sync::Arc;
-
 use bireme_collective::Group;
 use bireme_engine::eager::EagerTensor;
 use bireme_engine::{Error, Result};
@@ -17,7 +15,7 @@ pub fn synchronize(group: &Group, tensors: &[EagerTensor], root: usize) -> Resul
         return Ok(());
     }
     agree(group, tensors, root)?;
-    let values: Vec<_> = tensors.iter().map(EagerTensor::value).collect();
+    let values = tensors.iter().map(EagerTensor::value).collect::<Result<Vec<_>>>()?;
     let mut bytes = Vec::new();
     for value in &values {
         bytes.extend_from_slice(value.tensor()?.as_bytes());
@@ -31,7 +29,7 @@ pub fn synchronize(group: &Group, tensors: &[EagerTensor], root: usize) -> Resul
         let mut copy = value.tensor()?.clone();
         let (here, next) = rest.split_at(copy.as_bytes().len());
         copy.as_mut_bytes().copy_from_slice(here);
-        tensor.replace_value(Arc::new(copy.into()));
+        tensor.replace_on_host(copy);
         rest = next;
     }
     Ok(())

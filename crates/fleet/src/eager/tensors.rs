@@ -3,8 +3,6 @@
 //! Types that [`Group`] does not add up travel as wider ones; booleans as bytes, of which the sum
 //! is "any" and the product is "all".
 
-use std::sync::Arc;
-
 use bireme_collective::{Element, Group, Reduce};
 use bireme_engine::eager::EagerTensor;
 use bireme_engine::tensor::Tensor;
@@ -101,12 +99,12 @@ pub fn reduce_scatter(
 /// When one is not of floats.
 pub fn divide_gradients(tensors: &[EagerTensor], by: usize) -> Result<()> {
     for grad in tensors.iter().filter_map(EagerTensor::grad) {
-        let mut value = Value::clone(&grad.value());
+        let mut value = Value::clone(&*grad.value()?);
         match &mut value {
             Value::Tensor(tensor) => divide(tensor, by)?,
             Value::Rows(rows) => divide(&mut rows.value, by)?,
         }
-        grad.replace_value(Arc::new(value));
+        grad.replace_on_host(value);
     }
     Ok(())
 }

@@ -4,10 +4,8 @@
 //! call that waits runs it at once and lends the tensor's own memory; one that does not hands it to
 //! the group's thread with a copy, so that the tensor can be read meanwhile.
 
-use std::sync::Arc;
-
 use bireme_collective::Group;
-use bireme_engine::eager::EagerTensor;
+use bireme_engine::eager::{EagerTensor, HostValue};
 use bireme_engine::tensor::Tensor as EngineTensor;
 use bireme_engine::{Error, Result, Value};
 use bireme_fleet::collective::Ranks;
@@ -17,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::task::Task;
-use crate::error::enter;
+use crate::error::{enter, to_py};
 use crate::ranks;
 use crate::tensor::Tensor;
 
@@ -82,12 +80,12 @@ fn change(
     work: impl FnOnce(&mut EngineTensor) -> Result<()>,
 ) -> Result<()> {
     let mut value = match memory {
-        Memory::Lent => tensor.replace_value(Arc::new(EngineTensor::empty(tensor.dtype()).into())),
-        Memory::Copied => tensor.value(),
+        // Memory that the tape, or an array, shares is copied too.
+        Memory::Lent => tensor.take_value()?,
+        Memory::Copied => Value::clone(&*tensor.value()?),
     };
-    // Memory that the tape, or an array, shares is copied too.
-    let outcome = Arc::make_mut(&mut value).tensor_mut().and_then(work);
-    tensor.replace_value(value);
+    let outcome = value.tensor_mut().and_then(work);
+    tensor.replace_on_host(value);
     outcome
 }
 
@@ -122,8 +120,13 @@ fn handles(tensors: &[PyRef<'_, Tensor>]) -> Vec<EagerTensor> {
     tensors.iter().map(|tensor| tensor.inner.clone()).collect()
 }
 
-fn values(tensors: &[PyRef<'_, Tensor>]) -> Vec<Arc<Value>> {
-    tensors.iter().map(|tensor| tensor.inner.value()).collect()
+fn values(tensors: &[PyRef<'_, Tensor>]) -> PyResult<Vec<HostValue>> {
+    tensors.iter().map(|tensor| value(tensor)).collect()
+}
+
+/// The value of a tensor, on the host.
+fn value(tensor: &Tensor) -> PyResult<HostValue> {
+    tensor.inner.value().map_err(to_py)
 }
 
 /// The number of a reduction in Paddle's `ReduceOp`.
@@ -266,7 +269,7 @@ impl ProcessGroup {
         sync: bool,
     ) -> PyResult<Task> {
         self.check_parts("tensor_list", parts.len())?;
-        let (parts, mine) = (handles(&parts), tensor.inner.value());
+        let (parts, mine) = (handles(&parts), value(&tensor)?);
         self.call(py, sync, move |group, memory| {
             let all = group.all_gather_varied(bytes(&mine)?).map_err(remote)?;
             fill(&parts, memory, &all)
@@ -282,7 +285,7 @@ impl ProcessGroup {
         tensor: PyRef<'_, Tensor>,
         sync: bool,
     ) -> PyResult<Task> {
-        let (whole, mine) = (whole.inner.clone(), tensor.inner.value());
+        let (whole, mine) = (whole.inner.clone(), value(&tensor)?);
         check_whole("the output", &whole, tensor.inner.dims().numel(), self.group.size())?;
         self.call(py, sync, move |group, memory| {
             change(&whole, memory, |whole| {
@@ -305,7 +308,7 @@ impl ProcessGroup {
         if self.group.rank() == root {
             self.check_parts("gather_list", parts.len())?;
         }
-        let (parts, mine) = (handles(&parts), tensor.inner.value());
+        let (parts, mine) = (handles(&parts), value(&tensor)?);
         self.call(py, sync, move |group, memory| {
             let mut sent: Vec<&[u8]> = vec![&[]; group.size()];
             sent[root] = bytes(&mine)?;
@@ -327,7 +330,7 @@ impl ProcessGroup {
         self.check_rank("src", root)?;
         let (tensor, is_root) = (tensor.inner.clone(), self.group.rank() == root);
         // One tensor is the parts one after the other.
-        let parts = values(&parts);
+        let parts = values(&parts)?;
         if is_root && parts.len() != 1 {
             self.check_parts("tensor_list", parts.len())?;
         }
@@ -355,7 +358,7 @@ impl ProcessGroup {
         if parts.len() != 1 {
             self.check_parts("tensor_list", parts.len())?;
         }
-        let (tensor, parts) = (tensor.inner.clone(), values(&parts));
+        let (tensor, parts) = (tensor.inner.clone(), values(&parts)?);
         self.call(py, sync, move |group, memory| {
             let whole = match &parts[..] {
                 [one] => one.tensor()?.clone(),
@@ -376,7 +379,7 @@ impl ProcessGroup {
     ) -> PyResult<Task> {
         self.check_parts("in_tensor_list", inputs.len())?;
         self.check_parts("out_tensor_list", outputs.len())?;
-        let (outputs, inputs) = (handles(&outputs), values(&inputs));
+        let (outputs, inputs) = (handles(&outputs), values(&inputs)?);
         self.call(py, sync, move |group, memory| {
             let parts = inputs.iter().map(|value| bytes(value)).collect::<Result<Vec<_>>>()?;
             fill(&outputs, memory, &group.all_to_all_varied(&parts).map_err(remote)?)
@@ -398,7 +401,7 @@ impl ProcessGroup {
         self.check_parts("out_split_sizes", output_rows.len())?;
         let input_cuts = cuts("in_split_sizes", &input.inner, &input_rows)?;
         let output_cuts = cuts("out_split_sizes", &output.inner, &output_rows)?;
-        let (output, input) = (output.inner.clone(), input.inner.value());
+        let (output, input) = (output.inner.clone(), value(&input)?);
         self.call(py, sync, move |group, memory| {
             let mut rest = bytes(&input)?;
             let mut parts = Vec::new();
@@ -437,7 +440,7 @@ impl ProcessGroup {
         sync: bool,
     ) -> PyResult<Task> {
         self.check_rank("dst", to)?;
-        let value = tensor.inner.value();
+        let value = value(&tensor)?;
         self.call(py, sync, move |group, _| group.send(to, bytes(&value)?).map_err(remote))
     }
 
@@ -508,7 +511,7 @@ impl ProcessGroup {
 }
 
 /// Several values one after the other, as bytes; `None` on ranks that have nothing to give.
-fn joined(parts: &[Arc<Value>], is_root: bool) -> Result<Option<Vec<u8>>> {
+fn joined(parts: &[HostValue], is_root: bool) -> Result<Option<Vec<u8>>> {
     if !is_root {
         return Ok(None);
     }
@@ -520,7 +523,7 @@ fn joined(parts: &[Arc<Value>], is_root: bool) -> Result<Option<Vec<u8>>> {
 }
 
 /// Several tensors of one type as one.
-fn concatenated(parts: &[Arc<Value>]) -> Result<EngineTensor> {
+fn concatenated(parts: &[HostValue]) -> Result<EngineTensor> {
     let first = parts[0].tensor()?;
     let mut total = 0;
     for part in parts {

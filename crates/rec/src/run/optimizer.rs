@@ -5,8 +5,8 @@ use bireme_engine::optimizer::{
     RmsProp, Sgd,
 };
 
+use bireme_engine::DType;
 use bireme_engine::amp::{Amp, Level, LossScaling, MixedPrecision};
-use bireme_ir::DType;
 
 use super::topology::Topology;
 use crate::Result;

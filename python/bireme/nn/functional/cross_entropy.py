@@ -88,10 +88,15 @@ def _mean(out: Tensor, weights: Tensor | None, label: Any, ignore_index: int) ->
 
 
 def _may_ignore(label: Any, ignore_index: int) -> bool:
-    """Whether labels are ignored: eager ones are looked at, static ones as Paddle decides."""
+    """Whether labels are ignored: eager ones are looked at, static ones as Paddle decides.
+
+    A card is not waited for to know it: with a mask the mean is the same.
+    """
     if label is None:
         return False
     if isinstance(label, Tensor):
+        if not label._is_on_host():
+            return True
         return bool((np.asarray(label) == ignore_index).any())
     return ignore_index >= 0
 

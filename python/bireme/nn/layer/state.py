@@ -107,14 +107,17 @@ class StateMixin:
     load_dict = set_state_dict
 
     def to(self, device: Any = None, dtype: Any = None, blocking: bool | None = None) -> Any:
-        """Converts all parameters and buffers to `dtype`; the device can only be the CPU.
+        """Puts all parameters and buffers, and gradients, on `device`, and converts them to `dtype`.
 
-        `blocking` has no meaning here: nothing is copied between devices.
+        They stay the tensors that they are, so that an optimizer has them still. With `blocking`
+        False the copies may be on their way: what is computed with them waits for them.
 
         >>> paddle.nn.Linear(1, 1).to(dtype="float64").weight.dtype
         paddle.float64
         """
-        _check_device(device)
+        place = device_place(device)
+        if place is not None:
+            self._move(place)
         if dtype is not None:
             self._convert(dtype, (), floats_only=False)
         return self
@@ -130,6 +133,12 @@ class StateMixin:
         excluded = (excluded_layers,) if isinstance(excluded_layers, type) else excluded_layers
         self._convert("float32", tuple(excluded or ()), floats_only=True)
         return self
+
+    def _move(self, place: Any) -> None:
+        for layer in self.sublayers(include_self=True):
+            for value in (*layer._parameters.values(), *layer._buffers.values()):
+                if isinstance(value, _core.Tensor):
+                    value._move_to(place)
 
     def _convert(self, dtype: Any, excluded: tuple[type, ...], floats_only: bool) -> None:
         old = _core.set_grad_enabled(False)
@@ -165,13 +174,25 @@ def _assign(value: Any, given: Any) -> None:
         _core.global_scope().var(value.name).get_tensor().set(array)
 
 
-def _check_device(device: Any) -> None:
-    if device is None or isinstance(device, _core.CPUPlace) or device == "cpu":
-        return
-    if isinstance(device, str) and device.startswith("gpu"):
-        # Raises, or stands for the CPU, as the user chose: the same as everywhere else.
-        _core.CUDAPlace(int(device.partition(":")[2] or 0))
-    elif isinstance(device, str):
-        raise ValueError(f"there is no device {device!r}: use 'cpu'")
-    elif not isinstance(device, (_core.CUDAPlace, _core.CUDAPinnedPlace)):
+def device_place(device: Any) -> Any:
+    """The place that a device is: of a place itself, or of its name; None for None.
+
+    >>> device_place("cpu")
+    Place(cpu)
+    """
+    if device is None or isinstance(
+        device, (_core.CPUPlace, _core.CUDAPlace, _core.CUDAPinnedPlace)
+    ):
+        return device
+    if not isinstance(device, str):
         raise TypeError(f"a device is a place or its name, not `{type(device).__name__}`")
+    kind, _, index = device.lower().partition(":")
+    if kind == "cpu" and not index:
+        return _core.CPUPlace()
+    if kind == "gpu_pinned" and not index:
+        return _core.CUDAPinnedPlace()
+    if kind in ("gpu", "cuda") and (not index or index.isdigit()):
+        current = _core.current_card()
+        # Raises, or stands for the CPU, as the user chose: the same as everywhere else.
+        return _core.CUDAPlace(int(index) if index else (current or 0))
+    raise ValueError(f"there is no device {device!r}: use 'cpu', 'gpu' or 'gpu:0'")

@@ -1,0 +1,118 @@
+//! Page-locked memory for what goes to a card while the host goes on; kept when it is given back, since the driver takes
+//! long to lock pages.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bireme_engine::device::PageLocked;
+
+use crate::driver::{Card, Event, Pinned, Result, Stream, Timing};
+
+/// The least that is locked at a time; sizes are powers of two from here on.
+const LEAST: usize = 4096;
+/// Bytes that are kept when nobody uses them.
+const MAX_KEPT: usize = 256 << 20;
+
+/// Page-locked memory that nobody uses.
+pub(crate) struct Pages {
+    card: Arc<Card>,
+    free: Mutex<Vec<Pinned>>,
+}
+
+/// Some of it, in use.
+struct Locked {
+    pages: Arc<Pages>,
+    /// There until this is dropped.
+    memory: Option<Pinned>,
+    bytes: usize,
+}
+
+/// Copies on their way, with what they copy from.
+#[derive(Default)]
+pub(crate) struct Flights(Mutex<Flying>);
+
+#[derive(Default)]
+struct Flying {
+    copies: VecDeque<(Event, Arc<dyn PageLocked>)>,
+    /// Events that have come, to be used again.
+    events: Vec<Event>,
+}
+
+impl Pages {
+    pub(crate) fn new(card: &Arc<Card>) -> Arc<Pages> {
+        Arc::new(Pages { card: Arc::clone(card), free: Mutex::default() })
+    }
+
+    /// Page-locked memory with a copy of `from`.
+    pub(crate) fn with(self: &Arc<Self>, from: &[u8]) -> Result<Arc<dyn PageLocked>> {
+        let size = from.len().max(LEAST).next_power_of_two();
+        let found = {
+            let mut free = self.lock();
+            let at = free.iter().position(|memory| memory.len() == size);
+            at.map(|at| free.swap_remove(at))
+        };
+        let mut memory = match found {
+            Some(memory) => memory,
+            None => Pinned::new(&self.card, size)?,
+        };
+        memory.as_mut_slice()[..from.len()].copy_from_slice(from);
+        let pages = Arc::clone(self);
+        Ok(Arc::new(Locked { pages, memory: Some(memory), bytes: from.len() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Pinned>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PageLocked for Locked {
+    fn start(&self) -> NonNull<u8> {
+        let start = self.memory.as_ref().and_then(|memory| NonNull::new(memory.as_ptr()));
+        start.expect("there until this is dropped, and memory is not at null")
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory.take() else { return };
+        let mut free = self.pages.lock();
+        let kept: usize = free.iter().map(Pinned::len).sum();
+        if kept + memory.len() <= MAX_KEPT {
+            free.push(memory);
+        }
+    }
+}
+
+impl fmt::Debug for Locked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} page-locked bytes", self.bytes)
+    }
+}
+
+impl Flights {
+    /// Holds `from` until what the stream was given so far is done; lets go of what is done already.
+    pub(crate) fn add(&self, stream: &Stream, from: &Arc<dyn PageLocked>) -> Result<()> {
+        let mut flying = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some((event, _)) = flying.copies.front() {
+            if !event.is_done()? {
+                break;
+            }
+            if let Some((event, _)) = flying.copies.pop_front() {
+                flying.events.push(event);
+            }
+        }
+        let event = match flying.events.pop() {
+            Some(event) => event,
+            None => Event::new(stream.card(), Timing::Off)?,
+        };
+        stream.record(&event)?;
+        flying.copies.push_back((event, Arc::clone(from)));
+        Ok(())
+    }
+}
