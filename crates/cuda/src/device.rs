@@ -117,6 +117,11 @@ impl Cuda {
         }))
     }
 
+    /// What everything runs on, in order.
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
     fn products(&self) -> crate::driver::Result<&Products> {
         if let Some(products) = self.products.get() {
             return Ok(products);
@@ -360,8 +365,7 @@ impl Device for Cuda {
     }
 
     fn complaints(&self) -> Result<Box<dyn Complaints>> {
-        let memory = Pinned::new(&self.card, size_of::<RawComplaint>()).map_err(failed)?;
-        Ok(Box::new(Book { memory, stream: Arc::clone(&self.stream) }))
+        Ok(Box::new(Book::new(&self.stream).map_err(failed)?))
     }
 
     fn check_finite(
@@ -444,9 +448,17 @@ impl fmt::Debug for Block {
 }
 
 /// Page-locked memory that kernels write to when something is wrong with their inputs.
-struct Book {
+pub(crate) struct Book {
     memory: Pinned,
     stream: Arc<Stream>,
+}
+
+impl Book {
+    /// One for the kernels of a stream.
+    pub(crate) fn new(stream: &Arc<Stream>) -> crate::driver::Result<Book> {
+        let memory = Pinned::new(stream.card(), size_of::<RawComplaint>())?;
+        Ok(Book { memory, stream: Arc::clone(stream) })
+    }
 }
 
 impl Complaints for Book {

@@ -11,6 +11,7 @@ mod device;
 pub mod driver;
 mod lanes;
 mod lower;
+pub mod table;
 mod work;
 
 use std::sync::Arc;
@@ -24,6 +25,15 @@ use bireme_engine::device::Device;
 /// When there is no such card, no driver, or one that is too old: the message says what to do.
 pub fn open(number: u32) -> Result<Arc<dyn Device>> {
     Ok(device::Cuda::open(number)?)
+}
+
+/// The stream on which everything runs that a card is given by the engine: what else is given to it comes in turn with
+/// that, as a [`table::Table`] must that steps use.
+///
+/// # Errors
+/// As [`open`].
+pub fn stream(number: u32) -> Result<Arc<driver::Stream>> {
+    Ok(Arc::clone(device::Cuda::open(number)?.stream()))
 }
 
 /// The number of cards.

@@ -4,7 +4,7 @@
 ///
 /// # Panics
 /// When `by` is zero, or 2^31 and more.
-pub(super) fn divider(by: usize) -> [u32; 3] {
+pub(crate) fn divider(by: usize) -> [u32; 3] {
     assert!(by > 0 && by < 1 << 31, "a divisor fits 31 bits");
     let (by, shift) = (by as u64, by.next_power_of_two().trailing_zeros());
     let magic = ((1u64 << 32) * ((1u64 << shift) - by) / by + 1) as u32;

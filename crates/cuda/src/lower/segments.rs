@@ -16,14 +16,14 @@ const SPAN_WARPS: usize = 8;
 
 /// Rows that are to be added up by their numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     /// Their numbers.
-    pub(super) sorted: Sorted,
+    pub(crate) sorted: Sorted,
     /// Their values, at the positions before the sort.
-    pub(super) values: Ref,
-    pub(super) dtype: DType,
+    pub(crate) values: Ref,
+    pub(crate) dtype: DType,
     /// Elements in a row.
-    pub(super) width: usize,
+    pub(crate) width: usize,
 }
 
 impl Rows {
@@ -48,7 +48,7 @@ impl Rows {
     }
 
     /// The two kernels of a sink, whose names begin with `kernels`. `sink` adds the arguments of the sink.
-    pub(super) fn sum(
+    pub(crate) fn sum(
         &self,
         cx: &mut Lowering<'_>,
         kernels: [&str; 2],
