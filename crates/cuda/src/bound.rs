@@ -3,11 +3,13 @@
 #![expect(unsafe_code, reason = "kernels are given addresses that a plan vouches for")]
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use bireme_engine::device::{Address, DeviceCall, Operand};
 
 use crate::driver::{Error, Function, ProductSpec, Products, Result, Span, Stream};
 use crate::lanes::Access;
+use crate::profile::PieceWork;
 use crate::work::{Arg, Base, Ref};
 
 /// Work before its variables are found, with everything else ready.
@@ -230,6 +232,22 @@ impl Bound {
         }
     }
 
+    /// What it does, for people.
+    pub(crate) fn piece(&self) -> PieceWork {
+        match self {
+            Bound::Kernel { function, blocks, threads, .. } => {
+                let name = Arc::clone(function.name());
+                PieceWork::Kernel { name, blocks: *blocks, threads: *threads }
+            }
+            Bound::Product { spec, .. } => PieceWork::Product {
+                size: [spec.m, spec.n, spec.k],
+                transposed: [spec.a.transposed, spec.b.transposed],
+            },
+            Bound::Copy { bytes, .. } => PieceWork::Copy(*bytes),
+            Bound::Clear { bytes, .. } => PieceWork::Clear(*bytes),
+        }
+    }
+
     /// Whether it is a product, which needs memory of its own on its stream.
     pub(crate) fn is_product(&self) -> bool {
         matches!(self, Bound::Product { .. })
@@ -239,20 +257,4 @@ impl Bound {
 /// The error of a driver that the engine passes on.
 pub(crate) fn failed(error: Error) -> bireme_engine::Error {
     bireme_engine::Error::Device { problem: error.to_string() }
-}
-
-impl std::fmt::Debug for Bound {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Bound::Kernel { function, blocks, threads, .. } => {
-                write!(f, "{} {blocks:?} x {threads}", function.name())
-            }
-            Bound::Product { spec, .. } => {
-                let (a, b) = (spec.a.transposed, spec.b.transposed);
-                write!(f, "product {}x{}x{} {a} {b}", spec.m, spec.n, spec.k)
-            }
-            Bound::Copy { bytes, .. } => write!(f, "copy of {bytes} bytes"),
-            Bound::Clear { bytes, .. } => write!(f, "clear of {bytes} bytes"),
-        }
-    }
 }

@@ -23,6 +23,7 @@ use crate::driver::{
 };
 use crate::lanes::{self, Access};
 use crate::lower::{self, Lowered, Lowering, Stop};
+use crate::profile::{Piece, Profile};
 use crate::work::{self, Base, Product, Work};
 
 /// The variable that asks for the time of each piece of work that is recorded.
@@ -37,10 +38,16 @@ pub(crate) struct Cuda {
     products: OnceLock<Products>,
     /// Streams on which work is recorded.
     lanes: Mutex<Vec<Arc<Stream>>>,
+    /// How long the pieces of recordings take, while somebody asks.
+    profiles: Mutex<Option<Vec<Profile>>>,
 }
 
-/// A piece of work, with what it reads and writes.
-type Recorded = (Bound, Vec<Access>);
+/// A piece of work of an op, with what it reads and writes.
+struct Recorded {
+    op: &'static str,
+    work: Bound,
+    accesses: Vec<Access>,
+}
 
 thread_local! {
     /// What this thread records.
@@ -114,6 +121,7 @@ impl Cuda {
             stream,
             products: OnceLock::new(),
             lanes: Mutex::default(),
+            profiles: Mutex::default(),
         }))
     }
 
@@ -131,10 +139,15 @@ impl Cuda {
     }
 
     /// Gives work to the stream, or notes it where this thread records.
-    fn submit(&self, work: Bound, accesses: impl FnOnce() -> Vec<Access>) -> Result<()> {
+    fn submit(
+        &self,
+        op: &'static str,
+        work: Bound,
+        accesses: impl FnOnce() -> Vec<Access>,
+    ) -> Result<()> {
         let work = RECORDED.with_borrow_mut(|recorded| match recorded {
             Some(recorded) => {
-                recorded.push((work, accesses()));
+                recorded.push(Recorded { op, work, accesses: accesses() });
                 None
             }
             None => Some(work),
@@ -201,46 +214,68 @@ impl Cuda {
         }
     }
 
-    /// Prints how long each piece of recorded work takes by itself. It is run again and again, so what it computes is
-    /// of no use afterwards.
+    /// Runs `work`, and says how long the pieces of what it records take.
+    pub(crate) fn profiled<T>(&self, work: impl FnOnce() -> T) -> (T, Vec<Profile>) {
+        let profiles = || self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        *profiles() = Some(Vec::new());
+        let done = work();
+        let found = profiles().take().unwrap_or_default();
+        (done, found)
+    }
+
+    /// Measures recorded work, if somebody asks.
     #[expect(clippy::print_stderr, reason = "a developer asked for it")]
-    fn profile(&self, work: &[Recorded]) -> crate::driver::Result<()> {
-        const RUNS: u32 = 20;
+    fn note_profile(&self, work: &[Recorded]) -> crate::driver::Result<()> {
+        let is_printed = std::env::var_os(PROFILE).is_some();
+        let is_kept = self.profiles.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !is_printed && !is_kept {
+            return Ok(());
+        }
+        let profile = self.profile(work)?;
+        if is_printed {
+            eprintln!("{profile}");
+        }
+        let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        profiles.iter_mut().for_each(|kept| kept.push(profile.clone()));
+        Ok(())
+    }
+
+    /// How long each piece of recorded work takes by itself. It is run again and again, so what it computes is of no
+    /// use afterwards.
+    fn profile(&self, work: &[Recorded]) -> crate::driver::Result<Profile> {
+        // The emulated card takes no time that would be worth measuring.
+        let runs: u32 = if self.card.is_emulated() { 1 } else { 20 };
         let event = || Event::new(&self.card, Timing::On);
         let events =
             (0..=work.len()).map(|_| event()).collect::<crate::driver::Result<Vec<_>>>()?;
         let mut times = vec![0.0; work.len()];
-        for _ in 0..RUNS {
+        for _ in 0..runs {
             self.stream.record(&events[0])?;
-            for ((bound, _), event) in work.iter().zip(&events[1..]) {
-                bound.run(&self.stream, &|| self.products())?;
+            for (piece, event) in work.iter().zip(&events[1..]) {
+                piece.work.run(&self.stream, &|| self.products())?;
                 self.stream.record(event)?;
             }
             self.stream.synchronize()?;
             for (time, pair) in times.iter_mut().zip(events.windows(2)) {
-                *time += pair[1].milliseconds_since(&pair[0])? * 1000.0 / RUNS as f32;
+                *time += pair[1].milliseconds_since(&pair[0])? * 1000.0 / runs as f32;
             }
         }
-        for (at, ((bound, _), us)) in work.iter().zip(&times).enumerate() {
-            eprintln!("{at:>4}  {us:>8.1} us  {bound:?}");
-        }
-        let total: f32 = times.iter().sum();
-        eprintln!("{} pieces, {total:.1} us one after the other", work.len());
-        Ok(())
+        let pieces = work.iter().zip(times);
+        let pieces = pieces.map(|(piece, us)| Piece { op: piece.op, work: piece.work.piece(), us });
+        Ok(Profile { pieces: pieces.collect() })
     }
 
     /// Records work on as many streams as may run side by side.
     fn capture(&self, work: &[Recorded]) -> crate::driver::Result<Graph> {
-        let accesses: Vec<Vec<Access>> =
-            work.iter().map(|(_, accesses)| accesses.clone()).collect();
+        let accesses: Vec<Vec<Access>> = work.iter().map(|piece| piece.accesses.clone()).collect();
         let placed = lanes::place(&accesses);
         let count = placed.iter().map(|placed| placed.lane + 1).max().unwrap_or(1);
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         while lanes.len() < count {
             lanes.push(Stream::new(&self.card)?);
         }
-        for ((bound, _), placed) in work.iter().zip(&placed) {
-            if bound.is_product() {
+        for (piece, placed) in work.iter().zip(&placed) {
+            if piece.work.is_product() {
                 self.products()?.prepare(&lanes[placed.lane])?;
             }
         }
@@ -258,12 +293,12 @@ impl Cuda {
         lanes[0].capture(|| {
             lanes[0].record(&start)?;
             lanes[1..].iter().try_for_each(|lane| lane.wait(&start))?;
-            for (at, ((bound, _), placed)) in work.iter().zip(&placed).enumerate() {
+            for (at, (piece, placed)) in work.iter().zip(&placed).enumerate() {
                 let lane = &lanes[placed.lane];
                 for earlier in &placed.waits {
                     lane.wait(&awaited[earlier])?;
                 }
-                bound.run(lane, &|| self.products())?;
+                piece.work.run(lane, &|| self.products())?;
                 if let Some(event) = awaited.get(&at) {
                     lane.record(event)?;
                 }
@@ -342,7 +377,7 @@ impl Device for Cuda {
         let (inputs, outputs) = (sizes(inputs), sizes(outputs));
         let device = self.own.upgrade().ok_or_else(|| Error::kernel("the card is being closed"))?;
         let extents = Extents { inputs, outputs, scratch: pieces };
-        Ok(Some(Arc::new(Kernel { device, work, scratch, extents })))
+        Ok(Some(Arc::new(Kernel { op: op.def.name, device, work, scratch, extents })))
     }
 
     fn takes_gaps(&self, op: &str) -> &'static [&'static str] {
@@ -354,9 +389,7 @@ impl Device for Cuda {
         work()?;
         let recorded = recording.end();
         let graph = self.capture(&recorded).map_err(failed)?;
-        if std::env::var_os(PROFILE).is_some() {
-            self.profile(&recorded).map_err(failed)?;
-        }
+        self.note_profile(&recorded).map_err(failed)?;
         Ok(Box::new(Tape { graph, stream: Arc::clone(&self.stream) }))
     }
 
@@ -390,7 +423,7 @@ impl Device for Cuda {
         let (blocks, threads) = ([blocks, 1, 1], 256);
         let work = Bound::Kernel { function, blocks, threads, args };
         let bytes = (count * dtype.size()) as u64;
-        self.submit(work, || vec![Access { start: at.0, bytes, writes: false }])
+        self.submit("check_finite", work, || vec![Access { start: at.0, bytes, writes: false }])
     }
 }
 
@@ -495,6 +528,7 @@ impl Complaints for Book {
 
 /// An op of the card.
 struct Kernel {
+    op: &'static str,
     device: Arc<Cuda>,
     work: Vec<Ready>,
     scratch: usize,
@@ -518,7 +552,7 @@ impl DeviceKernel for Kernel {
         let places = Places { call, extents: &self.extents };
         for ready in &self.work {
             if let Some(bound) = places.bind(ready) {
-                self.device.submit(bound, || places.accesses(ready))?;
+                self.device.submit(self.op, bound, || places.accesses(ready))?;
             }
         }
         Ok(())

@@ -11,10 +11,13 @@ mod device;
 pub mod driver;
 mod lanes;
 mod lower;
+mod profile;
 pub mod table;
 mod work;
 
 use std::sync::Arc;
+
+pub use profile::{Piece, PieceWork, Profile};
 
 use bireme_engine::Result;
 use bireme_engine::device::Device;
@@ -34,6 +37,15 @@ pub fn open(number: u32) -> Result<Arc<dyn Device>> {
 /// As [`open`].
 pub fn stream(number: u32) -> Result<Arc<driver::Stream>> {
     Ok(Arc::clone(device::Cuda::open(number)?.stream()))
+}
+
+/// Runs `work`, and says for each step that it records on a card how long its pieces take. They are run several times
+/// for that, so what the steps compute is of no use. `BIREME_CUDA_PROFILE=1` prints the same of any process.
+///
+/// # Errors
+/// As [`open`].
+pub fn profiled<T>(number: u32, work: impl FnOnce() -> T) -> Result<(T, Vec<Profile>)> {
+    Ok(device::Cuda::open(number)?.profiled(work))
 }
 
 /// The number of cards.
