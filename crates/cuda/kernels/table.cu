@@ -6,8 +6,8 @@ FILE_OWN {
 
 const int TABLE_THREADS = 256;
 
-/// The first values of a row: those that a table of the host draws for the key (ps, `table/init.rs`). They depend on
-/// the key alone, never on when or by whom the row is made.
+/// The first values of a row: those that a table of the host draws for the key (ps, `table/init.rs`). They
+/// depend on the key alone, never on when or by whom the row is made.
 struct First {
   /// What numbers are drawn by.
   uint64_t draw;
@@ -20,7 +20,8 @@ struct First {
 const uint32_t CONSTANT = 0, UNIFORM = 1, GAUSSIAN = 2, TRUNCATED = 3;
 
 /// Four neighbours, from `column` on. Rows are of whole pieces, so that one draw of four words is one piece.
-template <bool IS_NORMAL> INLINE Piece<float, 4> first_piece(const First& first, uint64_t key, uint32_t column) {
+template <bool IS_NORMAL>
+INLINE Piece<float, 4> first_piece(const First& first, uint64_t key, uint32_t column) {
   Piece<float, 4> piece = no_piece<float, 4>();
   if (column >= first.width) {
     uint32_t state = 0;
@@ -40,14 +41,14 @@ template <bool IS_NORMAL> INLINE Piece<float, 4> first_piece(const First& first,
     return piece;
   }
   ROLLED for (int i = 0; i < 4; i++) {
-    double drawn = first.kind == GAUSSIAN ? (double)normal_at(philox, index + i) : truncated_at(philox, index + i);
+    double drawn = first.kind == GAUSSIAN ? normal_at(philox, index + i) : truncated_at(philox, index + i);
     piece.x[i] = (float)__dadd_rn(first.a, __dmul_rn(first.b, drawn));
   }
   return piece;
 }
 
-/// Copies the rows of a warp's keys to rows `first` and on of `out`: each lane says where its own begins, null for
-/// zeros. Rows have `PIECES` pieces, or `pieces` if that is 0.
+/// Copies the rows of a warp's keys to rows `first` and on of `out`: each lane says where its own begins,
+/// null for zeros. Rows have `PIECES` pieces, or `pieces` if that is 0.
 template <int PIECES>
 INLINE void copy_out(const float* row, const Divider& pieces, int64_t first, int64_t n, float* out) {
   const int COUNT = PIECES ? PIECES : 1;
@@ -67,8 +68,8 @@ INLINE void copy_out(const float* row, const Divider& pieces, int64_t first, int
 }
 
 template <int PIECES>
-INLINE void find(const Index& index, const Blocks& blocks, const uint64_t* keys, int64_t n, const Divider& pieces,
-                 float* out) {
+INLINE void find(const Index& index, const Blocks& blocks, const uint64_t* keys, int64_t n,
+                 const Divider& pieces, float* out) {
   int64_t i = thread_number();
   const float* row = nullptr;
   if (i < n) {
@@ -78,7 +79,8 @@ INLINE void find(const Index& index, const Blocks& blocks, const uint64_t* keys,
   copy_out<PIECES>(row, pieces, i - threadIdx.x % WARP_SIZE, n, out);
 }
 
-/// Rows by their numbers; those that came `LATER` are looked up by their keys, and taken down. `out` may be null.
+/// Rows by their numbers; those that came `LATER` are looked up by their keys, and taken down. `out` may be
+/// null.
 template <int PIECES>
 INLINE void gather(const Index& index, const Blocks& blocks, const uint32_t* made, const uint64_t* keys,
                    uint32_t* numbers, int64_t n, const Divider& pieces, float* out, Complaint* complaint,
@@ -96,8 +98,8 @@ INLINE void gather(const Index& index, const Blocks& blocks, const uint32_t* mad
 
 /// The number of each key's row. Missing rows are made, all of their columns, and counted in `made`.
 template <bool IS_NORMAL>
-INLINE void make(const Index& index, const Blocks& blocks, uint32_t* made, const First& first, const Divider& pieces,
-                 const uint64_t* keys, int64_t n, uint32_t* numbers) {
+INLINE void make(const Index& index, const Blocks& blocks, uint32_t* made, const First& first,
+                 const Divider& pieces, const uint64_t* keys, int64_t n, uint32_t* numbers) {
   int64_t i = thread_number();
   uint32_t lane = threadIdx.x % WARP_SIZE, number = NO_NUMBER, *claimed = nullptr;
   uint64_t key = i < n ? keys[i] : 0;
@@ -160,8 +162,8 @@ ROWS_OUT(0, any)
 
 #define ROWS_MADE(IS_NORMAL, suffix)                                                                       \
   KERNEL __launch_bounds__(TABLE_THREADS) table_make_##suffix(                                             \
-      Index index, Blocks blocks, uint32_t* made, First first, Divider pieces, const uint64_t* keys,       \
-      int64_t n, uint32_t* numbers) {                                                                      \
+      Index index, Blocks blocks, uint32_t* made, BY_VALUE First first, Divider pieces,                    \
+      const uint64_t* keys, int64_t n, uint32_t* numbers) {                                                \
     make<IS_NORMAL>(index, blocks, made, first, pieces, keys, n, numbers);                                 \
   }                                                                                                        \
   EXPORT(table_make_##suffix)
@@ -169,14 +171,16 @@ ROWS_MADE(false, plain)
 ROWS_MADE(true, normal)
 
 /// The number of each key's row, `NO_NUMBER` where it has none.
-KERNEL __launch_bounds__(TABLE_THREADS) table_numbers(Index index, const uint64_t* keys, int64_t n, uint32_t* numbers) {
+KERNEL __launch_bounds__(TABLE_THREADS) table_numbers(Index index, const uint64_t* keys, int64_t n,
+                                                      uint32_t* numbers) {
   int64_t i = thread_number();
   if (i < n) numbers[i] = find_number(index, keys[i]);
 }
 EXPORT(table_numbers)
 
 /// Adds how many keys have no row to `count`.
-KERNEL __launch_bounds__(TABLE_THREADS) table_missing(Index index, const uint64_t* keys, int64_t n, uint32_t* count) {
+KERNEL __launch_bounds__(TABLE_THREADS) table_missing(Index index, const uint64_t* keys, int64_t n,
+                                                      uint32_t* count) {
   int64_t i = thread_number();
   bool is_missing = i < n && find_number(index, keys[i]) == NO_NUMBER;
   uint32_t missing = __popc(__ballot_sync(ALL_LANES, is_missing));
@@ -185,19 +189,22 @@ KERNEL __launch_bounds__(TABLE_THREADS) table_missing(Index index, const uint64_
 EXPORT(table_missing)
 
 /// Writes the first columns of rows by their numbers, which are not to occur twice.
-KERNEL __launch_bounds__(TABLE_THREADS) table_scatter(Blocks blocks, const uint32_t* made, const uint32_t* numbers,
-                                                      int64_t n, Divider pieces, const float* values,
-                                                      Complaint* complaint, uint32_t op) {
+KERNEL __launch_bounds__(TABLE_THREADS) table_scatter(Blocks blocks, const uint32_t* made,
+                                                      const uint32_t* numbers, int64_t n, Divider pieces,
+                                                      const float* values, Complaint* complaint,
+                                                      uint32_t op) {
   FOR_EACH(i, n * pieces.by) {
-    uint32_t at = pieces.quotient((uint32_t)i), column = ((uint32_t)i - at * pieces.by) * 4, number = numbers[at];
-    if (number < *made) store_piece<float, 4>(row_at(blocks, number) + column, load_piece<float, 4>(values + i * 4));
+    uint32_t at = pieces.quotient((uint32_t)i), column = ((uint32_t)i - at * pieces.by) * 4;
+    uint32_t number = numbers[at];
+    if (number < *made)
+      store_piece<float, 4>(row_at(blocks, number) + column, load_piece<float, 4>(values + i * 4));
     else if (number != NO_NUMBER) complain(complaint, op, OUT_OF_RANGE, number, at, *made);
   }
 }
 EXPORT(table_scatter)
 
-/// Fills an empty index with the rows of another; `renumbered` says their numbers anew (`NO_NUMBER`: left out), unless
-/// it is null.
+/// Fills an empty index with the rows of another; `renumbered` says their numbers anew (`NO_NUMBER`: left
+/// out), unless it is null.
 KERNEL __launch_bounds__(TABLE_THREADS) table_index(Index from, Index to, const uint32_t* renumbered) {
   for_each_row(from, [&](uint64_t key, uint32_t number) {
     if (renumbered) number = renumbered[number];
@@ -216,7 +223,8 @@ KERNEL __launch_bounds__(TABLE_THREADS) table_keys(Index index, uint64_t* keys) 
 EXPORT(table_keys)
 
 /// Copies rows from one number to another: `moves` has pairs of both.
-KERNEL __launch_bounds__(TABLE_THREADS) table_move(Blocks blocks, const uint32_t* moves, int64_t n, Divider pieces) {
+KERNEL __launch_bounds__(TABLE_THREADS) table_move(Blocks blocks, const uint32_t* moves, int64_t n,
+                                                   Divider pieces) {
   FOR_EACH(i, n * pieces.by) {
     uint32_t at = pieces.quotient((uint32_t)i), column = ((uint32_t)i - at * pieces.by) * 4;
     const float* from = row_at(blocks, moves[at * 2]) + column;

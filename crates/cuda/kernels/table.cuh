@@ -1,12 +1,13 @@
 // A hash table in the memory of a card: from any 64-bit key to a row of floats.
 //
-// The index is an array of groups of 64 bytes, which a card's memory gives at once: five keys and the numbers of
-// their rows. A key stands in the first group that had room for it, from the one on that its hash names (linear
-// probing). Slots of a group fill from the front and are never emptied, so a group whose last slot is empty ends a
-// search. Rows are numbered in the order in which they are made, and lie apart, in blocks that never move.
+// The index is an array of groups of 64 bytes, which a card's memory gives at once: five keys and the numbers
+// of their rows. A key stands in the first group that had room for it, from the one on that its hash names
+// (linear probing). Slots of a group fill from the front and are never emptied, so a group whose last slot is
+// empty ends a search. Rows are numbered in the order in which they are made, and lie apart, in blocks that
+// never move.
 //
-// In a launch that makes rows, a key may be met whose number is not written yet. Nobody waits for it: who meets it
-// takes down `LATER`, and the next launch looks again.
+// In a launch that makes rows, a key may be met whose number is not written yet. Nobody waits for it: who
+// meets it takes down `LATER`, and the next launch looks again.
 #pragma once
 #include "tables.cuh"
 
@@ -51,6 +52,18 @@ INLINE Seen look(const Group* group) {
               {(uint32_t)c.y, (uint32_t)(c.y >> 32), (uint32_t)d.x, (uint32_t)(d.x >> 32), (uint32_t)d.y}};
 }
 
+/// Whether a key is among those of a group, and the number of its row. By choosing, not by an index, which
+/// would have all numbers written to memory first.
+INLINE bool is_among(const Seen& seen, uint64_t key, uint32_t& number) {
+  bool is_there = false;
+  UNROLL for (int i = 0; i < SLOTS; i++) {
+    bool is_it = seen.keys[i] == key;
+    number = is_it ? seen.numbers[i] : number;
+    is_there = is_there || is_it;
+  }
+  return is_there;
+}
+
 /// Spreads keys evenly (the finaliser of SplitMix64).
 INLINE uint64_t spread(uint64_t key) {
   key += 0x9e3779b97f4a7c15ull;
@@ -63,18 +76,18 @@ INLINE uint64_t spread(uint64_t key) {
 INLINE uint32_t find_number(const Index& index, uint64_t key) {
   if (key == NO_TABLE_KEY) return index.groups[index.count].numbers[0];
   uint64_t at = __umul64hi(spread(key), index.count);
+  uint32_t number = NO_NUMBER;
   for (uint64_t tries = 0; tries < index.count; tries++) {
     Seen seen = look(index.groups + at);
-    UNROLL for (int i = 0; i < SLOTS; i++)
-      if (seen.keys[i] == key) return seen.numbers[i];
+    if (is_among(seen, key, number)) return number;
     if (seen.keys[SLOTS - 1] == NO_TABLE_KEY) break;
     if (++at == index.count) at = 0;
   }
   return NO_NUMBER;
 }
 
-/// The number of a key's row where it is known; else `LATER`, and `claimed` is where its number belongs if this
-/// thread is the one to make the row. All threads try slots in one order, so a key is claimed once.
+/// The number of a key's row where it is known; else `LATER`, and `claimed` is where its number belongs if
+/// this thread is the one to make the row. All threads try slots in one order, so a key is claimed once.
 INLINE uint32_t claim(const Index& index, uint64_t key, uint32_t*& claimed) {
   claimed = nullptr;
   if (key == NO_TABLE_KEY) {
@@ -85,11 +98,11 @@ INLINE uint32_t claim(const Index& index, uint64_t key, uint32_t*& claimed) {
     return LATER;
   }
   uint64_t at = __umul64hi(spread(key), index.count);
+  uint32_t number = NO_NUMBER;
   for (uint64_t tries = 0; tries < index.count; tries++) {
     Group* group = index.groups + at;
     Seen seen = look(group);
-    UNROLL for (int i = 0; i < SLOTS; i++)
-      if (seen.keys[i] == key) return seen.numbers[i] == NO_NUMBER ? LATER : seen.numbers[i];
+    if (is_among(seen, key, number)) return number == NO_NUMBER ? LATER : number;
     UNROLL for (int i = 0; i < SLOTS; i++) {
       if (seen.keys[i] != NO_TABLE_KEY) continue;
       uint64_t before = atomicCAS(&group->keys[i], NO_TABLE_KEY, key);

@@ -1,5 +1,6 @@
-// Optimizer steps of the rows of a hash table, by their numbers: equal ones are added up and applied at once. The
-// weights of a row are followed by its accumulators, so that one line of memory has all that a step changes.
+// Optimizer steps of the rows of a hash table, by their numbers: equal ones are added up and applied at once.
+// The weights of a row are followed by its accumulators, so that one line of memory has all that a step
+// changes.
 #include "rules.cuh"
 #include "segments.cuh"
 #include "table.cuh"
@@ -16,7 +17,8 @@ template <typename Rule> struct UpdateTableRow {
   Rule rule;
   uint32_t width;
 
-  INLINE UpdateTableRow(const Blocks& blocks, const Numbers& numbers, const Attributes& attributes, uint32_t width)
+  INLINE UpdateTableRow(const Blocks& blocks, const Numbers& numbers, const Attributes& attributes,
+                        uint32_t width)
       : blocks(blocks), rule(Settings{numbers, attributes}), width(width) {}
   INLINE Held ahead(uint32_t row, uint32_t, uint32_t column) const {
     const float* at = row_at(blocks, row) + column;
