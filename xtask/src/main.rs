@@ -16,6 +16,7 @@ mod ci;
 mod deny;
 mod fuzz;
 mod golden;
+mod gpu_test;
 mod interop;
 mod kernels;
 mod miri;
@@ -60,6 +61,9 @@ With what a machine may not have
                            binding and by mpi4py; says so where there is no MPI
   netns [CASE...]          run jobs on three machines made of network namespaces, also with cables
                            cut and machines missing; says so without root or `ip`
+  gpu-test [TEST...]       put the tests of cards into a folder that a machine with one can run, and run
+                           them where this machine has one, also under compute-sanitizer; says what
+                           it skipped (`--release` builds in release)
   fuzz [SECONDS] [TARGET]  run every fuzz target for a minute; fails without a nightly compiler and
                            cargo-fuzz
   miri [TEST...]           run the tests of the engine's unsafe code in Miri, which finds races and
@@ -124,6 +128,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         "bench" => bench::run(rest),
         "interop" => interop::run(rest),
         "golden" => golden::run(rest),
+        "gpu-test" => gpu_test::run(rest),
         "peers" => peers::run(rest),
         "miri" => miri::run(rest),
         "mpi" => mpi::run(rest),
@@ -182,7 +187,7 @@ mod tests {
             let text = std::fs::read_to_string(process::root().join(page)).unwrap();
             let named = text.split("cargo xtask ").skip(1);
             let names = named.filter_map(|rest| rest.split(|c: char| !c.is_alphabetic()).next());
-            for name in names.filter(|name| !name.is_empty() && *name != "api") {
+            for name in names.filter(|name| !name.is_empty() && !["api", "gpu"].contains(name)) {
                 assert!(HELP.contains(&format!("\n  {name} ")), "`{name}` in {page}");
             }
         }
@@ -202,6 +207,7 @@ mod tests {
             "peers",
             "interop",
             "golden",
+            "gpu-test",
             "kernels",
             "mpi",
             "netns",

@@ -11,7 +11,7 @@ struct Edges {
   /// Rows where edges meet, and rows at their other ends.
   uint32_t places, others;
   int32_t wide, reduce;
-  Divisor width;
+  Divider width;
 };
 
 /// Whether edges meet anew at number `i`, somewhere.

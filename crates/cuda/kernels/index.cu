@@ -14,8 +14,8 @@ INLINE bool is_inside(int64_t index, int64_t bound, int64_t position, Complaint*
 /// Lanes of `count` indices along an axis of `len` elements, `inner` apart.
 struct Along {
   /// Indices of all lanes that lie in each other: `count * inner`.
-  Divisor span;
-  Divisor inner;
+  Divider span;
+  Divider inner;
   uint32_t len;
 };
 
@@ -28,8 +28,8 @@ INLINE int64_t named(const Along& along, uint32_t i, int64_t index) {
 
 // Slices of `width` along an axis of `bound`: out[o, i, :] = x[o, index[i], :].
 template <typename T>
-INLINE void gather(const T* x, const void* index, int32_t wide, T* out, uint32_t count, const Divisor& width,
-                   const Divisor& indices, int64_t bound, Complaint* complaint, uint32_t op) {
+INLINE void gather(const T* x, const void* index, int32_t wide, T* out, uint32_t count, const Divider& width,
+                   const Divider& indices, int64_t bound, Complaint* complaint, uint32_t op) {
   FOR_EACH_SHORT(i, count) {
     uint32_t outer = i, column = split(outer, width), number = split(outer, indices);
     int64_t at = index_at(index, wide, number);
@@ -41,7 +41,7 @@ INLINE void gather(const T* x, const void* index, int32_t wide, T* out, uint32_t
 // Rows to where an index says; no two to one place.
 template <typename T>
 INLINE void put_rows(const T* from, const void* index, int32_t wide, T* to, uint32_t count,
-                     const Divisor& width, int64_t bound, Complaint* complaint, uint32_t op) {
+                     const Divider& width, int64_t bound, Complaint* complaint, uint32_t op) {
   FOR_EACH_SHORT(i, count) {
     uint32_t row = i, column = split(row, width);
     int64_t at = index_at(index, wide, row);
@@ -51,7 +51,7 @@ INLINE void put_rows(const T* from, const void* index, int32_t wide, T* to, uint
 
 // The last of the rows that go to one place, by sorted positions.
 template <typename T>
-INLINE void put_last(const ShortPair* pairs, uint32_t rows, const T* from, T* to, const Divisor& width,
+INLINE void put_last(const ShortPair* pairs, uint32_t rows, const T* from, T* to, const Divider& width,
                      uint32_t bound) {
   FOR_EACH_SHORT(i, rows * width.by) {
     uint32_t number = i, column = split(number, width), row = key_of(pairs[number]);
@@ -62,17 +62,17 @@ INLINE void put_last(const ShortPair* pairs, uint32_t rows, const T* from, T* to
 }
 
 #define ROWS(T, size)                                                                                      \
-  KERNEL gather_##size(const T* x, const void* index, int32_t wide, T* out, uint32_t count, Divisor width, \
-                       Divisor indices, int64_t bound, Complaint* complaint, uint32_t op) {                \
+  KERNEL gather_##size(const T* x, const void* index, int32_t wide, T* out, uint32_t count, Divider width, \
+                       Divider indices, int64_t bound, Complaint* complaint, uint32_t op) {                \
     gather(x, index, wide, out, count, width, indices, bound, complaint, op);                              \
   }                                                                                                        \
   EXPORT(gather_##size)                                                                                    \
   KERNEL put_rows_##size(const T* from, const void* index, int32_t wide, T* to, uint32_t count,            \
-                         Divisor width, int64_t bound, Complaint* complaint, uint32_t op) {                \
+                         Divider width, int64_t bound, Complaint* complaint, uint32_t op) {                \
     put_rows(from, index, wide, to, count, width, bound, complaint, op);                                   \
   }                                                                                                        \
   EXPORT(put_rows_##size)                                                                                  \
-  KERNEL put_last_##size(const ShortPair* pairs, uint32_t rows, const T* from, T* to, Divisor width,       \
+  KERNEL put_last_##size(const ShortPair* pairs, uint32_t rows, const T* from, T* to, Divider width,       \
                          uint32_t bound) {                                                                 \
     put_last(pairs, rows, from, to, width, bound);                                                         \
   }                                                                                                        \
@@ -108,7 +108,7 @@ ROWS(uint4, 16)
     }                                                                                                      \
   }                                                                                                        \
   EXPORT(choose_##size)                                                                                    \
-  KERNEL triangle_##size(const T* x, T* out, uint32_t count, Divisor rows, Divisor columns,                \
+  KERNEL triangle_##size(const T* x, T* out, uint32_t count, Divider rows, Divider columns,                \
                          int64_t diagonal, int32_t lower) {                                                \
     FOR_EACH_SHORT(i, count) {                                                                             \
       uint32_t matrix = i, column = split(matrix, columns), row = split(matrix, rows);                     \
@@ -117,7 +117,7 @@ ROWS(uint4, 16)
     }                                                                                                      \
   }                                                                                                        \
   EXPORT(triangle_##size)                                                                                  \
-  KERNEL one_hot_##size(const void* ids, int32_t wide, T* out, uint32_t count, Divisor depth, T one,       \
+  KERNEL one_hot_##size(const void* ids, int32_t wide, T* out, uint32_t count, Divider depth, T one,       \
                         int32_t lenient, Complaint* complaint, uint32_t op) {                              \
     FOR_EACH_SHORT(i, count) {                                                                             \
       uint32_t row = i, column = split(row, depth);                                                        \
@@ -127,7 +127,7 @@ ROWS(uint4, 16)
     }                                                                                                      \
   }                                                                                                        \
   EXPORT(one_hot_##size)                                                                                   \
-  KERNEL sequence_mask_##size(const void* lengths, int32_t kind, T* out, uint32_t count, Divisor width,    \
+  KERNEL sequence_mask_##size(const void* lengths, int32_t kind, T* out, uint32_t count, Divider width,    \
                               T one) {                                                                     \
     FOR_EACH_SHORT(i, count) {                                                                             \
       uint32_t row = i, column = split(row, width);                                                        \
@@ -190,7 +190,7 @@ const uint32_t CHUNK = 64;
 struct Sums {
   /// Rows, and rows of a result: of each table.
   uint32_t rows, places;
-  Divisor width, row_count;
+  Divider width, row_count;
 };
 
 INLINE bool continues(const ShortPair* pairs, uint32_t i) {
@@ -222,7 +222,7 @@ INLINE void sum_sorted(const ShortPair* pairs, const E* terms, E* out, typename 
 
 template <typename E>
 INLINE void sum_chunks(const ShortPair* pairs, E* out, const typename Math<E>::type* partial, uint32_t count,
-                       const Divisor& chunks, const Sums& sums) {
+                       const Divider& chunks, const Sums& sums) {
   FOR_EACH_SHORT(thread, count) {
     uint32_t table = thread, column = split(table, sums.width), chunk = split(table, chunks);
     uint32_t first = chunk * CHUNK;
@@ -246,7 +246,7 @@ INLINE void sum_chunks(const ShortPair* pairs, E* out, const typename Math<E>::t
   }                                                                                                        \
   EXPORT(sum_sorted_##suffix)                                                                              \
   KERNEL sum_chunks_##suffix(const ShortPair* pairs, E* out, const Math<E>::type* partial,                 \
-                             uint32_t count, Divisor chunks, Sums sums) {                                  \
+                             uint32_t count, Divider chunks, Sums sums) {                                  \
     sum_chunks(pairs, out, partial, count, chunks, sums);                                                  \
   }                                                                                                        \
   EXPORT(sum_chunks_##suffix)

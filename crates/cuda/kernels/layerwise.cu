@@ -14,6 +14,14 @@ INLINE void leave_sums(double* partial, double x, double y) {
   partial[gridDim.x + blockIdx.x] = y;
 }
 
+/// The roots of the two sums that all blocks left.
+struct Norms {
+  double first, second;
+};
+INLINE Norms norms_of(const double* partial, uint32_t blocks) {
+  return Norms{sqrt(sum_of_blocks(partial, blocks)), sqrt(sum_of_blocks(partial + blocks, blocks))};
+}
+
 /// beta1, beta2, epsilon, weight_decay, always_adapt
 template <typename T> struct Lamb {
   T beta1, beta2, epsilon, weight_decay, unbias1, unbias2;
@@ -50,7 +58,8 @@ template <typename T>
 INLINE void lamb_move(const Target<T, 2>& layer, const Extent& extent, const double* partial,
                       uint32_t blocks) {
   Settings settings{layer.numbers, extent.attributes};
-  double size = sqrt(sum_of_blocks(partial, blocks)), step = sqrt(sum_of_blocks(partial + blocks, blocks));
+  Norms norms = norms_of(partial, blocks);
+  double size = norms.first, step = norms.second;
   bool adapts = settings.attribute(3) > 0 || settings.attribute(4) != 0;
   double ratio = adapts && size > 0 && step > 0 ? size / step : 1;
   T rate = (T)(settings.rate() * ratio);
@@ -78,8 +87,8 @@ INLINE void lars_move(const Target<T, 1>& layer, const Extent& extent, const dou
                       uint32_t blocks) {
   Settings settings{layer.numbers, extent.attributes};
   double coeff = settings.attribute(1), decay = settings.attribute(2), rescale = settings.attribute(4);
-  double size = sqrt(sum_of_blocks(partial, blocks));
-  double slope = sqrt(sum_of_blocks(partial + blocks, blocks)) * rescale;
+  Norms norms = norms_of(partial, blocks);
+  double size = norms.first, slope = norms.second * rescale;
   double rate = settings.rate();
   if (decay > 0 && size > 0 && slope > 0)
     rate *= coeff * size / (slope + decay * size + settings.attribute(3));

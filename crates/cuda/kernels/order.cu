@@ -5,7 +5,7 @@
 #include "pairs.cuh"
 
 #define MERGE(P, suffix)                                                                                   \
-  KERNEL merge_pairs_##suffix(const P* from, P* to, uint32_t count, Divisor len, uint32_t run) {           \
+  KERNEL merge_pairs_##suffix(const P* from, P* to, uint32_t count, Divider len, uint32_t run) {           \
     merge_runs(from, to, count, len, run);                                                                 \
   }                                                                                                        \
   EXPORT(merge_pairs_##suffix)
@@ -33,7 +33,7 @@ INLINE uint32_t rank_of(uint8_t x) { return x; }
 /// Lanes of `len` elements along an axis, `inner` apart, of which the first `keep` in order are wanted.
 struct Lanes {
   uint32_t count, len, keep, descending;
-  Divisor inner;
+  Divider inner;
   /// Tiles of a lane, and how many pairs of a tile are sorted together.
   uint32_t tiles, segment;
 };
@@ -85,7 +85,7 @@ INLINE void sort_lanes(const E* x, E* out, int64_t* indices, P* pairs, const Lan
   }                                                                                                        \
   EXPORT(sort_lanes_##suffix)                                                                              \
   KERNEL write_lanes_##suffix(const E* x, E* out, int64_t* indices, const P* pairs, Lanes lanes,           \
-                              Divisor keep) {                                                              \
+                              Divider keep) {                                                              \
     FOR_EACH_SHORT(i, lanes.count * lanes.keep) {                                                          \
       uint32_t lane = i, at = split(lane, keep);                                                           \
       write_kept(lanes, x, out, indices, lane, at, Pairs<P>::at(pairs[(int64_t)lane * lanes.len + at]));   \

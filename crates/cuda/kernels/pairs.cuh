@@ -52,7 +52,7 @@ template <typename P> INLINE void sort_tile(P* tile, uint32_t segment) {
 /// Merges sorted runs of `run` pairs (a power of two) in lanes of `len`: each pair goes as far as there are
 /// pairs in front of it in its own run and in the one beside it.
 template <typename P>
-INLINE void merge_runs(const P* from, P* to, uint32_t count, const Divisor& len, uint32_t run) {
+INLINE void merge_runs(const P* from, P* to, uint32_t count, const Divider& len, uint32_t run) {
   FOR_EACH_SHORT(i, count) {
     uint32_t lane = i, at = split(lane, len), begin = i - at;
     uint32_t own = at & ~(run - 1), beside = own ^ run, target = at;

@@ -48,7 +48,7 @@ INLINE Span covering(const Windows& axis, int32_t at) {
 struct Pool {
   Windows rows, columns;
   /// Elements of a position, and positions along both axes of the result (or of the image, in a gradient).
-  Divisor inner, width, height;
+  Divider inner, width, height;
 };
 
 /// Where a thread is.

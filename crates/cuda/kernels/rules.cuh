@@ -174,40 +174,30 @@ template <typename E> struct AdadeltaRule {
   }
 };
 
-/// decay, epsilon, momentum; the accumulators are the mean square and the last step.
-template <typename E> struct RmsPropRule {
+/// decay, epsilon, momentum; the accumulators are the mean square, the last step and, where gradients are
+/// centered, the mean gradient.
+template <typename E, bool IS_CENTERED> struct RmsProp {
   typedef E T;
-  static const int STATES = 2;
+  static const int STATES = IS_CENTERED ? 3 : 2;
   T rate, decay, epsilon, momentum;
-  INLINE RmsPropRule(const Settings& s)
+  INLINE RmsProp(const Settings& s)
       : rate((T)s.rate()),
         decay((T)s.attribute(0)),
         epsilon((T)s.attribute(1)),
         momentum((T)s.attribute(2)) {}
   INLINE void step(T& param, T grad, T* state) const {
     state[0] = decay * state[0] + (T(1) - decay) * (grad * grad);
-    state[1] = momentum * state[1] + rate * grad / root_of(state[0] + epsilon);
+    T spread = state[0];
+    if (IS_CENTERED) {
+      state[2] = decay * state[2] + (T(1) - decay) * grad;
+      spread = spread - state[2] * state[2];
+    }
+    state[1] = momentum * state[1] + rate * grad / root_of(spread + epsilon);
     param = param - state[1];
   }
 };
-
-/// The same with the mean gradient as a third accumulator.
-template <typename E> struct CenteredRmsPropRule {
-  typedef E T;
-  static const int STATES = 3;
-  T rate, decay, epsilon, momentum;
-  INLINE CenteredRmsPropRule(const Settings& s)
-      : rate((T)s.rate()),
-        decay((T)s.attribute(0)),
-        epsilon((T)s.attribute(1)),
-        momentum((T)s.attribute(2)) {}
-  INLINE void step(T& param, T grad, T* state) const {
-    state[0] = decay * state[0] + (T(1) - decay) * (grad * grad);
-    state[2] = decay * state[2] + (T(1) - decay) * grad;
-    state[1] = momentum * state[1] + rate * grad / root_of(state[0] - state[2] * state[2] + epsilon);
-    param = param - state[1];
-  }
-};
+template <typename E> using RmsPropRule = RmsProp<E, false>;
+template <typename E> using CenteredRmsPropRule = RmsProp<E, true>;
 
 /// l1, l2, -lr_power
 template <typename E> struct FtrlRule {

@@ -24,7 +24,7 @@ template <typename T> INLINE void strided_fill(T* to, uint32_t count, T value, c
 struct Matrix {
   uint32_t height, width;
   int32_t pitch, step;
-  Divisor tiles_across, tiles;
+  Divider tiles_across, tiles;
 };
 
 const int TILE = 32, TILE_ROWS = 8;
@@ -49,7 +49,7 @@ template <typename T> INLINE void transpose(const T* from, T* to, const Matrix& 
 const int MAX_PARTS = 128;
 struct Pointers { void* at[MAX_PARTS]; };
 struct Parts {
-  Divisor width[MAX_PARTS];
+  Divider width[MAX_PARTS];
   uint32_t start[MAX_PARTS];
 };
 
@@ -58,7 +58,7 @@ INLINE void move_parts(T* whole, uint32_t row, uint32_t rows, const Pointers& po
   int number = blockIdx.y;
   T* part = (T*)pointers.at[number];
   T* begin = whole + parts.start[number];
-  const Divisor& width = parts.width[number];
+  const Divider& width = parts.width[number];
   uint32_t count = rows * width.by;
   FOR_EACH_SHORT(i, count) {
     uint32_t line = i, column = split(line, width);
@@ -73,7 +73,7 @@ const int CONSTANT = 0, REFLECT = 1, REPLICATE = 2;  // Else it starts again at 
 struct Around {
   int32_t rank;
   int32_t mode;
-  Divisor outer[MAX_AXES];
+  Divider outer[MAX_AXES];
   int32_t inner[MAX_AXES];
   int32_t before[MAX_AXES];
   int32_t steps[MAX_AXES];
@@ -201,7 +201,7 @@ SURROUND_SUM(int64_t, i64)
 // share the sum is written at once, else shares are added up by a second kernel, a block for each result.
 template <typename E>
 INLINE void sum_axes(const E* from, E* to, typename Math<E>::type* partial, uint32_t results, uint32_t terms,
-                     Divisor result_count, uint32_t shares, const Walk& kept, const Walk& summed) {
+                     Divider result_count, uint32_t shares, const Walk& kept, const Walk& summed) {
   FOR_EACH_SHORT(i, results * shares) {
     uint32_t share = i, result = split(share, result_count);
     int64_t start, target, at, unused;
@@ -234,7 +234,7 @@ INLINE void sum_shares(const typename Math<E>::type* partial, E* to, uint32_t re
 
 #define AXIS_SUMS(E, suffix)                                                                               \
   KERNEL sum_axes_##suffix(const E* from, E* to, Math<E>::type* partial, uint32_t results, uint32_t terms, \
-                           Divisor result_count, uint32_t shares, Walk kept, Walk summed) {                \
+                           Divider result_count, uint32_t shares, Walk kept, Walk summed) {                \
     sum_axes(from, to, partial, results, terms, result_count, shares, kept, summed);                       \
   }                                                                                                        \
   EXPORT(sum_axes_##suffix)                                                                                \

@@ -1,6 +1,6 @@
 // What kernels that work on rows of tables share.
 #pragma once
-#include "prelude.cuh"
+#include "divider.cuh"
 
 FILE_OWN {
 
@@ -23,13 +23,5 @@ template <typename T, int V> INLINE Piece<T, V> no_piece() {
 template <typename T, int V> INLINE void add_piece(Piece<T, V>& to, const Piece<T, V>& piece) {
   UNROLL for (int i = 0; i < V; i++) to.x[i] += piece.x[i];
 }
-
-/// Division by a number that a launch knows, for dividends below 2^31 (`lower/divider.rs` makes it).
-struct Divider {
-  uint32_t by;
-  uint32_t magic;
-  uint32_t shift;
-  INLINE uint32_t quotient(uint32_t x) const { return (__umulhi(magic, x) + x) >> shift; }
-};
 
 }  // own

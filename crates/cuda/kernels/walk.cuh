@@ -1,6 +1,6 @@
 // Positions in strided tensors, from the number of an element.
 #pragma once
-#include "prelude.cuh"
+#include "divider.cuh"
 
 // A loop whose body is not repeated for several turns at once: it would only be more code.
 #ifndef ROLLED
@@ -11,19 +11,9 @@
 #endif
 #endif
 
-/// A number to divide by that is known when a kernel is launched: dividing is a product and a shift
-/// then (Granlund and Montgomery, 1994). What is divided lies below 2^31.
-struct Divisor {
-  uint32_t by, magic, shift;
-};
-
-INLINE uint32_t over(uint32_t x, const Divisor& divisor) {
-  return (__umulhi(x, divisor.magic) + x) >> divisor.shift;
-}
-
 /// Divides `x`, and gives what is left.
-INLINE uint32_t split(uint32_t& x, const Divisor& divisor) {
-  uint32_t quotient = over(x, divisor), rest = x - quotient * divisor.by;
+INLINE uint32_t split(uint32_t& x, const Divider& divider) {
+  uint32_t quotient = divider.quotient(x), rest = x - quotient * divider.by;
   x = quotient;
   return rest;
 }
@@ -40,7 +30,7 @@ struct Walk {
   int32_t rank;
   int32_t unused;
   int64_t from, to;
-  Divisor dims[MAX_AXES];
+  Divider dims[MAX_AXES];
   int32_t from_steps[MAX_AXES];
   int32_t to_steps[MAX_AXES];
 };

@@ -4,12 +4,14 @@
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use bireme_engine::device::{Address, DeviceCall, Operand};
 
 use crate::driver::{Error, Function, ProductSpec, Products, Result, Span, Stream};
 use crate::lanes::Access;
 use crate::merge::Joint;
+use crate::profile::PieceWork;
 use crate::work::{Arg, Base, Ref};
 
 /// Work before its variables are found, with everything else ready.
@@ -287,6 +289,22 @@ impl Bound {
         }
     }
 
+    /// What it does, for people.
+    pub(crate) fn piece(&self) -> PieceWork {
+        match self {
+            Bound::Kernel(Call { function, blocks, threads, .. }) => {
+                let name = Arc::clone(function.name());
+                PieceWork::Kernel { name, blocks: *blocks, threads: *threads }
+            }
+            Bound::Product { spec, .. } => PieceWork::Product {
+                size: [spec.m, spec.n, spec.k],
+                transposed: [spec.a.transposed, spec.b.transposed],
+            },
+            Bound::Copy { bytes, .. } => PieceWork::Copy(*bytes),
+            Bound::Clear { bytes, .. } => PieceWork::Clear(*bytes),
+        }
+    }
+
     /// Whether it is a product, which needs memory of its own on its stream.
     pub(crate) fn is_product(&self) -> bool {
         matches!(self, Bound::Product { .. })
@@ -299,21 +317,5 @@ pub(crate) fn failed(error: Error) -> bireme_engine::Error {
     match error {
         Error::OutOfMemory { .. } => bireme_engine::Error::DeviceMemory { problem },
         _ => bireme_engine::Error::Device { problem },
-    }
-}
-
-impl std::fmt::Debug for Bound {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Bound::Kernel(Call { function, blocks, threads, .. }) => {
-                write!(f, "{} {blocks:?} x {threads}", function.name())
-            }
-            Bound::Product { spec, .. } => {
-                let (a, b) = (spec.a.transposed, spec.b.transposed);
-                write!(f, "product {}x{}x{} {a} {b}", spec.m, spec.n, spec.k)
-            }
-            Bound::Copy { bytes, .. } => write!(f, "copy of {bytes} bytes"),
-            Bound::Clear { bytes, .. } => write!(f, "clear of {bytes} bytes"),
-        }
     }
 }

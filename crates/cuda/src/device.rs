@@ -26,6 +26,7 @@ use crate::lanes::{self, Access, Placement};
 use crate::lower::{self, Lowered, Lowering, Stop};
 use crate::merge::{self, Joint};
 use crate::page_locked::{Flights, Pages};
+use crate::profile::{Piece, Profile};
 use crate::uploads::Ring;
 use crate::work::{self, Base, Product, Work};
 
@@ -43,6 +44,8 @@ pub(crate) struct Cuda {
     flights: Flights,
     products: OnceLock<Products>,
     lanes: Mutex<Lanes>,
+    /// How long the pieces of recordings take, while somebody asks.
+    profiles: Mutex<Option<Vec<Profile>>>,
 }
 
 /// Streams on which work is recorded: those of urgent work, and others.
@@ -76,8 +79,12 @@ impl Lanes {
     }
 }
 
-/// A piece of work, with what it reads and writes.
-pub(crate) type Recorded = (Bound, Vec<Access>);
+/// A piece of work of an op, with what it reads and writes.
+pub(crate) struct Recorded {
+    pub(crate) op: &'static str,
+    pub(crate) work: Bound,
+    pub(crate) accesses: Vec<Access>,
+}
 
 thread_local! {
     /// What this thread records.
@@ -165,6 +172,7 @@ impl Cuda {
             flights: Flights::default(),
             products: OnceLock::new(),
             lanes: Mutex::default(),
+            profiles: Mutex::default(),
         }))
     }
 
@@ -192,10 +200,15 @@ impl Cuda {
     }
 
     /// Gives work to the stream, or notes it where this thread records.
-    fn submit(&self, work: Bound, accesses: impl FnOnce() -> Vec<Access>) -> Result<()> {
+    fn submit(
+        &self,
+        op: &'static str,
+        work: Bound,
+        accesses: impl FnOnce() -> Vec<Access>,
+    ) -> Result<()> {
         let work = RECORDED.with_borrow_mut(|recorded| match recorded {
             Some(recorded) => {
-                recorded.push((work, accesses()));
+                recorded.push(Recorded { op, work, accesses: accesses() });
                 None
             }
             None => Some(work),
@@ -266,46 +279,68 @@ impl Cuda {
         }
     }
 
-    /// Prints how long each piece of recorded work takes by itself. It is run again and again, so what it computes is
-    /// of no use afterwards.
+    /// Runs `work`, and says how long the pieces of what it records take.
+    pub(crate) fn profiled<T>(&self, work: impl FnOnce() -> T) -> (T, Vec<Profile>) {
+        let profiles = || self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        *profiles() = Some(Vec::new());
+        let done = work();
+        let found = profiles().take().unwrap_or_default();
+        (done, found)
+    }
+
+    /// Measures recorded work, if somebody asks.
     #[expect(clippy::print_stderr, reason = "a developer asked for it")]
-    fn profile(&self, work: &[Recorded]) -> crate::driver::Result<()> {
-        const RUNS: u32 = 20;
+    fn note_profile(&self, work: &[Recorded]) -> crate::driver::Result<()> {
+        let is_printed = std::env::var_os(PROFILE).is_some();
+        let is_kept = self.profiles.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !is_printed && !is_kept {
+            return Ok(());
+        }
+        let profile = self.profile(work)?;
+        if is_printed {
+            eprintln!("{profile}");
+        }
+        let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        profiles.iter_mut().for_each(|kept| kept.push(profile.clone()));
+        Ok(())
+    }
+
+    /// How long each piece of recorded work takes by itself. It is run again and again, so what it computes is of no
+    /// use afterwards.
+    fn profile(&self, work: &[Recorded]) -> crate::driver::Result<Profile> {
+        // The emulated card takes no time that would be worth measuring.
+        let runs: u32 = if self.card.is_emulated() { 1 } else { 20 };
         let event = || Event::new(&self.card, Timing::On);
         let events =
             (0..=work.len()).map(|_| event()).collect::<crate::driver::Result<Vec<_>>>()?;
         let mut times = vec![0.0; work.len()];
-        for _ in 0..RUNS {
+        for _ in 0..runs {
             self.stream.record(&events[0])?;
-            for ((bound, _), event) in work.iter().zip(&events[1..]) {
-                bound.run(&self.stream, &|| self.products())?;
+            for (piece, event) in work.iter().zip(&events[1..]) {
+                piece.work.run(&self.stream, &|| self.products())?;
                 self.stream.record(event)?;
             }
             self.stream.synchronize()?;
             for (time, pair) in times.iter_mut().zip(events.windows(2)) {
-                *time += pair[1].milliseconds_since(&pair[0])? * 1000.0 / RUNS as f32;
+                *time += pair[1].milliseconds_since(&pair[0])? * 1000.0 / runs as f32;
             }
         }
-        for (at, ((bound, _), us)) in work.iter().zip(&times).enumerate() {
-            eprintln!("{at:>4}  {us:>8.1} us  {bound:?}");
-        }
-        let total: f32 = times.iter().sum();
-        eprintln!("{} pieces, {total:.1} us one after the other", work.len());
-        Ok(())
+        let pieces = work.iter().zip(times);
+        let pieces = pieces.map(|(piece, us)| Piece { op: piece.op, work: piece.work.piece(), us });
+        Ok(Profile { pieces: pieces.collect() })
     }
 
     /// Records work on as many streams as may run side by side.
     fn capture(&self, work: &[Recorded]) -> crate::driver::Result<Graph> {
-        let accesses: Vec<Vec<Access>> =
-            work.iter().map(|(_, accesses)| accesses.clone()).collect();
+        let accesses: Vec<Vec<Access>> = work.iter().map(|piece| piece.accesses.clone()).collect();
         let Placement { pieces: placed, mut is_urgent } = lanes::place(&accesses);
         if is_urgent.is_empty() {
             is_urgent.push(true);
         }
         let mut all = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let lanes = all.take(&self.card, &is_urgent)?;
-        for ((bound, _), placed) in work.iter().zip(&placed) {
-            if bound.is_product() {
+        for (piece, placed) in work.iter().zip(&placed) {
+            if piece.work.is_product() {
                 self.products()?.prepare(&lanes[placed.lane])?;
             }
         }
@@ -322,12 +357,12 @@ impl Cuda {
         lanes[0].capture(|| {
             lanes[0].record(&start)?;
             lanes[1..].iter().try_for_each(|lane| lane.wait(&start))?;
-            for (at, ((bound, _), placed)) in work.iter().zip(&placed).enumerate() {
+            for (at, (piece, placed)) in work.iter().zip(&placed).enumerate() {
                 let lane = &lanes[placed.lane];
                 for earlier in &placed.waits {
                     lane.wait(&awaited[earlier])?;
                 }
-                bound.run(lane, &|| self.products())?;
+                piece.work.run(lane, &|| self.products())?;
                 if let Some(event) = awaited.get(&at) {
                     lane.record(event)?;
                 }
@@ -436,7 +471,7 @@ impl Device for Cuda {
         let (inputs, outputs) = (sizes(inputs), sizes(outputs));
         let device = self.own.upgrade().ok_or_else(|| Error::kernel("the card is being closed"))?;
         let extents = Extents { inputs, outputs, scratch: pieces };
-        Ok(Some(Arc::new(Kernel { device, work, scratch, extents })))
+        Ok(Some(Arc::new(Kernel { op: op.def.name, device, work, scratch, extents })))
     }
 
     fn takes_gaps(&self, op: &str) -> &'static [&'static str] {
@@ -452,9 +487,7 @@ impl Device for Cuda {
         work()?;
         let recorded = merge::merge(recording.end());
         let graph = self.capture(&recorded).map_err(failed)?;
-        if std::env::var_os(PROFILE).is_some() {
-            self.profile(&recorded).map_err(failed)?;
-        }
+        self.note_profile(&recorded).map_err(failed)?;
         Ok(Box::new(Tape { graph, stream: Arc::clone(&self.stream) }))
     }
 
@@ -465,7 +498,7 @@ impl Device for Cuda {
         let recording = NoMoreRecorded::begin();
         work()?;
         let recorded = merge::merge(recording.end());
-        let run = |(bound, _): &Recorded| bound.run(&self.stream, &|| self.products());
+        let run = |piece: &Recorded| piece.work.run(&self.stream, &|| self.products());
         recorded.iter().try_for_each(run).map_err(failed)
     }
 
@@ -494,8 +527,7 @@ impl Device for Cuda {
     }
 
     fn complaints(&self) -> Result<Box<dyn Complaints>> {
-        let memory = Pinned::new(&self.card, size_of::<RawComplaint>()).map_err(failed)?;
-        Ok(Box::new(Book { memory, stream: Arc::clone(&self.stream) }))
+        Ok(Box::new(Book::new(&self.stream).map_err(failed)?))
     }
 
     fn check_finite(
@@ -520,7 +552,7 @@ impl Device for Cuda {
         let (blocks, threads, joint) = ([blocks, 1, 1], 256, None);
         let work = Bound::Kernel(Call { function, blocks, threads, args, joint });
         let bytes = (count * dtype.size()) as u64;
-        self.submit(work, || vec![Access { start: at.0, bytes, writes: false }])
+        self.submit("check_finite", work, || vec![Access { start: at.0, bytes, writes: false }])
     }
 }
 
@@ -574,9 +606,17 @@ impl fmt::Debug for OnCard {
 }
 
 /// Page-locked memory that kernels write to when something is wrong with their inputs.
-struct Book {
+pub(crate) struct Book {
     memory: Pinned,
     stream: Arc<Stream>,
+}
+
+impl Book {
+    /// One for the kernels of a stream.
+    pub(crate) fn new(stream: &Arc<Stream>) -> crate::driver::Result<Book> {
+        let memory = Pinned::new(stream.card(), size_of::<RawComplaint>())?;
+        Ok(Book { memory, stream: Arc::clone(stream) })
+    }
 }
 
 impl Complaints for Book {
@@ -613,6 +653,7 @@ impl Complaints for Book {
 
 /// An op of the card.
 struct Kernel {
+    op: &'static str,
     device: Arc<Cuda>,
     work: Vec<Ready>,
     scratch: usize,
@@ -641,7 +682,7 @@ impl DeviceKernel for Kernel {
         }
         for ready in &self.work {
             if let Some(bound) = places.bind(ready) {
-                self.device.submit(bound, || places.accesses(ready))?;
+                self.device.submit(self.op, bound, || places.accesses(ready))?;
             }
         }
         Ok(())

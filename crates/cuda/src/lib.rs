@@ -17,10 +17,14 @@ mod merge;
 mod page_locked;
 mod paper;
 mod pool;
+mod profile;
+pub mod table;
 mod uploads;
 mod work;
 
 use std::sync::Arc;
+
+pub use profile::{Piece, PieceWork, Profile};
 
 use bireme_engine::Result;
 use bireme_engine::device::Device;
@@ -47,6 +51,24 @@ pub fn open_alone(number: u32, keeping: Keeping) -> Result<Arc<dyn Device>> {
 /// ([`bireme_engine::Executor::memory_plan`]), and runs nothing.
 pub fn on_paper() -> Arc<dyn Device> {
     Arc::new(paper::Paper)
+}
+
+/// The stream on which everything runs that a card is given by the engine: what else is given to it comes in turn with
+/// that, as a [`table::Table`] must that steps use.
+///
+/// # Errors
+/// As [`open`].
+pub fn stream(number: u32) -> Result<Arc<driver::Stream>> {
+    Ok(Arc::clone(device::Cuda::open(number)?.stream()))
+}
+
+/// Runs `work`, and says for each step that it records on a card how long its pieces take. They are run several times
+/// for that, so what the steps compute is of no use. `BIREME_CUDA_PROFILE=1` prints the same of any process.
+///
+/// # Errors
+/// As [`open`].
+pub fn profiled<T>(number: u32, work: impl FnOnce() -> T) -> Result<(T, Vec<Profile>)> {
+    Ok(device::Cuda::open(number)?.profiled(work))
 }
 
 /// The number of cards.

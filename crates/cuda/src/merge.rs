@@ -19,6 +19,8 @@ pub(crate) struct Joint {
 
 /// Launches that become one; alone, most of them.
 struct Group {
+    /// The op of the first.
+    op: &'static str,
     members: Vec<Bound>,
     accesses: Vec<Access>,
 }
@@ -49,14 +51,14 @@ impl Group {
         {
             self.members = vec![Bound::Kernel(call)];
         }
-        let first = self.members.into_iter().next().expect("a group has a member");
-        (first, self.accesses)
+        let work = self.members.into_iter().next().expect("a group has a member");
+        Recorded { op: self.op, work, accesses: self.accesses }
     }
 }
 
 /// Recorded work with fewer launches.
 pub(crate) fn merge(work: Vec<Recorded>) -> Vec<Recorded> {
-    let alone = |(bound, accesses)| Group { members: vec![bound], accesses };
+    let alone = |Recorded { op, work, accesses }| Group { op, members: vec![work], accesses };
     let groups = work.into_iter().map(alone).collect();
     // First to the earliest: an update may be followed by what overwrites its inputs. Then to the latest: a sum is made
     // long before it is needed.

@@ -42,7 +42,10 @@ use std::sync::OnceLock;
 
 use bireme_engine::Error;
 
+pub(crate) use divider::divider;
 pub(crate) use lowering::{Lowered, Lowering, Var};
+pub(crate) use segments::Rows;
+pub(crate) use sort::{Unsorted, sort};
 
 /// Adds the work of an op, or declines it.
 pub(crate) type Lower = fn(&mut Lowering<'_>) -> Outcome;

@@ -2,8 +2,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::divider::{Divider, divider};
 use super::lowering::{Lowering, THREADS};
-use super::walk::{Axis, Divisor, MAX_COUNT, Path, TILE, bits_of, word};
+use super::walk::{Axis, MAX_COUNT, Path, TILE, bits_of, word};
 use super::{Outcome, Var, host};
 use crate::work::Ref;
 
@@ -15,8 +16,8 @@ struct Matrix {
     width: u32,
     pitch: i32,
     step: i32,
-    tiles_across: Divisor,
-    tiles: Divisor,
+    tiles_across: Divider,
+    tiles: Divider,
 }
 
 impl Lowering<'_> {
@@ -79,8 +80,8 @@ impl Lowering<'_> {
             width: columns.len as u32,
             pitch,
             step,
-            tiles_across: Divisor::new(tiles_across),
-            tiles: Divisor::new(tiles),
+            tiles_across: divider(tiles_across),
+            tiles: divider(tiles),
         };
         let name = format!("transpose_{}", word(size));
         let launch = self.kernel(name, [blocks as u32, 1, 1], THREADS);
@@ -113,7 +114,7 @@ impl Lowering<'_> {
         let (kept, summed) = (kept.walk()?, summed.walk()?);
         let launch = self.over(format!("sum_axes_{suffix}"), results * shares);
         let launch = launch.at(from).var(out).at(partial).value(results as u32);
-        let launch = launch.value(terms as u32).value(Divisor::new(results));
+        let launch = launch.value(terms as u32).value(divider(results));
         launch.value(shares as u32).value(kept).value(summed).launch();
         if shares > 1 {
             let name = format!("sum_shares_{suffix}");

@@ -4,9 +4,10 @@ use bireme_ir::DType;
 use bytemuck::{Pod, Zeroable};
 
 use super::axes::{around_axis, axis_in};
+use super::divider::{Divider, divider};
 use super::index::put_along;
 use super::lowering::{Lowering, THREADS, invalid};
-use super::walk::{Divisor, MAX_COUNT};
+use super::walk::MAX_COUNT;
 use super::{Lower, Outcome, Var, host};
 use crate::work::Ref;
 
@@ -33,7 +34,7 @@ struct Lanes {
     len: u32,
     keep: u32,
     descending: u32,
-    inner: Divisor,
+    inner: Divider,
     tiles: u32,
     segment: u32,
 }
@@ -50,7 +51,7 @@ impl Lanes {
             len: len as u32,
             keep: len as u32,
             descending: 0,
-            inner: Divisor::new(inner),
+            inner: divider(inner),
             tiles: tiles as u32,
             segment: len.next_power_of_two().clamp(2, TILE_PAIRS) as u32,
         })
@@ -114,7 +115,7 @@ fn sort(l: &mut Lowering<'_>, x: &Var, lanes: Lanes) -> Outcome {
     let sorted = merge(l, wide, (pairs, other), count, lanes.len as usize);
     let written = lanes.count as usize * lanes.keep as usize;
     let launch = l.over(format!("write_lanes_{suffix}"), written).var(x).var(&out).var(&indices);
-    launch.at(sorted).value(lanes).value(Divisor::new(lanes.keep as usize)).launch();
+    launch.at(sorted).value(lanes).value(divider(lanes.keep as usize)).launch();
     Ok(())
 }
 
@@ -130,7 +131,7 @@ pub(super) fn merge(
     while run < len {
         let name = if wide { "merge_pairs_64" } else { "merge_pairs_32" };
         let launch = l.over(name, count).at(from).at(to).value(count as u32);
-        launch.value(Divisor::new(len)).value(run as u32).launch();
+        launch.value(divider(len)).value(run as u32).launch();
         std::mem::swap(&mut from, &mut to);
         run *= 2;
     }

@@ -2,8 +2,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::divider::{Divider, divider};
 use super::lowering::Lowering;
-use super::walk::{Divisor, MAX_COUNT};
+use super::walk::MAX_COUNT;
 use super::{Lower, Outcome, Var, host};
 use crate::work::Ref;
 
@@ -33,9 +34,9 @@ struct Windows {
 struct Pool {
     rows: Windows,
     columns: Windows,
-    inner: Divisor,
-    width: Divisor,
-    height: Divisor,
+    inner: Divider,
+    width: Divider,
+    height: Divider,
 }
 
 /// Which side has a thread for each element.
@@ -84,8 +85,8 @@ fn windows(l: &Lowering<'_>, x: &Var, out: &Var, side: Side) -> Outcome<Pool> {
         };
     }
     let of = if side == Side::Result { out } else { x };
-    let [height, width] = spatial.map(|at| Divisor::new(of.dims[at]));
-    let inner = Divisor::new(if last { x.dims[3] } else { 1 });
+    let [height, width] = spatial.map(|at| divider(of.dims[at]));
+    let inner = divider(if last { x.dims[3] } else { 1 });
     Ok(Pool { rows: axes[0], columns: axes[1], inner, width, height })
 }
 

@@ -19,16 +19,16 @@ const SPAN_WARPS: usize = 8;
 
 /// Rows that are to be added up by their numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     /// Their numbers.
-    pub(super) sorted: Sorted,
+    pub(crate) sorted: Sorted,
     /// Their values, at the positions before the sort.
-    pub(super) values: Ref,
-    pub(super) dtype: DType,
+    pub(crate) values: Ref,
+    pub(crate) dtype: DType,
     /// Elements in a row.
-    pub(super) width: usize,
+    pub(crate) width: usize,
     /// How the values lie, where not one behind the other.
-    pub(super) view: Option<View>,
+    pub(crate) view: Option<View>,
 }
 
 /// As in `kernels/segments.cuh`.
@@ -65,7 +65,7 @@ impl Rows {
     }
 
     /// The two kernels of a sink, whose names begin with `kernels`. `sink` adds the arguments of the sink.
-    pub(super) fn sum(
+    pub(crate) fn sum(
         &self,
         cx: &mut Lowering<'_>,
         kernels: [&str; 2],

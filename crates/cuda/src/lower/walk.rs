@@ -3,6 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::divider::{Divider, divider};
 use super::{Outcome, host};
 
 /// Axes that kernels can walk over, once those that run on into each other are one.
@@ -10,25 +11,6 @@ pub(super) const MAX_AXES: usize = 8;
 
 /// Elements, or larger words of several, that kernels can count.
 pub(super) const MAX_COUNT: usize = 1 << 31;
-
-/// A number that kernels divide by, by a product and a shift.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub(super) struct Divisor {
-    by: u32,
-    magic: u32,
-    shift: u32,
-}
-
-impl Divisor {
-    /// For dividing numbers below 2³¹. By 0 nothing is divided, as there is nothing then.
-    pub(super) fn new(by: usize) -> Divisor {
-        let by = by.max(1) as u64;
-        let shift = 64 - (by - 1).leading_zeros();
-        let magic = ((1u64 << 32) * ((1u64 << shift) - by)) / by + 1;
-        Divisor { by: by as u32, magic: magic as u32, shift }
-    }
-}
 
 /// The axes of a walk as kernels read them.
 #[repr(C)]
@@ -38,7 +20,7 @@ pub(super) struct Walk {
     unused: i32,
     from: i64,
     to: i64,
-    dims: [Divisor; MAX_AXES],
+    dims: [Divider; MAX_AXES],
     from_steps: [i32; MAX_AXES],
     to_steps: [i32; MAX_AXES],
 }
@@ -134,7 +116,7 @@ impl Path {
             let (Ok(from), Ok(to)) = (i32::try_from(axis.from), i32::try_from(axis.to)) else {
                 return host();
             };
-            walk.dims[at] = Divisor::new(axis.len);
+            walk.dims[at] = divider(axis.len);
             (walk.from_steps[at], walk.to_steps[at]) = (from, to);
         }
         Ok(walk)
@@ -197,19 +179,6 @@ pub(super) fn bits_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn divisors_divide() {
-        for by in [1usize, 2, 3, 5, 7, 10, 255, 256, 257, 641, 65_535, 6_700_417, (1 << 31) - 1] {
-            let divisor = Divisor::new(by);
-            for x in [0u64, 1, 2, 6, 7, 8, 640, 641, 65_536, 6_700_417, (1 << 31) - 1] {
-                for x in [x, x.saturating_sub(1), (x * by as u64).min((1 << 31) - 1)] {
-                    let high = (x * u64::from(divisor.magic)) >> 32;
-                    assert_eq!((high + x) >> divisor.shift, x / by as u64, "{x} / {by}");
-                }
-            }
-        }
-    }
 
     #[test]
     fn axes_that_run_on_into_each_other_are_one() {

@@ -43,3 +43,4 @@ mod runs;
 mod same;
 mod selected_rows;
 mod shape;
+mod table;

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use bireme_ir::{did_you_mean, nearest};
 
+pub use self::conv::{Axis as ConvAxis, Sizes as ConvSizes};
 pub use self::matmul::einsum;
 
 use crate::op::{GradRule, OpDef};

@@ -4,8 +4,9 @@
 //! `out.Out.0`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bireme_engine::Value;
 use bireme_engine::tensor::{Element, SelectedRows, Tensor};
@@ -62,11 +63,21 @@ fn yes() -> bool {
     true
 }
 
+/// Where the golden files are: in the repository, unless the program was carried elsewhere with them (`cargo xtask
+/// gpu-test`): then where `BIREME_GOLDEN` says, or beside the program.
+fn folder() -> PathBuf {
+    let beside = env::current_exe().ok().and_then(|program| Some(program.parent()?.join("golden")));
+    let beside = beside.filter(|folder| folder.is_dir());
+    let named = env::var_os("BIREME_GOLDEN").map(PathBuf::from);
+    let in_repository = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/golden");
+    named.or(beside).unwrap_or_else(in_repository)
+}
+
 /// Every case with the name of its family.
 pub(crate) fn all() -> Vec<(String, Case)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/golden");
+    let folder = folder();
     let mut paths: Vec<_> = fs::read_dir(&folder)
-        .expect("the folder of golden files is there")
+        .unwrap_or_else(|error| panic!("golden files in `{}`: {error}", folder.display()))
         .map(|entry| entry.expect("the folder can be listed").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
         .collect();

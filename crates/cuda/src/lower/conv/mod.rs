@@ -4,6 +4,8 @@
 
 mod sizes;
 
+use bireme_engine::ops::ConvSizes;
+
 use self::sizes::{MAX_CALLS, Sizes};
 use super::products::multiply::{dense, float, multiply, plain, turned};
 use super::{Lower, Lowering, Outcome, Var, host};
@@ -28,7 +30,7 @@ fn forward(l: &mut Lowering<'_>) -> Outcome {
         launch.size(out.numel()).launch();
         return Ok(());
     }
-    let [inside, outside, weights] = sizes.planes();
+    let (inside, outside, weights) = sizes.planes();
     let (size, rows) = (x.dtype.size(), sizes.groups * weights);
     if sizes.is_pointwise() {
         return products(l, &sizes, x.at, &filter, out.at, sizes.images);
@@ -56,8 +58,8 @@ fn products(
     out: Ref,
     count: usize,
 ) -> Outcome {
-    let [_, outside, weights] = sizes.planes();
-    let Sizes { groups, filters, last, dtype, .. } = *sizes;
+    let (_, outside, weights) = sizes.planes();
+    let (ConvSizes { groups, filters, last, .. }, dtype) = (**sizes, sizes.dtype);
     if groups > MAX_CALLS {
         return host();
     }
@@ -121,7 +123,7 @@ impl Grad {
 
     fn by_products(&self, l: &mut Lowering<'_>) -> Outcome {
         let sizes = &self.sizes;
-        let [_, outside, weights] = sizes.planes();
+        let (_, outside, weights) = sizes.planes();
         let chunks = sizes.chunks()?;
         let at_once = chunks.first().map_or(0, |chunk| chunk.1);
         let size = sizes.dtype.size();
@@ -145,7 +147,7 @@ impl Grad {
     /// The gradient of some images with the filters outermost, so that all images are one product.
     fn planes_first(&self, l: &mut Lowering<'_>, first: usize, count: usize, to: Ref) -> Outcome {
         let sizes = &self.sizes;
-        let [_, outside, _] = sizes.planes();
+        let (_, outside, _) = sizes.planes();
         let n = count * sizes.groups * sizes.filters * outside;
         let [image, plane, _, element] = sizes.output_steps();
         let from = self.d.at.plus(first * image * sizes.dtype.size());
@@ -165,7 +167,7 @@ impl Grad {
         dfilter: &Var,
     ) -> Outcome {
         let sizes = &self.sizes;
-        let ([_, outside, weights], size) = (sizes.planes(), sizes.dtype.size());
+        let ((_, outside, weights), size) = (sizes.planes(), sizes.dtype.size());
         let (n, wide) = (count * sizes.groups * weights * outside, count * outside);
         let from = self.x.at.plus(first * sizes.input_steps()[0] * size);
         let launch = l.over(format!("to_columns_{}", self.x.suffix()?), n).at(from).at(columns);
@@ -190,7 +192,7 @@ impl Grad {
         dx: &Var,
     ) -> Outcome {
         let sizes = &self.sizes;
-        let ([inside, outside, weights], size) = (sizes.planes(), sizes.dtype.size());
+        let ((inside, outside, weights), size) = (sizes.planes(), sizes.dtype.size());
         let wide = count * outside;
         for group in 0..sizes.groups {
             let a = turned(self.filter.at.plus(group * sizes.filters * weights * size));

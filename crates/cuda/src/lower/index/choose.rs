@@ -4,8 +4,9 @@ use bireme_ir::DType;
 
 use super::positions::Indices;
 use crate::lower::constant::bits;
+use crate::lower::divider::divider;
 use crate::lower::lowering::Lowering;
-use crate::lower::walk::{Divisor, MAX_COUNT, Path, bits_of, word};
+use crate::lower::walk::{MAX_COUNT, Path, bits_of, word};
 use crate::lower::{Outcome, Var, host};
 
 pub(super) fn choose(l: &mut Lowering<'_>) -> Outcome {
@@ -53,7 +54,7 @@ pub(super) fn one_hot(l: &mut Lowering<'_>) -> Outcome {
         return host();
     }
     let launch = l.over(format!("one_hot_{}", word(size)), out.numel()).at(ids.at).value(ids.wide);
-    let launch = launch.var(&out).value(out.numel() as u32).value(Divisor::new(depth as usize));
+    let launch = launch.var(&out).value(out.numel() as u32).value(divider(depth as usize));
     bits_of(launch, size, one).value(i32::from(lenient)).complaint().launch();
     Ok(())
 }
@@ -66,8 +67,8 @@ pub(super) fn tril_triu(l: &mut Lowering<'_>, from: &str, to: &str) -> Outcome {
         return host();
     }
     let launch = l.over(format!("triangle_{}", word(x.dtype.size())), x.numel()).var(&x).var(&out);
-    let launch = launch.value(x.numel() as u32).value(Divisor::new(rows));
-    let launch = launch.value(Divisor::new(columns)).value(diagonal);
+    let launch = launch.value(x.numel() as u32).value(divider(rows));
+    let launch = launch.value(divider(columns)).value(diagonal);
     launch.value(i32::from(lower)).launch();
     Ok(())
 }
@@ -138,7 +139,7 @@ pub(super) fn sequence_mask(l: &mut Lowering<'_>) -> Outcome {
         return host();
     }
     let launch = l.over(format!("sequence_mask_{}", word(size)), out.numel()).var(&x).value(kind);
-    let launch = launch.var(&out).value(out.numel() as u32).value(Divisor::new(width as usize));
+    let launch = launch.var(&out).value(out.numel() as u32).value(divider(width as usize));
     bits_of(launch, size, one).launch();
     Ok(())
 }

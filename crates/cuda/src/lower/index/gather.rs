@@ -4,8 +4,9 @@ use bytemuck::{Pod, Zeroable};
 
 use super::positions::{Along, Indices, Places};
 use crate::lower::axes::{around_axis, axis_in};
+use crate::lower::divider::divider;
 use crate::lower::lowering::Lowering;
-use crate::lower::walk::{Divisor, MAX_COUNT, word, word_of};
+use crate::lower::walk::{MAX_COUNT, word, word_of};
 use crate::lower::{Outcome, Var, host};
 use crate::work::Ref;
 
@@ -34,7 +35,7 @@ pub(in crate::lower) fn take_slices(
     }
     let launch = l.over(format!("gather_{}", word(bytes)), count).var(x).at(indices.at);
     let launch = launch.value(indices.wide).at(out).value(count as u32);
-    let launch = launch.value(Divisor::new(width)).value(Divisor::new(indices.count));
+    let launch = launch.value(divider(width)).value(divider(indices.count));
     launch.size(len).complaint().launch();
     Ok(())
 }

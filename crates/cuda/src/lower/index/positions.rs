@@ -3,9 +3,10 @@
 use bireme_ir::DType;
 use bytemuck::{Pod, Zeroable};
 
+use crate::lower::divider::{Divider, divider};
 use crate::lower::lowering::{Lowering, THREADS};
 use crate::lower::order::{TILE_PAIRS, merge};
-use crate::lower::walk::{Divisor, MAX_COUNT};
+use crate::lower::walk::MAX_COUNT;
 use crate::lower::{Outcome, Var, host};
 use crate::work::Ref;
 
@@ -36,8 +37,8 @@ impl Indices {
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct Along {
-    span: Divisor,
-    inner: Divisor,
+    span: Divider,
+    inner: Divider,
     len: u32,
 }
 
@@ -47,7 +48,7 @@ impl Along {
         if count * inner >= MAX_COUNT || len >= MAX_COUNT {
             return host();
         }
-        let (span, inner) = (Divisor::new(count * inner), Divisor::new(inner));
+        let (span, inner) = (divider(count * inner), divider(inner));
         Ok(Along { span, inner, len: len as u32 })
     }
 }
@@ -58,8 +59,8 @@ impl Along {
 struct Sums {
     rows: u32,
     places: u32,
-    width: Divisor,
-    row_count: Divisor,
+    width: Divider,
+    row_count: Divider,
 }
 
 /// Rows of `width` elements that go to `places`: `tables` times.
@@ -115,8 +116,8 @@ impl Lowering<'_> {
         let sums = Sums {
             rows: sorted.count as u32,
             places: places as u32,
-            width: Divisor::new(width),
-            row_count: Divisor::new(sorted.count),
+            width: divider(width),
+            row_count: divider(sorted.count),
         };
         let launch = self.over(format!("sum_sorted_{suffix}"), threads).at(sorted.pairs).at(terms);
         launch.var(out).at(partial).value(threads as u32).value(sums).launch();
@@ -124,7 +125,7 @@ impl Lowering<'_> {
             let threads = chunks * width * tables;
             let launch = self.over(format!("sum_chunks_{suffix}"), threads).at(sorted.pairs);
             let launch = launch.var(out).at(partial).value(threads as u32);
-            launch.value(Divisor::new(chunks)).value(sums).launch();
+            launch.value(divider(chunks)).value(sums).launch();
         }
         Ok(())
     }

@@ -3,8 +3,9 @@
 use super::gather::take_slices;
 use super::positions::{Along, Indices, Places};
 use crate::lower::axes::around_axis;
+use crate::lower::divider::divider;
 use crate::lower::lowering::Lowering;
-use crate::lower::walk::{Divisor, MAX_COUNT, word, word_of};
+use crate::lower::walk::{MAX_COUNT, word, word_of};
 use crate::lower::{Outcome, Var, host};
 use crate::work::Ref;
 
@@ -31,7 +32,7 @@ pub(super) fn scatter(l: &mut Lowering<'_>) -> Outcome {
     }
     let launch = l.over(format!("put_last_{}", word(bytes)), sorted.count * words);
     let launch = launch.at(sorted.pairs).value(sorted.count as u32).var(&updates).var(&out);
-    launch.value(Divisor::new(words)).value(rows as u32).launch();
+    launch.value(divider(words)).value(rows as u32).launch();
     Ok(())
 }
 
@@ -66,6 +67,6 @@ pub(in crate::lower) fn put_rows(
     }
     let launch = l.over(format!("put_rows_{}", word(bytes)), count).at(from).at(indices.at);
     let launch = launch.value(indices.wide).var(to).value(count as u32);
-    launch.value(Divisor::new(words)).size(rows).complaint().launch();
+    launch.value(divider(words)).size(rows).complaint().launch();
     Ok(())
 }

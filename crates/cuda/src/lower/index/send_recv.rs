@@ -4,8 +4,9 @@ use bytemuck::{Pod, Zeroable};
 
 use super::positions::{Along, Indices};
 use crate::lower::axes::around_axis;
+use crate::lower::divider::{Divider, divider};
 use crate::lower::lowering::Lowering;
-use crate::lower::walk::{Divisor, MAX_COUNT};
+use crate::lower::walk::MAX_COUNT;
 use crate::lower::{Outcome, Var, host};
 use crate::work::Ref;
 
@@ -18,7 +19,7 @@ struct Edges {
     others: u32,
     wide: i32,
     reduce: i32,
-    width: Divisor,
+    width: Divider,
 }
 
 /// What the kernels call a mean, and the first of what reads the result again.
@@ -59,7 +60,7 @@ fn edges(
         others: others as u32,
         wide: from.wide,
         reduce: reduce(l)?,
-        width: Divisor::new(width),
+        width: divider(width),
     })
 }
 

@@ -4,8 +4,9 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::lower::axes::axis_in;
 use crate::lower::constant::bits;
+use crate::lower::divider::{Divider, divider};
 use crate::lower::lowering::{Lowering, invalid};
-use crate::lower::walk::{Divisor, MAX_AXES, MAX_COUNT, bits_of, strides, word, word_of};
+use crate::lower::walk::{MAX_AXES, MAX_COUNT, bits_of, strides, word, word_of};
 use crate::lower::{Outcome, Var, host};
 
 /// What lies around; the numbers are those of the kernels.
@@ -42,7 +43,7 @@ impl Axis {
 struct Around {
     rank: i32,
     mode: i32,
-    outer: [Divisor; MAX_AXES],
+    outer: [Divider; MAX_AXES],
     inner: [i32; MAX_AXES],
     before: [i32; MAX_AXES],
     steps: [i32; MAX_AXES],
@@ -248,7 +249,7 @@ fn table(mode: Mode, axes: &[Axis]) -> Outcome<Around> {
         return host();
     }
     for (at, (axis, step)) in axes.iter().zip(strides(&inner)).enumerate() {
-        around.outer[at] = Divisor::new(axis.outer);
+        around.outer[at] = divider(axis.outer);
         around.inner[at] = axis.inner as i32;
         around.before[at] = axis.before as i32;
         around.steps[at] = step as i32;

@@ -3,8 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::lower::axes::{around_axis, axis_in};
+use crate::lower::divider::{Divider, divider};
 use crate::lower::lowering::{Lowering, THREADS};
-use crate::lower::walk::{Divisor, MAX_COUNT, word, word_of};
+use crate::lower::walk::{MAX_COUNT, word, word_of};
 use crate::lower::{Outcome, Var, host};
 use crate::work::Ref;
 
@@ -18,7 +19,7 @@ const MAX_BLOCKS: usize = 1 << 12;
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Parts {
-    width: [Divisor; MAX_PARTS],
+    width: [Divider; MAX_PARTS],
     start: [u32; MAX_PARTS],
 }
 
@@ -132,7 +133,7 @@ fn side_by_side(
     for wanted in wanted.chunks(MAX_PARTS) {
         let mut table = Parts::zeroed();
         for (at, (_, start, width)) in wanted.iter().enumerate() {
-            table.width[at] = Divisor::new(width / bytes);
+            table.width[at] = divider(width / bytes);
             table.start[at] = (start / bytes) as u32;
         }
         let widest = wanted.iter().map(|(_, _, width)| width / bytes).max().unwrap_or(0);

@@ -103,33 +103,46 @@ impl Config {
 }
 
 /// The sizes of one step.
-pub(super) struct Sizes {
-    pub(super) images: usize,
-    pub(super) groups: usize,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizes {
+    /// Images of the batch.
+    pub images: usize,
+    /// Groups of channels that do not see each other.
+    pub groups: usize,
     /// Input channels of a group.
-    pub(super) channels: usize,
+    pub channels: usize,
     /// Output channels of a group.
-    pub(super) filters: usize,
-    pub(super) axes: [Axis; 2],
-    pub(super) last: bool,
+    pub filters: usize,
+    /// The spatial axes, outermost first.
+    pub axes: [Axis; 2],
+    /// Whether channels come last.
+    pub last: bool,
     /// Elements of `Output`.
-    pub(super) outputs: usize,
+    pub outputs: usize,
 }
 
 impl Sizes {
+    /// The sizes of a convolution of these shapes, for whoever has kernels of its own.
+    ///
+    /// # Errors
+    /// When attributes and shapes do not fit.
+    pub fn of(op: &OpView<'_>, input: &[usize], filter: &[usize]) -> Result<Sizes> {
+        Config::of(op)?.sizes(Dims::new(input), Dims::new(filter))
+    }
+
     /// Elements of an input plane, an output plane, and a filter.
-    pub(super) fn planes(&self) -> (usize, usize, usize) {
+    pub fn planes(&self) -> (usize, usize, usize) {
         let [y, x] = &self.axes;
         (y.input * x.input, y.output * x.output, self.channels * y.window * x.window)
     }
 
     /// Whether an image is its own columns.
-    pub(super) fn is_pointwise(&self) -> bool {
+    pub fn is_pointwise(&self) -> bool {
         self.axes.iter().all(Axis::is_identity)
     }
 
     /// Whether each input channel is seen by too few output channels for a product to pay.
-    pub(super) fn is_depthwise(&self) -> bool {
+    pub fn is_depthwise(&self) -> bool {
         self.channels == 1 && self.filters <= 4
     }
 

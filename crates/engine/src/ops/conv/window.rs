@@ -10,14 +10,19 @@ use crate::ops::prelude::*;
 /// One axis of a sliding window. Output `o` sees input `o * stride + tap * dilation - before`
 /// through tap `tap` of the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::ops) struct Axis {
-    pub(in crate::ops) input: usize,
-    pub(in crate::ops) output: usize,
-    pub(in crate::ops) window: usize,
-    pub(in crate::ops) stride: usize,
-    pub(in crate::ops) dilation: usize,
+pub struct Axis {
+    /// Elements of the input.
+    pub input: usize,
+    /// Elements of the output.
+    pub output: usize,
+    /// Taps of the window.
+    pub window: usize,
+    /// Inputs from one output's window to the next.
+    pub stride: usize,
+    /// Inputs from one tap to the next.
+    pub dilation: usize,
     /// Padding in front of the input.
-    pub(in crate::ops) before: usize,
+    pub before: usize,
 }
 
 impl Axis {
