@@ -160,6 +160,39 @@ with static.scope_guard(scope):
     )
 
 
+def test_tensors_of_the_card_are_fed_where_they_are():
+    printed(
+        MODEL
+        + """
+_, _, (main, out, scope, exe) = train(paddle.CUDAPlace(0))
+test = main.clone(for_test=True)
+feed = batch(9)
+expected, = exe.run(test, feed=feed, fetch_list=[out], scope=scope)
+paddle.disable_static()
+paddle.set_device("gpu:0")
+ids = paddle.to_tensor(feed["ids"]) * 1
+label = paddle.to_tensor(feed["label"])
+paddle.enable_static()
+for _ in range(3):
+    got, = exe.run(test, feed={"ids": ids, "label": label}, fetch_list=[out], scope=scope)
+    assert (got == expected).all()
+# An executor elsewhere takes copies; the type is checked as always.
+paddle.disable_static()
+narrow = ids.astype("int32")
+paddle.enable_static()
+got, = static.Executor("cpu").run(test, feed={"ids": ids, "label": label}, fetch_list=[out],
+                                  scope=scope)
+np.testing.assert_allclose(got, expected, atol=1e-5)
+try:
+    exe.run(test, feed={"ids": narrow, "label": label}, fetch_list=[out], scope=scope)
+except ValueError as error:
+    assert "feed `ids`: expected int64" in str(error)
+else:
+    raise AssertionError("int32 is taken for int64")
+"""
+    )
+
+
 def test_files_are_the_same_from_every_place(tmp_path):
     printed(
         MODEL

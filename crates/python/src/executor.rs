@@ -11,11 +11,14 @@ use std::thread::{self, ThreadId};
 
 use bireme_data::train::{Progress, Training, divide, is_in_step, too_many_threads, train};
 use bireme_engine::collective::Collective;
-use bireme_engine::device::Device;
+use bireme_engine::device::{Device, DeviceValue};
+use bireme_engine::eager::Held;
 use bireme_engine::ir::{self, Var};
 use bireme_engine::remote::Remote;
-use bireme_engine::tensor::Tensor;
-use bireme_engine::{DType, Error, Executor as Engine, Place, Result as EngineResult};
+use bireme_engine::tensor::{Dims, Tensor};
+use bireme_engine::{
+    DType, Error, Executor as Engine, Feed as StepFeed, Place, Result as EngineResult,
+};
 use bireme_fleet::collective::Rings;
 use bireme_fleet::ps::heter::HeterTrainer;
 use bireme_fleet::ps::worker::Worker;
@@ -38,6 +41,7 @@ use crate::program::Program;
 use crate::ranks;
 use crate::scope::Scope;
 use crate::session::session;
+use crate::tensor::Tensor as EagerTensor;
 use crate::window::Array;
 
 /// Runs programs.
@@ -129,8 +133,11 @@ impl Executor {
         };
         let vars = names.iter().map(declared).collect::<EngineResult<Vec<Var>>>()?;
         let converted = converted(&vars, feeds)?;
-        let tensors = feeds.iter().zip(&converted);
-        let tensors = tensors.map(|(feed, other)| other.as_ref().unwrap_or(feed.tensor()));
+        let tensors = feeds.iter().zip(&converted).map(|(feed, other)| match other {
+            Some(other) => Ok(other),
+            None => feed.tensor(),
+        });
+        let tensors = tensors.collect::<EngineResult<Vec<&Tensor>>>()?;
         let fed: Vec<(&str, &Tensor)> = names.iter().map(String::as_str).zip(tensors).collect();
         let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
         let run = |stages: &mut HeterTrainer| stages.run(&fed, &fetches);
@@ -340,14 +347,36 @@ type Agree = dyn Fn(bool) -> bireme_data::Result<bool> + Send + Sync;
 enum Feed {
     Array(Array),
     Ragged(Arc<Tensor>),
+    /// An eager tensor of the executor's own card.
+    OnCard(Arc<Held>),
 }
 
 impl Feed {
-    fn tensor(&self) -> &Tensor {
+    /// The value on the host; one of a card is copied.
+    fn tensor(&self) -> EngineResult<&Tensor> {
         match self {
-            Feed::Array(array) => array.tensor(),
-            Feed::Ragged(tensor) => tensor,
+            Feed::Array(array) => Ok(array.tensor()),
+            Feed::Ragged(tensor) => Ok(tensor),
+            Feed::OnCard(held) => held.host()?.tensor(),
         }
+    }
+
+    fn shape(&self) -> (DType, Dims) {
+        match self {
+            Feed::Array(array) => (array.tensor().dtype(), array.tensor().dims()),
+            Feed::Ragged(tensor) => (tensor.dtype(), tensor.dims()),
+            Feed::OnCard(held) => held.shape(),
+        }
+    }
+
+    /// As a step takes it: where it is.
+    fn where_it_is(&self) -> EngineResult<StepFeed<'_>> {
+        if let Feed::OnCard(held) = self
+            && let Some(DeviceValue::Tensor(tensor)) = held.known_on_card()
+        {
+            return Ok(StepFeed::Card(tensor));
+        }
+        self.tensor().map(StepFeed::Host)
     }
 }
 
@@ -396,7 +425,7 @@ impl Executor {
     ) -> PyResult<Bound<'py, PyList>> {
         self.check_free()?;
         let program = program.get();
-        let (names, feeds) = feeds(program, feed)?;
+        let (names, feeds) = feeds(program, feed, self.card.as_ref())?;
         let fetches: Vec<String> = match fetch {
             Some(fetch) => fetch.try_iter()?.map(|one| name_of(&one?)).collect::<PyResult<_>>()?,
             None => Vec::new(),
@@ -430,7 +459,7 @@ impl Executor {
             }
             let fetched = run_step(engine, program, &scope, (&names, &feeds), &fetches)?;
             if seen.is_training {
-                let rows = feeds.first().and_then(|feed| feed.tensor().dims().first().copied());
+                let rows = feeds.first().and_then(|feed| feed.shape().1.first().copied());
                 jobs::report_step(rows.map(|rows| rows as u64));
             }
             Ok(Some(fetched))
@@ -569,12 +598,20 @@ fn run_step(
         .step(&program.handle, scope, &names, &fetches)
         .map_err(|error| explain(error, program))?;
     let converted = converted(step.feeds(), feeds)?;
-    let tensors: Vec<&Tensor> = feeds
-        .iter()
-        .zip(&converted)
-        .map(|(feed, converted)| converted.as_ref().unwrap_or(feed.tensor()))
-        .collect();
-    step.run(&tensors)?;
+    let pairs = feeds.iter().zip(&converted);
+    if feeds.iter().any(|feed| matches!(feed, Feed::OnCard(_))) {
+        let fed = pairs.map(|(feed, converted)| match converted {
+            Some(converted) => Ok(StepFeed::Host(converted)),
+            None => feed.where_it_is(),
+        });
+        step.run_fed(&fed.collect::<EngineResult<Vec<_>>>()?)?;
+    } else {
+        let fed = pairs.map(|(feed, converted)| match converted {
+            Some(converted) => Ok(converted),
+            None => feed.tensor(),
+        });
+        step.run(&fed.collect::<EngineResult<Vec<_>>>()?)?;
+    }
     Ok((0..fetches.len()).map(|at| step.take_fetched(at)).collect())
 }
 
@@ -582,6 +619,7 @@ fn run_step(
 fn feeds(
     program: &Program,
     feed: Option<&Bound<'_, PyDict>>,
+    card: Option<&Arc<dyn Device>>,
 ) -> PyResult<(Vec<String>, Vec<Feed>)> {
     let (mut names, mut values) = (Vec::new(), Vec::new());
     for (name, value) in feed.into_iter().flat_map(|feed| feed.iter()) {
@@ -589,8 +627,8 @@ fn feeds(
             Ok(name) => name.to_str()?.to_owned(),
             Err(_) => name_of(&name)?,
         };
-        values
-            .push(fed(program, &name, &value).map_err(|error| in_feed(value.py(), &name, error))?);
+        let one = fed(program, &name, &value, card);
+        values.push(one.map_err(|error| in_feed(value.py(), &name, error))?);
         names.push(name);
     }
     Ok((names, values))
@@ -601,7 +639,21 @@ fn in_feed(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
 }
 
 /// One value: an array as it is; lists and numbers, as in Paddle, in the variable's type.
-fn fed(program: &Program, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Feed> {
+fn fed(
+    program: &Program,
+    name: &str,
+    value: &Bound<'_, PyAny>,
+    card: Option<&Arc<dyn Device>>,
+) -> PyResult<Feed> {
+    if let (Some(card), Ok(tensor)) = (card, value.cast::<EagerTensor>()) {
+        let held = tensor.get().inner.held();
+        let is_here = |value: &DeviceValue| {
+            matches!(value, DeviceValue::Tensor(_)) && value.device().place() == card.place()
+        };
+        if held.home().is_some() && held.known_on_card().is_some_and(is_here) {
+            return Ok(Feed::OnCard(held));
+        }
+    }
     if let Ok(tensor) = value.cast::<LoDTensor>() {
         return Ok(Feed::Ragged(tensor.get().tensor()?));
     }
@@ -627,18 +679,19 @@ fn fed(program: &Program, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Feed
 /// kernels take both there.
 fn converted(vars: &[Var], feeds: &[Feed]) -> EngineResult<Vec<Option<Tensor>>> {
     let convert = |(var, feed): (&Var, &Feed)| {
-        let tensor = feed.tensor();
         if var.need_check_feed {
             return Ok(None);
         }
-        match (tensor.dtype(), var.dtype) {
+        match (feed.shape().0, var.dtype) {
             (DType::I32, DType::I64) => {
+                let tensor = feed.tensor()?;
                 let wide: Vec<i64> =
                     tensor.as_slice::<i32>()?.iter().map(|v| (*v).into()).collect();
                 let wide = Tensor::from_slice(tensor.dims(), &wide)?;
                 wide.with_lod(tensor.lod()).map(Some)
             }
             (DType::I64, DType::I32) => {
+                let tensor = feed.tensor()?;
                 let narrow = tensor.as_slice::<i64>()?.iter().map(|v| i32::try_from(*v));
                 let narrow: Vec<i32> =
                     narrow.collect::<Result<_, _>>().map_err(|_| Error::Feed {
