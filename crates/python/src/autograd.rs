@@ -103,7 +103,7 @@ pub(crate) fn dense(tensor: &EagerTensor) -> PyResult<HostValue> {
 /// The value of a tensor on the host; other Python threads run while a card is waited for.
 pub(crate) fn on_host(tensor: &EagerTensor) -> PyResult<HostValue> {
     let held = tensor.held();
-    if held.home().is_none() {
+    if held.is_on_host() {
         return HostValue::of(held).map_err(to_py);
     }
     Python::attach(|py| enter(py, || HostValue::of(held)))
