@@ -56,6 +56,8 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::amp::{AutoCastState, amp_lists, auto_cast_state, get_auto_cast, set_auto_cast};
+    #[pymodule_export]
     use crate::autograd::{backward, grad};
     #[pymodule_export]
     use crate::backward::{append_backward, gradients};
@@ -102,8 +104,6 @@ mod _core {
     use crate::operator::Operator;
     #[pymodule_export]
     use crate::operators::operator;
-    #[pymodule_export]
-    use crate::amp::{AutoCastState, amp_lists, auto_cast_state, get_auto_cast, set_auto_cast};
     #[pymodule_export]
     use crate::optimizer::Optimizer;
     #[pymodule_export]

@@ -235,7 +235,8 @@ fn run_gpu(args: &Gpu) -> Result<Outcome> {
         [] => gpu::CASES.iter().collect(),
         chosen => chosen.to_vec(),
     };
-    let is_wanted = |case: &&gpu::Case| args.precision.is_none_or(|wanted| case.precision() == wanted);
+    let is_wanted =
+        |case: &&gpu::Case| args.precision.is_none_or(|wanted| case.precision() == wanted);
     let cases: Vec<&gpu::Case> = cases.into_iter().filter(is_wanted).collect();
     anyhow::ensure!(!cases.is_empty(), "none of the cases has that precision");
     let mut out = io::stdout().lock();

@@ -71,9 +71,7 @@ fn copies(lowered: &mut Lowered, metas: &[DeviceMeta], base: fn(usize) -> Base) 
     for (at, meta) in metas.iter().enumerate().filter(|(_, meta)| is_half(meta)) {
         let dims = meta.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
         let count = match meta.meta.kind {
-            VarKind::SelectedRows => {
-                meta.rows.unwrap_or(0) * dims.skip(1).product::<usize>()
-            }
+            VarKind::SelectedRows => meta.rows.unwrap_or(0) * dims.skip(1).product::<usize>(),
             _ => dims.product(),
         };
         let offset = lowered.scratch.next_multiple_of(ALIGN);

@@ -97,9 +97,7 @@ impl Amp {
     pub fn new(dtype: DType) -> Result<Amp> {
         let scaling = match dtype {
             DType::BF16 => LossScaling::NONE,
-            DType::F16 => {
-                LossScaling { initial: 32768.0, dynamic: Some(Dynamic::default()) }
-            }
+            DType::F16 => LossScaling { initial: 32768.0, dynamic: Some(Dynamic::default()) },
             other => {
                 return Err(Error::kernel(format!(
                     "mixed precision is of `float16` or `bfloat16`, not `{other}`"

@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use bireme_ir::{Attr, DType, Op, OpRole, Regularizer, Var, VarKind};
 
 use super::{Amp, Dynamic, rewrite};
+use crate::Result;
 use crate::graph::{Graph, Variable};
 use crate::op::is_half;
 use crate::optimizer::{Configured, Minimized, Optimizer, Settings, Step, persistable, tagged};
-use crate::Result;
 
 /// Trains with mixed precision: rewrites the program before it is differentiated, scales the loss, and skips the
 /// gradients of steps that were scaled too far.
@@ -77,7 +77,8 @@ impl<O: Optimizer> MixedPrecision<O> {
             let var = Var::tensor(name, DType::F32, [1]);
             let factor = persistable(graph, var, scaling.initial);
             let out = graph.temporary("scaled_loss");
-            let op = Op::new("scale").input("X", [loss.name()]).input("ScaleTensor", [factor.name()]);
+            let op =
+                Op::new("scale").input("X", [loss.name()]).input("ScaleTensor", [factor.name()]);
             graph.append_op(op.output("Out", [out.name()]).role(OpRole::FORWARD))?;
             scaled = Some(Scaled { loss: out.clone(), factor });
             loss = out;
@@ -166,7 +167,8 @@ fn unscale(
     let mut names: Vec<&str> = params_grads.iter().map(|(_, grad)| grad.name()).collect();
     names.sort_unstable();
     names.dedup();
-    let found = graph.declare(Var::tensor(graph.unique_name("find_infinite_scale.tmp"), DType::Bool, [1]));
+    let found =
+        graph.declare(Var::tensor(graph.unique_name("find_infinite_scale.tmp"), DType::Bool, [1]));
     let check = Op::new("check_finite_and_unscale")
         .input("X", names.iter().copied())
         .input("Scale", [factor.name()])
@@ -177,9 +179,8 @@ fn unscale(
         Some(dynamic) => (dynamic, false),
         None => (Dynamic::default(), true),
     };
-    let counter = |name: &str| {
-        persistable(graph, Var::tensor(graph.unique_name(name), DType::I32, [1]), 0.0)
-    };
+    let counter =
+        |name: &str| persistable(graph, Var::tensor(graph.unique_name(name), DType::I32, [1]), 0.0);
     let (good, bad) = (counter("num_good_steps"), counter("num_bad_steps"));
     let update = Op::new("update_loss_scaling")
         .input("X", names.iter().copied())

@@ -46,7 +46,13 @@ pub fn rewrite(main: &mut Program, startup: &mut Program, amp: &Amp) -> Result<R
     }
     let fixed = used_in_conditions(main);
     let mut block = main.global().clone();
-    let mut pass = Pass { amp, fixed: &fixed, made: HashMap::new(), casts: HashMap::new(), rewritten: Rewritten::default() };
+    let mut pass = Pass {
+        amp,
+        fixed: &fixed,
+        made: HashMap::new(),
+        casts: HashMap::new(),
+        rewritten: Rewritten::default(),
+    };
     let ops = std::mem::take(&mut block.ops);
     if amp.level == Level::O2 {
         pass.rewritten.parameters = narrow_parameters(&mut block, &ops, &pass);
@@ -115,7 +121,8 @@ impl Pass<'_> {
 
     /// What a cast of the user's own says: who widens wants 32 bits, who narrows 16.
     fn made_by_cast(&self, block: &Block, op: &Op) -> Option<Made> {
-        let dtype = |name: Option<&String>| name.and_then(|name| block.var(name)).map(|var| var.dtype);
+        let dtype =
+            |name: Option<&String>| name.and_then(|name| block.var(name)).map(|var| var.dtype);
         let x = op.inputs_of("X").first();
         match (dtype(x)?, dtype(op.outputs_of("Out").first())?) {
             (_, to) if is_half(to) => Some(Made::White),
@@ -151,7 +158,8 @@ impl Pass<'_> {
         let is_free = |name: &String| !lists.is_black_var(name) && !self.fixed.contains(name);
         let kept = kept_slots(&op.kind);
         let is_own = |name: &String| block.var(name).is_none_or(|var| !var.persistable);
-        let outputs = op.outputs.iter().filter(|(slot, _)| kept.is_empty() || *slot == "Y" || *slot == "Out");
+        let outputs =
+            op.outputs.iter().filter(|(slot, _)| kept.is_empty() || *slot == "Y" || *slot == "Out");
         let has_block = op.attrs.values().any(|attr| matches!(attr, Attr::Block(_)));
         !has_block
             && op.input_vars().chain(op.output_vars()).all(is_free)
@@ -168,7 +176,8 @@ impl Pass<'_> {
         for slot in slots.iter().filter(|slot| !kept.contains(&slot.as_str())) {
             let mut vars = op.inputs_of(slot).to_vec();
             for name in &mut vars {
-                let Some(var) = block.var(name).filter(|var| is_cast(var) && var.dtype != dtype) else {
+                let Some(var) = block.var(name).filter(|var| is_cast(var) && var.dtype != dtype)
+                else {
                     continue;
                 };
                 let var = var.clone();
@@ -269,7 +278,10 @@ fn narrow_parameters(block: &mut Block, ops: &[Op], pass: &Pass<'_>) -> Vec<Stri
         }
     }
     let is_narrow = |var: &&Var| {
-        var.is_parameter() && is_cast(var) && narrow.contains(&var.name) && !wide.contains(&var.name)
+        var.is_parameter()
+            && is_cast(var)
+            && narrow.contains(&var.name)
+            && !wide.contains(&var.name)
     };
     let mut names: Vec<String> =
         block.vars.values().filter(is_narrow).map(|var| var.name.clone()).collect();

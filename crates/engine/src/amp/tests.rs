@@ -73,9 +73,8 @@ fn kinds(program: &bireme_ir::Program) -> Vec<&str> {
 fn casts_stand_between_the_kinds_of_ops() {
     let (graph, loss) = click_model();
     let amp = Amp::new(DType::BF16).unwrap();
-    let rewritten = graph
-        .edit_main(|main| graph.edit_startup(|startup| rewrite(main, startup, &amp)))
-        .unwrap();
+    let rewritten =
+        graph.edit_main(|main| graph.edit_startup(|startup| rewrite(main, startup, &amp))).unwrap();
     let main = graph.main();
     let expected = [
         "lookup_table",
@@ -97,7 +96,8 @@ fn casts_stand_between_the_kinds_of_ops() {
         "sigmoid_cross_entropy_with_logits",
         "mean",
     ];
-    let seen: Vec<&str> = kinds(&main).into_iter().map(|kind| kind.trim_end_matches("_v2")).collect();
+    let seen: Vec<&str> =
+        kinds(&main).into_iter().map(|kind| kind.trim_end_matches("_v2")).collect();
     assert_eq!(seen, expected);
     assert_eq!((rewritten.halves, rewritten.casts), (5, 6));
     let dtype = |name: &str| main.global().var(name).unwrap().dtype;
@@ -105,9 +105,8 @@ fn casts_stand_between_the_kinds_of_ops() {
     assert_eq!(dtype("fc_0.w_0"), DType::F32);
     assert_eq!(dtype("fc_0.w_0.cast_bf16"), DType::BF16);
     assert_eq!(dtype(loss.name()), DType::F32);
-    let again = graph
-        .edit_main(|main| graph.edit_startup(|startup| rewrite(main, startup, &amp)))
-        .unwrap();
+    let again =
+        graph.edit_main(|main| graph.edit_startup(|startup| rewrite(main, startup, &amp))).unwrap();
     assert_eq!(again.casts, 0, "a second pass finds nothing to do");
 }
 
@@ -116,9 +115,8 @@ fn a_variable_that_a_user_names_stays_wide() {
     let (graph, _) = click_model();
     let lists = Lists::custom(&[], &[], &["fc_1.w_0"]).unwrap();
     let amp = Amp::new(DType::F16).unwrap().lists(lists);
-    let rewritten = graph
-        .edit_main(|main| graph.edit_startup(|startup| rewrite(main, startup, &amp)))
-        .unwrap();
+    let rewritten =
+        graph.edit_main(|main| graph.edit_startup(|startup| rewrite(main, startup, &amp))).unwrap();
     assert_eq!(rewritten.halves, 3);
     assert_eq!(graph.main().global().var("fc_1.tmp_0").unwrap().dtype, DType::F32);
 }
@@ -179,9 +177,7 @@ fn a_factor_that_is_too_large_falls_until_it_fits() {
     optimizer.minimize(&loss).unwrap();
     let mut executor = Executor::new(Place::Cpu).unwrap();
     executor.run(&graph.startup(), &[], &[]).unwrap();
-    let weight = |executor: &Executor| {
-        executor.scope().get("fc_0.w_0").unwrap().to_f64_vec()
-    };
+    let weight = |executor: &Executor| executor.scope().get("fc_0.w_0").unwrap().to_f64_vec();
     let before = weight(&executor);
     let step = |executor: &mut Executor| {
         let batch = batch(0);
@@ -191,9 +187,7 @@ fn a_factor_that_is_too_large_falls_until_it_fits() {
     step(&mut executor);
     assert_eq!(weight(&executor), before, "a step that overflows changes nothing");
     let factor = optimizer.loss_scaling().unwrap();
-    let scale = |executor: &Executor| {
-        executor.scope().get(factor.name()).unwrap().to_f64_vec()[0]
-    };
+    let scale = |executor: &Executor| executor.scope().get(factor.name()).unwrap().to_f64_vec()[0];
     assert!((scale(&executor) / 5e29 - 1.0).abs() < 1e-6, "{}", scale(&executor));
     (0..120).for_each(|_| step(&mut executor));
     assert!(scale(&executor) < 1e9, "{}", scale(&executor));

@@ -49,7 +49,9 @@ impl AutoCast {
             (_, Some(Color::White)) => self.dtype,
             (_, Some(Color::Black)) | (CastScope::White, _) => DType::F32,
             (CastScope::All, _) => self.dtype,
-            (CastScope::Follow, _) if self.promotes && given.any(|dtype| dtype == DType::F32) => DType::F32,
+            (CastScope::Follow, _) if self.promotes && given.any(|dtype| dtype == DType::F32) => {
+                DType::F32
+            }
             (CastScope::Follow, _) => self.dtype,
         }
     }
@@ -122,12 +124,8 @@ mod tests {
 
     #[test]
     fn lists_decide_and_others_follow() {
-        let auto = |scope| AutoCast {
-            dtype: DType::BF16,
-            scope,
-            lists: Lists::default(),
-            promotes: true,
-        };
+        let auto =
+            |scope| AutoCast { dtype: DType::BF16, scope, lists: Lists::default(), promotes: true };
         let of = |scope, kind, given: &[DType]| auto(scope).target(kind, given.iter().copied());
         let (half, full) = (DType::BF16, DType::F32);
         assert_eq!(of(CastScope::Follow, "matmul_v2", &[full, full]), half);

@@ -145,16 +145,12 @@ impl EagerOptimizer {
     }
 
     /// Gives accumulators that are not there yet their first values.
-    fn start(
-        &mut self,
-        startup: &Program,
-        params: &HashMap<&String, Arc<Value>>,
-    ) -> Result<()> {
+    fn start(&mut self, startup: &Program, params: &HashMap<&String, Arc<Value>>) -> Result<()> {
         for op in &startup.global().ops {
             // A master copy starts from its parameter; nothing else reads anything.
-            let given = op.input_vars().filter_map(|name| {
-                Some((name.clone(), Value::clone(params.get(name)?)))
-            });
+            let given = op
+                .input_vars()
+                .filter_map(|name| Some((name.clone(), Value::clone(params.get(name)?))));
             let mut values: HashMap<String, Value> = given.collect();
             run_once(op, &mut values)?;
             values.retain(|name, _| !params.contains_key(name));

@@ -78,7 +78,9 @@ impl Copies {
         // SAFETY: the copies live in `self` and are each used once; the rest is as the caller promised.
         let wide = unsafe { Run::new(&inputs, &outputs, run.share, run.step) };
         kernel(&wide)?;
-        for (given, made) in run.outputs.iter().zip(&outputs).filter(|(given, _)| holds_halves(given)) {
+        for (given, made) in
+            run.outputs.iter().zip(&outputs).filter(|(given, _)| holds_halves(given))
+        {
             // SAFETY: the kernel has done with both, which are different values.
             let (to, made) = unsafe { (&mut *given.as_ptr(), made.as_ref()) };
             narrow(made, to)?;

@@ -47,8 +47,7 @@ pub(super) fn with_moments(step: &Step<'_>, kind: &str, beta1: f32, beta2: f32) 
     op.attr("beta1", beta1).attr("beta2", beta2)
 }
 
-pub(super) const INPUTS: &[Slot] =
-    slots!["Param", "Grad", "LearningRate", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow"; "MasterParam"];
+pub(super) const INPUTS: &[Slot] = slots!["Param", "Grad", "LearningRate", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow"; "MasterParam"];
 
 /// The powers may be left to another op: see [`Power::advance`].
 pub(super) const OUTPUTS: &[Slot] =

@@ -36,7 +36,9 @@ const LAST: (&str, &str) = ("Moment", "MomentOut");
 const MEAN: (&str, &str) = ("MeanGrad", "MeanGradOut");
 
 pub(super) const DEF: OpDef = OpDef::new("rmsprop", kernel)
-    .inputs(slots!["Param", "MeanSquare", "Grad", "Moment", "LearningRate"; "MeanGrad", "MasterParam"])
+    .inputs(
+        slots!["Param", "MeanSquare", "Grad", "Moment", "LearningRate"; "MeanGrad", "MasterParam"],
+    )
     .outputs(slots!["ParamOut", "MomentOut", "MeanSquareOut"; "MeanGradOut", "MasterParamOut"])
     .attrs(&[
         attr::float("epsilon", 1.0e-10),

@@ -34,7 +34,9 @@ fn values(kind: &str, seed: u64, rows: usize) -> Values {
         Value::from(Tensor::from_slice(dims, &numbers).unwrap())
     };
     let mut values = Values::new();
-    for slot in ops::find(kind).unwrap().signature.inputs.iter().filter(|slot| !is_master(slot.name)) {
+    for slot in
+        ops::find(kind).unwrap().signature.inputs.iter().filter(|slot| !is_master(slot.name))
+    {
         let value = match slot.name {
             "LearningRate" => Tensor::scalar(0.1f32).into(),
             "Beta1Pow" => Tensor::scalar(0.81f32).into(),

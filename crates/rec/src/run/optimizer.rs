@@ -5,8 +5,8 @@ use bireme_engine::optimizer::{
     RmsProp, Sgd,
 };
 
+use bireme_engine::DType;
 use bireme_engine::amp::{Amp, Level, LossScaling, MixedPrecision};
-use bireme_ir::DType;
 
 use super::topology::Topology;
 use crate::Result;
@@ -92,7 +92,10 @@ pub(super) fn amp(config: &Config, topology: Topology) -> Result<Option<Amp>> {
         return Err(config.refuse(TYPE, why.to_owned()));
     }
     if topology.has_servers() && level == Level::O2 {
-        return Err(config.refuse(LEVEL, "is O2, but servers keep parameters in 32 bits: set it to O1".to_owned()));
+        return Err(config.refuse(
+            LEVEL,
+            "is O2, but servers keep parameters in 32 bits: set it to O1".to_owned(),
+        ));
     }
     let mut amp = Amp::new(dtype)?.level(level);
     if dtype == DType::F16 {

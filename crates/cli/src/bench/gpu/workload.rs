@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use bireme_engine::device::{Device, DeviceTensor};
 use bireme_engine::amp::{Amp, MixedPrecision};
+use bireme_engine::device::{Device, DeviceTensor};
 use bireme_engine::graph::{Graph, Variable};
 use bireme_engine::initializer::Initializer;
 use bireme_engine::layers::{self, Act, Embedding, Fc, Label};

@@ -119,7 +119,9 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
     let is_stored = |var: &Var| [grad.x.dtype, DType::F32].contains(&var.dtype);
     let params = [&grad.dw, &grad.dbias];
     let types: Vec<DType> = params.iter().copied().flatten().map(|var| var.dtype).collect();
-    if !params.iter().copied().flatten().all(is_stored) || types.windows(2).any(|two| two[0] != two[1]) {
+    if !params.iter().copied().flatten().all(is_stored)
+        || types.windows(2).any(|two| two[0] != two[1])
+    {
         return host();
     }
     let has_gaps = |var: &Var| var.pitch != sizes[2];

@@ -134,6 +134,10 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert_eq!(policy.after(true, (1.0, 0, 1)).0, 1.0, "it does not fall below 1");
-        assert_eq!(policy.after(false, (f32::MAX, 1, 0)).0, f32::MAX, "nor rise beyond all numbers");
+        assert_eq!(
+            policy.after(false, (f32::MAX, 1, 0)).0,
+            f32::MAX,
+            "nor rise beyond all numbers"
+        );
     }
 }

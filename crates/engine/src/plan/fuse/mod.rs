@@ -30,13 +30,21 @@ pub(crate) fn fuse(selection: &mut Selection) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::amp::{Amp, MixedPrecision};
     use crate::autodiff::append_backward;
     use crate::graph::Graph;
     use crate::layers::{self, Act};
+    use crate::optimizer::{Optimizer, Sgd};
     use bireme_ir::DType;
 
     /// Two lookups, a dense part and two layers, with their gradients.
     fn click_model() -> Graph {
+        let graph = click_model_before_gradients();
+        append_backward(&graph.variable("mean_0.tmp_0").unwrap(), None, &[]).unwrap();
+        graph
+    }
+
+    fn click_model_before_gradients() -> Graph {
         let graph = Graph::new();
         let table = layers::Embedding::new([10, 3]).sparse(true).param_attr("table");
         let mut parts = Vec::new();
@@ -47,8 +55,7 @@ mod tests {
         parts.push(layers::data(&graph, "dense", [2], DType::F32));
         let joined = layers::concat(&parts.iter().collect::<Vec<_>>(), 1).unwrap();
         let hidden = layers::fc(&joined, 4, Act::Relu).unwrap();
-        let loss = layers::mean(&layers::linear(&hidden, 1).unwrap()).unwrap();
-        append_backward(&loss, None, &[]).unwrap();
+        layers::mean(&layers::linear(&hidden, 1).unwrap()).unwrap();
         graph
     }
 
@@ -71,6 +78,38 @@ mod tests {
             "fused_fc_grad",
             "fused_fc_grad",
             "fused_embedding_concat_grad",
+        ];
+        assert_eq!(kinds(&graph, &[]), expected);
+    }
+
+    #[test]
+    fn casts_of_mixed_precision_are_taken_in() {
+        let graph = click_model_before_gradients();
+        let loss = graph.variable("mean_0.tmp_0").unwrap();
+        let amp = Amp::new(DType::BF16).unwrap();
+        MixedPrecision::new(Sgd::new(0.1), amp).minimize(&loss).unwrap();
+        // Of the two weights and biases; the last one before the loss widens the logit.
+        let expected = [
+            "fused_embedding_concat",
+            "cast",
+            "cast",
+            "fused_fc",
+            "cast",
+            "cast",
+            "fused_fc",
+            "cast",
+            "mean",
+            "fill_constant",
+            "mean_grad",
+            "cast",
+            "fused_fc_grad",
+            "fused_fc_grad",
+            "fused_embedding_concat_grad",
+            "sgd",
+            "sgd",
+            "sgd",
+            "sgd",
+            "sgd",
         ];
         assert_eq!(kinds(&graph, &[]), expected);
     }
