@@ -15,7 +15,9 @@ def update(bad, good_steps, bad_steps, scale=16.0, **attrs):
     inputs = {"X": [f32(3, 2), f32(4)], "FoundInfinite": values([bad], "bool"),
               "PrevLossScaling": values([scale]), "InGoodSteps": values([good_steps], "int32"),
               "InBadSteps": values([bad_steps], "int32")}
-    outputs = {"Out": 2, "LossScaling": 1, "OutGoodSteps": 1, "OutBadSteps": 1}
+    # In place, which is how it always runs: what does not change is not written.
+    outputs = {"Out": 2, "LossScaling": "PrevLossScaling", "OutGoodSteps": "InGoodSteps",
+               "OutBadSteps": "InBadSteps"}
     return Case("update_loss_scaling", inputs, {**POLICY, **attrs}, outputs=outputs, grad=[])
 
 
