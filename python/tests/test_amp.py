@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import bireme as paddle
 import numpy as np
 import pytest
-
-import bireme as paddle
 from bireme.distributed import fleet
 
 
@@ -137,7 +136,9 @@ def test_parameters_of_16_bits_train_by_their_masters(dtype, tmp_path):
     master = state["master_weights"][layer[0].weight.name]
     assert master.dtype == paddle.float32
     assert layer.state_dict()["0.weight"].dtype == paddle.float32
-    np.testing.assert_array_equal(master.astype(dtype).astype("float32").numpy(), layer[0].weight.astype("float32").numpy())
+    np.testing.assert_array_equal(
+        master.astype(dtype).astype("float32").numpy(), layer[0].weight.astype("float32").numpy()
+    )
     assert (master.numpy() != layer[0].weight.astype("float32").numpy()).any()
     path = str(tmp_path / "adam")
     paddle.save(state, path)
@@ -182,7 +183,9 @@ def test_backward_and_updates_in_two_calls(static):
     exe = paddle.static.Executor(paddle.CPUPlace())
     exe.run(startup)
     fed = {"x": np.ones((2, 4), "float32"), "y": np.ones((2, 1), "float32")}
-    fetched = exe.run(main, feed=fed, fetch_list=[loss, sgd.get_scaled_loss(), sgd.get_loss_scaling()])
+    fetched = exe.run(
+        main, feed=fed, fetch_list=[loss, sgd.get_scaled_loss(), sgd.get_loss_scaling()]
+    )
     assert fetched[2].tolist() == [1024.0]
     np.testing.assert_allclose(fetched[1], fetched[0] * 1024.0, rtol=1e-5)
 

@@ -45,18 +45,15 @@ pub(crate) fn minimize(
     let graph = graph(py, program, startup)?;
     let loss = graph.variable(&loss.get().name).map_err(to_py)?;
     let chosen = Chosen { learning_rate: known_rate(optimizer, program), ..chosen };
+    let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
     let minimized = match amp_asked(py, optimizer)? {
         Some(amp) => {
-            let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
             let mixed = MixedPrecision::new(engine, amp);
             let minimized = mixed.minimize(&loss).map_err(to_py)?;
             remember_scaled(optimizer, &mixed);
             minimized
         }
-        None => {
-            let engine = optimizer_of(&optimizer.kind, optimizer.config.bind(py), chosen)?;
-            engine.minimize(&loss).map_err(to_py)?
-        }
+        None => engine.minimize(&loss).map_err(to_py)?,
     };
     let pairs = wrap(program, minimized.params_grads.clone());
     Ok((finish(optimizer, program, &minimized), pairs))

@@ -172,7 +172,15 @@ def _listed(given: Any) -> list[Any]:
 
 def _narrow(model: Any, dtype: str, excluded: Any) -> None:
     """Converts the parameters of a model, but for those of layers that need digits."""
-    from ..nn import BatchNorm, BatchNorm1D, BatchNorm2D, InstanceNorm1D, InstanceNorm2D, Layer, LayerNorm
+    from ..nn import (
+        BatchNorm,
+        BatchNorm1D,
+        BatchNorm2D,
+        InstanceNorm1D,
+        InstanceNorm2D,
+        Layer,
+        LayerNorm,
+    )
 
     if not isinstance(model, Layer):
         raise TypeError(f"`decorate` is for layers, not `{type(model).__name__}`")
@@ -211,8 +219,6 @@ def _saved_as(dtype: str) -> Any:
         return state
 
     return cast
-
-
 
 
 __getattr__ = missing_names(__name__)

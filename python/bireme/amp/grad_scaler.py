@@ -28,6 +28,7 @@ class AmpScaler:
         decr_every_n_nan_or_inf: int = 1,
         use_dynamic_loss_scaling: bool = True,
     ) -> None:
+        self._scale: float
         self._enable = enable
         self._use_dynamic_loss_scaling = enable and use_dynamic_loss_scaling
         self.set_init_loss_scaling(init_loss_scaling if enable else 1.0)

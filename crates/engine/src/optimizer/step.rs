@@ -43,9 +43,13 @@ impl Step<'_> {
             return op;
         }
         let master = self.master();
-        op.input(MASTER.0, [master.name()])
-            .output(MASTER.1, [master.name()])
-            .attr("multi_precision", true)
+        let op = op.input(MASTER.0, [master.name()]).output(MASTER.1, [master.name()]);
+        let attrs = crate::ops::find(kind).map_or(&[][..], |def| def.signature.attrs);
+        match attrs.iter().any(|attr| attr.name == "multi_precision") {
+            true => op.attr("multi_precision", true),
+            // Ops that have masters here and none in Paddle.
+            false => op,
+        }
     }
 
     /// A copy of the parameter in 32 bits, which starts from its first value: `fc_0.w_0_fp32_master_0`.

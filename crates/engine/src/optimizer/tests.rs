@@ -56,6 +56,11 @@ fn is_master(slot: &str) -> bool {
     slot.starts_with("MasterParam")
 }
 
+/// The slots of the parameter and its accumulators: `(input, output)`.
+fn updated(kind: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    ops::find(kind).unwrap().inplace.iter().filter(|(input, _)| !is_master(input))
+}
+
 /// The op on variables named like its slots, in place.
 fn op(kind: &str) -> Op {
     let def = ops::find(kind).unwrap();
@@ -66,7 +71,7 @@ fn op(kind: &str) -> Op {
     for slot in def.signature.inputs.iter().filter(|slot| !is_master(slot.name)) {
         op = op.input(slot.name, [slot.name]);
     }
-    for (input, output) in def.inplace.iter().filter(|(input, _)| !is_master(input)) {
+    for (input, output) in updated(kind) {
         op = op.output(output, [*input]);
     }
     op
@@ -98,7 +103,7 @@ fn numbers(values: &Values, name: &str) -> Vec<f32> {
 }
 
 fn assert_same(kind: &str, a: &Values, b: &Values) {
-    for (name, _) in ops::find(kind).unwrap().inplace {
+    for (name, _) in updated(kind) {
         assert_eq!(numbers(a, name), numbers(b, name), "`{name}` of `{kind}`");
     }
 }
@@ -165,7 +170,7 @@ proptest! {
                 dense.insert("Grad".to_owned(), Tensor::from_slice([23, WIDTH], &grad).unwrap().into());
                 run_once(&op, &mut dense).unwrap();
                 run_once(&op, &mut rows).unwrap();
-                for (name, _) in ops::find(kind).unwrap().inplace {
+                for (name, _) in updated(kind) {
                     let (after, dense) = (numbers(&rows, name), numbers(&dense, name));
                     for (i, (after, dense)) in after.iter().zip(&dense).enumerate() {
                         let kept = rows_only && !name.contains("Pow") && !named[i / WIDTH];
@@ -198,7 +203,7 @@ proptest! {
                 part
             });
             run_once(&op(kind), &mut whole).unwrap();
-            for (name, _) in ops::find(kind).unwrap().inplace {
+            for (name, _) in updated(kind) {
                 let expected = numbers(&whole, name);
                 if name.contains("Pow") {
                     if cut > 0 {

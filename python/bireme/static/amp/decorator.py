@@ -164,5 +164,3 @@ def decorate(
         "decr_ratio": float(decr_ratio or (0.8 if old else 0.5)),
     }
     return OptimizerWithMixedPrecision(optimizer, config, level, dtype)
-
-

@@ -27,7 +27,9 @@ class AutoMixedPrecisionLists:
         dtype: str = "float16",
     ) -> None:
         if dtype not in ("float16", "bfloat16"):
-            raise ValueError(f"`dtype` of mixed precision is `float16` or `bfloat16`, not {dtype!r}")
+            raise ValueError(
+                f"`dtype` of mixed precision is `float16` or `bfloat16`, not {dtype!r}"
+            )
         self.amp_dtype = dtype
         self._custom_white_list = sorted(set(custom_white_list or ()))
         self._custom_black_list = sorted(set(custom_black_list or ()))

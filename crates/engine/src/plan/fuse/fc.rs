@@ -45,7 +45,9 @@ impl Layer {
             .filter(|act| uses.inner(sum, &[*act]));
         let mut layer = Layer { product: at, bias, act, backward: None, columns_from };
         let last = act.unwrap_or(bias);
-        if [x, w, bias_var].iter().any(|var| uses.written_between(*var, at, last)) {
+        // The layer reads everything where its last op stands.
+        let changes = |var: VarId, from: usize| uses.written_between(var, from, last);
+        if changes(x, at) || changes(w, at) || changes(bias_var, bias) {
             return None;
         }
         let out = ops[last].output("Out")?;

@@ -49,11 +49,6 @@ impl<'a> Uses<'a> {
         }
     }
 
-    /// Whether no op before position `at` writes `var`.
-    pub(super) fn is_first_written_from(&self, var: VarId, at: usize) -> bool {
-        self.writers[var].iter().all(|writer| *writer >= at)
-    }
-
     /// Whether `var` may go: nobody outside the step sees it, and only `ops` read it.
     pub(super) fn inner(&self, var: VarId, ops: &[usize]) -> bool {
         !self.var(var).persists()
