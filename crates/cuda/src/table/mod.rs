@@ -173,12 +173,7 @@ impl Table {
     ///
     /// # Errors
     /// As [`Table::find_or_insert`].
-    pub fn rows_or_insert(
-        &mut self,
-        keys: Span<'_>,
-        init: &Init,
-        numbers: Span<'_>,
-    ) -> Result<()> {
+    pub fn rows_or_insert(&mut self, keys: Span<'_>, init: &Init, numbers: Span<'_>) -> Result<()> {
         let count = self.keys(Call::RowsOrInsert, keys)?;
         self.check_size(Call::RowsOrInsert, "numbers", numbers, count * NUMBER)?;
         self.make(keys, count, init, numbers)?;
@@ -294,7 +289,8 @@ impl Table {
     fn grow(&mut self, wanted: usize) -> Result<()> {
         check_rows(wanted)?;
         let (rows, shape) = (self.made_at_most, self.shape);
-        let generous = (self.blocks.capacity() + self.blocks.capacity() / 2).clamp(wanted, MAX_ROWS);
+        let generous =
+            (self.blocks.capacity() + self.blocks.capacity() / 2).clamp(wanted, MAX_ROWS);
         if wanted > self.blocks.capacity() {
             first_that_fits([generous, wanted], |rows| self.blocks.grow(&self.stream, rows))
                 .map_err(|error| no_room(error, shape, rows, wanted))?;
@@ -317,7 +313,10 @@ impl Table {
     fn items(&self, call: Call, what: &str, span: Span<'_>, size: usize) -> Result<usize> {
         let (bytes, most) = (span.len(), MAX_ROWS / (self.shape.pitch() / PIECE));
         if !bytes.is_multiple_of(size) {
-            return Err(argument(call, format!("{bytes} bytes are no whole {what} of {size} bytes")));
+            return Err(argument(
+                call,
+                format!("{bytes} bytes are no whole {what} of {size} bytes"),
+            ));
         }
         if bytes / size > most {
             let problem = format!("{} {what}: one call takes at most {most}", bytes / size);

@@ -62,10 +62,11 @@ impl Index {
     ) -> Result<Index> {
         let fresh = Index::empty(stream, groups)?;
         let numbers = renumbered.map_or(0, Memory::address);
-        Launch::new("table_index").value(self.raw()).value(fresh.raw()).value(numbers).over(
-            stream,
-            self.groups + 1,
-        )?;
+        Launch::new("table_index")
+            .value(self.raw())
+            .value(fresh.raw())
+            .value(numbers)
+            .over(stream, self.groups + 1)?;
         Ok(fresh)
     }
 }

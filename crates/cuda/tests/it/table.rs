@@ -248,16 +248,13 @@ fn updates_are_those_of_the_rules() {
             *square += grad * grad;
             *weight -= 0.1 * grad / (square.sqrt() + 1e-6);
         }),
-        (
-            Rule::Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-6 },
-            |[weight, mean, square], grad| {
-                *mean = 0.9 * *mean + 0.1 * grad;
-                *square = 0.99 * *square + 0.01 * grad * grad;
-                let correction = (1.0 - 0.99f32.powi(3)).sqrt();
-                let rate = 0.1 * correction / (1.0 - 0.9f32.powi(3));
-                *weight -= rate * *mean / (square.sqrt() + 1e-6 * correction);
-            },
-        ),
+        (Rule::Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-6 }, |[weight, mean, square], grad| {
+            *mean = 0.9 * *mean + 0.1 * grad;
+            *square = 0.99 * *square + 0.01 * grad * grad;
+            let correction = (1.0 - 0.99f32.powi(3)).sqrt();
+            let rate = 0.1 * correction / (1.0 - 0.9f32.powi(3));
+            *weight -= rate * *mean / (square.sqrt() + 1e-6 * correction);
+        }),
         (Rule::Ftrl { l1: 0.01, l2: 0.1, lr_power: -0.5 }, |[weight, square, linear], grad| {
             let sum = *square + grad * grad;
             *linear += grad - (sum.sqrt() - square.sqrt()) / 0.1 * *weight;
@@ -282,7 +279,8 @@ fn updates_are_those_of_the_rules() {
         };
         let named: Vec<u32> =
             (0..400).map(|i| of(i).map_or(NO_ROW, |key: usize| numbers[key])).collect();
-        let grads: Vec<f32> = (0..400 * 8).map(|i| ((i * 7919) % 101) as f32 / 50.0 - 1.0).collect();
+        let grads: Vec<f32> =
+            (0..400 * 8).map(|i| ((i * 7919) % 101) as f32 / 50.0 - 1.0).collect();
         let (named, on_card) = (put(&stream, &named), put(&stream, &grads));
         table.update(named.whole(), on_card.whole(), rule, step).unwrap();
         let rows = rows_of(&table);
@@ -426,9 +424,6 @@ fn what_does_not_fit_is_refused() {
     let got: Vec<f32> = get(&stream, &out);
     assert!(got[..8].iter().all(|x| *x == 1.0) && got[8..].iter().all(|x| *x == 0.0));
     let error = table.len().unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "`gather` of a table: row number 1 at position 1, and there are 1 rows"
-    );
+    assert_eq!(error, "`gather` of a table: row number 1 at position 1, and there are 1 rows");
     assert_eq!(table.len().unwrap(), 1);
 }
