@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod agree;
 mod beside_host;
 mod card;
 #[expect(dead_code, reason = "the engine's own tests use the rest")]
@@ -14,6 +13,7 @@ mod case;
 mod compare;
 mod convolutions;
 mod create;
+mod draws;
 mod driver;
 mod elementwise;
 mod faults;
@@ -35,7 +35,6 @@ mod recurrent;
 mod reduce;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
-mod same;
 mod selected_rows;
 mod shape;
 mod table;
