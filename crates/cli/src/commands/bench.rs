@@ -1,5 +1,6 @@
 //! `bireme bench`: measurements that can be repeated.
 
+mod gpu;
 mod zoo;
 
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use super::{Host, Outcome, positive_real};
 use crate::bench::{CASES, Case, Eager as EagerFigures, Measured, measure_add, peak_mib};
-use crate::bench::{collective, data, gpu, launch, ps};
+use crate::bench::{collective, data, launch, ps};
 use crate::units::grouped;
 
 /// Measure the speed of this machine and build
@@ -27,7 +28,7 @@ pub(crate) struct Args {
 enum What {
     Engine(Engine),
     Eager(Eager),
-    Gpu(Gpu),
+    Gpu(gpu::Args),
     Ps(Ps),
     Collective(Collective),
     Launch(Launch),
@@ -70,31 +71,6 @@ struct Eager {
     /// Time to measure for
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
     seconds: f32,
-}
-
-/// Measure training steps on a GPU
-///
-/// `ctr_b…` is a step of the CTR-DNN: 26 ids of a table of 10 million rows of 16 columns, 13 dense features, layers of
-/// 512, 256, 128, 32 and 1, Adagrad. `mnist_b64` is a step of the MNIST perceptron. `tf32` lets products round their
-/// factors to 10 bits of fraction; `bf16` and `fp16` train with mixed precision. Batches lie on the card; with `fed` each comes from the host's memory in its step.
-/// The value is in million samples a second. Of five rounds the best counts.
-#[derive(Debug, clap::Args)]
-struct Gpu {
-    /// Print one JSON object for each case
-    #[arg(long)]
-    json: bool,
-    /// Measure only this case; may be given several times [default: all]
-    #[arg(long = "case", value_name = "NAME", value_parser = gpu_case())]
-    cases: Vec<&'static gpu::Case>,
-    /// Measure only cases of this precision
-    #[arg(long, value_name = "NAME")]
-    precision: Option<gpu::Precision>,
-    /// Time to measure each case for
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
-    seconds: f32,
-    /// The card, by its number
-    #[arg(long, value_name = "NUMBER", default_value = "0")]
-    card: u32,
 }
 
 /// Measure requests to a parameter server, and its tables
@@ -200,7 +176,7 @@ pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
     match &args.what {
         What::Engine(args) => run_engine(args),
         What::Eager(args) => run_eager(args),
-        What::Gpu(args) => run_gpu(args),
+        What::Gpu(args) => gpu::run(args),
         What::Ps(args) => run_ps(args),
         What::Collective(args) => run_collective(args),
         What::Launch(args) => run_launch(args, host),
@@ -224,36 +200,6 @@ fn run_launch(args: &Launch, host: &Host) -> Result<Outcome> {
             writeln!(out, "{}", json!({ "case": name, "value": value, "unit": "ms" }))?;
         } else {
             writeln!(out, "{name:<18}  {value:>7.0} ms")?;
-        }
-        out.flush()?;
-    }
-    Ok(Outcome::Done)
-}
-
-fn run_gpu(args: &Gpu) -> Result<Outcome> {
-    let cases = match args.cases.as_slice() {
-        [] => gpu::CASES.iter().collect(),
-        chosen => chosen.to_vec(),
-    };
-    let is_wanted =
-        |case: &&gpu::Case| args.precision.is_none_or(|wanted| case.precision() == wanted);
-    let cases: Vec<&gpu::Case> = cases.into_iter().filter(is_wanted).collect();
-    anyhow::ensure!(!cases.is_empty(), "none of the cases has that precision");
-    let mut out = io::stdout().lock();
-    if !args.json {
-        writeln!(out, "{:<20}  {:>11}  {:>9}  {:>6}", "case", "M samples/s", "us a step", "loss")?;
-        out.flush()?;
-    }
-    for case in cases {
-        let gpu::Figure { step_us, samples, loss } =
-            case.measure(args.card, args.seconds.into())?;
-        let name = case.name;
-        if args.json {
-            let line = json!({ "case": name, "value": samples, "unit": "M samples/s",
-                "step_us": step_us, "loss": loss });
-            writeln!(out, "{line}")?;
-        } else {
-            writeln!(out, "{name:<20}  {samples:>11.2}  {step_us:>9.1}  {loss:>6.4}")?;
         }
         out.flush()?;
     }
@@ -438,12 +384,6 @@ fn data_case() -> impl TypedValueParser<Value = &'static data::Case> {
     known.map(|name| {
         data::CASES.iter().find(|case| case.name == name).expect("the name is possible")
     })
-}
-
-fn gpu_case() -> impl TypedValueParser<Value = &'static gpu::Case> {
-    let known = PossibleValuesParser::new(gpu::CASES.iter().map(|case| case.name));
-    known
-        .map(|name| gpu::CASES.iter().find(|case| case.name == name).expect("the name is possible"))
 }
 
 /// Parses the name of a case of the parameter servers.

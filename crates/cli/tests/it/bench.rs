@@ -1,6 +1,8 @@
 //! The shape of what `bireme bench` prints; the figures themselves are for an idle machine.
 
-use crate::bireme;
+use std::process::Command;
+
+use crate::{bireme, finish};
 
 #[test]
 fn one_case_prints_one_json_object() {
@@ -96,4 +98,44 @@ fn every_parser_is_measured() {
         assert_eq!(line["unit"], "GB/s");
         assert!(line["value"].as_f64().unwrap() > 0.0 && line["ratio"].as_f64().unwrap() > 0.0);
     }
+}
+
+/// Every case runs on the emulated card; its figures mean nothing there.
+#[test]
+fn all_cases_of_cards_run() {
+    let Some(libraries) = bireme_emulator::DIR else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let listed = bireme(folder.path(), &["bench", "gpu", "--list"], "");
+    let names: Vec<&str> = listed.stdout.lines().collect();
+    assert!(names.len() > 30 && names.contains(&"table_find_d8"), "{names:?}");
+    let args = ["bench", "gpu", "--json", "--scale", "small", "--seconds", "0.01"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bireme"));
+    command.args(args).current_dir(folder.path()).env("BIREME_CUDA_LIBRARIES", libraries);
+    let ran = finish(&mut command, "");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let lines: Vec<serde_json::Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for name in names {
+        let own = lines.iter().filter(|line| {
+            let case = line["case"].as_str().unwrap();
+            case.split('/').next() == Some(name)
+        });
+        let own: Vec<_> = own.collect();
+        assert!(!own.is_empty(), "no line of `{name}`");
+        for line in own {
+            let value = line["value"].as_f64().unwrap();
+            assert!(value.is_finite() && line["unit"].is_string(), "{line}");
+            let has_ratio =
+                ["kernel_", "table_", "parts_"].iter().any(|kind| name.starts_with(kind));
+            assert_eq!(line["ratio"].is_number(), has_ratio, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_case_of_cards_that_there_is_not_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = bireme(folder.path(), &["bench", "gpu", "--case", "nope"], "");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("`--list` names them"), "{}", ran.stderr);
 }

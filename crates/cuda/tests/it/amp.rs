@@ -11,11 +11,11 @@ use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Value};
 use bireme_ir::{DType, Op};
 
-use crate::agree::{agree, input, raw};
+use crate::beside_host::{check, check_within, input, on_card, values};
 use crate::card::{alone, device};
+use crate::draws::{Draws, raw};
 use crate::nets::net;
 use crate::programs::{BATCHES, click_model, train};
-use crate::same::{Draws, check, machine, values};
 
 const HALVES: [DType; 2] = [DType::BF16, DType::F16];
 
@@ -152,7 +152,7 @@ fn gradients_are_unscaled_and_searched() {
                 input("b", second),
                 input("s", Tensor::scalar(8.0f32)),
             ];
-            let (host, _) = agree(&op, &given.into_iter().collect());
+            let host = check(&op, &given.into_iter().collect());
             let found = host["found"].tensor().unwrap().as_slice::<u8>().unwrap().to_vec();
             assert_eq!(found, [u8::from(bad)], "{dtype}");
         }
@@ -180,13 +180,12 @@ fn the_factor_follows_on_the_card() {
             input("g", Tensor::scalar(good)),
             input("b", Tensor::scalar(bads)),
         ];
-        agree(&op, &given.into_iter().collect());
+        check(&op, &given.into_iter().collect());
     }
 }
 
 #[test]
 fn rows_are_unscaled_too() {
-    let Some(machine) = machine() else { return };
     let mut draws = Draws(9);
     let rows = draws.rows(DType::F32, vec![4, 1, 4], 6, 5);
     let given = values([("x", rows), ("s", Value::Tensor(Tensor::scalar(4.0f32)))]);
@@ -194,10 +193,11 @@ fn rows_are_unscaled_too() {
     let op = op.output("Out", ["y"]).output("FoundInfinite", ["found"]);
     let mut host = given.clone();
     bireme_engine::op::run_once(&op, &mut host).unwrap();
-    let card = crate::same::on_card(&machine, &op, &given, 1).unwrap();
+    let Some(card) = on_card(&op, &given, 1) else { return };
+    let card = card.unwrap();
     assert_eq!(host["y"], card["y"]);
     let sum = Op::new("scale").input("X", ["x"]).output("Out", ["z"]).attr("scale", 2.0f32);
-    check(&machine, &sum, &given, 1e-6);
+    check_within(&sum, &given, 1e-6);
 }
 
 #[test]

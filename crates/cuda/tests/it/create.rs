@@ -4,6 +4,7 @@ use bireme_engine::tensor::Tensor;
 use bireme_ir::{DType, Op};
 
 use crate::beside_host::*;
+use crate::draws::{as_type, numbers};
 
 #[test]
 fn every_type_becomes_every_other() {

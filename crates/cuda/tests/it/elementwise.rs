@@ -11,6 +11,7 @@ use bireme_ir::{DType, Op};
 
 use crate::beside_host::*;
 use crate::card::device;
+use crate::draws::{as_type, numbers};
 
 #[test]
 fn functions_of_one_element_of_any_size() {

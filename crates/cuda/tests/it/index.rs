@@ -3,7 +3,8 @@
 use bireme_engine::tensor::Tensor;
 use bireme_ir::{DType, Op};
 
-use crate::agree::{Values, agree, gradient, input, raw, reals, refused, wholes};
+use crate::beside_host::{Values, check, check_gradient, input, refused};
+use crate::draws::{raw, reals, wholes};
 
 fn by_index(kind: &str) -> Op {
     Op::new(kind).input("X", ["x"]).input("Index", ["i"]).output("Out", ["out"])
@@ -22,7 +23,7 @@ fn many_slices_go_back_to_few_places() {
         let op = by_index("gather").attr("axis", axis as i32);
         let index = wholes(&[count], dims[axis] as i64);
         let mut values = Values::from([input("x", reals(&dims)), input("i", index)]);
-        gradient(&op, &mut values, &["x"]);
+        check_gradient(&op, &mut values, &["x"]);
     }
 }
 
@@ -36,7 +37,7 @@ fn sums_of_16_bits_are_made_in_32() {
     let values = Values::from([input("x", x), input("i", index), input("out@GRAD", ones)]);
     let grad = Op::new("gather_grad").input("X", ["x"]).input("Index", ["i"]);
     let grad = grad.input("Out@GRAD", ["out@GRAD"]).output("X@GRAD", ["x@GRAD"]);
-    agree(&grad, &values);
+    check(&grad, &values);
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn slices_by_several_coordinates() {
         let bound = dims[..depth].iter().min().copied().unwrap() as i64;
         let mut values =
             Values::from([input("x", reals(&dims)), input("i", wholes(&index, bound))]);
-        gradient(&by_index("gather_nd"), &mut values, &["x"]);
+        check_gradient(&by_index("gather_nd"), &mut values, &["x"]);
     }
     let index = Tensor::from_slice([2, 2], &[1i64, 2, 0, 9]).unwrap();
     let values = Values::from([input("x", reals(&[6, 5])), input("i", index)]);
@@ -83,7 +84,7 @@ fn rows_are_replaced_or_summed() {
                 input("i", wholes(&[count], rows as i64)),
                 input("u", reals(&[count, width])),
             ]);
-            gradient(&op, &mut values, &["x", "u"]);
+            check_gradient(&op, &mut values, &["x", "u"]);
         }
     }
 }
@@ -99,11 +100,11 @@ fn elements_along_an_axis() {
         let op = op.output("Result", ["out"]).attr("Axis", axis);
         let index = wholes(&index, x[axis as usize] as i64);
         let mut values = Values::from([input("x", reals(&x)), input("i", index)]);
-        gradient(&op, &mut values, &["x"]);
+        check_gradient(&op, &mut values, &["x"]);
     }
     let mut values =
         Values::from([input("x", reals(&[300, 9])), input("i", wholes(&[300, 11], 9))]);
-    gradient(&by_index("index_sample"), &mut values, &["x"]);
+    check_gradient(&by_index("index_sample"), &mut values, &["x"]);
 }
 
 #[test]
@@ -114,10 +115,10 @@ fn choices_of_all_element_types() {
     condition.as_mut_bytes().iter_mut().enumerate().for_each(|(i, c)| *c = u8::from(i % 3 == 1));
     for dtype in [DType::F32, DType::I64, DType::Bool, DType::F16] {
         let [x, y] = ["x", "y"].map(|name| input(name, raw(dtype, &[700, 3])));
-        agree(&op, &Values::from([x, y, input("c", condition.clone())]));
+        check(&op, &Values::from([x, y, input("c", condition.clone())]));
     }
     let [x, y] = ["x", "y"].map(|name| input(name, reals(&[700, 3])));
-    gradient(&op, &mut Values::from([x, y, input("c", condition)]), &["x", "y"]);
+    check_gradient(&op, &mut Values::from([x, y, input("c", condition)]), &["x", "y"]);
 }
 
 #[test]
@@ -125,11 +126,11 @@ fn ids_become_rows_with_a_one() {
     let op = Op::new("one_hot_v2").input("X", ["x"]).output("Out", ["out"]).attr("depth", 33);
     for dtype in [DType::F32, DType::F64, DType::I64, DType::Bool, DType::BF16] {
         let op = op.clone().attr("dtype", dtype.code());
-        agree(&op, &Values::from([input("x", wholes(&[70, 5], 33))]));
+        check(&op, &Values::from([input("x", wholes(&[70, 5], 33))]));
     }
     let bad = Values::from([input("x", wholes(&[70, 5], 34))]);
     refused(&op, &bad, "33 at position");
-    agree(&op.attr("allow_out_of_range", true), &bad);
+    check(&op.attr("allow_out_of_range", true), &bad);
 }
 
 #[test]
@@ -139,19 +140,19 @@ fn triangles_diagonals_and_masks() {
     {
         let op = Op::new("tril_triu").input("X", ["x"]).output("Out", ["out"]);
         let op = op.attr("diagonal", diagonal).attr("lower", lower);
-        gradient(&op, &mut Values::from([input("x", reals(&[3, 20, 33]))]), &["x"]);
+        check_gradient(&op, &mut Values::from([input("x", reals(&[3, 20, 33]))]), &["x"]);
     }
     for offset in [0, 2, -3, 50] {
         let op = Op::new("diag_v2").input("X", ["x"]).output("Out", ["out"]);
         let op = op.attr("offset", offset).attr("padding_value", 7.0f32);
         for dims in [vec![40usize], vec![30, 21], vec![]] {
-            gradient(&op, &mut Values::from([input("x", reals(&dims))]), &["x"]);
+            check_gradient(&op, &mut Values::from([input("x", reals(&dims))]), &["x"]);
         }
     }
     let op = Op::new("sequence_mask").input("X", ["x"]).output("Y", ["out"]).attr("maxlen", 50);
     for dtype in [DType::F32, DType::I64, DType::Bool] {
         let op = op.clone().attr("out_dtype", dtype.code());
-        agree(&op, &Values::from([input("x", wholes(&[7, 30], 60))]));
+        check(&op, &Values::from([input("x", wholes(&[7, 30], 60))]));
     }
 }
 
@@ -167,7 +168,7 @@ fn rows_go_along_the_edges_of_a_graph() {
                 input("s", wholes(&[edges], rows as i64)),
                 input("d", wholes(&[edges], rows as i64 - 2)),
             ]);
-            gradient(&op, &mut values, &["x"]);
+            check_gradient(&op, &mut values, &["x"]);
             values.extend([input("s", wholes(&[edges], 100_000))]);
             refused(&op, &values, "lies outside");
         }

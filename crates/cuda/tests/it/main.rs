@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod agree;
 mod amp;
 mod beside_host;
 mod card;
@@ -15,6 +14,7 @@ mod case;
 mod compare;
 mod convolutions;
 mod create;
+mod draws;
 mod driver;
 mod eager;
 #[path = "../../../engine/tests/it/eager_models.rs"]
@@ -40,7 +40,6 @@ mod recurrent;
 mod reduce;
 #[path = "../../../engine/tests/it/runs.rs"]
 mod runs;
-mod same;
 mod selected_rows;
 mod shape;
 mod table;

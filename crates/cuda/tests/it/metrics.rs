@@ -3,7 +3,9 @@
 use bireme_engine::tensor::Tensor;
 use bireme_ir::{DType, Op};
 
-use crate::same::{Draws, Values, check, machine, on_card, values};
+use crate::beside_host::{Values, check_within, on_card, values};
+use crate::card::device;
+use crate::draws::Draws;
 
 fn auc(steps: i32) -> Op {
     Op::new("auc")
@@ -30,7 +32,6 @@ fn batch(draws: &mut Draws, dtype: DType, samples: usize) -> Values {
 
 #[test]
 fn areas_over_batches() {
-    let Some(machine) = machine() else { return };
     let mut draws = Draws(1);
     for steps in [0, 1, 3] {
         let numbers = 3000 * (steps as usize + 1) + usize::from(steps > 0);
@@ -46,14 +47,16 @@ fn areas_over_batches() {
                 let weight = Tensor::from_slice([1], &[0.0f32]).unwrap();
                 state.insert("weight".to_owned(), weight.into());
             }
-            state = check(&machine, &auc(steps), &state, 1e-12);
+            state = check_within(&auc(steps), &state, 1e-12);
         }
     }
 }
 
 #[test]
 fn what_is_no_probability_is_complained_of() {
-    let Some(machine) = machine() else { return };
+    if device().is_none() {
+        return;
+    }
     for (bad, problem) in
         [(1.5f32, "2 at position 3"), (-0.1, "-1 at position 3"), (f32::NAN, "element 3 is NaN")]
     {
@@ -64,14 +67,13 @@ fn what_is_no_probability_is_complained_of() {
         for name in ["pos", "neg"] {
             given.insert(name.to_owned(), Tensor::zeros(DType::I64, [3000]).into());
         }
-        let error = on_card(&machine, &auc(0), &given, 1).unwrap_err().to_string();
+        let error = on_card(&auc(0), &given, 1).unwrap().unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
     }
 }
 
 #[test]
 fn accuracy_of_the_best_classes() {
-    let Some(machine) = machine() else { return };
     let mut draws = Draws(3);
     for (samples, classes) in [(1, 1), (3000, 3), (70, 1), (0, 2)] {
         let indices = draws.ids(samples * classes, 10, 0.0);
@@ -88,6 +90,6 @@ fn accuracy_of_the_best_classes() {
             .output("Accuracy", ["accuracy"])
             .output("Correct", ["correct"])
             .output("Total", ["total"]);
-        check(&machine, &op, &given, 1e-6);
+        check_within(&op, &given, 1e-6);
     }
 }

@@ -3,7 +3,8 @@
 use bireme_engine::tensor::Tensor;
 use bireme_ir::{DType, Op};
 
-use crate::agree::{Values, agree, gradient, input, raw, wholes};
+use crate::beside_host::{Values, check, check_gradient, input};
+use crate::draws::{raw, reals, wholes};
 
 /// Few values, so that many are equal; zeros of both signs, infinities, and what is not a number.
 fn awkward(dims: &[usize]) -> Tensor {
@@ -25,20 +26,20 @@ fn lanes_of_all_lengths_are_sorted() {
     for descending in [false, true] {
         let op = op.clone().attr("descending", descending);
         for len in [1usize, 2, 3, 31, 33, 1000, 2048, 2049, 5000] {
-            agree(&op, &Values::from([input("x", awkward(&[3, len]))]));
+            check(&op, &Values::from([input("x", awkward(&[3, len]))]));
         }
         for dims in [vec![70usize, 9, 5], vec![2, 3000, 3], vec![0, 4], vec![]] {
             for axis in 0..dims.len().max(1) {
                 let op = op.clone().attr("axis", axis as i32);
-                agree(&op, &Values::from([input("x", awkward(&dims))]));
+                check(&op, &Values::from([input("x", awkward(&dims))]));
             }
         }
         for dtype in [DType::F64, DType::I32, DType::I64, DType::U8] {
-            agree(&op, &Values::from([input("x", raw(dtype, &[5, 2500]))]));
+            check(&op, &Values::from([input("x", raw(dtype, &[5, 2500]))]));
         }
     }
-    let mut values = Values::from([input("x", crate::agree::reals(&[4, 2100]))]);
-    gradient(&op, &mut values, &["x"]);
+    let mut values = Values::from([input("x", reals(&[4, 2100]))]);
+    check_gradient(&op, &mut values, &["x"]);
 }
 
 #[test]
@@ -52,9 +53,9 @@ fn the_first_of_an_order() {
     ] {
         for largest in [true, false] {
             let op = op.clone().attr("k", k).attr("axis", axis).attr("largest", largest);
-            agree(&op, &Values::from([input("x", awkward(&dims))]));
-            let x = crate::agree::reals(&dims);
-            gradient(&op, &mut Values::from([input("x", x)]), &["x"]);
+            check(&op, &Values::from([input("x", awkward(&dims))]));
+            let x = reals(&dims);
+            check_gradient(&op, &mut Values::from([input("x", x)]), &["x"]);
         }
     }
 }
@@ -72,9 +73,9 @@ fn extremes_are_the_first_of_equals() {
         ] {
             for flatten in [false, true] {
                 let op = op.clone().attr("axis", axis).attr("flatten", flatten);
-                agree(&op, &Values::from([input("x", awkward(&dims))]));
+                check(&op, &Values::from([input("x", awkward(&dims))]));
                 let op = op.attr("dtype", DType::I32.code());
-                agree(&op, &Values::from([input("x", raw(DType::I64, &dims))]));
+                check(&op, &Values::from([input("x", raw(DType::I64, &dims))]));
             }
         }
     }

@@ -3,7 +3,8 @@
 use bireme_engine::tensor::Tensor;
 use bireme_ir::{DType, Op};
 
-use crate::agree::{Values, agree, gradient, input, reals};
+use crate::beside_host::{Values, check, check_gradient, input};
+use crate::draws::reals;
 
 fn pool(kind: &str, window: [i32; 2]) -> Op {
     let op = Op::new("pool2d").input("X", ["x"]).output("Out", ["out"]);
@@ -24,7 +25,7 @@ fn windows_of_all_kinds() {
         ] {
             for (format, dims) in [("NCHW", [3usize, 5, 13, 17]), ("NHWC", [2, 13, 17, 6])] {
                 let op = op.clone().attr("data_format", format);
-                gradient(&op, &mut Values::from([input("x", reals(&dims))]), &["x"]);
+                check_gradient(&op, &mut Values::from([input("x", reals(&dims))]), &["x"]);
             }
         }
     }
@@ -37,10 +38,10 @@ fn the_first_of_equal_maxima_takes_the_gradient() {
         *x = (i * 7 % 4) as f64;
     }
     let op = pool("max", [3, 3]).attr("strides", vec![2, 2]);
-    gradient(&op, &mut Values::from([input("x", x.clone())]), &["x"]);
+    check_gradient(&op, &mut Values::from([input("x", x.clone())]), &["x"]);
     let op = Op::new("max_pool2d_with_index").input("X", ["x"]).output("Out", ["out"]);
     let op = op.output("Mask", ["mask"]).attr("ksize", vec![3, 3]).attr("strides", vec![2, 2]);
-    gradient(&op, &mut Values::from([input("x", x)]), &["x"]);
+    check_gradient(&op, &mut Values::from([input("x", x)]), &["x"]);
 }
 
 #[test]
@@ -51,6 +52,6 @@ fn what_is_not_a_number_is_pooled_as_on_the_host() {
     }
     for kind in ["max", "avg"] {
         let op = pool(kind, [3, 3]).attr("strides", vec![2, 2]).attr("paddings", vec![1, 1]);
-        agree(&op, &Values::from([input("x", x.clone())]));
+        check(&op, &Values::from([input("x", x.clone())]));
     }
 }

@@ -7,6 +7,7 @@ use bireme_ir::{DType, Op};
 
 use crate::beside_host::*;
 use crate::card::alone;
+use crate::draws::{as_type, numbers};
 
 fn reduce(kind: &str, dims: &[i32], keep: bool) -> Op {
     let names = if kind == "logsumexp" { ["axis", "keepdim"] } else { ["dim", "keep_dim"] };

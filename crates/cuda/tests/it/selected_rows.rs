@@ -2,7 +2,9 @@
 
 use bireme_ir::{DType, Op};
 
-use crate::same::{Draws, check, machine, on_card, values};
+use crate::beside_host::{check_within, on_card, values};
+use crate::card::device;
+use crate::draws::Draws;
 
 fn op(kind: &str, inputs: &[&str]) -> Op {
     Op::new(kind).input("X", inputs.to_vec()).output("Out", ["out"])
@@ -10,7 +12,6 @@ fn op(kind: &str, inputs: &[&str]) -> Op {
 
 #[test]
 fn rows_are_joined_or_added_to_a_dense_tensor() {
-    let Some(machine) = machine() else { return };
     let mut draws = Draws(1);
     let (a, b) = (draws.ids(2000, 30, 0.5), draws.ids(70, 30, 0.0));
     let given = values([
@@ -19,13 +20,12 @@ fn rows_are_joined_or_added_to_a_dense_tensor() {
         ("none", draws.rows(DType::F32, vec![], 30, 6)),
         ("dense", draws.tensor(DType::F32, &[30, 6], -1.0, 1.0).into()),
     ]);
-    check(&machine, &op("sum", &["a", "none", "b"]), &given, 0.0);
-    check(&machine, &op("sum", &["a", "dense", "b"]), &given, 1e-4);
+    check_within(&op("sum", &["a", "none", "b"]), &given, 0.0);
+    check_within(&op("sum", &["a", "dense", "b"]), &given, 1e-4);
 }
 
 #[test]
 fn rows_are_merged_clipped_and_measured() {
-    let Some(machine) = machine() else { return };
     let mut draws = Draws(2);
     for (dtype, width, count, height) in [
         (DType::F32, 16, 3000, 200),
@@ -37,18 +37,20 @@ fn rows_are_merged_clipped_and_measured() {
     ] {
         let rows = draws.ids(count, height, 0.4);
         let given = values([("x", draws.rows(dtype, rows, height, width))]);
-        check(&machine, &op("merge_selected_rows", &["x"]), &given, 1e-4);
-        check(&machine, &op("squared_l2_norm", &["x"]), &given, 1e-4);
+        check_within(&op("merge_selected_rows", &["x"]), &given, 1e-4);
+        check_within(&op("squared_l2_norm", &["x"]), &given, 1e-4);
         for longest in [0.5f32, 1e6] {
-            check(&machine, &op("clip_by_norm", &["x"]).attr("max_norm", longest), &given, 1e-4);
+            check_within(&op("clip_by_norm", &["x"]).attr("max_norm", longest), &given, 1e-4);
         }
     }
 }
 
 #[test]
 fn a_row_outside_of_its_tensor_is_complained_of() {
-    let Some(machine) = machine() else { return };
+    if device().is_none() {
+        return;
+    }
     let given = values([("x", Draws(3).rows(DType::F32, vec![1, 9], 9, 2))]);
-    let error = on_card(&machine, &op("merge_selected_rows", &["x"]), &given, 1).unwrap_err();
+    let error = on_card(&op("merge_selected_rows", &["x"]), &given, 1).unwrap().unwrap_err();
     assert!(error.to_string().contains("9 at position 1 lies outside 0..9"), "{error}");
 }

@@ -2,7 +2,8 @@
 
 use bireme_ir::{DType, EMPTY_VAR, Op};
 
-use crate::agree::{Values, agree, declined, gradient, input, raw, reals, wholes};
+use crate::beside_host::{Values, check, check_gradient, declined, input};
+use crate::draws::{raw, reals, wholes};
 
 fn x_to_out(kind: &str) -> Op {
     Op::new(kind).input("X", ["x"]).output("Out", ["out"])
@@ -17,10 +18,10 @@ fn transposes_of_all_orders_and_sizes() {
             let op = op.attr("axis", order.to_vec());
             for dtype in [DType::F32, DType::Bool, DType::I64, DType::BF16] {
                 let values = Values::from([input("x", raw(dtype, &dims))]);
-                agree(&op, &values);
+                check(&op, &values);
             }
             let mut values = Values::from([input("x", reals(&dims))]);
-            gradient(&op, &mut values, &["x"]);
+            check_gradient(&op, &mut values, &["x"]);
         }
     }
 }
@@ -30,7 +31,7 @@ fn axes_are_turned() {
     for axes in [vec![0], vec![1, 2], vec![-1], vec![0, 1, 2]] {
         let op = x_to_out("flip").attr("axis", axes);
         let mut values = Values::from([input("x", reals(&[7, 33, 4]))]);
-        gradient(&op, &mut values, &["x"]);
+        check_gradient(&op, &mut values, &["x"]);
     }
 }
 
@@ -48,15 +49,15 @@ fn slices_of_words_and_of_elements() {
         slice(vec![1], vec![7], vec![8]).attr("decrease_axis", vec![1]),
     ] {
         let mut values = Values::from([input("x", reals(&[64, 26, 16]))]);
-        gradient(&op, &mut values, &["x"]);
-        agree(&op, &Values::from([input("x", raw(DType::U8, &[64, 26, 16]))]));
+        check_gradient(&op, &mut values, &["x"]);
+        check(&op, &Values::from([input("x", raw(DType::U8, &[64, 26, 16]))]));
     }
     let strided = Op::new("strided_slice").input("Input", ["x"]).output("Out", ["out"]);
     for (starts, ends, strides) in [(1, 60, 7), (-1, -60, -3), (60, -1, -1), (0, 64, 64)] {
         let op = strided.clone().attr("axes", vec![0, 2]).attr("starts", vec![starts, 15]);
         let op = op.attr("ends", vec![ends, -17]).attr("strides", vec![strides, -2]);
         let mut values = Values::from([input("x", reals(&[64, 26, 16]))]);
-        gradient(&op, &mut values, &["x"]);
+        check_gradient(&op, &mut values, &["x"]);
     }
 }
 
@@ -74,11 +75,11 @@ fn many_parts_are_joined_and_cut() {
         let op = Op::new("concat").input("X", names.clone()).output("Out", ["out"]);
         let op = op.attr("axis", axis as i32);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        gradient(&op, &mut values, &names);
+        check_gradient(&op, &mut values, &names);
         let sections: Vec<i32> = (0..count).map(|i| widths[i % 3] as i32).collect();
         let parts: Vec<String> = (0..count).map(|i| format!("y{i}")).collect();
         let split = Op::new("split").input("X", ["out"]).output("Out", parts);
-        agree(&split.attr("axis", axis as i32).attr("sections", sections), &values);
+        check(&split.attr("axis", axis as i32).attr("sections", sections), &values);
     }
 }
 
@@ -91,7 +92,7 @@ fn parts_that_nobody_wants_are_left_out() {
     values.extend([input("out@GRAD", reals(&[33, 24]))]);
     let grad = Op::new("concat_grad").input("X", ["a", "b", "c"]).input("Out@GRAD", ["out@GRAD"]);
     let grad = grad.output("X@GRAD", [EMPTY_VAR, "b@GRAD", EMPTY_VAR]).attr("axis", 1);
-    agree(&grad, &values);
+    check(&grad, &values);
 }
 
 #[test]
@@ -103,9 +104,9 @@ fn stacks_go_both_ways() {
         }
         let op = Op::new("stack").input("X", ["a", "b", "c"]).output("Y", ["out"]);
         let mut after = values.clone();
-        gradient(&op.attr("axis", axis), &mut after, &["a", "b", "c"]);
+        check_gradient(&op.attr("axis", axis), &mut after, &["a", "b", "c"]);
         let op = Op::new("unbind").input("X", ["out"]).output("Out", ["p", "q", "r"]);
-        agree(&op.attr("axis", axis), &after);
+        check(&op.attr("axis", axis), &after);
     }
 }
 
@@ -122,13 +123,13 @@ fn sums_over_what_was_repeated() {
     ] {
         let op = x_to_out("expand_v2").attr("shape", shape);
         let mut values = Values::from([input("x", reals(&x))]);
-        gradient(&op, &mut values, &["x"]);
+        check_gradient(&op, &mut values, &["x"]);
     }
     for times in [vec![1, 40], vec![30, 1], vec![2, 3, 50], vec![7]] {
         let op = x_to_out("tile").attr("repeat_times", times);
         let mut values = Values::from([input("x", reals(&[33, 12]))]);
-        gradient(&op, &mut values, &["x"]);
-        agree(&op, &Values::from([input("x", raw(DType::F16, &[33, 12]))]));
+        check_gradient(&op, &mut values, &["x"]);
+        check(&op, &Values::from([input("x", raw(DType::F16, &[33, 12]))]));
     }
 }
 
@@ -142,14 +143,14 @@ fn paddings_of_all_modes() {
             if format == "NDHWC" {
                 values = Values::from([input("x", reals(&[2, 5, 6, 8, 16]))]);
             }
-            gradient(&op, &mut values, &["x"]);
+            check_gradient(&op, &mut values, &["x"]);
         }
     }
     for paddings in [vec![0, 0, 4, 8], vec![1, 2, 3, 4], vec![0, 0, 0, 0], vec![5, 0, 0, 0]] {
         let op = x_to_out("pad").attr("paddings", paddings).attr("pad_value", -2.0f32);
         let mut values = Values::from([input("x", reals(&[40, 36]))]);
-        gradient(&op, &mut values, &["x"]);
-        agree(&op, &Values::from([input("x", wholes(&[40, 36], 1000))]));
+        check_gradient(&op, &mut values, &["x"]);
+        check(&op, &Values::from([input("x", wholes(&[40, 36], 1000))]));
     }
 }
 
@@ -160,7 +161,7 @@ fn what_leaves_at_one_end_comes_back_at_the_other() {
     {
         let op = x_to_out("roll").attr("shifts", shifts).attr("axis", axes);
         let mut values = Values::from([input("x", reals(&[9, 17, 8]))]);
-        gradient(&op, &mut values, &["x"]);
+        check_gradient(&op, &mut values, &["x"]);
     }
 }
 
@@ -172,7 +173,7 @@ fn a_part_is_replaced() {
     let op = op.attr("steps", vec![3i64, -2]);
     for value in [vec![13usize, 16, 6], vec![16, 1], vec![1], vec![1, 1, 6]] {
         let mut values = Values::from([input("x", reals(&[41, 31, 6])), input("v", reals(&value))]);
-        gradient(&op, &mut values, &["x", "v"]);
+        check_gradient(&op, &mut values, &["x", "v"]);
     }
 }
 

@@ -17,7 +17,6 @@ mod golden;
 mod hogwild;
 mod interrupt;
 mod plan;
-mod reference;
 mod runs;
 mod saved_model;
 mod split;

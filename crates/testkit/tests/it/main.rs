@@ -1,4 +1,4 @@
-//! Clusters against local runs.
+//! Clusters against local runs, and what needs several crates to be compared.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,4 +11,6 @@ mod modes;
 mod optimizers;
 #[cfg(target_os = "linux")]
 mod processes;
+mod reference;
 mod strangers;
+mod tables_on_cards;

@@ -1,153 +1,206 @@
-//! Training steps on a card.
+//! What a card does: training steps, their parts, kernels against the bytes that they move, hash tables, and whether
+//! training learns what it learns on the host.
 
+mod auc;
+mod kernels;
+mod parts;
+mod steps;
+mod tables;
+mod timing;
 mod workload;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::Result;
+use bireme_cuda::driver::Stream;
 use bireme_engine::amp::Amp;
 use bireme_engine::device::Device;
 use bireme_ir::DType;
 
-use self::workload::Workload;
+use self::kernels::Kernel;
+use self::steps::Model;
+use self::tables::TableWork;
 
-/// Rounds of a case; the best counts.
-const ROUNDS: u32 = 5;
-
-/// One line of the table.
+/// One line of the table, or several of one beginning.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    model: Model,
-    batch: usize,
-    /// Whether products may round their factors.
-    tf32: bool,
-    /// Whether batches lie on the card, or come from the host in every step.
-    on_card: bool,
-    /// The type of mixed precision, if it is used.
-    amp: &'static [&'static str],
+    work: Work,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Model {
-    /// 26 ids of a table of 10 million rows of 16, 13 dense features, layers of 512, 256, 128, 32 and 1, Adagrad.
-    CtrDnn,
-    /// 784, 128, 128 and 10, Adam.
-    MnistMlp,
-}
-
-macro_rules! cases {
-    ($($name:literal $model:ident $batch:literal $tf32:literal $on_card:literal $(+ $amp:ident)?,)*) => {
-        &[$(Case {
-            name: $name,
-            model: Model::$model,
-            batch: $batch,
-            tf32: $tf32,
-            on_card: $on_card,
-            amp: &[$(stringify!($amp))?],
-        }),*]
-    };
-}
-
-/// Every case, in the order of the table.
-pub(crate) const CASES: &[Case] = cases! {
-    "ctr_b2048_f32" CtrDnn 2048 false true,
-    "ctr_b2048_tf32" CtrDnn 2048 true true,
-    "ctr_b16384_f32" CtrDnn 16384 false true,
-    "ctr_b16384_tf32" CtrDnn 16384 true true,
-    "ctr_b65536_f32" CtrDnn 65536 false true,
-    "ctr_b65536_tf32" CtrDnn 65536 true true,
-    "ctr_b2048_bf16" CtrDnn 2048 false true + bfloat16,
-    "ctr_b16384_bf16" CtrDnn 16384 false true + bfloat16,
-    "ctr_b65536_bf16" CtrDnn 65536 false true + bfloat16,
-    "ctr_b2048_fp16" CtrDnn 2048 false true + float16,
-    "ctr_b16384_fp16" CtrDnn 16384 false true + float16,
-    "ctr_b65536_fp16" CtrDnn 65536 false true + float16,
-    "ctr_b2048_bf16_fed" CtrDnn 2048 false false + bfloat16,
-    "ctr_b16384_bf16_fed" CtrDnn 16384 false false + bfloat16,
-    "ctr_b65536_bf16_fed" CtrDnn 65536 false false + bfloat16,
-    "ctr_b2048_tf32_fed" CtrDnn 2048 true false,
-    "ctr_b16384_tf32_fed" CtrDnn 16384 true false,
-    "ctr_b65536_tf32_fed" CtrDnn 65536 true false,
-    "mnist_b64_f32" MnistMlp 64 false true,
-    "mnist_b64_f32_fed" MnistMlp 64 false false,
-    "mnist_b64_bf16" MnistMlp 64 false true + bfloat16,
-};
-
-/// What was measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Figure {
-    /// Microseconds of a step.
-    pub(crate) step_us: f64,
-    /// Million samples a second.
-    pub(crate) samples: f64,
-    /// The loss of the last step, which shows that something was trained.
-    pub(crate) loss: f64,
+enum Work {
+    /// A training step: the batch, and whether batches lie on the card or come from the host in every step.
+    Step(Model, usize, Precision, bool),
+    /// The same step of the CTR-DNN, by part.
+    Parts(usize, Precision),
+    Kernel(Kernel),
+    /// A table with rows of so many columns.
+    Table(TableWork, usize),
+    /// Training on the card and on the host.
+    Auc(Precision),
 }
 
-/// What the products of a case are computed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Precision {
-    /// 32 bits
+/// What a training is computed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Precision {
     F32,
-    /// 32 bits, factors rounded to 10 bits of fraction
+    /// Factors of products are rounded to 10 bits of fraction.
     Tf32,
-    /// Mixed precision with `bfloat16`
+    /// Mixed precision.
     Bf16,
-    /// Mixed precision with `float16` and a scaled loss
     Fp16,
 }
 
-impl Case {
-    /// What its products are computed with.
-    pub(crate) fn precision(&self) -> Precision {
-        match self.amp {
-            ["bfloat16"] => Precision::Bf16,
-            [_, ..] => Precision::Fp16,
-            [] if self.tf32 => Precision::Tf32,
-            [] => Precision::F32,
+impl Precision {
+    /// Lets programs that are prepared from now on compute so.
+    fn set(self) {
+        bireme_cuda::allow_tf32(self == Precision::Tf32);
+    }
+
+    /// Mixed precision, where it is that.
+    fn amp(self) -> Result<Option<Amp>> {
+        Ok(match self {
+            Precision::F32 | Precision::Tf32 => None,
+            Precision::Bf16 => Some(Amp::new(DType::BF16)?),
+            Precision::Fp16 => Some(Amp::new(DType::F16)?),
+        })
+    }
+}
+
+macro_rules! cases {
+    ($($name:literal $work:expr,)*) => { &[$(Case { name: $name, work: $work }),*] };
+}
+
+/// Every case, in the order of the table.
+pub(crate) const CASES: &[Case] = {
+    use Kernel::*;
+    use Model::*;
+    use Precision::*;
+    use TableWork::*;
+    use Work::{Auc, Parts, Step, Table};
+    cases! {
+        "ctr_b2048_f32" Step(CtrDnn, 2048, F32, true),
+        "ctr_b2048_tf32" Step(CtrDnn, 2048, Tf32, true),
+        "ctr_b16384_f32" Step(CtrDnn, 16384, F32, true),
+        "ctr_b16384_tf32" Step(CtrDnn, 16384, Tf32, true),
+        "ctr_b65536_f32" Step(CtrDnn, 65536, F32, true),
+        "ctr_b65536_tf32" Step(CtrDnn, 65536, Tf32, true),
+        "ctr_b2048_bf16" Step(CtrDnn, 2048, Bf16, true),
+        "ctr_b16384_bf16" Step(CtrDnn, 16384, Bf16, true),
+        "ctr_b65536_bf16" Step(CtrDnn, 65536, Bf16, true),
+        "ctr_b2048_fp16" Step(CtrDnn, 2048, Fp16, true),
+        "ctr_b16384_fp16" Step(CtrDnn, 16384, Fp16, true),
+        "ctr_b65536_fp16" Step(CtrDnn, 65536, Fp16, true),
+        "ctr_b2048_tf32_fed" Step(CtrDnn, 2048, Tf32, false),
+        "ctr_b16384_tf32_fed" Step(CtrDnn, 16384, Tf32, false),
+        "ctr_b65536_tf32_fed" Step(CtrDnn, 65536, Tf32, false),
+        "ctr_b2048_bf16_fed" Step(CtrDnn, 2048, Bf16, false),
+        "ctr_b16384_bf16_fed" Step(CtrDnn, 16384, Bf16, false),
+        "ctr_b65536_bf16_fed" Step(CtrDnn, 65536, Bf16, false),
+        "mnist_b64_f32" Step(MnistMlp, 64, F32, true),
+        "mnist_b64_f32_fed" Step(MnistMlp, 64, F32, false),
+        "mnist_b64_bf16" Step(MnistMlp, 64, Bf16, true),
+        "parts_b2048_tf32" Parts(2048, Tf32),
+        "parts_b16384_tf32" Parts(16384, Tf32),
+        "parts_b65536_tf32" Parts(65536, Tf32),
+        "kernel_copy" Work::Kernel(Copy),
+        "kernel_add" Work::Kernel(Add),
+        "kernel_broadcast_add" Work::Kernel(BroadcastAdd),
+        "kernel_reduce_rows" Work::Kernel(ReduceRows),
+        "kernel_reduce_columns" Work::Kernel(ReduceColumns),
+        "kernel_softmax" Work::Kernel(Softmax),
+        "kernel_concat" Work::Kernel(Concat),
+        "kernel_cast" Work::Kernel(Cast),
+        "kernel_gather" Work::Kernel(Gather),
+        "kernel_sort" Work::Kernel(Sort),
+        "kernel_row_update" Work::Kernel(RowUpdate),
+        "table_find_d8" Table(Find, 8),
+        "table_insert_d8" Table(Insert, 8),
+        "table_find_or_insert_d8" Table(FindOrInsert, 8),
+        "table_rows_d8" Table(Rows, 8),
+        "table_find_d16" Table(Find, 16),
+        "table_insert_d16" Table(Insert, 16),
+        "table_find_or_insert_d16" Table(FindOrInsert, 16),
+        "table_rows_d16" Table(Rows, 16),
+        "auc_f32" Auc(F32),
+        "auc_tf32" Auc(Tf32),
+        "auc_bf16" Auc(Bf16),
+    }
+};
+
+/// How large everything is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Scale {
+    /// As the cases say.
+    Full,
+    /// As small as it can be: shows that a case runs, and nothing of its speed.
+    Small,
+}
+
+impl Scale {
+    /// One of two sizes.
+    fn of<T>(self, full: T, small: T) -> T {
+        match self {
+            Scale::Full => full,
+            Scale::Small => small,
         }
     }
+}
 
-    /// The mixed precision that the model is trained with, as a user asks for it.
-    fn amp(&self) -> Result<Option<Amp>> {
-        let dtype = match self.precision() {
-            Precision::Bf16 => DType::BF16,
-            Precision::Fp16 => DType::F16,
-            Precision::F32 | Precision::Tf32 => return Ok(None),
-        };
-        Ok(Some(Amp::new(dtype)?))
+/// What was measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Figure {
+    /// What follows the name of the case, where it has several.
+    pub(crate) part: Option<&'static str>,
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+    /// What it is of something else that was measured in the same run.
+    pub(crate) ratio: Option<f64>,
+    /// Other figures, by name.
+    pub(crate) more: Vec<(&'static str, f64)>,
+}
+
+impl Figure {
+    fn new(value: f64, unit: &'static str, ratio: Option<f64>) -> Figure {
+        Figure { part: None, value, unit, ratio, more: Vec::new() }
     }
+}
 
-    /// Measures the case for about `seconds`, after a warm-up.
+/// A card, and what cases are compared with, which is measured once.
+pub(crate) struct Run {
+    number: u32,
+    seconds: f64,
+    scale: Scale,
+    device: Arc<dyn Device>,
+    stream: Arc<Stream>,
+    copy_gb_s: Option<f64>,
+    row_reads: Option<f64>,
+}
+
+impl Run {
+    /// Opens a card, for cases that are measured for about `seconds` each.
     ///
     /// # Errors
-    /// When the card fails, or the training diverges.
-    pub(crate) fn measure(&self, card: u32, seconds: f64) -> Result<Figure> {
-        bireme_cuda::allow_tf32(self.tf32);
-        let device: Arc<dyn Device> = bireme_cuda::open(card)?;
-        let mut workload = match self.model {
-            Model::CtrDnn => Workload::ctr_dnn(&device, self.batch, self.on_card, self.amp()?)?,
-            Model::MnistMlp => Workload::mnist_mlp(&device, self.batch, self.on_card, self.amp()?)?,
-        };
-        // Once around all batches, twice: the second time records.
-        workload.warm_up()?;
-        device.synchronize()?;
-        let mut best = f64::INFINITY;
-        let mut steps = 64u32;
-        for _ in 0..ROUNDS {
-            let started = Instant::now();
-            for _ in 0..steps {
-                workload.step()?;
+    /// When there is no such card.
+    pub(crate) fn new(number: u32, seconds: f64, scale: Scale) -> Result<Run> {
+        let (device, stream) = (bireme_cuda::open(number)?, bireme_cuda::stream(number)?);
+        Ok(Run { number, seconds, scale, device, stream, copy_gb_s: None, row_reads: None })
+    }
+
+    /// Measures a case, after a warm-up.
+    ///
+    /// # Errors
+    /// When the card fails, or a training diverges.
+    pub(crate) fn measure(&mut self, case: &Case) -> Result<Vec<Figure>> {
+        match case.work {
+            Work::Step(model, batch, precision, on_card) => {
+                self.step(model, batch, precision, on_card).map(|figure| vec![figure])
             }
-            device.synchronize()?;
-            let taken = started.elapsed().as_secs_f64();
-            best = best.min(taken / f64::from(steps));
-            let wanted = seconds / f64::from(ROUNDS);
-            steps = ((wanted / best) as u32).clamp(16, 1 << 20);
+            Work::Parts(batch, precision) => self.parts(batch, precision),
+            Work::Kernel(kernel) => self.kernel(kernel).map(|figure| vec![figure]),
+            Work::Table(work, width) => self.table(work, width).map(|figure| vec![figure]),
+            Work::Auc(precision) => self.auc(precision).map(|figure| vec![figure]),
         }
-        let (loss, samples) = (workload.loss()?, self.batch as f64 / best / 1e6);
-        Ok(Figure { step_us: best * 1e6, samples, loss })
     }
 }

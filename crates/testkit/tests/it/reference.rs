@@ -1,5 +1,6 @@
 //! `docs/ops.md` is written from the definitions; `UPDATE_EXPECT=1 cargo test` renews it.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use bireme_engine::op::{GradRule, OpDef, SplitRule};
@@ -14,10 +15,11 @@ Every op of the engine, with Paddle's names: written from the definitions, not b
 `?` marks a slot that may be empty, `*` one that may hold several variables.
 Attributes show their defaults; one without must be given, or may be absent (`?`).
 *rows* says that a step split over threads runs the op on each thread's rows (where its inputs allow it); other ops run once on the whole batch.
+*card* says that the op runs on a GPU, of the types and attributes that its kernels there know, and its gradient op too unless it says `forward`; the host runs the others inside the same step.
 Gradient ops (`…_grad`) follow the same rules and are left out, as are the ops that the plan puts in (`fused_…`).
 
-| op | inputs | outputs | attributes | gradient | rows |
-|---|---|---|---|---|---|
+| op | inputs | outputs | attributes | gradient | rows | card |
+|---|---|---|---|---|---|---|
 ";
 
 #[test]
@@ -26,6 +28,7 @@ fn the_reference_of_ops_is_current() {
         .filter(|def| !def.name.contains("_grad") && !def.name.starts_with("fused_"))
         .collect();
     defs.sort_by_key(|def| def.name);
+    let on_card: HashSet<&str> = bireme_cuda::ops().collect();
     let mut page = HEADER.to_owned();
     for def in defs {
         let attrs: Vec<String> = def
@@ -43,10 +46,22 @@ fn the_reference_of_ops_is_current() {
             attrs.join(", "),
             gradient.to_owned(),
             rows.to_owned(),
+            card(def, &on_card).to_owned(),
         ];
         writeln!(page, "| {} |", row.join(" | ")).unwrap();
     }
     expect_file!["../../../../docs/ops.md"].assert_eq(&page);
+}
+
+/// Where an op and its gradient op, if it has one of its own, run.
+fn card(def: &OpDef, on_card: &HashSet<&str>) -> &'static str {
+    let gradient = format!("{}_grad", def.name);
+    let is_on_host = ops::find(&gradient).is_ok() && !on_card.contains(gradient.as_str());
+    match (on_card.contains(def.name), is_on_host) {
+        (false, _) => "",
+        (true, false) => "yes",
+        (true, true) => "forward",
+    }
 }
 
 fn slots(slots: &[Slot]) -> String {
