@@ -22,7 +22,7 @@ use crate::driver::{
     Card, Compute, Element, Epilogue, Event, Graph, Operand, Pinned, ProductSpec, Products, Span,
     Stream, Timing,
 };
-use crate::lanes::{self, Access, Placement};
+use crate::lanes::{self, Access};
 use crate::lower::{self, Lowered, Lowering, Stop};
 use crate::merge::{self, Joint};
 use crate::page_locked::{Flights, Pages};
@@ -43,40 +43,10 @@ pub(crate) struct Cuda {
     pages: Arc<Pages>,
     flights: Flights,
     products: OnceLock<Products>,
-    lanes: Mutex<Lanes>,
+    /// Streams on which work is recorded.
+    lanes: Mutex<Vec<Arc<Stream>>>,
     /// How long the pieces of recordings take, while somebody asks.
     profiles: Mutex<Option<Vec<Profile>>>,
-}
-
-/// Streams on which work is recorded: those of urgent work, and others.
-#[derive(Default)]
-struct Lanes {
-    urgent: Vec<Arc<Stream>>,
-    others: Vec<Arc<Stream>>,
-}
-
-impl Lanes {
-    /// A stream for each lane.
-    fn take(
-        &mut self,
-        card: &Arc<Card>,
-        is_urgent: &[bool],
-    ) -> crate::driver::Result<Vec<Arc<Stream>>> {
-        // Any number below that of other streams is more urgent.
-        const URGENT: i32 = -1;
-        let mut taken = [0, 0];
-        let lanes = is_urgent.iter().map(|is_urgent| {
-            let (streams, priority) =
-                if *is_urgent { (&mut self.urgent, URGENT) } else { (&mut self.others, 0) };
-            let next = &mut taken[usize::from(*is_urgent)];
-            if streams.len() == *next {
-                streams.push(Stream::with_priority(card, priority)?);
-            }
-            *next += 1;
-            Ok(Arc::clone(&streams[*next - 1]))
-        });
-        lanes.collect()
-    }
 }
 
 /// A piece of work of an op, with what it reads and writes.
@@ -333,12 +303,13 @@ impl Cuda {
     /// Records work on as many streams as may run side by side.
     fn capture(&self, work: &[Recorded]) -> crate::driver::Result<Graph> {
         let accesses: Vec<Vec<Access>> = work.iter().map(|piece| piece.accesses.clone()).collect();
-        let Placement { pieces: placed, mut is_urgent } = lanes::place(&accesses);
-        if is_urgent.is_empty() {
-            is_urgent.push(true);
+        let placed = lanes::place(&accesses);
+        let count = placed.iter().map(|placed| placed.lane + 1).max().unwrap_or(1);
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        while lanes.len() < count {
+            lanes.push(Stream::new(&self.card)?);
         }
-        let mut all = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let lanes = all.take(&self.card, &is_urgent)?;
+        let lanes = &lanes[..count];
         for (piece, placed) in work.iter().zip(&placed) {
             if piece.work.is_product() {
                 self.products()?.prepare(&lanes[placed.lane])?;
