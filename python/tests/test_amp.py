@@ -59,6 +59,12 @@ def test_products_are_cast_and_others_follow():
         assert (layer(x) + paddle.ones([2])).dtype == paddle.float16
 
 
+def test_numbers_of_16_bits_are_shown_as_numbers():
+    x = paddle.to_tensor([1.5, -2.0]).astype("bfloat16")
+    assert "1.50000000, -2." in repr(x) and "dtype=bfloat16" in repr(x)
+    assert x.tolist() == [1.5, -2.0]
+
+
 def test_gradients_of_parameters_are_of_their_type():
     layer = paddle.nn.Linear(3, 2)
     with paddle.amp.auto_cast(dtype="bfloat16"):

@@ -32,6 +32,7 @@
 //! | to … | see |
 //! |---|---|
 //! | build a model | [`layers`], [`optimizer`], [`lr`], [`initializer`], [`clip`], [`regularizer`] |
+//! | train it with 16 bits | [`amp`] |
 //! | run and save it | [`Executor`], [`Scope`], [`tensor`], [`io`] |
 //! | train on files | [`data`] |
 //! | train in many processes | [`fleet`]: parameter servers, collective jobs |
@@ -43,6 +44,7 @@
 
 /// What most programs use: `use bireme::prelude::*;`.
 pub mod prelude {
+    pub use bireme_engine::amp::{Amp, MixedPrecision};
     pub use bireme_engine::graph::Graph;
     pub use bireme_engine::io::{load_inference_model, save_inference_model};
     pub use bireme_engine::layers::{self, Act, Label};
@@ -59,7 +61,7 @@ pub mod prelude {
 pub use bireme_engine::ir;
 pub use bireme_engine::{DType, Error, Executor, Place, Result, Scope, Value};
 pub use bireme_engine::{
-    autodiff, catalog, clip, eager, graph, initializer, io, layers, lr, optimizer, random,
+    amp, autodiff, catalog, clip, eager, graph, initializer, io, layers, lr, optimizer, random,
     regularizer, tensor,
 };
 pub use {bireme_data as data, bireme_fleet as fleet, bireme_rec as rec};

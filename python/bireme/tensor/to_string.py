@@ -55,7 +55,9 @@ def to_string(tensor: Any, prefix: str = "Tensor") -> str:
     Tensor(shape=[2], dtype=float32, place=Place(cpu), stop_gradient=True,
            [1., 2.])
     """
-    array = tensor.numpy()
+    # numpy has no bfloat16, and gets its bits.
+    is_brain = tensor.dtype.name == "bfloat16"
+    array = (tensor.detach().astype("float32") if is_brain else tensor).numpy()
     indent = len(prefix) + 1
     summary = array.ndim > 0 and array.size > _Options.threshold
     width, signed = _width(_edges(array) if summary else array)

@@ -1,16 +1,16 @@
 //! The optimizer that a configuration names.
 
+use bireme_engine::DType;
+use bireme_engine::amp::{Amp, Level, LossScaling, MixedPrecision, rewrite};
 use bireme_engine::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, DecayedAdagrad, Ftrl, Lamb, Momentum, Optimizer,
     RmsProp, Sgd,
 };
 
-use bireme_engine::DType;
-use bireme_engine::amp::{Amp, Level, LossScaling, MixedPrecision};
-
 use super::topology::Topology;
 use crate::Result;
 use crate::config::Config;
+use crate::zoo::Model;
 
 const CLASS: &str = "hyper_parameters.optimizer.class";
 const RATE: &str = "hyper_parameters.optimizer.learning_rate";
@@ -106,6 +106,19 @@ pub(super) fn amp(config: &Config, topology: Topology) -> Result<Option<Amp>> {
         amp.scaling = LossScaling { initial, ..amp.scaling };
     }
     Ok(Some(amp))
+}
+
+/// Gives a model that is not trained the parameters that training with level O2 leaves: files have them in 16 bits.
+///
+/// # Errors
+/// As [`amp`].
+pub(super) fn narrow(config: &Config, model: &Model) -> Result<()> {
+    let amp = amp(config, Topology::Alone)?;
+    if let Some(amp) = amp.filter(|amp| amp.level == Level::O2) {
+        let graph = &model.graph;
+        graph.edit_main(|main| graph.edit_startup(|startup| rewrite(main, startup, &amp)))?;
+    }
+    Ok(())
 }
 
 /// The optimizer of a configuration, with mixed precision where it asks for that.
