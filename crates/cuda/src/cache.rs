@@ -86,9 +86,9 @@ impl Cache {
             Some(found) => found,
             None => {
                 let piece = match rounded {
-                    0..=SMALL => SMALL_PIECE,
-                    ..=MIDDLE => LARGE_PIECE,
-                    _ => rounded.next_multiple_of(SMALL_PIECE),
+                    bytes if bytes <= SMALL => SMALL_PIECE,
+                    bytes if bytes <= MIDDLE => LARGE_PIECE,
+                    bytes => bytes.next_multiple_of(SMALL_PIECE),
                 };
                 let memory = self.piece(piece, rounded)?;
                 let (at, piece) = (memory.address(), memory.len());

@@ -262,7 +262,7 @@ impl Region for Foreign {
 /// A tensor in the memory of what has `__dlpack__`, or of a capsule.
 #[pyfunction]
 pub(crate) fn from_dlpack(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    let is_capsule = value.get_type().name()?.to_string() == "PyCapsule";
+    let is_capsule = value.get_type().name()? == "PyCapsule";
     if is_capsule {
         return taken(py, value, false);
     }

@@ -35,7 +35,7 @@ struct Growth {
 /// Raises the powers in the slots of Adam and its kin; those without an output are left to another op. With
 /// `keep` they stay as they are. Says where to find what they were, for those that are no longer.
 pub(super) fn raise(cx: &mut Lowering<'_>, keep: bool) -> Outcome<[Ref; 2]> {
-    let (mut powers, mut befores) = (Vec::new(), [Ref::NULL; 2]);
+    let (mut powers, mut kept) = (Vec::new(), [Ref::NULL; 2]);
     for (at, (slot, base)) in [("Beta1Pow", "beta1"), ("Beta2Pow", "beta2")].iter().enumerate() {
         let (power, base) = (cx.input(slot)?.dense()?, cx.op.f64(base)?);
         let Some(out) = cx.maybe_output(&format!("{slot}Out")) else { continue };
@@ -44,14 +44,14 @@ pub(super) fn raise(cx: &mut Lowering<'_>, keep: bool) -> Outcome<[Ref; 2]> {
             Ok(_) if keep => cx.carry_over(&power, &out),
             Ok(count) if is_double || power.dtype == DType::F32 => {
                 let before = cx.scratch(power.bytes());
-                befores[at] = before;
+                kept[at] = before;
                 powers.push(Power { from: power.at, to: out.at, before, base, count, is_double });
             }
             _ => return host(),
         }
     }
     raise_many(cx, &powers);
-    Ok(befores)
+    Ok(kept)
 }
 
 /// Raises the powers of several parameters.
