@@ -230,7 +230,7 @@ def test_what_is_no_array_is_refused():
 def test_a_value_that_others_share_is_not_written():
     array = np.ones(3, "float32")
     tensor = from_dlpack(array)
-    tensor.stop_gradient = False
+    tensor.stop_gradient, tensor.name = False, "shared"
     tensor.sum().backward()
     paddle.optimizer.SGD(0.5, parameters=[tensor]).step()
     assert tensor.tolist() == [0.5] * 3 and array.tolist() == [1.0] * 3

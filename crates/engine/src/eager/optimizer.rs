@@ -127,6 +127,8 @@ impl EagerOptimizer {
             .map(|(kind, (param, _))| (&kind.name, param.held()))
             .collect();
         self.start(&graph.startup(), &params, home)?;
+        // The rate is the caller's, and no state that is saved.
+        self.state.remove(minimized.learning_rate.name());
         let main = graph.main();
         let routine = Routine::new(&main.global().ops, 0)?;
         let mut own: Vec<Option<Held>> = (0..routine.len()).map(|_| None).collect();
