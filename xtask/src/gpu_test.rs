@@ -54,8 +54,9 @@ fn executable(messages: &str) -> Option<PathBuf> {
     let of_test =
         |line: &&str| line.contains("\"kind\":[\"test\"]") && line.contains("\"name\":\"it\"");
     let lines = messages.lines().filter(of_test);
-    let paths = lines.filter_map(|line| line.split_once("\"executable\":\"")?.1.split('"').next());
-    paths.last().map(PathBuf::from)
+    let mut paths =
+        lines.filter_map(|line| line.split_once("\"executable\":\"")?.1.split('"').next());
+    paths.next_back().map(PathBuf::from)
 }
 
 /// Copies everything into one folder, the program without what only a debugger reads.

@@ -242,7 +242,8 @@ fn updates_are_those_of_the_rules() {
     let Some((_machine, stream)) = stream() else { return };
     let shape = RowShape { width: 8, states: 2 };
     let step = Step { rate: 0.1, count: 3 };
-    let rules: [(Rule, fn(&mut [f32; 3], f32)); 4] = [
+    type Apply = fn(&mut [f32; 3], f32);
+    let rules: [(Rule, Apply); 4] = [
         (Rule::Sgd, |row, grad| row[0] -= 0.1 * grad),
         (Rule::Adagrad { epsilon: 1e-6 }, |[weight, square, _], grad| {
             *square += grad * grad;
@@ -273,8 +274,8 @@ fn updates_are_those_of_the_rules() {
         let numbers: Vec<u32> = get(&stream, &numbers);
         // Row 3 has most of the gradients, others a few, some none; some positions have no row.
         let of = |i: usize| match i {
-            _ if i % 11 == 0 => None,
-            _ if i % 2 == 0 => Some(3),
+            _ if i.is_multiple_of(11) => None,
+            _ if i.is_multiple_of(2) => Some(3),
             _ => Some(i * i % 37),
         };
         let named: Vec<u32> =

@@ -9,7 +9,6 @@ use bireme_ps::table::{
 const WIDTH: usize = 8;
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn rows_begin_as_on_a_server() {
     let Some(dir) = bireme_emulator::DIR else {
         eprintln!("skipped: there is no emulated card, for want of a C++ compiler");

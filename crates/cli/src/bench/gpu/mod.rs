@@ -42,13 +42,15 @@ enum Work {
 }
 
 /// What a training is computed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Precision {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Precision {
+    /// 32 bits
     F32,
-    /// Factors of products are rounded to 10 bits of fraction.
+    /// 32 bits, factors of products rounded to 10 bits of fraction
     Tf32,
-    /// Mixed precision.
+    /// Mixed precision with `bfloat16`
     Bf16,
+    /// Mixed precision with `float16` and a scaled loss
     Fp16,
 }
 
@@ -65,6 +67,18 @@ impl Precision {
             Precision::Bf16 => Some(Amp::new(DType::BF16)?),
             Precision::Fp16 => Some(Amp::new(DType::F16)?),
         })
+    }
+}
+
+impl Case {
+    /// What it is computed with, if it is a training.
+    pub(crate) fn precision(&self) -> Option<Precision> {
+        match self.work {
+            Work::Step(_, _, precision, _) | Work::Parts(_, precision) | Work::Auc(precision) => {
+                Some(precision)
+            }
+            Work::Kernel(_) | Work::Table(..) => None,
+        }
     }
 }
 
@@ -104,6 +118,9 @@ pub(crate) const CASES: &[Case] = {
         "parts_b2048_tf32" Parts(2048, Tf32),
         "parts_b16384_tf32" Parts(16384, Tf32),
         "parts_b65536_tf32" Parts(65536, Tf32),
+        "parts_b2048_bf16" Parts(2048, Bf16),
+        "parts_b16384_bf16" Parts(16384, Bf16),
+        "parts_b65536_bf16" Parts(65536, Bf16),
         "kernel_copy" Work::Kernel(Copy),
         "kernel_add" Work::Kernel(Add),
         "kernel_broadcast_add" Work::Kernel(BroadcastAdd),

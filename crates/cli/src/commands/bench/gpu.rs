@@ -2,20 +2,20 @@
 
 use std::io::{self, Write};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::seconds;
-use crate::bench::gpu::{CASES, Case, Figure, Run, Scale};
+use crate::bench::gpu::{CASES, Case, Figure, Precision, Run, Scale};
 use crate::commands::Outcome;
 
 /// Measure training steps, kernels and tables on a GPU
 ///
 /// `ctr_b…` is a step of the CTR-DNN: 26 ids of a table of 10 million rows of 16 columns, 13 dense features, layers of
 /// 512, 256, 128, 32 and 1, Adagrad. `mnist_b64` is a step of the MNIST perceptron. `tf32` lets products round their
-/// factors to 10 bits of fraction. Batches lie on the card; with `fed` each comes from the host's memory in its step.
-/// The value is in million samples a second; `loss` is that of a batch that was not trained on. Of five rounds the
-/// best counts.
+/// factors to 10 bits of fraction; `bf16` and `fp16` train with mixed precision. Batches lie on the card; with `fed`
+/// each comes from the host's memory in its step. The value is in million samples a second; `loss` is that of a batch
+/// that was not trained on. Of five rounds the best counts.
 ///
 /// `parts_…` is the same step by part, each piece of it timed alone: microseconds, and the part of all.
 ///
@@ -26,7 +26,7 @@ use crate::commands::Outcome;
 /// million keys a second: `find` copies rows, `rows` gives their numbers, `insert` makes rows of new keys and copies
 /// them. `ratio` is to random rows of 64 bytes that are read by number in the same run.
 ///
-/// `auc_…` trains the CTR-DNN on samples of a hidden model, on the card and on the host, and compares.
+/// `auc_…` trains the CTR-DNN on samples of a hidden model, on the card and with 32 bits on the host, and compares.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print one JSON object for each line
@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Measure only cases whose names begin so; may be given several times [default: all]
     #[arg(long = "case", value_name = "NAME", value_parser = case)]
     cases: Vec<String>,
+    /// Measure only trainings of this precision
+    #[arg(long, value_name = "NAME")]
+    precision: Option<Precision>,
     /// Time to measure each case for
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     seconds: f32,
@@ -51,10 +54,12 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let is_chosen = |case: &&Case| {
+    let is_named = |case: &&Case| {
         args.cases.is_empty() || args.cases.iter().any(|beginning| case.name.starts_with(beginning))
     };
-    let cases: Vec<&Case> = CASES.iter().filter(is_chosen).collect();
+    let is_precise = |case: &&Case| args.precision.is_none() || case.precision() == args.precision;
+    let cases: Vec<&Case> = CASES.iter().filter(is_named).filter(is_precise).collect();
+    ensure!(!cases.is_empty(), "none of the cases has that precision");
     let mut out = io::stdout().lock();
     if args.list {
         cases.iter().try_for_each(|case| writeln!(out, "{}", case.name))?;
