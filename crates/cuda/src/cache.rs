@@ -77,18 +77,17 @@ impl Cache {
         }
         let rounded = bytes.max(1).next_multiple_of(GRAIN);
         let mut state = self.lock();
-        let most = match rounded {
-            ..=MIDDLE => LARGE_PIECE,
-            _ => rounded + rounded / 4,
-        };
+        let most = if rounded <= MIDDLE { LARGE_PIECE } else { rounded + rounded / 4 };
         let found = state.pool(rounded).take(rounded, most);
         let (address, counted) = match found {
             Some(found) => found,
             None => {
-                let piece = match rounded {
-                    0..=SMALL => SMALL_PIECE,
-                    ..=MIDDLE => LARGE_PIECE,
-                    _ => rounded.next_multiple_of(SMALL_PIECE),
+                let piece = if rounded <= SMALL {
+                    SMALL_PIECE
+                } else if rounded <= MIDDLE {
+                    LARGE_PIECE
+                } else {
+                    rounded.next_multiple_of(SMALL_PIECE)
                 };
                 let memory = self.piece(piece, rounded)?;
                 let (at, piece) = (memory.address(), memory.len());

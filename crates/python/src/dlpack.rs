@@ -17,7 +17,7 @@ use bireme_engine::{DType, Place};
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyCapsule, PyDict};
 
 use crate::card;
 use crate::error::{enter, to_py};
@@ -262,8 +262,7 @@ impl Region for Foreign {
 /// A tensor in the memory of what has `__dlpack__`, or of a capsule.
 #[pyfunction]
 pub(crate) fn from_dlpack(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    let is_capsule = value.get_type().name()?.to_string() == "PyCapsule";
-    if is_capsule {
+    if value.is_instance_of::<PyCapsule>() {
         return taken(py, value, false);
     }
     if !value.hasattr("__dlpack__")? {

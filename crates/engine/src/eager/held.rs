@@ -307,13 +307,13 @@ impl Held {
     }
 
     /// An op writes it on the card, in this memory if it is another; returns what it lay in before.
-    pub(super) fn written(&mut self, memory: Option<DeviceValue>) -> Option<Box<DeviceValue>> {
+    pub(super) fn written(&mut self, memory: Option<DeviceValue>) -> Option<DeviceValue> {
         self.host.take();
         let before = memory.is_some().then(|| self.card.take()).flatten();
         if let Some(memory) = memory {
             self.card = OnceLock::from(Box::new(memory));
         }
-        before
+        before.map(|value| *value)
     }
 }
 

@@ -122,7 +122,7 @@ impl Call {
         table: &mut [Entry<'_>],
         card: &Arc<EagerCard>,
         form: Arc<CardForm>,
-    ) -> Result<(Planned, Vec<Box<DeviceValue>>)> {
+    ) -> Result<(Planned, Vec<DeviceValue>)> {
         // What is read and written must be nobody else's before its address is known.
         for place in self.outputs.iter().filter(|place| self.inputs.contains(place)) {
             table[*place].writable(true, Some(card))?;
@@ -156,7 +156,7 @@ impl Call {
 pub(super) struct Waiting<'a> {
     runs: Vec<(&'a Call, Planned)>,
     /// Memory that the runs may still use; others must not have it before they are given to the card.
-    kept: Vec<Box<DeviceValue>>,
+    kept: Vec<DeviceValue>,
 }
 
 impl<'a> Waiting<'a> {
