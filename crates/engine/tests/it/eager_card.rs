@@ -56,14 +56,14 @@ fn who_shares_a_value_keeps_it() {
     let mut sgd = bireme_engine::eager::EagerOptimizer::new(Box::new(
         bireme_engine::optimizer::Sgd::new(0.5),
     ));
-    sgd.step(&[w.clone()], 0.5).unwrap();
+    sgd.step(std::slice::from_ref(&w), 0.5).unwrap();
     let after: Vec<f64> = before.iter().map(|w| w - 0.5 * 2.0 * w / 3.0).collect();
     assert!(numbers(&w).iter().zip(&after).all(|(a, b)| (a - b).abs() < 1e-6));
     assert_eq!(numbers(&EagerTensor::from_held(shared)), before);
     // Alone, it is updated where it is.
     let at = |w: &EagerTensor| w.held().known_on_card().unwrap().operand();
     let place = at(&w);
-    sgd.step(&[w.clone()], 0.5).unwrap();
+    sgd.step(std::slice::from_ref(&w), 0.5).unwrap();
     assert_eq!(at(&w), place);
     assert!(numbers(&w).iter().zip(&after).all(|(a, b)| (a - b).abs() > 1e-4));
 }
