@@ -8,20 +8,7 @@ from typing import Any
 
 import bireme.tensor.scatter as _scatter
 
-from .tensor import (
-    attribute,
-    creation,
-    inplace,
-    linalg,
-    logic,
-    manipulation,
-    math,
-    methods,
-    ops,
-    random,
-    search,
-    stat,
-)  # type: ignore[no-redef]
+from .tensor import attribute, creation, inplace, linalg, logic, manipulation, math, methods, ops, random, search, stat  # type: ignore[no-redef]
 
 class TensorMethods:
     @property

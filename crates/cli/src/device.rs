@@ -112,7 +112,7 @@ mod tests {
     fn the_command_line_comes_first() {
         let path = std::path::Path::new("a.yaml");
         let config = |text: &str| Config::parse(path, text, &[]).unwrap();
-        let mut asks = config("runner: {use_gpu: 1}");
+        let mut asks = config("runner: {use_gpu: True}");
         choose(&mut asks, Some(Choice::Cpu));
         assert!(!asks.switch(KEY) && card_of(&asks, Some(Choice::Cpu)).unwrap().is_none());
         let mut silent = config("runner: {epochs: 1}");
