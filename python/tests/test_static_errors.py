@@ -149,6 +149,6 @@ def test_environment_variables_that_are_no_numbers_are_named(monkeypatch):
     monkeypatch.setenv("CPU_NUM", "two")
     with pytest.raises(ValueError, match="`CPU_NUM` is 'two'"):
         paddle.static.cpu_places()
-    monkeypatch.setenv("FLAGS_selected_gpus", "")
+    monkeypatch.setenv("FLAGS_selected_gpus", "first")
     with pytest.raises(ValueError, match="FLAGS_selected_gpus"):
         paddle.static.cuda_places()
