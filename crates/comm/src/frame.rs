@@ -6,8 +6,9 @@ pub const HEADER: usize = 40;
 /// First bytes of every frame.
 pub const MAGIC: [u8; 4] = *b"BRM\x01";
 /// Version of the protocol; peers of another one are refused. Goes up with every change to frames,
-/// requests or answers: 2 acknowledges large replies, and tells servers what a job goes on from.
-pub const VERSION: u16 = 2;
+/// requests or answers: 2 acknowledges large replies, and tells servers what a job goes on from; 3 lets a server
+/// that ends say why.
+pub const VERSION: u16 = 3;
 /// Largest body before a connection has proven itself.
 pub const MAX_STRANGER_BODY: usize = 1024;
 
@@ -21,7 +22,7 @@ pub enum Kind {
     Hello = 2,
     /// Server to client: the server's own proof.
     Welcome = 3,
-    /// Server to client: why the connection is closed now.
+    /// Server to client: why the connection is closed now; on the one of heartbeats, why the server ends.
     Refused = 4,
     /// A request.
     Request = 5,

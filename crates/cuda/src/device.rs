@@ -23,7 +23,7 @@ use crate::driver::{
     Stream, Timing,
 };
 use crate::lanes::{self, Access};
-use crate::lower::{self, Lowered, Lowering, Stop};
+use crate::lower::{self, Lowered};
 use crate::merge::{self, Joint};
 use crate::page_locked::{Flights, Pages};
 use crate::profile::{Piece, Profile};
@@ -424,17 +424,8 @@ impl Device for Cuda {
         inputs: &[DeviceMeta],
         outputs: &mut [DeviceMeta],
     ) -> Result<Option<Arc<dyn DeviceKernel>>> {
-        let Some(lower) = lower::find(op.def.name) else { return Ok(None) };
-        let mut lowering = Lowering::new(op, inputs, outputs);
-        let lowered = match lower(&mut lowering) {
-            Ok(()) => Ok(lowering.finish()),
-            Err(Stop::Host) => lower::widen::lower(lower, op, inputs, outputs),
-            Err(error) => Err(error),
-        };
-        let Lowered { work, scratch, pieces } = match lowered {
-            Ok(lowered) => lowered,
-            Err(Stop::Host) => return Ok(None),
-            Err(Stop::Error(error)) => return Err(error),
+        let Some(Lowered { work, scratch, pieces }) = lower::lowered(op, inputs, outputs)? else {
+            return Ok(None);
         };
         let work = work.into_iter().map(|work| self.ready(work));
         let work = work.collect::<crate::driver::Result<Vec<_>>>().map_err(failed)?;

@@ -10,7 +10,7 @@ use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
 use bireme_ir::DType;
 
-use crate::lower::{self, Lowered, Lowering, Stop};
+use crate::lower::{self, Lowered};
 
 /// A card that is not there.
 #[derive(Debug)]
@@ -78,15 +78,9 @@ impl Device for Paper {
         inputs: &[DeviceMeta],
         outputs: &mut [DeviceMeta],
     ) -> Result<Option<Arc<dyn DeviceKernel>>> {
-        let Some(lower) = lower::find(op.def.name) else { return Ok(None) };
-        let mut lowering = Lowering::new(op, inputs, outputs);
-        match lower(&mut lowering) {
-            Ok(()) => {}
-            Err(Stop::Host) => return Ok(None),
-            Err(Stop::Error(error)) => return Err(error),
-        }
-        let Lowered { scratch, .. } = lowering.finish();
-        Ok(Some(Arc::new(Need { scratch })))
+        let lowered = lower::lowered(op, inputs, outputs)?;
+        Ok(lowered
+            .map(|Lowered { scratch, .. }| Arc::new(Need { scratch }) as Arc<dyn DeviceKernel>))
     }
 
     fn takes_gaps(&self, op: &str) -> &'static [&'static str] {

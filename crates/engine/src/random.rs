@@ -4,6 +4,10 @@
 //! before. So an initial value is the same however a parameter is sliced, and a dropout mask is the
 //! same however a batch is split.
 
+mod row_init;
+
+pub use row_init::RowInit;
+
 /// A stream of random numbers that can be read at any position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Philox {

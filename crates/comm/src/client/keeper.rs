@@ -1,12 +1,13 @@
 //! The connection that carries heartbeats: tells the server that this process lives, and notices
 //! when the server does not. It never waits for requests, however long they take.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::shared::{Orders, Shared};
 use crate::connection::{Connection, lock};
-use crate::frame::{Header, Kind};
+use crate::frame::{Header, Kind, MAX_STRANGER_BODY};
 use crate::handshake::CONTROL;
 
 /// A server that cannot be reached this often needs no goodbye: it has left itself.
@@ -43,16 +44,27 @@ fn beat(shared: &Shared, connection: &Connection) -> String {
         let orders = *lock(&shared.orders);
         let kind = if orders == Orders::Goodbye { Kind::Goodbye } else { Kind::Heartbeat };
         let sent = Instant::now();
-        if let Err(error) = connection.send(Header::new(kind), &[]) {
+        // What the server wrote last must still be there to read.
+        let give_up = || Err(ErrorKind::TimedOut.into());
+        if let Err(error) = connection.send_patiently(Header::new(kind), &[], give_up) {
+            shared.heed_last_words(connection);
             return error.to_string();
         }
         while sent.elapsed() < interval {
-            match connection.receive(0, &shared.pool) {
-                Ok(Some((header, _))) => {
+            match connection.receive(MAX_STRANGER_BODY, &shared.pool) {
+                Ok(Some((header, body))) => {
                     shared.heard();
-                    if header.kind == Kind::Goodbye {
-                        stop(shared);
-                        return String::new();
+                    match (header.kind, orders) {
+                        // Who leaves does not mind why the server does.
+                        (Kind::Goodbye, _) | (Kind::Refused, Orders::Goodbye) => {
+                            stop(shared);
+                            return String::new();
+                        }
+                        (Kind::Refused, _) => {
+                            shared.ended(&body);
+                            return String::new();
+                        }
+                        _ => {}
                     }
                     if header.kind == kind {
                         rest(shared, interval.saturating_sub(sent.elapsed()));

@@ -9,6 +9,7 @@ use super::link::Link;
 use crate::body::Pool;
 use crate::connection::{Connection, lock};
 use crate::dial::Dialer;
+use crate::frame::{Kind, MAX_STRANGER_BODY};
 use crate::handshake::{self, CONTROL, Failed, Hello, Refusal};
 use crate::reminder::Reminder;
 use crate::threads::Threads;
@@ -208,6 +209,9 @@ impl Shared {
             }
             Err(Failed::ConnectionRefused(problem)) => {
                 if self.is_gone() {
+                    // Perhaps it has said why, and nobody has looked since.
+                    let control = lock(&self.control).clone();
+                    control.iter().for_each(|control| self.heed_last_words(control));
                     self.finish(End::Lost(format!("nothing listens there any more ({problem})")));
                     return (None, false);
                 }
@@ -243,6 +247,23 @@ impl Shared {
         self.check_alive(&problem);
         *pause = (*pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         (None, is_full)
+    }
+
+    /// The server said why it ends.
+    pub(super) fn ended(&self, why: &[u8]) {
+        let why = String::from_utf8_lossy(why);
+        // A server that names itself is not named twice.
+        let bare = why.strip_prefix(&format!("{}: ", self.peer)).unwrap_or(&why);
+        self.finish(End::Lost(bare.to_owned()));
+    }
+
+    /// Reads what the server wrote on the connection of heartbeats before that ended.
+    pub(super) fn heed_last_words(&self, control: &Connection) {
+        while let Ok(Some((header, body))) = control.receive(MAX_STRANGER_BODY, &self.pool) {
+            if header.kind == Kind::Refused {
+                return self.ended(&body);
+            }
+        }
     }
 
     /// Whether enough attempts in a row have found nothing that listens, and nothing came meanwhile:

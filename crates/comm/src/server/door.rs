@@ -171,7 +171,7 @@ fn join(
     if !session.has_room(hello.link, state.settings.max_connections) {
         return Err((Refusal::Full, "the session has too many links".to_owned()));
     }
-    let added = session.add(connection);
+    let added = session.add(hello.link, connection);
     drop(sessions);
     if !added {
         return Err(over());

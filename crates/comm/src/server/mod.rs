@@ -136,6 +136,15 @@ impl Server {
     /// Takes no more connections, ends those it has and waits for its threads, at most for the
     /// heartbeat timeout where a handler does not return.
     pub fn shutdown(&self) {
+        self.end(Session::close);
+    }
+
+    /// As [`Server::shutdown`]; clients that have something to ask later are told why it ended.
+    pub fn shutdown_because(&self, why: &str) {
+        self.end(|session| session.close_because(why));
+    }
+
+    fn end(&self, close: impl Fn(&Session)) {
         if self.state.closing.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -145,7 +154,7 @@ impl Server {
         self.state.strangers.close();
         let sessions: Vec<_> = lock(&self.state.sessions).drain().collect();
         for (_, session) in sessions {
-            session.close();
+            close(&session);
         }
         drop(lock(&self.state.watch.0));
         self.state.watch.1.notify_all();

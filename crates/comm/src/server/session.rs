@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use crate::Peer;
 use crate::connection::{Connection, lock};
 use crate::frame::Kind;
-use crate::handshake::CONTROL;
+use crate::handshake::{self, CONTROL, Refusal};
 
 pub(super) struct Session {
     pub(super) peer: Peer,
     start: Instant,
     /// Milliseconds from `start` to the last frame.
     heard: AtomicU64,
-    connections: Mutex<Vec<Arc<Connection>>>,
+    /// With the number of the link that each belongs to.
+    connections: Mutex<Vec<(u32, Arc<Connection>)>>,
     links: Mutex<HashMap<u32, Arc<Link>>>,
     budget: Arc<ReplyBudget>,
     closed: AtomicBool,
@@ -47,14 +48,14 @@ impl Session {
     }
 
     /// Takes a connection in; false when the session is over.
-    pub(super) fn add(&self, connection: &Arc<Connection>) -> bool {
+    pub(super) fn add(&self, link: u32, connection: &Arc<Connection>) -> bool {
         let mut connections = lock(&self.connections);
-        connections.push(connection.clone());
+        connections.push((link, connection.clone()));
         !self.closed.load(Ordering::Acquire)
     }
 
     pub(super) fn remove(&self, connection: &Arc<Connection>) {
-        lock(&self.connections).retain(|other| !Arc::ptr_eq(other, connection));
+        lock(&self.connections).retain(|(_, other)| !Arc::ptr_eq(other, connection));
     }
 
     /// The state of a link, which outlives its connections.
@@ -75,9 +76,23 @@ impl Session {
     }
 
     pub(super) fn close(&self) {
+        self.take_connections().into_iter().for_each(|(_, connection)| connection.shutdown());
+    }
+
+    /// As [`Session::close`], and tells the client why.
+    pub(super) fn close_because(&self, why: &str) {
+        for (link, connection) in self.take_connections() {
+            match link {
+                CONTROL => handshake::refuse(&connection, Refusal::Session, why, 0),
+                _ => connection.shutdown(),
+            }
+        }
+    }
+
+    fn take_connections(&self) -> Vec<(u32, Arc<Connection>)> {
         let mut connections = lock(&self.connections);
         self.closed.store(true, Ordering::Release);
-        connections.drain(..).for_each(|connection| connection.shutdown());
+        std::mem::take(&mut *connections)
     }
 }
 
@@ -269,9 +284,9 @@ mod tests {
         let peer = peer();
         let session = Session::new(peer, 1);
         let (first, second) = (connection(), connection());
-        assert!(session.add(&first));
+        assert!(session.add(0, &first));
         session.close();
         assert!(first.is_broken());
-        assert!(!session.add(&second));
+        assert!(!session.add(0, &second));
     }
 }

@@ -567,6 +567,34 @@ fn an_interrupt_does_not_concern_threads_in_the_background() {
     assert!(interrupt.is_wanted());
 }
 
+#[test]
+fn a_server_that_ends_says_why() {
+    let transports: [Arc<dyn Transport>; 3] = [
+        Arc::new(Network::new(Path::Tcp)),
+        Arc::new(Network::new(Path::Unix)),
+        Arc::new(Memory::new(0)),
+    ];
+    // The thread of heartbeats looks soon, or long after somebody asks for something.
+    for (transport, soon) in transports.iter().flat_map(|each| [(each, true), (each, false)]) {
+        let heartbeat = Duration::from_millis(if soon { 20 } else { 5000 });
+        let settings = Settings { heartbeat, ..hasty() };
+        let (me, it) = (Identity::trainer(1), Identity::server(0));
+        let echo = Arc::new(Echo::default());
+        let server = Server::start(transport.clone(), "127.0.0.1:0", it, hasty(), echo).unwrap();
+        let client = Client::connect(transport.clone(), server.endpoint(), me, it, settings);
+        let client = client.unwrap();
+        client.call(Lane::Get, 1, "an echo", &[], false).unwrap();
+        server.shutdown_because("server 0: trainer 7 is lost");
+        let problem = client.call(Lane::Get, 1, "the next", &[], false).unwrap_err();
+        let (of, problem) = match problem {
+            Error::Lost { peer, problem } => (peer, problem),
+            other => panic!("{other}"),
+        };
+        assert!(of.starts_with("server 0 ("), "{of}");
+        assert_eq!(problem, "trainer 7 is lost, while waiting for the next");
+    }
+}
+
 /// Shuts its server down when a peer is lost.
 struct Quitter {
     server: Mutex<Option<Server>>,

@@ -35,12 +35,14 @@ mod softmax;
 mod sort;
 mod unary;
 mod walk;
-pub(crate) mod widen;
+mod widen;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use bireme_engine::Error;
+use bireme_engine::device::DeviceMeta;
+use bireme_engine::op::OpView;
 
 pub(crate) use divider::divider;
 pub(crate) use lowering::{Lowered, Lowering, Var};
@@ -109,6 +111,38 @@ pub(crate) fn find(kind: &str) -> Option<Lower> {
     static BY_NAME: OnceLock<HashMap<&'static str, Lower>> = OnceLock::new();
     let table = BY_NAME.get_or_init(|| FAMILIES.iter().copied().flatten().copied().collect());
     table.get(kind).copied()
+}
+
+/// The work of an op on variables of these shapes; says in `outputs` how many rows it selects. `None` when the host
+/// must run it.
+///
+/// # Errors
+/// When the op refuses its attributes or inputs.
+pub(crate) fn lowered(
+    op: &OpView<'_>,
+    inputs: &[DeviceMeta],
+    outputs: &mut [DeviceMeta],
+) -> Result<Option<Lowered>, Error> {
+    let Some(lower) = find(op.def.name) else { return Ok(None) };
+    let asked = outputs.to_vec();
+    let mut lowering = Lowering::new(op, inputs, outputs);
+    let lowered = match lower(&mut lowering) {
+        Ok(()) => Ok(lowering.finish()),
+        Err(Stop::Host) => {
+            // What it said of its outputs before it declined counts for nothing.
+            outputs.clone_from_slice(&asked);
+            widen::lower(lower, op, inputs, outputs)
+        }
+        Err(error) => Err(error),
+    };
+    match lowered {
+        Ok(lowered) => Ok(Some(lowered)),
+        Err(Stop::Host) => {
+            outputs.clone_from_slice(&asked);
+            Ok(None)
+        }
+        Err(Stop::Error(error)) => Err(error),
+    }
 }
 
 /// Slots of an op type in which a matrix may have gaps between its rows ([`Var::pitch`]).

@@ -1,6 +1,7 @@
-//! Ops of 16-bit floats that have no kernels of their own: they run on copies of 32 bits, as on the host.
+//! Ops of 16-bit floats that have no kernels of their own: they run on copies of 32 bits, as on the host. Copies are
+//! contiguous, so what has gaps, or is a view of other rows, is declined.
 
-use bireme_engine::device::DeviceMeta;
+use bireme_engine::device::{DeviceMeta, RowValues};
 use bireme_engine::op::OpView;
 use bireme_ir::{DType, VarKind};
 
@@ -28,9 +29,13 @@ pub(crate) fn lower(
     inputs: &[DeviceMeta],
     outputs: &mut [DeviceMeta],
 ) -> Outcome<Lowered> {
-    let has_gaps = |meta: &DeviceMeta| is_half(meta) && meta.pitch.is_some();
+    let is_scattered = |meta: &DeviceMeta| {
+        is_half(meta) && (meta.pitch.is_some() || matches!(meta.values, RowValues::View(_)))
+    };
+    // Nobody may read a view of a copy, which is gone with the op.
+    outputs.iter_mut().for_each(|output| output.values = RowValues::Own);
     let mut all = inputs.iter().chain(outputs.iter());
-    if !all.clone().any(is_half) || all.any(has_gaps) {
+    if !all.clone().any(is_half) || all.any(is_scattered) {
         return host();
     }
     let wide_inputs: Vec<DeviceMeta> = inputs.iter().map(widened).collect();
@@ -126,4 +131,38 @@ fn redirect(mut work: Work, copies: &[&Copy]) -> Work {
         Work::Clear { at, .. } => *at = to(*at),
     }
     work
+}
+
+#[cfg(test)]
+mod tests {
+    use bireme_engine::device::View;
+    use bireme_engine::op::Meta;
+    use bireme_ir::Op;
+
+    use super::*;
+    use crate::lower::Stop;
+
+    const VIEW: View =
+        View { input: 0, dtype: DType::BF16, offset: 0, run: 3, step: 4, run_step: 12 };
+
+    fn three_rows(values: RowValues) -> DeviceMeta {
+        let meta = Meta { kind: VarKind::SelectedRows, ..Meta::new(DType::BF16, [10, 4]) };
+        DeviceMeta { rows: Some(3), values, ..DeviceMeta::new(meta) }
+    }
+
+    #[test]
+    fn views_are_neither_made_nor_read() {
+        let op = Op::new("merge_selected_rows").input("X", ["x"]).output("Out", ["out"]);
+        let op = OpView::new(&op).unwrap();
+        let selects: Lower = |lowering| {
+            lowering.select_one("Out", 0, 3);
+            assert!(!lowering.view_one("Out", 0, VIEW));
+            Ok(())
+        };
+        let mut outputs = [three_rows(RowValues::OwnOrView)];
+        lower(selects, &op, &[three_rows(RowValues::Own)], &mut outputs).unwrap();
+        assert_eq!(outputs[0], three_rows(RowValues::Own));
+        let refused = lower(selects, &op, &[three_rows(RowValues::View(VIEW))], &mut outputs).err();
+        assert!(matches!(refused, Some(Stop::Host)));
+    }
 }

@@ -1,45 +1,17 @@
 //! The first values of rows.
 
-use bireme_engine::random::Philox;
+use bireme_engine::random::{Philox, RowInit};
 use bytemuck::{Pod, Zeroable};
 
 use super::error::{Error, Result};
 use super::plan::RowShape;
-
-/// How weights are drawn; as the parameter servers' tables draw them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Weights {
-    /// All the same.
-    Constant(f32),
-    /// Evenly from a range.
-    Uniform {
-        /// The least value.
-        min: f32,
-        /// The value that is never reached.
-        max: f32,
-    },
-    /// Normal.
-    Gaussian {
-        /// The mean.
-        mean: f64,
-        /// The standard deviation.
-        std: f64,
-    },
-    /// Normal, within two standard deviations.
-    TruncatedGaussian {
-        /// The mean.
-        mean: f64,
-        /// The standard deviation.
-        std: f64,
-    },
-}
 
 /// The first values of a row, which follow from its key: those that a dense parameter of the same name and seed has
 /// in the row whose number is the key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Init {
     /// How weights are drawn.
-    pub weights: Weights,
+    pub weights: RowInit,
     /// The seed.
     pub seed: u64,
     /// The name that they are drawn under.
@@ -51,7 +23,7 @@ pub struct Init {
 impl Init {
     /// Rows of zeros.
     pub fn zeros() -> Init {
-        Init { weights: Weights::Constant(0.0), seed: 0, name: String::new(), states: Vec::new() }
+        Init { weights: RowInit::Constant(0.0), seed: 0, name: String::new(), states: Vec::new() }
     }
 
     /// What a kernel makes rows with, and whether it is the one that draws normal numbers.
@@ -62,10 +34,10 @@ impl Init {
             return Err(Error::Argument { call: "find_or_insert", problem });
         }
         let (kind, a, b) = match self.weights {
-            Weights::Constant(value) => (0, f64::from(value), 0.0),
-            Weights::Uniform { min, max } => (1, f64::from(min), f64::from(max - min)),
-            Weights::Gaussian { mean, std } => (2, mean, std),
-            Weights::TruncatedGaussian { mean, std } => (3, mean, std),
+            RowInit::Constant(value) => (0, f64::from(value), 0.0),
+            RowInit::Uniform { min, max } => (1, f64::from(min), f64::from(max - min)),
+            RowInit::Gaussian { mean, std } => (2, mean, std),
+            RowInit::TruncatedGaussian { mean, std } => (3, mean, std),
         };
         let [low, high] = Philox::new(self.seed, &self.name).key();
         let draw = u64::from(low) | u64::from(high) << 32;

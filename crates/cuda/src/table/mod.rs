@@ -18,7 +18,7 @@ mod update;
 use std::sync::Arc;
 
 pub use self::error::{Error, Result};
-pub use self::init::{Init, Weights};
+pub use self::init::Init;
 pub use self::plan::{Plan, RowShape};
 pub use self::update::{Rule, Step};
 

@@ -9,6 +9,7 @@ use bireme_engine::layers;
 use bireme_engine::optimizer::{Adagrad, Optimizer};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{DType, Error, Executor, Place};
+use bireme_ir::{Op, Program, Var};
 
 use crate::card::{Alone, alone, device};
 
@@ -139,6 +140,23 @@ fn a_plan_on_paper_is_the_one_of_a_card() {
         on_paper.segments.iter().map(|s| s.bytes).max(),
         Some(on_paper.activations + on_paper.scratch)
     );
+}
+
+#[test]
+fn a_plan_on_paper_knows_copies_of_16_bit_floats() {
+    let mut program = Program::new();
+    for name in ["x", "out"] {
+        let var = Var::tensor(name, DType::BF16, [-1, 64]);
+        program.global_mut().add_var(var);
+    }
+    program.global_mut().ops = vec![Op::new("cumsum").input("X", ["x"]).output("Out", ["out"])];
+    let plan = |device: Arc<dyn Device>| {
+        Executor::on(device).memory_plan(&program, &["x"], &["out"], 32).unwrap()
+    };
+    let on_paper = plan(bireme_cuda::on_paper());
+    assert!(on_paper.scratch >= 2 * 32 * 64 * 4, "{on_paper}");
+    let Some((_machine, device)) = device() else { return };
+    assert_eq!(plan(device).scratch, on_paper.scratch);
 }
 
 #[test]

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use bireme_cuda::driver::Stream;
-use bireme_cuda::table::{Error, Init, NO_ROW, Plan, RowShape, Rule, Step, Table, Weights};
+use bireme_cuda::table::{Error, Init, NO_ROW, Plan, RowShape, Rule, Step, Table};
 use bireme_engine::random::Philox;
+use bireme_engine::random::RowInit;
 use proptest::prelude::*;
 
 use crate::card::{Held, alone, get, is_real, open, put, shared};
@@ -19,7 +20,7 @@ fn stream() -> Option<(Option<Held>, Arc<Stream>)> {
 }
 
 fn uniform() -> Init {
-    let weights = Weights::Uniform { min: -0.5, max: 0.25 };
+    let weights = RowInit::Uniform { min: -0.5, max: 0.25 };
     Init { weights, seed: 7, name: "emb".to_owned(), states: vec![0.1] }
 }
 
@@ -188,8 +189,8 @@ fn normal_rows_are_the_hosts() {
     for is_truncated in [false, true] {
         let (mean, std) = (0.5, 2.0);
         let weights = match is_truncated {
-            false => Weights::Gaussian { mean, std },
-            true => Weights::TruncatedGaussian { mean, std },
+            false => RowInit::Gaussian { mean, std },
+            true => RowInit::TruncatedGaussian { mean, std },
         };
         let init = Init { weights, seed: 3, name: "emb".to_owned(), states: Vec::new() };
         let mut table = Table::new(&stream, SHAPE, 4).unwrap();

@@ -106,7 +106,11 @@ impl HeterWorker {
                 }
             }
         }
-        self.server.shutdown();
+        match &ended {
+            // Who computes all the while hears it when it next asks.
+            Err(error) => self.server.shutdown_because(&error.to_string()),
+            Ok(()) => self.server.shutdown(),
+        }
         ended
     }
 

@@ -157,7 +157,10 @@ impl PsServer {
         if !matches!(ended, Err(Error::Interrupted)) {
             self.say_goodbye();
         }
-        self.server.shutdown();
+        match &ended {
+            Err(error) => self.server.shutdown_because(&error.to_string()),
+            Ok(()) => self.server.shutdown(),
+        }
         self.write_back()?;
         ended
     }

@@ -2,12 +2,12 @@
 //! lookup, and the optimizer.
 
 use bireme_engine::op::OpView;
+use bireme_engine::random::RowInit;
 use bireme_ir::{Attr, Block, DType, Op, Var};
 
 use super::accessor::{AccessorConfig, CtrConfig};
 use super::config::TableConfig;
 use super::entry::Entry;
-use super::init::RowInit;
 use super::rule::{OptimizerRule, SparseRule, SparseRuleKind};
 use crate::{Error, Result};
 

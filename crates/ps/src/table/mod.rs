@@ -6,7 +6,7 @@
 //! thread but one that fetches memory while a table grows.
 //!
 //! From the bottom: `arena` and `prefault` (memory that does not move), `index` (hash to place) and `growth` (from
-//! one index to the next) · `shard` (all under one lock) · `batch` (keys sorted by shard) · `accessor`, `rule`, `entry`, `init` (what the
+//! one index to the next) · `shard` (all under one lock) · `batch` (keys sorted by shard) · `accessor`, `rule`, `entry` (what the
 //! numbers mean) · `sparse_table` (all of it together). Servers and checkpoints know a table as a
 //! [`RowStore`].
 
@@ -20,7 +20,6 @@ mod entry;
 mod from_block;
 mod growth;
 mod index;
-mod init;
 mod prefault;
 mod removed;
 mod rule;
@@ -30,10 +29,10 @@ mod sparse_table;
 mod store;
 
 pub use accessor::{AccessorConfig, CtrClass, CtrConfig};
+pub use bireme_engine::random::RowInit;
 pub use columns::{Column, ColumnKind, SaveMode};
 pub use config::{PushStep, TableConfig};
 pub use entry::Entry;
-pub use init::RowInit;
 pub use rule::{OptimizerRule, SparseRule, SparseRuleKind};
 pub use save::{Row, ShardView};
 pub use sparse_table::{Shrunk, SparseTable, Stat};

@@ -2,8 +2,9 @@
 
 use anyhow::{Result, ensure};
 use bireme_cuda::driver::{Event, Memory, Timing};
-use bireme_cuda::table::{Init, RowShape, Table, Weights};
+use bireme_cuda::table::{Init, RowShape, Table};
 use bireme_engine::random::Philox;
+use bireme_engine::random::RowInit;
 
 use super::{Figure, Run};
 
@@ -50,7 +51,7 @@ impl Run {
         let keys = self.put(&keys)?;
         let batch = rows / 10;
         let out = self.stream.allocate(batch * table.shape().width * 4)?;
-        let init = Init { weights: Weights::Constant(0.01), ..Init::zeros() };
+        let init = Init { weights: RowInit::Constant(0.01), ..Init::zeros() };
         let event = || Event::new(self.stream.card(), Timing::On);
         let (start, end) = (event()?, event()?);
         self.stream.synchronize()?;

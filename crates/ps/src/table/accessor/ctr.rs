@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
+use bireme_engine::random::RowInit;
+
 use super::super::columns::{Column, ColumnKind, SaveMode};
 use super::super::config::TableConfig;
 use super::super::entry::Entry;
-use super::super::init::RowInit;
 use super::super::rule::SparseRule;
 use super::{CtrClass, CtrConfig, Record, Source};
 use crate::{Error, Result};

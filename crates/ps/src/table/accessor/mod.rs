@@ -21,10 +21,9 @@ pub(super) use plain::Plain;
 
 use super::columns::{Column, SaveMode};
 use super::config::TableConfig;
-use super::init::RowInit;
 use super::rule::OptimizerRule;
 use crate::Result;
-use bireme_engine::random::Philox;
+use bireme_engine::random::{Philox, RowInit};
 
 /// Which accessor a table has, with its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

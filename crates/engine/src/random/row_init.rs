@@ -1,8 +1,9 @@
-//! The initial values of a row: those that the engine's initialisers give a dense parameter of the
-//! same name and seed, for the row whose number is the key.
+//! The first values of a table's row, which follow from its key: those that an initialiser gives a dense parameter of
+//! the same name and seed, in the row whose number is the key. Tables of servers and of cards draw them alike.
 
-use bireme_engine::random::Philox;
 use serde::{Deserialize, Serialize};
+
+use super::Philox;
 
 /// How the weights of a new row are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ pub enum RowInit {
 
 impl RowInit {
     /// Fills in elements `first ..` of the variable that `draw` is the stream of.
-    pub(super) fn fill(&self, draw: &Philox, first: u64, out: &mut [f32]) {
+    pub fn fill(&self, draw: &Philox, first: u64, out: &mut [f32]) {
         // Keys are any 64-bit numbers, so positions may wrap around.
         let positions = (0..).map(|i| first.wrapping_add(i));
         match *self {
@@ -66,10 +67,10 @@ impl RowInit {
 mod tests {
     use std::collections::HashMap;
 
-    use bireme_engine::op::run_once;
     use bireme_ir::Op;
 
     use super::*;
+    use crate::op::run_once;
 
     /// A table draws what a dense parameter of that name and seed has in that row.
     #[test]
