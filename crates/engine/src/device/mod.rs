@@ -4,6 +4,7 @@
 //! A card runs what it is given in order, beside the host: calls return before the work is done, and
 //! only [`Device::download`] and [`Device::synchronize`] wait for it.
 
+mod locked;
 mod memory;
 mod once;
 mod value;
@@ -12,6 +13,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub use locked::LockedTensor;
 pub use memory::{MemoryPlan, OnMemory, SegmentMemory};
 pub use once::run_once_on;
 pub(crate) use once::{refused, unwritten};

@@ -20,6 +20,7 @@ use bireme_ir::DType;
 use self::kernels::Kernel;
 use self::steps::Model;
 use self::tables::TableWork;
+use self::workload::Source;
 
 /// One line of the table, or several of one beginning.
 #[derive(Debug)]
@@ -30,8 +31,8 @@ pub(crate) struct Case {
 
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// A training step: the batch, and whether batches lie on the card or come from the host in every step.
-    Step(Model, usize, Precision, bool),
+    /// A training step: the batch, and where batches lie.
+    Step(Model, usize, Precision, Source),
     /// The same step of the CTR-DNN, by part.
     Parts(usize, Precision),
     Kernel(Kernel),
@@ -91,30 +92,37 @@ pub(crate) const CASES: &[Case] = {
     use Kernel::*;
     use Model::*;
     use Precision::*;
+    use Source::*;
     use TableWork::*;
     use Work::{Auc, Parts, Step, Table};
     cases! {
-        "ctr_b2048_f32" Step(CtrDnn, 2048, F32, true),
-        "ctr_b2048_tf32" Step(CtrDnn, 2048, Tf32, true),
-        "ctr_b16384_f32" Step(CtrDnn, 16384, F32, true),
-        "ctr_b16384_tf32" Step(CtrDnn, 16384, Tf32, true),
-        "ctr_b65536_f32" Step(CtrDnn, 65536, F32, true),
-        "ctr_b65536_tf32" Step(CtrDnn, 65536, Tf32, true),
-        "ctr_b2048_bf16" Step(CtrDnn, 2048, Bf16, true),
-        "ctr_b16384_bf16" Step(CtrDnn, 16384, Bf16, true),
-        "ctr_b65536_bf16" Step(CtrDnn, 65536, Bf16, true),
-        "ctr_b2048_fp16" Step(CtrDnn, 2048, Fp16, true),
-        "ctr_b16384_fp16" Step(CtrDnn, 16384, Fp16, true),
-        "ctr_b65536_fp16" Step(CtrDnn, 65536, Fp16, true),
-        "ctr_b2048_tf32_fed" Step(CtrDnn, 2048, Tf32, false),
-        "ctr_b16384_tf32_fed" Step(CtrDnn, 16384, Tf32, false),
-        "ctr_b65536_tf32_fed" Step(CtrDnn, 65536, Tf32, false),
-        "ctr_b2048_bf16_fed" Step(CtrDnn, 2048, Bf16, false),
-        "ctr_b16384_bf16_fed" Step(CtrDnn, 16384, Bf16, false),
-        "ctr_b65536_bf16_fed" Step(CtrDnn, 65536, Bf16, false),
-        "mnist_b64_f32" Step(MnistMlp, 64, F32, true),
-        "mnist_b64_f32_fed" Step(MnistMlp, 64, F32, false),
-        "mnist_b64_bf16" Step(MnistMlp, 64, Bf16, true),
+        "ctr_b2048_f32" Step(CtrDnn, 2048, F32, Card),
+        "ctr_b2048_tf32" Step(CtrDnn, 2048, Tf32, Card),
+        "ctr_b16384_f32" Step(CtrDnn, 16384, F32, Card),
+        "ctr_b16384_tf32" Step(CtrDnn, 16384, Tf32, Card),
+        "ctr_b65536_f32" Step(CtrDnn, 65536, F32, Card),
+        "ctr_b65536_tf32" Step(CtrDnn, 65536, Tf32, Card),
+        "ctr_b2048_bf16" Step(CtrDnn, 2048, Bf16, Card),
+        "ctr_b16384_bf16" Step(CtrDnn, 16384, Bf16, Card),
+        "ctr_b65536_bf16" Step(CtrDnn, 65536, Bf16, Card),
+        "ctr_b2048_fp16" Step(CtrDnn, 2048, Fp16, Card),
+        "ctr_b16384_fp16" Step(CtrDnn, 16384, Fp16, Card),
+        "ctr_b65536_fp16" Step(CtrDnn, 65536, Fp16, Card),
+        "ctr_b2048_tf32_fed" Step(CtrDnn, 2048, Tf32, Host),
+        "ctr_b16384_tf32_fed" Step(CtrDnn, 16384, Tf32, Host),
+        "ctr_b65536_tf32_fed" Step(CtrDnn, 65536, Tf32, Host),
+        "ctr_b2048_tf32_locked" Step(CtrDnn, 2048, Tf32, PageLocked),
+        "ctr_b16384_tf32_locked" Step(CtrDnn, 16384, Tf32, PageLocked),
+        "ctr_b65536_tf32_locked" Step(CtrDnn, 65536, Tf32, PageLocked),
+        "ctr_b2048_bf16_fed" Step(CtrDnn, 2048, Bf16, Host),
+        "ctr_b16384_bf16_fed" Step(CtrDnn, 16384, Bf16, Host),
+        "ctr_b65536_bf16_fed" Step(CtrDnn, 65536, Bf16, Host),
+        "ctr_b2048_bf16_locked" Step(CtrDnn, 2048, Bf16, PageLocked),
+        "ctr_b16384_bf16_locked" Step(CtrDnn, 16384, Bf16, PageLocked),
+        "ctr_b65536_bf16_locked" Step(CtrDnn, 65536, Bf16, PageLocked),
+        "mnist_b64_f32" Step(MnistMlp, 64, F32, Card),
+        "mnist_b64_f32_fed" Step(MnistMlp, 64, F32, Host),
+        "mnist_b64_bf16" Step(MnistMlp, 64, Bf16, Card),
         "parts_b2048_tf32" Parts(2048, Tf32),
         "parts_b16384_tf32" Parts(16384, Tf32),
         "parts_b65536_tf32" Parts(65536, Tf32),

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use bireme_cuda::{Piece, PieceWork};
 
 use super::steps::Model;
-use super::{Figure, Precision, Run};
+use super::{Figure, Precision, Run, Source};
 
 /// The parts, in the order of the table.
 const PARTS: [&str; 10] = [
@@ -25,7 +25,7 @@ impl Run {
     /// side by side.
     pub(super) fn parts(&self, batch: usize, precision: Precision) -> Result<Vec<Figure>> {
         let batch = self.small_batch(batch);
-        let mut workload = self.workload(Model::CtrDnn, batch, precision, true)?;
+        let mut workload = self.workload(Model::CtrDnn, batch, precision, Source::Card)?;
         let (ran, profiles) = bireme_cuda::profiled(self.number, || workload.warm_up())?;
         ran?;
         let longest = profiles.iter().max_by_key(|profile| profile.pieces.len());

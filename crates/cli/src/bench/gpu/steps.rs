@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::timing::ROUNDS;
-use super::workload::{Net, Workload};
+use super::workload::{Net, Source, Workload};
 use super::{Figure, Precision, Run, Scale};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +23,10 @@ impl Run {
         model: Model,
         batch: usize,
         precision: Precision,
-        on_card: bool,
+        source: Source,
     ) -> Result<Figure> {
         let batch = self.small_batch(batch);
-        let mut workload = self.workload(model, batch, precision, on_card)?;
+        let mut workload = self.workload(model, batch, precision, source)?;
         // Once around all batches, twice: the second time records.
         workload.warm_up()?;
         // Before the batches are known by heart.
@@ -62,7 +62,7 @@ impl Run {
         model: Model,
         batch: usize,
         precision: Precision,
-        on_card: bool,
+        source: Source,
     ) -> Result<Workload> {
         precision.set();
         let rows = self.scale.of(10_000_000, 1000);
@@ -79,6 +79,6 @@ impl Run {
                 Net::mnist_mlp(&widths, batch, count, precision.amp()?)?
             }
         };
-        Workload::new(&self.device, net, on_card)
+        Workload::new(&self.device, net, source)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use bireme_engine::amp::{Amp, MixedPrecision};
-use bireme_engine::device::{Device, DeviceTensor};
+use bireme_engine::device::{Device, DeviceTensor, LockedTensor};
 use bireme_engine::graph::{Graph, Variable};
 use bireme_engine::initializer::Initializer;
 use bireme_engine::layers::{self, Act, Embedding, Label};
@@ -137,23 +137,41 @@ pub(super) struct Workload {
     next: usize,
 }
 
+/// Where the batches of a training lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Card,
+    Host,
+    /// On the host, where cards copy from by themselves.
+    PageLocked,
+}
+
 enum Batch {
     Host(Vec<Tensor>),
+    PageLocked(Vec<LockedTensor>),
     Card(Vec<DeviceTensor>),
 }
 
 impl Batch {
-    fn new(device: &Arc<dyn Device>, tensors: Vec<Tensor>, on_card: bool) -> Result<Batch> {
-        if !on_card {
-            return Ok(Batch::Host(tensors));
-        }
-        let upload = |tensor: &Tensor| DeviceTensor::upload(device.as_ref(), tensor);
-        Ok(Batch::Card(tensors.iter().map(upload).collect::<bireme_engine::Result<_>>()?))
+    fn new(device: &dyn Device, tensors: Vec<Tensor>, source: Source) -> Result<Batch> {
+        let each = tensors.iter();
+        Ok(match source {
+            Source::Host => Batch::Host(tensors),
+            Source::PageLocked => {
+                let copies = each.map(|tensor| LockedTensor::new(device, tensor));
+                Batch::PageLocked(copies.collect::<bireme_engine::Result<_>>()?)
+            }
+            Source::Card => {
+                let copies = each.map(|tensor| DeviceTensor::upload(device, tensor));
+                Batch::Card(copies.collect::<bireme_engine::Result<_>>()?)
+            }
+        })
     }
 
     fn feeds(&self) -> Vec<Feed<'_>> {
         match self {
             Batch::Host(tensors) => tensors.iter().map(Feed::Host).collect(),
+            Batch::PageLocked(tensors) => tensors.iter().map(|each| Feed::Host(each)).collect(),
             Batch::Card(tensors) => tensors.iter().map(Feed::Card).collect(),
         }
     }
@@ -161,12 +179,12 @@ impl Batch {
 
 impl Workload {
     /// Makes the parameters of a net, and puts its batches in place.
-    pub(super) fn new(device: &Arc<dyn Device>, net: Net, on_card: bool) -> Result<Workload> {
+    pub(super) fn new(device: &Arc<dyn Device>, net: Net, source: Source) -> Result<Workload> {
         let mut executor = Executor::on(Arc::clone(device));
         executor.run(&net.startup, &[], &[])?;
         let step = executor.prepare(&net.main, &net.feeds, &[])?;
         let shown = executor.prepare(&net.main, &net.feeds, &[&net.loss])?;
-        let place = |tensors| Batch::new(device, tensors, on_card);
+        let place = |tensors| Batch::new(device.as_ref(), tensors, source);
         let batches = net.batches.into_iter().map(place).collect::<Result<_>>()?;
         Ok(Workload { step, shown, batches, unseen: place(net.unseen)?, next: 0 })
     }
