@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use bireme_engine::device::{Device, OnMemory};
+use bireme_engine::{Executor, Place};
 use bireme_fleet::environment::variables;
 use bireme_rec::Config;
 
@@ -66,6 +67,20 @@ pub(crate) fn card_of(config: &Config, choice: Option<Choice>) -> Result<Option<
     let card = bireme_cuda::open(number);
     card.map(Some)
         .with_context(|| format!("GPU {number} cannot be used; {advice} to train on the CPU"))
+}
+
+/// An executor where `--device` of a command without a configuration says.
+pub(crate) fn executor(choice: Option<Choice>) -> Result<Executor> {
+    match choice {
+        Some(Choice::Card(number)) if !is_host_forced() => {
+            bireme_cuda::allow_tf32(is_set(variables::ALLOW_TF32.name));
+            let card = bireme_cuda::open(number).with_context(|| {
+                format!("GPU {number} cannot be used; leave out `--device gpu`")
+            })?;
+            Ok(Executor::on(card).on_memory(on_memory(true)))
+        }
+        _ => Ok(Executor::new(Place::Cpu)?),
+    }
 }
 
 /// Whether the environment sends what asks for a card to the host.

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use bireme_engine::io::load_inference_model;
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place, Scope, Step};
+use bireme_engine::{Scope, Step};
 use bireme_ir::{DType, Program};
 use bireme_rec::run::Description;
 
 use super::{MAX_THREADS, Outcome, available_cores, models, up_to};
+use crate::device::{self, Choice};
 use crate::rows::{Format, MAX_ROWS, Rows, Trained};
 use crate::terminal;
 
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// Threads to compute with [default: all processors]
     #[arg(long, value_name = "N", value_parser = up_to::<MAX_THREADS>)]
     threads: Option<usize>,
+    /// Where to compute: `cpu`, `gpu`, or `gpu:1` for another than the first card [default: cpu]
+    #[arg(long, value_name = "DEVICE", value_parser = device::parse)]
+    device: Option<Choice>,
 }
 
 /// Runs the command.
@@ -58,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let rows = Rows::new(&model.program, &model.feeds)?;
     let batch_size = rows.fixed().unwrap_or(args.batch_size);
     let threads = args.threads.unwrap_or_else(available_cores);
-    let executor = Executor::new(Place::Cpu)?.with_scope(scope).threads(threads);
+    let executor = device::executor(args.device)?.with_scope(scope).threads(threads);
     let step =
         executor.prepare(&model.program, &as_strs(&model.feeds), &as_strs(&model.fetches))?;
     let out = BufWriter::new(io::stdout().lock());

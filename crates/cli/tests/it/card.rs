@@ -40,10 +40,22 @@ fn desk() -> tempfile::TempDir {
 
 /// Runs the command where there is a card; none where the emulated one was not built.
 fn on_card(folder: &Path, line: &str) -> Option<Ran> {
+    on_card_with(folder, line, "")
+}
+
+/// As [`on_card`], with something to read.
+fn on_card_with(folder: &Path, line: &str, input: &str) -> Option<Ran> {
     let args = line.split_whitespace();
     let mut command = Command::new(env!("CARGO_BIN_EXE_bireme"));
     command.args(args).current_dir(folder).env("BIREME_CUDA_LIBRARIES", DIR?);
-    Some(finish(&mut command, ""))
+    Some(finish(&mut command, input))
+}
+
+/// The numbers of a text, with few digits.
+fn rounded(text: &str) -> Vec<String> {
+    let numbers = text.split(|c: char| !(c.is_ascii_digit() || "-.e".contains(c)));
+    let numbers = numbers.filter_map(|number| number.parse::<f64>().ok());
+    numbers.map(|number| format!("{number:.3}")).collect()
 }
 
 /// The loss in the first line of a result.
@@ -63,6 +75,13 @@ fn a_yaml_file_trains_on_a_card_as_on_the_host() {
     let evaluated = on_card(folder, "infer -m config.yaml").unwrap();
     let at_home = bireme(folder, &["infer", "-m", "config.yaml", "--device", "cpu"], "");
     assert!((loss(&evaluated) - loss(&at_home)).abs() < 1e-4, "{}", at_home.stdout);
+    // Predictions, too.
+    let text = fs::read_to_string(folder.join("data/part-0")).unwrap();
+    let lines = text.lines().take(3).collect::<Vec<_>>().join("\n");
+    let predicted = on_card_with(folder, "predict models --device gpu", &lines).unwrap();
+    let on_host = bireme(folder, &["predict", "models"], &lines);
+    assert_eq!((predicted.code, on_host.code), (Some(0), Some(0)), "{}", predicted.stderr);
+    assert_eq!(rounded(&predicted.stdout), rounded(&on_host.stdout));
     fs::remove_dir_all(folder.join("models")).unwrap();
     let quiet = on_card(folder, "train -m config.yaml --quiet --device gpu:1").unwrap();
     assert_eq!((quiet.stderr.as_str(), &quiet.stdout), ("", &card.stdout));
