@@ -35,7 +35,10 @@ pub(crate) fn run(selection: &[&str], args: &[String]) -> Result<()> {
     })?;
     step("pytest", || {
         let path = root().join(PACKAGE_PARENT);
-        run_command(tools.python().args(["-m", "pytest", "-q"]).args(args).env("PYTHONPATH", path))
+        // Several at a time; the tests of one file stay in one process, for they share what is slow to make.
+        let pytest =
+            ["-m", "pytest", "-q", "--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile"];
+        run_command(tools.python().args(pytest).args(args).env("PYTHONPATH", path))
     })
 }
 

@@ -59,6 +59,7 @@ const TOOLS: Recipe = Recipe {
         "numpy==2.2.6; python_version < '3.11'",
         "numpy==2.4.6; python_version >= '3.11'",
         "pytest==9.2.0",
+        "pytest-xdist==3.8.0",
         "ruff==0.17.4",
         "maturin==1.16.0",
         "mypy==2.4.1",
@@ -68,6 +69,7 @@ const TOOLS: Recipe = Recipe {
     probe: "\
 from importlib.metadata import version
 ready = (version('numpy') in ('2.2.6', '2.4.6') and version('pytest') == '9.2.0'
+         and version('pytest-xdist') == '3.8.0'
          and version('ruff') == '0.17.4' and version('maturin') == '1.16.0'
          and version('mypy') == '2.4.1' and version('safetensors') == '0.8.0' and version('typos') == '1.51.1')
 raise SystemExit(0 if ready else 1)",
