@@ -6,10 +6,11 @@
 
 FILE_OWN {
 
-/// Row `ids[i]` of a table to row `i` of `out`, in pieces: `pieces` of them in a row.
+/// Row `ids[i]` of a table to row `i` of `out`, in pieces: `pieces` of them in a row, `pitch` from one row of the table to
+/// the next.
 template <typename P, typename I>
-INLINE void look_up(const P* table, const I* ids, P* out, uint32_t count, Divider pieces, int64_t rows,
-                    int64_t padding, Complaint* complaint, uint32_t op) {
+INLINE void look_up(const P* table, const I* ids, P* out, uint32_t count, Divider pieces, int64_t pitch,
+                    int64_t rows, int64_t padding, Complaint* complaint, uint32_t op) {
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     uint32_t at = pieces.quotient(i), piece = i - at * pieces.by;
     int64_t id = ids[at];
@@ -21,7 +22,7 @@ INLINE void look_up(const P* table, const I* ids, P* out, uint32_t count, Divide
       complain(complaint, op, OUT_OF_RANGE, id, at, rows);
       id = 0;
     }
-    out[i] = rows ? table[id * pieces.by + piece] : P{};
+    out[i] = rows ? table[id * pitch + piece] : P{};
   }
 }
 
@@ -29,9 +30,9 @@ INLINE void look_up(const P* table, const I* ids, P* out, uint32_t count, Divide
 
 #define LOOK_UP(P, size, I, suffix)                                                                        \
   KERNEL __launch_bounds__(256) look_up_##size##_##suffix(                                                 \
-      const P* table, const I* ids, P* out, uint32_t count, Divider pieces, int64_t rows, int64_t padding, \
-      Complaint* complaint, uint32_t op) {                                                                 \
-    look_up<P, I>(table, ids, out, count, pieces, rows, padding, complaint, op);                           \
+      const P* table, const I* ids, P* out, uint32_t count, Divider pieces, int64_t pitch, int64_t rows,   \
+      int64_t padding, Complaint* complaint, uint32_t op) {                                                \
+    look_up<P, I>(table, ids, out, count, pieces, pitch, rows, padding, complaint, op);                    \
   }                                                                                                        \
   EXPORT(look_up_##size##_##suffix)
 #define LOOK_UPS(P, size)            \
@@ -85,7 +86,8 @@ struct Part {
   uint32_t count;
   /// Where it begins in a row.
   uint32_t column;
-  uint32_t unused;
+  /// Elements from one row of the table, or of the features, to the next; of the gradient, the width.
+  uint32_t pitch;
 };
 
 /// Their shapes, and the elements from one row to the next.
@@ -157,7 +159,7 @@ INLINE void join(const Places& places, const Parts& parts, E* out, Complaint* co
       }
     }
     features[i] = (int32_t)part.width.by - (int32_t)place.element;
-    if (values) from[i] = values + row * part.width.by + place.element;
+    if (values) from[i] = values + row * part.pitch + place.element;
   }
   Piece<float, V> pieces[N];
   UNROLL for (int i = 0; i < N; i++) {

@@ -11,6 +11,11 @@ template <typename T, int STATES> struct Rows {
   Numbers numbers;
 };
 
+/// Elements from one row to the next, of the parameter and of each accumulator.
+struct Pitches {
+  uint32_t of[4];
+};
+
 template <typename Rule, int V> struct UpdateRow {
   typedef typename Rule::T T;
   static const int STATES = Rule::STATES;
@@ -18,28 +23,32 @@ template <typename Rule, int V> struct UpdateRow {
     Piece<T, V> param, state[STATES ? STATES : 1];
   };
   const Rows<T, STATES>& rows;
+  const Pitches& pitches;
   Rule rule;
-  uint32_t width;
 
-  INLINE UpdateRow(const Rows<T, STATES>& rows, const Attributes& attributes, uint32_t width)
-      : rows(rows), rule(Settings{rows.numbers, attributes}), width(width) {}
+  INLINE UpdateRow(const Rows<T, STATES>& rows, const Pitches& pitches, const Attributes& attributes)
+      : rows(rows), pitches(pitches), rule(Settings{rows.numbers, attributes}) {}
+  INLINE T* param(uint32_t row, uint32_t column) const {
+    return rows.param + ((size_t)row * pitches.of[0] + column);
+  }
+  INLINE T* state(int which, uint32_t row, uint32_t column) const {
+    return rows.state[which] + ((size_t)row * pitches.of[1 + which] + column);
+  }
   INLINE Held ahead(uint32_t row, uint32_t, uint32_t column) const {
-    size_t at = (size_t)row * width + column;
     Held held;
-    held.param = load_piece<T, V>(rows.param + at);
-    UNROLL for (int s = 0; s < STATES; s++) held.state[s] = load_piece<T, V>(rows.state[s] + at);
+    held.param = load_piece<T, V>(param(row, column));
+    UNROLL for (int s = 0; s < STATES; s++) held.state[s] = load_piece<T, V>(state(s, row, column));
     return held;
   }
   INLINE void finish(uint32_t row, uint32_t, uint32_t column, const Piece<T, V>& sum, Held held) const {
-    size_t at = (size_t)row * width + column;
     UNROLL for (int i = 0; i < V; i++) {
       T own[STATES ? STATES : 1];
       UNROLL for (int s = 0; s < STATES; s++) own[s] = held.state[s].x[i];
       rule.step(held.param.x[i], sum.x[i], own);
       UNROLL for (int s = 0; s < STATES; s++) held.state[s].x[i] = own[s];
     }
-    store_piece<T, V>(rows.param + at, held.param);
-    UNROLL for (int s = 0; s < STATES; s++) store_piece<T, V>(rows.state[s] + at, held.state[s]);
+    store_piece<T, V>(param(row, column), held.param);
+    UNROLL for (int s = 0; s < STATES; s++) store_piece<T, V>(state(s, row, column), held.state[s]);
   }
 };
 
@@ -48,8 +57,8 @@ template <typename Rule, int V> struct UpdateRow {
 #define UPDATE_ROWS_FROM(name, Rule, T, V, LANES, suffix, S)                                                \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE, 7) update_rows_##name##_##suffix(                       \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const S* values, T* began_before, T* goes_on,        \
-      BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Attributes attributes) {                            \
-    UpdateRow<Rule<T>, V> sink(rows, attributes, amount.width);                                            \
+      BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Pitches pitches, BY_VALUE Attributes attributes) {  \
+    UpdateRow<Rule<T>, V> sink(rows, pitches, attributes);                                                 \
     sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, sink);                             \
   }                                                                                                        \
   EXPORT(update_rows_##name##_##suffix)
@@ -57,8 +66,8 @@ template <typename Rule, int V> struct UpdateRow {
   UPDATE_ROWS_FROM(name, Rule, T, V, LANES, suffix, T)                                                     \
   KERNEL __launch_bounds__(SPAN_THREADS) update_row_spans_##name##_##suffix(                               \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on,             \
-      BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Attributes attributes) {                            \
-    UpdateRow<Rule<T>, V> sink(rows, attributes, amount.width);                                            \
+      BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Pitches pitches, BY_VALUE Attributes attributes) {  \
+    UpdateRow<Rule<T>, V> sink(rows, pitches, attributes);                                                 \
     sum_spans<V, LANES>(sorted, amount, began_before, goes_on, sink);                                      \
   }                                                                                                        \
   EXPORT(update_row_spans_##name##_##suffix)

@@ -33,6 +33,9 @@ use crate::work::{self, Base, Product, Work};
 /// The variable that asks for the time of each piece of work that is recorded.
 const PROFILE: &str = "BIREME_CUDA_PROFILE";
 
+/// The variable that says whether tables lie in lines with the state of their optimizers; `0` for no.
+const LINES: &str = "BIREME_CUDA_LINES";
+
 /// One card, opened.
 pub(crate) struct Cuda {
     own: Weak<Cuda>,
@@ -43,6 +46,8 @@ pub(crate) struct Cuda {
     pages: Arc<Pages>,
     flights: Flights,
     products: OnceLock<Products>,
+    /// Whether rows that are updated together should lie together.
+    has_lines: bool,
     /// Streams on which work is recorded.
     lanes: Mutex<Vec<Arc<Stream>>>,
     /// How long the pieces of recordings take, while somebody asks.
@@ -141,6 +146,7 @@ impl Cuda {
             pages,
             flights: Flights::default(),
             products: OnceLock::new(),
+            has_lines: is_on(LINES),
             lanes: Mutex::default(),
             profiles: Mutex::default(),
         }))
@@ -411,6 +417,19 @@ impl Device for Cuda {
         self.stream.copy(span(to, bytes), span(from, bytes)).map_err(failed)
     }
 
+    fn copy_rows(
+        &self,
+        (from, from_pitch): (Address, usize),
+        (to, to_pitch): (Address, usize),
+        rows: usize,
+        row_bytes: usize,
+    ) -> Result<()> {
+        let bytes = |pitch: usize| rows.saturating_sub(1) * pitch + row_bytes;
+        let (to, from) = (span(to, bytes(to_pitch)), span(from, bytes(from_pitch)));
+        let copied = self.stream.copy_rows((to, to_pitch), (from, from_pitch), rows, row_bytes);
+        copied.map_err(failed)
+    }
+
     fn clear(&self, at: Address, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -438,6 +457,14 @@ impl Device for Cuda {
 
     fn takes_gaps(&self, op: &str) -> &'static [&'static str] {
         lower::takes_gaps(op)
+    }
+
+    fn lines(&self, op: &str) -> &'static [&'static str] {
+        if self.has_lines { lower::lines(op) } else { &[] }
+    }
+
+    fn takes_lines(&self, op: &str) -> &'static [&'static str] {
+        lower::takes_lines(op)
     }
 
     fn takes_views(&self, op: &str) -> &'static [&'static str] {
@@ -523,6 +550,11 @@ impl Drop for Cuda {
     fn drop(&mut self) {
         let _ = self.stream.synchronize();
     }
+}
+
+/// Whether a switch of the environment is on, which it is unless somebody turned it off.
+fn is_on(variable: &str) -> bool {
+    std::env::var_os(variable).is_none_or(|value| value != "0")
 }
 
 /// The emulated card finds accesses outside of a block by the driver's blocks: there each is one.

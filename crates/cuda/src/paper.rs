@@ -87,6 +87,14 @@ impl Device for Paper {
         lower::takes_gaps(op)
     }
 
+    fn lines(&self, op: &str) -> &'static [&'static str] {
+        lower::lines(op)
+    }
+
+    fn takes_lines(&self, op: &str) -> &'static [&'static str] {
+        lower::takes_lines(op)
+    }
+
     fn takes_views(&self, op: &str) -> &'static [&'static str] {
         lower::takes_views(op)
     }

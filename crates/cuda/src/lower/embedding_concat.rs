@@ -40,6 +40,8 @@ struct Part {
     /// Columns of one id, and ids for each sample.
     width: usize,
     per_sample: usize,
+    /// Elements from one row of the table, or of the features, to the next.
+    pitch: usize,
     /// Which table, or which of the dense features.
     which: Source,
 }
@@ -129,6 +131,7 @@ fn looked_up(
         column: 0,
         width: table.dims[1],
         per_sample: if samples == 0 { 1 } else { per_sample },
+        pitch: table.pitch,
         which: Source::Table(which),
     })
 }
@@ -147,6 +150,7 @@ fn features(dense: &Var, which: usize, samples: usize) -> Outcome<Part> {
         column: 0,
         width: dense.dims[1],
         per_sample: 1,
+        pitch: dense.dims[1],
         which: Source::Dense(which),
     })
 }
@@ -186,7 +190,7 @@ fn split(cx: &mut Lowering<'_>) -> Outcome {
     let (tables, dense) = (cx.outputs("W@GRAD"), cx.outputs("Dense@GRAD"));
     let mut next = vec![0; tables.len()];
     for part in &mut row.parts {
-        part.values = Ref::NULL;
+        (part.values, part.pitch) = (Ref::NULL, part.width);
         match part.which {
             Source::Table(which) => {
                 let Some(grad) = tables.get(which) else { continue };
@@ -247,7 +251,7 @@ struct Shape {
     pieces: [u32; 3],
     count: u32,
     column: u32,
-    unused: u32,
+    pitch: u32,
 }
 
 /// The shapes of all, as in `kernels/lookup.cu`.
@@ -331,7 +335,7 @@ impl Row {
                     pieces: divider(pieces),
                     count: (self.samples * pieces) as u32,
                     column: part.column as u32,
-                    unused: 0,
+                    pitch: part.pitch as u32,
                 };
             }
             let counts = || shapes.of.iter().map(|shape| shape.count as usize);

@@ -55,6 +55,7 @@ fn look_up(cx: &mut Lowering<'_>) -> Outcome {
     {
         return host();
     }
+    // A pitch is a multiple of the width.
     let row_bytes = table.width() * table.dtype.size();
     let Some(size) = [16, 8, 4, 2].into_iter().find(|size| row_bytes.is_multiple_of(*size)) else {
         return host();
@@ -73,6 +74,7 @@ fn look_up(cx: &mut Lowering<'_>) -> Outcome {
         .var(&out)
         .value(count as u32)
         .value(divider(pieces))
+        .size(table.pitch * table.dtype.size() / size)
         .size(rows)
         .value(padding)
         .complaint()

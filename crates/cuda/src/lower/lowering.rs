@@ -46,7 +46,8 @@ pub(crate) struct Var {
     /// Of selected rows: of the whole tensor.
     pub(crate) dims: Vec<usize>,
     pub(crate) selected: Option<Selected>,
-    /// Elements from one row of a matrix to the next; more than its width only in slots that take gaps, which hold zeros.
+    /// Elements from one row of a matrix to the next; more than its width only in slots that take gaps, which hold zeros,
+    /// or lines, where rows of others lie between.
     pub(crate) pitch: usize,
     /// Whether zeros follow its rows, up to a multiple of [`bireme_engine::device::ROW_ROOM`].
     pub(crate) zeros_follow: bool,
@@ -87,6 +88,11 @@ impl Var {
     /// Elements in one row.
     pub(crate) fn width(&self) -> usize {
         self.dims.get(1..).map_or(1, |rest| rest.iter().product())
+    }
+
+    /// Whether its rows lie apart.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.dims.len() == 2 && self.pitch != self.dims[1]
     }
 }
 

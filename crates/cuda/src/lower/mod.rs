@@ -156,6 +156,42 @@ pub(crate) fn takes_gaps(kind: &str) -> &'static [&'static str] {
     }
 }
 
+/// Inputs of an op type whose rows are updated together ([`bireme_engine::device::Device::lines`]).
+pub(crate) fn lines(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "adagrad" => &["Param", "Moment"],
+        "adam" | "adamw" => &["Param", "Moment1", "Moment2"],
+        "ftrl" => &["Param", "SquaredAccumulator", "LinearAccumulator"],
+        _ => &[],
+    }
+}
+
+/// Slots of an op type in which a matrix may lie in lines with others; [`Var::pitch`] is then that of the lines.
+pub(crate) fn takes_lines(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "fused_embedding_concat"
+        | "fused_embedding_concat_grad"
+        | "lookup_table"
+        | "lookup_table_grad"
+        | "lookup_table_v2"
+        | "lookup_table_v2_grad" => &["W"],
+        "adagrad" => &["Param", "ParamOut", "Moment", "MomentOut"],
+        "adam" | "adamw" => {
+            &["Param", "ParamOut", "Moment1", "Moment1Out", "Moment2", "Moment2Out"]
+        }
+        "ftrl" => &[
+            "Param",
+            "ParamOut",
+            "SquaredAccumulator",
+            "SquaredAccumOut",
+            "LinearAccumulator",
+            "LinearAccumOut",
+        ],
+        "sgd" => &["Param", "ParamOut"],
+        _ => &[],
+    }
+}
+
 /// Slots of an op type in which selected rows may be views ([`Selected::view`]).
 pub(crate) fn takes_views(kind: &str) -> &'static [&'static str] {
     match kind {

@@ -23,6 +23,7 @@ mod elementwise;
 mod faults;
 mod golden;
 mod index;
+mod lines;
 mod lookup;
 mod losses;
 mod matmul;

@@ -36,7 +36,7 @@ pub(crate) fn click_model(optimizer: &dyn Optimizer) -> (Graph, String) {
 }
 
 /// Labels follow from one id; ids are skewed, so that many repeat.
-fn batch(step: u64, rows: usize) -> [Tensor; 3] {
+pub(crate) fn batch(step: u64, rows: usize) -> [Tensor; 3] {
     let random = Philox::new(3, "batch").stream(step);
     let id = |i: u64| (random.uniform(i).powi(3) * ROWS as f32) as i64;
     let ids: Vec<i64> = (0..(rows * SLOTS) as u64).map(id).collect();

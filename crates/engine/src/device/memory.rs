@@ -34,6 +34,8 @@ pub struct MemoryPlan {
     pub scratch: usize,
     /// Runs of ops on the card, between which the host has something to do.
     pub segments: Vec<SegmentMemory>,
+    /// Variables whose rows lie side by side with those of others that are updated with them.
+    pub in_lines: Vec<String>,
     /// Tables that stay on the host, since the card has no memory for them: name and size.
     pub at_home: Vec<(String, usize)>,
 }

@@ -79,6 +79,8 @@ pub struct DeviceMeta {
     /// Elements from one row of a matrix to the next, where there are gaps between rows, which hold zeros: rows then
     /// begin where a card reads fastest ([`Device::takes_gaps`]).
     pub pitch: Option<usize>,
+    /// Whether the gaps hold rows of other variables instead of zeros ([`Device::lines`]).
+    pub in_line: bool,
     /// Whether the room behind a matrix ([`ROW_ROOM`]) holds zeros.
     pub zeros_follow: bool,
     /// Where the values of selected rows are.
@@ -88,7 +90,8 @@ pub struct DeviceMeta {
 impl DeviceMeta {
     /// Of a variable in memory of its own, one row behind the other.
     pub fn new(meta: Meta) -> DeviceMeta {
-        DeviceMeta { meta, rows: None, pitch: None, zeros_follow: false, values: RowValues::Own }
+        let values = RowValues::Own;
+        DeviceMeta { meta, rows: None, pitch: None, in_line: false, zeros_follow: false, values }
     }
 
     /// The bytes that its elements lie in, with the room behind them, and the row numbers of selected rows.
@@ -96,6 +99,10 @@ impl DeviceMeta {
         let dims: Vec<usize> =
             self.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
         let dtype = self.meta.dtype;
+        if let ([rows, width], Some(pitch), true) = (&dims[..], self.pitch, self.in_line) {
+            // The last row ends before the line does.
+            return [(rows.saturating_sub(1) * pitch + width) * dtype.size(), 0];
+        }
         if self.meta.kind != VarKind::SelectedRows {
             return [bytes_with_room(dtype, &dims, self.pitch), 0];
         }
@@ -304,6 +311,18 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Copies within the card.
     fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<()>;
 
+    /// Copies rows within the card: where the first lies, and the bytes from each to the next, of both sides.
+    fn copy_rows(
+        &self,
+        from: (Address, usize),
+        to: (Address, usize),
+        rows: usize,
+        row_bytes: usize,
+    ) -> Result<()> {
+        let place = |(first, pitch): (Address, usize), row: usize| first.plus(row * pitch);
+        (0..rows).try_for_each(|row| self.copy(place(from, row), place(to, row), row_bytes))
+    }
+
     /// Fills memory with zeros.
     fn clear(&self, at: Address, bytes: usize) -> Result<()>;
 
@@ -318,6 +337,17 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// Slots of an op type in which a matrix may have gaps between its rows.
     fn takes_gaps(&self, op: &str) -> &'static [&'static str];
+
+    /// Inputs of an update op, by their slots, whose rows a card changes together, and so reaches fastest where they lie
+    /// side by side: a row of the first, then that of the next. The op changes them in place. Nothing for most ops.
+    fn lines(&self, _op: &str) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Slots of an op type in which a matrix may lie in lines with others.
+    fn takes_lines(&self, _op: &str) -> &'static [&'static str] {
+        &[]
+    }
 
     /// Slots of an op type in which the values of selected rows may be a view.
     fn takes_views(&self, op: &str) -> &'static [&'static str];

@@ -1,5 +1,6 @@
 //! Values in the memory of a card.
 
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub struct DeviceTensor {
     offset: usize,
     /// Whether the room behind its rows holds zeros.
     zeros_follow: bool,
+    /// Elements from one row to the next, where rows of other variables lie between them.
+    pitch: Option<usize>,
 }
 
 /// Rows of a taller tensor, on a card.
@@ -58,7 +61,16 @@ impl DeviceTensor {
         let all = bytes_with_room(dtype, &dims, None);
         let region = device.allocate(all)?;
         device.clear(region.address().plus(bytes), all - bytes)?;
-        Ok(DeviceTensor { dtype, dims, lod: Lod::new(), region, offset: 0, zeros_follow: true })
+        let zeros_follow = true;
+        Ok(DeviceTensor {
+            dtype,
+            dims,
+            lod: Lod::new(),
+            region,
+            offset: 0,
+            zeros_follow,
+            pitch: None,
+        })
     }
 
     /// A tensor in new memory, of which nothing is known, with no room behind it.
@@ -67,7 +79,16 @@ impl DeviceTensor {
     /// When the card has no memory for it.
     pub fn exact(device: &dyn Device, dtype: DType, dims: Dims) -> Result<DeviceTensor> {
         let region = device.allocate(dims.numel() * dtype.size())?;
-        Ok(DeviceTensor { dtype, dims, lod: Lod::new(), region, offset: 0, zeros_follow: false })
+        let zeros_follow = false;
+        Ok(DeviceTensor {
+            dtype,
+            dims,
+            lod: Lod::new(),
+            region,
+            offset: 0,
+            zeros_follow,
+            pitch: None,
+        })
     }
 
     /// A tensor at `offset` of memory that others may use, too.
@@ -83,7 +104,25 @@ impl DeviceTensor {
         let bytes = dims.numel() * dtype.size();
         assert!(offset + bytes <= region.bytes(), "a window lies inside its region");
         let (lod, region) = (Lod::new(), Arc::clone(region));
-        DeviceTensor { dtype, dims, lod, region, offset, zeros_follow: false }
+        DeviceTensor { dtype, dims, lod, region, offset, zeros_follow: false, pitch: None }
+    }
+
+    /// A matrix whose rows lie `pitch` elements apart, from `offset` on, in memory that has rows of others between them.
+    ///
+    /// # Panics
+    /// When it does not lie inside, or is no matrix.
+    pub(crate) fn in_line(
+        dtype: DType,
+        dims: Dims,
+        region: &Arc<dyn Region>,
+        offset: usize,
+        pitch: usize,
+    ) -> DeviceTensor {
+        let [rows, width] = dims[..] else { panic!("what lies in lines is a matrix: {dims:?}") };
+        let end = (rows.saturating_sub(1) * pitch + width) * dtype.size();
+        assert!(width <= pitch && offset + end <= region.bytes(), "lines lie inside their region");
+        let (lod, region, pitch) = (Lod::new(), Arc::clone(region), Some(pitch));
+        DeviceTensor { dtype, dims, lod, region, offset, zeros_follow: false, pitch }
     }
 
     /// What lies behind so many elements of it, as a vector.
@@ -116,7 +155,20 @@ impl DeviceTensor {
     pub fn write(&mut self, tensor: &Tensor) -> Result<()> {
         assert_eq!(tensor.as_bytes().len(), self.bytes(), "as large as what it overwrites");
         self.lod.clone_from(tensor.lod());
-        self.device().upload(tensor.as_bytes(), self.address())
+        let (device, from) = (self.device(), tensor.as_bytes());
+        let Some(lined) = self.lined() else { return device.upload(from, self.address()) };
+        let staged = Staging::new(device, &lined)?;
+        for (rows, chunk) in staged.chunks(&lined).zip(from.chunks(staged.rows * lined.row_bytes)) {
+            device.upload(chunk, staged.at.address())?;
+            let to = (lined.row(rows.start), lined.pitch);
+            device.copy_rows(
+                (staged.at.address(), lined.row_bytes),
+                to,
+                rows.len(),
+                lined.row_bytes,
+            )?;
+        }
+        Ok(())
     }
 
     /// A copy on the host.
@@ -136,7 +188,64 @@ impl DeviceTensor {
     pub fn download_to(&self, tensor: &mut Tensor) -> Result<()> {
         tensor.resize(self.dtype, self.dims);
         tensor.set_lod(&self.lod);
-        self.device().download(self.address(), tensor.as_mut_bytes())
+        let (device, to) = (self.device(), tensor.as_mut_bytes());
+        let Some(lined) = self.lined() else { return device.download(self.address(), to) };
+        let staged = Staging::new(device, &lined)?;
+        for (rows, chunk) in staged.chunks(&lined).zip(to.chunks_mut(staged.rows * lined.row_bytes))
+        {
+            let from = (lined.row(rows.start), lined.pitch);
+            device.copy_rows(
+                from,
+                (staged.at.address(), lined.row_bytes),
+                rows.len(),
+                lined.row_bytes,
+            )?;
+            device.download(staged.at.address(), chunk)?;
+        }
+        Ok(())
+    }
+
+    /// How its rows lie, where not one behind the other.
+    fn lined(&self) -> Option<Lined> {
+        let (pitch, size) = (self.pitch?, self.dtype.size());
+        let [rows, width] = self.dims[..] else { return None };
+        let (first, pitch, row_bytes) = (self.address(), pitch * size, width * size);
+        (rows > 0 && row_bytes > 0).then_some(Lined { first, rows, row_bytes, pitch })
+    }
+
+    /// Overwrites it with another tensor of its card, of the same type and shape.
+    ///
+    /// # Errors
+    /// When the card is lost.
+    pub(crate) fn copy_from(&mut self, from: &DeviceTensor) -> Result<()> {
+        self.lod.clone_from(from.lod());
+        let whole = |tensor: &DeviceTensor| Lined {
+            first: tensor.address(),
+            rows: 1,
+            row_bytes: tensor.bytes(),
+            pitch: tensor.bytes(),
+        };
+        let by_rows = |tensor: &DeviceTensor, like: &Lined| Lined {
+            first: tensor.address(),
+            pitch: like.row_bytes,
+            ..*like
+        };
+        let (from, to) = match (from.lined(), self.lined()) {
+            (Some(from), Some(to)) => (from, to),
+            (Some(from), None) => (from, by_rows(self, &from)),
+            (None, Some(to)) => (by_rows(from, &to), to),
+            (None, None) => (whole(from), whole(self)),
+        };
+        let (rows, row_bytes) = (to.rows, to.row_bytes);
+        if rows == 1 {
+            return self.device().copy(from.first, to.first, row_bytes);
+        }
+        self.device().copy_rows((from.first, from.pitch), (to.first, to.pitch), rows, row_bytes)
+    }
+
+    /// Elements from one row to the next, where rows of other variables lie between them.
+    pub(crate) fn pitch(&self) -> Option<usize> {
+        self.pitch
     }
 
     /// The element type.
@@ -181,9 +290,9 @@ impl DeviceTensor {
     /// When the card has no memory for it.
     pub fn try_clone(&self) -> Result<DeviceTensor> {
         let device = self.device();
-        let copy = DeviceTensor::new(device.as_ref(), self.dtype, self.dims)?;
-        device.copy(self.address(), copy.address(), self.bytes())?;
-        Ok(copy.with_lod(&self.lod))
+        let mut copy = DeviceTensor::new(device.as_ref(), self.dtype, self.dims)?;
+        copy.copy_from(self)?;
+        Ok(copy)
     }
 
     /// Whether zeros follow it, up to a multiple of [`ROW_ROOM`] rows.
@@ -195,6 +304,44 @@ impl DeviceTensor {
     pub(crate) fn alias(&self) -> DeviceTensor {
         let (lod, region) = (self.lod.clone(), Arc::clone(&self.region));
         DeviceTensor { lod, region, ..*self }
+    }
+}
+
+/// Rows of a tensor in lines: where the first begins, how many there are, and bytes of each and from one to the next.
+#[derive(Clone, Copy)]
+struct Lined {
+    first: Address,
+    rows: usize,
+    row_bytes: usize,
+    pitch: usize,
+}
+
+impl Lined {
+    fn row(&self, number: usize) -> Address {
+        self.first.plus(number * self.pitch)
+    }
+}
+
+/// Memory of the card in which rows lie one behind the other on their way to or from the host: a copy of short rows
+/// over the bus, each by itself, would take many times as long.
+struct Staging {
+    at: Arc<dyn Region>,
+    /// How many it has room for.
+    rows: usize,
+}
+
+impl Staging {
+    const BYTES: usize = 16 << 20;
+
+    fn new(device: &Arc<dyn Device>, lined: &Lined) -> Result<Staging> {
+        let rows = (Staging::BYTES / lined.row_bytes).clamp(1, lined.rows);
+        Ok(Staging { at: device.allocate(rows * lined.row_bytes)?, rows })
+    }
+
+    /// The rows of each turn.
+    fn chunks(&self, lined: &Lined) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (step, end) = (self.rows, lined.rows);
+        (0..end).step_by(step).map(move |start| start..end.min(start + step))
     }
 }
 
@@ -221,7 +368,9 @@ impl Clone for DeviceTensor {
 impl PartialEq for DeviceTensor {
     /// Whether both are the same memory; to compare elements, download them.
     fn eq(&self, other: &DeviceTensor) -> bool {
-        (self.dtype, self.dims, self.address()) == (other.dtype, other.dims, other.address())
+        let key =
+            |tensor: &DeviceTensor| (tensor.dtype, tensor.dims, tensor.pitch, tensor.address());
+        key(self) == key(other)
     }
 }
 

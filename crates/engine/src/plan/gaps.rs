@@ -72,7 +72,7 @@ fn pitch(meta: &Meta) -> Option<usize> {
 }
 
 /// Whether `slots` are all slots of an op that hold `var`.
-fn takes(slots: &[&str], op: &SelectedOp, var: VarId) -> bool {
+pub(super) fn takes(slots: &[&str], op: &SelectedOp, var: VarId) -> bool {
     let signature = &op.def.signature;
     let fits = |name: &str, vars: &[VarId]| !vars.contains(&var) || slots.contains(&name);
     !op.guarded

@@ -12,6 +12,7 @@ mod gaps;
 mod inline;
 mod interrupt;
 mod layout;
+mod lines;
 mod memory;
 mod overlap;
 mod place;

@@ -12,6 +12,7 @@ use crate::Result;
 use crate::device::{Device, DeviceKernel, DeviceMeta, RowValues};
 use crate::op::{Meta, OpView};
 use crate::plan::gaps::Gaps;
+use crate::plan::lines::Lines;
 use crate::plan::select::{SelectedOp, Selection, VarId};
 use bireme_ir::VarKind;
 
@@ -24,6 +25,8 @@ pub(crate) struct Deciding<'a> {
     pub(crate) device: &'a dyn Device,
     /// Variables that the card has no memory for: ops that use them run on the host.
     pub(crate) at_home: &'a HashSet<VarId>,
+    /// Variables that lie, or should lie, in lines.
+    pub(crate) lines: &'a Lines,
 }
 
 /// One thing to do in a step.
@@ -45,6 +48,8 @@ pub(crate) struct Places {
     pub(crate) kernels: Vec<Option<Arc<dyn DeviceKernel>>>,
     /// What is known of each value, with the rows that are selected on the card.
     pub(crate) metas: Vec<Option<DeviceMeta>>,
+    /// What lies in lines.
+    pub(crate) lines: Lines,
 }
 
 impl Places {
@@ -58,14 +63,16 @@ impl Places {
         by: Deciding<'_>,
     ) -> Result<Places> {
         let mut gaps = Gaps::of(selection, metas, by.device);
+        let mut lines = by.lines.clone();
         loop {
-            let places = Places::with_gaps(selection, metas, by, &gaps)?;
-            // An op that the host runs after all takes no gaps.
+            let places = Places::with_gaps(selection, metas, by, &gaps, &lines)?;
+            // An op that the host runs after all takes neither gaps nor lines.
             let on_host = selection.ops.iter().zip(&places.kernels).filter(|(_, k)| k.is_none());
             let touched: HashSet<VarId> =
                 on_host.flat_map(|(op, _)| op.inputs.iter().chain(&op.outputs)).copied().collect();
-            if !gaps.remove(|var| touched.contains(var)) {
-                return Ok(places);
+            let is_touched = |var: &VarId| touched.contains(var);
+            if !(gaps.remove(is_touched) | lines.remove(is_touched)) {
+                return Ok(Places { lines, ..places });
             }
         }
     }
@@ -75,18 +82,21 @@ impl Places {
         metas: &[Option<Meta>],
         by: Deciding<'_>,
         gaps: &Gaps,
+        lines: &Lines,
     ) -> Result<Places> {
         let on_card = metas.iter().enumerate().map(|(var, meta)| {
             let may_be_view = gaps.views.contains(&var);
+            let line = lines.pitches.get(&var);
             meta.clone().map(|meta| DeviceMeta {
-                pitch: gaps.pitches.get(&var).copied(),
-                zeros_follow: selection.vars[var].persists(),
+                pitch: gaps.pitches.get(&var).or(line).copied(),
+                in_line: line.is_some(),
+                zeros_follow: selection.vars[var].persists() && line.is_none(),
                 values: if may_be_view { RowValues::OwnOrView } else { RowValues::Own },
                 ..DeviceMeta::new(meta)
             })
         });
         let (metas, kernels) = (on_card.collect(), Vec::with_capacity(selection.ops.len()));
-        let mut places = Places { kernels, metas };
+        let mut places = Places { kernels, metas, lines: Lines::default() };
         for op in &selection.ops {
             let kernel = places.kernel(selection, op, by).map_err(|error| error.in_op(&op.op))?;
             places.kernels.push(kernel);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bireme_ir::DType;
 
 use crate::Result;
-use crate::device::{Device, DeviceValue, Operand};
+use crate::device::{Device, DeviceTensor, DeviceValue, Operand};
 use crate::op::{Meta, meta_of};
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
@@ -26,6 +26,8 @@ pub(crate) struct Cell {
     on_card: Mutex<Option<DeviceValue>>,
     /// Whether it is too large for the card, so that steps on one use it on the host.
     stays_home: AtomicBool,
+    /// Whether a step needed the card's copy by itself after it had lain in lines with others: it is not put there again.
+    stays_apart: AtomicBool,
 }
 
 /// Where a step expects the copy of a card, without keeping its memory.
@@ -34,12 +36,17 @@ pub(crate) struct Seat {
     dtype: DType,
     dims: Dims,
     operand: Operand,
+    pitch: Option<usize>,
 }
 
 impl Seat {
     pub(crate) fn of(value: &DeviceValue) -> Seat {
         let (dtype, dims) = value.shape();
-        Seat { dtype, dims, operand: value.operand() }
+        let pitch = match value {
+            DeviceValue::Tensor(tensor) => tensor.pitch(),
+            DeviceValue::Rows(_) => None,
+        };
+        Seat { dtype, dims, operand: value.operand(), pitch }
     }
 }
 
@@ -65,6 +72,7 @@ impl Cell {
             holder: AtomicU8::new(HOST),
             on_card: Mutex::new(None),
             stays_home: AtomicBool::new(false),
+            stays_apart: AtomicBool::new(false),
         }
     }
 
@@ -100,6 +108,7 @@ impl Cell {
         self.is_set.store(false, Ordering::Release);
         self.holder.store(HOST, Ordering::Release);
         self.stays_home.store(false, Ordering::Release);
+        self.stays_apart.store(false, Ordering::Release);
         // SAFETY: the caller's promise.
         unsafe { *self.value.get() = Value::Tensor(Tensor::empty(DType::F32)) };
     }
@@ -179,6 +188,49 @@ impl Cell {
         }
         let value = on_card.as_ref().expect("uploaded above, or there before");
         Ok(value.alias())
+    }
+
+    /// Copies the value to a tensor of a card, of its type and shape.
+    ///
+    /// # Errors
+    /// When a card is lost, or an earlier kernel failed.
+    ///
+    /// # Safety
+    /// The caller is alone on the scope, and there is a value.
+    pub(crate) unsafe fn copy_to(&self, to: &mut DeviceTensor) -> Result<()> {
+        if self.is_current_on_card()
+            && let Some(DeviceValue::Tensor(from)) = &*self.lock()
+            && from.device().place() == to.device().place()
+        {
+            return to.copy_from(from);
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.bring_home()?;
+            to.write((*self.value.get()).tensor()?)
+        }
+    }
+
+    /// Elements from row to row where the copy of `device`, of this type and shape, lies in lines.
+    pub(crate) fn pitch_on(&self, device: &dyn Device, meta: &Meta) -> Option<usize> {
+        match self.lock().as_ref()? {
+            value @ DeviceValue::Tensor(tensor)
+                if value.device().place() == device.place() && value.meta() == *meta =>
+            {
+                tensor.pitch()
+            }
+            _ => None,
+        }
+    }
+
+    /// Says that the card's copy is to lie by itself from now on.
+    pub(crate) fn stay_apart(&self) {
+        self.stays_apart.store(true, Ordering::Release);
+    }
+
+    /// Whether the card's copy is not to lie in lines with others.
+    pub(crate) fn stays_apart(&self) -> bool {
+        self.stays_apart.load(Ordering::Acquire)
     }
 
     /// Puts a value that a card made, or is about to make.

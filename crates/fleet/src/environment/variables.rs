@@ -167,6 +167,8 @@ variables! {
             "Folder of the data sets of `paddle.dataset`; without it, Paddle's own is looked into too.";
         CUDA_LIBRARIES = "BIREME_CUDA_LIBRARIES", "",
             "Folder with `libcuda.so.1` and `libcublasLt.so.13`, looked into before all others.";
+        CUDA_LINES = "BIREME_CUDA_LINES", "1",
+            "0: tables on a card lie apart from the state of their optimizers, instead of side by side with it, row by row; for measurements.";
         CUDA_PROFILE = "BIREME_CUDA_PROFILE", "",
             "1: prints how long each piece of a step that is recorded on a card takes by itself.";
         ALLOW_TF32 = "FLAGS_allow_tf32", "0",

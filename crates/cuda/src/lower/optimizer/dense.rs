@@ -79,6 +79,7 @@ mod tests {
             grad: place,
             index: Ref::NULL,
             state: Vec::new(),
+            pitches: vec![10],
             numbers: [place, Ref::NULL, Ref::NULL],
             doubles: 0,
         };

@@ -37,6 +37,9 @@ pub(crate) struct Target {
     pub(crate) index: Ref,
     /// Accumulators, as the parameter.
     pub(crate) state: Vec<[Ref; 2]>,
+    /// Elements from one row to the next, of the parameter and of each accumulator; where rows lie apart, an update
+    /// is in place.
+    pub(crate) pitches: Vec<usize>,
     /// The learning rate and the powers of decay rates; which of them are of 64 bits.
     pub(crate) numbers: [Ref; 3],
     pub(crate) doubles: u32,
@@ -85,6 +88,15 @@ pub(super) fn round(cx: &mut Lowering<'_>) -> Outcome {
     Ok(())
 }
 
+/// Elements from one row to the next, the same where it is read and where it is written.
+fn pitch(from: &Var, to: &Var) -> Outcome<usize> {
+    match (from.has_gaps(), to.has_gaps()) {
+        (false, false) => Ok(from.width()),
+        _ if from.pitch == to.pitch => Ok(from.pitch),
+        _ => host(),
+    }
+}
+
 impl Target {
     /// The target of an op, with its gradient as a variable: dense or selected rows.
     pub(super) fn of(cx: &Lowering<'_>, rule: &Rule) -> Outcome<(Target, Var)> {
@@ -97,11 +109,13 @@ impl Target {
             return host();
         }
         let mut state = Vec::new();
+        let mut pitches = vec![pitch(&param, &param_out)?];
         for (input, output) in rule.state {
             let (from, to) = (cx.input(input)?.dense()?, cx.output(output)?.dense()?);
             if from.numel() != param.numel() || from.dtype != param.dtype {
                 return host();
             }
+            pitches.push(pitch(&from, &to)?);
             state.push([from.at, to.at]);
         }
         let mut numbers = [Ref::NULL; 3];
@@ -125,10 +139,16 @@ impl Target {
             grad: grad.at,
             index: Ref::NULL,
             state,
+            pitches,
             numbers,
             doubles,
         };
         Ok((target, grad))
+    }
+
+    /// Whether rows of it lie apart.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.pitches.iter().any(|pitch| *pitch != self.width)
     }
 
     /// The pointers of a kernel's structure, in its order.

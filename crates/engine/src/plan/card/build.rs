@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "binds variables to memory that the layout owns")]
 
+mod lines;
 mod memory;
 
 use std::collections::{HashMap, HashSet};
@@ -93,9 +94,13 @@ impl<'a> Builder<'a> {
             self.selection.ops.iter().flat_map(|op| op.outputs.iter().copied()).collect();
         let mut values: HashMap<VarId, DeviceValue> = HashMap::new();
         let (mut bound, mut new) = (Vec::new(), Vec::new());
+        let mut lined = self.new_lines()?;
         for var in &self.kept {
             let cell = &self.source.cells[var];
-            let (value, is_new) = self.persistable(*var, cell)?;
+            let (value, is_new) = match lined.remove(var) {
+                Some(value) => (value, true),
+                None => self.persistable(*var, cell)?,
+            };
             if is_new {
                 new.push((Arc::clone(cell), value.alias()));
             }
@@ -118,6 +123,9 @@ impl<'a> Builder<'a> {
         let feeds = self.selection.feeds.iter().map(|var| self.feed_target(*var, &frame));
         let (feeds, uploads) = (feeds.collect(), self.uploads()?);
         // Nothing can fail any more: until here every variable is as it was.
+        for cell in self.leaving() {
+            cell.stay_apart();
+        }
         for (cell, value) in new {
             // SAFETY: who makes a layout is alone on the scope.
             unsafe { cell.set_on_card(value) };
@@ -148,9 +156,12 @@ impl<'a> Builder<'a> {
         unsafe {
             if cell.meta().is_some_and(|there| there == meta.meta) {
                 return match cell.on_card(self.device)? {
-                    // Kernels count on zeros behind it, which a copy has.
+                    DeviceValue::Tensor(there) if meta.in_line && there.pitch() == meta.pitch => {
+                        Ok((DeviceValue::Tensor(there), false))
+                    }
+                    // Kernels count on zeros behind it, which a copy has; it lies by itself, too.
                     DeviceValue::Tensor(there) if !there.zeros_follow() => {
-                        Ok((DeviceValue::Tensor(there.clone()), true))
+                        Ok((DeviceValue::Tensor(there.try_clone()?), true))
                     }
                     there => Ok((there, false)),
                 };
@@ -415,6 +426,11 @@ impl<'a> Builder<'a> {
 /// The bytes of its own that a value needs, and those of the numbers of selected rows.
 fn sizes(meta: &DeviceMeta) -> [usize; 2] {
     let [values, numbers] = meta.extent();
+    if meta.in_line {
+        // What lies between its rows is others'.
+        let elements = meta.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
+        return [elements.product::<usize>() * meta.meta.dtype.size(), 0];
+    }
     [if matches!(meta.values, RowValues::View(_)) { 0 } else { values }, numbers]
 }
 

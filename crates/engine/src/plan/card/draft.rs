@@ -11,6 +11,7 @@ use crate::device::{Device, MemoryPlan};
 use crate::op::Meta;
 use crate::plan::Plan;
 use crate::plan::layout::{FeedShape, Source, common_rows, infer_all, infer_from};
+use crate::plan::lines::Lines;
 use crate::plan::place::{Deciding, Places};
 use crate::plan::select::VarId;
 use crate::tensor::Dims;
@@ -27,6 +28,8 @@ pub(super) struct Draft<'a> {
     pub(super) metas: &'a [Option<Meta>],
     pub(super) device: &'a Arc<dyn Device>,
     pub(super) check_finite: bool,
+    /// Whether variables may be moved into lines.
+    pub(super) may_move: bool,
 }
 
 impl Draft<'_> {
@@ -37,10 +40,16 @@ impl Draft<'_> {
         let (room, least) =
             (memory.free.saturating_sub(memory.total / SPARE), memory.total / SMALL);
         loop {
-            let plan = self.plan(&at_home)?;
-            // What stays at home gives its memory back.
+            let (missing, moved) = self
+                .with_builder(&at_home, |builder, _, plan| Ok((plan.missing(), builder.moved())))?;
+            // What stays at home gives its memory back; what moves does so when it has moved.
             let given = at_home.iter().map(|var| self.source.cells[var].bytes_on(self.device));
-            let fits = plan.missing() <= room.saturating_add(given.sum::<usize>());
+            let room = room.saturating_add(given.sum::<usize>());
+            if missing + moved > room && self.may_move {
+                self.may_move = false;
+                continue;
+            }
+            let fits = missing <= room;
             if fits || !tables::add_largest(self.source, self.metas, least, &mut at_home) {
                 return Ok(at_home);
             }
@@ -57,8 +66,13 @@ impl Draft<'_> {
         at_home: &HashSet<VarId>,
         work: impl FnOnce(Builder<'_>, Sketch, MemoryPlan) -> Result<T>,
     ) -> Result<T> {
-        let Draft { source, metas, device, check_finite } = *self;
-        let by = Deciding { seed: source.seed, device: device.as_ref(), at_home };
+        let Draft { source, metas, device, check_finite, may_move } = *self;
+        // What looks for NaN looks at variables that lie by themselves.
+        let lines = match check_finite {
+            true => Lines::default(),
+            false => Lines::of(source, metas, device.as_ref(), may_move),
+        };
+        let by = Deciding { seed: source.seed, device: device.as_ref(), at_home, lines: &lines };
         let places = Places::assign(source.selection, metas, by)?;
         let builder = Builder::new(source, &places, device, at_home, check_finite);
         let sketch = builder.sketch()?;
@@ -80,7 +94,8 @@ pub(super) fn largest_batch(
         let resized = |shape: &FeedShape| FeedShape { dims: shape.dims.with_rows(batch), ..*shape };
         let shapes: Vec<FeedShape> = shapes.iter().map(resized).collect();
         let metas = infer_all(source, &shapes)?;
-        let draft = Draft { source, metas: &metas, device, check_finite: false };
+        let (check_finite, may_move) = (false, false);
+        let draft = Draft { source, metas: &metas, device, check_finite, may_move };
         Ok(draft.plan(&tables::known(source))?.missing() <= free)
     };
     let (mut least, mut most) = (0, rows);
@@ -137,7 +152,8 @@ impl Plan {
         }
         let metas = infer_from(&source, metas)?;
         let check_finite = self.check_finite;
-        let mut draft = Draft { source: &source, metas: &metas, device, check_finite };
+        let may_move = true;
+        let mut draft = Draft { source: &source, metas: &metas, device, check_finite, may_move };
         let at_home = draft.choose_tables()?;
         let plan = draft.plan(&at_home)?;
         Ok(MemoryPlan { batch: common_rows(shapes), ..plan })

@@ -133,24 +133,29 @@ impl CardLayout {
         check_finite: bool,
     ) -> Result<(CardLayout, MemoryPlan)> {
         let metas = infer_all(source, &shapes)?;
-        let mut draft = Draft { source, metas: &metas, device, check_finite };
+        let may_move = true;
+        let mut draft = Draft { source, metas: &metas, device, check_finite, may_move };
         let at_home = draft.choose_tables()?;
         for var in &at_home {
             // SAFETY: the caller is alone on the scope.
             unsafe { source.cells[var].stay_home()? };
         }
-        let (rows, copies) = (common_rows(&shapes), shapes.clone());
-        draft.with_builder(&at_home, |builder, sketch, plan| {
-            let plan = MemoryPlan { batch: rows, ..plan };
-            match builder.build(shapes, sketch) {
-                Ok(layout) => Ok((layout, plan)),
+        let rows = common_rows(&shapes);
+        loop {
+            let (made, plan) = draft.with_builder(&at_home, |builder, sketch, plan| {
+                Ok((builder.build(shapes.clone(), sketch), MemoryPlan { batch: rows, ..plan }))
+            })?;
+            match made {
+                Ok(layout) => return Ok((layout, plan)),
+                // Variables that move need memory twice for a moment.
+                Err(Error::DeviceMemory { .. }) if draft.may_move => draft.may_move = false,
                 Err(Error::DeviceMemory { .. }) => {
-                    let most = largest_batch(source, &copies, device, rows);
-                    Err(too_little(&plan, most))
+                    let most = largest_batch(source, &shapes, device, rows);
+                    return Err(too_little(&plan, most));
                 }
-                Err(error) => Err(error),
+                Err(error) => return Err(error),
             }
-        })
+        }
     }
 
     /// Whether a step with these feeds can run in it.

@@ -38,6 +38,9 @@ impl Builder<'_> {
             let bytes = self.places.metas[*var].as_ref().map_or(0, |meta| sizes(meta).iter().sum());
             plan.at_home.push((self.selection.vars[*var].name.clone(), bytes));
         }
+        let in_lines = self.places.lines.pitches.keys();
+        plan.in_lines = in_lines.map(|var| self.selection.vars[*var].name.clone()).collect();
+        plan.in_lines.sort();
         plan.at_home.sort_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), name.clone()));
         self.measure(sketch, &mut plan);
         Ok(plan)
