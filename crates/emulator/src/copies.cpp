@@ -319,26 +319,15 @@ API int cuMemsetD32Async(void* to, unsigned value, size_t count, void* stream) {
   return fill(to, 4, value, count, stream);
 }
 
-API int cuPointerGetAttribute(void* out, int attribute, void* at) {
+API int cuPointerGetAttributes(unsigned count, const int* attributes, void** out, void* at) {
   Call call;
   if (call.code) return call.code;
-  const Allocation* piece = memory().find(at, 0);
-  auto pinned = memory().find_pinned(at, 0);
-  if (!piece && !pinned) return INVALID_VALUE;
-  unsigned type = piece ? 2 : 1;
-  int number = piece ? piece->card : call.card;
-  void* start = piece ? piece->at : pinned->first;
-  size_t size = piece ? piece->bytes : pinned->second;
-  switch (attribute) {
-    case 2: std::memcpy(out, &type, sizeof type); return SUCCESS;
-    case 3: std::memcpy(out, &at, sizeof at); return SUCCESS;
-    case 4:
-      if (piece) return INVALID_VALUE;
-      std::memcpy(out, &at, sizeof at);
-      return SUCCESS;
-    case 9: std::memcpy(out, &number, sizeof number); return SUCCESS;
-    case 11: std::memcpy(out, &start, sizeof start); return SUCCESS;
-    case 12: std::memcpy(out, &size, sizeof size); return SUCCESS;
-    default: return NOT_SUPPORTED;
+  constexpr int MEMORY_TYPE = 2;
+  constexpr unsigned UNKNOWN_MEMORY = 0, HOST = 1, DEVICE = 2;
+  unsigned type = memory().find(at, 0) ? DEVICE : memory().find_pinned(at, 0) ? HOST : UNKNOWN_MEMORY;
+  for (unsigned i = 0; i < count; i++) {
+    if (attributes[i] != MEMORY_TYPE) return NOT_SUPPORTED;
+    std::memcpy(out[i], &type, sizeof type);
   }
+  return SUCCESS;
 }

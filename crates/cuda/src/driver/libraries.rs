@@ -78,7 +78,7 @@ const DRIVER_FUNCTIONS: &[&str] = &[
     "cuLaunchKernel",
     "cuGetErrorName",
     "cuGetErrorString",
-    "cuPointerGetAttribute",
+    "cuPointerGetAttributes",
 ];
 
 /// cuBLASLt's functions that this crate calls.

@@ -322,14 +322,13 @@ fn pinned_part(
 /// Whether the driver knows these bytes, so that it copies them later and not at the call.
 pub(crate) fn is_page_locked(bytes: &[u8]) -> bool {
     let mut kind = 0u32;
-    let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    let mut attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    let mut place = (&raw mut kind).cast::<c_void>();
+    // The call for several attributes: to the one for a single attribute, ordinary memory is an error.
     // SAFETY: this attribute is a 32-bit number, and any address may be asked about.
     let code = unsafe {
-        sys::cuPointerGetAttribute(
-            (&raw mut kind).cast::<c_void>(),
-            attribute,
-            bytes.as_ptr() as u64,
-        )
+        let at = bytes.as_ptr() as u64;
+        sys::cuPointerGetAttributes(1, &raw mut attribute, &raw mut place, at)
     };
-    code == CUresult::CUDA_SUCCESS
+    code == CUresult::CUDA_SUCCESS && kind != 0
 }

@@ -42,6 +42,14 @@ impl Lines {
                 lines.pitches.insert(*var, pitch);
             }
         }
+        // One that its neighbours have left gains nothing by its line, and keeps the memory of all.
+        for op in &source.selection.ops {
+            let slots = device.lines(&op.op.kind).iter();
+            let members: Vec<VarId> = slots.filter_map(|slot| op.input(slot)).collect();
+            if !members.iter().all(|var| lines.pitches.contains_key(var)) {
+                members.iter().for_each(|var| drop(lines.pitches.remove(var)));
+            }
+        }
         for op in source.selection.ops.iter().filter(|_| may_move) {
             if let Some((members, pitch)) = line(source, metas, device, op)
                 && !members.iter().any(|var| lines.pitches.contains_key(var))
