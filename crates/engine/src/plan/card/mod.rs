@@ -135,7 +135,8 @@ impl CardLayout {
         let metas = infer_all(source, &shapes)?;
         let mut draft = Draft { source, metas: &metas, device, check_finite };
         let at_home = draft.choose_tables()?;
-        for var in &at_home {
+        let exchanged = tables::exchanged(source);
+        for var in at_home.difference(&exchanged) {
             // SAFETY: the caller is alone on the scope.
             unsafe { source.cells[var].stay_home()? };
         }
