@@ -415,6 +415,7 @@ fn machines_of_a_collective_job() {
         expect![[r#"
             Info("Run collective mode. gpu arguments:['--ips'], cuda count:2")
             Info("OMP_NUM_THREADS=4 for every process, as they share 8 cores; set it to choose another number")
+            Warning("GPU 0,1 cannot be used, as this machine has no NVIDIA GPU: a process that asks for one ends; set BIREME_DEVICE=cpu to train on CPUs")
             worker 0 at 10.0.0.1:6070, workerlog.0 there
             worker 1 at 10.0.0.1:6071, workerlog.1 there
             worker 2 at 10.0.0.2:6070, workerlog.0 here
