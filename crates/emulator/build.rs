@@ -66,6 +66,7 @@ fn main() -> Outcome<()> {
     compile(&compiler, &[&own, &kernels], stale)?;
     let objects: Vec<_> = units.iter().map(|unit| unit.object.as_path()).collect();
     link(&compiler, &out, &objects)?;
+    publish(&out)?;
     println!("cargo:rustc-env=EMULATED_CARD_DIR={}", out.display());
     Ok(())
 }
@@ -177,6 +178,21 @@ fn link(compiler: &cc::Tool, out: &Path, objects: &[&Path]) -> Outcome<()> {
         "-Wl,-rpath,$ORIGIN",
     ]);
     run(command.arg("-L").arg(out).arg("-lcuda").arg("-o").arg(&products), &products)
+}
+
+/// Puts the libraries where processes look for them that are to use emulated cards (`BIREME_DEVICE=emulated`): into the
+/// folder of the build that executables are in. They are renamed into place, so that a process which runs keeps its own.
+fn publish(out: &Path) -> Outcome<()> {
+    // The folder of this script's output is `build/NAME/out` below it.
+    let Some(profile) = out.ancestors().nth(3) else { return Ok(()) };
+    let folder = profile.join("emulated-card");
+    fs::create_dir_all(&folder)?;
+    for name in ["libcuda.so", "libcublasLt.so"] {
+        let aside = folder.join(format!("{name}.new"));
+        fs::copy(out.join(name), &aside)?;
+        fs::rename(&aside, folder.join(name))?;
+    }
+    Ok(())
 }
 
 fn run(command: &mut Command, what: &Path) -> Outcome<()> {

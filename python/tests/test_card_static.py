@@ -2,7 +2,6 @@
 
 import os
 import re
-import textwrap
 
 import numpy as np
 import pytest
@@ -355,22 +354,29 @@ def test_the_guide_for_mnist_has_the_losses_of_the_host(tmp_path):
     np.testing.assert_allclose(card, host, rtol=0, atol=1e-4)
 
 
-def test_jobs_of_several_processes_say_that_they_need_the_cpu():
-    done = on_card(
-        textwrap.dedent(
-            """
-            import bireme as paddle
-            paddle.enable_static()
-            program = paddle.static.Program()
-            block = program.global_block()
-            x = block.create_var(name="x", shape=[2], dtype="float32", persistable=True)
-            block.append_op(type="c_allreduce_sum", inputs={"X": x}, outputs={"Out": x},
-                            attrs={"ring_id": 0})
-            paddle.static.Executor(paddle.CUDAPlace(0)).run(program)
-            """
-        )
+def test_gpu_without_a_number_is_the_one_that_the_launcher_chose():
+    printed(
+        """
+        import bireme as paddle
+        assert str(paddle.set_device("gpu")) == "Place(gpu:1)"
+        assert paddle.get_device() == paddle.device.get_device() == "gpu:1"
+        assert paddle.distributed.ParallelEnv().dev_id == 1
+        assert str(paddle.to_tensor([1.0]).place) == "Place(gpu:1)"
+        assert str(paddle.set_device("gpu:0")) == "Place(gpu:0)"
+        """,
+        FLAGS_selected_gpus="1,0",
     )
-    assert done.returncode != 0
-    last = done.stderr.strip().splitlines()[-1]
-    assert "a job of several processes trains on CPUs so far" in last
-    assert "BIREME_DEVICE=cpu" in last
+
+
+def test_a_server_takes_no_gpu():
+    printed(
+        """
+        import bireme as paddle
+        paddle.enable_static()
+        exe = paddle.static.Executor(paddle.CUDAPlace(0))
+        exe.run(paddle.static.default_startup_program())
+        assert paddle._core.current_card() is None
+        """,
+        TRAINING_ROLE="PSERVER",
+        CUDA_VISIBLE_DEVICES="",
+    )

@@ -29,10 +29,10 @@ SERVER = {
 
 def test_a_stage_without_its_device_says_so_once(monkeypatch, capsys):
     stages._say_cpu.cache_clear()
-    monkeypatch.setenv("HETER_DEVICE_TYPE", "gpu")
-    assert [stages.environment_device() for _ in range(2)] == ["gpu", "gpu"]
+    monkeypatch.setenv("HETER_DEVICE_TYPE", "xpu")
+    assert [stages.environment_device() for _ in range(2)] == ["xpu", "xpu"]
     said = capsys.readouterr().err
-    assert said == "HETER_DEVICE_TYPE is gpu, but this stage runs on the CPU, as all stages do\n"
+    assert said == "HETER_DEVICE_TYPE is xpu, but this stage runs on the CPU\n"
 
 
 @pytest.fixture

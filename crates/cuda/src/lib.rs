@@ -79,6 +79,11 @@ pub fn count() -> Result<usize> {
     driver::Card::count().map_err(bound::failed)
 }
 
+/// Whether the environment asks for emulated cards (`BIREME_DEVICE=emulated`).
+pub fn is_emulated() -> bool {
+    driver::libraries::is_emulated()
+}
+
 /// Lets products of 32-bit floats round their factors to 10 bits of fraction (`FLAGS_allow_tf32`): faster, and off
 /// unless asked for. It counts for programs that are prepared from now on.
 pub fn allow_tf32(allow: bool) {

@@ -38,7 +38,9 @@ API void card_set_memory(uint64_t bytes) {
 
 API void card_set_count(uint64_t count) {
   Locked locked;
-  machine().card_count = static_cast<int>(std::min<uint64_t>(count, Machine::MAX_CARDS));
+  Machine& all = machine();
+  all.card_count = static_cast<int>(std::min<uint64_t>(count, Machine::MAX_CARDS));
+  for (int number = 0; number < all.card_count; number++) all.physical[number] = number;
 }
 
 API void card_set_driver_version(uint64_t version) {
@@ -85,7 +87,6 @@ API void card_reset() {
   all.allocation_to_fail = all.launch_to_fail = 0;
   all.lost = all.quiet = false;
   all.last_fault.clear();
-  all.card_count = 2;
   all.driver_version = 13000;
-  memory().limit = size_t{1} << 30;
+  all.look_around();
 }

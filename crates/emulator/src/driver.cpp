@@ -144,14 +144,14 @@ API int cuDeviceGetUuid_v2(unsigned char* uuid, int number) {
   std::lock_guard<std::mutex> lock(machine().mutex);
   if (Code code = ready(number)) return code;
   std::memset(uuid, 0xca, 16);
-  uuid[15] = static_cast<unsigned char>(number);
+  uuid[15] = static_cast<unsigned char>(machine().physical[number]);
   return SUCCESS;
 }
 
 API int cuDeviceGetAttribute(int* value, int attribute, int number) {
   std::lock_guard<std::mutex> lock(machine().mutex);
   if (Code code = ready(number)) return code;
-  *value = attribute_value(attribute, number);
+  *value = attribute_value(attribute, machine().physical[number]);
   return SUCCESS;
 }
 

@@ -3,7 +3,8 @@
 //! They hold all kernel files of `bireme-cuda`, compiled as C++, so tests run the real driver wrapper,
 //! the real launches and graphs without a card. What they check beyond a card is said in `card.hpp`
 //! (kernels), `memory.cpp` (accesses) and `streams.cpp` (missing waits). [`Control`] is how tests
-//! bring about faults.
+//! bring about faults. A process sees as many cards as `BIREME_EMULATED_CARDS` says, two without it,
+//! and of those the ones that `CUDA_VISIBLE_DEVICES` names.
 #![expect(unsafe_code, reason = "functions of a shared library are called")]
 
 use libloading::{Error, Library, Symbol};

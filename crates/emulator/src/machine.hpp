@@ -158,7 +158,9 @@ struct Machine {
 
   std::mutex mutex;
   bool initialized = false, lost = false;
-  int card_count = 2, driver_version = 13000;
+  int card_count, driver_version = 13000;
+  /// What the machine calls each card that this process sees: its place in the machine.
+  int physical[MAX_CARDS];
   Card cards[MAX_CARDS];
   Random random;
   /// Counted down to the one that fails; 0 when none shall.
@@ -176,6 +178,10 @@ struct Machine {
   Table<Exec> execs;
   Table<Module> modules;
   Table<Function> functions;
+
+  Machine() { look_around(); }
+  /// Counts the cards as the environment says: how many there are, and which this process may see.
+  void look_around();
 
   /// Gives work to a stream, or to the graph that is recorded there.
   Code submit(Stream& stream, std::shared_ptr<Work> work);

@@ -6,12 +6,45 @@
 #include "machine.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace card {
 
 Machine& machine() {
   static Machine* machine = new Machine;
   return *machine;
+}
+
+namespace {
+
+/// A number of the environment within bounds; `otherwise` where it is not set, or is none.
+size_t number_of(const char* variable, size_t most, size_t otherwise) {
+  const char* text = std::getenv(variable);
+  if (!text || *text < '0' || *text > '9') return otherwise;
+  return std::min<size_t>(std::strtoull(text, nullptr, 10), most);
+}
+
+}  // namespace
+
+void Machine::look_around() {
+  int there = static_cast<int>(number_of("BIREME_EMULATED_CARDS", MAX_CARDS, 2));
+  memory().limit = number_of("BIREME_EMULATED_MEMORY", size_t{1} << 30, 1024) << 20;
+  card_count = 0;
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (!visible) {
+    for (; card_count < there; card_count++) physical[card_count] = card_count;
+    return;
+  }
+  // As the driver reads it: what follows a card that is not there is not there either.
+  for (const char* at = visible; card_count < MAX_CARDS; at++) {
+    char* end;
+    long number = std::strtol(at, &end, 10);
+    if (end == at || number < 0 || number >= there) return;
+    physical[card_count++] = static_cast<int>(number);
+    while (*end == ' ') end++;
+    if (*end != ',') return;
+    at = end;
+  }
 }
 
 // ---- running ---------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 //!
 //! The ops that ask are in `ops/remote/`; their kernels prepare a request once and then only call.
 
+use bireme_ir::{Op, Program};
+
 use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::{Error, Result};
@@ -90,6 +92,20 @@ pub trait Remote: Send + Sync {
     /// When a server is lost, or an id lies outside the table.
     fn pull_rows(&self, table: &TableRef, ids: &[&[i64]], outs: &mut [&mut [f32]]) -> Result<()>;
 
+    /// As [`Remote::pull_rows`], for a step that has not begun, while another runs. Says whether it has done so: not
+    /// where the step's rows must have the gradients of the one that runs in them.
+    ///
+    /// # Errors
+    /// As [`Remote::pull_rows`].
+    fn pull_ahead(
+        &self,
+        _table: &TableRef,
+        _ids: &[&[i64]],
+        _outs: &mut [&mut [f32]],
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Op `distributed_push_sparse`: the gradient of row `ids[s][i]` is row `i` of `grads[s]`;
     /// ids may repeat, their gradients add up. `counts` are show and click of each id, where a
     /// table counts them.
@@ -114,6 +130,31 @@ pub trait Remote: Send + Sync {
 
     /// What this trainer is, for messages: `trainer 1 of 3`.
     fn whoami(&self) -> String;
+}
+
+/// A lookup in a table of the servers, whose ids a program's caller knows before the step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lookup {
+    /// The table.
+    pub table: TableRef,
+    /// Variables with ids, all of which are fed.
+    pub ids: Vec<String>,
+}
+
+/// The lookups of a program in tables of the servers whose ids are among `feeds`.
+pub fn lookups(program: &Program, feeds: &[&str]) -> Vec<Lookup> {
+    let global = program.global();
+    let ops = global.ops.iter().filter(|op| op.kind == "distributed_lookup_table");
+    let lookup = |op: &Op| {
+        let ids = op.inputs_of("Ids").to_vec();
+        let is_known = !ids.is_empty() && ids.iter().all(|name| feeds.contains(&name.as_str()));
+        let weights = global.var(op.inputs_of("W").first()?)?;
+        let width = usize::try_from(*weights.shape.get(1)?).ok()?;
+        // What is wrong with an op is said when it runs.
+        let table = crate::ops::remote_table(op).ok().filter(|_| is_known)?;
+        Some(Lookup { table: TableRef { width, ..table }, ids })
+    };
+    ops.filter_map(lookup).collect()
 }
 
 /// A parameter of a geo program.

@@ -40,7 +40,7 @@ pub use fleet::{
     serve_stage, share_files,
 };
 pub use log::log_to_stderr;
-pub use report::Reporter;
+pub use report::{Reporter, Spent};
 pub use restart::{
     Choice, checkpoint_to_load, choose_checkpoint, last_checkpoint, remember_checkpoint,
     tell_checkpoint,

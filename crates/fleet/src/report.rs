@@ -10,6 +10,9 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bireme_engine::Place;
+use bireme_engine::device::Device;
+use bireme_ps::worker::{Times, Worker};
 use serde::Serialize;
 
 use crate::{Environment, Mode};
@@ -33,6 +36,29 @@ struct Open {
     pipe: File,
     line: Line,
     said: Option<Instant>,
+    /// When the first step was reported, and what had been spent by then.
+    began: Option<(Instant, Times)>,
+}
+
+/// What a process trains on, and what its time goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// The number of its card, and the bytes of it that are in use, by whomever.
+    pub card: Option<(u32, u64)>,
+    /// How long its steps were with servers.
+    pub times: Times,
+}
+
+impl Spent {
+    /// What a trainer with this way to its servers and this card has spent.
+    pub fn of(worker: Option<&Worker>, card: Option<&dyn Device>) -> Spent {
+        let card = card.and_then(|card| {
+            let Place::Cuda(number) = card.place() else { return None };
+            let memory = card.memory().ok()?;
+            Some((number, memory.total.saturating_sub(memory.free) as u64))
+        });
+        Spent { card, times: worker.map(Worker::times).unwrap_or_default() }
+    }
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -45,6 +71,34 @@ struct Line {
     mode: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<Vec<Lost>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    card: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    card_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shares: Option<Shares>,
+}
+
+/// What of a process's time goes where since its first step, in percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Shares {
+    pull: u8,
+    push: u8,
+    waiting: u8,
+    /// The rest.
+    compute: u8,
+}
+
+impl Shares {
+    fn of(spent: Times, whole: Duration) -> Shares {
+        let percent = |part: Duration| {
+            let part = part.as_secs_f64() / whole.as_secs_f64().max(1e-9);
+            (part * 100.0).round().clamp(0.0, 100.0) as u8
+        };
+        let (pull, push, waiting) = (percent(spent.pull), percent(spent.push), percent(spent.wait));
+        let compute = 100u8.saturating_sub(pull).saturating_sub(push).saturating_sub(waiting);
+        Shares { pull, push, waiting, compute }
+    }
 }
 
 /// A process that a server has lost.
@@ -95,15 +149,20 @@ impl Reporter {
         });
     }
 
-    /// Counts steps that were made, and the samples in them, if that is known.
-    pub fn steps(&self, steps: u64, samples: Option<u64>) {
+    /// Counts steps that were made, and the samples in them, if that is known. What they cost is asked only where it
+    /// is said.
+    pub fn steps(&self, steps: u64, samples: Option<u64>, spent: impl FnOnce() -> Spent) {
         self.tell(|open| {
             open.line.step = Some(open.line.step.unwrap_or(0) + steps);
             if let Some(samples) = samples {
                 open.line.samples = Some(open.line.samples.unwrap_or(0) + samples);
             }
             let is_first = open.line.step == Some(steps);
-            is_first || open.said.is_none_or(|said| said.elapsed() >= EVERY)
+            let is_said = is_first || open.said.is_none_or(|said| said.elapsed() >= EVERY);
+            if is_said {
+                open.note(spent());
+            }
+            is_said
         });
     }
 
@@ -123,6 +182,24 @@ impl Reporter {
     }
 }
 
+impl Open {
+    /// Notes what a process trains on. Times count from its first step on, so that preparations do not.
+    fn note(&mut self, spent: Spent) {
+        self.line.card = spent.card.map(|(number, _)| number);
+        self.line.card_bytes = spent.card.map(|(_, bytes)| bytes);
+        let (began, before) = *self.began.get_or_insert((Instant::now(), spent.times));
+        let since = |now: Duration, then: Duration| now.saturating_sub(then);
+        let times = Times {
+            pull: since(spent.times.pull, before.pull),
+            push: since(spent.times.push, before.push),
+            wait: since(spent.times.wait, before.wait),
+        };
+        let is_spent = spent.card.is_some() || spent.times != Times::default();
+        let whole = began.elapsed();
+        self.line.shares = (is_spent && !whole.is_zero()).then(|| Shares::of(times, whole));
+    }
+}
+
 /// Opens the pipe anew: without blocking, and only if it is one.
 fn open(descriptor: u32) -> Option<Open> {
     let path = format!("/proc/self/fd/{descriptor}");
@@ -130,7 +207,7 @@ fn open(descriptor: u32) -> Option<Open> {
         return None;
     }
     let pipe = OpenOptions::new().write(true).custom_flags(NONBLOCK).open(path).ok()?;
-    Some(Open { pipe, line: Line::default(), said: None })
+    Some(Open { pipe, line: Line::default(), said: None, began: None })
 }
 
 #[cfg(test)]
@@ -148,13 +225,39 @@ mod tests {
         let reporter = Reporter::new(&environment);
         reporter.mode(Mode::Geo);
         reporter.mode(Mode::Geo);
-        reporter.steps(1, Some(512));
+        reporter.steps(1, Some(512), Spent::default);
         // Too soon for another line.
-        reporter.steps(1, Some(512));
+        reporter.steps(1, Some(512), || panic!("nobody asks"));
         drop((reporter, writer));
         let lines: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
         let expected = ["{\"mode\":\"geo\"}", "{\"step\":1,\"samples\":512,\"mode\":\"geo\"}"];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn shares_are_parts_of_the_whole() {
+        let times = Times {
+            pull: Duration::from_millis(200),
+            push: Duration::from_millis(100),
+            wait: Duration::from_millis(50),
+        };
+        let shares = Shares::of(times, Duration::from_secs(1));
+        assert_eq!(shares, Shares { pull: 20, push: 10, waiting: 5, compute: 65 });
+        // Several threads may spend more than there is.
+        assert_eq!(Shares::of(times, Duration::from_millis(100)).compute, 0);
+        let card = Spent { card: Some((1, 4096)), times };
+        let mut open = Open {
+            pipe: tempfile::tempfile().unwrap(),
+            line: Line::default(),
+            said: None,
+            began: Some((
+                Instant::now().checked_sub(Duration::from_secs(1)).unwrap(),
+                Times::default(),
+            )),
+        };
+        open.note(card);
+        let text = serde_json::to_string(&open.line).unwrap();
+        assert!(text.starts_with(r#"{"card":1,"card_bytes":4096,"shares":{"pull":20,"#), "{text}");
     }
 
     #[test]
@@ -196,7 +299,7 @@ mod tests {
             let environment = Environment::of([("BIREME_STATUS_FD", descriptor)]).unwrap();
             let reporter = Reporter::new(&environment);
             assert!(reporter.open.is_none());
-            reporter.steps(1, None);
+            reporter.steps(1, None, Spent::default);
         }
         let file = tempfile::tempfile().unwrap();
         assert!(open(file.as_raw_fd().unsigned_abs()).is_none(), "a file is no pipe");

@@ -149,7 +149,10 @@ fn facts(options: &Options, variables: Variables) -> Result<Facts> {
     Ok(Facts {
         machine: Machine::detect(options.host.as_deref()),
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        gpus: gpus(Path::new("/dev")),
+        gpus: match plan::is_emulated(&variables) {
+            true => plan::emulated_cards(&variables),
+            false => gpus(Path::new("/dev")),
+        },
         folder: env::current_dir().context("the current folder is gone")?,
         secret: secret()?,
         variables,

@@ -4,15 +4,15 @@
 //! belong to it, and executors that were given no place run on it.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, RwLock};
 
 use bireme_cuda::driver::libraries::load_hints;
-use bireme_engine::Error;
 use bireme_engine::device::{Device, MemoryPlan};
-use pyo3::exceptions::PyRuntimeWarning;
+use bireme_engine::{Error, Result as EngineResult};
+use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::enter;
@@ -51,30 +51,66 @@ pub(crate) fn set_current(device: Current) {
 pub(crate) fn open(number: u32) -> PyResult<Arc<dyn Device>> {
     Python::attach(|py| {
         find_packages(py)?;
-        enter(py, || {
-            let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(device) = open.get(&number) {
-                return Ok(Arc::clone(device));
-            }
-            let device = bireme_cuda::open(number).map_err(|error| unusable(number, &error))?;
-            open.insert(number, Arc::clone(&device));
-            Ok(device)
-        })
+        enter(py, || open_known(number))
     })
 }
 
-/// The card that a script asks for; `None` where `BIREME_DEVICE=cpu` sends it to the host, which is said once.
+/// As [`open`], for a thread that has let go of the interpreter.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_inside(number: u32) -> EngineResult<Arc<dyn Device>> {
+    Python::attach(find_packages).map_err(|error| Error::Device { problem: error.to_string() })?;
+    open_known(number)
+}
+
+fn open_known(number: u32) -> EngineResult<Arc<dyn Device>> {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = open.get(&number) {
+        return Ok(Arc::clone(device));
+    }
+    let device = bireme_cuda::open(number).map_err(|error| unusable(number, &error))?;
+    open.insert(number, Arc::clone(&device));
+    drop(open);
+    if bireme_cuda::is_emulated() {
+        // After an error of this the card is open all the same.
+        Python::attach(|py| warn_once(py, &EMULATED, EMULATED_TEXT)).ok();
+    }
+    Ok(device)
+}
+
+/// The card that a script asks for; `None` where `BIREME_DEVICE=cpu` sends it to the host, which is said once, and
+/// in a parameter server, which has no use for one: the same script makes servers and trainers.
 pub(crate) fn asked_for(py: Python<'_>, number: u32) -> PyResult<Option<Arc<dyn Device>>> {
+    if std::env::var("TRAINING_ROLE").as_deref() == Ok("PSERVER") {
+        return Ok(None);
+    }
+    check_variable()?;
     if is_host_forced() {
-        warn_once(py)?;
+        warn_once(py, &ON_HOST, ON_HOST_TEXT)?;
         return Ok(None);
     }
     open(number).map(Some)
 }
 
+/// That the variable says something that is known.
+fn check_variable() -> PyResult<()> {
+    match std::env::var(DEVICE_VARIABLE).as_deref().map(str::trim) {
+        Err(_) | Ok("" | "cpu" | "emulated") => Ok(()),
+        Ok(other) => Err(PyValueError::new_err(format!(
+            "the environment variable `{DEVICE_VARIABLE}` is `{other}`, which must be `cpu` or `emulated`"
+        ))),
+    }
+}
+
 /// The numbers of the cards that are open.
 pub(crate) fn opened() -> Vec<u32> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+}
+
+/// The first of the cards that are open.
+pub(crate) fn any_open() -> Option<Arc<dyn Device>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner).values().next().cloned()
 }
 
 /// How many cards can be used; none where there is no driver, or `BIREME_DEVICE=cpu`.
@@ -94,16 +130,22 @@ fn unusable(number: u32, error: &Error) -> Error {
     Error::Device { problem }
 }
 
-fn is_host_forced() -> bool {
+/// Whether the environment sends what asks for a card to the host.
+pub(crate) fn is_host_forced() -> bool {
     std::env::var(DEVICE_VARIABLE).as_deref() == Ok("cpu")
 }
 
-fn warn_once(py: Python<'_>) -> PyResult<()> {
-    static WARNED: AtomicBool = AtomicBool::new(false);
-    if WARNED.swap(true, Ordering::Relaxed) {
+static ON_HOST: AtomicBool = AtomicBool::new(false);
+const ON_HOST_TEXT: &CStr = c"BIREME_DEVICE=cpu: what asks for a GPU runs on the CPU";
+static EMULATED: AtomicBool = AtomicBool::new(false);
+const EMULATED_TEXT: &CStr =
+    c"BIREME_DEVICE=emulated: GPUs are emulated by the processor, which is slow: for trying a \
+    configuration";
+
+fn warn_once(py: Python<'_>, warned: &AtomicBool, text: &CStr) -> PyResult<()> {
+    if warned.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    let text = c"BIREME_DEVICE=cpu: what asks for a GPU runs on the CPU";
     PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), text, 1)
 }
 

@@ -20,7 +20,7 @@ use bireme_engine::{
     DType, Error, Executor as Engine, Feed as StepFeed, Place, Result as EngineResult,
 };
 use bireme_fleet::collective::Rings;
-use bireme_fleet::ps::heter::HeterTrainer;
+use bireme_fleet::ps::heter::{HeterTrainer, RunsOn};
 use bireme_fleet::ps::worker::Worker;
 use bireme_fleet::{Reduce, group};
 use pyo3::IntoPyObjectExt;
@@ -142,7 +142,26 @@ impl Executor {
         let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
         let run = |stages: &mut HeterTrainer| stages.run(&fed, &fetches);
         let copy = || program.handle.read(Clone::clone);
-        jobs::with_stages(copy, scope, &worker, self.threads, run).map(Some)
+        jobs::with_stages(copy, scope, &worker, &self.own_stage(), run).map(Some)
+    }
+
+    /// What a trainer's own stage runs on.
+    fn own_stage(&self) -> RunsOn {
+        RunsOn { threads: self.threads, card: self.card.clone() }
+    }
+
+    /// What a heter worker's stage runs on: this executor's card, or the one that the launcher gave the process
+    /// for a stage of GPUs.
+    fn stage_on(&self) -> EngineResult<RunsOn> {
+        let mut on = self.own_stage();
+        if on.card.is_none() && !card::is_host_forced() {
+            let environment = jobs::environment()?;
+            if environment.heter.device.as_deref() == Some("gpu") {
+                let number = environment.selected_gpu().map_err(Error::remote)?.unwrap_or(0);
+                on.card = Some(card::open_inside(number)?);
+            }
+        }
+        Ok(on)
     }
 
     /// Connects the engine to the other ranks of a collective job.
@@ -174,7 +193,6 @@ impl Executor {
         scope: &bireme_engine::Scope,
     ) -> EngineResult<(Option<Arc<Worker>>, Option<Arc<Rings>>)> {
         let seen = self.seen(program)?;
-        self.check_place(seen.kind)?;
         match seen.kind {
             Kind::Local => return Ok((None, None)),
             Kind::Trainer if !seen.is_connected => self.connect(engine, program, scope)?,
@@ -188,23 +206,6 @@ impl Executor {
         let worker = lock(&self.worker).clone().filter(|_| matches!(seen.kind, Kind::Trainer));
         let rings = lock(&self.rings).clone().filter(|_| matches!(seen.kind, Kind::Rank));
         Ok((worker, rings))
-    }
-
-    /// That a program of this kind can run where this executor runs. Servers hold parameters on the host anyway.
-    fn check_place(&self, kind: Kind) -> EngineResult<()> {
-        match kind {
-            Kind::Local | Kind::Server => Ok(()),
-            Kind::Trainer | Kind::Rank | Kind::HeterWorker | Kind::Stages
-                if self.card.is_none() =>
-            {
-                Ok(())
-            }
-            Kind::Trainer | Kind::Rank | Kind::HeterWorker | Kind::Stages => Err(Error::Device {
-                problem: "a job of several processes trains on CPUs so far: use \
-                          `Executor(CPUPlace())`, or set BIREME_DEVICE=cpu to run this script there"
-                    .to_owned(),
-            }),
-        }
     }
 
     /// That this thread is not inside a step of this executor already.
@@ -438,14 +439,13 @@ impl Executor {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
             engine.set_check_finite(self.checks_finite());
             let seen = self.seen(program)?;
-            self.check_place(seen.kind)?;
             match seen {
                 Seen { kind: Kind::Stages, .. } => {
                     return self.run_stages(engine, program, &scope, (&names, &feeds), &fetches);
                 }
                 Seen { kind: Kind::HeterWorker, .. } => {
                     let stage = program.handle.read(Clone::clone);
-                    jobs::serve_heter(&stage, &scope, self.threads, &signalled)?;
+                    jobs::serve_heter(&stage, &scope, &self.stage_on()?, &signalled)?;
                     return Ok(Some(Vec::new()));
                 }
                 Seen { kind: Kind::Local, .. } | Seen { is_connected: true, .. } => {}

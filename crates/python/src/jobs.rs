@@ -7,15 +7,16 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use bireme_engine::{Error, Result, Scope};
 use bireme_fleet::collective::is_collective;
 use bireme_fleet::comm::Interrupt;
-use bireme_fleet::ps::heter::{self, HeterTrainer};
+use bireme_fleet::ps::heter::{self, HeterTrainer, RunsOn};
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
 use bireme_fleet::{
-    Environment, Reporter, Tuning, checkpoint_to_load, connect_stages, connect_trainer,
+    Environment, Reporter, Spent, Tuning, checkpoint_to_load, connect_stages, connect_trainer,
     last_checkpoint, log_to_stderr, remember_checkpoint, serve_program, serve_stage,
 };
 use bireme_ir::{OpRole, Program};
 use pyo3::prelude::*;
 
+use crate::card;
 use crate::executor::signalled;
 
 /// What a program needs of other processes.
@@ -89,7 +90,11 @@ static REPORTER: LazyLock<Reporter> = LazyLock::new(|| {
 
 /// Counts a training step, for the launcher.
 pub(crate) fn report_step(samples: Option<u64>) {
-    REPORTER.steps(1, samples);
+    REPORTER.steps(1, samples, || {
+        let links = JOBS.lock().unwrap_or_else(PoisonError::into_inner);
+        let worker = links.iter().flat_map(|jobs| &jobs.links).last().map(|link| &*link.worker);
+        Spent::of(worker, card::any_open().as_deref())
+    });
 }
 
 /// Whether a run of `program` is a training step.
@@ -166,7 +171,7 @@ pub(crate) fn with_stages<T>(
     program: impl FnOnce() -> Program,
     scope: &Scope,
     worker: &Arc<Worker>,
-    threads: usize,
+    on: &RunsOn,
     work: impl FnOnce(&mut HeterTrainer) -> bireme_fleet::ps::Result<T>,
 ) -> Result<T> {
     let of_link = |link: &&mut Link| Arc::ptr_eq(&link.worker, worker);
@@ -181,7 +186,7 @@ pub(crate) fn with_stages<T>(
         None => {
             let tuning = Tuning { interrupt: Some(Interrupt::new(signalled)), ..Tuning::default() };
             let (environment, own) = (environment()?, Arc::clone(worker));
-            let made = connect_stages(&program(), scope, own, &environment, &tuning, threads);
+            let made = connect_stages(&program(), scope, own, &environment, &tuning, on);
             let made = Arc::new(Mutex::new(made.map_err(to_engine)?));
             if let Some(link) = jobs().get_or_insert_default().links.iter_mut().find(of_link) {
                 link.stages = Some(Arc::clone(&made));
@@ -201,20 +206,18 @@ pub(crate) fn with_stages<T>(
 pub(crate) fn serve_heter(
     program: &Program,
     scope: &Scope,
-    threads: usize,
+    on: &RunsOn,
     interrupt: &dyn Fn() -> bool,
 ) -> Result<()> {
     let worker = worker_for(program, scope)?;
     let environment = environment()?;
-    let served = serve_stage(
-        program,
-        scope,
-        Arc::clone(&worker),
-        &environment,
-        threads,
-        interrupt,
-        |endpoint| announce("Heter worker", endpoint),
-    );
+    if let Some(card) = &on.card {
+        print_line(&format!("Heter worker runs its stage on {}", card.describe()));
+    }
+    let served =
+        serve_stage(program, scope, Arc::clone(&worker), &environment, on, interrupt, |endpoint| {
+            announce("Heter worker", endpoint)
+        });
     served.map_err(to_engine)?;
     // It has told its servers itself when the last trainer had finished.
     jobs().get_or_insert_default().links.retain(|link| !Arc::ptr_eq(&link.worker, &worker));
@@ -323,10 +326,14 @@ pub(crate) fn serve(
 
 /// Says where the server listens, as Paddle does; launchers and people wait for this line.
 fn announce(who: &str, endpoint: &str) {
+    print_line(&format!("{who} listening on {endpoint}"));
+}
+
+fn print_line(text: &str) {
     Python::attach(|py| {
         let print = || -> PyResult<()> {
             let out = py.import("sys")?.getattr("stdout")?;
-            out.call_method1("write", (format!("{who} listening on {endpoint}\n"),))?;
+            out.call_method1("write", (format!("{text}\n"),))?;
             out.call_method0("flush")?;
             Ok(())
         };

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use bireme_comm::{Memory, Network, Path, Settings, Transport};
+use bireme_engine::device::Device;
 use bireme_engine::remote::{Remote, RowSpread, TableRef};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place, Scope};
@@ -47,7 +48,12 @@ pub struct Cluster {
     pub heter: Option<Heter>,
     /// Ends the heter workers when it becomes true.
     pub stop_heter: Option<Arc<AtomicBool>>,
+    /// The cards of trainers, or of heter workers where there are some.
+    pub cards: Option<Cards>,
 }
+
+/// The card of a process, by its number within its role.
+pub type Cards = Arc<dyn Fn(usize) -> Arc<dyn Device> + Send + Sync>;
 
 /// What a test does between the steps.
 pub type AfterStep = Arc<dyn Fn(&Done<'_>) -> Result<()> + Send + Sync>;
@@ -94,7 +100,24 @@ impl Cluster {
             after_step: None,
             heter: None,
             stop_heter: None,
+            cards: None,
         }
+    }
+
+    /// The same with trainers, or heter workers where there are some, on cards.
+    pub fn on_cards(
+        self,
+        card: impl Fn(usize) -> Arc<dyn Device> + Send + Sync + 'static,
+    ) -> Cluster {
+        Cluster { cards: Some(Arc::new(card)), ..self }
+    }
+
+    /// An executor for process `index` of a role that may have cards.
+    pub(crate) fn executor(&self, index: usize, on_card: bool) -> Result<Executor> {
+        Ok(match self.cards.as_ref().filter(|_| on_card) {
+            Some(card) => Executor::on(card(index)),
+            None => Executor::new(Place::Cpu)?,
+        })
     }
 
     /// The same with heter workers, so many in each stage after the first.
@@ -263,7 +286,7 @@ impl Cluster {
         let transport = Arc::clone(&self.transport);
         let worker = Worker::connect(config, transport, self.settings.clone())?;
         let remote = Arc::clone(&worker) as Arc<dyn Remote>;
-        let mut executor = Executor::new(Place::Cpu)?.remote(remote);
+        let mut executor = self.executor(trainer, self.heter.is_none())?.remote(remote);
         executor.run(transpiled.trainer_startup(), &[], &[]).context("trainer startup")?;
         if self.heter.is_some() {
             let batches: Vec<&Batch> = batches.into_iter().collect();

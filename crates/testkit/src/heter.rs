@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow};
+use bireme_engine::Scope;
 use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place, Scope};
 use bireme_ir::Program;
-use bireme_ps::heter::{HeterTrainer, HeterWorker};
+use bireme_ps::heter::{HeterTrainer, HeterWorker, RunsOn};
 use bireme_ps::worker::{Worker, WorkerConfig};
 use bireme_transpiler::Place as Stage;
 
@@ -56,10 +56,11 @@ impl Cluster {
         let transport = Arc::clone(&self.transport);
         let worker = Worker::connect(config, Arc::clone(&transport), self.settings.clone())?;
         let remote = Arc::clone(&worker) as Arc<dyn Remote>;
-        let mut executor = Executor::new(Place::Cpu)?.remote(remote);
+        let mut executor = self.executor(place.index, true)?.remote(remote);
         executor.run(transpiled.trainer_startup(), &[], &[]).context("heter worker startup")?;
         let (scope, settings) = (executor.scope(), self.settings.clone());
-        let served = HeterWorker::start(program, scope, worker, transport, settings, 1)?;
+        let on = RunsOn { threads: 1, card: executor.device().cloned() };
+        let served = HeterWorker::start(program, scope, worker, transport, settings, &on)?;
         Ok(served.run(interrupt)?)
     }
 
@@ -74,8 +75,9 @@ impl Cluster {
         batches: &[&Batch],
     ) -> Result<(Vec<f64>, Params)> {
         let (transport, settings) = (&self.transport, &self.settings);
+        let (worker_too, on) = (Arc::clone(worker), RunsOn::host(1));
         let mut stages =
-            HeterTrainer::connect(program, scope, Arc::clone(worker), transport, settings, 1)?;
+            HeterTrainer::connect(program, scope, worker_too, transport, settings, &on)?;
         let mut losses = Vec::new();
         for batch in batches {
             let names = model.feeds.iter().map(String::as_str);

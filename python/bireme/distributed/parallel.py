@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._names import set_public_names
+from ..framework.place import selected_gpu
 from . import environment
 from .communication.group import Group, all_processes, group_of, is_initialized
 
@@ -65,7 +66,7 @@ class ParallelEnv:
     @property
     def dev_id(self) -> int:
         """The number of the GPU that the launcher chose."""
-        return int(environment.text("FLAGS_selected_gpus", "0").split(",")[0])
+        return selected_gpu()
 
     device_id = dev_id
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .. import _core
@@ -16,6 +17,7 @@ CUDAPinnedPlace = _core.CUDAPinnedPlace
 def set_device(device: str) -> Any:
     """Chooses the device for what follows: `"cpu"`, or `"gpu"` and `"gpu:0"` with one.
 
+    `"gpu"` is the GPU that the launcher chose for this process (`FLAGS_selected_gpus`), or the first.
     New tensors belong to it, and executors that are given no place run on it. A program starts on
     the CPU. Without a GPU the latter are an error, unless the environment says `BIREME_DEVICE=cpu`.
 
@@ -42,12 +44,28 @@ def place_of(device: str) -> Any:
         return CPUPlace()
     if kind == "gpu" and (not index or index.isdigit()):
         # Makes the choice, and the error: see the class.
-        return CUDAPlace(int(index or 0))
+        return CUDAPlace(int(index) if index else selected_gpu())
     if kind in ("gpu", "cpu"):
         raise ValueError(f"device `{device}` must be written as 'cpu', 'gpu' or 'gpu:0'")
     raise ValueError(
         f"device `{device}` is not in Bireme: it has 'cpu', and 'gpu' where there is one"
     )
+
+
+def selected_gpu() -> int:
+    """The number of the GPU that the launcher chose for this process; 0 without one.
+
+    >>> selected_gpu()
+    0
+    """
+    text = os.environ.get("FLAGS_selected_gpus", "")
+    first = text.split(",")[0].strip() or "0"
+    if not first.isdigit():
+        raise ValueError(
+            f"the environment variable `FLAGS_selected_gpus` is {text!r}: it must be numbers of "
+            "GPUs with commas between"
+        )
+    return int(first)
 
 
 def get_device() -> str:
@@ -169,6 +187,8 @@ def is_compiled_with_distribute() -> bool:
 
 
 set_public_names(
-    __name__, also="CPUPlace CUDAPinnedPlace CUDAPlace", but="check_place place_of set_place"
+    __name__,
+    also="CPUPlace CUDAPinnedPlace CUDAPlace",
+    but="check_place place_of selected_gpu set_place",
 )
 __getattr__ = missing_names(__name__)

@@ -143,7 +143,21 @@ def device(config: Config) -> Any:
             return paddle.set_device(f"{kind}:{number}")
     if config.get("runner.allow_tf32"):
         paddle.set_flags({"FLAGS_allow_tf32": True})
-    return paddle.set_device("gpu" if config.get("runner.use_gpu", True) else "cpu")
+    return paddle.set_device(card(config) if config.get("runner.use_gpu", True) else "cpu")
+
+
+def card(config: Config) -> str:
+    """The name of this process's GPU: the launcher's choice comes before that of the file.
+
+    >>> card({"runner.selected_gpus": "2,3"})
+    'gpu:2'
+    >>> card({})
+    'gpu'
+    """
+    chosen = str(config.get("runner.selected_gpus", "")).strip("[] ")
+    if not chosen or os.environ.get("FLAGS_selected_gpus"):
+        return "gpu"
+    return f"gpu:{chosen.split(',')[0].strip()}"
 
 
 def distributed(config: Config, layer: Any, optimizer: Any) -> tuple[Any, Any]:

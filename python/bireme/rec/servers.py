@@ -9,8 +9,10 @@ import os
 import time
 from typing import Any
 
+from ..framework.place import place_of
 from . import auc
 from .config import Config, arguments, load, table
+from .eager import card
 from .log import Pace, logger
 from .process import Process
 from .readers import count_examples, training_reader
@@ -55,7 +57,9 @@ class Trainer(Process):
         from ..distributed import fleet
 
         logger.info("Run Worker Begin")
-        place = paddle.CUDAPlace(0) if self.config.get("runner.use_gpu") else paddle.CPUPlace()
+        # A place by itself: what a worker does outside of its steps stays on the CPU.
+        on_card = self.config.get("runner.use_gpu")
+        place = place_of(card(self.config)) if on_card else paddle.CPUPlace()
         self.executor = paddle.static.Executor(place)
         self.program = paddle.static.default_main_program()
         startup = paddle.static.default_startup_program()

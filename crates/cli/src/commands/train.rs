@@ -83,8 +83,8 @@ pub(crate) struct Args {
     /// Folder for the model, its curves and a file of sample lines; made if missing
     #[arg(long, value_name = "FOLDER", default_value = "bireme-demo")]
     output: PathBuf,
-    /// Where to train: cpu, gpu or gpu:1, which trains in this process alone [default: cpu, or as
-    /// `runner.use_gpu` of the YAML file says]
+    /// Where to train: cpu, gpu or gpu:1; in this process alone, unless there are `--servers`, whose
+    /// trainers then share the GPUs [default: cpu, or as `runner.use_gpu` of the YAML file says]
     #[arg(long, value_name = "DEVICE", value_parser = device::parse)]
     device: Option<Choice>,
     /// Stop at the first op that produces NaN or infinity, and name it

@@ -68,10 +68,8 @@ pub(crate) fn train(training: &Training<'_>, host: &Host) -> Result<Outcome> {
     device::choose(&mut config, training.device);
     let interrupt = Interrupt::install()?;
     interrupt.end_within(LAST_WORDS)?;
-    // What is wrong with a job of several processes is said before a card is looked for.
-    let card = if launched { None } else { device::card_of(&config, training.device)? };
     let options = Options {
-        device: card,
+        device: device::card_of(&config, training.device, &environment)?,
         on_memory: Some(device::on_memory(training.quiet)),
         resume: training.resume,
         skip_bad_lines: training.source.skip_bad_lines,
@@ -128,12 +126,16 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
         ensure!(training.mode.is_none(), "`--mode` is about servers: raise `--servers`");
         options.push("runner.use_fleet=true".to_owned());
     }
-    ensure!(
-        !matches!(training.device, Some(Choice::Card(_))),
-        "`--device gpu` trains in one process, and a cluster trains on CPUs so far: leave one of them out"
-    );
     // Trainers of one machine have the same files; who wants each to read all of them says so.
     let config = Config::load(training.config, &options)?;
+    let mut gpus = device::selected(&config)?;
+    if let Some(Choice::Card(Some(number))) = training.device {
+        gpus = vec![number];
+    }
+    if !gpus.is_empty() {
+        let gpus: Vec<_> = gpus.iter().map(u32::to_string).collect();
+        words.insert(0, format!("--gpus={}", gpus.join(",")).into());
+    }
     if workers > 1 && !config.has("runner.split_file_list") && !config.switch("runner.share_files")
     {
         say("each trainer reads a part of the data (`-o runner.split_file_list=true`)");
@@ -148,7 +150,11 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
     words.extend(training.resume.then(|| "--resume".into()));
     words.extend(training.check_finite.then(|| "--check-finite".into()));
     words.extend(training.quiet.then(|| "--quiet".into()));
-    words.extend(training.device.map(|_| "--device=cpu".into()));
+    // Which card a trainer takes is the launcher's choice.
+    words.extend(training.device.map(|choice| match choice {
+        Choice::Cpu => "--device=cpu".into(),
+        Choice::Card(_) => "--device=gpu".into(),
+    }));
     let launcher = bireme_launch::Host {
         program: "bireme train".to_owned(),
         python: host.python.clone(),
@@ -187,7 +193,7 @@ pub(crate) fn infer(args: &InferArgs) -> Result<Outcome> {
     let mut config = Config::load(&args.config, &args.source.options)?;
     device::choose(&mut config, args.device);
     let options = Options {
-        device: device::card_of(&config, args.device)?,
+        device: device::card_of(&config, args.device, &Environment::read()?)?,
         on_memory: Some(device::on_memory(false)),
         skip_bad_lines: args.source.skip_bad_lines,
         interrupt: Some(asked(Interrupt::install()?)),

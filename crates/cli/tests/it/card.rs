@@ -124,11 +124,8 @@ fn the_example_trains_on_a_card() {
     }
     assert!(table(&ran)[7].starts_with("sum "), "{}", ran.stdout);
     for (line, problem) in [
-        ("train --device gpu --servers 2", "`--servers` is about a cluster"),
-        ("train --device gpu --workers 2", "`--workers` is about a cluster"),
         ("train --device gpu --parallel threads", "`--parallel threads` is about threads"),
         ("train --device tpu", "write cpu, gpu, or gpu:1"),
-        ("train -m config.yaml --device gpu --servers 1", "a cluster trains on CPUs so far"),
         ("inspect demo/model --batch 3", "--memory"),
     ] {
         fs::write(folder.path().join("config.yaml"), CONFIG).unwrap();
@@ -157,22 +154,27 @@ fn what_is_missing_is_one_line() {
     let ran = finish(&mut command, "");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("BIREME_DEVICE=cpu").count(), 1, "{}", ran.stderr);
-    // A job of several processes, as a launcher starts it.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bireme"));
-    command.args(["train", "-m", "config.yaml"]).current_dir(folder);
-    for (name, value) in [
-        ("TRAINING_ROLE", "TRAINER"),
-        ("PADDLE_PSERVERS_IP_PORT_LIST", "127.0.0.1:1"),
-        ("PADDLE_TRAINERS_NUM", "1"),
-        ("PADDLE_TRAINER_ID", "0"),
-    ] {
-        command.env(name, value);
+}
+
+#[test]
+fn a_cluster_trains_on_cards() {
+    let folder = desk();
+    let folder = folder.path();
+    let cluster = "--servers 2 --workers 2 --mode sync";
+    let Some(card) = on_card(folder, &format!("train -m config.yaml --device gpu {cluster}"))
+    else {
+        return;
+    };
+    assert_eq!(card.code, Some(0), "{}", card.stderr);
+    let host = on_card(folder, &format!("train -m config.yaml --device cpu {cluster}")).unwrap();
+    assert_eq!(host.code, Some(0), "{}", host.stderr);
+    let last = |ran: &Ran| -> Option<f64> {
+        let log = [&ran.stdout, &ran.stderr].map(String::as_str).join("\n");
+        let line = log.lines().rev().find_map(|line| line.split_once("loss "))?.1.to_owned();
+        line.split([' ', ',']).next()?.parse().ok()
+    };
+    match (last(&card), last(&host)) {
+        (Some(card), Some(host)) => assert!((card - host).abs() < 1e-4, "{card} {host}"),
+        other => panic!("{other:?}: {} {}", card.stdout, card.stderr),
     }
-    let ran = finish(&mut command, "");
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("`runner.use_gpu` asks for a GPU, and jobs of several"),
-        "{}",
-        ran.stderr
-    );
 }

@@ -86,7 +86,9 @@ impl Desk {
     /// The text without what differs between two runs.
     fn equal(&self, text: &str) -> String {
         let folder = self.path().to_str().unwrap();
-        let lines = text.lines().map(|line| {
+        // Said on a machine without GPUs alone.
+        let lines = text.lines().filter(|line| !line.contains("this machine has no NVIDIA GPU"));
+        let lines = lines.map(|line| {
             // A value that was cut to its last characters begins anywhere in the folder's name.
             match line.split_once("PADDLE_GLOO_FS_PATH") {
                 Some((before, _)) if line.trim_start().starts_with('|') => {

@@ -13,6 +13,12 @@ pub enum Error {
         "no NVIDIA driver: `libcuda.so.1` was not found; install the driver, or train on the CPU"
     )]
     NoDriver,
+    /// The emulated card's libraries were not found.
+    #[error(
+        "BIREME_DEVICE=emulated, and the emulated card was not found: `cargo build -p bireme-emulator` in a checkout of \
+         Bireme makes it, and BIREME_CUDA_LIBRARIES names its folder (target/debug/emulated-card) elsewhere"
+    )]
+    NoEmulatedCard,
     /// The driver is older than the kernels need.
     #[error(
         "the NVIDIA driver is too old: it supports CUDA {}.{}, and 13.0 (driver 580) is needed",

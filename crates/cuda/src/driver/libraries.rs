@@ -17,6 +17,11 @@ use super::error::{Error, Result};
 /// The variable that names a folder with the libraries, which is searched before the system.
 pub const LIBRARIES_VARIABLE: &str = "BIREME_CUDA_LIBRARIES";
 
+/// The variable that chooses the device of a process; only whether cards are emulated counts here.
+const DEVICE_VARIABLE: &str = "BIREME_DEVICE";
+/// The folder of the emulated card's libraries, beside executables and in a build folder.
+const EMULATED_FOLDER: &str = "emulated-card";
+
 /// Folders that the system's loader may not know.
 const KNOWN_FOLDERS: &[&str] = &["/usr/local/cuda/lib64", "/usr/lib/wsl/lib"];
 /// Folders of NVIDIA's packages below a folder of Python packages.
@@ -120,6 +125,12 @@ pub fn load_hints(folders: &[PathBuf]) {
     search(|search| search.packages.extend_from_slice(folders));
 }
 
+/// Whether the environment asks for emulated cards (`BIREME_DEVICE=emulated`): slow ones that the processor plays, to
+/// try a configuration with.
+pub fn is_emulated() -> bool {
+    env::var(DEVICE_VARIABLE).as_deref() == Ok("emulated")
+}
+
 /// Whether there is a driver with all that is needed of it.
 pub fn is_present() -> bool {
     driver().is_ok()
@@ -144,6 +155,7 @@ fn search<T>(with: impl FnOnce(&mut Search) -> T) -> T {
 }
 
 fn find(name: &str, files: &[&str], functions: &[&'static str], missing: Error) -> Result<()> {
+    let missing = if is_emulated() { Error::NoEmulatedCard } else { missing };
     // The loader knows a library by name as long as somebody holds it.
     std::mem::forget(load(name, files).ok_or(missing.clone())?);
     let library = known_to_cudarc(name).ok_or(missing)?;
@@ -177,6 +189,10 @@ fn load(name: &str, files: &[&str]) -> Option<Library> {
     {
         return Some(library);
     }
+    if is_emulated() {
+        // Never a real card, which somebody may pay for.
+        return load_below(&emulated(&packages)?, files);
+    }
     let by_name =
         cudarc::get_lib_name_candidates(name).into_iter().find_map(|name| open(Path::new(&name)));
     by_name
@@ -187,6 +203,24 @@ fn load(name: &str, files: &[&str]) -> Option<Library> {
                 .flat_map(|root| PACKAGE_FOLDERS.iter().map(|folder| root.join(folder)));
             folders.into_iter().find_map(|folder| load_below(&folder, files))
         })
+}
+
+/// Where the emulated card's libraries are: beside the executable, in the Python package, or in the build folder of
+/// the checkout that the package is in. The newest, where there are several.
+fn emulated(packages: &[PathBuf]) -> Option<PathBuf> {
+    let own = env::current_exe().ok();
+    // Executables of tests are one folder deeper.
+    let beside = own.iter().flat_map(|own| own.ancestors().skip(1).take(2)).map(Path::to_path_buf);
+    let packaged = packages.iter().flat_map(|root| {
+        let builds = ["debug", "release"].map(|build| root.join("../target").join(build));
+        [root.join("bireme")].into_iter().chain(builds)
+    });
+    let folders = beside.chain(packaged).map(|folder| folder.join(EMULATED_FOLDER));
+    let built = |folder: &PathBuf| {
+        let library = folder.join("libcuda.so");
+        library.metadata().and_then(|library| library.modified()).ok()
+    };
+    folders.filter(|folder| built(folder).is_some()).max_by_key(built)
 }
 
 fn load_below(folder: &Path, files: &[&str]) -> Option<Library> {

@@ -8,6 +8,7 @@ use bireme_engine::ir::Program;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Draws, Executor, Place, Step};
 
+use super::ahead::Ahead;
 use super::counts::Counter;
 use super::{Progress, Shared, Training};
 use crate::{Agreed, Batch, Batches, Error, Result};
@@ -18,6 +19,8 @@ pub(super) struct Lane<'a> {
     step: Step,
     batches: Box<dyn Batches + 'a>,
     batch: Batch,
+    /// Pulls rows of the next batch while a step runs, where a step on a card would wait for them; and that batch.
+    ahead: Option<(Ahead, Batch)>,
     /// Which slots are fed.
     fed: Vec<usize>,
     waited: Duration,
@@ -52,11 +55,21 @@ impl<'a> Lane<'a> {
             .hogwild(shared.lanes > 1)
             .check_finite(training.check_finite)
             .interrupt(Arc::new(move || stop.load(Ordering::Relaxed)));
-        executor.connect(training.remote.clone());
-        executor.join(training.collective.clone());
         let declared = |&at: &usize| program.global().var(&training.slots[at].name).is_some();
         let fed: Vec<usize> = (0..training.slots.len()).filter(declared).collect();
         let feeds: Vec<&str> = fed.iter().map(|&at| training.slots[at].name.as_str()).collect();
+        // Threads of the host hide each other's waits; a card has one.
+        let ahead = match &training.remote {
+            Some(remote) if training.device.is_some() && training.agree.is_none() => {
+                Ahead::of(program, &feeds, remote)?
+            }
+            _ => None,
+        };
+        executor.connect(match &ahead {
+            Some(ahead) => Some(ahead.remote()),
+            None => training.remote.clone(),
+        });
+        executor.join(training.collective.clone());
         let fetches: Vec<&str> = training.fetches.iter().map(String::as_str).collect();
         let private: Vec<&str> = counters.iter().map(|counter| counter.name.as_str()).collect();
         let step = executor.prepare_private(program, &feeds, &fetches, &private)?;
@@ -65,7 +78,8 @@ impl<'a> Lane<'a> {
             Some(agree) => Box::new(Agreed::new(batches, training.slots, Arc::new(agree))),
             None => batches,
         };
-        Ok(Lane { thread, step, batches, batch, fed, waited: Duration::ZERO })
+        let ahead = ahead.map(|ahead| (ahead, Batch::of(training.slots)));
+        Ok(Lane { thread, step, batches, batch, ahead, fed, waited: Duration::ZERO })
     }
 
     pub(super) fn thread(&self) -> usize {
@@ -92,13 +106,9 @@ impl<'a> Lane<'a> {
 
     fn steps(&mut self, training: &Training<'_>, shared: &Shared) -> Result<()> {
         let mut trained = 0;
-        while !shared.stop.load(Ordering::Relaxed) {
-            let asked = Instant::now();
-            let more = self.batches.next(&mut self.batch)?;
-            self.waited += asked.elapsed();
-            if !more {
-                break;
-            }
+        let mut more = self.next_batch()?;
+        while more && !shared.stop.load(Ordering::Relaxed) {
+            let is_ready = self.look_ahead()?;
             let tensors = self.batch.tensors();
             let feeds: Vec<&Tensor> = self.fed.iter().map(|&at| tensors[at]).collect();
             self.step.run(&feeds)?;
@@ -117,8 +127,40 @@ impl<'a> Lane<'a> {
                     fetches: training.fetches,
                 })?;
             }
+            more = match (is_ready, &mut self.ahead) {
+                (Some(is_ready), Some((_, next))) => {
+                    std::mem::swap(&mut self.batch, next);
+                    is_ready
+                }
+                _ => self.next_batch()?,
+            };
         }
         Ok(())
+    }
+
+    /// Reads a batch; whether there was one.
+    fn next_batch(&mut self) -> Result<bool> {
+        let asked = Instant::now();
+        let more = self.batches.next(&mut self.batch)?;
+        self.waited += asked.elapsed();
+        Ok(more)
+    }
+
+    /// Reads the batch after this one and has its rows pulled, where that may be; whether there is one.
+    fn look_ahead(&mut self) -> Result<Option<bool>> {
+        let Some((ahead, next)) = self.ahead.as_mut().filter(|(ahead, _)| ahead.is_allowed())
+        else {
+            return Ok(None);
+        };
+        let asked = Instant::now();
+        let more = self.batches.next(next)?;
+        self.waited += asked.elapsed();
+        if more {
+            let tensors = next.tensors();
+            let feeds: Vec<&Tensor> = self.fed.iter().map(|&at| tensors[at]).collect();
+            ahead.pull(&feeds)?;
+        }
+        Ok(Some(more))
     }
 }
 

@@ -4,6 +4,7 @@
 //! only watches: it asks whether somebody wants to stop, so nothing here needs it for long, and a
 //! caller with a lock of its own (Python's) lets go of it before.
 
+mod ahead;
 mod counts;
 mod lane;
 

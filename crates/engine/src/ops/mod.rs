@@ -41,6 +41,8 @@ mod sort;
 #[cfg(test)]
 mod testing;
 
+pub(crate) use remote::table_of as remote_table;
+
 /// The families.
 const FAMILIES: &[&[OpDef]] = &[
     activation::DEFS,

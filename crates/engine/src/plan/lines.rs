@@ -47,7 +47,7 @@ impl Lines {
             let slots = device.lines(&op.op.kind).iter();
             let members: Vec<VarId> = slots.filter_map(|slot| op.input(slot)).collect();
             if !members.iter().all(|var| lines.pitches.contains_key(var)) {
-                members.iter().for_each(|var| drop(lines.pitches.remove(var)));
+                lines.pitches.retain(|var, _| !members.contains(var));
             }
         }
         for op in source.selection.ops.iter().filter(|_| may_move) {

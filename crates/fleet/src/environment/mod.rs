@@ -44,6 +44,8 @@ pub struct Environment {
     pub local_devices: Option<String>,
     /// `PADDLE_WORLD_DEVICE_IDS`.
     pub world_devices: Option<String>,
+    /// `FLAGS_selected_gpus`.
+    pub selected_gpus: Option<String>,
     /// `SYS_JOB_ID`.
     pub job_id: Option<String>,
     /// The heter workers of the job.
@@ -206,6 +208,25 @@ impl Environment {
         }
         values.parse()
     }
+
+    /// Whether a launcher says that this process is a parameter server.
+    pub fn is_server(&self) -> bool {
+        let role = self.training_role.as_deref().or(self.old.training_role.as_deref());
+        role == Some("PSERVER")
+    }
+
+    /// The GPU that the launcher chose for this process: the first of `FLAGS_selected_gpus`.
+    ///
+    /// # Errors
+    /// When that is no number.
+    pub fn selected_gpu(&self) -> Result<Option<u32>> {
+        let Some(text) = self.selected_gpus.as_deref() else { return Ok(None) };
+        let first = text.split(',').next().unwrap_or_default().trim();
+        let number = first.parse().map_err(|_| {
+            wrong(&v::SELECTED_GPUS, text, "must be numbers of GPUs, separated by commas")
+        });
+        number.map(Some)
+    }
 }
 
 /// What is set, as text.
@@ -215,6 +236,9 @@ struct Values(HashMap<&'static str, String>);
 impl Values {
     fn parse(&self) -> Result<Environment> {
         let refused = [&v::COORDINATORS];
+        if let Some(device) = self.text(&v::DEVICE).filter(|device| !DEVICES.contains(&&**device)) {
+            return Err(wrong(&v::DEVICE, &device, "must be `cpu` or `emulated`"));
+        }
         Ok(Environment {
             training_role: self.text(&v::TRAINING_ROLE),
             servers: self.list(&v::SERVERS),
@@ -228,6 +252,7 @@ impl Values {
             rank_in_node: self.number(&v::RANK_IN_NODE)?,
             local_devices: self.text(&v::LOCAL_DEVICES),
             world_devices: self.text(&v::WORLD_DEVICES),
+            selected_gpus: self.text(&v::SELECTED_GPUS),
             job_id: self.text(&v::JOB_ID),
             heter: HeterNames {
                 all: self.list(&v::HETER_TRAINERS),
@@ -348,6 +373,9 @@ impl Values {
     }
 }
 
+/// What `BIREME_DEVICE` may say.
+const DEVICES: [&str; 2] = ["cpu", "emulated"];
+
 fn wrong(variable: &Variable, value: &str, problem: &str) -> Error {
     let name = variable.name;
     Error::Config(format!("the environment variable `{name}` is `{value}`, which {problem}"))
@@ -388,6 +416,7 @@ mod tests {
             ("FLAGS_rpc_deadline", "0", "must be above 0"),
             ("BIREME_HEARTBEAT", "inf", "is not a number of seconds"),
             ("BIREME_TRANSPORT", "udp", "must be `auto`, `tcp` or `unix`"),
+            ("BIREME_DEVICE", "gpu", "must be `cpu` or `emulated`"),
             ("FLAGS_communicator_is_sgd_optimizer", "maybe", "must be 1 or 0"),
         ] {
             let error = Environment::of([(name, value)]).unwrap_err().to_string();

@@ -160,7 +160,11 @@ variables! {
         OMP_NUM_THREADS = "OMP_NUM_THREADS", "one a core, at most 16",
             "As `BIREME_NUM_THREADS`, where neither of the two is set.";
         DEVICE = "BIREME_DEVICE", "",
-            "`cpu`: scripts that ask for a GPU run on the CPU, with one warning.";
+            "`cpu`: what asks for a GPU runs on the CPU, with one warning. `emulated`: GPUs are emulated by the processor, slowly, to try a configuration before paying for GPUs.";
+        EMULATED_CARDS = "BIREME_EMULATED_CARDS", "2",
+            "With `BIREME_DEVICE=emulated`: how many GPUs there are, up to 16; `fleetrun` sets it to as many as `--gpus` or `CUDA_VISIBLE_DEVICES` name.";
+        EMULATED_MEMORY = "BIREME_EMULATED_MEMORY", "1024",
+            "The memory of an emulated GPU, in MiB.";
         ALIAS = "BIREME_ALIAS", "",
             "1: `import paddle` means Bireme even where real Paddle is installed; 0: it is left alone.";
         DATA_HOME = "BIREME_DATA_HOME", "~/.cache/bireme/dataset",
@@ -174,7 +178,7 @@ variables! {
         ALLOW_TF32 = "FLAGS_allow_tf32", "0",
             "1: products of 32-bit floats on a GPU round their factors to 10 bits of fraction, which is faster.";
         SELECTED_GPUS = "FLAGS_selected_gpus", "0",
-            "Numbers of the GPUs that the launcher chose.";
+            "Numbers of the GPUs that the launcher chose for this process, among those that it sees; `set_device('gpu')` and `bireme train` take the first.";
         CHECK_NAN_INF = "FLAGS_check_nan_inf", "0",
             "1: executors made from Python look at every op's output, and end the step with an error that names the op which first produced NaN or infinity; slower.";
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bireme_engine::{Executor, Scope};
 use bireme_ir::Program;
-use bireme_ps::heter::{HeterTrainer, HeterWorker};
+use bireme_ps::heter::{HeterTrainer, HeterWorker, RunsOn};
 use bireme_ps::worker::Worker;
 use bireme_transpiler::Heter;
 
@@ -34,13 +34,14 @@ impl Fleet {
         self.need_worker("stages")?;
         let worker = self.worker_of("stages")?;
         let (program, scope) = (self.main_program()?, executor.scope());
+        let on = RunsOn { threads, card: executor.device().cloned() };
         let connected =
-            HeterTrainer::connect(program, scope, worker, &self.transport, &self.settings, threads);
+            HeterTrainer::connect(program, scope, worker, &self.transport, &self.settings, &on);
         Ok(connected?)
     }
 
-    /// Serves this heter worker's stage, with the parameters in the executor's scope, until all
-    /// trainers have finished; tells `on_listening` the endpoint first.
+    /// Serves this heter worker's stage, with the parameters in the executor's scope and on its card,
+    /// if it has one, until all trainers have finished; tells `on_listening` the endpoint first.
     ///
     /// # Errors
     /// When this is no heter worker, [`Fleet::init_worker`] was not called, the port is taken,
@@ -59,7 +60,8 @@ impl Fleet {
         if self.is_on_network {
             check_guarded(listens_at(program), &settings, &self.environment)?;
         }
-        let served = HeterWorker::start(program, scope, worker, transport, settings, threads)?;
+        let on = RunsOn { threads, card: executor.device().cloned() };
+        let served = HeterWorker::start(program, scope, worker, transport, settings, &on)?;
         let served = served.managed(self.environment.launcher.is_managed());
         on_listening(served.endpoint());
         Ok(served.run(interrupt)?)
@@ -82,12 +84,12 @@ pub fn connect_stages(
     worker: Arc<Worker>,
     environment: &Environment,
     tuning: &Tuning,
-    threads: usize,
+    on: &RunsOn,
 ) -> Result<HeterTrainer> {
     let mut settings = settings(environment)?;
     settings.interrupt.clone_from(&tuning.interrupt);
     let transport: Arc<dyn bireme_comm::Transport> = Arc::new(network(environment));
-    Ok(HeterTrainer::connect(program, scope, worker, &transport, &settings, threads)?)
+    Ok(HeterTrainer::connect(program, scope, worker, &transport, &settings, on)?)
 }
 
 /// Serves a heter worker's program that a script runs by itself.
@@ -99,14 +101,14 @@ pub fn serve_stage(
     scope: &Scope,
     worker: Arc<Worker>,
     environment: &Environment,
-    threads: usize,
+    on: &RunsOn,
     interrupt: &dyn Fn() -> bool,
     on_listening: impl FnOnce(&str),
 ) -> Result<()> {
     let transport = Arc::new(network(environment));
     let settings = settings(environment)?;
     check_guarded(listens_at(program), &settings, environment)?;
-    let served = HeterWorker::start(program, scope, worker, transport, settings, threads)?;
+    let served = HeterWorker::start(program, scope, worker, transport, settings, on)?;
     let served = served.managed(environment.launcher.is_managed());
     on_listening(served.endpoint());
     Ok(served.run(interrupt)?)

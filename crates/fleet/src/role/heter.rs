@@ -95,12 +95,12 @@ fn check_stage(names: &HeterNames, role: Role, stages: &[Vec<String>], is_old: b
     }
 }
 
-/// That the device is one that Paddle knows; there are CPUs only so far.
+/// That the device is one that Paddle knows.
 fn check_device(names: &HeterNames) -> Result<()> {
     match names.device.as_deref() {
-        None | Some("cpu") => Ok(()),
-        Some(device @ ("gpu" | "xpu")) => {
-            tracing::warn!("HETER_DEVICE_TYPE is {device}, but stages run on the CPU here");
+        None | Some("cpu" | "gpu") => Ok(()),
+        Some("xpu") => {
+            tracing::warn!("HETER_DEVICE_TYPE is xpu, but this stage runs on the CPU");
             Ok(())
         }
         Some(_) => refuse("HETER_DEVICE_TYPE should be cpu,gpu or xpu"),

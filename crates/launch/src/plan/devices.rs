@@ -3,9 +3,23 @@
 use anyhow::Result;
 use bireme_fleet::environment::variables as v;
 
-use crate::arguments::{Options, Usage};
+use crate::arguments::{Options, Usage, Variables};
 
 use super::Facts;
+
+/// Emulated cards of a machine that nobody gave another number.
+const EMULATED_CARDS: usize = 2;
+
+/// Whether cards are emulated, because the environment asks for it.
+pub fn is_emulated(variables: &Variables) -> bool {
+    variables.get(v::DEVICE.name).is_some_and(|device| device.trim() == "emulated")
+}
+
+/// How many emulated cards there are.
+pub fn emulated_cards(variables: &Variables) -> usize {
+    let said = variables.get(v::EMULATED_CARDS.name);
+    said.and_then(|text| text.trim().parse().ok()).unwrap_or(EMULATED_CARDS)
+}
 
 /// GPUs that were chosen, each under two names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,12 +68,22 @@ impl Devices {
         }
     }
 
-    /// The devices of each of `count` processes: one each, or the same number; none on CPUs.
+    /// As many emulated cards as there must be for all of these to exist.
+    pub(super) fn emulated(&self) -> usize {
+        let numbers = self.absolute.iter().filter_map(|id| id.parse::<usize>().ok());
+        numbers.max().map_or(0, |last| last + 1)
+    }
+
+    /// The devices of each of `count` processes: one each, or the same number; none on CPUs. Where there are several
+    /// processes for each device, they share it.
     pub(super) fn shares(&self, count: Option<usize>) -> Result<Vec<Vec<String>>> {
         let gpus = self.len();
         let count = count.unwrap_or(gpus.max(1));
         if gpus == 0 {
             return Ok(vec![Vec::new(); count]);
+        }
+        if count > gpus && count.is_multiple_of(gpus) {
+            return Ok((0..count).map(|at| vec![self.relative[at % gpus].clone()]).collect());
         }
         if !gpus.is_multiple_of(count) {
             let problem = format!(

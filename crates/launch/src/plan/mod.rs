@@ -21,7 +21,7 @@ use crate::job::{Job, Mode, Process, Role};
 use crate::ports::Ports;
 use crate::rendezvous::{Card, Seat};
 
-pub use devices::Devices;
+pub use devices::{Devices, emulated_cards, is_emulated};
 
 use layout::{Layout, Place};
 

@@ -72,6 +72,11 @@ impl Here<'_> {
         self.draft(line).unwrap().0.job
     }
 
+    #[track_caller]
+    fn notes(&self, line: &str) -> Vec<String> {
+        self.draft(line).unwrap().0.notes.iter().map(|note| format!("{note:?}")).collect()
+    }
+
     /// Everybody in one line each.
     #[track_caller]
     fn check(&self, line: &str, expected: Expect) {
@@ -332,6 +337,43 @@ fn one_process_for_each_gpu() {
 }
 
 #[test]
+fn processes_share_gpus_where_there_are_more_of_them() {
+    let gpus = |here: &Here<'_>, line: &str| -> Vec<String> {
+        let job = here.job(line);
+        job.processes
+            .iter()
+            .map(|process| value(process, "FLAGS_selected_gpus").to_owned())
+            .collect()
+    };
+    let two = Here { gpus: 2, ..HERE };
+    assert_eq!(gpus(&two, "--gpus=1 --nproc_per_node=2 train.py"), ["1", "1"]);
+    assert_eq!(gpus(&two, "--nproc_per_node=4 train.py"), ["0", "1", "0", "1"]);
+    assert_eq!(gpus(&two, "--nproc_per_node=1 train.py"), ["0,1"]);
+}
+
+#[test]
+fn there_are_as_many_emulated_gpus_as_a_job_names() {
+    let emulated = Here { variables: &[("BIREME_DEVICE", "emulated")], ..HERE };
+    let job = emulated.job("--gpus=0,3 train.py");
+    assert_eq!(value(&job.processes[1], "BIREME_EMULATED_CARDS"), "4");
+    let chosen = [("BIREME_DEVICE", "emulated"), ("BIREME_EMULATED_CARDS", "8")];
+    let job = Here { variables: &chosen, ..HERE }.job("--gpus=0,3 train.py");
+    assert!(!job.processes[1].variables.iter().any(|(name, _)| name == "BIREME_EMULATED_CARDS"));
+}
+
+#[test]
+fn a_machine_without_gpus_says_what_to_set() {
+    let notes = |here: &Here<'_>, line: &str| here.notes(line).join("\n");
+    let said = notes(&HERE, "--gpus=0,1 train.py");
+    assert!(said.contains("GPU 0,1 cannot be used"), "{said}");
+    assert!(said.contains("set BIREME_DEVICE=cpu to train on CPUs"), "{said}");
+    let cpu = Here { variables: &[("BIREME_DEVICE", "cpu")], ..HERE };
+    assert!(!notes(&cpu, "--gpus=0,1 train.py").contains("cannot be used"));
+    assert!(!notes(&Here { gpus: 2, ..HERE }, "--gpus=0,1 train.py").contains("cannot be used"));
+    assert!(!notes(&HERE, "train.py").contains("cannot be used"));
+}
+
+#[test]
 fn the_variables_of_a_collective_job() {
     let here = Here { variables: &[("CUDA_VISIBLE_DEVICES", "4,5,6,7")], ..HERE };
     let job = here.job("--gpus=6,7,4,5 --nproc_per_node=2 train.py");
@@ -373,6 +415,7 @@ fn machines_of_a_collective_job() {
         expect![[r#"
             Info("Run collective mode. gpu arguments:['--ips'], cuda count:2")
             Info("OMP_NUM_THREADS=4 for every process, as they share 8 cores; set it to choose another number")
+            Warning("GPU 0,1 cannot be used, as this machine has no NVIDIA GPU: a process that asks for one ends; set BIREME_DEVICE=cpu to train on CPUs")
             worker 0 at 10.0.0.1:6070, workerlog.0 there
             worker 1 at 10.0.0.1:6071, workerlog.1 there
             worker 2 at 10.0.0.2:6070, workerlog.0 here

@@ -90,7 +90,29 @@ impl<'a> Setting<'a> {
                 v::DEVICE.name
             )));
         }
+        notes.extend(self.device_note());
         notes
+    }
+
+    /// What the user should know about the cards of this machine.
+    fn device_note(&self) -> Option<Note> {
+        let gpus = self.devices.absolute.join(",");
+        if self.devices.is_empty() {
+            return None;
+        }
+        if super::is_emulated(&self.facts.variables) {
+            return Some(Note::Info(format!(
+                "{}=emulated: GPU {gpus} emulated by the processor, which is slow: for trying a configuration",
+                v::DEVICE.name
+            )));
+        }
+        (self.facts.gpus == 0 && unset(self.facts, &v::DEVICE)).then(|| {
+            Note::Warning(format!(
+                "GPU {gpus} cannot be used, as this machine has no NVIDIA GPU: a process that asks for one ends; set \
+                 {}=cpu to train on CPUs",
+                v::DEVICE.name
+            ))
+        })
     }
 
     /// The variables of one process.
@@ -110,6 +132,10 @@ impl<'a> Setting<'a> {
         }
         if self.on_cpus {
             set(&mut list, &v::DEVICE, "cpu");
+        }
+        let is_emulated = super::is_emulated(&self.facts.variables);
+        if is_emulated && unset(self.facts, &v::EMULATED_CARDS) && !self.devices.is_empty() {
+            set(&mut list, &v::EMULATED_CARDS, self.devices.emulated());
         }
         list
     }

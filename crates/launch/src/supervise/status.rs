@@ -22,6 +22,8 @@ pub(super) struct Status {
     pub(super) mode: Option<String>,
     /// Of a server: whom it has lost, and since when it says so.
     pub(super) lost: Vec<(Lost, Instant)>,
+    /// What it trains on and what its time goes to, as far as it says so.
+    pub(super) card: Option<CardUse>,
     /// Steps a second, when they were last counted.
     rate: Option<f64>,
     /// When the last step was reported.
@@ -31,11 +33,32 @@ pub(super) struct Status {
     line: Vec<u8>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Report {
     step: Option<u64>,
     mode: Option<String>,
     lost: Option<Vec<Lost>>,
+    card: Option<u32>,
+    card_bytes: Option<u64>,
+    shares: Option<Shares>,
+}
+
+/// A process's card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CardUse {
+    pub(super) number: u32,
+    /// What the process has of its memory.
+    pub(super) bytes: u64,
+    pub(super) shares: Option<Shares>,
+}
+
+/// What of a process's time goes where, in percent.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub(super) struct Shares {
+    pub(super) pull: u8,
+    pub(super) compute: u8,
+    pub(super) push: u8,
+    pub(super) waiting: u8,
 }
 
 /// A process that a server has lost.
@@ -76,7 +99,7 @@ impl Default for Status {
     fn default() -> Status {
         let (step, mode, rate, heard, counted) = (None, None, None, None, None);
         let (lost, line) = (Vec::new(), Vec::new());
-        Status { is_open: true, step, mode, lost, rate, heard, counted, line }
+        Status { is_open: true, step, mode, lost, card: None, rate, heard, counted, line }
     }
 }
 
@@ -119,6 +142,10 @@ impl Status {
             self.lost = lost.into_iter().map(|one| (one.clone(), since(&one))).collect();
         }
         self.mode = report.mode.or_else(|| self.mode.take());
+        if let Some(number) = report.card {
+            let (bytes, shares) = (report.card_bytes.unwrap_or(0), report.shares);
+            self.card = Some(CardUse { number, bytes, shares });
+        }
         let Some(step) = report.step else { return };
         (self.step, self.heard) = (Some(step), Some(now));
         match self.counted {
@@ -145,6 +172,12 @@ mod tests {
         assert_eq!(status.step, None);
         status.hear(b"de\":\"async\"}\nnonsense\n{\"step\":13}\n");
         assert_eq!((status.step, status.mode.as_deref()), (Some(13), Some("async")));
+        assert_eq!(status.card, None);
+        let shares = r#"{"pull":20,"compute":65,"push":10,"waiting":5}"#;
+        let line = format!("{{\"step\":14,\"card\":1,\"card_bytes\":4096,\"shares\":{shares}}}\n");
+        status.hear(line.as_bytes());
+        let shares = Shares { pull: 20, compute: 65, push: 10, waiting: 5 };
+        assert_eq!(status.card, Some(CardUse { number: 1, bytes: 4096, shares: Some(shares) }));
     }
 
     #[test]
@@ -166,7 +199,7 @@ mod tests {
     fn the_rate_is_that_of_the_last_moments() {
         let mut status = Status::default();
         let start = Instant::now();
-        let report = |step| Report { step: Some(step), mode: None, lost: None };
+        let report = |step| Report { step: Some(step), ..Report::default() };
         status.take(report(0), start);
         status.take(report(20), start + Duration::from_secs(1));
         assert_eq!(status.rate(start + Duration::from_secs(1)), Some(20.0));

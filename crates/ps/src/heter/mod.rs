@@ -26,6 +26,7 @@ mod worker;
 #[doc(hidden)]
 pub use message::read_twice;
 pub use sections::{StageConfig, is_heter_trainer, is_heter_worker};
+pub use stage::RunsOn;
 pub use trainer::{HeterStats, HeterTrainer};
 pub use worker::HeterWorker;
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bireme_engine::device::Device;
 use bireme_engine::graph::ProgramHandle;
 use bireme_engine::remote::Remote;
 use bireme_engine::tensor::Tensor;
@@ -13,6 +14,30 @@ use super::pushes::{Catch, Push};
 use super::sections::{Section, Sections};
 use crate::worker::Worker;
 use crate::{Error, Result};
+
+/// What the ops of a stage run on.
+#[derive(Clone)]
+pub struct RunsOn {
+    /// Threads that share the rows of a micro-batch, where the host runs it.
+    pub threads: usize,
+    /// The card that runs what it has kernels for, if there is one.
+    pub card: Option<Arc<dyn Device>>,
+}
+
+impl RunsOn {
+    /// The host alone, with so many threads.
+    pub fn host(threads: usize) -> RunsOn {
+        RunsOn { threads, card: None }
+    }
+
+    fn executor(&self) -> Result<Executor> {
+        let executor = match &self.card {
+            Some(card) => Executor::on(Arc::clone(card)),
+            None => Executor::new(Place::Cpu)?,
+        };
+        Ok(executor.threads(self.threads))
+    }
+}
 
 /// One process's part of a program.
 pub(super) struct Stage {
@@ -36,12 +61,14 @@ impl Stage {
         sections: Sections,
         scope: &Scope,
         worker: &Arc<Worker>,
-        threads: usize,
+        on: &RunsOn,
     ) -> Result<Stage> {
         let catch = Arc::new(Catch::new(Arc::clone(worker)));
-        let executor = || Ok::<_, Error>(Executor::new(Place::Cpu)?.with_scope(scope.clone()));
-        let units = executor()?.threads(threads).remote(Arc::clone(&catch) as Arc<dyn Remote>);
-        let ends = executor()?.remote(Arc::clone(worker) as Arc<dyn Remote>);
+        let units = on.executor()?.with_scope(scope.clone());
+        let units = units.remote(Arc::clone(&catch) as Arc<dyn Remote>);
+        // Barriers and pulls: what they bring goes to the card when a unit first needs it.
+        let ends = Executor::new(Place::Cpu)?.with_scope(scope.clone());
+        let ends = ends.remote(Arc::clone(worker) as Arc<dyn Remote>);
         Ok(Stage { sections, units, catch, ends, scope: scope.clone() })
     }
 

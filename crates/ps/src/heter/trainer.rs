@@ -15,7 +15,7 @@ use super::micro::{self, Micro};
 use super::next::{Next, Sent};
 use super::pushes::send_sum;
 use super::sections::{Sections, StageConfig};
-use super::stage::{Ran, Stage};
+use super::stage::{Ran, RunsOn, Stage};
 use crate::worker::Worker;
 use crate::{Error, Result};
 
@@ -56,7 +56,7 @@ struct Flight {
 impl HeterTrainer {
     /// Connects to the workers of the second stage, which are waited for until
     /// `settings.deadline`. The parameters are those in `scope`; `worker` is the way to the
-    /// parameter servers, `threads` share the rows of a micro-batch.
+    /// parameter servers, `on` what its own stage runs on.
     ///
     /// # Errors
     /// When the program is not that of such a trainer, or a worker cannot be reached.
@@ -66,11 +66,11 @@ impl HeterTrainer {
         worker: Arc<Worker>,
         transport: &Arc<dyn Transport>,
         settings: &Settings,
-        threads: usize,
+        on: &RunsOn,
     ) -> Result<HeterTrainer> {
         let sections = Sections::of(program)?;
         let config = sections.config.clone();
-        let stage = Stage::new(sections, scope, &worker, threads)?;
+        let stage = Stage::new(sections, scope, &worker, on)?;
         let next = Next::connect(&config, worker.config().identity(), transport, settings)?;
         Ok(HeterTrainer {
             config,

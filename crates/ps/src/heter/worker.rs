@@ -11,7 +11,7 @@ use bireme_ir::Program;
 use super::next::Next;
 use super::sections::{Sections, StageConfig};
 use super::service::Service;
-use super::stage::Stage;
+use super::stage::{RunsOn, Stage};
 use crate::server::deadlines_for_first;
 use crate::worker::Worker;
 use crate::{Error, Result};
@@ -33,8 +33,8 @@ pub struct HeterWorker {
 
 impl HeterWorker {
     /// Starts to serve the stage of `program`, whose parameters its startup program left in
-    /// `scope`; `worker` is its way to the parameter servers, `threads` share the rows of a
-    /// micro-batch. Waits for the workers of the next stage, if there is one.
+    /// `scope`; `worker` is its way to the parameter servers, `on` what the stage runs on. Waits for
+    /// the workers of the next stage, if there is one.
     ///
     /// # Errors
     /// When the program is no heter worker's, the endpoint is taken, or the next stage cannot be
@@ -45,7 +45,7 @@ impl HeterWorker {
         worker: Arc<Worker>,
         transport: Arc<dyn Transport>,
         settings: Settings,
-        threads: usize,
+        on: &RunsOn,
     ) -> Result<HeterWorker> {
         let sections = Sections::of(program)?;
         let config = sections.config.clone();
@@ -53,7 +53,7 @@ impl HeterWorker {
             return Err(Error::Config("the program does not say where to listen".to_owned()));
         }
         let identity = worker.config().identity();
-        let stage = Stage::new(sections, scope, &worker, threads)?;
+        let stage = Stage::new(sections, scope, &worker, on)?;
         let service =
             Arc::new(Service::new(config.clone(), stage, Arc::clone(&worker), settings.deadline));
         let handler = Arc::clone(&service);

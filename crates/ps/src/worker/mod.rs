@@ -23,6 +23,7 @@ mod rows;
 mod step;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -41,10 +42,12 @@ use link::{Ask, Links, check_done};
 use outbox::Outbox;
 use rows::{Tables, check_sizes};
 use step::Steps;
+use times::Clocks;
 
 pub use config::{GEO_STEPS, WorkerConfig};
 pub use group::Reduce;
 pub use knobs::{CommunicatorFlags, Knobs};
+pub use times::Times;
 
 /// A trainer's way to its servers.
 pub struct Worker {
@@ -62,6 +65,7 @@ pub struct Worker {
     /// Steps whose pushes were waited for.
     pushed: AtomicU64,
     rows_pulled: AtomicU64,
+    clocks: Clocks,
     /// Checkpoints that this trainer asked for.
     saves: AtomicU32,
 }
@@ -115,6 +119,7 @@ impl Worker {
             steps: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
             rows_pulled: AtomicU64::new(0),
+            clocks: Clocks::default(),
             saves: AtomicU32::new(0),
         }))
     }
@@ -237,6 +242,11 @@ impl Worker {
             );
         }
         Ok(())
+    }
+
+    /// How long its steps were with servers so far.
+    pub fn times(&self) -> Times {
+        self.clocks.read()
     }
 
     /// What it did.
@@ -401,6 +411,25 @@ impl Worker {
         self.tables.pull(&self.links, table, ids, outs)
     }
 
+    /// Pulls for the step after the one that runs, which counts as one of those that the values lack.
+    fn do_pull_ahead(
+        &self,
+        table: &TableRef,
+        ids: &[&[i64]],
+        outs: &mut [&mut [f32]],
+    ) -> Result<bool> {
+        let (Some(outbox), Some(lag)) = (&self.outbox, self.config.lag().checked_sub(1)) else {
+            return Ok(false);
+        };
+        self.open()?;
+        // What the running step has pushed so far stays open: it is one step.
+        outbox.wait_outstanding(lag)?;
+        let rows = ids.iter().map(|slot| slot.len() as u64).sum();
+        self.rows_pulled.fetch_add(rows, Ordering::Relaxed);
+        self.tables.pull(&self.links, table, ids, outs)?;
+        Ok(true)
+    }
+
     fn do_push(
         &self,
         table: &TableRef,
@@ -451,15 +480,15 @@ impl Worker {
 
 impl Remote for Worker {
     fn send(&self, how: &Sending, values: &[&Value]) -> bireme_engine::Result<()> {
-        self.do_send(how, values).map_err(|error| self.told(error))
+        self.clocks.push.time(|| self.do_send(how, values)).map_err(|error| self.told(error))
     }
 
     fn send_barrier(&self, endpoints: &[String]) -> bireme_engine::Result<()> {
-        self.do_send_barrier(endpoints).map_err(|error| self.told(error))
+        self.clocks.wait.time(|| self.do_send_barrier(endpoints)).map_err(|error| self.told(error))
     }
 
     fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> bireme_engine::Result<()> {
-        self.do_recv(pieces, outs).map_err(|error| self.told(error))
+        self.clocks.pull.time(|| self.do_recv(pieces, outs)).map_err(|error| self.told(error))
     }
 
     fn fetch_barrier(&self, _endpoints: &[String]) -> bireme_engine::Result<()> {
@@ -476,7 +505,16 @@ impl Remote for Worker {
         ids: &[&[i64]],
         outs: &mut [&mut [f32]],
     ) -> bireme_engine::Result<()> {
-        self.do_pull(table, ids, outs).map_err(|error| self.told(error))
+        self.clocks.pull.time(|| self.do_pull(table, ids, outs)).map_err(|error| self.told(error))
+    }
+
+    fn pull_ahead(
+        &self,
+        table: &TableRef,
+        ids: &[&[i64]],
+        outs: &mut [&mut [f32]],
+    ) -> bireme_engine::Result<bool> {
+        self.do_pull_ahead(table, ids, outs).map_err(|error| self.told(error))
     }
 
     fn push_rows(
@@ -486,13 +524,14 @@ impl Remote for Worker {
         grads: &[&[f32]],
         counts: Option<&[[f32; 2]]>,
     ) -> bireme_engine::Result<()> {
-        self.do_push(table, ids, grads, counts).map_err(|error| self.told(error))
+        let pushed = self.clocks.push.time(|| self.do_push(table, ids, grads, counts));
+        pushed.map_err(|error| self.told(error))
     }
 
     fn exchange(&self, params: &mut [GeoParam<'_>]) -> bireme_engine::Result<()> {
         let step = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
-        let done =
-            self.open().and_then(|()| self.stop_if_not_finite(self.geo.exchange(params, step)));
+        let mut exchange = || self.stop_if_not_finite(self.geo.exchange(params, step));
+        let done = self.clocks.push.time(|| self.open().and_then(|()| exchange()));
         done.map_err(|error| self.told(error))
     }
 

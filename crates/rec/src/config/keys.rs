@@ -325,7 +325,13 @@ pub const KEYS: &[Key] = &[
         "runner.use_gpu",
         Switch,
         "False",
-        "Whether to train on an NVIDIA GPU, the first unless `--device gpu:1` names another; one thread then gives it batches, which `runner.num_workers` threads read. Not yet with servers or several trainers.",
+        "Whether trainers use an NVIDIA GPU: the one that the launcher chose for the process (`FLAGS_selected_gpus`), else the first of `runner.selected_gpus`, unless `--device gpu:1` names another. One thread then gives it batches, which `runner.num_workers` threads read; servers take no GPU.",
+    ),
+    key(
+        "runner.selected_gpus",
+        Texts,
+        "",
+        "Numbers of the GPUs to train on, as `0,1`: a process alone takes the first, and trainers that `bireme train --servers` starts share them.",
     ),
     key(
         "runner.allow_tf32",

@@ -194,12 +194,9 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
         );
     }
     log.plain(&config.table());
-    if config.switch("runner.use_gpu") && topology != Topology::Alone {
-        let problem = "asks for a GPU, and jobs of several processes train on CPUs so far: set it to \
-                       False, or train alone";
-        return Err(config.refuse("runner.use_gpu", problem));
+    if !environment.is_server() {
+        options.card(config)?;
     }
-    options.card(config)?;
     let (model, description) = build(config, log)?;
     let goes_on = options.resume || environment.launcher.restarts > 0;
     let mut environment = environment.clone();

@@ -15,7 +15,7 @@ use bireme_data::train::too_many_threads;
 use bireme_data::{Agreed, Batches, Files, Summary, Training};
 use bireme_engine::Executor;
 use bireme_fleet::collective::Rings;
-use bireme_fleet::{Fleet, SaveMode, clock};
+use bireme_fleet::{Fleet, SaveMode, Spent, clock};
 
 use super::calendar::{Day, passes};
 use super::data::{self, Data, Purpose, Reading};
@@ -364,8 +364,10 @@ impl<'a> Stream<'a> {
             since: Mutex::new(Since::now(&waited)),
         };
         let reporter = self.fleet.reporter();
+        let (worker, device) = (self.fleet.worker(), self.executor.device());
+        let spent = || Spent::of(worker.map(|worker| &**worker), device.map(|device| &**device));
         let hook = |progress: &bireme_data::Progress<'_>| {
-            reporter.steps(1, Some(progress.data.rows() as u64));
+            reporter.steps(1, Some(progress.data.rows() as u64), spent);
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
         };
         let interrupt = || self.options.interrupt.as_ref().is_some_and(|asked| asked());

@@ -15,7 +15,7 @@ use bireme_data::{Agreed, Batches, Training};
 use bireme_engine::Executor;
 use bireme_engine::ir::Program;
 use bireme_fleet::collective::Rings;
-use bireme_fleet::{Fleet, Reduce};
+use bireme_fleet::{Fleet, Reduce, Spent};
 
 use super::checkpoint::{Checkpoints, Position, Setup};
 use super::data::{self, Data};
@@ -361,8 +361,10 @@ impl<'a> Trainer<'a> {
             since: Mutex::new(Since::now(&self.waited)),
         };
         let reporter = self.fleet.reporter();
+        let (worker, device) = (self.fleet.worker(), self.executor.device());
+        let spent = || Spent::of(worker.map(|worker| &**worker), device.map(|device| &**device));
         let hook = |progress: &bireme_data::Progress<'_>| {
-            reporter.steps(1, Some(progress.data.rows() as u64));
+            reporter.steps(1, Some(progress.data.rows() as u64), spent);
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
         };
         let interrupt = || self.stop.is_urgent();

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod cards;
 mod checkpoint;
 mod collective;
 mod equals_local;

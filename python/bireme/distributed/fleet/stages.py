@@ -52,7 +52,7 @@ def environment_device() -> str:
     device = environment.text("HETER_DEVICE_TYPE", "cpu")
     if device not in DEVICES:
         raise ValueError("HETER_DEVICE_TYPE should be cpu,gpu or xpu")
-    if device != "cpu":
+    if device == "xpu":
         _say_cpu(device)
     return device
 
@@ -60,6 +60,6 @@ def environment_device() -> str:
 @functools.cache
 def _say_cpu(device: str) -> None:
     """Said once: that a stage runs elsewhere than its job asks for."""
-    line = f"HETER_DEVICE_TYPE is {device}, but this stage runs on the CPU, as all stages do\n"
+    line = f"HETER_DEVICE_TYPE is {device}, but this stage runs on the CPU\n"
     sys.stderr.write(line)
     sys.stderr.flush()

@@ -71,9 +71,11 @@ pub(super) fn run(args: &Args, host: &Host) -> Result<Outcome> {
     trained
 }
 
-/// Whether this process trains alone; on a card it does.
+/// Whether this process trains alone; on a card it does unless somebody speaks of a cluster.
 fn is_local(args: &Args) -> bool {
-    args.local || args.servers == Some(0) || is_on_card(args)
+    let speaks_of_cluster =
+        args.member || args.servers.is_some() || args.workers.is_some() || args.mode.is_some();
+    args.local || args.servers == Some(0) || is_on_card(args) && !speaks_of_cluster
 }
 
 fn is_on_card(args: &Args) -> bool {
@@ -87,10 +89,6 @@ fn threads(args: &Args) -> usize {
 /// Refuses what does not go together.
 fn check(args: &Args, trainers: usize) -> Result<()> {
     if is_on_card(args) {
-        let only = "is about a cluster, which trains on CPUs so far: leave out `--device gpu`";
-        ensure!(args.servers.unwrap_or(0) == 0, "`--servers` {only}");
-        ensure!(args.workers.is_none(), "`--workers` {only}");
-        ensure!(args.mode.is_none(), "`--mode` {only}");
         let threads = "is about threads of the host: a card trains one batch at a time";
         ensure!(args.parallel == Parallel::Batch, "`--parallel threads` {threads}");
     }
@@ -180,8 +178,11 @@ fn cluster(args: &Args, host: &Host) -> Result<Outcome> {
         format!("--log_level={}", if args.quiet { "ERROR" } else { "WARNING" }).into(),
         "--log_dir".into(),
         logs.path().into(),
-        "bireme".into(),
     ];
+    if let Some(Choice::Card(Some(number))) = args.device {
+        words.push(format!("--gpus={number}").into());
+    }
+    words.push("bireme".into());
     words.extend(for_members(args, workers));
     let launcher = bireme_launch::Host {
         program: "bireme train".to_owned(),
@@ -226,6 +227,8 @@ fn for_members(args: &Args, workers: usize) -> Vec<OsString> {
     {
         words.extend(is_set.then(|| flag.into()));
     }
+    // Which card a trainer takes is the launcher's choice.
+    words.extend(is_on_card(args).then(|| "--device=gpu".into()));
     words
 }
 
@@ -280,7 +283,7 @@ fn train(
     let mut config = configuration(args, trainers, threads)?;
     device::choose(&mut config, args.device);
     let mut options = Options {
-        device: device::card_of(&config, args.device)?,
+        device: device::card_of(&config, args.device, environment)?,
         on_memory: Some(device::on_memory(args.quiet)),
         resume: args.resume,
         check_finite: args.check_finite,
@@ -363,7 +366,7 @@ fn finish(args: &Args, threads: usize, interrupt: Interrupt) -> Result<Outcome> 
     let mut config = configuration(args, 1, threads)?;
     device::choose(&mut config, args.device);
     let options = Options {
-        device: device::card_of(&config, args.device)?,
+        device: device::card_of(&config, args.device, &Environment::default())?,
         interrupt: Some(yaml::asked(interrupt)),
         input: Some(Arc::new(Part::all(Arc::clone(&source), held_out.clone()))),
         log: Log::stderr().quiet(),

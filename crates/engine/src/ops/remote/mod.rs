@@ -5,7 +5,7 @@
 //! is that another op reads it, and so runs later.
 
 use crate::ops::prelude::*;
-use crate::remote::Piece;
+use crate::remote::{Piece, TableRef};
 
 mod barrier;
 mod fake_init;
@@ -48,6 +48,14 @@ const HETER: AttrSpec = attr::int("heter_workers", 0);
 const MODE: AttrSpec = attr::int("distributed_mode", 0);
 const ENDPOINTS: AttrSpec = attr::strings("endpoints", &[]);
 const EPMAP: AttrSpec = attr::strings("epmap", &[]);
+
+/// The table on servers that an op looks up or updates; its width is not known yet.
+///
+/// # Errors
+/// When its attributes do not describe one.
+pub(crate) fn table_of(op: &bireme_ir::Op) -> Result<TableRef> {
+    table::reference(&OpView::new(op)?)
+}
 
 /// Gives the dummies of slot `slot` their shape.
 fn dummies(cx: &mut Infer<'_>, slot: &str) {

@@ -36,6 +36,7 @@ impl Draft<'_> {
     /// Which tables stay on the host: the largest, as many as it takes for the rest to fit.
     pub(super) fn choose_tables(&mut self) -> Result<HashSet<VarId>> {
         let mut at_home = tables::known(self.source);
+        at_home.extend(tables::exchanged(self.source));
         let Ok(memory) = self.device.memory() else { return Ok(at_home) };
         let (room, least) =
             (memory.free.saturating_sub(memory.total / SPARE), memory.total / SMALL);

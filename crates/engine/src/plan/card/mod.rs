@@ -136,7 +136,8 @@ impl CardLayout {
         let may_move = true;
         let mut draft = Draft { source, metas: &metas, device, check_finite, may_move };
         let at_home = draft.choose_tables()?;
-        for var in &at_home {
+        let exchanged = tables::exchanged(source);
+        for var in at_home.difference(&exchanged) {
             // SAFETY: the caller is alone on the scope.
             unsafe { source.cells[var].stay_home()? };
         }

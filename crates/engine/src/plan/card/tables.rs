@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use bireme_ir::VarKind;
+use bireme_ir::{Attr, VarKind};
 
 use crate::op::Meta;
 use crate::plan::layout::Source;
@@ -15,6 +15,21 @@ use crate::plan::select::{SelectedOp, VarId};
 pub(super) fn known(source: &Source<'_>) -> HashSet<VarId> {
     let stay = source.cells.iter().filter(|(_, cell)| cell.stays_home());
     stay.map(|(var, _)| *var).collect()
+}
+
+/// Tables whose rows a geo trainer exchanges with its servers. The host does that in every step, for the rows of the
+/// step alone: on a card the whole table would have to be copied there and back.
+pub(super) fn exchanged(source: &Source<'_>) -> HashSet<VarId> {
+    let ops = source.selection.ops.iter().filter(|op| op.op.kind == "geo_exchange");
+    let tables = ops.flat_map(|op| {
+        let ids = match op.op.attrs.get("ids_per_param") {
+            Some(Attr::Ints(ids)) => ids.as_slice(),
+            _ => &[],
+        };
+        let pairs = op.inputs_of("Param").iter().zip(ids);
+        pairs.filter(|(_, ids)| **ids >= 0).map(|(var, _)| *var).collect::<Vec<_>>()
+    });
+    tables.filter(|var| is_table(source, *var)).collect()
 }
 
 /// Adds the largest table that is not at home yet, with what its ops use beside it. `least` is the size from which

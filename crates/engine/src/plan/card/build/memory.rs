@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{Builder, Sketch, sizes};
 use crate::Result;
 use crate::device::{MemoryPlan, SegmentMemory};
+use crate::plan::card::tables;
 use crate::plan::place::Task;
 use crate::plan::select::VarId;
 
@@ -34,7 +35,9 @@ impl Builder<'_> {
             }
             plan.there += self.source.cells[var].bytes_on(self.device).min(bytes);
         }
-        for var in self.at_home {
+        // Those are there for another reason than memory.
+        let exchanged = tables::exchanged(self.source);
+        for var in self.at_home.difference(&exchanged) {
             let bytes = self.places.metas[*var].as_ref().map_or(0, |meta| sizes(meta).iter().sum());
             plan.at_home.push((self.selection.vars[*var].name.clone(), bytes));
         }
