@@ -75,7 +75,7 @@ const DRIVER_FUNCTIONS: &[&str] = &[
     "cuModuleGetFunction",
     "cuModuleUnload",
     "cuFuncSetAttribute",
-    "cuLaunchKernel",
+    "cuLaunchKernelEx",
     "cuGetErrorName",
     "cuGetErrorString",
     "cuPointerGetAttribute",
