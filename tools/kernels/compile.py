@@ -3,7 +3,7 @@
 
 Every file becomes code for cards of compute capability 9.0 and PTX for all others from 8.0 on, both
 compressed, in `crates/cuda/compiled`; `images` there lists the files for the program that carries them,
-`index` says which of them has which kernel, and `sources` has the hash of what they were compiled from. With `--check` nothing is written: it fails when what is
+`index` says which of them has which kernel, and of code for 9.0 which kernels wait for the one before them, and `sources` has the hash of what they were compiled from. With `--check` nothing is written: it fails when what is
 there is not what would be written.
 """
 
@@ -58,7 +58,7 @@ class Compiler:
         return buffer.raw
 
     def compile(self, path, kind):
-        """The PTX or the code of a file."""
+        """The PTX or the code of a file, and the PTX in any case."""
         program = ctypes.c_void_p()
         text, name = path.read_bytes(), path.name.encode()
         created = self.lib.nvrtcCreateProgram(ctypes.byref(program), text, name, 0, None, None)
@@ -69,9 +69,15 @@ class Compiler:
         if code:
             log = self.get(program, "ProgramLog").rstrip(b"\0").decode()
             raise RuntimeError(f"{path.name} does not compile for {TARGETS[kind]}:\n{log}")
-        image = self.get(program, kind.upper())
+        image, ptx = self.get(program, kind.upper()), self.get(program, "PTX")
         self.lib.nvrtcDestroyProgram(ctypes.byref(program))
-        return image
+        return image, ptx
+
+
+def kernels_of(ptx):
+    """The kernels of a file, each with whether it waits for the one before it."""
+    parts = re.split(rb"^\.visible \.entry (\w+)\(", ptx, flags=re.MULTILINE)[1:]
+    return [(name.decode(), b"griddepcontrol.wait" in body) for name, body in zip(parts[::2], parts[1::2], strict=True)]
 
 
 def compile_all(compiler):
@@ -82,11 +88,10 @@ def compile_all(compiler):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         images = list(pool.map(lambda job: compiler.compile(*job), jobs))
     result, index = {}, []
-    for (path, kind), image in zip(jobs, images, strict=True):
+    for (path, kind), (image, ptx) in zip(jobs, images, strict=True):
         result[f"{path.stem}.{kind}.z"] = zlib.compress(image, 9)
-        if kind == "ptx":
-            names = re.findall(rb"^\.visible \.entry (\w+)\(", image, re.MULTILINE)
-            index += [f"{name.decode()} {path.stem}\n" for name in names]
+        if kind == "cubin":
+            index += [f"{name} {path.stem}{' waits' if waits else ''}\n" for name, waits in kernels_of(ptx)]
         print(f"{path.stem}.{kind}: {len(image)} bytes", file=sys.stderr)
     images = "".join(f'    image!("{path.stem}"),\n' for path in paths)
     result["images"] = f"&[\n{images}]\n".encode()

@@ -14,7 +14,7 @@ struct Policy {
 
 // `found` is set by whoever finds something that is not finite: all write the same.
 #define UNSCALE(name, E, suffix)                                                                           \
-  KERNEL name##_##suffix(const E* xs, E* out, int64_t n, const float* scale, bool* found) {                \
+  KERNEL name##_##suffix(const E* xs, E* out, int64_t n, const float* scale, bool* found) { IN_TURN;       \
     typedef Math<E>::type T;                                                                               \
     T factor = (T)(1.0 / (double)*scale);                                                                  \
     map_each<Wide<E>::COUNT>(xs, out, n, [=](T x) -> T {                                                   \
@@ -28,6 +28,7 @@ FOR_FLOATS(UNSCALE, unscale)
 
 // Makes memory zero if something was found.
 KERNEL clear_if(const bool* found, uint8_t* out, int64_t bytes) {
+  IN_TURN;
   if (!*found) return;
   FOR_EACH(i, bytes) out[i] = 0;
 }
@@ -36,6 +37,7 @@ EXPORT(clear_if)
 KERNEL update_loss_scaling(const bool* found, const bool* stop, const float* scale, const int32_t* good,
                            const int32_t* bad, float* new_scale, int32_t* new_good, int32_t* new_bad,
                            Policy policy) {
+  IN_TURN;
   if (threadIdx.x) return;
   float factor = *scale;
   int32_t goods = *good, bads = *bad;

@@ -6,14 +6,14 @@
 #include "formulas.cuh"
 
 #define BINARY_KERNEL(name, value, E, suffix)                                                              \
-  KERNEL name##_##suffix(const E* xs, const E* ys, E* out, int64_t n, Broadcast shape) {                   \
+  KERNEL name##_##suffix(const E* xs, const E* ys, E* out, int64_t n, Broadcast shape) { IN_TURN;          \
     typedef Math<E>::type T;                                                                               \
     map_broadcast<Wide<E>::COUNT>(xs, ys, out, n, shape, [](T x, T y) -> T { return value; });             \
   }                                                                                                        \
   EXPORT(name##_##suffix)
 
 #define BINARY_GRAD_KERNEL(name, value, E, suffix)                                                         \
-  KERNEL name##_##suffix(const E* xs, const E* ys, const E* ds, E* out, int64_t n, Broadcast shape) {      \
+  KERNEL name##_##suffix(const E* xs, const E* ys, const E* ds, E* out, int64_t n, Broadcast shape) { IN_TURN; \
     typedef Math<E>::type T;                                                                               \
     map_broadcast<Wide<E>::COUNT>(xs, ys, ds, out, n, shape, [](T x, T y, T d) -> T { return value; });    \
   }                                                                                                        \
@@ -82,7 +82,7 @@ template <typename T> INLINE T whole_modulo(T x, T y) {
 }  // own
 #define DIVISION_KERNEL(name, value, E, suffix)                                                            \
   KERNEL name##_##suffix(const E* xs, const E* ys, E* out, int64_t n, Broadcast shape, int64_t divisors,   \
-                         Complaint* complaint, uint32_t op) {                                              \
+                         Complaint* complaint, uint32_t op) { IN_TURN;                                     \
     ROLLED FOR_EACH(i, divisors) {                                                                         \
       if (ys[i] == E(0)) complain(complaint, op, ZERO_DIVISOR, 0, i, 0);                                   \
     }                                                                                                      \
@@ -96,7 +96,7 @@ FOR_WHOLES(DIVISION_KERNEL, elementwise_mod, whole_modulo(x, y))
 // `label_smooth` with a distribution over the classes.
 #define LABEL_SMOOTH_KERNEL(name, E, suffix)                                                               \
   KERNEL name##_##suffix(const E* xs, const E* prior, E* out, int64_t n, Broadcast shape, double keep,     \
-                         double epsilon) {                                                                 \
+                         double epsilon) { IN_TURN;                                                        \
     E a = (E)keep, b = (E)epsilon;                                                                         \
     map_broadcast<Wide<E>::COUNT>(xs, prior, out, n, shape, [=](E x, E y) -> E { return a * x + b * y; }); \
   }                                                                                                        \
@@ -105,7 +105,7 @@ FOR_SINGLE_AND_DOUBLE(LABEL_SMOOTH_KERNEL, label_smooth)
 
 // Comparisons and logic, of any numbers, to truth values. Four at once, to keep what is compiled small.
 #define RELATION_KERNEL(name, value, E, suffix)                                                            \
-  KERNEL name##_##suffix(const E* xs, const E* ys, bool* out, int64_t n, Broadcast shape) {                \
+  KERNEL name##_##suffix(const E* xs, const E* ys, bool* out, int64_t n, Broadcast shape) { IN_TURN;       \
     typedef E T;                                                                                           \
     map_broadcast<sizeof(E) < 8 ? 4 : 2>(xs, ys, out, n, shape, [](T x, T y) -> bool { return value; });   \
   }                                                                                                        \
@@ -130,7 +130,7 @@ RELATION(logical_or, x != T(0) || y != T(0))
 RELATION(logical_xor, (x != T(0)) != (y != T(0)))
 
 #define TEST_KERNEL(name, value, E, suffix)                                                                \
-  KERNEL name##_##suffix(const E* xs, bool* out, int64_t n) {                                              \
+  KERNEL name##_##suffix(const E* xs, bool* out, int64_t n) { IN_TURN;                                     \
     typedef Math<E>::type T;                                                                               \
     map_each<sizeof(E) < 8 ? 4 : 2>(xs, out, n, [](T x) -> bool { return value; });                        \
   }                                                                                                        \

@@ -27,7 +27,7 @@ template <> struct Cast<bool> { template <typename V> static INLINE bool of(V v)
 
 // Among floats, 16 bytes at once; the others are rarely large.
 #define CAST_FLOATS(from, E, to, R)                                                                        \
-  KERNEL cast_##from##_##to(const E* xs, R* out, int64_t n) {                                              \
+  KERNEL cast_##from##_##to(const E* xs, R* out, int64_t n) { IN_TURN;                                     \
     map_each<16 / (sizeof(E) > sizeof(R) ? sizeof(E) : sizeof(R))>(xs, out, n,                             \
                                                                    [](Math<E>::type x) { return x; });     \
   }                                                                                                        \
@@ -89,13 +89,13 @@ INLINE void narrow(const AllNarrow<R, MAX>& all, const AllNarrowed<MAX>& sizes, 
 
 #define NARROW(to, R)                                                                                      \
   KERNEL __launch_bounds__(256) narrow_##to(BY_VALUE AllNarrow<R, 1> all, BY_VALUE AllNarrowed<1> sizes,   \
-                                            uint32_t count) {                                              \
+                                            uint32_t count) { IN_TURN;                                     \
     narrow<R, 1>(all, sizes, count);                                                                       \
   }                                                                                                        \
   EXPORT(narrow_##to)                                                                                      \
   KERNEL __launch_bounds__(256) narrow_many_##to(BY_VALUE AllNarrow<R, MANY_NARROWED> all,                 \
                                                  BY_VALUE AllNarrowed<MANY_NARROWED> sizes,                \
-                                                 uint32_t count) {                                         \
+                                                 uint32_t count) { IN_TURN;                                \
     narrow<R, MANY_NARROWED>(all, sizes, count);                                                           \
   }                                                                                                        \
   EXPORT(narrow_many_##to)
@@ -103,7 +103,7 @@ NARROW(bf16, bf16)
 NARROW(f16, f16)
 
 #define CAST(from, E, to, R)                                                                               \
-  KERNEL cast_##from##_##to(const E* xs, R* out, int64_t n) {                                              \
+  KERNEL cast_##from##_##to(const E* xs, R* out, int64_t n) { IN_TURN;                                     \
     ROLLED FOR_EACH(i, n) out[i] = Cast<R>::of(load(xs[i]));                                               \
   }                                                                                                        \
   EXPORT(cast_##from##_##to)
@@ -137,6 +137,7 @@ CAST(u8, uint8_t, bool, bool)
 
 // Bytes that repeat after eight: any constant.
 KERNEL fill_bytes(uint8_t* out, int64_t bytes, uint64_t pattern) {
+  IN_TURN;
   int64_t packs = is_pack_aligned<16>(out) ? bytes / 16 : 0;
   uint32_t low = (uint32_t)pattern, high = (uint32_t)(pattern >> 32);
   FOR_EACH(pack, packs) ((uint4*)out)[pack] = uint4{low, high, low, high};
@@ -146,6 +147,7 @@ EXPORT(fill_bytes)
 
 // The first element everywhere, whatever its size.
 KERNEL repeat_bytes(const uint8_t* first, uint8_t* out, int64_t bytes, uint32_t size) {
+  IN_TURN;
   ROLLED FOR_EACH(i, bytes) out[i] = first[i % size];
 }
 EXPORT(repeat_bytes)
@@ -155,12 +157,14 @@ struct Bytes {
   uint8_t at[1024];
 };
 KERNEL store_bytes(uint8_t* out, int64_t count, Bytes bytes) {
+  IN_TURN;
   ROLLED FOR_EACH(i, count) out[i] = bytes.at[i];
 }
 EXPORT(store_bytes)
 
 // Elements of `size` bytes, `step` bytes apart.
 KERNEL fill_diagonal(uint8_t* out, int64_t count, int64_t step, uint32_t size, uint64_t bits) {
+  IN_TURN;
   ROLLED FOR_EACH(i, count) {
     for (uint32_t byte = 0; byte < size; byte++) out[i * step + byte] = (uint8_t)(bits >> (byte * 8));
   }
@@ -172,7 +176,7 @@ EXPORT(fill_diagonal)
 // One thread for a line: neighbours go along neighbouring lines.
 #define CUMSUM_OF_LINES(name, E, suffix)                                                                   \
   KERNEL name##_of_lines_##suffix(const E* xs, E* out, int64_t lines, int64_t length, int64_t width,       \
-                                  int32_t is_exclusive, int32_t is_reverse) {                              \
+                                  int32_t is_exclusive, int32_t is_reverse) { IN_TURN;                     \
     FOR_EACH(line, lines) {                                                                                \
       int64_t at = line / width * length * width + line % width, step = width;                             \
       if (is_reverse) at += (length - 1) * width, step = -width;                                           \
@@ -215,7 +219,7 @@ template <typename T> INLINE T block_scan(T mine, T* total) {
 const int SCANNED = 4;
 #define CUMSUM_BY_BLOCKS(name, E, suffix)                                                                  \
   KERNEL name##_by_blocks_##suffix(const E* xs, E* out, int64_t length, int64_t width,                     \
-                                   int32_t is_exclusive, int32_t is_reverse) {                             \
+                                   int32_t is_exclusive, int32_t is_reverse) { IN_TURN;                    \
     int64_t line = blockIdx.x, first = line / width * length * width + line % width, step = width;         \
     if (is_reverse) first += (length - 1) * width, step = -width;                                          \
     E carried = 0;                                                                                         \

@@ -31,7 +31,7 @@ INLINE void look_up(const P* table, const I* ids, P* out, uint32_t count, Divide
 #define LOOK_UP(P, size, I, suffix)                                                                        \
   KERNEL __launch_bounds__(256) look_up_##size##_##suffix(                                                 \
       const P* table, const I* ids, P* out, uint32_t count, Divider pieces, int64_t pitch, int64_t rows,   \
-      int64_t padding, Complaint* complaint, uint32_t op) {                                                \
+      int64_t padding, Complaint* complaint, uint32_t op) { IN_TURN;                                       \
     look_up<P, I>(table, ids, out, count, pieces, pitch, rows, padding, complaint, op);                    \
   }                                                                                                        \
   EXPORT(look_up_##size##_##suffix)
@@ -48,7 +48,7 @@ LOOK_UPS(uint16_t, 2)
 #define LOOKED_UP(I, suffix)                                                                               \
   KERNEL __launch_bounds__(256) looked_up_rows_##suffix(const I* ids, int64_t* numbers, int64_t n,         \
                                                         int64_t rows, int64_t padding,                     \
-                                                        Complaint* complaint, uint32_t op) {               \
+                                                        Complaint* complaint, uint32_t op) { IN_TURN;      \
     FOR_EACH(i, n) {                                                                                       \
       int64_t id = ids[i];                                                                                 \
       bool is_row = id >= 0 && id < rows;                                                                  \
@@ -197,12 +197,12 @@ template <typename E, int V, int N> INLINE void split(const Places& places, cons
 
 #define JOIN(E, suffix, V, N)                                                                              \
   KERNEL __launch_bounds__(256) join_parts_##V##x##N##_##suffix(                                           \
-      BY_VALUE Places places, BY_VALUE Parts parts, E* out, Complaint* complaint, uint32_t op) {           \
+      BY_VALUE Places places, BY_VALUE Parts parts, E* out, Complaint* complaint, uint32_t op) { IN_TURN;  \
     join<E, V, N>(places, parts, out, complaint, op);                                                      \
   }                                                                                                        \
   EXPORT(join_parts_##V##x##N##_##suffix)                                                                  \
   KERNEL __launch_bounds__(256) split_parts_##V##x##N##_##suffix(BY_VALUE Places places,                   \
-                                                                 BY_VALUE Parts parts, const E* grad) {    \
+                                                                 BY_VALUE Parts parts, const E* grad) { IN_TURN; \
     split<E, V, N>(places, parts, grad);                                                                   \
   }                                                                                                        \
   EXPORT(split_parts_##V##x##N##_##suffix)
@@ -218,6 +218,7 @@ JOINS(f16, f16)
 // The row numbers of the gradients of all parts, as `looked_up_rows`: a row of blocks for each part.
 KERNEL __launch_bounds__(256) number_parts(BY_VALUE Places places, BY_VALUE Numbered numbered,
                                            Complaint* complaint, uint32_t op) {
+  IN_TURN;
   uint32_t part = blockIdx.y, at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= numbered.count[part]) return;
   int64_t row = places.ids[part][at], rows = numbered.rows[part];

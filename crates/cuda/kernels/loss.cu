@@ -36,23 +36,23 @@ template <typename T> INLINE void check_probability(T x, int64_t i, Complaint* c
 }  // own
 
 #define PAIR_KERNELS(T, suffix)                                                                            \
-  KERNEL log_loss_##suffix(const T* xs, const T* ys, T* out, int64_t n, double epsilon) {                  \
+  KERNEL log_loss_##suffix(const T* xs, const T* ys, T* out, int64_t n, double epsilon) { IN_TURN;         \
     FOR_EACH(i, n) out[i] = log_loss(xs[i], ys[i], (T)epsilon);                                            \
   }                                                                                                        \
   EXPORT(log_loss_##suffix)                                                                                \
-  KERNEL log_loss_grad_##suffix(const T* xs, const T* ys, const T* ds, T* dx, int64_t n, double epsilon) { \
+  KERNEL log_loss_grad_##suffix(const T* xs, const T* ys, const T* ds, T* dx, int64_t n, double epsilon) { IN_TURN; \
     FOR_EACH(i, n) dx[i] = log_loss_slope(xs[i], ys[i], (T)epsilon) * ds[i];                               \
   }                                                                                                        \
   EXPORT(log_loss_grad_##suffix)                                                                           \
   KERNEL bce_loss_##suffix(const T* xs, const T* ys, T* out, int64_t n, Complaint* complaints,             \
-                           uint32_t op) {                                                                  \
+                           uint32_t op) { IN_TURN;                                                         \
     FOR_EACH(i, n) {                                                                                       \
       check_probability(xs[i], i, complaints, op);                                                         \
       out[i] = bce_loss(xs[i], ys[i]);                                                                     \
     }                                                                                                      \
   }                                                                                                        \
   EXPORT(bce_loss_##suffix)                                                                                \
-  KERNEL bce_loss_grad_##suffix(const T* xs, const T* ys, const T* ds, T* dx, int64_t n) {                 \
+  KERNEL bce_loss_grad_##suffix(const T* xs, const T* ys, const T* ds, T* dx, int64_t n) { IN_TURN;        \
     FOR_EACH(i, n) dx[i] = bce_loss_slope(xs[i], ys[i]) * ds[i];                                           \
   }                                                                                                        \
   EXPORT(bce_loss_grad_##suffix)
@@ -121,30 +121,30 @@ template <typename T> INLINE T smooth_l1_slope(T diff, T squared) {
 }  // own
 
 #define OTHER_LOSSES(T, suffix)                                                                            \
-  KERNEL kldiv_loss_##suffix(const T* xs, const T* ys, T* out, int64_t n) {                                \
+  KERNEL kldiv_loss_##suffix(const T* xs, const T* ys, T* out, int64_t n) { IN_TURN;                       \
     FOR_EACH(i, n) out[i] = kldiv_loss(xs[i], ys[i]);                                                \
   }                                                                                                        \
   EXPORT(kldiv_loss_##suffix)                                                                              \
-  KERNEL kldiv_sum_##suffix(const T* xs, const T* ys, T* partials, int64_t n) {                            \
+  KERNEL kldiv_sum_##suffix(const T* xs, const T* ys, T* partials, int64_t n) { IN_TURN;                   \
     kldiv_sum<T>(xs, ys, partials, n);                                                                     \
   }                                                                                                        \
   EXPORT(kldiv_sum_##suffix)                                                                               \
-  KERNEL finish_sum_##suffix(const T* partials, T* out, int64_t count, double scale) {                     \
+  KERNEL finish_sum_##suffix(const T* partials, T* out, int64_t count, double scale) { IN_TURN;            \
     finish_sum<T>(partials, out, count, scale);                                                            \
   }                                                                                                        \
   EXPORT(finish_sum_##suffix)                                                                              \
   /* The gradient of the loss is one for each element, or (`is_one`) one for all of them. */               \
   KERNEL kldiv_loss_grad_##suffix(const T* ys, const T* ds, T* dx, int64_t n, int32_t is_one,              \
-                                  double weight) {                                                         \
+                                  double weight) { IN_TURN;                                                \
     FOR_EACH(i, n) dx[i] = kldiv_loss_slope(ys[i]) * (ds[is_one ? 0 : i] * (T)weight);         \
   }                                                                                                        \
   EXPORT(kldiv_loss_grad_##suffix)                                                                         \
-  KERNEL count_labels_##suffix(const T* labels, uint64_t* count, int64_t n, int32_t ignore) {              \
+  KERNEL count_labels_##suffix(const T* labels, uint64_t* count, int64_t n, int32_t ignore) { IN_TURN;     \
     count_labels<T>(labels, count, n, ignore);                                                             \
   }                                                                                                        \
   EXPORT(count_labels_##suffix)                                                                            \
   KERNEL sigmoid_loss_##suffix(const T* xs, const T* labels, const T* weights, const uint64_t* count,      \
-                               T* out, int64_t n, int32_t ignore) {                                        \
+                               T* out, int64_t n, int32_t ignore) { IN_TURN;                               \
     T by = divisor<T>(count);                                                                              \
     FOR_EACH(i, n) {                                                                                       \
       T value = sigmoid_loss(xs[i], labels[i], weights ? weights[i] : T(1));                               \
@@ -153,7 +153,7 @@ template <typename T> INLINE T smooth_l1_slope(T diff, T squared) {
   }                                                                                                        \
   EXPORT(sigmoid_loss_##suffix)                                                                            \
   KERNEL sigmoid_loss_grad_##suffix(const T* xs, const T* labels, const T* weights, const uint64_t* count, \
-                                    const T* ds, T* dx, int64_t n, int32_t ignore) {                       \
+                                    const T* ds, T* dx, int64_t n, int32_t ignore) { IN_TURN;              \
     T by = divisor<T>(count);                                                                              \
     FOR_EACH(i, n) {                                                                                       \
       T value = ds[i] * sigmoid_loss_slope(xs[i], labels[i], weights ? weights[i] : T(1));                 \
@@ -161,7 +161,7 @@ template <typename T> INLINE T smooth_l1_slope(T diff, T squared) {
     }                                                                                                      \
   }                                                                                                        \
   EXPORT(sigmoid_loss_grad_##suffix)                                                                       \
-  KERNEL huber_loss_##suffix(const T* xs, const T* ys, T* residual, T* out, int64_t n, double delta) {     \
+  KERNEL huber_loss_##suffix(const T* xs, const T* ys, T* residual, T* out, int64_t n, double delta) { IN_TURN; \
     FOR_EACH(i, n) {                                                                                       \
       T r = ys[i] - xs[i];                                                                                 \
       residual[i] = r;                                                                                     \
@@ -169,7 +169,7 @@ template <typename T> INLINE T smooth_l1_slope(T diff, T squared) {
     }                                                                                                      \
   }                                                                                                        \
   EXPORT(huber_loss_##suffix)                                                                              \
-  KERNEL huber_loss_grad_##suffix(const T* residual, const T* ds, T* dx, T* dy, int64_t n, double delta_) {\
+  KERNEL huber_loss_grad_##suffix(const T* residual, const T* ds, T* dx, T* dy, int64_t n, double delta_) { IN_TURN; \
     T delta = (T)delta_;                                                                                   \
     FOR_EACH(i, n) {                                                                                       \
       T r = residual[i], d = ds[i] * (r > delta ? delta : r < -delta ? -delta : r);                        \
@@ -179,7 +179,7 @@ template <typename T> INLINE T smooth_l1_slope(T diff, T squared) {
   }                                                                                                        \
   EXPORT(huber_loss_grad_##suffix)                                                                         \
   KERNEL smooth_l1_loss_##suffix(const T* xs, const T* ys, const T* inside, const T* outside, T* diffs,    \
-                                 T* out, int64_t rows, int64_t width, double squared) {                    \
+                                 T* out, int64_t rows, int64_t width, double squared) { IN_TURN;           \
     typedef Team<WARP_SIZE> Warp;                                                                          \
     FOR_EACH_ROW(Warp, row, rows) {                                                                        \
       T sum = T(0);                                                                                        \
@@ -194,7 +194,7 @@ template <typename T> INLINE T smooth_l1_slope(T diff, T squared) {
   }                                                                                                        \
   EXPORT(smooth_l1_loss_##suffix)                                                                          \
   KERNEL smooth_l1_loss_grad_##suffix(const T* diffs, const T* ds, const T* inside, const T* outside,      \
-                                      T* dx, T* dy, int64_t n, int64_t width, double squared) {            \
+                                      T* dx, T* dy, int64_t n, int64_t width, double squared) { IN_TURN;   \
     FOR_EACH(i, n) {                                                                                       \
       T weight = (inside ? inside[i] : T(1)) * (outside ? outside[i] : T(1));                              \
       T d = weight * ds[(uint32_t)i / (uint32_t)width] * smooth_l1_slope(diffs[i], (T)squared);            \

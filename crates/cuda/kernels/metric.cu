@@ -4,7 +4,7 @@
 // How many rows of `indices` contain their label; `hits` was cleared.
 #define HITS(I, indices_suffix, L, labels_suffix)                                                          \
   KERNEL accuracy_hits_##indices_suffix##_##labels_suffix(const I* indices, const L* labels, int64_t n,    \
-                                                          uint32_t width, int32_t* hits) {                 \
+                                                          uint32_t width, int32_t* hits) { IN_TURN;        \
     int32_t own = 0;                                                                                       \
     FOR_EACH(i, n) {                                                                                       \
       bool is_hit = false;                                                                                 \
@@ -21,7 +21,7 @@ HITS(int32_t, i32, int64_t, i64)
 HITS(int32_t, i32, int32_t, i32)
 
 #define SHARE(T, suffix)                                                                                   \
-  KERNEL accuracy_share_##suffix(const int32_t* hits, int32_t samples, T* share, int32_t* total) {         \
+  KERNEL accuracy_share_##suffix(const int32_t* hits, int32_t samples, T* share, int32_t* total) { IN_TURN; \
     if (thread_number()) return;                                                                           \
     *share = (T)((double)*hits / (double)(samples > 1 ? samples : 1));                                     \
     *total = samples;                                                                                      \
@@ -56,6 +56,7 @@ struct Histograms {
 
 /// Takes the oldest batch of a ring out of the sum, and clears its place.
 KERNEL auc_open(int64_t* positive, int64_t* negative, const float* weight, uint32_t buckets, uint32_t steps) {
+  IN_TURN;
   Histograms at{positive, negative, weight, buckets, steps};
   if (!at.counts()) return;
   size_t place = at.place(), total = at.total();
@@ -108,7 +109,7 @@ INLINE void count(const T* predictions, const L* labels, uint32_t n, uint32_t wi
   KERNEL auc_count_##suffix##_##labels_suffix(                                                             \
       const T* predictions, const L* labels, uint32_t n, uint32_t width, int64_t* positive,                \
       int64_t* negative, const float* weight, uint32_t buckets, uint32_t steps, Complaint* complaint,      \
-      uint32_t op) {                                                                                       \
+      uint32_t op) { IN_TURN;                                                                              \
     Histograms at{positive, negative, weight, buckets, steps};                                             \
     count<T, L>(predictions, labels, n, width, at, complaint, op);                                         \
   }                                                                                                        \
@@ -148,6 +149,7 @@ template <typename T> INLINE T sum_after(T value, T* warp_sums, T& all) {
 KERNEL __launch_bounds__(AREA_THREADS) auc_area(int64_t* positives_at, int64_t* negatives_at,
                                                 const float* weight, uint32_t buckets, uint32_t steps,
                                                 double* area) {
+  IN_TURN;
   __shared__ int64_t counts[AREA_WARPS];
   __shared__ double areas[AREA_WARPS];
   Histograms at{positives_at, negatives_at, weight, buckets, steps};

@@ -31,6 +31,16 @@ typedef unsigned long long uint64_t;
 #define KERNEL extern "C" __global__ void
 #define INLINE __device__ __forceinline__
 
+// What a kernel begins with that may be launched while the one before it still runs: here it waits until that is done and
+// has written everything, and lets those behind it be launched in turn. Kernels without it are launched in order.
+#ifdef EMULATED_CARD
+#define IN_TURN card::wait_for_earlier()
+#elif __CUDA_ARCH__ >= 900
+#define IN_TURN asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory")
+#else
+#define IN_TURN
+#endif
+
 // A structure among the arguments of a kernel that is read where it lies, whatever it is indexed by.
 #ifdef EMULATED_CARD
 #define BY_VALUE const

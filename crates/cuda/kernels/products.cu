@@ -5,8 +5,8 @@
 FILE_OWN {
 
 /// `out[row] = act(alpha * (a[row] · b) + bias)`, with another `b` for every `rows_per_b` rows.
-template <typename E, int LANES>
-INLINE void dot_rows(const E* a, const E* b, const E* bias, E* out, int64_t rows, int64_t width,
+template <typename E, int LANES, typename O>
+INLINE void dot_rows(const E* a, const E* b, const E* bias, O* out, int64_t rows, int64_t width,
                      int64_t rows_per_b, double alpha, int32_t act) {
   typedef typename Math<E>::type T;
   const int ROWS = BLOCK / LANES;
@@ -24,7 +24,7 @@ INLINE void dot_rows(const E* a, const E* b, const E* bias, E* out, int64_t rows
     for (int with = LANES / 2; with; with >>= 1) sum += __shfl_xor_sync(ALL_LANES, sum, with);
     if (row < rows && lane == 0) {
       T added = bias ? T(load(bias[0])) : T(0);
-      out[row] = Store<E>::of(fc_act(T(alpha) * sum + added, act));
+      out[row] = Store<O>::of(fc_act(T(alpha) * sum + added, act));
     }
   }
 }
@@ -136,11 +136,12 @@ INLINE void fc_mask(const E* out, const E* dout, E* dz, typename Math<E>::type* 
     UNROLL for (int i = 0; i < PACK; i++) partials[blockIdx.y * columns + tile.column * PACK + i] = sums[i];
 }
 
-/// All gradients of an `fc` of one column: `dx`, and the sums for `dw` and, behind them, the bias.
-template <typename E>
-INLINE void fc_narrow_grad(const E* x, const E* w, const E* out, const E* dout, E* dx,
+/// All gradients of an `fc` of one column: `dx`, and the sums for `dw` and, behind them, the bias. `dx` is taken through the
+/// activation `x_act` that made `x`.
+template <typename E, typename D>
+INLINE void fc_narrow_grad(const E* x, const E* w, const E* out, const D* dout, E* dx,
                            typename Math<E>::type* partials, int64_t rows, int64_t width,
-                           int64_t rows_per_chunk, int32_t act) {
+                           int64_t rows_per_chunk, int32_t act, int32_t x_act) {
   typedef typename Math<E>::type T;
   TileRows tile(rows, rows_per_chunk);
   T sum = T(0);
@@ -152,8 +153,9 @@ INLINE void fc_narrow_grad(const E* x, const E* w, const E* out, const E* dout, 
       T d = T(load(dout[row]));
       if (out) d = fc_slope(T(load(out[row])), d, act);
       int64_t at = row * width + tile.column;
-      sum += is_bias ? d : d * T(load(x[at]));
-      if (dx && !is_bias) dx[at] = Store<E>::of(d * weight);
+      T input = is_bias ? T(1) : T(load(x[at]));
+      sum += d * input;
+      if (dx && !is_bias) dx[at] = Store<E>::of(fc_slope(input, d * weight, x_act));
     }
   }
   tile_sum<1>(&sum);
@@ -164,55 +166,72 @@ INLINE void fc_narrow_grad(const E* x, const E* w, const E* out, const E* dout, 
 
 #define PRODUCT_KERNELS(E, suffix)                                                                         \
   KERNEL dot_rows_8_##suffix(const E* a, const E* b, const E* bias, E* out, int64_t rows, int64_t width,   \
-                             int64_t rows_per_b, double alpha, int32_t act) {                              \
-    dot_rows<E, 8>(a, b, bias, out, rows, width, rows_per_b, alpha, act);                                  \
+                             int64_t rows_per_b, double alpha, int32_t act) { IN_TURN;                     \
+    dot_rows<E, 8, E>(a, b, bias, out, rows, width, rows_per_b, alpha, act);                               \
   }                                                                                                        \
   EXPORT(dot_rows_8_##suffix)                                                                              \
   KERNEL dot_rows_32_##suffix(const E* a, const E* b, const E* bias, E* out, int64_t rows, int64_t width,  \
-                              int64_t rows_per_b, double alpha, int32_t act) {                             \
-    dot_rows<E, 32>(a, b, bias, out, rows, width, rows_per_b, alpha, act);                                 \
+                              int64_t rows_per_b, double alpha, int32_t act) { IN_TURN;                    \
+    dot_rows<E, 32, E>(a, b, bias, out, rows, width, rows_per_b, alpha, act);                              \
   }                                                                                                        \
   EXPORT(dot_rows_32_##suffix)                                                                             \
-  KERNEL outer_##suffix(const E* a, const E* b, E* out, int64_t n, int64_t columns, double alpha) {        \
+  KERNEL outer_##suffix(const E* a, const E* b, E* out, int64_t n, int64_t columns, double alpha) { IN_TURN; \
     outer<E>(a, b, out, n, (uint32_t)columns, alpha);                                                      \
   }                                                                                                        \
   EXPORT(outer_##suffix)                                                                                   \
   KERNEL column_dot_##suffix(const E* x, const E* weights, Math<E>::type* partials, int64_t rows,          \
-                             int64_t columns, int64_t pitch, int64_t rows_per_chunk) {                     \
+                             int64_t columns, int64_t pitch, int64_t rows_per_chunk) { IN_TURN;            \
     column_dot<E>(x, weights, partials, rows, columns, pitch, rows_per_chunk);                             \
   }                                                                                                        \
   EXPORT(column_dot_##suffix)                                                                              \
   KERNEL finish_columns_##suffix(BY_VALUE AllUnfinished<E, 1> all, BY_VALUE UnfinishedShapes<1> shapes,     \
-                                 uint32_t count) {                                                         \
+                                 uint32_t count) { IN_TURN;                                                \
     finish_columns<E, 1>(all, shapes, count);                                                              \
   }                                                                                                        \
   EXPORT(finish_columns_##suffix)                                                                          \
   KERNEL finish_many_columns_##suffix(BY_VALUE AllUnfinished<E, MANY_SUMS> all,                            \
-                                      BY_VALUE UnfinishedShapes<MANY_SUMS> shapes, uint32_t count) {       \
+                                      BY_VALUE UnfinishedShapes<MANY_SUMS> shapes, uint32_t count) { IN_TURN; \
     finish_columns<E, MANY_SUMS>(all, shapes, count);                                                      \
   }                                                                                                        \
   EXPORT(finish_many_columns_##suffix)                                                                     \
-  KERNEL sum_middle_##suffix(const E* x, E* out, int64_t n, int64_t count, int64_t inner) {                \
+  KERNEL sum_middle_##suffix(const E* x, E* out, int64_t n, int64_t count, int64_t inner) { IN_TURN;       \
     sum_middle<E>(x, out, n, count, inner);                                                                \
   }                                                                                                        \
   EXPORT(sum_middle_##suffix)                                                                              \
   KERNEL fc_mask_1_##suffix(const E* out, const E* dout, E* dz, Math<E>::type* partials, int64_t rows,     \
-                            int64_t columns, int64_t rows_per_chunk, int32_t act) {                        \
+                            int64_t columns, int64_t rows_per_chunk, int32_t act) { IN_TURN;               \
     fc_mask<E, 1>(out, dout, dz, partials, rows, columns, rows_per_chunk, act);                            \
   }                                                                                                        \
   EXPORT(fc_mask_1_##suffix)                                                                               \
   KERNEL fc_mask_4_##suffix(const E* out, const E* dout, E* dz, Math<E>::type* partials, int64_t rows,     \
-                            int64_t columns, int64_t rows_per_chunk, int32_t act) {                        \
+                            int64_t columns, int64_t rows_per_chunk, int32_t act) { IN_TURN;               \
     fc_mask<E, 4>(out, dout, dz, partials, rows, columns, rows_per_chunk, act);                            \
   }                                                                                                        \
   EXPORT(fc_mask_4_##suffix)                                                                               \
-  KERNEL fc_narrow_grad_##suffix(const E* x, const E* w, const E* out, const E* dout, E* dx,               \
-                                 Math<E>::type* partials, int64_t rows, int64_t width,                     \
-                                 int64_t rows_per_chunk, int32_t act) {                                    \
-    fc_narrow_grad<E>(x, w, out, dout, dx, partials, rows, width, rows_per_chunk, act);                    \
+  NARROW_GRAD(E, suffix, E, )
+#define NARROW_GRAD(E, suffix, D, from)                                                                    \
+  KERNEL fc_narrow_grad_##suffix##from(const E* x, const E* w, const E* out, const D* dout, E* dx,         \
+                                       Math<E>::type* partials, int64_t rows, int64_t width,               \
+                                       int64_t rows_per_chunk, int32_t act, int32_t x_act) { IN_TURN;      \
+    fc_narrow_grad<E, D>(x, w, out, dout, dx, partials, rows, width, rows_per_chunk, act, x_act);          \
   }                                                                                                        \
-  EXPORT(fc_narrow_grad_##suffix)
+  EXPORT(fc_narrow_grad_##suffix##from)
 ALL_FLOATS(PRODUCT_KERNELS)
+
+// An `fc` of 16 bits whose only column is of 32: the logit before a loss.
+#define DOT_TO_WIDE(E, suffix, LANES)                                                                      \
+  KERNEL dot_rows_##LANES##_##suffix##_to_f32(const E* a, const E* b, const E* bias, float* out,           \
+                                              int64_t rows, int64_t width, int64_t rows_per_b,             \
+                                              double alpha, int32_t act) { IN_TURN;                        \
+    dot_rows<E, LANES, float>(a, b, bias, out, rows, width, rows_per_b, alpha, act);                       \
+  }                                                                                                        \
+  EXPORT(dot_rows_##LANES##_##suffix##_to_f32)
+#define WIDE_LOGIT(E, suffix)                 \
+  DOT_TO_WIDE(E, suffix, 8)                   \
+  DOT_TO_WIDE(E, suffix, 32)                  \
+  NARROW_GRAD(E, suffix, float, _from_f32)
+WIDE_LOGIT(bf16, bf16)
+WIDE_LOGIT(f16, f16)
 
 FILE_OWN {
 
@@ -231,7 +250,7 @@ template <typename E> INLINE void dot_pairs(const E* x, const E* y, E* out, int6
 
 }  // own
 #define DOT_KERNELS(E, suffix)                                                                             \
-  KERNEL dot_##suffix(const E* x, const E* y, E* out, int64_t rows, int64_t width) {                       \
+  KERNEL dot_##suffix(const E* x, const E* y, E* out, int64_t rows, int64_t width) { IN_TURN;              \
     dot_pairs<E>(x, y, out, rows, width);                                                                  \
   }                                                                                                        \
   EXPORT(dot_##suffix)
@@ -241,7 +260,7 @@ DOT_KERNELS(int64_t, i64)
 
 /// The gradients of `dot`: the other operand, each row times its product's gradient.
 #define DOT_GRAD_KERNELS(E, suffix)                                                                        \
-  KERNEL dot_grad_##suffix(const E* x, const E* y, const E* ds, E* dx, E* dy, int64_t n, int64_t width) {  \
+  KERNEL dot_grad_##suffix(const E* x, const E* y, const E* ds, E* dx, E* dy, int64_t n, int64_t width) { IN_TURN; \
     typedef Math<E>::type T;                                                                               \
     FOR_EACH(i, n) {                                                                                       \
       T d = T(load(ds[(uint32_t)i / (uint32_t)width]));                                                    \
@@ -284,12 +303,12 @@ template <typename T> INLINE T cos_sim_slope(T to, T other, T out, T d, T own_no
 
 #define COS_SIM_KERNELS(T, suffix)                                                                         \
   KERNEL cos_sim_##suffix(const T* x, const T* y, T* out, T* x_norm, T* y_norm, int64_t rows,              \
-                          int64_t y_rows, int64_t width) {                                                 \
+                          int64_t y_rows, int64_t width) { IN_TURN;                                        \
     cos_sim<T>(x, y, out, x_norm, y_norm, rows, y_rows, width);                                            \
   }                                                                                                        \
   EXPORT(cos_sim_##suffix)                                                                                 \
   KERNEL cos_sim_grad_##suffix(const T* x, const T* y, const T* out, const T* x_norm, const T* y_norm,     \
-                               const T* ds, T* dx, T* dy, int64_t n, int64_t y_rows, int64_t width) {      \
+                               const T* ds, T* dx, T* dy, int64_t n, int64_t y_rows, int64_t width) { IN_TURN; \
     FOR_EACH(i, n) {                                                                                       \
       uint32_t row = (uint32_t)i / (uint32_t)width, column = (uint32_t)i - row * (uint32_t)width;          \
       uint32_t other = y_rows == 1 ? 0 : row, at = other * (uint32_t)width + column;                       \

@@ -9,7 +9,7 @@
 //           element from x and y, join of p and q, result from the total t and from y)
 #define REDUCTION(name, E, suffix, A, R, start, element, joined, finished)                                 \
   KERNEL name##_##suffix(const E* xs, const E* ys, R* out, A* parts, double a_, double b_,                 \
-                         Reduction how) {                                                                  \
+                         Reduction how) { IN_TURN;                                                         \
     typedef A T;                                                                                           \
     auto of_elements = [](T x, T y, T a) -> T { return element; };                                         \
     auto join = [](T p, T q, T a) -> T { return joined; };                                                 \
@@ -28,7 +28,7 @@
   }                                                                                                        \
   EXPORT(name##_##suffix)                                                                                  \
   KERNEL name##_of_parts_##suffix(const A* parts, const E* ys, R* out, uint32_t results, uint32_t count,   \
-                                  double a_, double b_) {                                                  \
+                                  double a_, double b_) { IN_TURN;                                         \
     typedef A T;                                                                                           \
     auto join = [](T p, T q, T a) -> T { return joined; };                                                 \
     auto finish = [](T t, T y, T a, T b) { return finished; };                                             \
@@ -52,7 +52,7 @@ SUM(reduce_sum, int64_t, i64, int64_t)
 
 // A sum of products of two operands: the gradient of a factor that repeats.
 #define DOT(name, E, suffix, A)                                                                            \
-  KERNEL name##_##suffix(const E* xs, const E* ys, E* out, A* parts, Reduction how) {                      \
+  KERNEL name##_##suffix(const E* xs, const E* ys, E* out, A* parts, Reduction how) { IN_TURN;             \
     Member me = member_of(how);                                                                            \
     A total = reduce_part<A>(                                                                              \
         how, me, A(0), [=](uint32_t x, uint32_t y) -> A { return load(xs[x]) * load(ys[y]); },             \
@@ -103,7 +103,7 @@ EXTREMES_AND_PRODUCTS(int64_t, i64)
 
 // Truth: any number but zero is true. Sums are 1 or 0.
 #define TRUTH_KERNEL(name, start, joined, E, suffix)                                                       \
-  KERNEL name##_##suffix(const E* xs, bool* out, uint8_t* parts, Reduction how) {                          \
+  KERNEL name##_##suffix(const E* xs, bool* out, uint8_t* parts, Reduction how) { IN_TURN;                 \
     Member me = member_of(how);                                                                            \
     uint32_t total = reduce_part<uint32_t>(                                                                \
         how, me, start, [=](uint32_t x, uint32_t) -> uint32_t { return xs[x] != E(0); },                   \
@@ -169,7 +169,7 @@ P_NORM(double, f64)
 // Gradients. `os` and `ds`, the result and what comes back for it, repeat along the reduced axes.
 #define SPREAD_KERNEL(name, value, E, suffix)                                                              \
   KERNEL name##_##suffix(const E* xs, const E* os, const E* ds, const E* zs, E* out, int64_t n, double a_, \
-                         double b_, Broadcast shape) {                                                     \
+                         double b_, Broadcast shape) { IN_TURN;                                            \
     typedef Math<E>::type T;                                                                               \
     auto f = [](T x, T o, T d, T z, T a, T b) -> T { return value; };                                      \
     T a = (T)a_, b = (T)b_;                                                                                \
@@ -199,7 +199,7 @@ FOR_SINGLE_AND_DOUBLE(SPREAD_KERNEL, spread_p_norm, p_norm_slope(x, o, d, a, b))
 
 // The gradient of a sum or mean: `a` times what comes back for the result.
 #define SPREAD_SUM_KERNEL(name, E, suffix)                                                                 \
-  KERNEL name##_##suffix(const E* ds, E* out, int64_t n, double a, Broadcast shape) {                      \
+  KERNEL name##_##suffix(const E* ds, E* out, int64_t n, double a, Broadcast shape) { IN_TURN;             \
     typedef Math<E>::type T;                                                                               \
     map_broadcast<Wide<E>::COUNT>(ds, ds, out, n, shape, [=](T, T d) -> T { return (T)a * d; });           \
   }                                                                                                        \
@@ -209,7 +209,7 @@ FOR_FLOATS(SPREAD_SUM_KERNEL, spread_sum)
 // The gradient of `norm`: `ss` holds the sums of `x * d` along a line, `ns` its norm.
 #define SPREAD_NORM_KERNEL(name, E, suffix)                                                                \
   KERNEL name##_##suffix(const E* xs, const E* ds, const E* ss, const E* ns, E* out, int64_t n,            \
-                         Broadcast shape) {                                                                \
+                         Broadcast shape) { IN_TURN;                                                       \
     ROLLED FOR_EACH(i, n) {                                                                                \
       Places at = find_places(shape.axes, i);                                                              \
       E norm = ns[at.y], along = ss[at.y] / (norm * norm);                                                 \
@@ -221,7 +221,7 @@ FOR_SINGLE_AND_DOUBLE(SPREAD_NORM_KERNEL, spread_norm)
 
 // `x`, scaled down to norm `max_norm` when its norm is larger; `square` is the sum of its squares.
 #define CLIP_NORM_KERNEL(name, E, suffix)                                                                  \
-  KERNEL name##_##suffix(const E* xs, const E* square, E* out, int64_t n, double max_norm) {               \
+  KERNEL name##_##suffix(const E* xs, const E* square, E* out, int64_t n, double max_norm) { IN_TURN;      \
     E norm = sqrt_(*square), most = (E)max_norm, factor = most / norm;                                     \
     bool is_longer = norm > most;                                                                          \
     map_each<Wide<E>::COUNT>(xs, out, n, [=](E x) { return is_longer ? x * factor : x; });                 \
@@ -231,7 +231,7 @@ FOR_SINGLE_AND_DOUBLE(CLIP_NORM_KERNEL, clip_by_norm)
 
 // The gradient of a sum of squares: `2 * x` times one number.
 #define SQUARES_GRAD_KERNEL(name, E, suffix)                                                               \
-  KERNEL name##_##suffix(const E* xs, const E* d, E* out, int64_t n) {                                     \
+  KERNEL name##_##suffix(const E* xs, const E* d, E* out, int64_t n) { IN_TURN;                            \
     typedef Math<E>::type T;                                                                               \
     T factor = T(2) * load(*d);                                                                            \
     map_each<Wide<E>::COUNT>(xs, out, n, [=](T x) { return factor * x; });                                 \

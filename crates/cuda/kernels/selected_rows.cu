@@ -43,7 +43,7 @@ template <typename E, int V> struct Merge {
 #define MERGE_ROWS(T, V, LANES, suffix, S)                                                                 \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE) merge_rows_##suffix(                                    \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const S* values, T* began_before, T* goes_on,        \
-      T* out, int64_t* rows, uint32_t* index) {                                                            \
+      T* out, int64_t* rows, uint32_t* index) { IN_TURN;                                                   \
     Merge<T, V> sink{out, rows, index, amount.width};                                                      \
     sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, sink);                             \
   }                                                                                                        \
@@ -51,14 +51,14 @@ template <typename E, int V> struct Merge {
 #define ROW_SUMS(T, V, LANES, suffix)                                                                      \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE) add_rows_##suffix(                                      \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* values, T* began_before, T* goes_on,        \
-      T* out) {                                                                                            \
+      T* out) { IN_TURN;                                                                                   \
     AddToRow<T, V> sink{out, amount.width};                                                                \
     sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, sink);                             \
   }                                                                                                        \
   EXPORT(add_rows_##suffix)                                                                                \
   KERNEL __launch_bounds__(SPAN_THREADS) add_row_spans_##suffix(                                           \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on,             \
-      T* out) {                                                                                            \
+      T* out) { IN_TURN;                                                                                   \
     AddToRow<T, V> sink{out, amount.width};                                                                \
     sum_spans<V, LANES>(sorted, amount, began_before, goes_on, sink);                                      \
   }                                                                                                        \
@@ -66,7 +66,7 @@ template <typename E, int V> struct Merge {
   MERGE_ROWS(T, V, LANES, suffix, T)                                                                       \
   KERNEL __launch_bounds__(SPAN_THREADS) merge_row_spans_##suffix(                                         \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on,             \
-      T* out, int64_t* rows, uint32_t* index) {                                                            \
+      T* out, int64_t* rows, uint32_t* index) { IN_TURN;                                                   \
     Merge<T, V> sink{out, rows, index, amount.width};                                                      \
     sum_spans<V, LANES>(sorted, amount, began_before, goes_on, sink);                                      \
   }                                                                                                        \
@@ -77,23 +77,23 @@ ROW_SUMS(float, 1, ODD_LANES, odd_f32)
 ROW_SUMS(double, 1, THIN_LANES, thin_f64)
 ROW_SUMS(double, 1, ODD_LANES, odd_f64)
 
-KERNEL no_rows(int64_t* rows, int64_t n) { FOR_EACH(i, n) rows[i] = NO_ROW; }
+KERNEL no_rows(int64_t* rows, int64_t n) { IN_TURN; FOR_EACH(i, n) rows[i] = NO_ROW; }
 EXPORT(no_rows)
 
 #define SQUARES(T, suffix)                                                                                 \
-  KERNEL square_sums_##suffix(const T* xs, int64_t n, double* partial) {                                   \
+  KERNEL square_sums_##suffix(const T* xs, int64_t n, double* partial) { IN_TURN;                          \
     double sum = 0;                                                                                        \
     FOR_EACH(i, n) sum += (double)xs[i] * (double)xs[i];                                                   \
     sum = block_sum(sum);                                                                                  \
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;                                                       \
   }                                                                                                        \
   EXPORT(square_sums_##suffix)                                                                             \
-  KERNEL square_sum_##suffix(const double* partial, uint32_t count, T* out) {                              \
+  KERNEL square_sum_##suffix(const double* partial, uint32_t count, T* out) { IN_TURN;                     \
     double sum = sum_of_blocks(partial, count);                                                            \
     if (threadIdx.x == 0) *out = (T)sum;                                                                   \
   }                                                                                                        \
   EXPORT(square_sum_##suffix)                                                                              \
-  KERNEL shorten_##suffix(T* xs, int64_t n, const double* partial, uint32_t count, double longest) {       \
+  KERNEL shorten_##suffix(T* xs, int64_t n, const double* partial, uint32_t count, double longest) { IN_TURN; \
     double norm = sqrt(sum_of_blocks(partial, count));                                                     \
     if (!(norm > longest)) return;                                                                         \
     T factor = (T)(longest / norm);                                                                        \

@@ -202,7 +202,7 @@ INLINE void small_fc_grad(const E* x, const E* w, const E* out, const E* dout, E
 
 #define SMALL(E, suffix, tile, Tile, turns, A, B)                                                          \
   KERNEL __launch_bounds__(TILE_THREADS) small_product_##tile##_##turns##_##suffix(                        \
-      const E* a, const E* b, const E* bias, E* out, BY_VALUE Small by) {                                  \
+      const E* a, const E* b, const E* bias, E* out, BY_VALUE Small by) { IN_TURN;                         \
     A<E> x = {a, by.a_pitch};                                                                              \
     B<E> y = {b, by.b_pitch};                                                                              \
     small_product<Tile, E>(x, y, bias, out, by);                                                           \
@@ -216,7 +216,7 @@ INLINE void small_fc_grad(const E* x, const E* w, const E* out, const E* dout, E
 #define SMALL_FC_GRAD(E, suffix, tile, Tile)                                                               \
   KERNEL __launch_bounds__(TILE_THREADS) small_fc_grad_##tile##_##suffix(                                  \
       const E* x, const E* w, const E* out, const E* dout, E* dx, E* dw, E* dbias,                         \
-      BY_VALUE SmallGrad by) {                                                                             \
+      BY_VALUE SmallGrad by) { IN_TURN;                                                                    \
     small_fc_grad<Tile, E>(x, w, out, dout, dx, dw, dbias, by);                                            \
   }                                                                                                        \
   EXPORT(small_fc_grad_##tile##_##suffix)

@@ -83,12 +83,12 @@ INLINE void softmax_grad(const E* ys, const E* ds, E* dx, int64_t rows, int64_t 
 
 #define SOFTMAX_KERNELS_OF(SIZE, E, suffix)                                                                \
   KERNEL softmax_##SIZE##_##suffix(const E* x, E* out, int64_t rows, int64_t len, int64_t step,            \
-                                   int32_t is_log) {                                                       \
+                                   int32_t is_log) { IN_TURN;                                              \
     softmax<E, SIZE>(x, out, rows, len, step, is_log);                                                     \
   }                                                                                                        \
   EXPORT(softmax_##SIZE##_##suffix)                                                                        \
   KERNEL softmax_grad_##SIZE##_##suffix(const E* y, const E* d, E* dx, int64_t rows, int64_t len,          \
-                                        int64_t step, int32_t is_log) {                                    \
+                                        int64_t step, int32_t is_log) { IN_TURN;                           \
     softmax_grad<E, SIZE>(y, d, dx, rows, len, step, is_log);                                              \
   }                                                                                                        \
   EXPORT(softmax_grad_##SIZE##_##suffix)
@@ -188,7 +188,7 @@ INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, in
   KERNEL softmax_loss_##SIZE##_##suffix(const T* logits, const void* labels, T* softmax, T* loss,          \
                                         int64_t rows, int64_t len, int64_t step, int32_t use_softmax,      \
                                         int32_t label_size, int64_t ignore, Complaint* complaints,         \
-                                        uint32_t op) {                                                     \
+                                        uint32_t op) { IN_TURN;                                            \
     Labels given = {labels, label_size, ignore, complaints, op};                                           \
     softmax_loss<T, SIZE>(logits, given, softmax, loss, rows, len, step, use_softmax);                     \
   }                                                                                                        \
@@ -200,7 +200,7 @@ INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, in
   KERNEL softmax_loss_grad_##suffix(const T* ys, const void* labels, const T* ds, T* dx, int64_t n,        \
                                     Divider classes, Divider step, int32_t use_softmax,                    \
                                     int32_t label_size, int64_t ignore, Complaint* complaints,             \
-                                    uint32_t op) {                                                         \
+                                    uint32_t op) { IN_TURN;                                                \
     Labels given = {labels, label_size, ignore, complaints, op};                                           \
     softmax_loss_grad<T>(ys, given, ds, dx, n, classes, step, use_softmax);                                \
   }                                                                                                        \
@@ -208,7 +208,7 @@ INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, in
   /* `cross_entropy2` keeps the probability of the right class, from which its gradient follows. */        \
   KERNEL cross_entropy2_##suffix(const T* xs, const void* labels, T* ys, T* matched, int64_t rows,         \
                                  int64_t classes, int32_t label_size, int64_t ignore,                      \
-                                 Complaint* complaints, uint32_t op) {                                     \
+                                 Complaint* complaints, uint32_t op) { IN_TURN;                            \
     Labels given = {labels, label_size, ignore, complaints, op};                                           \
     FOR_EACH(row, rows) {                                                                                  \
       int64_t found = given.class_of(row, classes);                                                        \
@@ -220,7 +220,7 @@ INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, in
   EXPORT(cross_entropy2_##suffix)                                                                          \
   KERNEL cross_entropy2_grad_##suffix(const T* matched, const void* labels, const T* ds, T* dx, int64_t n, \
                                       int64_t classes, int32_t label_size, int64_t ignore,                 \
-                                      Complaint* complaints, uint32_t op) {                                \
+                                      Complaint* complaints, uint32_t op) { IN_TURN;                       \
     Labels given = {labels, label_size, ignore, complaints, op};                                           \
     FOR_EACH(i, n) {                                                                                       \
       uint32_t row = (uint32_t)i / (uint32_t)classes, at = (uint32_t)i - row * (uint32_t)classes;          \

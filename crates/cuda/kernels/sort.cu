@@ -160,7 +160,7 @@ INLINE void sort_by_digit(const uint32_t* keys, const uint32_t* positions, uint3
 #define MAKE_KEYS(I, suffix)                                                                               \
   KERNEL __launch_bounds__(256) sort_keys_##suffix(                                                        \
       const I* ids, uint32_t n, int64_t padding, uint32_t bound, uint32_t passes, uint32_t* keys,          \
-      uint32_t* counts, Complaint* complaint, uint32_t op) {                                               \
+      uint32_t* counts, Complaint* complaint, uint32_t op) { IN_TURN;                                      \
     make_keys<I>(ids, n, padding, bound, passes, keys, counts, complaint, op);                             \
   }                                                                                                        \
   EXPORT(sort_keys_##suffix)
@@ -170,7 +170,7 @@ MAKE_KEYS(int32_t, i32)
 #define SORT_PASS(ITEMS)                                                                                   \
   KERNEL __launch_bounds__(SORT_THREADS) sort_pass_##ITEMS(                                                \
       const uint32_t* keys, const uint32_t* positions, uint32_t* keys_out, uint32_t* positions_out,        \
-      uint32_t n, uint32_t shift, const uint32_t* counts, uint32_t* said, uint32_t* ticket) {              \
+      uint32_t n, uint32_t shift, const uint32_t* counts, uint32_t* said, uint32_t* ticket) { IN_TURN;     \
     sort_by_digit<ITEMS>(keys, positions, keys_out, positions_out, n, shift, counts, said, ticket);        \
   }                                                                                                        \
   EXPORT(sort_pass_##ITEMS)

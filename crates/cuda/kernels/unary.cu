@@ -7,7 +7,7 @@ const int PACK = 4;
 template <typename E> struct Unary { static const int COUNT = sizeof(E) < 8 ? PACK : 2; };
 
 #define VALUE_KERNEL(name, value, E, suffix)                                                               \
-  KERNEL name##_##suffix(const E* xs, E* out, int64_t n, double a, double b, double c) {                  \
+  KERNEL name##_##suffix(const E* xs, E* out, int64_t n, double a, double b, double c) { IN_TURN;         \
     typedef Math<E>::type T;                                                                               \
     auto f = [](T x, T a, T b, T c) -> T { return value; };                                                \
     map_each<Unary<E>::COUNT>(xs, out, n, [=](T x) { return f(x, (T)a, (T)b, (T)c); });                    \
@@ -17,7 +17,7 @@ template <typename E> struct Unary { static const int COUNT = sizeof(E) < 8 ? PA
 // `vs` is the input or the output of the function, whichever its gradient reads.
 #define SLOPE_KERNEL(name, slope, E, suffix)                                                               \
   KERNEL name##_grad_##suffix(const E* vs, const E* ds, E* out, int64_t n, double a, double b,             \
-                              double c) {                                                                  \
+                              double c) { IN_TURN;                                                         \
     typedef Math<E>::type T;                                                                               \
     auto f = [](T x, T y, T d, T a, T b, T c) -> T { return slope; };                                      \
     map_pairs<Unary<E>::COUNT>(vs, ds, out, n, [=](T v, T d) { return f(v, v, d, (T)a, (T)b, (T)c); });    \
@@ -45,7 +45,7 @@ INLINE int64_t power(int64_t x, double a) {
 }
 }  // own
 #define WHOLE_KERNEL(name, value, E, suffix)                                                               \
-  KERNEL name##_##suffix(const E* xs, E* out, int64_t n, int64_t a, int64_t b, double c) {                 \
+  KERNEL name##_##suffix(const E* xs, E* out, int64_t n, int64_t a, int64_t b, double c) { IN_TURN;        \
     auto f = [](E x, E a, E b, double c) -> E { return value; };                                           \
     map_each<Wide<E>::COUNT>(xs, out, n, [=](E x) { return f(x, (E)a, (E)b, c); });                        \
   }                                                                                                        \
@@ -58,7 +58,7 @@ FOR_WHOLES(WHOLE_KERNEL, pow, c == 2.0 ? x * x : power(x, c))
 // `x * scale + bias`, or `(x + bias) * scale`; the factor may lie on the card.
 #define SCALE_KERNEL(name, E, suffix)                                                                      \
   KERNEL name##_##suffix(const E* xs, E* out, int64_t n, const double* given, double scale_, double bias_, \
-                         int32_t bias_is_scaled) {                                                         \
+                         int32_t bias_is_scaled) { IN_TURN;                                                \
     typedef Math<E>::type T;                                                                               \
     double factor = given ? *given : scale_;                                                               \
     T scale = (T)factor, bias = (T)(bias_is_scaled ? bias_ * factor : bias_);                              \
@@ -71,7 +71,7 @@ FOR_WHOLES(SCALE_KERNEL, scale)
 // The sum of up to eight tensors; those that are not there are null, the first one always is.
 #define SUM_KERNEL(name, E, suffix)                                                                        \
   KERNEL name##_##suffix(const E* x0, const E* x1, const E* x2, const E* x3, const E* x4, const E* x5,     \
-                         const E* x6, const E* x7, E* out, int64_t n) {                                    \
+                         const E* x6, const E* x7, E* out, int64_t n) { IN_TURN;                           \
     typedef Math<E>::type T;                                                                               \
     const int N = Unary<E>::COUNT;                                                                         \
     const E* xs[8] = {x0, x1, x2, x3, x4, x5, x6, x7};                                                     \

@@ -59,7 +59,7 @@ INLINE void update_tensors(const Targets<typename Rule::T, Rule::STATES, MAX>& t
 
 #define UPDATE(name, Rule, T, suffix, MAX, many)                                                           \
   KERNEL __launch_bounds__(UPDATE_THREADS) update_##many##name##_##suffix(                                 \
-      BY_VALUE Targets<T, Rule<T>::STATES, MAX> targets, BY_VALUE Extents<MAX> extents, uint32_t count) {  \
+      BY_VALUE Targets<T, Rule<T>::STATES, MAX> targets, BY_VALUE Extents<MAX> extents, uint32_t count) { IN_TURN; \
     update_tensors<Rule<T>, MAX>(targets, extents, count);                                                 \
   }                                                                                                        \
   EXPORT(update_##many##name##_##suffix)
@@ -106,10 +106,12 @@ INLINE void raise_power(const Power& power, const Growth& by) {
 }  // own
 
 KERNEL raise_powers(BY_VALUE Powers<2> powers, BY_VALUE Growths<2> by) {
+  IN_TURN;
   raise_power(powers.of[blockIdx.x], by.of[blockIdx.x]);
 }
 EXPORT(raise_powers)
 KERNEL raise_many_powers(BY_VALUE Powers<2 * MANY> powers, BY_VALUE Growths<2 * MANY> by) {
+  IN_TURN;
   raise_power(powers.of[blockIdx.x], by.of[blockIdx.x]);
 }
 EXPORT(raise_many_powers)

@@ -57,7 +57,7 @@ template <typename Rule, int V> struct UpdateRow {
 #define UPDATE_ROWS_FROM(name, Rule, T, V, LANES, suffix, S)                                                \
   KERNEL __launch_bounds__(CHUNK_WARPS* WARP_SIZE, 7) update_rows_##name##_##suffix(                       \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const S* values, T* began_before, T* goes_on,        \
-      BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Pitches pitches, BY_VALUE Attributes attributes) {  \
+      BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Pitches pitches, BY_VALUE Attributes attributes) { IN_TURN; \
     UpdateRow<Rule<T>, V> sink(rows, pitches, attributes);                                                 \
     sum_chunks<V, LANES>(sorted, amount, values, began_before, goes_on, sink);                             \
   }                                                                                                        \
@@ -66,7 +66,7 @@ template <typename Rule, int V> struct UpdateRow {
   UPDATE_ROWS_FROM(name, Rule, T, V, LANES, suffix, T)                                                     \
   KERNEL __launch_bounds__(SPAN_THREADS) update_row_spans_##name##_##suffix(                               \
       BY_VALUE Sorted sorted, BY_VALUE Amount amount, const T* began_before, const T* goes_on,             \
-      BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Pitches pitches, BY_VALUE Attributes attributes) {  \
+      BY_VALUE Rows<T, Rule<T>::STATES> rows, BY_VALUE Pitches pitches, BY_VALUE Attributes attributes) { IN_TURN; \
     UpdateRow<Rule<T>, V> sink(rows, pitches, attributes);                                                 \
     sum_spans<V, LANES>(sorted, amount, began_before, goes_on, sink);                                      \
   }                                                                                                        \

@@ -271,8 +271,7 @@ impl Bound {
     ) -> Result<()> {
         match self {
             Bound::Kernel(Call { function, blocks, threads, args, .. }) => {
-                let mut pointers: Vec<*mut c_void> =
-                    args.iter().map(|words| words.as_ptr().cast_mut().cast()).collect();
+                let mut pointers = pointers(args);
                 // SAFETY: lowering gave one argument for each parameter; addresses as in `Piece::span`.
                 unsafe { stream.launch(function, *blocks, *threads, 0, &mut pointers) }
             }
@@ -286,6 +285,27 @@ impl Bound {
             Bound::Clear { at, bytes } => {
                 stream.fill(Piece { address: *at, bytes: *bytes }.span(), 0)
             }
+        }
+    }
+
+    /// Gives the work to a stream behind a kernel; a small kernel may start before that has ended.
+    ///
+    /// # Errors
+    /// As [`Bound::run`].
+    pub(crate) fn run_early<'p>(
+        &self,
+        stream: &Stream,
+        products: &dyn Fn() -> Result<&'p Products>,
+    ) -> Result<()> {
+        match self {
+            Bound::Kernel(Call { function, blocks, threads, args, .. })
+                if blocks.iter().product::<u32>() <= MOST_EARLY_THREADS / threads =>
+            {
+                let mut pointers = pointers(args);
+                // SAFETY: as in `Bound::run`; the caller has given a kernel to the stream before.
+                unsafe { stream.launch_early(function, *blocks, *threads, 0, &mut pointers) }
+            }
+            _ => self.run(stream, products),
         }
     }
 
@@ -305,10 +325,23 @@ impl Bound {
         }
     }
 
+    /// Whether it is a kernel, of ours or the library's.
+    pub(crate) fn is_kernel(&self) -> bool {
+        matches!(self, Bound::Kernel(_) | Bound::Product { .. })
+    }
+
     /// Whether it is a product, which needs memory of its own on its stream.
     pub(crate) fn is_product(&self) -> bool {
         matches!(self, Bound::Product { .. })
     }
+}
+
+/// Threads of a kernel that may start early, at most: while it waits it takes room from what runs beside it, and a large one
+/// gains nothing that would be noticed.
+const MOST_EARLY_THREADS: u32 = 1 << 17;
+
+fn pointers(args: &[Vec<u64>]) -> Vec<*mut c_void> {
+    args.iter().map(|words| words.as_ptr().cast_mut().cast()).collect()
 }
 
 /// The error of a driver that the engine passes on.

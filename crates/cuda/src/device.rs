@@ -36,6 +36,9 @@ const PROFILE: &str = "BIREME_CUDA_PROFILE";
 /// The variable that says whether tables lie in lines with the state of their optimizers; `0` for no.
 const LINES: &str = "BIREME_CUDA_LINES";
 
+/// The variable that says whether recorded kernels may start early; `0` for no.
+const EARLY_LAUNCH: &str = "BIREME_CUDA_EARLY_LAUNCH";
+
 /// One card, opened.
 pub(crate) struct Cuda {
     own: Weak<Cuda>,
@@ -48,6 +51,8 @@ pub(crate) struct Cuda {
     products: OnceLock<Products>,
     /// Whether rows that are updated together should lie together.
     has_lines: bool,
+    /// Whether recorded kernels may start while those before them still run.
+    starts_early: bool,
     /// Streams on which work is recorded.
     lanes: Mutex<Vec<Arc<Stream>>>,
     /// How long the pieces of recordings take, while somebody asks.
@@ -147,6 +152,7 @@ impl Cuda {
             flights: Flights::default(),
             products: OnceLock::new(),
             has_lines: is_on(LINES),
+            starts_early: is_on(EARLY_LAUNCH),
             lanes: Mutex::default(),
             profiles: Mutex::default(),
         }))
@@ -306,10 +312,16 @@ impl Cuda {
         Ok(Profile { pieces: pieces.collect() })
     }
 
-    /// Records work on as many streams as may run side by side.
-    fn capture(&self, work: &[Recorded]) -> crate::driver::Result<Graph> {
+    /// Records work on as many streams as may run side by side. With `starts_early`, a kernel that waits for nothing but
+    /// the kernel before it on its stream may start while that still runs.
+    fn capture(&self, work: &[Recorded], starts_early: bool) -> crate::driver::Result<Graph> {
         let accesses: Vec<Vec<Access>> = work.iter().map(|piece| piece.accesses.clone()).collect();
         let placed = lanes::place(&accesses);
+        let follows_kernel = |at: usize| {
+            let lane = |placed: &lanes::Placed| placed.lane;
+            let before = placed[..at].iter().rposition(|other| lane(other) == lane(&placed[at]));
+            before.is_some_and(|before| work[before].work.is_kernel())
+        };
         let count = placed.iter().map(|placed| placed.lane + 1).max().unwrap_or(1);
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         while lanes.len() < count {
@@ -339,7 +351,11 @@ impl Cuda {
                 for earlier in &placed.waits {
                     lane.wait(&awaited[earlier])?;
                 }
-                piece.work.run(lane, &|| self.products())?;
+                if starts_early && placed.waits.is_empty() && follows_kernel(at) {
+                    piece.work.run_early(lane, &|| self.products())?;
+                } else {
+                    piece.work.run(lane, &|| self.products())?;
+                }
                 if let Some(event) = awaited.get(&at) {
                     lane.record(event)?;
                 }
@@ -475,7 +491,12 @@ impl Device for Cuda {
         let recording = NoMoreRecorded::begin();
         work()?;
         let recorded = merge::merge(recording.end());
-        let graph = self.capture(&recorded).map_err(failed)?;
+        let mut graph = self.capture(&recorded, self.starts_early);
+        if self.starts_early && graph.is_err() {
+            // A driver that records no such launches records others.
+            graph = self.capture(&recorded, false);
+        }
+        let graph = graph.map_err(failed)?;
         self.note_profile(&recorded).map_err(failed)?;
         Ok(Box::new(Tape { graph, stream: Arc::clone(&self.stream) }))
     }

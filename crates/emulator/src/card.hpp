@@ -77,6 +77,8 @@ Brought meet(unsigned mask, uint64_t word);
 unsigned lane();
 /// Lets other threads of the block run: for loops that wait for one of them.
 void give_way();
+/// What a kernel calls that may be launched early, before anything else.
+void wait_for_earlier();
 /// The shared memory that the launch asked for.
 void* dynamic_shared();
 /// Ends the launch with an error.

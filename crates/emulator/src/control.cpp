@@ -58,6 +58,11 @@ API uint64_t card_launches() {
   return machine().launches;
 }
 
+API uint64_t card_early_launches() {
+  Locked locked;
+  return machine().early_launches;
+}
+
 API uint64_t card_calls() {
   Locked locked;
   return machine().calls;

@@ -436,24 +436,49 @@ API int cuFuncGetAttribute(int* value, int attribute, void* handle) {
   }
 }
 
-API int cuLaunchKernel(void* function_handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                       void* handle, void** args, void** extra) {
+/// As the driver's.
+struct LaunchAttribute {
+  int id, pad;
+  union {
+    char bytes[64];
+    int allowed;
+  } value;
+};
+struct LaunchConfig {
+  dim3 grid, block;
+  unsigned shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+constexpr int EARLY = 6;
+
+API int cuLaunchKernelEx(const LaunchConfig* config, void* function_handle, void** args, void** extra) {
+  void* handle = config->stream;
   STREAM(handle);
   auto function = machine().functions.get(function_handle);
   if (!function || function->card != stream->card) return INVALID_HANDLE;
-  uint64_t threads = uint64_t{block_x} * block_y * block_z;
-  if (!threads || threads > 1024 || block_z > 64 || extra) return INVALID_VALUE;
-  if (!grid_x || !grid_y || !grid_z) return INVALID_VALUE;
-  if (grid_x > 0x7fffffff || grid_y > 65535 || grid_z > 65535) return INVALID_VALUE;
+  dim3 grid = config->grid, block = config->block;
+  unsigned shared_bytes = config->shared_bytes;
+  uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  if (!threads || threads > 1024 || block.z > 64 || extra) return INVALID_VALUE;
+  if (!grid.x || !grid.y || !grid.z) return INVALID_VALUE;
+  if (grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535) return INVALID_VALUE;
   if (shared_bytes > static_cast<unsigned>(function->dynamic_shared)) return INVALID_VALUE;
+  bool early = false;
+  for (unsigned i = 0; i < config->count; i++) {
+    if (config->attributes[i].id != EARLY) return NOT_SUPPORTED;
+    early = config->attributes[i].value.allowed;
+  }
+  machine().early_launches += early;
   const size_t* sizes = function->entry->sizes;
   if (*sizes && !args) return INVALID_VALUE;
   auto launch = std::make_shared<Launch>();
   launch->entry = function->entry;
-  launch->grid = {grid_x, grid_y, grid_z};
-  launch->block = {block_x, block_y, block_z};
+  launch->grid = grid;
+  launch->block = block;
   launch->shared_bytes = shared_bytes;
+  launch->early = early;
   for (size_t i = 0; sizes[i]; i++) {
     launch->args.emplace_back((sizes[i] + 15) / 16);
     std::memcpy(launch->args.back().data(), args[i], sizes[i]);
@@ -464,6 +489,13 @@ API int cuLaunchKernel(void* function_handle, unsigned grid_x, unsigned grid_y, 
   work->is_launch = true;
   work->run = [launch](Random& random) { return run_kernel(*launch, random); };
   return machine().submit(*stream, work);
+}
+
+API int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** args,
+                       void** extra) {
+  LaunchConfig config{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, stream, nullptr, 0};
+  return cuLaunchKernelEx(&config, function, args, extra);
 }
 
 // ---- errors ----------------------------------------------------------------------------------------------

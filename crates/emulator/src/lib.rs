@@ -73,6 +73,12 @@ impl Control {
         self.get(b"card_launches")
     }
 
+    /// Launches since the process started of kernels that may start before the one ahead of them has ended; in a
+    /// recording each counts once.
+    pub fn early_launches(&self) -> u64 {
+        self.get(b"card_early_launches")
+    }
+
     /// Calls of the driver that were made since the process started, on all threads.
     pub fn calls(&self) -> u64 {
         self.get(b"card_calls")

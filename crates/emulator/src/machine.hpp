@@ -165,7 +165,7 @@ struct Machine {
   Random random;
   /// Counted down to the one that fails; 0 when none shall.
   uint64_t allocation_to_fail = 0, launch_to_fail = 0;
-  uint64_t launches = 0;
+  uint64_t launches = 0, early_launches = 0;
   /// Calls of the driver, and those of them that waited for a card.
   uint64_t calls = 0, waits = 0;
   /// What went wrong last, in words; it is also printed, unless it was meant to.

@@ -39,6 +39,7 @@ enum class State : unsigned char { Ready, AtBarrier, AtWarpCall, Done };
 
 struct Thread {
   State state = State::Ready;
+  bool has_waited = false;
   int line = 0;
   void* stack_pointer = nullptr;
   char* stack = nullptr;
@@ -87,6 +88,8 @@ Runner runner;
 
 void thread_main() {
   runner.launch->entry->run(runner.args);
+  if (runner.launch->early && !runner.threads[runner.running].has_waited)
+    trap("a thread of a kernel that was launched early did not wait for the kernel before it");
   runner.pause(State::Done);
 }
 
@@ -314,6 +317,8 @@ Entry::Entry(const char* name, void (*run)(void**), const size_t* sizes)
 }
 
 unsigned lane() { return runner.running % WARP; }
+
+void wait_for_earlier() { runner.threads[runner.running].has_waited = true; }
 
 void* dynamic_shared() {
   size_t used = (runner.launch->shared_bytes + 15) / 16 * 16;

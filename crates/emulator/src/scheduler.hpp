@@ -23,6 +23,8 @@ struct Launch {
   const Entry* entry;
   dim3 grid, block;
   unsigned shared_bytes;
+  /// Whether it may start before what is ahead of it has ended: its threads must then wait for that.
+  bool early;
   /// Each argument by itself, in words so that it is aligned for any type up to 16 bytes.
   std::vector<std::vector<unsigned __int128>> args;
 };

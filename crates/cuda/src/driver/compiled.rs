@@ -28,7 +28,7 @@ macro_rules! image {
 /// Every file of `kernels/`.
 const IMAGES: &[Image] = include!("../../compiled/images");
 
-/// Which file has which kernel.
+/// Which file has which kernel, and which of them wait for the one before them.
 const INDEX: &str = include_str!("../../compiled/index");
 
 /// Stands for a file on the emulated card, which has the kernels itself.
@@ -36,10 +36,20 @@ pub(super) const EMULATED: &str = "emulated";
 
 /// The file that has a kernel.
 pub(super) fn file_of(kernel: &str) -> Option<&'static str> {
-    static FILES: OnceLock<HashMap<&str, &str>> = OnceLock::new();
-    let files =
-        FILES.get_or_init(|| INDEX.lines().filter_map(|line| line.split_once(' ')).collect());
-    files.get(kernel).copied()
+    entry(kernel).map(|entry| entry.split_once(' ').map_or(entry, |(file, _)| file))
+}
+
+/// Whether a kernel waits by itself until the one before it is done, in code for compute capability 9.0.
+pub(super) fn waits(kernel: &str) -> bool {
+    entry(kernel).is_some_and(|entry| entry.ends_with(" waits"))
+}
+
+/// What the index says of a kernel.
+fn entry(kernel: &str) -> Option<&'static str> {
+    static ENTRIES: OnceLock<HashMap<&str, &str>> = OnceLock::new();
+    let entries =
+        ENTRIES.get_or_init(|| INDEX.lines().filter_map(|line| line.split_once(' ')).collect());
+    entries.get(kernel).copied()
 }
 
 /// The image of a file: its code, or its PTX.
@@ -61,7 +71,11 @@ mod tests {
 
     #[test]
     fn kernels_can_be_unpacked() {
-        assert_eq!(file_of("check_finite_f32"), Some("check"));
+        assert_eq!(
+            (file_of("check_finite_f32"), waits("check_finite_f32")),
+            (Some("check"), false)
+        );
+        assert_eq!((file_of("outer_f32"), waits("outer_f32")), (Some("products"), true));
         for image_of in IMAGES {
             assert!(image(image_of.name, true).is_ok_and(|code| code.starts_with(b"\x7fELF")));
             let ptx = image(image_of.name, false).expect("it was packed by the compiler");

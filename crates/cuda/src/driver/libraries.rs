@@ -80,7 +80,7 @@ const DRIVER_FUNCTIONS: &[&str] = &[
     "cuModuleGetFunction",
     "cuModuleUnload",
     "cuFuncSetAttribute",
-    "cuLaunchKernel",
+    "cuLaunchKernelEx",
     "cuGetErrorName",
     "cuGetErrorString",
     "cuPointerGetAttributes",

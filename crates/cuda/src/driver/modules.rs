@@ -22,6 +22,8 @@ const PLAIN_SHARED_BYTES: u32 = 48 << 10;
 pub struct Function {
     name: Arc<str>,
     handle: CUfunction,
+    /// Whether it waits by itself for what was launched before it.
+    waits: bool,
     /// How much dynamic shared memory a launch may ask for.
     shared_bytes: Arc<AtomicU32>,
 }
@@ -54,6 +56,11 @@ impl Function {
     /// Its name in the kernel file.
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// Whether it waits by itself for what was launched before it, so that it may be launched early.
+    pub fn waits(&self) -> bool {
+        self.waits
     }
 
     pub(super) fn handle(&self) -> CUfunction {
@@ -107,7 +114,10 @@ impl Card {
         }
         self.check("cuModuleGetFunction", code)?;
         let shared_bytes = Arc::new(AtomicU32::new(PLAIN_SHARED_BYTES));
-        let function = Function { name: Arc::from(name), handle, shared_bytes };
+        // What was compiled for all cards has no such instruction; the emulated card sees who does not wait.
+        let has_code = self.is_emulated() || self.capability() == (9, 0);
+        let waits = compiled::waits(name) && has_code;
+        let function = Function { name: Arc::from(name), handle, waits, shared_bytes };
         modules.functions.insert(name.to_owned(), function.clone());
         Ok(function)
     }

@@ -2,6 +2,8 @@
 
 use bireme_ir::{DType, Op};
 
+use crate::beside_host::{check_within, named};
+use crate::draws::Draws;
 use crate::nets::{Net, net};
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::BF16, DType::F16];
@@ -134,6 +136,34 @@ fn a_layer_and_its_gradient_agree() {
                     net("fused_fc").of(dtype).attr("act", act).real("X", &[m, k], -limit, limit);
                 let net = net.real("W", &[k, n], -limit, limit).real("Bias", &[n], -1.0, 1.0);
                 net.out(["Out"]).check_with(gradient);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_logit_of_32_bits_and_the_slopes_below_it_agree() {
+    for dtype in [DType::F32, DType::BF16, DType::F16] {
+        for [m, k] in [[300, 33], [7, 128], [1, 1]] {
+            let mut draws = Draws(7);
+            let mut real = |dtype, dims: &[usize]| draws.tensor(dtype, dims, -0.3, 0.3);
+            let given = named(&[
+                ("x", real(dtype, &[m, k])),
+                ("w", real(dtype, &[k, 1])),
+                ("b", real(dtype, &[1])),
+                ("d", real(DType::F32, &[m, 1])),
+            ]);
+            let wide = DType::F32.code();
+            let layer =
+                |kind: &str| Op::new(kind).input("X", ["x"]).input("W", ["w"]).input("Bias", ["b"]);
+            let forward = layer("fused_fc").output("Out", ["out"]).attr("out_dtype", wide);
+            let out = check_within(&forward, &given, 1e-2);
+            assert_eq!(out["out"].tensor().unwrap().dtype(), DType::F32);
+            for x_act in ["", "relu"] {
+                let backward = layer("fused_fc_grad").input("Out@GRAD", ["d"]);
+                let backward = backward.output("X@GRAD", ["dx"]).output("W@GRAD", ["dw"]);
+                let backward = backward.output("Bias@GRAD", ["db"]).attr("x_act", x_act);
+                check_within(&backward.attr("param_grad_dtype", wide), &given, 1e-2);
             }
         }
     }

@@ -126,6 +126,19 @@ fn training_repeats_to_the_bit_whatever_the_order_of_blocks() {
 }
 
 #[test]
+fn kernels_of_a_recorded_step_start_early() {
+    let Some(machine) = alone() else { return };
+    let model = click_model(&Adagrad::new(0.05));
+    let mut executor = Executor::on(bireme_cuda::open(0).unwrap());
+    let before = machine.control.early_launches();
+    train(&mut executor, &model, &BATCHES[..1]);
+    assert_eq!(machine.control.early_launches(), before, "the first step is not recorded");
+    train(&mut executor, &model, &BATCHES[..3]);
+    let early = machine.control.early_launches() - before;
+    assert!((5..50).contains(&early), "{early} kernels of one recording");
+}
+
+#[test]
 fn images_are_classified_as_on_the_host() {
     let Some((_machine, device)) = device() else { return };
     let graph = Graph::new();

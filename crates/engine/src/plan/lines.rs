@@ -42,12 +42,10 @@ impl Lines {
                 lines.pitches.insert(*var, pitch);
             }
         }
-        // One that its neighbours have left gains nothing by its line, and keeps the memory of all.
-        for op in &source.selection.ops {
-            let slots = device.lines(&op.op.kind).iter();
-            let members: Vec<VarId> = slots.filter_map(|slot| op.input(slot)).collect();
-            if !members.iter().all(|var| lines.pitches.contains_key(var)) {
-                lines.pitches.retain(|var, _| !members.contains(var));
+        // What lay in a line with a variable that has left it would keep the memory of both.
+        for members in source.selection.ops.iter().filter_map(|op| members(device, op)) {
+            if members.iter().any(|var| source.cells.get(var).is_some_and(|c| c.stays_apart())) {
+                members.iter().for_each(|var| _ = lines.pitches.remove(var));
             }
         }
         for op in source.selection.ops.iter().filter(|_| may_move) {
@@ -75,6 +73,11 @@ impl Lines {
     }
 }
 
+/// Variables of an update `op` that could lie in one line, by their slots.
+fn members(device: &dyn Device, op: &SelectedOp) -> Option<Vec<VarId>> {
+    device.lines(&op.op.kind).iter().map(|slot| op.input(slot)).collect()
+}
+
 /// What the update `op` would have in one line, and elements from line to line.
 fn line(
     source: &Source<'_>,
@@ -82,8 +85,7 @@ fn line(
     device: &dyn Device,
     op: &SelectedOp,
 ) -> Option<(Vec<VarId>, usize)> {
-    let slots = device.lines(&op.op.kind);
-    let members: Vec<VarId> = slots.iter().map(|slot| op.input(slot)).collect::<Option<_>>()?;
+    let members = members(device, op)?;
     let first = metas[*members.first()?].as_ref()?;
     let [rows, width] = first.dims[..] else { return None };
     let row_bytes = usize::try_from(width).ok()? * first.dtype.size();

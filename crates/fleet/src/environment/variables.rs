@@ -171,6 +171,8 @@ variables! {
             "Folder of the data sets of `paddle.dataset`; without it, Paddle's own is looked into too.";
         CUDA_LIBRARIES = "BIREME_CUDA_LIBRARIES", "",
             "Folder with `libcuda.so.1` and `libcublasLt.so.13`, looked into before all others.";
+        CUDA_EARLY_LAUNCH = "BIREME_CUDA_EARLY_LAUNCH", "1",
+            "0: no kernel of a step that is recorded on a card starts before the one ahead of it has ended; for measurements.";
         CUDA_LINES = "BIREME_CUDA_LINES", "1",
             "0: tables on a card lie apart from the state of their optimizers, instead of side by side with it, row by row; for measurements.";
         CUDA_PROFILE = "BIREME_CUDA_PROFILE", "",

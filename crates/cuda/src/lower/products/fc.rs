@@ -5,7 +5,7 @@
 
 use super::columns::{Chunks, Sums, finish, sum_size};
 use super::matmul::as_matrix;
-use super::multiply::{DotRows, dense, dot_rows, float, multiply, plain, turned};
+use super::multiply::{DotRows, dense, dot_rows_to, float, multiply, plain, turned};
 use super::small;
 use crate::lower::{Lowering, Outcome, Var, host};
 use crate::work::{Epilogue, Product, Ref};
@@ -21,8 +21,8 @@ enum Act {
 }
 
 impl Act {
-    fn of(l: &Lowering<'_>) -> Outcome<Act> {
-        Ok(match l.op.string("act")?.as_str() {
+    fn of(l: &Lowering<'_>, attribute: &str) -> Outcome<Act> {
+        Ok(match l.op.string(attribute)?.as_str() {
             "" => Act::None,
             "relu" => Act::Relu,
             "sigmoid" => Act::Sigmoid,
@@ -51,20 +51,21 @@ fn sizes(l: &Lowering<'_>, x: &Var, w: &Var) -> Outcome<[usize; 3]> {
 pub(super) fn forward(l: &mut Lowering<'_>) -> Outcome {
     let (x, w) = (l.input("X")?.dense()?, l.input("W")?.dense()?);
     let (bias, out) = (l.input("Bias")?.dense()?, l.output("Out")?);
-    let ([m, n, k], act, elements) = (sizes(l, &x, &w)?, Act::of(l)?, float(x.dtype)?);
+    let ([m, n, k], act, elements) = (sizes(l, &x, &w)?, Act::of(l, "act")?, float(x.dtype)?);
     if bias.numel() != n || bias.dtype != x.dtype || x.dtype == bireme_ir::DType::F64 {
         return host();
     }
     if m * n == 0 {
         return Ok(());
     }
-    if n == 1 && x.pitch != k {
+    if n == 1 && x.pitch != k || n > 1 && out.dtype != x.dtype {
         return host();
     }
     if n == 1 {
+        let types = [x.dtype, out.dtype];
         let (a, b, bias, out) = (x.at, w.at, bias.at, out.at);
         let rows = DotRows { a, b, bias, out, rows: m, width: k, rows_per_b: m };
-        return dot_rows(l, x.dtype, rows, 1.0, act.number());
+        return dot_rows_to(l, types, rows, 1.0, act.number());
     }
     // The zeros in the gaps of `X` and behind `W` add nothing, and make a size that the library is fast with.
     let k = if w.zeros_follow { x.pitch } else { k };
@@ -97,11 +98,13 @@ struct Grad {
     dw: Option<Var>,
     dbias: Option<Var>,
     act: Act,
+    /// The activation that made `x`, through which `dx` is taken.
+    x_act: Act,
 }
 
 /// The gradients of `X`, `W` and `Bias` that are asked for.
 pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
-    let act = Act::of(l)?;
+    let act = Act::of(l, "act")?;
     let grad = Grad {
         x: l.input("X")?.dense()?,
         w: l.input("W")?.dense()?,
@@ -111,12 +114,18 @@ pub(super) fn backward(l: &mut Lowering<'_>) -> Outcome {
         dw: l.maybe_output("W@GRAD"),
         dbias: l.maybe_output("Bias@GRAD"),
         act,
+        x_act: Act::of(l, "x_act")?,
     };
     let sizes = sizes(l, &grad.x, &grad.w)?;
     let [m, n, _] = sizes;
     let given = [Some(&grad.dout), grad.out.as_ref()];
-    let fits = |var: &&Var| var.numel() == m * n && var.dtype == grad.x.dtype;
-    if !given.iter().flatten().all(fits) || grad.x.dtype == bireme_ir::DType::F64 {
+    let is_type = |dtype: DType| dtype == grad.x.dtype || n == 1 && dtype == DType::F32;
+    let fits = |var: &&Var| var.numel() == m * n && is_type(var.dtype);
+    if !given.iter().flatten().all(fits)
+        || grad.x.dtype == DType::F64
+        || n > 1 && grad.x_act != Act::None
+        || grad.out.as_ref().is_some_and(|out| out.dtype != grad.x.dtype)
+    {
         return host();
     }
     if grad.dbias.as_ref().is_some_and(|dbias| dbias.numel() != n) {
@@ -219,10 +228,12 @@ impl Grad {
         let (dtype, suffix) = (self.x.dtype, self.x.suffix()?);
         let chunks = Chunks::of(m, k + 1, 1);
         let partials = l.scratch(chunks.count * (k + 1) * sum_size(dtype));
-        let launch = l.kernel(format!("fc_narrow_grad_{suffix}"), chunks.blocks, 256);
+        let from = if self.dout.dtype == dtype { "" } else { "_from_f32" };
+        let launch = l.kernel(format!("fc_narrow_grad_{suffix}{from}"), chunks.blocks, 256);
         let launch = launch.var(&self.x).var(&self.w).maybe(self.out.as_ref()).var(&self.dout);
         let launch = launch.maybe(self.dx.as_ref()).at(partials).size(m).size(k);
-        launch.size(chunks.rows).value(self.act.number()).launch();
+        let launch = launch.size(chunks.rows).value(self.act.number());
+        launch.value(self.x_act.number()).launch();
         let place = |var: &Option<Var>| var.as_ref().map_or(Ref::NULL, |var| var.at);
         let (first, second) = (place(&self.dw), place(&self.dbias));
         if self.dw.is_none() && self.dbias.is_none() {

@@ -159,9 +159,26 @@ pub(crate) fn dot_rows(
     alpha: f32,
     act: i32,
 ) -> Outcome {
+    dot_rows_to(l, [elements; 2], rows, alpha, act)
+}
+
+/// As [`dot_rows`], of elements that may be of 16 bits where their products are of 32.
+pub(crate) fn dot_rows_to(
+    l: &mut Lowering<'_>,
+    [elements, out]: [DType; 2],
+    rows: DotRows,
+    alpha: f32,
+    act: i32,
+) -> Outcome {
     let lanes = if rows.width <= 64 { 8 } else { 32 };
     let blocks = rows.rows.div_ceil(256 / lanes).min(1 << 16) as u32;
-    let launch = l.kernel(format!("dot_rows_{lanes}_{}", suffix(elements)?), [blocks, 1, 1], 256);
+    let to = match (elements, out) {
+        (from, to) if from == to => "",
+        (DType::BF16 | DType::F16, DType::F32) => "_to_f32",
+        _ => return host(),
+    };
+    let name = format!("dot_rows_{lanes}_{}{to}", suffix(elements)?);
+    let launch = l.kernel(name, [blocks, 1, 1], 256);
     let launch = launch.at(rows.a).at(rows.b).at(rows.bias).at(rows.out).size(rows.rows);
     let launch = launch.size(rows.width).size(rows.rows_per_b.max(1));
     launch.value(f64::from(alpha)).value(act).launch();

@@ -9,7 +9,8 @@ use crate::ops::prelude::*;
 pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
     .inputs(&[Slot::one("X"), Slot::one("W"), Slot::one("Bias")])
     .outputs(&[Slot::one("Out")])
-    .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", "")])
+    // The type of `Out`, where it is another one than that of `X`.
+    .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", ""), attr::int("out_dtype", -1)])
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::batch(&["X"]));
@@ -23,11 +24,13 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
         Slot::one("Out@GRAD"),
     ])
     .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("W@GRAD"), Slot::maybe("Bias@GRAD")])
-    // The type of the gradients of weight and bias, where it is another one than theirs.
+    // The type of the gradients of weight and bias, where it is another one than theirs; and the activation that made
+    // `X`, where the gradient of `X` is taken through it at once: `relu`, or none.
     .attrs(&[
         attr::int("x_num_col_dims", 1),
         attr::str("act", ""),
         attr::int("param_grad_dtype", -1),
+        attr::str("x_act", ""),
     ])
     .infer(infer_grad)
     .split(SplitRule::Batch { rows: &["X", "Out", "Out@GRAD"], partial: &["W@GRAD", "Bias@GRAD"] });
@@ -44,6 +47,10 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
         Error::kernel(format!("input {:?} has {k} columns, weight {:?}", x.dims, w.dims))
     })?;
     let out = x.with_dims([&x.dims[..columns_from], &w.dims[1..]].concat());
+    let out = match cx.op().i64("out_dtype")? {
+        ..0 => out,
+        _ => out.with_dtype(cx.op().dtype("out_dtype")?),
+    };
     cx.set("Out", out);
     Ok(())
 }
@@ -123,7 +130,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (dx, dw) = (op.maybe_output("X@GRAD"), op.maybe_output("W@GRAD"));
     let dbias = op.maybe_output("Bias@GRAD");
     let columns_from = op.i64("x_num_col_dims")? as usize;
-    let act = Act::of(op)?;
+    let (act, through_relu) = (Act::of(op)?, op.string("x_act")? == "relu");
     let mut scratch = Scratch::default();
     Ok(Box::new(move |run| {
         let ((m, k), n) = (run.dims(x)?.matrix(columns_from), run.dims(w)?[1]);
@@ -139,7 +146,11 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             gemm(k, n, m, run.set(dw)?, run.get(x)?, Order::Transposed, dz, Order::Plain);
         }
         if let Some(dx) = dx {
-            gemm(m, k, n, run.set(dx)?, dz, Order::Plain, run.get(w)?, Order::Transposed);
+            let (dx, x) = (run.set(dx)?, run.get::<f32>(x)?);
+            gemm(m, k, n, dx, dz, Order::Plain, run.get(w)?, Order::Transposed);
+            if through_relu {
+                mask(dx, x);
+            }
         }
         Ok(())
     }))
@@ -184,6 +195,18 @@ impl Scratch {
         }
         Ok(Some(()))
     }
+}
+
+/// Takes a gradient through the relu whose outputs are `x`.
+fn mask(dx: &mut [f32], x: &[f32]) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for (dx, x) in dx.iter_mut().zip(x) {
+                *dx = if *x > 0.0 { *dx } else { 0.0 };
+            }
+        },
+    );
 }
 
 fn sum_rows(dout: &[f32], bias: &mut [f32]) {

@@ -1,4 +1,7 @@
 //! `mul` (or `matmul_v2`), `elementwise_add` of a bias, and an activation, as one `fused_fc`.
+//!
+//! The last layer of a net in mixed precision has one column, the logit, which is widened for the loss; its gradient is
+//! narrowed again. Both casts are taken in: a number a sample is little work, but a launch of its own on a card.
 
 use bireme_ir::{DType, Op};
 
@@ -26,6 +29,9 @@ struct Layer {
     /// Gradients of the product, the bias and the activation, in a training step.
     backward: Option<(usize, usize, Option<usize>)>,
     columns_from: i32,
+    /// The cast of the only column to 32 bits, and that of its gradient to 16.
+    widened: Option<usize>,
+    narrowed: Option<usize>,
 }
 
 impl Layer {
@@ -43,14 +49,24 @@ impl Layer {
             .iter()
             .find_map(|act| uses.reader_of_kind(sum, act, "X"))
             .filter(|act| uses.inner(sum, &[*act]));
-        let mut layer = Layer { product: at, bias, act, backward: None, columns_from };
-        let last = act.unwrap_or(bias);
+        let mut layer = Layer {
+            product: at,
+            bias,
+            act,
+            backward: None,
+            columns_from,
+            widened: None,
+            narrowed: None,
+        };
+        let is_logit = act.is_none() && matches!(uses.var(w).shape(), [_, 1]);
+        layer.widened = widening(uses, sum).filter(|_| is_logit);
+        let last = layer.last();
         // The layer reads everything where its last op stands.
         let changes = |var: VarId, from: usize| uses.written_between(var, from, last);
         if changes(x, at) || changes(w, at) || changes(bias_var, bias) {
             return None;
         }
-        let out = ops[last].output("Out")?;
+        let out = ops[act.unwrap_or(bias)].output("Out")?;
         let grads = |kind: &str| uses.reader_of_kind(product_out, kind, "X");
         let Some(bias_grad) = grads("elementwise_add_grad") else {
             // Inference, or a layer that gradients do not reach.
@@ -70,7 +86,14 @@ impl Layer {
             }
         };
         layer.backward = Some((product_grad, bias_grad, act_grad));
+        layer.narrowed =
+            narrowing(uses, ops[bias_grad].input("Out@GRAD")?, bias_grad).filter(|_| is_logit);
         (layer.gradients_are_inner(uses) && ops[product_grad].input("X")? == x).then_some(layer)
+    }
+
+    /// The last of its ops before the gradients.
+    fn last(&self) -> usize {
+        self.widened.or(self.act).unwrap_or(self.bias)
     }
 
     /// Whether the gradients between the layer's ops stay between them.
@@ -88,13 +111,13 @@ impl Layer {
 
     fn replace(&self, uses: &Uses<'_>, edits: &mut Edits) {
         let ops = uses.ops;
-        let forward: Vec<usize> =
-            [Some(self.product), Some(self.bias), self.act].into_iter().flatten().collect();
+        let forward = [Some(self.product), Some(self.bias), self.act, self.widened];
+        let forward: Vec<usize> = forward.into_iter().flatten().collect();
         if forward.iter().any(|at| edits.taken(*at)) {
             return;
         }
         let (product, bias) = (&ops[self.product], &ops[self.bias]);
-        let out = ops[self.act.unwrap_or(self.bias)].outputs_of("Out");
+        let out = ops[self.last()].outputs_of("Out");
         let act = self.act.map_or("", |act| ops[act].op.kind.as_str());
         let layer =
             |kind: &str| Op::new(kind).attr("x_num_col_dims", self.columns_from).attr("act", act);
@@ -103,10 +126,15 @@ impl Layer {
             ("W", product.inputs_of("Y")),
             ("Bias", bias.inputs_of("Y")),
         ];
-        let fused = uses.selection.op(layer("fused_fc"), product, &read, &[("Out", out)]);
+        let out_dtype = self.widened.map_or(-1, |_| DType::F32.code());
+        let op = layer("fused_fc").attr("out_dtype", out_dtype);
+        let fused = uses.selection.op(op, product, &read, &[("Out", out)]);
         if let Some((product_grad, bias_grad, act_grad)) = self.backward {
             let first = act_grad.unwrap_or(bias_grad);
-            read.push(("Out@GRAD", ops[first].inputs_of("Out@GRAD")));
+            read.push(match self.narrowed {
+                Some(cast) => ("Out@GRAD", ops[cast].inputs_of("X")),
+                None => ("Out@GRAD", ops[first].inputs_of("Out@GRAD")),
+            });
             if self.act.is_some() {
                 read.push(("Out", out));
             }
@@ -125,10 +153,11 @@ impl Layer {
             let mut backward: Vec<usize> =
                 [Some(product_grad), Some(bias_grad), act_grad].into_iter().flatten().collect();
             backward.extend(params.casts);
+            backward.extend(self.narrowed);
             // All it reads is there when the first of the three runs.
             edits.replace(&backward, first, grad);
         }
-        edits.replace(&forward, self.act.unwrap_or(self.bias), fused);
+        edits.replace(&forward, self.last(), fused);
     }
 }
 
@@ -169,6 +198,16 @@ fn widening(uses: &Uses<'_>, var: VarId) -> Option<usize> {
     let cast = uses.reader_of_kind(var, "cast", "X")?;
     let is_wide = uses.ops[cast].view().dtype("out_dtype").ok()? == DType::F32;
     (is_wide && uses.inner(var, &[cast])).then_some(cast)
+}
+
+/// The cast from 32 bits that makes `var`, of 16 bits, for `reader` alone.
+fn narrowing(uses: &Uses<'_>, var: VarId, reader: usize) -> Option<usize> {
+    let cast = uses.writer(var).filter(|at| uses.ops[*at].op.kind == "cast")?;
+    let wide = uses.var(uses.ops[cast].input("X")?).declared.as_ref()?;
+    let narrow = uses.var(var).declared.as_ref()?;
+    let fits = wide.dtype == DType::F32 && is_half(narrow.dtype) && uses.inner(var, &[reader]);
+    let is_as_it_was = !uses.written_between(uses.ops[cast].input("X")?, cast, reader);
+    (fits && is_as_it_was).then_some(cast)
 }
 
 /// Input, weight and column split of an op that multiplies rows by a weight matrix.

@@ -6,6 +6,7 @@
 mod embedding;
 mod fc;
 mod pattern;
+mod slope;
 
 use bireme_ir::OpRole;
 
@@ -20,7 +21,7 @@ pub(crate) fn fuse(selection: &mut Selection) {
     if selection.ops.iter().any(in_condition) {
         return;
     }
-    for pass in [embedding::fuse, fc::fuse] {
+    for pass in [embedding::fuse, fc::fuse, slope::fuse] {
         let mut edits = Edits::default();
         pass(&Uses::new(selection), &mut edits);
         selection.ops = edits.apply(std::mem::take(&mut selection.ops));
@@ -88,7 +89,7 @@ mod tests {
         let loss = graph.variable("mean_0.tmp_0").unwrap();
         let amp = Amp::new(DType::BF16).unwrap();
         MixedPrecision::new(Sgd::new(0.1), amp).minimize(&loss).unwrap();
-        // Of the two weights and biases; the last one before the loss widens the logit.
+        // Casts of the two weights and biases stay.
         let expected = [
             "fused_embedding_concat",
             "cast",
@@ -97,11 +98,9 @@ mod tests {
             "cast",
             "cast",
             "fused_fc",
-            "cast",
             "mean",
             "fill_constant",
             "mean_grad",
-            "cast",
             "fused_fc_grad",
             "fused_fc_grad",
             "fused_embedding_concat_grad",
@@ -112,6 +111,19 @@ mod tests {
             "sgd",
         ];
         assert_eq!(kinds(&graph, &[]), expected);
+    }
+
+    #[test]
+    fn a_single_column_takes_its_gradient_through_the_relu_below() {
+        let mut selection = Selection::new(&click_model().main(), &[], &[]).unwrap();
+        fuse(&mut selection);
+        let grads = selection.ops.iter().filter(|op| op.op.kind == "fused_fc_grad");
+        let acts = grads.map(|op| {
+            let act = |name: &str| op.view().string(name).unwrap();
+            (act("act"), act("x_act"), op.inputs_of("Out").len())
+        });
+        let acts: Vec<_> = acts.collect();
+        assert_eq!(acts, [(String::new(), "relu".into(), 0), (String::new(), String::new(), 0)]);
     }
 
     #[test]
