@@ -40,7 +40,7 @@ fn with(
 ) -> SelectedOp {
     let mut changed = op.op.clone();
     for (name, value) in attrs {
-        changed = changed.attr(*name, *value);
+        changed = changed.attr(name, *value);
     }
     let slots = |table: &'static [crate::op::Slot]| table.iter().map(|slot| slot.name);
     let inputs: Vec<_> = slots(op.def.signature.inputs)
