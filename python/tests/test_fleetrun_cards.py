@@ -158,3 +158,35 @@ def test_a_variable_that_means_nothing_is_refused(tmp_path):
         command, check=False, env=environment, capture_output=True, text=True, timeout=300
     )
     assert "`BIREME_DEVICE` is `gpu`, which must be `cpu` or `emulated`" in done.stderr
+
+
+SPAWNED = """
+import bireme as paddle
+
+def train():
+    paddle.set_device("gpu")
+    x = paddle.to_tensor([1.0, 2.0])
+    return f"{(x * 2).place} {float((x * 2).sum())}"
+
+if __name__ == "__main__":
+    for gpus, count in (("0,1", -1), ("1", 2)):
+        context = paddle.distributed.spawn(train, nprocs=count, gpus=gpus)
+        print(*[queue.get() for queue in context.return_queues], flush=True)
+    try:
+        paddle.distributed.spawn(train, nprocs=1, gpus="0,1")
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_spawn_gives_processes_gpus(tmp_path):
+    (tmp_path / "spawned.py").write_text(SPAWNED)
+    command = [sys.executable, "spawned.py"]
+    done = subprocess.run(
+        command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    first, second, refused = done.stdout.splitlines()
+    assert first == "Place(gpu:0) 6.0 Place(gpu:1) 6.0"
+    assert second == "Place(gpu:1) 6.0 Place(gpu:1) 6.0"
+    assert "`gpus` names 2 GPUs, and `nprocs` is 1" in refused

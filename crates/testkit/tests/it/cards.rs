@@ -17,6 +17,7 @@ const STEPS: usize = 6;
 const BATCH: usize = 12;
 
 /// Whether there is an emulated card.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn is_emulated() -> bool {
     let Some(dir) = bireme_emulator::DIR else {
         eprintln!("skipped: there is no emulated card, for want of a C++ compiler");
