@@ -11,6 +11,7 @@ import pytest
 from running_cards import emulator
 from running_fleetrun import Fleetrun, run_fleetrun
 from running_jobs import SCRIPTS, free_ports, losses
+from test_dataset_jobs import SAMPLES
 
 SCRIPT = SCRIPTS / "cards_ctr.py"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
@@ -158,3 +159,87 @@ def test_a_variable_that_means_nothing_is_refused(tmp_path):
         command, check=False, env=environment, capture_output=True, text=True, timeout=300
     )
     assert "`BIREME_DEVICE` is `gpu`, which must be `cpu` or `emulated`" in done.stderr
+
+
+SPAWNED = """
+import bireme as paddle
+
+def train():
+    paddle.set_device("gpu")
+    x = paddle.to_tensor([1.0, 2.0])
+    return f"{(x * 2).place} {float((x * 2).sum())}"
+
+if __name__ == "__main__":
+    for gpus, count in (("0,1", -1), ("1", 2)):
+        context = paddle.distributed.spawn(train, nprocs=count, gpus=gpus)
+        print(*[queue.get() for queue in context.return_queues], flush=True)
+    try:
+        paddle.distributed.spawn(train, nprocs=1, gpus="0,1")
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_spawn_gives_processes_gpus(tmp_path):
+    (tmp_path / "spawned.py").write_text(SPAWNED)
+    command = [sys.executable, "spawned.py"]
+    done = subprocess.run(
+        command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    first, second, refused = done.stdout.splitlines()
+    assert first == "Place(gpu:0) 6.0 Place(gpu:1) 6.0"
+    assert second == "Place(gpu:1) 6.0 Place(gpu:1) 6.0"
+    assert "`gpus` names 2 GPUs, and `nprocs` is 1" in refused
+
+
+DATASET = (
+    SAMPLES
+    + """
+import os
+
+fleet.init()
+rows = static.nn.sparse_embedding(ids, [50, 4])
+hidden = static.nn.fc(paddle.concat([paddle.reshape(rows, [-1, 4]), dense], axis=1), 16, activation="tanh")
+predict = static.nn.fc(hidden, 2, activation="softmax")
+loss = paddle.mean(paddle.fluid.layers.cross_entropy(predict, label))
+strategy = fleet.DistributedStrategy()
+strategy.a_sync = os.environ.get("MODE") == "async"
+# Values that lack some steps bear small steps only.
+rate = 0.05 if strategy.a_sync else 0.5
+fleet.distributed_optimizer(paddle.optimizer.SGD(rate), strategy).minimize(loss)
+place = paddle.CUDAPlace(0)
+if fleet.is_server():
+    fleet.init_server()
+    fleet.run_server()
+else:
+    executor = static.Executor(place)
+    executor.run(static.default_startup_program())
+    fleet.init_worker()
+    data = dataset(f"data-{fleet.worker_index()}")
+    first = next(iter(data._source().batches()))
+    for _ in range(3):
+        executor.train_from_dataset(static.default_main_program(), data)
+        print("loss", executor.run(feed=first, fetch_list=[loss])[0].item(), flush=True)
+    fleet.stop_worker()
+"""
+)
+
+
+def test_workers_train_from_datasets_on_gpus(tmp_path):
+    (tmp_path / "dataset.py").write_text(DATASET)
+    script, counts = tmp_path / "dataset.py", ("--server_num=2", "--worker_num=2")
+    settings = {"CUDA_VISIBLE_DEVICES": "0,1"}
+    card = run_fleetrun(tmp_path / "gpu", *counts, script, **settings)
+    host = run_fleetrun(tmp_path / "cpu", *counts, script, BIREME_DEVICE="cpu", **settings)
+    for rank in range(2):
+        name = f"workerlog.{rank}"
+        expected = losses(host.log(name))
+        assert len(expected) == 3 and expected[-1] < expected[0]
+        np.testing.assert_allclose(losses(card.log(name)), expected, atol=1e-4)
+    # A queue of gradients lets rows of the next batch be pulled while a step runs.
+    ahead = {"MODE": "async", "FLAGS_communicator_send_queue_size": "4", **settings}
+    job = run_fleetrun(tmp_path / "ahead", *counts, script, **ahead)
+    for rank in range(2):
+        found = losses(job.log(f"workerlog.{rank}"))
+        assert len(found) == 3 and found[-1] < found[0], job.logs()

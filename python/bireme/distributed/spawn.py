@@ -133,17 +133,24 @@ def spawn(
 ) -> MultiprocessContext:
     """Calls `func(*args)` in `nprocs` new processes, by default one for each core, and waits.
 
+    With `gpus="0,1"` there is by default one for each of these GPUs, which is the process's
+    `set_device("gpu")`; more processes share them in turns.
     With `join=False` it returns at once; `join()` of what it returns waits. `func` must be
     importable by its name: scripts call `spawn` under `if __name__ == "__main__":`.
     """
     _check_options(options)
     if not callable(func):
         raise TypeError(f"`func` must be a function, not {type(func).__name__}")
-    count = (os.cpu_count() or 1) if nprocs == -1 else nprocs
+    gpus = _chosen_gpus(options)
+    count = (len(gpus) or os.cpu_count() or 1) if nprocs == -1 else nprocs
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ValueError(f"`nprocs` must be a number from 1 on, or -1, got {nprocs!r}")
+    if count < len(gpus):
+        raise ValueError(f"`gpus` names {len(gpus)} GPUs, and `nprocs` is {count}: name fewer")
     ports = [_held_port() for _ in range(count)]
     environments = _environments(ports)
+    for rank, environment in enumerate(environments if gpus else ()):
+        environment["FLAGS_selected_gpus"] = gpus[rank % len(gpus)]
     if options.get("print_config"):
         for environment in environments:
             shown = (f"{n}={value}" for n, value in environment.items() if n != _SECRET)
@@ -186,15 +193,32 @@ def _check_options(options: dict[str, Any]) -> None:
             )
     if options.get("backend") not in (None, "auto", "gloo"):
         raise ValueError(f"`backend` {options['backend']!r} is not in this version: leave it out")
-    for name in ("gpus", "xpus", "selected_devices"):
-        if options.get(name) is not None:
-            raise NotImplementedError(f"`{name}`: processes run on CPUs in this version")
+    if options.get("xpus") is not None:
+        raise NotImplementedError("`xpus`: processes run on CPUs and GPUs in this version")
     for name in ("ips", "cluster_node_ips", "node_ip"):
         if options.get(name) not in (None, "127.0.0.1", "localhost"):
             raise ValueError(f"`{name}`: `spawn` is for one machine, use `fleetrun` for several")
     for name in ("started_port", "use_paddlecloud"):
         if options.get(name) is not None:
             raise NotImplementedError(f"`{name}`: `spawn` finds free ports by itself")
+
+
+def _chosen_gpus(options: dict[str, Any]) -> list[str]:
+    """The numbers of the GPUs that the options name.
+
+    >>> _chosen_gpus({"gpus": "0, 2"})
+    ['0', '2']
+    >>> _chosen_gpus({})
+    []
+    """
+    chosen = options.get("gpus", options.get("selected_devices"))
+    if chosen is None:
+        return []
+    listed = chosen if isinstance(chosen, (list, tuple)) else str(chosen).split(",")
+    numbers = [str(number).strip() for number in listed]
+    if not all(number.isdigit() for number in numbers):
+        raise ValueError(f"`gpus` must be numbers of GPUs such as '0,1', not {chosen!r}")
+    return numbers
 
 
 def _held_port() -> socket.socket:

@@ -177,4 +177,9 @@ fn a_cluster_trains_on_cards() {
         (Some(card), Some(host)) => assert!((card - host).abs() < 1e-4, "{card} {host}"),
         other => panic!("{other:?}: {} {}", card.stdout, card.stderr),
     }
+    // Rows of the next batch are pulled while a step runs.
+    let line = "train -m config.yaml --device gpu:1 --servers 1 --workers 1 --mode async -o runner.staleness=3";
+    let ahead = on_card(folder, line).unwrap();
+    assert_eq!(ahead.code, Some(0), "{}", ahead.stderr);
+    assert!(last(&ahead).is_some_and(f64::is_finite), "{} {}", ahead.stdout, ahead.stderr);
 }
