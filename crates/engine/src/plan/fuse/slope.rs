@@ -9,10 +9,12 @@ use crate::plan::select::SelectedOp;
 /// Takes slopes to where gradients are made.
 pub(super) fn fuse(uses: &Uses<'_>, edits: &mut Edits) {
     for (at, above) in uses.ops.iter().enumerate() {
-        if let Some(below) = layer_below(uses, above).filter(|below| !edits.taken(*below)) {
-            let (above, below_op) = (above, &uses.ops[below]);
-            edits.replace(&[at], at, with(uses, above, &[("x_act", "relu")], None));
-            edits.replace(&[below], below, with(uses, below_op, &[("act", "")], Some("Out")));
+        let is_free = |below: &usize| !edits.taken(at) && !edits.taken(*below);
+        if let Some(below) = layer_below(uses, above).filter(is_free) {
+            let changed = with(uses, above, ("x_act", "relu"), None);
+            edits.replace(&[at], at, changed);
+            let changed = with(uses, &uses.ops[below], ("act", ""), Some("Out"));
+            edits.replace(&[below], below, changed);
         }
     }
 }
@@ -31,17 +33,14 @@ fn layer_below(uses: &Uses<'_>, above: &SelectedOp) -> Option<usize> {
     (is_of_x && uses.inner(dx, &[below])).then_some(below)
 }
 
-/// The same op with other attributes, and without an input.
+/// The same op with another attribute, and without an input.
 fn with(
     uses: &Uses<'_>,
     op: &SelectedOp,
-    attrs: &[(&str, &str)],
+    (name, value): (&str, &str),
     without: Option<&str>,
 ) -> SelectedOp {
-    let mut changed = op.op.clone();
-    for (name, value) in attrs {
-        changed = changed.attr(name, *value);
-    }
+    let changed = op.op.clone().attr(name, value);
     let slots = |table: &'static [crate::op::Slot]| table.iter().map(|slot| slot.name);
     let inputs: Vec<_> = slots(op.def.signature.inputs)
         .filter(|slot| Some(*slot) != without)
