@@ -5,6 +5,7 @@
 
 mod chunk;
 mod exchange;
+mod keys;
 mod merge;
 mod store;
 mod wire;
@@ -15,6 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 pub use exchange::Exchange;
+pub use keys::KeyedPart;
 pub use merge::Merged;
 use store::Store;
 
