@@ -44,6 +44,15 @@ impl Fleet {
         self.start_passes(executor)
     }
 
+    /// As [`Fleet::start`], for a trainer that has begun.
+    ///
+    /// # Errors
+    /// As [`Fleet::start`].
+    pub fn restart(&self, executor: &mut Executor) -> Result<()> {
+        executor.run(self.startup_program()?, &[], &[])?;
+        self.refresh_passes()
+    }
+
     /// Connects this trainer, whose variables are in `scope`, to the servers, if it has any; the
     /// startup program is the caller's to run.
     ///

@@ -113,6 +113,11 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// No pass is trained at present.
+    pub(super) fn pause(&self) {
+        self.lock().is_training = false;
+    }
+
     /// What was brought no longer counts.
     pub(super) fn forget(&self) {
         let mut state = self.lock();

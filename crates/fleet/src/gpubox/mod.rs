@@ -162,6 +162,11 @@ impl Passes {
         self.budget.map(|budget| (budget as f64 * own as f64 / all.max(1) as f64) as usize)
     }
 
+    /// The pass is over; its rows stay. Whoever makes the next one ready waits until that begins.
+    pub fn end(&mut self) {
+        self.shared.pause();
+    }
+
     /// So many steps of this pass were trained.
     pub fn trained(&mut self, steps: u64) {
         if steps == 0 {

@@ -54,6 +54,12 @@ impl PassPlan {
         Ok(Some(PassPlan { tables, dense }))
     }
 
+    /// Whether a variable holds rows of a pass, or their keys.
+    pub fn has(&self, variable: &str) -> bool {
+        let of = |table: &PassTable| table.index == variable || table.variables.iter().any(|own| own == variable);
+        self.tables.iter().any(of)
+    }
+
     /// The slots whose ids are the keys of each table.
     pub fn groups(&self) -> Vec<Vec<String>> {
         self.tables.iter().map(|table| table.feeds.clone()).collect()

@@ -12,6 +12,7 @@ mod events;
 mod exact;
 mod explain;
 mod feed;
+mod gpubox;
 mod infer;
 mod metrics;
 mod online;
@@ -194,7 +195,8 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
         );
     }
     log.plain(&config.table());
-    if config.switch("runner.use_gpu") && topology != Topology::Alone {
+    let may_use_card = topology == Topology::Alone || topology.is_gpubox();
+    if config.switch("runner.use_gpu") && !may_use_card {
         let problem = "asks for a GPU, and jobs of several processes train on CPUs so far: set it to \
                        False, or train alone";
         return Err(config.refuse("runner.use_gpu", problem));
@@ -221,6 +223,11 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
     if fleet.is_server() {
         serve(&mut fleet, config, options, &description)?;
         return Ok(Outcome::default());
+    }
+    if fleet.is_embedded()
+        && let Some(folder) = save::warm_start(config)?
+    {
+        save::init_server(&mut fleet, &folder, &description, log)?;
     }
     let trained = match config.has("runner.start_day") {
         true => online::Stream::new(config, options, topology, description.model, model, fleet)
