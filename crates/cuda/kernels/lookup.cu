@@ -245,7 +245,7 @@ struct KeyAndRow { int64_t key, row; };
 // Keys to the rows that they have in the tables of a pass (`find_rows`): a row of blocks for each list of keys.
 KERNEL __launch_bounds__(256) find_rows(BY_VALUE Keys lists, BY_VALUE KeyCounts counts, const KeyAndRow* index,
                                         uint32_t slots, uint32_t shift, int64_t padding, int32_t has_padding,
-                                        Complaint* complaint, uint32_t op) {
+                                        uint32_t first, Complaint* complaint, uint32_t op) {
   uint32_t list = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= counts.of[list]) return;
   int64_t key = lists.keys[list][i], row = 0;
@@ -262,7 +262,7 @@ KERNEL __launch_bounds__(256) find_rows(BY_VALUE Keys lists, BY_VALUE KeyCounts 
       at = (at + 1) & (slots - 1);
     }
     if (row < 0) {
-      complain(complaint, op, UNKNOWN_KEY, key, i, list);
+      complain(complaint, op, UNKNOWN_KEY, key, i, first + list);
       row = 0;
     }
   }

@@ -339,7 +339,20 @@ impl Fleet {
         let ids = ids.to_vec()?;
         let mut rows = vec![0.0f32; ids.len() * reference.width];
         let worker = self.worker()?;
-        enter(py, || worker.pull_rows(&reference, &[&ids], &mut [&mut rows]))?;
+        match program.as_ref().and_then(|program| gpubox::record_width(program, table)) {
+            // Rows that nobody has trained are not made for being looked at.
+            Some(width) => self.ask(py, |worker| {
+                let keys: Vec<u64> = ids.iter().map(|id| *id as u64).collect();
+                let mut records = vec![0.0; keys.len() * width];
+                worker.pull_records(&reference, width, &keys, &mut records)?;
+                let records = records.chunks_exact(width);
+                for (row, record) in rows.chunks_exact_mut(reference.width).zip(records) {
+                    row.copy_from_slice(&record[..row.len()]);
+                }
+                Ok(())
+            })?,
+            None => enter(py, || worker.pull_rows(&reference, &[&ids], &mut [&mut rows]))?,
+        }
         numpy::PyArray1::from_vec(py, rows).reshape([ids.len(), reference.width])
     }
 }

@@ -7,7 +7,7 @@ use bireme_data::train::train as train_batches;
 use bireme_data::{Batch, Batches, Closer, Error, KeyedPart, Result, Summary, Training};
 use bireme_engine::Scope;
 use bireme_engine::device::Device;
-use bireme_fleet::gpubox::Passes;
+use bireme_fleet::gpubox::{PassPlan, Passes};
 use bireme_fleet::ps::worker::Worker;
 use bireme_ir::Program;
 
@@ -17,6 +17,13 @@ use crate::jobs;
 /// Whether a program is a GPUBox trainer's.
 pub(crate) fn is_trainer(program: &Program) -> bool {
     program.global().ops.iter().any(|op| op.kind == "pass_table")
+}
+
+/// Numbers in a record of a table of a GPUBox trainer.
+pub(crate) fn record_width(program: &Program, table: &str) -> Option<usize> {
+    let plan = PassPlan::of(program).ok().flatten()?;
+    let known = plan.tables.iter().find(|known| known.reference.name == table)?;
+    Some(known.record_width())
 }
 
 /// Begins a pass with what `data` holds.
@@ -54,10 +61,11 @@ pub(crate) fn train(
     card: Option<&Arc<dyn Device>>,
 ) -> Result<Summary> {
     let passes = passes(training.program, training.scope, worker, card)?;
-    let mut passes = passes.lock().unwrap_or_else(PoisonError::into_inner);
+    // Not while steps run: what a script calls meanwhile may look at the passes, too.
+    let lock = || passes.lock().unwrap_or_else(PoisonError::into_inner);
     let (parts, is_begun) = match jobs::take_parts(worker) {
         Some(parts) => (parts, true),
-        None => (parts(data, &passes)?, false),
+        None => (parts(data, &lock())?, false),
     };
     let batches = data.open(1)?.pop();
     let batches = batches.ok_or_else(|| Error::Settings("the dataset has no batches".to_owned()))?;
@@ -65,12 +73,12 @@ pub(crate) fn train(
     let mut all = Summary::default();
     for (at, part) in parts.iter().enumerate() {
         if at > 0 || !is_begun {
-            passes.begin(&part.keys, part.ids).map_err(jobs::to_engine)?;
+            lock().begin(&part.keys, part.ids).map_err(jobs::to_engine)?;
         }
         let portion = Portion { batches: Arc::clone(&batches), left: part.batches };
         let summary = train_batches(training, vec![Box::new(portion)])?;
         if !training.infer {
-            passes.trained(summary.batches);
+            lock().trained(summary.batches);
         }
         all.batches += summary.batches;
         all.samples += summary.samples;

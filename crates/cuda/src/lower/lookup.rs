@@ -139,7 +139,7 @@ fn find_rows(cx: &mut Lowering<'_>) -> Outcome {
     }
     let padding = cx.op.i64("padding_idx")?;
     let lists: Vec<(&Var, &Var)> = keys.iter().zip(&rows).collect();
-    for lists in lists.chunks(MAX_LISTS) {
+    for (chunk, lists) in lists.chunks(MAX_LISTS).enumerate() {
         let mut counts = KeyCounts::zeroed();
         let mut refs = vec![crate::work::Ref::NULL; 2 * MAX_LISTS];
         for (at, (keys, rows)) in lists.iter().enumerate() {
@@ -156,6 +156,7 @@ fn find_rows(cx: &mut Lowering<'_>) -> Outcome {
             .value(64 - slots.trailing_zeros())
             .value(padding)
             .value(i32::from(padding != NO_PADDING))
+            .value((chunk * MAX_LISTS) as u32)
             .complaint()
             .launch();
     }

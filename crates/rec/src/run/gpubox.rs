@@ -72,7 +72,7 @@ impl Parts {
             if self.begun.is_some() {
                 log.info(&passes.report().to_string());
             }
-            passes.begin(&part.keys, part.ids).map_err(crate::Error::from)?;
+            passes.begin(&part.keys, part.ids)?;
             self.begun = Some(at);
         }
         Ok(end - taken)

@@ -48,6 +48,9 @@ use crate::{Error, Log, Result};
 use topology::Topology;
 use trainer::Trainer;
 
+/// What `TRAINING_ROLE` calls a server.
+const SERVER: &str = "PSERVER";
+
 /// Is told the endpoint of a server that listens.
 pub type OnListening = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -201,7 +204,9 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
                        False, or train alone";
         return Err(config.refuse("runner.use_gpu", problem));
     }
-    options.card(config)?;
+    if environment.training_role.as_deref() != Some(SERVER) {
+        options.card(config)?;
+    }
     let (model, description) = build(config, log)?;
     let goes_on = options.resume || environment.launcher.restarts > 0;
     let mut environment = environment.clone();
@@ -236,6 +241,13 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
             .and_then(Trainer::run),
     };
     trained.map_err(|error| explain::with_keys(config, error))
+}
+
+/// Whether the process that an environment describes is the trainer of a GPUBox job, which wants a card
+/// where the configuration asks for one.
+pub fn is_gpubox_trainer(config: &Config, environment: &Environment) -> bool {
+    let topology = Topology::of(config, environment);
+    topology.is_ok_and(Topology::is_gpubox) && environment.training_role.as_deref() != Some(SERVER)
 }
 
 /// Builds the model of a configuration, and describes it.

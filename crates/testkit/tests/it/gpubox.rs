@@ -171,7 +171,7 @@ fn in_passes(
 fn optimizers() -> Vec<(Box<dyn Optimizer>, usize)> {
     vec![
         (Box::new(Sgd::new(0.2)), 1),
-        (Box::new(Adagrad::new(0.1, 1e-6)), 2),
+        (Box::new(Adagrad::new(0.1).initial_accumulator_value(0.1)), 2),
         (Box::new(Adam::new(0.01)), 3),
         (Box::new(AdamW::new(0.01)), 3),
         (Box::new(Ftrl::new(0.1)), 3),
@@ -195,7 +195,7 @@ fn every_rule_equals_sync_training_on_cpus() {
 fn an_emulated_card_equals_cpus_and_itself() {
     let Some(card) = card() else { return };
     let batches = ctr_batches(8, 8);
-    for (optimizer, states) in [(Box::new(Adagrad::new(0.1, 1e-6)) as Box<dyn Optimizer>, 2), (Box::new(Adam::new(0.01)), 3)] {
+    for (optimizer, states) in [(Box::new(Adagrad::new(0.1).initial_accumulator_value(0.1)) as Box<dyn Optimizer>, 2), (Box::new(Adam::new(0.01)), 3)] {
         let model = ctr_dnn(Table::Keyed, optimizer.as_ref()).unwrap();
         let expected = on_servers(&model, &batches, states * WIDTH);
         let on_card = || in_passes(&model, &batches, 3, states * WIDTH, Some(&card), None);

@@ -260,7 +260,9 @@ class Runtime:
         for op in program.prune(targets).global_block().ops:
             if op.type not in ("lookup_table", "lookup_table_v2"):
                 continue
-            if not op.has_attr("is_distributed") or not op.attr("is_distributed"):
+            # In GPUBox every embedding with sparse gradients is a table.
+            kinds = ["is_distributed", "is_sparse"][: 2 if self._settings.get("gpubox") else 1]
+            if not any(op.has_attr(kind) and op.attr(kind) for kind in kinds):
                 continue
             name = op.input("W")[0]
             if name not in tables:
