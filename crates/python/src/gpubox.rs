@@ -68,7 +68,8 @@ pub(crate) fn train(
         None => (parts(data, &lock())?, false),
     };
     let batches = data.open(1)?.pop();
-    let batches = batches.ok_or_else(|| Error::Settings("the dataset has no batches".to_owned()))?;
+    let batches =
+        batches.ok_or_else(|| Error::Settings("the dataset has no batches".to_owned()))?;
     let batches = Arc::new(Mutex::new(batches));
     let mut all = Summary::default();
     for (at, part) in parts.iter().enumerate() {
@@ -96,7 +97,9 @@ fn passes(
 ) -> Result<Arc<Mutex<Passes>>> {
     let passes = jobs::passes_for(program, scope, worker, card)?;
     passes.ok_or_else(|| {
-        Error::Settings("the program has no passes: set `use_ps_gpu` in `a_sync_configs`".to_owned())
+        Error::Settings(
+            "the program has no passes: set `use_ps_gpu` in `a_sync_configs`".to_owned(),
+        )
     })
 }
 

@@ -97,7 +97,8 @@ impl Build<'_> {
     fn table(&mut self, table: &Table, update: Option<&Update>) -> Result<()> {
         let plan = self.plan;
         let ops = &plan.program.global().ops;
-        let problem = |problem: String| Error::Program(format!("table `{}`: {problem}", table.name));
+        let problem =
+            |problem: String| Error::Program(format!("table `{}`: {problem}", table.name));
         let lookups: Vec<&Op> = table.lookups.iter().map(|index| &ops[*index]).collect();
         check_kind(&lookups).map_err(problem)?;
         let padded = padding(lookups[0]);

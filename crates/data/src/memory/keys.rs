@@ -67,7 +67,11 @@ impl MemoryDataset {
             while batches.next(&mut batch)? {
                 let new = found.keys_beyond(&batch, &places)?;
                 let bytes = |counts: &dyn Fn(usize) -> usize| {
-                    bytes_of_key.iter().enumerate().map(|(at, bytes)| bytes * counts(at)).sum::<usize>()
+                    bytes_of_key
+                        .iter()
+                        .enumerate()
+                        .map(|(at, bytes)| bytes * counts(at))
+                        .sum::<usize>()
                 };
                 if found.batches > 0 && bytes(&|at| found.sets[at].len() + new[at].len()) > most {
                     parts.push(std::mem::replace(&mut found, Found::new(places.len())).end());
@@ -100,11 +104,7 @@ impl MemoryDataset {
     }
 }
 
-fn read_all(
-    mut batches: Box<dyn Batches>,
-    slots: &[Slot],
-    places: &[Vec<usize>],
-) -> Result<Found> {
+fn read_all(mut batches: Box<dyn Batches>, slots: &[Slot], places: &[Vec<usize>]) -> Result<Found> {
     let (mut batch, mut found) = (Batch::of(slots), Found::new(places.len()));
     while batches.next(&mut batch)? {
         found.add(&batch, places)?;
@@ -157,7 +157,9 @@ impl Found {
 fn ids_of(batch: &Batch, place: usize) -> Result<&[i64]> {
     batch.tensors()[place].as_slice::<i64>().map_err(|error| {
         let name = &batch.slots()[place].name;
-        Error::Settings(format!("slot `{name}` has no ids, but a table's keys come from it: {error}"))
+        Error::Settings(format!(
+            "slot `{name}` has no ids, but a table's keys come from it: {error}"
+        ))
     })
 }
 

@@ -73,7 +73,8 @@ impl Fleet {
             heter_stages: Vec::new(),
         })?;
         self.transport = Arc::new(Memory::new(0));
-        self.settings = Settings { interrupt: self.settings.interrupt.clone(), ..Settings::default() };
+        self.settings =
+            Settings { interrupt: self.settings.interrupt.clone(), ..Settings::default() };
         self.is_on_network = false;
         self.embedded = Some(Embedded::default());
         Ok(())
@@ -153,11 +154,7 @@ impl Fleet {
 
     /// All rows of a table that GPUBox keeps by key and the model declares by row numbers; `None` for
     /// one that takes any key.
-    pub(super) fn rows_of_pass_table(
-        &self,
-        worker: &Worker,
-        var: &Var,
-    ) -> Result<Option<Tensor>> {
+    pub(super) fn rows_of_pass_table(&self, worker: &Worker, var: &Var) -> Result<Option<Tensor>> {
         let Some(passes) = self.passes() else { return Ok(None) };
         let table = passes.plan().tables.iter().find(|table| table.reference.name == var.name);
         let keyed = |op: &&Op| {

@@ -130,7 +130,8 @@ impl Passes {
             self.bring(at, &keys, &new)?;
             self.tables[at].activate(&keys);
         }
-        self.report.bytes = self.plan.tables.iter().zip(&self.tables).map(|(table, rows)| rows.bytes(table)).sum();
+        self.report.bytes =
+            self.plan.tables.iter().zip(&self.tables).map(|(table, rows)| rows.bytes(table)).sum();
         let indexes = self.tables.iter().map(|table| Arc::clone(table.index())).collect();
         self.shared.begin(indexes);
         self.since = Instant::now();
@@ -222,7 +223,8 @@ impl Passes {
         self.step = stats.iter().map(|table| table.updates).max().unwrap_or(0);
         if self.step > 0 {
             for (name, beta) in self.plan.tables.iter().flat_map(|table| &table.powers) {
-                scope.take_over([(name.as_str(), power(*beta, self.step + 1, &scope.get(name)?))])?;
+                scope
+                    .take_over([(name.as_str(), power(*beta, self.step + 1, &scope.get(name)?))])?;
             }
         }
         Ok(())

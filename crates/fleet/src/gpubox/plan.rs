@@ -56,7 +56,9 @@ impl PassPlan {
 
     /// Whether a variable holds rows of a pass, or their keys.
     pub fn has(&self, variable: &str) -> bool {
-        let of = |table: &PassTable| table.index == variable || table.variables.iter().any(|own| own == variable);
+        let of = |table: &PassTable| {
+            table.index == variable || table.variables.iter().any(|own| own == variable)
+        };
         self.tables.iter().any(of)
     }
 

@@ -68,7 +68,8 @@ impl Resident {
     /// These keys, which all have rows, are those of the pass.
     pub(super) fn activate(&mut self, keys: &[u64]) {
         self.active.clear();
-        self.active.extend(keys.iter().filter_map(|key| self.index.row(*key)).map(|row| row as u32));
+        self.active
+            .extend(keys.iter().filter_map(|key| self.index.row(*key)).map(|row| row as u32));
     }
 
     /// The pass is being trained.
@@ -156,7 +157,8 @@ impl Resident {
         for (place, (row, _)) in kept.iter().enumerate() {
             self.is_trained[place + 1] = old.is_trained.get(*row).copied().unwrap_or(false);
         }
-        let keys: Vec<u64> = kept.iter().map(|(_, key)| *key).chain(new.keys.iter().copied()).collect();
+        let keys: Vec<u64> =
+            kept.iter().map(|(_, key)| *key).chain(new.keys.iter().copied()).collect();
         self.enter(&keys);
         self.set_index(table, scope)
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bireme_data::parse::{BadLines, Format, Named};
 use bireme_data::source::{LineShare, Source, expand, open};
 use bireme_data::{
-    Batch, Batches, FileShare, Files, Input, KeyedPart, MemoryDataset, MemorySettings, QueueDataset,
-    QueueSettings, Slot,
+    Batch, Batches, FileShare, Files, Input, KeyedPart, MemoryDataset, MemorySettings,
+    QueueDataset, QueueSettings, Slot,
 };
 
 use bireme_fleet::gpubox::PassPlan;
@@ -270,7 +270,8 @@ impl Data {
         let Some(memory) = &self.memory else { return Ok(Vec::new()) };
         let (groups, bytes) = (plan.groups(), plan.bytes_of_rows());
         let all = memory.keys(&groups, self.readers)?;
-        let needed: usize = all.keys.iter().zip(&bytes).map(|(keys, bytes)| keys.len() * bytes).sum();
+        let needed: usize =
+            all.keys.iter().zip(&bytes).map(|(keys, bytes)| keys.len() * bytes).sum();
         match most.filter(|most| needed > *most) {
             Some(most) => Ok(memory.parts(&groups, &bytes, most)?),
             None => Ok(vec![all]),

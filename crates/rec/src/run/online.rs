@@ -438,7 +438,9 @@ impl<'a> Stream<'a> {
             summary.samples += part.samples;
             summary.seconds += part.seconds;
             summary.wait_for_data_seconds += part.wait_for_data_seconds;
-            if part.batches == 0 || parts.as_ref().is_none_or(|parts| parts.are_over(summary.batches)) {
+            if part.batches == 0
+                || parts.as_ref().is_none_or(|parts| parts.are_over(summary.batches))
+            {
                 break;
             }
         }

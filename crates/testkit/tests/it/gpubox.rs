@@ -38,7 +38,12 @@ struct Left {
 impl Left {
     fn close(&self, other: &Left) {
         let apart = difference(&self.params, &other.params);
-        assert!(apart <= TOLERANCE, "parameters are {apart:e} apart");
+        let by_name = self.params.iter().map(|(name, mine)| {
+            let pairs = mine.iter().zip(&other.params[name]);
+            (name, pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max))
+        });
+        let by_name: Vec<_> = by_name.collect();
+        assert!(apart <= TOLERANCE, "parameters are {apart:e} apart: {by_name:?}");
         let pairs = self.records.iter().zip(&other.records);
         let apart = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert_eq!(self.records.len(), other.records.len());
@@ -86,7 +91,8 @@ struct Job {
 impl Job {
     fn start(model: &Model, device: Option<&Arc<dyn Device>>, budget: Option<usize>) -> Job {
         let variables = budget.map(|bytes| ("BIREME_GPUBOX_MEMORY", bytes.to_string()));
-        let environment = Environment::of(variables.iter().map(|(name, value)| (*name, value.as_str())));
+        let environment =
+            Environment::of(variables.iter().map(|(name, value)| (*name, value.as_str())));
         let mut fleet = Fleet::init(RoleMaker::alone(), &environment.unwrap()).unwrap();
         fleet.distribute(&model.main, &model.startup, &Strategy::gpubox()).unwrap();
         let executor = match device {
@@ -102,7 +108,8 @@ impl Job {
         let mut passes = self.fleet.passes().unwrap();
         passes.begin(&[keys(batches)], ids(batches)).unwrap();
         let ahead = next.map(|next| (passes.ahead(), keys(next)));
-        let thread = ahead.map(|(ahead, keys)| std::thread::spawn(move || ahead.prepare(vec![keys])));
+        let thread =
+            ahead.map(|(ahead, keys)| std::thread::spawn(move || ahead.prepare(vec![keys])));
         let program = self.fleet.main_program().unwrap();
         let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
         let mut step = self.executor.prepare(program, &feeds, &[&model.loss]).unwrap();
@@ -195,7 +202,11 @@ fn every_rule_equals_sync_training_on_cpus() {
 fn an_emulated_card_equals_cpus_and_itself() {
     let Some(card) = card() else { return };
     let batches = ctr_batches(8, 8);
-    for (optimizer, states) in [(Box::new(Adagrad::new(0.1).initial_accumulator_value(0.1)) as Box<dyn Optimizer>, 2), (Box::new(Adam::new(0.01)), 3)] {
+    let adagrad = Adagrad::new(0.1).initial_accumulator_value(0.1);
+    // Adam divides a gradient by its size: of one that is nearly nothing, rounding decides the sign.
+    let adam = Adam::new(0.01).epsilon(1e-3);
+    let all: [(Box<dyn Optimizer>, usize); 2] = [(Box::new(adagrad), 2), (Box::new(adam), 3)];
+    for (optimizer, states) in all {
         let model = ctr_dnn(Table::Keyed, optimizer.as_ref()).unwrap();
         let expected = on_servers(&model, &batches, states * WIDTH);
         let on_card = || in_passes(&model, &batches, 3, states * WIDTH, Some(&card), None);

@@ -55,7 +55,9 @@ impl Run {
             let mut step = executor.prepare(&program, &net.feeds, &[])?;
             for at in 0..steps {
                 let batch = &net.batches[at % net.batches.len()];
-                step.run_fed(&batch.iter().map(|tensor: &Tensor| Feed::Host(tensor)).collect::<Vec<_>>())?;
+                step.run_fed(
+                    &batch.iter().map(|tensor: &Tensor| Feed::Host(tensor)).collect::<Vec<_>>(),
+                )?;
             }
             self.device.synchronize()?;
             passes.trained(steps as u64);

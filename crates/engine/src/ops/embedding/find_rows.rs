@@ -22,7 +22,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let index = cx.input("Index")?;
     if index.dtype != DType::I64 || index.dims.len() != 2 || index.dims[1] != 2 {
         let (dtype, dims) = (index.dtype, &index.dims);
-        return Err(Error::kernel(format!("`Index` must be int64 [slots, 2], not {dtype} {dims:?}")));
+        return Err(Error::kernel(format!(
+            "`Index` must be int64 [slots, 2], not {dtype} {dims:?}"
+        )));
     }
     let ids = cx.inputs("Ids");
     if let Some(other) = ids.iter().find(|ids| ids.dtype != DType::I64) {
@@ -93,7 +95,9 @@ impl<'a> View<'a> {
     fn of(slots: &'a [i64]) -> Result<View<'a>> {
         let count = slots.len() / 2;
         if count < 2 || !count.is_power_of_two() {
-            return Err(Error::kernel(format!("`Index` has {count} slots, no power of two from 2 on")));
+            return Err(Error::kernel(format!(
+                "`Index` has {count} slots, no power of two from 2 on"
+            )));
         }
         Ok(View { slots, mask: count - 1, shift: 64 - count.trailing_zeros() })
     }

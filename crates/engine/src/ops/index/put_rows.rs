@@ -49,7 +49,10 @@ mod tests {
             .input("Values", ["values"])
             .output("ParamOut", ["w"]);
         let mut given = HashMap::from([
-            ("w".to_owned(), Tensor::from_slice([3, 2], &[0f32, 1., 2., 3., 4., 5.]).unwrap().into()),
+            (
+                "w".to_owned(),
+                Tensor::from_slice([3, 2], &[0f32, 1., 2., 3., 4., 5.]).unwrap().into(),
+            ),
             ("rows".to_owned(), Tensor::from_slice([2], &[2i64, 0]).unwrap().into()),
             ("values".to_owned(), Tensor::from_slice([2, 2], &[9f32, 8., 7., 6.]).unwrap().into()),
         ]);

@@ -28,9 +28,16 @@ pub(super) const TABLE: OpDef = OpDef::new("pass_table", refuse)
     ]);
 
 /// Parameters and state that the trainer updates itself, and which server is told of each.
-pub(super) const DENSE: OpDef = OpDef::new("pass_dense", refuse)
-    .inputs(&[Slot::any("X")])
-    .attrs(&[TRAINER_ID, TRAINERS, HETER, MODE, ENDPOINTS, EPMAP, attr::strings("fingerprint", &[])]);
+pub(super) const DENSE: OpDef =
+    OpDef::new("pass_dense", refuse).inputs(&[Slot::any("X")]).attrs(&[
+        TRAINER_ID,
+        TRAINERS,
+        HETER,
+        MODE,
+        ENDPOINTS,
+        EPMAP,
+        attr::strings("fingerprint", &[]),
+    ]);
 
 fn refuse(_: &OpView<'_>) -> Result<Kernel> {
     Err(Error::kernel("describes a trainer of GPUBox, and cannot run by itself"))
