@@ -165,6 +165,10 @@ fn gpubox_trains_on_a_card_as_on_the_host() {
     let line = "train -m config.yaml -o runner.sync_mode=gpubox";
     let Some(card) = on_card(folder, line) else { return };
     assert!(card.stderr.contains("pass 1: 5200 keys, "), "{}", card.stderr);
-    let host = bireme(folder, &[&line.split(' ').collect::<Vec<_>>()[..], &["--device", "cpu"]].concat(), "");
+    let host = bireme(
+        folder,
+        &[&line.split(' ').collect::<Vec<_>>()[..], &["--device", "cpu"]].concat(),
+        "",
+    );
     assert!((loss(&card) - loss(&host)).abs() < 1e-5, "{}\n{}", card.stdout, host.stdout);
 }

@@ -210,7 +210,9 @@ fn slots_and_features_are_joined_side_by_side() {
 fn keys_of_a_pass_are_given_their_rows() {
     let key = |at: u64| at.wrapping_mul(0x1234_5678_9abc_def1) as i64;
     let mut index = PassIndex::default();
-    (0..500).for_each(|at| index.insert(key(at) as u64, at + 1));
+    for at in 0..500 {
+        index.insert(key(at) as u64, at + 1);
+    }
     let mut draws = Draws(9);
     let mut given = values([("index", index.tensor().clone().into())]);
     let mut names = Vec::new();

@@ -53,10 +53,14 @@ impl Ahead {
     }
 }
 
-/// Records of keys that had no row.
+/// What a pass needs of one table.
 pub(super) struct Records {
+    /// Keys that had no row.
     pub(super) keys: Vec<u64>,
+    /// Their records.
     pub(super) values: Vec<f32>,
+    /// The rows of all other keys.
+    pub(super) known: Vec<u32>,
 }
 
 /// What a trainer and whoever works ahead of it share.
@@ -89,16 +93,24 @@ impl Shared {
     /// The records of those of `keys` that `index` does not have, of table `at`.
     pub(super) fn pull(&self, at: usize, index: &PassIndex, keys: &[u64]) -> Result<Records> {
         let table = &self.plan.tables[at];
-        let keys: Vec<u64> = keys.iter().copied().filter(|key| index.row(*key).is_none()).collect();
-        let mut values = vec![0.0; keys.len() * table.record_width()];
-        self.worker.pull_records(&table.reference, table.record_width(), &keys, &mut values)?;
-        Ok(Records { keys, values })
+        let (mut new, mut known) = (Vec::new(), Vec::new());
+        for key in keys {
+            match index.row(*key) {
+                Some(row) => known.push(row as u32),
+                None => new.push(*key),
+            }
+        }
+        let mut values = vec![0.0; new.len() * table.record_width()];
+        self.worker.pull_records(&table.reference, table.record_width(), &new, &mut values)?;
+        Ok(Records { keys: new, values, known })
     }
 
     /// What was brought for a pass with these keys; waits for it if it is under way.
     pub(super) fn take(&self, keys: &[Vec<u64>]) -> Option<Vec<Records>> {
         let mut state = self.lock();
         state.is_training = false;
+        // So that they are the trainer's alone, who changes them.
+        state.indexes.clear();
         while state.preparing.as_deref() == Some(keys) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

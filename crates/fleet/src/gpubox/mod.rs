@@ -128,7 +128,6 @@ impl Passes {
             self.report.unique += keys.len() as u64;
             self.report.new += new.keys.len() as u64;
             self.bring(at, &keys, &new)?;
-            self.tables[at].activate(&keys);
         }
         self.report.bytes =
             self.plan.tables.iter().zip(&self.tables).map(|(table, rows)| rows.bytes(table)).sum();
@@ -149,7 +148,7 @@ impl Passes {
                 self.flush()?;
             }
             self.tables[at].rebuild(table, self.executor.scope(), keys, new, share)?;
-        } else if !new.keys.is_empty() {
+        } else {
             self.tables[at].put(table, &mut self.executor, new)?;
         }
         self.report.move_seconds += moving.elapsed().as_secs_f64();

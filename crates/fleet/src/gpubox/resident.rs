@@ -13,7 +13,8 @@ use bireme_ps::worker::Worker;
 
 use super::ahead::Records;
 use super::plan::PassTable;
-use crate::Result;
+use crate::environment::variables;
+use crate::{Error, Result};
 
 /// Records that are moved at a time: what a step of moving feeds.
 const AT_ONCE: usize = 1 << 18;
@@ -65,28 +66,26 @@ impl Resident {
         all > keys.len() && (!fits || all > 2 * keys.len())
     }
 
-    /// These keys, which all have rows, are those of the pass.
-    pub(super) fn activate(&mut self, keys: &[u64]) {
-        self.active.clear();
-        self.active
-            .extend(keys.iter().filter_map(|key| self.index.row(*key)).map(|row| row as u32));
-    }
-
     /// The pass is being trained.
     pub(super) fn mark_trained(&mut self) {
         self.is_trained.resize(self.capacity, false);
         self.active.iter().for_each(|row| self.is_trained[*row as usize] = true);
     }
 
-    /// Writes records into rows that are free.
+    /// Writes records into rows that are free; the pass has them and those that are known.
     pub(super) fn put(
         &mut self,
         table: &PassTable,
         executor: &mut Executor,
         new: &Records,
     ) -> Result<()> {
+        self.active.clone_from(&new.known);
+        if new.keys.is_empty() {
+            return Ok(());
+        }
         let (width, record) = (table.reference.width, table.record_width());
-        let program = putting(table);
+        let (program, slots) = (putting(table), self.index.tensor().rows());
+        let mut entered = Vec::with_capacity(new.keys.len());
         for (part, values) in new.keys.chunks(AT_ONCE).zip(new.values.chunks(AT_ONCE * record)) {
             let first = self.keys.len() as i64 + 1;
             let rows: Vec<i64> = (first..first + part.len() as i64).collect();
@@ -101,9 +100,28 @@ impl Resident {
             let feeds: Vec<(&str, &Tensor)> =
                 feeds.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
             executor.run(&program, &feeds, &[])?;
-            self.enter(part);
+            self.active.extend((first as u32)..(first as u32 + part.len() as u32));
+            self.enter(part, &mut entered);
         }
-        self.set_index(table, executor.scope())
+        if self.index.tensor().rows() != slots {
+            return self.set_index(table, executor.scope());
+        }
+        self.put_index(table, executor, &entered)
+    }
+
+    /// Writes slots of the index, as they are now.
+    fn put_index(&self, table: &PassTable, executor: &mut Executor, slots: &[usize]) -> Result<()> {
+        let program = putting_index(table);
+        let words = self.index.tensor().as_slice::<i64>()?;
+        for slots in slots.chunks(AT_ONCE) {
+            let rows: Vec<i64> = slots.iter().map(|slot| *slot as i64).collect();
+            let values: Vec<i64> =
+                slots.iter().flat_map(|slot| [words[2 * slot], words[2 * slot + 1]]).collect();
+            let rows = Tensor::from_slice([slots.len()], &rows)?;
+            let values = Tensor::from_slice([slots.len(), 2], &values)?;
+            executor.run(&program, &[("rows", &rows), (&feed_name(0), &values)], &[])?;
+        }
+        Ok(())
     }
 
     /// Makes the variables anew, for the keys of a pass: those that have rows keep their records, and
@@ -157,9 +175,11 @@ impl Resident {
         for (place, (row, _)) in kept.iter().enumerate() {
             self.is_trained[place + 1] = old.is_trained.get(*row).copied().unwrap_or(false);
         }
-        let keys: Vec<u64> =
+        let held: Vec<u64> =
             kept.iter().map(|(_, key)| *key).chain(new.keys.iter().copied()).collect();
-        self.enter(&keys);
+        self.enter(&held, &mut Vec::new());
+        self.active
+            .extend(keys.iter().filter_map(|key| self.index.row(*key)).map(|row| row as u32));
         self.set_index(table, scope)
     }
 
@@ -187,18 +207,21 @@ impl Resident {
                 })??;
             }
             let keys: Vec<u64> = rows.iter().map(|row| self.keys[row - 1]).collect();
+            if worker.config().communicator.check_finite {
+                check_finite(table, &keys, &records, step)?;
+            }
             worker.push_records(&table.reference, record, &keys, &records, step)?;
         }
         self.is_trained.fill(false);
         Ok(())
     }
 
-    /// Gives keys the next rows.
-    fn enter(&mut self, keys: &[u64]) {
+    /// Gives keys the next rows; adds the slots of the index that they took.
+    fn enter(&mut self, keys: &[u64], slots: &mut Vec<usize>) {
         let index = Arc::make_mut(&mut self.index);
         for key in keys {
             self.keys.push(*key);
-            index.insert(*key, self.keys.len() as u64);
+            slots.push(index.insert(*key, self.keys.len() as u64));
         }
     }
 
@@ -207,9 +230,33 @@ impl Resident {
     }
 }
 
+/// Refuses records that no training could go on from.
+fn check_finite(table: &PassTable, keys: &[u64], records: &[f32], step: u64) -> Result<()> {
+    match records.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(at) => Err(Error::Config(format!(
+            "the row of key {} of table `{}` has NaN or infinity after step {step}, and is not given to \
+             the servers: begin again from the last checkpoint, with a lower learning rate or clean data \
+             (`--check-finite` names the op that makes the first; `{}=0` pushes it all the same)",
+            keys[at / table.record_width()],
+            table.reference.name,
+            variables::CHECK_FINITE.name
+        ))),
+    }
+}
+
 /// The program that writes rows of all variables of a table.
 fn putting(table: &PassTable) -> Program {
     let width = table.reference.width as i64;
+    putting_into(&table.variables, DType::F32, width)
+}
+
+/// The program that writes slots of a table's index.
+fn putting_index(table: &PassTable) -> Program {
+    putting_into(std::slice::from_ref(&table.index), DType::I64, 2)
+}
+
+fn putting_into(variables: &[String], dtype: DType, width: i64) -> Program {
     let mut program = Program::new();
     let global = program.global_mut();
     let feed = |name: String, dtype, shape: &[i64]| {
@@ -218,11 +265,11 @@ fn putting(table: &PassTable) -> Program {
         var
     };
     global.add_var(feed("rows".to_owned(), DType::I64, &[-1]));
-    for (at, name) in table.variables.iter().enumerate() {
-        let mut var = Var::tensor(name.as_str(), DType::F32, [-1, width]);
+    for (at, name) in variables.iter().enumerate() {
+        let mut var = Var::tensor(name.as_str(), dtype, [-1, width]);
         var.persistable = true;
         global.add_var(var);
-        global.add_var(feed(feed_name(at), DType::F32, &[-1, width]));
+        global.add_var(feed(feed_name(at), dtype, &[-1, width]));
         let op = Op::new("put_rows").input("Param", [name.as_str()]).input("Rows", ["rows"]);
         let op = op.input("Values", [feed_name(at)]).output("ParamOut", [name.as_str()]);
         global.ops.push(op);

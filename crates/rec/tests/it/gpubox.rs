@@ -30,7 +30,9 @@ fn it_learns_what_sync_training_learns_wherever_the_tables_are() {
         assert!((box_.metrics["auc"] - sync.metrics["auc"]).abs() < 1e-3, "{epochs:?}\n{sync:?}");
     }
     let said = process.said().join("\n");
-    for line in ["Run Worker Begin", "pass 1: 7800 keys, ", " unique, ", " 0 new, ", "Run Success, Exit."] {
+    for line in
+        ["Run Worker Begin", "pass 1: 7800 keys, ", " unique, ", " 0 new, ", "Run Success, Exit."]
+    {
         assert!(said.contains(line), "{line}\n{said}");
     }
     let others = setup(2, 150, KEYS);
@@ -68,7 +70,8 @@ fn a_job_killed_anywhere_ends_with_the_same_parameters() {
         let setup = setup(2, 150, KEYS);
         let lines = 1 + Philox::new(7, "places to kill at").u64(place) % 30;
         let mut process = setup.start(&[], false);
-        let reached = (0..lines).all(|_| process.until(|line| line.starts_with("time: [")).is_some());
+        let reached =
+            (0..lines).all(|_| process.until(|line| line.starts_with("time: [")).is_some());
         process.kill();
         assert!(reached, "place {place}");
         let epochs = setup.start(&[], true).finish();

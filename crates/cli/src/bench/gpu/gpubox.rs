@@ -44,14 +44,16 @@ impl Run {
             let own = rows + pass * (rows / NEW);
             (0..rows).chain(own..own + rows / NEW).collect()
         };
+        let mut all: Vec<Vec<u64>> = (0..=PASSES).rev().map(keys).collect();
+        let mut own = all.pop().unwrap_or_default();
         let (mut seconds, mut reports) = (0.0, Vec::new());
         for pass in 0..PASSES {
+            let next = all.pop().unwrap_or_default();
             let started = Instant::now();
             let mut passes = fleet.passes().ok_or_else(|| anyhow!("there are no passes"))?;
-            passes.begin(&[keys(pass)], (steps * batch * 26) as u64)?;
-            let ahead = passes.ahead();
-            let next = keys(pass + 1);
-            let thread = std::thread::spawn(move || ahead.prepare(vec![next]));
+            passes.begin(&[own], (steps * batch * 26) as u64)?;
+            let (ahead, coming) = (passes.ahead(), vec![next.clone()]);
+            let thread = std::thread::spawn(move || ahead.prepare(coming));
             let mut step = executor.prepare(&program, &net.feeds, &[])?;
             for at in 0..steps {
                 let batch = &net.batches[at % net.batches.len()];
@@ -68,6 +70,7 @@ impl Run {
             }
             drop(passes);
             thread.join().map_err(|_| anyhow!("the thread that works ahead panicked"))?;
+            own = next;
         }
         let flushing = Instant::now();
         fleet.flush()?;

@@ -160,21 +160,25 @@ impl PassIndex {
         Some(row as u64)
     }
 
-    /// Gives a key that it does not have a row. It grows when it is half full.
-    pub fn insert(&mut self, key: u64, row: u64) {
+    /// Gives a key that it does not have a row; returns the slot. It grows when it is half full, and
+    /// then every slot is another.
+    pub fn insert(&mut self, key: u64, row: u64) -> usize {
         if (self.len + 1) * 2 > self.words().len() / 2 {
             let mut larger = PassIndex::with_room(self.len * 2 + 8);
-            self.for_each(|key, row| larger.insert(key, row));
+            self.for_each(|key, row| {
+                larger.insert(key, row);
+            });
             *self = larger;
         }
         self.len += 1;
         let count = self.words().len() / 2;
         let mut at = first_slot(key, 64 - count.trailing_zeros());
-        let Ok(slots) = self.slots.as_mut_slice::<i64>() else { return };
+        let Ok(slots) = self.slots.as_mut_slice::<i64>() else { return at };
         while slots[2 * at + 1] >= 0 {
             at = (at + 1) & (count - 1);
         }
         (slots[2 * at], slots[2 * at + 1]) = (key as i64, row as i64);
+        at
     }
 
     /// Shows all keys with their rows, in the order in which they lie.
