@@ -38,14 +38,14 @@ INLINE void gather(const T* x, const void* index, int32_t wide, T* out, uint32_t
   }
 }
 
-// Rows to where an index says; no two to one place.
+// Rows to where an index says, `pitch` from one to the next; no two to one place.
 template <typename T>
 INLINE void put_rows(const T* from, const void* index, int32_t wide, T* to, uint32_t count,
-                     const Divider& width, int64_t bound, Complaint* complaint, uint32_t op) {
+                     const Divider& width, int64_t pitch, int64_t bound, Complaint* complaint, uint32_t op) {
   FOR_EACH_SHORT(i, count) {
     uint32_t row = i, column = split(row, width);
     int64_t at = index_at(index, wide, row);
-    if (is_inside(at, bound, row, complaint, op)) to[at * width.by + column] = from ? from[i] : T{};
+    if (is_inside(at, bound, row, complaint, op)) to[at * pitch + column] = from ? from[i] : T{};
   }
 }
 
@@ -68,8 +68,8 @@ INLINE void put_last(const ShortPair* pairs, uint32_t rows, const T* from, T* to
   }                                                                                                        \
   EXPORT(gather_##size)                                                                                    \
   KERNEL put_rows_##size(const T* from, const void* index, int32_t wide, T* to, uint32_t count,            \
-                         Divider width, int64_t bound, Complaint* complaint, uint32_t op) {                \
-    put_rows(from, index, wide, to, count, width, bound, complaint, op);                                   \
+                         Divider width, int64_t pitch, int64_t bound, Complaint* complaint, uint32_t op) { \
+    put_rows(from, index, wide, to, count, width, pitch, bound, complaint, op);                            \
   }                                                                                                        \
   EXPORT(put_rows_##size)                                                                                  \
   KERNEL put_last_##size(const ShortPair* pairs, uint32_t rows, const T* from, T* to, Divider width,       \

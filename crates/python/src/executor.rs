@@ -34,6 +34,7 @@ use crate::context;
 use crate::dataset::Data;
 use crate::dataset_train::Told;
 use crate::error::{enter, enter_data, to_py, unavailable};
+use crate::gpubox;
 use crate::jobs::{self, Kind};
 use crate::lod_tensor::{LoDTensor, fetched_array};
 use crate::place::device_of;
@@ -530,7 +531,7 @@ impl Executor {
             training.interrupt = Some(&signalled);
             training.on_batch = Some(&after);
             // Nothing is sent when nothing is learned.
-            let agree = agreement(&copy, worker, rings).filter(|_| !told.infer);
+            let agree = agreement(&copy, worker.clone(), rings).filter(|_| !told.infer);
             if agree.is_some() && data.draws_files() {
                 let problem = "the steps of this job wait for each other, so that a worker that \
                                draws more files than the others has nobody to train them with: \
@@ -539,7 +540,12 @@ impl Executor {
                 return Err(bireme_data::Error::Settings(problem.to_owned()));
             }
             training.agree = agree.as_deref().map(|agree| agree as _);
-            let summary = train(&training, data.open(threads)?)?;
+            let summary = match &worker {
+                Some(worker) if gpubox::is_trainer(&copy) => {
+                    gpubox::train(&training, &data, worker, self.card.as_ref())?
+                }
+                _ => train(&training, data.open(threads)?)?,
+            };
             told.end(&summary)?;
             Ok(summary)
         })?;

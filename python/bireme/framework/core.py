@@ -13,6 +13,7 @@ from .place import (
     is_compiled_with_rocm,
     is_compiled_with_xpu,
 )
+from .ps_gpu import PSGPU
 
 LoDTensor = _core.LoDTensor
 Program = _core.Program
@@ -24,6 +25,7 @@ __all__ = [
     "CUDAPlace",
     "EOFException",
     "LoDTensor",
+    "PSGPU",
     "Program",
     "Scope",
     "VarDesc",

@@ -187,7 +187,7 @@ pub(crate) fn takes_lines(kind: &str) -> &'static [&'static str] {
             "LinearAccumulator",
             "LinearAccumOut",
         ],
-        "sgd" => &["Param", "ParamOut"],
+        "sgd" | "put_rows" => &["Param", "ParamOut"],
         _ => &[],
     }
 }

@@ -21,6 +21,7 @@ use super::calendar::{Day, passes};
 use super::data::{self, Data, Purpose, Reading};
 use super::events::{self, Event, Events};
 use super::feed::{self, Feed};
+use super::gpubox::Parts;
 use super::show::{Show, Since, Style};
 use super::stop::Stop;
 use super::topology::Topology;
@@ -252,7 +253,22 @@ impl<'a> Stream<'a> {
             log: &self.options.log,
         };
         let mut data = Data::of_pass(&reading, own)?;
-        data.preload(self.config.count("runner.preload_thread_num"))?;
+        let threads = self.config.count("runner.preload_thread_num");
+        match self.fleet.passes() {
+            // Its records come while the pass before it is trained.
+            Some(passes) => {
+                let (ahead, budget) = (passes.ahead(), passes.budget());
+                let (groups, bytes) = (passes.plan().groups(), passes.plan().bytes_of_rows());
+                data.preload_with_keys(threads, groups, move |keyed| {
+                    let rows = keyed.keys.iter().zip(&bytes);
+                    let needed: usize = rows.map(|(keys, bytes)| keys.len() * bytes).sum();
+                    if budget.is_none_or(|budget| needed <= budget) {
+                        ahead.prepare(keyed.keys);
+                    }
+                })?;
+            }
+            None => data.preload(threads)?,
+        }
         Ok(Some(data))
     }
 
@@ -287,10 +303,14 @@ impl<'a> Stream<'a> {
         let started = Instant::now();
         let seed = self.config.count("runner.seed") as u64;
         data.shuffle(&self.fleet, seed.wrapping_add(pass as u64))?;
+        let mut parts = match self.fleet.passes() {
+            Some(passes) => Some(Parts::of(&mut data, &passes, log)?),
+            None => None,
+        };
         let read = started.elapsed().as_secs_f64();
         let inferring = Instant::now();
         if self.has_trained {
-            self.run_over(&mut data, true, pass as u64, None)?;
+            self.run_over(&mut data, &mut parts, true, pass as u64, None)?;
             let seen = self.global()?;
             log.info(&format!("Day:{day}, Pass: {pass}, Infer Global Metric: {}", text(&seen)));
         }
@@ -298,10 +318,15 @@ impl<'a> Stream<'a> {
         let infer = inferring.elapsed().as_secs_f64();
         let training = Instant::now();
         let number = self.number(day, pass)?;
-        let (summary, loss) = self.run_over(&mut data, false, pass as u64, Some(number))?;
+        let (summary, loss) =
+            self.run_over(&mut data, &mut parts, false, pass as u64, Some(number))?;
         let samples = summary.samples;
         self.batches += summary.batches;
-        self.fleet.flush()?;
+        match &mut parts {
+            // Its rows stay; whoever saves has them given to the tables.
+            Some(parts) => parts.end(&self.fleet, log),
+            None => self.fleet.flush()?,
+        }
         let train = training.elapsed().as_secs_f64();
         let metrics = self.global()?;
         log.info(&format!("Day:{day}, Pass: {pass}, Train Global Metric: {}", text(&metrics)));
@@ -339,6 +364,7 @@ impl<'a> Stream<'a> {
     fn run_over(
         &self,
         data: &mut Data,
+        parts: &mut Option<Parts>,
         infer: bool,
         pass: u64,
         number: Option<u64>,
@@ -371,7 +397,7 @@ impl<'a> Stream<'a> {
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
         };
         let interrupt = || self.options.interrupt.as_ref().is_some_and(|asked| asked());
-        let mut portions = Vec::new();
+        let mut feeds = Vec::new();
         let agree = match infer {
             true => None,
             // A pass is trained whole, or its trainers begin it anew.
@@ -382,7 +408,7 @@ impl<'a> Stream<'a> {
                 Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
                 None => batches,
             };
-            portions.push(Feed::new(batches, 0, &waited)?.portion(u64::MAX));
+            feeds.push(Feed::new(batches, 0, &waited)?);
         }
         let scope = self.executor.scope().clone();
         let program = trainer::of_portion(self.fleet.main_program()?, number.unwrap_or(0));
@@ -399,7 +425,27 @@ impl<'a> Stream<'a> {
             on_batch: Some(&hook),
             ..Training::new(&program, &scope, &self.model.slots)
         };
-        let summary = bireme_data::train(&training, portions)?;
+        let mut summary = Summary::default();
+        loop {
+            let most = match parts {
+                Some(parts) => parts.begin(summary.batches, &self.fleet, &self.options.log)?,
+                None => u64::MAX,
+            };
+            let portions = feeds.iter().map(|feed| feed.portion(most)).collect();
+            let part = bireme_data::train(&training, portions)?;
+            if let (Some(mut passes), false) = (self.fleet.passes(), infer) {
+                passes.trained(part.batches);
+            }
+            summary.batches += part.batches;
+            summary.samples += part.samples;
+            summary.seconds += part.seconds;
+            summary.wait_for_data_seconds += part.wait_for_data_seconds;
+            if part.batches == 0
+                || parts.as_ref().is_none_or(|parts| parts.are_over(summary.batches))
+            {
+                break;
+            }
+        }
         let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((summary, since.total_loss / summary.batches.max(1) as f64))
     }
@@ -463,7 +509,7 @@ impl<'a> Stream<'a> {
             return Ok(bireme_engine::io::load_persistables(path, program, scope, None)?);
         }
         self.fleet.load_model(path, SaveMode::Full)?;
-        self.executor.run(self.fleet.startup_program()?, &[], &[])?;
+        self.fleet.restart(&mut self.executor)?;
         Ok(())
     }
 }
