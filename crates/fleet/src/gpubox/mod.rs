@@ -201,7 +201,10 @@ impl Passes {
         let values = values.collect::<bireme_engine::Result<Vec<Tensor>>>()?;
         self.worker.set(&self.plan.dense, &values.iter().collect::<Vec<&Tensor>>())?;
         self.is_ahead = false;
-        self.report.push_seconds += pushing.elapsed().as_secs_f64();
+        let took = pushing.elapsed();
+        self.report.push_seconds += took.as_secs_f64();
+        // It is no time of training.
+        self.since += took;
         Ok(())
     }
 
