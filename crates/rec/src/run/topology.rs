@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(Topology::of(&plain, &servers).unwrap(), Topology::Servers(Mode::Async));
         assert!(Topology::of(&plain, &ranks).unwrap_err().to_string().contains("use_fleet"));
         let gpus = config("runner: {sync_mode: gpubox}");
-        let of = |environment| Topology::of(&gpus, environment);
+        let of = |environment: &Environment| Topology::of(&gpus, environment);
         assert_eq!(of(&servers).unwrap(), Topology::GpuBox { embedded: false });
         assert_eq!(of(&Environment::default()).unwrap(), Topology::GpuBox { embedded: true });
         let error = of(&ranks).unwrap_err().to_string();
