@@ -91,6 +91,11 @@ pub trait Collective: Send + Sync {
     /// Waits until every rank is here.
     fn barrier(&self, ring: i32) -> Result<()>;
 
+    /// Whether every rank has a card. What ranks without one reduce by themselves, those with one must reduce alike.
+    fn all_on_cards(&self) -> bool {
+        true
+    }
+
     /// The way from card to card, where the ranks of a ring have agreed on one; otherwise what cards exchange goes
     /// through the host's memory.
     fn on_card(&self, ring: i32) -> Option<Arc<dyn Exchange>> {

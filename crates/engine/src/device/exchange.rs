@@ -1,7 +1,7 @@
 //! What cards of several processes exchange among themselves, without the host: NCCL behind a trait.
 //!
-//! Calls are work for the card like a kernel's: they return before it is done, come in turn with what the card was given
-//! before, and are recorded where a step is. Every rank makes the same ones in the same order.
+//! Calls are work for the card like a kernel's: they return before it is done, come in turn with what the card was
+//! given before, and are recorded where a step is. Every rank makes the same ones in the same order.
 
 use std::time::Duration;
 

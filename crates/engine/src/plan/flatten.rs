@@ -16,6 +16,8 @@ pub(super) fn for_card(selection: &mut Selection, collective: Option<&dyn Collec
     if !selection.ops.iter().any(|op| op.op.kind.starts_with("c_")) {
         return;
     }
+    // Without a start, a rank on the host reduces large tensors where they lie, one after the other.
+    let everywhere = collective.is_none_or(|ranks| ranks.all_on_cards());
     // By the ticket of its start: the tensor that a bucket became.
     let mut started: HashMap<VarId, VarId> = HashMap::new();
     let mut renamed: HashMap<VarId, VarId> = HashMap::new();
@@ -25,7 +27,9 @@ pub(super) fn for_card(selection: &mut Selection, collective: Option<&dyn Collec
         }
         match op.op.kind.as_str() {
             "c_bucket_start" if is_several(&op) => start(selection, &op, &mut started),
-            "c_bucket_wait" if is_several(&op) => wait(selection, &op, &started),
+            "c_bucket_wait" if is_several(&op) && (op.input("Ticket").is_some() || everywhere) => {
+                wait(selection, &op, &started);
+            }
             "c_allreduce_sum" if is_for_nothing(selection, &op, collective) => {
                 renamed.insert(op.outputs[0], op.inputs[0]);
             }

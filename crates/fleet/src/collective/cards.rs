@@ -166,16 +166,22 @@ impl Drop for Cards {
     }
 }
 
-/// Decides how the cards of a group exchange, `device` being this rank's; joins them if they do. Every rank of the group
-/// makes this call at the same place. Says what a user should know.
+/// What ranks have agreed on.
+pub(crate) struct Agreed {
+    /// The cards, where they exchange among themselves.
+    pub(crate) cards: Option<Cards>,
+    /// What a user should know.
+    pub(crate) line: Option<String>,
+    /// Whether every rank has a card.
+    pub(crate) everywhere: bool,
+}
+
+/// Decides how the cards of a group exchange, `device` being this rank's; joins them if they do. Every rank of the
+/// group makes this call at the same place.
 ///
 /// # Errors
 /// When a rank is lost, or a rank wants what cannot be; on every rank.
-pub(crate) fn agree(
-    group: &Group,
-    device: Option<&Arc<dyn Device>>,
-    road: Road,
-) -> Result<(Option<Cards>, Option<String>)> {
+pub(crate) fn agree(group: &Group, device: Option<&Arc<dyn Device>>, road: Road) -> Result<Agreed> {
     let own = Said::of(device, road);
     let all = group.all_gather_varied(own.encode().as_bytes()).map_err(remote)?;
     let all: Option<Vec<Said>> = all.iter().map(|said| Said::decode(said)).collect();
@@ -190,10 +196,11 @@ pub(crate) fn agree(
         // Ranks on the host, and one that is alone, miss nothing.
         let is_told = all.len() > 1 && all.iter().any(|said| said.card.is_some());
         let line = format!("NCCL is not used: {why}; gradients go through host memory");
-        return Ok((None, is_told.then_some(line)));
+        let everywhere = all.iter().all(|said| said.card.is_some());
+        return Ok(Agreed { cards: None, line: is_told.then_some(line), everywhere });
     }
-    let Some(device) = device else { return Ok((None, None)) };
-    Ok((Some(meet(group, device)?), None))
+    let cards = device.map(|device| meet(group, device)).transpose()?;
+    Ok(Agreed { cards, line: None, everywhere: true })
 }
 
 /// Joins the cards of all ranks.

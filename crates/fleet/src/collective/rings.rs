@@ -11,7 +11,7 @@ use bireme_engine::tensor::Tensor;
 use bireme_engine::{Error, Place, Result, dispatch};
 use bireme_ir::difference;
 
-use super::cards::{self, Cards, Road};
+use super::cards::{self, Agreed, Road};
 use crate::eager::tensors;
 
 /// The rings of a process. One that nobody has made is the whole job, as in Paddle's programs, where
@@ -22,17 +22,7 @@ pub struct Rings {
     /// Whether the ranks have compared what they train.
     compared: AtomicBool,
     /// How the cards of the whole job exchange, once the ranks have agreed.
-    agreed: Mutex<Option<Agreed>>,
-}
-
-/// What the ranks have agreed on.
-struct Agreed {
-    /// The cards, where they exchange among themselves.
-    cards: Option<Cards>,
-    /// This rank's card, with which they did.
-    place: Option<Place>,
-    /// What was said about it.
-    line: Option<String>,
+    agreed: Mutex<Option<(Agreed, Option<Place>)>>,
 }
 
 impl Rings {
@@ -42,8 +32,8 @@ impl Rings {
         Rings { whole, parts, compared, agreed: Mutex::default() }
     }
 
-    /// Decides, once, how the cards of all ranks exchange; `device` is this rank's card. All ranks make this call at the
-    /// same place, those without a card too. Rank 0 logs in a line what a user should know.
+    /// Decides, once, how the cards of all ranks exchange; `device` is this rank's card. All ranks make this call at
+    /// the same place, those without a card too. Rank 0 logs in a line what a user should know.
     ///
     /// # Errors
     /// When a rank is lost, or asks for what cannot be; on every rank.
@@ -52,25 +42,25 @@ impl Rings {
         if agreed.is_some() {
             return Ok(());
         }
-        let (cards, line) = cards::agree(&self.whole, device, road)?;
-        if let (Some(line), 0) = (&line, self.whole.rank()) {
+        let made = cards::agree(&self.whole, device, road)?;
+        if let (Some(line), 0) = (&made.line, self.whole.rank()) {
             tracing::warn!("{line}");
         }
-        *agreed = Some(Agreed { cards, place: device.map(|device| device.place()), line });
+        *agreed = Some((made, device.map(|device| device.place())));
         Ok(())
     }
 
     /// Why cards exchange through the host's memory, if they do.
     pub fn why_host(&self) -> Option<String> {
         let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
-        agreed.as_ref()?.line.clone()
+        agreed.as_ref()?.0.line.clone()
     }
 
     /// The way of this rank's card to those of all others, where they exchange among themselves.
     pub fn exchange(&self) -> Option<(Arc<dyn Exchange>, Place)> {
         let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
-        let agreed = agreed.as_ref()?;
-        Some((Arc::clone(&agreed.cards.as_ref()?.exchange), agreed.place?))
+        let (agreed, place) = agreed.as_ref()?;
+        Some((Arc::clone(&agreed.cards.as_ref()?.exchange), (*place)?))
     }
 
     /// Compares the fingerprint of this rank's program with those of all others, once: the first
@@ -224,6 +214,11 @@ impl Collective for Rings {
 
     fn barrier(&self, ring: i32) -> Result<()> {
         self.group(ring).barrier().map_err(lost)
+    }
+
+    fn all_on_cards(&self) -> bool {
+        let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        agreed.as_ref().is_none_or(|(agreed, _)| agreed.everywhere)
     }
 
     fn on_card(&self, ring: i32) -> Option<Arc<dyn Exchange>> {

@@ -28,8 +28,8 @@ impl OnCards {
         tensor.place() == self.place && self.exchange.takes(tensor.dtype())
     }
 
-    /// The tensor becomes the reduction of those of all ranks; says no, and does nothing, where it does not go from card
-    /// to card.
+    /// The tensor becomes the reduction of those of all ranks; says no, and does nothing, where it does not go from
+    /// card to card.
     ///
     /// # Errors
     /// When the card takes no more work, or a rank was lost.

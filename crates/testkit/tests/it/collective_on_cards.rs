@@ -2,10 +2,12 @@
 //! host's memory, and from card to card.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bireme_cuda::driver::libraries;
 use bireme_engine::Executor;
-use bireme_engine::device::Device;
+use bireme_engine::collective::Reduction;
+use bireme_engine::device::{Device, DeviceTensor, Elements};
 use bireme_engine::graph::Graph;
 use bireme_engine::initializer::Initializer;
 use bireme_engine::layers::{self, Fc, ParamAttr};
@@ -204,4 +206,67 @@ fn ranks_that_share_a_card_go_by_the_host() {
     let text = format!("{error:#}");
     assert!(text.contains("ranks 0 and 1 share a card"), "{text}");
     assert!(text.contains("BIREME_COLLECTIVE=nccl"), "{text}");
+}
+
+/// Each call from card to card, on three cards, with numbers that say where they come from.
+#[test]
+fn every_exchange_does_what_it_says() {
+    let Some(cards) = cards(3) else { return };
+    let name = cards[0].name_group().unwrap();
+    let rank = |rank: usize| {
+        let card = &cards[rank];
+        let exchange = card.join(&name, rank, 3, &|| Ok(())).unwrap();
+        let of = |count: usize| Elements { dtype: DType::F32, count };
+        let upload = |values: &[f32]| {
+            let tensor = Tensor::from_slice([values.len()], values).unwrap();
+            DeviceTensor::upload(card.as_ref(), &tensor).unwrap()
+        };
+        let got =
+            |tensor: &DeviceTensor| tensor.download().unwrap().as_slice::<f32>().unwrap().to_vec();
+        let number = rank as f32 + 1.0;
+        let (own, out) = (upload(&[number, 10.0 * number]), upload(&[0.0; 2]));
+        for (how, expected) in [
+            (Reduction::Sum, [6.0, 60.0]),
+            (Reduction::Prod, [6.0, 6000.0]),
+            (Reduction::Min, [1.0, 10.0]),
+            (Reduction::Max, [3.0, 30.0]),
+        ] {
+            exchange.all_reduce(own.address(), out.address(), of(2), how).unwrap();
+            assert_eq!(got(&out), expected, "{how:?}");
+        }
+        exchange.average(own.address(), out.address(), of(2)).unwrap();
+        assert_eq!(got(&out), [2.0, 20.0]);
+        exchange.broadcast(own.address(), out.address(), of(2), 1).unwrap();
+        assert_eq!(got(&out), [2.0, 20.0]);
+        let all = upload(&[0.0; 6]);
+        exchange.all_gather(own.address(), all.address(), of(2)).unwrap();
+        assert_eq!(got(&all), [1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);
+        exchange.reduce_scatter(all.address(), out.address(), of(2), Reduction::Sum).unwrap();
+        assert_eq!(got(&out), [3.0 * number, 30.0 * number]);
+        let parts: Vec<f32> = (0..6).map(|at| 100.0 * number + at as f32).collect();
+        exchange.all_to_all(upload(&parts).address(), all.address(), of(2)).unwrap();
+        let from = |rank: usize, at: usize| 100.0 * (rank as f32 + 1.0) + at as f32;
+        let mine: Vec<f32> =
+            (0..3).flat_map(|other| [from(other, 2 * rank), from(other, 2 * rank + 1)]).collect();
+        assert_eq!(got(&all), mine);
+        match rank {
+            0 => exchange.send(own.address(), of(2), 2).unwrap(),
+            2 => {
+                exchange.receive(out.address(), of(2), 0).unwrap();
+                assert_eq!(got(&out), [1.0, 10.0]);
+            }
+            _ => {}
+        }
+        card.synchronize().unwrap();
+        assert!(!exchange.is_stuck(Duration::ZERO) && exchange.problem().is_none());
+        exchange.abort("enough");
+        let after = exchange.broadcast(own.address(), out.address(), of(2), 1).unwrap_err();
+        assert!(after.to_string().contains("enough"), "{after}");
+        assert_eq!(exchange.problem().as_deref(), Some("enough"));
+    };
+    let rank = &rank;
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..3).map(|number| scope.spawn(move || rank(number))).collect();
+        ranks.into_iter().for_each(|rank| rank.join().unwrap());
+    });
 }

@@ -138,8 +138,8 @@ impl Staged {
 
 /// A tensor in page-locked memory, which it takes along.
 fn carried(dtype: DType, dims: Dims, memory: Arc<dyn PageLocked>) -> Result<Carried> {
-    // SAFETY: the memory is at least as large and aligned to 256 bytes; it is kept beside the tensor, and a flight has it
-    // to itself between the copy that fills it and the one that empties it.
+    // SAFETY: the memory is at least as large and aligned to 256 bytes; it is kept beside the tensor, and a flight has
+    // it to itself between the copy that fills it and the one that empties it.
     let data = unsafe { Tensor::foreign(dtype, dims, memory.start())? };
     Ok(Carried { data, memory: Some(memory) })
 }
