@@ -107,19 +107,18 @@ fn rank_in_a_process() {
     let executor = fleet.init_worker(Executor::on(Arc::clone(&cards[0]))).unwrap();
     let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
     let mut step = executor.prepare(fleet.main_program().unwrap(), &feeds, &[&model.loss]).unwrap();
-    let batches = mnist_batches(4, BATCH);
+    let (batches, larger) = (mnist_batches(2, BATCH), mnist_batches(1, 4 * BATCH));
     let start = Instant::now();
-    for number in 0.. {
+    // A larger batch needs more memory, and the small card has none.
+    for (number, batch) in batches.iter().chain(larger.iter().cycle()).enumerate() {
         if start.elapsed() > BOUND {
             println!("\nerror nothing has happened");
             return;
         }
-        if small && number == 2 {
+        if small && number == batches.len() {
             let control = bireme_emulator::Control::open().unwrap().unwrap();
             control.set_memory(1 << 10);
         }
-        // A larger batch needs more memory, and the small card has none.
-        let batch = if number < 2 { &batches[number] } else { &mnist_batches(1, 4 * BATCH)[0] };
         let own = share(batch, rank.parse().unwrap(), 2);
         if let Err(error) = step.run(&own.iter().collect::<Vec<&Tensor>>()) {
             println!("\nerror {error}");

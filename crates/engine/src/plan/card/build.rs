@@ -113,7 +113,9 @@ impl<'a> Builder<'a> {
         let (mut pieces, mut flights) = (Vec::new(), Flights::default());
         for task in &self.tasks {
             let piece = match task {
-                Task::Staged(at) => Piece::Staged(self.staged(*at, &values, &mut flights)?),
+                Task::Staged(at) => {
+                    Piece::Staged(Box::new(self.staged(*at, &values, &mut flights)?))
+                }
                 task => match self.piece(*task, &frame, &values, &scratches, &mut pieces)? {
                     Some(piece) => piece,
                     None => continue,

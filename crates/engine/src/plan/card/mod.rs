@@ -62,7 +62,7 @@ pub(crate) struct CardLayout {
 enum Piece {
     Host(Call),
     Card(Segment),
-    Staged(Staged),
+    Staged(Box<Staged>),
     Down { from: DeviceValue, to: NonNull<Value> },
     Up { from: NonNull<Value>, to: DeviceValue },
 }

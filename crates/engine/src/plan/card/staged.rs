@@ -36,7 +36,7 @@ enum What {
     /// Both at once.
     Reduce { from: DeviceTensor, to: DeviceTensor, through: Arc<dyn PageLocked>, how: Reduction },
     /// Gathers the rows of all ranks.
-    Rows { from: DeviceRows, to: DeviceRows },
+    Rows { from: Box<DeviceRows>, to: Box<DeviceRows> },
 }
 
 /// What the start and the end of a reduction share.
@@ -89,7 +89,7 @@ impl Staged {
                 else {
                     return Err(Error::NotDense);
                 };
-                What::Rows { from, to }
+                What::Rows { from: Box::new(from), to: Box::new(to) }
             }
             _ => return Err(Error::kernel("what it reduces is not on the card")),
         };
