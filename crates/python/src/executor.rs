@@ -174,6 +174,7 @@ impl Executor {
     ) -> EngineResult<()> {
         let copy = program.handle.read(Clone::clone);
         let wanted = ranks::rings_for(&copy, scope)?;
+        wanted.agree(self.card.as_ref(), jobs::environment()?.rpc.road)?;
         let mut rings = lock(&self.rings);
         if !rings.as_ref().is_some_and(|rings| Arc::ptr_eq(rings, &wanted)) {
             engine.join(Some(Arc::clone(&wanted) as Arc<dyn Collective>));

@@ -5,8 +5,10 @@
 mod cards;
 mod checkpoint;
 mod collective;
+mod collective_on_cards;
 mod equals_local;
 mod faults;
+mod faults_on_cards;
 mod gpubox;
 mod heter;
 mod modes;

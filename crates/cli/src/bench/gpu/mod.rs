@@ -1,7 +1,8 @@
-//! What a card does: training steps, their parts, kernels against the bytes that they move, hash tables, and whether
-//! training learns what it learns on the host.
+//! What a card does: training steps, alone and among ranks, their parts, kernels against the bytes that they move, hash
+//! tables, and whether training learns what it learns on the host.
 
 mod auc;
+mod collective;
 mod gpubox;
 mod kernels;
 mod parts;
@@ -16,6 +17,7 @@ use anyhow::Result;
 use bireme_cuda::driver::Stream;
 use bireme_engine::amp::Amp;
 use bireme_engine::device::Device;
+use bireme_fleet::collective::Road;
 use bireme_ir::DType;
 
 use self::kernels::Kernel;
@@ -43,6 +45,8 @@ enum Work {
     Auc(Precision),
     /// Passes of GPUBox with this batch.
     Box(usize, Precision),
+    /// A step of a collective job: of one rank with NCCL, or of two that share the card.
+    Collective(Road, usize, Precision),
 }
 
 /// What a training is computed with.
@@ -81,7 +85,8 @@ impl Case {
             Work::Step(_, _, precision, _)
             | Work::Parts(_, precision)
             | Work::Auc(precision)
-            | Work::Box(_, precision) => Some(precision),
+            | Work::Box(_, precision)
+            | Work::Collective(_, _, precision) => Some(precision),
             Work::Kernel(_) | Work::Table(..) => None,
         }
     }
@@ -98,7 +103,7 @@ pub(crate) const CASES: &[Case] = {
     use Precision::*;
     use Source::*;
     use TableWork::*;
-    use Work::{Auc, Parts, Step, Table};
+    use Work::{Auc, Collective, Parts, Step, Table};
     cases! {
         "ctr_b2048_f32" Step(CtrDnn, 2048, F32, Card),
         "ctr_b2048_tf32" Step(CtrDnn, 2048, Tf32, Card),
@@ -157,6 +162,9 @@ pub(crate) const CASES: &[Case] = {
         "auc_bf16" Auc(Bf16),
         "box_b16384_tf32" Work::Box(16384, Tf32),
         "box_b16384_bf16" Work::Box(16384, Bf16),
+        "collective_nccl_b16384_tf32" Collective(Road::Nccl, 16384, Tf32),
+        "collective_nccl_b16384_bf16" Collective(Road::Nccl, 16384, Bf16),
+        "collective_host_b16384_tf32" Collective(Road::Host, 16384, Tf32),
     }
 };
 
@@ -225,14 +233,20 @@ impl Run {
     /// When the card fails, or a training diverges.
     pub(crate) fn measure(&mut self, case: &Case) -> Result<Vec<Figure>> {
         match case.work {
-            Work::Step(model, batch, precision, on_card) => {
-                self.step(model, batch, precision, on_card).map(|figure| vec![figure])
+            Work::Step(model, batch, precision, source) => {
+                self.step(model, batch, precision, source).map(|figure| vec![figure])
             }
             Work::Parts(batch, precision) => self.parts(batch, precision),
             Work::Kernel(kernel) => self.kernel(kernel).map(|figure| vec![figure]),
             Work::Table(work, width) => self.table(work, width).map(|figure| vec![figure]),
             Work::Auc(precision) => self.auc(precision).map(|figure| vec![figure]),
             Work::Box(batch, precision) => self.gpubox(batch, precision),
+            Work::Collective(Road::Host, batch, precision) => {
+                self.through_host(batch, precision).map(|figure| vec![figure])
+            }
+            Work::Collective(_, batch, precision) => {
+                self.with_nccl(batch, precision).map(|figure| vec![figure])
+            }
         }
     }
 }

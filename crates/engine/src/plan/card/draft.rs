@@ -73,7 +73,8 @@ impl Draft<'_> {
             true => Lines::default(),
             false => Lines::of(source, metas, device.as_ref(), may_move),
         };
-        let by = Deciding { seed: source.seed, device: device.as_ref(), at_home, lines: &lines };
+        let (seed, device_ref, link) = (source.seed, device.as_ref(), source.link);
+        let by = Deciding { seed, device: device_ref, at_home, lines: &lines, link };
         let places = Places::assign(source.selection, metas, by)?;
         let builder = Builder::new(source, &places, device, at_home, check_finite);
         let sketch = builder.sketch()?;
