@@ -541,12 +541,7 @@ impl Executor {
                 return Err(bireme_data::Error::Settings(problem.to_owned()));
             }
             training.agree = agree.as_deref().map(|agree| agree as _);
-            let summary = match &worker {
-                Some(worker) if gpubox::is_trainer(&copy) => {
-                    gpubox::train(&training, &data, worker, self.card.as_ref())?
-                }
-                _ => train(&training, data.open(threads)?)?,
-            };
+            let summary = gpubox::train(&training, &data, threads, worker.as_ref())?;
             told.end(&summary)?;
             Ok(summary)
         })?;

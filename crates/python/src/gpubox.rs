@@ -53,14 +53,18 @@ pub(crate) fn end(worker: &Arc<Worker>) -> bireme_engine::Result<String> {
     Ok(passes.report().to_string())
 }
 
-/// Trains over what `data` holds: in one pass, or in several where its rows would not fit.
+/// Trains over what `data` holds. A GPUBox trainer does it in one pass, or in several where its rows
+/// would not fit.
 pub(crate) fn train(
     training: &Training<'_>,
     data: &Data<'_>,
-    worker: &Arc<Worker>,
-    card: Option<&Arc<dyn Device>>,
+    threads: usize,
+    worker: Option<&Arc<Worker>>,
 ) -> Result<Summary> {
-    let passes = passes(training.program, training.scope, worker, card)?;
+    let Some(worker) = worker.filter(|_| is_trainer(training.program)) else {
+        return train_batches(training, data.open(threads)?);
+    };
+    let passes = passes(training.program, training.scope, worker, training.device.as_ref())?;
     // Not while steps run: what a script calls meanwhile may look at the passes, too.
     let lock = || passes.lock().unwrap_or_else(PoisonError::into_inner);
     let (parts, is_begun) = match jobs::take_parts(worker) {

@@ -2,19 +2,22 @@
 
 use bireme_data::KeyedPart;
 use bireme_fleet::Fleet;
-use bireme_fleet::gpubox::Passes;
 
 use super::data::Data;
+use super::topology::Topology;
 use crate::config::Config;
 use crate::{Log, Result};
 
 const READER: &str = "runner.reader_type";
 
-/// Has the data held in memory, from where the keys of a pass are known before it is trained.
+/// Has the data of GPUBox held in memory, from where the keys of a pass are known before it is trained.
 ///
 /// # Errors
 /// When the configuration wants it read while training.
-pub(super) fn check_data(config: &Config, data: &mut Data) -> Result<()> {
+pub(super) fn check_data(config: &Config, topology: Topology, data: &mut Data) -> Result<()> {
+    if !topology.is_gpubox() {
+        return Ok(());
+    }
     if !config.has(READER) {
         data.hold_in_memory();
     }
@@ -35,11 +38,12 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The parts of some data; says if there are several.
+    /// The parts of some data, for a GPUBox trainer; says if there are several.
     ///
     /// # Errors
     /// When the data cannot be read, or one batch has more rows than there is memory.
-    pub(super) fn of(data: &mut Data, passes: &Passes, log: &Log) -> Result<Parts> {
+    pub(super) fn of(fleet: &Fleet, data: &mut Data, log: &Log) -> Result<Option<Parts>> {
+        let Some(passes) = fleet.passes() else { return Ok(None) };
         let parts = data.keyed_parts(passes.plan(), passes.budget())?;
         if parts.len() > 1 {
             log.info(&format!(
@@ -48,7 +52,7 @@ impl Parts {
                 parts.len()
             ));
         }
-        Ok(Parts { parts, begun: None })
+        Ok(Some(Parts { parts, begun: None }))
     }
 
     /// Begins the part that batch `taken` of the epoch belongs to, unless that was done; how many of

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -303,10 +304,7 @@ impl<'a> Stream<'a> {
         let started = Instant::now();
         let seed = self.config.count("runner.seed") as u64;
         data.shuffle(&self.fleet, seed.wrapping_add(pass as u64))?;
-        let mut parts = match self.fleet.passes() {
-            Some(passes) => Some(Parts::of(&mut data, &passes, log)?),
-            None => None,
-        };
+        let mut parts = Parts::of(&self.fleet, &mut data, log)?;
         let read = started.elapsed().as_secs_f64();
         let inferring = Instant::now();
         if self.has_trained {
@@ -397,19 +395,7 @@ impl<'a> Stream<'a> {
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
         };
         let interrupt = || self.options.interrupt.as_ref().is_some_and(|asked| asked());
-        let mut feeds = Vec::new();
-        let agree = match infer {
-            true => None,
-            // A pass is trained whole, or its trainers begin it anew.
-            false => feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &Stop::default()),
-        };
-        for batches in data.open(0, threads.0)? {
-            let batches: Box<dyn Batches> = match &agree {
-                Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
-                None => batches,
-            };
-            feeds.push(Feed::new(batches, 0, &waited)?);
-        }
+        let feeds = self.feeds(data, threads.0, infer, &waited)?;
         let scope = self.executor.scope().clone();
         let program = trainer::of_portion(self.fleet.main_program()?, number.unwrap_or(0));
         let training = Training {
@@ -425,29 +411,62 @@ impl<'a> Stream<'a> {
             on_batch: Some(&hook),
             ..Training::new(&program, &scope, &self.model.slots)
         };
-        let mut summary = Summary::default();
+        let summary = self.train_parts(&training, &feeds, parts)?;
+        let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((summary, since.total_loss / summary.batches.max(1) as f64))
+    }
+
+    /// The batches of each training thread.
+    fn feeds(
+        &self,
+        data: &mut Data,
+        threads: usize,
+        infer: bool,
+        waited: &Arc<AtomicU64>,
+    ) -> Result<Vec<Feed>> {
+        let agree = match infer {
+            true => None,
+            // A pass is trained whole, or its trainers begin it anew.
+            false => feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &Stop::default()),
+        };
+        let mut feeds = Vec::new();
+        for batches in data.open(0, threads)? {
+            let batches: Box<dyn Batches> = match &agree {
+                Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
+                None => batches,
+            };
+            feeds.push(Feed::new(batches, 0, waited)?);
+        }
+        Ok(feeds)
+    }
+
+    /// Trains all batches: at once, or part by part.
+    fn train_parts(
+        &self,
+        training: &Training<'_>,
+        feeds: &[Feed],
+        parts: &mut Option<Parts>,
+    ) -> Result<Summary> {
+        let mut all = Summary::default();
         loop {
             let most = match parts {
-                Some(parts) => parts.begin(summary.batches, &self.fleet, &self.options.log)?,
+                Some(parts) => parts.begin(all.batches, &self.fleet, &self.options.log)?,
                 None => u64::MAX,
             };
             let portions = feeds.iter().map(|feed| feed.portion(most)).collect();
-            let part = bireme_data::train(&training, portions)?;
-            if let (Some(mut passes), false) = (self.fleet.passes(), infer) {
+            let part = bireme_data::train(training, portions)?;
+            if let (Some(mut passes), false) = (self.fleet.passes(), training.infer) {
                 passes.trained(part.batches);
             }
-            summary.batches += part.batches;
-            summary.samples += part.samples;
-            summary.seconds += part.seconds;
-            summary.wait_for_data_seconds += part.wait_for_data_seconds;
-            if part.batches == 0
-                || parts.as_ref().is_none_or(|parts| parts.are_over(summary.batches))
-            {
-                break;
+            all.batches += part.batches;
+            all.samples += part.samples;
+            all.seconds += part.seconds;
+            all.wait_for_data_seconds += part.wait_for_data_seconds;
+            let is_over = parts.as_ref().is_none_or(|parts| parts.are_over(all.batches));
+            if part.batches == 0 || is_over {
+                return Ok(all);
             }
         }
-        let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok((summary, since.total_loss / summary.batches.max(1) as f64))
     }
 
     /// Metrics over all trainers, whose counts begin anew.

@@ -82,9 +82,7 @@ impl<'a> Trainer<'a> {
         let (card, repeatable) = (options.card(config)?, splits_batches(config)?);
         let threads = threads_on(card.as_ref(), fleet.main_program()?, threads, repeatable);
         let mut data = own_data::of_trainer(config, options, topology, &model, &fleet, threads)?;
-        if topology.is_gpubox() {
-            gpubox::check_data(config, &mut data)?;
-        }
+        gpubox::check_data(config, topology, &mut data)?;
         let counted = Counted::of(config, topology, &data, options)?;
         let format = data.source().map_or(&model.format, |files| &files.source().format);
         description.lines = Lines::of(format, &model.slots)?;
@@ -97,6 +95,7 @@ impl<'a> Trainer<'a> {
         if own_data::shares_files(config, topology) {
             data.share(fleet.file_share()?);
         }
+        let parts = Parts::of(&fleet, &mut data, &options.log)?;
         let checkpoints = folder(config, "runner.checkpoint_path", "checkpoints");
         let mut checkpoints = Checkpoints::new(checkpoints, options.log.clone());
         let run = folder(config, "runner.run_path", "run");
@@ -125,13 +124,8 @@ impl<'a> Trainer<'a> {
             waited: Arc::default(),
             counted,
             stop: Stop::new(options.interrupt.clone()),
-            parts: None,
+            parts,
         };
-        if let Some(passes) = trainer.fleet.passes() {
-            let parts = Parts::of(&mut trainer.data, &passes, &options.log)?;
-            drop(passes);
-            trainer.parts = Some(parts);
-        }
         match last {
             Some((folder, state)) => trainer.resume(&folder, state.trainers)?,
             None => trainer.begin(goes_on)?,

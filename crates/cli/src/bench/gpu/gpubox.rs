@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Feed};
 use bireme_fleet::gpubox::PassReport;
 use bireme_fleet::{Environment, Fleet, RoleMaker, Strategy};
+use bireme_ir::Program;
 
 use super::steps::Model;
 use super::workload::Net;
@@ -54,14 +54,7 @@ impl Run {
             passes.begin(&[own], (steps * batch * 26) as u64)?;
             let (ahead, coming) = (passes.ahead(), vec![next.clone()]);
             let thread = std::thread::spawn(move || ahead.prepare(coming));
-            let mut step = executor.prepare(&program, &net.feeds, &[])?;
-            for at in 0..steps {
-                let batch = &net.batches[at % net.batches.len()];
-                step.run_fed(
-                    &batch.iter().map(|tensor: &Tensor| Feed::Host(tensor)).collect::<Vec<_>>(),
-                )?;
-            }
-            self.device.synchronize()?;
+            self.train_steps(&executor, &program, &net, steps)?;
             passes.trained(steps as u64);
             passes.end();
             if pass > 0 {
@@ -76,22 +69,41 @@ impl Run {
         fleet.flush()?;
         let flush = flushing.elapsed().as_secs_f64();
         fleet.stop_worker()?;
-        let samples = (PASSES - 1) as f64 * (steps * batch) as f64;
-        let speed = samples / seconds / 1e6;
+        let speed = (PASSES - 1) as f64 * (steps * batch) as f64 / seconds / 1e6;
         let mut figure = Figure::new(speed, "M samples/s", Some(speed / on_card.value));
-        let mean = |part: fn(&PassReport) -> f64| {
-            reports.iter().map(part).sum::<f64>() / reports.len().max(1) as f64
-        };
-        figure.more = vec![
-            ("on_card", on_card.value),
-            ("unique_keys", mean(|report| report.unique as f64)),
-            ("new_keys", mean(|report| report.new as f64)),
-            ("wait_s", mean(|report| report.wait_seconds)),
-            ("pull_s", mean(|report| report.pull_seconds)),
-            ("move_s", mean(|report| report.move_seconds)),
-            ("train_s", mean(|report| report.train_seconds)),
-            ("flush_s", flush),
-        ];
+        figure.more = parts_of(&reports);
+        figure.more.extend([("on_card", on_card.value), ("flush_s", flush)]);
         Ok(vec![figure])
     }
+
+    /// Trains so many batches, which come from the host's memory, and waits for the card.
+    fn train_steps(
+        &self,
+        executor: &Executor,
+        program: &Program,
+        net: &Net,
+        steps: usize,
+    ) -> Result<()> {
+        let mut step = executor.prepare(program, &net.feeds, &[])?;
+        for at in 0..steps {
+            let batch = &net.batches[at % net.batches.len()];
+            step.run_fed(&batch.iter().map(Feed::Host).collect::<Vec<_>>())?;
+        }
+        Ok(self.device.synchronize()?)
+    }
+}
+
+/// What a pass was and how long its parts took, on average.
+fn parts_of(reports: &[PassReport]) -> Vec<(&'static str, f64)> {
+    let mean = |part: fn(&PassReport) -> f64| {
+        reports.iter().map(part).sum::<f64>() / reports.len().max(1) as f64
+    };
+    vec![
+        ("unique_keys", mean(|report| report.unique as f64)),
+        ("new_keys", mean(|report| report.new as f64)),
+        ("wait_s", mean(|report| report.wait_seconds)),
+        ("pull_s", mean(|report| report.pull_seconds)),
+        ("move_s", mean(|report| report.move_seconds)),
+        ("train_s", mean(|report| report.train_seconds)),
+    ]
 }
