@@ -19,6 +19,7 @@ const WIDTH: usize = 4;
 const ROWS: u64 = 200;
 
 /// The emulated card, or `None` on a machine that cannot have one.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn card() -> Option<Arc<dyn Device>> {
     let Some(dir) = bireme_emulator::DIR else {
         eprintln!("skipped: there is no emulated card, for want of a C++ compiler");
