@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-use bireme_data::train::{Progress, Training, divide, is_in_step, too_many_threads, train};
+use bireme_data::train::{Progress, Training, divide, is_in_step, too_many_threads};
 use bireme_engine::collective::Collective;
 use bireme_engine::device::{Device, DeviceValue};
 use bireme_engine::eager::Held;
