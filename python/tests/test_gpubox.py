@@ -2,12 +2,11 @@
 
 import re
 
+import bireme as paddle
 import pytest
 from running_cards import emulator
 from running_jobs import free_ports
 from running_tools import TIME, check_lines, copied_checkout, logs, run
-
-import bireme as paddle
 
 
 @pytest.fixture

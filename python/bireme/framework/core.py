@@ -20,12 +20,12 @@ Program = _core.Program
 Scope = _core.Scope
 
 __all__ = [
+    "PSGPU",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
     "EOFException",
     "LoDTensor",
-    "PSGPU",
     "Program",
     "Scope",
     "VarDesc",

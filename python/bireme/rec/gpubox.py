@@ -38,7 +38,9 @@ class BoxTrainer(Trainer):
         from ..distributed import fleet
 
         if self.config.get("runner.sync_mode") != "gpubox":
-            raise ValueError("`runner.sync_mode` must be gpubox: use tools/static_ps_trainer.py else")
+            raise ValueError(
+                "`runner.sync_mode` must be gpubox: use tools/static_ps_trainer.py else"
+            )
         logger.info("Run Worker Begin")
         place = paddle.CUDAPlace(0) if self.config.get("runner.use_gpu") else paddle.CPUPlace()
         self.executor = paddle.static.Executor(place)
