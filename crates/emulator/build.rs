@@ -1,4 +1,4 @@
-//! Compiles the emulated card and all kernel files as C++ into two shared libraries.
+//! Compiles the emulated card and all kernel files as C++ into shared libraries.
 //!
 //! A machine without a C++ compiler builds everything else: then there is no card to test on, and a
 //! warning says so.
@@ -162,21 +162,20 @@ fn compile_one(compiler: &cc::Tool, headers: &[&Path], unit: &Unit) -> Outcome<(
     run(command.arg("-c").arg(&unit.source).arg("-o").arg(&unit.object), &unit.source)
 }
 
-/// `libcuda.so` holds everything; `libcublasLt.so` is empty and leads to it.
+/// `libcuda.so` holds everything; the others are empty and lead to it.
 fn link(compiler: &cc::Tool, out: &Path, objects: &[&Path]) -> Outcome<()> {
     let cuda = out.join("libcuda.so");
     let mut command = compiler.to_command();
     command.args(["-shared", "-Wl,-soname,libcuda.so", "-Wl,-z,defs"]).args(objects);
     run(command.args(["-lpthread", "-ldl"]).arg("-o").arg(&cuda), &cuda)?;
-    let products = out.join("libcublasLt.so");
-    let mut command = compiler.to_command();
-    command.args([
-        "-shared",
-        "-Wl,-soname,libcublasLt.so",
-        "-Wl,--no-as-needed",
-        "-Wl,-rpath,$ORIGIN",
-    ]);
-    run(command.arg("-L").arg(out).arg("-lcuda").arg("-o").arg(&products), &products)
+    for name in ["libcublasLt.so", "libnccl.so.2"] {
+        let library = out.join(name);
+        let mut command = compiler.to_command();
+        command.args(["-shared", "-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]);
+        command.arg(format!("-Wl,-soname,{name}")).arg("-L").arg(out).arg("-lcuda");
+        run(command.arg("-o").arg(&library), &library)?;
+    }
+    Ok(())
 }
 
 fn run(command: &mut Command, what: &Path) -> Outcome<()> {

@@ -1,4 +1,4 @@
-//! The emulated card: shared libraries that stand in for NVIDIA's `libcuda.so` and `libcublasLt.so`.
+//! The emulated card: shared libraries that stand in for NVIDIA's `libcuda.so`, `libcublasLt.so` and `libnccl.so.2`.
 //!
 //! They hold all kernel files of `bireme-cuda`, compiled as C++, so tests run the real driver wrapper,
 //! the real launches and graphs without a card. What they check beyond a card is said in `card.hpp`

@@ -49,6 +49,8 @@ struct Work {
   int other = -1;
   bool is_launch = false;
   std::function<Fault(Random&)> run;
+  /// Whether it can run, for work that waits for other cards; it is there from the first time this is asked.
+  std::function<bool()> ready = nullptr;
 };
 
 /// A point in a stream's work that others wait for.
@@ -202,9 +204,12 @@ struct Machine {
   void forget_card(int card);
 
  private:
+  /// Null when it waits for the work of another card that nobody has given yet.
   Stream* needed_for(Stream* stream);
   Stream* any_runnable();
   void run_until(const std::function<bool()>& done, const std::function<Stream*()>& next);
+  /// Lets other threads give work for a moment.
+  void let_others();
   void step(Stream& stream);
   void execute(Work& work);
   void drop_tasks(Stream& stream);

@@ -5,6 +5,8 @@
 // A replayed graph takes its nodes in any order that their dependencies allow.
 #include "machine.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace card {
@@ -18,8 +20,24 @@ Machine& machine() {
 
 namespace {
 
+bool can_run(const Work& work) { return !work.ready || work.ready(); }
+
+/// Nodes of a replay that could be next, by their places among those that wait for no other.
+std::vector<size_t> runnable_nodes(const Task& task) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < task.ready.size(); i++)
+    if (can_run(*task.graph->nodes[task.ready[i]].work)) places.push_back(i);
+  return places;
+}
+
 bool is_blocked(const Stream& stream) {
-  return stream.tasks.front().kind == Task::Wait && !stream.tasks.front().ticket->done;
+  const Task& task = stream.tasks.front();
+  switch (task.kind) {
+    case Task::Wait: return !task.ticket->done;
+    case Task::Run: return !can_run(*task.work);
+    case Task::Replay: return task.left && runnable_nodes(task).empty();
+    default: return false;
+  }
 }
 
 }  // namespace
@@ -28,6 +46,7 @@ bool is_blocked(const Stream& stream) {
 Stream* Machine::needed_for(Stream* stream) {
   // An event is recorded before anybody can wait for it, so this ends.
   while (is_blocked(*stream)) {
+    if (stream->tasks.front().kind != Task::Wait) return nullptr;
     auto found = streams.objects.find(stream->tasks.front().ticket->stream);
     if (found == streams.objects.end() || found->second->tasks.empty()) {
       stream->tasks.front().ticket->done = true;
@@ -53,9 +72,21 @@ void Machine::run_until(const std::function<bool()>& done, const std::function<S
   while (!done()) {
     Stream* stream = random.below(2) < eagerness ? any_runnable() : nullptr;
     if (!stream) stream = needed_for(next());
-    step(*stream);
+    if (!stream) stream = any_runnable();
+    if (stream)
+      step(*stream);
+    else
+      let_others();
   }
   memory().close();
+}
+
+void Machine::let_others() {
+  memory().close();
+  // Whoever called holds the lock, and everything is looked at again afterwards.
+  mutex.unlock();
+  usleep(100);
+  mutex.lock();
 }
 
 void Machine::run_stream(Stream& stream) {
@@ -92,7 +123,9 @@ void Machine::step(Stream& stream) {
     stream.tasks.pop_front();
     execute(*work);
   } else if (task.kind == Task::Replay && task.left) {
-    size_t pick = random.below(task.ready.size()), number = task.ready[pick];
+    auto places = runnable_nodes(task);
+    if (places.empty()) return;
+    size_t pick = places[random.below(places.size())], number = task.ready[pick];
     task.ready.erase(task.ready.begin() + static_cast<long>(pick));
     task.left--;
     auto graph = task.graph;
