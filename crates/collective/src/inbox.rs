@@ -243,6 +243,13 @@ impl Inbox {
         self.lock().failure.clone()
     }
 
+    /// The first of these ranks whose channel has come to its end.
+    pub(crate) fn departed(&self, ranks: &[usize]) -> Option<String> {
+        let state = self.lock();
+        let gone = ranks.iter().find(|rank| state.ended[**rank].is_some())?;
+        Some(self.names[*gone].clone())
+    }
+
     /// Messages go nowhere from now on.
     pub(crate) fn close(&self) {
         let mut state = self.lock();

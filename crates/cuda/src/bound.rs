@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bireme_engine::device::{Address, DeviceCall, Operand};
 
 use crate::driver::{Error, Function, ProductSpec, Products, Result, Span, Stream};
+use crate::exchange::Ask;
 use crate::lanes::Access;
 use crate::merge::Joint;
 use crate::profile::PieceWork;
@@ -58,6 +59,7 @@ pub(crate) enum Bound {
     Product { spec: ProductSpec, a: Piece, b: Piece, out: Piece, bias: Option<Piece> },
     Copy { from: u64, to: u64, bytes: usize },
     Clear { at: u64, bytes: usize },
+    Exchange(Ask),
 }
 
 /// A kernel with its arguments.
@@ -286,6 +288,7 @@ impl Bound {
             Bound::Clear { at, bytes } => {
                 stream.fill(Piece { address: *at, bytes: *bytes }.span(), 0)
             }
+            Bound::Exchange(ask) => ask.run(stream),
         }
     }
 
@@ -302,6 +305,7 @@ impl Bound {
             },
             Bound::Copy { bytes, .. } => PieceWork::Copy(*bytes),
             Bound::Clear { bytes, .. } => PieceWork::Clear(*bytes),
+            Bound::Exchange(ask) => PieceWork::Exchange(ask.bytes()),
         }
     }
 

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bireme_engine::device::{
-    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
-    PageLocked, Problem, Recording, Region, Uploads,
+    Address, Arrival, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory,
+    DeviceMeta, Exchange, PageLocked, Problem, Recording, Region, Uploads,
 };
 use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
@@ -19,9 +19,10 @@ use bireme_ir::DType;
 use crate::bound::{Bound, Call, Extents, Places, Ready, failed};
 use crate::cache::{Block, Cache, Keeping};
 use crate::driver::{
-    Card, Compute, Element, Epilogue, Event, Graph, Operand, Pinned, ProductSpec, Products, Span,
-    Stream, Timing,
+    Card, Communicator, Compute, Element, Epilogue, Event, Graph, GroupName, Operand, Pinned,
+    ProductSpec, Products, Span, Stream, Timing,
 };
+use crate::exchange::Joined;
 use crate::lanes::{self, Access};
 use crate::lower::{self, Lowered, Lowering, Stop};
 use crate::merge::{self, Joint};
@@ -61,7 +62,7 @@ thread_local! {
     static RECORDED: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
 }
 
-fn is_recording() -> bool {
+pub(crate) fn is_recording() -> bool {
     RECORDED.with_borrow(Option::is_some)
 }
 
@@ -170,7 +171,7 @@ impl Cuda {
     }
 
     /// Gives work to the stream, or notes it where this thread records.
-    fn submit(
+    pub(crate) fn submit(
         &self,
         op: &'static str,
         work: Bound,
@@ -395,6 +396,32 @@ impl Device for Cuda {
         flies.or_else(|error| self.stream.synchronize().and(Err(error))).map_err(failed)
     }
 
+    fn page_locked_room(&self, bytes: usize) -> Result<Arc<dyn PageLocked>> {
+        self.pages.room(bytes).map_err(failed)
+    }
+
+    fn download_page_locked(
+        &self,
+        from: Address,
+        bytes: usize,
+        to: &Arc<dyn PageLocked>,
+    ) -> Result<Box<dyn Arrival>> {
+        if bytes > to.bytes() {
+            let problem = format!("{bytes} bytes are to be copied to {to:?}");
+            return Err(Error::Device { problem });
+        }
+        let there = Event::new(&self.card, Timing::Off).map_err(failed)?;
+        if bytes > 0 {
+            // SAFETY: there are as many bytes, which live and are not looked at until `flights` lets go of them.
+            unsafe { self.stream.download_to(to.start().as_ptr(), span(from, bytes)) }
+                .map_err(failed)?;
+        }
+        let flies = self.flights.add(&self.stream, to).and_then(|()| self.stream.record(&there));
+        // What nothing holds must not be copied to any more.
+        flies.or_else(|error| self.stream.synchronize().and(Err(error))).map_err(failed)?;
+        Ok(Box::new(Landing(there)))
+    }
+
     fn uploads(&self, bytes: &[usize]) -> Result<Box<dyn Uploads>> {
         Ok(Box::new(Ring::new(&self.card, &self.stream, bytes).map_err(failed)?))
     }
@@ -459,7 +486,12 @@ impl Device for Cuda {
         let recorded = merge::merge(recording.end());
         let graph = self.capture(&recorded).map_err(failed)?;
         self.note_profile(&recorded).map_err(failed)?;
-        Ok(Box::new(Tape { graph, stream: Arc::clone(&self.stream) }))
+        let held = recorded.into_iter().filter_map(|piece| match piece.work {
+            Bound::Exchange(ask) => Some(ask.communicator),
+            _ => None,
+        });
+        let stream = Arc::clone(&self.stream);
+        Ok(Box::new(Tape { graph, stream, communicators: held.collect() }))
     }
 
     fn joined(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
@@ -495,6 +527,37 @@ impl Device for Cuda {
         // SAFETY: as above.
         let awaits = unsafe { self.stream.awaits(from, &event) };
         awaits.or_else(|_| self.card.synchronize()).map_err(failed)
+    }
+
+    fn identity(&self) -> Option<[u8; 16]> {
+        Some(self.card.uuid())
+    }
+
+    fn can_join(&self) -> Result<String> {
+        let version = Communicator::version().map_err(failed)?;
+        // Cards that are emulated know only those of their own process.
+        let process = if self.card.is_emulated() { std::process::id() } else { 0 };
+        Ok(format!("NCCL {version}, {process}"))
+    }
+
+    fn name_group(&self) -> Result<Vec<u8>> {
+        Ok(Communicator::name_group().map_err(failed)?.0.to_vec())
+    }
+
+    fn join(
+        &self,
+        name: &[u8],
+        rank: usize,
+        size: usize,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Arc<dyn Exchange>> {
+        let Ok(name) = name.try_into() else {
+            let problem = format!("a group of cards has no name of {} bytes", name.len());
+            return Err(Error::Device { problem });
+        };
+        let device = self.own.upgrade().ok_or_else(|| Error::kernel("the card is being closed"))?;
+        let joined = Communicator::join(&self.card, GroupName(name), rank, size, goes_on)?;
+        Ok(Arc::new(Joined::new(device, joined.map_err(failed)?, size)))
     }
 
     fn complaints(&self) -> Result<Box<dyn Complaints>> {
@@ -548,6 +611,15 @@ impl fmt::Debug for Cuda {
 fn span<'a>(at: Address, bytes: usize) -> Span<'a> {
     // SAFETY: who gives an address keeps its memory until the work is done (`Device`'s contract).
     unsafe { Span::from_raw(at.0, bytes) }
+}
+
+/// A copy to the host.
+struct Landing(Event);
+
+impl Arrival for Landing {
+    fn wait(self: Box<Self>) -> Result<()> {
+        self.0.synchronize().map_err(failed)
+    }
 }
 
 /// A block of the card's memory.
@@ -664,10 +736,17 @@ impl DeviceKernel for Kernel {
 struct Tape {
     graph: Graph,
     stream: Arc<Stream>,
+    /// Those whose work it has: NCCL ends one only after the graphs that hold it, so they come last.
+    communicators: Vec<Arc<Communicator>>,
 }
 
 impl Recording for Tape {
     fn replay(&self) -> Result<()> {
-        self.graph.launch(&self.stream).map_err(failed)
+        self.graph.launch(&self.stream).map_err(failed)?;
+        // Exchanges of one group in a graph are done when the graph is.
+        match self.communicators.first() {
+            Some(communicator) => communicator.note(&self.stream).map_err(failed),
+            None => Ok(()),
+        }
     }
 }

@@ -10,6 +10,7 @@ mod bound;
 mod cache;
 mod device;
 pub mod driver;
+mod exchange;
 pub mod figures;
 mod lanes;
 mod lower;

@@ -47,19 +47,32 @@ impl Pages {
 
     /// Page-locked memory with a copy of `from`.
     pub(crate) fn with(self: &Arc<Self>, from: &[u8]) -> Result<Arc<dyn PageLocked>> {
-        let size = from.len().max(LEAST).next_power_of_two();
+        let mut memory = self.take(from.len())?;
+        memory.as_mut_slice()[..from.len()].copy_from_slice(from);
+        Ok(self.lend(memory, from.len()))
+    }
+
+    /// Page-locked memory that holds anything.
+    pub(crate) fn room(self: &Arc<Self>, bytes: usize) -> Result<Arc<dyn PageLocked>> {
+        let memory = self.take(bytes)?;
+        Ok(self.lend(memory, bytes))
+    }
+
+    fn lend(self: &Arc<Self>, memory: Pinned, bytes: usize) -> Arc<dyn PageLocked> {
+        Arc::new(Locked { pages: Arc::clone(self), memory: Some(memory), bytes })
+    }
+
+    fn take(&self, bytes: usize) -> Result<Pinned> {
+        let size = bytes.max(LEAST).next_power_of_two();
         let found = {
             let mut free = self.lock();
             let at = free.iter().position(|memory| memory.len() == size);
             at.map(|at| free.swap_remove(at))
         };
-        let mut memory = match found {
-            Some(memory) => memory,
-            None => Pinned::new(&self.card, size)?,
-        };
-        memory.as_mut_slice()[..from.len()].copy_from_slice(from);
-        let pages = Arc::clone(self);
-        Ok(Arc::new(Locked { pages, memory: Some(memory), bytes: from.len() }))
+        match found {
+            Some(memory) => Ok(memory),
+            None => Pinned::new(&self.card, size),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Pinned>> {

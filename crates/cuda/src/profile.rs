@@ -45,6 +45,8 @@ pub enum PieceWork {
     Copy(usize),
     /// Bytes that are set to zero.
     Clear(usize),
+    /// Bytes of each rank that cards exchange.
+    Exchange(usize),
 }
 
 impl Profile {
@@ -75,6 +77,7 @@ impl fmt::Display for PieceWork {
             }
             PieceWork::Copy(bytes) => write!(f, "copy of {bytes} bytes"),
             PieceWork::Clear(bytes) => write!(f, "clear of {bytes} bytes"),
+            PieceWork::Exchange(bytes) => write!(f, "exchange of {bytes} bytes"),
         }
     }
 }

@@ -4,9 +4,12 @@
 //! The ops that ask are in `ops/collective/`. Every rank runs the same ones in the same order: that
 //! is what the plan keeps, and all that an answer may rely on.
 
+pub(crate) mod on_card;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::device::{Exchange, PageLocked};
 use crate::tensor::Tensor;
 use crate::{Error, Result};
 
@@ -45,12 +48,12 @@ pub trait Collective: Send + Sync {
     /// When a rank is lost or asks for something else; so for all that follow.
     fn all_reduce(&self, ring: i32, data: &mut Tensor, how: Reduction) -> Result<()>;
 
-    /// As [`Collective::all_reduce`], beside the step that goes on.
+    /// As [`Collective::all_reduce`], beside the step that goes on. `data` is asked for by who reduces, when its turn
+    /// has come: it may have to wait for a card.
     ///
     /// # Errors
     /// When there is no such ring; what goes wrong later comes out of [`Ongoing::wait`].
-    fn start_all_reduce(&self, ring: i32, data: Tensor, how: Reduction)
-    -> Result<Box<dyn Ongoing>>;
+    fn start_all_reduce(&self, ring: i32, data: Bring, how: Reduction) -> Result<Box<dyn Ongoing>>;
 
     /// Rank `root` gets the reduction of all; what the others have then is unspecified.
     fn reduce(&self, ring: i32, data: &mut Tensor, how: Reduction, root: usize) -> Result<()>;
@@ -87,6 +90,36 @@ pub trait Collective: Send + Sync {
 
     /// Waits until every rank is here.
     fn barrier(&self, ring: i32) -> Result<()>;
+
+    /// Whether every rank has a card. What ranks without one reduce by themselves, those with one must reduce alike.
+    fn all_on_cards(&self) -> bool {
+        true
+    }
+
+    /// The way from card to card, where the ranks of a ring have agreed on one; otherwise what cards exchange goes
+    /// through the host's memory.
+    fn on_card(&self, ring: i32) -> Option<Arc<dyn Exchange>> {
+        let _ = ring;
+        None
+    }
+}
+
+/// Brings what is to be reduced.
+pub type Bring = Box<dyn FnOnce() -> Result<Carried> + Send>;
+
+/// What is reduced beside a step.
+#[derive(Debug)]
+pub struct Carried {
+    /// The values.
+    pub data: Tensor,
+    /// The memory that they lie in, where it is not the tensor's own.
+    pub memory: Option<Arc<dyn PageLocked>>,
+}
+
+impl From<Tensor> for Carried {
+    fn from(data: Tensor) -> Carried {
+        Carried { data, memory: None }
+    }
 }
 
 /// A reduction under way.
@@ -95,7 +128,7 @@ pub trait Ongoing: Send {
     ///
     /// # Errors
     /// When a rank is lost or asks for something else.
-    fn wait(self: Box<Self>) -> Result<Tensor>;
+    fn wait(self: Box<Self>) -> Result<Carried>;
 }
 
 /// A plan's way to the other ranks, with the reductions that its step has under way.
@@ -110,6 +143,8 @@ struct State {
     last: i64,
     /// Buffers of earlier reductions: a step in steady state allocates none.
     spare: Vec<Tensor>,
+    /// The most rows that each sparse gradient had on this rank.
+    most_rows: HashMap<String, usize>,
 }
 
 struct Flight {
@@ -120,7 +155,7 @@ struct Flight {
 
 enum FlightState {
     Going(Box<dyn Ongoing>),
-    Arrived(Result<Tensor>),
+    Arrived(Result<Carried>),
 }
 
 impl Link {
@@ -147,6 +182,14 @@ impl Link {
         self.collective.as_ref()
     }
 
+    /// That no rank was lost while cards exchanged: what they have is of no use then.
+    pub(crate) fn check_cards(&self) -> Result<()> {
+        match self.collective.on_card(0).and_then(|exchange| exchange.problem()) {
+            Some(problem) => Err(Error::remote(problem)),
+            None => Ok(()),
+        }
+    }
+
     /// A buffer from an earlier reduction, or a new one.
     pub(crate) fn buffer(&self) -> Option<Tensor> {
         self.state().spare.pop()
@@ -162,8 +205,17 @@ impl Link {
         }
     }
 
+    /// The most rows that sparse gradient `name` has had on this rank, which are `rows` now. Batches of the other ranks
+    /// are as large as the largest of this one.
+    pub(crate) fn most_rows(&self, name: &str, rows: usize) -> usize {
+        let mut state = self.state();
+        let most = state.most_rows.entry(name.to_owned()).or_default();
+        *most = rows.max(*most);
+        *most
+    }
+
     /// Starts a reduction in step `step` and says by which number to wait for it.
-    pub(crate) fn start(&self, ring: i32, data: Tensor, how: Reduction, step: u64) -> Result<i64> {
+    pub(crate) fn start(&self, ring: i32, data: Bring, how: Reduction, step: u64) -> Result<i64> {
         let ongoing = self.collective.start_all_reduce(ring, data, how)?;
         let mut state = self.state();
         state.flights.retain(|_, flight| flight.step == step);
@@ -174,7 +226,7 @@ impl Link {
     }
 
     /// Waits for a reduction that was started.
-    pub(crate) fn wait(&self, ticket: i64) -> Result<Tensor> {
+    pub(crate) fn wait(&self, ticket: i64) -> Result<Carried> {
         let flight = self.state().flights.remove(&ticket);
         match flight.map(|flight| flight.state) {
             Some(FlightState::Going(ongoing)) => ongoing.wait(),

@@ -8,7 +8,7 @@ use bireme_ir::{DType, Program, Var};
 use crate::collective::Collective;
 use crate::device::{Device, DeviceTensor, MemoryPlan, OnMemory};
 use crate::graph::ProgramHandle;
-use crate::plan::{FeedShape, Plan, Question, Team, shape_of};
+use crate::plan::{FeedShape, Plan, Question, Team, Way, shape_of};
 use crate::remote::Remote;
 use crate::tensor::{Dims, Tensor};
 use crate::{Draws, Error, Place, Result, Scope};
@@ -337,7 +337,12 @@ impl Executor {
         fetches: &[&str],
         private: &[&str],
     ) -> Result<Step> {
-        let mut plan = Plan::new(program, feeds, fetches, scope, private, self.check_finite)?;
+        let way = Way {
+            check_finite: self.check_finite,
+            on_card: self.device.is_some(),
+            collective: self.collective.as_deref(),
+        };
+        let mut plan = Plan::new(program, feeds, fetches, scope, private, way)?;
         if self.hogwild {
             plan.run_beside_others();
         }

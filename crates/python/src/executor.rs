@@ -154,6 +154,7 @@ impl Executor {
     ) -> EngineResult<()> {
         let copy = program.handle.read(Clone::clone);
         let wanted = ranks::rings_for(&copy, scope)?;
+        wanted.agree(self.card.as_ref(), jobs::environment()?.rpc.road)?;
         let mut rings = lock(&self.rings);
         if !rings.as_ref().is_some_and(|rings| Arc::ptr_eq(rings, &wanted)) {
             engine.join(Some(Arc::clone(&wanted) as Arc<dyn Collective>));
@@ -193,14 +194,10 @@ impl Executor {
     /// That a program of this kind can run where this executor runs. Servers hold parameters on the host anyway.
     fn check_place(&self, kind: Kind) -> EngineResult<()> {
         match kind {
-            Kind::Local | Kind::Server => Ok(()),
-            Kind::Trainer | Kind::Rank | Kind::HeterWorker | Kind::Stages
-                if self.card.is_none() =>
-            {
-                Ok(())
-            }
-            Kind::Trainer | Kind::Rank | Kind::HeterWorker | Kind::Stages => Err(Error::Device {
-                problem: "a job of several processes trains on CPUs so far: use \
+            Kind::Local | Kind::Server | Kind::Rank => Ok(()),
+            Kind::Trainer | Kind::HeterWorker | Kind::Stages if self.card.is_none() => Ok(()),
+            Kind::Trainer | Kind::HeterWorker | Kind::Stages => Err(Error::Device {
+                problem: "a job with servers trains on CPUs so far: use \
                           `Executor(CPUPlace())`, or set BIREME_DEVICE=cpu to run this script there"
                     .to_owned(),
             }),

@@ -85,11 +85,6 @@ pub(crate) fn rings_for(program: &Program, scope: &Scope) -> Result<Arc<Rings>> 
     Ok(rings)
 }
 
-/// The group of all ranks of the job.
-pub(crate) fn group(given: Option<&Ranks>) -> Result<Group> {
-    Ok(rings(given)?.group(0))
-}
-
 /// Lets go of the other ranks; a second call does nothing.
 pub(crate) fn leave() {
     drop(known().take());

@@ -1,11 +1,14 @@
 """Every collective call of `paddle.distributed`, in each rank checked against numpy."""
 
+import os
+
 import numpy as np
 import numpy.random
 import paddle
 import paddle.distributed as dist
 from paddle.framework.pickles import UnsafePickleError
 
+paddle.set_device(os.environ.get("JOB_DEVICE", "cpu"))
 TYPES = ["float32", "float64", "int32", "int64", "uint8", "int8", "int16", "bool", "float16"]
 
 
@@ -39,6 +42,7 @@ def reductions():
             x = tensor(parts[me])
             dist.all_reduce(x, op)
             assert x.dtype == tensor(parts[me]).dtype
+            assert x.place == tensor(parts[me]).place
             same(x, expected)
             for root in everybody:
                 x = tensor(parts[me])

@@ -42,6 +42,7 @@ def loss_of(model, part, head):
 
 
 how = os.environ["JOB_HOW"]
+paddle.set_device(os.environ.get("JOB_DEVICE", "cpu"))
 size = dist.get_world_size()
 rank = dist.get_rank()
 # Other values in every rank: the first one's must win.

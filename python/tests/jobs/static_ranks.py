@@ -87,7 +87,8 @@ else:
         here = os.environ["PADDLE_CURRENT_ENDPOINT"]
         transpiler = fluid.DistributeTranspiler(config)
         transpiler.transpile(RANK, trainers=ENDPOINTS, current_endpoint=here)
-exe = paddle.static.Executor(paddle.CPUPlace())
+on_card = os.environ.get("JOB_DEVICE", "cpu") != "cpu"
+exe = paddle.static.Executor(paddle.CUDAPlace(0) if on_card else paddle.CPUPlace())
 exe.run(startup)
 if "parallel" in HOW:
     run = fluid.ParallelExecutor(False, loss.name, main, num_trainers=RANKS, trainer_id=RANK).run

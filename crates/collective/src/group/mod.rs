@@ -140,6 +140,21 @@ impl Group {
         self.shared.core.mesh.as_ref().map_or(0, Mesh::bytes_sent)
     }
 
+    /// Why the group is at its end, if it is: calls that are made from now on say the same.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.core.inbox.failure()
+    }
+
+    /// A rank of this group that has left it, by role, rank and endpoint.
+    pub fn departed(&self) -> Option<String> {
+        self.shared.core.inbox.departed(&self.shared.ranks)
+    }
+
+    /// How long a rank may be late.
+    pub fn deadline(&self) -> Duration {
+        self.shared.core.settings.deadline
+    }
+
     /// Gives the group up: all calls fail, here and on all other ranks, for this reason.
     pub fn abort(&self, why: &str) {
         let peer = self.shared.core.name.clone();

@@ -37,6 +37,18 @@ pub enum Error {
          `BIREME_CUDA_LIBRARIES`"
     )]
     NoProducts,
+    /// NCCL was not found.
+    #[error(
+        "`libnccl.so.2` was not found; install it with `pip install nvidia-nccl-cu13`, or say its folder in \
+         `BIREME_CUDA_LIBRARIES`"
+    )]
+    NoExchange,
+    /// Cards that exchange have given up.
+    #[error("{problem}")]
+    GivenUp {
+        /// Why.
+        problem: String,
+    },
     /// The card has not so much memory left.
     #[error("the card is out of memory: {bytes} bytes were asked for, {free} of {total} are free")]
     OutOfMemory {

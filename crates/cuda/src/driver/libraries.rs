@@ -1,4 +1,4 @@
-//! Finds `libcuda` and `libcublasLt`.
+//! Finds `libcuda`, `libcublasLt` and `libnccl`.
 //!
 //! cudarc looks for libraries by name and panics where there is none, or where one lacks a function.
 //! So they are loaded here first, by path where need be, and kept: the loader then knows them by name.
@@ -20,10 +20,12 @@ pub const LIBRARIES_VARIABLE: &str = "BIREME_CUDA_LIBRARIES";
 /// Folders that the system's loader may not know.
 const KNOWN_FOLDERS: &[&str] = &["/usr/local/cuda/lib64", "/usr/lib/wsl/lib"];
 /// Folders of NVIDIA's packages below a folder of Python packages.
-const PACKAGE_FOLDERS: &[&str] = &["nvidia/cu13/lib", "nvidia/cublas/lib"];
+const PACKAGE_FOLDERS: &[&str] = &["nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/nccl/lib"];
 
 const DRIVER_FILES: &[&str] = &["libcuda.so.1", "libcuda.so"];
 const PRODUCT_FILES: &[&str] = &["libcublasLt.so.13", "libcublasLt.so"];
+/// Other libraries of this process may have loaded the first already.
+const EXCHANGE_FILES: &[&str] = &["libnccl.so.2", "libnccl.so"];
 
 /// The driver's functions that this crate calls.
 const DRIVER_FUNCTIONS: &[&str] = &[
@@ -139,6 +141,16 @@ pub(super) fn products() -> Result<()> {
         .clone()
 }
 
+/// Loads NCCL. cudarc does not know it by this name, so its functions are looked up by who calls them.
+pub(super) fn exchange() -> Result<&'static Library> {
+    static FOUND: OnceLock<Option<Library>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let by_name = || EXCHANGE_FILES.iter().find_map(|file| open(Path::new(file)));
+        load_first(EXCHANGE_FILES).or_else(by_name).or_else(|| load_elsewhere(EXCHANGE_FILES))
+    });
+    found.as_ref().ok_or(Error::NoExchange)
+}
+
 fn search<T>(with: impl FnOnce(&mut Search) -> T) -> T {
     with(&mut SEARCH.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -170,23 +182,29 @@ fn known_to_cudarc(name: &str) -> Option<&'static Library> {
 }
 
 fn load(name: &str, files: &[&str]) -> Option<Library> {
-    let (first, packages) = search(|search| (search.first.clone(), search.packages.clone()));
+    let by_name = || {
+        let names = cudarc::get_lib_name_candidates(name);
+        names.into_iter().find_map(|name| open(Path::new(&name)))
+    };
+    load_first(files).or_else(by_name).or_else(|| load_elsewhere(files))
+}
+
+/// From the folders that somebody has named.
+fn load_first(files: &[&str]) -> Option<Library> {
+    let first = search(|search| search.first.clone());
     let named = env::var_os(LIBRARIES_VARIABLE).map(PathBuf::from);
-    if let Some(library) =
-        [first, named].iter().flatten().find_map(|folder| load_below(folder, files))
-    {
-        return Some(library);
-    }
-    let by_name =
-        cudarc::get_lib_name_candidates(name).into_iter().find_map(|name| open(Path::new(&name)));
-    by_name
-        .or_else(|| KNOWN_FOLDERS.iter().find_map(|folder| load_below(Path::new(folder), files)))
-        .or_else(|| {
-            let folders = packages
-                .iter()
-                .flat_map(|root| PACKAGE_FOLDERS.iter().map(|folder| root.join(folder)));
-            folders.into_iter().find_map(|folder| load_below(&folder, files))
-        })
+    [first, named].iter().flatten().find_map(|folder| load_below(folder, files))
+}
+
+/// From where the system's loader does not look.
+fn load_elsewhere(files: &[&str]) -> Option<Library> {
+    let packages = search(|search| search.packages.clone());
+    let known = KNOWN_FOLDERS.iter().find_map(|folder| load_below(Path::new(folder), files));
+    known.or_else(|| {
+        let folders =
+            packages.iter().flat_map(|root| PACKAGE_FOLDERS.iter().map(|folder| root.join(folder)));
+        folders.into_iter().find_map(|folder| load_below(&folder, files))
+    })
 }
 
 fn load_below(folder: &Path, files: &[&str]) -> Option<Library> {

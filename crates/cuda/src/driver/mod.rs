@@ -1,4 +1,4 @@
-//! The CUDA driver and cuBLASLt as safe types: cards, memory, streams, graphs, kernels, products.
+//! The CUDA driver, cuBLASLt and NCCL as safe types: cards, memory, streams, graphs, kernels, products, exchanges.
 //!
 //! Nothing is linked: [`libraries`] finds NVIDIA's libraries at run time, or the emulated card's.
 //! Every call returns an [`Error`] rather than panicking.
@@ -16,6 +16,7 @@ mod graph;
 mod launch;
 mod memory;
 mod modules;
+mod nccl;
 mod product;
 mod stream;
 
@@ -25,6 +26,7 @@ pub use event::{Event, Timing};
 pub use graph::Graph;
 pub use memory::{Memory, Pinned, Span};
 pub use modules::Function;
+pub use nccl::{Communicator, Exchanged, GroupName, Reduce};
 pub use product::{Compute, Element, Epilogue, Operand, ProductSpec, Products};
 pub use stream::Stream;
 pub(crate) use stream::is_page_locked;

@@ -139,6 +139,19 @@ impl Stream {
         self.card.check("cuMemcpyDtoHAsync", code)
     }
 
+    /// As [`Stream::download_later`], to page-locked memory of somebody else.
+    ///
+    /// # Safety
+    /// As there; `to` has as many bytes as `from`.
+    pub(crate) unsafe fn download_to(&self, to: *mut u8, from: Span<'_>) -> Result<()> {
+        self.card.enter()?;
+        // SAFETY: the caller cares for `to`.
+        let code = unsafe {
+            sys::cuMemcpyDtoHAsync_v2(to.cast(), from.address(), from.len(), self.handle)
+        };
+        self.card.check("cuMemcpyDtoHAsync", code)
+    }
+
     /// Copies bytes on the card, or from one card to another.
     pub fn copy(&self, to: Span<'_>, from: Span<'_>) -> Result<()> {
         same_size("cuMemcpyDtoDAsync", to.len(), from.len())?;

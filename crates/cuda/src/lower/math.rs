@@ -68,7 +68,7 @@ impl Affine {
 }
 
 /// All of a tensor, times `scale` plus `bias`.
-fn affine(l: &mut Lowering<'_>, x: &Var, out: &Var, scale: f64, bias: f64) -> Outcome {
+pub(super) fn affine(l: &mut Lowering<'_>, x: &Var, out: &Var, scale: f64, bias: f64) -> Outcome {
     let (from, to, dtype, n) = (x.at, out.at, x.dtype, x.numel());
     let factor = Ref::NULL;
     Affine { from, to, dtype, n, factor, scale, bias, bias_is_scaled: false }.add_to(l)

@@ -4,6 +4,7 @@
 //! A card runs what it is given in order, beside the host: calls return before the work is done, and
 //! only [`Device::download`] and [`Device::synchronize`] wait for it.
 
+mod exchange;
 mod memory;
 mod once;
 mod value;
@@ -12,6 +13,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+pub use exchange::{Elements, Exchange};
 pub use memory::{MemoryPlan, OnMemory, SegmentMemory};
 pub use once::run_once_on;
 pub(crate) use once::{refused, unwritten};
@@ -56,6 +58,15 @@ pub trait PageLocked: Send + Sync + fmt::Debug {
 
     /// Its size.
     fn bytes(&self) -> usize;
+}
+
+/// A copy from a card on its way.
+pub trait Arrival: Send {
+    /// Waits until it is there.
+    ///
+    /// # Errors
+    /// When the card is lost, or an earlier kernel failed.
+    fn wait(self: Box<Self>) -> Result<()>;
 }
 
 /// How much memory a card has.
@@ -293,6 +304,23 @@ pub trait Device: Send + Sync + fmt::Debug {
         Err(no_page_locked_memory(bytes))
     }
 
+    /// Page-locked memory of which nothing is known; given back when it is dropped.
+    fn page_locked_room(&self, bytes: usize) -> Result<Arc<dyn PageLocked>> {
+        Err(no_page_locked_memory(bytes))
+    }
+
+    /// Copies to the first `bytes` bytes of page-locked memory some time later; the card holds `to` until then, and
+    /// nobody may look at it.
+    fn download_page_locked(
+        &self,
+        from: Address,
+        bytes: usize,
+        to: &Arc<dyn PageLocked>,
+    ) -> Result<Box<dyn Arrival>> {
+        let _ = (from, to);
+        Err(no_page_locked_memory(bytes))
+    }
+
     /// A way for the feeds of steps, which are at most so many bytes each.
     fn uploads(&self, bytes: &[usize]) -> Result<Box<dyn Uploads>>;
 
@@ -348,6 +376,36 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn take_over(&self, from: Option<u64>) -> Result<()> {
         let _ = from;
         self.synchronize()
+    }
+
+    /// A number that no other card has, wherever it is; none where that is not known.
+    fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
+
+    /// What all cards must say alike that [`Device::join`] joins.
+    ///
+    /// # Errors
+    /// What is missing.
+    fn can_join(&self) -> Result<String> {
+        Err(Error::Device { problem: "this device exchanges nothing with others".to_owned() })
+    }
+
+    /// What names a group of cards that is about to meet: one rank asks for it, and tells the others.
+    fn name_group(&self) -> Result<Vec<u8>> {
+        self.can_join().map(String::into_bytes)
+    }
+
+    /// Joins the group of that name as one of so many ranks. This waits for all of them, as long as `goes_on` says so.
+    fn join(
+        &self,
+        name: &[u8],
+        rank: usize,
+        size: usize,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Arc<dyn Exchange>> {
+        let _ = (name, rank, size, goes_on);
+        Err(Error::Device { problem: "this device exchanges nothing with others".to_owned() })
     }
 
     /// A place where kernels may complain.

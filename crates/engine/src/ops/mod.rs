@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 mod activation;
 mod amp;
-mod collective;
+pub(crate) mod collective;
 mod compare;
 mod control;
 mod conv;

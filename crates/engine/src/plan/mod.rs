@@ -6,6 +6,7 @@
 
 mod beside;
 mod card;
+mod flatten;
 mod frame;
 mod fuse;
 mod gaps;
@@ -80,6 +81,17 @@ pub(crate) struct Plan {
 // between threads only as a whole, between steps.
 unsafe impl Send for Plan {}
 
+/// How a plan will run, as far as its ops depend on that.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    /// Whether every output is checked for NaN.
+    pub(crate) check_finite: bool,
+    /// Whether there is a card.
+    pub(crate) on_card: bool,
+    /// The other ranks, if there are some.
+    pub(crate) collective: Option<&'a dyn Collective>,
+}
+
 impl Plan {
     /// Compiles the global block of `program`. Variables named in `private` start with what they
     /// hold in the scope now, and are then kept by this plan alone.
@@ -92,8 +104,9 @@ impl Plan {
         fetches: &[&str],
         scope: &Scope,
         private: &[&str],
-        check_finite: bool,
+        way: Way<'_>,
     ) -> Result<Plan> {
+        let Way { check_finite, on_card, collective } = way;
         crate::catalog::check(program, feeds)?;
         let mut selection = Selection::new(program, feeds, fetches)?;
         selection.drop_unneeded();
@@ -102,6 +115,9 @@ impl Plan {
         check_ends(program, &selection, feeds)?;
         versions::separate(&mut selection);
         versions::write_apart(&mut selection);
+        if on_card {
+            flatten::for_card(&mut selection, collective);
+        }
         // A fused op can hide what a check is meant to find, and is not the user's.
         if !check_finite {
             fuse::fuse(&mut selection);

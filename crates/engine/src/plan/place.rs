@@ -1,16 +1,20 @@
 //! Decides where each op of a step runs when there is a card, and what is copied between the two.
 //!
-//! An op is the host's when the card has no kernel for it, when it asks other processes or prints, when
+//! An op is the host's when the card has no kernel for it, when it asks servers or prints, when
 //! a condition decides whether it runs, when its shapes are known only as it runs, or when it uses a table that
 //! the card has no memory for. Values are copied where
 //! somebody needs them that another has made, once, and only then.
+//! What ranks reduce is the card's own where cards exchange among themselves (`collective/on_card.rs`); otherwise it
+//! leaves the card and comes back beside the step (`card/staged.rs`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::Result;
+use crate::collective::{Link, on_card};
 use crate::device::{Device, DeviceKernel, DeviceMeta, RowValues};
 use crate::op::{Meta, OpView};
+use crate::ops::collective::ring;
 use crate::plan::gaps::Gaps;
 use crate::plan::select::{SelectedOp, Selection, VarId};
 use bireme_ir::VarKind;
@@ -24,6 +28,8 @@ pub(crate) struct Deciding<'a> {
     pub(crate) device: &'a dyn Device,
     /// Variables that the card has no memory for: ops that use them run on the host.
     pub(crate) at_home: &'a HashSet<VarId>,
+    /// The way to the other ranks.
+    pub(crate) link: Option<&'a Arc<Link>>,
 }
 
 /// One thing to do in a step.
@@ -33,6 +39,8 @@ pub(crate) enum Task {
     Host(usize),
     /// Runs an op on the card.
     Card(usize),
+    /// Runs an op of values on the card by way of the host's memory.
+    Staged(usize),
     /// Copies a value to the host.
     Down(VarId),
     /// Copies a value to the card.
@@ -43,6 +51,8 @@ pub(crate) enum Task {
 pub(crate) struct Places {
     /// The kernel of each op that runs on the card.
     pub(crate) kernels: Vec<Option<Arc<dyn DeviceKernel>>>,
+    /// Ops whose values are the card's, and which the host runs through memory of its own.
+    pub(crate) staged: HashSet<usize>,
     /// What is known of each value, with the rows that are selected on the card.
     pub(crate) metas: Vec<Option<DeviceMeta>>,
 }
@@ -61,9 +71,10 @@ impl Places {
         loop {
             let places = Places::with_gaps(selection, metas, by, &gaps)?;
             // An op that the host runs after all takes no gaps.
-            let on_host = selection.ops.iter().zip(&places.kernels).filter(|(_, k)| k.is_none());
+            let ops = selection.ops.iter().enumerate();
+            let on_host = ops.filter(|(at, _)| places.kernels[*at].is_none());
             let touched: HashSet<VarId> =
-                on_host.flat_map(|(op, _)| op.inputs.iter().chain(&op.outputs)).copied().collect();
+                on_host.flat_map(|(_, op)| op.inputs.iter().chain(&op.outputs)).copied().collect();
             if !gaps.remove(|var| touched.contains(var)) {
                 return Ok(places);
             }
@@ -86,9 +97,12 @@ impl Places {
             })
         });
         let (metas, kernels) = (on_card.collect(), Vec::with_capacity(selection.ops.len()));
-        let mut places = Places { kernels, metas };
-        for op in &selection.ops {
+        let mut places = Places { kernels, staged: HashSet::new(), metas };
+        for (at, op) in selection.ops.iter().enumerate() {
             let kernel = places.kernel(selection, op, by).map_err(|error| error.in_op(&op.op))?;
+            if kernel.is_none() && places.stage(selection, op, by)? {
+                places.staged.insert(at);
+            }
             places.kernels.push(kernel);
         }
         Ok(places)
@@ -101,9 +115,11 @@ impl Places {
         by: Deciding<'_>,
     ) -> Result<Option<Arc<dyn DeviceKernel>>> {
         let is_at_home = |var: &VarId| by.at_home.contains(var);
+        let is_alone = op.def.side_effect && !op.def.ordered;
+        let has_nobody = op.def.ordered && by.link.is_none();
         if op.guarded
-            || op.def.ordered
-            || op.def.side_effect
+            || is_alone
+            || has_nobody
             || op.inputs.iter().chain(&op.outputs).any(is_at_home)
         {
             return Ok(None);
@@ -122,7 +138,10 @@ impl Places {
         }
         let versions: Vec<u32> =
             op.outputs.iter().map(|var| selection.vars[*var].version).collect();
-        let view = OpView { seed: by.seed, versions: &versions, ..op.view() };
+        let view = OpView { seed: by.seed, link: by.link, versions: &versions, ..op.view() };
+        if op.def.ordered {
+            return on_card::kernel(&view, &inputs, &outputs);
+        }
         let mut kernel = by.device.kernel(&view, &inputs, &mut outputs)?;
         if outputs.iter().any(|output| views_what_stays(selection, op, output)) {
             for output in &mut outputs {
@@ -138,9 +157,49 @@ impl Places {
         Ok(kernel)
     }
 
-    /// Whether op `at` runs on the card.
+    /// Whether an op reduces values of the card through the host's memory, and how many rows then come back.
+    fn stage(&mut self, selection: &Selection, op: &SelectedOp, by: Deciding<'_>) -> Result<bool> {
+        let Some(link) = by.link.filter(|_| op.def.ordered && !op.guarded) else {
+            return Ok(false);
+        };
+        let is_reduction = matches!(op.op.kind.as_str(), "c_bucket_start" | "c_bucket_wait")
+            || op.op.kind.starts_with("c_allreduce_");
+        let ([x], true) = (op.inputs_of("X"), is_reduction) else { return Ok(false) };
+        let (x, out) = (*x, op.outputs[0]);
+        // Where a feed lies is known only when it is fed.
+        if selection.feeds.contains(&x) {
+            return Ok(false);
+        }
+        let is_at_home = op.inputs.iter().chain(&op.outputs).any(|var| by.at_home.contains(var));
+        let Some(meta) = self.metas[x].clone().filter(|meta| is_fixed(meta) && !is_at_home) else {
+            return Ok(false);
+        };
+        if meta.meta.kind == VarKind::LodTensor {
+            return Ok(true);
+        }
+        let (Some(rows), "c_allreduce_sum") = (meta.rows, op.op.kind.as_str()) else {
+            return Ok(false);
+        };
+        let size = link.peers().size(ring(&op.view())?)?;
+        let room = size * link.most_rows(&selection.vars[x].name, rows);
+        self.metas[out] = Some(DeviceMeta { rows: Some(room), values: RowValues::Own, ..meta });
+        Ok(true)
+    }
+
+    /// Whether the values of op `at` are the card's.
     pub(crate) fn is_on_card(&self, at: usize) -> bool {
-        self.kernels[at].is_some()
+        self.kernels[at].is_some() || self.staged.contains(&at)
+    }
+}
+
+impl Places {
+    /// How op `at` runs.
+    pub(crate) fn task(&self, at: usize) -> Task {
+        match (self.kernels[at].is_some(), self.staged.contains(&at)) {
+            (true, _) => Task::Card(at),
+            (false, true) => Task::Staged(at),
+            (false, false) => Task::Host(at),
+        }
     }
 }
 
@@ -174,21 +233,22 @@ impl Holders {
 /// beginning goes to the card first of all, so that nothing of the card is cut in two by it.
 pub(crate) fn schedule(
     ops: &[SelectedOp],
-    is_on_card: impl Fn(usize) -> bool,
+    runs: impl Fn(usize) -> Task,
     holders: &mut HashMap<VarId, Holders>,
     kept: &[VarId],
 ) -> Vec<Task> {
     let (mut first, mut tasks) = (Vec::new(), Vec::new());
     let mut given: HashSet<VarId> = holders.keys().copied().collect();
     for (at, op) in ops.iter().enumerate() {
-        let card = is_on_card(at);
+        let task = runs(at);
+        let card = !matches!(task, Task::Host(_));
         for var in &op.inputs {
             match copy_for(holders, *var, card) {
                 Some(copy @ Task::Up(_)) if given.contains(var) => first.push(copy),
                 copy => tasks.extend(copy),
             }
         }
-        tasks.push(if card { Task::Card(at) } else { Task::Host(at) });
+        tasks.push(task);
         for var in &op.outputs {
             given.remove(var);
             holders.insert(*var, if card { Holders::CARD } else { Holders::HOST });
@@ -228,8 +288,8 @@ mod tests {
         let [x, a, b, c, d] = [0, 1, 2, 3, 4];
         let mut holders = HashMap::from([(x, Holders::HOST)]);
         // The second and the third run on the host.
-        let on_card = |at: usize| at == 0 || at == 3;
-        let tasks = schedule(&selection.ops, on_card, &mut holders, &[b]);
+        let runs = |at: usize| if at == 0 || at == 3 { Task::Card(at) } else { Task::Host(at) };
+        let tasks = schedule(&selection.ops, runs, &mut holders, &[b]);
         let expected = [
             Task::Up(x),
             Task::Card(0),

@@ -58,6 +58,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("c_allreduce_min", RANKS),
     ("c_allreduce_max", RANKS),
     ("c_broadcast", RANKS),
+    ("c_bucket_gather", RANKS),
+    ("c_bucket_spread", RANKS),
     ("c_bucket_start", RANKS),
     ("c_bucket_wait", RANKS),
     ("c_comm_init", RANKS),

@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bireme_collective::{Error as GroupError, Group, Pending, Reduce};
-use bireme_engine::collective::{Collective, Ongoing, Reduction};
+use bireme_engine::collective::{Bring, Carried, Collective, Ongoing, Reduction};
+use bireme_engine::device::{Device, Exchange};
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Error, Result, dispatch};
+use bireme_engine::{Error, Place, Result, dispatch};
 use bireme_ir::difference;
+
+use super::cards::{self, Agreed, Road};
+use crate::eager::tensors;
 
 /// The rings of a process. One that nobody has made is the whole job, as in Paddle's programs, where
 /// several rings only keep several streams busy.
@@ -17,12 +21,46 @@ pub struct Rings {
     parts: RwLock<HashMap<i32, Group>>,
     /// Whether the ranks have compared what they train.
     compared: AtomicBool,
+    /// How the cards of the whole job exchange, once the ranks have agreed.
+    agreed: Mutex<Option<(Agreed, Option<Place>)>>,
 }
 
 impl Rings {
     /// Rings that are all the whole job.
     pub fn new(whole: Group) -> Rings {
-        Rings { whole, parts: RwLock::default(), compared: AtomicBool::new(false) }
+        let (parts, compared) = (RwLock::default(), AtomicBool::new(false));
+        Rings { whole, parts, compared, agreed: Mutex::default() }
+    }
+
+    /// Decides, once, how the cards of all ranks exchange; `device` is this rank's card. All ranks make this call at
+    /// the same place, those without a card too. Rank 0 logs in a line what a user should know.
+    ///
+    /// # Errors
+    /// When a rank is lost, or asks for what cannot be; on every rank.
+    pub fn agree(&self, device: Option<&Arc<dyn Device>>, road: Road) -> Result<()> {
+        let mut agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        if agreed.is_some() {
+            return Ok(());
+        }
+        let made = cards::agree(&self.whole, device, road)?;
+        if let (Some(line), 0) = (&made.line, self.whole.rank()) {
+            tracing::warn!("{line}");
+        }
+        *agreed = Some((made, device.map(|device| device.place())));
+        Ok(())
+    }
+
+    /// Why cards exchange through the host's memory, if they do.
+    pub fn why_host(&self) -> Option<String> {
+        let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        agreed.as_ref()?.0.line.clone()
+    }
+
+    /// The way of this rank's card to those of all others, where they exchange among themselves.
+    pub fn exchange(&self) -> Option<(Arc<dyn Exchange>, Place)> {
+        let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        let (agreed, place) = agreed.as_ref()?;
+        Some((Arc::clone(&agreed.cards.as_ref()?.exchange), (*place)?))
     }
 
     /// Compares the fingerprint of this rank's program with those of all others, once: the first
@@ -87,9 +125,13 @@ fn no_numbers(tensor: &Tensor) -> Error {
 }
 
 fn all_reduce(group: &Group, data: &mut Tensor, how: Reduction) -> Result<()> {
-    dispatch!(data.dtype(), T in [f32, f64, i64, i32] => {
-        group.all_reduce(data.as_mut_slice::<T>()?, reduce(how)).map_err(lost)
-    }, else => Err(no_numbers(data)))
+    let how = match how {
+        Reduction::Sum => tensors::Reduction::Sum,
+        Reduction::Prod => tensors::Reduction::Product,
+        Reduction::Min => tensors::Reduction::Min,
+        Reduction::Max => tensors::Reduction::Max,
+    };
+    tensors::all_reduce(group, data, how)
 }
 
 impl Collective for Rings {
@@ -105,15 +147,17 @@ impl Collective for Rings {
         all_reduce(&self.group(ring), data, how)
     }
 
-    fn start_all_reduce(
-        &self,
-        ring: i32,
-        mut data: Tensor,
-        how: Reduction,
-    ) -> Result<Box<dyn Ongoing>> {
+    fn start_all_reduce(&self, ring: i32, data: Bring, how: Reduction) -> Result<Box<dyn Ongoing>> {
         let work = move |group: &Group| {
-            let outcome = all_reduce(group, &mut data, how);
-            Ok((data, outcome))
+            let reduced = data().and_then(|mut carried| {
+                all_reduce(group, &mut carried.data, how)?;
+                Ok(carried)
+            });
+            if let Err(error) = &reduced {
+                // The others wait for this rank's part, which does not come.
+                group.abort(&error.to_string());
+            }
+            Ok(reduced)
         };
         Ok(Box::new(Flight(self.group(ring).start(work))))
     }
@@ -171,22 +215,30 @@ impl Collective for Rings {
     fn barrier(&self, ring: i32) -> Result<()> {
         self.group(ring).barrier().map_err(lost)
     }
+
+    fn all_on_cards(&self) -> bool {
+        let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        agreed.as_ref().is_none_or(|(agreed, _)| agreed.everywhere)
+    }
+
+    fn on_card(&self, ring: i32) -> Option<Arc<dyn Exchange>> {
+        let parts = self.parts.read().unwrap_or_else(PoisonError::into_inner);
+        // A part of the job has its own ranks, which have not agreed on anything.
+        if parts.contains_key(&ring) { None } else { self.exchange().map(|(exchange, _)| exchange) }
+    }
 }
 
 /// A reduction on the group's own thread.
-struct Flight(Pending<(Tensor, Result<()>)>);
+struct Flight(Pending<Result<Carried>>);
 
 impl Ongoing for Flight {
-    fn wait(self: Box<Self>) -> Result<Tensor> {
-        let (data, outcome) = self.0.wait().map_err(lost)?;
-        outcome.map(|()| data)
+    fn wait(self: Box<Self>) -> Result<Carried> {
+        self.0.wait().map_err(lost)?
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use bireme_collective::Config;
     use bireme_comm::{Memory, Transport};
 

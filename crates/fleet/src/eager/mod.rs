@@ -5,11 +5,13 @@
 //! in [`tensors`].
 
 mod buckets;
+mod on_cards;
 mod reducer;
 mod rows;
 mod synchronize;
 pub mod tensors;
 
 pub use buckets::Limits;
+pub use on_cards::OnCards;
 pub use reducer::{Parameter, Reducer};
 pub use synchronize::synchronize;

@@ -14,6 +14,7 @@ use bireme_engine::tensor::{SelectedRows, Tensor};
 use bireme_engine::{Error, Result, Value};
 
 use super::buckets::{Bucket, Limits, Size, buckets};
+use super::on_cards::OnCards;
 use super::rows;
 use super::tensors::{self, Reduction, remote};
 
@@ -34,6 +35,8 @@ pub struct Reducer {
     places: Vec<usize>,
     /// Whether a pass may lead to some of the parameters only.
     find_unused: bool,
+    /// The cards, where they exchange among themselves.
+    cards: Option<OnCards>,
     state: Mutex<State>,
 }
 
@@ -72,13 +75,17 @@ enum Flight {
     Started(Pending<Result<Load>>),
     /// Goes when it is waited for.
     Here(Load),
+    /// From card to card: the gradients are averages as soon as the card has come so far.
+    OnCards,
 }
 
 impl Flight {
-    fn land(self, group: &Group) -> Result<Load> {
+    /// What came of it; nothing where the gradients are in their places already.
+    fn land(self, group: &Group) -> Result<Option<Load>> {
         match self {
-            Flight::Started(pending) => pending.wait().map_err(remote)?,
-            Flight::Here(load) => travel(group, load),
+            Flight::Started(pending) => pending.wait().map_err(remote)?.map(Some),
+            Flight::Here(load) => travel(group, load).map(Some),
+            Flight::OnCards => Ok(None),
         }
     }
 }
@@ -92,6 +99,7 @@ impl Reducer {
         parameters: Vec<Parameter>,
         limits: Limits,
         find_unused: bool,
+        cards: Option<OnCards>,
     ) -> Arc<Reducer> {
         let sizes: Vec<Size> = parameters
             .iter()
@@ -108,7 +116,7 @@ impl Reducer {
         }
         let flat = buckets.iter().map(|_| None).collect();
         let state = Mutex::new(State { flat, ..State::default() });
-        let reducer = Reducer { group, parameters, buckets, places, find_unused, state };
+        let reducer = Reducer { group, parameters, buckets, places, find_unused, cards, state };
         let reducer = Arc::new(reducer);
         for (member, parameter) in reducer.parameters.iter().enumerate() {
             let collector = Arc::clone(&reducer) as Arc<dyn Collector>;
@@ -147,6 +155,12 @@ impl Reducer {
         state.used[member] = is_used;
         state.missing[self.places[member]] -= 1;
         while state.missing.get(state.next) == Some(&0) {
+            if self.goes_by_cards(state.next) {
+                self.average_on_cards(state.next)?;
+                state.next += 1;
+                state.flights.push(Flight::OnCards);
+                continue;
+            }
             let load = self.load(state, state.next)?;
             state.next += 1;
             // When the last gradient is known nothing is left to compute meanwhile.
@@ -156,6 +170,32 @@ impl Reducer {
             } else {
                 Flight::Started(self.group.start(move |group| Ok(travel(group, load))))
             });
+        }
+        Ok(())
+    }
+
+    /// Whether a bucket goes from card to card: rows do not, for ranks have different numbers of them.
+    fn goes_by_cards(&self, at: usize) -> bool {
+        let bucket = &self.buckets[at];
+        let takes = |cards: &OnCards| {
+            bucket.members.iter().all(|member| cards.takes(&self.parameters[*member].tensor))
+        };
+        !bucket.is_sparse && self.cards.as_ref().is_some_and(takes)
+    }
+
+    /// Has the cards average the gradients of a bucket, each where it lies.
+    fn average_on_cards(&self, at: usize) -> Result<()> {
+        let Some(cards) = &self.cards else { return Ok(()) };
+        for member in &self.buckets[at].members {
+            let parameter = &self.parameters[*member];
+            if parameter.tensor.grad().is_none() {
+                set_grad(parameter, no_gradient(parameter));
+            }
+            if let Some(grad) = parameter.tensor.grad()
+                && !cards.all_reduce(&grad, Reduction::Average)?
+            {
+                return Err(Error::kernel("a gradient lies elsewhere than its parameter"));
+            }
         }
         Ok(())
     }
@@ -330,8 +370,9 @@ impl Reducer {
         let before: Vec<bool> = self.parameters.iter().map(had).collect();
         late.into_iter().try_for_each(|member| self.note(state, member, false))?;
         for (at, flight) in std::mem::take(&mut state.flights).into_iter().enumerate() {
-            let load = flight.land(&self.group)?;
-            self.unload(state, at, load)?;
+            if let Some(load) = flight.land(&self.group)? {
+                self.unload(state, at, load)?;
+            }
         }
         if self.find_unused { self.forget_unused(state, &before) } else { Ok(()) }
     }

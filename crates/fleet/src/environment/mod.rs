@@ -14,6 +14,7 @@ use std::time::Duration;
 use bireme_comm::Path;
 pub use bireme_ps::worker::CommunicatorFlags;
 
+use crate::collective::Road;
 use crate::{Error, Result};
 use variables::{self as v, Variable};
 
@@ -155,6 +156,8 @@ pub struct Rpc {
     pub heartbeat_timeout: Option<Duration>,
     /// The least important log lines to write.
     pub log: Option<String>,
+    /// `BIREME_COLLECTIVE`.
+    pub road: Road,
 }
 
 impl fmt::Debug for Rpc {
@@ -302,6 +305,7 @@ impl Values {
             heartbeat: self.seconds(&v::HEARTBEAT)?,
             heartbeat_timeout: self.seconds(&v::HEARTBEAT_TIMEOUT)?,
             log: self.text(&v::LOG),
+            road: self.text(&v::COLLECTIVE).map_or(Ok(Road::Auto), |text| text.parse())?,
         })
     }
 

@@ -115,6 +115,8 @@ variables! {
             "Seconds between two signs of life of a peer.";
         HEARTBEAT_TIMEOUT = "BIREME_HEARTBEAT_TIMEOUT", "10",
             "Seconds without one until a peer counts as lost.";
+        COLLECTIVE = "BIREME_COLLECTIVE", "",
+            "How the cards of ranks exchange gradients: `nccl` from card to card, or not at all; `host` through the host's memory. Without it: NCCL where every rank has a card of its own and finds the library.";
         LOG = "BIREME_LOG", "warn",
             "The least important log lines that go to standard error: error, warn, info or debug.";
     }

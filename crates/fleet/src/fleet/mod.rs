@@ -17,7 +17,7 @@ use bireme_engine::optimizer::{Minimized, Optimizer};
 use bireme_ir::Program;
 use bireme_transpiler::{Transpiled, Transpiler};
 
-use crate::collective::Rings;
+use crate::collective::{Rings, Road};
 use crate::settings::{network, settings};
 use crate::util::Util;
 use crate::{Environment, Error, Reporter, Result, Role, RoleMaker, Strategy, split_files};
@@ -50,6 +50,8 @@ pub struct Fleet {
     worker: Option<worker::Connected>,
     /// The other ranks of a collective job.
     rings: Option<Arc<Rings>>,
+    /// How the cards of ranks exchange.
+    road: Road,
     /// What a server starts with.
     initial: Option<server::Initial>,
 }
@@ -81,8 +83,16 @@ impl Fleet {
             environment: environment.clone(),
             reporter: Reporter::new(environment),
             is_on_network: true,
+            road: environment.rpc.road,
             ..Fleet::with_transport(role, transport, Settings::default())
         })
+    }
+
+    /// Says how the cards of ranks exchange, instead of the environment.
+    #[must_use]
+    pub fn road(mut self, road: Road) -> Fleet {
+        self.road = road;
+        self
     }
 
     /// The process that the environment of a launcher describes.
@@ -111,6 +121,7 @@ impl Fleet {
             job: None,
             worker: None,
             rings: None,
+            road: Road::Auto,
             initial: None,
         }
     }

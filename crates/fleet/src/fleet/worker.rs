@@ -29,7 +29,11 @@ impl Fleet {
     pub fn init_worker(&mut self, mut executor: Executor) -> Result<Executor> {
         let remote = self.connect(executor.scope())?;
         executor.connect(remote.map(|worker| worker as _));
-        executor.join(self.join()?.map(|rings| rings as _));
+        let rings = self.join()?;
+        if let Some(rings) = &rings {
+            rings.agree(executor.device(), self.road)?;
+        }
+        executor.join(rings.map(|rings| rings as _));
         executor.run(self.startup_program()?, &[], &[])?;
         Ok(executor)
     }

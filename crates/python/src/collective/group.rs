@@ -4,11 +4,14 @@
 //! call that waits runs it at once and lends the tensor's own memory; one that does not hands it to
 //! the group's thread with a copy, so that the tensor can be read meanwhile.
 
+use std::sync::Arc;
+
 use bireme_collective::Group;
 use bireme_engine::eager::{EagerTensor, HostValue};
 use bireme_engine::tensor::Tensor as EngineTensor;
 use bireme_engine::{Error, Result, Value};
-use bireme_fleet::collective::Ranks;
+use bireme_fleet::collective::{Ranks, Rings, Road};
+use bireme_fleet::eager::OnCards;
 use bireme_fleet::eager::tensors::{self, Reduction, remote};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,18 +19,40 @@ use pyo3::types::PyBytes;
 
 use super::task::Task;
 use crate::error::{enter, to_py};
-use crate::ranks;
 use crate::tensor::Tensor;
+use crate::{jobs, ranks};
 
 /// Processes that make collective calls together.
 #[pyclass(frozen, module = "bireme._core")]
 pub(crate) struct ProcessGroup {
     pub(super) group: Group,
+    /// The rings of the job, for the group of all its processes.
+    rings: Option<Arc<Rings>>,
 }
 
 impl ProcessGroup {
     pub(super) fn new(group: Group) -> ProcessGroup {
-        ProcessGroup { group }
+        ProcessGroup { group, rings: None }
+    }
+
+    /// The cards of all ranks, where they exchange tensors like this one among themselves. The ranks agree on that the
+    /// first time; all make the same calls.
+    pub(super) fn on_cards(
+        &self,
+        py: Python<'_>,
+        tensor: &EagerTensor,
+    ) -> PyResult<Option<OnCards>> {
+        let held = tensor.held();
+        let (Some(rings), Some(card)) = (&self.rings, held.home()) else { return Ok(None) };
+        enter(py, || {
+            let road = jobs::environment()?.rpc.road;
+            if road == Road::Host {
+                return Ok(None);
+            }
+            rings.agree(Some(card.device()), road)?;
+            let cards = rings.exchange().map(|(exchange, place)| OnCards::new(exchange, place));
+            Ok(cards.filter(|cards| cards.takes(tensor)))
+        })
     }
 
     /// Runs or starts `work`, which is told whether it may use the memory of its tensors.
@@ -154,7 +179,8 @@ impl ProcessGroup {
     ) -> PyResult<ProcessGroup> {
         let given = rank.zip(endpoints.filter(|endpoints| !endpoints.is_empty()));
         let given = given.map(|(rank, endpoints)| Ranks { rank, endpoints });
-        enter(py, || ranks::group(given.as_ref())).map(ProcessGroup::new)
+        let rings = enter(py, || ranks::rings(given.as_ref()))?;
+        Ok(ProcessGroup { group: rings.group(0), rings: Some(rings) })
     }
 
     /// A group of processes that is not that of the job.
@@ -219,6 +245,11 @@ impl ProcessGroup {
         sync: bool,
     ) -> PyResult<Task> {
         let (tensor, op) = (tensor.inner.clone(), reduction(op)?);
+        if let Some(cards) = self.on_cards(py, &tensor)?
+            && enter(py, || cards.all_reduce(&tensor, op))?
+        {
+            return Ok(Task::done());
+        }
         self.call(py, sync, move |group, memory| {
             change(&tensor, memory, |tensor| tensors::all_reduce(group, tensor, op))
         })
@@ -252,6 +283,11 @@ impl ProcessGroup {
     ) -> PyResult<Task> {
         self.check_rank("src", root)?;
         let tensor = tensor.inner.clone();
+        if let Some(cards) = self.on_cards(py, &tensor)?
+            && enter(py, || cards.broadcast(&tensor, root))?
+        {
+            return Ok(Task::done());
+        }
         self.call(py, sync, move |group, memory| {
             change(&tensor, memory, |tensor| {
                 group.broadcast(tensor.as_mut_bytes(), root).map_err(remote)

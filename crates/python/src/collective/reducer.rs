@@ -24,6 +24,7 @@ impl GradReducer {
     #[new]
     #[pyo3(signature = (group, parameters, sparse, bucket_bytes, first_bytes, find_unused=false))]
     fn new(
+        py: Python<'_>,
         group: PyRef<'_, ProcessGroup>,
         parameters: Vec<PyRef<'_, Tensor>>,
         sparse: Vec<bool>,
@@ -34,6 +35,10 @@ impl GradReducer {
         if sparse.len() != parameters.len() {
             return Err(PyValueError::new_err("say of each parameter whether it is sparse"));
         }
+        let cards = match parameters.first() {
+            Some(first) => group.on_cards(py, &first.inner)?,
+            None => None,
+        };
         let parameters = parameters
             .iter()
             .zip(sparse)
@@ -41,7 +46,8 @@ impl GradReducer {
             .collect();
         let limits = Limits { bucket: bucket_bytes, first: first_bytes, ..Limits::default() };
         let group = group.group.clone();
-        Ok(GradReducer { reducer: Reducer::new(session(), group, parameters, limits, find_unused) })
+        let reducer = Reducer::new(session(), group, parameters, limits, find_unused, cards);
+        Ok(GradReducer { reducer })
     }
 
     /// Says whether backward passes are averaged from now on.

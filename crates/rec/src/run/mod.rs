@@ -194,7 +194,7 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
         );
     }
     log.plain(&config.table());
-    if config.switch("runner.use_gpu") && topology != Topology::Alone {
+    if config.switch("runner.use_gpu") && matches!(topology, Topology::Servers(_)) {
         let problem = "asks for a GPU, and jobs of several processes train on CPUs so far: set it to \
                        False, or train alone";
         return Err(config.refuse("runner.use_gpu", problem));

@@ -4,8 +4,10 @@
 
 mod checkpoint;
 mod collective;
+mod collective_on_cards;
 mod equals_local;
 mod faults;
+mod faults_on_cards;
 mod heter;
 mod modes;
 mod optimizers;

@@ -5,6 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::lower::axes::{around_axis, axis_in};
 use crate::lower::divider::{Divider, divider};
 use crate::lower::lowering::{Lowering, THREADS};
+use crate::lower::math::affine;
 use crate::lower::walk::{MAX_COUNT, word, word_of};
 use crate::lower::{Outcome, Var, host};
 use crate::work::Ref;
@@ -81,6 +82,27 @@ pub(super) fn unstack(l: &mut Lowering<'_>, from: &str, to: &str) -> Outcome {
     let width = around(&x, axis).2 * x.dtype.size();
     let parts = outputs.into_iter().map(|out| (out.map(|out| out.at), width)).collect::<Vec<_>>();
     side_by_side(l, &x, axis, &parts, Direction::Cut)
+}
+
+/// The tensors of a bucket one behind the other.
+pub(super) fn gather_bucket(l: &mut Lowering<'_>) -> Outcome {
+    let (inputs, out) = (l.inputs("X"), l.output("Out")?);
+    let parts = inputs.into_iter().map(|x| Ok((Some(x.at), x.dense()?.bytes())));
+    let parts = parts.collect::<Outcome<Vec<_>>>()?;
+    side_by_side(l, &out, 0, &parts, Direction::Join)
+}
+
+/// The way back, times a number.
+pub(super) fn spread_bucket(l: &mut Lowering<'_>) -> Outcome {
+    let (x, scale) = (l.input("X")?.dense()?, l.op.f64("scale")?);
+    let outputs = l.outputs("Out");
+    let from = if scale == 1.0 { x.clone() } else { Var { at: l.scratch(x.bytes()), ..x.clone() } };
+    if scale != 1.0 {
+        affine(l, &x, &from, scale, 0.0)?;
+    }
+    let parts = outputs.into_iter().map(|out| Ok((Some(out.at), out.dense()?.bytes())));
+    let parts = parts.collect::<Outcome<Vec<_>>>()?;
+    side_by_side(l, &from, 0, &parts, Direction::Cut)
 }
 
 fn around(var: &Var, axis: usize) -> (usize, usize, usize) {

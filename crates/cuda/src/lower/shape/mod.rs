@@ -20,6 +20,8 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("unstack", |l| join::unstack(l, "X", "Y")),
     ("unstack_grad", |l| join::stack(l, "Y@GRAD", "X@GRAD")),
     ("unbind", |l| join::unstack(l, "X", "Out")),
+    ("c_bucket_gather", join::gather_bucket),
+    ("c_bucket_spread", join::spread_bucket),
     ("reshape", relabel::forward),
     ("reshape_grad", relabel::gradient),
     ("reshape2", relabel::forward),

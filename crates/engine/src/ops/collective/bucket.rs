@@ -3,6 +3,9 @@
 //! The first copies them into one buffer and starts its reduction, which runs beside the ops that
 //! follow; the second waits, and copies the results back, times `scale`. A wait without a ticket has
 //! nothing to run beside: it reduces on the spot, large tensors where they lie.
+//!
+//! On a card the copies are ops of their own, `c_bucket_gather` and `c_bucket_spread` (`plan/flatten.rs`), so that one
+//! tensor leaves the card and one comes back.
 
 use super::{RING, reduction, ring};
 use crate::ops::prelude::*;
@@ -29,6 +32,46 @@ pub(super) const WAIT: OpDef = OpDef::new("c_bucket_wait", wait)
     .inplace(&[("X", "Out")])
     .ordered();
 
+pub(super) const GATHER: OpDef = OpDef::new("c_bucket_gather", |op| {
+    let (xs, out) = (op.inputs("X"), op.output("Out")?);
+    Ok(Box::new(move |run| {
+        let tensors = xs.iter().map(|x| run.tensor(*x)).collect::<Result<Vec<_>>>()?;
+        gather(&tensors, run.out(out)?);
+        Ok(())
+    }))
+})
+.inputs(&[Slot::many("X")])
+.outputs(&[Slot::one("Out")])
+.infer(|cx| {
+    one_type(cx)?;
+    let sizes = cx.inputs("X").into_iter().map(|meta| match meta.is_static() {
+        true => meta.dims.iter().product(),
+        false => -1,
+    });
+    let sizes: Vec<i64> = sizes.collect();
+    let count = if sizes.contains(&-1) { -1 } else { sizes.iter().sum() };
+    let dtype = cx.inputs("X")[0].dtype;
+    cx.set("Out", Meta::new(dtype, [count]));
+    Ok(())
+});
+
+pub(super) const SPREAD: OpDef = OpDef::new("c_bucket_spread", spread_kernel)
+    .inputs(&[Slot::one("X"), Slot::many("Like")])
+    .outputs(&[Slot::many("Out")])
+    .attrs(&[attr::float("scale", 1.0)])
+    .like(&[("Out", "Like")])
+    .inplace(&[("Like", "Out")]);
+
+fn spread_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, scale) = (op.input("X")?, op.f64("scale")?);
+    let pairs: Vec<(In, Out)> = op.inputs("Like").into_iter().zip(op.outputs("Out")).collect();
+    Ok(Box::new(move |run| {
+        pairs.iter().try_for_each(|(like, out)| run.carry_over(*like, *out))?;
+        spread(run.tensor(x)?, run, &pairs, |_| true)?;
+        pairs.iter().try_for_each(|(_, out)| multiply(run.out(*out)?, scale))
+    }))
+}
+
 /// A tensor of this size is reduced where it lies: copying it there and back would cost more than
 /// the turn of a reduction of its own.
 const LARGE_BYTES: usize = 1 << 16;
@@ -48,7 +91,8 @@ fn start(op: &OpView<'_>) -> Result<Kernel> {
         let mut buffer = link.buffer().unwrap_or_else(|| Tensor::empty(DType::F32));
         let tensors = xs.iter().map(|x| run.tensor(*x)).collect::<Result<Vec<_>>>()?;
         gather(&tensors, &mut buffer);
-        run.set::<i64>(ticket)?[0] = link.start(ring, buffer, how, run.step)?;
+        let bring = Box::new(move || Ok(buffer.into()));
+        run.set::<i64>(ticket)?[0] = link.start(ring, bring, how, run.step)?;
         Ok(())
     }))
 }
@@ -60,7 +104,7 @@ fn wait(op: &OpView<'_>) -> Result<Kernel> {
     let mut small = Tensor::empty(DType::F32);
     Ok(Box::new(move |run| {
         if let Some(ticket) = ticket {
-            let buffer = link.wait(run.first::<i64>(ticket)?)?;
+            let buffer = link.wait(run.first::<i64>(ticket)?)?.data;
             spread(&buffer, run, &pairs, |_| true)?;
             link.give_back(buffer);
         } else {

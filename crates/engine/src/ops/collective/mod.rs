@@ -2,8 +2,7 @@
 //! [`Collective`](crate::collective::Collective).
 //!
 //! All are *ordered*: a plan keeps their order, so that every rank asks the same in the same turn.
-//! Names and attributes are Paddle's, but for `c_bucket_start`, `c_bucket_wait` and
-//! `gradient_merge`. Streams of a device are not there: an op that Paddle would put on a stream runs
+//! Names and attributes are Paddle's, but for `c_bucket_*` and `gradient_merge`. Streams of a device are not there: an op that Paddle would put on a stream runs
 //! to its end, except that the plan lets all-reduces run beside what follows them
 //! (`plan/overlap.rs`).
 
@@ -24,7 +23,7 @@ mod gradient_merge;
 mod identity;
 mod reduce;
 mod reduce_scatter;
-mod rows;
+pub(crate) mod rows;
 mod scatter;
 mod send_recv;
 #[cfg(test)]
@@ -40,6 +39,8 @@ pub(super) const DEFS: &[OpDef] = &[
     all_to_all::DEF,
     barrier::DEF,
     broadcast::DEF,
+    bucket::GATHER,
+    bucket::SPREAD,
     bucket::START,
     bucket::WAIT,
     concat::CONCAT,
@@ -71,13 +72,13 @@ const CALC: AttrSpec = attr::bool("use_calc_stream", false);
 const MODEL_PARALLEL: AttrSpec = attr::bool("use_model_parallel", false);
 const RANKS: AttrSpec = attr::int("nranks", 1);
 
-fn ring(op: &OpView<'_>) -> Result<i32> {
+pub(crate) fn ring(op: &OpView<'_>) -> Result<i32> {
     let ring = op.i64("ring_id")?;
     i32::try_from(ring).map_err(|_| Error::kernel(format!("`ring_id` is {ring}, no ring")))
 }
 
 /// A rank that an attribute names.
-fn rank(op: &OpView<'_>, name: &str) -> Result<usize> {
+pub(crate) fn rank(op: &OpView<'_>, name: &str) -> Result<usize> {
     let rank = op.i64(name)?;
     usize::try_from(rank).map_err(|_| Error::kernel(format!("`{name}` is {rank}, no rank")))
 }
@@ -100,7 +101,7 @@ fn check_ranks(op: &OpView<'_>, ring: i32) -> Result<()> {
 }
 
 /// The reduction of a name: `sum`, `prod`, `min`, `max`.
-fn reduction(name: &str) -> Result<Reduction> {
+pub(crate) fn reduction(name: &str) -> Result<Reduction> {
     match name {
         "sum" => Ok(Reduction::Sum),
         "prod" => Ok(Reduction::Prod),

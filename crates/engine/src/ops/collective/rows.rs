@@ -11,7 +11,7 @@ const ID: usize = size_of::<i64>();
 ///
 /// # Errors
 /// When a rank is lost, or has rows of another width.
-pub(super) fn all_gather(peers: &dyn Collective, ring: i32, rows: &mut SelectedRows) -> Result<()> {
+pub(crate) fn all_gather(peers: &dyn Collective, ring: i32, rows: &mut SelectedRows) -> Result<()> {
     if peers.size(ring)? == 1 {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bireme_ir::{Attr, DType, Op, OpRole, Program, Var, VarKind};
 
-use crate::collective::{Collective, Ongoing, Reduction};
+use crate::collective::{Bring, Carried, Collective, Ongoing, Reduction};
 use crate::tensor::Tensor;
 use crate::{Executor, Place, Result};
 
@@ -31,11 +31,11 @@ fn reduced(data: &mut Tensor, how: Reduction) -> Result<()> {
     Ok(())
 }
 
-struct Flying(Tensor, Reduction);
+struct Flying(Carried, Reduction);
 
 impl Ongoing for Flying {
-    fn wait(mut self: Box<Self>) -> Result<Tensor> {
-        reduced(&mut self.0, self.1)?;
+    fn wait(mut self: Box<Self>) -> Result<Carried> {
+        reduced(&mut self.0.data, self.1)?;
         Ok(self.0)
     }
 }
@@ -54,8 +54,9 @@ impl Collective for Twins {
         reduced(data, how)
     }
 
-    fn start_all_reduce(&self, _: i32, data: Tensor, how: Reduction) -> Result<Box<dyn Ongoing>> {
-        self.note(format!("start {}", data.numel()));
+    fn start_all_reduce(&self, _: i32, data: Bring, how: Reduction) -> Result<Box<dyn Ongoing>> {
+        let data = data()?;
+        self.note(format!("start {}", data.data.numel()));
         Ok(Box::new(Flying(data, how)))
     }
 

@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use bireme_ir::{DType, VarKind};
 
+use super::staged::{Flights, Staged};
 use super::{Bound, CardCall, CardLayout, FeedTarget, Fetch, Piece, Segment};
+use crate::collective::alone;
 use crate::device::{
     Address, Device, DeviceMeta, DeviceRows, DeviceTensor, DeviceValue, Operand, Region, RowValues,
     Uploads, View, unwritten,
 };
-use crate::op::{Share, meta_of, shape_like};
+use crate::op::{OpView, Share, meta_of, shape_like};
 use crate::plan::beside::Copies;
 use crate::plan::frame::{Call, Frame};
 use crate::plan::layout::{FeedShape, Source, no_value, shapes_of};
@@ -83,7 +85,7 @@ impl<'a> Builder<'a> {
             .map(|v| (*v, Holders::HOST))
             .collect();
         holders.extend(kept.iter().map(|var| (*var, Holders::CARD)));
-        let tasks = schedule(&selection.ops, |at| places.is_on_card(at), &mut holders, &kept);
+        let tasks = schedule(&selection.ops, |at| places.task(at), &mut holders, &kept);
         Builder { source, selection, places, device, check_finite, tasks, holders, kept, at_home }
     }
 
@@ -108,9 +110,18 @@ impl<'a> Builder<'a> {
         let step = DeviceTensor::upload(self.device.as_ref(), &Tensor::scalar(0i64))?;
         let kernels = || self.places.kernels.iter().flatten();
         let counts_steps = kernels().any(|kernel| kernel.counts_steps());
-        let mut pieces = Vec::new();
+        let (mut pieces, mut flights) = (Vec::new(), Flights::default());
         for task in &self.tasks {
-            self.add(&mut pieces, *task, &frame, &values, &scratches)?;
+            let piece = match task {
+                Task::Staged(at) => {
+                    Piece::Staged(Box::new(self.staged(*at, &values, &mut flights)?))
+                }
+                task => match self.piece(*task, &frame, &values, &scratches, &mut pieces)? {
+                    Some(piece) => piece,
+                    None => continue,
+                },
+            };
+            pieces.push(piece);
         }
         let fetches = self.selection.fetches.iter().map(|var| self.fetch(*var, &frame, &values));
         let fetches = fetches.collect::<Result<_>>()?;
@@ -171,7 +182,7 @@ impl<'a> Builder<'a> {
                 spans.entry(var).or_insert((position, position)).1 = position;
             };
             match task {
-                Task::Card(at) => {
+                Task::Card(at) | Task::Staged(at) => {
                     let op = &self.selection.ops[*at];
                     op.inputs.iter().chain(&op.outputs).for_each(|var| touch(*var));
                 }
@@ -276,7 +287,7 @@ impl<'a> Builder<'a> {
             match task {
                 Task::Host(at) => self.selection.ops[*at].outputs.iter().for_each(|v| shape(*v)),
                 Task::Down(var) => shape(*var),
-                Task::Card(_) | Task::Up(_) => {}
+                Task::Card(_) | Task::Staged(_) | Task::Up(_) => {}
             }
         }
     }
@@ -290,44 +301,55 @@ impl<'a> Builder<'a> {
         self.home(var).and_then(|cell| cell.get()).unwrap_or_else(|| frame.at(var))
     }
 
-    fn add(
+    /// What a task becomes; none for what needs nothing, or was added to the segment at the end of `pieces`.
+    fn piece(
         &self,
-        pieces: &mut Vec<Piece>,
         task: Task,
         frame: &Frame,
         values: &HashMap<VarId, DeviceValue>,
         scratches: &HashMap<usize, Address>,
-    ) -> Result<()> {
+        pieces: &mut [Piece],
+    ) -> Result<Option<Piece>> {
         let address = |var: VarId| self.host_address(frame, var);
-        match task {
-            Task::Down(var) => {
-                pieces.push(Piece::Down { from: values[&var].alias(), to: address(var) });
-            }
+        Ok(Some(match task {
+            Task::Down(var) => Piece::Down { from: values[&var].alias(), to: address(var) },
             // Feeds have their own way.
-            Task::Up(var) if self.is_feed(var) => {}
-            Task::Up(var) => {
-                pieces.push(Piece::Up { from: address(var), to: values[&var].alias() });
-            }
-            Task::Host(at) => {
+            Task::Up(var) if self.is_feed(var) => return Ok(None),
+            Task::Up(var) => Piece::Up { from: address(var), to: values[&var].alias() },
+            Task::Host(at) | Task::Staged(at) => {
                 let op = &self.selection.ops[at];
                 let metas = |var: VarId| self.places.metas[var].as_ref().map(|meta| &meta.meta);
                 let shapes = shapes_of(op, metas);
                 let copies = Copies::default();
                 let call = Call::new(at, op, self.source, address, Share::WHOLE, shapes, copies)?;
-                pieces.push(Piece::Host(call));
+                Piece::Host(call)
             }
             Task::Card(at) => {
                 let call = self.card_call(at, values, scratches)?;
-                match pieces.last_mut() {
-                    Some(Piece::Card(segment)) => segment.calls.push(call),
-                    _ => {
-                        let (calls, runs) = (vec![call], 0);
-                        pieces.push(Piece::Card(Segment { calls, runs, recordings: Vec::new() }));
-                    }
+                if let Some(Piece::Card(segment)) = pieces.last_mut() {
+                    segment.calls.push(call);
+                    return Ok(None);
                 }
+                let (calls, runs) = (vec![call], 0);
+                Piece::Card(Segment { calls, runs, recordings: Vec::new() })
             }
-        }
-        Ok(())
+        }))
+    }
+
+    /// A reduction of values of the card through the host's memory.
+    fn staged(
+        &self,
+        at: usize,
+        values: &HashMap<VarId, DeviceValue>,
+        flights: &mut Flights,
+    ) -> Result<Staged> {
+        let op = &self.selection.ops[at];
+        let link = self.source.link.ok_or_else(|| alone(&op.op.kind));
+        let made = link.and_then(|link| {
+            let view = OpView { link: Some(link), ..op.view() };
+            Staged::new(at, op, &view, self.device, values, flights)
+        });
+        made.map_err(|error| error.in_op(&op.op))
     }
 
     fn card_call(

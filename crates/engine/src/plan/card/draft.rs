@@ -58,7 +58,8 @@ impl Draft<'_> {
         work: impl FnOnce(Builder<'_>, Sketch, MemoryPlan) -> Result<T>,
     ) -> Result<T> {
         let Draft { source, metas, device, check_finite } = *self;
-        let by = Deciding { seed: source.seed, device: device.as_ref(), at_home };
+        let by =
+            Deciding { seed: source.seed, device: device.as_ref(), at_home, link: source.link };
         let places = Places::assign(source.selection, metas, by)?;
         let builder = Builder::new(source, &places, device, at_home, check_finite);
         let sketch = builder.sketch()?;

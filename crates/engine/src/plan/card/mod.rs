@@ -8,6 +8,7 @@
 
 mod build;
 mod draft;
+mod staged;
 mod tables;
 
 pub(crate) use self::draft::shape_of;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use bireme_ir::DType;
 
 use self::draft::{Draft, largest_batch, too_little};
+use self::staged::Staged;
 use super::frame::{Call, Frame};
 use super::interrupt::Interrupt;
 use super::layout::{FeedShape, Source, common_rows, infer_all};
@@ -60,6 +62,7 @@ pub(crate) struct CardLayout {
 enum Piece {
     Host(Call),
     Card(Segment),
+    Staged(Box<Staged>),
     Down { from: DeviceValue, to: NonNull<Value> },
     Up { from: NonNull<Value>, to: DeviceValue },
 }
@@ -213,6 +216,11 @@ impl CardLayout {
                         Words { step: self.step.address(), complaints: self.complaints.address() };
                     segment.run(self.device.as_ref(), words, on_card)?;
                 }
+                Piece::Staged(staged) => {
+                    let op = &step.selection.ops[staged.op()].op;
+                    let done = staged.run(self.device.as_ref(), step.draw);
+                    done.map_err(|error| error.in_op(op))?;
+                }
                 Piece::Down { from, to } => {
                     // SAFETY: the frame is this layout's own, and no op runs.
                     match (from, unsafe { to.as_mut() }) {
@@ -340,6 +348,9 @@ impl Plan {
         }
         if self.check_finite {
             device.synchronize()?;
+        }
+        if let Some(link) = &self.link {
+            link.check_cards()?;
         }
         match layout.complaints.take()? {
             Some(complaint) => Err(self.error_of(&complaint)),

@@ -53,7 +53,7 @@ fn model() -> Vec<EagerTensor> {
 fn reducer(session: &Session, group: Group, model: &[EagerTensor], unused: bool) -> Arc<Reducer> {
     let each = |tensor: &EagerTensor| Parameter { tensor: tensor.clone(), is_sparse: false };
     let parameters = model.iter().map(each).collect();
-    let reducer = Reducer::new(session, group, parameters, Limits::default(), unused);
+    let reducer = Reducer::new(session, group, parameters, Limits::default(), unused, None);
     assert_eq!(reducer.bucket_count(), 2);
     reducer
 }
