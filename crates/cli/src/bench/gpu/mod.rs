@@ -1,7 +1,8 @@
-//! What a card does: training steps, their parts, kernels against the bytes that they move, hash tables, and whether
-//! training learns what it learns on the host.
+//! What a card does: training steps, alone and among ranks, their parts, kernels against the bytes that they move, hash
+//! tables, and whether training learns what it learns on the host.
 
 mod auc;
+mod collective;
 mod kernels;
 mod parts;
 mod steps;
@@ -15,6 +16,7 @@ use anyhow::Result;
 use bireme_cuda::driver::Stream;
 use bireme_engine::amp::Amp;
 use bireme_engine::device::Device;
+use bireme_fleet::collective::Road;
 use bireme_ir::DType;
 
 use self::kernels::Kernel;
@@ -39,6 +41,8 @@ enum Work {
     Table(TableWork, usize),
     /// Training on the card and on the host.
     Auc(Precision),
+    /// A step of a collective job: of one rank with NCCL, or of two that share the card.
+    Collective(Road, usize, Precision),
 }
 
 /// What a training is computed with.
@@ -74,9 +78,10 @@ impl Case {
     /// What it is computed with, if it is a training.
     pub(crate) fn precision(&self) -> Option<Precision> {
         match self.work {
-            Work::Step(_, _, precision, _) | Work::Parts(_, precision) | Work::Auc(precision) => {
-                Some(precision)
-            }
+            Work::Step(_, _, precision, _)
+            | Work::Parts(_, precision)
+            | Work::Auc(precision)
+            | Work::Collective(_, _, precision) => Some(precision),
             Work::Kernel(_) | Work::Table(..) => None,
         }
     }
@@ -92,7 +97,7 @@ pub(crate) const CASES: &[Case] = {
     use Model::*;
     use Precision::*;
     use TableWork::*;
-    use Work::{Auc, Parts, Step, Table};
+    use Work::{Auc, Collective, Parts, Step, Table};
     cases! {
         "ctr_b2048_f32" Step(CtrDnn, 2048, F32, true),
         "ctr_b2048_tf32" Step(CtrDnn, 2048, Tf32, true),
@@ -143,6 +148,9 @@ pub(crate) const CASES: &[Case] = {
         "auc_f32" Auc(F32),
         "auc_tf32" Auc(Tf32),
         "auc_bf16" Auc(Bf16),
+        "collective_nccl_b16384_tf32" Collective(Road::Nccl, 16384, Tf32),
+        "collective_nccl_b16384_bf16" Collective(Road::Nccl, 16384, Bf16),
+        "collective_host_b16384_tf32" Collective(Road::Host, 16384, Tf32),
     }
 };
 
@@ -218,6 +226,12 @@ impl Run {
             Work::Kernel(kernel) => self.kernel(kernel).map(|figure| vec![figure]),
             Work::Table(work, width) => self.table(work, width).map(|figure| vec![figure]),
             Work::Auc(precision) => self.auc(precision).map(|figure| vec![figure]),
+            Work::Collective(Road::Host, batch, precision) => {
+                self.through_host(batch, precision).map(|figure| vec![figure])
+            }
+            Work::Collective(_, batch, precision) => {
+                self.with_nccl(batch, precision).map(|figure| vec![figure])
+            }
         }
     }
 }

@@ -31,6 +31,14 @@ impl Run {
         workload.warm_up()?;
         // Before the batches are known by heart.
         let loss = workload.unseen_loss()?;
+        let best = self.step_us(&mut workload)?;
+        let mut figure = Figure::new(batch as f64 / best, "M samples/s", None);
+        figure.more = vec![("step_us", best), ("loss", loss)];
+        Ok(figure)
+    }
+
+    /// Microseconds of a step, in the best of several rounds.
+    pub(super) fn step_us(&self, workload: &mut Workload) -> Result<f64> {
         self.device.synchronize()?;
         let (mut best, mut steps) = (f64::INFINITY, self.scale.of(64u32, 2));
         for _ in 0..self.scale.of(ROUNDS, 1) {
@@ -41,9 +49,7 @@ impl Run {
             let wanted = self.seconds / f64::from(ROUNDS) / best;
             steps = (wanted as u32).clamp(16, 1 << 20);
         }
-        let mut figure = Figure::new(batch as f64 / best / 1e6, "M samples/s", None);
-        figure.more = vec![("step_us", best * 1e6), ("loss", loss)];
-        Ok(figure)
+        Ok(best * 1e6)
     }
 
     /// The batch of a case, or one as small as it can be.
@@ -64,6 +70,11 @@ impl Run {
         precision: Precision,
         on_card: bool,
     ) -> Result<Workload> {
+        Workload::new(&self.device, self.net(model, batch, precision)?, on_card)
+    }
+
+    /// A net with its batches.
+    pub(super) fn net(&self, model: Model, batch: usize, precision: Precision) -> Result<Net> {
         precision.set();
         let rows = self.scale.of(10_000_000, 1000);
         let count = match (self.scale, model) {
@@ -72,13 +83,12 @@ impl Run {
             (_, Model::CtrDnn) => 32,
             (_, Model::MnistMlp) => 16,
         };
-        let net = match model {
-            Model::CtrDnn => Net::ctr_dnn(rows, self.ctr_widths(), batch, count, precision.amp()?)?,
+        match model {
+            Model::CtrDnn => Net::ctr_dnn(rows, self.ctr_widths(), batch, count, precision.amp()?),
             Model::MnistMlp => {
                 let widths = self.scale.of([128, 128, 10], [16, 16, 10]);
-                Net::mnist_mlp(&widths, batch, count, precision.amp()?)?
+                Net::mnist_mlp(&widths, batch, count, precision.amp()?)
             }
-        };
-        Workload::new(&self.device, net, on_card)
+        }
     }
 }

@@ -12,6 +12,7 @@ use bireme_engine::optimizer::{Adagrad, Adam, Optimizer};
 use bireme_engine::random::Philox;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Feed, Step};
+use bireme_fleet::collective::Rings;
 use bireme_ir::{DType, Program};
 
 const SLOTS: usize = 26;
@@ -162,7 +163,18 @@ impl Batch {
 impl Workload {
     /// Makes the parameters of a net, and puts its batches in place.
     pub(super) fn new(device: &Arc<dyn Device>, net: Net, on_card: bool) -> Result<Workload> {
+        Workload::among(device, net, on_card, None)
+    }
+
+    /// As [`Workload::new`], of one of several ranks.
+    pub(super) fn among(
+        device: &Arc<dyn Device>,
+        net: Net,
+        on_card: bool,
+        rings: Option<Arc<Rings>>,
+    ) -> Result<Workload> {
         let mut executor = Executor::on(Arc::clone(device));
+        executor.join(rings.map(|rings| rings as _));
         executor.run(&net.startup, &[], &[])?;
         let step = executor.prepare(&net.main, &net.feeds, &[])?;
         let shown = executor.prepare(&net.main, &net.feeds, &[&net.loss])?;
