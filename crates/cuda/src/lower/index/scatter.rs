@@ -48,7 +48,7 @@ pub(super) fn put_rows_op(l: &mut Lowering<'_>) -> Outcome {
     if values.numel() == 0 {
         return Ok(());
     }
-    put_rows(l, values.at, indices, &out)
+    put_rows_apart(l, values.at, indices, &out, out.pitch)
 }
 
 pub(super) fn scatter_grad(l: &mut Lowering<'_>) -> Outcome {
@@ -73,6 +73,18 @@ pub(in crate::lower) fn put_rows(
     indices: Indices,
     to: &Var,
 ) -> Outcome {
+    let (_, _, width) = around_axis(&to.dims, 0);
+    put_rows_apart(l, from, indices, to, width)
+}
+
+/// As [`put_rows`], where rows begin `pitch` elements from one another.
+fn put_rows_apart(
+    l: &mut Lowering<'_>,
+    from: Ref,
+    indices: Indices,
+    to: &Var,
+    pitch: usize,
+) -> Outcome {
     let (_, rows, width) = around_axis(&to.dims, 0);
     let bytes = word_of([width * to.dtype.size()]);
     let words = width * to.dtype.size() / bytes;
@@ -82,7 +94,7 @@ pub(in crate::lower) fn put_rows(
     }
     let launch = l.over(format!("put_rows_{}", word(bytes)), count).at(from).at(indices.at);
     let launch = launch.value(indices.wide).var(to).value(count as u32);
-    let launch = launch.value(divider(words)).size(to.pitch * to.dtype.size() / bytes);
+    let launch = launch.value(divider(words)).size(pitch * to.dtype.size() / bytes);
     launch.size(rows).complaint().launch();
     Ok(())
 }
