@@ -43,7 +43,7 @@ impl MemoryDataset {
             all.batches += part.batches;
             all.ids += part.ids;
             for (set, other) in all.sets.iter_mut().zip(&part.sets) {
-                other.for_each(|key| _ = set.insert(key));
+                other.for_each(|key| set.insert(key));
             }
         }
         Ok(all.end())
@@ -130,7 +130,7 @@ impl Found {
             for place in places {
                 let ids = ids_of(batch, *place)?;
                 self.ids += ids.len() as u64;
-                ids.iter().for_each(|id| _ = set.insert(*id as u64));
+                ids.iter().for_each(|id| set.insert(*id as u64));
             }
         }
         Ok(())
@@ -142,7 +142,7 @@ impl Found {
         for ((new, set), places) in new.iter_mut().zip(&self.sets).zip(places) {
             for place in places {
                 let ids = ids_of(batch, *place)?.iter().map(|id| *id as u64);
-                ids.filter(|key| !set.contains(*key)).for_each(|key| _ = new.insert(key));
+                ids.filter(|key| !set.contains(*key)).for_each(|key| new.insert(key));
             }
         }
         Ok(new)
@@ -183,10 +183,10 @@ impl KeySet {
         }
     }
 
-    /// Whether the key was new.
-    fn insert(&mut self, key: u64) -> bool {
+    fn insert(&mut self, key: u64) {
         if key == 0 {
-            return !std::mem::replace(&mut self.has_zero, true);
+            self.has_zero = true;
+            return;
         }
         if (self.len + 1) * 2 > self.slots.len() {
             let larger = vec![0; (self.slots.len() * 2).max(1024)];
@@ -197,10 +197,8 @@ impl KeySet {
             }
         }
         let place = self.place(key);
-        let is_new = self.slots[place] == 0;
+        self.len += usize::from(self.slots[place] == 0);
         self.slots[place] = key;
-        self.len += usize::from(is_new);
-        is_new
     }
 
     /// Where a key is, or would be.
