@@ -291,7 +291,7 @@ impl Bound {
         }
     }
 
-    /// Gives the work to a stream behind a kernel; a small kernel may start before that has ended.
+    /// Gives the work to a stream behind a kernel, before the end of which a kernel may start.
     ///
     /// # Errors
     /// As [`Bound::run`].
@@ -301,9 +301,7 @@ impl Bound {
         products: &dyn Fn() -> Result<&'p Products>,
     ) -> Result<()> {
         match self {
-            Bound::Kernel(Call { function, blocks, threads, args, .. })
-                if blocks.iter().product::<u32>() <= MOST_EARLY_THREADS / threads =>
-            {
+            Bound::Kernel(Call { function, blocks, threads, args, .. }) => {
                 let mut pointers = pointers(args);
                 // SAFETY: as in `Bound::run`; the caller has given a kernel to the stream before.
                 unsafe { stream.launch_early(function, *blocks, *threads, 0, &mut pointers) }
@@ -329,6 +327,17 @@ impl Bound {
         }
     }
 
+    /// Whether it is small enough for a step whose kernels start early.
+    pub(crate) fn is_small(&self) -> bool {
+        match self {
+            Bound::Kernel(Call { blocks, threads, .. }) => {
+                let blocks: u64 = blocks.iter().map(|count| u64::from(*count)).product();
+                blocks * u64::from(*threads) <= MOST_EARLY_THREADS
+            }
+            _ => true,
+        }
+    }
+
     /// Whether it is a kernel, of ours or the library's.
     pub(crate) fn is_kernel(&self) -> bool {
         matches!(self, Bound::Kernel(_) | Bound::Product { .. })
@@ -340,9 +349,9 @@ impl Bound {
     }
 }
 
-/// Threads of a kernel that may start early, at most: while it waits it takes room from what runs beside it, and a large one
-/// gains nothing that would be noticed.
-const MOST_EARLY_THREADS: u32 = 1 << 17;
+/// Threads of every kernel of a step whose kernels start early, at most. While a kernel waits it takes room from what
+/// runs beside it: a step of the MNIST perceptron is 5 % faster so, one of a CTR-DNN with 16,384 samples 3 % slower.
+const MOST_EARLY_THREADS: u64 = 1 << 17;
 
 fn pointers(args: &[Vec<u64>]) -> Vec<*mut c_void> {
     args.iter().map(|words| words.as_ptr().cast_mut().cast()).collect()

@@ -518,8 +518,9 @@ impl Device for Cuda {
         let recording = NoMoreRecorded::begin();
         work()?;
         let recorded = merge::merge(recording.end());
-        let mut graph = self.capture(&recorded, self.starts_early);
-        if self.starts_early && graph.is_err() {
+        let starts_early = self.starts_early && recorded.iter().all(|piece| piece.work.is_small());
+        let mut graph = self.capture(&recorded, starts_early);
+        if starts_early && graph.is_err() {
             // A driver that records no such launches records others.
             graph = self.capture(&recorded, false);
         }
