@@ -224,3 +224,48 @@ KERNEL __launch_bounds__(256) number_parts(BY_VALUE Places places, BY_VALUE Numb
   places.numbers[part][at] = is_row && !is_padding ? row : NO_ROW;
 }
 EXPORT(number_parts)
+
+FILE_OWN {
+
+/// Lists of keys, and where the rows of each go.
+struct Keys {
+  const int64_t* keys[MAX_PARTS];
+  int64_t* rows[MAX_PARTS];
+};
+struct KeyCounts { uint32_t of[MAX_PARTS]; };
+
+/// A key that is none of the pass; the host's `Problem::UnknownKey`.
+const uint32_t UNKNOWN_KEY = 5;
+
+/// A slot of the index of a pass: a row below 0 is a slot without a key.
+struct KeyAndRow { int64_t key, row; };
+
+}  // own
+
+// Keys to the rows that they have in the tables of a pass (`find_rows`): a row of blocks for each list of keys.
+KERNEL __launch_bounds__(256) find_rows(BY_VALUE Keys lists, BY_VALUE KeyCounts counts, const KeyAndRow* index,
+                                        uint32_t slots, uint32_t shift, int64_t padding, int32_t has_padding,
+                                        uint32_t first, Complaint* complaint, uint32_t op) {
+  uint32_t list = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= counts.of[list]) return;
+  int64_t key = lists.keys[list][i], row = 0;
+  if (!has_padding || key != padding) {
+    uint32_t at = (uint32_t)((uint64_t)key * 0x9E3779B97F4A7C15ull >> shift);
+    row = -1;
+    for (uint32_t probe = 0; probe < slots; probe++) {
+      KeyAndRow found = index[at];
+      if (found.row < 0) break;
+      if (found.key == key) {
+        row = found.row;
+        break;
+      }
+      at = (at + 1) & (slots - 1);
+    }
+    if (row < 0) {
+      complain(complaint, op, UNKNOWN_KEY, key, i, first + list);
+      row = 0;
+    }
+  }
+  lists.rows[list][i] = row;
+}
+EXPORT(find_rows)

@@ -615,6 +615,7 @@ impl Complaints for Book {
             2 => Problem::Label,
             3 => Problem::NotFinite,
             4 => Problem::ZeroDivisor,
+            5 => Problem::UnknownKey,
             _ => Problem::OutOfRange,
         };
         let RawComplaint { op, value, position, bound, .. } = raw;

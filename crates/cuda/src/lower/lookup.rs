@@ -1,7 +1,8 @@
 //! `lookup_table` and `lookup_table_v2`: rows of a table by id, and the table's gradient, dense or as
-//! selected rows.
+//! selected rows; and `find_rows`, keys to rows.
 
 use bireme_ir::DType;
+use bytemuck::{Pod, Zeroable};
 
 use super::divider::{MAX_DIVIDEND, divider};
 use super::segments::Rows;
@@ -10,6 +11,7 @@ use super::{Lower, Lowering, Outcome, Var, host};
 
 /// The ops of this family.
 pub(super) const OPS: &[(&str, Lower)] = &[
+    ("find_rows", find_rows),
     ("lookup_table", look_up),
     ("lookup_table_v2", look_up),
     ("lookup_table_grad", gradient),
@@ -18,6 +20,15 @@ pub(super) const OPS: &[(&str, Lower)] = &[
 
 /// The `padding_idx` of a table without padding.
 const NO_PADDING: i64 = -1;
+
+/// Lists of keys in one launch, as in `kernels/lookup.cu`.
+const MAX_LISTS: usize = 64;
+const THREADS: usize = 256;
+
+/// How many keys each list has, as in `kernels/lookup.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct KeyCounts([u32; MAX_LISTS]);
 
 /// What both directions read.
 struct Lookup {
@@ -110,5 +121,44 @@ fn gradient(cx: &mut Lowering<'_>) -> Outcome {
         .complaint()
         .launch();
     cx.copy(dout.at, grad.at, dout.bytes());
+    Ok(())
+}
+
+fn find_rows(cx: &mut Lowering<'_>) -> Outcome {
+    let (keys, rows, index) = (cx.inputs("Ids"), cx.outputs("Out"), cx.input("Index")?.dense()?);
+    let slots = index.dims.first().copied().unwrap_or(0);
+    let is_index = index.dtype == DType::I64 && index.dims.len() == 2 && index.dims[1] == 2;
+    let fits = keys.iter().zip(&rows).all(|(keys, rows)| {
+        keys.dtype == DType::I64
+            && rows.dtype == DType::I64
+            && keys.numel() == rows.numel()
+            && keys.numel() < MAX_DIVIDEND
+    });
+    if !is_index || !fits || slots < 2 || !slots.is_power_of_two() || slots > 1 << 31 {
+        return host();
+    }
+    let padding = cx.op.i64("padding_idx")?;
+    let lists: Vec<(&Var, &Var)> = keys.iter().zip(&rows).collect();
+    for (chunk, lists) in lists.chunks(MAX_LISTS).enumerate() {
+        let mut counts = KeyCounts::zeroed();
+        let mut refs = vec![crate::work::Ref::NULL; 2 * MAX_LISTS];
+        for (at, (keys, rows)) in lists.iter().enumerate() {
+            counts.0[at] = keys.numel() as u32;
+            (refs[at], refs[MAX_LISTS + at]) = (keys.at, rows.at);
+        }
+        let most = counts.0.iter().max().copied().unwrap_or(0) as usize;
+        let blocks = [most.div_ceil(THREADS) as u32, lists.len() as u32, 1];
+        cx.kernel("find_rows", blocks, THREADS as u32)
+            .refs(refs, 2 * MAX_LISTS)
+            .value(counts)
+            .var(&index)
+            .value(slots as u32)
+            .value(64 - slots.trailing_zeros())
+            .value(padding)
+            .value(i32::from(padding != NO_PADDING))
+            .value((chunk * MAX_LISTS) as u32)
+            .complaint()
+            .launch();
+    }
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! Lookups on the card, one table or many side by side, and their gradients.
 
 use bireme_engine::Value;
+use bireme_engine::ops::PassIndex;
 use bireme_engine::tensor::Tensor;
 use bireme_ir::{DType, Op};
 
-use crate::beside_host::{Values, check_within, on_card, values};
+use crate::beside_host::{Values, check_within, on_card, refused, values};
 use crate::card::device;
 use crate::draws::Draws;
 
@@ -202,5 +203,53 @@ fn slots_and_features_are_joined_side_by_side() {
         for op in join.ops() {
             check_within(&op, &given, 0.0);
         }
+    }
+}
+
+#[test]
+fn keys_of_a_pass_are_given_their_rows() {
+    let key = |at: u64| at.wrapping_mul(0x1234_5678_9abc_def1) as i64;
+    let mut index = PassIndex::default();
+    for at in 0..500 {
+        index.insert(key(at) as u64, at + 1);
+    }
+    let mut draws = Draws(9);
+    let mut given = values([("index", index.tensor().clone().into())]);
+    let mut names = Vec::new();
+    // More lists than one launch takes, one of them empty.
+    for slot in 0..70usize {
+        let ids = draws.ids(slot * 5, 500, 0.2);
+        let keys: Vec<i64> = ids.iter().map(|id| key(*id as u64)).collect();
+        given.insert(format!("ids{slot}"), longs(&[slot * 5, 1], &keys));
+        names.push(slot);
+    }
+    let op = |padding: i64| {
+        Op::new("find_rows")
+            .input("Ids", names.iter().map(|slot| format!("ids{slot}")))
+            .input("Index", ["index"])
+            .output("Out", names.iter().map(|slot| format!("rows{slot}")))
+            .attr("padding_idx", padding)
+    };
+    check_within(&op(-1), &given, 0.0);
+    check_within(&op(key(3)), &given, 0.0);
+    given.insert("ids69".to_owned(), longs(&[2, 1], &[key(1), 77]));
+    refused(&op(-1), &given, "key 77 at position 1 of slot 69 is not among the keys");
+}
+
+#[test]
+fn rows_of_a_variable_become_others_in_place() {
+    let mut draws = Draws(11);
+    for (width, rows, count) in [(1, 9, 4), (16, 300, 120), (5, 40, 0)] {
+        let mut places: Vec<i64> = (0..rows as i64).rev().collect();
+        places.truncate(count);
+        let given = values([
+            ("w", draws.tensor(DType::F32, &[rows, width], -1.0, 1.0).into()),
+            ("rows", longs(&[count], &places)),
+            ("new", draws.tensor(DType::F32, &[count, width], -1.0, 1.0).into()),
+        ]);
+        let op = Op::new("put_rows").input("Param", ["w"]).input("Rows", ["rows"]);
+        let op = op.input("Values", ["new"]);
+        check_within(&op.clone().output("ParamOut", ["w"]), &given, 0.0);
+        check_within(&op.output("ParamOut", ["other"]), &given, 0.0);
     }
 }

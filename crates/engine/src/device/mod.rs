@@ -254,6 +254,8 @@ pub enum Problem {
     NotFinite,
     /// A whole number would be divided by zero.
     ZeroDivisor,
+    /// A key is none of the pass; the bound is the slot that it stands in.
+    UnknownKey,
 }
 
 /// A card.

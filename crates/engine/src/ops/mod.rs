@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use bireme_ir::{did_you_mean, nearest};
 
 pub use self::conv::{Axis as ConvAxis, Sizes as ConvSizes};
+pub use self::embedding::PassIndex;
+pub(crate) use self::embedding::unknown_key;
 pub use self::matmul::einsum;
 
 use crate::op::{GradRule, OpDef};

@@ -21,6 +21,7 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("index_select_grad", |l| gather::gather_grad(l, "dim")),
     ("gather_nd", gather::gather_nd),
     ("gather_nd_grad", gather::gather_nd_grad),
+    ("put_rows", scatter::put_rows_op),
     ("scatter", scatter::scatter),
     ("scatter_grad", scatter::scatter_grad),
     ("take_along_axis", along::take_along_axis),

@@ -36,6 +36,21 @@ pub(super) fn scatter(l: &mut Lowering<'_>) -> Outcome {
     Ok(())
 }
 
+/// The op `put_rows`, whose rows are distinct.
+pub(super) fn put_rows_op(l: &mut Lowering<'_>) -> Outcome {
+    let (param, rows, values) = (l.input("Param")?.dense()?, l.input("Rows")?, l.input("Values")?);
+    let (out, indices) = (l.output("ParamOut")?, Indices::of(&rows)?);
+    let (_, _, width) = around_axis(&param.dims, 0);
+    if values.numel() != indices.count * width || values.dtype != param.dtype {
+        return host();
+    }
+    l.carry_over(&param, &out);
+    if values.numel() == 0 {
+        return Ok(());
+    }
+    put_rows(l, values.at, indices, &out)
+}
+
 pub(super) fn scatter_grad(l: &mut Lowering<'_>) -> Outcome {
     let (ids, dout) = (l.input("Ids")?, l.input("Out@GRAD")?.dense()?);
     let (dx, dupdates) = (l.wanted_output("X@GRAD"), l.wanted_output("Updates@GRAD"));

@@ -2,8 +2,12 @@
 
 use crate::op::OpDef;
 
+mod find_rows;
 mod lookup;
 mod table;
 
+pub use find_rows::PassIndex;
+pub(crate) use find_rows::unknown_key;
+
 /// The definitions of this family.
-pub(super) const DEFS: &[OpDef] = &[lookup::V1, lookup::V2];
+pub(super) const DEFS: &[OpDef] = &[find_rows::DEF, lookup::V1, lookup::V2];

@@ -10,6 +10,7 @@ mod index_sample;
 mod masked;
 mod one_hot;
 mod positions;
+mod put_rows;
 mod scatter;
 mod send_recv;
 mod take_along_axis;
@@ -20,6 +21,7 @@ pub(super) const DEFS: &[OpDef] = &[
     gather::DEF,
     gather::SELECT,
     gather_nd::DEF,
+    put_rows::DEF,
     scatter::DEF,
     scatter::GRAD,
     index_sample::DEF,

@@ -12,6 +12,7 @@ mod fake_init;
 mod geo_exchange;
 mod heter;
 mod lookup;
+mod pass;
 mod push_sparse;
 mod recv;
 mod send;
@@ -30,6 +31,8 @@ pub(super) const DEFS: &[OpDef] = &[
     heter::LISTEN,
     heter::SEND_AND_RECV,
     lookup::DEF,
+    pass::TABLE,
+    pass::DENSE,
     push_sparse::DEF,
     recv::DEF,
     send::DEF,
