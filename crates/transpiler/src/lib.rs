@@ -4,7 +4,8 @@
 //! [`Transpiler::transpile`] analyses the program (`analysis`, `sparse`), cuts and places its
 //! parameters (`slice`, `placement`, `plan`), and writes the programs (`trainer`, `geo`, `server`,
 //! `table`, `lr`, `startup`); [`Transpiler::transpile_collective`] those without servers,
-//! [`Transpiler::transpile_heter`] those of stages on different devices (`heter`). Op types,
+//! [`Transpiler::transpile_heter`] those of stages on different devices (`heter`),
+//! [`Transpiler::transpile_gpubox`] those of a trainer that holds the rows of a pass (`gpubox`). Op types,
 //! attributes, slices, names and placements are Paddle's; where Paddle's own are defects the module
 //! says so.
 
@@ -14,6 +15,7 @@ mod config;
 mod edit;
 mod error;
 mod geo;
+mod gpubox;
 mod heter;
 mod lr;
 pub mod names;

@@ -7,7 +7,9 @@ use bireme_ir::Program;
 use crate::edit::Edit;
 use crate::heter::{self, Heter, Place};
 use crate::plan::{Piece, Plan};
-use crate::{Config, Distribution, Error, Mode, Result, geo, server, sparse, startup, trainer};
+use crate::{
+    Config, Distribution, Error, Mode, Result, geo, gpubox, server, sparse, startup, trainer,
+};
 
 /// Splits programs as its [`Config`] says.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +101,28 @@ impl Transpiler {
         let hetero = plan.hetero.as_ref().expect("it has just been given");
         let trainer_program = heter::build(&plan, hetero, &whole)?;
         Ok(Transpiled::new(plan, Some(whole), trainer_program))
+    }
+
+    /// The programs of a GPUBox job: one trainer that holds the rows of a pass as variables of its
+    /// own and updates everything itself, and servers with the tables. Every embedding with sparse
+    /// gradients is a table of keys then.
+    ///
+    /// # Errors
+    /// When the cluster makes no sense, or the program cannot be trained so.
+    pub fn transpile_gpubox(
+        &self,
+        program: &Program,
+        startup: &Program,
+        pservers: &[String],
+    ) -> Result<Transpiled> {
+        let mut config = self.config.clone();
+        config.set_mode(Mode::Sync);
+        // The trainer has whole parameters, and so have the servers.
+        config.slice_var_up = false;
+        let keyed = gpubox::with_keyed_tables(program);
+        let plan = Plan::new(&config, Mode::Sync, (0, 1), pservers, (&keyed, startup))?;
+        let (trainer_program, trainer_startup) = gpubox::build(&plan)?;
+        Ok(Transpiled { plan, whole: None, trainer_program, trainer_startup })
     }
 
     fn plan(
