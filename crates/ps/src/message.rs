@@ -134,6 +134,29 @@ requests! {
             /// Values, row after row.
             values: &'a [f32],
         },
+        /// Whole records of rows of a keyed table: weights and optimizer state, for a trainer that
+        /// trains them itself. Rows that the table does not have come as they would be made, and are
+        /// not. Answer: [`Answer::Rows`], in the order of `keys`.
+        22 PullRecords pull_records [READS] {
+            /// The table's name on the server.
+            table: &'a str,
+            /// Keys.
+            keys: &'a [u64],
+        },
+        /// Records that a trainer has trained take the place of the table's; missing ones are made.
+        /// Answer: [`Answer::Done`].
+        23 PushRecords push_records [CHANGES] {
+            /// The trainer's rank.
+            trainer: u32,
+            /// The table's name on the server.
+            table: &'a str,
+            /// Steps that the trainer has made, in all.
+            step: u64,
+            /// Keys, each once.
+            keys: &'a [u64],
+            /// Records, one after the other.
+            records: &'a [f32],
+        },
         /// Waits until `members` processes have come with the same group and name, and gives each of
         /// them everybody's data. Answer: [`Answer::Gathered`].
         // Servers meet, too.

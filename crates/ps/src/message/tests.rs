@@ -84,6 +84,14 @@ fn small_requests_come_back() {
     check_request(&Request::Stat);
     check_request(&Request::Commit { number: 7 });
     check_request(&Request::Abandon { number: u64::MAX });
+    check_request(&Request::PullRecords { table: "emb", keys: &[3, u64::MAX] });
+    check_request(&Request::PushRecords {
+        trainer: 0,
+        table: "emb",
+        step: 12,
+        keys: &[3],
+        records: &[0.5, 0.25],
+    });
     check_request(&Request::Complete { trainer: 9 });
 }
 

@@ -108,6 +108,27 @@ impl Serve<'_> for Service {
         asked.done(rows.and_then(|rows| self.state.push_rows(trainer, table, rows)));
     }
 
+    fn pull_records(&self, asked: Asked<'_>, table: &str, keys: &[u64]) {
+        let mut rows = ROWS.take();
+        let pulled = self.state.pull_records(table, keys, self.limit, &mut rows);
+        asked.answer(pulled.map(|()| Answer::Rows { values: &rows }));
+        if rows.capacity() <= 2 * KEPT_WORDS {
+            ROWS.set(rows);
+        }
+    }
+
+    fn push_records(
+        &self,
+        asked: Asked<'_>,
+        _: u32,
+        table: &str,
+        step: u64,
+        keys: &[u64],
+        records: &[f32],
+    ) {
+        asked.done(self.state.push_records(table, step, keys, records));
+    }
+
     fn push_delta(&self, asked: Asked<'_>, _: u32, values: Vec<(&str, Array<'_>)>) {
         let mut values = values.iter();
         asked.done(values.try_for_each(|(name, delta)| self.state.push_delta(name, delta)));

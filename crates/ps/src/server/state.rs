@@ -333,14 +333,7 @@ impl State {
         limit: usize,
         out: &mut Vec<f32>,
     ) -> Result<()> {
-        let check = |width: usize| match keys.len().checked_mul(width.saturating_mul(4)) {
-            Some(bytes) if bytes <= limit => Ok(keys.len() * width),
-            _ => Err(Error::Request(format!(
-                "{} rows of {width} numbers of table `{table}` do not fit into a message of \
-                 {limit} bytes: pull fewer at a time",
-                keys.len()
-            ))),
-        };
+        let check = |width| numbers_in(table, keys.len(), width, limit);
         if let Some(table) = self.tables.iter().find(|known| known.name == table) {
             let numbers = check(table.rows.width())?;
             // What is left of an earlier answer is overwritten, so it need not be cleared.
@@ -352,6 +345,34 @@ impl State {
         check(self.blocks[*at].block.read(table, row)?)?;
         out.clear();
         self.blocks[*at].block.copy_rows(table, keys, out)
+    }
+
+    /// Whole records of a keyed table, one after the other; at most `limit` bytes.
+    pub(super) fn pull_records(
+        &self,
+        table: &str,
+        keys: &[u64],
+        limit: usize,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        let rows = &self.table(table)?.rows;
+        out.resize(numbers_in(table, keys.len(), rows.layout().record_width(), limit)?, 0.0);
+        rows.read_records(keys, out)
+    }
+
+    /// Records that a trainer has trained up to its step `step`.
+    pub(super) fn push_records(
+        &self,
+        table: &str,
+        step: u64,
+        keys: &[u64],
+        records: &[f32],
+    ) -> Result<()> {
+        let table = self.table(table)?;
+        table.rows.restore(keys, records)?;
+        table.pushes.fetch_max(step, Ordering::AcqRel);
+        self.step.fetch_max(step, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Gradients of rows of a keyed table.
@@ -464,6 +485,17 @@ impl State {
              with the same endpoints?",
             self.name()
         ))
+    }
+}
+
+/// How many numbers so many rows have, if a message can hold them.
+fn numbers_in(table: &str, rows: usize, width: usize, limit: usize) -> Result<usize> {
+    match rows.checked_mul(width.saturating_mul(4)) {
+        Some(bytes) if bytes <= limit => Ok(rows * width),
+        _ => Err(Error::Request(format!(
+            "{rows} rows of {width} numbers of table `{table}` do not fit into a message of {limit} \
+             bytes: pull fewer at a time"
+        ))),
     }
 }
 

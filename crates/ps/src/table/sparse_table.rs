@@ -276,6 +276,21 @@ impl RowStore for SparseTable {
         }
     }
 
+    fn read_records(&self, keys: &[u64], out: &mut [f32]) -> Result<()> {
+        let width = self.record_width();
+        self.check_len(keys, out.len(), width, "numbers")?;
+        self.visit::<false>(keys, &Missing::Skip, |position, key, record| {
+            let out = &mut out[position * width..][..width];
+            match record {
+                Some(record) => out.copy_from_slice(record),
+                None => {
+                    out.fill(0.0);
+                    self.accessor.blank(key, out);
+                }
+            }
+        })
+    }
+
     fn push(
         &self,
         keys: &[u64],

@@ -26,6 +26,13 @@ pub trait RowStore: Rows {
     /// When `out` does not fit, or there is no room for a row.
     fn pull(&self, keys: &[u64], out: &mut [f32]) -> Result<()>;
 
+    /// Copies the whole records of `keys`, in any order and with repeats; those of missing rows are
+    /// written as they would be made, and are not made.
+    ///
+    /// # Errors
+    /// When `out` does not fit.
+    fn read_records(&self, keys: &[u64], out: &mut [f32]) -> Result<()>;
+
     /// Applies a gradient to each of `keys`, which should be distinct (repeats are applied one
     /// after the other); makes missing rows. `counts` has shows and clicks for each key; without
     /// them each key was shown once. Tables that keep no counters have no use for them.

@@ -120,7 +120,7 @@ impl WorkerConfig {
 }
 
 /// The ops that talk to servers.
-const OPS: [&str; 9] = [
+const OPS: [&str; 11] = [
     "send",
     "send_barrier",
     "recv",
@@ -128,6 +128,8 @@ const OPS: [&str; 9] = [
     "distributed_lookup_table",
     "distributed_push_sparse",
     "geo_exchange",
+    "pass_dense",
+    "pass_table",
     "send_and_recv",
     "heter_listen_and_serv",
 ];

@@ -18,6 +18,7 @@ mod link;
 mod merge;
 mod outbox;
 mod parcel;
+mod records;
 mod route;
 mod rows;
 mod step;
