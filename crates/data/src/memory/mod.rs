@@ -5,6 +5,7 @@
 
 mod chunk;
 mod exchange;
+mod keys;
 mod merge;
 mod store;
 mod wire;
@@ -15,6 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 pub use exchange::Exchange;
+pub use keys::KeyedPart;
 pub use merge::Merged;
 use store::Store;
 
@@ -54,7 +56,7 @@ pub struct MemoryDataset {
 
 /// Files that are being read.
 struct Loading {
-    read: Receiver<Result<Store>>,
+    read: Receiver<Result<Arc<Store>>>,
     /// Ends it.
     stop: Arc<AtomicBool>,
 }
@@ -75,6 +77,14 @@ struct Swapped {
     /// For each slot, whether it is.
     slots: Vec<bool>,
     order: Vec<u32>,
+}
+
+impl Held {
+    /// Samples in the order of their files.
+    fn of(store: Arc<Store>) -> Held {
+        let order = Arc::new(store.order());
+        Held { store, order, swapped: None }
+    }
 }
 
 impl MemoryDataset {
@@ -117,18 +127,37 @@ impl MemoryDataset {
     /// # Errors
     /// When it is being read already, or no thread can be started.
     pub fn preload(&mut self, threads: usize) -> Result<()> {
+        self.preload_then(threads, |_| {})
+    }
+
+    /// As [`MemoryDataset::preload`]; the thread that loaded shows what it has to `then`, after
+    /// [`MemoryDataset::wait`] could have it.
+    ///
+    /// # Errors
+    /// As [`MemoryDataset::preload`].
+    pub fn preload_then(
+        &mut self,
+        threads: usize,
+        then: impl FnOnce(&MemoryDataset) + Send + 'static,
+    ) -> Result<()> {
         if self.loading.is_some() {
             let problem = "the dataset is being loaded: wait for that first (`wait_preload_done`)";
             return Err(Error::Settings(problem.to_owned()));
         }
-        let MemorySettings { input, slots, .. } = self.settings.clone();
+        let settings = self.settings.clone();
         let thread = std::thread::Builder::new().name("loader".to_owned());
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         let (done, read) = channel();
         let work = move || {
+            let store = Store::load(settings.input.as_ref(), &settings.slots, threads, &stopped);
+            let store = store.map(Arc::new);
+            let held = store.as_ref().ok().map(|store| Held::of(Arc::clone(store)));
             // Nobody may want it any more.
-            done.send(Store::load(input.as_ref(), &slots, threads, &stopped)).ok();
+            done.send(store).ok();
+            if let Some(held) = held {
+                then(&MemoryDataset { settings, held, loaded: true, loading: None });
+            }
         };
         let failed = |error| Error::Settings(format!("cannot start a loading thread: {error}"));
         thread.spawn(work).map_err(failed)?;
@@ -171,9 +200,8 @@ impl MemoryDataset {
         }
     }
 
-    fn hold(&mut self, store: Store) {
-        let order = Arc::new(store.order());
-        self.held = Held { store: Arc::new(store), order, swapped: None };
+    fn hold(&mut self, store: Arc<Store>) {
+        self.held = Held::of(store);
         self.loaded = true;
     }
 
@@ -236,7 +264,7 @@ impl MemoryDataset {
         let name = merge::name_slot(&self.settings.slots)?;
         let store = std::mem::take(&mut self.held).store;
         let (store, merged) = merge::merge(&store, &self.settings.slots, name, merge_size)?;
-        self.hold(store);
+        self.hold(Arc::new(store));
         self.local_shuffle(seed);
         Ok(merged)
     }
@@ -254,7 +282,7 @@ impl MemoryDataset {
             drop(held.order);
             let store = Arc::unwrap_or_clone(held.store);
             let received = exchange::spread(store, &self.settings.slots, peers, seed, name)?;
-            self.hold(received);
+            self.hold(Arc::new(received));
         }
         self.local_shuffle(seed.wrapping_add(peers.rank() as u64));
         Ok(())

@@ -241,3 +241,29 @@ fn a_global_shuffle_loses_nothing_and_depends_on_its_seed_alone() {
     all.sort_unstable();
     assert_eq!(all, (0..100_500).collect::<Vec<_>>());
 }
+
+#[test]
+fn keys_are_those_of_all_samples_or_of_parts() {
+    let dataset = dataset(&[0..6, 6..11], 2);
+    let groups = [vec!["label".to_owned()], vec!["ids".to_owned(), "label".to_owned()]];
+    for threads in [1, 3] {
+        let all = dataset.keys(&groups, threads).unwrap();
+        assert_eq!((all.batches, all.keys[0].clone()), (3, (0..11).collect()));
+        let mut expected: Vec<u64> = (0..11).collect();
+        expected.extend((0..11u64).flat_map(|n| (0..=n % 10).map(move |id| n * 1000 + id)));
+        expected.sort_unstable();
+        expected.dedup();
+        assert_eq!(all.keys[1], expected);
+    }
+    // Four labels a batch: two batches have eight.
+    let labels = &groups[..1];
+    let parts = dataset.parts(labels, &[10], 80).unwrap();
+    let sizes: Vec<_> = parts.iter().map(|part| (part.batches, part.keys[0].len())).collect();
+    assert_eq!(sizes, [(2, 8), (1, 3)]);
+    let error = dataset.parts(labels, &[10], 39).unwrap_err().to_string();
+    assert!(error.contains("a single batch take 40 bytes, and 39 may be used"), "{error}");
+    let error = dataset.keys(&[vec!["dense".to_owned()]], 1).unwrap_err().to_string();
+    assert!(error.contains("slot `dense` has no ids"), "{error}");
+    let error = dataset.keys(&[vec!["other".to_owned()]], 1).unwrap_err().to_string();
+    assert!(error.contains("`other`, which is no slot"), "{error}");
+}

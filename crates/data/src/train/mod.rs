@@ -173,7 +173,9 @@ fn cores() -> usize {
 /// Whether the steps of a program wait for those of other processes, so that all must make as many;
 /// see [`Training::agree`].
 pub fn is_in_step(program: &Program) -> bool {
-    let in_step = |kind: &str| kind == "send_barrier" || kind.starts_with("c_");
+    // The steps of a pass follow one another: its rows are variables of the trainer.
+    let in_step =
+        |kind: &str| matches!(kind, "send_barrier" | "pass_table") || kind.starts_with("c_");
     program.global().ops.iter().any(|op| in_step(&op.kind))
 }
 
