@@ -12,6 +12,7 @@ pub mod environment;
 mod error;
 mod files;
 mod fleet;
+pub mod gpubox;
 mod log;
 pub mod mpi;
 mod report;

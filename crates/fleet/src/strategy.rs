@@ -37,6 +37,8 @@ pub struct Strategy {
     pub collective: CollectiveStrategy,
     /// Settings of tables by their names, as JSON of an accessor.
     pub tables: BTreeMap<String, String>,
+    /// Whether one trainer holds the rows of a pass and trains them itself ([`crate::gpubox`]). Off.
+    pub gpubox: bool,
 }
 
 impl Strategy {
@@ -53,6 +55,7 @@ impl Strategy {
             micro_batches: 1,
             collective: CollectiveStrategy::default(),
             tables: BTreeMap::new(),
+            gpubox: false,
         }
     }
 
@@ -79,6 +82,12 @@ impl Strategy {
     /// Dense parameters in sync, tables async with at most this staleness.
     pub fn hybrid(staleness: u32) -> Strategy {
         Strategy { staleness, ..Strategy::new(Mode::Hybrid) }
+    }
+
+    /// One trainer holds the rows of a pass, on its card where it has one, and trains them itself:
+    /// Paddle's GPUBox.
+    pub fn gpubox() -> Strategy {
+        Strategy { gpubox: true, ..Strategy::sync() }
     }
 
     /// What Paddle's `a_sync` and `a_sync_configs["k_steps"]` mean together.

@@ -60,6 +60,8 @@ pub struct Environment {
     pub communicator: CommunicatorFlags,
     /// What the launcher says about itself.
     pub launcher: Launcher,
+    /// `BIREME_GPUBOX_MEMORY`.
+    pub gpubox_memory: Option<usize>,
 }
 
 /// What a launcher tells its processes, as far as there is one.
@@ -270,6 +272,7 @@ impl Values {
                 restarts: self.number(&v::RESTART)?.unwrap_or(0),
                 is_in_kubernetes: self.text(&v::KUBERNETES).is_some(),
             },
+            gpubox_memory: self.number(&v::GPUBOX_MEMORY)?,
         })
     }
 

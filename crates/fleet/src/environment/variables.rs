@@ -159,6 +159,8 @@ variables! {
             "As `BIREME_NUM_THREADS`, which comes first; `set_flags` sets it for executors made later.";
         OMP_NUM_THREADS = "OMP_NUM_THREADS", "one a core, at most 16",
             "As `BIREME_NUM_THREADS`, where neither of the two is set.";
+        GPUBOX_MEMORY = "BIREME_GPUBOX_MEMORY", "",
+            "Bytes that the rows of a GPUBox pass may take; a pass that needs more is cut in parts. Without it: 70 % of what is free on the card, and no limit on CPUs.";
         DEVICE = "BIREME_DEVICE", "",
             "`cpu`: scripts that ask for a GPU run on the CPU, with one warning.";
         ALIAS = "BIREME_ALIAS", "",

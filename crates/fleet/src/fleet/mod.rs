@@ -2,6 +2,7 @@
 //!
 //! Nothing here is global: a test may hold a whole cluster of them over a transport in memory.
 
+mod gpubox;
 mod heter;
 mod peers;
 mod ranks;
@@ -9,7 +10,7 @@ mod save;
 mod server;
 mod worker;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bireme_comm::{Settings, Transport};
 use bireme_engine::graph::Variable;
@@ -18,6 +19,7 @@ use bireme_ir::Program;
 use bireme_transpiler::{Transpiled, Transpiler};
 
 use crate::collective::Rings;
+use crate::gpubox::Passes;
 use crate::settings::{network, settings};
 use crate::util::Util;
 use crate::{Environment, Error, Reporter, Result, Role, RoleMaker, Strategy, split_files};
@@ -52,6 +54,10 @@ pub struct Fleet {
     rings: Option<Arc<Rings>>,
     /// What a server starts with.
     initial: Option<server::Initial>,
+    /// The passes of a GPUBox trainer.
+    passes: Option<Arc<Mutex<Passes>>>,
+    /// The server in this process, of a GPUBox job without others.
+    embedded: Option<gpubox::Embedded>,
 }
 
 /// The programs of a job.
@@ -112,6 +118,8 @@ impl Fleet {
             worker: None,
             rings: None,
             initial: None,
+            passes: None,
+            embedded: None,
         }
     }
 
@@ -211,6 +219,9 @@ impl Fleet {
     ) -> Result<()> {
         let original = main.clone();
         let fingerprint = main.fingerprint(Some(startup));
+        if strategy.gpubox {
+            self.prepare_gpubox()?;
+        }
         if self.role.server_endpoints().is_empty() {
             let (main, startup) = self.for_ranks(main, startup, strategy)?;
             let strategy = strategy.clone();
@@ -226,6 +237,7 @@ impl Fleet {
         let trainers = self.role.worker_num() as usize;
         let transpiler = Transpiler::new(config)?;
         let transpiled = match self.heter(strategy) {
+            _ if strategy.gpubox => transpiler.transpile_gpubox(&described, startup, endpoints)?,
             None => {
                 transpiler.transpile(place.index, &described, startup, endpoints, trainers, sync)?
             }

@@ -115,6 +115,10 @@ impl Fleet {
         let scope = Scope::new();
         for var in pruned.global().vars.values().filter(|var| var.persistable) {
             if let Some(keyed) = transpiled.keyed_tables().find(|table| *table == var.name) {
+                if let Some(rows) = self.rows_of_pass_table(worker, var)? {
+                    scope.set(&var.name, &rows);
+                    continue;
+                }
                 return Err(Error::Config(format!(
                     "table `{keyed}` has any 64-bit key, and no model file could hold it: save it \
                      with `save_persistables`"
@@ -151,7 +155,9 @@ impl Fleet {
         method: &str,
         action: impl FnOnce(&Arc<Worker>) -> Result<()>,
     ) -> Result<()> {
-        self.act(method, |worker| action(worker.ok_or_else(|| no_servers(method))?))
+        self.act(method, |worker| action(worker.ok_or_else(|| no_servers(method))?))?;
+        // The servers may have other rows now than a trainer that holds some.
+        self.refresh_passes()
     }
 
     /// Lets trainer 0 act while the others wait.

@@ -21,8 +21,8 @@ use crate::{Environment, Error, Reporter, Result, Role, checkpoint_to_load};
 
 /// What a server starts with.
 pub(super) struct Initial {
-    scope: Scope,
-    checkpoint: Option<PathBuf>,
+    pub(super) scope: Scope,
+    pub(super) checkpoint: Option<PathBuf>,
 }
 
 impl Fleet {
@@ -32,7 +32,7 @@ impl Fleet {
     /// # Errors
     /// When this is no server, the startup program fails, or there is no such folder.
     pub fn init_server(&mut self, checkpoint: Option<&Path>) -> Result<()> {
-        self.need(Role::Server, "init_server")?;
+        self.need_server("init_server")?;
         if let Some(folder) = checkpoint.filter(|folder| !folder.is_dir()) {
             let folder = folder.display();
             return Err(Error::Config(format!("There is no directory named '{folder}'")));
@@ -40,7 +40,7 @@ impl Fleet {
         let checkpoint = checkpoint_to_load(&self.environment, checkpoint);
         let scope = Scope::new();
         let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
-        executor.run(self.startup_program()?, &[], &[])?;
+        executor.run(&self.server_startup()?, &[], &[])?;
         self.initial = Some(Initial { scope, checkpoint });
         Ok(())
     }
@@ -52,10 +52,10 @@ impl Fleet {
     /// When this is no server, the startup program fails, or a parameter is missing or has another
     /// size; for a table with any 64-bit key, which such a model does not have.
     pub fn init_server_from(&mut self, values: &BTreeMap<String, Tensor>) -> Result<()> {
-        self.need(Role::Server, "init_server_from")?;
+        self.need_server("init_server_from")?;
         let scope = Scope::new();
         let mut executor = Executor::new(Place::Cpu)?.with_scope(scope.clone());
-        executor.run(self.startup_program()?, &[], &[])?;
+        executor.run(&self.server_startup()?, &[], &[])?;
         let job = self.job()?;
         if let Some(transpiled) = &job.transpiled {
             let server = self.role.index() as usize;

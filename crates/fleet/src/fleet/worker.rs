@@ -30,8 +30,27 @@ impl Fleet {
         let remote = self.connect(executor.scope())?;
         executor.connect(remote.map(|worker| worker as _));
         executor.join(self.join()?.map(|rings| rings as _));
-        executor.run(self.startup_program()?, &[], &[])?;
+        self.start(&mut executor)?;
         Ok(executor)
+    }
+
+    /// Runs the startup program, and takes over what the servers have: a trainer begins so, and goes
+    /// on so after they have loaded a checkpoint.
+    ///
+    /// # Errors
+    /// When the startup program fails, or a server is lost.
+    pub fn start(&mut self, executor: &mut Executor) -> Result<()> {
+        executor.run(self.startup_program()?, &[], &[])?;
+        self.start_passes(executor)
+    }
+
+    /// As [`Fleet::start`], for a trainer that has begun.
+    ///
+    /// # Errors
+    /// As [`Fleet::start`].
+    pub fn restart(&self, executor: &mut Executor) -> Result<()> {
+        executor.run(self.startup_program()?, &[], &[])?;
+        self.refresh_passes()
     }
 
     /// Connects this trainer, whose variables are in `scope`, to the servers, if it has any; the
@@ -42,10 +61,15 @@ impl Fleet {
     pub fn connect(&mut self, scope: &Scope) -> Result<Option<Arc<Worker>>> {
         self.need_member("init_worker")?;
         let job = self.job()?;
-        let Some(transpiled) = &job.transpiled else { return Ok(None) };
+        if job.transpiled.is_none() {
+            return Ok(None);
+        }
         if let Some(connected) = &self.worker {
             return Ok(Some(Arc::clone(&connected.worker)));
         }
+        self.serve_embedded()?;
+        let job = self.job()?;
+        let Some(transpiled) = &job.transpiled else { return Ok(None) };
         let strategy = &job.strategy;
         self.reporter.mode(strategy.mode);
         let config = WorkerConfig {
@@ -81,6 +105,7 @@ impl Fleet {
     /// # Errors
     /// When a server is lost.
     pub fn flush(&self) -> Result<()> {
+        self.flush_passes()?;
         if let Some(Connected { worker, scope }) = &self.worker {
             worker.flush()?;
             worker.flush_geo(self.main_program()?, scope)?;
@@ -97,10 +122,11 @@ impl Fleet {
         self.need_member("stop_worker")?;
         self.flush()?;
         self.leave();
-        match self.worker.take() {
-            Some(connected) => Ok(connected.worker.complete()?),
-            None => Ok(()),
+        self.passes = None;
+        if let Some(connected) = self.worker.take() {
+            connected.worker.complete()?;
         }
+        self.end_embedded()
     }
 
     /// Waits until all trainers are here, and the servers have everything that they sent.
