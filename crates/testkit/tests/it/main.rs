@@ -6,6 +6,7 @@ mod checkpoint;
 mod collective;
 mod equals_local;
 mod faults;
+mod gpubox;
 mod heter;
 mod modes;
 mod optimizers;
