@@ -271,7 +271,7 @@ pub const KEYS: &[Key] = &[
         "runner.sync_mode",
         Text,
         "async",
-        "With servers: `sync`, `async`, `geo`, or ours: `half_async`, `hybrid`.",
+        "With servers: `sync`, `async`, `geo`, or ours: `half_async`, `hybrid`. With servers or without: `gpubox`.",
     ),
     key("runner.geo_step", Count, "400", "Geo: batches between two exchanges."),
     key(

@@ -190,7 +190,7 @@ impl Checkpoints {
         if has_own(fleet) {
             let own = own_name(fleet);
             let program = fleet.main_program()?;
-            let is_own = |var: &Var| is_own(var, scope);
+            let is_own = |var: &Var| is_own(var, scope, fleet);
             io::save_vars(folder.join(&own), program, scope, Some("variables"), is_own)?;
             files = sums::of_folder(&folder, &own)?;
         }
@@ -246,7 +246,7 @@ impl Checkpoints {
             ));
         } else if has_own(fleet) {
             let program = fleet.main_program()?;
-            io::load_vars(own, program, scope, Some("variables"), |var| is_own(var, scope))?;
+            io::load_vars(own, program, scope, Some("variables"), |var| is_own(var, scope, fleet))?;
         }
         Ok(())
     }
@@ -407,7 +407,9 @@ fn own_name(fleet: &Fleet) -> String {
     format!("trainer-{}", fleet.worker_index())
 }
 
-/// Whether a variable belongs to a trainer alone: counts of metrics, counters of schedules.
-fn is_own(var: &Var, scope: &Scope) -> bool {
-    !var.is_parameter() && scope.contains(&var.name)
+/// Whether a variable belongs to a trainer alone: counts of metrics, counters of schedules. Rows of a
+/// pass are the servers'.
+fn is_own(var: &Var, scope: &Scope, fleet: &Fleet) -> bool {
+    let of_pass = fleet.passes().is_some_and(|passes| passes.plan().has(&var.name));
+    !var.is_parameter() && !of_pass && scope.contains(&var.name)
 }

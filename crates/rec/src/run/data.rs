@@ -7,10 +7,11 @@ use std::sync::Arc;
 use bireme_data::parse::{BadLines, Format, Named};
 use bireme_data::source::{LineShare, Source, expand, open};
 use bireme_data::{
-    Batch, Batches, FileShare, Files, Input, MemoryDataset, MemorySettings, QueueDataset,
-    QueueSettings, Slot,
+    Batch, Batches, FileShare, Files, Input, KeyedPart, MemoryDataset, MemorySettings,
+    QueueDataset, QueueSettings, Slot,
 };
 
+use bireme_fleet::gpubox::PassPlan;
 use bireme_fleet::{Fleet, Reduce};
 
 use super::pipe;
@@ -221,6 +222,60 @@ impl Data {
             memory.global_shuffle(&fleet.peers()?, seed)?;
         }
         Ok(())
+    }
+
+    /// As [`Data::preload`], and tells `then` the keys of a pass's tables when everything is read.
+    ///
+    /// # Errors
+    /// As [`Data::preload`].
+    pub(super) fn preload_with_keys(
+        &mut self,
+        threads: usize,
+        groups: Vec<Vec<String>>,
+        then: impl FnOnce(KeyedPart) + Send + 'static,
+    ) -> Result<()> {
+        let mut settings = MemorySettings::new(Arc::clone(&self.input), self.slots.clone());
+        settings.batch_size = self.batch_size;
+        let mut memory = MemoryDataset::new(settings)?;
+        memory.preload_then(threads.max(1), move |loaded| {
+            // What is wrong with them is said when the pass begins.
+            if let Ok(keyed) = loaded.keys(&groups, threads.max(1)) {
+                then(keyed);
+            }
+        })?;
+        self.memory = Some(memory);
+        Ok(())
+    }
+
+    /// Has samples held in memory, where the configuration does not say how they are read.
+    pub(super) fn hold_in_memory(&mut self) {
+        (self.kind, self.drop_last) = (Kind::Memory, false);
+    }
+
+    /// Whether samples are held in memory.
+    pub(super) fn is_memory(&self) -> bool {
+        self.kind == Kind::Memory
+    }
+
+    /// The keys of a pass's tables: of all samples, or in parts whose rows take at most so many bytes.
+    ///
+    /// # Errors
+    /// When the samples cannot be read, or one batch alone takes more.
+    pub(super) fn keyed_parts(
+        &mut self,
+        plan: &PassPlan,
+        most: Option<usize>,
+    ) -> Result<Vec<KeyedPart>> {
+        drop(self.open(0, 1)?);
+        let Some(memory) = &self.memory else { return Ok(Vec::new()) };
+        let (groups, bytes) = (plan.groups(), plan.bytes_of_rows());
+        let all = memory.keys(&groups, self.readers)?;
+        let needed: usize =
+            all.keys.iter().zip(&bytes).map(|(keys, bytes)| keys.len() * bytes).sum();
+        match most.filter(|most| needed > *most) {
+            Some(most) => Ok(memory.parts(&groups, &bytes, most)?),
+            None => Ok(vec![all]),
+        }
     }
 
     /// Whether files are read while training.

@@ -12,6 +12,7 @@ mod events;
 mod exact;
 mod explain;
 mod feed;
+mod gpubox;
 mod infer;
 mod metrics;
 mod online;
@@ -46,6 +47,9 @@ use crate::zoo::{self, Hyper, Model};
 use crate::{Error, Log, Result};
 use topology::Topology;
 use trainer::Trainer;
+
+/// What `TRAINING_ROLE` calls a server.
+const SERVER: &str = "PSERVER";
 
 /// Is told the endpoint of a server that listens.
 pub type OnListening = Arc<dyn Fn(&str) + Send + Sync>;
@@ -194,12 +198,15 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
         );
     }
     log.plain(&config.table());
-    if config.switch("runner.use_gpu") && topology != Topology::Alone {
+    let may_use_card = topology == Topology::Alone || topology.is_gpubox();
+    if config.switch("runner.use_gpu") && !may_use_card {
         let problem = "asks for a GPU, and jobs of several processes train on CPUs so far: set it to \
                        False, or train alone";
         return Err(config.refuse("runner.use_gpu", problem));
     }
-    options.card(config)?;
+    if environment.training_role.as_deref() != Some(SERVER) {
+        options.card(config)?;
+    }
     let (model, description) = build(config, log)?;
     let goes_on = options.resume || environment.launcher.restarts > 0;
     let mut environment = environment.clone();
@@ -222,6 +229,11 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
         serve(&mut fleet, config, options, &description)?;
         return Ok(Outcome::default());
     }
+    if fleet.is_embedded()
+        && let Some(folder) = save::warm_start(config)?
+    {
+        save::init_server(&mut fleet, &folder, &description, log)?;
+    }
     let trained = match config.has("runner.start_day") {
         true => online::Stream::new(config, options, topology, description.model, model, fleet)
             .and_then(|stream| stream.run(goes_on)),
@@ -229,6 +241,13 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
             .and_then(Trainer::run),
     };
     trained.map_err(|error| explain::with_keys(config, error))
+}
+
+/// Whether the process that an environment describes is the trainer of a GPUBox job, which wants a card
+/// where the configuration asks for one.
+pub fn is_gpubox_trainer(config: &Config, environment: &Environment) -> bool {
+    let topology = Topology::of(config, environment);
+    topology.is_ok_and(Topology::is_gpubox) && environment.training_role.as_deref() != Some(SERVER)
 }
 
 /// Builds the model of a configuration, and describes it.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use super::calendar::{Day, passes};
 use super::data::{self, Data, Purpose, Reading};
 use super::events::{self, Event, Events};
 use super::feed::{self, Feed};
+use super::gpubox::Parts;
 use super::show::{Show, Since, Style};
 use super::stop::Stop;
 use super::topology::Topology;
@@ -252,7 +254,22 @@ impl<'a> Stream<'a> {
             log: &self.options.log,
         };
         let mut data = Data::of_pass(&reading, own)?;
-        data.preload(self.config.count("runner.preload_thread_num"))?;
+        let threads = self.config.count("runner.preload_thread_num");
+        match self.fleet.passes() {
+            // Its records come while the pass before it is trained.
+            Some(passes) => {
+                let (ahead, budget) = (passes.ahead(), passes.budget());
+                let (groups, bytes) = (passes.plan().groups(), passes.plan().bytes_of_rows());
+                data.preload_with_keys(threads, groups, move |keyed| {
+                    let rows = keyed.keys.iter().zip(&bytes);
+                    let needed: usize = rows.map(|(keys, bytes)| keys.len() * bytes).sum();
+                    if budget.is_none_or(|budget| needed <= budget) {
+                        ahead.prepare(keyed.keys);
+                    }
+                })?;
+            }
+            None => data.preload(threads)?,
+        }
         Ok(Some(data))
     }
 
@@ -287,10 +304,11 @@ impl<'a> Stream<'a> {
         let started = Instant::now();
         let seed = self.config.count("runner.seed") as u64;
         data.shuffle(&self.fleet, seed.wrapping_add(pass as u64))?;
+        let mut parts = Parts::of(&self.fleet, &mut data, log)?;
         let read = started.elapsed().as_secs_f64();
         let inferring = Instant::now();
         if self.has_trained {
-            self.run_over(&mut data, true, pass as u64, None)?;
+            self.run_over(&mut data, &mut parts, true, pass as u64, None)?;
             let seen = self.global()?;
             log.info(&format!("Day:{day}, Pass: {pass}, Infer Global Metric: {}", text(&seen)));
         }
@@ -298,10 +316,15 @@ impl<'a> Stream<'a> {
         let infer = inferring.elapsed().as_secs_f64();
         let training = Instant::now();
         let number = self.number(day, pass)?;
-        let (summary, loss) = self.run_over(&mut data, false, pass as u64, Some(number))?;
+        let (summary, loss) =
+            self.run_over(&mut data, &mut parts, false, pass as u64, Some(number))?;
         let samples = summary.samples;
         self.batches += summary.batches;
-        self.fleet.flush()?;
+        match &mut parts {
+            // Its rows stay; whoever saves has them given to the tables.
+            Some(parts) => parts.end(&self.fleet, log),
+            None => self.fleet.flush()?,
+        }
         let train = training.elapsed().as_secs_f64();
         let metrics = self.global()?;
         log.info(&format!("Day:{day}, Pass: {pass}, Train Global Metric: {}", text(&metrics)));
@@ -339,6 +362,7 @@ impl<'a> Stream<'a> {
     fn run_over(
         &self,
         data: &mut Data,
+        parts: &mut Option<Parts>,
         infer: bool,
         pass: u64,
         number: Option<u64>,
@@ -369,19 +393,7 @@ impl<'a> Stream<'a> {
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
         };
         let interrupt = || self.options.interrupt.as_ref().is_some_and(|asked| asked());
-        let mut portions = Vec::new();
-        let agree = match infer {
-            true => None,
-            // A pass is trained whole, or its trainers begin it anew.
-            false => feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &Stop::default()),
-        };
-        for batches in data.open(0, threads.0)? {
-            let batches: Box<dyn Batches> = match &agree {
-                Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
-                None => batches,
-            };
-            portions.push(Feed::new(batches, 0, &waited)?.portion(u64::MAX));
-        }
+        let feeds = self.feeds(data, threads.0, infer, &waited)?;
         let scope = self.executor.scope().clone();
         let program = trainer::of_portion(self.fleet.main_program()?, number.unwrap_or(0));
         let training = Training {
@@ -397,9 +409,62 @@ impl<'a> Stream<'a> {
             on_batch: Some(&hook),
             ..Training::new(&program, &scope, &self.model.slots)
         };
-        let summary = bireme_data::train(&training, portions)?;
+        let summary = self.train_parts(&training, &feeds, parts)?;
         let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((summary, since.total_loss / summary.batches.max(1) as f64))
+    }
+
+    /// The batches of each training thread.
+    fn feeds(
+        &self,
+        data: &mut Data,
+        threads: usize,
+        infer: bool,
+        waited: &Arc<AtomicU64>,
+    ) -> Result<Vec<Feed>> {
+        let agree = match infer {
+            true => None,
+            // A pass is trained whole, or its trainers begin it anew.
+            false => feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &Stop::default()),
+        };
+        let mut feeds = Vec::new();
+        for batches in data.open(0, threads)? {
+            let batches: Box<dyn Batches> = match &agree {
+                Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
+                None => batches,
+            };
+            feeds.push(Feed::new(batches, 0, waited)?);
+        }
+        Ok(feeds)
+    }
+
+    /// Trains all batches: at once, or part by part.
+    fn train_parts(
+        &self,
+        training: &Training<'_>,
+        feeds: &[Feed],
+        parts: &mut Option<Parts>,
+    ) -> Result<Summary> {
+        let mut all = Summary::default();
+        loop {
+            let most = match parts {
+                Some(parts) => parts.begin(all.batches, &self.fleet, &self.options.log)?,
+                None => u64::MAX,
+            };
+            let portions = feeds.iter().map(|feed| feed.portion(most)).collect();
+            let part = bireme_data::train(training, portions)?;
+            if let (Some(mut passes), false) = (self.fleet.passes(), training.infer) {
+                passes.trained(part.batches);
+            }
+            all.batches += part.batches;
+            all.samples += part.samples;
+            all.seconds += part.seconds;
+            all.wait_for_data_seconds += part.wait_for_data_seconds;
+            let is_over = parts.as_ref().is_none_or(|parts| parts.are_over(all.batches));
+            if part.batches == 0 || is_over {
+                return Ok(all);
+            }
+        }
     }
 
     /// Metrics over all trainers, whose counts begin anew.
@@ -461,7 +526,7 @@ impl<'a> Stream<'a> {
             return Ok(bireme_engine::io::load_persistables(path, program, scope, None)?);
         }
         self.fleet.load_model(path, SaveMode::Full)?;
-        self.executor.run(self.fleet.startup_program()?, &[], &[])?;
+        self.fleet.restart(&mut self.executor)?;
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use crate::config::{Config, Node, Value};
 use crate::{Error, Result};
 
 const SYNC_MODE: &str = "runner.sync_mode";
+const GPUBOX: &str = "gpubox";
 const SHARDS: &str = "shard_num";
 
 /// Who trains together.
@@ -14,6 +15,11 @@ pub(super) enum Topology {
     Alone,
     Servers(Mode),
     Ranks,
+    /// One trainer that holds the rows of a pass; the tables are those of a server, which may be in its
+    /// own process.
+    GpuBox {
+        embedded: bool,
+    },
 }
 
 impl Topology {
@@ -22,6 +28,15 @@ impl Topology {
     /// # Errors
     /// When they contradict each other, or the mode does not exist.
     pub(super) fn of(config: &Config, environment: &Environment) -> Result<Topology> {
+        if config.text(SYNC_MODE).eq_ignore_ascii_case(GPUBOX) {
+            let embedded = !has_servers(environment);
+            if embedded && environment.trainers.is_some_and(|trainers| trainers > 1) {
+                let problem = "is `gpubox`, which one trainer does, and a launcher has started several: \
+                               start one";
+                return Err(config.refuse(SYNC_MODE, problem));
+            }
+            return Ok(Topology::GpuBox { embedded });
+        }
         let mode = mode(config)?;
         if has_servers(environment) {
             return Ok(Topology::Servers(mode));
@@ -44,8 +59,10 @@ impl Topology {
     /// When the environment does not say it.
     pub(super) fn role(self, environment: &Environment) -> Result<RoleMaker> {
         Ok(match self {
-            Topology::Alone => RoleMaker::alone(),
-            Topology::Servers(_) => RoleMaker::from_environment(environment)?,
+            Topology::Alone | Topology::GpuBox { embedded: true } => RoleMaker::alone(),
+            Topology::Servers(_) | Topology::GpuBox { embedded: false } => {
+                RoleMaker::from_environment(environment)?
+            }
             Topology::Ranks => RoleMaker::collective(environment)?,
         })
     }
@@ -55,10 +72,13 @@ impl Topology {
     /// # Errors
     /// When tables disagree about the number of shards, which is that of all.
     pub(super) fn strategy(self, config: &Config) -> Result<Strategy> {
-        let Topology::Servers(mode) = self else { return Ok(Strategy::default()) };
         let count = |key| u32::try_from(config.count(key)).unwrap_or(u32::MAX);
-        let mut strategy = Strategy::new(mode);
-        if mode == Mode::Geo {
+        let mut strategy = match self {
+            Topology::Alone | Topology::Ranks => return Ok(Strategy::default()),
+            Topology::GpuBox { .. } => Strategy::gpubox(),
+            Topology::Servers(mode) => Strategy::new(mode),
+        };
+        if strategy.mode == Mode::Geo {
             strategy.geo_steps = count("runner.geo_step");
         }
         strategy.staleness = count("runner.staleness");
@@ -74,7 +94,7 @@ impl Topology {
     /// Whether all trainers make their steps together.
     pub(super) fn is_in_step(self) -> bool {
         match self {
-            Topology::Alone => false,
+            Topology::Alone | Topology::GpuBox { .. } => false,
             Topology::Ranks => true,
             Topology::Servers(mode) => mode.waits_for_all(),
         }
@@ -82,7 +102,12 @@ impl Topology {
 
     /// Whether there are servers.
     pub(super) fn has_servers(self) -> bool {
-        matches!(self, Topology::Servers(_))
+        matches!(self, Topology::Servers(_) | Topology::GpuBox { .. })
+    }
+
+    /// Whether the trainer holds the rows of a pass.
+    pub(super) fn is_gpubox(self) -> bool {
+        matches!(self, Topology::GpuBox { .. })
     }
 
     /// A word for it.
@@ -91,6 +116,7 @@ impl Topology {
             Topology::Alone => "local",
             Topology::Ranks => "collective",
             Topology::Servers(mode) => mode.name(),
+            Topology::GpuBox { .. } => GPUBOX,
         }
     }
 }
@@ -120,7 +146,8 @@ fn mode(config: &Config) -> Result<Mode> {
     let name = config.text(key);
     match name.to_ascii_lowercase().as_str() {
         "" | "none" => Ok(Mode::Async),
-        "heter" | "gpubox" => Err(config.refuse(
+        "gpubox" => Err(config.refuse(key, "is `gpubox`: set `runner.sync_mode` to that")),
+        "heter" => Err(config.refuse(
             key,
             format!("is `{name}`, which needs GPUs: use sync, async, half_async, geo or hybrid"),
         )),
@@ -242,7 +269,10 @@ mod tests {
         assert_eq!(Topology::of(&plain, &servers).unwrap(), Topology::Servers(Mode::Async));
         assert!(Topology::of(&plain, &ranks).unwrap_err().to_string().contains("use_fleet"));
         let gpus = config("runner: {sync_mode: gpubox}");
-        let error = Topology::of(&gpus, &servers).unwrap_err().to_string();
+        let of = |environment: &Environment| Topology::of(&gpus, environment);
+        assert_eq!(of(&servers).unwrap(), Topology::GpuBox { embedded: false });
+        assert_eq!(of(&Environment::default()).unwrap(), Topology::GpuBox { embedded: true });
+        let error = of(&ranks).unwrap_err().to_string();
         assert!(error.contains("a.yaml:1:21: `runner.sync_mode` is `gpubox`"), "{error}");
     }
 

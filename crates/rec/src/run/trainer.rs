@@ -22,12 +22,13 @@ use super::data::{self, Data};
 use super::events::{self, Event, Events};
 use super::explain;
 use super::feed::{self, Feed};
+use super::gpubox::Parts;
 use super::own_data::{self, Counted};
 use super::show::{Show, Since, Style, metric_text};
 use super::stop::{self, Stop, Stopping};
 use super::topology::Topology;
 use super::{
-    Description, Epoch, Lines, Options, Outcome, Step, metrics, optimizer, save, threads_on,
+    Description, Epoch, Lines, Options, Outcome, Step, gpubox, metrics, optimizer, save, threads_on,
 };
 use crate::config::{Config, python_float};
 use crate::zoo::Model;
@@ -56,6 +57,8 @@ pub(super) struct Trainer<'a> {
     /// What the speed counts, and how many of them are in a sample.
     counted: Counted,
     stop: Stop,
+    /// What a GPUBox trainer does in passes.
+    parts: Option<Parts>,
 }
 
 impl<'a> Trainer<'a> {
@@ -79,6 +82,7 @@ impl<'a> Trainer<'a> {
         let (card, repeatable) = (options.card(config)?, splits_batches(config)?);
         let threads = threads_on(card.as_ref(), fleet.main_program()?, threads, repeatable);
         let mut data = own_data::of_trainer(config, options, topology, &model, &fleet, threads)?;
+        gpubox::check_data(config, topology, &mut data)?;
         let counted = Counted::of(config, topology, &data, options)?;
         let format = data.source().map_or(&model.format, |files| &files.source().format);
         description.lines = Lines::of(format, &model.slots)?;
@@ -91,6 +95,7 @@ impl<'a> Trainer<'a> {
         if own_data::shares_files(config, topology) {
             data.share(fleet.file_share()?);
         }
+        let parts = Parts::of(&fleet, &mut data, &options.log)?;
         let checkpoints = folder(config, "runner.checkpoint_path", "checkpoints");
         let mut checkpoints = Checkpoints::new(checkpoints, options.log.clone());
         let run = folder(config, "runner.run_path", "run");
@@ -119,6 +124,7 @@ impl<'a> Trainer<'a> {
             waited: Arc::default(),
             counted,
             stop: Stop::new(options.interrupt.clone()),
+            parts,
         };
         match last {
             Some((folder, state)) => trainer.resume(&folder, state.trainers)?,
@@ -158,7 +164,7 @@ impl<'a> Trainer<'a> {
         let Trainer { fleet, executor, checkpoints, .. } = self;
         let scope = executor.scope().clone();
         checkpoints.load(folder, fleet, &scope, || {
-            executor.run(fleet.startup_program()?, &[], &[])?;
+            fleet.restart(executor)?;
             Ok(())
         })?;
         self.position = positions.swap_remove(self.fleet.worker_index() as usize);
@@ -229,25 +235,47 @@ impl<'a> Trainer<'a> {
             0 => u64::MAX,
             batches => (batches as u64).div_ceil(self.threads.0 as u64),
         };
-        let mut last = Vec::new();
+        let (mut last, mut left) = (Vec::new(), each);
         loop {
-            self.portion(&feeds, each, &mut last)?;
+            let most = self.begin_part()?;
+            let before: u64 = self.position.taken.iter().sum();
+            self.portion(&feeds, left.min(most), &mut last)?;
+            left = left.saturating_sub(self.position.taken.iter().sum::<u64>() - before);
             self.position.seconds = spent + started.elapsed().as_secs_f64();
             if self.any_is_asked_to_stop()? {
                 return self.stop_early();
             }
-            if interval == 0 || self.all(feeds.iter().all(Feed::is_ended))? {
+            let is_over = match &self.parts {
+                Some(parts) => parts.are_over(self.position.taken[0]),
+                None => interval == 0 || self.all(feeds.iter().all(Feed::is_ended))?,
+            };
+            if is_over {
                 break;
             }
-            self.checkpoint()?;
+            if interval > 0 && (self.parts.is_none() || left == 0) {
+                self.checkpoint()?;
+                left = each;
+            }
         }
-        self.fleet.flush()?;
+        match &mut self.parts {
+            // Its rows stay; whoever saves has them given to the tables.
+            Some(parts) => parts.end(&self.fleet, &self.options.log),
+            None => self.fleet.flush()?,
+        }
         if self.all(self.position.samples == 0)? {
             return Err(self.no_batch());
         }
         self.end_epoch(&last)?;
         // What was trained is saved by now: it may have taken hours.
         self.check_named()
+    }
+
+    /// Begins the part of a GPUBox epoch that comes next; how many batches it has at most.
+    fn begin_part(&mut self) -> Result<u64> {
+        match &mut self.parts {
+            None => Ok(u64::MAX),
+            Some(parts) => parts.begin(self.position.taken[0], &self.fleet, &self.options.log),
+        }
     }
 
     /// Looks for slots that no line has named; all trainers call it together.
@@ -384,6 +412,9 @@ impl<'a> Trainer<'a> {
         let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
         if !since.last.is_empty() {
             *last = since.last;
+        }
+        if let Some(mut passes) = self.fleet.passes() {
+            passes.trained(summary.batches);
         }
         let position = &mut self.position;
         position.loss += since.total_loss;

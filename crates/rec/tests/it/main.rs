@@ -4,6 +4,7 @@
 
 mod browser;
 mod checkpoints;
+mod gpubox;
 mod job;
 mod messages;
 mod modes;

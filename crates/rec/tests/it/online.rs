@@ -14,7 +14,7 @@ const KEYS: &str = "  train_batch_size: 50\n  print_interval: 5\n  sync_mode: as
                     prefetch: True\n";
 
 /// Two days of two passes of two folders.
-fn write_days(root: &Path) {
+pub(crate) fn write_days(root: &Path) {
     let dnn = zoo::find("dnn").unwrap();
     let mut seed = 0;
     for day in ["20190731", "20190801"] {
