@@ -69,7 +69,8 @@ pub(crate) fn train(training: &Training<'_>, host: &Host) -> Result<Outcome> {
     let interrupt = Interrupt::install()?;
     interrupt.end_within(LAST_WORDS)?;
     // What is wrong with a job of several processes is said before a card is looked for.
-    let card = if launched { None } else { device::card_of(&config, training.device)? };
+    let needs_card = !launched || run::is_gpubox_trainer(&config, &environment);
+    let card = if needs_card { device::card_of(&config, training.device)? } else { None };
     let options = Options {
         device: card,
         on_memory: Some(device::on_memory(training.quiet)),

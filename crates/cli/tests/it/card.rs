@@ -157,3 +157,18 @@ fn what_is_missing_is_one_line() {
         ran.stderr
     );
 }
+
+#[test]
+fn gpubox_trains_on_a_card_as_on_the_host() {
+    let folder = desk();
+    let folder = folder.path();
+    let line = "train -m config.yaml -o runner.sync_mode=gpubox";
+    let Some(card) = on_card(folder, line) else { return };
+    assert!(card.stderr.contains("pass 1: 5200 keys, "), "{}", card.stderr);
+    let host = bireme(
+        folder,
+        &[&line.split(' ').collect::<Vec<_>>()[..], &["--device", "cpu"]].concat(),
+        "",
+    );
+    assert!((loss(&card) - loss(&host)).abs() < 1e-5, "{}\n{}", card.stdout, host.stdout);
+}

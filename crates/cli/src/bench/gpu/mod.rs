@@ -2,6 +2,7 @@
 //! training learns what it learns on the host.
 
 mod auc;
+mod gpubox;
 mod kernels;
 mod parts;
 mod steps;
@@ -39,6 +40,8 @@ enum Work {
     Table(TableWork, usize),
     /// Training on the card and on the host.
     Auc(Precision),
+    /// Passes of GPUBox with this batch.
+    Box(usize, Precision),
 }
 
 /// What a training is computed with.
@@ -74,9 +77,10 @@ impl Case {
     /// What it is computed with, if it is a training.
     pub(crate) fn precision(&self) -> Option<Precision> {
         match self.work {
-            Work::Step(_, _, precision, _) | Work::Parts(_, precision) | Work::Auc(precision) => {
-                Some(precision)
-            }
+            Work::Step(_, _, precision, _)
+            | Work::Parts(_, precision)
+            | Work::Auc(precision)
+            | Work::Box(_, precision) => Some(precision),
             Work::Kernel(_) | Work::Table(..) => None,
         }
     }
@@ -143,6 +147,8 @@ pub(crate) const CASES: &[Case] = {
         "auc_f32" Auc(F32),
         "auc_tf32" Auc(Tf32),
         "auc_bf16" Auc(Bf16),
+        "box_b16384_tf32" Work::Box(16384, Tf32),
+        "box_b16384_bf16" Work::Box(16384, Bf16),
     }
 };
 
@@ -218,6 +224,7 @@ impl Run {
             Work::Kernel(kernel) => self.kernel(kernel).map(|figure| vec![figure]),
             Work::Table(work, width) => self.table(work, width).map(|figure| vec![figure]),
             Work::Auc(precision) => self.auc(precision).map(|figure| vec![figure]),
+            Work::Box(batch, precision) => self.gpubox(batch, precision),
         }
     }
 }
