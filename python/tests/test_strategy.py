@@ -94,10 +94,10 @@ def test_features_that_are_not_there_are_refused_at_the_end(name):
         strategy._refuse_what_is_not_there()
 
 
-def test_servers_on_gpus_are_refused_at_the_end():
+def test_servers_on_gpus_train_as_in_sync():
     strategy = strategy_with(True, use_ps_gpu=1)
-    with pytest.raises(NotImplementedError, match="`use_ps_gpu` of `a_sync_configs`"):
-        strategy._refuse_what_is_not_there()
+    strategy._refuse_what_is_not_there()
+    assert strategy._mode() == "sync"
 
 
 def test_knobs_come_from_the_environment_then_the_strategy_then_cpu_num(monkeypatch):

@@ -36,9 +36,9 @@ def test_what_paddlerec_sets_warns_and_trains():
     assert paddle.static.default_main_program()._fleet_opt["dump_fields"] == []
     with pytest.raises(TypeError, match="`adam_d2sum` must be of type bool, not str"):
         strategy.adam_d2sum = "maybe"
-    paddle.distributed.InMemoryDataset()._set_use_ps_gpu(False)
-    with pytest.raises(NotImplementedError, match="servers on GPUs are not in this version"):
-        paddle.distributed.InMemoryDataset()._set_use_ps_gpu(True)
+    dataset = paddle.distributed.InMemoryDataset()
+    dataset._set_use_ps_gpu(True)
+    assert dataset.use_ps_gpu
 
 
 def test_threads_of_the_flag_are_those_of_executors(monkeypatch):

@@ -205,7 +205,7 @@ pub(crate) struct MemoryData {
 }
 
 impl MemoryData {
-    fn lock(&self) -> MutexGuard<'_, MemoryDataset> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, MemoryDataset> {
         self.dataset.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

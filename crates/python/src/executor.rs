@@ -34,6 +34,7 @@ use crate::context;
 use crate::dataset::Data;
 use crate::dataset_train::Told;
 use crate::error::{enter, enter_data, to_py, unavailable};
+use crate::gpubox;
 use crate::jobs::{self, Kind};
 use crate::lod_tensor::{LoDTensor, fetched_array};
 use crate::place::device_of;
@@ -174,7 +175,7 @@ impl Executor {
         scope: &bireme_engine::Scope,
     ) -> EngineResult<(Option<Arc<Worker>>, Option<Arc<Rings>>)> {
         let seen = self.seen(program)?;
-        self.check_place(seen.kind)?;
+        self.check_place(seen.kind, program)?;
         match seen.kind {
             Kind::Local => return Ok((None, None)),
             Kind::Trainer if !seen.is_connected => self.connect(engine, program, scope)?,
@@ -191,7 +192,7 @@ impl Executor {
     }
 
     /// That a program of this kind can run where this executor runs. Servers hold parameters on the host anyway.
-    fn check_place(&self, kind: Kind) -> EngineResult<()> {
+    fn check_place(&self, kind: Kind, program: &Program) -> EngineResult<()> {
         match kind {
             Kind::Local | Kind::Server => Ok(()),
             Kind::Trainer | Kind::Rank | Kind::HeterWorker | Kind::Stages
@@ -199,6 +200,8 @@ impl Executor {
             {
                 Ok(())
             }
+            // Its steps ask nobody.
+            Kind::Trainer if program.handle.read(gpubox::is_trainer) => Ok(()),
             Kind::Trainer | Kind::Rank | Kind::HeterWorker | Kind::Stages => Err(Error::Device {
                 problem: "a job of several processes trains on CPUs so far: use \
                           `Executor(CPUPlace())`, or set BIREME_DEVICE=cpu to run this script there"
@@ -438,7 +441,7 @@ impl Executor {
             let Some(engine) = engine.as_mut() else { return Ok(None) };
             engine.set_check_finite(self.checks_finite());
             let seen = self.seen(program)?;
-            self.check_place(seen.kind)?;
+            self.check_place(seen.kind, program)?;
             match seen {
                 Seen { kind: Kind::Stages, .. } => {
                     return self.run_stages(engine, program, &scope, (&names, &feeds), &fetches);
@@ -530,7 +533,7 @@ impl Executor {
             training.interrupt = Some(&signalled);
             training.on_batch = Some(&after);
             // Nothing is sent when nothing is learned.
-            let agree = agreement(&copy, worker, rings).filter(|_| !told.infer);
+            let agree = agreement(&copy, worker.clone(), rings).filter(|_| !told.infer);
             if agree.is_some() && data.draws_files() {
                 let problem = "the steps of this job wait for each other, so that a worker that \
                                draws more files than the others has nobody to train them with: \
@@ -539,7 +542,7 @@ impl Executor {
                 return Err(bireme_data::Error::Settings(problem.to_owned()));
             }
             training.agree = agree.as_deref().map(|agree| agree as _);
-            let summary = train(&training, data.open(threads)?)?;
+            let summary = gpubox::train(&training, &data, threads, worker.as_ref())?;
             told.end(&summary)?;
             Ok(summary)
         })?;

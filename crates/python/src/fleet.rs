@@ -17,8 +17,11 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::error::enter;
+use crate::card;
+use crate::dataset::Data;
+use crate::error::{enter, enter_data};
 use crate::executor::signalled;
+use crate::gpubox;
 use crate::jobs;
 use crate::kwargs::Kwargs;
 use crate::lod_tensor::fetched_array;
@@ -78,6 +81,15 @@ impl Fleet {
             ))
         });
         name.map(Some)
+    }
+
+    /// Servers may have other rows now than a GPUBox trainer that holds some.
+    fn refresh_passes(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(passes) = jobs::passes_of(&self.worker()?) else { return Ok(()) };
+        enter(py, || {
+            let mut passes = passes.lock().unwrap_or_else(PoisonError::into_inner);
+            passes.refresh().map_err(jobs::to_engine)
+        })
     }
 
     /// Names of the tables in the order of their numbers.
@@ -220,7 +232,8 @@ impl Fleet {
     /// Lets the servers read a checkpoint.
     fn load(&self, py: Python<'_>, dirname: &str, mode: u32, table: Option<usize>) -> PyResult<()> {
         let table = self.table_name(py, table)?;
-        self.ask(py, |worker| worker.load(dirname, table.as_deref(), mode)).map(drop)
+        self.ask(py, |worker| worker.load(dirname, table.as_deref(), mode))?;
+        self.refresh_passes(py)
     }
 
     /// Takes over what the servers have loaded: a trainer's copies are those of before.
@@ -247,13 +260,38 @@ impl Fleet {
     /// Ages tables and drops what is worth nothing.
     fn shrink(&self, py: Python<'_>, table: Option<usize>) -> PyResult<()> {
         let table = self.table_name(py, table)?;
-        self.ask(py, |worker| worker.shrink(table.as_deref())).map(drop)
+        self.ask(py, |worker| worker.shrink(table.as_deref()))?;
+        self.refresh_passes(py)
     }
 
     /// Empties tables.
     fn clear(&self, py: Python<'_>, table: Option<usize>) -> PyResult<()> {
         let table = self.table_name(py, table)?;
-        self.ask(py, |worker| worker.clear(table.as_deref())).map(drop)
+        self.ask(py, |worker| worker.clear(table.as_deref()))?;
+        self.refresh_passes(py)
+    }
+
+    /// Begins a GPUBox pass: rows for the keys of what a dataset holds in memory, on a card
+    /// by its number.
+    fn begin_pass(
+        &self,
+        py: Python<'_>,
+        dataset: &Bound<'_, PyAny>,
+        device: Option<u32>,
+        scope: &Bound<'_, Scope>,
+    ) -> PyResult<()> {
+        let (data, worker) = (Data::of(dataset)?, self.worker()?);
+        let card = device.map(|device| card::asked_for(py, device)).transpose()?.flatten();
+        let program = self.state().trainer.clone();
+        let program = program.ok_or_else(|| PyRuntimeError::new_err("this is no worker"))?;
+        let scope = scope.get().engine.clone();
+        enter_data(py, || gpubox::begin(&data, &program, &scope, &worker, card.as_ref()))
+    }
+
+    /// Ends a GPUBox pass: servers are given what was trained. What the pass was, in words.
+    fn end_pass(&self, py: Python<'_>) -> PyResult<String> {
+        let worker = self.worker()?;
+        enter(py, || gpubox::end(&worker))
     }
 
     /// The tables: id, name, rows and bytes of each.
@@ -301,7 +339,20 @@ impl Fleet {
         let ids = ids.to_vec()?;
         let mut rows = vec![0.0f32; ids.len() * reference.width];
         let worker = self.worker()?;
-        enter(py, || worker.pull_rows(&reference, &[&ids], &mut [&mut rows]))?;
+        match program.as_ref().and_then(|program| gpubox::record_width(program, table)) {
+            // Rows that nobody has trained are not made for being looked at.
+            Some(width) => self.ask(py, |worker| {
+                let keys: Vec<u64> = ids.iter().map(|id| *id as u64).collect();
+                let mut records = vec![0.0; keys.len() * width];
+                worker.pull_records(&reference, width, &keys, &mut records)?;
+                let records = records.chunks_exact(width);
+                for (row, record) in rows.chunks_exact_mut(reference.width).zip(records) {
+                    row.copy_from_slice(&record[..row.len()]);
+                }
+                Ok(())
+            })?,
+            None => enter(py, || worker.pull_rows(&reference, &[&ids], &mut [&mut rows]))?,
+        }
         numpy::PyArray1::from_vec(py, rows).reshape([ids.len(), reference.width])
     }
 }
@@ -402,6 +453,16 @@ fn placed(program: &Ir) -> BTreeMap<String, Vec<Piece>> {
                     placed.insert(name.clone(), own);
                 }
             }
+            "pass_dense" => {
+                let all = op.inputs_of("X").iter().zip(strings(op, "epmap"));
+                let is_parameter = |name: &String| {
+                    program.global().var(name).is_some_and(bireme_ir::Var::is_parameter)
+                };
+                for (name, endpoint) in all.filter(|(name, _)| is_parameter(name)) {
+                    let own = Piece { name: name.clone(), endpoint: endpoint.clone() };
+                    placed.insert(name.clone(), vec![own]);
+                }
+            }
             "geo_exchange" => {
                 let all = pieces(strings(op, "piece_names"), strings(op, "epmap"));
                 let mut rest = all.into_iter();
@@ -445,7 +506,7 @@ fn gather(worker: &Worker, program: &Ir) -> bireme_fleet::ps::Result<Vec<(String
 /// The keyed or sliced table `name` as the program's lookups describe it.
 fn table_of(program: &Ir, name: &str) -> Option<TableRef> {
     let op = program.global().ops.iter().find(|op| {
-        op.kind == "distributed_lookup_table"
+        matches!(op.kind.as_str(), "distributed_lookup_table" | "pass_table")
             && op.inputs_of("W").first().is_some_and(|w| w == name)
     })?;
     let width = usize::try_from(*program.global().var(name)?.shape.get(1)?).ok()?;
@@ -465,6 +526,10 @@ fn table_of(program: &Ir, name: &str) -> Option<TableRef> {
         padding: None,
         spread,
         endpoints: strings(op, "endpoints").to_vec(),
-        names: strings(op, "table_names").to_vec(),
+        names: match strings(op, "table_names") {
+            // A GPUBox trainer's table has one name everywhere.
+            [] => vec![name.to_owned(); strings(op, "endpoints").len()],
+            names => names.to_vec(),
+        },
     })
 }

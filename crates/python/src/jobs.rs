@@ -4,9 +4,12 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use bireme_data::KeyedPart;
+use bireme_engine::device::Device;
 use bireme_engine::{Error, Result, Scope};
 use bireme_fleet::collective::is_collective;
 use bireme_fleet::comm::Interrupt;
+use bireme_fleet::gpubox::Passes;
 use bireme_fleet::ps::heter::{self, HeterTrainer};
 use bireme_fleet::ps::worker::{Worker, WorkerConfig};
 use bireme_fleet::{
@@ -62,6 +65,10 @@ struct Link {
     scope: Scope,
     /// The heter workers that run a part of its program.
     stages: Option<Arc<Mutex<HeterTrainer>>>,
+    /// What a GPUBox trainer holds.
+    passes: Option<Arc<Mutex<Passes>>>,
+    /// The parts of a pass that was begun and is not trained yet.
+    parts: Option<Vec<KeyedPart>>,
 }
 
 #[derive(Default)]
@@ -156,9 +163,61 @@ pub(crate) fn worker_for(program: &Program, scope: &Scope) -> Result<Arc<Worker>
     REPORTER.mode(config.mode);
     let worker = connect_trainer(program, &environment, &tuning).map_err(to_engine)?;
     let program = Arc::new(program.clone());
-    let link = Link { worker: Arc::clone(&worker), program, scope: scope.clone(), stages: None };
+    let link = Link {
+        worker: Arc::clone(&worker),
+        program,
+        scope: scope.clone(),
+        stages: None,
+        passes: None,
+        parts: None,
+    };
     jobs().get_or_insert_default().links.push(link);
     Ok(worker)
+}
+
+/// What a GPUBox trainer holds, taken over from the servers when it is first asked for; `None` for
+/// other trainers.
+pub(crate) fn passes_for(
+    program: &Program,
+    scope: &Scope,
+    worker: &Arc<Worker>,
+    card: Option<&Arc<dyn Device>>,
+) -> Result<Option<Arc<Mutex<Passes>>>> {
+    if let Some(passes) = passes_of(worker) {
+        return Ok(Some(passes));
+    }
+    let budget = environment()?.gpubox_memory;
+    let made = Passes::open(program, worker, scope, card, budget).map_err(to_engine)?;
+    let made = made.map(|passes| Arc::new(Mutex::new(passes)));
+    let mut jobs = jobs();
+    let links = &mut jobs.get_or_insert_default().links;
+    if let Some(link) = links.iter_mut().find(|link| Arc::ptr_eq(&link.worker, worker)) {
+        link.passes.clone_from(&made);
+    }
+    Ok(made)
+}
+
+/// Remembers the parts of a pass that was begun.
+pub(crate) fn keep_parts(worker: &Arc<Worker>, parts: Vec<KeyedPart>) {
+    let mut jobs = jobs();
+    let links = &mut jobs.get_or_insert_default().links;
+    if let Some(link) = links.iter_mut().find(|link| Arc::ptr_eq(&link.worker, worker)) {
+        link.parts = Some(parts);
+    }
+}
+
+/// The parts of a pass that was begun, once.
+pub(crate) fn take_parts(worker: &Arc<Worker>) -> Option<Vec<KeyedPart>> {
+    let mut jobs = jobs();
+    let links = &mut jobs.get_or_insert_default().links;
+    links.iter_mut().find(|link| Arc::ptr_eq(&link.worker, worker))?.parts.take()
+}
+
+/// What a GPUBox trainer holds, if it does already.
+pub(crate) fn passes_of(worker: &Arc<Worker>) -> Option<Arc<Mutex<Passes>>> {
+    let mut jobs = jobs();
+    let links = &mut jobs.get_or_insert_default().links;
+    links.iter().find(|link| Arc::ptr_eq(&link.worker, worker))?.passes.clone()
 }
 
 /// Runs `work` with the heter workers of a trainer's program, connected if they are not yet.
@@ -273,9 +332,21 @@ fn end(link: Link) -> Result<()> {
         None => Ok(()),
     };
     let flushed = worker.flush_geo(&link.program, &link.scope);
+    let given_back = flush_passes(link.passes.as_ref());
     // After an error too the servers are told, so that nobody waits for this trainer.
     let completed = worker.complete();
-    staged.and(flushed).and(completed).map_err(Error::remote)
+    staged.and(flushed).and(completed).map_err(Error::remote).and(given_back)
+}
+
+/// Gives servers what a GPUBox trainer has trained.
+pub(crate) fn flush_passes(passes: Option<&Arc<Mutex<Passes>>>) -> Result<()> {
+    match passes {
+        Some(passes) => {
+            let mut passes = passes.lock().unwrap_or_else(PoisonError::into_inner);
+            passes.flush().map_err(to_engine)
+        }
+        None => Ok(()),
+    }
 }
 
 /// Tells the servers of every connection that this process ends with an error.
@@ -297,6 +368,7 @@ pub(crate) fn flush(worker: &Arc<Worker>) -> Result<()> {
         .iter()
         .find(|link| Arc::ptr_eq(&link.worker, worker))
         .map(|link| (Arc::clone(&link.program), link.scope.clone()));
+    flush_passes(passes_of(worker).as_ref())?;
     worker.flush().map_err(Error::remote)?;
     match link {
         Some((program, scope)) => worker.flush_geo(&program, &scope).map_err(Error::remote),

@@ -27,6 +27,7 @@ mod error;
 mod executor;
 mod files;
 mod fleet;
+mod gpubox;
 mod home;
 mod jobs;
 mod kwargs;

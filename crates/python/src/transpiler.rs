@@ -96,6 +96,23 @@ impl Transpiler {
         Ok(())
     }
 
+    /// The programs of a GPUBox job: one trainer that holds the rows of a pass, and servers with the
+    /// tables.
+    fn transpile_gpubox(
+        &self,
+        py: Python<'_>,
+        main: &Bound<'_, Program>,
+        startup: &Bound<'_, Program>,
+        pservers: Vec<String>,
+    ) -> PyResult<()> {
+        let main = main.get().handle.read(Clone::clone);
+        let startup = startup.get().handle.read(Clone::clone);
+        let split = py.detach(|| self.inner.transpile_gpubox(&main, &startup, &pservers));
+        let split = split.map_err(invalid)?;
+        *self.split.lock().unwrap_or_else(PoisonError::into_inner) = Some(split);
+        Ok(())
+    }
+
     /// The trainer's program with the parts of all stages.
     fn whole_program(&self) -> PyResult<Program> {
         self.with_split(|split| Ok(Program::of(split.whole_program().clone())))

@@ -13,12 +13,14 @@ from .place import (
     is_compiled_with_rocm,
     is_compiled_with_xpu,
 )
+from .ps_gpu import PSGPU
 
 LoDTensor = _core.LoDTensor
 Program = _core.Program
 Scope = _core.Scope
 
 __all__ = [
+    "PSGPU",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",

@@ -1,8 +1,8 @@
 """What Paddle keeps apart until it is settled."""
 
 from .._missing import missing_names
-from . import layers
+from . import distributed, layers
 
-__all__ = ["layers"]
+__all__ = ["distributed", "layers"]
 
 __getattr__ = missing_names(__name__)

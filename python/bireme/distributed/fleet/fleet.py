@@ -633,6 +633,7 @@ def _settings_of(strategy: DistributedStrategy) -> tuple[DistributeTranspilerCon
         "staleness": configs["staleness"],
         "communicator": knobs(mode, given, configs["k_steps"]),
         "launch_barrier": configs["launch_barrier"],
+        "gpubox": bool(configs["use_ps_gpu"]),
         "micro_batches": strategy.pipeline_configs["accumulate_steps"],
     }
     return config, settings

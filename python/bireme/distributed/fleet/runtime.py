@@ -6,6 +6,7 @@ Both generations of `fleet` work on it. What it hands to `_core.Fleet`:
   two exchanges in geo mode), `staleness` (steps, in hybrid mode), `communicator` (see
   `communicator.knobs`), `launch_barrier`, and `rpc_deadline` (ms) and `rpc_retry_times` where a
   strategy of 1.x says them;
+- for GPUBox, `gpubox`, which is not handed on: it decides how programs are split;
 - programs: those of this role, None for the other role's.
 """
 
@@ -77,7 +78,7 @@ class Runtime:
         if self._config.print_log:
             print(transpiler.log())
         self.origin = main.clone()
-        own = ("server", "micro_batches")
+        own = ("server", "micro_batches", "gpubox")
         told = {name: value for name, value in self._settings.items() if name not in own}
         self._core = _core.Fleet(told)
         if identity.role != Role.SERVER:
@@ -96,6 +97,14 @@ class Runtime:
         identity, sync = self.identity, self._settings["mode"] == "sync"
         servers, workers = list(identity.server_endpoints), identity.worker_num
         index = 0 if identity.role == Role.SERVER else identity.index
+        if self._settings.get("gpubox"):
+            if workers > 1 or identity.heter_stages:
+                raise ValueError(
+                    "`use_ps_gpu` is for one worker, which drives the card, without heter workers:"
+                    f" this job has {workers} workers"
+                )
+            transpiler.transpile_gpubox(main, startup, servers)
+            return
         if not identity.heter_stages:
             transpiler.transpile(index, main, startup, servers, workers, sync)
             return
@@ -152,6 +161,22 @@ class Runtime:
         if not self._is_started:
             raise RuntimeError("`run_heter_worker` needs the servers: call `init_worker` before")
         (executor or _core.Executor()).run(self.main, scope=self._scope)
+
+    def begin_pass(self, dataset: Any, device: int | None) -> None:
+        """Brings the rows of what a dataset holds to this worker, on a card where one is named."""
+        self._require_gpubox("begin_pass").begin_pass(dataset, device, self._scope)
+
+    def end_pass(self) -> str:
+        """Gives the servers what was trained; says what the pass was."""
+        return self._require_gpubox("end_pass").end_pass()
+
+    def _require_gpubox(self, method: str) -> Any:
+        if not self._settings.get("gpubox"):
+            raise RuntimeError(
+                f"`{method}` is for GPUBox: set `a_sync_configs` of the strategy to"
+                ' {"use_ps_gpu": 1}'
+            )
+        return self._started(method)
 
     def barrier(self, group: str) -> None:
         """Waits for all processes of a group: worker, server or all."""
@@ -235,7 +260,9 @@ class Runtime:
         for op in program.prune(targets).global_block().ops:
             if op.type not in ("lookup_table", "lookup_table_v2"):
                 continue
-            if not op.has_attr("is_distributed") or not op.attr("is_distributed"):
+            # In GPUBox every embedding with sparse gradients is a table.
+            kinds = ["is_distributed", "is_sparse"][: 2 if self._settings.get("gpubox") else 1]
+            if not any(op.has_attr(kind) and op.attr(kind) for kind in kinds):
                 continue
             name = op.input("W")[0]
             if name not in tables:

@@ -247,6 +247,9 @@ class DistributedStrategy(Settings):
     def _mode(self) -> str:
         """`sync`, `async`, `half_async`, `geo` or `hybrid`."""
         configs = self.a_sync_configs
+        if configs["use_ps_gpu"]:
+            # One trainer holds the rows of a pass, and trains them as sync training would.
+            return "sync"
         chosen = [mode for mode in ("half_async", "hybrid") if configs[mode]]
         if configs["k_steps"] > 0:
             chosen.append("geo")
@@ -321,9 +324,8 @@ class DistributedStrategy(Settings):
                 stacklevel=4,
             )
         asynchronous = self.a_sync_configs
-        for name in ("use_ps_gpu", "use_gpu_graph"):
-            if asynchronous[name]:
-                raise NotImplementedError(f"`{name}` of `a_sync_configs` is not in this version")
+        if asynchronous["use_gpu_graph"]:
+            raise NotImplementedError("`use_gpu_graph` of `a_sync_configs` is not in this version")
         guard = asynchronous["heter_worker_device_guard"]
         if guard.lower() not in DEVICES:
             raise ValueError(f"Heter Worker Not Support Device {guard}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,19 @@ _DISTRIBUTED = (
 _OWN = ("skip_bad_lines", "slot_names", "seed")
 
 _log = logging.getLogger(__name__)
+# What `PSGPU.begin_pass` begins with: the dataset that was loaded last, as long as somebody has it.
+_for_pass: weakref.ref[InMemoryDataset] | None = None
+
+
+def loaded_for_pass() -> Any:
+    """What the last dataset that was loaded holds, for a pass of GPUBox; None where there is none."""
+    dataset = _for_pass() if _for_pass is not None else None
+    return None if dataset is None else dataset._data
+
+
+def _remember_for_pass(dataset: InMemoryDataset) -> None:
+    global _for_pass
+    _for_pass = weakref.ref(dataset)
 
 
 class DatasetBase:
@@ -340,6 +354,7 @@ class InMemoryDataset(DatasetBase):
         """Reads the files; `is_shuffle` shuffles the samples of this worker, too."""
         self._open().load()
         self._tell(self._data)
+        _remember_for_pass(self)
         if is_shuffle:
             self.local_shuffle()
 
@@ -351,6 +366,7 @@ class InMemoryDataset(DatasetBase):
         """Waits for what `preload_into_memory` began."""
         self._loaded("wait_preload_done").wait()
         self._tell(self._data)
+        _remember_for_pass(self)
 
     def local_shuffle(self) -> None:
         """Shuffles the samples of this worker."""
@@ -409,11 +425,7 @@ class InMemoryDataset(DatasetBase):
         self._date = date
 
     def _set_use_ps_gpu(self, use_ps_gpu: bool) -> None:
-        if use_ps_gpu:
-            raise NotImplementedError(
-                "servers on GPUs are not in this version: leave `use_ps_gpu` (PaddleRec's"
-                " `runner.use_gpu`) off"
-            )
+        self.use_ps_gpu = bool(use_ps_gpu)
 
     def _set_feed_type(self, data_feed_type: str) -> None:
         if data_feed_type != self._feed:

@@ -217,8 +217,8 @@ class GeneralRoleMaker(RoleMakerBase):
         use_ps_gpu: bool = False,
     ) -> None:
         super().__init__()
-        if use_ps_gpu:
-            raise NotImplementedError("servers on GPUs are not in this version: no `use_ps_gpu`")
+        # Roles are the same with passes on a card: the strategy says how they train.
+        self.use_ps_gpu = bool(use_ps_gpu)
         if (init_timeout_seconds, run_timeout_seconds) != (3600, 9999999):
             warnings.warn(
                 "the timeouts of `GeneralRoleMaker` have no effect, because there is no Gloo: set"
