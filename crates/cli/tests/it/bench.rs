@@ -125,8 +125,8 @@ fn all_cases_of_cards_run() {
         for line in own {
             let value = line["value"].as_f64().unwrap();
             assert!(value.is_finite() && line["unit"].is_string(), "{line}");
-            let has_ratio =
-                ["kernel_", "table_", "parts_"].iter().any(|kind| name.starts_with(kind));
+            let kinds = ["kernel_", "table_", "parts_", "box_", "collective_nccl_"];
+            let has_ratio = kinds.iter().any(|kind| name.starts_with(kind));
             assert_eq!(line["ratio"].is_number(), has_ratio, "{line}");
         }
     }

@@ -374,8 +374,10 @@ impl Plan {
             CardLayout::new(&plan.source(1), shapes.clone(), device, plan.check_finite)
         };
         let made = match make(self) {
-            Err(Error::DeviceMemory { .. }) if !self.on_card.is_empty() => {
+            Err(Error::DeviceMemory { .. }) => {
                 self.on_card.clear();
+                // Memory that was given back is there when the work that uses it is done.
+                device.synchronize()?;
                 make(self)
             }
             made => made,
