@@ -175,6 +175,8 @@ fn the_table_of_requests() {
         8 PullGeo: once, Member, Quick
         9 Set: once, Member, Quick
         10 SetRows: once, Member, Quick
+        22 PullRecords: again, Current, Quick
+        23 PushRecords: once, Member, Quick
         11 Meet: once, Current, Others
         12 Save: once, Member, Files
         20 Commit: once, Member, Quick
@@ -189,7 +191,7 @@ fn the_table_of_requests() {
     .assert_eq(&table);
     let mut numbers: Vec<u16> = Request::TABLE.iter().map(|entry| entry.0).collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (1..=21).collect::<Vec<u16>>());
+    assert_eq!(numbers, (1..=23).collect::<Vec<u16>>());
 }
 
 /// The bytes of a message, so that a change of the form is noticed.
