@@ -45,7 +45,7 @@ def test_a_server_and_a_trainer_on_cpus(checkout):
 
 def test_the_emulated_card_learns_what_sync_training_learns(checkout):
     small = (
-        "-o runner.epochs=2 runner.train_batch_size=20 hyper_parameters.sparse_feature_number=2000"
+        "-o runner.epochs=2 runner.train_batch_size=20 hyper_parameters.sparse_feature_number=1000001"
         " hyper_parameters.fc_sizes=[8]"
     )
     worker, _ = in_gpubox(checkout, small, BIREME_CUDA_LIBRARIES=emulator())
