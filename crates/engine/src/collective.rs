@@ -5,6 +5,7 @@
 //! is what the plan keeps, and all that an answer may rely on.
 
 pub(crate) mod on_card;
+mod rows_on_card;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -145,6 +146,8 @@ struct State {
     spare: Vec<Tensor>,
     /// The most rows that each sparse gradient had on this rank.
     most_rows: HashMap<String, usize>,
+    /// How many rows of each sparse gradient the cards of a ring bring.
+    agreed_rows: HashMap<(i32, String), usize>,
 }
 
 struct Flight {
@@ -212,6 +215,30 @@ impl Link {
         let most = state.most_rows.entry(name.to_owned()).or_default();
         *most = rows.max(*most);
         *most
+    }
+
+    /// How many rows of sparse gradient `name` every rank of a ring brings, of which this one has `rows`: the most that
+    /// a rank has. The ranks agree on it before the first step, and again where all of them have more.
+    ///
+    /// # Errors
+    /// When a rank is lost, or does not have more.
+    pub(crate) fn agree_rows(&self, ring: i32, name: &str, rows: usize) -> Result<usize> {
+        let key = (ring, name.to_owned());
+        if let Some(agreed) = self.state().agreed_rows.get(&key).filter(|agreed| rows <= **agreed) {
+            return Ok(*agreed);
+        }
+        let all = self.settled().all_gather_varied(ring, &(rows as u64).to_le_bytes())?;
+        let read = |part: &Vec<u8>| Some(u64::from_le_bytes(part.as_slice().try_into().ok()?));
+        let most = all.iter().map(read).collect::<Option<Vec<u64>>>();
+        let most = most.and_then(|all| all.into_iter().max()).ok_or_else(|| {
+            Error::remote(format!(
+                "`{name}` has {rows} rows, more than in the steps before, and other ranks do something else: give every \
+                 rank batches of one size, the largest first"
+            ))
+        })?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.state().agreed_rows.insert(key, most);
+        Ok(most)
     }
 
     /// Starts a reduction in step `step` and says by which number to wait for it.

@@ -8,7 +8,7 @@ use bireme_ir::{DType, Program, Var};
 use crate::collective::Collective;
 use crate::device::{Device, DeviceTensor, MemoryPlan, OnMemory};
 use crate::graph::ProgramHandle;
-use crate::plan::{FeedShape, Plan, Question, Team, Way, shape_of};
+use crate::plan::{FeedShape, Plan, Question, Way, shape_of};
 use crate::remote::Remote;
 use crate::tensor::{Dims, Tensor};
 use crate::{Draws, Error, Place, Result, Scope};
@@ -55,7 +55,7 @@ enum Of {
 /// A program compiled for certain feeds and fetches: the fast way to run it many times.
 pub struct Step {
     plan: Plan,
-    team: Team,
+    threads: usize,
     /// Declarations of the feeds.
     feeds: Vec<Var>,
     fetched: Vec<Tensor>,
@@ -219,8 +219,11 @@ impl Executor {
     /// so too: training threads that update its parameters without locks, as Hogwild does. Each
     /// element that a step reads is one that some thread wrote; what two threads add to an element
     /// at one time may count once. A step works on copies of what it reads densely (weights), made
-    /// when it begins, and on rows of tables where they are. A program that keeps selected rows, or
-    /// whose variables change their shape from step to step, still takes turns.
+    /// when it begins, and on rows of tables where they are. The copies are ahead of the variables, by
+    /// what an optimizer's momentum will do in one update for each step beside; and what others did
+    /// to the variables meanwhile is taken out of dense gradients, so that it is not done twice. A
+    /// program that keeps selected rows, or whose variables change their shape from step to step,
+    /// still takes turns.
     pub fn hogwild(mut self, hogwild: bool) -> Executor {
         self.hogwild = hogwild;
         self.kept.clear();
@@ -367,7 +370,7 @@ impl Executor {
         let declared = |name: &&str| program.global().var(name).cloned().expect("checked above");
         Ok(Step {
             plan,
-            team: Team::new(self.threads),
+            threads: self.threads,
             feeds: feeds.iter().map(declared).collect(),
             fetched: fetches.iter().map(|_| Tensor::empty(bireme_ir::DType::F32)).collect(),
         })
@@ -407,7 +410,7 @@ impl Step {
             return self.run_fed(&feeds);
         }
         self.check_feeds(feeds, |feed| (feed.dtype(), feed.dims()))?;
-        self.plan.run(feeds, &mut self.team, &mut self.fetched)
+        self.plan.run(feeds, self.threads, &mut self.fetched)
     }
 
     /// As [`Step::run`], with tensors of which some may be on a card: a step on that card uses them
@@ -425,7 +428,7 @@ impl Step {
         }
         let home = feeds.iter().map(Feed::at_home).collect::<Result<Vec<_>>>()?;
         let home: Vec<&Tensor> = home.iter().map(|feed| &**feed).collect();
-        self.plan.run(&home, &mut self.team, &mut self.fetched)
+        self.plan.run(&home, self.threads, &mut self.fetched)
     }
 
     fn check_feeds<F>(&self, feeds: &[F], shape: impl Fn(&F) -> (DType, Dims)) -> Result<()> {

@@ -35,11 +35,13 @@
 //! # Ok::<(), bireme_engine::Error>(())
 //! ```
 
+pub mod accessor;
 pub mod amp;
 pub mod autodiff;
 pub mod catalog;
 pub mod clip;
 pub mod collective;
+mod crew;
 pub mod device;
 mod draws;
 pub mod eager;

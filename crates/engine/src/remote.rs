@@ -3,6 +3,9 @@
 //!
 //! The ops that ask are in `ops/remote/`; their kernels prepare a request once and then only call.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use bireme_ir::{Op, Program};
 
 use crate::tensor::Tensor;
@@ -76,9 +79,13 @@ pub trait Remote: Send + Sync {
     /// ones that are here already, if any are newer than what `outs` holds. Training threads may
     /// share the memory of `outs`: it is written by [`Tensor::store`] and its kin.
     ///
+    /// `versions` says which value of its piece each of `outs` holds, by the number that an earlier
+    /// call left there, 0 for none: an output that has the current one is not written. 0 is also
+    /// left for a value that has no number.
+    ///
     /// # Errors
     /// When a server is lost or does not know a piece.
-    fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> Result<()>;
+    fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor], versions: &mut [u64]) -> Result<()>;
 
     /// Op `fetch_barrier`: this trainer has all it asked for in this step.
     ///
@@ -92,8 +99,24 @@ pub trait Remote: Send + Sync {
     /// When a server is lost, or an id lies outside the table.
     fn pull_rows(&self, table: &TableRef, ids: &[&[i64]], outs: &mut [&mut [f32]]) -> Result<()>;
 
-    /// As [`Remote::pull_rows`], for a step that has not begun, while another runs. Says whether it has done so: not
-    /// where the step's rows must have the gradients of the one that runs in them.
+    /// As [`Remote::pull_rows`], to tensors that have the right sizes: rows that are here already may come in memory of
+    /// their own, which takes the place of a tensor's.
+    ///
+    /// # Errors
+    /// As [`Remote::pull_rows`], or when they are not of 32-bit floats.
+    fn pull_tensors(
+        &self,
+        table: &TableRef,
+        ids: &[&[i64]],
+        outs: &mut [&mut Tensor],
+    ) -> Result<()> {
+        let slices = outs.iter_mut().map(|out| out.as_mut_slice::<f32>());
+        self.pull_rows(table, ids, &mut slices.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// As [`Remote::pull_rows`], for the step after the one that runs, on a thread beside its own. `is_over` says that
+    /// everything that the running step sends was handed over, and that its barrier is passed, if it has one. Says
+    /// whether it has done so: not before that where the rows must have this step's gradients in them.
     ///
     /// # Errors
     /// As [`Remote::pull_rows`].
@@ -102,9 +125,13 @@ pub trait Remote: Send + Sync {
         _table: &TableRef,
         _ids: &[&[i64]],
         _outs: &mut [&mut [f32]],
+        _is_over: bool,
     ) -> Result<bool> {
         Ok(false)
     }
+
+    /// A step has waited so long for rows that were pulled ahead: for whoever counts what steps wait for.
+    fn waited_for_rows(&self, _time: Duration) {}
 
     /// Op `distributed_push_sparse`: the gradient of row `ids[s][i]` is row `i` of `grads[s]`;
     /// ids may repeat, their gradients add up. `counts` are show and click of each id, where a
@@ -130,6 +157,29 @@ pub trait Remote: Send + Sync {
 
     /// What this trainer is, for messages: `trainer 1 of 3`.
     fn whoami(&self) -> String;
+}
+
+/// The versions of values that a `recv` op has brought ([`Remote::recv`]), for whoever hands them on.
+pub(crate) struct Held(Box<[AtomicU64]>);
+
+impl Held {
+    /// Of an op that has brought nothing yet.
+    pub(crate) fn new(values: usize) -> Held {
+        Held((0..values).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// The version of value `at`; 0 where there is none.
+    pub(crate) fn get(&self, at: usize) -> u64 {
+        self.0[at].load(Ordering::Relaxed)
+    }
+
+    /// Takes the versions of all values, and lets them be changed.
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut [u64]) -> T) -> T {
+        let mut all: Vec<u64> = (0..self.0.len()).map(|at| self.get(at)).collect();
+        let done = change(&mut all);
+        self.0.iter().zip(all).for_each(|(own, new)| own.store(new, Ordering::Relaxed));
+        done
+    }
 }
 
 /// A lookup in a table of the servers, whose ids a program's caller knows before the step.

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use bireme_ir::VarKind;
+use bireme_ir::{Op, VarKind};
 
-use super::Reduction;
-use crate::device::{Address, DeviceCall, DeviceKernel, DeviceMeta, Elements, Exchange, Operand};
+use super::{Reduction, rows_on_card};
+use crate::device::{
+    Address, Device, DeviceCall, DeviceKernel, DeviceMeta, Elements, Exchange, Operand,
+};
 use crate::op::OpView;
 use crate::ops::collective::{rank, reduction, ring};
 use crate::{Error, Result};
@@ -17,6 +19,8 @@ enum Call {
     /// Nothing yet: the op that waits does all of it, for what is recorded runs beside the rest anyway.
     Nothing,
     AllReduce(Reduction),
+    Reduce(Reduction, usize),
+    Scatter(usize),
     Broadcast(usize),
     AllGather,
     ReduceScatter,
@@ -29,6 +33,8 @@ struct OnCard {
     exchange: Arc<dyn Exchange>,
     call: Call,
     of: Elements,
+    /// Makes the output what the input is, where the others' part does not.
+    keeps: Option<Arc<dyn DeviceKernel>>,
 }
 
 /// The kernel of an op that asks other ranks, if the cards of its ring exchange among themselves and can do what it
@@ -38,16 +44,20 @@ struct OnCard {
 /// When the op refuses its attributes.
 pub(crate) fn kernel(
     op: &OpView<'_>,
+    device: &dyn Device,
     inputs: &[DeviceMeta],
-    outputs: &[DeviceMeta],
+    outputs: &mut [DeviceMeta],
 ) -> Result<Option<Arc<dyn DeviceKernel>>> {
+    if let Some(kernel) = rows_on_card::kernel(op, device, inputs, outputs)? {
+        return Ok(Some(kernel));
+    }
     let Some(call) = call_of(op)? else { return Ok(None) };
     let (link, ring) = (op.link()?, ring(op)?);
     let peers = link.peers();
     let Some(exchange) = peers.on_card(ring) else { return Ok(None) };
     let Some(whole) = inputs.first().or(outputs.first()) else { return Ok(None) };
     let is_dense = |meta: &DeviceMeta| meta.meta.kind == VarKind::LodTensor && meta.pitch.is_none();
-    if !inputs.iter().chain(outputs).all(is_dense) || !exchange.takes(whole.meta.dtype) {
+    if !inputs.iter().chain(&*outputs).all(is_dense) || !exchange.takes(whole.meta.dtype) {
         return Ok(None);
     }
     // What it would refuse on the host, it refuses here.
@@ -56,16 +66,35 @@ pub(crate) fn kernel(
     let dims = whole.meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
     let count = dims.product::<usize>();
     let count = match call {
-        Call::ReduceScatter | Call::AllToAll if !count.is_multiple_of(size) => {
+        Call::ReduceScatter | Call::AllToAll | Call::Scatter(_) if !count.is_multiple_of(size) => {
             return Err(Error::kernel(format!(
                 "{count} elements are no part for each of {size} ranks"
             )));
         }
-        Call::ReduceScatter | Call::AllToAll => count / size,
+        Call::ReduceScatter | Call::AllToAll | Call::Scatter(_) => count / size,
         _ => count,
     };
+    if let Call::Reduce(_, root) | Call::Scatter(root) | Call::Broadcast(root) = call
+        && root >= size
+    {
+        return Err(Error::kernel(format!("there is no rank {root} among {size}")));
+    }
+    let keeps = match call {
+        Call::Reduce(_, root) if root != peers.rank(ring)? => match copy(device, whole)? {
+            Some(copy) => Some(copy),
+            None => return Ok(None),
+        },
+        _ => None,
+    };
     let of = Elements { dtype: whole.meta.dtype, count };
-    Ok(Some(Arc::new(OnCard { exchange, call, of })))
+    Ok(Some(Arc::new(OnCard { exchange, call, of, keeps })))
+}
+
+/// The kernel that copies a variable.
+fn copy(device: &dyn Device, meta: &DeviceMeta) -> Result<Option<Arc<dyn DeviceKernel>>> {
+    let op = Op::new("assign").input("X", ["x"]).output("Out", ["out"]);
+    let (from, mut to) = ([meta.clone()], [meta.clone()]);
+    device.kernel(&OpView::new(&op)?, &from, &mut to)
 }
 
 fn call_of(op: &OpView<'_>) -> Result<Option<Call>> {
@@ -79,6 +108,11 @@ fn call_of(op: &OpView<'_>) -> Result<Option<Call>> {
         "c_allreduce_prod" => Call::AllReduce(Reduction::Prod),
         "c_allreduce_min" => Call::AllReduce(Reduction::Min),
         "c_allreduce_max" => Call::AllReduce(Reduction::Max),
+        "c_reduce_sum" => Call::Reduce(Reduction::Sum, rank(op, "root_id")?),
+        "c_reduce_prod" => Call::Reduce(Reduction::Prod, rank(op, "root_id")?),
+        "c_reduce_min" => Call::Reduce(Reduction::Min, rank(op, "root_id")?),
+        "c_reduce_max" => Call::Reduce(Reduction::Max, rank(op, "root_id")?),
+        "c_scatter" => Call::Scatter(rank(op, "root")?),
         "c_broadcast" => Call::Broadcast(rank(op, "root")?),
         "c_allgather" => Call::AllGather,
         "c_reducescatter" => Call::ReduceScatter,
@@ -91,7 +125,7 @@ fn call_of(op: &OpView<'_>) -> Result<Option<Call>> {
 
 impl DeviceKernel for OnCard {
     fn scratch(&self) -> usize {
-        0
+        self.keeps.as_ref().map_or(0, |kernel| kernel.scratch())
     }
 
     fn counts_steps(&self) -> bool {
@@ -104,8 +138,13 @@ impl DeviceKernel for OnCard {
         if of.count == 0 {
             return Ok(());
         }
+        if let Some(kernel) = self.keeps.as_ref().filter(|_| from != to) {
+            kernel.launch(call)?;
+        }
         match self.call {
             Call::Nothing => Ok(()),
+            Call::Reduce(how, root) => exchange.reduce(from, to, of, how, root),
+            Call::Scatter(root) => exchange.scatter(from, to, of, root),
             Call::AllReduce(how) => exchange.all_reduce(from, to, of, how),
             Call::Broadcast(root) => exchange.broadcast(from, to, of, root),
             Call::AllGather => exchange.all_gather(from, to, of),

@@ -25,6 +25,19 @@ pub trait Exchange: Send + Sync {
     /// Every rank gets the mean of all, of floats; otherwise as [`Exchange::all_reduce`].
     fn average(&self, from: Address, to: Address, of: Elements) -> Result<()>;
 
+    /// Rank `root` gets the reduction of all; `to` counts only there.
+    fn reduce(
+        &self,
+        from: Address,
+        to: Address,
+        of: Elements,
+        how: Reduction,
+        root: usize,
+    ) -> Result<()>;
+
+    /// Every rank gets its part of what rank `root` has at `from`; `of` is one part.
+    fn scatter(&self, from: Address, to: Address, of: Elements, root: usize) -> Result<()>;
+
     /// Every rank gets what rank `root` has at `from`.
     fn broadcast(&self, from: Address, to: Address, of: Elements, root: usize) -> Result<()>;
 

@@ -5,9 +5,22 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use bireme_ir::DType;
+
 use super::{Device, PageLocked};
 use crate::Result;
-use crate::tensor::Tensor;
+use crate::tensor::{Buffer, Dims, Tensor};
+
+/// A tensor in page-locked memory of its own, of which nothing is known. Who has a card copy from it or to it
+/// ([`Tensor::page_locked`]) leaves it alone until the copy is done.
+///
+/// # Errors
+/// When no more memory can be page-locked, or the device has none.
+pub fn locked_room(device: &dyn Device, dtype: DType, dims: Dims) -> Result<Tensor> {
+    let memory = device.page_locked_room(dims.numel() * dtype.size())?;
+    // SAFETY: the memory is new, and goes to this tensor alone.
+    Ok(Tensor::window(dtype, dims, unsafe { Buffer::locked(memory) }))
+}
 
 /// A tensor of the host, in page-locked memory.
 #[derive(Debug)]

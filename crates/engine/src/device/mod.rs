@@ -5,6 +5,7 @@
 //! only [`Device::download`] and [`Device::synchronize`] wait for it.
 
 mod exchange;
+mod feeds;
 mod locked;
 mod memory;
 mod once;
@@ -15,7 +16,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub use exchange::{Elements, Exchange};
-pub use locked::LockedTensor;
+pub use feeds::{FeedBlock, FeedMemory};
+pub use locked::{LockedTensor, locked_room};
 pub use memory::{MemoryPlan, OnMemory, SegmentMemory};
 pub use once::run_once_on;
 pub(crate) use once::{refused, unwritten};
@@ -69,6 +71,15 @@ pub trait Arrival: Send {
     /// # Errors
     /// When the card is lost, or an earlier kernel failed.
     fn wait(self: Box<Self>) -> Result<()>;
+}
+
+/// What is there already.
+struct Arrived;
+
+impl Arrival for Arrived {
+    fn wait(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// How much memory a card has.
@@ -235,6 +246,21 @@ pub trait Uploads: Send {
     fn finish(&mut self) -> Result<()>;
 }
 
+/// Distinct keys, found by a card.
+pub trait KeySet: Send {
+    /// Adds keys, those among them that it does not have; they may be changed at once.
+    ///
+    /// # Errors
+    /// When the card is lost, or has no memory for them.
+    fn add(&mut self, keys: &[u64]) -> Result<()>;
+
+    /// All keys, in order.
+    ///
+    /// # Errors
+    /// As [`KeySet::add`].
+    fn sorted(self: Box<Self>) -> Result<Vec<u64>>;
+}
+
 /// What a kernel found wrong with its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complaint {
@@ -276,6 +302,9 @@ pub enum Problem {
     ZeroDivisor,
     /// A key is none of the pass; the bound is the slot that it stands in.
     UnknownKey,
+    /// So many distinct rows of a batch lie with one rank, whose number is the position; the bound is the room for
+    /// them.
+    TooManyRows,
 }
 
 /// A card.
@@ -330,6 +359,19 @@ pub trait Device: Send + Sync + fmt::Debug {
     ) -> Result<Box<dyn Arrival>> {
         let _ = (from, to);
         Err(no_page_locked_memory(bytes))
+    }
+
+    /// Arrives when all work that was given so far is done.
+    fn mark(&self) -> Result<Box<dyn Arrival>> {
+        self.synchronize()?;
+        Ok(Box::new(Arrived))
+    }
+
+    /// A set of keys in the memory of the card, with room for so many at first; `None` where there is no such thing. It
+    /// waits for no step.
+    fn key_set(&self, expected: usize) -> Result<Option<Box<dyn KeySet>>> {
+        let _ = expected;
+        Ok(None)
     }
 
     /// A way for the feeds of steps, which are at most so many bytes each.

@@ -100,5 +100,8 @@ pub(crate) fn refused(complaint: &Complaint) -> Error {
         Problem::NotFinite => format!("element {position} is NaN or infinite"),
         Problem::ZeroDivisor => "integer division by zero: `Y` has a zero".to_owned(),
         Problem::UnknownKey => crate::ops::unknown_key(*value, *position as usize, *bound as usize),
+        Problem::TooManyRows => {
+            crate::ops::too_many_rows(*value as usize, *position as usize, *bound as usize)
+        }
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bireme_ir::{DType, VarKind};
 
-use super::{Address, Device, Operand, ROW_ROOM, Region};
+use super::{Address, Arrival, Device, Operand, ROW_ROOM, Region};
 use crate::Result;
 use crate::op::Meta;
 use crate::tensor::{Dims, Lod, SelectedRows, Tensor};
@@ -169,6 +169,40 @@ impl DeviceTensor {
             )?;
         }
         Ok(())
+    }
+
+    /// As [`DeviceTensor::write`], some time later where `tensor` lies in page-locked memory: says whether it must be
+    /// left alone until then.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub(crate) fn write_later(&mut self, tensor: &Tensor) -> Result<bool> {
+        let Some(memory) = tensor.page_locked().filter(|_| self.lined().is_none()) else {
+            return self.write(tensor).map(|()| false);
+        };
+        assert_eq!(tensor.as_bytes().len(), self.bytes(), "as large as what it overwrites");
+        self.lod.clone_from(tensor.lod());
+        self.device().upload_page_locked(memory, self.bytes(), self.address())?;
+        Ok(true)
+    }
+
+    /// As [`DeviceTensor::download_to`], some time later where `tensor` lies in page-locked memory: it must be left
+    /// alone until the copy has arrived.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn download_later(&self, tensor: &mut Tensor) -> Result<Option<Box<dyn Arrival>>> {
+        tensor.resize(self.dtype, self.dims);
+        let Some(memory) = tensor.page_locked().filter(|_| self.lined().is_none()) else {
+            return self.download_to(tensor).map(|()| None);
+        };
+        let on_its_way =
+            self.device().download_page_locked(self.address(), self.bytes(), memory)?;
+        tensor.set_lod(&self.lod);
+        Ok(Some(on_its_way))
     }
 
     /// A copy on the host.

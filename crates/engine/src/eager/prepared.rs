@@ -51,8 +51,7 @@ impl Prepared {
         view.check_aliases().map_err(in_op)?;
         check_inputs(&view).map_err(in_op)?;
         let kernel = view.kernel().map_err(in_op)?;
-        let lod_input = view.def.lod_from.and_then(|slot| view.maybe_input(slot));
-        let lod_input = lod_input.map(|input| usize::from(input.0));
+        let lod_input = view.def.lod_from.and_then(|slot| view.input_positions(slot).next());
         let state = Mutex::new(State { kernel, shapes: Vec::new() });
         Ok(Prepared { op, seed, lod_input, state, card_forms: CardForms::default() })
     }

@@ -22,12 +22,19 @@ pub(crate) fn is_half(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
 }
 
-/// The kernel, which then also takes floats of 16 bits.
-pub(super) fn widened(mut kernel: Kernel) -> Kernel {
+/// An attribute that plans give to products: factors of 32 bits are rounded to `bfloat16`.
+pub(crate) const ROUND_FACTORS: &str = "round_factors";
+
+/// The kernel, which then also takes floats of 16 bits; with `rounds`, its products round their factors.
+pub(super) fn widened(mut kernel: Kernel, rounds: bool) -> Kernel {
     let mut copies = Copies::default();
     Box::new(move |run| {
         if run.inputs.iter().chain(run.outputs).any(holds_halves) {
             copies.run(&mut kernel, run)
+        } else if rounds {
+            // SAFETY: the same variables for the same kernel; nothing of `run` is used meanwhile.
+            let run = unsafe { Run::new(run.inputs, run.outputs, run.share, run.step) };
+            kernel(&run.rounding(true))
         } else {
             kernel(run)
         }
@@ -77,7 +84,11 @@ impl Copies {
         }
         // SAFETY: the copies live in `self` and are each used once; the rest is as the caller promised.
         let wide = unsafe { Run::new(&inputs, &outputs, run.share, run.step) };
-        kernel(&wide)?;
+        // Factors that are `bfloat16` already lose nothing in products of such.
+        let is_bf16 =
+            // SAFETY: as in `holds_halves`.
+            |value: &NonNull<Value>| unsafe { value.as_ref() }.dtype() == DType::BF16;
+        kernel(&wide.rounding(run.inputs.iter().any(is_bf16)))?;
         for (given, made) in
             run.outputs.iter().zip(&outputs).filter(|(given, _)| holds_halves(given))
         {

@@ -148,30 +148,28 @@ impl<'a> Infer<'a> {
     /// # Errors
     /// When the slot is empty.
     pub fn input(&self, slot: &str) -> Result<&'a Meta> {
-        Ok(&self.inputs[usize::from(self.view.input(slot)?.0)])
+        Ok(&self.inputs[self.view.input_position(slot)?])
     }
 
     /// The input in slot `slot`, if there is one.
     pub fn maybe_input(&self, slot: &str) -> Option<&'a Meta> {
-        Some(&self.inputs[usize::from(self.view.maybe_input(slot)?.0)])
+        self.inputs[self.view.input_positions(slot)].first()
     }
 
     /// All inputs in slot `slot`.
     pub fn inputs(&self, slot: &str) -> Vec<&'a Meta> {
-        self.view.inputs(slot).iter().map(|id| &self.inputs[usize::from(id.0)]).collect()
+        self.inputs[self.view.input_positions(slot)].iter().collect()
     }
 
     /// Sets every output of slot `slot` (usually one); an absent slot is ignored.
     pub fn set(&mut self, slot: &str, meta: Meta) {
-        for out in self.view.outputs(slot) {
-            self.outputs[usize::from(out.0)] = Some(meta.clone());
-        }
+        self.outputs[self.view.output_positions(slot)].fill(Some(meta));
     }
 
     /// Sets the outputs of slot `slot` one by one.
     pub fn set_each(&mut self, slot: &str, metas: impl IntoIterator<Item = Meta>) {
-        for (out, meta) in self.view.outputs(slot).into_iter().zip(metas) {
-            self.outputs[usize::from(out.0)] = Some(meta);
+        for (output, meta) in self.outputs[self.view.output_positions(slot)].iter_mut().zip(metas) {
+            *output = Some(meta);
         }
     }
 
@@ -182,7 +180,7 @@ impl<'a> Infer<'a> {
     pub fn like(&mut self, pairs: &[(&str, &str)]) -> Result<()> {
         for (output, input) in pairs {
             let metas: Vec<Meta> = self.inputs(input).into_iter().cloned().collect();
-            if metas.is_empty() && !self.view.outputs(output).is_empty() {
+            if metas.is_empty() && !self.view.output_positions(output).is_empty() {
                 return Err(Error::kernel(format!("input slot `{input}` is empty")));
             }
             self.set_each(output, metas);

@@ -58,9 +58,9 @@ pub fn run_once(op: &Op, values: &mut HashMap<String, Value>) -> Result<()> {
     if let Some(Value::Tensor(tensor)) = lod_source.and_then(|name| values.get(name)) {
         lod.clone_from(tensor.lod());
     }
-    let outputs = Infer::run(&view, &metas).map_err(|error| error.in_op(op))?;
+    let shapes = Infer::run(&view, &metas).map_err(|error| error.in_op(op))?;
     let mut kernel = view.kernel().map_err(|error| error.in_op(op))?;
-    for (name, meta) in view.flat_outputs().zip(&outputs) {
+    for (name, meta) in view.flat_outputs().zip(&shapes) {
         let value =
             values.entry(name.clone()).or_insert_with(|| Value::Tensor(Tensor::empty(meta.dtype)));
         // An output that continues an input already has its shape; touching it could lose it.
@@ -75,12 +75,21 @@ pub fn run_once(op: &Op, values: &mut HashMap<String, Value>) -> Result<()> {
             tensor.set_lod(&lod);
         }
     }
-    let pointers = |names: Vec<&String>, values: &mut HashMap<String, Value>| -> Vec<_> {
-        let pointer = |name: &&String| NonNull::from(values.get_mut(*name).expect("made above"));
-        names.iter().map(pointer).collect()
-    };
-    let (ins, outs) = (view.flat_inputs().collect(), view.flat_outputs().collect());
-    let (inputs, outputs) = (pointers(ins, values), pointers(outs, values));
+    // One pointer for each value, whether it is an input, an output or both: two would exclude each other.
+    let pointers: HashMap<&str, NonNull<Value>> =
+        values.iter_mut().map(|(name, value)| (name.as_str(), NonNull::from(value))).collect();
+    let inputs: Vec<_> = view.flat_inputs().map(|name| pointers[name.as_str()]).collect();
+    // Outputs that nobody wants have one name, but are different variables.
+    let mut unwanted = vec![Value::Tensor(Tensor::empty(bireme_ir::DType::F32)); shapes.len()];
+    let mut outputs = Vec::with_capacity(unwanted.len());
+    for ((name, shape), value) in view.flat_outputs().zip(&shapes).zip(&mut unwanted) {
+        if name == bireme_ir::EMPTY_VAR {
+            shape_like(value, shape);
+            outputs.push(NonNull::from(value));
+        } else {
+            outputs.push(pointers[name.as_str()]);
+        }
+    }
     // SAFETY: `values` is borrowed for the call, and aliases were checked above.
     let run = unsafe { Run::new(&inputs, &outputs, Share::WHOLE, 0) };
     kernel(&run).map_err(|error| error.in_op(op))

@@ -57,12 +57,12 @@ pub struct SplitView<'a> {
 impl SplitView<'_> {
     /// The spread of the variable in input slot `slot`; whole when the slot is empty.
     pub fn spread(&self, slot: &str) -> Spread {
-        self.op.maybe_input(slot).map_or(Spread::Whole, |id| self.spreads[usize::from(id.0)])
+        self.spreads[self.op.input_positions(slot)].first().copied().unwrap_or(Spread::Whole)
     }
 
     /// The shape of the variable in input slot `slot`.
     pub fn meta(&self, slot: &str) -> Option<&Meta> {
-        self.op.maybe_input(slot).map(|id| &self.inputs[usize::from(id.0)])
+        self.inputs[self.op.input_positions(slot)].first()
     }
 
     /// Whether every input is spread by rows or has no batch dimension, and none is partial.
@@ -86,7 +86,7 @@ impl SplitView<'_> {
     pub fn outputs_by_slot(&self, of: impl Fn(&str) -> Spread) -> Option<Vec<Spread>> {
         let mut spreads = Vec::new();
         for slot in self.op.def.signature.outputs {
-            spreads.extend(self.op.outputs(slot.name).iter().map(|_| of(slot.name)));
+            spreads.extend(self.op.output_positions(slot.name).map(|_| of(slot.name)));
         }
         Some(spreads)
     }
@@ -113,8 +113,8 @@ impl SplitRule {
                 let fits = view.op.def.signature.inputs.iter().all(|slot| {
                     let rows = rows.contains(&slot.name);
                     let needed = if rows { Spread::Rows } else { Spread::Whole };
-                    let ids = view.op.inputs(slot.name);
-                    ids.iter().all(|id| view.spreads[usize::from(id.0)] == needed)
+                    let spreads = &view.spreads[view.op.input_positions(slot.name)];
+                    spreads.iter().all(|spread| *spread == needed)
                 });
                 let of = |slot: &str| {
                     if partial.contains(&slot) { Spread::Partial } else { Spread::Rows }

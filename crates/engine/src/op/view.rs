@@ -3,40 +3,17 @@
 
 use std::collections::HashSet;
 use std::hash::Hash;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bireme_ir::{Attr, DType, Op, Scalar, Slot, Slots};
 
-use super::halves::widened;
-use super::{Kernel, OpDef};
+use super::halves::{ROUND_FACTORS, widened};
+use super::handles::{Handles, MAX_VARS};
+use super::{In, InOut, Kernel, OpDef, Out};
 use crate::collective::Link;
-use crate::remote::{Remote, not_connected};
+use crate::remote::{Held, Remote, not_connected};
 use crate::{Error, Result};
-
-/// The position of an input variable of an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct In(pub(crate) u16);
-
-impl In {
-    /// Its position among the op's inputs in flat order.
-    pub fn position(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-/// The position of an output variable of an op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Out(pub(crate) u16);
-
-impl Out {
-    /// Its position among the op's outputs in flat order.
-    pub fn position(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-/// The most inputs, or outputs, of one op.
-const MAX_VARS: usize = u16::MAX as usize;
 
 /// An op and its definition.
 #[derive(Clone, Copy)]
@@ -51,16 +28,20 @@ pub struct OpView<'a> {
     pub remote: Option<&'a Arc<dyn Remote>>,
     /// The way to the other ranks of a collective job.
     pub link: Option<&'a Arc<Link>>,
+    /// What a `recv` op keeps of its last run, where its outputs are still there in the next.
+    pub(crate) held: Option<&'a Arc<Held>>,
     /// Of each output in flat order, how often the step wrote a variable of its name before; nothing
     /// for the first time.
     pub(crate) versions: &'a [u32],
+    /// What gives handles to the kernel that is being made, while one is.
+    pub(crate) handles: Option<&'a Handles>,
 }
 
 impl<'a> OpView<'a> {
     /// Looks `op` up in the list of definitions.
     ///
     /// # Errors
-    /// When there is no such op, or it has more variables than [`In`] and [`Out`] can count.
+    /// When there is no such op, or it has more variables than handles can count.
     pub fn new(op: &'a Op) -> Result<OpView<'a>> {
         let def = crate::ops::find(&op.kind)?;
         for (what, slots) in [("inputs", &op.inputs), ("outputs", &op.outputs)] {
@@ -74,16 +55,28 @@ impl<'a> OpView<'a> {
 
     /// An op that was looked up before.
     pub(crate) fn of(op: &'a Op, def: &'static OpDef) -> OpView<'a> {
-        OpView { op, def, seed: 0, remote: None, link: None, versions: &[] }
+        OpView {
+            op,
+            def,
+            seed: 0,
+            remote: None,
+            link: None,
+            held: None,
+            versions: &[],
+            handles: None,
+        }
     }
 
     /// What runs this op each step.
     ///
     /// # Errors
-    /// When the op refuses its slots or attributes.
+    /// When the op refuses its slots or attributes, or the kernel asks twice for an output.
     pub(crate) fn kernel(&self) -> Result<Kernel> {
-        let kernel = (self.def.kernel)(self)?;
-        Ok(if self.def.any_width { kernel } else { widened(kernel) })
+        let handles = Handles::new();
+        let kernel = (self.def.kernel)(&OpView { handles: Some(&handles), ..*self })?;
+        handles.check()?;
+        let rounds = self.op.attrs.contains_key(ROUND_FACTORS);
+        Ok(if self.def.any_width { kernel } else { widened(kernel, rounds) })
     }
 
     /// Who answers this op.
@@ -102,61 +95,132 @@ impl<'a> OpView<'a> {
         self.link.cloned().ok_or_else(|| crate::collective::alone(&self.op.kind))
     }
 
-    /// Input variables in slot order: what [`In`] counts.
+    /// Input variables in slot order: what positions of inputs count.
     pub fn flat_inputs(&self) -> impl Iterator<Item = &'a String> + use<'a> {
         let op = self.op;
         self.def.signature.inputs.iter().flat_map(move |slot| op.inputs_of(slot.name))
     }
 
-    /// Output variables in slot order: what [`Out`] counts.
+    /// Output variables in slot order: what positions of outputs count.
     pub fn flat_outputs(&self) -> impl Iterator<Item = &'a String> + use<'a> {
         let op = self.op;
         self.def.signature.outputs.iter().flat_map(move |slot| op.outputs_of(slot.name))
     }
 
-    /// The variable in input slot `slot`.
+    /// The positions of the variables in input slot `slot` among [`OpView::flat_inputs`].
+    pub fn input_positions(&self, slot: &str) -> Range<usize> {
+        range(self.def.signature.inputs, &self.op.inputs, slot)
+    }
+
+    /// The positions of the variables in output slot `slot` among [`OpView::flat_outputs`].
+    pub fn output_positions(&self, slot: &str) -> Range<usize> {
+        range(self.def.signature.outputs, &self.op.outputs, slot)
+    }
+
+    /// The position of the variable in input slot `slot`.
+    ///
+    /// # Errors
+    /// When the slot is empty.
+    pub fn input_position(&self, slot: &str) -> Result<usize> {
+        self.input_positions(slot).next().ok_or_else(|| empty("input", slot))
+    }
+
+    /// The position of the variable in output slot `slot`.
+    ///
+    /// # Errors
+    /// When the slot is empty.
+    pub fn output_position(&self, slot: &str) -> Result<usize> {
+        self.output_positions(slot).next().ok_or_else(|| empty("output", slot))
+    }
+
+    /// The variable in input slot `slot`, which no output shares; see [`OpView::in_out`] for those that one does.
     ///
     /// # Errors
     /// When the slot is empty.
     pub fn input(&self, slot: &str) -> Result<In> {
-        self.maybe_input(slot).ok_or_else(|| Error::kernel(format!("input slot `{slot}` is empty")))
+        self.maybe_input(slot).ok_or_else(|| empty("input", slot))
     }
 
     /// The variable in input slot `slot`, if there is one.
     pub fn maybe_input(&self, slot: &str) -> Option<In> {
-        range(self.def.signature.inputs, &self.op.inputs, slot).next().map(In)
+        self.reading(slot, None).next()
     }
 
     /// All variables in input slot `slot`.
     pub fn inputs(&self, slot: &str) -> Vec<In> {
-        range(self.def.signature.inputs, &self.op.inputs, slot).map(In).collect()
+        self.reading(slot, None).collect()
     }
 
-    /// The variable in output slot `slot`.
+    /// The variable in output slot `slot`. A kernel may ask for it once; so for all that follow.
     ///
     /// # Errors
     /// When the slot is empty.
     pub fn output(&self, slot: &str) -> Result<Out> {
-        self.maybe_output(slot)
-            .ok_or_else(|| Error::kernel(format!("output slot `{slot}` is empty")))
+        self.maybe_output(slot).ok_or_else(|| empty("output", slot))
     }
 
     /// The variable in output slot `slot`, if there is one.
     pub fn maybe_output(&self, slot: &str) -> Option<Out> {
-        range(self.def.signature.outputs, &self.op.outputs, slot).next().map(Out)
+        self.writing(slot).next()
     }
 
     /// All variables in output slot `slot`.
     pub fn outputs(&self, slot: &str) -> Vec<Out> {
-        range(self.def.signature.outputs, &self.op.outputs, slot).map(Out).collect()
+        self.writing(slot).collect()
+    }
+
+    /// The variable in input slot `input` and the one in slot `output` that continues it.
+    ///
+    /// # Errors
+    /// When one of the slots is empty.
+    pub fn in_out(&self, input: &str, output: &str) -> Result<InOut> {
+        if self.op.inputs_of(input).is_empty() {
+            return Err(empty("input", input));
+        }
+        self.maybe_in_out(input, output).ok_or_else(|| empty("output", output))
+    }
+
+    /// The variable in input slot `input` and the one in slot `output` that continues it, if there are both.
+    pub fn maybe_in_out(&self, input: &str, output: &str) -> Option<InOut> {
+        self.continuing(input, output).next()
+    }
+
+    /// The variables in input slot `input`, each with the one in slot `output` that continues it.
+    pub fn in_outs(&self, input: &str, output: &str) -> Vec<InOut> {
+        self.continuing(input, output).collect()
+    }
+
+    /// Handles to the inputs in slot `slot`. Those that an output other than that in slot `output` may share its
+    /// variable with are refused: a kernel that reads them while it writes that output would read what it is writing.
+    fn reading(&self, slot: &str, output: Option<&str>) -> impl Iterator<Item = In> {
+        let others =
+            self.def.inplace.iter().filter(|(from, to)| *from == slot && output != Some(*to));
+        let other = others.max_by_key(|(_, to)| self.op.outputs_of(to).len());
+        let shared = other.map_or(0, |(_, to)| self.op.outputs_of(to).len());
+        self.input_positions(slot).enumerate().map(move |(i, at)| {
+            if let (Some(handles), Some((from, to)), true) = (self.handles, other, i < shared) {
+                handles.refuse(format!("must ask for input slot `{from}` together with `{to}`"));
+            }
+            Handles::input(self.handles, at)
+        })
+    }
+
+    fn writing(&self, slot: &str) -> impl Iterator<Item = Out> {
+        self.output_positions(slot).map(move |at| Handles::output(self.handles, slot, at))
+    }
+
+    fn continuing(&self, input: &str, output: &str) -> impl Iterator<Item = InOut> {
+        let count = self.op.inputs_of(input).len().min(self.op.outputs_of(output).len());
+        let pairs = self.reading(input, Some(output)).zip(self.writing(output));
+        pairs.take(count).map(|(input, out)| InOut::new(input, out))
     }
 
     /// What random ops key their generator by: the name of the variable in output slot `slot`, told
     /// apart from other values of that name.
     pub fn output_key(&self, slot: &str) -> String {
         let name = self.op.outputs_of(slot).first().map_or("", String::as_str);
-        let version = |out: Out| self.versions.get(usize::from(out.0)).copied();
-        match self.maybe_output(slot).and_then(version) {
+        let version = |at: usize| self.versions.get(at).copied();
+        match self.output_positions(slot).next().and_then(version) {
             None | Some(0) => name.to_owned(),
             Some(version) => format!("{name}@{version}"),
         }
@@ -182,11 +246,13 @@ impl<'a> OpView<'a> {
             }
         }
         for slot in self.def.signature.inputs {
-            for (at, name) in self.inputs(slot.name).iter().zip(self.op.inputs_of(slot.name)) {
-                let input = &inputs[usize::from(at.0)];
-                let is_it = |out: &Out| outputs[usize::from(out.0)] == *input;
+            let names = self.op.inputs_of(slot.name).iter().enumerate();
+            for (at, (i, name)) in self.input_positions(slot.name).zip(names) {
+                let input = &inputs[at];
                 let mut inplace = self.def.inplace.iter().filter(|(from, _)| *from == slot.name);
-                let allowed = inplace.any(|(_, to)| self.outputs(to).iter().any(is_it));
+                let continues = |at: usize| outputs[at] == *input;
+                let allowed =
+                    inplace.any(|(_, to)| self.output_positions(to).nth(i).is_some_and(continues));
                 if written.contains(input) && !allowed {
                     return Err(Error::kernel(format!(
                         "reads `{name}` and writes it too, which this op cannot do in place"
@@ -300,13 +366,16 @@ impl<'a> OpView<'a> {
     }
 }
 
-fn range(table: &'static [Slot], slots: &Slots, name: &str) -> impl Iterator<Item = u16> + use<> {
+fn range(table: &'static [Slot], slots: &Slots, name: &str) -> Range<usize> {
     let count = |slot: &Slot| slots.get(slot.name).map_or(0, Vec::len);
     let first = table.iter().take_while(|slot| slot.name != name).map(count).sum::<usize>();
     let len = table.iter().find(|slot| slot.name == name).map_or(0, count);
     debug_assert!(table.iter().any(|slot| slot.name == name), "slot `{name}` is in the signature");
-    let position = |at: usize| u16::try_from(at).expect("`OpView::new` counted the variables");
-    position(first)..position(first + len)
+    first..first + len
+}
+
+fn empty(what: &str, slot: &str) -> Error {
+    Error::kernel(format!("{what} slot `{slot}` is empty"))
 }
 
 fn wrong_type(name: &str, expected: &str, given: &Attr) -> Error {
@@ -318,6 +387,10 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(
+        miri,
+        ignore = "a hundred thousand names take Miri twenty minutes, and nothing here is unsafe"
+    )]
     fn more_variables_than_positions_are_refused() {
         let op = |count: usize| {
             let names = (0..count).map(|i| format!("x{i}")).collect::<Vec<_>>();
@@ -329,5 +402,56 @@ mod tests {
         assert_eq!(OpView::new(&most).unwrap().inputs("X").len(), MAX_VARS);
         let error = OpView::new(&op(MAX_VARS + 1)).err().unwrap().to_string();
         assert_eq!(error, "has 65536 inputs, more than 65535");
+    }
+
+    /// What kernel makers of the tests below ask for.
+    fn kernel_of(make: fn(&OpView<'_>) -> Result<Kernel>, op: &Op) -> Result<Kernel> {
+        let def = OpDef { kernel: make, ..*crate::ops::find(&op.kind).unwrap() };
+        OpView::of(op, Box::leak(Box::new(def))).kernel()
+    }
+
+    #[test]
+    fn a_kernel_is_given_an_output_once() {
+        let op = Op::new("mul").input("X", ["x"]).input("Y", ["y"]).output("Out", ["out"]);
+        let twice = |op: &OpView<'_>| -> Result<Kernel> {
+            let _outs = (op.output("Out")?, op.outputs("Out"));
+            Ok(Box::new(|_| Ok(())))
+        };
+        let error = kernel_of(twice, &op).err().unwrap().to_string();
+        assert_eq!(error, "an error of the engine: its kernel asks twice for output slot `Out`");
+        let once = |op: &OpView<'_>| -> Result<Kernel> {
+            let _handles = (op.output("Out")?, op.input("X")?, op.input("X")?);
+            Ok(Box::new(|_| Ok(())))
+        };
+        assert!(kernel_of(once, &op).is_ok());
+    }
+
+    #[test]
+    fn an_input_that_an_output_may_share_comes_with_it() {
+        let op = Op::new("scale").input("X", ["x"]).output("Out", ["x"]);
+        let apart = |op: &OpView<'_>| -> Result<Kernel> {
+            let _handles = (op.input("X")?, op.output("Out")?);
+            Ok(Box::new(|_| Ok(())))
+        };
+        let error = kernel_of(apart, &op).err().unwrap().to_string();
+        assert_eq!(
+            error,
+            "an error of the engine: its kernel must ask for input slot `X` together with `Out`"
+        );
+        let together = |op: &OpView<'_>| -> Result<Kernel> {
+            op.in_out("X", "Out")?;
+            Ok(Box::new(|_| Ok(())))
+        };
+        assert!(kernel_of(together, &op).is_ok());
+    }
+
+    #[test]
+    fn an_output_may_be_the_input_at_its_own_place_only() {
+        let op = |outputs: [&str; 2]| {
+            Op::new("c_identity").input("X", ["a", "b"]).output("Out", outputs)
+        };
+        assert!(OpView::new(&op(["a", "b"])).unwrap().check_aliases().is_ok());
+        let error = OpView::new(&op(["b", "a"])).unwrap().check_aliases().unwrap_err().to_string();
+        assert!(error.contains("reads `a` and writes it too"), "{error}");
     }
 }

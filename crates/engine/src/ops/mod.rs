@@ -8,9 +8,10 @@ use std::sync::OnceLock;
 use bireme_ir::{did_you_mean, nearest};
 
 pub use self::conv::{Axis as ConvAxis, Sizes as ConvSizes};
-pub use self::embedding::PassIndex;
-pub(crate) use self::embedding::unknown_key;
+pub use self::embedding::{PassIndex, global_row, owner};
+pub(crate) use self::embedding::{too_many_rows, unknown_key};
 pub use self::matmul::einsum;
+pub use self::records::accessor_of;
 
 use crate::op::{GradRule, OpDef};
 use crate::{Error, Result};
@@ -34,6 +35,7 @@ mod norm;
 mod pool;
 mod prelude;
 mod random;
+mod records;
 mod recurrent;
 mod reduce;
 mod remote;
@@ -66,6 +68,7 @@ const FAMILIES: &[&[OpDef]] = &[
     crate::optimizer::DEFS,
     pool::DEFS,
     random::DEFS,
+    records::DEFS,
     recurrent::DEFS,
     reduce::DEFS,
     remote::DEFS,

@@ -120,8 +120,8 @@ impl AdamConfig {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let mut update = Update::new(op, [("Moment1", "Moment1Out"), ("Moment2", "Moment2Out")])?;
-    let beta1_pow = Power::new(op, "Beta1Pow", "beta1")?;
-    let beta2_pow = Power::new(op, "Beta2Pow", "beta2")?;
+    let mut beta1_pow = Power::new(op, "Beta1Pow", "beta1")?;
+    let mut beta2_pow = Power::new(op, "Beta2Pow", "beta2")?;
     let config = AdamConfig::new(op)?;
     let absent = if op.bool("lazy_mode")? { Absent::Keep } else { Absent::ZeroGradient };
     let keep_powers = op.bool("use_global_beta_pow")?;

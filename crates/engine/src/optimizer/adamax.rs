@@ -81,7 +81,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (beta1, beta2, epsilon) = (op.f64("beta1")?, op.f64("beta2")?, op.f64("epsilon")?);
     Ok(Box::new(move |run| {
         let (dtype, rate) = (update.dtype(run)?, update.learning_rate(run)?);
-        let power = number(run, beta1_pow)?;
+        let power = number(run.tensor(beta1_pow)?)?;
         dispatch!(dtype, T in [f32, f64] => {
             let rule = AdamaxRule::new(beta1, beta2, epsilon, rate, power);
             update.apply::<T, _>(run, &rule, Absent::ZeroGradient)

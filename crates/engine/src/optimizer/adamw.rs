@@ -88,8 +88,8 @@ impl<T: Real> Rule<T, 2> for AdamWRule<T> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let mut update = Update::new(op, [("Moment1", "Moment1Out"), ("Moment2", "Moment2Out")])?;
-    let beta1_pow = Power::new(op, "Beta1Pow", "beta1")?;
-    let beta2_pow = Power::new(op, "Beta2Pow", "beta2")?;
+    let mut beta1_pow = Power::new(op, "Beta1Pow", "beta1")?;
+    let mut beta2_pow = Power::new(op, "Beta2Pow", "beta2")?;
     let config = AdamConfig::new(op)?;
     let coeff = if op.bool("with_decay")? { op.f64("coeff")? } else { 0.0 };
     let ratio = op.f64("lr_ratio")?;

@@ -146,8 +146,8 @@ impl<T: Real> Rule<T, 2> for Move<T> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let mut update = Update::new(op, [("Moment1", "Moment1Out"), ("Moment2", "Moment2Out")])?;
-    let beta1_pow = Power::new(op, "Beta1Pow", "beta1")?;
-    let beta2_pow = Power::new(op, "Beta2Pow", "beta2")?;
+    let mut beta1_pow = Power::new(op, "Beta1Pow", "beta1")?;
+    let mut beta2_pow = Power::new(op, "Beta2Pow", "beta2")?;
     let adam = AdamConfig::new(op)?;
     let (weight_decay, always_adapt) = (op.f64("weight_decay")?, op.bool("always_adapt")?);
     Ok(Box::new(move |run| {

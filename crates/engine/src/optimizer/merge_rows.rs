@@ -82,20 +82,41 @@ impl<T: Real> RowMerger<T> {
     pub fn merge(&mut self, grad: &SelectedRows, height: usize) -> Result<Merged<'_, T>> {
         let values = grad.value.as_slice::<T>()?;
         let (rows, width) = (&grad.rows, grad.width());
-        if values.len() != rows.len() * width {
-            return Err(Error::kernel(format!(
-                "a gradient of {} rows and {width} columns has {} values",
-                rows.len(),
-                values.len()
-            )));
-        }
+        check_values(grad, values.len())?;
         // As unsigned numbers, negative rows are too large as well.
-        if let Some(row) = rows.iter().find(|row| **row as u64 >= height as u64) {
-            return Err(Error::kernel(format!("row {row} lies outside a table of {height} rows")));
-        }
-        self.number(rows);
-        self.sum(values, width);
-        Ok(Merged { rows: &self.rows, values: &self.values, width })
+        check_outside(rows.iter().find(|row| **row as u64 >= height as u64), height)?;
+        self.merge_some(rows.iter().copied(), 0..rows.len(), values, width);
+        Ok(self.merged(width))
+    }
+
+    /// Merges the rows of `values` at `positions`, which are those of `numbers`.
+    pub(super) fn merge_some(
+        &mut self,
+        numbers: impl ExactSizeIterator<Item = i64>,
+        positions: impl Iterator<Item = usize>,
+        values: &[T],
+        width: usize,
+    ) {
+        self.number(numbers);
+        self.sum(positions, values, width);
+    }
+
+    /// What was merged last.
+    pub(super) fn merged(&self, width: usize) -> Merged<'_, T> {
+        Merged { rows: &self.rows, values: &self.values, width }
+    }
+
+    /// Finds the order in which the merged rows rise.
+    pub(super) fn sort(&mut self) {
+        let Self { rows, order, .. } = self;
+        order.clear();
+        order.extend(0..rows.len() as u32);
+        order.sort_unstable_by_key(|position| rows[*position as usize]);
+    }
+
+    /// The order that was found last.
+    pub(super) fn order(&self) -> &[u32] {
+        &self.order
     }
 
     /// As [`RowMerger::merge`], with the order in which the merged rows rise.
@@ -108,11 +129,8 @@ impl<T: Real> RowMerger<T> {
         height: usize,
     ) -> Result<(Merged<'_, T>, &[u32])> {
         self.merge(grad, height)?;
-        let Self { rows, values, order, .. } = self;
-        order.clear();
-        order.extend(0..rows.len() as u32);
-        order.sort_unstable_by_key(|position| rows[*position as usize]);
-        Ok((Merged { rows, values, width: grad.width() }, order))
+        self.sort();
+        Ok((self.merged(grad.width()), &self.order))
     }
 
     /// The gradient as a dense tensor.
@@ -132,23 +150,23 @@ impl<T: Real> RowMerger<T> {
     }
 
     /// Fills `rows` with the distinct rows, and `positions` with the place of each input row.
-    fn number(&mut self, rows: &[i64]) {
+    fn number(&mut self, rows: impl ExactSizeIterator<Item = i64>) {
         self.start(rows.len());
         let Self { index, stamp, rows: distinct, positions, .. } = self;
         let (mask, shift) = (index.len() - 1, 64 - index.len().trailing_zeros());
         let stamp = u64::from(*stamp) << 32;
         let mut count = 0;
-        for (row, position) in rows.iter().zip(positions) {
+        for (row, position) in rows.zip(positions) {
             // Fibonacci hashing: the upper bits of the product depend on all bits of the row.
-            let mut at = ((*row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize;
+            let mut at = ((row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize;
             // The row is put down as the next new one, so that a free entry looks like a match:
             // whether a row is new is a coin toss, and must not be a branch.
-            distinct[count] = *row;
+            distinct[count] = row;
             loop {
                 let entry = &mut index[at & mask];
                 let is_new = *entry >> 32 != stamp >> 32;
                 let found = if is_new { count as u32 } else { *entry as u32 };
-                if distinct[found as usize] == *row {
+                if distinct[found as usize] == row {
                     *entry = stamp | u64::from(found);
                     *position = found;
                     count += usize::from(is_new);
@@ -173,8 +191,8 @@ impl<T: Real> RowMerger<T> {
         self.positions.resize(count, 0);
     }
 
-    /// Adds each input row to its place.
-    fn sum(&mut self, values: &[T], width: usize) {
+    /// Adds each input row, which stands at the next of `from`, to its place.
+    fn sum(&mut self, from: impl Iterator<Item = usize>, values: &[T], width: usize) {
         self.values.clear();
         self.values.resize(self.rows.len() * width, T::ZERO);
         if width == 0 {
@@ -184,12 +202,29 @@ impl<T: Real> RowMerger<T> {
         crate::simd::vectorized(
             #[inline(always)]
             || {
-                for (position, values) in positions.iter().zip(values.chunks_exact(width)) {
-                    let start = *position as usize * width;
-                    add(&mut sums[start..start + width], values);
+                for (position, from) in positions.iter().zip(from) {
+                    let (start, from) = (*position as usize * width, from * width);
+                    add(&mut sums[start..start + width], &values[from..from + width]);
                 }
             },
         );
+    }
+}
+
+/// A gradient must have the values of its rows.
+pub(super) fn check_values(grad: &SelectedRows, values: usize) -> Result<()> {
+    let (rows, width) = (grad.rows.len(), grad.width());
+    if values == rows * width {
+        return Ok(());
+    }
+    Err(Error::kernel(format!("a gradient of {rows} rows and {width} columns has {values} values")))
+}
+
+/// No row of a gradient may lie outside of its table; `row` is the first one that does.
+pub(super) fn check_outside(row: Option<&i64>, height: usize) -> Result<()> {
+    match row {
+        None => Ok(()),
+        Some(row) => Err(Error::kernel(format!("row {row} lies outside a table of {height} rows"))),
     }
 }
 

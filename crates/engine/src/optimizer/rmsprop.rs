@@ -96,14 +96,14 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let state = [SQUARE, LAST, MEAN];
         return update_kernel!(op, state, absent, |rate| RmsPropRule::new(&config, rate));
     }
-    let unused = op.maybe_input(MEAN.0).zip(op.maybe_output(MEAN.1));
+    let mut unused = op.maybe_in_out(MEAN.0, MEAN.1);
     let kernel: Result<Kernel> =
         update_kernel!(op, [SQUARE, LAST], absent, |rate| RmsPropRule::new(&config, rate));
     let mut kernel = kernel?;
     Ok(Box::new(move |run| {
-        if let Some((input, output)) = unused {
+        if let Some(unused) = &mut unused {
             // The mean gradient takes no part, but its value goes on.
-            run.carry_over(input, output)?;
+            run.carry_over(unused)?;
         }
         kernel(run)
     }))

@@ -32,12 +32,12 @@ fn infer_tensor(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn merge(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let mut mergers = RowMergers::default();
     Ok(Box::new(move |run| {
         let Value::Rows(x) = run.value(x) else { return Err(not_rows()) };
         let dtype = x.value.dtype();
-        let out = run.out_rows(out, dtype);
+        let out = run.out_rows(&mut out, dtype);
         out.height = x.height;
         dispatch!(dtype, T in [f32, f64] => {
             let merged = mergers.of::<T>().merge(x, x.height)?;
@@ -51,10 +51,10 @@ fn merge(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn get_tensor(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let Value::Rows(x) = run.value(x) else { return Err(not_rows()) };
-        run.out(out)?.copy_from(&x.value);
+        run.out(&mut out)?.copy_from(&x.value);
         Ok(())
     }))
 }

@@ -5,7 +5,9 @@
 //! out no slices ([`OpDef::shared`](crate::op::OpDef)). Every other op works on a copy: one made
 //! when the step begins, which all ops share that read the variable before the step writes it
 //! (so weights are copied once for both directions, and are the same in both), or one of its own,
-//! copied in before the op and out after it.
+//! copied in before the op and out after it. The first kind is moved ahead of what the steps beside
+//! this one will do (`ahead.rs`), and what they have done meanwhile is taken out of gradients
+//! (`late.rs`).
 
 #![expect(unsafe_code, reason = "binds variables to memory that training threads share")]
 
@@ -16,7 +18,10 @@ use std::sync::Arc;
 use bireme_ir::{Signature, Slot, VarKind};
 
 use crate::op::{Meta, shape_like};
+use crate::optimizer::LookAhead;
+use crate::plan::ahead::{self, Ahead};
 use crate::plan::frame::Frame;
+use crate::plan::late::{self, Late};
 use crate::plan::layout::Source;
 use crate::plan::select::{SelectedOp, VarId};
 use crate::scope::Cell;
@@ -35,14 +40,17 @@ struct SharedVar {
     window: NonNull<Value>,
     /// The copy that ops read which come before the first that writes.
     copy: Option<NonNull<Value>>,
+    /// What moves the copy, where an optimizer has momentum.
+    ahead: Option<Ahead>,
 }
 
 impl Beside {
-    /// Points the windows at the variables as they are, and makes the copies.
+    /// Points the windows at the variables as they are, and makes the copies, ahead of `others`
+    /// steps that run beside this one.
     ///
     /// # Safety
     /// The caller has a turn of the scope, and no op of the layout runs.
-    pub(crate) unsafe fn begin(&self) {
+    pub(crate) unsafe fn begin(&self, others: u32) {
         for var in &self.vars {
             let Some(value) = var.cell.get() else { continue };
             // SAFETY: nobody moves a variable while somebody has a turn; windows and copies are
@@ -56,6 +64,13 @@ impl Beside {
                 }
             }
         }
+        // Now that all windows look at what there is.
+        for var in self.vars.iter().filter(|_| others > 0) {
+            if let (Some(copy), Some(ahead)) = (var.copy, &var.ahead) {
+                // SAFETY: as above; the values lie in windows, or are this layout's own.
+                unsafe { ahead.apply(copy, others) }
+            }
+        }
     }
 }
 
@@ -64,15 +79,21 @@ impl Beside {
 pub(crate) struct Copies {
     loads: Box<[(NonNull<Value>, NonNull<Value>)]>,
     stores: Box<[(NonNull<Value>, NonNull<Value>)]>,
+    /// The gradient that the op is about to apply.
+    late: Option<Late<NonNull<Value>>>,
 }
 
 impl Copies {
-    /// Brings the op's own values up to date.
+    /// Brings the op's own values up to date, its gradient too.
     #[inline]
     pub(crate) fn load(&self) {
         for (window, own) in &self.loads {
             // SAFETY: the windows are valid during a step; the value is this op's own.
             unsafe { transfer(*window, *own) }
+        }
+        if let Some(late) = &self.late {
+            // SAFETY: as above; no op that runs beside this one, or after it, reads the gradient.
+            unsafe { late.correct() }
         }
     }
 
@@ -108,6 +129,8 @@ pub(crate) struct Sharing<'a> {
     copies: Frame,
     copied: HashSet<VarId>,
     first_write: HashMap<VarId, usize>,
+    /// The momentum of variables.
+    ahead: HashMap<VarId, LookAhead<NonNull<Value>>>,
     frames: Vec<Frame>,
 }
 
@@ -134,8 +157,8 @@ impl<'a> Sharing<'a> {
             }
         }
         let copies = Frame::new(metas.len());
-        let (copied, frames) = (HashSet::new(), Vec::new());
-        Some(Sharing { source, metas, main, copies, copied, first_write, frames })
+        let (copied, ahead, frames) = (HashSet::new(), HashMap::new(), Vec::new());
+        Some(Sharing { source, metas, main, copies, copied, first_write, ahead, frames })
     }
 
     /// Whether training threads share a variable.
@@ -169,7 +192,50 @@ impl<'a> Sharing<'a> {
             };
             places.insert(*var, place);
         }
-        (places, Copies { loads: loads.into(), stores: stores.into() })
+        stores.extend(self.note_momentum(op));
+        let late = self.late(position, op);
+        (places, Copies { loads: loads.into(), stores: stores.into(), late })
+    }
+
+    /// The gradient that an op applies to weights that the step has a copy of, if nobody else is to
+    /// see it.
+    fn late(&self, position: usize, op: &SelectedOp) -> Option<Late<NonNull<Value>>> {
+        let (grad, param, squares) = late::of(op)?;
+        let selection = self.source.selection;
+        let is_read =
+            |(at, other): (usize, &SelectedOp)| at != position && other.inputs.contains(&grad);
+        let is_seen = self.source.cells.contains_key(&grad)
+            || selection.feeds.contains(&grad)
+            || selection.fetches.contains(&grad)
+            || selection.ops.iter().enumerate().any(is_read);
+        let is_here =
+            self.copied.contains(&param) && squares.is_none_or(|squares| self.contains(squares));
+        let at = |var| self.main.at(var);
+        (is_here && !is_seen).then(|| Late {
+            grad: at(grad),
+            param: at(param),
+            seen: self.copies.at(param),
+            squares: squares.map(at),
+        })
+    }
+
+    /// Remembers what an op keeps of momentum. A rate that the step computes is gone when the next
+    /// one begins, so the op is to keep it: where, and what.
+    fn note_momentum(&mut self, op: &SelectedOp) -> Option<(NonNull<Value>, NonNull<Value>)> {
+        let (param, vars) = ahead::of(op)?;
+        let kept = match self.contains(vars.rate) {
+            true => None,
+            // Of this step alone: nobody knows what others have.
+            false if self.source.cells.contains_key(&vars.rate) => return None,
+            false => Some(self.own(vars.rate)),
+        };
+        let place = |var: &VarId| match kept {
+            Some(kept) if *var == vars.rate => Some(kept),
+            _ => self.contains(*var).then(|| self.main.at(*var)),
+        };
+        let values = vars.map(place)?;
+        self.ahead.insert(param, values);
+        kept.map(|kept| (kept, self.main.at(vars.rate)))
     }
 
     /// A value of the shape of `var`.
@@ -185,13 +251,15 @@ impl<'a> Sharing<'a> {
     }
 
     /// What a step begins with.
-    pub(crate) fn finish(self) -> Beside {
-        let shared = |var: &VarId| SharedVar {
+    pub(crate) fn finish(mut self) -> Beside {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let mut shared = |var: &VarId| SharedVar {
             cell: Arc::clone(&self.source.cells[var]),
             window: self.main.at(*var),
             copy: self.copied.contains(var).then(|| self.copies.at(*var)),
+            ahead: ahead.remove(var).map(Ahead::new),
         };
-        let vars = self.source.shared.iter().map(shared).collect();
+        let vars = self.source.shared.iter().map(&mut shared).collect();
         let mut frames = self.frames;
         frames.push(self.copies);
         Beside { vars, _frames: frames }

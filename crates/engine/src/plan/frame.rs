@@ -77,17 +77,16 @@ impl Call {
         shapes: Shapes,
         copies: Copies,
     ) -> Result<Call> {
-        let Source { selection, seed, remote, link, .. } = *source;
+        let Source { selection, seed, remote, link, held, .. } = *source;
         let versions: Vec<u32> =
             selected.outputs.iter().map(|var| selection.vars[*var].version).collect();
-        let view = OpView { seed, remote, link, versions: &versions, ..selected.view() };
+        let view = OpView { seed, remote, link, held, versions: &versions, ..selected.view() };
         let kernel = view.kernel().map_err(|error| error.in_op(&selected.op))?;
         let lod_input = view
             .def
             .lod_from
             .filter(|_| shapes.ragged)
-            .and_then(|slot| view.maybe_input(slot))
-            .map(|input| usize::from(input.0));
+            .and_then(|slot| view.input_positions(slot).next());
         Ok(Call {
             op: position,
             kernel,

@@ -17,7 +17,7 @@ use crate::plan::frame::{Call, Frame, Shapes};
 use crate::plan::memory::{Need, pack};
 use crate::plan::select::{SelectedOp, Selection, VarId};
 use crate::plan::stage::{self, Stage, Stages};
-use crate::remote::Remote;
+use crate::remote::{Held, Remote};
 use crate::scope::Cell;
 use crate::tensor::{Buffer, Dims, Tensor};
 use crate::value::Value;
@@ -60,12 +60,12 @@ pub(crate) struct Layout {
     pub(crate) shapes: Vec<FeedShape>,
     pub(crate) shares: Vec<Share>,
     pub(crate) before: Calls,
-    /// One list for each worker.
+    /// One list for each share.
     pub(crate) split: Vec<Calls>,
     pub(crate) merges: Vec<Merge>,
     /// One list for each level.
     pub(crate) after: Vec<Calls>,
-    /// Where each feed goes: the whole, then each worker's rows.
+    /// Where each feed goes: the whole, then the rows of each share.
     pub(crate) feeds: Vec<Vec<NonNull<Value>>>,
     pub(crate) fetches: Vec<NonNull<Value>>,
     /// Persistable inputs and the shapes they had when the layout was made.
@@ -111,10 +111,12 @@ pub(crate) struct Source<'a> {
     pub(crate) cells: &'a HashMap<VarId, Arc<Cell>>,
     /// Those of them that other training threads change while this one runs a step.
     pub(crate) shared: &'a HashSet<VarId>,
-    pub(crate) workers: usize,
+    pub(crate) threads: usize,
     pub(crate) seed: u64,
     pub(crate) remote: Option<&'a Arc<dyn Remote>>,
     pub(crate) link: Option<&'a Arc<Link>>,
+    /// What a `recv` op keeps of its last run, where its outputs are still there in the next.
+    pub(crate) held: Option<&'a Arc<Held>>,
 }
 
 impl Layout {
@@ -125,7 +127,7 @@ impl Layout {
     pub(crate) fn new(source: &Source<'_>, shapes: Vec<FeedShape>) -> Result<Layout> {
         let metas = infer_all(source, &shapes)?;
         let batch = common_rows(&shapes);
-        let split = source.workers > 1 && batch >= source.workers;
+        let split = source.threads > 1 && batch >= source.threads;
         let (stages, shares) = if split {
             let count = source.selection.vars.len();
             let persistable: Vec<bool> =
@@ -133,7 +135,7 @@ impl Layout {
             let selection = source.selection;
             let stages =
                 stage::assign(&selection.ops, &metas, &persistable, &selection.feeds, batch);
-            (stages, shares(batch, source.workers))
+            (stages, shares(batch, share_count(batch, source.threads)))
         } else {
             (Stages::single(source.selection.ops.len()), vec![Share::WHOLE])
         };
@@ -209,15 +211,21 @@ pub(crate) fn common_rows(shapes: &[FeedShape]) -> usize {
     if shapes.iter().all(|shape| rows(shape) == Some(first)) { first } else { 0 }
 }
 
+/// How many shares a batch is cut into: one for each thread, or two where they are still large, so that a thread which
+/// has its processor for a part of the time only takes fewer of them than others. Each share has its own sums of
+/// gradients, which must be added up, and packs all weights: more of them would cost more than they are worth.
+fn share_count(batch: usize, threads: usize) -> usize {
+    /// Rows of a share from which on packing the weights costs next to nothing.
+    const LARGE: usize = 256;
+    let twice = threads * 2;
+    if batch / twice >= LARGE { twice } else { threads }
+}
+
 /// The batch in parts that differ by one row at most.
-fn shares(batch: usize, workers: usize) -> Vec<Share> {
-    let start = |worker: usize| batch * worker / workers;
-    let share = |worker| Share {
-        first: start(worker),
-        rows: start(worker + 1) - start(worker),
-        total: batch,
-    };
-    (0..workers).map(share).collect()
+fn shares(batch: usize, count: usize) -> Vec<Share> {
+    let start = |at: usize| batch * at / count;
+    let share = |at| Share { first: start(at), rows: start(at + 1) - start(at), total: batch };
+    (0..count).map(share).collect()
 }
 
 struct Builder<'a> {

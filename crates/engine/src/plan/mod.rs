@@ -1,9 +1,10 @@
 //! A program compiled for running: ops selected and fused, then laid out once for each shape of
 //! batch. A step in steady state allocates nothing, looks nothing up, and takes locks only for its
-//! turn on the scope and to borrow workers.
+//! turn on the scope.
 
-#![expect(unsafe_code, reason = "workers run the calls of a layout side by side")]
+#![expect(unsafe_code, reason = "threads run the calls of a layout side by side")]
 
+mod ahead;
 mod beside;
 mod card;
 mod flatten;
@@ -12,39 +13,41 @@ mod fuse;
 mod gaps;
 mod inline;
 mod interrupt;
+mod late;
 mod layout;
 mod lines;
 mod memory;
 mod overlap;
 mod place;
-mod pool;
 mod select;
 mod stage;
 mod versions;
+mod wide;
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 use bireme_ir::Program;
 
 pub(crate) use card::shape_of;
 pub(crate) use interrupt::Question;
-pub(crate) use pool::Team;
 
 use crate::collective::{Collective, Link};
+use crate::crew;
 use crate::device::{Device, OnMemory};
 use crate::plan::card::CardLayout;
 use crate::plan::frame::Call;
 use crate::plan::interrupt::Interrupt;
 pub(crate) use crate::plan::layout::FeedShape;
-use crate::plan::layout::{Calls, Layout, Merge, Source};
-use crate::plan::pool::Barrier;
+use crate::plan::layout::{Layout, Merge, Source};
 use crate::plan::select::{Selection, VarId};
 use crate::remote::Remote;
 use crate::scope::{Cell, Scope, Turn};
-use crate::tensor::Tensor;
+use crate::tensor::{SelectedRows, Tensor};
 use crate::value::Value;
 use crate::{Draws, Error, Result};
 
@@ -118,6 +121,9 @@ impl Plan {
         versions::write_apart(&mut selection);
         if on_card {
             flatten::for_card(&mut selection, collective);
+        }
+        if !on_card {
+            wide::keep_wide(&mut selection);
         }
         // A fused op can hide what a check is meant to find, and is not the user's.
         if !check_finite {
@@ -221,16 +227,16 @@ impl Plan {
     pub(crate) fn run(
         &mut self,
         feeds: &[&Tensor],
-        team: &mut Team,
+        threads: usize,
         fetched: &mut [Tensor],
     ) -> Result<()> {
         let scope = self.scope.clone();
-        let (_turn, at) = self.take_turn(&scope, feeds, team.workers())?;
+        let (turn, at) = self.take_turn(&scope, feeds, threads)?;
         let layout = &mut self.layouts[at];
         bind_feeds(layout, feeds);
         if let Some(beside) = &layout.beside {
             // SAFETY: this step has a turn, and no op runs yet.
-            unsafe { beside.begin() }
+            unsafe { beside.begin(turn.others()) }
         }
         self.steps += 1;
         let step = RunningStep::new(
@@ -239,7 +245,7 @@ impl Plan {
             self.check_finite.then_some(self.steps),
             self.interrupt.as_ref(),
         );
-        run_layout(layout, &step, team);
+        run_layout(layout, &step, threads);
         if let Some((_, error)) = step.error.into_inner().expect("a step's error is stored whole") {
             return Err(error);
         }
@@ -256,7 +262,7 @@ impl Plan {
         &mut self,
         scope: &'s Scope,
         feeds: &[&Tensor],
-        workers: usize,
+        threads: usize,
     ) -> Result<(Turn<'s>, usize)> {
         let question = self.interrupt.as_ref().map(Interrupt::question);
         let is_asked = move || question.as_ref().is_some_and(|asked| asked());
@@ -273,7 +279,7 @@ impl Plan {
         self.bring_home()?;
         let at = match self.find_layout(feeds) {
             Some(at) => at,
-            None => self.make_layout(feeds, workers)?,
+            None => self.make_layout(feeds, threads)?,
         };
         if self.layouts[at].beside.is_some() {
             turn.admit_others();
@@ -292,26 +298,27 @@ impl Plan {
         Some(self.layouts.len() - 1)
     }
 
-    fn make_layout(&mut self, feeds: &[&Tensor], workers: usize) -> Result<usize> {
+    fn make_layout(&mut self, feeds: &[&Tensor], threads: usize) -> Result<usize> {
         self.layouts.retain(Layout::still_fits);
         if self.layouts.len() >= MAX_LAYOUTS {
             self.layouts.remove(0);
         }
         let shapes = feeds.iter().map(|feed| FeedShape::of(feed)).collect();
-        let layout = Layout::new(&self.source(workers), shapes)?;
+        let layout = Layout::new(&self.source(threads), shapes)?;
         self.layouts.push(layout);
         Ok(self.layouts.len() - 1)
     }
 
-    fn source(&self, workers: usize) -> Source<'_> {
+    fn source(&self, threads: usize) -> Source<'_> {
         Source {
             selection: &self.selection,
             cells: &self.cells,
             shared: &self.shared,
-            workers,
+            threads,
             seed: self.seed,
             remote: self.remote.as_ref(),
             link: self.link.as_ref(),
+            held: None,
         }
     }
 
@@ -375,16 +382,17 @@ fn bind_feeds(layout: &mut Layout, feeds: &[&Tensor]) {
     }
 }
 
-/// What the workers of one step share.
+/// What the threads of one step share.
 struct RunningStep<'a> {
     selection: &'a Selection,
     /// The number by which random ops choose their stream.
     draw: u64,
     /// Where every output is checked: the number of this step, for messages.
     check: Option<u64>,
-    /// Asked by worker 0, which runs on the caller's thread.
+    /// Asked by the thread that asked for the step: the signals of this process come to it.
     interrupt: Option<&'a Interrupt>,
-    /// Set with the first error; the others then only meet at barriers.
+    caller: ThreadId,
+    /// Set with the first error; nothing more is run then.
     failed: AtomicBool,
     /// The error of the earliest op that failed.
     error: Mutex<Option<(usize, Error)>>,
@@ -398,26 +406,30 @@ impl<'a> RunningStep<'a> {
         interrupt: Option<&'a Interrupt>,
     ) -> RunningStep<'a> {
         let (failed, error) = (AtomicBool::new(false), Mutex::new(None));
-        RunningStep { selection, draw, check, interrupt, failed, error }
+        let caller = std::thread::current().id();
+        RunningStep { selection, draw, check, interrupt, caller, failed, error }
     }
 
-    fn run(&self, worker: usize, call: &mut Call) {
+    fn run(&self, call: &mut Call) {
         let (op, selected) = (call.op, &self.selection.ops[call.op]);
         self.guard(op, || {
-            self.ask(worker)?;
+            self.ask()?;
             call.run(selected, self.draw, self.check)
         });
     }
 
-    /// Called by a worker that waits for the others: an op of theirs may wait for other processes,
-    /// and the signals of this one come to worker 0.
-    fn idle(&self, worker: usize) {
-        self.guard(usize::MAX, || self.ask(worker));
+    /// Called while a thread waits for others, of whose ops one may wait for other processes.
+    fn idle(&self) {
+        self.guard(usize::MAX, || self.ask());
     }
 
-    fn ask(&self, worker: usize) -> Result<()> {
+    fn ask(&self) -> Result<()> {
         match self.interrupt {
-            Some(interrupt) if worker == 0 && interrupt.is_wanted() => Err(Error::Interrupted),
+            Some(interrupt)
+                if std::thread::current().id() == self.caller && interrupt.is_wanted() =>
+            {
+                Err(Error::Interrupted)
+            }
             _ => Ok(()),
         }
     }
@@ -429,8 +441,8 @@ impl<'a> RunningStep<'a> {
         });
     }
 
-    /// Runs a part of the step unless another has failed. A panic counts as a failure: it would
-    /// leave the other workers waiting at a barrier for ever.
+    /// Runs a part of the step unless another has failed. A panic counts as a failure, so that it
+    /// is told with the name of the op.
     fn guard(&self, op: usize, part: impl FnOnce() -> Result<()>) {
         if self.failed.load(Ordering::Relaxed) {
             return;
@@ -456,86 +468,84 @@ impl<'a> RunningStep<'a> {
     }
 }
 
-/// A layout that the workers of one step share.
+/// A layout that the threads of one step share.
 struct Shared<'a>(&'a Layout);
 
-// SAFETY: workers reach a layout's ops by `Calls::claim`, each op by one worker at a time; what ops
-// and merges point to is touched by one worker at a time too, or only read.
+// SAFETY: threads reach a layout's ops by `Calls::claim`, each op by one thread at a time; what ops
+// and merges point to is touched by one thread at a time too, or only read.
 unsafe impl Sync for Shared<'_> {}
 
-fn run_layout(layout: &mut Layout, step: &RunningStep<'_>, team: &mut Team) {
-    for call in layout.before.iter_mut() {
-        step.run(0, call);
-    }
-    if layout.split.iter().all(|calls| calls.len() == 0) {
-        return layout
-            .after
-            .iter_mut()
-            .flat_map(Calls::iter_mut)
-            .for_each(|call| step.run(0, call));
-    }
-    let barrier = Barrier::new(layout.split.len());
-    let merges = AtomicUsize::new(0);
-    let tasks: [AtomicUsize; MAX_LEVELS] = std::array::from_fn(|_| AtomicUsize::new(0));
-    let shared = Shared(layout);
-    let job = |worker: usize| {
-        let (shared, idle) = (&shared, || step.idle(worker));
-        let layout = shared.0;
-        let run = |calls: &Calls, at: usize| {
-            // SAFETY: each worker has a list of split ops to itself; of the levels, each op is
-            // claimed by one worker, or all are worker 0's.
-            step.run(worker, unsafe { calls.claim(at) });
+/// Runs a step with the help of up to `threads` threads. Stages follow one another; within one, shares
+/// of the batch, sums and ops of a level are taken by whoever is free.
+fn run_layout(layout: &mut Layout, step: &RunningStep<'_>, threads: usize) {
+    crew::with_threads(threads, || {
+        for call in layout.before.iter_mut() {
+            step.run(call);
+        }
+        let shared = Shared(layout);
+        let idle = || step.idle();
+        // Shares are cut for all threads: nothing within one is worth cutting again.
+        let share = |at: usize| {
+            let calls = &shared.get().split[at];
+            // SAFETY: a share, with its list of ops, is one task.
+            crew::with_hands(1, || {
+                (0..calls.len()).for_each(|i| step.run(unsafe { calls.claim(i) }))
+            });
         };
-        let mine = &layout.split[worker];
-        (0..mine.len()).for_each(|at| run(mine, at));
-        barrier.wait(idle);
-        claim(&merges, layout.merges.len(), |i| step.merge(&layout.merges[i]));
-        for (level, calls) in layout.after.iter().enumerate() {
-            barrier.wait(idle);
-            // Levels beyond the counters run on worker 0 alone.
-            match tasks.get(level) {
-                Some(next) => claim(next, calls.len(), |i| run(calls, i)),
-                None if worker == 0 => (0..calls.len()).for_each(|i| run(calls, i)),
-                None => {}
-            }
+        crew::share_out_asking(shared.get().split.len(), &share, &idle);
+        let merge = |at: usize| step.merge(&shared.get().merges[at]);
+        crew::share_out_asking(shared.get().merges.len(), &merge, &idle);
+        for level in 0..shared.get().after.len() {
+            // SAFETY: of a level, each op is one task.
+            let op = |at: usize| step.run(unsafe { shared.get().after[level].claim(at) });
+            crew::share_out_asking(shared.get().after[level].len(), &op, &idle);
         }
-    };
-    team.run(&job, || step.idle(0));
+    });
 }
 
-/// Levels whose ops run side by side; a step has one or two, a clipped one about six.
-const MAX_LEVELS: usize = 16;
-
-fn claim(next: &AtomicUsize, count: usize, mut task: impl FnMut(usize)) {
-    loop {
-        let i = next.fetch_add(1, Ordering::Relaxed);
-        if i >= count {
-            return;
-        }
-        task(i);
+impl Shared<'_> {
+    fn get(&self) -> &Layout {
+        self.0
     }
 }
 
-/// Adds the workers' pieces into the first, in the order of the workers.
+/// Adds the pieces of all shares into the first, in the order of the shares.
 fn merge(merge: &Merge) {
     let (first, others) = merge.pieces.split_first().expect("a merge has pieces");
-    for other in others {
-        // SAFETY: the pieces are distinct values, and nobody writes one between the two barriers
-        // around the merge, except for the first piece.
-        let other = unsafe { other.as_ref() };
-        match (&merge.range, other) {
-            // SAFETY: of the first piece, each range is merged by one worker; nobody changes its
-            // shape or address meanwhile.
-            (Some(range), Value::Tensor(piece)) => unsafe {
-                add(first.as_ref().tensor().expect("pieces are of one kind"), piece, range.clone());
-            },
-            // SAFETY: pieces without a range are merged by one worker as a whole.
-            (_, Value::Rows(piece)) => match unsafe { &mut *first.as_ptr() } {
-                Value::Rows(sum) => sum.append(piece),
-                Value::Tensor(_) => unreachable!("pieces of one variable are of one kind"),
-            },
-            (None, Value::Tensor(_)) => {}
+    match &merge.range {
+        Some(range) => {
+            for other in others {
+                // SAFETY: the pieces are distinct values, and of the first each range is merged by one
+                // task; nobody changes their shapes or addresses meanwhile.
+                unsafe {
+                    let (sum, piece) = (first.as_ref().tensor(), other.as_ref().tensor());
+                    let (Ok(sum), Ok(piece)) = (sum, piece) else {
+                        unreachable!("pieces of one variable are of one kind")
+                    };
+                    add(sum, piece, range.clone());
+                }
+            }
         }
+        None => {
+            let pieces = Pieces(others);
+            // SAFETY: pieces without a range are merged by one task as a whole.
+            let Value::Rows(sum) = (unsafe { &mut *first.as_ptr() }) else { return };
+            sum.append_all(others.len(), |at| pieces.rows(at));
+        }
+    }
+}
+
+/// Selected rows of several shares, which nobody changes now.
+struct Pieces<'a>(&'a [NonNull<Value>]);
+
+// SAFETY: they are only read.
+unsafe impl Sync for Pieces<'_> {}
+
+impl<'a> Pieces<'a> {
+    fn rows(&self, at: usize) -> &'a SelectedRows {
+        // SAFETY: the frames that they lie in are alive as long as the layout, and only read now.
+        let piece = unsafe { self.0[at].as_ref() };
+        piece.rows().expect("pieces of one variable are of one kind")
     }
 }
 
@@ -550,7 +560,7 @@ unsafe fn add(sum: &Tensor, piece: &Tensor, range: std::ops::Range<usize>) {
             unreachable!("pieces of one variable have one type")
         };
         // SAFETY: the range lies inside, the elements are of this type, and nobody else touches
-        // them; a slice of all of `sum` would overlap those of the other workers.
+        // them; a slice of all of `sum` would overlap those of other tasks.
         let sum = unsafe {
             let start = sum.start().cast::<T>().add(range.start);
             std::slice::from_raw_parts_mut(start.as_ptr(), range.len())

@@ -151,7 +151,11 @@ impl Places {
             op.outputs.iter().map(|var| selection.vars[*var].version).collect();
         let view = OpView { seed: by.seed, link: by.link, versions: &versions, ..op.view() };
         if op.def.ordered {
-            return on_card::kernel(&view, &inputs, &outputs);
+            let kernel = on_card::kernel(&view, by.device, &inputs, &mut outputs)?;
+            if kernel.is_some() {
+                self.note(op, outputs);
+            }
+            return Ok(kernel);
         }
         let mut kernel = by.device.kernel(&view, &inputs, &mut outputs)?;
         if outputs.iter().any(|output| views_what_stays(selection, op, output)) {
@@ -161,11 +165,16 @@ impl Places {
             kernel = by.device.kernel(&view, &inputs, &mut outputs)?;
         }
         if kernel.is_some() {
-            for (var, meta) in op.outputs.iter().zip(outputs) {
-                self.metas[*var] = Some(meta);
-            }
+            self.note(op, outputs);
         }
         Ok(kernel)
+    }
+
+    /// Notes what an op of the card says of its outputs.
+    fn note(&mut self, op: &SelectedOp, outputs: Vec<DeviceMeta>) {
+        for (var, meta) in op.outputs.iter().zip(outputs) {
+            self.metas[*var] = Some(meta);
+        }
     }
 
     /// Whether an op reduces values of the card through the host's memory, and how many rows then come back.

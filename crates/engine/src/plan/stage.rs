@@ -1,7 +1,7 @@
-//! Decides where each op of a step runs when a batch is split over workers.
+//! Decides where each op of a step runs when a batch is cut into shares.
 //!
-//! *Before*: ops on whole values only, run once while the workers wait. *Split*: ops that each
-//! worker runs on its rows. *After*: everything else, run once the workers have met and their
+//! *Before*: ops on whole values only, run once. *Split*: ops that run on the rows of each share, which
+//! threads take as they come free. *After*: everything else, run once when all shares are done and their
 //! partial results are summed; grouped in levels, so that ops of one level may run side by side.
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use crate::plan::select::{SelectedOp, VarId};
 pub(crate) enum Stage {
     /// Once, before the split.
     Before,
-    /// On every worker, on its rows.
+    /// For every share, on its rows.
     Split,
     /// Once, in this level after the split.
     After(usize),

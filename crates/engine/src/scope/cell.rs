@@ -4,7 +4,7 @@
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_ir::DType;
@@ -22,6 +22,9 @@ pub(crate) struct Cell {
     is_set: AtomicBool,
     /// Who has it as it is now: one of the constants below.
     holder: AtomicU8,
+    /// How often somebody has said that a value counts which did not before: who remembers it knows later whether the
+    /// variable was written.
+    writes: AtomicU64,
     /// The copy of a card, which is kept when it is outdated: steps are bound to its memory.
     on_card: Mutex<Option<DeviceValue>>,
     /// Whether it is too large for the card, so that steps on one use it on the host.
@@ -70,6 +73,7 @@ impl Cell {
             value: UnsafeCell::new(Value::Tensor(Tensor::empty(DType::F32))),
             is_set: AtomicBool::new(false),
             holder: AtomicU8::new(HOST),
+            writes: AtomicU64::new(0),
             on_card: Mutex::new(None),
             stays_home: AtomicBool::new(false),
             stays_apart: AtomicBool::new(false),
@@ -107,6 +111,7 @@ impl Cell {
     pub(super) unsafe fn clear(&self) {
         self.is_set.store(false, Ordering::Release);
         self.holder.store(HOST, Ordering::Release);
+        self.writes.fetch_add(1, Ordering::AcqRel);
         self.stays_home.store(false, Ordering::Release);
         self.stays_apart.store(false, Ordering::Release);
         // SAFETY: the caller's promise.
@@ -118,13 +123,20 @@ impl Cell {
         // Training threads say so in every step: one that changes nothing disturbs no other.
         if self.holder.load(Ordering::Relaxed) != HOST {
             self.holder.store(HOST, Ordering::Release);
+            self.writes.fetch_add(1, Ordering::AcqRel);
         }
     }
 
     /// Says that the card's value counts from now on.
     pub(crate) fn card_writes(&self) {
         self.holder.store(CARD, Ordering::Release);
+        self.writes.fetch_add(1, Ordering::AcqRel);
         self.is_set.store(true, Ordering::Release);
+    }
+
+    /// A number that is another one when the card's copy may have been written since.
+    pub(crate) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Acquire)
     }
 
     /// Copies the value from the card, if only the card has it.

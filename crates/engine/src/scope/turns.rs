@@ -210,6 +210,16 @@ impl Turn<'_> {
             self.turns.change(|state| (state.alone, state.beside) = (None, state.beside + 1));
         }
     }
+
+    /// How many other steps run beside this one.
+    pub(crate) fn others(&self) -> u32 {
+        let others = match self.holds {
+            Holds::Alone => 0,
+            Holds::Beside => self.turns.lock().beside.saturating_sub(1),
+            Holds::Copying => self.turns.lock().beside,
+        };
+        u32::try_from(others).unwrap_or(u32::MAX)
+    }
 }
 
 impl Drop for Turn<'_> {

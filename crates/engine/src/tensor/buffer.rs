@@ -6,11 +6,12 @@
 #![expect(unsafe_code, reason = "tensor memory is typed at run time")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::panic::resume_unwind;
+use std::panic::{RefUnwindSafe, UnwindSafe, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::Error;
+use crate::device::PageLocked;
 
 /// Alignment of every block, in bytes: one cache line.
 pub const ALIGN: usize = 64;
@@ -29,10 +30,16 @@ enum Owner {
     Own,
     /// The block belongs to an arena that lives at least as long as this window.
     Arena(#[expect(dead_code, reason = "held to keep the memory alive")] Arc<Buffer>),
+    /// The block lies in page-locked memory, together with others.
+    LockedWindow(
+        #[expect(dead_code, reason = "held to keep the memory alive")] Arc<dyn PageLocked>,
+    ),
     /// The block belongs to somebody who promised to outlive this window.
     Foreign,
     /// As `Foreign`, and other threads read and write it: by relaxed atomic accesses only.
     Shared,
+    /// All of some page-locked memory, which cards copy from and to by themselves.
+    Locked(Arc<dyn PageLocked>),
 }
 
 // SAFETY: a buffer is plain bytes. Access from several threads is governed by the tensor around it
@@ -40,6 +47,9 @@ enum Owner {
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
+// Bytes have a value whatever panics, whoever owns them.
+impl UnwindSafe for Buffer {}
+impl RefUnwindSafe for Buffer {}
 
 impl Buffer {
     /// A block of its own, zeroed.
@@ -76,6 +86,23 @@ impl Buffer {
         Buffer { start, bytes, owner: Owner::Arena(Arc::clone(arena)) }
     }
 
+    /// A window into page-locked memory. The caller keeps overlapping windows from being used at one time.
+    ///
+    /// # Panics
+    /// When the window does not lie inside the memory.
+    pub(crate) fn locked_window(
+        memory: &Arc<dyn PageLocked>,
+        offset: usize,
+        bytes: usize,
+    ) -> Buffer {
+        assert!(offset.is_multiple_of(ALIGN), "a window starts on a cache line");
+        let end = offset.checked_add(bytes);
+        assert!(end.is_some_and(|end| end <= memory.bytes()), "window in page-locked memory");
+        // SAFETY: the offset was checked to lie inside the block.
+        let start = unsafe { memory.start().add(offset) };
+        Buffer { start, bytes, owner: Owner::LockedWindow(Arc::clone(memory)) }
+    }
+
     /// A window into memory that somebody else keeps.
     ///
     /// # Safety
@@ -91,6 +118,22 @@ impl Buffer {
     /// As [`Buffer::foreign`], and nobody touches the memory in another way.
     pub(super) unsafe fn shared(start: NonNull<u8>, bytes: usize) -> Buffer {
         Buffer { start, bytes, owner: Owner::Shared }
+    }
+
+    /// Page-locked memory.
+    ///
+    /// # Safety
+    /// Nobody else writes it as long as this exists.
+    pub(crate) unsafe fn locked(memory: Arc<dyn PageLocked>) -> Buffer {
+        Buffer { start: memory.start(), bytes: memory.bytes(), owner: Owner::Locked(memory) }
+    }
+
+    /// The page-locked memory that it is all of, if it is such.
+    pub(super) fn page_locked(&self) -> Option<&Arc<dyn PageLocked>> {
+        match &self.owner {
+            Owner::Locked(memory) => Some(memory),
+            _ => None,
+        }
     }
 
     /// Whether other threads may write it.

@@ -106,6 +106,11 @@ impl Tensor {
         Ok(Tensor { dtype, dims, lod: Lod::new(), buffer })
     }
 
+    /// The page-locked memory that it lies in, from its first byte on, if it does.
+    pub fn page_locked(&self) -> Option<&std::sync::Arc<dyn crate::device::PageLocked>> {
+        self.buffer.page_locked()
+    }
+
     /// Its first element's address; for handing the memory to other languages.
     pub fn start(&self) -> std::ptr::NonNull<u8> {
         self.buffer.start()

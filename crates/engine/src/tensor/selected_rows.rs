@@ -1,9 +1,12 @@
 //! Rows of a taller tensor: the gradient of an embedding table, where only looked-up rows differ
 //! from zero. A row may be named more than once; its values then add up.
 
+#![expect(unsafe_code, reason = "tasks copy to places that do not overlap")]
+
 use bireme_ir::DType;
 use half::{bf16, f16};
 
+use crate::crew::{self, Parts};
 use crate::tensor::{Element, Tensor};
 use crate::{Error, Result, dispatch};
 
@@ -31,12 +34,36 @@ impl SelectedRows {
 
     /// Appends the rows of `other`, which must be of the same width and type.
     pub fn append(&mut self, other: &SelectedRows) {
-        let (mine, theirs) = (self.rows.len(), other.rows.len());
-        let row_bytes = other.width() * other.value.dtype().size();
-        self.height = self.height.max(other.height);
-        self.value.grow_rows(mine + theirs);
-        self.rows.extend_from_slice(&other.rows);
-        self.value.as_mut_bytes()[mine * row_bytes..].copy_from_slice(other.value.as_bytes());
+        self.append_all(1, |_| other);
+    }
+
+    /// Appends the rows of `count` others, which must be of the same width and type, one after the other.
+    pub(crate) fn append_all<'o>(
+        &mut self,
+        count: usize,
+        other: impl Fn(usize) -> &'o SelectedRows + Sync,
+    ) {
+        if count == 0 {
+            return;
+        }
+        let (mine, first) = (self.rows.len(), other(0));
+        let row_bytes = first.width() * first.value.dtype().size();
+        let start =
+            |at: usize| mine + (0..at).map(|before| other(before).rows.len()).sum::<usize>();
+        let all = start(count);
+        self.height = (0..count).map(|at| other(at).height).fold(self.height, usize::max);
+        self.value.grow_rows(all);
+        self.rows.resize(all, 0);
+        let (rows, bytes) = (Parts::of(&mut self.rows), Parts::of(self.value.as_mut_bytes()));
+        crew::share_out(count, &|at| {
+            let (start, other) = (start(at), other(at));
+            let end = start + other.rows.len();
+            // SAFETY: each of the others has a place of its own.
+            let (rows, bytes) =
+                unsafe { (rows.part(start..end), bytes.part(start * row_bytes..end * row_bytes)) };
+            rows.copy_from_slice(&other.rows);
+            bytes.copy_from_slice(other.value.as_bytes());
+        });
     }
 
     /// The tall tensor: zero where no row is named, sums where one is named more than once.

@@ -5,18 +5,20 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use bireme_engine::device::{
-    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory, DeviceMeta,
-    DeviceTensor, Operand, Recording, Region, Uploads,
+    Address, Arrival, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory,
+    DeviceMeta, DeviceTensor, FeedBlock, FeedMemory, Operand, PageLocked, Recording, Region,
+    Uploads,
 };
 use bireme_engine::graph::Graph;
 use bireme_engine::layers::{self, Act};
 use bireme_engine::op::{OpView, run_once};
 use bireme_engine::optimizer::{Adam, Optimizer};
-use bireme_engine::tensor::Tensor;
+use bireme_engine::tensor::{Dims, Tensor};
 use bireme_engine::{Error, Executor, Feed, Place, Result, Value};
 use bireme_ir::{DType, Op, VarKind};
 
@@ -36,6 +38,8 @@ pub(crate) struct HostCard {
     /// What is being recorded.
     recording: Launches,
     replays: Arc<AtomicUsize>,
+    /// Copies from page-locked memory, and to it.
+    pub(crate) locked: [AtomicUsize; 2],
 }
 
 impl HostCard {
@@ -48,6 +52,7 @@ impl HostCard {
             left: AtomicUsize::new(usize::MAX),
             recording: Launches::default(),
             replays: Arc::default(),
+            locked: Default::default(),
         })
     }
 }
@@ -180,7 +185,59 @@ impl Complaints for NoComplaints {
     }
 }
 
+/// Memory of the host like any other, which counts as page-locked.
+#[derive(Debug)]
+struct Pages(Vec<[u64; 32]>, usize);
+
+impl PageLocked for Pages {
+    fn start(&self) -> NonNull<u8> {
+        NonNull::new(self.0.as_ptr().cast_mut().cast()).unwrap()
+    }
+    fn bytes(&self) -> usize {
+        self.1
+    }
+}
+
+/// What is there already.
+struct Here;
+
+impl Arrival for Here {
+    fn wait(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
 impl Device for HostCard {
+    fn page_locked_room(&self, bytes: usize) -> Result<Arc<dyn PageLocked>> {
+        if self.left.load(Ordering::Relaxed) == 0 {
+            return Err(Error::kernel("there is no page-locked memory left"));
+        }
+        Ok(Arc::new(Pages(vec![[0; 32]; bytes.div_ceil(256).max(1)], bytes)))
+    }
+    #[expect(unsafe_code, reason = "page-locked memory is known by its address")]
+    fn upload_page_locked(
+        &self,
+        from: &Arc<dyn PageLocked>,
+        bytes: usize,
+        to: Address,
+    ) -> Result<()> {
+        self.locked[0].fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the memory has so many bytes.
+        let from = unsafe { std::slice::from_raw_parts(from.start().as_ptr(), bytes) };
+        self.upload(from, to)
+    }
+    #[expect(unsafe_code, reason = "as above")]
+    fn download_page_locked(
+        &self,
+        from: Address,
+        bytes: usize,
+        to: &Arc<dyn PageLocked>,
+    ) -> Result<Box<dyn Arrival>> {
+        self.locked[1].fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above, and the layout leaves it alone.
+        self.download(from, unsafe { std::slice::from_raw_parts_mut(to.start().as_ptr(), bytes) })?;
+        Ok(Box::new(Here))
+    }
     fn place(&self) -> Place {
         Place::Cuda(0)
     }
@@ -404,4 +461,24 @@ fn a_feed_may_be_on_the_card() {
             assert_eq!(step.fetched(0), expected.fetched(0), "round {round} without {lacks:?}");
         }
     }
+}
+
+#[test]
+fn feeds_lie_in_ordinary_memory_where_none_can_be_page_locked() {
+    let card = HostCard::new(&[]);
+    card.left.store(0, Ordering::Relaxed);
+    let device: Arc<dyn Device> = card;
+    let memory = FeedMemory::new(&device);
+    assert_eq!(memory.problem(), None, "nobody has asked for memory yet");
+    let (mut block, mut tensors) = (FeedBlock::default(), [batch(1), batch(2)].concat());
+    for rows in [4, 4, 2] {
+        let dims = [Dims::new(&[rows, 6]), Dims::new(&[rows, 1])];
+        let shapes = [(DType::F32, dims[0]), (DType::I64, dims[1])];
+        block.lay_out(&memory, &mut tensors[..2], &shapes);
+        assert!(!block.is_page_locked());
+        assert_eq!((tensors[0].dims(), tensors[1].dims()), (dims[0], dims[1]));
+    }
+    let problem = memory.problem().unwrap();
+    assert!(problem.contains("from ordinary memory") && problem.contains("no page-locked memory"));
+    assert_eq!(memory.problem(), None, "it is said once");
 }

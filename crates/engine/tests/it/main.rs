@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod card;
+mod card_remote;
 mod case;
 mod compare;
 mod coverage;

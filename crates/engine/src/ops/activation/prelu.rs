@@ -66,28 +66,27 @@ impl Mode {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, alpha, out) = (op.input("X")?, op.input("Alpha")?, op.output("Out")?);
+    let (x, alpha, mut out) = (op.input("X")?, op.input("Alpha")?, op.output("Out")?);
     let mode = Mode::of(op)?;
     float_kernel!(op, "X", |run, T| {
         let walk = mode.walk(run.dims(x)?, run.dims(alpha)?)?;
-        apply(&walk, run.get::<T>(x)?, run.get::<T>(alpha)?, run.set::<T>(out)?, |x, alpha| {
-            slope(x, alpha, x)
-        })?;
+        let out = run.set::<T>(&mut out)?;
+        apply(&walk, run.get::<T>(x)?, run.get::<T>(alpha)?, out, |x, alpha| slope(x, alpha, x))?;
     })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, alpha, dout) = (op.input("X")?, op.input("Alpha")?, op.input("Out@GRAD")?);
-    let (dx, dalpha) = (op.maybe_output("X@GRAD"), op.maybe_output("Alpha@GRAD"));
+    let (mut dx, mut dalpha) = (op.maybe_output("X@GRAD"), op.maybe_output("Alpha@GRAD"));
     let mode = Mode::of(op)?;
     float_kernel!(op, "X", |run, T| {
         let walk = mode.walk(run.dims(x)?, run.dims(alpha)?)?;
         let (x, alpha) = (run.get::<T>(x)?, run.get::<T>(alpha)?);
         let dout = run.get::<T>(dout)?;
-        if let Some(dx) = dx {
+        if let Some(dx) = &mut dx {
             gather(&walk, 0, x, alpha, dout, run.set(dx)?, slope::<T>);
         }
-        if let Some(dalpha) = dalpha {
+        if let Some(dalpha) = &mut dalpha {
             gather(&walk, 1, alpha, x, dout, run.set(dalpha)?, |_, x, dout| {
                 if x > T::ZERO { T::ZERO } else { x * dout }
             });

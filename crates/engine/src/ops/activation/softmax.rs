@@ -101,12 +101,12 @@ impl Blocks {
 }
 
 fn kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, axis) = (op.input("X")?, op.output("Out")?, op.i64("axis")?);
+    let (x, mut out, axis) = (op.input("X")?, op.output("Out")?, op.i64("axis")?);
     let mut scratch = Tensor::empty(DType::F32);
     float_kernel!(op, "X", |run, T| {
         let blocks = Blocks::of(run.dims(x)?, axis)?;
         scratch.resize(T::DTYPE, [2 * blocks.width]);
-        forward::<S, T>(blocks, run.get(x)?, run.set(out)?, scratch.as_mut_slice()?);
+        forward::<S, T>(blocks, run.get(x)?, run.set(&mut out)?, scratch.as_mut_slice()?);
     })
 }
 
@@ -169,13 +169,13 @@ fn block<S: Softmax, T: Real>(x: &[T], out: &mut [T], tops: &mut [T], sums: &mut
 }
 
 fn grad_kernel<S: Softmax>(op: &OpView<'_>) -> Result<Kernel> {
-    let (out, dout, dx) = (op.input("Out")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (out, dout, mut dx) = (op.input("Out")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axis = op.i64("axis")?;
     let mut scratch = Vec::<f64>::new();
     float_kernel!(op, "Out", |run, T| {
         let blocks = Blocks::of(run.dims(out)?, axis)?;
         let (out, dout) = (run.get::<T>(out)?, run.get::<T>(dout)?);
-        backward::<S, T>(blocks, out, dout, run.set::<T>(dx)?, &mut scratch);
+        backward::<S, T>(blocks, out, dout, run.set::<T>(&mut dx)?, &mut scratch);
     })
 }
 

@@ -28,9 +28,9 @@ pub(in crate::ops) const fn from_out(kernel: fn(&OpView<'_>) -> Result<Kernel>) 
 /// A kernel `Out = f(X)`, written over `T` for both float types: `map!(op, |x, T| f(x))`.
 macro_rules! map {
     ($op:expr, |$x:ident, $T:ident| $f:expr) => {{
-        let (x, out) = ($op.input("X")?, $op.output("Out")?);
+        let (x, mut out) = ($op.input("X")?, $op.output("Out")?);
         $crate::op::float_kernel!($op, "X", |run, $T| {
-            let (x, out) = (run.get::<$T>(x)?, run.set::<$T>(out)?);
+            let (x, out) = (run.get::<$T>(x)?, run.set::<$T>(&mut out)?);
             $crate::ops::activation::unary::each(
                 x,
                 out,
@@ -46,13 +46,13 @@ macro_rules! map {
 macro_rules! map_grad {
     ($op:expr, $slot:expr, |$value:ident, $dout:ident, $T:ident| $f:expr) => {{
         let (value, dout) = ($op.input($slot)?, $op.input("Out@GRAD")?);
-        let dx = $op.output("X@GRAD")?;
+        let mut dx = $op.output("X@GRAD")?;
         $crate::op::float_kernel!($op, "Out@GRAD", |run, $T| {
             let (value, dout) = (run.get::<$T>(value)?, run.get::<$T>(dout)?);
             $crate::ops::activation::unary::each_grad(
                 value,
                 dout,
-                run.set::<$T>(dx)?,
+                run.set::<$T>(&mut dx)?,
                 #[inline(always)]
                 |$value: $T, $dout: $T| $f,
             );

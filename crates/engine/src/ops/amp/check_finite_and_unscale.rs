@@ -1,8 +1,6 @@
 //! `check_finite_and_unscale`: divides gradients by the factor of their loss, and says whether any of them is NaN or
 //! infinite.
 
-#![expect(unsafe_code, reason = "outputs that may be tensors or selected rows")]
-
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("check_finite_and_unscale", kernel)
@@ -23,26 +21,22 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (xs, outs) = (op.inputs("X"), op.outputs("Out"));
-    let (scale, found) = (op.input("Scale")?, op.output("FoundInfinite")?);
-    if xs.len() != outs.len() {
-        return Err(Error::kernel(format!("{} of `X`, but {} of `Out`", xs.len(), outs.len())));
-    }
+    let mut gradients = super::gradients(op)?;
+    let (scale, mut found) = (op.input("Scale")?, op.output("FoundInfinite")?);
     Ok(Box::new(move |run| {
         let scale = match run.tensor(scale)?.dtype() {
             DType::F64 => run.first::<f64>(scale)?,
             _ => f64::from(run.first::<f32>(scale)?),
         };
         let mut is_finite = true;
-        for (x, out) in xs.iter().zip(&outs) {
-            run.carry_over(*x, *out)?;
-            // SAFETY: nothing else is held of this output.
-            is_finite &= match unsafe { run.value_mut(*out) } {
+        for gradient in &mut gradients {
+            run.carry_over(gradient)?;
+            is_finite &= match run.out_value(&mut gradient.out) {
                 Value::Tensor(out) => unscale(out, 1.0 / scale)?,
                 Value::Rows(SelectedRows { value, .. }) => unscale(value, 1.0 / scale)?,
             };
         }
-        run.set::<u8>(found)?[0] = u8::from(!is_finite);
+        run.set::<u8>(&mut found)?[0] = u8::from(!is_finite);
         Ok(())
     }))
 }

@@ -1,8 +1,6 @@
 //! `update_loss_scaling`: raises the factor of the loss after many good steps, lowers it after bad ones, and makes the
 //! gradients of a bad step zero.
 
-#![expect(unsafe_code, reason = "outputs that may be tensors or selected rows")]
-
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("update_loss_scaling", kernel)
@@ -76,22 +74,18 @@ impl Policy {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (xs, outs, found) = (op.inputs("X"), op.outputs("Out"), op.input("FoundInfinite")?);
-    let scale = (op.input("PrevLossScaling")?, op.output("LossScaling")?);
-    let good = (op.input("InGoodSteps")?, op.output("OutGoodSteps")?);
-    let bad = (op.input("InBadSteps")?, op.output("OutBadSteps")?);
+    let (mut gradients, found) = (super::gradients(op)?, op.input("FoundInfinite")?);
+    let mut scale = op.in_out("PrevLossScaling", "LossScaling")?;
+    let mut good = op.in_out("InGoodSteps", "OutGoodSteps")?;
+    let mut bad = op.in_out("InBadSteps", "OutBadSteps")?;
     let (stop, never) = (op.maybe_input("StopUpdate"), op.bool("stop_update")?);
     let policy = Policy::of(op)?;
-    if xs.len() != outs.len() {
-        return Err(Error::kernel(format!("{} of `X`, but {} of `Out`", xs.len(), outs.len())));
-    }
     Ok(Box::new(move |run| {
         let is_bad = run.first::<u8>(found)? != 0;
-        for (x, out) in xs.iter().zip(&outs) {
-            run.carry_over(*x, *out)?;
+        for gradient in &mut gradients {
+            run.carry_over(gradient)?;
             if is_bad {
-                // SAFETY: nothing else is held of this output.
-                match unsafe { run.value_mut(*out) } {
+                match run.out_value(&mut gradient.out) {
                     Value::Tensor(out) => out.as_mut_bytes().fill(0),
                     Value::Rows(out) => out.value.as_mut_bytes().fill(0),
                 }
@@ -101,13 +95,17 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             Some(stop) => run.first::<u8>(stop)? != 0,
             None => never,
         };
-        let before = (run.first::<f32>(scale.0)?, run.first::<i32>(good.0)?, run.first(bad.0)?);
-        let after = if stopped { before } else { policy.after(is_bad, before) };
-        run.update::<f32>(scale.0, scale.1)?[0] = after.0;
-        run.update::<i32>(good.0, good.1)?[0] = after.1;
-        run.update::<i32>(bad.0, bad.1)?[0] = after.2;
+        let scale = number(run.update::<f32>(&mut scale)?)?;
+        let (good, bad) = (number(run.update(&mut good)?)?, number(run.update(&mut bad)?)?);
+        if !stopped {
+            (*scale, *good, *bad) = policy.after(is_bad, (*scale, *good, *bad));
+        }
         Ok(())
     }))
+}
+
+fn number<T>(values: &mut [T]) -> Result<&mut T> {
+    values.first_mut().ok_or_else(|| Error::kernel("an empty tensor stands for a number"))
 }
 
 #[cfg(test)]

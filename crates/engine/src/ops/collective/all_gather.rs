@@ -14,7 +14,7 @@ pub(super) const DEF: OpDef = OpDef::new("c_allgather", kernel)
     .ordered();
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let (x, mut out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
     check_ranks(op, ring)?;
-    Ok(Box::new(move |run| link.settled().all_gather(ring, run.tensor(x)?, run.out(out)?)))
+    Ok(Box::new(move |run| link.settled().all_gather(ring, run.tensor(x)?, run.out(&mut out)?)))
 }

@@ -1,8 +1,6 @@
 //! `c_allreduce_{sum,prod,min,max}`: every rank gets the reduction of all. Selected rows have only a
 //! sum, which is the rows of all ranks one after the other.
 
-#![expect(unsafe_code, reason = "an output that may be a tensor or selected rows")]
-
 use super::{CALC, MODEL_PARALLEL, RING, reduction, ring, rows};
 use crate::ops::prelude::*;
 
@@ -26,13 +24,12 @@ const fn definition(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel
 }
 
 fn kernel(op: &OpView<'_>, how: &str) -> Result<Kernel> {
-    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let (mut x, ring, link) = (op.in_out("X", "Out")?, ring(op)?, op.link()?);
     let (is_sum, how) = (how == "sum", reduction(how)?);
     Ok(Box::new(move |run| {
-        run.carry_over(x, out)?;
+        run.carry_over(&mut x)?;
         let peers = link.settled();
-        // SAFETY: nothing else is held of this output.
-        match unsafe { run.value_mut(out) } {
+        match run.out_value(&mut x.out) {
             Value::Tensor(out) => peers.all_reduce(ring, out, how),
             Value::Rows(out) if is_sum => rows::all_gather(peers, ring, out),
             Value::Rows(_) => Err(Error::kernel("selected rows can only be summed over ranks")),

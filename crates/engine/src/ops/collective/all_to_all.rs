@@ -11,7 +11,7 @@ pub(super) const DEF: OpDef = OpDef::new("alltoall", kernel)
     .ordered();
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let (x, mut out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
     let ranks = link.peers().size(ring)?;
     Ok(Box::new(move |run| {
         let x = run.tensor(x)?;
@@ -21,6 +21,6 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
                 "`X` has {rows} rows, not a part for each of {ranks}"
             )));
         }
-        link.settled().all_to_all(ring, x, run.out(out)?)
+        link.settled().all_to_all(ring, x, run.out(&mut out)?)
     }))
 }

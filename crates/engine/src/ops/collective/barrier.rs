@@ -12,10 +12,10 @@ pub(super) const DEF: OpDef = OpDef::new("barrier", kernel)
     .ordered();
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, ring, link) = (op.maybe_input("X"), op.maybe_output("Out"), ring(op)?, op.link()?);
+    let (mut x, ring, link) = (op.maybe_in_out("X", "Out"), ring(op)?, op.link()?);
     Ok(Box::new(move |run| {
-        if let (Some(x), Some(out)) = (x, out) {
-            run.carry_over(x, out)?;
+        if let Some(x) = &mut x {
+            run.carry_over(x)?;
         }
         link.settled().barrier(ring)
     }))

@@ -12,10 +12,10 @@ pub(super) const DEF: OpDef = OpDef::new("c_broadcast", kernel)
     .ordered();
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let (mut x, ring, link) = (op.in_out("X", "Out")?, ring(op)?, op.link()?);
     let root = rank(op, "root")?;
     Ok(Box::new(move |run| {
-        run.carry_over(x, out)?;
-        link.settled().broadcast(ring, run.out(out)?, root)
+        let x = run.continued(&mut x)?;
+        link.settled().broadcast(ring, x, root)
     }))
 }

@@ -33,10 +33,10 @@ pub(super) const WAIT: OpDef = OpDef::new("c_bucket_wait", wait)
     .ordered();
 
 pub(super) const GATHER: OpDef = OpDef::new("c_bucket_gather", |op| {
-    let (xs, out) = (op.inputs("X"), op.output("Out")?);
+    let (xs, mut out) = (op.inputs("X"), op.output("Out")?);
     Ok(Box::new(move |run| {
         let tensors = xs.iter().map(|x| run.tensor(*x)).collect::<Result<Vec<_>>>()?;
-        gather(&tensors, run.out(out)?);
+        gather(&tensors, run.out(&mut out)?);
         Ok(())
     }))
 })
@@ -64,11 +64,11 @@ pub(super) const SPREAD: OpDef = OpDef::new("c_bucket_spread", spread_kernel)
 
 fn spread_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, scale) = (op.input("X")?, op.f64("scale")?);
-    let pairs: Vec<(In, Out)> = op.inputs("Like").into_iter().zip(op.outputs("Out")).collect();
+    let mut pairs = op.in_outs("Like", "Out");
     Ok(Box::new(move |run| {
-        pairs.iter().try_for_each(|(like, out)| run.carry_over(*like, *out))?;
-        spread(run.tensor(x)?, run, &pairs, |_| true)?;
-        pairs.iter().try_for_each(|(_, out)| multiply(run.out(*out)?, scale))
+        pairs.iter_mut().try_for_each(|pair| run.carry_over(pair))?;
+        spread(run.tensor(x)?, run, &mut pairs, |_| true)?;
+        pairs.iter_mut().try_for_each(|pair| multiply(run.out(&mut pair.out)?, scale))
     }))
 }
 
@@ -85,50 +85,51 @@ fn one_type(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn start(op: &OpView<'_>) -> Result<Kernel> {
-    let (xs, ticket, ring, link) = (op.inputs("X"), op.output("Ticket")?, ring(op)?, op.link()?);
+    let (xs, mut ticket, ring, link) =
+        (op.inputs("X"), op.output("Ticket")?, ring(op)?, op.link()?);
     let how = reduction(&op.string("reduce")?)?;
     Ok(Box::new(move |run| {
         let mut buffer = link.buffer().unwrap_or_else(|| Tensor::empty(DType::F32));
         let tensors = xs.iter().map(|x| run.tensor(*x)).collect::<Result<Vec<_>>>()?;
         gather(&tensors, &mut buffer);
         let bring = Box::new(move || Ok(buffer.into()));
-        run.set::<i64>(ticket)?[0] = link.start(ring, bring, how, run.step)?;
+        run.set::<i64>(&mut ticket)?[0] = link.start(ring, bring, how, run.step)?;
         Ok(())
     }))
 }
 
 fn wait(op: &OpView<'_>) -> Result<Kernel> {
-    let pairs: Vec<(In, Out)> = op.inputs("X").into_iter().zip(op.outputs("Out")).collect();
+    let mut pairs = op.in_outs("X", "Out");
     let (ticket, ring, link) = (op.maybe_input("Ticket"), ring(op)?, op.link()?);
     let (how, scale) = (reduction(&op.string("reduce")?)?, op.f64("scale")?);
     let mut small = Tensor::empty(DType::F32);
     Ok(Box::new(move |run| {
         if let Some(ticket) = ticket {
             let buffer = link.wait(run.first::<i64>(ticket)?)?.data;
-            spread(&buffer, run, &pairs, |_| true)?;
+            spread(&buffer, run, &mut pairs, |_| true)?;
             link.give_back(buffer);
         } else {
             let peers = link.settled();
-            pairs.iter().try_for_each(|(x, out)| run.carry_over(*x, *out))?;
+            pairs.iter_mut().try_for_each(|pair| run.carry_over(pair))?;
             let is_small = |tensor: &Tensor| tensor.as_bytes().len() < LARGE_BYTES;
-            for (_, out) in &pairs {
-                let out = run.out(*out)?;
+            for pair in &mut pairs {
+                let out = run.out(&mut pair.out)?;
                 if !is_small(out) {
                     peers.all_reduce(ring, out, how)?;
                 }
             }
             let mut tensors = Vec::with_capacity(pairs.len());
-            for (_, out) in &pairs {
-                tensors.push(&*run.out(*out)?);
+            for pair in &mut pairs {
+                tensors.push(&*run.out(&mut pair.out)?);
             }
             tensors.retain(|tensor| is_small(tensor));
             if !tensors.is_empty() {
                 gather(&tensors, &mut small);
                 peers.all_reduce(ring, &mut small, how)?;
-                spread(&small, run, &pairs, is_small)?;
+                spread(&small, run, &mut pairs, is_small)?;
             }
         }
-        pairs.iter().try_for_each(|(_, out)| multiply(run.out(*out)?, scale))
+        pairs.iter_mut().try_for_each(|pair| multiply(run.out(&mut pair.out)?, scale))
     }))
 }
 
@@ -148,12 +149,12 @@ fn gather(tensors: &[&Tensor], buffer: &mut Tensor) {
 fn spread(
     buffer: &Tensor,
     run: &Run<'_>,
-    pairs: &[(In, Out)],
+    pairs: &mut [InOut],
     has: impl Fn(&Tensor) -> bool,
 ) -> Result<()> {
     let mut rest = buffer.as_bytes();
-    for (_, out) in pairs {
-        let out = run.out(*out)?;
+    for pair in pairs {
+        let out = run.out(&mut pair.out)?;
         if !has(out) {
             continue;
         }

@@ -45,11 +45,11 @@ fn row_bytes(tensor: &Tensor) -> usize {
 }
 
 fn concat(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let (x, mut out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
     check_ranks(op, ring)?;
     let mut all = Tensor::empty(DType::F32);
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         all.resize(x.dtype(), [out.numel()]);
         link.settled().all_gather(ring, x, &mut all)?;
         let (wide, narrow, part) = (row_bytes(out), row_bytes(x), x.as_bytes().len());
@@ -67,12 +67,13 @@ fn concat(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn split(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, rank, ranks) = (op.input("X")?, op.output("Out")?, rank(op, "rank")?, ranks(op)?);
+    let (x, mut out, rank, ranks) =
+        (op.input("X")?, op.output("Out")?, rank(op, "rank")?, ranks(op)?);
     if rank as i64 >= ranks {
         return Err(Error::kernel(format!("`rank` is {rank}, but `nranks` is {ranks}")));
     }
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let (wide, narrow) = (row_bytes(x), row_bytes(out));
         if narrow == 0 {
             return Ok(());

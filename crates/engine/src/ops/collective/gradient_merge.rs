@@ -1,8 +1,6 @@
 //! `gradient_merge`: adds a gradient to those of the steps before. The first of every `k_steps`
 //! starts anew, so that nobody has to clear `Out`, which keeps its value from step to step.
 
-#![expect(unsafe_code, reason = "an output that may be a tensor or selected rows")]
-
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("gradient_merge", kernel)
@@ -12,7 +10,7 @@ pub(super) const DEF: OpDef = OpDef::new("gradient_merge", kernel)
     .like(&[("Out", "X")]);
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, step, out) = (op.input("X")?, op.input("Step")?, op.output("Out")?);
+    let (x, step, mut out) = (op.input("X")?, op.input("Step")?, op.output("Out")?);
     let steps = op.i64("k_steps")?;
     if steps < 1 {
         return Err(Error::kernel(format!("`k_steps` is {steps}, but must be at least 1")));
@@ -20,11 +18,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     Ok(Box::new(move |run: &Run<'_>| {
         // Steps are counted from 1: the counter is raised before.
         let is_first = (run.first::<i64>(step)? - 1).rem_euclid(steps) == 0;
-        // SAFETY: nothing else is held of this output.
-        let sum = unsafe { run.value_mut(out) };
+        let sum = run.out_value(&mut out);
         let is_empty = sum.rows().is_some_and(|sum| sum.rows.is_empty());
         if is_first || is_empty {
-            return run.carry_over(x, out);
+            return run.copy(x, &mut out);
         }
         match (run.value(x), sum) {
             (Value::Rows(x), Value::Rows(sum)) => {

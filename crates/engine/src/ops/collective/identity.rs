@@ -24,6 +24,6 @@ const fn definition(name: &'static str) -> OpDef {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let pairs: Vec<_> = op.inputs("X").into_iter().zip(op.outputs("Out")).collect();
-    Ok(Box::new(move |run| pairs.iter().try_for_each(|(x, out)| run.carry_over(*x, *out))))
+    let mut pairs = op.in_outs("X", "Out");
+    Ok(Box::new(move |run| pairs.iter_mut().try_for_each(|pair| run.carry_over(pair))))
 }

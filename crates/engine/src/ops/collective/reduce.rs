@@ -23,16 +23,16 @@ const fn definition(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel
 }
 
 fn kernel(op: &OpView<'_>, how: &str) -> Result<Kernel> {
-    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let (mut x, ring, link) = (op.in_out("X", "Out")?, ring(op)?, op.link()?);
     let (how, root) = (reduction(how)?, rank(op, "root_id")?);
     let mut own = crate::tensor::Tensor::empty(DType::F32);
     Ok(Box::new(move |run| {
-        run.carry_over(x, out)?;
+        let x = run.continued(&mut x)?;
         let peers = link.settled();
         if peers.rank(ring)? == root {
-            return peers.reduce(ring, run.out(out)?, how, root);
+            return peers.reduce(ring, x, how, root);
         }
-        own.copy_from(run.out(out)?);
+        own.copy_from(x);
         peers.reduce(ring, &mut own, how, root)
     }))
 }

@@ -15,10 +15,10 @@ pub(super) const DEF: OpDef = OpDef::new("c_reducescatter", kernel)
     .ordered();
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let (x, mut out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
     check_ranks(op, ring)?;
     Ok(Box::new(move |run| {
         let peers = link.settled();
-        peers.reduce_scatter(ring, run.tensor(x)?, run.out(out)?, Reduction::Sum)
+        peers.reduce_scatter(ring, run.tensor(x)?, run.out(&mut out)?, Reduction::Sum)
     }))
 }

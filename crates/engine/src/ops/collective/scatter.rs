@@ -14,8 +14,8 @@ pub(super) const DEF: OpDef = OpDef::new("c_scatter", kernel)
     .ordered();
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
+    let (x, mut out, ring, link) = (op.input("X")?, op.output("Out")?, ring(op)?, op.link()?);
     let root = rank(op, "root")?;
     check_ranks(op, ring)?;
-    Ok(Box::new(move |run| link.settled().scatter(ring, run.tensor(x)?, run.out(out)?, root)))
+    Ok(Box::new(move |run| link.settled().scatter(ring, run.tensor(x)?, run.out(&mut out)?, root)))
 }

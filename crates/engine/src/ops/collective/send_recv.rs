@@ -45,7 +45,7 @@ fn send(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn receive(op: &OpView<'_>) -> Result<Kernel> {
-    let (out, ring, peer, link) = (op.output("Out")?, ring(op)?, rank(op, "peer")?, op.link()?);
+    let (mut out, ring, peer, link) = (op.output("Out")?, ring(op)?, rank(op, "peer")?, op.link()?);
     refuse_dynamic(op)?;
-    Ok(Box::new(move |run| link.settled().receive(ring, run.out(out)?, peer)))
+    Ok(Box::new(move |run| link.settled().receive(ring, run.out(&mut out)?, peer)))
 }

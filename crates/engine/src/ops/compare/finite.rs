@@ -18,11 +18,11 @@ const fn def(name: &'static str, kernel: fn(&OpView<'_>) -> Result<Kernel>) -> O
 }
 
 fn kernel(op: &OpView<'_>, f: impl Fn(f64) -> bool + Send + 'static) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            unary::each(run.get::<T>(x)?, run.set::<u8>(out)?, |x: T| u8::from(f(x.to_f64())));
+            unary::each(run.get::<T>(x)?, run.set::<u8>(&mut out)?, |x: T| u8::from(f(x.to_f64())));
             Ok(())
         }, else => Err(Error::kernel(format!("`X` must hold numbers, not {dtype}"))))
     }))

@@ -42,7 +42,7 @@ pub(super) fn infer_one(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>, f: impl Fn(bool, bool) -> bool + Send + 'static) -> Result<Kernel> {
-    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (x, y, mut out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let axis = op.i64("axis")?;
     Ok(Box::new(move |run| {
         let walk = broadcast::walk(&run.dims(x)?, &run.dims(y)?, axis)?;
@@ -50,18 +50,18 @@ fn kernel(op: &OpView<'_>, f: impl Fn(bool, bool) -> bool + Send + 'static) -> R
         dispatch!(dtype, T in [u8, f32, f64, i32, i64] => {
             let (x, y) = (run.get::<T>(x)?, run.get::<T>(y)?);
             let zero = T::default();
-            binary::apply(&walk, x, y, run.set::<u8>(out)?, |x, y| u8::from(f(x != zero, y != zero)))
+            binary::apply(&walk, x, y, run.set::<u8>(&mut out)?, |x, y| u8::from(f(x != zero, y != zero)))
         }, else => Err(Error::kernel(format!("{dtype} elements have no truth value"))))
     }))
 }
 
 fn not(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [u8, f32, f64, i32, i64] => {
             let zero = T::default();
-            unary::each(run.get::<T>(x)?, run.set::<u8>(out)?, |x| u8::from(x == zero));
+            unary::each(run.get::<T>(x)?, run.set::<u8>(&mut out)?, |x| u8::from(x == zero));
             Ok(())
         }, else => Err(Error::kernel(format!("{dtype} elements have no truth value"))))
     }))

@@ -61,14 +61,14 @@ relation! {
 }
 
 fn kernel<R: Relation>(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (x, y, mut out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let axis = op.i64("axis")?;
     Ok(Box::new(move |run| {
         let walk = broadcast::walk(&run.dims(x)?, &run.dims(y)?, axis)?;
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64, u8] => {
             let (x, y) = (run.get::<T>(x)?, run.get::<T>(y)?);
-            binary::apply(&walk, x, y, run.set::<u8>(out)?, |x, y| u8::from(R::holds(x, y)))
+            binary::apply(&walk, x, y, run.set::<u8>(&mut out)?, |x, y| u8::from(R::holds(x, y)))
         }, else => Err(Error::kernel(format!("cannot compare {dtype} elements"))))
     }))
 }

@@ -10,11 +10,11 @@ pub(super) const DEF: OpDef = OpDef::new("increment", kernel)
     .inplace(&[("X", "Out")]);
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, step) = (op.input("X")?, op.output("Out")?, op.f64("step")?);
+    let (mut x, step) = (op.in_out("X", "Out")?, op.f64("step")?);
     Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
+        let dtype = run.before(&x)?.dtype();
         dispatch!(dtype, T in [i64, i32, f32, f64] => {
-            match run.update::<T>(x, out)? {
+            match run.update::<T>(&mut x)? {
                 [counter] => {
                     *counter += T::from_f64(step);
                     Ok(())

@@ -125,7 +125,7 @@ pub(super) fn general(value: f64) -> String {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (input, out) = (op.input("In")?, op.output("Out")?);
+    let (input, mut out) = (op.input("In")?, op.output("Out")?);
     let style = Style::of(op)?;
     let other_phase = if op.bool("is_forward")? { "BACKWARD" } else { "FORWARD" };
     let silent = op.string("print_phase")?.eq_ignore_ascii_case(other_phase);
@@ -143,8 +143,8 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             })?;
         }
         match run.value(input) {
-            Value::Tensor(tensor) => run.out(out)?.copy_from(tensor),
-            Value::Rows(rows) => run.out_rows(out, rows.value.dtype()).clone_from(rows),
+            Value::Tensor(tensor) => run.out(&mut out)?.copy_from(tensor),
+            Value::Rows(rows) => run.out_rows(&mut out, rows.value.dtype()).clone_from(rows),
         }
         Ok(())
     }))

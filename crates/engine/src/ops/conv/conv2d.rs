@@ -69,11 +69,12 @@ impl Scratch {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (input, filter, output) = (op.input("Input")?, op.input("Filter")?, op.output("Output")?);
+    let (input, filter, mut output) =
+        (op.input("Input")?, op.input("Filter")?, op.output("Output")?);
     let (config, mut scratch) = (Config::of(op)?, Scratch::new());
     float_kernel!(op, "Input", |run, T| {
         let sizes = config.sizes(run.dims(input)?, run.dims(filter)?)?;
-        let (x, filter, out) = (run.get(input)?, run.get(filter)?, run.set(output)?);
+        let (x, filter, out) = (run.get(input)?, run.get(filter)?, run.set(&mut output)?);
         forward::<T>(&sizes, x, filter, out, &mut scratch)?;
     })
 }
@@ -137,7 +138,7 @@ struct Grad {
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let grad = Grad {
+    let mut grad = Grad {
         input: op.input("Input")?,
         filter: op.input("Filter")?,
         dout: op.input("Output@GRAD")?,
@@ -158,7 +159,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 impl Grad {
     fn run<T: Real + Matrix>(
-        &self,
+        &mut self,
         run: &Run<'_>,
         sizes: &Sizes,
         scratch: &mut Scratch,
@@ -168,8 +169,8 @@ impl Grad {
         let (x, filter, dout) =
             (run.get::<T>(self.input)?, run.get::<T>(self.filter)?, run.get::<T>(self.dout)?);
         let (columns, turned, turned_out) = scratch.room::<T>(sizes)?;
-        let mut dinput = self.dinput.map(|dx| run.set::<T>(dx)).transpose()?;
-        let mut dfilter = self.dfilter.map(|dfilter| run.set::<T>(dfilter)).transpose()?;
+        let mut dinput = self.dinput.as_mut().map(|dx| run.set::<T>(dx)).transpose()?;
+        let mut dfilter = self.dfilter.as_mut().map(|dfilter| run.set::<T>(dfilter)).transpose()?;
         if let Some(dfilter) = &mut dfilter {
             dfilter.fill(T::ZERO);
         }

@@ -40,12 +40,12 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         match run.value(x) {
-            Value::Tensor(x) => run.out(out)?.copy_from(x),
+            Value::Tensor(x) => run.out(&mut out)?.copy_from(x),
             Value::Rows(x) => {
-                let out = run.out_rows(out, x.value.dtype());
+                let out = run.out_rows(&mut out, x.value.dtype());
                 out.rows.clone_from(&x.rows);
                 out.height = x.height;
                 out.value.copy_from(&x.value);
@@ -62,9 +62,9 @@ fn value_infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn value_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (constant, out) = (constant(op)?, op.output("Out")?);
+    let (constant, mut out) = (constant(op)?, op.output("Out")?);
     Ok(Box::new(move |run| {
-        run.out(out)?.copy_from(&constant);
+        run.out(&mut out)?.copy_from(&constant);
         Ok(())
     }))
 }

@@ -31,9 +31,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, dtype) = (op.input("X")?, op.output("Out")?, op.dtype("out_dtype")?);
+    let (x, mut out, dtype) = (op.input("X")?, op.output("Out")?, op.dtype("out_dtype")?);
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         out.resize(dtype, x.dims());
         cast(x, out)
     }))

@@ -100,13 +100,13 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (value, mut shape, dtype) = (number(op)?, shape(op)?, op.dtype("dtype")?);
-    let (from, out) = (op.maybe_input("ValueTensor"), op.output("Out")?);
+    let (from, mut out) = (op.maybe_input("ValueTensor"), op.output("Out")?);
     Ok(Box::new(move |run| {
         let value = match from {
             Some(from) => value_of(run.tensor(from)?)?,
             None => value,
         };
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         out.resize(dtype, sized(shape.read(run)?)?);
         fill(out, value)
     }))
@@ -152,7 +152,7 @@ fn batch_split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn batch_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (input, out) = (op.input("Input")?, op.output("Out")?);
+    let (input, mut out) = (op.input("Input")?, op.output("Out")?);
     let (value, dtype) = (number(op)?, op.dtype("dtype")?);
     let (from, to) = (op.i64("input_dim_idx")?, op.i64("output_dim_idx")?);
     let mut dims = op.longs("shape")?;
@@ -164,7 +164,7 @@ fn batch_kernel(op: &OpView<'_>) -> Result<Kernel> {
             Some(offsets) if from == 0 => offsets.len() as i64 - 1,
             _ => input.dims()[from] as i64,
         };
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         out.resize(dtype, sized(&dims)?);
         fill(out, value)
     }))
@@ -178,9 +178,9 @@ fn like_infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn like_kernel(op: &OpView<'_>, value: Number) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     Ok(Box::new(move |run| {
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         let (dtype, dims) = (out.dtype(), run.dims(x)?);
         out.resize(dtype, dims);
         fill(out, value)

@@ -47,7 +47,7 @@ pub(super) const SHAPE: OpDef = OpDef::new("shape", shape)
 
 fn range(op: &OpView<'_>) -> Result<Kernel> {
     let (start, end, step) = (op.input("Start")?, op.input("End")?, op.input("Step")?);
-    let out = op.output("Out")?;
+    let mut out = op.output("Out")?;
     Ok(Box::new(move |run| {
         let dtype = run.tensor(start)?.dtype();
         dispatch!(dtype, T in [i64, i32, f32, f64] => {
@@ -60,7 +60,7 @@ fn range(op: &OpView<'_>) -> Result<Kernel> {
             if !(0.0..1e12).contains(&count) {
                 return Err(Error::kernel(format!("cannot go from {from} to {to} by {by}")));
             }
-            let out = run.out(out)?;
+            let out = run.out(&mut out)?;
             out.resize(dtype, [count as usize]);
             // Added up step by step in the element type, as Paddle does.
             let mut value = start;
@@ -77,7 +77,7 @@ fn range(op: &OpView<'_>) -> Result<Kernel> {
 
 fn linspace(op: &OpView<'_>) -> Result<Kernel> {
     let (start, stop, num) = (op.input("Start")?, op.input("Stop")?, op.input("Num")?);
-    let (dtype, out) = (op.dtype("dtype")?, op.output("Out")?);
+    let (dtype, mut out) = (op.dtype("dtype")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let ends = first_number(run.tensor(start)?).zip(first_number(run.tensor(stop)?));
         let (from, to) = ends.ok_or_else(|| Error::kernel("`Start` or `Stop` is empty"))?;
@@ -87,7 +87,7 @@ fn linspace(op: &OpView<'_>) -> Result<Kernel> {
             .filter(|count| *count > 0)
             .ok_or_else(|| Error::kernel(format!("`Num` must be positive, not {count}")))?;
         let step = if count > 1 { (to - from) / (count - 1) as f64 } else { 0.0 };
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         out.resize(dtype, [count]);
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
             for (i, out) in out.as_mut_slice::<T>()?.iter_mut().enumerate() {
@@ -112,9 +112,9 @@ fn eye_shape(op: &OpView<'_>) -> Result<(i64, i64)> {
 }
 
 fn eye(op: &OpView<'_>) -> Result<Kernel> {
-    let (out, (rows, columns), dtype) = (op.output("Out")?, eye_shape(op)?, op.dtype("dtype")?);
+    let (mut out, (rows, columns), dtype) = (op.output("Out")?, eye_shape(op)?, op.dtype("dtype")?);
     Ok(Box::new(move |run| {
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         out.resize(dtype, [rows as usize, columns as usize]);
         out.as_mut_bytes().fill(0);
         dispatch!(dtype, T in [f32, f64, i32, i64, u8, i8, i16, f16, bf16] => {
@@ -127,13 +127,13 @@ fn eye(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn shape(op: &OpView<'_>) -> Result<Kernel> {
-    let (input, out) = (op.input("Input")?, op.output("Out")?);
+    let (input, mut out) = (op.input("Input")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let dims = match run.value(input) {
             crate::Value::Tensor(tensor) => tensor.dims(),
             crate::Value::Rows(rows) => rows.value.dims().with_rows(rows.height),
         };
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         out.resize(DType::I32, [dims.len()]);
         for (out, dim) in out.as_mut_slice::<i32>()?.iter_mut().zip(dims.iter()) {
             *out = i32::try_from(*dim)

@@ -56,13 +56,13 @@ pub(super) fn split_scaling(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 /// The kernel of `Out = f(X, Y)`.
 pub(super) fn kernel<B: Binary>(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (x, y, mut out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let axis = op.i64("axis")?;
     Ok(Box::new(move |run| {
         let y = run.tensor(y)?;
         match run.value(x) {
-            Value::Tensor(x) => forward::<B>(x, y, axis, run.out(out)?),
-            Value::Rows(x) => scale_rows::<B>(x, y, run.out_rows(out, x.value.dtype())),
+            Value::Tensor(x) => forward::<B>(x, y, axis, run.out(&mut out)?),
+            Value::Rows(x) => scale_rows::<B>(x, y, run.out_rows(&mut out, x.value.dtype())),
         }
     }))
 }
@@ -138,16 +138,16 @@ pub(in crate::ops) fn apply<T: Element, R: Element>(
 /// The kernel of the gradient of `Out = f(X, Y)`.
 pub(super) fn grad_kernel<P: Partials>(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
-    let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
+    let (mut dx, mut dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     let axis = op.i64("axis")?;
     float_kernel!(op, "X", |run, T| {
         let (x, y) = (run.tensor(x)?, run.tensor(y)?);
         let walk = broadcast::walk(&x.dims(), &y.dims(), axis)?;
         let (x, y, dout) = (x.as_slice::<T>()?, y.as_slice::<T>()?, run.get::<T>(dout)?);
-        if let Some(dx) = dx {
+        if let Some(dx) = &mut dx {
             gather(&walk, 0, x, y, dout, run.set(dx)?, P::dx::<T>);
         }
-        if let Some(dy) = dy {
+        if let Some(dy) = &mut dy {
             gather(&walk, 1, y, x, dout, run.set(dy)?, |y, x, dout| P::dy(x, y, dout));
         }
     })

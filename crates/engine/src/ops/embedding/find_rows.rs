@@ -35,12 +35,12 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (ids, outs, index) = (op.inputs("Ids"), op.outputs("Out"), op.input("Index")?);
+    let (ids, mut outs, index) = (op.inputs("Ids"), op.outputs("Out"), op.input("Index")?);
     let padding = Some(op.i64("padding_idx")?).filter(|padding| *padding != -1);
     Ok(Box::new(move |run| {
         let index = View::of(run.get::<i64>(index)?)?;
-        for (slot, (ids, out)) in ids.iter().zip(&outs).enumerate() {
-            let (from, to) = (run.tensor(*ids)?, run.out(*out)?);
+        for (slot, (ids, out)) in ids.iter().zip(&mut outs).enumerate() {
+            let (from, to) = (run.tensor(*ids)?, run.out(out)?);
             to.resize(DType::I64, from.dims());
             to.set_lod(from.lod());
             find(&index, from.as_slice()?, padding, slot, to.as_mut_slice()?)?;
@@ -160,6 +160,21 @@ impl PassIndex {
         Some(row as u64)
     }
 
+    /// The row of each key: 0 for padding, `none` for a key that it does not have.
+    pub fn find(&self, keys: &[u64], padding: Option<u64>, none: u32, rows: &mut [u32]) {
+        let Ok(index) = View::of(self.words()) else { return rows.fill(none) };
+        for (at, (key, row)) in keys.iter().zip(rows).enumerate() {
+            if let Some(next) = keys.get(at + AHEAD) {
+                prefetch(index.slots, 2 * first_slot(*next, index.shift), 2);
+            }
+            *row = match index.row(*key as i64) {
+                _ if Some(*key) == padding => 0,
+                Some(row) => row as u32,
+                None => none,
+            };
+        }
+    }
+
     /// Gives a key that it does not have a row; returns the slot. It grows when it is half full, and
     /// then every slot is another.
     pub fn insert(&mut self, key: u64, row: u64) -> usize {
@@ -181,6 +196,35 @@ impl PassIndex {
         at
     }
 
+    /// Takes a key out; adds the slots that are others afterwards to `changed`. Keys behind it move up,
+    /// so that whoever looks for one never stops too early.
+    pub fn remove(&mut self, key: u64, changed: &mut Vec<usize>) {
+        let count = self.words().len() / 2;
+        let (mask, shift) = (count - 1, 64 - count.trailing_zeros());
+        let Ok(slots) = self.slots.as_mut_slice::<i64>() else { return };
+        let mut hole = first_slot(key, shift);
+        while slots[2 * hole + 1] >= 0 && slots[2 * hole] != key as i64 {
+            hole = (hole + 1) & mask;
+        }
+        if slots[2 * hole + 1] < 0 {
+            return;
+        }
+        let mut at = (hole + 1) & mask;
+        while slots[2 * at + 1] >= 0 {
+            // Only a key that is looked for at the hole or before it may lie there.
+            let first = first_slot(slots[2 * at] as u64, shift);
+            if (at.wrapping_sub(first) & mask) >= (at.wrapping_sub(hole) & mask) {
+                slots.copy_within(2 * at..2 * at + 2, 2 * hole);
+                changed.push(hole);
+                hole = at;
+            }
+            at = (at + 1) & mask;
+        }
+        (slots[2 * hole], slots[2 * hole + 1]) = (0, -1);
+        changed.push(hole);
+        self.len -= 1;
+    }
+
     /// Shows all keys with their rows, in the order in which they lie.
     pub fn for_each(&self, mut look: impl FnMut(u64, u64)) {
         for slot in self.words().chunks_exact(2).filter(|slot| slot[1] >= 0) {
@@ -197,6 +241,7 @@ impl PassIndex {
 mod tests {
     use super::PassIndex;
     use crate::ops::testing::*;
+    use crate::random::Philox;
 
     fn index(keys: u64) -> PassIndex {
         let mut index = PassIndex::default();
@@ -217,6 +262,43 @@ mod tests {
         let mut sum = 0;
         index.for_each(|_, row| sum += row);
         assert_eq!(sum, 500_500);
+    }
+
+    #[test]
+    fn keys_leave_and_the_slots_that_change_are_named() {
+        let mut index = PassIndex::with_room(200);
+        let mut copy = index.tensor().clone();
+        let mut model = HashMap::new();
+        let random = Philox::new(3, "keys that come and go");
+        for draw in 0..5000 {
+            // Few keys, so that most of them come again; some lie next to each other.
+            let key = random.u64(draw) % 400;
+            let mut changed = Vec::new();
+            match model.remove(&key) {
+                Some(row) => {
+                    assert_eq!(index.row(key), Some(row));
+                    index.remove(key, &mut changed);
+                }
+                None if model.len() < 200 => {
+                    model.insert(key, draw);
+                    changed.push(index.insert(key, draw));
+                }
+                None => index.remove(key, &mut changed),
+            }
+            let from = index.tensor().as_slice::<i64>().unwrap();
+            let to = copy.as_mut_slice::<i64>().unwrap();
+            for slot in changed {
+                to[2 * slot..2 * slot + 2].copy_from_slice(&from[2 * slot..2 * slot + 2]);
+            }
+            assert_eq!(index.len(), model.len());
+        }
+        assert_eq!(index.tensor(), &copy, "no other slot has changed");
+        let (keys, mut rows): (Vec<u64>, _) = ((0..400).collect(), vec![0; 400]);
+        index.find(&keys, None, u32::MAX, &mut rows);
+        for (key, row) in keys.iter().zip(rows) {
+            assert_eq!(index.row(*key), model.get(key).copied(), "key {key}");
+            assert_eq!(row, model.get(key).map_or(u32::MAX, |row| *row as u32), "key {key}");
+        }
     }
 
     #[test]

@@ -99,14 +99,14 @@ fn remote_rows(op: &OpView<'_>) -> Result<Option<usize>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (weights, ids, out) = (op.input("W")?, op.input("Ids")?, op.output("Out")?);
+    let (weights, ids, mut out) = (op.input("W")?, op.input("Ids")?, op.output("Out")?);
     let padding = op.i64("padding_idx")?;
     Ok(Box::new(move |run| {
         let (weights, ids) = (run.tensor(weights)?, run.tensor(ids)?);
         let table = table(weights, padding);
         dispatch!(weights.dtype(), T in [f32, f64] => {
             dispatch!(ids.dtype(), I in [i64, i32] => {
-                let (ids, out) = (ids.as_slice::<I>()?, run.set(out)?);
+                let (ids, out) = (ids.as_slice::<I>()?, run.set(&mut out)?);
                 match weights.as_shared::<T>()? {
                     None => table.gather(weights.as_slice::<T>()?, ids, out),
                     Some(weights) => table.gather(weights, ids, out),
@@ -119,7 +119,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (weights, ids, dout) = (op.input("W")?, op.input("Ids")?, op.input("Out@GRAD")?);
     let (padding, sparse) = (op.i64("padding_idx")?, op.bool("is_sparse")?);
-    let (dw, remote) = (op.output("W@GRAD")?, remote_rows(op)?);
+    let (mut dw, remote) = (op.output("W@GRAD")?, remote_rows(op)?);
     Ok(Box::new(move |run| {
         let (weights, ids, dout) = (run.tensor(weights)?, run.tensor(ids)?, run.tensor(dout)?);
         let mut table = table(weights, padding);
@@ -130,9 +130,9 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             dispatch!(ids.dtype(), I in [i64, i32] => {
                 let (ids, dout) = (ids.as_slice::<I>()?, dout.as_slice::<T>()?);
                 if sparse {
-                    return table.select(dout, ids, run.out_rows(dw, weights.dtype()));
+                    return table.select(dout, ids, run.out_rows(&mut dw, weights.dtype()));
                 }
-                let dw = run.set::<T>(dw)?;
+                let dw = run.set::<T>(&mut dw)?;
                 dw.fill(0.0);
                 table.scatter_add(dout, ids, dw)
             }, else => Err(Error::kernel(format!("ids are int64 or int32, not {}", ids.dtype()))))

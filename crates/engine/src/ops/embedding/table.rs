@@ -11,7 +11,7 @@ use crate::tensor::Elements;
 const AHEAD: usize = 16;
 
 /// An integer that can name a row.
-pub(super) trait Id: Element {
+pub(crate) trait Id: Element {
     /// The id as Paddle stores it in selected rows.
     fn long(self) -> i64;
 }

@@ -6,6 +6,7 @@
 
 use bireme_ir::VarKind;
 
+use crate::ops::embedding::Id;
 use crate::ops::prelude::*;
 use crate::tensor::Elements;
 
@@ -83,6 +84,22 @@ fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Does something with ids of either type.
+macro_rules! with_ids {
+    ($tensor:expr, $ids:ident => $work:expr) => {
+        match $tensor.dtype() {
+            DType::I32 => {
+                let $ids = $tensor.as_slice::<i32>()?;
+                $work
+            }
+            _ => {
+                let $ids = $tensor.as_slice::<i64>()?;
+                $work
+            }
+        }
+    };
+}
+
 /// One stretch of a row.
 #[derive(Clone, Copy)]
 enum Part {
@@ -125,9 +142,9 @@ impl Parts {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let parts = Parts::of(op)?;
-    let out = op.output("Out")?;
+    let mut out = op.output("Out")?;
     Ok(Box::new(move |run| {
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         let (rows, width) = out.dims().matrix(1);
         let out = out.as_mut_slice::<f32>()?;
         let mut column = 0;
@@ -135,12 +152,12 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             column += match *part {
                 Part::Ids { at, ids, table, padding } => {
                     let names = (&parts.ids_names[at], &parts.table_names[table]);
-                    let (ids, table) = (run.get(ids)?, run.tensor(parts.tables[table])?);
+                    let (ids, table) = (run.tensor(ids)?, run.tensor(parts.tables[table])?);
                     let out = (rows, &mut out[column..], width);
-                    let done = match table.as_shared::<f32>()? {
+                    let done = with_ids!(ids, ids => match table.as_shared::<f32>()? {
                         None => gather(ids, &Table::of(table, table.as_slice()?, padding), out),
                         Some(values) => gather(ids, &Table::of(table, values, padding), out),
-                    };
+                    });
                     done.map_err(|outside| outside.named(names))?
                 }
                 Part::Dense(dense) => {
@@ -196,8 +213,8 @@ impl Outside {
 const AHEAD: usize = 16;
 
 /// Copies the rows of `ids` to the start of each row of `out`; returns how many columns they fill.
-fn gather<E: Elements<f32>>(
-    ids: &[i64],
+fn gather<E: Elements<f32>, I: Id>(
+    ids: &[I],
     table: &Table<E>,
     (rows, out, width): (usize, &mut [f32], usize),
 ) -> std::result::Result<usize, Outside> {
@@ -208,12 +225,13 @@ fn gather<E: Elements<f32>>(
         for (i, (id, target)) in line.iter().zip(target.chunks_exact_mut(dim)).enumerate() {
             let position = row * per_row + i;
             if let Some(next) = ids.get(position + AHEAD) {
-                table.values.prefetch((*next as usize).wrapping_mul(dim), dim);
+                table.values.prefetch((next.long() as usize).wrapping_mul(dim), dim);
             }
-            if *id == table.padding && table.padding >= 0 {
+            let id = id.long();
+            if id == table.padding && table.padding >= 0 {
                 target.fill(0.0);
             } else {
-                let at = table.check(*id, position)?;
+                let at = table.check(id, position)?;
                 table.values.load(at * dim, target);
             }
         }
@@ -224,13 +242,13 @@ fn gather<E: Elements<f32>>(
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let parts = Parts::of(op)?;
     let dout = op.input("Out@GRAD")?;
-    let (dtables, ddense) = (op.outputs("W@GRAD"), op.outputs("Dense@GRAD"));
+    let (mut dtables, mut ddense) = (op.outputs("W@GRAD"), op.outputs("Dense@GRAD"));
     Ok(Box::new(move |run| {
         let (rows, width) = run.dims(dout)?.matrix(1);
         let dout = run.get::<f32>(dout)?;
-        for (table, output) in dtables.iter().enumerate() {
+        for (table, output) in dtables.iter_mut().enumerate() {
             let dims = run.dims(parts.tables[table])?;
-            let grad = run.out_rows(*output, DType::F32);
+            let grad = run.out_rows(output, DType::F32);
             grad.height = dims[0];
             grad.rows.clear();
             let count = looked_up(run, &parts, table)?;
@@ -246,8 +264,8 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
                 }
                 Part::Dense(dense) => {
                     let columns = run.dims(parts.dense[dense])?[1];
-                    if let Some(output) = ddense.get(dense) {
-                        let grad = run.set::<f32>(*output)?;
+                    if let Some(output) = ddense.get_mut(dense) {
+                        let grad = run.set::<f32>(output)?;
                         for (row, grad) in grad.chunks_exact_mut(columns.max(1)).enumerate() {
                             grad.copy_from_slice(&dout[row * width + column..][..columns]);
                         }
@@ -267,12 +285,11 @@ fn looked_up(run: &Run<'_>, parts: &Parts, table: usize) -> Result<usize> {
         if let Part::Ids { ids, table: of, padding, .. } = *part
             && of == table
         {
-            let ids = run.get::<i64>(ids)?;
-            count += if padding < 0 {
-                ids.len()
-            } else {
-                ids.iter().filter(|id| **id != padding).count()
-            };
+            let ids = run.tensor(ids)?;
+            count += with_ids!(ids, ids => match padding {
+                ..0 => ids.len(),
+                _ => ids.iter().filter(|id| id.long() != padding).count(),
+            });
         }
     }
     Ok(count)
@@ -291,25 +308,25 @@ fn scatter(
     let mut next = 0;
     for part in &parts.parts {
         let (ids, of, padding) = match *part {
-            Part::Ids { ids, table, padding, .. } => (run.get::<i64>(ids)?, table, padding),
+            Part::Ids { ids, table, padding, .. } => (run.tensor(ids)?, table, padding),
             Part::Dense(dense) => {
                 column += run.dims(parts.dense[dense])?[1];
                 continue;
             }
         };
         let dim = run.dims(parts.tables[of])?[1];
-        let per_row = ids.len().checked_div(rows).unwrap_or(0);
+        let per_row = ids.numel().checked_div(rows).unwrap_or(0);
         if of == table {
-            for (row, line) in ids.chunks_exact(per_row.max(1)).enumerate() {
+            with_ids!(ids, ids => for (row, line) in ids.chunks_exact(per_row.max(1)).enumerate() {
                 let source = &dout[row * width + column..][..per_row * dim];
                 for (id, source) in line.iter().zip(source.chunks_exact(dim)) {
-                    if *id != padding {
-                        names.push(*id);
+                    if id.long() != padding {
+                        names.push(id.long());
                         values[next..next + dim].copy_from_slice(source);
                         next += dim;
                     }
                 }
-            }
+            });
         }
         column += per_row * dim;
     }

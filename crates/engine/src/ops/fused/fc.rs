@@ -3,7 +3,7 @@
 //! Saves two passes over the activations in each direction. The gradient of the activation, the
 //! bias gradient and the copy that the products need come from one pass.
 
-use crate::gemm::{Order, gemm};
+use crate::gemm::{Matrix, Order, Product};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
@@ -91,16 +91,18 @@ impl Act {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, w, bias, out) = (op.input("X")?, op.input("W")?, op.input("Bias")?, op.output("Out")?);
+    let (x, w, bias, mut out) =
+        (op.input("X")?, op.input("W")?, op.input("Bias")?, op.output("Out")?);
     let columns_from = op.i64("x_num_col_dims")? as usize;
     let act = Act::of(op)?;
     Ok(Box::new(move |run| {
         let ((m, k), n) = (run.dims(x)?.matrix(columns_from), run.dims(w)?[1]);
-        let (bias, out) = (run.get::<f32>(bias)?, run.set::<f32>(out)?);
+        let (bias, out) = (run.get::<f32>(bias)?, run.set::<f32>(&mut out)?);
         if bias.len() != n {
             return Err(Error::kernel(format!("{} biases for {n} columns", bias.len())));
         }
-        gemm(m, n, k, out, run.get(x)?, Order::Plain, run.get(w)?, Order::Plain);
+        let (x, w) = ((run.get(x)?, Order::Plain), (run.get(w)?, Order::Plain));
+        f32::multiply(Product::new([m, n, k], out, x, w).half(run.rounds_factors));
         match act {
             Act::None => add_bias(out, bias, |z| z),
             Act::Relu => add_bias(out, bias, |z| z.max(0.0)),
@@ -127,27 +129,30 @@ fn add_bias(out: &mut [f32], bias: &[f32], act: impl Fn(f32) -> f32) {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, w, dout) = (op.input("X")?, op.input("W")?, op.input("Out@GRAD")?);
     let out = op.maybe_input("Out");
-    let (dx, dw) = (op.maybe_output("X@GRAD"), op.maybe_output("W@GRAD"));
-    let dbias = op.maybe_output("Bias@GRAD");
+    let (mut dx, mut dw) = (op.maybe_output("X@GRAD"), op.maybe_output("W@GRAD"));
+    let mut dbias = op.maybe_output("Bias@GRAD");
     let columns_from = op.i64("x_num_col_dims")? as usize;
     let (act, through_relu) = (Act::of(op)?, op.string("x_act")? == "relu");
     let mut scratch = Scratch::default();
     Ok(Box::new(move |run| {
         let ((m, k), n) = (run.dims(x)?.matrix(columns_from), run.dims(w)?[1]);
         let dz = scratch.through_activation(run, act, out, dout, n)?;
-        if let Some(dbias) = dbias {
+        if let Some(dbias) = &mut dbias {
             run.set::<f32>(dbias)?.copy_from_slice(&scratch.bias);
         }
         let dz = match dz {
             Some(()) => &scratch.dz,
             None => run.get::<f32>(dout)?,
         };
-        if let Some(dw) = dw {
-            gemm(k, n, m, run.set(dw)?, run.get(x)?, Order::Transposed, dz, Order::Plain);
+        if let Some(dw) = &mut dw {
+            let (x, dz) = ((run.get(x)?, Order::Transposed), (dz, Order::Plain));
+            let product = Product::new([k, n, m], run.set(dw)?, x, dz);
+            f32::multiply(product.half(run.rounds_factors));
         }
-        if let Some(dx) = dx {
+        if let Some(dx) = &mut dx {
             let (dx, x) = (run.set(dx)?, run.get::<f32>(x)?);
-            gemm(m, k, n, dx, dz, Order::Plain, run.get(w)?, Order::Transposed);
+            let (dz, w) = ((dz, Order::Plain), (run.get(w)?, Order::Transposed));
+            f32::multiply(Product::new([m, k, n], dx, dz, w).half(run.rounds_factors));
             if through_relu {
                 mask(dx, x);
             }

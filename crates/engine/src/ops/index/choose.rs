@@ -37,9 +37,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (condition, x, y) = (op.input("Condition")?, op.input("X")?, op.input("Y")?);
-    let out = op.output("Out")?;
+    let mut out = op.output("Out")?;
     Ok(Box::new(move |run| {
-        let (x, y, out) = (run.tensor(x)?, run.tensor(y)?, run.out(out)?);
+        let (x, y, out) = (run.tensor(x)?, run.tensor(y)?, run.out(&mut out)?);
         let condition = run.get::<u8>(condition)?;
         if x.dims() != y.dims() || x.numel() != condition.len() {
             return Err(Error::kernel(format!("`X` {} and `Y` {} differ", x.dims(), y.dims())));
@@ -57,10 +57,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (condition, dout) = (op.input("Condition")?, op.input("Out@GRAD")?);
-    let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
+    let (mut dx, mut dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     Ok(Box::new(move |run| {
         let (condition, dout) = (run.get::<u8>(condition)?, run.tensor(dout)?);
-        for (out, side) in [(dx, true), (dy, false)] {
+        for (out, side) in [(&mut dx, true), (&mut dy, false)] {
             if let Some(out) = out {
                 let out = run.out(out)?;
                 out.resize(dout.dtype(), dout.dims());
@@ -83,10 +83,10 @@ fn keep(out: &mut Tensor, dout: &Tensor, condition: &[u8], side: bool) -> Result
 }
 
 fn index_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (condition, out) = (op.input("Condition")?, op.output("Out")?);
+    let (condition, mut out) = (op.input("Condition")?, op.output("Out")?);
     let mut found: Vec<usize> = Vec::new();
     Ok(Box::new(move |run| {
-        let (condition, out) = (run.tensor(condition)?, run.out(out)?);
+        let (condition, out) = (run.tensor(condition)?, run.out(&mut out)?);
         found.clear();
         dispatch!(condition.dtype(), T in [u8, f32, f64, i32, i64, i8, i16, f16, bf16] => {
             let values = condition.as_slice::<T>()?.iter().enumerate();

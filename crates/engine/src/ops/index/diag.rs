@@ -43,10 +43,10 @@ fn diagonal(matrix: Dims, offset: i64) -> impl Iterator<Item = usize> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let (offset, padding) = (op.i64("offset")?, op.f64("padding_value")?);
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let dims = x.dims();
         out.resize(x.dtype(), sized(&result(&signed(&dims), offset)?)?);
         let matrix = if dims.len() == 2 { dims } else { out.dims() };
@@ -64,10 +64,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (x, dout, mut dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let offset = op.i64("offset")?;
     Ok(Box::new(move |run| {
-        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
+        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(&mut dx)?);
         if *sized(&result(&signed(&dims), offset)?)? != *dout.dims() {
             let problem = format!("{} does not fit `X` {dims}", dout.dims());
             return Err(Error::kernel(format!("`Out@GRAD` {problem}")));

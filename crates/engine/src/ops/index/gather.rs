@@ -81,11 +81,11 @@ fn split_grad(view: &SplitView<'_>, attr: &str) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>, attr: &str, by_tensor: Option<In>) -> Result<Kernel> {
-    let (x, index, out) = (op.input("X")?, op.input("Index")?, op.output("Out")?);
+    let (x, index, mut out) = (op.input("X")?, op.input("Index")?, op.output("Out")?);
     let axis = op.i64(attr)?;
     let mut positions = Vec::new();
     Ok(Box::new(move |run| {
-        let (x, index, out) = (run.tensor(x)?, run.tensor(index)?, run.out(out)?);
+        let (x, index, out) = (run.tensor(x)?, run.tensor(index)?, run.out(&mut out)?);
         let axis = by_tensor.map_or(Ok(axis), |tensor| integer(run.tensor(tensor)?))?;
         let axis = axis_in(axis, x.dims().len())?;
         positions::read(&mut positions, index, x.dims()[axis])?;
@@ -120,10 +120,10 @@ fn with_axis(dims: Dims, axis: usize, keep: Option<usize>) -> Dims {
 
 fn grad_kernel(op: &OpView<'_>, attr: &str, by_tensor: Option<In>) -> Result<Kernel> {
     let (x, index) = (op.input("X")?, op.input("Index")?);
-    let (dout, dx, axis) = (op.input("Out@GRAD")?, op.output("X@GRAD")?, op.i64(attr)?);
+    let (dout, mut dx, axis) = (op.input("Out@GRAD")?, op.output("X@GRAD")?, op.i64(attr)?);
     let mut positions = Vec::new();
     Ok(Box::new(move |run| {
-        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
+        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(&mut dx)?);
         let axis = by_tensor.map_or(Ok(axis), |tensor| integer(run.tensor(tensor)?))?;
         let axis = axis_in(axis, dims.len())?;
         positions::read(&mut positions, run.tensor(index)?, dims[axis])?;

@@ -59,10 +59,10 @@ fn slices(
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, index, out) = (op.input("X")?, op.input("Index")?, op.output("Out")?);
+    let (x, index, mut out) = (op.input("X")?, op.input("Index")?, op.output("Out")?);
     let (mut coordinates, mut found) = (Vec::new(), Vec::new());
     Ok(Box::new(move |run| {
-        let (x, index, out) = (run.tensor(x)?, run.tensor(index)?, run.out(out)?);
+        let (x, index, out) = (run.tensor(x)?, run.tensor(index)?, run.out(&mut out)?);
         let dims = sized(&shape(&signed(&x.dims()), &signed(&index.dims()))?)?;
         out.resize(x.dtype(), dims);
         let width = slices(&mut coordinates, &mut found, index, x.dims())? * x.dtype().size();
@@ -79,11 +79,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, index) = (op.input("X")?, op.input("Index")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (mut coordinates, mut found) = (Vec::new(), Vec::new());
     Ok(Box::new(move |run| {
         let (dims, index) = (run.dims(x)?, run.tensor(index)?);
-        let (dout, dx) = (run.tensor(dout)?, run.out(dx)?);
+        let (dout, dx) = (run.tensor(dout)?, run.out(&mut dx)?);
         let width = slices(&mut coordinates, &mut found, index, dims)?;
         dx.resize(dout.dtype(), dims);
         dx.as_mut_bytes().fill(0);

@@ -29,10 +29,10 @@ fn columns(x: Dims, index: Dims) -> Result<(usize, usize)> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, index, out) = (op.input("X")?, op.input("Index")?, op.output("Out")?);
+    let (x, index, mut out) = (op.input("X")?, op.input("Index")?, op.output("Out")?);
     let mut found = Vec::new();
     Ok(Box::new(move |run| {
-        let (x, index, out) = (run.tensor(x)?, run.tensor(index)?, run.out(out)?);
+        let (x, index, out) = (run.tensor(x)?, run.tensor(index)?, run.out(&mut out)?);
         let (width, count) = columns(x.dims(), index.dims())?;
         positions::read(&mut found, index, width)?;
         out.resize(x.dtype(), index.dims());
@@ -51,11 +51,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, index) = (op.input("X")?, op.input("Index")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let mut found = Vec::new();
     Ok(Box::new(move |run| {
         let (dims, index) = (run.dims(x)?, run.tensor(index)?);
-        let (dout, dx) = (run.tensor(dout)?, run.out(dx)?);
+        let (dout, dx) = (run.tensor(dout)?, run.out(&mut dx)?);
         let (width, count) = columns(dims, index.dims())?;
         positions::read(&mut found, index, width)?;
         dx.resize(dout.dtype(), dims);

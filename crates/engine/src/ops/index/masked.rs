@@ -50,10 +50,10 @@ impl Mask {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, mask, out) = (op.input("X")?, op.input("Mask")?, op.output("Y")?);
+    let (x, mask, mut out) = (op.input("X")?, op.input("Mask")?, op.output("Y")?);
     let mut full = Mask::new();
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let mask = full.over(run.tensor(mask)?, x.dims())?;
         out.resize(x.dtype(), [mask.iter().filter(|chosen| **chosen != 0).count()]);
         dispatch!(x.dtype(), T in [f32, f64, i32, i64, u8, i8, i16, f16, bf16] => {
@@ -68,10 +68,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, mask) = (op.input("X")?, op.input("Mask")?);
-    let (dy, dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
+    let (dy, mut dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
     let mut full = Mask::new();
     Ok(Box::new(move |run| {
-        let (dims, dy, dx) = (run.dims(x)?, run.tensor(dy)?, run.out(dx)?);
+        let (dims, dy, dx) = (run.dims(x)?, run.tensor(dy)?, run.out(&mut dx)?);
         let mask = full.over(run.tensor(mask)?, dims)?;
         dx.resize(dy.dtype(), dims);
         dx.as_mut_bytes().fill(0);

@@ -50,12 +50,12 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, depth) = (op.input("X")?, op.output("Out")?, op.i64("depth")?);
+    let (x, mut out, depth) = (op.input("X")?, op.output("Out")?, op.i64("depth")?);
     let (dtype, lenient) = (op.dtype("dtype")?, op.bool("allow_out_of_range")?);
     let (by_tensor, name): (Option<In>, _) = (op.maybe_input("depth_tensor"), op.def.name);
     let (mut ids, mut last): (Vec<i64>, Option<(Dims, Dims)>) = (Vec::new(), None);
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let depth = by_tensor.map_or(Ok(depth), |tensor| integer(run.tensor(tensor)?))?;
         if by_tensor.is_some() || last != Some((x.dims(), out.dims())) {
             out.resize(dtype, sized(&shape(name, &signed(&x.dims()), depth)?)?);

@@ -10,12 +10,12 @@ pub(super) const DEF: OpDef = OpDef::new("put_rows", kernel)
     .updates(&[("Param", "ParamOut")]);
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (param, rows, values) = (op.input("Param")?, op.input("Rows")?, op.input("Values")?);
-    let out = op.output("ParamOut")?;
+    let (rows, values) = (op.input("Rows")?, op.input("Values")?);
+    let mut param = op.in_out("Param", "ParamOut")?;
     let mut places = Vec::new();
     Ok(Box::new(move |run| {
         let values = run.tensor(values)?;
-        let to = run.continued(param, out)?;
+        let to = run.continued(&mut param)?;
         positions::read(&mut places, run.tensor(rows)?, to.rows())?;
         let width = to.numel() / to.rows().max(1);
         if values.dtype() != to.dtype() || values.numel() != places.len() * width {

@@ -45,11 +45,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, ids, updates) = (op.input("X")?, op.input("Ids")?, op.input("Updates")?);
-    let (out, overwrite) = (op.output("Out")?, op.bool("overwrite")?);
+    let (mut out, overwrite) = (op.output("Out")?, op.bool("overwrite")?);
     let mut rows = Vec::new();
     Ok(Box::new(move |run| {
         let (x, updates) = (run.tensor(x)?, run.tensor(updates)?);
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         positions::read(&mut rows, run.tensor(ids)?, x.rows())?;
         out.copy_from(x);
         let width = x.numel() / x.rows().max(1);
@@ -108,19 +108,19 @@ fn clear(out: &mut Tensor, rows: &[usize], width: usize) {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (ids, updates, dout) = (op.input("Ids")?, op.input("Updates")?, op.input("Out@GRAD")?);
-    let (dx, dupdates) = (op.maybe_output("X@GRAD"), op.maybe_output("Updates@GRAD"));
+    let (mut dx, mut dupdates) = (op.maybe_output("X@GRAD"), op.maybe_output("Updates@GRAD"));
     let mut rows = Vec::new();
     Ok(Box::new(move |run| {
         let (dout, dims) = (run.tensor(dout)?, run.dims(updates)?);
         let width = dout.numel() / dout.rows().max(1);
         positions::read(&mut rows, run.tensor(ids)?, dout.rows())?;
-        if let Some(dx) = dx {
+        if let Some(dx) = &mut dx {
             let dx = run.out(dx)?;
             dx.copy_from(dout);
             clear(dx, &rows, width);
         }
         let bytes = width * dout.dtype().size();
-        if let (Some(dupdates), true) = (dupdates, bytes > 0) {
+        if let (Some(dupdates), true) = (&mut dupdates, bytes > 0) {
             let dupdates = run.out(dupdates)?;
             dupdates.resize(dout.dtype(), dims);
             for (out, row) in dupdates.as_mut_bytes().chunks_exact_mut(bytes).zip(&rows) {

@@ -79,12 +79,13 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, count_out) = (op.input("X")?, op.output("Out")?, op.maybe_output("Dst_count"));
+    let (x, mut out, mut count_out) =
+        (op.input("X")?, op.output("Out")?, op.maybe_output("Dst_count"));
     let (source, target) = (op.input("Src_index")?, op.input("Dst_index")?);
     let (reduce, mut given) = (Reduce::of(op)?, rows(op)?);
     let (mut from, mut to, mut counts) = (Vec::new(), Vec::new(), Vec::<i32>::new());
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let wanted = given.read(run)?.first().copied().unwrap_or(0);
         let rows = if wanted > 0 { wanted as usize } else { x.rows() };
         positions::read(&mut from, run.tensor(source)?, x.rows())?;
@@ -110,7 +111,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
                 }
             }
         }, else => return Err(Error::kernel(format!("cannot add {} elements", x.dtype()))));
-        if let Some(count_out) = count_out {
+        if let Some(count_out) = &mut count_out {
             let count_out = run.out(count_out)?;
             count_out.resize(DType::I32, [rows]);
             count_out.as_mut_slice::<i32>()?.copy_from_slice(&counts);
@@ -130,10 +131,10 @@ fn check_edges(from: &[usize], to: &[usize]) -> Result<()> {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, dout) = (op.input("X")?, op.maybe_input("Out"), op.input("Out@GRAD")?);
     let (source, target) = (op.input("Src_index")?, op.input("Dst_index")?);
-    let (dx, reduce) = (op.output("X@GRAD")?, Reduce::of(op)?);
+    let (mut dx, reduce) = (op.output("X@GRAD")?, Reduce::of(op)?);
     let (mut from, mut to, mut counts) = (Vec::new(), Vec::new(), Vec::<i32>::new());
     Ok(Box::new(move |run| {
-        let (x, dout, dx) = (run.tensor(x)?, run.tensor(dout)?, run.out(dx)?);
+        let (x, dout, dx) = (run.tensor(x)?, run.tensor(dout)?, run.out(&mut dx)?);
         positions::read(&mut from, run.tensor(source)?, x.rows())?;
         positions::read(&mut to, run.tensor(target)?, dout.rows())?;
         check_edges(&from, &to)?;

@@ -55,10 +55,10 @@ fn source(at: usize, position: usize, (len, count, inner): (usize, usize, usize)
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (input, index) = (op.input("Input")?, op.input("Index")?);
-    let (out, axis) = (op.output("Result")?, op.i64("Axis")?);
+    let (mut out, axis) = (op.output("Result")?, op.i64("Axis")?);
     let mut found = Vec::new();
     Ok(Box::new(move |run| {
-        let (input, index, out) = (run.tensor(input)?, run.tensor(index)?, run.out(out)?);
+        let (input, index, out) = (run.tensor(input)?, run.tensor(index)?, run.out(&mut out)?);
         let lanes = lanes(input.dims(), index.dims(), axis)?;
         positions::read(&mut found, index, lanes.0)?;
         out.resize(input.dtype(), index.dims());
@@ -74,11 +74,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (input, index) = (op.input("Input")?, op.input("Index")?);
-    let (dout, dx) = (op.input("Result@GRAD")?, op.output("Input@GRAD")?);
+    let (dout, mut dx) = (op.input("Result@GRAD")?, op.output("Input@GRAD")?);
     let (axis, mut found) = (op.i64("Axis")?, Vec::new());
     Ok(Box::new(move |run| {
         let (dims, index) = (run.dims(input)?, run.tensor(index)?);
-        let (dout, dx) = (run.tensor(dout)?, run.out(dx)?);
+        let (dout, dx) = (run.tensor(dout)?, run.out(&mut dx)?);
         let lanes = lanes(dims, index.dims(), axis)?;
         positions::read(&mut found, index, lanes.0)?;
         dx.resize(dout.dtype(), dims);

@@ -28,10 +28,10 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
     if view.inputs[0].rank() > 2 { SplitRule::RowWise.apply(view) } else { None }
 }
 
-fn kernel(op: &OpView<'_>, x: In, out: Out) -> Result<Kernel> {
+fn kernel(op: &OpView<'_>, x: In, mut out: Out) -> Result<Kernel> {
     let (diagonal, lower) = (op.i64("diagonal")?, op.bool("lower")?);
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let (dims, size) = (x.dims(), x.dtype().size());
         out.resize(x.dtype(), dims);
         let (rows, columns) = (dims[dims.len() - 2], dims[dims.len() - 1]);

@@ -19,20 +19,20 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, label, out) = (op.input("X")?, op.input("Label")?, op.output("Out")?);
+    let (x, label, mut out) = (op.input("X")?, op.input("Label")?, op.output("Out")?);
     float_kernel!(op, "X", |run, T| {
         let x = run.get::<T>(x)?;
         probabilities(x)?;
-        pairwise::each(x, run.get(label)?, run.set(out)?, loss)?;
+        pairwise::each(x, run.get(label)?, run.set(&mut out)?, loss)?;
     })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label) = (op.input("X")?, op.input("Label")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     float_kernel!(op, "X", |run, T| {
         let (x, label, dout) = (run.get::<T>(x)?, run.get(label)?, run.get(dout)?);
-        pairwise::each_grad(x, label, dout, run.set(dx)?, slope)?;
+        pairwise::each_grad(x, label, dout, run.set(&mut dx)?, slope)?;
     })
 }
 

@@ -53,12 +53,12 @@ fn soft<T: Real>(label: &Tensor, len: usize) -> Result<&[T]> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, label, y) = (op.input("X")?, op.input("Label")?, op.output("Y")?);
+    let (x, label, mut y) = (op.input("X")?, op.input("Label")?, op.output("Y")?);
     let (soft_label, ignore) = (op.bool("soft_label")?, op.i64("ignore_index")?);
     float_kernel!(op, "X", |run, T| {
         let (samples, classes) = sizes(run.tensor(x)?);
         let label = run.tensor(label)?;
-        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(&mut y)?);
         let rows = y.iter_mut().zip(x.chunks_exact(classes.max(1)));
         if soft_label {
             let label = soft::<T>(label, x.len())?;
@@ -77,12 +77,12 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label) = (op.input("X")?, op.input("Label")?);
-    let (dy, dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
+    let (dy, mut dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
     let (soft_label, ignore) = (op.bool("soft_label")?, op.i64("ignore_index")?);
     float_kernel!(op, "X", |run, T| {
         let (samples, classes) = sizes(run.tensor(x)?);
         let label = run.tensor(label)?;
-        let (x, dy, dx) = (run.get::<T>(x)?, run.get::<T>(dy)?, run.set::<T>(dx)?);
+        let (x, dy, dx) = (run.get::<T>(x)?, run.get::<T>(dy)?, run.set::<T>(&mut dx)?);
         let width = classes.max(1);
         let rows = dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy);
         if soft_label {

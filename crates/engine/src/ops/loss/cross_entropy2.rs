@@ -59,13 +59,13 @@ fn grad(view: &OpView<'_>) -> Result<Vec<Op>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, label, y) = (op.input("X")?, op.input("Label")?, op.output("Y")?);
-    let (matched, ignore) = (op.maybe_output("MatchX"), op.i64("ignore_index")?);
+    let (x, label, mut y) = (op.input("X")?, op.input("Label")?, op.output("Y")?);
+    let (mut matched, ignore) = (op.maybe_output("MatchX"), op.i64("ignore_index")?);
     float_kernel!(op, "X", |run, T| {
         let classes = run.dims(x)?.last().copied().unwrap_or(1);
         let label = run.tensor(label)?;
-        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
-        let mut matched = matched.map(|matched| run.set::<T>(matched)).transpose()?;
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(&mut y)?);
+        let mut matched = matched.as_mut().map(|matched| run.set::<T>(matched)).transpose()?;
         let labels = Labels::of(label, y.len())?;
         for (sample, (y, x)) in y.iter_mut().zip(x.chunks_exact(classes.max(1))).enumerate() {
             let found = labels.class(sample, classes, ignore)?.map(|class| x[class]);
@@ -79,12 +79,12 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (label, matched) = (op.input("Label")?, op.input("MatchX")?);
-    let (dy, dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
+    let (dy, mut dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
     let ignore = op.i64("ignore_index")?;
     float_kernel!(op, "MatchX", |run, T| {
         let label = run.tensor(label)?;
         let (matched, dy) = (run.get::<T>(matched)?, run.get::<T>(dy)?);
-        let dx = run.set::<T>(dx)?;
+        let dx = run.set::<T>(&mut dx)?;
         let labels = Labels::of(label, matched.len())?;
         let classes = dx.len() / matched.len().max(1);
         let rows = dx.chunks_exact_mut(classes.max(1)).zip(matched).zip(dy);

@@ -19,12 +19,12 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y) = (op.input("X")?, op.input("Y")?);
-    let (out, residual) = (op.output("Out")?, op.output("Residual")?);
+    let (mut out, mut residual) = (op.output("Out")?, op.output("Residual")?);
     let delta = op.f64("delta")?;
     float_kernel!(op, "X", |run, T| {
         let (x, y) = (run.get::<T>(x)?, run.get::<T>(y)?);
         same_len(x.len(), y.len())?;
-        let (out, residual) = (run.set::<T>(out)?, run.set::<T>(residual)?);
+        let (out, residual) = (run.set::<T>(&mut out)?, run.set::<T>(&mut residual)?);
         let delta = delta as T;
         for (((out, residual), x), y) in out.iter_mut().zip(residual).zip(x).zip(y) {
             *residual = *y - *x;
@@ -36,14 +36,14 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (residual, dout) = (op.input("Residual")?, op.input("Out@GRAD")?);
     // The residual is `Y - X`, so the slope has opposite signs for the two.
-    let sides = [(op.maybe_output("X@GRAD"), -1.0), (op.maybe_output("Y@GRAD"), 1.0)];
+    let mut sides = [(op.maybe_output("X@GRAD"), -1.0), (op.maybe_output("Y@GRAD"), 1.0)];
     let delta = op.f64("delta")?;
     float_kernel!(op, "Residual", |run, T| {
         let (residual, dout) = (run.get::<T>(residual)?, run.get::<T>(dout)?);
         same_len(residual.len(), dout.len())?;
-        for (side, sign) in sides {
+        for (side, sign) in &mut sides {
             let Some(side) = side else { continue };
-            let (delta, sign) = (delta as T, sign as T);
+            let (delta, sign) = (delta as T, *sign as T);
             for ((d, r), dout) in run.set::<T>(side)?.iter_mut().zip(residual).zip(dout) {
                 *d = sign * dout * r.max(-delta).min(delta);
             }

@@ -74,11 +74,11 @@ fn loss<T: Real>(x: T, target: T) -> T {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, target, out) = (op.input("X")?, op.input("Target")?, op.output("Loss")?);
+    let (x, target, mut out) = (op.input("X")?, op.input("Target")?, op.output("Loss")?);
     let reduction = Reduction::of(op)?;
     float_kernel!(op, "X", |run, T| {
         let rows = run.tensor(x)?.rows();
-        let (x, target, out) = (run.get::<T>(x)?, run.get::<T>(target)?, run.set::<T>(out)?);
+        let (x, target, out) = (run.get::<T>(x)?, run.get::<T>(target)?, run.set::<T>(&mut out)?);
         same_len(x.len(), target.len())?;
         if reduction == Reduction::None {
             for ((out, x), target) in out.iter_mut().zip(x).zip(target) {
@@ -92,11 +92,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (target, dloss) = (op.input("Target")?, op.input("Loss@GRAD")?);
-    let dx = op.output("X@GRAD")?;
+    let mut dx = op.output("X@GRAD")?;
     let reduction = Reduction::of(op)?;
     float_kernel!(op, "Target", |run, T| {
         let rows = run.tensor(target)?.rows();
-        let (target, dx) = (run.get::<T>(target)?, run.set::<T>(dx)?);
+        let (target, dx) = (run.get::<T>(target)?, run.set::<T>(&mut dx)?);
         same_len(dx.len(), target.len())?;
         if reduction == Reduction::None {
             let dloss = run.get::<T>(dloss)?;

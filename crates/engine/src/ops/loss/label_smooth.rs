@@ -24,12 +24,12 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, prior, out) = (op.input("X")?, op.maybe_input("PriorDist"), op.output("Out")?);
+    let (x, prior, mut out) = (op.input("X")?, op.maybe_input("PriorDist"), op.output("Out")?);
     let epsilon = op.f64("epsilon")?;
     float_kernel!(op, "X", |run, T| {
         let dims = run.dims(x)?;
         let classes = dims.last().copied().unwrap_or(1);
-        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
         let prior = prior.map(|prior| run.get::<T>(prior)).transpose()?;
         if prior.is_some_and(|prior| prior.len() != classes) {
             return Err(Error::kernel(format!("`PriorDist` does not have {classes} elements")));
@@ -59,11 +59,11 @@ fn smooth<T: Real>(x: &[T], prior: Option<&[T]>, classes: usize, epsilon: f64, o
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let epsilon = op.f64("epsilon")?;
     float_kernel!(op, "Out@GRAD", |run, T| {
         let keep = T::from_f64(1.0 - epsilon);
-        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         dx.iter_mut().zip(dout).for_each(|(dx, dout)| *dx = keep * *dout);
     })
 }

@@ -19,20 +19,20 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label) = (op.input("Predicted")?, op.input("Labels")?);
-    let (out, epsilon) = (op.output("Loss")?, op.f64("epsilon")?);
+    let (mut out, epsilon) = (op.output("Loss")?, op.f64("epsilon")?);
     float_kernel!(op, "Predicted", |run, T| {
-        let (x, label, out) = (run.get::<T>(x)?, run.get(label)?, run.set(out)?);
+        let (x, label, out) = (run.get::<T>(x)?, run.get(label)?, run.set(&mut out)?);
         pairwise::each(x, label, out, |x, label| loss(x, label, epsilon as T))?;
     })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label, dout) = (op.input("Predicted")?, op.input("Labels")?, op.input("Loss@GRAD")?);
-    let (dx, epsilon) = (op.output("Predicted@GRAD")?, op.f64("epsilon")?);
+    let (mut dx, epsilon) = (op.output("Predicted@GRAD")?, op.f64("epsilon")?);
     float_kernel!(op, "Predicted", |run, T| {
         let (x, label, dout) = (run.get::<T>(x)?, run.get(label)?, run.get(dout)?);
         let slope = |x, label| slope(x, label, epsilon as T);
-        pairwise::each_grad(x, label, dout, run.set(dx)?, slope)?;
+        pairwise::each_grad(x, label, dout, run.set(&mut dx)?, slope)?;
     })
 }
 

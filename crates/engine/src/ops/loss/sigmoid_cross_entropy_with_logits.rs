@@ -76,10 +76,10 @@ fn slope<T: Real>(x: T, label: T, weight: T) -> T {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, label, out) = (op.input("X")?, op.input("Label")?, op.output("Out")?);
+    let (x, label, mut out) = (op.input("X")?, op.input("Label")?, op.output("Out")?);
     let (pos_weight, config) = (op.maybe_input("pos_weight"), Config::of(op)?);
     float_kernel!(op, "X", |run, T| {
-        let (x, labels, out) = (run.get::<T>(x)?, run.get::<T>(label)?, run.set::<T>(out)?);
+        let (x, labels, out) = (run.get::<T>(x)?, run.get::<T>(label)?, run.set::<T>(&mut out)?);
         same_len(x.len(), labels.len())?;
         let weights = weights::<T>(run, pos_weight, x.len())?;
         for (i, ((out, x), label)) in out.iter_mut().zip(x).zip(labels).enumerate() {
@@ -93,11 +93,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, label) = (op.input("X")?, op.input("Label")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (pos_weight, config) = (op.maybe_input("pos_weight"), Config::of(op)?);
     float_kernel!(op, "X", |run, T| {
         let (x, labels) = (run.get::<T>(x)?, run.get::<T>(label)?);
-        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         same_len(x.len(), labels.len())?;
         same_len(x.len(), dout.len())?;
         let weights = weights::<T>(run, pos_weight, x.len())?;

@@ -38,11 +38,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y) = (op.input("X")?, op.input("Y")?);
     let weights = [op.maybe_input("InsideWeight"), op.maybe_input("OutsideWeight")];
-    let (diff, out) = (op.output("Diff")?, op.output("Out")?);
+    let (mut diff, mut out) = (op.output("Diff")?, op.output("Out")?);
     let squared = op.f64("sigma")?.powi(2);
     float_kernel!(op, "X", |run, T| {
         let (x, y) = (run.get::<T>(x)?, run.get::<T>(y)?);
-        let (diff, out) = (run.set::<T>(diff)?, run.set::<T>(out)?);
+        let (diff, out) = (run.set::<T>(&mut diff)?, run.set::<T>(&mut out)?);
         let [inside, outside] = weights.map(|weight| weight.map(|weight| run.get::<T>(weight)));
         let (inside, outside) = (inside.transpose()?, outside.transpose()?);
         let lens = [y.len(), diff.len()].into_iter();
@@ -78,7 +78,7 @@ fn slope<T: Real>(diff: T, squared: T) -> T {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (diff, dout) = (op.input("Diff")?, op.input("Out@GRAD")?);
     let weights = [op.maybe_input("InsideWeight"), op.maybe_input("OutsideWeight")];
-    let sides = [(op.maybe_output("X@GRAD"), 1.0), (op.maybe_output("Y@GRAD"), -1.0)];
+    let mut sides = [(op.maybe_output("X@GRAD"), 1.0), (op.maybe_output("Y@GRAD"), -1.0)];
     let squared = op.f64("sigma")?.powi(2);
     float_kernel!(op, "Diff", |run, T| {
         let (diff, dout) = (run.get::<T>(diff)?, run.get::<T>(dout)?);
@@ -88,12 +88,12 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         let (inside, outside) = (inside.transpose()?, outside.transpose()?);
         let lens = inside.iter().chain(&outside).map(|weights| weights.len());
         lens.into_iter().try_for_each(|len| same_len(diff.len(), len))?;
-        for (side, sign) in sides {
+        for (side, sign) in &mut sides {
             let Some(side) = side else { continue };
             for (i, d) in run.set::<T>(side)?.iter_mut().enumerate() {
                 let weight = inside.map_or(1.0, |weights| weights[i])
                     * outside.map_or(1.0, |weights| weights[i]);
-                *d = sign as T * weight * dout[i / width] * slope(diff[i], squared as T);
+                *d = *sign as T * weight * dout[i / width] * slope(diff[i], squared as T);
             }
         }
     })

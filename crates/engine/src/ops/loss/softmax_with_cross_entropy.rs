@@ -109,13 +109,13 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (logits, label) = (op.input("Logits")?, op.input("Label")?);
-    let (softmax, loss) = (op.output("Softmax")?, op.output("Loss")?);
+    let (mut softmax, mut loss) = (op.output("Softmax")?, op.output("Loss")?);
     let config = Config::of(op)?;
     float_kernel!(op, "Logits", |run, T| {
         let label = run.tensor(label)?;
         let classes = config.classes(run.dims(logits)?)?;
         let logits = run.get::<T>(logits)?;
-        let (softmax, loss) = (run.set::<T>(softmax)?, run.set::<T>(loss)?);
+        let (softmax, loss) = (run.set::<T>(&mut softmax)?, run.set::<T>(&mut loss)?);
         let target = Target::<T>::of(label, &config, logits.len(), loss.len())?;
         if config.use_softmax {
             normalize(logits, softmax, classes, loss);
@@ -227,13 +227,13 @@ impl<'a, T: Real> Target<'a, T> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (label, softmax) = (op.input("Label")?, op.input("Softmax")?);
-    let (dloss, dlogits) = (op.input("Loss@GRAD")?, op.output("Logits@GRAD")?);
+    let (dloss, mut dlogits) = (op.input("Loss@GRAD")?, op.output("Logits@GRAD")?);
     let config = Config::of(op)?;
     float_kernel!(op, "Softmax", |run, T| {
         let label = run.tensor(label)?;
         let classes = config.classes(run.dims(softmax)?)?;
         let (softmax, dloss) = (run.get::<T>(softmax)?, run.get::<T>(dloss)?);
-        let dlogits = run.set::<T>(dlogits)?;
+        let dlogits = run.set::<T>(&mut dlogits)?;
         let target = Target::<T>::of(label, &config, softmax.len(), dloss.len())?;
         if config.use_softmax {
             slope_of_logits(softmax, dloss, &target, classes, dlogits)?;

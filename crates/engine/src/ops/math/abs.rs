@@ -21,11 +21,11 @@ fn zero(view: &OpView<'_>) -> Result<Vec<Op>> {
 }
 
 fn abs(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            unary::each(run.get::<T>(x)?, run.set::<T>(out)?, <T as Number>::magnitude);
+            unary::each(run.get::<T>(x)?, run.set::<T>(&mut out)?, <T as Number>::magnitude);
             Ok(())
         }, else => Err(Error::kernel(format!("`X` must hold signed numbers, not {dtype}"))))
     }))

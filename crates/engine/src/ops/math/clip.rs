@@ -61,7 +61,7 @@ fn bounds(op: &OpView<'_>) -> Result<(Bound, Bound)> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let (min, max) = bounds(op)?;
     let mut mergers = RowMergers::default();
     Ok(Box::new(move |run| {
@@ -71,7 +71,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         }
         match run.value(x) {
             Value::Tensor(x) => {
-                let out = run.out(out)?;
+                let out = run.out(&mut out)?;
                 dispatch!(x.dtype(), T in [f32, f64, i32, i64] => {
                     let (min, max) = (T::from_f64(min), T::from_f64(max));
                     unary::each(x.as_slice()?, out.as_mut_slice()?, |x: T| within(x, min, max));
@@ -79,7 +79,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
                 }, else => Err(Error::kernel(format!("cannot clip {} elements", x.dtype()))))
             }
             Value::Rows(x) => {
-                let out = run.out_rows(out, x.value.dtype());
+                let out = run.out_rows(&mut out, x.value.dtype());
                 dispatch!(x.value.dtype(), T in [f32, f64] => {
                     merge::<T>(&mut mergers, x, out)?;
                     let (min, max) = (T::from_f64(min), T::from_f64(max));
@@ -99,12 +99,13 @@ fn within<T: PartialOrd>(x: T, min: T, max: T) -> T {
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (x, dout, mut dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (min, max) = bounds(op)?;
     float_kernel!(op, "X", |run, T| {
         let (min, max) = (min.value(run)?, max.value(run)?);
         let (min, max) = (T::from_f64(min), T::from_f64(max));
-        unary::each_grad(run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?, |x, dout| {
+        let dx = run.set::<T>(&mut dx)?;
+        unary::each_grad(run.get::<T>(x)?, run.get::<T>(dout)?, dx, |x, dout| {
             if x > min && x < max { dout } else { 0.0 }
         });
     })

@@ -38,7 +38,7 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>, from: &str, to: &str, backwards: bool) -> Result<Kernel> {
-    let (x, from, out) = (op.input("X")?, op.input(from)?, op.output(to)?);
+    let (x, from, mut out) = (op.input("X")?, op.input(from)?, op.output(to)?);
     let (axis, flatten) = (op.i64("axis")?, op.bool("flatten")?);
     let (exclusive, reverse) = (op.bool("exclusive")?, op.bool("reverse")? != backwards);
     Ok(Box::new(move |run| {
@@ -46,7 +46,7 @@ fn kernel(op: &OpView<'_>, from: &str, to: &str, backwards: bool) -> Result<Kern
             if flatten { (run.dims(x)?.numel(), 1) } else { blocks(run.dims(x)?, axis)? };
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            let (from, out) = (run.get::<T>(from)?, run.set::<T>(out)?);
+            let (from, out) = (run.get::<T>(from)?, run.set::<T>(&mut out)?);
             let size = (len * width).max(1);
             for (from, out) in from.chunks_exact(size).zip(out.chunks_exact_mut(size)) {
                 running_sums(from, out, width, exclusive, reverse);

@@ -17,7 +17,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     float_kernel!(op, "X", |run, T| {
         let x = run.get::<T>(x)?;
         // Summed in double precision: a mean over millions of rows keeps its digits.
@@ -25,14 +25,14 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             #[inline(always)]
             || sum_of(x, |x| x.to_f64()),
         );
-        run.set::<T>(out)?[0] = T::from_f64(sum / x.len() as f64 * run.share.fraction());
+        run.set::<T>(&mut out)?[0] = T::from_f64(sum / x.len() as f64 * run.share.fraction());
     })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     float_kernel!(op, "Out@GRAD", |run, T| {
-        let dx = run.set::<T>(dx)?;
+        let dx = run.set::<T>(&mut dx)?;
         let share = run.first::<T>(dout)?.to_f64() / dx.len() as f64 * run.share.fraction();
         dx.fill(T::from_f64(share));
     })

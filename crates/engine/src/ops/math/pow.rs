@@ -16,11 +16,11 @@ pub(super) const RECIPROCAL: OpDef = unary::def("reciprocal", |op| unary::map!(o
     .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| -dout * out * out)));
 
 fn square(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            unary::each(run.get::<T>(x)?, run.set::<T>(out)?, |x: T| x.times(x));
+            unary::each(run.get::<T>(x)?, run.set::<T>(&mut out)?, |x: T| x.times(x));
             Ok(())
         }, else => Err(Error::kernel(format!("cannot square {dtype} elements"))))
     }))
@@ -32,13 +32,13 @@ fn factor(run: &Run<'_>, tensor: Option<In>, attribute: f64) -> Result<f64> {
 }
 
 fn pow(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let (tensor, attribute) = (op.maybe_input("FactorTensor"), op.f64("factor")?);
     Ok(Box::new(move |run| {
         let factor = factor(run, tensor, attribute)?;
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+            let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
             if factor == 2.0 {
                 unary::each(x, out, |x: T| x.times(x));
             } else {
@@ -50,11 +50,11 @@ fn pow(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn pow_grad(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (x, dout, mut dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (tensor, attribute) = (op.maybe_input("FactorTensor"), op.f64("factor")?);
     float_kernel!(op, "X", |run, T| {
         let factor = factor(run, tensor, attribute)?;
-        let (x, dout, dx) = (run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (x, dout, dx) = (run.get::<T>(x)?, run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         let (factor, less) = (T::from_f64(factor), T::from_f64(factor - 1.0));
         unary::each_grad(x, dout, dx, |x, dout| dout * factor * Real::powf(x, less));
     })

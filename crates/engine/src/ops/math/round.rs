@@ -16,8 +16,8 @@ pub(super) const ROUND: OpDef =
 const ZERO: Gradient = Gradient::new(&["X"], zero).like("Out@GRAD");
 
 fn zero(op: &OpView<'_>) -> Result<Kernel> {
-    let dx = op.output("X@GRAD")?;
+    let mut dx = op.output("X@GRAD")?;
     float_kernel!(op, "Out@GRAD", |run, T| {
-        run.set::<T>(dx)?.fill(0.0);
+        run.set::<T>(&mut dx)?.fill(0.0);
     })
 }

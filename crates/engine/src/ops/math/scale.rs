@@ -1,7 +1,5 @@
 //! `scale`: `Out = scale * X + bias`, or `scale * (X + bias)`.
 
-#![expect(unsafe_code, reason = "an output that may be a tensor or selected rows")]
-
 use bireme_ir::{Op, VarKind};
 
 use crate::ops::prelude::*;
@@ -44,7 +42,7 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, factor, out) = (op.input("X")?, op.maybe_input("ScaleTensor"), op.output("Out")?);
+    let (mut x, factor) = (op.in_out("X", "Out")?, op.maybe_input("ScaleTensor"));
     let (scale, bias, after) = (op.f64("scale")?, op.f64("bias")?, op.bool("bias_after_scale")?);
     Ok(Box::new(move |run| {
         let scale = match factor {
@@ -52,9 +50,8 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             None => scale,
         };
         let bias = if after { bias } else { bias * scale };
-        run.carry_over(x, out)?;
-        // SAFETY: nothing else is held of this output.
-        match unsafe { run.value_mut(out) } {
+        run.carry_over(&mut x)?;
+        match run.out_value(&mut x.out) {
             Value::Tensor(out) => affine(out, scale, bias),
             Value::Rows(out) => affine(&mut out.value, scale, bias),
         }

@@ -59,14 +59,14 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (inputs, out) = (op.inputs("X"), op.output("Out")?);
+    let (inputs, mut out) = (op.inputs("X"), op.output("Out")?);
     Ok(Box::new(move |run| {
         if inputs.iter().all(|input| run.value(*input).rows().is_some()) {
             let rows = inputs.iter().filter_map(|input| run.value(*input).rows());
             let first = run.value(inputs[0]).rows().ok_or(Error::NotDense)?;
-            concatenate(first, rows, run.out_rows(out, first.value.dtype()))
+            concatenate(first, rows, run.out_rows(&mut out, first.value.dtype()))
         } else {
-            add_dense(run, &inputs, run.out(out)?)
+            add_dense(run, &inputs, run.out(&mut out)?)
         }
     }))
 }

@@ -27,23 +27,23 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (x, y, mut out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     float_kernel!(op, "X", |run, T| {
-        let product = Product::new(&run.dims(x)?, &run.dims(y)?, PLAIN)?;
-        product.forward::<T>(1.0, run.get(x)?, run.get(y)?, run.set(out)?);
+        let product = Product::new(&run.dims(x)?, &run.dims(y)?, PLAIN)?.half(run.rounds_factors);
+        product.forward::<T>(1.0, run.get(x)?, run.get(y)?, run.set(&mut out)?);
     })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
-    let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
+    let (mut dx, mut dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     float_kernel!(op, "X", |run, T| {
-        let product = Product::new(&run.dims(x)?, &run.dims(y)?, PLAIN)?;
+        let product = Product::new(&run.dims(x)?, &run.dims(y)?, PLAIN)?.half(run.rounds_factors);
         let dout = run.get::<T>(dout)?;
-        if let Some(dx) = dx {
+        if let Some(dx) = &mut dx {
             product.backward_x::<T>(1.0, run.get(y)?, dout, run.set(dx)?);
         }
-        if let Some(dy) = dy {
+        if let Some(dy) = &mut dy {
             product.backward_y::<T>(1.0, run.get(x)?, dout, run.set(dy)?);
         }
     })

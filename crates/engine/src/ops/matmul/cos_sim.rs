@@ -50,12 +50,12 @@ fn sizes(run: &Run<'_>, x: In, y: In) -> Result<(usize, usize, usize)> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
-    let (x_norm, y_norm) = (op.output("XNorm")?, op.output("YNorm")?);
+    let (x, y, mut out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (mut x_norm, mut y_norm) = (op.output("XNorm")?, op.output("YNorm")?);
     float_kernel!(op, "X", |run, T| {
         let (rows, y_rows, width) = sizes(run, x, y)?;
-        let (x, y, out) = (run.get::<T>(x)?, run.get::<T>(y)?, run.set::<T>(out)?);
-        let (x_norm, y_norm) = (run.set::<T>(x_norm)?, run.set::<T>(y_norm)?);
+        let (x, y, out) = (run.get::<T>(x)?, run.get::<T>(y)?, run.set::<T>(&mut out)?);
+        let (x_norm, y_norm) = (run.set::<T>(&mut x_norm)?, run.set::<T>(&mut y_norm)?);
         norms(x, width, x_norm);
         norms(y, width, y_norm);
         for at in 0..rows {
@@ -83,7 +83,7 @@ struct Grad {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let [x, y, out, x_norm, y_norm, dout] =
         ["X", "Y", "Out", "XNorm", "YNorm", "Out@GRAD"].map(|slot| op.input(slot));
-    let grad = Grad {
+    let mut grad = Grad {
         inputs: [x?, y?, out?, x_norm?, y_norm?, dout?],
         dx: op.maybe_output("X@GRAD"),
         dy: op.maybe_output("Y@GRAD"),
@@ -94,15 +94,15 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 impl Grad {
-    fn run<T: Real>(&self, run: &Run<'_>) -> Result<()> {
+    fn run<T: Real>(&mut self, run: &Run<'_>) -> Result<()> {
         let (rows, y_rows, width) = sizes(run, self.inputs[0], self.inputs[1])?;
         let [x, y, out, x_norm, y_norm, dout] = self.inputs.map(|input| run.get::<T>(input));
         let (x, y, out, x_norm, y_norm, dout) = (x?, y?, out?, x_norm?, y_norm?, dout?);
         if [out, x_norm, dout].iter().any(|column| column.len() != rows) || y_norm.len() != y_rows {
             return Err(Error::kernel("`Out`, norms and `Out@GRAD` differ in their rows"));
         }
-        let mut dx = self.dx.map(|dx| run.set::<T>(dx)).transpose()?;
-        let mut dy = self.dy.map(|dy| run.set::<T>(dy)).transpose()?;
+        let mut dx = self.dx.as_mut().map(|dx| run.set::<T>(dx)).transpose()?;
+        let mut dy = self.dy.as_mut().map(|dy| run.set::<T>(dy)).transpose()?;
         for gradient in [&mut dx, &mut dy].into_iter().flatten() {
             gradient.fill(T::ZERO);
         }

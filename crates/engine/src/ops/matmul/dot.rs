@@ -29,12 +29,12 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (x, y, mut out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     Ok(Box::new(move |run| {
         let len = run.dims(x)?.last().copied().unwrap_or(1);
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            let (x, y, out) = (run.get::<T>(x)?, run.get::<T>(y)?, run.set::<T>(out)?);
+            let (x, y, out) = (run.get::<T>(x)?, run.get::<T>(y)?, run.set::<T>(&mut out)?);
             if len == 0 {
                 out.fill(T::ZERO);
                 return Ok(());
@@ -55,14 +55,14 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
-    let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
+    let (mut dx, mut dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     float_kernel!(op, "X", |run, T| {
         let len = run.dims(x)?.last().copied().unwrap_or(1);
         let dout = run.get::<T>(dout)?;
-        if let Some(dx) = dx {
+        if let Some(dx) = &mut dx {
             scale_rows(run.get::<T>(y)?, dout, run.set(dx)?, len);
         }
-        if let Some(dy) = dy {
+        if let Some(dy) = &mut dy {
             scale_rows(run.get::<T>(x)?, dout, run.set(dy)?, len);
         }
     })

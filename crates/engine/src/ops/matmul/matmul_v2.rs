@@ -74,25 +74,27 @@ fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (x, y, mut out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let (transposes, alpha) = options(op)?;
     float_kernel!(op, "X", |run, T| {
-        let product = Product::new(&run.dims(x)?, &run.dims(y)?, transposes)?;
-        product.forward::<T>(alpha as T, run.get(x)?, run.get(y)?, run.set(out)?);
+        let product =
+            Product::new(&run.dims(x)?, &run.dims(y)?, transposes)?.half(run.rounds_factors);
+        product.forward::<T>(alpha as T, run.get(x)?, run.get(y)?, run.set(&mut out)?);
     })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
-    let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
+    let (mut dx, mut dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     let (transposes, alpha) = options(op)?;
     float_kernel!(op, "X", |run, T| {
-        let product = Product::new(&run.dims(x)?, &run.dims(y)?, transposes)?;
+        let product =
+            Product::new(&run.dims(x)?, &run.dims(y)?, transposes)?.half(run.rounds_factors);
         let dout = run.get::<T>(dout)?;
-        if let Some(dx) = dx {
+        if let Some(dx) = &mut dx {
             product.backward_x::<T>(alpha as T, run.get(y)?, dout, run.set(dx)?);
         }
-        if let Some(dy) = dy {
+        if let Some(dy) = &mut dy {
             product.backward_y::<T>(alpha as T, run.get(x)?, dout, run.set(dy)?);
         }
     })

@@ -1,6 +1,6 @@
 //! `mul`: the product of two tensors seen as matrices; what `fc` is made of.
 
-use crate::gemm::{Order, gemm};
+use crate::gemm::{Matrix, Order, Product};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("mul", kernel)
@@ -38,26 +38,32 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (x, y, mut out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let (xc, yc) = (op.i64("x_num_col_dims")? as usize, op.i64("y_num_col_dims")? as usize);
     float_kernel!(op, "X", |run, T| {
         let ((m, k), (_, n)) = (run.dims(x)?.matrix(xc), run.dims(y)?.matrix(yc));
-        gemm::<T>(m, n, k, run.set(out)?, run.get(x)?, Order::Plain, run.get(y)?, Order::Plain);
+        let out = run.set(&mut out)?;
+        let (x, y) = ((run.get(x)?, Order::Plain), (run.get(y)?, Order::Plain));
+        T::multiply(Product::new([m, n, k], out, x, y).half(run.rounds_factors));
     })
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y, dout) = (op.input("X")?, op.input("Y")?, op.input("Out@GRAD")?);
-    let (dx, dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
+    let (mut dx, mut dy) = (op.maybe_output("X@GRAD"), op.maybe_output("Y@GRAD"));
     let (xc, yc) = (op.i64("x_num_col_dims")? as usize, op.i64("y_num_col_dims")? as usize);
     float_kernel!(op, "X", |run, T| {
         let ((m, k), (_, n)) = (run.dims(x)?.matrix(xc), run.dims(y)?.matrix(yc));
         let dout = run.get::<T>(dout)?;
-        if let Some(dx) = dx {
-            gemm::<T>(m, k, n, run.set(dx)?, dout, Order::Plain, run.get(y)?, Order::Transposed);
+        if let Some(dx) = &mut dx {
+            let (dout, y) = ((dout, Order::Plain), (run.get(y)?, Order::Transposed));
+            let product = Product::new([m, k, n], run.set(dx)?, dout, y);
+            T::multiply(product.half(run.rounds_factors));
         }
-        if let Some(dy) = dy {
-            gemm::<T>(k, n, m, run.set(dy)?, run.get(x)?, Order::Transposed, dout, Order::Plain);
+        if let Some(dy) = &mut dy {
+            let (x, dout) = ((run.get(x)?, Order::Transposed), (dout, Order::Plain));
+            let product = Product::new([k, n, m], run.set(dy)?, x, dout);
+            T::multiply(product.half(run.rounds_factors));
         }
     })
 }

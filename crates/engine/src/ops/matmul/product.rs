@@ -6,7 +6,7 @@
 
 use std::fmt::Debug;
 
-use crate::gemm::{Matrix, Order, gemm, gemm_add};
+use crate::gemm::{self, Matrix, Order};
 use crate::ops::elementwise::broadcast::Aligned;
 use crate::ops::elementwise::broadcast_walk::BroadcastWalk;
 use crate::ops::prelude::*;
@@ -84,6 +84,8 @@ pub(super) struct Product {
     k: usize,
     transposes: Transposes,
     stacks: BroadcastWalk<2>,
+    /// Whether factors may be rounded to 16 bits.
+    half: bool,
 }
 
 impl Product {
@@ -97,12 +99,18 @@ impl Product {
         let transposes =
             Transposes { x: transposes.x && x.len() > 1, y: transposes.y && y.len() > 1 };
         let stacks = Aligned::new(a.stack, b.stack, -1)?.walk()?;
-        let mut product = Product { m: a.rows, n: b.columns, k: a.columns, transposes, stacks };
+        let mut product =
+            Product { m: a.rows, n: b.columns, k: a.columns, transposes, stacks, half: false };
         if b.stack.iter().all(|dim| *dim == 1) && !transposes.x {
             product.m *= a.stack.iter().product::<usize>();
             product.stacks = BroadcastWalk::new(&[], [&[], &[]])?;
         }
         Ok(product)
+    }
+
+    /// Rounds factors to 16 bits, where that is asked for and faster.
+    pub(super) fn half(self, half: bool) -> Product {
+        Product { half, ..self }
     }
 
     /// Calls `f` for every product of two matrices with where they and their result begin.
@@ -116,13 +124,26 @@ impl Product {
         });
     }
 
+    fn multiply<T: Matrix>(
+        &self,
+        add: bool,
+        sizes: [usize; 3],
+        out: &mut [T],
+        lhs: (&[T], Order),
+        rhs: (&[T], Order),
+    ) {
+        let product = gemm::Product::new(sizes, out, lhs, rhs).half(self.half);
+        T::multiply(if add { product.add() } else { product });
+    }
+
     /// `out = alpha * x * y`
     pub(super) fn forward<T: Matrix + Real>(&self, alpha: T, x: &[T], y: &[T], out: &mut [T]) {
         let Product { m, n, k, transposes, .. } = *self;
         let (x_layout, y_layout) = (layout(transposes.x), layout(transposes.y));
         self.for_each(|[xs, ys, at]| {
             let (x, y) = (&x[xs..xs + m * k], &y[ys..ys + k * n]);
-            gemm(m, n, k, &mut out[at..at + m * n], x, x_layout, y, y_layout);
+            let out = &mut out[at..at + m * n];
+            self.multiply(false, [m, n, k], out, (x, x_layout), (y, y_layout));
         });
         scale(out, alpha);
     }
@@ -139,10 +160,10 @@ impl Product {
             let dx = &mut dx[xs..xs + m * k];
             if transposes.x {
                 let y_layout = layout(transposes.y);
-                multiply(add, [k, m, n], dx, (y, y_layout), (dout, Order::Transposed));
+                self.multiply(add, [k, m, n], dx, (y, y_layout), (dout, Order::Transposed));
             } else {
                 let y_layout = layout(!transposes.y);
-                multiply(add, [m, k, n], dx, (dout, Order::Plain), (y, y_layout));
+                self.multiply(add, [m, k, n], dx, (dout, Order::Plain), (y, y_layout));
             }
         });
         scale(dx, alpha);
@@ -160,10 +181,10 @@ impl Product {
             let dy = &mut dy[ys..ys + k * n];
             if transposes.y {
                 let x_layout = layout(transposes.x);
-                multiply(add, [n, k, m], dy, (dout, Order::Transposed), (x, x_layout));
+                self.multiply(add, [n, k, m], dy, (dout, Order::Transposed), (x, x_layout));
             } else {
                 let x_layout = layout(!transposes.x);
-                multiply(add, [k, n, m], dy, (x, x_layout), (dout, Order::Plain));
+                self.multiply(add, [k, n, m], dy, (x, x_layout), (dout, Order::Plain));
             }
         });
         scale(dy, alpha);
@@ -172,17 +193,6 @@ impl Product {
 
 fn layout(transposed: bool) -> Order {
     if transposed { Order::Transposed } else { Order::Plain }
-}
-
-fn multiply<T: Matrix>(
-    add: bool,
-    [m, n, k]: [usize; 3],
-    out: &mut [T],
-    (lhs, lhs_layout): (&[T], Order),
-    (rhs, rhs_layout): (&[T], Order),
-) {
-    let product = if add { gemm_add } else { gemm };
-    product(m, n, k, out, lhs, lhs_layout, rhs, rhs_layout);
 }
 
 fn scale<T: Real>(values: &mut [T], alpha: T) {
@@ -200,7 +210,7 @@ mod tests {
         let plain = Transposes { x: false, y: false };
         let dims = |x: &[i64], y: &[i64]| result_dims(x, y, plain).unwrap();
         assert_eq!(dims(&[2, 3], &[3, 4]), [2, 4]);
-        assert_eq!(dims(&[3], &[3]), []);
+        assert_eq!(dims(&[3], &[3]), [0i64; 0]);
         assert_eq!(dims(&[3], &[5, 3, 4]), [5, 4]);
         assert_eq!(dims(&[5, 2, 3], &[3]), [5, 2]);
         assert_eq!(dims(&[-1, 1, 2, 3], &[6, 3, 4]), [-1, 6, 2, 4]);

@@ -17,7 +17,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (indices, label) = (op.input("Indices")?, op.input("Label")?);
-    let [accuracy, correct, total] =
+    let [mut accuracy, mut correct, mut total] =
         [op.output("Accuracy")?, op.output("Correct")?, op.output("Total")?];
     Ok(Box::new(move |run| {
         let (indices, label) = (run.tensor(indices)?, run.tensor(label)?);
@@ -35,10 +35,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
                 return Err(Error::kernel(format!("labels are int64 or int32, not {other}")));
             }
         };
-        run.set::<i32>(correct)?[0] = hits as i32;
-        run.set::<i32>(total)?[0] = samples as i32;
+        run.set::<i32>(&mut correct)?[0] = hits as i32;
+        run.set::<i32>(&mut total)?[0] = samples as i32;
         let share = hits as f64 / samples.max(1) as f64;
-        let accuracy = run.out(accuracy)?;
+        let accuracy = run.out(&mut accuracy)?;
         dispatch!(accuracy.dtype(), T in [f32, f64] => {
             accuracy.as_mut_slice::<T>()?[0] = share as T;
             Ok(())

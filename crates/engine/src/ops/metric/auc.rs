@@ -105,17 +105,17 @@ impl HistogramLayout {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (predict, label) = (op.input("Predict")?, op.input("Label")?);
-    let (weight, auc) = (op.maybe_input("InsTagWeight"), op.output("AUC")?);
-    let positive = (op.input("StatPos")?, op.output("StatPosOut")?);
-    let negative = (op.input("StatNeg")?, op.output("StatNegOut")?);
+    let (weight, mut auc) = (op.maybe_input("InsTagWeight"), op.output("AUC")?);
+    let mut positive = op.in_out("StatPos", "StatPosOut")?;
+    let mut negative = op.in_out("StatNeg", "StatNegOut")?;
     let layout = HistogramLayout::of(op)?;
     let curve = op.string("curve")?;
     if curve != "ROC" {
         return Err(Error::kernel(format!("`curve` must be ROC, not `{curve}`")));
     }
     Ok(Box::new(move |run| {
-        let positive = run.update::<i64>(positive.0, positive.1)?;
-        let negative = run.update::<i64>(negative.0, negative.1)?;
+        let positive = run.update::<i64>(&mut positive)?;
+        let negative = run.update::<i64>(&mut negative)?;
         if positive.len() != layout.len() || negative.len() != layout.len() {
             return Err(Error::kernel("the histograms have another size than the op says"));
         }
@@ -134,7 +134,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             layout.close(window.clone(), positive);
             layout.close(window, negative);
         }
-        run.set::<f64>(auc)?[0] = area(&positive[layout.total()], &negative[layout.total()]);
+        run.set::<f64>(&mut auc)?[0] = area(&positive[layout.total()], &negative[layout.total()]);
         Ok(())
     }))
 }

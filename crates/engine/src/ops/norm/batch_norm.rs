@@ -118,26 +118,22 @@ struct Forward {
     x: In,
     scale: Option<In>,
     bias: Option<In>,
-    mean: In,
-    variance: In,
+    mean: InOut,
+    variance: InOut,
     y: Out,
-    mean_out: Out,
-    variance_out: Out,
     saved_mean: Option<Out>,
     saved_variance: Option<Out>,
     config: Config,
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let forward = Forward {
+    let mut forward = Forward {
         x: op.input("X")?,
         scale: op.maybe_input("Scale"),
         bias: op.maybe_input("Bias"),
-        mean: op.input("Mean")?,
-        variance: op.input("Variance")?,
+        mean: op.in_out("Mean", "MeanOut")?,
+        variance: op.in_out("Variance", "VarianceOut")?,
         y: op.output("Y")?,
-        mean_out: op.output("MeanOut")?,
-        variance_out: op.output("VarianceOut")?,
         saved_mean: op.maybe_output("SavedMean"),
         saved_variance: op.maybe_output("SavedVariance"),
         config: Config::of(op)?,
@@ -159,11 +155,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 impl Forward {
-    fn run<T: Real>(&self, run: &Run<'_>, momentum: T, by: &mut Coefficients<T>) -> Result<()> {
+    fn run<T: Real>(&mut self, run: &Run<'_>, momentum: T, by: &mut Coefficients<T>) -> Result<()> {
         let channels = self.config.channels(run.dims(self.x)?)?;
-        let (x, y) = (run.get::<T>(self.x)?, run.set::<T>(self.y)?);
-        let running_mean = run.update::<T>(self.mean, self.mean_out)?;
-        let running_variance = run.update::<T>(self.variance, self.variance_out)?;
+        let (x, y) = (run.get::<T>(self.x)?, run.set::<T>(&mut self.y)?);
+        let running_mean = run.update::<T>(&mut self.mean)?;
+        let running_variance = run.update::<T>(&mut self.variance)?;
         let single = channels.samples() == 1 && !self.config.global;
         by.reset(channels.count);
         let samples = T::from_f64(channels.samples().max(1) as f64);
@@ -184,7 +180,9 @@ impl Forward {
         }
         let epsilon = T::from_f64(self.config.epsilon);
         by.factor.iter_mut().for_each(|value| *value = T::ONE / (*value + epsilon).sqrt());
-        for (saved, values) in [(self.saved_mean, &by.shift), (self.saved_variance, &by.factor)] {
+        for (saved, values) in
+            [(&mut self.saved_mean, &by.shift), (&mut self.saved_variance, &by.factor)]
+        {
             if let Some(saved) = saved {
                 run.set::<T>(saved)?.copy_from_slice(values);
             }
@@ -234,7 +232,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let config = Config::of(op)?;
     let statistics =
         if config.global { ["MeanOut", "VarianceOut"] } else { ["SavedMean", "SavedVariance"] };
-    let backward = Backward {
+    let mut backward = Backward {
         x: op.input("X")?,
         scale: op.maybe_input("Scale"),
         mean: op.input(statistics[0])?,
@@ -259,7 +257,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 impl Backward {
     fn run<T: Real>(
-        &self,
+        &mut self,
         run: &Run<'_>,
         by: &mut Coefficients<T>,
         inverse: &mut Vec<T>,
@@ -281,12 +279,12 @@ impl Backward {
         channels.reduce((dy, dy), &by.shift, &mut by.offset, |dy, _, _| dy);
         channels.reduce((dy, x), &by.shift, &mut by.slope, |dy, x, mean| dy * (x - mean));
         by.slope.iter_mut().zip(&*inverse).for_each(|(slope, inverse)| *slope *= *inverse);
-        for (output, values) in [(self.dscale, &by.slope), (self.dbias, &by.offset)] {
+        for (output, values) in [(&mut self.dscale, &by.slope), (&mut self.dbias, &by.offset)] {
             if let Some(output) = output {
                 run.set::<T>(output)?.copy_from_slice(values);
             }
         }
-        let Some(dx) = self.dx else { return Ok(()) };
+        let Some(dx) = &mut self.dx else { return Ok(()) };
         let scales = self.scale.map(|scale| run.get::<T>(scale)).transpose()?;
         // Statistics that are constants of the batch do not pass a gradient on.
         let share = if self.config.global { 0.0 } else { 1.0 / channels.samples() as f64 };
@@ -301,11 +299,11 @@ impl Backward {
         Ok(())
     }
 
-    fn run_single<T: Real>(&self, run: &Run<'_>, dy: &[T]) -> Result<()> {
-        if let Some(dx) = self.dx {
+    fn run_single<T: Real>(&mut self, run: &Run<'_>, dy: &[T]) -> Result<()> {
+        if let Some(dx) = &mut self.dx {
             run.set::<T>(dx)?.copy_from_slice(dy);
         }
-        for output in [self.dscale, self.dbias].into_iter().flatten() {
+        for output in [&mut self.dscale, &mut self.dbias].into_iter().flatten() {
             run.set::<T>(output)?.fill(T::ZERO);
         }
         Ok(())

@@ -12,7 +12,7 @@ pub(super) const DEF: OpDef = OpDef::new("clip_by_norm", kernel)
     .lod_from("X");
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, max_norm) = (op.input("X")?, op.output("Out")?, op.f64("max_norm")?);
+    let (x, mut out, max_norm) = (op.input("X")?, op.output("Out")?, op.f64("max_norm")?);
     if max_norm.is_nan() || max_norm <= 0.0 {
         return Err(Error::kernel(format!("`max_norm` must be greater than 0, not {max_norm}")));
     }
@@ -20,12 +20,12 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     float_kernel!(op, "X", |run, T| {
         let values = match run.value(x) {
             Value::Tensor(x) => {
-                let out = run.set::<T>(out)?;
+                let out = run.set::<T>(&mut out)?;
                 out.copy_from_slice(x.as_slice::<T>()?);
                 out
             }
             Value::Rows(x) => {
-                let out = run.out_rows(out, T::DTYPE);
+                let out = run.out_rows(&mut out, T::DTYPE);
                 merge::<T>(&mut mergers, x, out)?;
                 out.value.as_mut_slice::<T>()?
             }

@@ -44,12 +44,12 @@ fn lines(dims: Dims, axis: i64) -> (usize, usize) {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, norm) = (op.input("X")?, op.output("Out")?, op.maybe_output("Norm"));
+    let (x, mut out, mut norm) = (op.input("X")?, op.output("Out")?, op.maybe_output("Norm"));
     let (axis, epsilon) = (op.i64("axis")?, op.f64("epsilon")?);
     float_kernel!(op, "X", |run, T| {
         let (len, step) = lines(run.dims(x)?, axis);
-        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
-        let mut norms = norm.map(|norm| run.set::<T>(norm)).transpose()?;
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
+        let mut norms = norm.as_mut().map(|norm| run.set::<T>(norm)).transpose()?;
         let blocks =
             x.chunks_exact((len * step).max(1)).zip(out.chunks_exact_mut((len * step).max(1)));
         for (block, (x, out)) in blocks.enumerate() {
@@ -66,12 +66,12 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, norm) = (op.input("X")?, op.input("Norm")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axis = op.i64("axis")?;
     float_kernel!(op, "X", |run, T| {
         let (len, step) = lines(run.dims(x)?, axis);
         let (x, norms) = (run.get::<T>(x)?, run.get::<T>(norm)?);
-        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         let size = (len * step).max(1);
         let blocks = x.chunks_exact(size).zip(dout.chunks_exact(size));
         for (block, ((x, dout), dx)) in blocks.zip(dx.chunks_exact_mut(size)).enumerate() {

@@ -53,16 +53,16 @@ fn width(dims: Dims, axis: usize) -> Result<usize> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, scale, bias) = (op.input("X")?, op.maybe_input("Scale"), op.maybe_input("Bias"));
-    let y = op.output("Y")?;
-    let (mean, variance) = (op.maybe_output("Mean"), op.maybe_output("Variance"));
+    let mut y = op.output("Y")?;
+    let (mut mean, mut variance) = (op.maybe_output("Mean"), op.maybe_output("Variance"));
     let (epsilon, axis) = (op.f64("epsilon")?, op.i64("begin_norm_axis")? as usize);
     float_kernel!(op, "X", |run, T| {
         let width = width(run.dims(x)?, axis)?;
-        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(&mut y)?);
         let scale = scale.map(|scale| run.get::<T>(scale)).transpose()?;
         let bias = bias.map(|bias| run.get::<T>(bias)).transpose()?;
-        let mut means = mean.map(|mean| run.set::<T>(mean)).transpose()?;
-        let mut variances = variance.map(|variance| run.set::<T>(variance)).transpose()?;
+        let mut means = mean.as_mut().map(|mean| run.set::<T>(mean)).transpose()?;
+        let mut variances = variance.as_mut().map(|variance| run.set::<T>(variance)).transpose()?;
         let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
         for (row, (x, y)) in rows.enumerate() {
             let (mean, variance) = normalize(x, epsilon as T, y);
@@ -99,7 +99,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let [x, mean, variance, dy] =
         [op.input("X")?, op.input("Mean")?, op.input("Variance")?, op.input("Y@GRAD")?];
     let scale = op.maybe_input("Scale");
-    let [dx, dscale, dbias] =
+    let [mut dx, mut dscale, mut dbias] =
         ["X@GRAD", "Scale@GRAD", "Bias@GRAD"].map(|slot| op.maybe_output(slot));
     let (epsilon, axis) = (op.f64("epsilon")?, op.i64("begin_norm_axis")? as usize);
     let (mut f32_row, mut f64_row) = (Vec::<f32>::new(), Vec::<f64>::new());
@@ -110,9 +110,9 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         let (x, dy) = (run.get::<T>(x)?, run.get::<T>(dy)?);
         let (means, variances) = (run.get::<T>(mean)?, run.get::<T>(variance)?);
         let scale = scale.map(|scale| run.get::<T>(scale)).transpose()?;
-        let mut dx = dx.map(|dx| run.set::<T>(dx)).transpose()?;
-        let mut dscale = dscale.map(|dscale| run.set::<T>(dscale)).transpose()?;
-        let mut dbias = dbias.map(|dbias| run.set::<T>(dbias)).transpose()?;
+        let mut dx = dx.as_mut().map(|dx| run.set::<T>(dx)).transpose()?;
+        let mut dscale = dscale.as_mut().map(|dscale| run.set::<T>(dscale)).transpose()?;
+        let mut dbias = dbias.as_mut().map(|dbias| run.set::<T>(dbias)).transpose()?;
         dscale.iter_mut().chain(&mut dbias).for_each(|sum| sum.fill(0.0));
         let statistics = means.iter().zip(variances);
         let rows = x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(statistics);

@@ -75,11 +75,11 @@ impl Norm {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let norm = Norm::of(op)?;
     float_kernel!(op, "X", |run, T| {
         let (len, width) = norm.blocks(run.dims(x)?)?;
-        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
         for (index, out) in out.iter_mut().enumerate() {
             let start = index / width.max(1) * len * width + index % width.max(1);
             let vector = x.iter().skip(start).step_by(width.max(1)).take(len);
@@ -109,11 +109,11 @@ fn norm_of(vector: impl Iterator<Item = f64>, order: f64) -> f64 {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let norm = Norm::of(op)?;
     float_kernel!(op, "X", |run, T| {
         let (len, width) = norm.blocks(run.dims(x)?)?;
-        let (x, dx) = (run.get::<T>(x)?, run.set::<T>(dx)?);
+        let (x, dx) = (run.get::<T>(x)?, run.set::<T>(&mut dx)?);
         let (out, dout) = (run.get::<T>(out)?, run.get::<T>(dout)?);
         for (index, (x, dx)) in x.iter().zip(dx).enumerate() {
             let result = index / (len * width) * width + index % width;

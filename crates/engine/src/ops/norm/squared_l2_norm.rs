@@ -19,10 +19,10 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let mut mergers = RowMergers::default();
     float_kernel!(op, "X", |run, T| {
-        run.set::<T>(out)?[0] = match run.value(x) {
+        run.set::<T>(&mut out)?[0] = match run.value(x) {
             Value::Tensor(x) => square_sum(x.as_slice::<T>()?),
             Value::Rows(x) => square_sum(mergers.of::<T>().merge(x, x.height)?.values),
         };
@@ -30,10 +30,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (x, dout, mut dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     float_kernel!(op, "X", |run, T| {
         let factor = 2.0 * run.first::<T>(dout)?;
-        for (dx, x) in run.set::<T>(dx)?.iter_mut().zip(run.get::<T>(x)?) {
+        for (dx, x) in run.set::<T>(&mut dx)?.iter_mut().zip(run.get::<T>(x)?) {
             *dx = factor * x;
         }
     })

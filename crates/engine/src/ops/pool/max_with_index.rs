@@ -20,12 +20,12 @@ pub(super) const DEF: OpDef = OpDef::new("max_pool2d_with_index", kernel)
     .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Mask"]));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, mask) = (op.input("X")?, op.output("Out")?, op.output("Mask")?);
+    let (x, mut out, mut mask) = (op.input("X")?, op.output("Out")?, op.output("Mask")?);
     let (config, mut windows) = (Config::of(op)?, Windows::default());
     float_kernel!(op, "X", |run, T| {
         let dims = run.dims(x)?;
-        config.lay(&mut windows, dims, run.out(out)?.numel())?;
-        forward::<T>(&windows, run.get(x)?, run.set(out)?, run.set(mask)?);
+        config.lay(&mut windows, dims, run.out(&mut out)?.numel())?;
+        forward::<T>(&windows, run.get(x)?, run.set(&mut out)?, run.set(&mut mask)?);
     })
 }
 
@@ -53,7 +53,7 @@ fn forward<T: Real>(windows: &Windows, x: &[T], out: &mut [T], mask: &mut [i32])
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, mask, dout) = (op.input("X")?, op.input("Mask")?, op.input("Out@GRAD")?);
-    let (dx, config, mut windows) = (op.output("X@GRAD")?, Config::of(op)?, Windows::default());
+    let (mut dx, config, mut windows) = (op.output("X@GRAD")?, Config::of(op)?, Windows::default());
     float_kernel!(op, "Out@GRAD", |run, T| {
         let dims = run.dims(x)?;
         config.lay(&mut windows, dims, run.tensor(dout)?.numel())?;
@@ -61,7 +61,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         if mask.len() != run.tensor(dout)?.numel() {
             return Err(Error::kernel("`Mask` and `Out@GRAD` differ in shape"));
         }
-        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         dx.fill(T::ZERO);
         for (at, (place, dout)) in mask.iter().zip(dout).enumerate() {
             let plane = at / windows.result() * windows.plane;

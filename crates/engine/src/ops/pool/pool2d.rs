@@ -47,13 +47,13 @@ impl Kind {
 const LOWEST: f64 = f32::MIN as f64;
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, kind, config) =
+    let (x, mut out, kind, config) =
         (op.input("X")?, op.output("Out")?, Kind::of(op)?, Config::of(op)?);
     let mut windows = Windows::default();
     float_kernel!(op, "X", |run, T| {
         let dims = run.dims(x)?;
-        config.lay(&mut windows, dims, run.out(out)?.numel())?;
-        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        config.lay(&mut windows, dims, run.out(&mut out)?.numel())?;
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
         match kind {
             Kind::Max => max(&windows, x, out),
             Kind::Mean => mean(&windows, x, out),
@@ -119,7 +119,7 @@ fn fold<T: Real>(
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out, dout) = (op.input("X")?, op.input("Out")?, op.input("Out@GRAD")?);
-    let (dx, kind, config) = (op.output("X@GRAD")?, Kind::of(op)?, Config::of(op)?);
+    let (mut dx, kind, config) = (op.output("X@GRAD")?, Kind::of(op)?, Config::of(op)?);
     let mut windows = Windows::default();
     float_kernel!(op, "Out@GRAD", |run, T| {
         let dims = run.dims(x)?;
@@ -127,7 +127,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         if run.tensor(out)?.numel() != run.tensor(dout)?.numel() {
             return Err(Error::kernel("`Out` and `Out@GRAD` differ in shape"));
         }
-        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         match kind {
             Kind::Max => max_grad(&windows, run.get::<T>(x)?, run.get::<T>(out)?, dout, dx),
             Kind::Mean => mean_grad(&windows, dout, dx),

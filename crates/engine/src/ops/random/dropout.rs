@@ -76,7 +76,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, seed_input) = (op.input("X")?, op.maybe_input("Seed"));
-    let (out, mask) = (op.output("Out")?, op.maybe_output("Mask"));
+    let (mut out, mut mask) = (op.output("Out")?, op.maybe_output("Mask"));
     let (mode, name) = (Mode::of(op)?, op.output_key("Out"));
     let own = Philox::new(op.seed, &name);
     let given = match op.i64("seed")? {
@@ -92,8 +92,8 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             Some(given) if fixed => given,
             _ => given.unwrap_or(own).stream(run.step),
         };
-        let mask = mask.map(|mask| run.set::<u8>(mask)).transpose()?;
-        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        let mask = mask.as_mut().map(|mask| run.set::<u8>(mask)).transpose()?;
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
         let first = run.share.first * (x.len() / run.share.rows.max(1));
         match mode {
             Mode::Fixed(factor) => {
@@ -142,9 +142,9 @@ fn draw<T: Real>(
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (mask, dout) = (op.maybe_input("Mask"), op.input("Out@GRAD")?);
-    let (mode, dx) = (Mode::of(op)?, op.output("X@GRAD")?);
+    let (mode, mut dx) = (Mode::of(op)?, op.output("X@GRAD")?);
     float_kernel!(op, "Out@GRAD", |run, T| {
-        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         match (mode, mask) {
             (Mode::Fixed(factor), _) => multiply(dout, factor as T, dx),
             (Mode::Random { scale, .. }, Some(mask)) => {

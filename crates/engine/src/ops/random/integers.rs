@@ -55,12 +55,12 @@ fn set(out: &mut Tensor, value: impl Fn(u64) -> i64) -> Result<()> {
 
 fn randint(op: &OpView<'_>) -> Result<Kernel> {
     let (low, high, mut shape) = (op.i64("low")?, op.i64("high")?, shape(op)?);
-    let (draw, dtype, out) = (Draw::new(op)?, op.dtype("dtype")?, op.output("Out")?);
+    let (draw, dtype, mut out) = (Draw::new(op)?, op.dtype("dtype")?, op.output("Out")?);
     if low >= high {
         return Err(Error::kernel(format!("there is no integer from {low} below {high}")));
     }
     Ok(Box::new(move |run| {
-        let (out, draw) = (run.out(out)?, draw.step(run.step));
+        let (out, draw) = (run.out(&mut out)?, draw.step(run.step));
         out.resize(dtype, sized(shape.read(run)?)?);
         let count = high.wrapping_sub(low).cast_unsigned();
         set(out, |index| low.wrapping_add_unsigned(below(draw.u64(index), count)))
@@ -68,14 +68,14 @@ fn randint(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn randperm(op: &OpView<'_>) -> Result<Kernel> {
-    let (draw, dtype, out) = (Draw::new(op)?, op.dtype("dtype")?, op.output("Out")?);
+    let (draw, dtype, mut out) = (Draw::new(op)?, op.dtype("dtype")?, op.output("Out")?);
     let count = op.i64("n")?;
     let count = usize::try_from(count).map_err(|_| {
         Error::kernel(format!("attribute `n` must not be negative, but is {count}"))
     })?;
     let mut order: Vec<i64> = Vec::new();
     Ok(Box::new(move |run| {
-        let (out, draw) = (run.out(out)?, draw.step(run.step));
+        let (out, draw) = (run.out(&mut out)?, draw.step(run.step));
         order.clear();
         order.extend(0..count as i64);
         // Fisher and Yates.

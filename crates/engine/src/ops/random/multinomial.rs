@@ -24,12 +24,12 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, draw) = (op.input("X")?, op.output("Out")?, Draw::new(op)?);
+    let (x, mut out, draw) = (op.input("X")?, op.output("Out")?, Draw::new(op)?);
     let (samples, replacement) = (op.i64("num_samples")? as usize, op.bool("replacement")?);
     let (mut weights, mut order) = (Vec::new(), Vec::new());
     Ok(Box::new(move |run| {
         let (x, draw) = (run.tensor(x)?, draw.step(run.step));
-        let (width, out) = (x.dims().last().copied().unwrap_or(0), run.set::<i64>(out)?);
+        let (width, out) = (x.dims().last().copied().unwrap_or(0), run.set::<i64>(&mut out)?);
         for (row, out) in out.chunks_exact_mut(samples).enumerate() {
             weights.clear();
             dispatch!(x.dtype(), T in [f32, f64] => {

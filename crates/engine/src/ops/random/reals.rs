@@ -91,10 +91,10 @@ fn kernel(
     mut shape: Given,
     element: impl Fn(&Philox, u64) -> f64 + Send + 'static,
 ) -> Result<Kernel> {
-    let (out, draw, dtype) = (op.output("Out")?, Draw::new(op)?, op.dtype("dtype")?);
+    let (mut out, draw, dtype) = (op.output("Out")?, Draw::new(op)?, op.dtype("dtype")?);
     let first = Draw::offset(op)?;
     Ok(Box::new(move |run| {
-        let (out, draw) = (run.out(out)?, draw.step(run.step));
+        let (out, draw) = (run.out(&mut out)?, draw.step(run.step));
         out.resize(dtype, sized(shape.read(run)?)?);
         each(out, |index| element(&draw, first.wrapping_add(index)))
     }))
@@ -110,12 +110,12 @@ fn each(out: &mut Tensor, element: impl Fn(u64) -> f64) -> Result<()> {
 }
 
 fn uniform(op: &OpView<'_>) -> Result<Kernel> {
-    let (out, draw, dtype) = (op.output("Out")?, Draw::new(op)?, op.dtype("dtype")?);
+    let (mut out, draw, dtype) = (op.output("Out")?, Draw::new(op)?, op.dtype("dtype")?);
     let (low, high, mut shape) = (op.f32("min")?, op.f32("max")?, Given::shape_of(op)?);
     let (count, step) = (op.i64("diag_num")?.max(0) as usize, op.i64("diag_step")?.max(0) as usize);
     let (value, first) = (op.f64("diag_val")?, Draw::offset(op)?);
     Ok(Box::new(move |run| {
-        let (out, draw) = (run.out(out)?, draw.step(run.step));
+        let (out, draw) = (run.out(&mut out)?, draw.step(run.step));
         out.resize(dtype, sized(shape.read(run)?)?);
         if dtype == DType::F32 {
             draw.fill_uniform(first, low, high, out.as_mut_slice()?);
@@ -132,9 +132,9 @@ fn uniform(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn bernoulli(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, draw) = (op.input("X")?, op.output("Out")?, Draw::new(op)?);
+    let (x, mut out, draw) = (op.input("X")?, op.output("Out")?, Draw::new(op)?);
     Ok(Box::new(move |run| {
-        let (x, out, draw) = (run.tensor(x)?, run.out(out)?, draw.step(run.step));
+        let (x, out, draw) = (run.tensor(x)?, run.out(&mut out)?, draw.step(run.step));
         // The same coins fall for a row whichever worker has it. A row of the batch may be several
         // of the tensor.
         let first = (run.share.first * (x.numel() / run.share.rows.max(1))) as u64;

@@ -33,12 +33,20 @@ fn next_seed(seed: i64) -> i64 {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, seed, out) = (op.input("X")?, op.maybe_input("Seed"), op.output("Out")?);
-    let (index, seed_out) = (op.output("ShuffleIdx")?, op.maybe_output("SeedOut"));
+    let (x, mut out, mut index) = (op.input("X")?, op.output("Out")?, op.output("ShuffleIdx")?);
+    let mut both_seeds = op.maybe_in_out("Seed", "SeedOut");
+    let (seed, mut seed_out) = match both_seeds {
+        Some(_) => (None, None),
+        None => (op.maybe_input("Seed"), op.maybe_output("SeedOut")),
+    };
     let (startup, name) = (op.i64("startup_seed")?, op.output_key("Out"));
     Ok(Box::new(move |run| {
         // A seed without an element is one that is not there yet, as in Paddle.
-        let given = match seed.map(|seed| run.tensor(seed)).transpose()? {
+        let seed = match &both_seeds {
+            Some(seeds) => Some(run.before(seeds)?),
+            None => seed.map(|seed| run.tensor(seed)).transpose()?,
+        };
+        let given = match seed {
             Some(seed) if seed.numel() > 0 && seed.dtype() != DType::I64 => {
                 let problem = format!("`Seed` must be int64, not {}", seed.dtype());
                 return Err(Error::kernel(problem));
@@ -49,7 +57,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let key = given.unwrap_or(startup);
         let draw = Philox::new(key.cast_unsigned(), &name);
         let draw = if given.is_some() { draw } else { draw.stream(run.step) };
-        let (x, index) = (run.tensor(x)?, run.out(index)?);
+        let (x, index) = (run.tensor(x)?, run.out(&mut index)?);
         let rows: usize = x.dims().iter().rev().skip(1).product();
         index.resize(DType::I64, [rows]);
         let index = index.as_mut_slice::<i64>()?;
@@ -58,10 +66,12 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         for last in (1..rows).rev() {
             index.swap(last, below(draw.u64(last as u64), last as u64 + 1) as usize);
         }
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         out.resize(x.dtype(), x.dims());
         move_rows(x, out, index, Direction::To)?;
-        if let Some(seed_out) = seed_out {
+        if let Some(seed_out) =
+            both_seeds.as_mut().map(|seeds| &mut seeds.out).or(seed_out.as_mut())
+        {
             let seed_out = run.out(seed_out)?;
             seed_out.resize(DType::I64, [1]);
             seed_out.as_mut_slice::<i64>()?[0] = next_seed(key);
@@ -93,9 +103,9 @@ fn move_rows(from: &Tensor, to: &mut Tensor, index: &[i64], direction: Direction
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (index, dout) = (op.input("ShuffleIdx")?, op.input("Out@GRAD")?);
-    let dx = op.output("X@GRAD")?;
+    let mut dx = op.output("X@GRAD")?;
     Ok(Box::new(move |run| {
-        let (index, dout, dx) = (run.get::<i64>(index)?, run.tensor(dout)?, run.out(dx)?);
+        let (index, dout, dx) = (run.get::<i64>(index)?, run.tensor(dout)?, run.out(&mut dx)?);
         if !index.is_empty() && !dout.numel().is_multiple_of(index.len()) {
             let problem = format!("{} indices do not fit `Out@GRAD` {}", index.len(), dout.dims());
             return Err(Error::kernel(problem));

@@ -101,8 +101,8 @@ impl Scratch {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (input, last) = (op.input("Input")?, op.input("HiddenPrev")?);
     let (weight, bias) = (op.input("Weight")?, op.maybe_input("Bias"));
-    let (gate, reset) = (op.maybe_output("Gate"), op.maybe_output("ResetHiddenPrev"));
-    let (hidden, unit, mut scratch) = (op.output("Hidden")?, Unit::of(op)?, Scratch::default());
+    let (mut gate, mut reset) = (op.maybe_output("Gate"), op.maybe_output("ResetHiddenPrev"));
+    let (mut hidden, unit, mut scratch) = (op.output("Hidden")?, Unit::of(op)?, Scratch::default());
     float_kernel!(op, "Input", |run, T| {
         let dims = run.dims(last)?;
         let count = dims[0] * dims[1];
@@ -110,14 +110,14 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let (input, last) = (run.get::<T>(input)?, run.get::<T>(last)?);
         let bias = bias.map(|bias| run.get::<T>(bias)).transpose()?;
         split_columns(input, bias, gates, candidate, dims[1]);
-        let reset_last = match reset {
+        let reset_last = match &mut reset {
             Some(reset) => run.set::<T>(reset)?,
             None => given,
         };
         let weight = run.get::<T>(weight)?;
-        let out = run.set::<T>(hidden)?;
+        let out = run.set::<T>(&mut hidden)?;
         unit.forward([dims[0], dims[1]], last, weight, gates, candidate, reset_last, out);
-        if let Some(gate) = gate {
+        if let Some(gate) = &mut gate {
             join_columns(gates, candidate, run.set::<T>(gate)?, dims[1]);
         }
     })
@@ -205,7 +205,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (gate, reset) = (op.input("Gate")?, op.input("ResetHiddenPrev")?);
     let (dout, unit, mut scratch) = (op.input("Hidden@GRAD")?, Unit::of(op)?, Scratch::default());
     let wanted = ["Input@GRAD", "HiddenPrev@GRAD", "Weight@GRAD", "Bias@GRAD"];
-    let [dinput, dlast, dweight, dbias] = wanted.map(|slot| op.maybe_output(slot));
+    let [mut dinput, mut dlast, mut dweight, mut dbias] = wanted.map(|slot| op.maybe_output(slot));
     let mut own_dlast = Tensor::empty(DType::F32);
     float_kernel!(op, "HiddenPrev", |run, T| {
         let dims = run.dims(last)?;
@@ -219,7 +219,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             reset_last: run.get(reset)?,
             dout: run.get(dout)?,
         };
-        let to_last = match dlast {
+        let to_last = match &mut dlast {
             Some(dlast) => run.set::<T>(dlast)?,
             None => {
                 own_dlast.resize(T::DTYPE, [count]);
@@ -227,13 +227,13 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             }
         };
         unit.backward(dims[0], &reads, dgates, dcandidate, dreset, to_last);
-        if let Some(dinput) = dinput {
+        if let Some(dinput) = &mut dinput {
             join_columns(dgates, dcandidate, run.set::<T>(dinput)?, dims[1]);
         }
-        if let Some(dweight) = dweight {
+        if let Some(dweight) = &mut dweight {
             weight_grad(dims[0], &reads, dgates, dcandidate, run.set::<T>(dweight)?);
         }
-        if let Some(dbias) = dbias {
+        if let Some(dbias) = &mut dbias {
             let (of_gates, of_candidate) = run.set::<T>(dbias)?.split_at_mut(2 * dims[1]);
             sum_rows(dgates, of_gates);
             sum_rows(dcandidate, of_candidate);

@@ -51,12 +51,13 @@ fn gates<T: Real>(x: &[T], hidden: usize, j: usize, forget_bias: T) -> [T; 4] {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, last) = (op.input("X")?, op.input("C_prev")?);
-    let (cell, state) = (op.output("C")?, op.output("H")?);
+    let (mut cell, mut state) = (op.output("C")?, op.output("H")?);
     let forget_bias = op.f64("forget_bias")?;
     float_kernel!(op, "X", |run, T| {
         let hidden = run.dims(last)?[1];
         let (x, last) = (run.get::<T>(x)?, run.get::<T>(last)?);
-        forward::<T>(hidden, T::from_f64(forget_bias), x, last, run.set(cell)?, run.set(state)?);
+        let (cell, state) = (run.set(&mut cell)?, run.set(&mut state)?);
+        forward::<T>(hidden, T::from_f64(forget_bias), x, last, cell, state);
     })
 }
 
@@ -87,14 +88,14 @@ fn forward<T: Real>(
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, last, cell) = (op.input("X")?, op.input("C_prev")?, op.input("C")?);
     let (dcell, dstate) = (op.input("C@GRAD")?, op.input("H@GRAD")?);
-    let (dx, dlast) = (op.maybe_output("X@GRAD"), op.maybe_output("C_prev@GRAD"));
+    let (mut dx, mut dlast) = (op.maybe_output("X@GRAD"), op.maybe_output("C_prev@GRAD"));
     let forget_bias = op.f64("forget_bias")?;
     float_kernel!(op, "X", |run, T| {
         let hidden = run.dims(last)?[1];
         let reads =
             [run.get::<T>(x)?, run.get(last)?, run.get(cell)?, run.get(dcell)?, run.get(dstate)?];
-        let dx = dx.map(|dx| run.set::<T>(dx)).transpose()?;
-        let dlast = dlast.map(|dlast| run.set::<T>(dlast)).transpose()?;
+        let dx = dx.as_mut().map(|dx| run.set::<T>(dx)).transpose()?;
+        let dlast = dlast.as_mut().map(|dlast| run.set::<T>(dlast)).transpose()?;
         backward::<T>(hidden, T::from_f64(forget_bias), reads, dx, dlast);
     })
 }

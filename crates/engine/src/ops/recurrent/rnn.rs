@@ -228,7 +228,7 @@ fn forward<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>>(
     dropout: Option<Dropout>,
 ) -> Result<()> {
     let (sizes, network) = (&given.sizes, given.sizes.network);
-    let reserve = match writes.reserve {
+    let reserve = match &mut writes.reserve {
         Some(reserve) => run.set::<T>(reserve)?,
         None => {
             writes.own_reserve.resize(T::DTYPE, [sizes.reserve()]);
@@ -237,7 +237,7 @@ fn forward<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>>(
     };
     writes.recurrent.resize(T::DTYPE, [sizes.batch, network.gate_width()]);
     let recurrent = writes.recurrent.as_mut_slice::<T>()?;
-    let masks = match writes.masks {
+    let masks = match &mut writes.masks {
         Some(masks) => run.set::<u8>(masks)?,
         None => {
             let gaps = if dropout.is_some() { network.layers - 1 } else { 0 };
@@ -245,10 +245,9 @@ fn forward<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>>(
             &mut writes.own_masks[..]
         }
     };
-    let state = |i: usize| -> Result<&mut [T]> {
-        writes.states.get(i).map_or(Ok(&mut []), |state| run.set::<T>(*state))
-    };
-    let [last_state, last_cell] = [state(0)?, state(1)?];
+    let mut states = writes.states.iter_mut();
+    let mut state = || states.next().map_or(Ok(Default::default()), |state| run.set::<T>(state));
+    let [last_state, last_cell] = [state()?, state()?];
     let (passes, inputs) = reserve.split_at_mut(network.passes() * sizes.pass());
     let (layer_size, state_size) = (sizes.layer(), sizes.state());
     for layer in 0..network.layers {
@@ -256,7 +255,7 @@ fn forward<'a, T: Matrix + Real, W: Fn(usize) -> Result<&'a [T]>>(
         let (below, above) = inputs.split_at_mut(layer * layer_size);
         let input = if layer == 0 { input } else { &below[(layer - 1) * layer_size..] };
         let last = layer + 1 == network.layers;
-        let out = if last { run.set::<T>(writes.out)? } else { &mut above[..layer_size] };
+        let out = if last { run.set::<T>(&mut writes.out)? } else { &mut above[..layer_size] };
         for pass in layer * network.directions..(layer + 1) * network.directions {
             let region = &mut passes[pass * sizes.pass()..(pass + 1) * sizes.pass()];
             let at = pass * state_size..(pass + 1) * state_size;

@@ -132,20 +132,20 @@ impl Grads {
         let mut gates = Gates::of(sizes, self.gates.as_mut_slice()?);
         let dstates = [dstate.as_mut_slice::<T>()?, dcell.as_mut_slice::<T>()?];
         given.backward(pass, kept, self.layers[0].as_slice()?, dstates, &mut gates)?;
-        for (out, state) in self.dpre.iter().zip(&self.states) {
+        for (out, state) in self.dpre.iter_mut().zip(&self.states) {
             if let Some(out) = out {
-                run.set::<T>(*out)?[at.clone()].copy_from_slice(state.as_slice()?);
+                run.set::<T>(out)?[at.clone()].copy_from_slice(state.as_slice()?);
             }
         }
         for part in [Part::Input, Part::Hidden, Part::InputBias, Part::HiddenBias] {
-            if let Some(Some(out)) = self.dweights.get(network.weight(pass, part)) {
-                given.weight_grad(pass, part, input, kept, &gates, run.set(*out)?);
+            if let Some(Some(out)) = self.dweights.get_mut(network.weight(pass, part)) {
+                given.weight_grad(pass, part, input, kept, &gates, run.set(out)?);
             }
         }
         let add = network.direction(pass) > 0;
         if pass >= network.directions {
             given.input_grad(pass, &gates, self.layers[1].as_mut_slice()?, add)?;
-        } else if let Some(dinput) = self.dinput {
+        } else if let Some(dinput) = &mut self.dinput {
             given.input_grad(pass, &gates, run.set(dinput)?, add)?;
         }
         Ok(())

@@ -15,7 +15,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>, all: bool) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let axes = Axes::of(op)?;
     let mut truth = Vec::new();
     Ok(Box::new(move |run| {
@@ -25,7 +25,7 @@ fn kernel(op: &OpView<'_>, all: bool) -> Result<Kernel> {
         dispatch!(dtype, T in [u8, f32, f64, i32, i64] => {
             unary::each(run.get::<T>(x)?, &mut truth, |x: T| u8::from(x != T::default()));
         }, else => return Err(Error::kernel(format!("{dtype} elements have no truth value"))));
-        let (x, out) = (truth.as_slice(), run.set::<u8>(out)?);
+        let (x, out) = (truth.as_slice(), run.set::<u8>(&mut out)?);
         if all {
             let run = |so_far: u8, x: &[u8]| so_far & u8::from(!x.contains(&0));
             axes::reduce(&walk, x, out, 1, |so_far, x| so_far & x, run);

@@ -31,11 +31,11 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, axes) = (op.input("X")?, op.output("Out")?, Axes::named(op, "axis")?);
+    let (x, mut out, axes) = (op.input("X")?, op.output("Out")?, Axes::named(op, "axis")?);
     let mut sums = Tensor::empty(DType::F32);
     float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
-        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
         sums.resize(T::DTYPE, [out.len()]);
         forward::<T>(&walk, x, out, sums.as_mut_slice()?);
     })
@@ -75,12 +75,12 @@ fn forward<T: Real>(walk: &BroadcastWalk<1>, x: &[T], out: &mut [T], sums: &mut 
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axes = Axes::named(op, "axis")?;
     float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
         let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
         let slope = |x: T, out: T, dout: T| dout * Real::exp(x - out);
-        axes::spread(&walk, x, out, dout, run.set::<T>(dx)?, slope);
+        axes::spread(&walk, x, out, dout, run.set::<T>(&mut dx)?, slope);
     })
 }

@@ -20,7 +20,7 @@ fn smaller<T: Number>(a: T, b: T) -> T {
 }
 
 fn kernel(op: &OpView<'_>, largest: bool) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let axes = Axes::of(op)?;
     Ok(Box::new(move |run| {
         let (walk, count) = axes.walk(run.dims(x)?)?;
@@ -29,7 +29,7 @@ fn kernel(op: &OpView<'_>, largest: bool) -> Result<Kernel> {
         }
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+            let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
             if largest {
                 let run = |top: T, x: &[T]| fold_of(x, top, larger);
                 axes::reduce(&walk, x, out, T::LOWEST, larger, run);
@@ -44,20 +44,13 @@ fn kernel(op: &OpView<'_>, largest: bool) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axes = Axes::of(op)?;
     float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
         let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
-        axes::spread(
-            &walk,
-            x,
-            out,
-            dout,
-            run.set::<T>(dx)?,
-            |x, out, dout| {
-                if x == out { dout } else { T::ZERO }
-            },
-        );
+        axes::spread(&walk, x, out, dout, run.set::<T>(&mut dx)?, |x, out, dout| {
+            if x == out { dout } else { T::ZERO }
+        });
     })
 }

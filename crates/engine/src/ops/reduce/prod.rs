@@ -9,13 +9,13 @@ pub(super) const DEF: OpDef =
     axes::def("reduce_prod", kernel).gradient(axes::gradient_from_both(grad_kernel));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let axes = Axes::of(op)?;
     Ok(Box::new(move |run| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
         let dtype = run.tensor(x)?.dtype();
         dispatch!(dtype, T in [f32, f64, i32, i64] => {
-            let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+            let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
             let run = |product: T, x: &[T]| x.iter().fold(product, |product, x| product.times(*x));
             axes::reduce(&walk, x, out, T::ONE, T::times, run);
             Ok(())
@@ -25,12 +25,12 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axes = Axes::of(op)?;
     float_kernel!(op, "X", |run, T| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
         let (x, out, dout) = (run.get::<T>(x)?, run.get::<T>(out)?, run.get::<T>(dout)?);
-        let dx = run.set::<T>(dx)?;
+        let dx = run.set::<T>(&mut dx)?;
         if !x.contains(&0.0) {
             axes::spread(&walk, x, out, dout, dx, |x, out, dout| dout * out / x);
             return Ok(());

@@ -19,12 +19,12 @@ enum Weight {
 }
 
 fn sum(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let axes = Axes::of(op)?;
     let mut converted = Tensor::empty(DType::F32);
     Ok(Box::new(move |run| {
         let (walk, _) = axes.walk(run.dims(x)?)?;
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let dtype = out.dtype();
         let x = if x.dtype() == dtype {
             x
@@ -53,14 +53,14 @@ fn convert(x: &Tensor, dtype: DType, to: &mut Tensor) -> Result<()> {
 }
 
 fn mean(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let axes = Axes::of(op)?;
     float_kernel!(op, "X", |run, T| {
         let dims = run.dims(x)?;
         let (walk, count) = axes.walk(dims)?;
         // Over the batch, this worker's mean counts for its share.
         let share = if axes.over_rows(dims.len()) { run.share.fraction() } else { 1.0 };
-        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
         axes::reduce(&walk, x, out, T::ZERO, T::plus, |sum, x| sum + sum_of(x, |x| x));
         let weight = T::from_f64(share / count as f64);
         out.iter_mut().for_each(|sum| *sum *= weight);
@@ -68,7 +68,7 @@ fn mean(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn grad_kernel(op: &OpView<'_>, weight: Weight) -> Result<Kernel> {
-    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (x, dout, mut dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axes = Axes::of(op)?;
     let mut converted = Tensor::empty(DType::F32);
     Ok(Box::new(move |run| {
@@ -79,7 +79,7 @@ fn grad_kernel(op: &OpView<'_>, weight: Weight) -> Result<Kernel> {
             Weight::Mean if axes.over_rows(dims.len()) => run.share.fraction() / count as f64,
             Weight::Mean => 1.0 / count as f64,
         };
-        let (dout, dx) = (run.tensor(dout)?, run.out(dx)?);
+        let (dout, dx) = (run.tensor(dout)?, run.out(&mut dx)?);
         let dout = if dout.dtype() == dx.dtype() {
             dout
         } else {

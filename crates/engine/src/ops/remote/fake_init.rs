@@ -28,9 +28,9 @@ fn width(op: &OpView<'_>) -> Result<i64> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (out, dtype, width) = (op.output("Out")?, op.dtype("dtype")?, width(op)? as usize);
+    let (mut out, dtype, width) = (op.output("Out")?, op.dtype("dtype")?, width(op)? as usize);
     Ok(Box::new(move |run| {
-        run.out(out)?.resize(dtype, Dims::new(&[0, width]));
+        run.out(&mut out)?.resize(dtype, Dims::new(&[0, width]));
         Ok(())
     }))
 }

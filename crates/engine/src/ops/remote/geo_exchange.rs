@@ -56,7 +56,7 @@ fn layout(op: &OpView<'_>, params: usize) -> Result<Vec<Place>> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (remote, ids, mut read) = (op.remote()?, op.inputs("Ids"), Ids::default());
-    let params: Vec<_> = op.inputs("Param").into_iter().zip(op.outputs("ParamOut")).collect();
+    let mut params = op.in_outs("Param", "ParamOut");
     let layout = layout(op, params.len())?;
     let wanted: usize = layout.iter().filter_map(|place| place.ids).sum();
     if wanted != ids.len() {
@@ -68,9 +68,8 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let touched = read.read(run, &ids)?;
         let mut rest = touched.as_slice();
         let mut exchanged = Vec::with_capacity(params.len());
-        for ((param, out), Place { pieces, ids }) in params.iter().zip(&layout) {
-            run.carry_over(*param, *out)?;
-            let value: &mut Tensor = run.out(*out)?;
+        for (param, Place { pieces, ids }) in params.iter_mut().zip(&layout) {
+            let value = run.continued(param)?;
             let touched = ids.map(|count| {
                 let (own, others) = rest.split_at(count);
                 rest = others;

@@ -68,7 +68,7 @@ const LEVELS: AttrSpec = attr::ints("levels", &[]);
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (ranks, shapes) = (cx.op().longs("ranks")?, cx.op().longs("shapes")?);
     let (dtypes, levels) = (cx.op().longs("dtypes")?, cx.op().longs("levels")?);
-    let count = cx.op().outputs("Out").len();
+    let count = cx.op().op.outputs_of("Out").len();
     let wrong = || Error::kernel(format!("its attributes must describe {count} variables"));
     let mut rest = shapes.as_slice();
     let mut metas = Vec::with_capacity(count);

@@ -39,16 +39,16 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (remote, weights) = (op.remote()?, op.input("W")?);
-    let (ids, outs) = (op.inputs("Ids"), op.outputs("Outputs"));
+    let (ids, mut outs) = (op.inputs("Ids"), op.outputs("Outputs"));
     let (mut table, mut read) = (reference(op)?, Ids::default());
     Ok(Box::new(move |run| {
         table.width = run.dims(weights)?.get(1).copied().unwrap_or(1);
         let slots = read.read(run, &ids)?;
-        for (ids, out) in ids.iter().zip(&outs) {
-            run.out(*out)?.set_lod(run.tensor(*ids)?.lod());
+        for (ids, out) in ids.iter().zip(&mut outs) {
+            run.out(out)?.set_lod(run.tensor(*ids)?.lod());
         }
         let mut rows =
-            outs.iter().map(|out| run.set::<f32>(*out)).collect::<Result<Vec<&mut [f32]>>>()?;
-        remote.pull_rows(&table, &slots, &mut rows)
+            outs.iter_mut().map(|out| run.out(out)).collect::<Result<Vec<&mut Tensor>>>()?;
+        remote.pull_tensors(&table, &slots, &mut rows)
     }))
 }

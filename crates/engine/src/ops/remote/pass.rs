@@ -6,7 +6,9 @@ use crate::ops::prelude::*;
 
 /// A table whose rows of a pass are variables of the trainer: `W` and `States` in the order of a
 /// record, the index of their keys, and the feeds that name keys; `Powers` are variables that count
-/// its steps, powers of `betas`.
+/// its steps, powers of `betas`. `Entry` has the marks and counters of a table with an entry; `Record`
+/// the whole records of one with an accessor, whose `W` is what pulls of them give. With several
+/// trainers, `Room` is a variable with as many elements as rows fit that one asks of another.
 pub(super) const TABLE: OpDef = OpDef::new("pass_table", refuse)
     .inputs(&[
         Slot::one("W"),
@@ -14,6 +16,9 @@ pub(super) const TABLE: OpDef = OpDef::new("pass_table", refuse)
         Slot::one("Index"),
         Slot::any("Ids"),
         Slot::any("Powers"),
+        Slot::maybe("Entry"),
+        Slot::maybe("Record"),
+        Slot::any("Room"),
     ])
     .attrs(&[
         TRAINER_ID,

@@ -29,7 +29,7 @@ pub(super) const DEF: OpDef = OpDef::new("recv", kernel)
     .side_effect();
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
-    let shapes = shapes(cx.op(), cx.op().outputs("Out").len())?;
+    let shapes = shapes(cx.op(), cx.op().op.outputs_of("Out").len())?;
     let dtype = cx.op().dtype("dtype")?;
     cx.set_each("Out", shapes.into_iter().map(|dims| Meta::new(dtype, dims)));
     dummies(cx, "Dummy");
@@ -56,13 +56,18 @@ fn shapes(op: &OpView<'_>, count: usize) -> Result<Vec<Vec<i64>>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (remote, outs) = (op.remote()?, op.outputs("Out"));
+    let (remote, mut outs) = (op.remote()?, op.outputs("Out"));
     let pieces = pieces(op, "recv_varnames", outs.len())?;
     let shapes = shapes(op, outs.len())?;
+    // On the host outputs are variables of a scope, which anybody may write between two steps.
+    let held = op.held.cloned();
     Ok(Box::new(move |run| {
         let mut outs =
-            outs.iter().map(|out| run.out(*out)).collect::<Result<Vec<&mut Tensor>>>()?;
-        remote.recv(&pieces, &mut outs)?;
+            outs.iter_mut().map(|out| run.out(out)).collect::<Result<Vec<&mut Tensor>>>()?;
+        match &held {
+            Some(held) => held.update(|versions| remote.recv(&pieces, &mut outs, versions))?,
+            None => remote.recv(&pieces, &mut outs, &mut vec![0; pieces.len()])?,
+        }
         // The kernels that follow were made for the program's shapes.
         for ((piece, shape), out) in pieces.iter().zip(&shapes).zip(&outs) {
             let dims = out.dims();

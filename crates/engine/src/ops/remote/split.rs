@@ -18,7 +18,7 @@ pub(super) const SELECTED_ROWS: OpDef = OpDef::new("split_selected_rows", rows_k
 
 /// Rows of each piece; they must add up to `rows` where that is known.
 fn sections(op: &OpView<'_>, name: &str, rows: i64) -> Result<Vec<i64>> {
-    let (sections, count) = (op.longs(name)?, op.outputs("Out").len());
+    let (sections, count) = (op.longs(name)?, op.op.outputs_of("Out").len());
     let fits = sections.len() == count && sections.iter().all(|rows| *rows > 0);
     if fits && (rows < 0 || sections.iter().sum::<i64>() == rows) {
         return Ok(sections);
@@ -39,14 +39,14 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, outs) = (op.input("X")?, op.outputs("Out"));
+    let (x, mut outs) = (op.input("X")?, op.outputs("Out"));
     let sections = sections(op, "sections", -1)?;
     Ok(Box::new(move |run| {
         let x = run.tensor(x)?;
         let row = x.dims().tail(1) * x.dtype().size();
         let mut rest = x.as_bytes();
-        for (out, rows) in outs.iter().zip(&sections) {
-            let out = run.out(*out)?;
+        for (out, rows) in outs.iter_mut().zip(&sections) {
+            let out = run.out(out)?;
             out.resize(x.dtype(), x.dims().with_rows(*rows as usize));
             let bytes = (*rows as usize * row).min(rest.len());
             let (piece, after) = rest.split_at(bytes);
@@ -77,14 +77,14 @@ fn infer_rows(cx: &mut Infer<'_>) -> Result<()> {
 
 /// Row numbers count from the start of their piece, as the servers do.
 fn rows_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, outs) = (op.input("X")?, op.outputs("Out"));
+    let (x, mut outs) = (op.input("X")?, op.outputs("Out"));
     let sections = sections(op, "height_sections", -1)?;
     Ok(Box::new(move |run| {
         let x = run.value(x).rows().ok_or_else(|| Error::kernel("`X` must be selected rows"))?;
         let row = x.width() * x.value.dtype().size();
         let mut first = 0i64;
-        for (out, height) in outs.iter().zip(&sections) {
-            let out = run.out_rows(*out, x.value.dtype());
+        for (out, height) in outs.iter_mut().zip(&sections) {
+            let out = run.out_rows(out, x.value.dtype());
             let inside = |id: &i64| (first..first + height).contains(id);
             out.rows.clear();
             out.rows.extend(x.rows.iter().filter(|id| inside(id)).map(|id| id - first));

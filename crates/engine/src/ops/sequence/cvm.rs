@@ -41,10 +41,10 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, y, use_cvm) = (op.input("X")?, op.output("Y")?, op.bool("use_cvm")?);
+    let (x, mut y, use_cvm) = (op.input("X")?, op.output("Y")?, op.bool("use_cvm")?);
     float_kernel!(op, "X", |run, T| {
         let width = run.dims(x)?.tail(1);
-        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(&mut y)?);
         let kept = if use_cvm { width } else { width - COUNTERS };
         if kept == 0 {
             return Ok(());
@@ -61,7 +61,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, cvm) = (op.input("X")?, op.input("CVM")?);
-    let (dy, dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
+    let (dy, mut dx) = (op.input("Y@GRAD")?, op.output("X@GRAD")?);
     let use_cvm = op.bool("use_cvm")?;
     float_kernel!(op, "X", |run, T| {
         let x = run.tensor(x)?;
@@ -69,7 +69,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         let kept = if use_cvm { width } else { width - COUNTERS };
         let offsets = if x.lod().is_empty() { None } else { Some(innermost(x, "X")?) };
         let samples = offsets.map_or(rows, |offsets| offsets.len() - 1);
-        let (cvm, dy, dx) = (run.get::<T>(cvm)?, run.get::<T>(dy)?, run.set::<T>(dx)?);
+        let (cvm, dy, dx) = (run.get::<T>(cvm)?, run.get::<T>(dy)?, run.set::<T>(&mut dx)?);
         if cvm.len() != samples * COUNTERS || dy.len() != rows * kept {
             return Err(Error::kernel(format!(
                 "{samples} samples need as many rows of show and click in `CVM`, \

@@ -143,18 +143,19 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let x = op.input("X")?;
     let [size, total, square] =
         [op.input("BatchSize")?, op.input("BatchSum")?, op.input("BatchSquareSum")?];
-    let [y, means, scales] = [op.output("Y")?, op.output("Means")?, op.output("Scales")?];
+    let [mut y, mut means, mut scales] =
+        [op.output("Y")?, op.output("Means")?, op.output("Scales")?];
     let (slot_dim, shifted) = (op.i64("slot_dim")?, shift_slots(op)?);
     float_kernel!(op, "X", |run, T| {
         let columns = run.dims(x)?.tail(1);
         let (size, total, square) =
             (run.get::<T>(size)?, run.get::<T>(total)?, run.get::<T>(square)?);
-        let (means, scales) = (run.set::<T>(means)?, run.set::<T>(scales)?);
+        let (means, scales) = (run.set::<T>(&mut means)?, run.set::<T>(&mut scales)?);
         for (column, (mean, scale)) in means.iter_mut().zip(&mut *scales).enumerate() {
             *mean = total[column] / size[column];
             *scale = (size[column] / square[column]).sqrt();
         }
-        let (x, y) = (run.get::<T>(x)?, run.set::<T>(y)?);
+        let (x, y) = (run.get::<T>(x)?, run.set::<T>(&mut y)?);
         let shifted = shift::<T>(run, shifted)?;
         Slots::new(slot_dim, columns).each(x, |columns, elements, shown| {
             let (x, y) = (&x[elements.clone()], &mut y[elements]);
@@ -182,7 +183,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let [x, means, scales, dy] =
         [op.input("X")?, op.input("Means")?, op.input("Scales")?, op.input("Y@GRAD")?];
-    let [dx, dsize, dsum, dsquare, dscale, dbias] = [
+    let [mut dx, mut dsize, mut dsum, mut dsquare, mut dscale, mut dbias] = [
         "X@GRAD",
         "BatchSize@GRAD",
         "BatchSum@GRAD",
@@ -200,11 +201,11 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         let (x, dy) = (run.get::<T>(x)?, run.get::<T>(dy)?);
         let (means, scales) = (run.get::<T>(means)?, run.get::<T>(scales)?);
         let shifted = shift::<T>(run, shifted)?;
-        if let Some(dx) = dx {
+        if let Some(dx) = &mut dx {
             input_grad(slots, x, dy, scales, shifted, run.set::<T>(dx)?);
         }
-        let dscale = dscale.map(|dscale| run.set::<T>(dscale)).transpose()?;
-        let dbias = dbias.map(|dbias| run.set::<T>(dbias)).transpose()?;
+        let dscale = dscale.as_mut().map(|dscale| run.set::<T>(dscale)).transpose()?;
+        let dbias = dbias.as_mut().map(|dbias| run.set::<T>(dbias)).transpose()?;
         let mut grads = [dscale, dbias];
         grads.iter_mut().flatten().for_each(|grad| grad.fill(0.0));
         if shifted.is_some() {
@@ -213,7 +214,8 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         summarize(slots, x, means, &mut sums);
         for (column, sum) in sums.chunks_exact_mut(3).enumerate() {
             let [count, total, square] = batch_summary(sum, slots.skip_unshown, epsilon);
-            for (output, value) in [(dsize, count), (dsum, total), (dsquare, square)] {
+            for (output, value) in [(&mut dsize, count), (&mut dsum, total), (&mut dsquare, square)]
+            {
                 if let Some(output) = output {
                     run.set::<T>(output)?[column] = value as T;
                 }

@@ -60,11 +60,11 @@ fn repeats(
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, y, out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
+    let (x, y, mut out) = (op.input("X")?, op.input("Y")?, op.output("Out")?);
     let ref_level = op.i64("ref_level")?;
     let (mut plan, mut lod) = (Vec::new(), vec![Vec::new()]);
     Ok(Box::new(move |run| {
-        let (x, y, out) = (run.tensor(x)?, run.tensor(y)?, run.out(out)?);
+        let (x, y, out) = (run.tensor(x)?, run.tensor(y)?, run.out(&mut out)?);
         repeats(x, y, ref_level, &mut plan)?;
         let rows: usize = plan.iter().map(|(_, rows, repeat)| rows * repeat).sum();
         let dims = x.dims().with_rows(rows);
@@ -93,14 +93,14 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, y) = (op.input("X")?, op.input("Y")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let ref_level = op.i64("ref_level")?;
     let mut plan = Vec::new();
     float_kernel!(op, "X", |run, T| {
         let (x, y) = (run.tensor(x)?, run.tensor(y)?);
         repeats(x, y, ref_level, &mut plan)?;
         let width = x.dims().tail(1);
-        let (mut rest, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (mut rest, dx) = (run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         dx.fill(0.0);
         for &(first, rows, repeat) in &plan {
             let dx = &mut dx[first * width..(first + rows) * width];

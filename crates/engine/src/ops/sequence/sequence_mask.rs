@@ -29,11 +29,11 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, by_tensor) = (op.input("X")?, op.output("Y")?, op.maybe_input("MaxLenTensor"));
+    let (x, mut out, by_tensor) = (op.input("X")?, op.output("Y")?, op.maybe_input("MaxLenTensor"));
     let (maxlen, dtype) = (op.i64("maxlen")?, op.dtype("out_dtype")?);
     let mut lengths: Vec<f64> = Vec::new();
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         read_lengths(&mut lengths, x)?;
         let maxlen = by_tensor.map_or(Ok(maxlen), |tensor| integer(run.tensor(tensor)?))?;
         let longest = || lengths.iter().fold(0.0, |most: f64, length| most.max(*length)) as i64;

@@ -84,14 +84,14 @@ fn grad(view: &OpView<'_>) -> Result<Vec<Op>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, index) = (op.input("X")?, op.output("Out")?, op.maybe_output("MaxIndex"));
+    let (x, mut out, mut index) = (op.input("X")?, op.output("Out")?, op.maybe_output("MaxIndex"));
     let (pool, pad) = (Pool::of(op)?, op.f64("pad_value")?);
     let mut indices = Vec::new();
     Ok(Box::new(move |run| {
         let x = run.tensor(x)?;
         let offsets = innermost(x, "X")?;
         let dims = x.dims().with_rows(offsets.len() - 1);
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         out.resize(x.dtype(), dims);
         out.set_lod(&x.lod()[..x.lod().len() - 1]);
         indices.clear();
@@ -111,7 +111,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             }
             Ok(())
         }, else => Err(not_float("X", x.dtype())))?;
-        if let (Some(index), Pool::Max) = (index, pool) {
+        if let (Some(index), Pool::Max) = (&mut index, pool) {
             let index = run.out(index)?;
             index.resize(DType::I32, dims);
             index.as_mut_slice::<i32>()?.copy_from_slice(&indices);
@@ -155,14 +155,14 @@ fn max<T: Real>(rows: &[T], first: usize, out: &mut [T], index: &mut [i32]) {
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (x, dout, mut dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let pool = Pool::of(op)?;
     let index = if pool == Pool::Max { Some(op.input("MaxIndex")?) } else { None };
     float_kernel!(op, "X", |run, T| {
         let dims = run.dims(x)?;
         let offsets = innermost(run.tensor(x)?, "X")?;
         let width = dims.tail(1);
-        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (dout, dx) = (run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         let expected = (offsets.len() - 1) * width;
         if dout.len() != expected {
             let given = dout.len();

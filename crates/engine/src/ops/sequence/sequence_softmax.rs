@@ -19,10 +19,10 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     float_kernel!(op, "X", |run, T| {
         let offsets = innermost(run.tensor(x)?, "X")?;
-        let (x, out) = (run.get::<T>(x)?, run.set::<T>(out)?);
+        let (x, out) = (run.get::<T>(x)?, run.set::<T>(&mut out)?);
         for range in ranges(offsets) {
             softmax(&x[range.clone()], &mut out[range]);
         }
@@ -43,10 +43,10 @@ fn softmax<T: Real>(x: &[T], out: &mut [T]) {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, out) = (op.input("X")?, op.input("Out")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     float_kernel!(op, "X", |run, T| {
         let offsets = innermost(run.tensor(x)?, "X")?;
-        let (out, dout, dx) = (run.get::<T>(out)?, run.get::<T>(dout)?, run.set::<T>(dx)?);
+        let (out, dout, dx) = (run.get::<T>(out)?, run.get::<T>(dout)?, run.set::<T>(&mut dx)?);
         for range in ranges(offsets) {
             let (out, dout) = (&out[range.clone()], &dout[range.clone()]);
             let mean = sum_of_pairs(out, dout, |out, dout| out * dout);

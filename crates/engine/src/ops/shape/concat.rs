@@ -79,7 +79,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (inputs, axis, out) = (op.inputs("X"), Axis::new(op)?, op.output("Out")?);
+    let (inputs, axis, mut out) = (op.inputs("X"), Axis::new(op)?, op.output("Out")?);
     if inputs.is_empty() {
         return Err(Error::kernel("`X` is empty"));
     }
@@ -87,7 +87,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let first = run.tensor(inputs[0])?;
         let axis = axis.read(run, first.dims().len())?;
         let dims = joined(run, &inputs, axis)?;
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         out.resize(first.dtype(), dims);
         let row = dims.tail(axis) * first.dtype().size();
         let mut at = 0;
@@ -133,7 +133,7 @@ pub(super) fn wanted_outputs(op: &OpView<'_>, slot: &str) -> Vec<Option<Out>> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (inputs, dout) = (op.inputs("X"), op.input("Out@GRAD")?);
-    let (axis, outputs) = (Axis::new(op)?, wanted_outputs(op, "X@GRAD"));
+    let (axis, mut outputs) = (Axis::new(op)?, wanted_outputs(op, "X@GRAD"));
     if inputs.is_empty() || inputs.len() != outputs.len() {
         return Err(Error::kernel("`X@GRAD` must have one variable for each of `X`"));
     }
@@ -145,11 +145,11 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         }
         let row = dout.dims().tail(axis) * dout.dtype().size();
         let mut at = 0;
-        for (input, output) in inputs.iter().zip(&outputs) {
+        for (input, output) in inputs.iter().zip(&mut outputs) {
             let dims = run.dims(*input)?;
             let width = dims.tail(axis) * dout.dtype().size();
             if let Some(output) = output {
-                let dx = run.out(*output)?;
+                let dx = run.out(output)?;
                 dx.resize(dout.dtype(), dims);
                 blocks::take(dout.as_bytes(), row, at, dx.as_mut_bytes(), width);
             }

@@ -114,12 +114,12 @@ fn split_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>, mut given: Given, like: Option<In>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let mut walk = StridedWalk::default();
     // The shapes of the last step, whose answer still holds when they have not changed.
     let mut last = None;
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let like = like.map(|like| run.dims(like)).transpose()?;
         if given.known().is_none() || last != Some((x.dims(), like, out.dims())) {
             let dims = match like {
@@ -136,10 +136,10 @@ fn kernel(op: &OpView<'_>, mut given: Given, like: Option<In>) -> Result<Kernel>
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (x, dout, mut dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (mut walk, mut last) = (StridedWalk::default(), None);
     Ok(Box::new(move |run| {
-        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
+        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(&mut dx)?);
         if last != Some((dims, dout.dims())) {
             target(&signed(&dims), &signed(&dout.dims()))?;
             last = Some((dims, dout.dims()));

@@ -30,10 +30,10 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, axes) = (op.input("X")?, op.output("Out")?, op.longs("axis")?);
+    let (x, mut out, axes) = (op.input("X")?, op.output("Out")?, op.longs("axis")?);
     let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let (dims, strides) = (x.dims(), x.dims().strides());
         let turns =
             |at: usize| axes.iter().any(|axis| axis_in(*axis, dims.len()).is_ok_and(|a| a == at));

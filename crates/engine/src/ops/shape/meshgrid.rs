@@ -28,8 +28,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
         }
     }
     let dims = ranked(dims)?;
-    if cx.op().outputs("Out").len() != inputs.len() {
-        let problem = format!("{} inputs, but {}", inputs.len(), cx.op().outputs("Out").len());
+    if cx.op().op.outputs_of("Out").len() != inputs.len() {
+        let problem =
+            format!("{} inputs, but {}", inputs.len(), cx.op().op.outputs_of("Out").len());
         return Err(Error::kernel(format!("{problem} outputs: each axis has one")));
     }
     cx.set_each("Out", inputs.iter().map(|x| x.with_dims(dims.clone())));
@@ -56,7 +57,7 @@ fn lay(walk: &mut StridedWalk, grid: Dims, axis: usize) {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (inputs, outputs) = (op.inputs("X"), op.outputs("Out"));
+    let (inputs, mut outputs) = (op.inputs("X"), op.outputs("Out"));
     let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| {
         let mut lens = [0; MAX_RANK];
@@ -64,8 +65,8 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             *len = run.tensor(*input)?.numel();
         }
         let grid = sized(&signed(&lens[..inputs.len()]))?;
-        for (axis, (input, output)) in inputs.iter().zip(&outputs).enumerate() {
-            let (x, out) = (run.tensor(*input)?, run.out(*output)?);
+        for (axis, (input, output)) in inputs.iter().zip(&mut outputs).enumerate() {
+            let (x, out) = (run.tensor(*input)?, run.out(output)?);
             out.resize(x.dtype(), grid);
             lay(&mut walk, grid, axis);
             walk.read(x, out);
@@ -76,14 +77,14 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (inputs, douts) = (op.inputs("X"), op.inputs("outputs@GRAD"));
-    let dxs = wanted_outputs(op, "X@GRAD");
+    let mut dxs = wanted_outputs(op, "X@GRAD");
     if douts.len() != inputs.len() || dxs.len() != inputs.len() {
         return Err(Error::kernel("each of `X` needs its gradients"));
     }
     let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| {
         for (axis, input) in inputs.iter().enumerate() {
-            let Some(dx) = dxs[axis] else { continue };
+            let Some(dx) = &mut dxs[axis] else { continue };
             let (x, dout, dx) = (run.tensor(*input)?, run.tensor(douts[axis])?, run.out(dx)?);
             let grid = dout.dims();
             if grid.get(axis).is_none_or(|len| *len != x.numel()) {

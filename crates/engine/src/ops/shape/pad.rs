@@ -183,10 +183,10 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
     let (config, mut given, mut frame) = (Config::of(op)?, paddings(op)?, Frame::default());
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let around = config.around(given.read(run)?, x.dims().len())?;
         out.resize(x.dtype(), sized(&padded(&signed(&x.dims()), &around, 1))?);
         frame.set(&config, x.dims(), out.dims(), &around)?;
@@ -201,10 +201,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let (config, mut given, mut frame) = (Config::of(op)?, paddings(op)?, Frame::default());
     Ok(Box::new(move |run| {
-        let (dout, dx) = (run.tensor(dout)?, run.out(dx)?);
+        let (dout, dx) = (run.tensor(dout)?, run.out(&mut dx)?);
         let around = config.around(given.read(run)?, dout.dims().len())?;
         dx.resize(dout.dtype(), sized(&padded(&signed(&dout.dims()), &around, -1))?);
         frame.set(&config, dx.dims(), dout.dims(), &around)?;

@@ -79,16 +79,16 @@ fn relabelled(view: &SplitView<'_>, slot: &str) -> Option<Spread> {
 
 /// Copies `X` to `Out`. The shape is computed here only when the shape rule had to leave it open.
 pub(super) fn kernel(op: &OpView<'_>, mut given: Given, rule: Rule) -> Result<Kernel> {
-    let (x, out) = (op.input("X")?, op.output("Out")?);
-    let xshape = if has_xshape(op) { op.maybe_output("XShape") } else { None };
+    let (x, mut out) = (op.input("X")?, op.output("Out")?);
+    let mut xshape = if has_xshape(op) { op.maybe_output("XShape") } else { None };
     let mut open = given.known().is_none();
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         open |= out.numel() != x.numel() || x.numel() == 0;
         if open {
             let dims = sized(&rule(&signed(&x.dims()), given.read(run)?)?)?;
             resize(x, out, dims)?;
-            if let Some(xshape) = xshape {
+            if let Some(xshape) = &mut xshape {
                 let dims = sized(&ranked([&[0], signed(&x.dims()).as_slice()].concat())?)?;
                 run.out(xshape)?.resize(x.dtype(), dims);
             }
@@ -100,12 +100,12 @@ pub(super) fn kernel(op: &OpView<'_>, mut given: Given, rule: Rule) -> Result<Ke
 
 /// Copies `Out@GRAD` to `X@GRAD`.
 pub(super) fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let by_xshape = op.def.signature.inputs.iter().any(|slot| slot.name == "XShape");
     let like = op.input(if by_xshape { "XShape" } else { "X" })?;
     let mut open = false;
     Ok(Box::new(move |run| {
-        let (dout, dx) = (run.tensor(dout)?, run.out(dx)?);
+        let (dout, dx) = (run.tensor(dout)?, run.out(&mut dx)?);
         open |= dx.numel() != dout.numel() || dx.numel() == 0;
         if open {
             let dims = run.dims(like)?;

@@ -29,13 +29,13 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>, from: &str, to: &str) -> Result<Kernel> {
-    let (x, out, axes) = (op.input(from)?, op.output(to)?, op.longs("axis")?);
+    let (x, mut out, axes) = (op.input(from)?, op.output(to)?, op.longs("axis")?);
     let mut shifts = Given::new(op, "shifts", "ShiftsTensor", "ShiftsTensor")?;
     // The gradient moves everything back.
     let sign = if from == "X" { 1 } else { -1 };
     let mut relocate = Relocate::default();
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let shifts = shifts.read(run)?;
         let flat = axes.is_empty();
         let dims = if flat { Dims::new(&[x.numel()]) } else { x.dims() };

@@ -185,34 +185,33 @@ fn tensor_of(values: &[Scalar], dtype: DType, dims: Dims) -> Result<Tensor> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out) = (op.input("Input")?, op.output("Out")?);
+    let mut x = op.in_out("Input", "Out")?;
     let (mut part, mut source) = (Part::new(op)?, Source::of(op)?);
     Ok(Box::new(move |run| {
-        let dtype = run.tensor(x)?.dtype();
+        let (dtype, dims) = (run.before(&x)?.dtype(), run.before(&x)?.dims());
         let value = source.read(run, dtype)?;
-        part.prepare(run, dtype, run.dims(x)?, value.dims())?;
+        part.prepare(run, dtype, dims, value.dims())?;
         part.repeat.read(value, &mut part.filled);
-        run.carry_over(x, out)?;
-        part.cut.walk.write(&part.filled, run.out(out)?);
+        part.cut.walk.write(&part.filled, run.continued(&mut x)?);
         Ok(())
     }))
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (dout, value) = (op.input("Out@GRAD")?, op.maybe_input("ValueTensor"));
-    let (dx, dvalue) = (op.maybe_output("Input@GRAD"), op.maybe_output("ValueTensor@GRAD"));
+    let (mut dx, mut dvalue) = (op.maybe_output("Input@GRAD"), op.maybe_output("ValueTensor@GRAD"));
     let mut part = Part::new(op)?;
     Ok(Box::new(move |run| {
         let dout = run.tensor(dout)?;
         let shape = value.map_or(Ok(Dims::new(&[])), |value| run.dims(value))?;
         part.prepare(run, dout.dtype(), dout.dims(), shape)?;
-        if let Some(dvalue) = dvalue {
+        if let Some(dvalue) = &mut dvalue {
             let dvalue = run.out(dvalue)?;
             dvalue.resize(dout.dtype(), shape);
             part.cut.walk.read(dout, &mut part.filled);
             part.repeat.add(&part.filled, dvalue)?;
         }
-        if let Some(dx) = dx {
+        if let Some(dx) = &mut dx {
             let dx = run.out(dx)?;
             dx.copy_from(dout);
             part.filled.as_mut_bytes().fill(0);

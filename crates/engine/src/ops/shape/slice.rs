@@ -242,10 +242,10 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, mut cut) = (op.input("Input")?, op.output("Out")?, Cut::new(op)?);
+    let (x, mut out, mut cut) = (op.input("Input")?, op.output("Out")?, Cut::new(op)?);
     let rows_stay = !cut.axes.contains(&0);
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let dims = cut.prepare(run, x.dims())?;
         out.resize(x.dtype(), dims);
         cut.walk.read(x, out);
@@ -256,9 +256,9 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, dout) = (op.input("Input")?, op.input("Out@GRAD")?);
-    let (dx, mut cut) = (op.output("Input@GRAD")?, Cut::new(op)?);
+    let (mut dx, mut cut) = (op.output("Input@GRAD")?, Cut::new(op)?);
     Ok(Box::new(move |run| {
-        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
+        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(&mut dx)?);
         let part = cut.prepare(run, dims)?;
         if part.numel() != dout.numel() {
             let problem = format!("`Out@GRAD` is {}, but the slice is {part}", dout.dims());

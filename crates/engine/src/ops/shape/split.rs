@@ -33,7 +33,7 @@ fn sections(op: &OpView<'_>) -> Result<Given> {
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;
-    let (sections, count) = (sections(cx.op())?, cx.op().outputs("Out").len());
+    let (sections, count) = (sections(cx.op())?, cx.op().op.outputs_of("Out").len());
     let Some(axis) = Axis::new(cx.op())?.known(x.rank())? else {
         cx.set("Out", x.with_dims(vec![-1; x.rank()]));
         return Ok(());
@@ -78,7 +78,7 @@ fn sizes(dim: i64, sections: &[i64], count: usize) -> Result<Vec<i64>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, outputs) = (op.input("X")?, op.outputs("Out"));
+    let (x, mut outputs) = (op.input("X")?, op.outputs("Out"));
     let (axis, mut sections) = (Axis::new(op)?, sections(op)?);
     // The sizes for the last dimension seen; they hold until it changes.
     let (mut parts, mut last) = (Vec::new(), None);
@@ -92,11 +92,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         let (tail, element) = (x.dims().tail(axis + 1), x.dtype().size());
         let row = x.dims().tail(axis) * element;
         let mut at = 0;
-        for (output, size) in outputs.iter().zip(&parts) {
+        for (output, size) in outputs.iter_mut().zip(&parts) {
             let mut dims = [0; crate::tensor::MAX_RANK];
             dims[..x.dims().len()].copy_from_slice(&x.dims());
             dims[axis] = *size as usize;
-            let out = run.out(*output)?;
+            let out = run.out(output)?;
             out.resize(x.dtype(), Dims::new(&dims[..x.dims().len()]));
             let width = *size as usize * tail * element;
             blocks::take(x.as_bytes(), row, at, out.as_mut_bytes(), width);

@@ -93,7 +93,7 @@ fn infer_join(cx: &mut Infer<'_>, from: &str, to: &str) -> Result<()> {
 fn infer_cut(cx: &mut Infer<'_>, from: &str, to: &str) -> Result<()> {
     let x = cx.input(from)?;
     let axis = axis_in(cx.op().i64("axis")?, x.rank())?;
-    let count = cx.op().outputs(to).len() as i64;
+    let count = cx.op().op.outputs_of(to).len() as i64;
     same_dim(x.dims[axis], count).map_err(|_| {
         Error::kernel(format!(
             "axis {axis} of {:?} gives {} parts, not {count}",
@@ -107,7 +107,7 @@ fn infer_cut(cx: &mut Infer<'_>, from: &str, to: &str) -> Result<()> {
     Ok(())
 }
 
-fn join(inputs: Vec<In>, out: Out, axis: i64) -> Result<Kernel> {
+fn join(inputs: Vec<In>, mut out: Out, axis: i64) -> Result<Kernel> {
     if inputs.is_empty() {
         return Err(Error::kernel("there is nothing to stack"));
     }
@@ -122,7 +122,7 @@ fn join(inputs: Vec<In>, out: Out, axis: i64) -> Result<Kernel> {
         joined[..axis].copy_from_slice(&dims[..axis]);
         joined[axis] = inputs.len();
         joined[axis + 1..=rank].copy_from_slice(&dims[axis..]);
-        let out = run.out(out)?;
+        let out = run.out(&mut out)?;
         out.resize(first.dtype(), Dims::new(&joined[..=rank]));
         let width = dims.tail(axis) * first.dtype().size();
         for (position, input) in inputs.iter().enumerate() {
@@ -138,7 +138,7 @@ fn join(inputs: Vec<In>, out: Out, axis: i64) -> Result<Kernel> {
     }))
 }
 
-fn cut(x: In, outputs: Vec<Option<Out>>, axis: i64) -> Result<Kernel> {
+fn cut(x: In, mut outputs: Vec<Option<Out>>, axis: i64) -> Result<Kernel> {
     Ok(Box::new(move |run| {
         let x = run.tensor(x)?;
         let (dims, rank) = (x.dims(), x.dims().len());
@@ -151,11 +151,11 @@ fn cut(x: In, outputs: Vec<Option<Out>>, axis: i64) -> Result<Kernel> {
         part[..axis].copy_from_slice(&dims[..axis]);
         part[axis..rank - 1].copy_from_slice(&dims[axis + 1..]);
         let width = dims.tail(axis + 1) * x.dtype().size();
-        for (position, out) in outputs.iter().enumerate() {
+        let row = width * outputs.len();
+        for (position, out) in outputs.iter_mut().enumerate() {
             if let Some(out) = out {
-                let out = run.out(*out)?;
+                let out = run.out(out)?;
                 out.resize(x.dtype(), Dims::new(&part[..rank - 1]));
-                let row = width * outputs.len();
                 blocks::take(x.as_bytes(), row, position * width, out.as_mut_bytes(), width);
             }
         }

@@ -72,11 +72,11 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, mut given) = (op.input("X")?, op.output("Out")?, given(op)?);
+    let (x, mut out, mut given) = (op.input("X")?, op.output("Out")?, given(op)?);
     // The shapes of the last step, whose answer still holds when they have not changed.
     let (mut walk, mut last) = (StridedWalk::default(), None);
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         if given.known().is_none() || last != Some((x.dims(), out.dims())) {
             out.resize(x.dtype(), sized(&tiled(&signed(&x.dims()), given.read(run)?)?)?);
             last = Some((x.dims(), out.dims()));
@@ -88,10 +88,10 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, dout, dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (x, dout, mut dx) = (op.input("X")?, op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let mut walk = StridedWalk::default();
     Ok(Box::new(move |run| {
-        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
+        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(&mut dx)?);
         if dout.dims().len() < dims.len() {
             let problem = format!("`Out@GRAD` {} cannot come from {dims}", dout.dims());
             return Err(Error::kernel(problem));

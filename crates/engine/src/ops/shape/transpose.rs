@@ -68,19 +68,19 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, order) = (op.input("X")?, op.output("Out")?, order(op)?);
+    let (x, mut out, order) = (op.input("X")?, op.output("Out")?, order(op)?);
     let mut walk = StridedWalk::default();
-    Ok(Box::new(move |run| permute(&mut walk, &order, run.tensor(x)?, run.out(out)?)))
+    Ok(Box::new(move |run| permute(&mut walk, &order, run.tensor(x)?, run.out(&mut out)?)))
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (dout, dx, order) = (op.input("Out@GRAD")?, op.output("X@GRAD")?, order(op)?);
+    let (dout, mut dx, order) = (op.input("Out@GRAD")?, op.output("X@GRAD")?, order(op)?);
     let mut back = vec![0; order.len()];
     for (to, from) in order.iter().enumerate() {
         back[*from] = to;
     }
     let mut walk = StridedWalk::default();
-    Ok(Box::new(move |run| permute(&mut walk, &back, run.tensor(dout)?, run.out(dx)?)))
+    Ok(Box::new(move |run| permute(&mut walk, &back, run.tensor(dout)?, run.out(&mut dx)?)))
 }
 
 fn permute(walk: &mut StridedWalk, order: &[usize], x: &Tensor, out: &mut Tensor) -> Result<()> {

@@ -62,11 +62,11 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 }
 
 fn kernel(op: &OpView<'_>, largest: bool) -> Result<Kernel> {
-    let (x, out, dtype) = (op.input("X")?, op.output("Out")?, dtype(op)?);
+    let (x, mut out, dtype) = (op.input("X")?, op.output("Out")?, dtype(op)?);
     let (axis, keep) = (op.i64("axis")?, op.bool("keepdims")?);
     let flatten = op.bool("flatten")?;
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let rank = x.dims().len();
         let all = flatten || rank == 0;
         let axis = if all { 0 } else { axis_of(axis, rank)? };

@@ -20,11 +20,11 @@ pub(super) const DEF: OpDef = OpDef::new("argsort", kernel)
     .gradient(Gradient::new(&["X"], lanes::grad_kernel).reads(&["X", "Indices"]));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, indices) = (op.input("X")?, op.output("Out")?, op.output("Indices")?);
+    let (x, mut out, mut indices) = (op.input("X")?, op.output("Out")?, op.output("Indices")?);
     let (axis, descending) = (op.i64("axis")?, op.bool("descending")?);
     let mut order: Vec<u32> = Vec::new();
     Ok(Box::new(move |run| {
-        let (x, out, indices) = (run.tensor(x)?, run.out(out)?, run.out(indices)?);
+        let (x, out, indices) = (run.tensor(x)?, run.out(&mut out)?, run.out(&mut indices)?);
         let lanes = Lanes::new(x.dims(), axis_of(axis, x.dims().len())?);
         out.resize(x.dtype(), x.dims());
         indices.resize(DType::I64, x.dims());

@@ -55,10 +55,10 @@ pub(super) fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 /// `Indices`.
 pub(super) fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, indices): (In, In) = (op.input("X")?, op.input("Indices")?);
-    let (dout, dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
+    let (dout, mut dx) = (op.input("Out@GRAD")?, op.output("X@GRAD")?);
     let axis = if op.maybe_attr("axis").is_some() { op.i64("axis")? } else { -1 };
     Ok(Box::new(move |run| {
-        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(dx)?);
+        let (dims, dout, dx) = (run.dims(x)?, run.tensor(dout)?, run.out(&mut dx)?);
         let axis = axis_of(axis, dims.len())?;
         let indices = run.get::<i64>(indices)?;
         dx.resize(dout.dtype(), dims);

@@ -50,11 +50,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, by_tensor, k) = (op.input("X")?, op.maybe_input("K"), op.i64("k")?);
-    let (out, indices) = (op.output("Out")?, op.output("Indices")?);
+    let (mut out, mut indices) = (op.output("Out")?, op.output("Indices")?);
     let (axis, largest) = options(op)?;
     let mut scratch = Scratch::default();
     Ok(Box::new(move |run| {
-        let (x, out, indices) = (run.tensor(x)?, run.out(out)?, run.out(indices)?);
+        let (x, out, indices) = (run.tensor(x)?, run.out(&mut out)?, run.out(&mut indices)?);
         let axis = axis_of(axis, x.dims().len())?;
         let k = by_tensor.map_or(Ok(k), |tensor| integer(run.tensor(tensor)?))?;
         let lanes = Lanes::new(x.dims(), axis);

@@ -101,17 +101,17 @@ impl Groups {
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (x, out, is_sorted) = (op.input("X")?, op.output("Out")?, op.bool("is_sorted")?);
-    let (first, group) = (op.maybe_output("Indices"), op.maybe_output("Index"));
-    let (count, dtype) = (op.maybe_output("Counts"), op.dtype("dtype")?);
+    let (x, mut out, is_sorted) = (op.input("X")?, op.output("Out")?, op.bool("is_sorted")?);
+    let (mut first, mut group) = (op.maybe_output("Indices"), op.maybe_output("Index"));
+    let (mut count, dtype) = (op.maybe_output("Counts"), op.dtype("dtype")?);
     let along = op.longs("axis")?.first().copied();
     let mut groups = Groups::default();
     Ok(Box::new(move |run| {
-        let (x, out) = (run.tensor(x)?, run.out(out)?);
+        let (x, out) = (run.tensor(x)?, run.out(&mut out)?);
         let along = along.map(|axis| axis_in(axis, x.dims().len())).transpose()?;
         collect(&mut groups, x, along, is_sorted, out)?;
         for (output, values) in
-            [(first, &groups.first), (group, &groups.group), (count, &groups.count)]
+            [(&mut first, &groups.first), (&mut group, &groups.group), (&mut count, &groups.count)]
         {
             write(run, output, dtype, values)?;
         }
@@ -160,7 +160,7 @@ fn shape(dims: Dims, along: Option<usize>, kept: usize) -> Dims {
     Dims::new(&all[..dims.len()])
 }
 
-fn write(run: &Run<'_>, output: Option<Out>, dtype: DType, values: &[usize]) -> Result<()> {
+fn write(run: &Run<'_>, output: &mut Option<Out>, dtype: DType, values: &[usize]) -> Result<()> {
     let Some(output) = output else { return Ok(()) };
     let output = run.out(output)?;
     output.resize(dtype, [values.len()]);

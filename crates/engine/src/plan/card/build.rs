@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bireme_ir::{DType, VarKind};
 
+use super::passage::{Locked, News, Traffic, Up};
 use super::staged::{Flights, Staged};
 use super::{Bound, CardCall, CardLayout, FeedTarget, Fetch, Piece, Segment};
 use crate::collective::alone;
@@ -25,6 +26,7 @@ use crate::plan::layout::{FeedShape, Source, no_value, shapes_of};
 use crate::plan::memory::{Need, Packing, lay_out, pack};
 use crate::plan::place::{Holders, Places, Task, schedule};
 use crate::plan::select::{Selection, VarId};
+use crate::remote::Held;
 use crate::scope::{Cell, Seat};
 use crate::tensor::{Dims, Tensor};
 use crate::value::Value;
@@ -44,6 +46,28 @@ pub(super) struct Sketch {
     scratch: Vec<usize>,
     needs: Vec<Need>,
     packing: Packing,
+}
+
+/// Memory of a layout, taken.
+struct Placed {
+    arena: Arc<dyn Region>,
+    /// Where the scratch memory of each op begins.
+    scratches: HashMap<usize, Address>,
+    /// Whether every value has its memory for itself.
+    is_apart: bool,
+}
+
+/// A persistable variable, and its new memory on the card.
+type NewOnCard = (Arc<Cell>, DeviceValue);
+
+/// What pieces are made from.
+struct Parts<'a> {
+    frame: &'a Frame,
+    values: &'a HashMap<VarId, DeviceValue>,
+    scratches: &'a HashMap<usize, Address>,
+    locked: Locked,
+    received: HashMap<VarId, (Arc<Held>, usize)>,
+    is_apart: bool,
 }
 
 /// A layout in the making.
@@ -92,26 +116,19 @@ impl<'a> Builder<'a> {
 
     pub(super) fn build(self, shapes: Vec<FeedShape>, sketch: Sketch) -> Result<CardLayout> {
         let frame = Frame::new(self.selection.vars.len());
-        let written: Vec<VarId> =
-            self.selection.ops.iter().flat_map(|op| op.outputs.iter().copied()).collect();
         let mut values: HashMap<VarId, DeviceValue> = HashMap::new();
-        let (mut bound, mut new) = (Vec::new(), Vec::new());
-        let mut lined = self.new_lines()?;
-        for var in &self.kept {
-            let cell = &self.source.cells[var];
-            let (value, is_new) = match lined.remove(var) {
-                Some(value) => (value, true),
-                None => self.persistable(*var, cell)?,
-            };
-            if is_new {
-                new.push((Arc::clone(cell), value.alias()));
-            }
-            let seat = Seat::of(&value);
-            values.insert(*var, value);
-            bound.push(Bound { cell: Arc::clone(cell), seat, is_written: written.contains(var) });
-        }
-        let (arena, scratches) = self.place(&sketch, &mut values)?;
+        let received = self.received();
+        let (bound, new) = self.bind(&received, &mut values)?;
+        let Placed { arena, scratches, is_apart } = self.place(&sketch, &mut values)?;
         self.shape_host(&frame);
+        let mut parts = Parts {
+            frame: &frame,
+            values: &values,
+            scratches: &scratches,
+            locked: self.lock(&frame),
+            received,
+            is_apart,
+        };
         let step = DeviceTensor::upload(self.device.as_ref(), &Tensor::scalar(0i64))?;
         let kernels = || self.places.kernels.iter().flatten();
         let counts_steps = kernels().any(|kernel| kernel.counts_steps());
@@ -121,7 +138,7 @@ impl<'a> Builder<'a> {
                 Task::Staged(at) => {
                     Piece::Staged(Box::new(self.staged(*at, &values, &mut flights)?))
                 }
-                task => match self.piece(*task, &frame, &values, &scratches, &mut pieces)? {
+                task => match self.piece(*task, &mut parts, &mut pieces)? {
                     Some(piece) => piece,
                     None => continue,
                 },
@@ -149,6 +166,7 @@ impl<'a> Builder<'a> {
             feeds,
             uploads,
             fetches,
+            traffic: Traffic::default(),
             bound,
             at_home: at_home.map(|(_, cell)| Arc::clone(cell)).collect(),
             step,
@@ -157,6 +175,33 @@ impl<'a> Builder<'a> {
             _frame: frame,
             _arena: arena,
         })
+    }
+
+    /// Binds persistable variables to their memory on the card; says which are new, and so not in their cells yet.
+    fn bind(
+        &self,
+        received: &HashMap<VarId, (Arc<Held>, usize)>,
+        values: &mut HashMap<VarId, DeviceValue>,
+    ) -> Result<(Vec<Bound>, Vec<NewOnCard>)> {
+        let written: HashSet<VarId> =
+            self.selection.ops.iter().flat_map(|op| op.outputs.iter().copied()).collect();
+        let (mut bound, mut new) = (Vec::new(), Vec::new());
+        let mut lined = self.new_lines()?;
+        for var in &self.kept {
+            let cell = &self.source.cells[var];
+            let (value, is_new) = match lined.remove(var) {
+                Some(value) => (value, true),
+                None => self.persistable(*var, cell)?,
+            };
+            if is_new {
+                new.push((Arc::clone(cell), value.alias()));
+            }
+            let seat = Seat::of(&value);
+            values.insert(*var, value);
+            let is_written = written.contains(var) && !received.contains_key(var);
+            bound.push(Bound { cell: Arc::clone(cell), seat, is_written });
+        }
+        Ok((bound, new))
     }
 
     /// A persistable variable on the card: as it is, or new when the step is the first to write it.
@@ -234,16 +279,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Takes the memory of a sketch, and more where there is plenty: values that share memory keep ops apart that could
-    /// run side by side. Says where the scratch memory of each op begins.
-    fn place(
-        &self,
-        sketch: &Sketch,
-        values: &mut HashMap<VarId, DeviceValue>,
-    ) -> Result<(Arc<dyn Region>, HashMap<usize, Address>)> {
+    /// run side by side.
+    fn place(&self, sketch: &Sketch, values: &mut HashMap<VarId, DeviceValue>) -> Result<Placed> {
         let Sketch { vars, scratch, needs, packing } = sketch;
         let apart = lay_out(needs);
-        let plenty = self.device.memory()?.free / SHARE_OF_FREE;
-        let packing = if apart.bytes <= plenty { &apart } else { packing };
+        let is_apart = apart.bytes <= self.device.memory()?.free / SHARE_OF_FREE;
+        let packing = if is_apart { &apart } else { packing };
         let arena = self.device.allocate(packing.bytes)?;
         for (i, var) in vars.iter().enumerate() {
             let at = [packing.offsets[2 * i], packing.offsets[2 * i + 1]];
@@ -261,8 +302,8 @@ impl<'a> Builder<'a> {
         }
         let offsets = packing.offsets[2 * vars.len()..].iter();
         let offsets = offsets.map(|at| arena.address().plus(*at));
-        let scratch = scratch.iter().copied().zip(offsets).collect();
-        Ok((arena, scratch))
+        let scratches = scratch.iter().copied().zip(offsets).collect();
+        Ok(Placed { arena, scratches, is_apart })
     }
 
     /// Selected rows that lie in another variable, and that.
@@ -303,6 +344,54 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Puts what goes between the host's side of the step and the card into page-locked memory.
+    fn lock(&self, frame: &Frame) -> Locked {
+        let mut locked = Locked::default();
+        for task in &self.tasks {
+            let (Task::Up(var) | Task::Down(var)) = *task else { continue };
+            let Some(meta) = self.places.metas[var].as_ref() else { continue };
+            if !self.is_feed(var) && self.home(var).is_none() {
+                // SAFETY: the frame is the layout's own, and no op runs.
+                let value = unsafe { frame.at(var).as_mut() };
+                locked.add(self.device.as_ref(), *task, meta, value);
+            }
+        }
+        locked
+    }
+
+    /// Variables that a `recv` op on the host brings and nobody else writes, with what says which of their values are
+    /// here and the position of each in that.
+    fn received(&self) -> HashMap<VarId, (Arc<Held>, usize)> {
+        let mut written: HashMap<VarId, usize> = HashMap::new();
+        for var in self.selection.ops.iter().flat_map(|op| &op.outputs) {
+            *written.entry(*var).or_default() += 1;
+        }
+        let ops = self.selection.ops.iter().filter(|op| op.op.kind == "recv" && !op.guarded);
+        let brought = ops.flat_map(|op| {
+            let count = op.op.outputs_of("Out").len();
+            let held = Arc::new(Held::new(count));
+            let outs = op.outputs.iter().take(count).enumerate();
+            outs.map(move |(at, var)| (*var, (Arc::clone(&held), at)))
+        });
+        let is_once = |(var, _): &(VarId, _)| written[var] == 1;
+        let all: Vec<_> = brought.collect();
+        // All of an op's outputs must be the layout's own, for the op keeps what it brought before.
+        let is_whole = |held: &Arc<Held>| {
+            all.iter()
+                .filter(|(_, (other, _))| Arc::ptr_eq(other, held))
+                .all(|brought| is_once(brought) && self.home(brought.0).is_none())
+        };
+        all.iter().filter(|(_, (held, _))| is_whole(held)).cloned().collect()
+    }
+
+    /// What tells whether the card has what `var` was brought last; none where its memory is others' in between.
+    fn news(&self, var: VarId, parts: &Parts<'_>) -> Option<News> {
+        let (held, at) = parts.received.get(&var)?;
+        let cell = self.source.cells.get(&var).cloned();
+        let stays = cell.is_some() || parts.is_apart;
+        stays.then(|| News { held: Arc::clone(held), at: *at, cell, copied: (0, 0) })
+    }
+
     /// The cell of a persistable variable that stays on the host.
     fn home(&self, var: VarId) -> Option<&Arc<Cell>> {
         self.source.cells.get(&var).filter(|_| !self.kept.contains(&var))
@@ -316,27 +405,33 @@ impl<'a> Builder<'a> {
     fn piece(
         &self,
         task: Task,
-        frame: &Frame,
-        values: &HashMap<VarId, DeviceValue>,
-        scratches: &HashMap<usize, Address>,
+        parts: &mut Parts<'_>,
         pieces: &mut [Piece],
     ) -> Result<Option<Piece>> {
-        let address = |var: VarId| self.host_address(frame, var);
+        let address = |var: VarId| self.host_address(parts.frame, var);
         Ok(Some(match task {
-            Task::Down(var) => Piece::Down { from: values[&var].alias(), to: address(var) },
+            Task::Down(var) => {
+                let from = parts.values[&var].alias();
+                Piece::Down(Box::new(parts.locked.down(var, from, address(var))))
+            }
             // Feeds have their own way.
             Task::Up(var) if self.is_feed(var) => return Ok(None),
-            Task::Up(var) => Piece::Up { from: address(var), to: values[&var].alias() },
+            Task::Up(var) => {
+                let (from, to) = (address(var), parts.values[&var].alias());
+                Piece::Up(Box::new(Up { from, to, news: self.news(var, parts) }))
+            }
             Task::Host(at) | Task::Staged(at) => {
                 let op = &self.selection.ops[at];
                 let metas = |var: VarId| self.places.metas[var].as_ref().map(|meta| &meta.meta);
                 let shapes = shapes_of(op, metas);
+                let brings = op.outputs.iter().find_map(|var| parts.received.get(var));
+                let source = Source { held: brings.map(|(held, _)| held), ..*self.source };
                 let copies = Copies::default();
-                let call = Call::new(at, op, self.source, address, Share::WHOLE, shapes, copies)?;
-                Piece::Host(call)
+                let call = Call::new(at, op, &source, address, Share::WHOLE, shapes, copies)?;
+                Piece::Host(call, parts.locked.goes(&op.outputs))
             }
             Task::Card(at) => {
-                let call = self.card_call(at, values, scratches)?;
+                let call = self.card_call(at, parts.values, parts.scratches)?;
                 if let Some(Piece::Card(segment)) = pieces.last_mut() {
                     segment.calls.push(call);
                     return Ok(None);

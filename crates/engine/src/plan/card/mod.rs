@@ -8,6 +8,7 @@
 
 mod build;
 mod draft;
+mod passage;
 mod staged;
 mod tables;
 
@@ -20,14 +21,15 @@ use std::sync::Arc;
 use bireme_ir::DType;
 
 use self::draft::{Draft, largest_batch, too_little};
+use self::passage::{Down, Traffic, Up};
 use self::staged::Staged;
 use super::frame::{Call, Frame};
 use super::interrupt::Interrupt;
 use super::layout::{FeedShape, Source, common_rows, infer_all};
 use super::{MAX_LAYOUTS, Plan, RunningStep};
 use crate::device::{
-    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceTensor, DeviceValue,
-    MemoryPlan, Operand, Problem, Recording, Region, Uploads, refused,
+    Address, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceTensor, MemoryPlan,
+    Operand, Problem, Recording, Region, Uploads, refused,
 };
 use crate::error::site_text;
 use crate::executor::Feed;
@@ -45,6 +47,7 @@ pub(crate) struct CardLayout {
     /// The way of feeds that the card reads, if there are some.
     uploads: Option<Box<dyn Uploads>>,
     fetches: Vec<Fetch>,
+    traffic: Traffic,
     /// Persistable variables on the card.
     bound: Vec<Bound>,
     /// Persistable variables of host ops.
@@ -60,11 +63,12 @@ pub(crate) struct CardLayout {
 
 /// A part of a step.
 enum Piece {
-    Host(Call),
+    /// An op of the host, and whether it writes what goes to the card from page-locked memory.
+    Host(Call, bool),
     Card(Segment),
     Staged(Box<Staged>),
-    Down { from: DeviceValue, to: NonNull<Value> },
-    Up { from: NonNull<Value>, to: DeviceValue },
+    Down(Box<Down>),
+    Up(Box<Up>),
 }
 
 /// What all ops of a step share on the card.
@@ -206,15 +210,24 @@ impl CardLayout {
             bound.cell.card_writes();
         }
         let done = self.run_pieces(step, &on_card);
+        let done = done.and(self.traffic.mark(self.device.as_ref()));
         let finished = self.uploads.as_mut().map_or(Ok(()), |uploads| uploads.finish());
         done.and(finished)
     }
 
     fn run_pieces(&mut self, step: &RunningStep<'_>, on_card: &[Option<Address>]) -> Result<()> {
-        for piece in &mut self.pieces {
-            step.ask(0)?;
-            match piece {
-                Piece::Host(call) => {
+        self.traffic.begin();
+        for at in 0..self.pieces.len() {
+            step.ask()?;
+            if let Piece::Host(_, fills) = &self.pieces[at] {
+                let fills = *fills;
+                self.land()?;
+                if fills {
+                    self.traffic.leave(self.device.as_ref())?;
+                }
+            }
+            match &mut self.pieces[at] {
+                Piece::Host(call, _) => {
                     call.run(&step.selection.ops[call.op], step.draw, step.check)?;
                 }
                 Piece::Card(segment) => {
@@ -227,18 +240,18 @@ impl CardLayout {
                     let done = staged.run(self.device.as_ref(), step.draw);
                     done.map_err(|error| error.in_op(op))?;
                 }
-                Piece::Down { from, to } => {
-                    // SAFETY: the frame is this layout's own, and no op runs.
-                    match (from, unsafe { to.as_mut() }) {
-                        (DeviceValue::Tensor(from), Value::Tensor(to)) => from.download_to(to)?,
-                        (from, to) => *to = from.download()?,
-                    }
-                }
-                // SAFETY: as above.
-                Piece::Up { from, to } => match (unsafe { from.as_ref() }, to) {
-                    (Value::Tensor(from), DeviceValue::Tensor(to)) => to.write(from)?,
-                    _ => return Err(Error::kernel("selected rows of the host go to no card")),
-                },
+                Piece::Down(down) => down.run(at, &mut self.traffic)?,
+                Piece::Up(up) => up.run(&mut self.traffic)?,
+            }
+        }
+        self.land()
+    }
+
+    /// Waits for what is on its way to the host.
+    fn land(&mut self) -> Result<()> {
+        for at in self.traffic.land()? {
+            if let Piece::Down(down) = &mut self.pieces[at] {
+                down.finish()?;
             }
         }
         Ok(())

@@ -2,7 +2,8 @@
 //! library by which cards exchange.
 //!
 //! The start of a reduction has the card copy into page-locked memory, and the thread that reduces waits for the copy:
-//! neither this thread nor the card does. The end has the card copy back. Rows are gathered on the spot.
+//! neither this thread nor the card does. The end has the card copy back. Rows are gathered on the spot, also by way of
+//! page-locked memory.
 
 #![expect(unsafe_code, reason = "page-locked memory is reduced where it lies")]
 
@@ -12,12 +13,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bireme_ir::DType;
 
+use super::passage::leave_out_none;
 use crate::collective::{Carried, Collective, Link, Reduction};
-use crate::device::{Device, DeviceRows, DeviceTensor, DeviceValue, NO_ROW, PageLocked};
+use crate::device::{
+    Arrival, Device, DeviceRows, DeviceTensor, DeviceValue, NO_ROW, PageLocked, locked_room,
+};
 use crate::op::OpView;
 use crate::ops::collective::{reduction, ring, rows};
 use crate::plan::select::{SelectedOp, VarId};
-use crate::tensor::{Dims, Tensor};
+use crate::tensor::{Dims, SelectedRows, Tensor};
 use crate::{Error, Result};
 
 /// An op that reduces.
@@ -36,7 +40,16 @@ enum What {
     /// Both at once.
     Reduce { from: DeviceTensor, to: DeviceTensor, through: Arc<dyn PageLocked>, how: Reduction },
     /// Gathers the rows of all ranks.
-    Rows { from: Box<DeviceRows>, to: Box<DeviceRows> },
+    Rows(Box<Rows>),
+}
+
+/// Rows on their way from the card to those of all ranks, and back.
+struct Rows {
+    from: DeviceRows,
+    to: DeviceRows,
+    /// Page-locked where there is such memory: the numbers of rows, and the rows with their values.
+    numbers: Tensor,
+    rows: SelectedRows,
 }
 
 /// What the start and the end of a reduction share.
@@ -89,7 +102,7 @@ impl Staged {
                 else {
                     return Err(Error::NotDense);
                 };
-                What::Rows { from: Box::new(from), to: Box::new(to) }
+                What::Rows(Box::new(Rows::new(device.as_ref(), from, to)))
             }
             _ => return Err(Error::kernel("what it reduces is not on the card")),
         };
@@ -107,7 +120,7 @@ impl Staged {
     /// When the card or another rank is lost.
     pub(super) fn run(&mut self, device: &dyn Device, step: u64) -> Result<()> {
         let (link, ring) = (&self.link, self.ring);
-        match &self.what {
+        match &mut self.what {
             What::Start { from, flight, how } => {
                 let (dtype, dims) = (from.dtype(), from.dims());
                 let arrival =
@@ -131,7 +144,7 @@ impl Staged {
                 peers.all_reduce(ring, &mut data.data, *how)?;
                 device.upload_page_locked(through, to.bytes(), to.address())
             }
-            What::Rows { from, to } => gather(link.settled(), ring, device, from, to),
+            What::Rows(rows) => rows.gather(link.settled(), ring, device),
         }
     }
 }
@@ -144,25 +157,48 @@ fn carried(dtype: DType, dims: Dims, memory: Arc<dyn PageLocked>) -> Result<Carr
     Ok(Carried { data, memory: Some(memory) })
 }
 
-/// Makes `to` the rows of all ranks; places that are left over hold none.
-fn gather(
-    peers: &dyn Collective,
-    ring: i32,
-    device: &dyn Device,
-    from: &DeviceRows,
-    to: &DeviceRows,
-) -> Result<()> {
-    let mut all = from.download()?;
-    rows::all_gather(peers, ring, &mut all)?;
-    let room = to.rows.dims().numel();
-    if all.rows.len() > room {
-        return Err(Error::kernel(format!(
-            "the ranks have {} rows of a sparse gradient, and the card has room for {room}: give every rank batches of \
-             one size, the largest first",
-            all.rows.len()
-        )));
+impl Rows {
+    fn new(device: &dyn Device, from: DeviceRows, to: DeviceRows) -> Rows {
+        // A device without page-locked memory does without.
+        let room = |like: &DeviceTensor| {
+            let locked = locked_room(device, like.dtype(), like.dims());
+            locked.unwrap_or_else(|_| Tensor::empty(like.dtype()))
+        };
+        let (numbers, value) = (room(&to.rows), room(&to.value));
+        let rows = SelectedRows { rows: Vec::new(), height: from.height, value };
+        Rows { from, to, numbers, rows }
     }
-    device.upload(all.value.as_bytes(), to.value.address())?;
-    all.rows.resize(room, NO_ROW);
-    device.upload(Tensor::from_slice([room], &all.rows)?.as_bytes(), to.rows.address())
+
+    /// Makes `to` the rows of all ranks; places that are left over hold none.
+    fn gather(&mut self, peers: &dyn Collective, ring: i32, device: &dyn Device) -> Result<()> {
+        let Rows { from, to, numbers, rows: all } = self;
+        let first = from.rows.download_later(numbers)?;
+        let second = from.value.download_later(&mut all.value)?;
+        second.or(first).map_or(Ok(()), Arrival::wait)?;
+        all.height = from.height;
+        leave_out_none(numbers.as_slice()?, all);
+        rows::all_gather(peers, ring, all)?;
+        let room = to.rows.dims().numel();
+        if all.rows.len() > room {
+            return Err(Error::kernel(format!(
+                "the ranks have {} rows of a sparse gradient, and the card has room for {room}: give every rank \
+                 batches of one size, the largest first",
+                all.rows.len()
+            )));
+        }
+        numbers.resize(DType::I64, [room]);
+        let (own, none) = numbers.as_mut_slice::<i64>()?.split_at_mut(all.rows.len());
+        own.copy_from_slice(&all.rows);
+        none.fill(NO_ROW);
+        for (tensor, to) in [(&all.value, to.value.address()), (&*numbers, to.rows.address())] {
+            // Both are written again when the card has copied to them, and so has copied from them.
+            match tensor.page_locked() {
+                Some(memory) => {
+                    device.upload_page_locked(memory, tensor.as_bytes().len(), to)?;
+                }
+                None => device.upload(tensor.as_bytes(), to)?,
+            }
+        }
+        Ok(())
+    }
 }

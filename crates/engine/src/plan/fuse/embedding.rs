@@ -256,8 +256,9 @@ impl Lookup {
         let plain = whole_row > 0 && shape.len() == 2 && shape[1] == whole_row;
         let float = uses.var(table).declared.as_ref()?.dtype == DType::F32;
         let declared = uses.var(ids).declared.as_ref()?;
-        let ids64 = declared.dtype == DType::I64 && !declared.shape.is_empty();
-        if !plain || !float || !ids64 || declared.lod_level > 0 {
+        let is_ids =
+            matches!(declared.dtype, DType::I64 | DType::I32) && !declared.shape.is_empty();
+        if !plain || !float || !is_ids || declared.lod_level > 0 {
             return None;
         }
         let backward = match concat_grad {
@@ -306,7 +307,10 @@ impl Lookup {
         let kind = format!("{}_grad", ops[lookup].op.kind);
         let lookup_grad = uses.reader_of_kind(gradient, &kind, "Out@GRAD")?;
         let sparse = ops[lookup_grad].view().bool("is_sparse").ok()?;
-        (sparse && uses.inner(gradient, &[lookup_grad])).then_some((lookup_grad, reshape_grad))
+        // Rows that a table does not admit are read as others than they are trained.
+        let same_ids = ops[lookup_grad].input("Ids") == ops[lookup].input("Ids");
+        (sparse && same_ids && uses.inner(gradient, &[lookup_grad]))
+            .then_some((lookup_grad, reshape_grad))
     }
 }
 

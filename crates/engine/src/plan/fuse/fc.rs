@@ -6,7 +6,7 @@
 use bireme_ir::{DType, Op};
 
 use super::pattern::{Edits, Uses};
-use crate::op::is_half;
+use crate::op::{ROUND_FACTORS, is_half};
 use crate::plan::select::{SelectedOp, VarId};
 
 /// Activations whose gradient needs only their output.
@@ -119,8 +119,13 @@ impl Layer {
         let (product, bias) = (&ops[self.product], &ops[self.bias]);
         let out = ops[self.last()].outputs_of("Out");
         let act = self.act.map_or("", |act| ops[act].op.kind.as_str());
-        let layer =
-            |kind: &str| Op::new(kind).attr("x_num_col_dims", self.columns_from).attr("act", act);
+        let layer = |kind: &str| {
+            let op = Op::new(kind).attr("x_num_col_dims", self.columns_from).attr("act", act);
+            match product.op.attrs.contains_key(ROUND_FACTORS) {
+                true => op.attr(ROUND_FACTORS, true),
+                false => op,
+            }
+        };
         let mut read = vec![
             ("X", product.inputs_of("X")),
             ("W", product.inputs_of("Y")),

@@ -1,88 +1,40 @@
-//! Paddle's accessors: a record is `[slot, unseen_days, delta_score, show, click, embed_w,
-//! embed_state…, embedx_w…, embedx_state…, has_embedx]`; `embedx` is the long part.
-//!
-//! The double accessor keeps shows and clicks as two numbers each, whose sum is the count.
+//! Paddle's accessors as records of a table: the engine's arithmetic, with first values drawn by key.
 
-use std::ops::Range;
+use std::ops::Deref;
 
+use bireme_engine::accessor::{
+    Ctr as Shared, CtrConfig, DELTA_SCORE, Mark, SLOT, SparseRule, UNSEEN_DAYS, count, set_count,
+};
 use bireme_engine::random::RowInit;
 
 use super::super::columns::{Column, ColumnKind, SaveMode};
 use super::super::config::TableConfig;
-use super::super::entry::Entry;
-use super::super::rule::SparseRule;
-use super::{CtrClass, CtrConfig, Record, Source};
+use super::{Record, Source};
 use crate::{Error, Result};
 
-pub(super) const SLOT: usize = 0;
-pub(super) const UNSEEN_DAYS: usize = 1;
-pub(super) const DELTA_SCORE: usize = 2;
 /// The slot of a row that no slot has pushed yet.
 const NO_SLOT: f32 = -1.0;
 
-/// One of Paddle's accessors, with the places of its columns.
+/// One of Paddle's accessors, and where its first values come from.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Ctr {
-    pub(super) config: CtrConfig,
-    entry: Entry,
+    shared: Shared,
     source: Source,
-    /// Columns of a pull.
-    width: usize,
-    pub(super) show: Range<usize>,
-    pub(super) click: Range<usize>,
-    pub(super) embed: usize,
-    pub(super) embed_state: Range<usize>,
-    pub(super) embedx: Range<usize>,
-    pub(super) embedx_state: Range<usize>,
+}
+
+impl Deref for Ctr {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 impl Ctr {
     pub(super) fn new(table: &TableConfig, config: CtrConfig, source: Source) -> Result<Ctr> {
-        let head = config.class.head();
-        let Some(dim) = table.width.checked_sub(head) else {
-            return Err(Error::Config(format!(
-                "table `{}`: {:?} needs at least {head} columns, not {}",
-                table.name, config.class, table.width
-            )));
-        };
-        let count = if config.class == CtrClass::CtrDoubleAccessor { 2 } else { 1 };
-        let show = 3..3 + count;
-        let click = show.end..show.end + count;
-        let embed = click.end;
-        let embed_state = embed + 1..embed + 1 + config.embed.state_width(1);
-        let embedx = embed_state.end..embed_state.end + dim;
-        let embedx_state = embedx.end..embedx.end + config.embedx.state_width(dim);
-        let (entry, width) = (table.entry.clone(), table.width);
-        Ok(Ctr {
-            config,
-            entry,
-            source,
-            width,
-            show,
-            click,
-            embed,
-            embed_state,
-            embedx,
-            embedx_state,
-        })
-    }
-
-    pub(super) fn has_embedx(&self) -> usize {
-        self.embedx_state.end
-    }
-
-    fn score(&self, show: f64, click: f64) -> f64 {
-        (show - click) * f64::from(self.config.nonclk_coeff)
-            + click * f64::from(self.config.click_coeff)
-    }
-
-    pub(super) fn shows_and_clicks(&self, record: &[f32]) -> [f64; 2] {
-        [&self.show, &self.click].map(|at| count(&record[at.clone()]))
-    }
-
-    pub(super) fn score_of(&self, record: &[f32]) -> f64 {
-        let [show, click] = self.shows_and_clicks(record);
-        self.score(show, click)
+        let shared = Shared::new(config, &table.entry, table.width);
+        let wrong = |problem| Error::Config(format!("table `{}`: {problem}", table.name));
+        Ok(Ctr { shared: shared.map_err(wrong)?, source })
     }
 
     /// Initial weights for the columns of a pull from `column` on.
@@ -92,48 +44,19 @@ impl Ctr {
         RowInit::Uniform { min: -range, max: range }.fill(&self.source.draw, first, out);
     }
 
-    fn make_embedx(&self, key: u64, record: &mut [f32]) {
-        let embedx = &mut record[self.embedx.clone()];
+    fn first_embedx(&self, key: u64, embedx: &mut [f32]) {
         self.draw(&self.config.embedx, key, self.config.class.head(), embedx);
-        self.config.embedx.start(&mut record[self.embedx_state.clone()]);
-        record[self.has_embedx()] = 1.0;
     }
 
-    fn admitted(&self, record: &[f32]) -> bool {
-        match self.entry {
-            Entry::CountFilter(least) => count(&record[self.show.clone()]) >= least as f64,
-            _ => true,
-        }
-    }
-
-    /// Takes a gradient of the pulled columns; those of shows and clicks are not weights, so their
-    /// gradients mean nothing.
+    /// Takes a gradient of the pulled columns.
     pub(in super::super) fn push(
         &self,
         key: u64,
         record: &mut [f32],
         grads: &[f32],
-        [shows, clicks]: [f32; 2],
+        counts: [f32; 2],
     ) {
-        add_count(&mut record[self.show.clone()], shows);
-        add_count(&mut record[self.click.clone()], clicks);
-        record[DELTA_SCORE] += self.score(f64::from(shows), f64::from(clicks)) as f32;
-        record[UNSEEN_DAYS] = 0.0;
-        if !self.admitted(record) {
-            return;
-        }
-        let scale = if self.config.show_scale { shows } else { 1.0 };
-        let (head, long) = grads.split_at(self.config.class.head());
-        let rule = &self.config.embed;
-        let (weight, rest) = record[self.embed..self.embed_state.end].split_at_mut(1);
-        rule.update(weight, rest, &head[head.len() - 1..], scale);
-        if record[self.has_embedx()] != 0.0 {
-            let both = &mut record[self.embedx.start..self.embedx_state.end];
-            let (weights, state) = both.split_at_mut(self.embedx.len());
-            self.config.embedx.update(weights, state, long, scale);
-        } else if self.score_of(record) >= f64::from(self.config.embedx_threshold) {
-            self.make_embedx(key, record);
-        }
+        self.shared.push(record, grads, counts, |embedx| self.first_embedx(key, embedx));
     }
 
     /// A long part of zeros, where values are about to come from elsewhere.
@@ -147,7 +70,7 @@ impl Ctr {
 
 impl Record for Ctr {
     fn record_width(&self) -> usize {
-        self.embedx_state.end + 1
+        self.shared.record_width()
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -179,17 +102,32 @@ impl Record for Ctr {
     }
 
     fn pull(&self, record: &[f32], out: &mut [f32]) {
-        if !self.admitted(record) {
-            out.fill(0.0);
-            return;
+        self.shared.pull(record, out);
+    }
+
+    fn lent_width(&self) -> usize {
+        self.shared.lent_width()
+    }
+
+    fn lend(&self, key: u64, mark: Mark, record: &[f32], lent: &mut [f32]) {
+        let (head, to) = lent.split_at_mut(Shared::LENT_HEAD);
+        head.fill(0.0);
+        head[0] = mark.number();
+        to.copy_from_slice(record);
+        if record[self.has_embedx()] == 0.0 {
+            self.first_embedx(key, &mut to[self.embedx.clone()]);
         }
-        let (head, long) = out.split_at_mut(self.config.class.head());
-        if let [show, click, _] = head {
-            [*show, *click] = self.shows_and_clicks(record).map(|count| count as f32);
+    }
+
+    fn mark_of(&self, lent: &[f32]) -> Mark {
+        Mark::of(lent[0])
+    }
+
+    fn take_back(&self, lent: &[f32], record: &mut [f32]) {
+        record.copy_from_slice(&lent[Shared::LENT_HEAD..]);
+        if record[self.has_embedx()] == 0.0 {
+            record[self.embedx.clone()].fill(0.0);
         }
-        head[head.len() - 1] = record[self.embed];
-        // A long part that was not made yet is zeros in the record.
-        long.copy_from_slice(&record[self.embedx.clone()]);
     }
 
     fn set(&self, record: &mut [f32], values: &[f32]) {
@@ -198,7 +136,7 @@ impl Record for Ctr {
             set_count(&mut record[self.show.clone()], f64::from(*show));
             set_count(&mut record[self.click.clone()], f64::from(*click));
         }
-        if let Entry::CountFilter(least) = self.entry
+        if let Some(least) = self.least_shows
             && !self.admitted(record)
         {
             set_count(&mut record[self.show.clone()], least as f64);
@@ -272,23 +210,6 @@ impl Record for Ctr {
     fn read_text(&self, numbers: &[f32], record: &mut [f32]) -> std::result::Result<(), String> {
         self.parse_text(numbers, record)
     }
-}
-
-/// A count of one number or of two that are its sum.
-pub(super) fn count(numbers: &[f32]) -> f64 {
-    numbers.iter().map(|number| f64::from(*number)).sum()
-}
-
-/// The other way round: the second number has what the first cannot hold.
-pub(super) fn set_count(numbers: &mut [f32], mut count: f64) {
-    for number in numbers {
-        *number = count as f32;
-        count -= f64::from(*number);
-    }
-}
-
-fn add_count(numbers: &mut [f32], more: f32) {
-    set_count(numbers, count(numbers) + f64::from(more));
 }
 
 #[cfg(test)]

@@ -5,16 +5,12 @@
 //! been shown enough.
 
 mod ctr;
-mod ctr_config;
 mod plain;
-mod raw;
 mod text;
 
 use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
-
-pub use ctr_config::{CtrClass, CtrConfig};
 
 pub(super) use ctr::Ctr;
 pub(super) use plain::Plain;
@@ -23,6 +19,7 @@ use super::columns::{Column, SaveMode};
 use super::config::TableConfig;
 use super::rule::OptimizerRule;
 use crate::Result;
+use bireme_engine::accessor::{CtrConfig, Mark};
 use bireme_engine::random::{Philox, RowInit};
 
 /// Which accessor a table has, with its settings.
@@ -98,6 +95,18 @@ pub(super) trait Record {
     fn pull_missing(&self, _key: u64, out: &mut [f32]) {
         out.fill(0.0);
     }
+
+    /// Numbers of a record as a trainer is lent it for a pass.
+    fn lent_width(&self) -> usize;
+
+    /// Writes the record of `key` as a trainer is lent it.
+    fn lend(&self, key: u64, mark: Mark, record: &[f32], lent: &mut [f32]);
+
+    /// Whether the key of a lent record has a row.
+    fn mark_of(&self, lent: &[f32]) -> Mark;
+
+    /// Writes the record that a trainer gives back.
+    fn take_back(&self, lent: &[f32], record: &mut [f32]);
 
     /// Sets the pulled columns, and admits the row.
     fn set(&self, record: &mut [f32], values: &[f32]);

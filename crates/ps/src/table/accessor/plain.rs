@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use bireme_engine::accessor::{Entry, Mark};
+
 use super::super::columns::{Column, ColumnKind};
 use super::super::config::TableConfig;
-use super::super::entry::Entry;
 use super::super::rule::{OptimizerRule, StateColumn};
 use super::{Record, Source};
 
@@ -39,6 +40,11 @@ impl Plain {
     pub(in super::super) fn weights(&self) -> Range<usize> {
         let first = self.entry.counters();
         first..first + self.width
+    }
+
+    /// Whether lent records begin with a mark: where every key has a row, none is needed.
+    fn lent_head(&self) -> usize {
+        usize::from(!matches!(self.entry, Entry::Every))
     }
 
     fn initial(&self, key: u64, weights: &mut [f32]) {
@@ -97,6 +103,24 @@ impl Record for Plain {
         } else {
             out.fill(0.0);
         }
+    }
+
+    fn lent_width(&self) -> usize {
+        self.lent_head() + self.record_width()
+    }
+
+    fn lend(&self, _key: u64, mark: Mark, record: &[f32], lent: &mut [f32]) {
+        let (head, to) = lent.split_at_mut(self.lent_head());
+        head.fill(mark.number());
+        to.copy_from_slice(record);
+    }
+
+    fn mark_of(&self, lent: &[f32]) -> Mark {
+        if self.lent_head() == 0 { Mark::Made } else { Mark::of(lent[0]) }
+    }
+
+    fn take_back(&self, lent: &[f32], record: &mut [f32]) {
+        record.copy_from_slice(&lent[self.lent_head()..]);
     }
 
     fn set(&self, record: &mut [f32], values: &[f32]) {

@@ -1,7 +1,8 @@
 //! Rows in the order of Paddle's text files.
 
-use super::CtrClass;
-use super::ctr::{Ctr, DELTA_SCORE, SLOT, UNSEEN_DAYS, count, set_count};
+use bireme_engine::accessor::{CtrClass, DELTA_SCORE, SLOT, UNSEEN_DAYS, count, set_count};
+
+use super::ctr::Ctr;
 
 /// A column of Paddle's text, and where it lies in a record.
 enum Field {

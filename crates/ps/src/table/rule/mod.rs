@@ -1,12 +1,10 @@
-//! How a row changes with its gradient: the engine's optimizers, and the sparse rules of Paddle's
-//! accessors.
+//! How a row changes with its gradient: the engine's optimizers. The sparse rules of Paddle's
+//! accessors are in the engine.
 
 mod optimizer;
 mod powers;
-mod sparse;
 
 pub use optimizer::OptimizerRule;
-pub use sparse::{SparseRule, SparseRuleKind};
 
 pub(super) use optimizer::{RowRule, StateColumn};
 pub(super) use powers::Powers;

@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(output("ij,jk->ik", &[&[2, 3], &[3, 4]]).unwrap(), [2, 4]);
         assert_eq!(output(" ij , jk ", &[&[2, 3], &[3, 4]]).unwrap(), [2, 4]);
         assert_eq!(output("ba", &[&[2, 3]]).unwrap(), [3, 2]);
-        assert_eq!(output("ii", &[&[3, 3]]).unwrap(), []);
+        assert_eq!(output("ii", &[&[3, 3]]).unwrap(), [0i64; 0]);
         assert_eq!(output("...ji", &[&[5, 2, 3]]).unwrap(), [5, 3, 2]);
         assert_eq!(
             output("...ij,...jk->...ik", &[&[7, 1, 2, 3], &[4, 3, 5]]).unwrap(),

@@ -101,15 +101,15 @@ fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
 /// Rows stay rows when the first axis of the output is the first axis of all operands that are
 /// spread by rows, and no axis of the others. What is left is the operands that have rows.
 fn rows(view: &SplitView<'_>) -> Option<Vec<bool>> {
-    let inputs = view.op.inputs("Operands");
-    let metas: Vec<&Meta> = inputs.iter().map(|id| &view.inputs[usize::from(id.0)]).collect();
-    let shapes: Vec<&[i64]> = metas.iter().map(|meta| meta.dims.as_slice()).collect();
+    let operands = view.op.input_positions("Operands");
+    let metas = view.inputs[operands.clone()].iter();
+    let shapes: Vec<&[i64]> = metas.map(|meta| meta.dims.as_slice()).collect();
     let labels = equation(view.op).ok()?.label(&shapes).ok()?;
     let row = *labels.output.first()?;
     let once = |axes: &[u8]| axes.iter().filter(|axis| **axis == row).count() == 1;
     let mut with_rows = Vec::new();
-    for (axes, id) in labels.inputs.iter().zip(&inputs) {
-        match view.spreads[usize::from(id.0)] {
+    for (axes, spread) in labels.inputs.iter().zip(&view.spreads[operands]) {
+        match spread {
             Spread::Rows if axes.first() == Some(&row) && once(axes) => with_rows.push(true),
             Spread::Whole if !axes.contains(&row) => with_rows.push(false),
             _ => return None,
@@ -191,35 +191,36 @@ fn in_order<'a, T: Real>(
 }
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
-    let (operands, out) = (op.inputs("Operands"), op.output("Out")?);
-    let (caches, shapes) = (op.outputs("InnerCache"), op.outputs("XShape"));
+    let (operands, mut out) = (op.inputs("Operands"), op.output("Out")?);
+    let (mut caches, mut shapes) = (op.outputs("InnerCache"), op.outputs("XShape"));
     let mut planned = Planned::of(op)?;
     float_kernel!(op, "Operands", |run, T| {
         planned.fit(operands.len(), |i| run.dims(operands[i]))?;
-        for shape in &shapes {
+        for shape in &mut shapes {
             // Only their shapes mean something; zeros are finite.
-            run.out(*shape)?.as_mut_bytes().fill(0);
+            run.out(shape)?.as_mut_bytes().fill(0);
         }
-        forward::<T>(run, &operands, &caches, out, &mut planned)?;
+        forward::<T>(run, &operands, &mut caches, &mut out, &mut planned)?;
     })
 }
 
 fn forward<T: Matrix + Real>(
     run: &Run<'_>,
     operands: &[In],
-    caches: &[Out],
-    out: Out,
+    caches: &mut [Out],
+    out: &mut Out,
     planned: &mut Planned,
 ) -> Result<()> {
     let Planned { contraction: Some(contraction), ordered, scratch, .. } = planned else {
         return Err(Error::kernel("internal error: no plan"));
     };
     let mut sides = [None, None];
+    let mut caches = caches.iter_mut();
     for (i, own) in ordered.iter_mut().enumerate().take(operands.len()) {
         let from = run.tensor(operands[i])?;
-        sides[i] = Some(match caches.get(i) {
+        sides[i] = Some(match caches.next() {
             Some(cache) => {
-                let cache = run.out(*cache)?;
+                let cache = run.out(cache)?;
                 contraction.order::<T>(i, from, cache, scratch)?;
                 &*cache
             }
@@ -247,7 +248,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let dout = op.input("Out@GRAD")?;
     let names = op.op.outputs_of("Operands@GRAD");
     let grads = op.outputs("Operands@GRAD").into_iter().zip(names);
-    let grads: Vec<Option<Out>> =
+    let mut grads: Vec<Option<Out>> =
         grads.map(|(grad, name)| (name != EMPTY_VAR).then_some(grad)).collect();
     let mut planned = Planned::of(op)?;
     let mut dproduct = Tensor::empty(DType::F32);
@@ -256,7 +257,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
             Source::Operands(operands) => run.dims(operands[i]),
             Source::Kept(_, shapes) => run.dims(shapes[i]),
         })?;
-        backward::<T>(run, &source, dout, &grads, &mut planned, &mut dproduct)?;
+        backward::<T>(run, &source, dout, &mut grads, &mut planned, &mut dproduct)?;
     })
 }
 
@@ -264,7 +265,7 @@ fn backward<T: Matrix + Real>(
     run: &Run<'_>,
     source: &Source,
     dout: In,
-    grads: &[Option<Out>],
+    grads: &mut [Option<Out>],
     planned: &mut Planned,
     dproduct: &mut Tensor,
 ) -> Result<()> {
@@ -272,11 +273,12 @@ fn backward<T: Matrix + Real>(
         return Err(Error::kernel("internal error: no plan"));
     };
     contraction.product_grad::<T>(run.tensor(dout)?, dproduct, scratch);
-    for (i, grad) in grads.iter().enumerate() {
+    let count = grads.len();
+    for (i, grad) in grads.iter_mut().enumerate() {
         let Some(grad) = grad else { continue };
         let other = 1 - i;
         let other = match source {
-            _ if grads.len() == 1 => None,
+            _ if count == 1 => None,
             Source::Kept(kept, _) => {
                 let kept = run.tensor(kept[other])?;
                 if kept.numel() != contraction.ordered(other) {
@@ -289,7 +291,7 @@ fn backward<T: Matrix + Real>(
                 Some(in_order::<T>(contraction, other, from, &mut ordered[other], scratch)?)
             }
         };
-        contraction.backward::<T>(i, dproduct, other, run.out(*grad)?, scratch)?;
+        contraction.backward::<T>(i, dproduct, other, run.out(grad)?, scratch)?;
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Accessors with numbers worked out by hand.
 
+use bireme_engine::accessor::{CtrClass, SparseRuleKind};
 use bireme_engine::random::Philox;
 
 use super::super::{Accessor, AccessorConfig};
 use super::*;
-use crate::table::rule::SparseRuleKind;
 
 /// Dimension 2 for the long part; the score is 0.1 for a show and 1 for a click.
 fn accessor(class: CtrClass, change: impl FnOnce(&mut CtrConfig)) -> (Accessor, Ctr) {
@@ -209,7 +209,7 @@ fn values_from_elsewhere_make_the_long_part() {
 #[test]
 fn a_count_filter_reads_zeros_until_there_were_enough_shows() {
     let (_, mut ctr) = accessor(CtrClass::SparseAccessor, |_| {});
-    ctr.entry = Entry::CountFilter(3);
+    ctr.shared.least_shows = Some(3);
     let mut record = blank(&ctr, 1);
     ctr.push(1, &mut record, &[1.0; 3], [2.0, 0.0]);
     assert_eq!((pulled(&ctr, &record), record[ctr.embed]), (vec![0.0; 3], 0.0));

@@ -64,7 +64,8 @@ impl SparseRule {
     }
 
     /// Fills in the state of new weights.
-    pub(in super::super) fn start(&self, state: &mut [f32]) {
+    #[inline]
+    pub fn start(&self, state: &mut [f32]) {
         state.fill(0.0);
         if let SparseRuleKind::Adam { beta1, beta2, .. }
         | SparseRuleKind::SharedAdam { beta1, beta2, .. } = self.kind
@@ -75,13 +76,8 @@ impl SparseRule {
     }
 
     /// Updates `weights`; `scale` is the number of shows that the gradient is a sum over.
-    pub(in super::super) fn update(
-        &self,
-        weights: &mut [f32],
-        state: &mut [f32],
-        grads: &[f32],
-        scale: f32,
-    ) {
+    #[inline]
+    pub fn update(&self, weights: &mut [f32], state: &mut [f32], grads: &[f32], scale: f32) {
         // A push without shows is one sample's. Paddle divides by zero here.
         let scale = if scale > 0.0 { scale } else { 1.0 };
         let rate = self.learning_rate;

@@ -2,9 +2,7 @@
 
 use serde::Deserialize;
 
-use super::super::rule::{SparseRule, SparseRuleKind};
-use super::{CtrClass, CtrConfig};
-use crate::{Error, Result};
+use super::{CtrClass, CtrConfig, SparseRule, SparseRuleKind};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,15 +74,18 @@ struct RawSettings {
     weight_bounds: Option<Vec<f32>>,
 }
 
-pub(super) fn read(text: &str, width: usize, rule: SparseRule) -> Result<CtrConfig> {
-    let wrong = |problem: String| Error::Config(format!("accessor settings: {problem}"));
+/// Whether the settings want rows on a disk when they were not seen for some days.
+pub fn wants_disk(text: &str) -> bool {
+    let raw = serde_json::from_str::<Raw>(text).ok().and_then(|raw| raw.ctr_accessor_param);
+    raw.is_some_and(|ctr| ctr.ssd_unseenday_threshold != 1)
+}
+
+pub(super) fn read(text: &str, width: usize, rule: SparseRule) -> Result<CtrConfig, String> {
+    let wrong = |problem: String| format!("accessor settings: {problem}");
     let raw: Raw = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
     check_widths(&raw, width).map_err(wrong)?;
     let rule_of = |given: Option<RawRule>| given.map_or(Ok(rule), RawRule::finish);
     let ctr = raw.ctr_accessor_param.unwrap_or_default();
-    if ctr.ssd_unseenday_threshold != 1 {
-        tracing::warn!("`ssd_unseenday_threshold` has no effect: all rows stay in memory");
-    }
     Ok(CtrConfig {
         class: raw.accessor_class,
         embedx_threshold: raw.embedx_threshold.unwrap_or(0.0),
@@ -104,7 +105,7 @@ pub(super) fn read(text: &str, width: usize, rule: SparseRule) -> Result<CtrConf
 }
 
 /// The sizes say nothing that the width of the embedding does not; they must agree with it.
-fn check_widths(raw: &Raw, width: usize) -> std::result::Result<(), String> {
+fn check_widths(raw: &Raw, width: usize) -> Result<(), String> {
     let (feature, embedx) = match raw.accessor_class {
         CtrClass::SparseAccessor => (("+2", width + 2), ("-1", width as i64 - 1)),
         _ => (("", width), ("-3", width as i64 - 3)),
@@ -126,7 +127,7 @@ fn check_widths(raw: &Raw, width: usize) -> std::result::Result<(), String> {
 }
 
 impl RawRule {
-    fn finish(self) -> std::result::Result<SparseRule, String> {
+    fn finish(self) -> Result<SparseRule, String> {
         let Some(mut rule) = SparseRule::named(&self.name) else {
             return Err(format!(
                 "no sparse rule is called `{}`: there are SparseNaiveSGDRule, \
@@ -148,7 +149,7 @@ impl RawRule {
 }
 
 impl RawSettings {
-    fn apply(self, rule: &mut SparseRule) -> std::result::Result<(), String> {
+    fn apply(self, rule: &mut SparseRule) -> Result<(), String> {
         let put = |place: &mut f32, given: Option<f32>| *place = given.unwrap_or(*place);
         put(&mut rule.learning_rate, self.learning_rate);
         put(&mut rule.initial_range, self.initial_range);
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named() {
-        let error = |text: &str| CtrConfig::from_json(text, 9, naive()).unwrap_err().to_string();
+        let error = |text: &str| CtrConfig::from_json(text, 9, naive()).unwrap_err();
         let message = error(r#"{"accessor_class": "SparseAccessor", "fea_dim": 9}"#);
         assert!(message.contains("it will be sparse_embedding_dim+2: 11, but got 9"), "{message}");
         let message = error(r#"{"accessor_class": "CtrCommonAccessor", "embedx_dim": 8}"#);

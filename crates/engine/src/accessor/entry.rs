@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
-
 /// Who may have a row (attribute `entry` of the lookup).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -31,8 +29,8 @@ impl Entry {
     ///
     /// # Errors
     /// When the text is none of these, or its number is out of range.
-    pub fn parse(text: &str) -> Result<Entry> {
-        let wrong = |problem: String| Error::Config(format!("entry `{text}`: {problem}"));
+    pub fn parse(text: &str) -> Result<Entry, String> {
+        let wrong = |problem: String| format!("entry `{text}`: {problem}");
         let parts: Vec<&str> = text.split(':').collect();
         match parts[..] {
             [""] | ["none"] => Ok(Entry::Every),
@@ -56,7 +54,7 @@ impl Entry {
     }
 
     /// Counters that a row of a plain table keeps for it, at its start.
-    pub(super) fn counters(&self) -> usize {
+    pub fn counters(&self) -> usize {
         match self {
             Entry::Every | Entry::Probability(_) => 0,
             Entry::CountFilter(_) => 1,
@@ -65,13 +63,13 @@ impl Entry {
     }
 
     /// Whether a pull makes rows; otherwise only a push does.
-    pub(super) fn made_by_pull(&self) -> bool {
+    pub fn made_by_pull(&self) -> bool {
         matches!(self, Entry::Every | Entry::Probability(_))
     }
 
     /// Whether the row with these counters is admitted.
     #[inline(always)]
-    pub(super) fn admits(&self, counters: &[f32]) -> bool {
+    pub fn admits(&self, counters: &[f32]) -> bool {
         match self {
             Entry::CountFilter(count) => counters[0] >= *count as f32,
             _ => true,
@@ -80,7 +78,7 @@ impl Entry {
 
     /// Counts a push with this many shows and clicks.
     #[inline(always)]
-    pub(super) fn count(&self, counters: &mut [f32], [shows, clicks]: [f32; 2]) {
+    pub fn count(&self, counters: &mut [f32], [shows, clicks]: [f32; 2]) {
         match self {
             Entry::CountFilter(_) => counters[0] += shows,
             Entry::ShowClick { .. } => {
@@ -92,7 +90,7 @@ impl Entry {
     }
 
     /// Makes the counters those of an admitted row.
-    pub(super) fn admit(&self, counters: &mut [f32]) {
+    pub fn admit(&self, counters: &mut [f32]) {
         if let Entry::CountFilter(count) = self {
             counters[0] = counters[0].max(*count as f32);
         }
@@ -121,7 +119,7 @@ mod tests {
             "show_click_entry::c",
             "other:1",
         ] {
-            let error = Entry::parse(bad).unwrap_err().to_string();
+            let error = Entry::parse(bad).unwrap_err();
             assert!(error.contains(bad), "{error}");
         }
     }

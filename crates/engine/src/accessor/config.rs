@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::rule::{SparseRule, SparseRuleKind};
-use super::raw;
-use crate::Result;
+use super::{SparseRule, SparseRuleKind, raw};
 
 /// Paddle's accessors. They store the same; pulls, precision and text differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,12 +84,24 @@ impl CtrConfig {
     ///
     /// # Errors
     /// When it is no such JSON, has names that Paddle does not know, or its sizes do not fit.
-    pub fn from_json(text: &str, width: usize, rule: SparseRule) -> Result<CtrConfig> {
+    pub fn from_json(text: &str, width: usize, rule: SparseRule) -> Result<CtrConfig, String> {
         raw::read(text, width, rule)
     }
 }
 
 impl SparseRule {
+    /// The sparse rule that Paddle takes for a network's optimizer where the settings name none:
+    /// Adam, except that SGD stays SGD (which an `if` without `else` keeps Paddle from doing).
+    /// `adam` has the decay rates and the epsilon of an `adam`.
+    pub fn for_optimizer(kind: &str, adam: [f32; 3], initial_range: f32) -> SparseRule {
+        let [beta1, beta2, epsilon] = if kind == "adam" { adam } else { [0.9, 0.999, 1e-8] };
+        let (learning_rate, kind) = match kind {
+            "sgd" => (0.05, SparseRuleKind::Naive),
+            _ => (0.001, SparseRuleKind::Adam { beta1, beta2, epsilon }),
+        };
+        SparseRule { kind, learning_rate, initial_range, bounds: [-10.0, 10.0] }
+    }
+
     /// Paddle's defaults for the rule of this name.
     pub(super) fn named(name: &str) -> Option<SparseRule> {
         let rule = |kind, learning_rate| SparseRule {
