@@ -30,6 +30,13 @@ const FLAGS: &[&str] = &[
     "-DEMULATED_CARD",
 ];
 
+/// Asks for a card that looks for races (`src/races.cpp`); it is many times slower.
+const RACES: &str = "BIREME_CARD_RACES";
+
+/// What such a card's kernels are compiled with: each access becomes a call.
+const RACES_FLAGS: &[&str] =
+    &["-DCARD_RACES", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"];
+
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// A source file and the object that it becomes.
@@ -47,6 +54,7 @@ fn main() -> Outcome<()> {
         println!("cargo:rerun-if-changed={}", root.join(watched).display());
     }
     println!("cargo:rerun-if-env-changed=CXX");
+    println!("cargo:rerun-if-env-changed={RACES}");
     // A lint runs nothing, and has a folder of its own for what is built.
     if env::var("RUSTC_WORKSPACE_WRAPPER").is_ok_and(|tool| tool.contains("clippy")) {
         return Ok(());
@@ -55,6 +63,9 @@ fn main() -> Outcome<()> {
         println!("cargo:warning=no C++ compiler: tests on the emulated card are skipped");
         return Ok(());
     };
+    let races = env::var_os(RACES).is_some();
+    // Objects of one kind of card are not taken for those of the other.
+    let out = if races { out.join("races") } else { out };
     let own = root.join("src");
     let newest = newest_header(&[&own, &kernels, &root.join("build.rs")])?;
     let mut units = units(&own, &["cpp", "cu"], &out)?;
@@ -63,11 +74,16 @@ fn main() -> Outcome<()> {
     fs::create_dir_all(&kernel_objects)?;
     units.extend(self::units(&kernels, &["cu"], &kernel_objects)?);
     let stale = units.iter().filter(|unit| is_stale(unit, newest)).collect();
-    compile(&compiler, &[&own, &kernels], stale)?;
+    compile(&compiler, &[&own, &kernels], stale, races)?;
     let objects: Vec<_> = units.iter().map(|unit| unit.object.as_path()).collect();
     link(&compiler, &out, &objects)?;
-    publish(&out)?;
+    if !races {
+        publish(&out)?;
+    }
     println!("cargo:rustc-env=EMULATED_CARD_DIR={}", out.display());
+    if races {
+        println!("cargo:rustc-env=EMULATED_CARD_RACES=1");
+    }
     Ok(())
 }
 
@@ -126,7 +142,7 @@ fn is_stale(unit: &Unit, headers: SystemTime) -> bool {
 }
 
 /// Compiles as many files at once as cargo lets this script use cores.
-fn compile(compiler: &cc::Tool, headers: &[&Path], units: Vec<&Unit>) -> Outcome<()> {
+fn compile(compiler: &cc::Tool, headers: &[&Path], units: Vec<&Unit>, races: bool) -> Outcome<()> {
     let jobs = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
     let queue = Mutex::new(units.into_iter());
     thread::scope(|scope| {
@@ -137,7 +153,7 @@ fn compile(compiler: &cc::Tool, headers: &[&Path], units: Vec<&Unit>) -> Outcome
                         let next =
                             queue.lock().expect("no worker panics with the lock held").next();
                         let Some(unit) = next else { return Ok(()) };
-                        compile_one(compiler, headers, unit)?;
+                        compile_one(compiler, headers, unit, races)?;
                     }
                 })
             })
@@ -148,12 +164,17 @@ fn compile(compiler: &cc::Tool, headers: &[&Path], units: Vec<&Unit>) -> Outcome
     })
 }
 
-fn compile_one(compiler: &cc::Tool, headers: &[&Path], unit: &Unit) -> Outcome<()> {
+fn compile_one(compiler: &cc::Tool, headers: &[&Path], unit: &Unit, races: bool) -> Outcome<()> {
     let mut command = compiler.to_command();
     command.args(FLAGS);
     for folder in headers {
         command.arg("-I").arg(folder);
     }
+    match (races, unit.is_kernel) {
+        (true, true) => command.args(RACES_FLAGS),
+        (true, false) => command.arg(RACES_FLAGS[0]),
+        (false, _) => &mut command,
+    };
     if unit.is_kernel {
         // A large frame must not reach over the closed page below a thread's stack.
         command.args(["-O1", "-fstack-clash-protection", "-x", "c++", "-include", "card.hpp"]);
@@ -186,7 +207,7 @@ fn publish(out: &Path) -> Outcome<()> {
     let Some(profile) = out.ancestors().nth(3) else { return Ok(()) };
     let folder = profile.join("emulated-card");
     fs::create_dir_all(&folder)?;
-    for name in ["libcuda.so", "libcublasLt.so"] {
+    for name in ["libcuda.so", "libcublasLt.so", "libnccl.so.2"] {
         let aside = folder.join(format!("{name}.new"));
         fs::copy(out.join(name), &aside)?;
         fs::rename(&aside, folder.join(name))?;

@@ -38,14 +38,19 @@ INLINE void gather(const T* x, const void* index, int32_t wide, T* out, uint32_t
   }
 }
 
-// Rows to where an index says, `pitch` from one to the next; no two to one place.
+// Many may clear one place.
+template <typename T> UNORDERED void clear(T* at) { *at = T{}; }
+
+// Rows to where an index says, `pitch` from one to the next; no two to one place. Without rows, places are cleared.
 template <typename T>
 INLINE void put_rows(const T* from, const void* index, int32_t wide, T* to, uint32_t count,
                      const Divider& width, int64_t pitch, int64_t bound, Complaint* complaint, uint32_t op) {
   FOR_EACH_SHORT(i, count) {
     uint32_t row = i, column = split(row, width);
     int64_t at = index_at(index, wide, row);
-    if (is_inside(at, bound, row, complaint, op)) to[at * pitch + column] = from ? from[i] : T{};
+    if (!is_inside(at, bound, row, complaint, op)) continue;
+    if (from) to[at * pitch + column] = from[i];
+    else clear(to + at * pitch + column);
   }
 }
 

@@ -68,8 +68,8 @@ const uint32_t MAX_PARTS = 64;
 struct Places {
   /// Tables or dense features; of the gradient, where theirs goes. Null where nobody asks, and for a gap.
   float* values[MAX_PARTS];
-  /// Null for dense features.
-  const int64_t* ids[MAX_PARTS];
+  /// Of 64 bits, or of 32 (`narrow`); null for dense features.
+  const void* ids[MAX_PARTS];
   /// Of the gradient: row numbers.
   int64_t* numbers[MAX_PARTS];
 };
@@ -90,9 +90,10 @@ struct Part {
   uint32_t pitch;
 };
 
-/// Their shapes, and the elements from one row to the next.
+/// Their shapes, which of them have ids of 32 bits (a bit for each), and the elements from one row to the next.
 struct Parts {
   Part of[MAX_PARTS];
+  uint64_t narrow;
   uint32_t pitch;
   uint32_t unused;
 };
@@ -101,8 +102,16 @@ struct Parts {
 struct Numbered {
   int64_t padding[MAX_PARTS];
   int64_t rows[MAX_PARTS];
+  /// As in `Parts`.
+  uint64_t narrow;
   uint32_t count[MAX_PARTS];
 };
+
+/// Id number `at` of a part.
+INLINE int64_t id_of(const Places& places, uint64_t narrow, uint32_t part, uint32_t at) {
+  const void* ids = places.ids[part];
+  return narrow >> part & 1 ? ((const int32_t*)ids)[at] : ((const int64_t*)ids)[at];
+}
 
 /// Where a piece of a part belongs: which element of which sample, and of which id of the part.
 struct Belongs {
@@ -136,7 +145,7 @@ template <typename E, int V, int N>
 INLINE void join(const Places& places, const Parts& parts, E* out, Complaint* complaint, uint32_t op) {
   const Part& part = parts.of[blockIdx.y];
   const float* values = places.values[blockIdx.y];
-  const int64_t* ids = places.ids[blockIdx.y];
+  bool ids = places.ids[blockIdx.y] != nullptr;
   uint32_t first = blockIdx.x * blockDim.x * N + threadIdx.x;
   const float* from[N];
   uint32_t to[N];
@@ -150,7 +159,7 @@ INLINE void join(const Places& places, const Parts& parts, E* out, Complaint* co
     to[i] = place.joined;
     int64_t row = place.at;
     if (ids) {
-      row = ids[place.at];
+      row = id_of(places, parts.narrow, blockIdx.y, place.at);
       if (row == part.padding) continue;
       if (row < 0 || row >= part.rows) {
         complain(complaint, op, OUT_OF_RANGE, row, place.at, part.rows);
@@ -221,7 +230,7 @@ KERNEL __launch_bounds__(256) number_parts(BY_VALUE Places places, BY_VALUE Numb
   IN_TURN;
   uint32_t part = blockIdx.y, at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= numbered.count[part]) return;
-  int64_t row = places.ids[part][at], rows = numbered.rows[part];
+  int64_t row = id_of(places, numbered.narrow, part, at), rows = numbered.rows[part];
   bool is_padding = row == numbered.padding[part], is_row = row >= 0 && row < rows;
   if (!is_row && !is_padding) complain(complaint, op, OUT_OF_RANGE, row, at, rows);
   places.numbers[part][at] = is_row && !is_padding ? row : NO_ROW;

@@ -30,6 +30,13 @@ typedef unsigned long long uint64_t;
 #endif
 #define KERNEL extern "C" __global__ void
 #define INLINE __device__ __forceinline__
+// A function whose accesses may meet those of other threads on purpose: whatever it finds or leaves there is right. Where
+// races are looked for (`cargo xtask races`), its accesses are not.
+#ifdef CARD_RACES
+#define UNORDERED __attribute__((no_sanitize("thread"), noinline))
+#else
+#define UNORDERED INLINE
+#endif
 
 // What a kernel begins with that may be launched while the one before it still runs: here it waits until that is done and
 // has written everything, and lets those behind it be launched in turn. Kernels without it are launched in order.

@@ -40,12 +40,13 @@ INLINE float* row_at(const Blocks& blocks, uint32_t number) {
   return blocks.at[number >> blocks.shift] + (size_t)(number & ((1u << blocks.shift) - 1)) * blocks.pitch;
 }
 
-/// What a group held when it was looked at: all of it is asked for at once.
+/// What a group held when it was looked at: all of it is asked for at once. Where rows are made, others may be writing
+/// to it; a key or a number that is not there yet is met again (`LATER`).
 struct Seen {
   uint64_t keys[SLOTS];
   uint32_t numbers[SLOTS];
 };
-INLINE Seen look(const Group* group) {
+UNORDERED Seen look(const Group* group) {
   const ulonglong2* at = (const ulonglong2*)group;
   ulonglong2 a = at[0], b = at[1], c = at[2], d = at[3];
   return Seen{{a.x, a.y, b.x, b.y, c.x},
@@ -92,7 +93,7 @@ INLINE uint32_t claim(const Index& index, uint64_t key, uint32_t*& claimed) {
   claimed = nullptr;
   if (key == NO_TABLE_KEY) {
     Group* own = index.groups + index.count;
-    uint32_t number = own->numbers[0];
+    uint32_t number = look(own).numbers[0];
     if (number != NO_NUMBER) return number;
     if (atomicCAS(&own->keys[0], NO_TABLE_KEY, 0ull) == NO_TABLE_KEY) claimed = &own->numbers[0];
     return LATER;

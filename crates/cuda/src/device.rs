@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "memory of the card is reached by address")]
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bireme_engine::device::{
     Address, Arrival, Complaint, Complaints, Device, DeviceCall, DeviceKernel, DeviceMemory,
-    DeviceMeta, Exchange, PageLocked, Problem, Recording, Region, Uploads,
+    DeviceMeta, Exchange, KeySet, PageLocked, Problem, Recording, Region, Uploads,
 };
 use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
@@ -18,6 +17,7 @@ use bireme_ir::DType;
 
 use crate::bound::{Bound, Call, Extents, Places, Ready, failed};
 use crate::cache::{Block, Cache, Keeping};
+use crate::distinct::Distinct;
 use crate::driver::{
     Card, Communicator, Compute, Element, Epilogue, Event, Graph, GroupName, Operand, Pinned,
     ProductSpec, Products, Span, Stream, Timing,
@@ -26,8 +26,9 @@ use crate::exchange::Joined;
 use crate::lanes::{self, Access};
 use crate::lower::{self, Lowered};
 use crate::merge::{self, Joint};
-use crate::page_locked::{Flights, Pages};
+use crate::page_locked::{Flights, Landing, Pages};
 use crate::profile::{Piece, Profile};
+use crate::recorded::{NoMoreRecorded, RECORDED, Recorded, is_recording};
 use crate::uploads::Ring;
 use crate::work::{self, Base, Product, Work};
 
@@ -58,42 +59,6 @@ pub(crate) struct Cuda {
     lanes: Mutex<Vec<Arc<Stream>>>,
     /// How long the pieces of recordings take, while somebody asks.
     profiles: Mutex<Option<Vec<Profile>>>,
-}
-
-/// A piece of work of an op, with what it reads and writes.
-pub(crate) struct Recorded {
-    pub(crate) op: &'static str,
-    pub(crate) work: Bound,
-    pub(crate) accesses: Vec<Access>,
-}
-
-thread_local! {
-    /// What this thread records.
-    static RECORDED: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
-}
-
-pub(crate) fn is_recording() -> bool {
-    RECORDED.with_borrow(Option::is_some)
-}
-
-/// Ends what this thread records, also when it panics: what it gives to the card later must be done.
-struct NoMoreRecorded;
-
-impl NoMoreRecorded {
-    fn begin() -> NoMoreRecorded {
-        RECORDED.set(Some(Vec::new()));
-        NoMoreRecorded
-    }
-
-    fn end(self) -> Vec<Recorded> {
-        RECORDED.take().unwrap_or_default()
-    }
-}
-
-impl Drop for NoMoreRecorded {
-    fn drop(&mut self) {
-        RECORDED.set(None);
-    }
 }
 
 /// As the kernels write it (`prelude.cuh`).
@@ -444,8 +409,18 @@ impl Device for Cuda {
         Ok(Box::new(Landing(there)))
     }
 
+    fn mark(&self) -> Result<Box<dyn Arrival>> {
+        let there = Event::new(&self.card, Timing::Off).map_err(failed)?;
+        self.stream.record(&there).map_err(failed)?;
+        Ok(Box::new(Landing(there)))
+    }
+
+    fn key_set(&self, expected: usize) -> Result<Option<Box<dyn KeySet>>> {
+        Ok(Some(Box::new(Distinct::new(&self.card, expected)?)))
+    }
+
     fn uploads(&self, bytes: &[usize]) -> Result<Box<dyn Uploads>> {
-        Ok(Box::new(Ring::new(&self.card, &self.stream, bytes).map_err(failed)?))
+        Ok(Box::new(Ring::new(&self.card, &self.stream, &self.pages, bytes).map_err(failed)?))
     }
 
     fn download(&self, from: Address, to: &mut [u8]) -> Result<()> {
@@ -575,9 +550,7 @@ impl Device for Cuda {
 
     fn can_join(&self) -> Result<String> {
         let version = Communicator::version().map_err(failed)?;
-        // Cards that are emulated know only those of their own process.
-        let process = if self.card.is_emulated() { std::process::id() } else { 0 };
-        Ok(format!("NCCL {version}, {process}"))
+        Ok(format!("NCCL {version}"))
     }
 
     fn name_group(&self) -> Result<Vec<u8>> {
@@ -597,7 +570,7 @@ impl Device for Cuda {
         };
         let device = self.own.upgrade().ok_or_else(|| Error::kernel("the card is being closed"))?;
         let joined = Communicator::join(&self.card, GroupName(name), rank, size, goes_on)?;
-        Ok(Arc::new(Joined::new(device, joined.map_err(failed)?, size)))
+        Ok(Arc::new(Joined::new(device, joined.map_err(failed)?, rank, size)))
     }
 
     fn complaints(&self) -> Result<Box<dyn Complaints>> {
@@ -656,15 +629,6 @@ impl fmt::Debug for Cuda {
 fn span<'a>(at: Address, bytes: usize) -> Span<'a> {
     // SAFETY: who gives an address keeps its memory until the work is done (`Device`'s contract).
     unsafe { Span::from_raw(at.0, bytes) }
-}
-
-/// A copy to the host.
-struct Landing(Event);
-
-impl Arrival for Landing {
-    fn wait(self: Box<Self>) -> Result<()> {
-        self.0.synchronize().map_err(failed)
-    }
 }
 
 /// A block of the card's memory.
@@ -733,6 +697,7 @@ impl Complaints for Book {
             3 => Problem::NotFinite,
             4 => Problem::ZeroDivisor,
             5 => Problem::UnknownKey,
+            6 => Problem::TooManyRows,
             _ => Problem::OutOfRange,
         };
         let RawComplaint { op, value, position, bound, .. } = raw;

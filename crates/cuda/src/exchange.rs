@@ -9,14 +9,19 @@ use bireme_engine::device::{Address, Elements, Exchange};
 use bireme_ir::DType;
 
 use crate::bound::{Bound, failed};
-use crate::device::{Cuda, is_recording};
+use crate::device::Cuda;
 use crate::driver::{Communicator, Exchanged, Reduce, Stream};
 use crate::lanes::Access;
+use crate::recorded::is_recording;
+
+/// A place where no card has memory, for what keeps exchanges in order.
+const ORDER: u64 = 1;
 
 /// This rank's card among those of a group.
 pub(crate) struct Joined {
     device: Arc<Cuda>,
     communicator: Arc<Communicator>,
+    rank: usize,
     size: usize,
 }
 
@@ -48,31 +53,38 @@ impl Ask {
 }
 
 impl Joined {
-    pub(crate) fn new(device: Arc<Cuda>, communicator: Communicator, size: usize) -> Joined {
-        Joined { device, communicator: Arc::new(communicator), size }
+    pub(crate) fn new(
+        device: Arc<Cuda>,
+        communicator: Communicator,
+        rank: usize,
+        size: usize,
+    ) -> Joined {
+        Joined { device, communicator: Arc::new(communicator), rank, size }
     }
 
     fn ask(&self, what: Exchanged, from: Address, to: Address, of: Elements) -> Result<()> {
         let all = self.size;
         let (read, written) = match what {
-            Exchanged::AllReduce(_) | Exchanged::Broadcast(_) => (1, 1),
+            Exchanged::AllReduce(_) | Exchanged::Broadcast(_) | Exchanged::Reduce(..) => (1, 1),
+            Exchanged::Scatter(root) if root != self.rank => (0, 1),
+            Exchanged::Scatter(_) => (all, 1),
             Exchanged::AllGather => (1, all),
             Exchanged::ReduceScatter(_) => (all, 1),
             Exchanged::AllToAll => (all, all),
             Exchanged::Send(_) => (1, 0),
             Exchanged::Receive(_) => (0, 1),
         };
-        let token = self.communicator.token();
         let access = |at: Address, parts: usize, writes| Access {
             start: at.0,
             bytes: (parts * of.bytes()) as u64,
             writes,
         };
-        // Exchanges of one group keep their order, which is the same on all ranks: each writes the group's own mark.
+        // All exchanges of a card keep their order, which is the same on all ranks: each writes one mark, also where
+        // they are of several groups, which could wait for each other for ever otherwise.
         let accesses = vec![
             access(from, read, false),
             access(to, written, true),
-            Access { start: token, bytes: 1, writes: true },
+            Access { start: ORDER, bytes: 1, writes: true },
         ];
         let communicator = Arc::clone(&self.communicator);
         let ask = Ask { communicator, what, from: from.0, to: to.0, of };
@@ -119,6 +131,21 @@ impl Exchange for Joined {
 
     fn average(&self, from: Address, to: Address, of: Elements) -> Result<()> {
         self.ask(Exchanged::AllReduce(Reduce::Mean), from, to, of)
+    }
+
+    fn reduce(
+        &self,
+        from: Address,
+        to: Address,
+        of: Elements,
+        how: Reduction,
+        root: usize,
+    ) -> Result<()> {
+        self.ask(Exchanged::Reduce(reduce(how), root), from, to, of)
+    }
+
+    fn scatter(&self, from: Address, to: Address, of: Elements, root: usize) -> Result<()> {
+        self.ask(Exchanged::Scatter(root), from, to, of)
     }
 
     fn broadcast(&self, from: Address, to: Address, of: Elements, root: usize) -> Result<()> {

@@ -9,6 +9,7 @@
 mod bound;
 mod cache;
 mod device;
+mod distinct;
 pub mod driver;
 mod exchange;
 pub mod figures;
@@ -19,6 +20,7 @@ mod page_locked;
 mod paper;
 mod pool;
 mod profile;
+mod recorded;
 pub mod table;
 mod uploads;
 mod work;

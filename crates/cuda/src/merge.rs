@@ -5,9 +5,9 @@
 //! what it does.
 
 use crate::bound::{Bound, Call};
-use crate::device::Recorded;
 use crate::driver::Function;
 use crate::lanes::{Access, meets};
+use crate::recorded::Recorded;
 use crate::work::Many;
 
 /// The kernel for many targets, ready to be launched.

@@ -1,13 +1,14 @@
 //! Page-locked memory for what goes to a card while the host goes on; kept when it is given back, since the driver takes
 //! long to lock pages.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bireme_engine::device::PageLocked;
+use bireme_engine::device::{Arrival, PageLocked};
 
+use crate::bound::failed;
 use crate::driver::{Card, Event, Pinned, Result, Stream, Timing};
 
 /// The least that is locked at a time; sizes are powers of two from here on.
@@ -15,10 +16,13 @@ const LEAST: usize = 4096;
 /// Bytes that are kept when nobody uses them.
 const MAX_KEPT: usize = 256 << 20;
 
-/// Page-locked memory that nobody uses.
+/// The page-locked memory that a card has given out.
 pub(crate) struct Pages {
     card: Arc<Card>,
+    /// What nobody uses.
     free: Mutex<Vec<Pinned>>,
+    /// What is in use: where each piece begins and ends.
+    lent: Mutex<BTreeMap<usize, usize>>,
 }
 
 /// Some of it, in use.
@@ -27,6 +31,15 @@ struct Locked {
     /// There until this is dropped.
     memory: Option<Pinned>,
     bytes: usize,
+}
+
+/// What is there when the card has come to an event: a copy to the host, for one.
+pub(crate) struct Landing(pub(crate) Event);
+
+impl Arrival for Landing {
+    fn wait(self: Box<Self>) -> bireme_engine::Result<()> {
+        self.0.synchronize().map_err(failed)
+    }
 }
 
 /// Copies on their way, with what they copy from.
@@ -42,7 +55,7 @@ struct Flying {
 
 impl Pages {
     pub(crate) fn new(card: &Arc<Card>) -> Arc<Pages> {
-        Arc::new(Pages { card: Arc::clone(card), free: Mutex::default() })
+        Arc::new(Pages { card: Arc::clone(card), free: Mutex::default(), lent: Mutex::default() })
     }
 
     /// Page-locked memory with a copy of `from`.
@@ -58,7 +71,17 @@ impl Pages {
         Ok(self.lend(memory, bytes))
     }
 
+    /// Whether these bytes lie in one piece of memory that is in use.
+    pub(crate) fn is_one_piece(&self, start: usize, end: usize) -> bool {
+        let lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.range(..=start).next_back().is_some_and(|(_, last)| end <= *last)
+    }
+
     fn lend(self: &Arc<Self>, memory: Pinned, bytes: usize) -> Arc<dyn PageLocked> {
+        let start = memory.as_ptr() as usize;
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.insert(start, start + bytes);
+        drop(lent);
         Arc::new(Locked { pages: Arc::clone(self), memory: Some(memory), bytes })
     }
 
@@ -94,6 +117,9 @@ impl PageLocked for Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         let Some(memory) = self.memory.take() else { return };
+        let mut lent = self.pages.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.remove(&(memory.as_ptr() as usize));
+        drop(lent);
         let mut free = self.pages.lock();
         let kept: usize = free.iter().map(Pinned::len).sum();
         if kept + memory.len() <= MAX_KEPT {

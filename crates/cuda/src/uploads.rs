@@ -1,5 +1,5 @@
 //! The way of feeds to the card: two slots in its memory, so that the feeds of a step are copied while the step before
-//! reads its own.
+//! reads its own. Feeds that lie in one piece of page-locked memory go there in one copy, as they lie.
 
 #![expect(unsafe_code, reason = "page-locked memory is copied after the call returns")]
 
@@ -10,6 +10,7 @@ use bireme_engine::device::{Address, Uploads};
 
 use crate::bound::failed;
 use crate::driver::{Card, Event, Memory, Pinned, Result, Span, Stream, Timing, is_page_locked};
+use crate::page_locked::Pages;
 
 /// Where feeds begin in a slot.
 const ALIGN: usize = 256;
@@ -29,6 +30,7 @@ pub(crate) struct Ring {
     turn: usize,
     /// Where each feed begins in a slot.
     offsets: Vec<usize>,
+    pages: Arc<Pages>,
     /// Whether feeds of the step that runs are still to be read from where the caller has them.
     reads_feeds: bool,
 }
@@ -45,7 +47,12 @@ struct Slot {
 }
 
 impl Ring {
-    pub(crate) fn new(card: &Arc<Card>, steps: &Arc<Stream>, bytes: &[usize]) -> Result<Ring> {
+    pub(crate) fn new(
+        card: &Arc<Card>,
+        steps: &Arc<Stream>,
+        pages: &Arc<Pages>,
+        bytes: &[usize],
+    ) -> Result<Ring> {
         let mut end = 0;
         let offsets = bytes.iter().map(|bytes| {
             let offset = end;
@@ -63,19 +70,68 @@ impl Ring {
         let slots = [slot()?, slot()?];
         // The copies' stream may then use memory that the other one has allocated.
         steps.synchronize()?;
-        Ok(Ring { steps: steps.clone(), copies, slots, turn: 0, offsets, reads_feeds: false })
+        let (steps, pages) = (Arc::clone(steps), Arc::clone(pages));
+        Ok(Ring { steps, copies, slots, turn: 0, offsets, pages, reads_feeds: false })
+    }
+
+    /// The bytes that all given feeds lie in, if that is one piece of page-locked memory with all of them at places
+    /// where the card may have them.
+    fn one_piece<'a>(&self, feeds: &[Option<&'a [u8]>], most: usize) -> Option<&'a [u8]> {
+        let mut given = feeds.iter().flatten().filter(|feed| !feed.is_empty());
+        let first = given.next()?;
+        let start = first.as_ptr() as usize;
+        let mut end = start + first.len();
+        for feed in given {
+            let at = feed.as_ptr() as usize;
+            if at < end || !(at - start).is_multiple_of(ALIGN) {
+                return None;
+            }
+            end = at + feed.len();
+        }
+        let fits = end - start <= most && self.pages.is_one_piece(start, end);
+        // SAFETY: the bytes lie in one allocation, which is initialised and lives as long as the feeds in it.
+        fits.then(|| unsafe { std::slice::from_raw_parts(first.as_ptr(), end - start) })
+    }
+
+    /// Sends feeds that lie in one piece.
+    fn send_piece(
+        &mut self,
+        piece: &[u8],
+        feeds: &[Option<&[u8]>],
+        places: &mut [Option<Address>],
+    ) -> Result<()> {
+        let slot = &mut self.slots[self.turn];
+        let address = slot.memory.address();
+        // SAFETY: the piece is not longer than the slot, which lives as long as the ring.
+        let to = unsafe { Span::from_raw(address, piece.len()) };
+        // SAFETY: the caller keeps the bytes until `finish`, which waits for the copy.
+        unsafe { self.copies.upload_locked(to, piece)? };
+        self.copies.record(&slot.arrived)?;
+        self.steps.wait(&slot.arrived)?;
+        self.reads_feeds = true;
+        for (feed, place) in feeds.iter().zip(places) {
+            if let Some(feed) = feed {
+                let at = (feed.as_ptr() as usize).saturating_sub(piece.as_ptr() as usize);
+                *place = Some(Address(address + if feed.is_empty() { 0 } else { at as u64 }));
+            }
+        }
+        Ok(())
     }
 
     fn send(&mut self, feeds: &[Option<&[u8]>], places: &mut [Option<Address>]) -> Result<()> {
         self.turn = 1 - self.turn;
+        let most = self.slots[self.turn].memory.len();
+        if self.slots[self.turn].was_used {
+            self.copies.wait(&self.slots[self.turn].used)?;
+        }
+        if let Some(piece) = self.one_piece(feeds, most) {
+            return self.send_piece(piece, feeds, places);
+        }
         let slot = &mut self.slots[self.turn];
         let given = || {
             let with_offsets = feeds.iter().zip(&self.offsets);
             with_offsets.filter_map(|(feed, at)| feed.map(|feed| (feed, *at)))
         };
-        if slot.was_used {
-            self.copies.wait(&slot.used)?;
-        }
         let bytes: usize = given().map(|(feed, _)| feed.len()).sum();
         let span = |at: usize, bytes: usize| {
             // SAFETY: offsets and sizes are those that the slot was made for, and it lives as long as the ring.

@@ -216,48 +216,67 @@ inline unsigned __reduce_and_sync(unsigned mask, unsigned x) {
   return card::reduce(mask, x, [](unsigned a, unsigned b) { return a & b; });
 }
 
-// One CUDA thread runs at a time, so that a plain read and write are atomic.
-template <typename T> T atomicAdd(T* at, typename card::As<T>::type by) {
+// One CUDA thread runs at a time, so that a plain read and write are atomic. Where races are looked for, the compiler must
+// not take them for that.
+#ifdef CARD_RACES
+namespace card::races {
+void atomic(const void* at, size_t bytes);
+}
+#define ATOMIC __attribute__((no_sanitize("thread"), noinline))
+#define NOTE_ATOMIC(at) card::races::atomic(at, sizeof *(at))
+#else
+#define ATOMIC
+#define NOTE_ATOMIC(at)
+#endif
+template <typename T> ATOMIC T atomicAdd(T* at, typename card::As<T>::type by) {
   static_assert(std::is_integral<T>::value, "sums of floats would depend on their order");
+  NOTE_ATOMIC(at);
   T old = *at;
   *at = static_cast<T>(old + by);
   return old;
 }
-template <typename T> T atomicSub(T* at, typename card::As<T>::type by) {
+template <typename T> ATOMIC T atomicSub(T* at, typename card::As<T>::type by) {
   return atomicAdd(at, static_cast<T>(0 - by));
 }
-template <typename T> T atomicMax(T* at, typename card::As<T>::type by) {
+template <typename T> ATOMIC T atomicMax(T* at, typename card::As<T>::type by) {
+  NOTE_ATOMIC(at);
   T old = *at;
   if (old < by) *at = by;
   return old;
 }
-template <typename T> T atomicMin(T* at, typename card::As<T>::type by) {
+template <typename T> ATOMIC T atomicMin(T* at, typename card::As<T>::type by) {
+  NOTE_ATOMIC(at);
   T old = *at;
   if (by < old) *at = by;
   return old;
 }
-template <typename T> T atomicOr(T* at, typename card::As<T>::type bits) {
+template <typename T> ATOMIC T atomicOr(T* at, typename card::As<T>::type bits) {
+  NOTE_ATOMIC(at);
   T old = *at;
   *at = old | bits;
   return old;
 }
-template <typename T> T atomicAnd(T* at, typename card::As<T>::type bits) {
+template <typename T> ATOMIC T atomicAnd(T* at, typename card::As<T>::type bits) {
+  NOTE_ATOMIC(at);
   T old = *at;
   *at = old & bits;
   return old;
 }
-template <typename T> T atomicXor(T* at, typename card::As<T>::type bits) {
+template <typename T> ATOMIC T atomicXor(T* at, typename card::As<T>::type bits) {
+  NOTE_ATOMIC(at);
   T old = *at;
   *at = old ^ bits;
   return old;
 }
-template <typename T> T atomicExch(T* at, typename card::As<T>::type value) {
+template <typename T> ATOMIC T atomicExch(T* at, typename card::As<T>::type value) {
+  NOTE_ATOMIC(at);
   T old = *at;
   *at = value;
   return old;
 }
 template <typename T>
-T atomicCAS(T* at, typename card::As<T>::type expected, typename card::As<T>::type desired) {
+ATOMIC T atomicCAS(T* at, typename card::As<T>::type expected, typename card::As<T>::type desired) {
+  NOTE_ATOMIC(at);
   T old = *at;
   if (old == expected) *at = desired;
   return old;

@@ -1,4 +1,5 @@
-// NCCL's functions for the emulated cards of one process: ranks are threads, or one thread with several cards.
+// NCCL's functions for emulated cards: ranks are threads of one process, or one thread with several cards, or each of
+// them is a process of its own (`far.hpp`), which then computes its own part from what all have brought.
 //
 // A call is work of a stream. It is there when it has come to the front, and done when the calls of all ranks with the
 // same number are there; until then its stream is blocked, as a card's is. Values are reduced in the order of ranks.
@@ -8,6 +9,7 @@
 #include <cstring>
 
 #include "driver.hpp"
+#include "far.hpp"
 #include "halves.hpp"
 
 using namespace card;
@@ -17,7 +19,7 @@ namespace {
 enum Result { OK = 0, CUDA_FAILED = 1, SYSTEM = 2, BAD_ARGUMENT = 4, BAD_USAGE = 5 };
 enum Type { I8 = 0, U8 = 1, I32 = 2, U32 = 3, I64 = 4, U64 = 5, F16 = 6, F32 = 7, F64 = 8, BF16 = 9 };
 enum How { SUM = 0, PROD = 1, MAX = 2, MIN = 3, MEAN = 4 };
-enum Kind { ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER };
+enum Kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER };
 
 struct Name {
   char bytes[128];
@@ -32,6 +34,9 @@ struct Posted {
   char* to;
   bool done = false;
   Fault fault;
+  /// Of a rank of another process: what it has brought.
+  bool is_far = false;
+  std::vector<char> data = {};
 };
 
 /// One half of a message between two ranks.
@@ -41,6 +46,9 @@ struct Half {
   int card;
   bool done = false;
   Fault fault;
+  /// Of a rank of another process: what it has sent.
+  bool is_far = false;
+  std::vector<char> data = {};
 };
 
 /// The ranks of a group.
@@ -49,6 +57,9 @@ struct World {
   std::vector<bool> joined;
   std::vector<std::deque<std::shared_ptr<Posted>>> calls;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Half>>> sent, wanted;
+  /// Ranks of other processes; the only one of this process then is `own`.
+  std::map<int, std::unique_ptr<Link>> far;
+  int own = 0;
 };
 
 struct Comm {
@@ -167,12 +178,17 @@ Fault touch(int card, const void* at, size_t bytes, const std::function<void()>&
 }
 
 std::vector<char> taken(Posted& call, size_t bytes) {
+  if (call.is_far) {
+    call.data.resize(bytes);
+    return call.data;
+  }
   std::vector<char> data(bytes);
   call.fault = touch(call.card, call.from, bytes, [&] { std::memcpy(data.data(), call.from, bytes); });
   return data;
 }
 
 void give(Posted& call, const char* data, size_t bytes) {
+  if (call.is_far) return;
   Fault fault = touch(call.card, call.to, bytes, [&] { std::memcpy(call.to, data, bytes); });
   if (call.fault.kind == Fault::None) call.fault = fault;
 }
@@ -196,13 +212,47 @@ void run_together(const std::vector<std::shared_ptr<Posted>>& calls) {
   }
   for (size_t rank = 0; rank < ranks; rank++) {
     bool scattered = first.kind == REDUCE_SCATTER;
-    give(*calls[rank], result.data() + (scattered ? rank * part : 0), scattered ? part : result.size());
+    bool gets = first.kind != REDUCE || rank == static_cast<size_t>(first.root);
+    if (gets) give(*calls[rank], result.data() + (scattered ? rank * part : 0), scattered ? part : result.size());
     calls[rank]->done = true;
   }
 }
 
+/// The bytes that a rank brings to a call.
+size_t brought_to(const World& world, const Posted& call) {
+  size_t part = call.count * size_of(call.type);
+  return call.kind == REDUCE_SCATTER ? part * static_cast<size_t>(world.size) : part;
+}
+
+/// Takes in what ranks of other processes have brought.
+void take_in(World& world) {
+  Head head;
+  std::vector<char> data;
+  for (auto& [rank, link] : world.far)
+    while (link->receive(head, data)) {
+      if (!head.is_call) {
+        auto half = std::make_shared<Half>();
+        half->bytes = data.size();
+        half->is_far = true;
+        half->data = data;
+        world.sent[{rank, world.own}].push_back(half);
+        continue;
+      }
+      auto posted = std::make_shared<Posted>();
+      posted->kind = static_cast<Kind>(head.kind);
+      posted->count = head.count;
+      posted->type = head.type;
+      posted->how = head.how;
+      posted->root = head.root;
+      posted->is_far = true;
+      posted->data = data;
+      world.calls[static_cast<size_t>(rank)].push_back(posted);
+    }
+}
+
 /// Does what all ranks have come to.
 void match(World& world) {
+  take_in(world);
   auto is_there = [](auto& calls) { return !calls.empty(); };
   while (std::all_of(world.calls.begin(), world.calls.end(), is_there)) {
     std::vector<std::shared_ptr<Posted>> calls;
@@ -231,7 +281,11 @@ void match(World& world) {
       sent.pop_front();
       wanted.pop_front();
       std::vector<char> data(from->bytes);
-      from->fault = touch(from->card, from->at, from->bytes, [&] { std::memcpy(data.data(), from->at, data.size()); });
+      if (from->is_far)
+        data = from->data;
+      else
+        from->fault =
+            touch(from->card, from->at, from->bytes, [&] { std::memcpy(data.data(), from->at, data.size()); });
       to->fault = from->bytes != to->bytes
                       ? Fault{Fault::Other, "a message has another size than is wanted"}
                       : touch(to->card, to->at, to->bytes, [&] { std::memcpy(to->at, data.data(), data.size()); });
@@ -285,9 +339,59 @@ int together(Kind kind, const void* from, void* to, size_t count, int type, int 
     posted->from = static_cast<const char*>(from);
     posted->to = static_cast<char*>(to);
     comm->world->calls[static_cast<size_t>(comm->rank)].push_back(posted);
+    if (!comm->world->far.empty()) {
+      auto data = taken(*posted, brought_to(*comm->world, *posted));
+      Head head{1, kind, type, how, root, count, data.size()};
+      for (auto& [rank, link] : comm->world->far) link->send(head, data);
+    }
     return std::vector<std::shared_ptr<Posted>>{posted};
   });
 }
+
+/// A rank that meets the others, which come on threads of their own or in other processes. Who has the higher number
+/// connects.
+struct Meeting {
+  std::string group;
+  int size, rank;
+  std::shared_ptr<World> world;
+  int listener = -1, near = 0;
+  std::map<int, int> far = {};
+
+  ~Meeting() {
+    if (listener >= 0) close(listener);
+  }
+
+  std::vector<bool> joined() {
+    std::lock_guard<std::mutex> lock(machine().mutex);
+    return world->joined;
+  }
+
+  /// Whether all are here; looks for those who are not.
+  bool is_complete() {
+    if (listener < 0) listener = listen_as(group, rank);
+    auto here = joined();
+    near = static_cast<int>(std::count(here.begin(), here.end(), true));
+    for (int other = 0; other < rank && near < size; other++) {
+      if (here[static_cast<size_t>(other)] || far.count(other)) continue;
+      int socket = connect_to(group, other, rank);
+      if (socket < 0) continue;
+      // It may have come to this process in between.
+      if (joined()[static_cast<size_t>(other)])
+        close(socket);
+      else
+        far[other] = socket;
+    }
+    int other = -1;
+    for (int socket; listener >= 0 && (socket = accept_from(listener, other)) >= 0;) {
+      bool is_known = other <= rank || other >= size || far.count(other) || joined()[static_cast<size_t>(other)];
+      if (is_known)
+        close(socket);
+      else
+        far[other] = socket;
+    }
+    return near + static_cast<int>(far.size()) >= size;
+  }
+};
 
 /// A message of the group of calls that a thread is about to make.
 struct Message {
@@ -323,6 +427,15 @@ int flush(std::vector<Message> messages) {
       half->bytes = message.bytes;
       half->card = comm->card;
       auto& queues = message.is_sent ? comm->world->sent : comm->world->wanted;
+      auto link = comm->world->far.find(message.peer);
+      if (message.is_sent && link != comm->world->far.end()) {
+        std::vector<char> data(half->bytes);
+        half->fault = touch(half->card, half->at, half->bytes, [&] { std::memcpy(data.data(), half->at, data.size()); });
+        link->second->send(Head{0, 0, 0, 0, 0, 0, data.size()}, data);
+        half->done = true;
+        halves.push_back(half);
+        continue;
+      }
       int from = message.is_sent ? comm->rank : message.peer, to = message.is_sent ? message.peer : comm->rank;
       queues[{from, to}].push_back(half);
       halves.push_back(half);
@@ -378,12 +491,6 @@ API int ncclCommInitRank(void** handle, int size, Name name, int rank) {
     Call call;
     if (call.code) return CUDA_FAILED;
     if (size < 1 || rank < 0 || rank >= size) return BAD_ARGUMENT;
-    int process = 0;
-    sscanf(name.bytes, "emulated %d", &process);
-    if (process != static_cast<int>(getpid())) {
-      last_error() = "emulated cards exchange within one process only";
-      return SYSTEM;
-    }
     card = call.card;
     auto& found = worlds()[name.bytes];
     if (!found) {
@@ -396,20 +503,24 @@ API int ncclCommInitRank(void** handle, int size, Name name, int rank) {
     if (world->size != size || world->joined[static_cast<size_t>(rank)]) return BAD_USAGE;
     world->joined[static_cast<size_t>(rank)] = true;
   }
-  // The others come on threads of their own; one that never does is the caller's to notice.
+  Meeting meeting{"bireme " + std::string(name.bytes), size, rank, world};
+  // One that never comes is the caller's to notice.
   for (int looks = 0; looks < 60'000; looks++) {
-    {
+    if (meeting.is_complete()) {
       std::lock_guard<std::mutex> lock(machine().mutex);
-      auto& joined = world->joined;
-      if (std::all_of(joined.begin(), joined.end(), [](bool here) { return here; })) {
-        worlds().erase(name.bytes);
-        auto comm = std::make_shared<Comm>();
-        comm->world = world;
-        comm->rank = rank;
-        comm->card = card;
-        *handle = comms().add(comm);
-        return OK;
+      worlds().erase(name.bytes);
+      if (!meeting.far.empty() && meeting.near > 1) {
+        last_error() = "emulated cards exchange within one process, or each rank is a process of its own";
+        return SYSTEM;
       }
+      for (auto& [other, socket] : meeting.far) world->far[other] = std::make_unique<Link>(socket);
+      world->own = rank;
+      auto comm = std::make_shared<Comm>();
+      comm->world = world;
+      comm->rank = rank;
+      comm->card = card;
+      *handle = comms().add(comm);
+      return OK;
     }
     usleep(1000);
   }
@@ -439,6 +550,10 @@ API int ncclCommGetAsyncError(void* handle, int* code) {
 
 API int ncclAllReduce(const void* from, void* to, size_t count, int type, int how, void* comm, void* stream) {
   return together(ALL_REDUCE, from, to, count, type, how, 0, comm, stream);
+}
+
+API int ncclReduce(const void* from, void* to, size_t count, int type, int how, int root, void* comm, void* stream) {
+  return together(REDUCE, from, to, count, type, how, root, comm, stream);
 }
 
 API int ncclBroadcast(const void* from, void* to, size_t count, int type, int root, void* comm, void* stream) {

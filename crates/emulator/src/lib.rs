@@ -2,7 +2,7 @@
 //!
 //! They hold all kernel files of `bireme-cuda`, compiled as C++, so tests run the real driver wrapper,
 //! the real launches and graphs without a card. What they check beyond a card is said in `card.hpp`
-//! (kernels), `memory.cpp` (accesses) and `streams.cpp` (missing waits). [`Control`] is how tests
+//! (kernels), `races.cpp` (races, if it was built to), `memory.cpp` (accesses) and `streams.cpp` (missing waits). [`Control`] is how tests
 //! bring about faults. A process sees as many cards as `BIREME_EMULATED_CARDS` says, two without it,
 //! and of those the ones that `CUDA_VISIBLE_DEVICES` names.
 #![expect(unsafe_code, reason = "functions of a shared library are called")]
@@ -11,6 +11,9 @@ use libloading::{Error, Library, Symbol};
 
 /// The folder with the libraries; none where they were not built, for want of a C++ compiler.
 pub const DIR: Option<&str> = option_env!("EMULATED_CARD_DIR");
+
+/// Whether it looks for races of kernels, as `cargo xtask races` has it built.
+pub const FINDS_RACES: bool = option_env!("EMULATED_CARD_RACES").is_some();
 
 /// The hidden side of the emulated machine. It is one for the whole process, so tests that change it
 /// must not run beside others.

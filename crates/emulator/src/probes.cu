@@ -84,3 +84,41 @@ PROBE probe_votes(int* out) {
   out[threadIdx.x * 3 + 2] = static_cast<int>(same);
 }
 EXPORT(probe_votes)
+
+// Races, each of its kind; and the same with what orders it.
+PROBE probe_race_in_block(int* out, int ordered) {
+  DYNAMIC_SHARED(int, words);
+  words[threadIdx.x] = static_cast<int>(threadIdx.x);
+  if (ordered) __syncthreads();
+  out[threadIdx.x] = words[(threadIdx.x + 1) % blockDim.x];
+}
+EXPORT(probe_race_in_block)
+
+PROBE probe_race_in_warp(int* out, int ordered) {
+  DYNAMIC_SHARED(int, words);
+  words[threadIdx.x] = 1;
+  __syncwarp();
+  int sum = words[threadIdx.x ^ 1];
+  if (ordered) __syncwarp();
+  words[threadIdx.x] = 2;
+  out[threadIdx.x] = sum;
+}
+EXPORT(probe_race_in_warp)
+
+// Halves of a word are two elements, whoever else has the other.
+PROBE probe_halves(unsigned short* out) {
+  out[threadIdx.x] = static_cast<unsigned short>(threadIdx.x);
+  out[threadIdx.x] += 1;
+}
+EXPORT(probe_halves)
+
+// The block that comes last reads what the others wrote.
+PROBE probe_race_of_blocks(int* parts, unsigned* ticket, int* out, int ordered) {
+  if (threadIdx.x == 0) parts[blockIdx.x] = 1;
+  if (threadIdx.x || (ordered && atomicAdd(ticket, 1u) != gridDim.x - 1)) return;
+  if (!ordered && blockIdx.x) return;
+  int sum = 0;
+  for (unsigned block = 0; block < gridDim.x; block++) sum += parts[block];
+  out[0] = sum;
+}
+EXPORT(probe_race_of_blocks)

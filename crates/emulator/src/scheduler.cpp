@@ -17,6 +17,7 @@
 
 #include "coroutine.hpp"
 #include "memory.hpp"
+#include "races.hpp"
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -125,6 +126,7 @@ void Runner::resume(unsigned number) {
     thread.stack = take_stack();
     thread.stack_pointer = prepare_stack(thread.stack, thread_main);
   }
+  races::resume(number, thread.stack, STACK);
   card_switch(&own_stack_pointer, thread.stack_pointer);
   if (thread.state == State::Done) {
     stacks.push_back(thread.stack);
@@ -147,6 +149,7 @@ bool Runner::release() {
   }
   vote_result = votes;
   votes = 0;
+  races::meet_all();
   return true;
 }
 
@@ -190,6 +193,7 @@ void Runner::run_block(dim3 block, Random& random) {
   votes = 0;
   idle_rounds = 0;
   fill_shared();
+  races::begin_block(block.x + uint64_t{gridDim.x} * (block.y + uint64_t{gridDim.y} * block.z), count);
   for (;;) {
     bool ran = false, left = false;
     random.shuffle(warp_order);
@@ -282,6 +286,8 @@ Fault run_kernel(Launch& launch, Random& random) {
   runner.launch = &launch;
   runner.args = args.data();
   Fault fault = run_guarded([&] {
+    runner.fill_shared();
+    races::begin_launch(runner.shared_end ? runner.shared_end - SHARED_LIMIT : nullptr, SHARED_LIMIT);
     for (uint64_t i : blocks) {
       unsigned x = static_cast<unsigned>(i % gridDim.x), y = static_cast<unsigned>(i / gridDim.x % gridDim.y);
       runner.run_block({x, y, static_cast<unsigned>(i / gridDim.x / gridDim.y)}, random);
@@ -369,6 +375,7 @@ Brought meet(unsigned mask, uint64_t word) {
         runner.threads[first + i].state = State::Ready;
       }
     open.erase(open.begin() + static_cast<long>(at));
+    races::meet(warp, wanted);
   } else {
     runner.pause(State::AtWarpCall);
   }

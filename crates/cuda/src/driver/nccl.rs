@@ -62,6 +62,10 @@ pub enum Reduce {
 pub enum Exchanged {
     /// Every rank gets the reduction of all.
     AllReduce(Reduce),
+    /// This rank gets the reduction of all.
+    Reduce(Reduce, usize),
+    /// Every rank gets its part of what this rank has; the count is that of one part.
+    Scatter(usize),
     /// Every rank gets what this rank has.
     Broadcast(usize),
     /// Every rank gets the parts of all; the count is that of one part.
@@ -90,6 +94,16 @@ struct Functions {
         *const c_void,
         *mut c_void,
         usize,
+        c_int,
+        c_int,
+        Handle,
+        *mut c_void,
+    ) -> Code,
+    reduce: unsafe extern "C" fn(
+        *const c_void,
+        *mut c_void,
+        usize,
+        c_int,
         c_int,
         c_int,
         Handle,
@@ -156,6 +170,7 @@ fn look_up() -> Result<Functions> {
             text: find(library, "ncclGetErrorString")?,
             last_error: find(library, "ncclGetLastError")?,
             all_reduce: find(library, "ncclAllReduce")?,
+            reduce: find(library, "ncclReduce")?,
             broadcast: find(library, "ncclBroadcast")?,
             all_gather: find(library, "ncclAllGather")?,
             reduce_scatter: find(library, "ncclReduceScatter")?,
@@ -195,6 +210,7 @@ pub struct Communicator {
     functions: &'static Functions,
     card: Arc<Card>,
     handle: Handle,
+    rank: usize,
     size: usize,
     /// Why it has been given up.
     reason: Mutex<Option<String>>,
@@ -292,6 +308,7 @@ impl Communicator {
             functions,
             card: Arc::clone(card),
             handle,
+            rank,
             size,
             reason: Mutex::new(None),
             is_aborted: AtomicBool::new(false),
@@ -321,11 +338,6 @@ impl Communicator {
         let more = given.more.take().and_then(|stream| marked(&stream).ok());
         given.mark = more.map(|event| (event, Instant::now()));
         false
-    }
-
-    /// A number that no other communicator of this process has.
-    pub(crate) fn token(&self) -> u64 {
-        self.handle as u64
     }
 
     /// Gives work to a stream. `to` and `from` are addresses, `count` and `kind` as [`Exchanged`] says; the memory must
@@ -359,6 +371,17 @@ impl Communicator {
                     let code = (nccl.broadcast)(from, to, count, kind, root, handle, stream);
                     nccl.check("ncclBroadcast", code)
                 }
+                Exchanged::Reduce(how, root) => {
+                    let (how, root) = (*how as c_int, *root as c_int);
+                    let code = (nccl.reduce)(from, to, count, kind, how, root, handle, stream);
+                    nccl.check("ncclReduce", code)
+                }
+                Exchanged::Scatter(root) => {
+                    let all = 0..if *root == self.rank { self.size } else { 0 };
+                    let part = |rank: usize| from.byte_add(rank * count * bytes);
+                    let sent = all.map(|rank| (rank, part(rank)));
+                    self.messages(sent, [(*root, to)].into_iter(), (count, kind), stream)
+                }
                 Exchanged::AllGather => {
                     let code = (nccl.all_gather)(from, to, count, kind, handle, stream);
                     nccl.check("ncclAllGather", code)
@@ -377,20 +400,40 @@ impl Communicator {
                     nccl.check("ncclRecv", code)
                 }
                 Exchanged::AllToAll => {
-                    nccl.check("ncclGroupStart", (nccl.group_start)())?;
                     let part = |rank: usize| rank * count * bytes;
-                    let mut given = Ok(());
-                    for rank in 0..self.size {
-                        let peer = rank as c_int;
-                        let (mine, theirs) = (from.byte_add(part(rank)), to.byte_add(part(rank)));
-                        let sent = (nccl.send)(mine, count, kind, peer, handle, stream);
-                        given = given.and(nccl.check("ncclSend", sent));
-                        let come = (nccl.receive)(theirs, count, kind, peer, handle, stream);
-                        given = given.and(nccl.check("ncclRecv", come));
-                    }
-                    given.and(nccl.check("ncclGroupEnd", (nccl.group_end)()))
+                    let sent = (0..self.size).map(|rank| (rank, from.byte_add(part(rank))));
+                    let come = (0..self.size).map(|rank| (rank, to.byte_add(part(rank))));
+                    self.messages(sent, come, (count, kind), stream)
                 }
             }
+        }
+    }
+
+    /// Messages to ranks and from them, all at once.
+    ///
+    /// # Safety
+    /// As [`Communicator::run`], whose call this is a part of.
+    unsafe fn messages(
+        &self,
+        sent: impl Iterator<Item = (usize, *const c_void)>,
+        come: impl Iterator<Item = (usize, *mut c_void)>,
+        (count, kind): (usize, i32),
+        stream: *mut c_void,
+    ) -> Result<()> {
+        let (nccl, handle) = (self.functions, self.handle);
+        // SAFETY: the caller's promise.
+        unsafe {
+            nccl.check("ncclGroupStart", (nccl.group_start)())?;
+            let mut given = Ok(());
+            for (rank, from) in sent {
+                let code = (nccl.send)(from, count, kind, rank as c_int, handle, stream);
+                given = given.and(nccl.check("ncclSend", code));
+            }
+            for (rank, to) in come {
+                let code = (nccl.receive)(to, count, kind, rank as c_int, handle, stream);
+                given = given.and(nccl.check("ncclRecv", code));
+            }
+            given.and(nccl.check("ncclGroupEnd", (nccl.group_end)()))
         }
     }
 

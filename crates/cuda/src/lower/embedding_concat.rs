@@ -30,6 +30,8 @@ struct Part {
     values: Ref,
     /// Null for dense features.
     ids: Ref,
+    /// Whether ids have 32 bits, not 64.
+    is_narrow: bool,
     /// Of the gradient: where row numbers go.
     numbers: Ref,
     padding: i64,
@@ -118,13 +120,15 @@ fn looked_up(
 ) -> Outcome<Part> {
     let Some(table) = tables.get(which) else { return host() };
     let (table, ids) = (table.clone().dense()?, ids.clone().dense()?);
-    if table.dtype != DType::F32 || ids.dtype != DType::I64 || table.dims.len() != 2 {
+    let is_ids = matches!(ids.dtype, DType::I64 | DType::I32);
+    if table.dtype != DType::F32 || !is_ids || table.dims.len() != 2 {
         return host();
     }
     let per_sample = ids.numel().checked_div(samples).unwrap_or(0);
     Ok(Part {
         values: table.at,
         ids: ids.at,
+        is_narrow: ids.dtype == DType::I32,
         numbers: Ref::NULL,
         padding: if padding < 0 { NO_ROW } else { padding },
         rows: table.dims[0],
@@ -144,6 +148,7 @@ fn features(dense: &Var, which: usize, samples: usize) -> Outcome<Part> {
     Ok(Part {
         values: dense.at,
         ids: Ref::NULL,
+        is_narrow: false,
         numbers: Ref::NULL,
         padding: NO_ROW,
         rows: 0,
@@ -179,7 +184,7 @@ fn split(cx: &mut Lowering<'_>) -> Outcome {
         return host();
     }
     let mut row = read(cx, &grad)?;
-    let input = cx.op.input("Out@GRAD")?.position();
+    let input = cx.op.input_position("Out@GRAD")?;
     let mut is_view = Vec::new();
     for which in 0..cx.outputs("W@GRAD").len() {
         let counts = row.of_table(which).map(|part| part.per_sample * row.samples);
@@ -229,6 +234,7 @@ fn number(cx: &mut Lowering<'_>, row: &Row) {
         for (at, part) in parts.iter().enumerate() {
             (shapes.padding[at], shapes.rows[at]) = (part.padding, part.rows as i64);
             shapes.count[at] = (row.samples * part.per_sample) as u32;
+            shapes.narrow |= u64::from(part.is_narrow) << at;
         }
         let most = shapes.count.iter().max().copied().unwrap_or(0) as usize;
         let blocks = [most.div_ceil(THREADS) as u32, parts.len() as u32, 1];
@@ -259,6 +265,7 @@ struct Shape {
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Shapes {
     of: [Shape; MAX_PARTS],
+    narrow: u64,
     pitch: u32,
     unused: u32,
 }
@@ -269,6 +276,7 @@ struct Shapes {
 struct Numbered {
     padding: [i64; MAX_PARTS],
     rows: [i64; MAX_PARTS],
+    narrow: u64,
     count: [u32; MAX_PARTS],
 }
 
@@ -338,6 +346,9 @@ impl Row {
                     pitch: part.pitch as u32,
                 };
             }
+            let narrow = of_chunk.iter().enumerate();
+            let narrow = narrow.map(|(at, part)| u64::from(part.is_narrow) << at);
+            shapes.narrow = narrow.sum();
             let counts = || shapes.of.iter().map(|shape| shape.count as usize);
             let at_once = if counts().sum::<usize>() <= FEW_PIECES { 1 } else { AT_ONCE };
             let most = counts().max().unwrap_or(0);

@@ -126,55 +126,51 @@ impl<'a> Lowering<'a> {
 
     /// The variable in input slot `slot`; an error when there is none.
     pub(crate) fn input(&self, slot: &str) -> Outcome<Var> {
-        let id = self.op.input(slot)?;
-        Ok(self.input_at(id.position()))
+        Ok(self.input_at(self.op.input_position(slot)?))
     }
 
     /// The variable in input slot `slot`, if there is one.
     pub(crate) fn maybe_input(&self, slot: &str) -> Option<Var> {
-        self.op.maybe_input(slot).map(|id| self.input_at(id.position()))
+        self.op.input_positions(slot).next().map(|at| self.input_at(at))
     }
 
     /// All variables in input slot `slot`.
     pub(crate) fn inputs(&self, slot: &str) -> Vec<Var> {
-        self.op.inputs(slot).iter().map(|id| self.input_at(id.position())).collect()
+        self.op.input_positions(slot).map(|at| self.input_at(at)).collect()
     }
 
     /// The variable in output slot `slot`; an error when there is none.
     pub(crate) fn output(&self, slot: &str) -> Outcome<Var> {
-        let id = self.op.output(slot)?;
-        Ok(self.output_at(id.position()))
+        Ok(self.output_at(self.op.output_position(slot)?))
     }
 
     /// The variable in output slot `slot`, if there is one.
     pub(crate) fn maybe_output(&self, slot: &str) -> Option<Var> {
-        self.op.maybe_output(slot).map(|id| self.output_at(id.position()))
+        self.op.output_positions(slot).next().map(|at| self.output_at(at))
     }
 
     /// All variables in output slot `slot`.
     pub(crate) fn outputs(&self, slot: &str) -> Vec<Var> {
-        self.op.outputs(slot).iter().map(|id| self.output_at(id.position())).collect()
+        self.op.output_positions(slot).map(|at| self.output_at(at)).collect()
     }
 
     /// Says how many rows the op selects in its outputs of slot `slot`.
     pub(crate) fn select(&mut self, slot: &str, count: usize) {
-        for id in self.op.outputs(slot) {
-            self.outputs[id.position()].rows = Some(count);
+        for output in &mut self.outputs[self.op.output_positions(slot)] {
+            output.rows = Some(count);
         }
     }
 
     /// As [`Lowering::select`], of one of several outputs.
     pub(crate) fn select_one(&mut self, slot: &str, which: usize, count: usize) {
-        if let Some(id) = self.op.outputs(slot).get(which) {
-            self.outputs[id.position()].rows = Some(count);
+        if let Some(at) = self.op.output_positions(slot).nth(which) {
+            self.outputs[at].rows = Some(count);
         }
     }
 
     /// Makes the values of one of several outputs a view; says no where they need memory of their own.
     pub(crate) fn view_one(&mut self, slot: &str, which: usize, view: View) -> bool {
-        let Some(at) = self.op.outputs(slot).get(which).map(|id| id.position()) else {
-            return false;
-        };
+        let Some(at) = self.op.output_positions(slot).nth(which) else { return false };
         let output = &mut self.outputs[at];
         let may = output.values == RowValues::OwnOrView;
         if may {
@@ -185,8 +181,8 @@ impl<'a> Lowering<'a> {
 
     /// Says that the op writes zeros behind its output in slot `slot`.
     pub(crate) fn zeros_follow(&mut self, slot: &str) {
-        for id in self.op.outputs(slot) {
-            self.outputs[id.position()].zeros_follow = true;
+        for output in &mut self.outputs[self.op.output_positions(slot)] {
+            output.zeros_follow = true;
         }
     }
 

@@ -26,6 +26,7 @@ mod order;
 mod pool;
 mod products;
 mod random;
+mod records;
 mod recurrent;
 mod reduce;
 mod segments;
@@ -33,6 +34,7 @@ mod selected_rows;
 mod shape;
 mod softmax;
 mod sort;
+mod spread;
 mod unary;
 mod walk;
 mod widen;
@@ -93,11 +95,13 @@ const FAMILIES: &[&[(&str, Lower)]] = &[
     pool::OPS,
     products::OPS,
     random::OPS,
+    records::OPS,
     recurrent::OPS,
     reduce::OPS,
     selected_rows::OPS,
     shape::OPS,
     softmax::OPS,
+    spread::OPS,
     unary::OPS,
 ];
 
@@ -174,7 +178,8 @@ pub(crate) fn takes_lines(kind: &str) -> &'static [&'static str] {
         | "lookup_table"
         | "lookup_table_grad"
         | "lookup_table_v2"
-        | "lookup_table_v2_grad" => &["W"],
+        | "lookup_table_v2_grad"
+        | "spread_rows" => &["W"],
         "adagrad" => &["Param", "ParamOut", "Moment", "MomentOut"],
         "adam" | "adamw" => {
             &["Param", "ParamOut", "Moment1", "Moment1Out", "Moment2", "Moment2Out"]
@@ -197,6 +202,7 @@ pub(crate) fn takes_views(kind: &str) -> &'static [&'static str] {
     match kind {
         "fused_embedding_concat_grad" => &["W@GRAD"],
         "merge_selected_rows" | "clip_by_norm" | "squared_l2_norm" => &["X"],
+        "update_records" => &["Grad"],
         _ if optimizer::OPS.iter().any(|(name, _)| *name == kind) => &["Grad"],
         _ => &[],
     }

@@ -54,16 +54,28 @@ impl Table {
         self.len().map(|_| ())
     }
 
+    /// All keys, in rising order.
+    pub(crate) fn sorted_keys(&self) -> Result<Vec<u64>> {
+        let mut keys = self.keys_by_row()?;
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
     /// All keys with the numbers of their rows, in rising order.
     pub(super) fn sorted_rows(&self) -> Result<Vec<(u64, u32)>> {
+        let mut rows: Vec<(u64, u32)> = self.keys_by_row()?.into_iter().zip(0..).collect();
+        rows.sort_unstable();
+        Ok(rows)
+    }
+
+    /// The key of each row.
+    fn keys_by_row(&self) -> Result<Vec<u64>> {
         let mut keys = vec![0u64; self.len()?];
         let on_card = self.stream.allocate(keys.len() * KEY)?;
         let launch = Launch::new("table_keys").value(self.index.raw()).value(on_card.address());
         launch.over(&self.stream, self.index.groups() + 1)?;
         self.stream.download(bytemuck::cast_slice_mut(&mut keys), on_card.whole())?;
-        let mut rows: Vec<(u64, u32)> = keys.into_iter().zip(0..).collect();
-        rows.sort_unstable();
-        Ok(rows)
+        Ok(keys)
     }
 
     /// Whole records by the numbers of their rows.

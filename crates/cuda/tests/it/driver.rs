@@ -114,6 +114,10 @@ fn kernels_give_the_same_bits_in_any_order() {
 
 #[test]
 fn blocks_run_in_an_order_of_the_seed() {
+    if bireme_emulator::FINDS_RACES {
+        // What it shows is one.
+        return;
+    }
     let Some(machine) = alone() else { return };
     let mut last = Vec::new();
     for seed in [1, 2, 3, 4, 5, 1] {

@@ -199,9 +199,20 @@ fn slots_and_features_are_joined_side_by_side() {
         },
     ];
     for join in joins {
-        let given = join.values(&mut draws);
-        for op in join.ops() {
-            check_within(&op, &given, 0.0);
+        let mut given = join.values(&mut draws);
+        // Ids of 64 bits, of both kinds, of 32 bits.
+        for every in [usize::MAX, 2, 1] {
+            for at in (0..join.slots.len()).filter(|at| (at + 1).is_multiple_of(every)) {
+                let ids = given[&format!("ids{at}")].tensor().unwrap().clone();
+                if let Ok(long) = ids.as_slice::<i64>() {
+                    let short: Vec<i32> = long.iter().map(|id| *id as i32).collect();
+                    let short = Tensor::from_slice(ids.dims(), &short).unwrap();
+                    given.insert(format!("ids{at}"), short.into());
+                }
+            }
+            for op in join.ops() {
+                check_within(&op, &given, 0.0);
+            }
         }
     }
 }
@@ -252,4 +263,47 @@ fn rows_of_a_variable_become_others_in_place() {
         check_within(&op.clone().output("ParamOut", ["w"]), &given, 0.0);
         check_within(&op.output("ParamOut", ["other"]), &given, 0.0);
     }
+}
+
+/// Which rows are asked of which rank, as on the host: with lists of many lengths, padding among them.
+#[test]
+fn rows_are_spread_over_the_ranks_that_have_them() {
+    let mut draws = Draws(11);
+    for (ranks, each, lists, count) in
+        [(1, 40, 1, 7), (2, 300, 3, 500), (4, 5000, 26, 256), (3, 900, 70, 90), (2, 10, 2, 0)]
+    {
+        let room = 1 + ranks * each;
+        let mut op = Op::new("spread_rows").input("W", ["w"]).input("Room", ["room"]);
+        let mut given = values([
+            ("w", draws.tensor(DType::F32, &[each, 2], -1.0, 1.0).into()),
+            ("room", Tensor::zeros(DType::I32, [room]).into()),
+        ]);
+        let names = |of: &str| (0..lists).map(|at| format!("{of}{at}")).collect::<Vec<_>>();
+        for (at, name) in names("rows").into_iter().enumerate() {
+            let ids = draws.ids(count + at, ranks * each, 0.3);
+            // Row 0 of every other rank is nobody's, and never named.
+            let rows: Vec<i64> =
+                ids.iter().map(|id| id + i64::from(*id > 0 && *id % each as i64 == 0)).collect();
+            given.insert(name, longs(&[rows.len(), 1], &rows));
+        }
+        op = op.input("Rows", names("rows")).output("Places", names("places"));
+        op = op.output("Wanted", ["wanted"]).attr("ranks", ranks as i32);
+        check_within(&op, &given, 0.0);
+    }
+}
+
+#[test]
+fn more_rows_of_a_rank_than_there_is_room_for_are_complained_of() {
+    if device().is_none() {
+        return;
+    }
+    let given = values([
+        ("w", Tensor::zeros(DType::F32, [10, 2]).into()),
+        ("room", Tensor::zeros(DType::I32, [3]).into()),
+        ("rows", longs(&[4], &[11, 12, 13, 1])),
+    ]);
+    let op = Op::new("spread_rows").input("Rows", ["rows"]).input("W", ["w"]);
+    let op = op.input("Room", ["room"]).output("Places", ["places"]).output("Wanted", ["wanted"]);
+    let error = on_card(&op.attr("ranks", 2), &given, 1).unwrap().unwrap_err().to_string();
+    assert!(error.contains("3 distinct keys whose rows lie with rank 1"), "{error}");
 }

@@ -21,6 +21,7 @@ mod eager;
 mod eager_models;
 mod elementwise;
 mod faults;
+mod feeds;
 mod golden;
 mod index;
 mod lines;
@@ -37,6 +38,7 @@ mod pool;
 mod products;
 mod programs;
 mod random;
+mod records;
 mod recurrent;
 mod reduce;
 #[path = "../../../engine/tests/it/runs.rs"]

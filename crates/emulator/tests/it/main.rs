@@ -314,3 +314,84 @@ fn products_of_rows_with_other_epilogues() {
     session.control.seed(0);
     assert_eq!(product(&session, plain, 1 << 20, 4096), None);
 }
+
+/// Launches a probe of races with 64 threads in each of so many blocks; the words for what it did wrong.
+fn race(
+    session: &Session,
+    probe: &std::ffi::CStr,
+    blocks: u32,
+    args: &mut [*mut c_void],
+) -> String {
+    let (mut module, mut function) = (null_mut(), null_mut());
+    // SAFETY: each probe is given the arguments that it takes.
+    unsafe {
+        ok(sys::cuModuleLoadData(&mut module, c"".as_ptr().cast()));
+        ok(sys::cuModuleGetFunction(&mut function, module, probe.as_ptr()));
+        let args = args.as_mut_ptr();
+        ok(sys::cuLaunchKernel(
+            function,
+            blocks,
+            1,
+            1,
+            64,
+            1,
+            1,
+            512,
+            session.stream,
+            args,
+            null_mut(),
+        ));
+        sys::cuStreamSynchronize(session.stream);
+    }
+    session.control.last_fault()
+}
+
+/// What a probe says with and without what orders its accesses.
+fn both(probe: &std::ffi::CStr, blocks: u32) -> Option<[String; 2]> {
+    let said = [1i32, 0].map(|ordered| {
+        let session = session()?;
+        session.control.be_quiet();
+        let [mut words, mut ticket, mut out, mut ordered] =
+            [session.put(&[0.0; 64]), session.put(&[0.0]), session.put(&[0.0; 64]), ordered as u64];
+        let at = |word: &mut u64| std::ptr::from_mut(word).cast::<c_void>();
+        let mut args = match probe.to_bytes() {
+            b"probe_race_of_blocks" => vec![at(&mut words), at(&mut ticket), at(&mut out)],
+            _ => vec![at(&mut words)],
+        };
+        args.push(at(&mut ordered));
+        let said = race(&session, probe, blocks, &mut args);
+        for memory in [words, ticket, out] {
+            // SAFETY: it was allocated above; a broken context has forgotten it.
+            unsafe { sys::cuMemFree_v2(memory) };
+        }
+        Some(said)
+    });
+    let [ordered, unordered] = said;
+    Some([ordered?, unordered?])
+}
+
+#[test]
+fn accesses_that_nothing_orders_are_found() {
+    if !bireme_emulator::FINDS_RACES {
+        eprintln!("skipped: races, which only a card of `cargo xtask races` finds");
+        return;
+    }
+    for (probe, blocks, words) in [
+        (c"probe_race_in_block", 1, "with no barrier between"),
+        (c"probe_race_in_warp", 1, "with no barrier between"),
+        (c"probe_race_of_blocks", 8, "with no atomic operation between"),
+    ] {
+        let Some([ordered, unordered]) = both(probe, blocks) else { return };
+        assert_eq!(ordered, "", "{probe:?}");
+        assert!(
+            unordered.contains("race: ") && unordered.contains(words),
+            "{probe:?}: {unordered}"
+        );
+    }
+    let Some(session) = session() else { return };
+    let mut at = session.put(&[0.0; 64]);
+    let said = race(&session, c"probe_halves", 1, &mut [(&raw mut at).cast()]);
+    assert_eq!(said, "");
+    // SAFETY: it was allocated above.
+    unsafe { ok(sys::cuMemFree_v2(at)) };
+}
