@@ -1,9 +1,12 @@
-//! Samples as the tensors of one step.
+//! Samples as the tensors of one step, in ordinary memory or where a card takes them from.
+
+use std::sync::Arc;
 
 use bireme_engine::DType;
-use bireme_engine::tensor::Tensor;
+use bireme_engine::device::{FeedBlock, FeedMemory};
+use bireme_engine::tensor::{Dims, Tensor};
 
-use crate::{Column, Kind, Samples, Slot, Values};
+use crate::{Column, Result, Samples, Slot, Values};
 
 /// The tensors of one step, in the order of the slots; used again for the next batch, so that
 /// filling it allocates nothing once it has grown.
@@ -12,17 +15,32 @@ pub struct Batch {
     slots: Vec<Slot>,
     tensors: Vec<Tensor>,
     rows: usize,
+    /// The memory that its tensors lie in when it is filled for a card, and whose that is.
+    block: FeedBlock,
+    memory: Option<Arc<FeedMemory>>,
 }
 
 impl Batch {
     /// An empty batch of these slots.
     pub fn of(slots: &[Slot]) -> Batch {
-        let dtype = |slot: &Slot| match slot.kind {
-            Kind::Ids => DType::I64,
-            Kind::Floats => DType::F32,
-        };
-        let tensors = slots.iter().map(|slot| Tensor::empty(dtype(slot))).collect();
-        Batch { slots: slots.to_vec(), tensors, rows: 0 }
+        let tensors = slots.iter().map(|slot| Tensor::empty(slot.dtype())).collect();
+        let block = FeedBlock::default();
+        Batch { slots: slots.to_vec(), tensors, rows: 0, block, memory: None }
+    }
+
+    /// Has it filled in a card's memory for feeds, from the next time on.
+    pub fn assemble_in(&mut self, memory: &Arc<FeedMemory>) {
+        self.memory = Some(Arc::clone(memory));
+    }
+
+    /// The card's memory that it is filled in.
+    pub(crate) fn memory(&self) -> Option<&Arc<FeedMemory>> {
+        self.memory.as_ref()
+    }
+
+    /// Whether its tensors lie in page-locked memory, from where a card copies them by itself.
+    pub fn is_page_locked(&self) -> bool {
+        self.block.is_page_locked()
     }
 
     /// How many samples it holds.
@@ -58,12 +76,25 @@ impl Batch {
         &self.slots
     }
 
-    /// Replaces what it holds: `fill` writes the tensor of each slot.
-    pub(crate) fn refill(&mut self, rows: usize, mut fill: impl FnMut(usize, &Slot, &mut Tensor)) {
-        for (at, (slot, tensor)) in self.slots.iter().zip(&mut self.tensors).enumerate() {
-            fill(at, slot, tensor);
+    /// Replaces what it holds by so many lines: `shape` says what the tensor of each slot is, and `write` writes them.
+    pub(crate) fn refill(
+        &mut self,
+        lines: usize,
+        mut shape: impl FnMut(usize, &Slot) -> (DType, Dims),
+        write: impl FnOnce(&[Slot], &mut [Tensor]) -> Result<()>,
+    ) -> Result<()> {
+        let slots = self.slots.iter().enumerate();
+        let shapes: Vec<(DType, Dims)> = slots.map(|(at, slot)| shape(at, slot)).collect();
+        match &self.memory {
+            Some(memory) => self.block.lay_out(memory, &mut self.tensors, &shapes),
+            None => {
+                let both = self.tensors.iter_mut().zip(&shapes);
+                both.for_each(|(tensor, (dtype, dims))| tensor.resize(*dtype, *dims));
+            }
         }
-        self.rows = self.samples_of(rows);
+        write(&self.slots, &mut self.tensors)?;
+        self.rows = self.samples_of(lines);
+        Ok(())
     }
 
     /// How many samples so many lines make.
@@ -79,30 +110,36 @@ impl Batch {
     /// Replaces what it holds by the samples of these rows, which have the same slots.
     pub fn fill(&mut self, samples: &Samples, rows: impl ExactSizeIterator<Item = usize> + Clone) {
         let columns = samples.columns();
-        for ((slot, tensor), column) in self.slots.iter().zip(&mut self.tensors).zip(columns) {
-            fill(tensor, slot, column, rows.clone());
-        }
-        self.rows = self.samples_of(rows.len());
+        let count = |column: &Column| match column.width() {
+            Some(width) => width * rows.len(),
+            None => rows.clone().map(|row| column.range(row).len()).sum(),
+        };
+        let shape = |at: usize, slot: &Slot| {
+            let dims = slot.dims(rows.len(), count(&columns[at]));
+            (slot.dtype(), Dims::new(&dims))
+        };
+        let write = |slots: &[Slot], tensors: &mut [Tensor]| {
+            for ((slot, tensor), column) in slots.iter().zip(tensors).zip(columns) {
+                write(tensor, slot, column, rows.clone());
+            }
+            Ok(())
+        };
+        self.refill(rows.len(), shape, write).expect("columns that are there can be written");
     }
 }
 
-fn fill(
+fn write(
     tensor: &mut Tensor,
     slot: &Slot,
     column: &Column,
     rows: impl ExactSizeIterator<Item = usize> + Clone,
 ) {
-    let count: usize = match column.width() {
-        Some(width) => width * rows.len(),
-        None => rows.clone().map(|row| column.range(row).len()).sum(),
-    };
-    tensor.resize(tensor.dtype(), slot.dims(rows.len(), count));
     match column.values() {
         Values::Ids(values) => copy(tensor.as_mut_bytes(), values, column, rows.clone()),
         Values::Floats(values) => copy(tensor.as_mut_bytes(), values, column, rows.clone()),
     }
     if slot.shape.is_none() {
-        let mut end = 0;
+        let (count, mut end) = (tensor.numel(), 0);
         let ends = rows.map(|row| {
             end += column.range(row).len();
             end

@@ -25,7 +25,10 @@ pub use batch::Batch;
 pub use error::{Error, Result};
 pub use file_share::{Counters, FileShare};
 pub use input::{Batches, Closer, Files, Input, Rows};
-pub use memory::{Exchange, KeyedPart, MemoryDataset, MemorySettings, Merged};
+pub use memory::{
+    Contents, Exchange, KeySlot, KeyedPart, MemoryDataset, MemorySettings, Merged, RowNumbers,
+    Wanted,
+};
 pub use queue::{QueueDataset, QueueSettings, Shuffle};
 pub use samples::{Column, Samples, Values};
 pub use slot::{CONTENT, INS_ID, Kind, Slot};

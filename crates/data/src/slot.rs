@@ -86,6 +86,14 @@ impl Slot {
         Slot { name, kind, shape, batched: false }
     }
 
+    /// The type of its tensors.
+    pub(crate) fn dtype(&self) -> DType {
+        match self.kind {
+            Kind::Ids => DType::I64,
+            Kind::Floats => DType::F32,
+        }
+    }
+
     /// How many values each line has; `None` if that differs.
     pub fn width(&self) -> Option<usize> {
         self.shape.as_ref().filter(|_| !self.batched).map(|shape| shape.iter().product())

@@ -1,305 +1,448 @@
-//! Samples that do not change any more, in as few bytes as their values allow.
+//! Samples that do not change any more, so that one of them costs few lines of memory wherever it lies.
 //!
-//! Ids take one, two, four or eight bytes each, whatever the largest of a column's chunk needs; a
-//! column where every sample has as many values keeps no ends.
+//! What every sample of a chunk has as many values of stands in its *record*, one sample's behind the
+//! other's, without gaps: numbers first, then ids from the narrowest on, so that what is no key of a
+//! table lies together. Other slots are columns with ends. Chunks share their layouts, of which there
+//! are few, so that whoever meets shuffled samples finds the layout in the nearest cache.
 
+use std::hash::Hash;
 use std::ops::Range;
+use std::sync::Arc;
 
-use bireme_engine::tensor::Tensor;
+use bireme_engine::prefetch::prefetch;
 
-use crate::{Column, Error, Result, Samples, Slot, Values};
+use super::columns::{Columns, Ends, Narrow, Packed};
+use super::pages;
+use crate::{Samples, Values};
 
-/// Rows of a chunk at most, so that a row's number in it has 16 bits.
-pub(super) const MAX_ROWS: usize = 1 << 16;
-/// Values of a column of a chunk at most, so that their number has 32 bits, and one number is left
-/// that is none.
-pub(super) const MAX_VALUES: usize = u32::MAX as usize - 1;
+/// Bytes behind the last record: an id is read as eight bytes, whatever it takes.
+const PADDING: usize = 7;
+/// Bytes that the machine brings from memory at once.
+const LINE: usize = 64;
+/// Rows whose values are put into their records together.
+const ROWS_TOGETHER: usize = 256;
 
 /// Some samples, packed.
+#[derive(Default)]
 pub(super) struct Chunk {
     pub(super) rows: usize,
-    pub(super) columns: Vec<Packed>,
+    layout: Arc<Layout>,
+    records: Box<[u8]>,
+    ragged: Vec<Packed>,
 }
 
-/// One slot's values.
-pub(super) struct Packed {
-    pub(super) values: Narrow,
-    pub(super) ends: Ends,
+/// Where the values of each slot are.
+#[derive(Default, PartialEq, Eq, Hash)]
+pub(super) struct Layout {
+    places: Box<[Place]>,
+    /// Bytes of a record.
+    stride: usize,
 }
 
-/// Values in as many bytes as they need.
-pub(super) enum Narrow {
-    Ids8(Box<[u8]>),
-    Ids16(Box<[u16]>),
-    Ids32(Box<[u32]>),
-    Ids64(Box<[u64]>),
-    Floats(Box<[f32]>),
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Record(Field),
+    /// In the column of this number.
+    Column(usize),
 }
 
-/// Which values belong to which sample.
-pub(super) enum Ends {
-    /// Each has so many.
-    Width(usize),
-    /// Where each sample's values end.
-    At(Box<[u32]>),
+/// Values in a record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Field {
+    /// The byte of the record at which they begin.
+    pub(super) offset: usize,
+    /// How many there are.
+    pub(super) width: usize,
+    /// Bytes of each.
+    bytes: usize,
+}
+
+/// A sample's record.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    pub(super) layout: &'a Layout,
+    /// With some bytes behind it.
+    bytes: &'a [u8],
+}
+
+/// What a sample has for a slot.
+pub(super) enum Found<'a> {
+    Record(Record<'a>, Field),
+    Column(&'a Narrow, Range<usize>),
+}
+
+impl From<Columns> for Chunk {
+    fn from(columns: Columns) -> Chunk {
+        let Columns { rows, columns } = columns;
+        let layout = Arc::new(Layout::of(&columns));
+        let bytes = layout.stride * rows;
+        let mut records = vec![0; if bytes == 0 { 0 } else { bytes + PADDING }].into_boxed_slice();
+        pages::ask_for_large(&mut records);
+        for first in (0..rows).step_by(ROWS_TOGETHER) {
+            let rows = first..rows.min(first + ROWS_TOGETHER);
+            for (column, place) in columns.iter().zip(&layout.places) {
+                if let Place::Record(field) = place {
+                    field.put(&column.values, rows.clone(), layout.stride, &mut records);
+                }
+            }
+        }
+        let ragged = columns.into_iter().filter(|column| matches!(column.ends, Ends::At(_)));
+        Chunk { rows, ragged: ragged.collect(), layout, records }
+    }
 }
 
 impl Chunk {
-    /// Packs some rows of samples, which are such as [`parts`] allows.
-    pub(super) fn pack(samples: &Samples, rows: Range<usize>) -> Chunk {
-        let columns = samples.columns().iter().map(|column| Packed::pack(column, rows.clone()));
-        Chunk { rows: rows.len(), columns: columns.collect() }
-    }
-
-    /// Bytes that it takes.
+    /// Bytes that it takes, its part of the layout not counted.
     pub(super) fn bytes(&self) -> usize {
-        let own = size_of::<Chunk>() + self.columns.len() * size_of::<Packed>();
-        own + self.columns.iter().map(Packed::bytes).sum::<usize>()
+        let own = size_of::<Chunk>() + self.ragged.len() * size_of::<Packed>();
+        own + self.records.len() + self.ragged.iter().map(Packed::bytes).sum::<usize>()
     }
 
-    /// Appends a row to samples of the same slots.
-    pub(super) fn unpack(&self, row: usize, out: &mut Samples) {
-        for (column, out) in self.columns.iter().zip(out.columns_mut()) {
-            let range = column.ends.range(row);
-            match (&column.values, out.values_mut()) {
-                (Narrow::Floats(values), Values::Floats(out)) => {
-                    out.extend_from_slice(&values[range]);
-                }
-                (ids, Values::Ids(out)) => out.extend(range.map(|at| ids.id(at))),
-                (_, Values::Floats(_)) => {
-                    unreachable!("samples of the same slots have columns of the same kinds")
-                }
+    /// Where the values of each slot are.
+    pub(super) fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Takes the same layout from somebody else.
+    pub(super) fn share(&mut self, layout: &Arc<Layout>) {
+        debug_assert!(self.layout == *layout, "a chunk keeps its layout");
+        self.layout = Arc::clone(layout);
+    }
+
+    /// The record of a row.
+    #[inline]
+    pub(super) fn record(&self, row: usize) -> Record<'_> {
+        let at = row * self.layout.stride;
+        Record { layout: &self.layout, bytes: self.records.get(at..).unwrap_or_default() }
+    }
+
+    /// What a row has for a slot.
+    #[inline]
+    pub(super) fn find(&self, slot: usize, row: usize) -> Found<'_> {
+        match self.layout.places[slot] {
+            Place::Record(field) => Found::Record(self.record(row), field),
+            Place::Column(at) => {
+                let column = &self.ragged[at];
+                Found::Column(&column.values, column.ends.range(row))
             }
         }
-        out.end_row();
     }
-}
 
-/// Cuts samples into chunks: no more than [`MAX_ROWS`] rows, and in no column more than
-/// `max_values` values.
-///
-/// # Errors
-/// When one sample has more.
-pub(super) fn parts(samples: &Samples, max_values: usize) -> Result<Vec<Range<usize>>> {
-    let values = |rows: &Range<usize>| {
-        let ends =
-            |column: &Column| column.range(rows.end - 1).end - column.range(rows.start).start;
-        samples.columns().iter().map(ends).max().unwrap_or(0)
-    };
-    let (mut parts, mut first) = (Vec::new(), 0);
-    while first < samples.len() {
-        let mut part = first..samples.len().min(first + MAX_ROWS);
-        while values(&part) > max_values {
-            if part.len() == 1 {
-                return Err(Error::Settings(format!(
-                    "a sample has more than {max_values} values for one slot: is the file what it \
-                     should be?"
-                )));
-            }
-            part.end = first + part.len() / 2;
+    /// How many values a row has for a slot.
+    #[inline]
+    pub(super) fn count(&self, slot: usize, row: usize) -> usize {
+        match self.layout.places[slot] {
+            Place::Record(field) => field.width,
+            Place::Column(at) => self.ragged[at].ends.range(row).len(),
         }
-        first = part.end;
-        parts.push(part);
     }
-    Ok(parts)
-}
 
-impl Packed {
-    fn pack(column: &Column, rows: Range<usize>) -> Packed {
-        let from = if rows.is_empty() { 0 } else { column.range(rows.start).start };
-        let to = if rows.is_empty() { 0 } else { column.range(rows.end - 1).end };
-        let ends = match column.width() {
-            Some(width) => Ends::Width(width),
-            None => {
-                let ends = rows.map(|row| (column.range(row).end - from) as u32);
-                Ends::even(ends.collect())
-            }
-        };
-        let values = match column.values() {
-            Values::Ids(values) => Narrow::ids(&values[from..to]),
-            Values::Floats(values) => Narrow::Floats(values[from..to].into()),
-        };
-        Packed { values, ends }
+    /// How many values each sample has for a slot, if all have as many.
+    pub(super) fn width(&self, slot: usize) -> Option<usize> {
+        self.layout.field(slot).map(|field| field.width)
     }
 
     /// The ids of a row.
-    pub(super) fn ids(&self, row: usize) -> impl Iterator<Item = u64> {
-        self.ends.range(row).map(|at| self.values.id(at))
+    pub(super) fn ids(&self, slot: usize, row: usize) -> impl Iterator<Item = u64> {
+        let found = self.find(slot, row);
+        (0..found.len()).map(move |at| found.id(at))
+    }
+
+    /// The numbers of a row.
+    pub(super) fn floats(&self, slot: usize, row: usize) -> impl Iterator<Item = f32> {
+        let found = self.find(slot, row);
+        (0..found.len()).map(move |at| found.float(at))
     }
 
     /// A number below `bound` that the ids of a row decide, on every machine alike (FNV-1a).
-    pub(super) fn number(&self, row: usize, bound: usize) -> usize {
-        let hash = self.ids(row).fold(0xcbf2_9ce4_8422_2325_u64, |hash, id| {
+    pub(super) fn number(&self, slot: usize, row: usize, bound: usize) -> usize {
+        let hash = self.ids(slot, row).fold(0xcbf2_9ce4_8422_2325_u64, |hash, id| {
             (hash ^ id).wrapping_mul(0x0000_0100_0000_01b3)
         });
         (hash % bound as u64) as usize
     }
 
-    fn bytes(&self) -> usize {
-        let values = match &self.values {
-            Narrow::Ids8(values) => size_of_val::<[u8]>(values),
-            Narrow::Ids16(values) => size_of_val::<[u16]>(values),
-            Narrow::Ids32(values) => size_of_val::<[u32]>(values),
-            Narrow::Ids64(values) => size_of_val::<[u64]>(values),
-            Narrow::Floats(values) => size_of_val::<[f32]>(values),
-        };
-        match &self.ends {
-            Ends::Width(_) => values,
-            Ends::At(ends) => values + size_of_val::<[u32]>(ends),
+    /// Appends a row to samples of the same slots.
+    pub(super) fn unpack(&self, row: usize, out: &mut Samples) {
+        for (slot, out) in out.columns_mut().iter_mut().enumerate() {
+            match out.values_mut() {
+                Values::Ids(out) => out.extend(self.ids(slot, row)),
+                Values::Floats(out) => out.extend(self.floats(slot, row)),
+            }
+        }
+        out.end_row();
+    }
+
+    /// Asks for where a row's values of a slot end, which [`Chunk::find`] reads.
+    #[inline]
+    pub(super) fn prefetch_end(&self, slot: usize, row: usize) {
+        if let Place::Column(at) = self.layout.places[slot]
+            && let Ends::At(ends) = &self.ragged[at].ends
+        {
+            prefetch(ends, row, 1);
         }
     }
 }
 
-impl Ends {
-    /// Ends, or the width where all samples have as many values.
-    fn even(ends: Box<[u32]>) -> Ends {
-        let width = ends.first().copied().unwrap_or(0);
-        let even =
-            ends.iter().zip(1..).all(|(&end, rows)| u64::from(end) == u64::from(width) * rows);
-        if even { Ends::Width(width as usize) } else { Ends::At(ends) }
+impl Layout {
+    fn of(columns: &[Packed]) -> Layout {
+        let mut ragged = 0;
+        let places = columns.iter().map(|column| match column.ends {
+            Ends::Width(width) => {
+                Place::Record(Field { offset: 0, width, bytes: column.values.bytes_of_one() })
+            }
+            Ends::At(_) => {
+                ragged += 1;
+                Place::Column(ragged - 1)
+            }
+        });
+        let mut places: Box<[Place]> = places.collect();
+        let is_float = |column: &Packed| matches!(column.values, Narrow::Floats(_));
+        let mut fields: Vec<(bool, &mut Field)> = Vec::new();
+        for (place, column) in places.iter_mut().zip(columns) {
+            if let Place::Record(field) = place {
+                fields.push((!is_float(column), field));
+            }
+        }
+        fields.sort_by_key(|(is_id, field)| (*is_id, field.bytes));
+        let mut stride = 0;
+        for (_, field) in fields {
+            field.offset = stride;
+            stride += field.width * field.bytes;
+        }
+        Layout { places, stride }
     }
 
-    pub(super) fn range(&self, row: usize) -> Range<usize> {
-        match self {
-            Ends::Width(width) => row * width..(row + 1) * width,
-            Ends::At(ends) => {
-                let start = if row == 0 { 0 } else { ends[row - 1] as usize };
-                start..ends[row] as usize
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val::<[Place]>(&self.places)
+    }
+
+    /// Where the values of a slot are in a record, if they are there.
+    #[inline]
+    pub(super) fn field(&self, slot: usize) -> Option<Field> {
+        match self.places[slot] {
+            Place::Record(field) => Some(field),
+            Place::Column(_) => None,
+        }
+    }
+
+    /// The bytes of a record that have these slots, and maybe others between them.
+    pub(super) fn span(&self, slots: impl Iterator<Item = usize>) -> Range<usize> {
+        let fields = slots.filter_map(|slot| self.field(slot));
+        let span = fields.map(|field| field.offset..field.offset + field.width * field.bytes);
+        span.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end)).unwrap_or(0..0)
+    }
+}
+
+impl Field {
+    fn put(self, values: &Narrow, rows: Range<usize>, stride: usize, records: &mut [u8]) {
+        match values {
+            Narrow::Ids8(values) => {
+                self.put_all(values, rows, stride, records, |v| v.to_le_bytes())
+            }
+            Narrow::Ids16(values) => {
+                self.put_all(values, rows, stride, records, |v| v.to_le_bytes())
+            }
+            Narrow::Ids32(values) => {
+                self.put_all(values, rows, stride, records, |v| v.to_le_bytes())
+            }
+            Narrow::Ids64(values) => {
+                self.put_all(values, rows, stride, records, |v| v.to_le_bytes())
+            }
+            Narrow::Floats(values) => {
+                self.put_all(values, rows, stride, records, |v| v.to_le_bytes())
             }
         }
     }
+
+    fn put_all<T: Copy, const N: usize>(
+        self,
+        values: &[T],
+        rows: Range<usize>,
+        stride: usize,
+        records: &mut [u8],
+        bytes: impl Fn(T) -> [u8; N],
+    ) {
+        for row in rows {
+            let from = &values[row * self.width..(row + 1) * self.width];
+            let to = &mut records[row * stride + self.offset..][..self.width * N];
+            for (to, value) in to.as_chunks_mut::<N>().0.iter_mut().zip(from) {
+                *to = bytes(*value);
+            }
+        }
+    }
+
+    /// The bits of eight bytes that are an id.
+    #[inline]
+    pub(super) fn mask(self) -> u64 {
+        u64::MAX >> (64 - 8 * self.bytes)
+    }
+
+    /// The byte of the record at which a value begins.
+    #[inline]
+    pub(super) fn at(self, value: usize) -> usize {
+        self.offset + value * self.bytes
+    }
 }
 
-impl Narrow {
-    fn ids(ids: &[u64]) -> Narrow {
-        let largest = ids.iter().copied().max().unwrap_or(0);
-        if u8::try_from(largest).is_ok() {
-            Narrow::Ids8(ids.iter().map(|&id| id as u8).collect())
-        } else if u16::try_from(largest).is_ok() {
-            Narrow::Ids16(ids.iter().map(|&id| id as u16).collect())
-        } else if u32::try_from(largest).is_ok() {
-            Narrow::Ids32(ids.iter().map(|&id| id as u32).collect())
-        } else {
-            Narrow::Ids64(ids.into())
+impl<'a> Record<'a> {
+    /// The id at a byte, of these bits.
+    #[inline]
+    pub(super) fn id(self, at: usize, mask: u64) -> u64 {
+        // There are always so many: records have bytes behind them.
+        self.bytes[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes) & mask)
+    }
+
+    /// The numbers of a field.
+    #[inline]
+    pub(super) fn floats(self, field: Field) -> impl Iterator<Item = f32> + 'a {
+        let bytes = &self.bytes[field.offset..][..4 * field.width];
+        bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
+    }
+
+    /// Asks for some bytes of it.
+    #[inline]
+    pub(super) fn prefetch(self, span: &Range<usize>) {
+        let lines = span.clone().step_by(LINE).chain(span.end.checked_sub(1));
+        lines.for_each(|at| prefetch(self.bytes, at, 1));
+    }
+}
+
+impl Found<'_> {
+    /// How many values there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Found::Record(_, field) => field.width,
+            Found::Column(_, range) => range.len(),
         }
     }
 
     #[inline]
     fn id(&self, at: usize) -> u64 {
         match self {
-            Narrow::Ids8(ids) => u64::from(ids[at]),
-            Narrow::Ids16(ids) => u64::from(ids[at]),
-            Narrow::Ids32(ids) => u64::from(ids[at]),
-            Narrow::Ids64(ids) => ids[at],
-            Narrow::Floats(_) => unreachable!("samples of the same slots have the same kinds"),
+            Found::Record(record, field) => record.id(field.at(at), field.mask()),
+            Found::Column(values, range) => values.id(range.start + at),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    #[inline]
+    fn float(&self, at: usize) -> f32 {
         match self {
-            Narrow::Ids8(values) => values.len(),
-            Narrow::Ids16(values) => values.len(),
-            Narrow::Ids32(values) => values.len(),
-            Narrow::Ids64(values) => values.len(),
-            Narrow::Floats(values) => values.len(),
+            Found::Record(record, field) => {
+                let bytes = record.bytes[field.at(at)..].first_chunk();
+                bytes.map_or(0.0, |bytes| f32::from_le_bytes(*bytes))
+            }
+            Found::Column(values, range) => values.float(range.start + at),
         }
     }
-}
 
-/// Writes the values of a slot for these rows, each of a chunk's column.
-pub(super) fn gather<'a>(
-    slot: &Slot,
-    tensor: &mut Tensor,
-    rows: impl ExactSizeIterator<Item = (&'a Packed, usize)> + Clone,
-) {
-    let count = match slot.width() {
-        Some(width) => width * rows.len(),
-        None => rows.clone().map(|(column, row)| column.ends.range(row).len()).sum(),
-    };
-    tensor.resize(tensor.dtype(), slot.dims(rows.len(), count));
-    let reason = "the tensor of a slot has the type of its kind";
-    match slot.kind {
-        crate::Kind::Ids => {
-            let mut out = tensor.as_mut_slice::<i64>().expect(reason).iter_mut();
-            for (column, row) in rows.clone() {
-                // Ids keep their bits.
-                let ids = column.ends.range(row).map(|at| column.values.id(at) as i64);
-                ids.zip(&mut out).for_each(|(id, out)| *out = id);
-            }
-        }
-        crate::Kind::Floats => {
-            let mut out = tensor.as_mut_slice::<f32>().expect(reason);
-            for (column, row) in rows.clone() {
-                let Narrow::Floats(values) = &column.values else { unreachable!("floats") };
-                let values = &values[column.ends.range(row)];
-                let (to, rest) = out.split_at_mut(values.len());
-                to.copy_from_slice(values);
-                out = rest;
+    /// Writes ids, which keep their bits.
+    #[inline]
+    pub(super) fn write_ids(&self, to: &mut [i64]) {
+        match self {
+            Found::Column(values, range) => values.write_ids(range.clone(), to),
+            Found::Record(record, field) => {
+                let mask = field.mask();
+                for (at, to) in to.iter_mut().enumerate() {
+                    *to = record.id(field.at(at), mask) as i64;
+                }
             }
         }
     }
-    if slot.shape.is_none() {
-        let mut end = 0;
-        let ends = rows.map(|(column, row)| {
-            end += column.ends.range(row).len();
-            end
-        });
-        tensor.set_lod(&[slot.offsets(count, ends)]);
+
+    /// Writes numbers.
+    #[inline]
+    pub(super) fn write_floats(&self, to: &mut [f32]) {
+        match self {
+            Found::Column(values, range) => values.write_floats(range.clone(), to),
+            Found::Record(record, field) => {
+                to.iter_mut().zip(record.floats(*field)).for_each(|(to, value)| *to = value);
+            }
+        }
+    }
+
+    /// Asks for the values.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        match self {
+            Found::Record(record, field) => {
+                record.prefetch(&(field.offset..field.at(field.width)));
+            }
+            Found::Column(values, range) => values.prefetch(range.start, range.len()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::columns::parts;
     use super::*;
+    use crate::Slot;
     use crate::testing::{push, slots};
 
-    #[test]
-    fn packing_loses_nothing_and_takes_the_bytes_that_values_need() {
-        for (numbers, bytes_of_an_id) in
-            [(vec![1_u64, 2], 2), (vec![1, 60_000], 4), (vec![1, 1 << 40], 8)]
-        {
-            let mut samples = Samples::of(&slots());
-            numbers.iter().for_each(|&number| push(&mut samples, number));
-            let chunk = Chunk::pack(&samples, 0..numbers.len());
-            let mut back = Samples::of(&slots());
-            (0..numbers.len()).for_each(|row| chunk.unpack(row, &mut back));
-            assert_eq!(back, samples);
-            let ids = &chunk.columns[1];
-            assert_eq!(ids.bytes(), ids.values.len() * bytes_of_an_id + 4 * numbers.len());
-        }
+    fn chunk(samples: &Samples, rows: Range<usize>) -> Chunk {
+        Columns::pack(samples, rows).into()
     }
 
     #[test]
-    fn no_part_has_more_values_than_can_be_numbered() {
-        let mut samples = Samples::of(&slots());
-        (0..100).for_each(|number| push(&mut samples, number));
-        let most = |rows: Range<usize>| {
-            let chunk = Chunk::pack(&samples, rows);
-            chunk.columns.iter().map(|column| column.values.len()).max().unwrap()
-        };
-        let all = most(0..100);
-        assert_eq!(parts(&samples, all).unwrap().len(), 1);
-        let cut = parts(&samples, all / 9).unwrap();
-        assert!(cut.len() > 9 && cut.iter().all(|part| most(part.clone()) <= all / 9));
-        assert!(cut.windows(2).all(|pair| pair[0].end == pair[1].start));
-        assert_eq!((cut[0].start, cut.last().unwrap().end), (0, 100));
-        let error = parts(&samples, 1).unwrap_err().to_string();
-        assert!(error.contains("more than 1 values for one slot"), "{error}");
-        assert!(parts(&Samples::of(&slots()), 1).unwrap().is_empty());
+    fn packing_loses_nothing_and_takes_the_bytes_that_values_need() {
+        for (numbers, bytes_of_label, bytes_of_id) in
+            [(vec![1_u64, 2], 1, 2), (vec![1, 60_000], 2, 4), (vec![1, 1 << 40], 8, 8)]
+        {
+            let mut samples = Samples::of(&slots());
+            numbers.iter().for_each(|&number| push(&mut samples, number));
+            let chunk = chunk(&samples, 0..numbers.len());
+            let mut back = Samples::of(&slots());
+            (0..numbers.len()).for_each(|row| chunk.unpack(row, &mut back));
+            assert_eq!(back, samples);
+            let [ids] = &chunk.ragged[..] else { panic!("one slot is ragged") };
+            assert_eq!(ids.bytes(), ids.values.len() * bytes_of_id + 4 * numbers.len());
+            assert_eq!(chunk.records.len(), numbers.len() * (bytes_of_label + 8) + PADDING);
+        }
     }
 
     #[test]
     fn some_rows_can_be_packed_alone() {
         let mut samples = Samples::of(&slots());
         (0..10).for_each(|number| push(&mut samples, number));
-        let chunk = Chunk::pack(&samples, 3..5);
+        let some = chunk(&samples, 3..5);
         let (mut back, mut right) = (Samples::of(&slots()), Samples::of(&slots()));
-        (0..2).for_each(|row| chunk.unpack(row, &mut back));
+        (0..2).for_each(|row| some.unpack(row, &mut back));
         [3, 4].into_iter().for_each(|number| push(&mut right, number));
         assert_eq!(back, right);
         // All of these have as many ids: no ends are kept.
         let mut even = Samples::of(&slots());
         [3, 13, 23].into_iter().for_each(|number| push(&mut even, number));
-        assert!(matches!(Chunk::pack(&even, 0..3).columns[1].ends, Ends::Width(4)));
+        let even = chunk(&even, 0..3);
+        assert_eq!((even.width(1), even.ragged.len()), (Some(4), 0));
+        assert_eq!(chunk(&Samples::of(&slots()), 0..0).rows, 0);
+        assert!(parts(&Samples::of(&slots()), 1).unwrap().is_empty());
+    }
+
+    #[test]
+    fn numbers_lie_before_ids_and_narrow_ids_before_wide_ones() {
+        let slots = [Slot::id("wide"), Slot::floats("dense", 3), Slot::id("narrow")];
+        let mut samples = Samples::of(&slots);
+        for row in 0..1000_u64 {
+            let [wide, dense, narrow] = samples.columns_mut() else { panic!("three columns") };
+            let (Values::Ids(wide), Values::Floats(dense), Values::Ids(narrow)) =
+                (wide.values_mut(), dense.values_mut(), narrow.values_mut())
+            else {
+                panic!("ids, floats and ids")
+            };
+            wide.push(u64::MAX - row);
+            dense.extend([row as f32, -0.0, f32::MIN_POSITIVE]);
+            narrow.push(row % 256);
+            samples.end_row();
+        }
+        let chunk = chunk(&samples, 0..1000);
+        let offsets = [0, 1, 2].map(|slot| chunk.layout.field(slot).unwrap().offset);
+        assert_eq!((offsets, chunk.layout.stride), ([13, 0, 12], 21));
+        assert_eq!(chunk.layout.span([1, 2].into_iter()), 0..13);
+        let mut back = Samples::of(&slots);
+        (0..1000).for_each(|row| chunk.unpack(row, &mut back));
+        assert_eq!(back, samples);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bireme_engine::random::Philox;
 
-use super::chunk::{Chunk, MAX_ROWS, MAX_VALUES, parts};
+use super::chunk::Chunk;
+use super::columns::{Columns, MAX_ROWS, MAX_VALUES, parts};
 use super::store::{Builder, Store};
 use super::wire;
 use crate::order::below;
@@ -56,20 +57,20 @@ pub(super) fn spread(
         for (sample, index) in order[at..at + rows].iter().zip(at as u64..) {
             let (chunk, row) = store.find(*sample);
             let to = match name {
-                Some(slot) => chunk.columns[slot].number(row, peers.size()),
+                Some(slot) => chunk.number(slot, row, peers.size()),
                 None => below(&numbers, index, peers.size()),
             };
             chunk.unpack(row, &mut parts[to]);
             let chunk = *sample as usize / MAX_ROWS;
             left[chunk] -= 1;
             if left[chunk] == 0 {
-                store.chunks[chunk] = Arc::new(Chunk { rows: 0, columns: Vec::new() });
+                store.chunks[chunk] = Arc::new(Chunk::default());
             }
         }
         at += rows;
         let parts = parts.iter().map(packed).collect::<Result<Vec<_>>>()?;
         for part in checked(peers, peers.exchange(parts)?)? {
-            builder.push(&wire::decode(&part, slots)?)?;
+            builder.push(&wire::decode(&part, slots)?.into())?;
         }
     }
     let mut received = Store::default();
@@ -80,7 +81,7 @@ pub(super) fn spread(
 /// The bytes of samples that go to a trainer.
 fn packed(samples: &Samples) -> Result<Vec<u8>> {
     match parts(samples, MAX_VALUES)?.as_slice() {
-        [] | [_] => Ok(wire::encode(&Chunk::pack(samples, 0..samples.len()))),
+        [] | [_] => Ok(wire::encode(&Columns::pack(samples, 0..samples.len()))),
         _ => Err(Error::Settings(
             "the samples of one round of `global_shuffle` have more values than it can number: \
              samples are far larger than the others of their file"

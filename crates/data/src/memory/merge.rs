@@ -1,6 +1,7 @@
 //! Samples of the same name become one: lines that different logs wrote about one event.
 
-use super::chunk::{Chunk, Narrow, Packed};
+use super::chunk::Chunk;
+use super::columns::Columns;
 use super::store::{Builder, Store};
 use crate::{Error, INS_ID, Result, Samples, Slot, Values};
 
@@ -39,7 +40,7 @@ pub(super) fn merge(
         .into_iter()
         .map(|sample| {
             let (chunk, row) = store.find(sample);
-            (chunk.columns[name].ids(row).map(|byte| byte as u8).collect(), sample)
+            (chunk.ids(name, row).map(|byte| byte as u8).collect(), sample)
         })
         .collect();
     // Stable: samples of a name stay in the order of the files.
@@ -57,7 +58,7 @@ pub(super) fn merge(
         match made {
             Ok(()) => {
                 one.end_row();
-                builder.push(&Chunk::pack(&one, 0..1))?;
+                builder.push(&Columns::pack(&one, 0..1).into())?;
             }
             Err(why) => {
                 merged.dropped += group.len();
@@ -84,7 +85,8 @@ fn merge_rows(
 ) -> std::result::Result<(), String> {
     let columns = out.columns_mut().iter_mut().zip(slots).enumerate();
     for (at, (column, slot)) in columns {
-        let mut some = rows.iter().filter(|(chunk, row)| has_values(&chunk.columns[at], *row));
+        let is_floats = matches!(column.values(), Values::Floats(_));
+        let mut some = rows.iter().filter(|(chunk, row)| has_values(chunk, at, *row, is_floats));
         let is_text = at >= name;
         let from = match slot.shape {
             // The first sample's text is that of all.
@@ -100,31 +102,26 @@ fn merge_rows(
         };
         let is_padding = from.is_none() && slot.shape.is_none() && !is_text;
         let (chunk, row) = from.unwrap_or(&rows[0]);
-        let packed = &chunk.columns[at];
         let keep = |value_is_zero: bool| slot.shape.is_some() || is_text || !value_is_zero;
-        match (&packed.values, column.values_mut()) {
-            (Narrow::Floats(values), Values::Floats(to)) => {
-                let values = &values[packed.ends.range(*row)];
-                to.extend(values.iter().filter(|value| keep(value.abs() < TINY)));
+        match column.values_mut() {
+            Values::Floats(to) => {
+                to.extend(chunk.floats(at, *row).filter(|value| keep(value.abs() < TINY)));
                 to.extend(is_padding.then_some(0.0));
             }
-            (_, Values::Ids(to)) => {
-                to.extend(packed.ids(*row).filter(|&id| keep(id == 0)));
+            Values::Ids(to) => {
+                to.extend(chunk.ids(at, *row).filter(|&id| keep(id == 0)));
                 to.extend(is_padding.then_some(0));
             }
-            (_, Values::Floats(_)) => unreachable!("samples of the same slots have the same kinds"),
         }
     }
     Ok(())
 }
 
 /// Whether a row has more than zeros, which stand for nothing.
-fn has_values(column: &Packed, row: usize) -> bool {
-    match &column.values {
-        Narrow::Floats(values) => {
-            values[column.ends.range(row)].iter().any(|value| value.abs() >= TINY)
-        }
-        _ => column.ids(row).any(|id| id != 0),
+fn has_values(chunk: &Chunk, slot: usize, row: usize, is_floats: bool) -> bool {
+    match is_floats {
+        true => chunk.floats(slot, row).any(|value| value.abs() >= TINY),
+        false => chunk.ids(slot, row).any(|id| id != 0),
     }
 }
 

@@ -1,27 +1,38 @@
-//! [`MemoryDataset`]: all samples in memory, by column and packed; an epoch is an order of them.
+//! [`MemoryDataset`]: all samples in memory, packed; an epoch is an order of them.
 //!
 //! Samples never move: shuffling makes a new order of their numbers. Only the global shuffle
 //! replaces them, by those that the other trainers send.
 
+mod assembly;
 mod chunk;
+mod columns;
 mod exchange;
+mod gather;
 mod keys;
+mod lookup;
 mod merge;
+mod pages;
+mod rows;
 mod store;
+mod view;
 mod wire;
 
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 pub use exchange::Exchange;
-pub use keys::KeyedPart;
+pub use keys::{KeyedPart, Wanted};
+pub use lookup::KeySlot;
 pub use merge::Merged;
+pub use rows::RowNumbers;
 use store::Store;
+use view::{Cut, View};
 
 use crate::order::shuffle;
-use crate::{Batch, Batches, Error, Input, Result, Slot, queue};
+use crate::{Batches, Error, Input, Result, Slot, queue};
 
 /// What a [`MemoryDataset`] reads, and how.
 #[derive(Clone)]
@@ -325,75 +336,87 @@ impl MemoryDataset {
     /// # Errors
     /// When nothing was loaded.
     pub fn open(&self, threads: usize) -> Result<Vec<Box<dyn Batches>>> {
+        let (cut, threads) = (self.cut()?, threads.max(1) as u64);
+        let of_thread = |thread| Box::new(View::new(cut.clone(), thread, threads)) as _;
+        Ok((0..threads).map(of_thread).collect())
+    }
+
+    /// Some of the batches, for one training thread; with row numbers in the place of ids, where there
+    /// are some of these samples.
+    ///
+    /// # Errors
+    /// When nothing was loaded, or the row numbers are those of other samples.
+    pub fn part(
+        &self,
+        batches: Range<u64>,
+        rows: Option<&Arc<RowNumbers>>,
+    ) -> Result<Box<dyn Batches>> {
+        let mut cut = self.cut()?;
+        if rows.is_some_and(|rows| !rows.are_of(self, &batches)) {
+            let problem = "the samples have changed since their rows were looked up: begin the pass \
+                           anew";
+            return Err(Error::Settings(problem.to_owned()));
+        }
+        (cut.end, cut.rows) = (batches.end, rows.cloned());
+        Ok(Box::new(View::new(cut, batches.start, 1)))
+    }
+
+    /// What tells whether the dataset still has the same batches.
+    pub fn contents(&self) -> Contents {
+        let Held { store, order, swapped } = &self.held;
+        Contents {
+            store: Arc::downgrade(store),
+            order: Arc::downgrade(order),
+            swapped: swapped.as_ref().map(Arc::downgrade),
+            cut: (self.settings.batch_size, self.settings.drop_last),
+        }
+    }
+
+    fn cut(&self) -> Result<Cut> {
         if !self.loaded {
             let problem =
                 "nothing is loaded into the dataset: call `load_into_memory` before training";
             return Err(Error::Settings(problem.to_owned()));
         }
-        let threads = threads.max(1);
-        let of_thread = |thread: usize| {
-            Box::new(View {
-                held: self.held.clone(),
-                batch_size: self.settings.batch_size,
-                drop_last: self.settings.drop_last,
-                next: thread as u64,
-                step: threads as u64,
-            }) as _
+        let MemorySettings { batch_size, drop_last, .. } = self.settings;
+        Ok(Cut { held: self.held.clone(), batch_size, drop_last, end: u64::MAX, rows: None })
+    }
+}
+
+/// What a dataset held at some time. It keeps no sample in memory.
+#[derive(Clone, Default)]
+pub struct Contents {
+    store: Weak<Store>,
+    order: Weak<Vec<u32>>,
+    swapped: Option<Weak<Swapped>>,
+    cut: (usize, bool),
+}
+
+impl Contents {
+    /// Whether the samples are the same, in whatever order and batches.
+    pub fn has_samples_of(&self, other: &Contents) -> bool {
+        self.store.ptr_eq(&other.store)
+    }
+
+    /// Whether somebody still holds the samples.
+    fn is_held(&self) -> bool {
+        self.store.strong_count() > 0
+    }
+}
+
+impl PartialEq for Contents {
+    fn eq(&self, other: &Contents) -> bool {
+        let same_values = match (&self.swapped, &other.swapped) {
+            (None, None) => true,
+            (Some(mine), Some(theirs)) => mine.ptr_eq(theirs),
+            _ => false,
         };
-        Ok((0..threads).map(of_thread).collect())
+        let same_samples = self.store.ptr_eq(&other.store) && self.order.ptr_eq(&other.order);
+        same_samples && same_values && self.cut == other.cut
     }
 }
 
-/// The batches of one training thread.
-struct View {
-    held: Held,
-    batch_size: usize,
-    drop_last: bool,
-    /// The number of the next batch.
-    next: u64,
-    step: u64,
-}
-
-impl View {
-    /// How many batches there are for all threads.
-    fn batches(&self) -> u64 {
-        let rows = self.held.order.len();
-        let whole = rows / self.batch_size;
-        let short = !rows.is_multiple_of(self.batch_size) && !self.drop_last;
-        (whole + usize::from(short)) as u64
-    }
-}
-
-impl Batches for View {
-    fn next(&mut self, batch: &mut Batch) -> Result<bool> {
-        if self.next >= self.batches() {
-            return Ok(false);
-        }
-        let first = self.next as usize * self.batch_size;
-        let end = self.held.order.len().min(first + self.batch_size);
-        let Held { store, order, swapped } = &self.held;
-        batch.refill(end - first, |at, slot, tensor| {
-            let order = match swapped {
-                Some(swapped) if swapped.slots[at] => &swapped.order,
-                _ => order.as_ref(),
-            };
-            let rows = order[first..end].iter().map(|&sample| {
-                let (chunk, row) = store.find(sample);
-                (&chunk.columns[at], row)
-            });
-            chunk::gather(slot, tensor, rows);
-        });
-        self.next += self.step;
-        Ok(true)
-    }
-
-    fn skip(&mut self, batches: u64) -> Result<u64> {
-        let left = self.batches().saturating_sub(self.next).div_ceil(self.step);
-        let skipped = batches.min(left);
-        self.next += skipped * self.step;
-        Ok(skipped)
-    }
-}
-
+#[cfg(test)]
+mod speed;
 #[cfg(test)]
 mod tests;

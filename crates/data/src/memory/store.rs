@@ -1,17 +1,20 @@
 //! All samples of a dataset in memory, and how files and peers fill it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::chunk::{Chunk, MAX_ROWS, MAX_VALUES, parts};
+use super::chunk::{Chunk, Layout, Record};
+use super::columns::{Columns, MAX_ROWS, MAX_VALUES, parts};
 use crate::{Error, Input, Result, Samples, Slot};
 
-/// A chunk is cut when its samples, before packing, take more than this; twice as much after every
-/// [`DOUBLING`] chunks, so that a small dataset has small buffers and a large one few chunks.
+/// A chunk is cut when its samples, before packing, take more than this; twice as much after each of
+/// [`DOUBLING`] chunks, so that a small dataset has small buffers and a large one few chunks, of several
+/// large pages each.
 const MAX_BYTES: usize = 4 << 20;
 
 /// See [`MAX_BYTES`].
-const DOUBLING: usize = 1 << 12;
+const DOUBLING: [usize; 4] = [1 << 4, 1 << 5, 1 << 12, 1 << 13];
 
 /// Rows that are asked of a file at once.
 const READ_ROWS: usize = 4096;
@@ -20,6 +23,8 @@ const READ_ROWS: usize = 4096;
 #[derive(Clone, Default)]
 pub(super) struct Store {
     pub(super) chunks: Vec<Arc<Chunk>>,
+    /// The different layouts of the chunks.
+    layouts: HashSet<Arc<Layout>>,
     /// Where the samples of each file are, in the order of the files.
     pub(super) segments: Vec<Segment>,
 }
@@ -42,7 +47,8 @@ impl Store {
 
     /// Bytes that they take.
     pub(super) fn bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.bytes()).sum()
+        let layouts: usize = self.layouts.iter().map(|layout| layout.bytes()).sum();
+        layouts + self.chunks.iter().map(|chunk| chunk.bytes()).sum::<usize>()
     }
 
     /// The numbers of all samples, in the order of the files.
@@ -55,15 +61,29 @@ impl Store {
         order
     }
 
+    /// The number of a sample's chunk, and its row there.
+    #[inline]
+    pub(super) fn place(sample: u32) -> (usize, usize) {
+        (sample as usize / MAX_ROWS, sample as usize % MAX_ROWS)
+    }
+
     /// The chunk and the row of a sample.
     #[inline]
     pub(super) fn find(&self, sample: u32) -> (&Chunk, usize) {
-        (&self.chunks[sample as usize / MAX_ROWS], sample as usize % MAX_ROWS)
+        let (chunk, row) = Store::place(sample);
+        (&self.chunks[chunk], row)
+    }
+
+    /// The record of a sample.
+    #[inline]
+    pub(super) fn record(&self, sample: u32) -> Record<'_> {
+        let (chunk, row) = self.find(sample);
+        chunk.record(row)
     }
 
     /// Adds what a builder has.
     pub(super) fn add(&mut self, built: Builder) -> Result<()> {
-        let (mut chunks, segments) = built.finish()?;
+        let (chunks, segments) = built.finish()?;
         let before = self.chunks.len();
         if before + chunks.len() > MAX_ROWS {
             return Err(Error::Settings(
@@ -71,10 +91,23 @@ impl Store {
                     .to_owned(),
             ));
         }
-        self.chunks.append(&mut chunks);
+        for chunk in chunks {
+            self.push(chunk);
+        }
         let moved = |segment: Segment| Segment { chunk: before + segment.chunk, ..segment };
         self.segments.extend(segments.into_iter().map(moved));
         Ok(())
+    }
+
+    /// Adds a chunk, which shares its layout with those that have the same.
+    pub(super) fn push(&mut self, mut chunk: Chunk) {
+        match self.layouts.get(chunk.layout()) {
+            Some(known) => chunk.share(known),
+            None => {
+                self.layouts.insert(Arc::clone(chunk.layout()));
+            }
+        }
+        self.chunks.push(Arc::new(chunk));
     }
 
     /// Reads all files with some threads. The order of samples does not depend on their number.
@@ -136,7 +169,7 @@ pub(super) struct Builder {
     pending: Samples,
     /// Which files the pending samples come from: file and rows.
     runs: Vec<(usize, usize)>,
-    chunks: Vec<Arc<Chunk>>,
+    chunks: Vec<Chunk>,
     segments: Vec<Segment>,
 }
 
@@ -170,7 +203,8 @@ impl Builder {
             Some(run) if run.0 == file => run.1 += rows,
             _ => self.runs.push((file, rows)),
         }
-        let limit = MAX_BYTES << (self.chunks.len() / DOUBLING).min(4);
+        let doubled = DOUBLING.iter().filter(|chunks| self.chunks.len() >= **chunks).count();
+        let limit = MAX_BYTES << doubled;
         match self.pending.len() >= MAX_ROWS || self.pending.bytes() >= limit {
             true => self.cut(MAX_VALUES),
             false => Ok(()),
@@ -183,7 +217,7 @@ impl Builder {
         let mut file = 0;
         for part in parts(&self.pending, max_values)? {
             let (chunk, mut first) = (self.chunks.len(), 0);
-            self.chunks.push(Arc::new(Chunk::pack(&self.pending, part.clone())));
+            self.chunks.push(Columns::pack(&self.pending, part.clone()).into());
             while first < part.len() {
                 if left == 0 {
                     // Files without samples have runs of no rows.
@@ -200,7 +234,7 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(Vec<Arc<Chunk>>, Vec<Segment>)> {
+    fn finish(mut self) -> Result<(Vec<Chunk>, Vec<Segment>)> {
         self.cut(MAX_VALUES)?;
         Ok((self.chunks, self.segments))
     }

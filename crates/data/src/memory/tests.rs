@@ -4,7 +4,10 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Barrier, Mutex};
 
+use bireme_engine::ops::PassIndex;
+
 use super::*;
+use crate::Batch;
 use crate::testing::{BAD, Numbers, labels, slots};
 use crate::{Rows, Samples, Values};
 
@@ -247,7 +250,7 @@ fn keys_are_those_of_all_samples_or_of_parts() {
     let dataset = dataset(&[0..6, 6..11], 2);
     let groups = [vec!["label".to_owned()], vec!["ids".to_owned(), "label".to_owned()]];
     for threads in [1, 3] {
-        let all = dataset.keys(&groups, threads).unwrap();
+        let all = dataset.keys(&groups, threads, 1).unwrap();
         assert_eq!((all.batches, all.keys[0].clone()), (3, (0..11).collect()));
         let mut expected: Vec<u64> = (0..11).collect();
         expected.extend((0..11u64).flat_map(|n| (0..=n % 10).map(move |id| n * 1000 + id)));
@@ -256,14 +259,185 @@ fn keys_are_those_of_all_samples_or_of_parts() {
         assert_eq!(all.keys[1], expected);
     }
     // Four labels a batch: two batches have eight.
-    let labels = &groups[..1];
-    let parts = dataset.parts(labels, &[10], 80).unwrap();
-    let sizes: Vec<_> = parts.iter().map(|part| (part.batches, part.keys[0].len())).collect();
-    assert_eq!(sizes, [(2, 8), (1, 3)]);
-    let error = dataset.parts(labels, &[10], 39).unwrap_err().to_string();
+    let cut = |most: usize| {
+        let least = |mine: u64| Ok(mine);
+        let (groups, most, ranks) = (&groups[..1], Some(most), 1);
+        let wanted =
+            Wanted { groups, bytes_of_key: &[10], most, ranks, device: None, least: &least };
+        dataset.keyed_parts(&wanted, 2)
+    };
+    let sizes = |parts: Vec<KeyedPart>| {
+        parts.iter().map(|part| (part.batches, part.keys[0].len())).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(cut(80).unwrap()), [(2, 8), (1, 3)]);
+    assert_eq!(sizes(cut(110).unwrap()), [(3, 11)]);
+    let error = cut(39).unwrap_err().to_string();
     assert!(error.contains("a single batch take 40 bytes, and 39 may be used"), "{error}");
-    let error = dataset.keys(&[vec!["dense".to_owned()]], 1).unwrap_err().to_string();
+    let error = dataset.keys(&[vec!["dense".to_owned()]], 1, 1).unwrap_err().to_string();
     assert!(error.contains("slot `dense` has no ids"), "{error}");
-    let error = dataset.keys(&[vec!["other".to_owned()]], 1).unwrap_err().to_string();
+    let error = dataset.keys(&[vec!["other".to_owned()]], 1, 1).unwrap_err().to_string();
     assert!(error.contains("`other`, which is no slot"), "{error}");
+}
+
+/// Two ranks with different data and room have as many parts, of as many batches.
+#[test]
+fn ranks_cut_their_data_together() {
+    let said = [Mutex::new(0u64), Mutex::new(0)];
+    let barrier = Barrier::new(2);
+    let rank = |rank: usize, samples: std::ops::Range<u64>, most: usize| {
+        let dataset = dataset(&[samples], 1);
+        let least = |mine: u64| {
+            *said[rank].lock().unwrap() = mine;
+            barrier.wait();
+            let [first, second] = [0, 1].map(|rank| *said[rank].lock().unwrap());
+            let least = first.min(second);
+            barrier.wait();
+            Ok(least)
+        };
+        let groups = [vec!["label".to_owned()]];
+        let (groups, most, ranks) = (&groups[..], Some(most), 2);
+        let wanted =
+            Wanted { groups, bytes_of_key: &[10], most, ranks, device: None, least: &least };
+        let parts = dataset.keyed_parts(&wanted, 1).unwrap();
+        for part in &parts {
+            // Of four labels in a batch, at least half lie with one of two ranks.
+            assert!((2..=4).contains(&part.most[0]), "{:?}", part.most);
+        }
+        parts.iter().map(|part| (part.batches, part.keys[0].len())).collect::<Vec<_>>()
+    };
+    let rank = &rank;
+    std::thread::scope(|scope| {
+        // Seven batches and three; the first has room for two at a time, the second for all.
+        let first = scope.spawn(move || rank(0, 0..28, 80));
+        let second = scope.spawn(move || rank(1, 100..112, 1000));
+        assert_eq!(first.join().unwrap(), [(2, 8), (1, 4)]);
+        assert_eq!(second.join().unwrap(), [(2, 8), (1, 4)]);
+    });
+}
+
+/// An index that gives key `k` of these numbers the row `k + 1`.
+fn index(numbers: std::ops::Range<u64>) -> PassIndex {
+    let mut index = PassIndex::default();
+    for (at, number) in numbers.enumerate() {
+        (0..=number % 10).for_each(|id| {
+            index.insert(number * 1000 + id, 1 + at as u64 * 10 + id);
+        });
+    }
+    index
+}
+
+fn tensors(mut batches: Box<dyn Batches>) -> Vec<(Vec<i64>, Vec<Vec<usize>>)> {
+    let (mut found, mut batch) = (Vec::new(), Batch::of(&slots()));
+    while batches.next(&mut batch).unwrap() {
+        let ids = batch.tensors()[1];
+        let values = match ids.as_slice::<i32>() {
+            Ok(rows) => rows.iter().map(|row| i64::from(*row)).collect(),
+            Err(_) => ids.as_slice::<i64>().unwrap().to_vec(),
+        };
+        found.push((values, ids.lod().to_vec()));
+    }
+    found
+}
+
+#[test]
+fn row_numbers_of_ragged_slots_take_the_place_of_ids() {
+    let mut data = dataset(&[0..300, 300..1000], 3);
+    data.load().unwrap();
+    let index = index(0..1000);
+    let padding = Some(7 * 1000);
+    let key_slot = || [KeySlot { name: "ids", index: &index, padding }];
+    let rows = Arc::new(data.row_numbers(&key_slot(), None, 2).unwrap());
+    assert!(rows.bytes() >= 4 * 5500 && rows.are_used());
+    for seed in [None, Some(1), Some(2)] {
+        if let Some(seed) = seed {
+            data.local_shuffle(seed);
+        }
+        data.slots_shuffle(if seed == Some(2) { &["ids"] } else { &[] }, 3).unwrap();
+        let keys = tensors(data.part(0..u64::MAX, None).unwrap());
+        let by_rows = tensors(data.part(0..u64::MAX, Some(&rows)).unwrap());
+        assert_eq!(keys.len(), by_rows.len());
+        for ((keys, lod), (rows, row_lod)) in keys.iter().zip(&by_rows) {
+            let row = |key: &i64| match Some(*key as u64) == padding {
+                true => 0,
+                false => index.row(*key as u64).unwrap() as i64,
+            };
+            assert_eq!(*rows, keys.iter().map(row).collect::<Vec<_>>());
+            assert_eq!(lod, row_lod);
+        }
+    }
+}
+
+#[test]
+fn row_numbers_of_some_batches_are_those_of_no_others() {
+    let mut data = dataset(&[0..100, 100..200], 1);
+    data.load().unwrap();
+    data.local_shuffle(4);
+    let index = index(0..200);
+    let slots = [KeySlot { name: "ids", index: &index, padding: None }];
+    let rows = Arc::new(data.row_numbers(&slots, Some(3..9), 2).unwrap());
+    let whole = Arc::new(data.row_numbers(&slots, None, 2).unwrap());
+    let part = |rows| tensors(data.part(3..9, Some(rows)).unwrap());
+    assert_eq!(part(&rows), part(&whole));
+    assert_eq!(part(&rows).len(), 6);
+    assert!(data.part(3..10, Some(&rows)).is_err());
+    data.local_shuffle(5);
+    assert!(data.part(3..9, Some(&rows)).is_err(), "other samples are in these batches now");
+    assert!(data.part(3..9, Some(&whole)).is_ok());
+    let missing = [KeySlot { name: "dense", index: &index, padding: None }];
+    assert!(data.row_numbers(&missing, None, 1).is_err());
+}
+
+/// Ids of one, two, four and eight bytes, so that chunks have different layouts.
+#[test]
+fn shuffled_samples_of_different_layouts_keep_their_values() {
+    let most = [1 << 8, 1 << 16, 1 << 32, 1 << 40, 1 << 16];
+    let numbers: Vec<u64> =
+        most.iter().flat_map(|most| (0..150).map(move |at| most - 1 - at)).collect();
+    let mut data = dataset(&[0..1, 1..1], 1);
+    let mut store = Store::default();
+    for numbers in numbers.chunks(150) {
+        let mut samples = Samples::of(&slots());
+        numbers.iter().for_each(|number| crate::testing::push(&mut samples, *number));
+        store.push(columns::Columns::pack(&samples, 0..150).into());
+    }
+    // The second and the last chunk have the same.
+    let layout = |at: usize| Arc::as_ptr(store.chunks[at].layout());
+    assert!(layout(1) == layout(4) && layout(1) != layout(0));
+    let places = (0..750).map(|at| (at / 150 * columns::MAX_ROWS + at % 150) as u32);
+    let mut order: Vec<u32> = places.collect();
+    shuffle(&mut order, 1, "layouts", 0);
+    let at = |sample: &u32| {
+        let (chunk, row) = Store::place(*sample);
+        numbers[chunk * 150 + row]
+    };
+    let expected: Vec<u64> = order.iter().map(at).collect();
+    (data.held.store, data.held.order) = (Arc::new(store), Arc::new(order));
+    for batch_size in [1, 64, 200, 750] {
+        data.set_batch_size(batch_size);
+        assert_eq!(flat(&data), expected);
+    }
+    // With row numbers in the place of the labels, every row in its sample's place.
+    let mut index = PassIndex::default();
+    numbers.iter().enumerate().for_each(|(row, number)| {
+        if index.row(*number).is_none() {
+            index.insert(*number, row as u64);
+        }
+    });
+    fn slot(index: &PassIndex) -> [KeySlot<'_>; 1] {
+        [KeySlot { name: "label", index, padding: None }]
+    }
+    let rows = Arc::new(data.row_numbers(&slot(&index), None, 2).unwrap());
+    let mut batch = Batch::of(&slots());
+    assert!(data.part(0..u64::MAX, Some(&rows)).unwrap().next(&mut batch).unwrap());
+    let found = batch.tensors()[0].as_slice::<i32>().unwrap().to_vec();
+    let right = expected.iter().map(|number| index.row(*number).unwrap() as i32);
+    assert_eq!(found, right.collect::<Vec<_>>());
+    let dense = batch.tensors()[2].as_slice::<f32>().unwrap().chunks(2).map(|pair| pair[0]);
+    assert!(dense.eq(expected.iter().map(|number| *number as f32)));
+    // A key that has no row is named.
+    let missing = expected[300];
+    index.remove(missing, &mut Vec::new());
+    let rows = Arc::new(data.row_numbers(&slot(&index), None, 1).unwrap());
+    let error = data.part(0..u64::MAX, Some(&rows)).unwrap().next(&mut batch).unwrap_err();
+    assert!(error.to_string().contains(&format!("key {missing} of slot `label`")), "{error}");
 }

@@ -3,15 +3,16 @@
 //! Little-endian: the rows, then for each column its kind, its width or ends, and its values.
 //! Whatever arrives is checked against the slots before it is used.
 
-use super::chunk::{Chunk, Ends, MAX_ROWS, Narrow, Packed};
+use super::columns::{Columns, Ends, MAX_ROWS, Narrow, Packed};
 use crate::{Error, Kind, Result, Slot};
 
 /// Marks a column that has ends; no width is so large.
 const HAS_ENDS: u32 = u32::MAX;
 
-/// The bytes of a chunk.
-pub(super) fn encode(chunk: &Chunk) -> Vec<u8> {
-    let mut out = Vec::with_capacity(chunk.bytes() + 16 * chunk.columns.len());
+/// The bytes of some samples.
+pub(super) fn encode(chunk: &Columns) -> Vec<u8> {
+    let bytes: usize = chunk.columns.iter().map(|column| column.bytes() + 16).sum();
+    let mut out = Vec::with_capacity(bytes + 4);
     put(&mut out, chunk.rows);
     for column in &chunk.columns {
         match &column.ends {
@@ -47,8 +48,8 @@ fn values_out<T: Copy, const N: usize>(
     values.iter().for_each(|&value| out.extend(bytes(value)));
 }
 
-/// The chunk of some bytes, which must have these slots.
-pub(super) fn decode(bytes: &[u8], slots: &[Slot]) -> Result<Chunk> {
+/// The samples of some bytes, which must have these slots.
+pub(super) fn decode(bytes: &[u8], slots: &[Slot]) -> Result<Columns> {
     let wrong = || {
         Error::Peers(
             "samples of another trainer have other slots than here: all trainers must give their \
@@ -64,13 +65,13 @@ pub(super) fn decode(bytes: &[u8], slots: &[Slot]) -> Result<Chunk> {
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
-    fn chunk(&mut self, slots: &[Slot]) -> Option<Chunk> {
+    fn chunk(&mut self, slots: &[Slot]) -> Option<Columns> {
         let rows = self.number()?;
         if rows > MAX_ROWS {
             return None;
         }
         let columns = slots.iter().map(|slot| self.column(slot, rows));
-        Some(Chunk { rows, columns: columns.collect::<Option<_>>()? })
+        Some(Columns { rows, columns: columns.collect::<Option<_>>()? })
     }
 
     fn column(&mut self, slot: &Slot, rows: usize) -> Option<Packed> {
@@ -128,6 +129,7 @@ impl<'a> Cursor<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::chunk::Chunk;
     use super::*;
     use crate::Samples;
     use crate::testing::{push, slots};
@@ -140,7 +142,8 @@ mod tests {
 
     #[test]
     fn what_is_encoded_comes_back() {
-        let chunk = decode(&encode(&Chunk::pack(&samples(), 0..3)), &slots()).unwrap();
+        let columns = decode(&encode(&Columns::pack(&samples(), 0..3)), &slots()).unwrap();
+        let chunk = Chunk::from(columns);
         let mut back = Samples::of(&slots());
         (0..3).for_each(|row| chunk.unpack(row, &mut back));
         assert_eq!(back, samples());
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn broken_bytes_are_refused_and_other_slots_named() {
-        let bytes = encode(&Chunk::pack(&samples(), 0..3));
+        let bytes = encode(&Columns::pack(&samples(), 0..3));
         for cut in 0..bytes.len() {
             assert!(decode(&bytes[..cut], &slots()).is_err());
         }
@@ -157,7 +160,8 @@ mod tests {
             for wrong in [0, 1, 0x7f, 0xff] {
                 let mut bytes = bytes.clone();
                 bytes[at] = wrong;
-                if let Ok(chunk) = decode(&bytes, &slots()) {
+                if let Ok(columns) = decode(&bytes, &slots()) {
+                    let chunk = Chunk::from(columns);
                     let mut back = Samples::of(&slots());
                     (0..chunk.rows).for_each(|row| chunk.unpack(row, &mut back));
                 }

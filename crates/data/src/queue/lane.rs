@@ -4,7 +4,7 @@
 //! back to the reader, so that in steady state nothing is allocated.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{Batch, Error, Result};
 
@@ -96,11 +96,22 @@ impl Lane {
     }
 }
 
+/// Ends the lanes of a thread that panics: nobody shall wait for it.
+pub(crate) struct Ending(pub(crate) Vec<Arc<Lane>>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let problem = "a reader thread panicked: please report it with your data";
+        for lane in &self.0 {
+            lane.finish(Err(Error::Settings(problem.to_owned())));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{batch_of, labels};
-    use std::sync::Arc;
 
     #[test]
     fn batches_come_in_order_and_then_the_end() {

@@ -11,7 +11,7 @@ mod reader;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use lane::Lane;
+pub(crate) use lane::{Ending, Lane};
 use reader::Work;
 
 use crate::{Batch, Batches, Closer, Error, FileShare, Input, Result, Slot};

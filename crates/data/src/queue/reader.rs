@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::lane::Lane;
+use super::lane::{Ending, Lane};
 use super::{QueueSettings, Shuffle};
 use crate::order::shuffle;
 use crate::{Batch, Error, FileShare, Input, Result, Rows, Samples, Slot};
@@ -169,17 +169,5 @@ impl Work {
         batch.fill(samples, rows.iter().copied());
         self.dealt += 1;
         lane.send(batch)
-    }
-}
-
-/// Ends the lanes of a reader that panics: nobody shall wait for it.
-struct Ending(Vec<Arc<Lane>>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let problem = "a reader thread panicked: please report it with your data";
-        for lane in &self.0 {
-            lane.finish(Err(Error::Settings(problem.to_owned())));
-        }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use bireme_engine::device::FeedMemory;
 use bireme_engine::ir::Program;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Draws, Executor, Place, Step};
@@ -19,7 +20,9 @@ pub(super) struct Lane<'a> {
     step: Step,
     batches: Box<dyn Batches + 'a>,
     batch: Batch,
-    /// Pulls rows of the next batch while a step runs, where a step on a card would wait for them; and that batch.
+    /// Where batches are assembled that go to a card.
+    memory: Option<Arc<FeedMemory>>,
+    /// Pulls rows of the next batch beside a step, where the one after would wait for them; and that batch.
     ahead: Option<(Ahead, Batch)>,
     /// Which slots are fed.
     fed: Vec<usize>,
@@ -58,10 +61,11 @@ impl<'a> Lane<'a> {
         let declared = |&at: &usize| program.global().var(&training.slots[at].name).is_some();
         let fed: Vec<usize> = (0..training.slots.len()).filter(declared).collect();
         let feeds: Vec<&str> = fed.iter().map(|&at| training.slots[at].name.as_str()).collect();
-        // Threads of the host hide each other's waits; a card has one.
+        // Several threads of the host hide each other's waits; nothing is sent where nothing is learned.
+        let waits = training.device.is_some() || shared.lanes == 1 && !training.infer;
         let ahead = match &training.remote {
-            Some(remote) if training.device.is_some() && training.agree.is_none() => {
-                Ahead::of(program, &feeds, remote)?
+            Some(remote) if waits && training.agree.is_none() => {
+                Ahead::of(program, &feeds, remote, training.device.as_ref())?
             }
             _ => None,
         };
@@ -73,13 +77,18 @@ impl<'a> Lane<'a> {
         let fetches: Vec<&str> = training.fetches.iter().map(String::as_str).collect();
         let private: Vec<&str> = counters.iter().map(|counter| counter.name.as_str()).collect();
         let step = executor.prepare_private(program, &feeds, &fetches, &private)?;
-        let batch = Batch::of(training.slots);
+        let memory = training.device.as_ref().map(|device| Arc::new(FeedMemory::new(device)));
+        let empty = || {
+            let mut batch = Batch::of(training.slots);
+            memory.iter().for_each(|memory| batch.assemble_in(memory));
+            batch
+        };
         let batches: Box<dyn Batches + 'a> = match training.agree {
             Some(agree) => Box::new(Agreed::new(batches, training.slots, Arc::new(agree))),
             None => batches,
         };
-        let ahead = ahead.map(|ahead| (ahead, Batch::of(training.slots)));
-        Ok(Lane { thread, step, batches, batch, ahead, fed, waited: Duration::ZERO })
+        let (batch, ahead) = (empty(), ahead.map(|ahead| (ahead, empty())));
+        Ok(Lane { thread, step, batches, batch, memory, ahead, fed, waited: Duration::ZERO })
     }
 
     pub(super) fn thread(&self) -> usize {
@@ -108,6 +117,7 @@ impl<'a> Lane<'a> {
         let mut trained = 0;
         let mut more = self.next_batch()?;
         while more && !shared.stop.load(Ordering::Relaxed) {
+            self.tell(training);
             let is_ready = self.look_ahead()?;
             let tensors = self.batch.tensors();
             let feeds: Vec<&Tensor> = self.fed.iter().map(|&at| tensors[at]).collect();
@@ -128,8 +138,9 @@ impl<'a> Lane<'a> {
                 })?;
             }
             more = match (is_ready, &mut self.ahead) {
-                (Some(is_ready), Some((_, next))) => {
+                (Some(is_ready), Some((ahead, next))) => {
                     std::mem::swap(&mut self.batch, next);
+                    ahead.next_step();
                     is_ready
                 }
                 _ => self.next_batch()?,
@@ -141,9 +152,17 @@ impl<'a> Lane<'a> {
     /// Reads a batch; whether there was one.
     fn next_batch(&mut self) -> Result<bool> {
         let asked = Instant::now();
-        let more = self.batches.next(&mut self.batch)?;
+        let more = read(&mut *self.batches, &mut self.batch, self.memory.as_ref())?;
         self.waited += asked.elapsed();
         Ok(more)
+    }
+
+    /// Says, once, if batches for a card cannot lie in memory that it copies from by itself.
+    fn tell(&self, training: &Training<'_>) {
+        let problem = self.memory.as_ref().and_then(|memory| memory.problem());
+        if let (Some(problem), Some(warn)) = (problem, training.warn) {
+            warn(&problem);
+        }
     }
 
     /// Reads the batch after this one and has its rows pulled, where that may be; whether there is one.
@@ -153,7 +172,7 @@ impl<'a> Lane<'a> {
             return Ok(None);
         };
         let asked = Instant::now();
-        let more = self.batches.next(next)?;
+        let more = read(&mut *self.batches, next, self.memory.as_ref())?;
         self.waited += asked.elapsed();
         if more {
             let tensors = next.tensors();
@@ -162,6 +181,18 @@ impl<'a> Lane<'a> {
         }
         Ok(Some(more))
     }
+}
+
+/// Reads a batch. What readers hand over are batches of their own: each is assembled in the card's
+/// memory from its second time on.
+fn read(
+    batches: &mut dyn Batches,
+    batch: &mut Batch,
+    memory: Option<&Arc<FeedMemory>>,
+) -> Result<bool> {
+    let more = batches.next(batch)?;
+    memory.iter().for_each(|memory| batch.assemble_in(memory));
+    Ok(more)
 }
 
 /// Says that a thread has ended, even when it panics.

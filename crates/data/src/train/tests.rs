@@ -103,7 +103,6 @@ fn one_thread_that_splits_its_batches_repeats_to_the_bit() {
     };
     assert_eq!(run(), run());
     assert_eq!(divide(&model.main, 4, true), (1, 4));
-    assert_eq!(divide(&model.main, 4, false), (4, 1));
     let mut in_step = model.main.clone();
     in_step.global_mut().ops.push(bireme_engine::ir::Op::new("send_barrier"));
     assert_eq!(divide(&in_step, 4, false), (1, 4));
@@ -111,8 +110,20 @@ fn one_thread_that_splits_its_batches_repeats_to_the_bit() {
     let warning = too_many_threads(1 << 20).unwrap();
     assert!(warning.contains("1048576 training threads are too many for"), "{warning}");
     let (threads, split) = divide(&model.main, 1 << 20, false);
-    assert!((64..1 << 20).contains(&threads) && split == 1, "{threads}");
-    assert!(warning.contains(&format!(": {threads} are used")), "{warning}");
+    assert!((64..1 << 20).contains(&(threads * split)), "{threads} * {split}");
+    assert!(warning.contains(&format!(": {} are used", threads * split)), "{warning}");
+}
+
+#[test]
+fn few_batches_are_learned_at_one_time() {
+    let main = model().main;
+    let divided = |threads| divide(&main, threads, false);
+    assert_eq!([1, 2, 3, 4].map(divided), [(1, 1), (2, 1), (3, 1), (4, 1)]);
+    assert_eq!([6, 7, 8, 14, 16].map(divided), [(3, 2), (3, 2), (4, 2), (2, 7), (4, 4)]);
+    assert_eq!(divide(&main.clone_for_test(), 16, false), (16, 1), "nothing is learned");
+    let mut ragged = main;
+    ragged.global_mut().vars.get_mut("dense").unwrap().lod_level = 1;
+    assert_eq!(divide(&ragged, 16, false), (16, 1), "a step cannot split it");
 }
 
 #[test]
