@@ -58,8 +58,9 @@ requests! {
             /// Names and values.
             values: Vec<(&'a str, Array<'a>)>,
         },
-        /// The trainer has pushed everything of this step. Answered by [`Answer::Done`]: in sync and
-        /// hybrid mode when all trainers are here and the update ran, in the others at once.
+        /// The trainer has pushed everything of this step. Answered in sync and hybrid mode by
+        /// [`Answer::Updated`], when all trainers are here and the update ran, in the others at once
+        /// by [`Answer::Done`].
         ///
         3 Barrier barrier [CHANGES.until_others_come()] {
             /// The trainer's rank.
@@ -74,6 +75,9 @@ requests! {
             names: Vec<&'a str>,
             /// The first element wanted of the first name; 0 but for the rest of a large value.
             start: u64,
+            /// The version of each value that the trainer has, 0 for none; empty when it has none of
+            /// them. A value that it has comes without elements ([`Array::nothing_new`]).
+            versions: Vec<u64>,
             /// Async: whether the values are for a step, and may be those that are expected when its
             /// gradients arrive.
             ahead: bool,
@@ -283,6 +287,9 @@ messages! {
         2 Values {
             /// Names and values.
             values: Vec<(&'a str, Array<'a>)>,
+            /// A number for each value, which is another one when the value has changed; 0 where nobody
+            /// counts. Empty for [`Request::PullGeo`].
+            versions: Vec<u64>,
         },
         /// Rows of a table, one after the other.
         3 Rows {
@@ -303,6 +310,11 @@ messages! {
         6 Text {
             /// The text.
             text: &'a str,
+        },
+        /// The update of a step was applied.
+        7 Updated {
+            /// How long it took; the rest of a wait was for trainers.
+            nanos: u64,
         },
     }
 }

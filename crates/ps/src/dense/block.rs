@@ -6,6 +6,8 @@
 //! between two updates, never inside one.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bireme_engine::eager::{Lent, Routine};
@@ -16,6 +18,7 @@ use bireme_ir::{Op, Var};
 use super::Shared;
 use super::ahead::{Ahead, Momentum};
 use super::merge::{Merge, without_aliases};
+use super::ranges::{Ranges, Source};
 use super::rows;
 use super::snapshot::Snapshot;
 use crate::message::Array;
@@ -50,6 +53,9 @@ pub struct Block {
     shared: Vec<(String, usize)>,
     param: Option<String>,
     momentum: Option<Momentum>,
+    /// Ranges of rows that are reached under locks of their own, by whoever shares the lock of the
+    /// unit.
+    pub(super) ranges: Option<Ranges>,
     unit: RwLock<Unit>,
 }
 
@@ -63,10 +69,12 @@ struct Received {
 /// What an update changes.
 pub(super) struct Unit {
     pub(super) values: Vec<Value>,
+    /// Another number after values that outlive a step may have changed.
+    pub(super) version: AtomicU64,
     /// Values that a checkpoint reads in parts.
     pub(super) snapshot: Option<Snapshot>,
     /// Names of received variables that have come for the next update.
-    arrived: Vec<String>,
+    pub(super) arrived: Vec<String>,
     shared_version: Option<u64>,
     /// Parameter as each trainer last got it; only with delay compensation.
     backups: HashMap<u32, Tensor>,
@@ -99,8 +107,18 @@ impl Block {
         });
         let param = param_of(&ops, &kept);
         let momentum = Momentum::find(&ops, param.as_deref(), &routine);
+        let ranges = Ranges::of(&Source {
+            ops: &ops,
+            merge,
+            seed: spec.seed,
+            routine: &routine,
+            received: &spec.received,
+            values: &values,
+            kept: &kept,
+        })?;
         let unit = Unit {
             values,
+            version: AtomicU64::new(1),
             snapshot: None,
             arrived: Vec::new(),
             shared_version: None,
@@ -115,6 +133,7 @@ impl Block {
             shared,
             param,
             momentum,
+            ranges,
             unit: RwLock::new(unit),
             routine,
             ops,
@@ -139,13 +158,6 @@ impl Block {
     /// Names of the shared values that it reads.
     pub fn shared(&self) -> impl Iterator<Item = &str> {
         self.shared.iter().map(|(name, _)| name.as_str())
-    }
-
-    /// Elements of the parameter, a measure of an update's work.
-    pub fn size(&self) -> usize {
-        let unit = self.read_unit();
-        let place = self.param.as_ref().and_then(|param| self.routine.find(param));
-        place.and_then(|place| unit.values[place].tensor().ok()).map_or(0, Tensor::numel)
     }
 
     /// Checks that a value that a trainer sends has the declared type and shape.
@@ -200,6 +212,10 @@ impl Block {
     pub fn store(&self, name: &str, array: &Array<'_>) -> Result<()> {
         self.check(name, array)?;
         let place = self.received_as(name)?.place;
+        if let Some(ranges) = &self.ranges {
+            let _unit = self.share_unit();
+            return ranges.store(place, name, array);
+        }
         let unit = &mut *self.write_unit();
         if !unit.arrived.iter().any(|known| known == name) {
             array.store(&mut unit.values[place])?;
@@ -220,21 +236,6 @@ impl Block {
         Ok(())
     }
 
-    /// Runs the ops on what has come since the last update; returns whether anything had.
-    ///
-    /// # Errors
-    /// When an op refuses.
-    pub fn update(&self, shared: &Shared, step: u64) -> Result<bool> {
-        let unit = &mut *self.change_unit()?;
-        if unit.arrived.is_empty() {
-            return Ok(false);
-        }
-        self.copy_shared(unit, shared);
-        let arrived = std::mem::take(&mut unit.arrived);
-        self.run(unit, &arrived, |routine, values| routine.run_on(values, step))?;
-        Ok(true)
-    }
-
     /// Runs the ops on what is there: a block that takes nothing from trainers.
     ///
     /// # Errors
@@ -251,6 +252,13 @@ impl Block {
     /// When it does not fit, or an op refuses.
     pub fn apply(&self, name: &str, array: &Array<'_>, shared: &Shared, step: u64) -> Result<()> {
         self.check(name, array)?;
+        if let (Some(ranges), Array::Rows { .. }) = (&self.ranges, array) {
+            let (place, unit) = (self.received_as(name)?.place, self.ready_unit(shared)?);
+            let applied = ranges.apply(place, name, array, &unit.values, step);
+            // Last, so that who reads an older number finds that there is something new.
+            unit.version.fetch_add(1, Ordering::AcqRel);
+            return applied;
+        }
         let unit = &mut *self.change_unit()?;
         self.apply_locked(unit, name, array, shared, step)
     }
@@ -323,7 +331,7 @@ impl Block {
     }
 
     /// Runs the ops for the received variables `names`.
-    fn run(
+    pub(super) fn run(
         &self,
         unit: &mut Unit,
         names: &[String],
@@ -350,7 +358,7 @@ impl Block {
         Ok(run(&unit.variants[&came], &mut unit.values)?)
     }
 
-    fn copy_shared(&self, unit: &mut Unit, shared: &Shared) {
+    pub(super) fn copy_shared(&self, unit: &mut Unit, shared: &Shared) {
         let version = shared.version();
         if unit.shared_version == Some(version) {
             return;
@@ -408,7 +416,8 @@ impl Block {
     }
 
     /// As [`Block::read`], with what the parameter's momentum will do to it in `steps` updates,
-    /// where it has any.
+    /// where it has any, and a number for what both of them give, which is another one when that has
+    /// changed.
     ///
     /// # Errors
     /// As [`Block::read`].
@@ -416,13 +425,18 @@ impl Block {
         &self,
         name: &str,
         steps: u32,
-        look: impl FnOnce(&Tensor, Option<Ahead<'_>>) -> T,
+        look: impl FnOnce(&Tensor, Option<Ahead<'_>>, u64) -> T,
     ) -> Result<T> {
         let place = self.kept_as(name)?;
         let unit = self.read_unit();
         let momentum = self.momentum.as_ref().filter(|_| self.param.as_deref() == Some(name));
+        let momentum = momentum.filter(|_| steps > 0);
         let ahead = momentum.and_then(|momentum| momentum.after(steps, &unit.values));
-        Ok(look(unit.values[place].tensor()?, ahead))
+        let steps = u64::from(steps.min(u32::from(u16::MAX)));
+        // No block is updated 2^48 times.
+        let version =
+            unit.version.load(Ordering::Acquire) << u16::BITS | ahead.as_ref().map_or(0, |_| steps);
+        Ok(look(unit.values[place].tensor()?, ahead, version))
     }
 
     /// Looks at several values of one instant.
@@ -465,7 +479,23 @@ impl Block {
     /// # Errors
     /// When there is no such value or row.
     pub fn copy_rows(&self, name: &str, wanted: &[u64], out: &mut Vec<f32>) -> Result<()> {
+        let place = self.kept_as(name)?;
+        if let Some(ranges) = self.ranges.as_ref().filter(|ranges| ranges.is_param(place)) {
+            return ranges.copy(&self.share_unit().values, wanted, out);
+        }
         self.read(name, |tensor| rows::copy(tensor, wanted, out))?
+    }
+
+    /// Elements in a row of a value.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn row_width(&self, name: &str) -> Result<usize> {
+        let place = self.kept_as(name)?;
+        match self.ranges.as_ref().filter(|ranges| ranges.is_param(place)) {
+            Some(ranges) => Ok(ranges.width()),
+            None => self.read(name, |value| value.numel() / value.rows().max(1)),
+        }
     }
 
     /// As [`Block::read`]; remembers the parameter as `trainer` sees it now (DC-ASGD).
@@ -506,23 +536,65 @@ impl Block {
         received.ok_or_else(|| Error::Request(format!("no update takes `{name}`")))
     }
 
-    pub(super) fn read_unit(&self) -> RwLockReadGuard<'_, Unit> {
-        // A panic inside an op leaves at worst a half-made update of this one parameter.
-        self.unit.read().unwrap_or_else(PoisonError::into_inner)
+    /// For whoever looks at all values. Where rows are reached by those who share the lock, nobody
+    /// else may have it.
+    pub(super) fn read_unit(&self) -> Held<'_> {
+        match self.ranges {
+            None => Held::Shared(self.share_unit()),
+            Some(_) => Held::Alone(self.write_unit()),
+        }
     }
 
     pub(super) fn write_unit(&self) -> RwLockWriteGuard<'_, Unit> {
         self.unit.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn share_unit(&self) -> RwLockReadGuard<'_, Unit> {
+        // A panic inside an op leaves at worst a half-made update of this one parameter.
+        self.unit.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For whoever changes rows of ranges: nobody reads the values from before any more, and those
+    /// of [`Shared`] are the newest.
+    pub(super) fn ready_unit(&self, shared: &Shared) -> Result<RwLockReadGuard<'_, Unit>> {
+        loop {
+            let unit = self.share_unit();
+            let is_read = unit.snapshot.as_ref().is_some_and(Snapshot::is_untouched);
+            if !is_read && unit.shared_version == Some(shared.version()) {
+                return Ok(unit);
+            }
+            drop(unit);
+            let unit = &mut *self.change_unit()?;
+            self.copy_shared(unit, shared);
+        }
+    }
+
     /// As [`Block::write_unit`], for whoever changes values that outlive a step.
-    fn change_unit(&self) -> Result<RwLockWriteGuard<'_, Unit>> {
+    pub(super) fn change_unit(&self) -> Result<RwLockWriteGuard<'_, Unit>> {
         let mut unit = self.write_unit();
         let Unit { snapshot, values, .. } = &mut *unit;
         if let Some(snapshot) = snapshot {
             snapshot.keep(values)?;
         }
+        *unit.version.get_mut() += 1;
         Ok(unit)
+    }
+}
+
+/// A unit that nobody changes.
+pub(super) enum Held<'a> {
+    Shared(RwLockReadGuard<'a, Unit>),
+    Alone(RwLockWriteGuard<'a, Unit>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Unit;
+
+    fn deref(&self) -> &Unit {
+        match self {
+            Held::Shared(unit) => unit,
+            Held::Alone(unit) => unit,
+        }
     }
 }
 

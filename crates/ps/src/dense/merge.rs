@@ -38,6 +38,11 @@ impl Merge {
         ops[self.sum].inputs_of("X")
     }
 
+    /// How many ops it is.
+    pub(super) fn head(&self) -> usize {
+        1 + usize::from(self.scale.is_some())
+    }
+
     /// The ops for the case that only `names`, some of the inputs in their order, have come.
     pub(super) fn only(&self, ops: &[Op], names: &[String]) -> Vec<Op> {
         let mut ops = ops.to_vec();

@@ -8,13 +8,16 @@ mod ahead;
 mod assembly;
 mod block;
 mod merge;
+mod ranges;
 mod rows;
 mod shared;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod update;
 
 pub use ahead::Ahead;
 pub use assembly::Assembly;
 pub use block::{Block, BlockSpec};
 pub use shared::Shared;
+pub use update::BlockUpdate;

@@ -46,10 +46,11 @@ fn elements<'a, T: bytemuck::Pod>(array: &Array<'a>) -> Result<&'a [T]> {
         .map_err(|_| Error::Request("the elements of an array are not aligned".to_owned()))
 }
 
-/// Copies rows of `from`, a tensor of f32, one after the other to `out`.
+/// Copies rows of `from`, a tensor of f32, one after the other to `out`, which has nothing else.
 pub(super) fn copy(from: &Tensor, rows: &[u64], out: &mut Vec<f32>) -> Result<()> {
     let width = from.dims().get(1..).map_or(1, |rest| rest.iter().product::<usize>());
     let (values, height) = (from.as_slice::<f32>()?, from.rows() as u64);
+    out.clear();
     out.reserve(rows.len() * width);
     for row in rows {
         if *row >= height {

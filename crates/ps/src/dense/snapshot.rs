@@ -34,6 +34,11 @@ impl Snapshot {
         Ok(())
     }
 
+    /// Whether the values are still those that it began with.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.before.is_none()
+    }
+
     fn value<'a>(&'a self, at: usize, values: &'a [Value]) -> Result<&'a Tensor> {
         match &self.before {
             Some(before) => Ok(&before[at]),

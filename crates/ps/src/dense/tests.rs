@@ -221,7 +221,7 @@ fn a_sum_in_place_is_made_safe() {
 
 /// The parameter as it is handed out for `steps` updates ahead.
 fn ahead(block: &Block, steps: u32) -> Vec<f32> {
-    let look = |w: &Tensor, ahead: Option<Ahead<'_>>| {
+    let look = |w: &Tensor, ahead: Option<Ahead<'_>>, _| {
         let mut values = w.as_slice::<f32>().unwrap().to_vec();
         if let Some(ahead) = ahead {
             ahead.apply(0, &mut values);

@@ -49,8 +49,13 @@ impl Remote for Catch {
         self.worker.send_barrier(endpoints)
     }
 
-    fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> bireme_engine::Result<()> {
-        self.worker.recv(pieces, outs)
+    fn recv(
+        &self,
+        pieces: &[Piece],
+        outs: &mut [&mut Tensor],
+        versions: &mut [u64],
+    ) -> bireme_engine::Result<()> {
+        self.worker.recv(pieces, outs, versions)
     }
 
     fn fetch_barrier(&self, endpoints: &[String]) -> bireme_engine::Result<()> {

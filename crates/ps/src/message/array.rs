@@ -94,6 +94,18 @@ impl<'a> Array<'a> {
         }
     }
 
+    /// In the place of a tensor that has not changed: what lies behind its last element.
+    pub fn nothing_new(tensor: &Tensor) -> Array<'a> {
+        let (dtype, dims) = (tensor.dtype(), tensor.dims());
+        Array::Dense { dtype, dims, start: dims.numel() as u64, bytes: &[] }
+    }
+
+    /// Whether it is [`Array::nothing_new`] of a tensor that has elements.
+    pub fn is_nothing_new(&self) -> bool {
+        let Array::Dense { dims, start, bytes, .. } = self else { return false };
+        bytes.is_empty() && *start > 0 && *start == dims.numel() as u64
+    }
+
     /// Whether it is all there is: selected rows, or a tensor from its first element to its last.
     pub fn is_whole(&self) -> bool {
         match self {

@@ -61,6 +61,7 @@ fn small_requests_come_back() {
         trainer: 0,
         names: vec!["a", "b.block1"],
         start: 7,
+        versions: vec![0, 1 << 40],
         ahead: true,
     });
     check_request(&Request::PullGeo { trainer: 0, names: vec![], start: 0 });
@@ -103,8 +104,12 @@ fn answers_come_back() {
     check_answer(&Answer::Gathered { parts: vec![&[], &[1], &[2, 3, 4, 5, 6, 7, 8, 9, 10]] });
     check_answer(&Answer::Counted { count: u64::MAX });
     check_answer(&Answer::Text { text: "{}" });
+    check_answer(&Answer::Updated { nanos: 1_500_000 });
     let tensor = Tensor::from_slice([2, 2], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
-    check_answer(&Answer::Values { values: vec![("w", Array::of_tensor(&tensor))] });
+    check_answer(&Answer::Values {
+        values: vec![("w", Array::of_tensor(&tensor)), ("v", Array::nothing_new(&tensor))],
+        versions: vec![7, u64::MAX],
+    });
 }
 
 #[test]

@@ -78,12 +78,20 @@ impl Serve<'_> for Service {
         }
     }
 
-    fn get(&self, asked: Asked<'_>, trainer: u32, names: Vec<&str>, start: u64, ahead: bool) {
+    fn get(
+        &self,
+        asked: Asked<'_>,
+        trainer: u32,
+        names: Vec<&str>,
+        start: u64,
+        versions: Vec<u64>,
+        ahead: bool,
+    ) {
         let ahead = match ahead && self.state.looks_ahead() {
             true => self.roster().others_at_work(trainer),
             false => 0,
         };
-        self.send_values(asked, |to| self.state.get(trainer, &names, start, ahead, to));
+        self.send_values(asked, |to| self.state.get(trainer, &names, start, &versions, ahead, to));
     }
 
     fn pull_rows(&self, asked: Asked<'_>, table: &str, keys: &[u64]) {

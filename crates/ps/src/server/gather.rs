@@ -8,9 +8,13 @@ use crate::message::{Answer, Array};
 
 /// Copies of values for one answer, as many as it can hold.
 pub(super) struct Gather<'a> {
-    /// The bytes of all values, each at a multiple of 8.
+    /// The bytes of all values, each at a multiple of 8, and what is left of an earlier answer.
     words: Vec<u64>,
+    /// How many of them are this answer's.
+    used: usize,
     items: Vec<(&'a str, Item)>,
+    /// The version of each item; 0 where nobody counts.
+    versions: Vec<u64>,
     /// Bytes that the answer has beside them: names, dimensions, the numbers of rows.
     heads: usize,
     /// Bytes that the answer can hold.
@@ -27,9 +31,8 @@ enum Item {
 
 impl<'a> Gather<'a> {
     /// Uses the memory of `words`.
-    pub(super) fn new(mut words: Vec<u64>, limit: usize) -> Gather<'a> {
-        words.clear();
-        Gather { words, items: Vec::new(), heads: 0, limit }
+    pub(super) fn new(words: Vec<u64>, limit: usize) -> Gather<'a> {
+        Gather { words, used: 0, items: Vec::new(), versions: Vec::new(), heads: 0, limit }
     }
 
     /// Gives the memory back.
@@ -51,6 +54,24 @@ impl<'a> Gather<'a> {
         let item = Item::Dense { dtype, dims: tensor.dims(), start, at, bytes: fitting };
         self.push(name, item);
         fitting == rest.len()
+    }
+
+    /// Says which version of its value the last one is.
+    pub(super) fn version(&mut self, version: u64) {
+        if let Some(last) = self.versions.last_mut() {
+            *last = version;
+        }
+    }
+
+    /// Says that a tensor is as the trainer has it; whether there was room to say so.
+    pub(super) fn nothing_new(&mut self, name: &'a str, tensor: &Tensor, version: u64) -> bool {
+        if self.room() < HEAD + name.len() {
+            return false;
+        }
+        let (dtype, dims, at) = (tensor.dtype(), tensor.dims(), self.used * 8);
+        self.push(name, Item::Dense { dtype, dims, start: dims.numel() as u64, at, bytes: 0 });
+        self.version(version);
+        true
     }
 
     /// Changes the copy of the last value, when it is dense and of 32-bit reals: its first element
@@ -88,10 +109,8 @@ impl<'a> Gather<'a> {
     /// Copies rows of a tensor, which must have them.
     pub(super) fn rows(&mut self, name: &'a str, tensor: &Tensor, rows: Vec<i64>) {
         let width = tensor.as_bytes().len() / tensor.rows().max(1);
-        let at = self.words.len() * 8;
         let bytes = rows.len() * width;
-        self.words.resize((at + bytes).div_ceil(8), 0);
-        let to = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut self.words)[at..at + bytes];
+        let (at, to) = self.room_for(bytes);
         for (to, row) in to.chunks_exact_mut(width.max(1)).zip(&rows) {
             let start = *row as usize * width;
             to.copy_from_slice(&tensor.as_bytes()[start..start + width]);
@@ -105,6 +124,7 @@ impl<'a> Gather<'a> {
     fn push(&mut self, name: &'a str, item: Item) {
         self.heads += name.len() + HEAD;
         self.items.push((name, item));
+        self.versions.push(0);
     }
 
     /// The answer.
@@ -120,18 +140,27 @@ impl<'a> Gather<'a> {
                 (*name, Array::Rows { dtype: *dtype, dims: *dims, height: *height, rows, bytes })
             }
         });
-        Answer::Values { values: values.collect() }
+        Answer::Values { values: values.collect(), versions: self.versions.clone() }
     }
 
     fn copy(&mut self, bytes: &[u8]) -> usize {
-        let at = self.words.len() * 8;
-        self.words.resize((at + bytes.len()).div_ceil(8), 0);
-        let to: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);
-        to[at..at + bytes.len()].copy_from_slice(bytes);
+        let (at, to) = self.room_for(bytes.len());
+        to.copy_from_slice(bytes);
         at
     }
 
+    /// Where the next value begins, and its memory: overwritten, it need not be cleared.
+    fn room_for(&mut self, bytes: usize) -> (usize, &mut [u8]) {
+        let at = self.used * 8;
+        self.used += bytes.div_ceil(8);
+        if self.words.len() < self.used {
+            self.words.resize(self.used, 0);
+        }
+        let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);
+        (at, &mut all[at..at + bytes])
+    }
+
     fn room(&self) -> usize {
-        self.limit.saturating_sub(self.words.len() * 8 + self.heads)
+        self.limit.saturating_sub(self.used * 8 + self.heads)
     }
 }

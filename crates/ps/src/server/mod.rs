@@ -9,6 +9,7 @@ mod answers;
 mod build;
 mod changed;
 mod config;
+mod crew;
 mod folders;
 mod gather;
 mod keep;

@@ -99,12 +99,15 @@ impl Service {
         let Some(waiters) = roster.take_barrier() else { return };
         let readers = roster.readers(waiters.keys());
         drop(roster);
+        let began = Instant::now();
         let updated = self.state.update(readers);
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let problem = match &updated {
             Ok(()) => None,
             Err(error) => Some(format!("{}: the update failed: {error}", self.state.name())),
         };
-        let done = Answer::Done.encode();
+        let updated_in = Answer::Updated { nanos };
+        let done = updated_in.encode();
         let parts = done.parts();
         for (reply, _) in waiters.into_values() {
             match &problem {

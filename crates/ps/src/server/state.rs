@@ -1,7 +1,7 @@
 //! What a server holds, and what requests do to it. Knows nothing of connections and of who waits.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bireme_engine::tensor::Tensor;
@@ -11,6 +11,7 @@ use bireme_ir::Program;
 use super::ServerConfig;
 use super::build::{Built, Rates, build};
 use super::changed::Changed;
+use super::crew::Crew;
 use super::folders::Folders;
 use super::gather::Gather;
 use super::keep::Saves;
@@ -20,11 +21,6 @@ use super::tables::{RowGrads, Table};
 use crate::dense::{Assembly, Block, Shared};
 use crate::message::Array;
 use crate::{Error, Result};
-
-/// Updates of fewer elements than this are not worth a second thread.
-const PARALLEL_ELEMENTS: usize = 1 << 17;
-/// Threads of one update at most.
-const MAX_THREADS: usize = 8;
 
 /// Everything that a server holds.
 pub(super) struct State {
@@ -56,8 +52,8 @@ pub(super) struct State {
     lineage: Mutex<Lineage>,
     /// The fingerprint of the program: the server's own, or the first trainer's.
     pub(super) program: OnceLock<(String, Vec<String>)>,
-    /// Elements of all parameters.
-    size: usize,
+    /// Threads that an update at a barrier is shared out to.
+    crew: Crew,
     /// Where it really listens, where its program says port 0.
     pub(super) address: OnceLock<String>,
 }
@@ -88,7 +84,6 @@ impl State {
                 changed.insert(name.clone(), Changed::new(config.trainers, height));
             }
         }
-        let size = blocks.iter().map(Block::size).sum();
         let update = |block| Update { block, count: AtomicU64::new(0) };
         let state = State {
             config,
@@ -108,7 +103,7 @@ impl State {
             folders: Folders::default(),
             lineage: Mutex::default(),
             program: OnceLock::new(),
-            size,
+            crew: Crew::of_machine(),
             address: OnceLock::new(),
         };
         state.preview_rates()?;
@@ -205,46 +200,35 @@ impl State {
         self.update_blocks(step)?;
         if self.config.mode.merges_at_barrier(true) {
             for table in &self.tables {
-                table.update(trainers, &self.shared, step)?;
+                table.update(trainers, &self.shared, step, &self.crew)?;
             }
         }
         self.step.fetch_max(step, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Blocks are independent, so which thread has which changes nothing.
+    /// Blocks and their parts are independent, so which thread has which changes nothing.
     fn update_blocks(&self, step: u64) -> Result<()> {
-        let update = |at: usize| {
-            let Update { block, count } = &self.blocks[at];
-            if block.update(&self.shared, step)? {
-                count.fetch_add(1, Ordering::AcqRel);
+        let (mut begun, mut parts, mut size) = (Vec::new(), Vec::new(), 0);
+        for Update { block, count } in &self.blocks {
+            if let Some(update) = block.begin_update(&self.shared, step)? {
+                let (number, elements) = (block.parts(&update), block.update_size(&update));
+                parts.extend((0..number).map(|part| (elements / number, begun.len(), part)));
+                size += elements;
+                begun.push((block, count, update));
             }
-            Ok(())
-        };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = cores.min(MAX_THREADS).min(self.blocks.len());
-        if threads < 2 || self.size < PARALLEL_ELEMENTS {
-            return (0..self.blocks.len()).try_for_each(update);
         }
-        let next = AtomicUsize::new(0);
-        let work = || {
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                if at >= self.blocks.len() {
-                    return Ok(());
-                }
-                update(at)?;
-            }
-        };
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mine = work();
-            let ended = others.into_iter().map(|other| {
-                let panicked = |_| Err(Error::Request("an update panicked".to_owned()));
-                other.join().unwrap_or_else(panicked)
-            });
-            ended.fold(mine, |first, other| first.and(other))
-        })
+        // The largest first, so that threads end together.
+        parts.sort_by_key(|(elements, ..)| std::cmp::Reverse(*elements));
+        self.crew.share(parts.len(), size, |at| {
+            let (_, block, part) = parts[at];
+            let (block, _, update) = &begun[block];
+            block.update_part(update, part, &self.shared, step)
+        })?;
+        for (_, count, _) in &begun {
+            count.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
     }
 
     fn compute_rates(&self, rates: &Rates, step: u64) -> Result<()> {
@@ -286,31 +270,39 @@ impl State {
     }
 
     /// Copies values for a trainer, from element `start` of the first on, as they are expected to
-    /// be after `ahead` more updates.
+    /// be after `ahead` more updates; of those that it has in these `versions`, says so.
     pub(super) fn get<'a>(
         &self,
         trainer: u32,
         names: &[&'a str],
         start: u64,
+        versions: &[u64],
         ahead: u32,
         to: &mut Gather<'a>,
     ) -> Result<()> {
         for (at, name) in names.iter().enumerate() {
             let start = if at == 0 { start } else { 0 };
+            let known = versions.get(at).copied().filter(|version| *version > 0 && start == 0);
             let whole = if let Some(block) = self.of_value.get(*name) {
                 let block = &self.blocks[*block].block;
                 match self.config.delay {
                     Some(_) => {
                         block.read_for(trainer, name, |tensor| to.dense(name, tensor, start))?
                     }
-                    None if ahead > 0 => block.read_ahead(name, ahead, |tensor, ahead| {
+                    None => block.read_ahead(name, ahead, |tensor, ahead, version| {
+                        if known == Some(version) {
+                            return to.nothing_new(name, tensor, version);
+                        }
+                        let before = to.len();
                         let whole = to.dense(name, tensor, start);
-                        if let Some(ahead) = ahead {
-                            to.adjust_last(|start, values| ahead.apply(start, values));
+                        if to.len() > before {
+                            to.version(version);
+                            if let Some(ahead) = ahead {
+                                to.adjust_last(|start, values| ahead.apply(start, values));
+                            }
                         }
                         whole
                     })?,
-                    None => block.read(name, |tensor| to.dense(name, tensor, start))?,
                 }
             } else if let Some(tensor) = self.shared.get(name) {
                 to.dense(name, &tensor, start)
@@ -341,13 +333,11 @@ impl State {
             return table.rows.pull(keys, out);
         }
         let at = self.of_value.get(table).ok_or_else(|| self.unknown(table))?;
-        let row = |value: &Tensor| value.numel() / value.rows().max(1);
-        check(self.blocks[*at].block.read(table, row)?)?;
-        out.clear();
+        check(self.blocks[*at].block.row_width(table)?)?;
         self.blocks[*at].block.copy_rows(table, keys, out)
     }
 
-    /// Whole records of a keyed table, one after the other; at most `limit` bytes.
+    /// Whole records of a keyed table, one after the other, as a trainer is lent them; at most `limit` bytes.
     pub(super) fn pull_records(
         &self,
         table: &str,
@@ -356,8 +346,8 @@ impl State {
         out: &mut Vec<f32>,
     ) -> Result<()> {
         let rows = &self.table(table)?.rows;
-        out.resize(numbers_in(table, keys.len(), rows.layout().record_width(), limit)?, 0.0);
-        rows.read_records(keys, out)
+        out.resize(numbers_in(table, keys.len(), rows.lent_width(), limit)?, 0.0);
+        rows.lend(keys, out)
     }
 
     /// Records that a trainer has trained up to its step `step`.
@@ -369,7 +359,7 @@ impl State {
         records: &[f32],
     ) -> Result<()> {
         let table = self.table(table)?;
-        table.rows.restore(keys, records)?;
+        table.rows.take_back(keys, records)?;
         table.pushes.fetch_max(step, Ordering::AcqRel);
         self.step.fetch_max(step, Ordering::AcqRel);
         Ok(())
@@ -414,7 +404,7 @@ impl State {
             let Some(changed) = self.changed.get(*name) else {
                 let start = if at == 0 { start } else { 0 };
                 let before = to.len();
-                self.get(trainer, &[*name], start, 0, to)?;
+                self.get(trainer, &[*name], start, &[], 0, to)?;
                 if to.len() == before || !to.is_whole() {
                     break;
                 }

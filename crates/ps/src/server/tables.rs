@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bireme_ir::{Block, Program, Var};
 
+use super::crew::Crew;
 use crate::dense::Shared;
-use crate::table::{PushStep, RowStore, SparseTable, TableConfig};
+use crate::table::{PushStep, RowStore, SparseTable, TableConfig, part_of};
 use crate::{Error, Result};
 
 /// One keyed table.
@@ -38,6 +39,8 @@ struct Waiting {
     counts: Option<Vec<[f32; 2]>>,
 }
 
+/// A row of a table takes as long to find and to update as so many that follow one another.
+const ROW: usize = 8;
 /// Buffers that are kept from one step to the next.
 const MAX_SPARE: usize = 64;
 
@@ -123,25 +126,43 @@ impl Table {
         Ok(())
     }
 
-    /// Applies what waits, as one push: the mean over `trainers`, added up in their order.
-    pub(super) fn update(&self, trainers: usize, shared: &Shared, count: u64) -> Result<()> {
+    /// Applies what waits, as one push: the mean over `trainers`, added up in their order. The
+    /// threads of `crew` have the keys of some shards each, so that no row is met by two, and
+    /// those of a shard keep their order.
+    pub(super) fn update(
+        &self,
+        trainers: usize,
+        shared: &Shared,
+        count: u64,
+        crew: &Crew,
+    ) -> Result<()> {
         let waiting = std::mem::take(&mut self.waits().by_trainer);
         self.pushes.store(count, Ordering::Release);
-        let mut pushes = waiting.into_values().flatten();
-        let Some(first) = pushes.next() else { return Ok(()) };
-        let mut all = Merged::new(first, self.rows.width());
-        let mut used: Vec<Waiting> = pushes.inspect(|push| all.add(push)).collect();
-        let mut sum = all.sum;
-        if trainers > 1 {
-            let factor = 1.0 / trainers as f32;
-            sum.grads.iter_mut().for_each(|grad| *grad *= factor);
+        let mut pushes: Vec<Waiting> = waiting.into_values().flatten().collect();
+        let keys: usize = pushes.iter().map(|push| push.keys.len()).sum();
+        if keys == 0 {
+            return Ok(());
         }
         let step = PushStep { rate: self.rate_now(shared)?, count };
-        self.rows.push(&sum.keys, &sum.grads, sum.counts.as_deref(), &step)?;
-        used.push(sum);
+        let factor = (trainers > 1).then(|| 1.0 / trainers as f32);
+        let elements = keys * self.rows.width() * ROW;
+        let parts = crew.worth(elements);
+        crew.share(parts, elements, |part| {
+            let mut sum = Merged::new(self.rows.width());
+            let is_mine = |key: u64| parts == 1 || part_of(key, parts) == part;
+            pushes.iter().for_each(|push| sum.add(push, is_mine));
+            let Waiting { keys, mut grads, counts } = sum.sum;
+            if let Some(factor) = factor {
+                grads.iter_mut().for_each(|grad| *grad *= factor);
+            }
+            match keys.is_empty() {
+                true => Ok(()),
+                false => self.rows.push(&keys, &grads, counts.as_deref(), &step),
+            }
+        })?;
         let spare = &mut self.waits().spare;
-        used.truncate(MAX_SPARE.saturating_sub(spare.len()));
-        spare.append(&mut used);
+        pushes.truncate(MAX_SPARE.saturating_sub(spare.len()));
+        spare.append(&mut pushes);
         Ok(())
     }
 
@@ -167,11 +188,13 @@ struct Merged {
 }
 
 impl Merged {
-    fn new(first: Waiting, width: usize) -> Merged {
-        Merged { sum: first, width, places: HashMap::default() }
+    fn new(width: usize) -> Merged {
+        Merged { sum: Waiting::default(), width, places: HashMap::default() }
     }
 
-    fn add(&mut self, push: &Waiting) {
+    /// Adds the keys that `is_mine` accepts.
+    fn add(&mut self, push: &Waiting, is_mine: impl Fn(u64) -> bool) {
+        let is_first = self.sum.keys.is_empty();
         if self.places.is_empty() {
             let keys = self.sum.keys.iter().enumerate();
             self.places = keys.map(|(place, key)| (*key, place)).collect();
@@ -181,10 +204,12 @@ impl Merged {
             // As a table takes it: without counts, each key was shown once.
             self.sum.counts = Some(vec![one; self.sum.keys.len()]);
         }
-        for (at, key) in push.keys.iter().enumerate() {
+        for (at, key) in push.keys.iter().enumerate().filter(|(_, key)| is_mine(**key)) {
             let grads = &push.grads[at * width..][..width];
             let count = push.counts.as_ref().map_or(one, |counts| counts[at]);
-            match self.places.get(key) {
+            // A push names a key once.
+            let known = if is_first { None } else { self.places.get(key) };
+            match known {
                 Some(place) => {
                     let sum = &mut self.sum.grads[place * width..][..width];
                     sum.iter_mut().zip(grads).for_each(|(sum, grad)| *sum += grad);
@@ -194,7 +219,9 @@ impl Merged {
                     }
                 }
                 None => {
-                    self.places.insert(*key, self.sum.keys.len());
+                    if !is_first {
+                        self.places.insert(*key, self.sum.keys.len());
+                    }
                     self.sum.keys.push(*key);
                     self.sum.grads.extend_from_slice(grads);
                     if let Some(counts) = &mut self.sum.counts {

@@ -38,6 +38,11 @@ pub(super) fn shard_of(hash: u64) -> usize {
     hash as usize % SHARDS
 }
 
+/// Which of so many parts of a table, each of which has whole shards, has a key.
+pub(crate) fn part_of(key: u64, parts: usize) -> usize {
+    shard_of(hash(key)) * parts / SHARDS
+}
+
 /// The part of a hash that the index of a shard takes.
 #[inline(always)]
 pub(super) fn index_hash(hash: u64) -> u32 {

@@ -1,10 +1,10 @@
 //! The settings of a table, and what a push brings along.
 
+use bireme_engine::accessor::Entry;
 use bireme_engine::random::RowInit;
 use serde::{Deserialize, Serialize};
 
 use super::accessor::AccessorConfig;
-use super::entry::Entry;
 use super::rule::OptimizerRule;
 use crate::{Error, Result};
 

@@ -1,14 +1,14 @@
 //! A table's settings as a server program writes them: a block with the table's initialiser, the
 //! lookup, and the optimizer.
 
+use bireme_engine::accessor::{CtrConfig, Entry, SparseRule, wants_disk};
 use bireme_engine::op::OpView;
 use bireme_engine::random::RowInit;
 use bireme_ir::{Attr, Block, DType, Op, Var};
 
-use super::accessor::{AccessorConfig, CtrConfig};
+use super::accessor::AccessorConfig;
 use super::config::TableConfig;
-use super::entry::Entry;
-use super::rule::{OptimizerRule, SparseRule, SparseRuleKind};
+use super::rule::OptimizerRule;
 use crate::{Error, Result};
 
 /// The op that says how a table is looked up.
@@ -56,8 +56,11 @@ fn read(var: &Var, block: &Block) -> Result<TableConfig> {
     let (accessor, create_on_pull) = match text(lookup, "accessor")? {
         "" => (AccessorConfig::Plain(rule?), true),
         json => {
-            let rule = default_rule(rule.ok(), initializer);
-            (AccessorConfig::Ctr(CtrConfig::from_json(json, width, rule)?), false)
+            if wants_disk(json) {
+                tracing::warn!("`ssd_unseenday_threshold` has no effect: all rows stay in memory");
+            }
+            let config = CtrConfig::from_json(json, width, default_rule(rule.ok(), initializer));
+            (AccessorConfig::Ctr(config.map_err(Error::Config)?), false)
         }
     };
     check_class(var, text(lookup, "table_class")?)?;
@@ -66,7 +69,7 @@ fn read(var: &Var, block: &Block) -> Result<TableConfig> {
         init_name,
         seed,
         accessor,
-        entry: Entry::parse(text(lookup, "entry")?)?,
+        entry: Entry::parse(text(lookup, "entry")?).map_err(Error::Config)?,
         shards: shard_num(lookup)?,
         rate_factor: match lookup.attrs.get("learning_rate_factor") {
             Some(Attr::Float(factor)) => *factor,
@@ -172,22 +175,20 @@ fn state_values(block: &Block) -> impl Fn(&str) -> Option<f32> {
     }
 }
 
-/// The sparse rule that Paddle takes for a network's optimizer where the settings name none:
-/// Adam, except that SGD stays SGD (which an `if` without `else` keeps Paddle from doing).
+/// The sparse rule of parts for which the settings name none.
 fn default_rule(optimizer: Option<OptimizerRule>, init: RowInit) -> SparseRule {
-    let (learning_rate, kind) = match optimizer {
-        Some(OptimizerRule::Sgd) => (0.05, SparseRuleKind::Naive),
-        Some(OptimizerRule::Adam { beta1, beta2, epsilon, .. }) => {
-            let (beta1, beta2, epsilon) = (beta1 as f32, beta2 as f32, epsilon as f32);
-            (0.001, SparseRuleKind::Adam { beta1, beta2, epsilon })
-        }
-        _ => (0.001, SparseRuleKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }),
-    };
     let initial_range = match init {
         RowInit::Uniform { min, max } => min.abs().max(max.abs()),
         _ => 1e-4,
     };
-    SparseRule { kind, learning_rate, initial_range, bounds: [-10.0, 10.0] }
+    let (kind, adam) = match optimizer {
+        Some(OptimizerRule::Sgd) => ("sgd", [0.0; 3]),
+        Some(OptimizerRule::Adam { beta1, beta2, epsilon, .. }) => {
+            ("adam", [beta1, beta2, epsilon].map(|number| number as f32))
+        }
+        _ => ("", [0.0; 3]),
+    };
+    SparseRule::for_optimizer(kind, adam, initial_range)
 }
 
 #[cfg(test)]

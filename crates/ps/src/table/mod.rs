@@ -6,8 +6,8 @@
 //! thread but one that fetches memory while a table grows.
 //!
 //! From the bottom: `arena` and `prefault` (memory that does not move), `index` (hash to place) and `growth` (from
-//! one index to the next) · `shard` (all under one lock) · `batch` (keys sorted by shard) · `accessor`, `rule`, `entry` (what the
-//! numbers mean) · `sparse_table` (all of it together). Servers and checkpoints know a table as a
+//! one index to the next) · `shard` (all under one lock) · `batch` (keys sorted by shard) · `accessor`, `rule` (what the
+//! numbers mean, with the engine's `accessor`) · `sparse_table` (all of it together). Servers and checkpoints know a table as a
 //! [`RowStore`].
 
 mod accessor;
@@ -16,7 +16,6 @@ mod batch;
 pub mod bench;
 mod columns;
 mod config;
-mod entry;
 mod from_block;
 mod growth;
 mod index;
@@ -28,12 +27,13 @@ mod shard;
 mod sparse_table;
 mod store;
 
-pub use accessor::{AccessorConfig, CtrClass, CtrConfig};
+pub use accessor::AccessorConfig;
+pub(crate) use batch::part_of;
+pub use bireme_engine::accessor::{CtrClass, CtrConfig, Entry, SparseRule, SparseRuleKind};
 pub use bireme_engine::random::RowInit;
 pub use columns::{Column, ColumnKind, SaveMode};
 pub use config::{PushStep, TableConfig};
-pub use entry::Entry;
-pub use rule::{OptimizerRule, SparseRule, SparseRuleKind};
+pub use rule::OptimizerRule;
 pub use save::{Row, ShardView};
 pub use sparse_table::{Shrunk, SparseTable, Stat};
 pub use store::{Picks, RowStore, RowVisitor, Rows, TableLayout};

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bireme_engine::accessor::Entry;
 use bireme_engine::optimizer::Loops;
 use bireme_engine::random::Philox;
 use bireme_engine::simd::vectorized;
@@ -15,7 +16,6 @@ use super::arena::Arena;
 use super::batch::{Item, SHARDS, by_shard};
 use super::columns::{Column, SaveMode};
 use super::config::{PushStep, TableConfig};
-use super::entry::Entry;
 use super::index::LINE;
 use super::rule::{Powers, RowRule};
 use super::save::ShardView;
@@ -23,6 +23,7 @@ use super::shard::{Full, KEY, Maker, Missing, Shard};
 use super::store::RowStore;
 use crate::{Error, Result};
 
+mod lend;
 mod saves;
 
 /// What a push without counts says of each key: one show, no click.
@@ -276,19 +277,16 @@ impl RowStore for SparseTable {
         }
     }
 
-    fn read_records(&self, keys: &[u64], out: &mut [f32]) -> Result<()> {
-        let width = self.record_width();
-        self.check_len(keys, out.len(), width, "numbers")?;
-        self.visit::<false>(keys, &Missing::Skip, |position, key, record| {
-            let out = &mut out[position * width..][..width];
-            match record {
-                Some(record) => out.copy_from_slice(record),
-                None => {
-                    out.fill(0.0);
-                    self.accessor.blank(key, out);
-                }
-            }
-        })
+    fn lent_width(&self) -> usize {
+        self.accessor.lent_width()
+    }
+
+    fn lend(&self, keys: &[u64], out: &mut [f32]) -> Result<()> {
+        self.lend_records(keys, out)
+    }
+
+    fn take_back(&self, keys: &[u64], records: &[f32]) -> Result<()> {
+        self.take_records(keys, records)
     }
 
     fn push(

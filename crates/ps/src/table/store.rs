@@ -26,12 +26,21 @@ pub trait RowStore: Rows {
     /// When `out` does not fit, or there is no room for a row.
     fn pull(&self, keys: &[u64], out: &mut [f32]) -> Result<()>;
 
-    /// Copies the whole records of `keys`, in any order and with repeats; those of missing rows are
-    /// written as they would be made, and are not made.
+    /// Numbers of a record as a trainer is lent it for a pass.
+    fn lent_width(&self) -> usize;
+
+    /// Copies the whole records of `keys`, in any order and with repeats, as a trainer is lent them;
+    /// those of missing rows are written as they would be made, and are not made.
     ///
     /// # Errors
     /// When `out` does not fit.
-    fn read_records(&self, keys: &[u64], out: &mut [f32]) -> Result<()>;
+    fn lend(&self, keys: &[u64], out: &mut [f32]) -> Result<()>;
+
+    /// Makes or replaces rows by what a trainer gives back; those that it did not make stay missing.
+    ///
+    /// # Errors
+    /// When `records` do not fit, or there is no room for a row.
+    fn take_back(&self, keys: &[u64], records: &[f32]) -> Result<()>;
 
     /// Applies a gradient to each of `keys`, which should be distinct (repeats are applied one
     /// after the other); makes missing rows. `counts` has shows and clicks for each key; without

@@ -2,7 +2,8 @@
 //! from which the `recv` ops then take their pieces.
 //!
 //! Which pieces those are is learned from the `recv` ops themselves: what was received in the last
-//! round will be received in the next one.
+//! round will be received in the next one. Where servers apply gradients as they come, a pull may find
+//! nothing new: values are kept with their versions, and a server that has no other says only so.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,8 @@ pub(crate) struct Inbox {
     links: Arc<Links>,
     /// Async: whether steps get values ahead of the updates that others will make.
     look_ahead: bool,
+    /// Whether values are kept for pulls that find nothing new. In sync modes every step changes all.
+    keeps: bool,
     state: Mutex<State>,
     /// Told when newer values are here.
     fresh: Condvar,
@@ -64,6 +67,16 @@ struct Round {
 struct Known {
     server: usize,
     name: Arc<str>,
+    /// The value that came last, where it is kept.
+    last: Arc<Received>,
+}
+
+/// A value as it came.
+#[derive(Default)]
+struct Received {
+    /// The server's number for it; 0 for one that has none.
+    version: u64,
+    parts: Vec<Part>,
 }
 
 /// Counts of one training thread.
@@ -88,13 +101,12 @@ pub(crate) struct Lag {
 struct Fetched {
     /// How many of this trainer's steps they contain at least.
     mark: u64,
-    bodies: Vec<Body>,
-    parts: HashMap<usize, Vec<Part>>,
+    pieces: HashMap<usize, Arc<Received>>,
 }
 
 /// Consecutive elements of a piece.
 struct Part {
-    body: usize,
+    body: Arc<Body>,
     /// Where its bytes are in the body.
     bytes: std::ops::Range<usize>,
     dtype: DType,
@@ -106,12 +118,12 @@ struct Part {
 
 impl Inbox {
     /// Knows no pieces yet.
-    pub(crate) fn new(links: Arc<Links>, look_ahead: bool) -> Inbox {
-        Inbox { links, look_ahead, state: Mutex::default(), fresh: Condvar::new() }
+    pub(crate) fn new(links: Arc<Links>, look_ahead: bool, keeps: bool) -> Inbox {
+        Inbox { links, look_ahead, keeps, state: Mutex::default(), fresh: Condvar::new() }
     }
 
     /// Without queues: the servers' values after the last push, all that a round receives at once.
-    pub(crate) fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> Result<()> {
+    pub(crate) fn recv(&self, pieces: &[Piece], outs: &mut Outs<'_, '_>) -> Result<()> {
         let mut state = self.lock();
         let wanted = state.register(&self.links, pieces)?;
         let round = &mut state.round;
@@ -130,12 +142,15 @@ impl Inbox {
         let list = state.list(&all);
         drop(state);
         let fetched = Arc::new(self.fetch(&list, 0, ahead)?);
-        let round = &mut self.lock().round;
+        let mut state = self.lock();
+        state.keep(&fetched, self.keeps);
+        let round = &mut state.round;
         if is_new && round.number == number {
             round.front = Some(Arc::clone(&fetched));
             round.taken.clear();
             round.take(&wanted);
         }
+        drop(state);
         fetched.copy(pieces, &wanted, outs)
     }
 
@@ -143,13 +158,15 @@ impl Inbox {
     pub(crate) fn values(&self, pieces: &[Piece]) -> Result<Vec<Tensor>> {
         let known = |(at, piece): (usize, &Piece)| {
             let server = self.links.server(&piece.endpoint)?;
-            Ok((at, Known { server, name: piece.name.as_str().into() }))
+            Ok((at, Known { server, name: piece.name.as_str().into(), last: Arc::default() }))
         };
         let list = pieces.iter().enumerate().map(known).collect::<Result<Vec<_>>>()?;
         let wanted: Vec<usize> = (0..pieces.len()).collect();
         let mut values = vec![Tensor::empty(DType::F32); pieces.len()];
         let mut outs: Vec<&mut Tensor> = values.iter_mut().collect();
-        self.fetch(&list, 0, false)?.copy(pieces, &wanted, &mut outs)?;
+        let versions = &mut vec![0; pieces.len()];
+        let fetched = self.fetch(&list, 0, false)?;
+        fetched.copy(pieces, &wanted, &mut Outs { values: &mut outs, versions })?;
         Ok(values)
     }
 
@@ -189,12 +206,12 @@ impl Inbox {
         outbox: &Outbox,
         lag: Lag,
         pieces: &[Piece],
-        outs: &mut [&mut Tensor],
+        outs: &mut Outs<'_, '_>,
     ) -> Result<()> {
         let mut state = self.lock();
         let wanted = state.register(&self.links, pieces)?;
         let current = state.wants_current(&wanted);
-        let has_all = |front: &Arc<Fetched>| wanted.iter().all(|at| front.parts.contains_key(at));
+        let has_all = |front: &Arc<Fetched>| wanted.iter().all(|at| front.pieces.contains_key(at));
         if !current && state.front.as_ref().is_some_and(has_all) {
             drop(state);
             let front = self.wait_lag(outbox, lag, has_all)?;
@@ -284,6 +301,7 @@ impl Inbox {
 
     fn offer(&self, fetched: Arc<Fetched>) {
         let mut state = self.lock();
+        state.keep(&fetched, self.keeps);
         let older = |front: &Arc<Fetched>| front.mark <= fetched.mark;
         if state.front.as_ref().is_none_or(older) {
             state.front = Some(fetched);
@@ -297,7 +315,7 @@ impl Inbox {
 
     /// Asks all servers at once for these pieces, `ahead` of the updates that others will make.
     fn fetch(&self, list: &[(usize, Known)], mark: u64, ahead: bool) -> Result<Fetched> {
-        let mut fetched = Fetched { mark, bodies: Vec::new(), parts: HashMap::new() };
+        let mut fetched = Fetched { mark, pieces: HashMap::new() };
         let of = |server| list.iter().filter(move |(_, known)| known.server == server);
         let mut wanted: Vec<Vec<&(usize, Known)>> =
             (0..self.links.len()).map(|server| of(server).collect()).collect();
@@ -306,12 +324,13 @@ impl Inbox {
         let bodies = self.links.ask_each(&asks)?;
         drop(asks);
         for (body, mut mine) in bodies.into_iter().zip(wanted) {
-            let (mut whole, mut rest) = fetched.take(body, &mine)?;
+            let mut coming = Received::default();
+            let (mut whole, mut rest) = fetched.take(body, &mine, &mut coming)?;
             // What did not fit into one answer.
             while whole < mine.len() {
                 mine.drain(..whole);
                 let body = self.links.ask(&self.get(&mine, rest, ahead))?;
-                (whole, rest) = fetched.take(body, &mine)?;
+                (whole, rest) = fetched.take(body, &mine, &mut coming)?;
             }
         }
         Ok(fetched)
@@ -324,7 +343,11 @@ impl Inbox {
             [name] => format!("pull of `{name}`"),
             more => format!("pull of {} parameters", more.len()),
         };
-        let request = Request::Get { trainer: self.links.trainer, names, start, ahead };
+        let mut versions: Vec<u64> = wanted.iter().map(|(_, known)| known.last.version).collect();
+        if versions.iter().all(|version| *version == 0) {
+            versions.clear();
+        }
+        let request = Request::Get { trainer: self.links.trainer, names, start, versions, ahead };
         Ask { server: wanted[0].1.server, lane: Lane::Get, what, request }
     }
 }
@@ -338,7 +361,8 @@ impl State {
                 Some(at) => *at,
                 None => {
                     let server = links.server(&piece.endpoint)?;
-                    self.known.push(Known { server, name: piece.name.as_str().into() });
+                    let (name, last) = (piece.name.as_str().into(), Arc::default());
+                    self.known.push(Known { server, name, last });
                     self.index.insert(piece.clone(), self.known.len() - 1);
                     self.known.len() - 1
                 }
@@ -350,6 +374,17 @@ impl State {
 
     fn list(&self, numbers: &[usize]) -> Vec<(usize, Known)> {
         numbers.iter().map(|at| (*at, self.known[*at].clone())).collect()
+    }
+
+    /// Keeps values for pulls that find no others.
+    fn keep(&mut self, fetched: &Fetched, keeps: bool) {
+        for (at, value) in fetched.pieces.iter().filter(|_| keeps) {
+            let known = &mut self.known[*at];
+            // Fetches overtake each other; versions count up.
+            if value.version > known.last.version {
+                known.last = Arc::clone(value);
+            }
+        }
     }
 
     /// Whether this thread sent nothing since it last received one of these.
@@ -369,12 +404,12 @@ impl Round {
     /// all are taken, the round is over.
     fn take(&mut self, wanted: &[usize]) -> Option<Arc<Fetched>> {
         let front = self.front.as_ref()?;
-        let is_here = |at: &usize| front.parts.contains_key(at) && !self.taken.contains(at);
+        let is_here = |at: &usize| front.pieces.contains_key(at) && !self.taken.contains(at);
         if !wanted.iter().all(is_here) {
             return None;
         }
         self.taken.extend_from_slice(wanted);
-        match front.parts.keys().all(|at| self.taken.contains(at)) {
+        match front.pieces.keys().all(|at| self.taken.contains(at)) {
             true => {
                 self.begins_step = false;
                 self.front.take()
@@ -384,16 +419,30 @@ impl Round {
     }
 }
 
+/// Where values go: variables, and which version of its piece each of them holds ([`Remote::recv`]).
+///
+/// [`Remote::recv`]: bireme_engine::remote::Remote::recv
+pub(crate) struct Outs<'a, 'b> {
+    pub(crate) values: &'a mut [&'b mut Tensor],
+    pub(crate) versions: &'a mut [u64],
+}
+
 impl Fetched {
     /// Takes an answer over; how many of the wanted pieces are now whole, and the first missing
-    /// element of the next.
-    fn take(&mut self, body: Body, wanted: &[&(usize, Known)]) -> Result<(usize, u64)> {
+    /// element of the next, whose elements so far are in `coming`.
+    fn take(
+        &mut self,
+        body: Body,
+        wanted: &[&(usize, Known)],
+        coming: &mut Received,
+    ) -> Result<(usize, u64)> {
+        let body = Arc::new(body);
         let base = body.as_ptr() as usize;
-        let Answer::Values { values } = Answer::decode(&body)? else {
+        let Answer::Values { values, versions } = Answer::decode(&body)? else {
             return Err(unexpected("a pull of parameters", &Answer::decode(&body)?));
         };
         let (mut whole, mut rest) = (0, 0);
-        for ((name, array), (at, known)) in values.iter().zip(wanted) {
+        for (number, ((name, array), (at, known))) in values.iter().zip(wanted).enumerate() {
             let Array::Dense { dtype, dims, start, bytes } = array else {
                 return Err(Error::Request(format!("`{name}` came as rows, not as a tensor")));
             };
@@ -403,9 +452,24 @@ impl Fetched {
                     known.name
                 )));
             }
+            let version = versions.get(number).copied().unwrap_or(0);
+            if array.is_nothing_new() && coming.parts.is_empty() {
+                if version == 0 || version != known.last.version {
+                    return Err(Error::Request(format!(
+                        "a server has nothing new of `{name}`, of which nothing is here"
+                    )));
+                }
+                self.pieces.insert(*at, Arc::clone(&known.last));
+                whole += 1;
+                continue;
+            }
+            if coming.parts.is_empty() {
+                // Of several parts, the first: what changed in between is asked for anew by that.
+                coming.version = version;
+            }
             let from = bytes.as_ptr() as usize - base;
-            self.parts.entry(*at).or_default().push(Part {
-                body: self.bodies.len(),
+            coming.parts.push(Part {
+                body: Arc::clone(&body),
                 bytes: from..from + bytes.len(),
                 dtype: *dtype,
                 dims: *dims,
@@ -415,29 +479,36 @@ impl Fetched {
                 rest = array.end();
                 break;
             }
+            self.pieces.insert(*at, Arc::new(std::mem::take(coming)));
             whole += 1;
         }
         if whole == 0 && values.first().is_none_or(|(_, array)| array.bytes().is_empty()) {
             let missing = wanted.first().map_or("", |(_, known)| &known.name);
             return Err(Error::Request(format!("a server sent nothing of `{missing}`")));
         }
-        self.bodies.push(body);
         Ok((whole, rest))
     }
 
-    /// Copies pieces to variables.
-    fn copy(&self, pieces: &[Piece], wanted: &[usize], outs: &mut [&mut Tensor]) -> Result<()> {
-        for ((at, piece), out) in wanted.iter().zip(pieces).zip(outs) {
-            let parts = self.parts.get(at).map_or(&[][..], Vec::as_slice);
-            let Some(first) = parts.first() else {
+    /// Copies pieces to variables that hold something else.
+    fn copy(&self, pieces: &[Piece], wanted: &[usize], outs: &mut Outs<'_, '_>) -> Result<()> {
+        let outs = outs.values.iter_mut().zip(outs.versions.iter_mut());
+        for ((at, piece), (out, version)) in wanted.iter().zip(pieces).zip(outs) {
+            let Some((received, first)) =
+                self.pieces.get(at).and_then(|received| Some((received, received.parts.first()?)))
+            else {
                 return Err(Error::Request(format!("`{}` was not received", piece.name)));
             };
+            if received.version > 0 && received.version == *version {
+                continue;
+            }
+            // Unless all of it is copied, nobody knows what is there.
+            *version = 0;
             out.resize(first.dtype, first.dims);
             out.set_lod(&[]);
-            for part in parts {
-                let from = &self.bodies[part.body][part.bytes.clone()];
-                out.store_bytes(part.start, from)?;
+            for part in &received.parts {
+                out.store_bytes(part.start, &part.body[part.bytes.clone()])?;
             }
+            *version = received.version;
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ mod times;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bireme_comm::{Interrupt, Lane, Settings, Transport};
 use bireme_engine::remote::{GeoParam, Piece, Remote, Sending, TableRef};
@@ -38,7 +39,7 @@ use bireme_ir::Program;
 use crate::message::{Array, Request};
 use crate::{Error, Mode, Result};
 use geo::Geo;
-use inbox::{Inbox, Lag};
+use inbox::{Inbox, Lag, Outs};
 use link::{Ask, Links, check_done};
 use outbox::Outbox;
 use rows::{Tables, check_sizes};
@@ -99,7 +100,9 @@ impl Worker {
     ) -> Result<Arc<Worker>> {
         config.check()?;
         let links = Arc::new(Links::connect(&config, &transport, &settings)?);
-        let inbox = Arc::new(Inbox::new(Arc::clone(&links), config.communicator.look_ahead));
+        let keeps = config.mode.applies_at_once();
+        let look_ahead = config.communicator.look_ahead;
+        let inbox = Arc::new(Inbox::new(Arc::clone(&links), look_ahead, keeps));
         let outbox = match config.mode {
             Mode::Async if config.lag() == 0 => None,
             Mode::Async | Mode::Hybrid => {
@@ -297,6 +300,15 @@ impl Worker {
         finished.inspect_err(|error| self.fail(error))
     }
 
+    /// Before parameters are pulled: async servers have applied what the step has pushed.
+    fn settle(&self) -> Result<()> {
+        if !self.is_direct() {
+            return Ok(());
+        }
+        self.open()?;
+        self.clocks.server.time(|| self.finish_step())
+    }
+
     /// A step's pushes that failed are lost to async trainers, so later steps must not go on.
     fn fail(&self, error: &Error) {
         if self.is_direct() {
@@ -362,17 +374,21 @@ impl Worker {
         if let Some(outbox) = &self.outbox {
             outbox.close()?;
         }
-        self.finish_step()?;
+        self.clocks.server.time(|| self.finish_step())?;
         if self.config.mode.waits_for_all() {
             let all = if endpoints.is_empty() { &self.config.endpoints } else { endpoints };
             let servers = all.iter().map(|endpoint| self.links.server(endpoint));
-            step::barrier(&self.links, &servers.collect::<Result<Vec<_>>>()?)?;
+            let servers = servers.collect::<Result<Vec<_>>>()?;
+            let began = Instant::now();
+            let updating = step::barrier(&self.links, &servers)?;
+            self.clocks.server.add(updating);
+            self.clocks.wait.add(began.elapsed().saturating_sub(updating));
         }
         self.inbox.next_round(true);
         Ok(())
     }
 
-    fn do_recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> Result<()> {
+    fn do_recv(&self, pieces: &[Piece], outs: &mut Outs<'_, '_>) -> Result<()> {
         self.open()?;
         match (&self.outbox, self.config.mode) {
             (Some(outbox), Mode::Async) => {
@@ -384,14 +400,11 @@ impl Worker {
                 self.inbox.recv_newest(outbox, lag, pieces, outs)?;
             }
             _ => {
-                if self.is_direct() {
-                    self.finish_step()?;
-                }
                 self.inbox.recv(pieces, outs)?;
             }
         }
         if self.config.mode.sends_deltas() {
-            for (piece, out) in pieces.iter().zip(outs) {
+            for (piece, out) in pieces.iter().zip(outs.values.iter_mut()) {
                 self.geo.remember(&piece.name, out)?;
             }
         }
@@ -412,13 +425,18 @@ impl Worker {
         self.tables.pull(&self.links, table, ids, outs)
     }
 
-    /// Pulls for the step after the one that runs, which counts as one of those that the values lack.
+    /// Pulls for the step after the one that runs, which, unless it `is_over`, counts as one of those
+    /// that the values lack.
     fn do_pull_ahead(
         &self,
         table: &TableRef,
         ids: &[&[i64]],
         outs: &mut [&mut [f32]],
+        is_over: bool,
     ) -> Result<bool> {
+        if is_over {
+            return self.do_pull(table, ids, outs).map(|()| true);
+        }
         let (Some(outbox), Some(lag)) = (&self.outbox, self.config.lag().checked_sub(1)) else {
             return Ok(false);
         };
@@ -485,11 +503,20 @@ impl Remote for Worker {
     }
 
     fn send_barrier(&self, endpoints: &[String]) -> bireme_engine::Result<()> {
-        self.clocks.wait.time(|| self.do_send_barrier(endpoints)).map_err(|error| self.told(error))
+        self.do_send_barrier(endpoints).map_err(|error| self.told(error))
     }
 
-    fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> bireme_engine::Result<()> {
-        self.clocks.pull.time(|| self.do_recv(pieces, outs)).map_err(|error| self.told(error))
+    fn recv(
+        &self,
+        pieces: &[Piece],
+        outs: &mut [&mut Tensor],
+        versions: &mut [u64],
+    ) -> bireme_engine::Result<()> {
+        let mut outs = Outs { values: outs, versions };
+        let settled = self.settle();
+        let received =
+            settled.and_then(|()| self.clocks.pull.time(|| self.do_recv(pieces, &mut outs)));
+        received.map_err(|error| self.told(error))
     }
 
     fn fetch_barrier(&self, _endpoints: &[String]) -> bireme_engine::Result<()> {
@@ -514,8 +541,13 @@ impl Remote for Worker {
         table: &TableRef,
         ids: &[&[i64]],
         outs: &mut [&mut [f32]],
+        is_over: bool,
     ) -> bireme_engine::Result<bool> {
-        self.do_pull_ahead(table, ids, outs).map_err(|error| self.told(error))
+        self.do_pull_ahead(table, ids, outs, is_over).map_err(|error| self.told(error))
+    }
+
+    fn waited_for_rows(&self, time: Duration) {
+        self.clocks.pull.add(time);
     }
 
     fn push_rows(

@@ -4,18 +4,19 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use bireme_comm::{Lane, Pending};
 use bireme_engine::Value;
 use bireme_engine::remote::{Sending, TableRef};
 
-use super::link::{Links, wait_done};
+use super::link::{Links, unexpected, wait_done};
 use super::merge::RowSums;
 use super::outbox::servers;
 use super::parcel::{Parcel, push_values};
 use super::route::Route;
 use crate::Result;
-use crate::message::{Array, Request};
+use crate::message::{Answer, Array, Request};
 
 /// Values for one server are gathered up to this many bytes: a message costs about as much as
 /// copying them.
@@ -177,8 +178,9 @@ impl Step {
     }
 }
 
-/// The barrier of all trainers: the update of this step has been applied.
-pub(crate) fn barrier(links: &Links, servers: &[usize]) -> Result<()> {
+/// The barrier of all trainers: the update of this step has been applied. How long the slowest
+/// server took for that.
+pub(crate) fn barrier(links: &Links, servers: &[usize]) -> Result<Duration> {
     let request = Request::Barrier { trainer: links.trainer };
     let ask = |server: &usize| super::link::Ask {
         server: *server,
@@ -186,6 +188,13 @@ pub(crate) fn barrier(links: &Links, servers: &[usize]) -> Result<()> {
         what: "the barrier that ends a step".to_owned(),
         request: request.clone(),
     };
-    let bodies = links.ask_each(&servers.iter().map(ask).collect::<Vec<_>>())?;
-    bodies.iter().try_for_each(|body| super::link::check_done(body))
+    let mut longest = Duration::ZERO;
+    for body in links.ask_each(&servers.iter().map(ask).collect::<Vec<_>>())? {
+        match Answer::decode(&body)? {
+            Answer::Updated { nanos } => longest = longest.max(Duration::from_nanos(nanos)),
+            Answer::Done => {}
+            other => return Err(unexpected("a barrier", &other)),
+        }
+    }
+    Ok(longest)
 }

@@ -193,9 +193,12 @@ impl Trainer {
     }
 
     pub(super) fn get(&self, name: &str) -> Vec<f32> {
-        let get = Request::Get { trainer: self.rank, names: vec![name], start: 0, ahead: false };
+        let (names, versions) = (vec![name], Vec::new());
+        let get = Request::Get { trainer: self.rank, names, start: 0, versions, ahead: false };
         let body = self.ask(&get).unwrap();
-        let Answer::Values { values } = Answer::decode(&body).unwrap() else { panic!("no values") };
+        let Answer::Values { values, .. } = Answer::decode(&body).unwrap() else {
+            panic!("no values")
+        };
         assert_eq!(values[0].0, name);
         bytemuck::cast_slice(values[0].1.bytes()).to_vec()
     }

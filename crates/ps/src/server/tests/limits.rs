@@ -79,9 +79,11 @@ fn names_asked_for_again_and_again_fill_an_answer_too() {
     let cluster = Cluster::with(Mode::Async, 1, &program(Mode::Async, 1, ""), settings);
     let run = cluster.run();
     let trainer = cluster.trainer(0);
-    let get = Request::Get { trainer: 0, names: vec!["rate"; 5000], start: 0, ahead: false };
+    let (names, versions) = (vec!["rate"; 5000], Vec::new());
+    let get = Request::Get { trainer: 0, names, start: 0, versions, ahead: false };
     let body = trainer.ask(&get).unwrap();
-    let crate::message::Answer::Values { values } = crate::message::Answer::decode(&body).unwrap()
+    let crate::message::Answer::Values { values, .. } =
+        crate::message::Answer::decode(&body).unwrap()
     else {
         panic!("no values")
     };

@@ -103,7 +103,7 @@ fn counters_of_trainers_move_the_schedule() {
 fn pull_geo(trainer: &Trainer, name: &str) -> (Vec<i64>, Vec<f32>) {
     let (rank, names) = (trainer.rank, vec![name]);
     let body = trainer.ask(&Request::PullGeo { trainer: rank, names, start: 0 }).unwrap();
-    let Answer::Values { values } = Answer::decode(&body).unwrap() else { panic!("no values") };
+    let Answer::Values { values, .. } = Answer::decode(&body).unwrap() else { panic!("no values") };
     let numbers = match values[0].1 {
         Array::Rows { rows, .. } => rows.to_vec(),
         Array::Dense { .. } => Vec::new(),
@@ -220,6 +220,32 @@ fn tables_are_set_shrunk_cleared_and_described() {
     assert_eq!((stat.tables[0].rows, stat.dense[0].shape.as_slice()), (2, &[3, 2][..]));
     let body = trainer.ask(&Request::Clear { table: Some(table) }).unwrap();
     assert_eq!(Answer::decode(&body).unwrap(), Answer::Counted { count: 2 });
+    trainer.complete();
+    run.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_value_that_has_not_changed_comes_without_its_elements() {
+    let cluster = Cluster::start(Mode::Async, 1);
+    let run = cluster.run();
+    let trainer = cluster.trainer(0);
+    let ask = |versions: Vec<u64>| {
+        let (trainer_id, names) = (trainer.rank, vec!["w"]);
+        let get = Request::Get { trainer: trainer_id, names, start: 0, versions, ahead: false };
+        let body = trainer.ask(&get).unwrap();
+        let Answer::Values { values, versions } = Answer::decode(&body).unwrap() else {
+            panic!("no values")
+        };
+        (values[0].1.is_nothing_new(), values[0].1.bytes().len(), versions[0], body.len())
+    };
+    let (is_old, bytes, first, whole) = ask(vec![]);
+    assert!(!is_old && bytes == 24 && first > 0);
+    assert_eq!((ask(vec![0]).0, ask(vec![first + 1]).0), (false, false));
+    let (is_old, bytes, again, short) = ask(vec![first]);
+    assert!(is_old && bytes == 0 && again == first && short < whole, "{short} of {whole}");
+    trainer.push("w@GRAD", Array::of_tensor(&dense(&[1.0; 6])));
+    let (is_old, bytes, second, _) = ask(vec![first]);
+    assert!(!is_old && bytes == 24 && second > first);
     trainer.complete();
     run.join().unwrap().unwrap();
 }

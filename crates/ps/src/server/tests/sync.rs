@@ -136,8 +136,8 @@ fn large_values_come_and_go_in_pieces() {
     let (mut w, mut start) = (Vec::new(), 0);
     while w.len() < 6 {
         let mut gather = super::super::gather::Gather::new(Vec::new(), 16);
-        state.get(0, &["w"], start, 0, &mut gather).unwrap();
-        let Answer::Values { values } = gather.answer() else { panic!("no values") };
+        state.get(0, &["w"], start, &[], 0, &mut gather).unwrap();
+        let Answer::Values { values, .. } = gather.answer() else { panic!("no values") };
         w.extend_from_slice(bytemuck::cast_slice::<u8, f32>(values[0].1.bytes()));
         start = values[0].1.end();
     }
@@ -160,7 +160,8 @@ fn wrong_requests_are_answered_and_change_nothing() {
     let wrong = dense(&[1.0, 2.0]);
     let values = vec![("w@GRAD.trainer_0", Array::of_tensor(&wrong))];
     assert!(first.fails(&Request::Push { trainer: 0, values }).contains("[3, 2]"));
-    let get = Request::Get { trainer: 0, names: vec!["v"], start: 0, ahead: false };
+    let (names, versions) = (vec!["v"], Vec::new());
+    let get = Request::Get { trainer: 0, names, start: 0, versions, ahead: false };
     assert!(first.fails(&get).contains("no variable `v`"));
     assert!(first.fails(&Request::PullRows { table: "w", keys: &[3] }).contains("row 3"));
     assert!(first.fails(&Request::Shrink { table: Some("x") }).contains("no keyed table `x`"));

@@ -42,7 +42,7 @@ fn step(cluster: &Cluster, worker: &Worker, name: &str, value: f32) -> (Vec<f32>
     worker.send(&how, &[&grad]).unwrap();
     worker.send_barrier(&endpoints).unwrap();
     let mut w = Tensor::zeros(bireme_engine::DType::F32, [3, 2]);
-    worker.recv(&[piece(cluster, "w")], &mut [&mut w]).unwrap();
+    worker.recv(&[piece(cluster, "w")], &mut [&mut w], &mut [0]).unwrap();
     worker.fetch_barrier(&endpoints).unwrap();
     let mut row = vec![0.0; 2];
     worker.pull_rows(&table(cluster), &[&[3]], &mut [&mut row]).unwrap();

@@ -1,5 +1,7 @@
 //! Blocks as the transpiler writes them.
 
+use bireme_engine::accessor::SparseRuleKind;
+
 use super::*;
 
 fn block(ops: Vec<Op>) -> Block {

@@ -436,3 +436,38 @@ fn columns_name_the_whole_record() {
         assert_eq!(names.len(), columns.len());
     }
 }
+
+#[test]
+fn lent_records_come_back_as_they_were_left() {
+    let keys: Vec<u64> = (0..50).collect();
+    let entry = |entry| TableConfig { entry, ..uniform(2, OptimizerRule::Sgd) };
+    let show_click = Entry::ShowClick { show: "s".into(), click: "c".into() };
+    let kinds = [entry(Entry::Every), entry(Entry::CountFilter(3)), entry(show_click), ctr()];
+    for config in kinds {
+        let (table, other) =
+            (SparseTable::new(config.clone()).unwrap(), SparseTable::new(config).unwrap());
+        table.push(&keys[..20], &[1.0; 40], None, &STEP).unwrap();
+        let mut lent = vec![9.0; keys.len() * table.lent_width()];
+        table.lend(&keys, &mut lent).unwrap();
+        assert_eq!(table.len(), 20, "lending makes no rows");
+        other.take_back(&keys, &lent).unwrap();
+        let marked = table.lent_width() > table.record_width();
+        assert_eq!(other.len(), if marked { 20 } else { 50 }, "what was not made is not there");
+        let records = |table: &SparseTable| {
+            let mut rows: Vec<(u64, Vec<f32>)> = Vec::new();
+            table.for_each_shard(|shard| {
+                rows.extend(shard.rows().map(|row| (row.key, row.record.to_vec())));
+            });
+            rows.retain(|(key, _)| *key < 20);
+            rows.sort_by_key(|(key, _)| *key);
+            rows
+        };
+        assert_eq!(records(&table), records(&other));
+    }
+    let table = SparseTable::new(entry(Entry::Probability(0.25))).unwrap();
+    let mut lent = vec![9.0; keys.len() * table.lent_width()];
+    table.lend(&keys, &mut lent).unwrap();
+    table.push(&keys, &vec![1.0; 100], None, &STEP).unwrap();
+    let marks = lent.chunks(table.lent_width()).filter(|lent| lent[0] > 0.0).count();
+    assert_eq!(marks, table.len(), "the mark says who is admitted");
+}

@@ -212,7 +212,7 @@ fn pull<'a>(links: &Links, server: usize, loads: &'a [Load], start: u64) -> Ask<
 
 /// Takes an answer apart: how many pieces are whole now, and the first missing element of the next.
 fn unload(body: &Body, loads: &[Load], arrivals: &mut Vec<Arrival>) -> Result<(usize, u64)> {
-    let Answer::Values { values } = Answer::decode(body)? else {
+    let Answer::Values { values, .. } = Answer::decode(body)? else {
         return Err(unexpected("a pull of changes", &Answer::decode(body)?));
     };
     let (mut whole, mut progress) = (0, false);

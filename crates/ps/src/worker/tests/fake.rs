@@ -218,7 +218,7 @@ impl State {
         }
         // One value an answer, so that the rest must be asked for.
         values.truncate(1);
-        answer(reply, &Answer::Values { values });
+        answer(reply, &Answer::Values { values, versions: Vec::new() });
     }
 
     fn delta(&mut self, name: &str, array: &Array<'_>) {
@@ -260,7 +260,7 @@ impl State {
             };
             (*name, array)
         });
-        answer(reply, &Answer::Values { values: values.collect() });
+        answer(reply, &Answer::Values { values: values.collect(), versions: Vec::new() });
     }
 }
 

@@ -32,7 +32,7 @@ fn send(worker: &Worker, cluster: &Cluster, server: usize, name: &str, grad: &[f
 
 fn recv(worker: &Worker, cluster: &Cluster, server: usize, name: &str) -> Vec<f32> {
     let mut out = tensor(&[]);
-    worker.recv(&[piece(cluster, server, name)], &mut [&mut out]).unwrap();
+    worker.recv(&[piece(cluster, server, name)], &mut [&mut out], &mut [0]).unwrap();
     out.as_slice::<f32>().unwrap().to_vec()
 }
 
@@ -357,7 +357,9 @@ fn a_lost_server_ends_every_wait() {
                 worker
                     .send(&how, &[&Value::Tensor(tensor(&[1.0]))])
                     .and_then(|()| worker.send_barrier(&cluster.endpoints))
-                    .and_then(|()| worker.recv(&[piece(&cluster, 0, "a")], &mut [&mut out]))
+                    .and_then(|()| {
+                        worker.recv(&[piece(&cluster, 0, "a")], &mut [&mut out], &mut [0])
+                    })
                     .err()
             })
             .expect("a step without a server fails")

@@ -93,7 +93,7 @@ fn train(worker: &Worker, mode: Mode, endpoints: &[String], steps: usize) -> Vec
     let how = Sending { pieces: grads, merge_add: false };
     let recv = || {
         let (mut a, mut b) = (Tensor::scalar(0f32), Tensor::scalar(0f32));
-        worker.recv(&params, &mut [&mut a, &mut b]).unwrap();
+        worker.recv(&params, &mut [&mut a, &mut b], &mut [0; 2]).unwrap();
         [a.as_slice::<f32>().unwrap(), b.as_slice::<f32>().unwrap()].concat()
     };
     let mut w = recv();
