@@ -95,7 +95,8 @@ impl Shares {
             let part = part.as_secs_f64() / whole.as_secs_f64().max(1e-9);
             (part * 100.0).round().clamp(0.0, 100.0) as u8
         };
-        let (pull, push, waiting) = (percent(spent.pull), percent(spent.push), percent(spent.wait));
+        let (pull, push) = (percent(spent.pull), percent(spent.push));
+        let waiting = percent(spent.wait + spent.server);
         let compute = 100u8.saturating_sub(pull).saturating_sub(push).saturating_sub(waiting);
         Shares { pull, push, waiting, compute }
     }
@@ -188,12 +189,7 @@ impl Open {
         self.line.card = spent.card.map(|(number, _)| number);
         self.line.card_bytes = spent.card.map(|(_, bytes)| bytes);
         let (began, before) = *self.began.get_or_insert((Instant::now(), spent.times));
-        let since = |now: Duration, then: Duration| now.saturating_sub(then);
-        let times = Times {
-            pull: since(spent.times.pull, before.pull),
-            push: since(spent.times.push, before.push),
-            wait: since(spent.times.wait, before.wait),
-        };
+        let times = spent.times.since(&before);
         let is_spent = spent.card.is_some() || spent.times != Times::default();
         let whole = began.elapsed();
         self.line.shares = (is_spent && !whole.is_zero()).then(|| Shares::of(times, whole));
@@ -239,7 +235,8 @@ mod tests {
         let times = Times {
             pull: Duration::from_millis(200),
             push: Duration::from_millis(100),
-            wait: Duration::from_millis(50),
+            wait: Duration::from_millis(20),
+            server: Duration::from_millis(30),
         };
         let shares = Shares::of(times, Duration::from_secs(1));
         assert_eq!(shares, Shares { pull: 20, push: 10, waiting: 5, compute: 65 });

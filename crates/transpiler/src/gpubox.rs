@@ -1,8 +1,12 @@
 //! The program of a GPUBox trainer: the plain program, with the rows of a pass in ordinary variables.
 //!
 //! A lookup by key becomes `find_rows`, which knows the row that a key has in this pass, and a lookup
-//! by row; the update ops stay with the trainer. `pass_table` and `pass_dense` describe to
-//! `fleet/src/gpubox` what it has to bring from the servers, and what goes back.
+//! by row; the update ops stay with the trainer, but for tables with an accessor (`records`). `pass_table`
+//! and `pass_dense` describe to `fleet/src/gpubox` what it has to bring from the servers, and what goes
+//! back. What several trainers, each with a part of the rows, exchange in a step is in `ranks`.
+
+mod ranks;
+mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +15,12 @@ use bireme_ir::{Attr, DType, Op, OpRole, Program, Var};
 use crate::analysis::Update;
 use crate::edit::Edit;
 use crate::plan::Plan;
-use crate::sparse::{Table, is_keyed, is_lookup, padding, string};
+use crate::sparse::{Table, is_keyed, is_lookup, padding};
 use crate::{Error, Result, server};
+use records::{Kind, Rows};
 
 /// Ops through which ids go as they are: keys stay keys.
-const PASSED_THROUGH: [&str; 14] = [
+pub(crate) const PASSED_THROUGH: [&str; 14] = [
     "reshape",
     "reshape2",
     "squeeze",
@@ -58,6 +63,9 @@ pub(crate) fn build(plan: &Plan) -> Result<(Program, Program)> {
         descriptions: Vec::new(),
         rows: BTreeSet::new(),
     };
+    if build.ranks() > 1 {
+        build.make_ids_first()?;
+    }
     for (table, update) in plan.keyed() {
         build.table(table, update)?;
     }
@@ -67,6 +75,9 @@ pub(crate) fn build(plan: &Plan) -> Result<(Program, Program)> {
              `static.nn.sparse_embedding`, or by an embedding with `sparse=True`"
                 .to_owned(),
         ));
+    }
+    if build.ranks() > 1 {
+        build.average_dense()?;
     }
     build.dense();
     let Build { edit, vars, descriptions, rows, .. } = build;
@@ -100,48 +111,55 @@ impl Build<'_> {
         let problem =
             |problem: String| Error::Program(format!("table `{}`: {problem}", table.name));
         let lookups: Vec<&Op> = table.lookups.iter().map(|index| &ops[*index]).collect();
-        check_kind(&lookups).map_err(problem)?;
+        let kind = Kind::of(&lookups).map_err(problem)?;
+        if self.ranks() > 1 {
+            kind.is_plain_among_ranks().map_err(problem)?;
+        }
         let padded = padding(lookups[0]);
-        let states = match update {
-            Some(update) => state_slots(update.op()).map_err(problem)?,
-            None => &[],
+        let states = match (update, &kind) {
+            (Some(update), Kind::Plain | Kind::Entry(_)) => {
+                state_slots(update.op()).map_err(problem)?
+            }
+            (None, Kind::Accessor(..)) => {
+                let why = "its accessor counts what is trained, and the program does not train it";
+                return Err(problem(why.to_owned()));
+            }
+            _ => &[],
         };
         let states: Vec<String> =
             states.iter().flat_map(|slot| update_inputs(update, slot)).collect();
         let index = format!("{}@KEYS", table.name);
         let mut feeds = BTreeSet::new();
-        let found = self.find(table, &index, padded);
+        let found = self.find(table, &kind, &index, padded);
         for at in &table.lookups {
             for ids in ops[*at].inputs_of("Ids") {
                 feeds_of(ops, *at, ids, &mut feeds).map_err(problem)?;
             }
         }
-        for at in table.lookups.iter().chain(&table.grads) {
-            let op = self.edit.op_mut(*at);
-            for ids in op.inputs.get_mut("Ids").into_iter().flatten() {
-                if let Some(rows) = found.get(ids) {
-                    ids.clone_from(rows);
-                }
-            }
-            let own = [
-                ("is_sparse", Attr::Bool(true)),
-                ("is_distributed", Attr::Bool(false)),
-                ("padding_idx", Attr::Long(if padded == -1 { -1 } else { 0 })),
-            ];
-            own.into_iter().for_each(|(name, value)| drop(op.attrs.insert(name.to_owned(), value)));
-            ["remote_prefetch", "table_class"].iter().for_each(|name| drop(op.attrs.remove(*name)));
-        }
+        self.by_rows(table, &kind, &found, padded);
+        let room = match self.ranks() {
+            1 => None,
+            _ => Some(self.exchange(table, &found, update)?),
+        };
         let mut described = plan
             .remote(Op::new("pass_table"))
             .input("W", [table.name.as_str()])
             .input("States", &states)
             .input("Index", [index.as_str()])
             .input("Ids", feeds)
+            .input("Room", room)
             .attr("endpoints", plan.endpoints.clone())
             .attr("shard_num", plan.config.shard_num)
             .attr("padding_idx", padded);
-        if let Some(update) = update {
+        let is_update = |op: &Op| op.outputs_of("ParamOut") == [table.name.as_str()];
+        let at = ops.iter().position(is_update);
+        if let (Kind::Accessor(accessor, entry), Some(update), Some(at)) = (&kind, update, at) {
+            described = self.accessor(table, (accessor, entry), update, (&found, at), described);
+        } else if let Some(update) = update {
             described = self.update(update, described);
+        }
+        if let Kind::Entry(entry) = &kind {
+            described = self.entry(table, entry, &found, at, described);
         }
         self.rows.insert(table.name.clone());
         self.rows.extend(states);
@@ -150,6 +168,31 @@ impl Build<'_> {
         self.vars.push(keys);
         self.descriptions.push(described);
         Ok(())
+    }
+
+    /// Has the lookups of a table, and their gradients, go by row.
+    fn by_rows(&mut self, table: &Table, kind: &Kind, found: &BTreeMap<String, Rows>, padded: i64) {
+        for at in table.lookups.iter().chain(&table.grads) {
+            let op = self.edit.op_mut(*at);
+            for ids in op.inputs.get_mut("Ids").into_iter().flatten() {
+                if let Some(rows) = found.get(ids) {
+                    let is_grad = table.grads.contains(at);
+                    ids.clone_from(if is_grad { &rows.trained } else { &rows.read });
+                }
+            }
+            // Row 0 reads as zeros: it is what padding has, and keys that are not admitted. Of several
+            // trainers' rows, the first place is nobody's.
+            let has_zeros =
+                padded != -1 || self.plan.trainers > 1 || matches!(kind, Kind::Entry(_));
+            let own = [
+                ("is_sparse", Attr::Bool(true)),
+                ("is_distributed", Attr::Bool(false)),
+                ("padding_idx", Attr::Long(if has_zeros { 0 } else { -1 })),
+            ];
+            own.into_iter().for_each(|(name, value)| drop(op.attrs.insert(name.to_owned(), value)));
+            let of_servers = ["remote_prefetch", "table_class", "entry", "entry_config"];
+            of_servers.iter().for_each(|name| drop(op.attrs.remove(*name)));
+        }
     }
 
     /// Keeps rows that a step does not name as they are, and says what counts the steps of a rule.
@@ -175,7 +218,13 @@ impl Build<'_> {
     }
 
     /// Puts in what turns the ids of a table into rows; returns which variable has them, by ids.
-    fn find(&mut self, table: &Table, index: &str, padded: i64) -> BTreeMap<String, String> {
+    fn find(
+        &mut self,
+        table: &Table,
+        kind: &Kind,
+        index: &str,
+        padded: i64,
+    ) -> BTreeMap<String, Rows> {
         let ops = &self.plan.program.global().ops;
         let mut found = BTreeMap::new();
         // As few ops as possible: one for all ids that are there when the first is looked up.
@@ -187,26 +236,33 @@ impl Build<'_> {
                 }
                 let writer = ops.iter().rposition(|op| op.output_vars().any(|out| out == ids));
                 let ready = writer.map_or(0, |writer| writer + 1);
-                let place = if ready <= table.lookups[0] { table.lookups[0] } else { *at };
+                let is_ready = self.ranks() > 1 || ready <= table.lookups[0];
+                let place = if is_ready { table.lookups[0] } else { *at };
                 by_place.entry(place).or_default().push(ids.clone());
-                found.insert(ids.clone(), format!("{ids}@ROWS@{}", table.name));
+                found.insert(ids.clone(), Rows::of(ids, &table.name, kind));
             }
         }
         for (place, ids) in by_place {
-            let rows: Vec<&str> = ids.iter().map(|ids| found[ids].as_str()).collect();
+            let rows: Vec<&Rows> = ids.iter().map(|ids| &found[ids]).collect();
             let op = Op::new("find_rows")
                 .input("Ids", &ids)
                 .input("Index", [index])
-                .output("Out", rows.clone())
+                .output("Out", rows.iter().map(|rows| &rows.all))
                 .attr("padding_idx", padded)
                 .role(OpRole::FORWARD);
             self.edit.before(place, op);
+            if let Some(op) = records::admit(table, kind, &rows) {
+                self.edit.before(place, op);
+            }
             for (ids, rows) in ids.iter().zip(rows) {
                 let like = self.plan.program.global().var(ids);
-                let mut var = like.cloned().unwrap_or_else(|| Var::tensor(rows, DType::I64, [-1]));
-                rows.clone_into(&mut var.name);
-                (var.need_check_feed, var.stop_gradient) = (false, true);
-                self.vars.push(var);
+                for name in rows.names() {
+                    let mut var =
+                        like.cloned().unwrap_or_else(|| Var::tensor(name, DType::I64, [-1]));
+                    name.clone_into(&mut var.name);
+                    (var.need_check_feed, var.stop_gradient) = (false, true);
+                    self.vars.push(var);
+                }
             }
         }
         found
@@ -231,34 +287,6 @@ impl Build<'_> {
             .attr("fingerprint", self.plan.fingerprint());
         self.descriptions.push(op);
     }
-}
-
-/// Refuses tables whose records are more than weights and accumulators.
-fn check_kind(lookups: &[&Op]) -> std::result::Result<(), String> {
-    for op in lookups {
-        if !matches!(string(op, "entry").as_str(), "" | "none") {
-            return Err(format!(
-                "it admits keys by an entry (`{}`), which GPUBox does not: leave `entry` out, or train \
-                 with servers on CPUs (`sync_mode: sync` or `async`)",
-                string(op, "entry")
-            ));
-        }
-        if !string(op, "entry_config").is_empty() {
-            return Err(
-                "it has an accessor of its own, with counters of shows and clicks, which GPUBox does \
-                 not train: leave its settings out (`table_parameters`), or train with servers on CPUs"
-                    .to_owned(),
-            );
-        }
-        if padding(op) != padding(lookups[0]) {
-            return Err(format!(
-                "it is looked up with `padding_idx` {} and with {}: give all its lookups one",
-                padding(lookups[0]),
-                padding(op)
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// The slots of an update's state, in the order in which a server's record has them.
@@ -301,7 +329,10 @@ fn feeds_of(
             op.kind
         ));
     }
-    // Of these ops, the first slot has the data.
-    let data = ["X", "Input"].iter().flat_map(|slot| op.inputs_of(slot));
-    data.into_iter().try_for_each(|ids| feeds_of(ops, writer, ids, feeds))
+    passed_through(op).try_for_each(|ids| feeds_of(ops, writer, ids, feeds))
+}
+
+/// What an op of [`PASSED_THROUGH`] passes on: of these ops, one slot has the data.
+pub(crate) fn passed_through(op: &Op) -> impl Iterator<Item = &String> {
+    ["X", "Input"].iter().flat_map(|slot| op.inputs_of(slot))
 }

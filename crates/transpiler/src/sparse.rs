@@ -253,7 +253,7 @@ fn push(edit: &mut Edit, ops: &[Op], table: &Table, describe: impl Fn(Op, &Op) -
 }
 
 /// The variables that a lookup's entry counts, if it is one by show and click.
-fn counters(lookup: &Op) -> Option<[String; 2]> {
+pub(crate) fn counters(lookup: &Op) -> Option<[String; 2]> {
     let entry = string(lookup, "entry");
     let (show, click) = entry.strip_prefix("show_click_entry:")?.split_once(':')?;
     Some([show.to_owned(), click.to_owned()])

@@ -103,14 +103,15 @@ impl Transpiler {
         Ok(Transpiled::new(plan, Some(whole), trainer_program))
     }
 
-    /// The programs of a GPUBox job: one trainer that holds the rows of a pass as variables of its
-    /// own and updates everything itself, and servers with the tables. Every embedding with sparse
-    /// gradients is a table of keys then.
+    /// The programs of a GPUBox job: trainer `rank` of so many, which hold the rows of a pass as variables
+    /// of their own and update everything themselves, and servers with the tables. Every embedding with
+    /// sparse gradients is a table of keys then.
     ///
     /// # Errors
     /// When the cluster makes no sense, or the program cannot be trained so.
     pub fn transpile_gpubox(
         &self,
+        (rank, ranks): (usize, usize),
         program: &Program,
         startup: &Program,
         pservers: &[String],
@@ -120,7 +121,7 @@ impl Transpiler {
         // The trainer has whole parameters, and so have the servers.
         config.slice_var_up = false;
         let keyed = gpubox::with_keyed_tables(program);
-        let plan = Plan::new(&config, Mode::Sync, (0, 1), pservers, (&keyed, startup))?;
+        let plan = Plan::new(&config, Mode::Sync, (rank, ranks), pservers, (&keyed, startup))?;
         let (trainer_program, trainer_startup) = gpubox::build(&plan)?;
         Ok(Transpiled { plan, whole: None, trainer_program, trainer_startup })
     }

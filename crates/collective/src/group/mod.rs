@@ -113,6 +113,12 @@ pub(crate) struct Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Core {
+    fn leave(&self) {
         // A rank that has heard of a failure does not say goodbye as if all were well.
         if let Some(failure) = self.inbox.failure() {
             self.fail(failure);
@@ -120,6 +126,9 @@ impl Drop for Core {
         // First, as a thread that waits for room would keep the mesh from closing; and what has
         // not been taken, nobody wants any more.
         self.inbox.close();
+        if let Some(mesh) = &self.mesh {
+            mesh.close();
+        }
     }
 }
 
@@ -153,6 +162,13 @@ impl Group {
     /// How long a rank may be late.
     pub fn deadline(&self) -> Duration {
         self.shared.core.settings.deadline
+    }
+
+    /// Leaves, with all subgroups, whoever still holds a clone: waits until the other ranks have read all that this one
+    /// sent. A process that ends must say so, for what it holds at its end is never dropped, and a connection that breaks
+    /// takes along what is still on its way.
+    pub fn leave(&self) {
+        self.shared.core.leave();
     }
 
     /// Gives the group up: all calls fail, here and on all other ranks, for this reason.

@@ -33,6 +33,30 @@ fn a_rank_that_dies_is_named_on_all_others() {
     }
 }
 
+/// As a process that ends: what its objects hold is never dropped.
+#[test]
+fn who_leaves_is_not_lost_though_its_clones_live_on() {
+    for way in Way::ALL {
+        let both_saw_it = Barrier::new(2);
+        each_rank(way, 3, |group| {
+            group.barrier().unwrap();
+            if group.rank() == 1 {
+                std::mem::forget(group.clone());
+                return group.leave();
+            }
+            let has_left = || group.departed().is_some_and(|gone| gone.starts_with("trainer 1 ("));
+            let start = Instant::now();
+            while !has_left() {
+                assert!(start.elapsed() < settings().deadline, "{way:?}: {:?}", group.departed());
+                std::thread::yield_now();
+            }
+            assert!(group.failure().is_none(), "{way:?}: {:?}", group.failure());
+            // A rank is told of the lowest rank that left, so neither leaves before the other has seen it.
+            both_saw_it.wait();
+        });
+    }
+}
+
 #[test]
 fn an_abort_tells_everyone_why() {
     each_rank(Way::Unix, 3, |group| {

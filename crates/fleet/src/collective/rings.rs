@@ -1,6 +1,6 @@
 //! Answers the ops of a program with groups: ring 0 is the whole job, others may be parts of it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -18,11 +18,25 @@ use crate::eager::tensors;
 /// several rings only keep several streams busy.
 pub struct Rings {
     whole: Group,
-    parts: RwLock<HashMap<i32, Group>>,
+    parts: RwLock<BTreeMap<i32, Part>>,
     /// Whether the ranks have compared what they train.
     compared: AtomicBool,
     /// How the cards of the whole job exchange, once the ranks have agreed.
-    agreed: Mutex<Option<(Agreed, Option<Place>)>>,
+    agreed: Mutex<Option<Agreement>>,
+}
+
+/// A ring that is a part of the job.
+struct Part {
+    group: Group,
+    /// How its cards exchange, once its ranks have agreed.
+    agreed: Option<Agreed>,
+}
+
+/// What the ranks of the whole job have agreed on, and by what.
+struct Agreement {
+    whole: Agreed,
+    device: Option<Arc<dyn Device>>,
+    road: Road,
 }
 
 impl Rings {
@@ -42,25 +56,30 @@ impl Rings {
         if agreed.is_some() {
             return Ok(());
         }
-        let made = cards::agree(&self.whole, device, road)?;
-        if let (Some(line), 0) = (&made.line, self.whole.rank()) {
+        let whole = cards::agree(&self.whole, device, road)?;
+        if let (Some(line), 0) = (&whole.line, self.whole.rank()) {
             tracing::warn!("{line}");
         }
-        *agreed = Some((made, device.map(|device| device.place())));
+        // In the order of their numbers, which is the same for all ranks that are in several.
+        let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        for part in parts.values_mut().filter(|part| part.agreed.is_none()) {
+            part.agreed = Some(cards::agree(&part.group, device, road)?);
+        }
+        *agreed = Some(Agreement { whole, device: device.cloned(), road });
         Ok(())
     }
 
     /// Why cards exchange through the host's memory, if they do.
     pub fn why_host(&self) -> Option<String> {
         let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
-        agreed.as_ref()?.0.line.clone()
+        agreed.as_ref()?.whole.line.clone()
     }
 
     /// The way of this rank's card to those of all others, where they exchange among themselves.
     pub fn exchange(&self) -> Option<(Arc<dyn Exchange>, Place)> {
         let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
-        let (agreed, place) = agreed.as_ref()?;
-        Some((Arc::clone(&agreed.cards.as_ref()?.exchange), (*place)?))
+        let Agreement { whole, device, .. } = agreed.as_ref()?;
+        Some((Arc::clone(&whole.cards.as_ref()?.exchange), device.as_ref()?.place()))
     }
 
     /// Compares the fingerprint of this rank's program with those of all others, once: the first
@@ -91,15 +110,28 @@ impl Rings {
         Ok(())
     }
 
-    /// Makes ring `ring` a part of the job.
-    pub fn set(&self, ring: i32, group: Group) {
-        self.parts.write().unwrap_or_else(PoisonError::into_inner).insert(ring, group);
+    /// Makes ring `ring` a part of the job. Its ranks all make this call at the same place: where the job has agreed
+    /// on how cards exchange, they do so for their own, which get a communicator of their own.
+    ///
+    /// # Errors
+    /// As [`Rings::agree`].
+    pub fn set(&self, ring: i32, group: Group) -> Result<()> {
+        let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
+        let agreed = match &*agreed {
+            Some(Agreement { device, road, .. }) => {
+                Some(cards::agree(&group, device.as_ref(), *road)?)
+            }
+            None => None,
+        };
+        let part = Part { group, agreed };
+        self.parts.write().unwrap_or_else(PoisonError::into_inner).insert(ring, part);
+        Ok(())
     }
 
     /// The group of a ring.
     pub fn group(&self, ring: i32) -> Group {
         let parts = self.parts.read().unwrap_or_else(PoisonError::into_inner);
-        parts.get(&ring).unwrap_or(&self.whole).clone()
+        parts.get(&ring).map_or(&self.whole, |part| &part.group).clone()
     }
 }
 
@@ -218,13 +250,15 @@ impl Collective for Rings {
 
     fn all_on_cards(&self) -> bool {
         let agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
-        agreed.as_ref().is_none_or(|(agreed, _)| agreed.everywhere)
+        agreed.as_ref().is_none_or(|agreed| agreed.whole.everywhere)
     }
 
     fn on_card(&self, ring: i32) -> Option<Arc<dyn Exchange>> {
         let parts = self.parts.read().unwrap_or_else(PoisonError::into_inner);
-        // A part of the job has its own ranks, which have not agreed on anything.
-        if parts.contains_key(&ring) { None } else { self.exchange().map(|(exchange, _)| exchange) }
+        match parts.get(&ring) {
+            Some(part) => Some(Arc::clone(&part.agreed.as_ref()?.cards.as_ref()?.exchange)),
+            None => self.exchange().map(|(exchange, _)| exchange),
+        }
     }
 }
 

@@ -48,6 +48,35 @@ impl OnCards {
         self.replace(tensor, |from, to, of| exchange.all_reduce(from, to, of, how))
     }
 
+    /// The tensor of rank `root` becomes the reduction of those of all, `own` being this rank; those of others stay as
+    /// they are. Otherwise as [`OnCards::all_reduce`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reduce(
+        &self,
+        tensor: &EagerTensor,
+        reduction: Reduction,
+        root: usize,
+        own: usize,
+    ) -> Result<bool> {
+        let how = match reduction {
+            // What cards have no way to average for one alone, they average for all.
+            Reduction::Average => return Ok(false),
+            Reduction::Sum => OnCard::Sum,
+            Reduction::Product => OnCard::Prod,
+            Reduction::Min => OnCard::Min,
+            Reduction::Max => OnCard::Max,
+        };
+        let before = tensor.held();
+        let done =
+            self.replace(tensor, |from, to, of| self.exchange.reduce(from, to, of, how, root))?;
+        if done && own != root {
+            tensor.replace_value(before);
+        }
+        Ok(done)
+    }
+
     /// The tensor becomes that of rank `root`, as [`OnCards::all_reduce`].
     ///
     /// # Errors

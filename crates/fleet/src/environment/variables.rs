@@ -162,7 +162,7 @@ variables! {
         OMP_NUM_THREADS = "OMP_NUM_THREADS", "one a core, at most 16",
             "As `BIREME_NUM_THREADS`, where neither of the two is set.";
         GPUBOX_MEMORY = "BIREME_GPUBOX_MEMORY", "",
-            "Bytes that the rows of a GPUBox pass may take; a pass that needs more is cut in parts. Without it: 70 % of what is free on the card, and no limit on CPUs.";
+            "Bytes that the rows of a GPUBox pass may take; a pass that needs more is cut in parts, and in a stream rows leave. Without it: 70 % of what is free on the card, and no limit on CPUs.";
         DEVICE = "BIREME_DEVICE", "",
             "`cpu`: what asks for a GPU runs on the CPU, with one warning. `emulated`: GPUs are emulated by the processor, slowly, to try a configuration before paying for GPUs.";
         EMULATED_CARDS = "BIREME_EMULATED_CARDS", "2",

@@ -47,20 +47,29 @@ impl Fleet {
 
     /// Checks that this process can be one of a GPUBox job; without servers it becomes its own.
     pub(super) fn prepare_gpubox(&mut self) -> Result<()> {
-        let problem = if self.role.worker_num() > 1 {
-            "is trained by one trainer, which drives the card, and this job has several: start one \
-             (`--worker_num=1`)"
+        let (workers, endpoints) = (self.role.worker_num(), self.role.worker_endpoints().len());
+        let has_servers = !self.role.server_endpoints().is_empty();
+        let problem = if workers > 1 && !has_servers {
+            "with several trainers needs a server, which has the tables: start one (`--server_num=1`)"
+        } else if workers > 1 && self.is_worker() && endpoints != workers as usize {
+            "with several trainers must know where each is, for they exchange rows: name all of them \
+             (`--workers`, or `PADDLE_TRAINER_ENDPOINTS`)"
         } else if self.role.heter_worker_num() > 0 {
             "has no heter workers: leave them out (`--heter_worker_num`)"
         } else if self.role.is_collective() {
             "is no collective training: start the script without `is_collective`"
         } else {
-            if self.role.server_endpoints().is_empty() {
+            if !has_servers {
                 self.embed()?;
             }
             return Ok(());
         };
         Err(Error::Config(format!("GPUBox {problem}")))
+    }
+
+    /// Whether this process is one of a GPUBox job.
+    pub(super) fn is_gpubox(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.strategy.gpubox)
     }
 
     fn embed(&mut self) -> Result<()> {
@@ -147,7 +156,9 @@ impl Fleet {
         let job = self.job()?;
         let (Some(worker), true) = (self.worker(), job.strategy.gpubox) else { return Ok(()) };
         let budget = self.environment.gpubox_memory;
-        let passes = Passes::open(&job.main, worker, executor.scope(), executor.device(), budget)?;
+        let (scope, device) = (executor.scope(), executor.device());
+        let group = self.rings().map(|rings| rings.group(0));
+        let passes = Passes::open(&job.main, worker, scope, device, budget, group.as_ref())?;
         self.passes = passes.map(|passes| Arc::new(Mutex::new(passes)));
         Ok(())
     }
@@ -177,7 +188,7 @@ impl Fleet {
             let mut records = vec![0.0; keys.len() * record];
             worker.pull_records(&table.reference, record, keys, &mut records)?;
             for (to, record) in to.chunks_exact_mut(width).zip(records.chunks_exact(record)) {
-                to.copy_from_slice(&record[..width]);
+                table.pull(record, to);
             }
         }
         Ok(Some(whole))
@@ -185,6 +196,10 @@ impl Fleet {
 
     pub(super) fn flush_passes(&self) -> Result<()> {
         self.passes().map_or(Ok(()), |mut passes| passes.flush())
+    }
+
+    pub(super) fn reload_passes(&self) -> Result<()> {
+        self.passes().map_or(Ok(()), |mut passes| passes.reload())
     }
 
     pub(super) fn refresh_passes(&self) -> Result<()> {

@@ -101,6 +101,13 @@ impl Fleet {
         self
     }
 
+    /// Says how many bytes the rows of a GPUBox pass may take, instead of the environment.
+    #[must_use]
+    pub fn gpubox_memory(mut self, bytes: usize) -> Fleet {
+        self.environment.gpubox_memory = Some(bytes);
+        self
+    }
+
     /// The process that the environment of a launcher describes.
     ///
     /// # Errors
@@ -248,7 +255,10 @@ impl Fleet {
         let trainers = self.role.worker_num() as usize;
         let transpiler = Transpiler::new(config)?;
         let transpiled = match self.heter(strategy) {
-            _ if strategy.gpubox => transpiler.transpile_gpubox(&described, startup, endpoints)?,
+            _ if strategy.gpubox => {
+                let who = (place.index, trainers);
+                transpiler.transpile_gpubox(who, &described, startup, endpoints)?
+            }
             None => {
                 transpiler.transpile(place.index, &described, startup, endpoints, trainers, sync)?
             }

@@ -32,7 +32,8 @@ impl Fleet {
     /// When a rank cannot be reached in time.
     pub fn join(&mut self) -> Result<Option<Arc<Rings>>> {
         let endpoints = self.role.worker_endpoints().to_vec();
-        if !self.role.is_collective() || endpoints.len() < 2 {
+        let has_ranks = self.role.is_collective() || self.is_gpubox();
+        if !has_ranks || endpoints.len() < 2 {
             return Ok(None);
         }
         if let Some(rings) = &self.rings {
@@ -52,7 +53,7 @@ impl Fleet {
     }
 
     /// The other ranks, between [`Fleet::init_worker`] and [`Fleet::stop_worker`]; `None` for a
-    /// process that is alone or has servers.
+    /// process that is alone, or trains with servers and not in GPUBox.
     pub fn rings(&self) -> Option<Arc<Rings>> {
         self.rings.clone()
     }

@@ -147,7 +147,11 @@ impl Fleet {
         self.act("save", |worker| match worker {
             None => alone(),
             Some(worker) => Ok(worker.save(text(folder)?, table, mode.code(), format)?),
-        })
+        })?;
+        match mode {
+            SaveMode::Full => Ok(()),
+            _ => self.reload_passes(),
+        }
     }
 
     fn between_barriers(

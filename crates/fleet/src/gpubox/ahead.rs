@@ -11,6 +11,7 @@ use bireme_engine::ops::PassIndex;
 use bireme_ps::worker::Worker;
 
 use super::plan::PassPlan;
+use super::ranks::Ranks;
 use crate::Result;
 
 /// Between two looks at whether the trainer has ended.
@@ -23,10 +24,14 @@ pub struct Ahead(pub(super) Arc<Shared>);
 impl Ahead {
     /// Brings the records of keys that have no row, those of each table in order and without repeats,
     /// for a pass that begins after the one that is trained now. Waits until one is. What goes wrong
-    /// here goes wrong again, and is told, when the pass begins.
+    /// here goes wrong again, and is told, when the pass begins. Ranks that hold rows together make this
+    /// call for the same passes.
     pub fn prepare(&self, keys: Vec<Vec<u64>>) {
         Interrupt::ignore_on_this_thread();
         let shared = &self.0;
+        // Before anything that waits for training: a rank that begins its pass must not have to wait for
+        // another's.
+        let Ok(Some(own)) = shared.own(&keys) else { return };
         let mut state = shared.lock();
         while !state.is_training && !state.is_closed {
             (state, _) =
@@ -36,18 +41,17 @@ impl Ahead {
             return;
         }
         let (generation, indexes) = (state.generation, state.indexes.clone());
-        (state.preparing, state.prepared) = (Some(keys.clone()), None);
+        (state.preparing, state.prepared) = (true, None);
         drop(state);
-        let tables = keys.iter().zip(&indexes).enumerate();
-        let records = tables
-            .map(|(at, (keys, index))| {
-                shared.pull(at, index, &shared.plan.tables[at].without_padding(keys))
-            })
-            .collect::<Result<Vec<Records>>>();
+        let tables = own.iter().zip(&indexes).enumerate();
+        let records = tables.map(|(at, (keys, index))| shared.pull(at, index, keys));
+        let records = records.collect::<Result<Vec<Records>>>();
+        // The trainer changes them when it knows that this is over.
+        drop(indexes);
         let mut state = shared.lock();
-        state.preparing = None;
+        state.preparing = false;
         if let (Ok(records), true) = (records, state.generation == generation) {
-            state.prepared = Some((keys, records));
+            state.prepared = Some((own, records));
         }
         shared.changed.notify_all();
     }
@@ -67,9 +71,16 @@ pub(super) struct Records {
 pub(super) struct Shared {
     plan: Arc<PassPlan>,
     worker: Arc<Worker>,
+    /// The other ranks, by a group that nobody else calls.
+    ranks: Option<Ranks>,
+    /// Bytes that rows may take: a pass that needs more is cut, and not made ready.
+    budget: Option<usize>,
     state: Mutex<State>,
     changed: Condvar,
 }
+
+/// The keys of each table whose rows lie here, with the records of those that are new.
+type Prepared = (Vec<Vec<u64>>, Vec<Records>);
 
 #[derive(Default)]
 struct State {
@@ -79,15 +90,44 @@ struct State {
     indexes: Vec<Arc<PassIndex>>,
     is_training: bool,
     is_closed: bool,
-    /// The keys that are being brought.
-    preparing: Option<Vec<Vec<u64>>>,
-    /// Those that were, with their records.
-    prepared: Option<(Vec<Vec<u64>>, Vec<Records>)>,
+    /// Whether records are being brought.
+    preparing: bool,
+    /// What was brought.
+    prepared: Option<Prepared>,
 }
 
 impl Shared {
-    pub(super) fn new(plan: Arc<PassPlan>, worker: Arc<Worker>) -> Shared {
-        Shared { plan, worker, state: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(
+        plan: Arc<PassPlan>,
+        worker: Arc<Worker>,
+        ranks: Option<Ranks>,
+        budget: Option<usize>,
+    ) -> Shared {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Shared { plan, worker, ranks, budget, state, changed }
+    }
+
+    /// Which rows this trainer has in a pass whose samples have these keys; `None` when the pass will be cut
+    /// in parts.
+    fn own(&self, keys: &[Vec<u64>]) -> Result<Option<Vec<Vec<u64>>>> {
+        let rows = keys.iter().zip(self.plan.bytes_of_rows());
+        let needed: usize = rows.map(|(keys, bytes)| keys.len() * bytes).sum();
+        let mut fits = self.budget.is_none_or(|budget| needed <= budget);
+        if let Some(ranks) = &self.ranks {
+            fits = ranks.least(u64::from(fits))? == 1;
+        }
+        if !fits {
+            return Ok(None);
+        }
+        let mut own = Vec::new();
+        for (table, keys) in self.plan.tables.iter().zip(keys) {
+            let keys = table.without_padding(keys);
+            own.push(match &self.ranks {
+                Some(ranks) => ranks.ask(&keys)?.own(),
+                None => keys,
+            });
+        }
+        Ok(Some(own))
     }
 
     /// The records of those of `keys` that `index` does not have, of table `at`.
@@ -105,16 +145,21 @@ impl Shared {
         Ok(Records { keys: new, values, known })
     }
 
-    /// What was brought for a pass with these keys; waits for it if it is under way.
-    pub(super) fn take(&self, keys: &[Vec<u64>]) -> Option<Vec<Records>> {
+    /// A pass is about to begin: waits for what is under way.
+    pub(super) fn settle(&self) {
         let mut state = self.lock();
         state.is_training = false;
         // So that they are the trainer's alone, who changes them.
         state.indexes.clear();
-        while state.preparing.as_deref() == Some(keys) {
+        while state.preparing {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.prepared.take().filter(|(known, _)| known == keys).map(|(_, records)| records)
+    }
+
+    /// What was brought for a pass with these keys of each table, if it was.
+    pub(super) fn take(&self, own: &[Vec<u64>]) -> Option<Vec<Records>> {
+        let prepared = self.lock().prepared.take();
+        prepared.filter(|(known, _)| known == own).map(|(_, records)| records)
     }
 
     /// A pass is trained now.
@@ -128,6 +173,13 @@ impl Shared {
     /// No pass is trained at present.
     pub(super) fn pause(&self) {
         self.lock().is_training = false;
+    }
+
+    /// What was brought, or is under way, is not as the servers have it any more.
+    pub(super) fn forget_prepared(&self) {
+        let mut state = self.lock();
+        state.generation += 1;
+        state.prepared = None;
     }
 
     /// What was brought no longer counts.

@@ -23,6 +23,8 @@ pub struct PassReport {
     pub pull_seconds: f64,
     /// Moving records into the variables of the trainer.
     pub move_seconds: f64,
+    /// Looking up the rows of all ids; nothing, where that was done for a pass before.
+    pub resolve_seconds: f64,
     /// Training.
     pub train_seconds: f64,
     /// Giving records and parameters back to the servers.
@@ -35,11 +37,12 @@ impl fmt::Display for PassReport {
         write!(
             f,
             "pass {pass}: {ids} keys, {unique} unique, {new} new, {:.1} MiB of rows, {steps} steps; \
-             seconds: wait {:.3}, pull {:.3}, move {:.3}, train {:.3}, push {:.3}",
+             seconds: wait {:.3}, pull {:.3}, move {:.3}, resolve {:.3}, train {:.3}, push {:.3}",
             *bytes as f64 / f64::from(1 << 20),
             self.wait_seconds,
             self.pull_seconds,
             self.move_seconds,
+            self.resolve_seconds,
             self.train_seconds,
             self.push_seconds
         )

@@ -13,8 +13,7 @@ use bireme_ps::worker::Worker;
 
 use super::ahead::Records;
 use super::plan::PassTable;
-use crate::environment::variables;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Records that are moved at a time: what a step of moving feeds.
 const AT_ONCE: usize = 1 << 18;
@@ -34,16 +33,29 @@ pub(super) struct Resident {
     active: Vec<u32>,
     /// Which rows were trained since servers were given them.
     is_trained: Vec<bool>,
+    /// Whether other ranks have rows of the table, too: the index that programs look keys up in is then not
+    /// that of these rows.
+    is_part: bool,
 }
 
 impl Resident {
+    /// Nothing yet, of a whole table or of a part of one.
+    pub(super) fn new(is_part: bool) -> Resident {
+        Resident { is_part, ..Resident::default() }
+    }
+
+    /// Rows of the variables.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     pub(super) fn index(&self) -> &Arc<PassIndex> {
         &self.index
     }
 
     /// Bytes of its variables.
     pub(super) fn bytes(&self, table: &PassTable) -> u64 {
-        (self.capacity * table.record_width() * size_of::<f32>()
+        (self.capacity * table.row_width() * size_of::<f32>()
             + self.index.tensor().as_bytes().len()) as u64
     }
 
@@ -83,30 +95,38 @@ impl Resident {
         if new.keys.is_empty() {
             return Ok(());
         }
-        let (width, record) = (table.reference.width, table.record_width());
+        let record = table.record_width();
         let (program, slots) = (putting(table), self.index.tensor().rows());
         let mut entered = Vec::with_capacity(new.keys.len());
         for (part, values) in new.keys.chunks(AT_ONCE).zip(new.values.chunks(AT_ONCE * record)) {
-            let first = self.keys.len() as i64 + 1;
-            let rows: Vec<i64> = (first..first + part.len() as i64).collect();
-            let rows = Tensor::from_slice([part.len()], &rows)?;
-            let mut feeds = vec![("rows".to_owned(), rows)];
-            for at in 0..table.variables.len() {
-                let records = values.chunks_exact(record);
-                let column = records.flat_map(|record| &record[at * width..][..width]);
-                let column: Vec<f32> = column.copied().collect();
-                feeds.push((feed_name(at), Tensor::from_slice([part.len(), width], &column)?));
-            }
-            let feeds: Vec<(&str, &Tensor)> =
-                feeds.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
-            executor.run(&program, &feeds, &[])?;
-            self.active.extend((first as u32)..(first as u32 + part.len() as u32));
+            let first = self.keys.len() + 1;
+            write(table, executor, &program, first, values)?;
+            self.active.extend((first as u32)..((first + part.len()) as u32));
             self.enter(part, &mut entered);
+        }
+        if self.is_part {
+            return Ok(());
         }
         if self.index.tensor().rows() != slots {
             return self.set_index(table, executor.scope());
         }
         self.put_index(table, executor, &entered)
+    }
+
+    /// Takes over the records of all its keys as the servers have them now.
+    pub(super) fn reload(
+        &self,
+        table: &PassTable,
+        executor: &mut Executor,
+        worker: &Worker,
+    ) -> Result<()> {
+        let (width, program) = (table.record_width(), putting(table));
+        for (at, keys) in self.keys.chunks(AT_ONCE).enumerate() {
+            let mut records = vec![0.0; keys.len() * width];
+            worker.pull_records(&table.reference, width, keys, &mut records)?;
+            write(table, executor, &program, at * AT_ONCE + 1, &records)?;
+        }
+        Ok(())
     }
 
     /// Writes slots of the index, as they are now.
@@ -124,19 +144,36 @@ impl Resident {
         Ok(())
     }
 
-    /// Makes the variables anew, for the keys of a pass: those that have rows keep their records, and
-    /// so do others where there is room.
+    /// Rows that variables for a pass would have, if they were made anew.
+    pub(super) fn new_capacity(
+        &self,
+        table: &PassTable,
+        keys: &[u64],
+        new: usize,
+        budget: Option<usize>,
+    ) -> usize {
+        let rows = match self.loses_rows(table, keys, new, budget) {
+            true => keys.len() + 1,
+            false => self.keys.len() + new + 1,
+        };
+        let roomy = (rows + rows / 4).next_multiple_of(ROUND);
+        let fits = budget.is_none_or(|budget| roomy * table.bytes_of_row() <= budget);
+        if fits { roomy } else { rows.next_multiple_of(2) }
+    }
+
+    /// Makes the variables anew with so many rows, for the keys of a pass: those that have rows keep their
+    /// records, and so do others where there is room.
     pub(super) fn rebuild(
         &mut self,
         table: &PassTable,
         scope: &Scope,
         keys: &[u64],
         new: &Records,
-        budget: Option<usize>,
+        (capacity, loses): (usize, bool),
     ) -> Result<()> {
-        let (width, record) = (table.reference.width, table.record_width());
-        let loses = self.loses_rows(table, keys, new.keys.len(), budget);
-        let old = std::mem::take(self);
+        let record = table.record_width();
+        let empty = Resident::new(self.is_part);
+        let old = std::mem::replace(self, empty);
         let kept: Vec<(usize, u64)> = match loses {
             true => {
                 let row = |key: &u64| Some((old.index.row(*key)? as usize, *key));
@@ -144,12 +181,10 @@ impl Resident {
             }
             false => old.keys.iter().enumerate().map(|(at, key)| (at + 1, *key)).collect(),
         };
-        let rows = kept.len() + new.keys.len() + 1;
-        let roomy = (rows + rows / 4).next_multiple_of(ROUND);
-        let fits = budget.is_none_or(|budget| roomy * table.bytes_of_row() <= budget);
-        self.capacity = if fits { roomy } else { rows.next_multiple_of(2) };
+        self.capacity = capacity;
         let mut made = Vec::new();
-        for (at, name) in table.variables.iter().enumerate() {
+        for variable in &table.variables {
+            let (name, width) = (variable.name.as_str(), variable.width);
             let mut tensor = Tensor::zeros(DType::F32, [self.capacity, width]);
             let to = tensor.as_mut_slice::<f32>()?;
             if !kept.is_empty() {
@@ -165,9 +200,9 @@ impl Resident {
             let first = (kept.len() + 1) * width;
             let records = new.values.chunks_exact(record);
             for (to, record) in to[first..].chunks_exact_mut(width).zip(records) {
-                to.copy_from_slice(&record[at * width..][..width]);
+                table.fill(variable, record, to);
             }
-            made.push((name.as_str(), tensor));
+            made.push((name, tensor));
         }
         scope.take_over(made)?;
         self.index = Arc::new(PassIndex::with_room(self.capacity));
@@ -180,37 +215,35 @@ impl Resident {
         self.enter(&held, &mut Vec::new());
         self.active
             .extend(keys.iter().filter_map(|key| self.index.row(*key)).map(|row| row as u32));
-        self.set_index(table, scope)
+        if self.is_part { Ok(()) } else { self.set_index(table, scope) }
     }
 
-    /// Gives servers the records that were trained.
-    pub(super) fn push(
+    /// Shows the keys and records that were trained, some at a time; they no longer count as such.
+    pub(super) fn give(
         &mut self,
         table: &PassTable,
         scope: &Scope,
-        worker: &Worker,
-        step: u64,
+        mut show: impl FnMut(Vec<u64>, Vec<f32>) -> Result<()>,
     ) -> Result<()> {
-        let (width, record) = (table.reference.width, table.record_width());
+        let record = table.record_width();
         let trained = |row: &usize| self.is_trained.get(*row).copied().unwrap_or(false);
         let rows: Vec<usize> = (1..=self.keys.len()).filter(trained).collect();
         // A part at a time, so that records do not lie in memory three times.
         for rows in rows.chunks(AT_ONCE) {
             let mut records = vec![0.0f32; rows.len() * record];
-            for (at, name) in table.variables.iter().enumerate() {
-                scope.read(name, |value| -> bireme_engine::Result<()> {
+            for variable in &table.variables {
+                let (Some(first), width) = (variable.first, variable.width) else { continue };
+                scope.read(&variable.name, |value| -> bireme_engine::Result<()> {
                     let from = value.tensor()?.as_slice::<f32>()?;
                     for (to, row) in records.chunks_exact_mut(record).zip(rows) {
-                        to[at * width..][..width].copy_from_slice(&from[row * width..][..width]);
+                        to[first..][..width].copy_from_slice(&from[row * width..][..width]);
                     }
                     Ok(())
                 })??;
             }
-            let keys: Vec<u64> = rows.iter().map(|row| self.keys[row - 1]).collect();
-            if worker.config().communicator.check_finite {
-                check_finite(table, &keys, &records, step)?;
-            }
-            worker.push_records(&table.reference, record, &keys, &records, step)?;
+            let mut keys: Vec<u64> = rows.iter().map(|row| self.keys[row - 1]).collect();
+            leave_out_unmade(table, &mut keys, &mut records);
+            show(keys, records)?;
         }
         self.is_trained.fill(false);
         Ok(())
@@ -230,33 +263,57 @@ impl Resident {
     }
 }
 
-/// Refuses records that no training could go on from.
-fn check_finite(table: &PassTable, keys: &[u64], records: &[f32], step: u64) -> Result<()> {
-    match records.iter().position(|value| !value.is_finite()) {
-        None => Ok(()),
-        Some(at) => Err(Error::Config(format!(
-            "the row of key {} of table `{}` has NaN or infinity after step {step}, and is not given to \
-             the servers: begin again from the last checkpoint, with a lower learning rate or clean data \
-             (`--check-finite` names the op that makes the first; `{}=0` pushes it all the same)",
-            keys[at / table.record_width()],
-            table.reference.name,
-            variables::CHECK_FINITE.name
-        ))),
+/// Writes records into the rows from `first` on.
+fn write(
+    table: &PassTable,
+    executor: &mut Executor,
+    program: &Program,
+    first: usize,
+    records: &[f32],
+) -> Result<()> {
+    let width = table.record_width();
+    let count = records.len() / width;
+    let rows: Vec<i64> = (first as i64..(first + count) as i64).collect();
+    let mut feeds = vec![("rows".to_owned(), Tensor::from_slice([count], &rows)?)];
+    for (at, variable) in table.variables.iter().enumerate() {
+        let mut rows = Tensor::zeros(DType::F32, [count, variable.width]);
+        let to = rows.as_mut_slice::<f32>()?.chunks_exact_mut(variable.width);
+        let records = to.zip(records.chunks_exact(width));
+        records.for_each(|(to, record)| table.fill(variable, record, to));
+        feeds.push((feed_name(at), rows));
     }
+    let feeds: Vec<(&str, &Tensor)> =
+        feeds.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    executor.run(program, &feeds, &[])?;
+    Ok(())
+}
+
+/// Leaves out keys that no server has, or gets, a row for.
+pub(super) fn leave_out_unmade(table: &PassTable, keys: &mut Vec<u64>, records: &mut Vec<f32>) {
+    let width = table.record_width();
+    let is_made: Vec<bool> =
+        records.chunks_exact(width).map(|record| table.is_made(record)).collect();
+    if is_made.iter().all(|is_made| *is_made) {
+        return;
+    }
+    let kept = records.chunks_exact(width).zip(&is_made).filter(|(_, is_made)| **is_made);
+    *records = kept.flat_map(|(record, _)| record).copied().collect();
+    let mut made = is_made.iter();
+    keys.retain(|_| made.next().copied().unwrap_or(false));
 }
 
 /// The program that writes rows of all variables of a table.
 fn putting(table: &PassTable) -> Program {
-    let width = table.reference.width as i64;
-    putting_into(&table.variables, DType::F32, width)
+    let own = table.variables.iter();
+    putting_into(own.map(|own| (own.name.as_str(), own.width)), DType::F32)
 }
 
 /// The program that writes slots of a table's index.
-fn putting_index(table: &PassTable) -> Program {
-    putting_into(std::slice::from_ref(&table.index), DType::I64, 2)
+pub(super) fn putting_index(table: &PassTable) -> Program {
+    putting_into([(table.index.as_str(), 2)].into_iter(), DType::I64)
 }
 
-fn putting_into(variables: &[String], dtype: DType, width: i64) -> Program {
+fn putting_into<'a>(variables: impl Iterator<Item = (&'a str, usize)>, dtype: DType) -> Program {
     let mut program = Program::new();
     let global = program.global_mut();
     let feed = |name: String, dtype, shape: &[i64]| {
@@ -265,13 +322,14 @@ fn putting_into(variables: &[String], dtype: DType, width: i64) -> Program {
         var
     };
     global.add_var(feed("rows".to_owned(), DType::I64, &[-1]));
-    for (at, name) in variables.iter().enumerate() {
-        let mut var = Var::tensor(name.as_str(), dtype, [-1, width]);
+    for (at, (name, width)) in variables.enumerate() {
+        let width = width as i64;
+        let mut var = Var::tensor(name, dtype, [-1, width]);
         var.persistable = true;
         global.add_var(var);
         global.add_var(feed(feed_name(at), dtype, &[-1, width]));
-        let op = Op::new("put_rows").input("Param", [name.as_str()]).input("Rows", ["rows"]);
-        let op = op.input("Values", [feed_name(at)]).output("ParamOut", [name.as_str()]);
+        let op = Op::new("put_rows").input("Param", [name]).input("Rows", ["rows"]);
+        let op = op.input("Values", [feed_name(at)]).output("ParamOut", [name]);
         global.ops.push(op);
     }
     program

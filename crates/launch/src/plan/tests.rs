@@ -369,6 +369,13 @@ fn a_machine_without_gpus_says_what_to_set() {
     assert!(said.contains("set BIREME_DEVICE=cpu to train on CPUs"), "{said}");
     let cpu = Here { variables: &[("BIREME_DEVICE", "cpu")], ..HERE };
     assert!(!notes(&cpu, "--gpus=0,1 train.py").contains("cannot be used"));
+    let one = Here { gpus: 1, ..HERE };
+    assert!(!notes(&one, "--gpus=0 train.py").contains("cannot be used"));
+    let said = notes(&one, "--gpus=0,1,2 train.py");
+    assert!(
+        said.contains("GPU 1,2 cannot be used, as this machine has 1, numbered from 0"),
+        "{said}"
+    );
     assert!(!notes(&Here { gpus: 2, ..HERE }, "--gpus=0,1 train.py").contains("cannot be used"));
     assert!(!notes(&HERE, "train.py").contains("cannot be used"));
 }

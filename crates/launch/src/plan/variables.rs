@@ -106,13 +106,29 @@ impl<'a> Setting<'a> {
                 v::DEVICE.name
             )));
         }
-        (self.facts.gpus == 0 && unset(self.facts, &v::DEVICE)).then(|| {
-            Note::Warning(format!(
+        if !unset(self.facts, &v::DEVICE) {
+            return None;
+        }
+        let is_here = |gpu: &&String| gpu.parse::<usize>().is_ok_and(|gpu| gpu < self.facts.gpus);
+        let missing = self.devices.absolute.iter().filter(|gpu| {
+            // Other names than numbers are the driver's to judge.
+            gpu.parse::<usize>().is_ok() && !is_here(gpu)
+        });
+        let missing: Vec<&str> = missing.map(String::as_str).collect();
+        let device = v::DEVICE.name;
+        match (self.facts.gpus, missing.as_slice()) {
+            (0, _) => Some(Note::Warning(format!(
                 "GPU {gpus} cannot be used, as this machine has no NVIDIA GPU: a process that asks for one ends; set \
-                 {}=cpu to train on CPUs",
-                v::DEVICE.name
-            ))
-        })
+                 {device}=cpu to train on CPUs"
+            ))),
+            (_, []) => None,
+            (count, missing) => Some(Note::Warning(format!(
+                "GPU {} cannot be used, as this machine has {count}, numbered from 0: a process that asks for one \
+                 ends; name those that are there, which processes can share (`--nproc_per_node`, `--worker_num`), or \
+                 set {device}=cpu to train on CPUs",
+                missing.join(",")
+            ))),
+        }
     }
 
     /// The variables of one process.

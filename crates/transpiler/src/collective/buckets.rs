@@ -70,6 +70,19 @@ impl Buckets {
         packing.finish()
     }
 
+    /// Gradients, each with its parameter and the op that makes it.
+    pub(super) fn of_made(
+        mut made: Vec<(String, &Var, usize)>,
+        strategy: &CollectiveStrategy,
+    ) -> Buckets {
+        let mut packing = Packing::new(strategy);
+        made.sort_by_key(|(.., after)| *after);
+        for (grad, like, after) in made {
+            packing.add(&grad, Some(like), false, after);
+        }
+        packing.finish()
+    }
+
     /// Variables in a given order, all of them there at once.
     pub(super) fn of_vars<'a>(
         vars: impl IntoIterator<Item = (String, &'a Var, bool)>,

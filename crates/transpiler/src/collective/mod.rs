@@ -9,6 +9,7 @@ mod local_sgd;
 mod merge;
 mod strategy;
 
+pub(crate) use strategy::reduced;
 pub use strategy::{CollectiveStrategy, GradientMerge, LocalSgd};
 
 use bireme_ir::{Attr, Op, OpRole, Program, Var, VarKind};

@@ -159,22 +159,10 @@ fn scale_loss(program: &mut Program, ranks: usize) {
 /// Reduces gradients while the backward pass goes on.
 fn reduce(program: &mut Program, strategy: &CollectiveStrategy) {
     let buckets = Buckets::of_gradients(program, strategy);
-    let mut tickets = Vec::new();
     let ops = &program.global().ops;
     let first = ops.iter().position(is_optimizer).unwrap_or(ops.len());
     let mut edit = Edit::new(ops);
-    let last = buckets.dense.len().saturating_sub(1);
-    for (number, bucket) in buckets.dense.iter().enumerate() {
-        // The last has nothing left to run beside.
-        if number < last {
-            let ticket = Var::tensor(format!("@BUCKET@{number}"), bireme_ir::DType::I64, [1]);
-            edit.after(bucket.after, bucket.start(&ticket.name));
-            edit.before(first, bucket.wait(1.0).input("Ticket", [ticket.name.as_str()]));
-            tickets.push(ticket);
-        } else {
-            edit.before(first, bucket.wait(1.0));
-        }
-    }
+    let tickets = start_and_wait(&mut edit, &buckets, first, 1.0);
     for grad in &buckets.sparse {
         edit.before(first, all_gather(grad, OpRole::BACKWARD));
     }
@@ -184,6 +172,36 @@ fn reduce(program: &mut Program, strategy: &CollectiveStrategy) {
     for ticket in tickets {
         global.add_var(ticket);
     }
+}
+
+/// Reduces gradients, each with its parameter and the op that makes it, in buckets, and multiplies them by
+/// `scale`; op `before` is the first that reads them then. Returns the variables that this takes.
+pub(crate) fn reduced(
+    edit: &mut Edit,
+    made: Vec<(String, &Var, usize)>,
+    before: usize,
+    scale: f32,
+) -> Vec<Var> {
+    let buckets = Buckets::of_made(made, &CollectiveStrategy::default());
+    start_and_wait(edit, &buckets, before, scale)
+}
+
+/// Starts each bucket where it is made, and waits for all before op `before`.
+fn start_and_wait(edit: &mut Edit, buckets: &Buckets, before: usize, scale: f32) -> Vec<Var> {
+    let mut tickets = Vec::new();
+    let last = buckets.dense.len().saturating_sub(1);
+    for (number, bucket) in buckets.dense.iter().enumerate() {
+        // The last has nothing left to run beside.
+        if number < last {
+            let ticket = Var::tensor(format!("@BUCKET@{number}"), bireme_ir::DType::I64, [1]);
+            edit.after(bucket.after, bucket.start(&ticket.name));
+            edit.before(before, bucket.wait(scale).input("Ticket", [ticket.name.as_str()]));
+            tickets.push(ticket);
+        } else {
+            edit.before(before, bucket.wait(scale));
+        }
+    }
+    tickets
 }
 
 /// The rows of all ranks.

@@ -47,7 +47,7 @@ impl Remote for Servers {
         Ok(())
     }
 
-    fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor]) -> Result<()> {
+    fn recv(&self, pieces: &[Piece], outs: &mut [&mut Tensor], _: &mut [u64]) -> Result<()> {
         for (piece, out) in pieces.iter().zip(outs) {
             self.with(piece, |vars, name| out.copy_from(vars[name].tensor().unwrap()));
         }

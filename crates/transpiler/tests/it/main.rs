@@ -6,6 +6,7 @@ mod catalog;
 mod collective;
 mod dense;
 mod equal;
+mod gpubox;
 mod heter;
 mod laws;
 mod models;
