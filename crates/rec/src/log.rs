@@ -1,5 +1,6 @@
 //! Log lines as PaddleRec's tools write them: time, level, message. People parse them.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,6 +12,8 @@ pub struct Log {
     out: Arc<Mutex<dyn Write + Send>>,
     /// Whether only warnings are written.
     quiet: bool,
+    /// Warnings that are written once.
+    once: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Log {
@@ -21,7 +24,7 @@ impl Log {
 
     /// Lines to any place.
     pub fn to(out: impl Write + Send + 'static) -> Log {
-        Log { out: Arc::new(Mutex::new(out)), quiet: false }
+        Log { out: Arc::new(Mutex::new(out)), quiet: false, once: Arc::default() }
     }
 
     /// The same without anything but warnings.
@@ -44,6 +47,14 @@ impl Log {
     /// A line of level `WARNING`.
     pub fn warn(&self, message: &str) {
         self.line("WARNING", message);
+    }
+
+    /// As [`Log::warn`], unless the same was written before.
+    pub fn warn_once(&self, message: &str) {
+        let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+        if once.insert(message.to_owned()) {
+            self.warn(message);
+        }
     }
 
     /// Text without time and level.

@@ -265,7 +265,7 @@ pub const KEYS: &[Key] = &[
         "runner.parallel",
         Text,
         "threads",
-        "Ours: `threads`, each thread trains on batches of its own, or `batch`, each batch is split over the threads and the result is the same every time.",
+        "Ours: `threads`, several batches are trained at a time, four at most, each by as many of the threads; or `batch`, one batch is split over all threads, and the result is the same every time.",
     ),
     key(
         "runner.sync_mode",
@@ -293,6 +293,12 @@ pub const KEYS: &[Key] = &[
         "Whether the AUC over all trainers is shown after each epoch.",
     ),
     key("runner.auc_num", Count, "1", "How many of the model's AUCs are begun anew each epoch."),
+    key(
+        "runner.precision",
+        Text,
+        "",
+        "Ours: `bf16` is short for `use_amp` with `bfloat16`, on CPUs and GPUs; `float32` trains without mixed precision, whatever `use_amp` says.",
+    ),
     key(
         "runner.use_amp",
         Switch,

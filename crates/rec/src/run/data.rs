@@ -11,7 +11,7 @@ use bireme_data::{
     QueueDataset, QueueSettings, Slot,
 };
 
-use bireme_fleet::gpubox::PassPlan;
+use bireme_fleet::gpubox::Passes;
 use bireme_fleet::{Fleet, Reduce};
 
 use super::pipe;
@@ -231,7 +231,7 @@ impl Data {
     pub(super) fn preload_with_keys(
         &mut self,
         threads: usize,
-        groups: Vec<Vec<String>>,
+        (groups, ranks): (Vec<Vec<String>>, usize),
         then: impl FnOnce(KeyedPart) + Send + 'static,
     ) -> Result<()> {
         let mut settings = MemorySettings::new(Arc::clone(&self.input), self.slots.clone());
@@ -239,7 +239,7 @@ impl Data {
         let mut memory = MemoryDataset::new(settings)?;
         memory.preload_then(threads.max(1), move |loaded| {
             // What is wrong with them is said when the pass begins.
-            if let Ok(keyed) = loaded.keys(&groups, threads.max(1)) {
+            if let Ok(keyed) = loaded.keys(&groups, threads.max(1), ranks) {
                 then(keyed);
             }
         })?;
@@ -257,25 +257,19 @@ impl Data {
         self.kind == Kind::Memory
     }
 
-    /// The keys of a pass's tables: of all samples, or in parts whose rows take at most so many bytes.
+    /// The samples that are held in memory.
+    pub(super) fn memory(&self) -> Option<&MemoryDataset> {
+        self.memory.as_ref()
+    }
+
+    /// The passes that this data is.
     ///
     /// # Errors
-    /// When the samples cannot be read, or one batch alone takes more.
-    pub(super) fn keyed_parts(
-        &mut self,
-        plan: &PassPlan,
-        most: Option<usize>,
-    ) -> Result<Vec<KeyedPart>> {
+    /// When the samples cannot be read, or one batch alone takes more memory than there is.
+    pub(super) fn keyed_parts(&mut self, passes: &Passes) -> Result<Vec<KeyedPart>> {
         drop(self.open(0, 1)?);
         let Some(memory) = &self.memory else { return Ok(Vec::new()) };
-        let (groups, bytes) = (plan.groups(), plan.bytes_of_rows());
-        let all = memory.keys(&groups, self.readers)?;
-        let needed: usize =
-            all.keys.iter().zip(&bytes).map(|(keys, bytes)| keys.len() * bytes).sum();
-        match most.filter(|most| needed > *most) {
-            Some(most) => Ok(memory.parts(&groups, &bytes, most)?),
-            None => Ok(vec![all]),
-        }
+        Ok(passes.parts(memory, self.readers)?)
     }
 
     /// Whether files are read while training.

@@ -55,22 +55,19 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// The batches after the first `taken`, which were trained before.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    pub(super) fn new(
-        mut batches: Box<dyn Batches>,
-        taken: u64,
-        waited: &Arc<AtomicU64>,
-    ) -> Result<Feed> {
-        batches.skip(taken)?;
-        Ok(Feed {
+    /// The batches that are left of an epoch of which `taken` were trained before.
+    pub(super) fn new(batches: Box<dyn Batches>, taken: u64, waited: &Arc<AtomicU64>) -> Feed {
+        Feed {
             batches: Arc::new(Mutex::new(batches)),
             taken: Arc::new(AtomicU64::new(taken)),
             ended: Arc::default(),
             waited: Arc::clone(waited),
-        })
+        }
+    }
+
+    /// Goes on with other batches, which are those after the ones that were trained.
+    pub(super) fn go_on_with(&self, batches: Box<dyn Batches>) {
+        *self.batches.lock().unwrap_or_else(PoisonError::into_inner) = batches;
     }
 
     /// Batches that were trained, from the beginning of the epoch.
@@ -155,7 +152,7 @@ mod tests {
 
     #[test]
     fn portions_count_on() {
-        let feed = Feed::new(Box::new(Count(10)), 3, &Arc::default()).unwrap();
+        let feed = Feed::new(Box::new(Count(7)), 3, &Arc::default());
         assert_eq!(drain(&mut *feed.portion(4)), 4);
         assert_eq!((feed.taken(), feed.is_ended()), (7, false));
         assert_eq!(drain(&mut *feed.portion(4)), 3);

@@ -1,7 +1,12 @@
-//! A GPUBox epoch: its data is a pass, or several where the rows of one would not fit.
+//! A GPUBox epoch: its data is a pass, or several where the rows of one would not fit; or a stream,
+//! where it is read while it is trained.
 
-use bireme_data::KeyedPart;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bireme_data::{Batches, KeyedPart, Slot};
 use bireme_fleet::Fleet;
+use bireme_fleet::gpubox::{PassRun, StreamReport};
 
 use super::data::Data;
 use super::topology::Topology;
@@ -10,24 +15,48 @@ use crate::{Log, Result};
 
 const READER: &str = "runner.reader_type";
 
-/// Has the data of GPUBox held in memory, from where the keys of a pass are known before it is trained.
-///
-/// # Errors
-/// When the configuration wants it read while training.
-pub(super) fn check_data(config: &Config, topology: Topology, data: &mut Data) -> Result<()> {
-    if !topology.is_gpubox() {
-        return Ok(());
-    }
-    if !config.has(READER) {
+/// Between two lines about a stream.
+const TELL: Duration = Duration::from_secs(60);
+
+/// Has the data of GPUBox held in memory, where the configuration does not want it read while it is
+/// trained.
+pub(super) fn choose_reader(config: &Config, topology: Topology, data: &mut Data) {
+    if topology.is_gpubox() && !config.has(READER) {
         data.hold_in_memory();
     }
-    match data.is_memory() {
-        true => Ok(()),
-        false => Err(config.refuse(
-            READER,
-            "must be `InmemoryDataset` in GPUBox, which looks for the keys of a pass before it trains",
-        )),
-    }
+}
+
+/// Whether the passes of a day are read while they are trained.
+pub(super) fn streams_days(config: &Config, topology: Topology) -> bool {
+    let reader = config.text(READER);
+    let is_memory = matches!(reader.as_str(), "InmemoryDataset" | "InMemoryDataset");
+    topology.is_gpubox() && config.has(READER) && !is_memory
+}
+
+/// Batches of data that is read while it is trained, whose keys have rows when they come; as they were,
+/// for others than a GPUBox trainer and for data in memory.
+///
+/// # Errors
+/// When a server is lost, or the slots are not those of the tables.
+pub(super) fn with_rows(
+    fleet: &Fleet,
+    data: &Data,
+    batches: Box<dyn Batches>,
+    slots: &[Slot],
+    is_trained: bool,
+    log: &Log,
+) -> Result<Box<dyn Batches>> {
+    let Some(mut passes) = fleet.passes().filter(|_| !data.is_memory()) else { return Ok(batches) };
+    let log = log.clone();
+    let tell = Arc::new(move |report: &StreamReport| log.info(&report.to_string()));
+    Ok(passes.stream()?.telling(TELL, tell).over(batches, slots, is_trained)?)
+}
+
+/// A stream has come to the end of an epoch, or of a pass; its rows stay. False where there is none.
+pub(super) fn end_stream(fleet: &Fleet, log: &Log) -> bool {
+    let report = fleet.passes().and_then(|passes| passes.take_stream_report());
+    report.iter().for_each(|report| log.info(&report.to_string()));
+    report.is_some()
 }
 
 /// The parts of an epoch, each a pass.
@@ -37,14 +66,23 @@ pub(super) struct Parts {
     begun: Option<usize>,
 }
 
+/// A part that was begun.
+pub(super) struct Begun {
+    /// How many of its batches are left.
+    pub(super) left: u64,
+    /// These.
+    pub(super) batches: Box<dyn Batches>,
+    pub(super) run: PassRun,
+}
+
 impl Parts {
-    /// The parts of some data, for a GPUBox trainer; says if there are several.
+    /// The parts of some data in memory, for a GPUBox trainer; says if there are several.
     ///
     /// # Errors
     /// When the data cannot be read, or one batch has more rows than there is memory.
     pub(super) fn of(fleet: &Fleet, data: &mut Data, log: &Log) -> Result<Option<Parts>> {
-        let Some(passes) = fleet.passes() else { return Ok(None) };
-        let parts = data.keyed_parts(passes.plan(), passes.budget())?;
+        let Some(passes) = fleet.passes().filter(|_| data.is_memory()) else { return Ok(None) };
+        let parts = data.keyed_parts(&passes)?;
         if parts.len() > 1 {
             log.info(&format!(
                 "the rows of this pass do not fit into {:.1} MiB: it is trained in {} parts",
@@ -55,31 +93,42 @@ impl Parts {
         Ok(Some(Parts { parts, begun: None }))
     }
 
-    /// Begins the part that batch `taken` of the epoch belongs to, unless that was done; how many of
-    /// its batches are left.
+    /// Begins the part that batch `taken` of the epoch belongs to, unless that was done; `None` where
+    /// there is none. Its steps run the fleet's program, or what is written for row numbers, and fetch
+    /// `fetches`.
     ///
     /// # Errors
     /// When a server is lost, or the card has no memory.
-    pub(super) fn begin(&mut self, taken: u64, fleet: &Fleet, log: &Log) -> Result<u64> {
-        let (mut end, mut at) = (0, 0);
-        while let Some(part) = self.parts.get(at) {
-            end += part.batches;
-            if taken < end {
-                break;
-            }
-            at += 1;
+    pub(super) fn begin(
+        &mut self,
+        taken: u64,
+        fetches: &[String],
+        data: &Data,
+        fleet: &Fleet,
+        log: &Log,
+    ) -> Result<Option<Begun>> {
+        let (mut start, mut at) = (0, 0);
+        while let Some(part) = self.parts.get(at).filter(|part| start + part.batches <= taken) {
+            (start, at) = (start + part.batches, at + 1);
         }
-        let Some(part) = self.parts.get(at) else { return Ok(0) };
-        if self.begun != Some(at)
-            && let Some(mut passes) = fleet.passes()
-        {
+        let (Some(part), Some(mut passes), Some(memory)) =
+            (self.parts.get(at), fleet.passes(), data.memory())
+        else {
+            return Ok(None);
+        };
+        if self.begun != Some(at) {
             if self.begun.is_some() {
                 log.info(&passes.report().to_string());
             }
-            passes.begin(&part.keys, part.ids)?;
+            passes.begin(part)?;
             self.begun = Some(at);
         }
-        Ok(end - taken)
+        let end = start + part.batches;
+        // Of several trainers, each makes as many steps as the others.
+        let range = (self.parts.len() > 1 || passes.ranks() > 1).then_some(start..end);
+        let run = passes.run_over(fleet.main_program()?, fetches, memory, range)?;
+        let batches = run.open(memory, taken)?;
+        Ok(Some(Begun { left: end - taken, batches, run }))
     }
 
     /// Whether so many batches are all of them.
@@ -87,11 +136,15 @@ impl Parts {
         taken >= self.parts.iter().map(|part| part.batches).sum()
     }
 
-    /// The epoch is over.
-    pub(super) fn end(&mut self, fleet: &Fleet, log: &Log) {
+    /// The epoch is over: the servers are given what was trained.
+    ///
+    /// # Errors
+    /// When a server is lost.
+    pub(super) fn end(&mut self, fleet: &Fleet, log: &Log) -> Result<()> {
         if let (Some(mut passes), Some(_)) = (fleet.passes(), self.begun.take()) {
-            passes.end();
+            passes.end()?;
             log.info(&passes.report().to_string());
         }
+        Ok(())
     }
 }

@@ -110,7 +110,7 @@ fn evaluate(
         show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
     };
     let interrupt = || options.interrupt.as_ref().is_some_and(|asked| asked());
-    let program = model.graph.main();
+    let (program, warn) = (model.graph.main(), |text: &str| options.log.warn_once(text));
     // The batches split over threads, so that the result does not depend on their number.
     let training = Training {
         fetches: &fetches,
@@ -119,13 +119,14 @@ fn evaluate(
         check_finite: options.check_finite,
         device: options.card(config)?,
         on_memory: options.on_memory.clone(),
+        warn: Some(&warn),
         interrupt: Some(&interrupt),
         on_batch: Some(&hook),
         ..Training::new(&program, &scope, &model.slots)
     };
     let mut portions = Vec::new();
     for batches in data.open(epoch, 1)? {
-        portions.push(Feed::new(batches, 0, &waited)?.portion(u64::MAX));
+        portions.push(Feed::new(batches, 0, &waited).portion(u64::MAX));
     }
     let summary = bireme_data::train(&training, portions)
         .map_err(|error| super::explain::with_line(data.source(), error.into()))?;

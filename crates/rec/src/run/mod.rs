@@ -32,7 +32,8 @@ use std::sync::Arc;
 use bireme_data::Input;
 use bireme_data::train::divide;
 use bireme_engine::device::{Device, OnMemory};
-use bireme_engine::{Executor, Place, ir};
+use bireme_engine::gemm::half_kernel;
+use bireme_engine::{DType, Executor, Place, ir};
 use bireme_fleet::{Environment, Fleet};
 use serde::{Deserialize, Serialize};
 
@@ -216,6 +217,13 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
     let amp = optimizer::amp(config, topology)?;
     if let Some(amp) = &amp {
         log.info(&amp.describe());
+        let lacks_kernels = options.device.is_none() && half_kernel().is_none();
+        if lacks_kernels && amp.dtype == DType::BF16 {
+            log.warn_once(
+                "this processor multiplies bfloat16 no faster than float32 (it has neither AVX512-BF16 nor \
+                 AMX): products are computed in float32",
+            );
+        }
     }
     let optimizer = optimizer::with_amp(config, amp)?;
     fleet.minimize(&model.loss, &*optimizer, &topology.strategy(config)?)?;

@@ -15,6 +15,7 @@ use bireme_data::source::expand;
 use bireme_data::train::too_many_threads;
 use bireme_data::{Agreed, Batches, Files, Summary, Training};
 use bireme_engine::Executor;
+use bireme_engine::ir::Program;
 use bireme_fleet::collective::Rings;
 use bireme_fleet::{Fleet, SaveMode, Spent, clock};
 
@@ -26,7 +27,7 @@ use super::gpubox::Parts;
 use super::show::{Show, Since, Style};
 use super::stop::Stop;
 use super::topology::Topology;
-use super::{Epoch, Options, Outcome, metrics, threads_on, trainer};
+use super::{Epoch, Options, Outcome, gpubox, metrics, threads_on, trainer};
 use crate::config::{Config, python_float};
 use crate::zoo::Model;
 use crate::{Error, Log, Result};
@@ -253,20 +254,17 @@ impl<'a> Stream<'a> {
             interrupt: self.options.interrupt.clone(),
             log: &self.options.log,
         };
+        if gpubox::streams_days(self.config, self.topology) {
+            return Ok(Some(Data::new(&reading, own)?));
+        }
         let mut data = Data::of_pass(&reading, own)?;
         let threads = self.config.count("runner.preload_thread_num");
         match self.fleet.passes() {
             // Its records come while the pass before it is trained.
             Some(passes) => {
-                let (ahead, budget) = (passes.ahead(), passes.budget());
-                let (groups, bytes) = (passes.plan().groups(), passes.plan().bytes_of_rows());
-                data.preload_with_keys(threads, groups, move |keyed| {
-                    let rows = keyed.keys.iter().zip(&bytes);
-                    let needed: usize = rows.map(|(keys, bytes)| keys.len() * bytes).sum();
-                    if budget.is_none_or(|budget| needed <= budget) {
-                        ahead.prepare(keyed.keys);
-                    }
-                })?;
+                let (ahead, groups) = (passes.ahead(), passes.plan().groups());
+                let of = (groups, passes.ranks());
+                data.preload_with_keys(threads, of, move |keyed| ahead.prepare(keyed.keys))?;
             }
             None => data.preload(threads)?,
         }
@@ -321,8 +319,9 @@ impl<'a> Stream<'a> {
         let samples = summary.samples;
         self.batches += summary.batches;
         match &mut parts {
-            // Its rows stay; whoever saves has them given to the tables.
-            Some(parts) => parts.end(&self.fleet, log),
+            // Its rows stay; the tables are given them while the next pass begins.
+            Some(parts) => parts.end(&self.fleet, log)?,
+            None if gpubox::end_stream(&self.fleet, log) => {}
             None => self.fleet.flush()?,
         }
         let train = training.elapsed().as_secs_f64();
@@ -398,6 +397,7 @@ impl<'a> Stream<'a> {
         let feeds = self.feeds(data, threads.0, infer, &waited)?;
         let scope = self.executor.scope().clone();
         let program = trainer::of_portion(self.fleet.main_program()?, number.unwrap_or(0));
+        let warn = |text: &str| self.options.log.warn_once(text);
         let training = Training {
             fetches: &fetches,
             split: threads.1,
@@ -405,13 +405,14 @@ impl<'a> Stream<'a> {
             check_finite: self.options.check_finite,
             device: self.executor.device().cloned(),
             on_memory: self.options.on_memory.clone(),
+            warn: Some(&warn),
             remote: self.fleet.worker().map(|worker| Arc::clone(worker) as _),
             collective: self.rings.as_ref().map(|rings| Arc::clone(rings) as _),
             interrupt: Some(&interrupt),
             on_batch: Some(&hook),
             ..Training::new(&program, &scope, &self.model.slots)
         };
-        let summary = self.train_parts(&training, &feeds, parts)?;
+        let summary = self.train_parts(&training, &feeds, data, parts)?;
         let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((summary, since.total_loss / summary.batches.max(1) as f64))
     }
@@ -435,7 +436,9 @@ impl<'a> Stream<'a> {
                 Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
                 None => batches,
             };
-            feeds.push(Feed::new(batches, 0, waited)?);
+            let (slots, log) = (&self.model.slots, &self.options.log);
+            let batches = gpubox::with_rows(&self.fleet, data, batches, slots, !infer, log)?;
+            feeds.push(Feed::new(batches, 0, waited));
         }
         Ok(feeds)
     }
@@ -445,16 +448,30 @@ impl<'a> Stream<'a> {
         &self,
         training: &Training<'_>,
         feeds: &[Feed],
+        data: &Data,
         parts: &mut Option<Parts>,
     ) -> Result<Summary> {
         let mut all = Summary::default();
         loop {
-            let most = match parts {
-                Some(parts) => parts.begin(all.batches, &self.fleet, &self.options.log)?,
-                None => u64::MAX,
+            let begun = match parts {
+                Some(parts) => {
+                    let log = &self.options.log;
+                    parts.begin(all.batches, training.fetches, data, &self.fleet, log)?
+                }
+                None => None,
             };
+            let (mut most, mut by_rows) = (u64::MAX, None);
+            if let Some(begun) = begun {
+                feeds[0].go_on_with(begun.batches);
+                (most, by_rows) = (begun.left, begun.run.program);
+            } else if parts.is_some() {
+                return Ok(all);
+            }
+            let seed = training.program.random_seed;
+            let by_rows = by_rows.map(|program| Program { random_seed: seed, ..program });
+            let program = by_rows.as_ref().unwrap_or(training.program);
             let portions = feeds.iter().map(|feed| feed.portion(most)).collect();
-            let part = bireme_data::train(training, portions)?;
+            let part = bireme_data::train(&Training { program, ..training.clone() }, portions)?;
             if let (Some(mut passes), false) = (self.fleet.passes(), training.infer) {
                 passes.trained(part.batches);
             }

@@ -64,6 +64,27 @@ pub(super) fn of(config: &Config) -> Result<Box<dyn Optimizer>> {
     })
 }
 
+/// What `runner.precision` and `runner.use_amp` ask for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Precision {
+    /// 32 bits.
+    Whole,
+    /// Products of `bfloat16`.
+    Half,
+    /// What the keys of mixed precision say.
+    Mixed,
+}
+
+fn precision(config: &Config) -> Result<Precision> {
+    const PRECISION: &str = "runner.precision";
+    match config.text(PRECISION).as_str() {
+        "" if config.switch("runner.use_amp") => Ok(Precision::Mixed),
+        "" | "float32" => Ok(Precision::Whole),
+        "bf16" => Ok(Precision::Half),
+        _ => Err(config.refuse(PRECISION, "must be float32 or bf16".to_owned())),
+    }
+}
+
 /// The mixed precision that a configuration asks for.
 ///
 /// # Errors
@@ -72,7 +93,8 @@ pub(super) fn amp(config: &Config, topology: Topology) -> Result<Option<Amp>> {
     const LEVEL: &str = "runner.amp_level";
     const TYPE: &str = "runner.amp_dtype";
     const SCALE: &str = "runner.scale_loss";
-    if !config.switch("runner.use_amp") {
+    let precision = precision(config)?;
+    if precision == Precision::Whole {
         return Ok(None);
     }
     let level = match config.text(LEVEL).to_ascii_uppercase().as_str() {
@@ -82,6 +104,12 @@ pub(super) fn amp(config: &Config, topology: Topology) -> Result<Option<Amp>> {
     };
     let dtype = match config.text(TYPE).as_str() {
         "bfloat16" => DType::BF16,
+        "float16" if precision == Precision::Half && config.has(TYPE) => {
+            let why =
+                "is float16, but `runner.precision` is bf16: remove one of the two".to_owned();
+            return Err(config.refuse(TYPE, why));
+        }
+        _ if precision == Precision::Half => DType::BF16,
         "float16" => DType::F16,
         _ => return Err(config.refuse(TYPE, "must be float16 or bfloat16".to_owned())),
     };
@@ -156,6 +184,14 @@ mod tests {
         let brain = asked(&["runner.amp_dtype=bfloat16", "runner.amp_level=O2"]).unwrap().unwrap();
         assert_eq!((brain.level, brain.scaling.is_none()), (Level::O2, true));
         assert!(asked(&["runner.use_amp=False"]).unwrap().is_none());
+        let short = asked(&["runner.precision=bf16", "runner.use_amp=False"]).unwrap().unwrap();
+        assert_eq!((short.dtype, short.level), (DType::BF16, Level::O1));
+        assert!(asked(&["runner.precision=float32"]).unwrap().is_none());
+        let both = ["runner.precision=bf16", "runner.amp_dtype=float16"];
+        let error = asked(&both).unwrap_err().to_string();
+        assert!(error.contains("`runner.precision` is bf16: remove one"), "{error}");
+        let error = asked(&["runner.precision=fp8"]).unwrap_err().to_string();
+        assert!(error.contains("`runner.precision` must be float32 or bf16"), "{error}");
         let error = asked(&["runner.amp_level=O3"]).unwrap_err().to_string();
         assert!(error.contains("`runner.amp_level` must be O1 or O2"), "{error}");
         let servers = Topology::Servers(Mode::Sync);

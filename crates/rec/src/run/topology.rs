@@ -15,8 +15,8 @@ pub(super) enum Topology {
     Alone,
     Servers(Mode),
     Ranks,
-    /// One trainer that holds the rows of a pass; the tables are those of a server, which may be in its
-    /// own process.
+    /// Trainers that hold the rows of a pass; the tables are those of a server, which may be in the process of
+    /// one that is alone.
     GpuBox {
         embedded: bool,
     },
@@ -31,8 +31,8 @@ impl Topology {
         if config.text(SYNC_MODE).eq_ignore_ascii_case(GPUBOX) {
             let embedded = !has_servers(environment);
             if embedded && environment.trainers.is_some_and(|trainers| trainers > 1) {
-                let problem = "is `gpubox`, which one trainer does, and a launcher has started several: \
-                               start one";
+                let problem = "is `gpubox`, and a launcher has started several trainers and no server, \
+                               which has the tables: start one, too (`--server_num=1`)";
                 return Err(config.refuse(SYNC_MODE, problem));
             }
             return Ok(Topology::GpuBox { embedded });
@@ -94,8 +94,8 @@ impl Topology {
     /// Whether all trainers make their steps together.
     pub(super) fn is_in_step(self) -> bool {
         match self {
-            Topology::Alone | Topology::GpuBox { .. } => false,
-            Topology::Ranks => true,
+            Topology::Alone | Topology::GpuBox { embedded: true } => false,
+            Topology::Ranks | Topology::GpuBox { embedded: false } => true,
             Topology::Servers(mode) => mode.waits_for_all(),
         }
     }

@@ -15,6 +15,7 @@ use bireme_data::{Agreed, Batches, Training};
 use bireme_engine::Executor;
 use bireme_engine::ir::Program;
 use bireme_fleet::collective::Rings;
+use bireme_fleet::gpubox::PassRun;
 use bireme_fleet::{Fleet, Reduce, Spent};
 
 use super::checkpoint::{Checkpoints, Position, Setup};
@@ -82,7 +83,7 @@ impl<'a> Trainer<'a> {
         let (card, repeatable) = (options.card(config)?, splits_batches(config)?);
         let threads = threads_on(card.as_ref(), fleet.main_program()?, threads, repeatable);
         let mut data = own_data::of_trainer(config, options, topology, &model, &fleet, threads)?;
-        gpubox::check_data(config, topology, &mut data)?;
+        gpubox::choose_reader(config, topology, &mut data);
         let counted = Counted::of(config, topology, &data, options)?;
         let format = data.source().map_or(&model.format, |files| &files.source().format);
         description.lines = Lines::of(format, &model.slots)?;
@@ -168,6 +169,7 @@ impl<'a> Trainer<'a> {
             Ok(())
         })?;
         self.position = positions.swap_remove(self.fleet.worker_index() as usize);
+        self.check_lanes(folder)?;
         self.options.log.info(&format!(
             "goes on from checkpoint {}: epoch {}, batch {}",
             folder.display(),
@@ -175,6 +177,25 @@ impl<'a> Trainer<'a> {
             self.position.taken.iter().sum::<u64>()
         ));
         Ok(())
+    }
+
+    /// Refuses a place in the middle of an epoch whose batches went to training threads in another
+    /// way: nobody knows which of them are left.
+    fn check_lanes(&mut self, folder: &std::path::Path) -> Result<()> {
+        let (taken, lanes) = (&mut self.position.taken, self.threads.0);
+        if taken.iter().all(|taken| *taken == 0) {
+            *taken = vec![0; lanes];
+        }
+        if taken.len() == lanes {
+            return Ok(());
+        }
+        Err(Error::Settings(format!(
+            "checkpoint {} is in the middle of an epoch whose batches are shared out in another way \
+             (batches trained at a time: {}, in this run {lanes}): set `runner.thread_num` and \
+             `runner.parallel` as they were, or resume with the version that wrote it",
+            folder.display(),
+            taken.len()
+        )))
     }
 
     /// Trains all epochs that are left.
@@ -237,9 +258,9 @@ impl<'a> Trainer<'a> {
         };
         let (mut last, mut left) = (Vec::new(), each);
         loop {
-            let most = self.begin_part()?;
+            let (most, run) = self.begin_part(&feeds)?;
             let before: u64 = self.position.taken.iter().sum();
-            self.portion(&feeds, left.min(most), &mut last)?;
+            self.portion(&feeds, run.as_ref(), left.min(most), &mut last)?;
             left = left.saturating_sub(self.position.taken.iter().sum::<u64>() - before);
             self.position.seconds = spent + started.elapsed().as_secs_f64();
             if self.any_is_asked_to_stop()? {
@@ -258,8 +279,9 @@ impl<'a> Trainer<'a> {
             }
         }
         match &mut self.parts {
-            // Its rows stay; whoever saves has them given to the tables.
-            Some(parts) => parts.end(&self.fleet, &self.options.log),
+            // Its rows stay; the tables are given them while the next pass begins.
+            Some(parts) => parts.end(&self.fleet, &self.options.log)?,
+            None if gpubox::end_stream(&self.fleet, &self.options.log) => {}
             None => self.fleet.flush()?,
         }
         if self.all(self.position.samples == 0)? {
@@ -270,11 +292,18 @@ impl<'a> Trainer<'a> {
         self.check_named()
     }
 
-    /// Begins the part of a GPUBox epoch that comes next; how many batches it has at most.
-    fn begin_part(&mut self) -> Result<u64> {
-        match &mut self.parts {
-            None => Ok(u64::MAX),
-            Some(parts) => parts.begin(self.position.taken[0], &self.fleet, &self.options.log),
+    /// Begins the part of a GPUBox epoch that comes next; how many batches it has at most, and how they
+    /// are trained.
+    fn begin_part(&mut self, feeds: &[Feed]) -> Result<(u64, Option<PassRun>)> {
+        let fetches = self.fetches();
+        let Some(parts) = &mut self.parts else { return Ok((u64::MAX, None)) };
+        let (taken, log) = (self.position.taken[0], &self.options.log);
+        match parts.begin(taken, &fetches, &self.data, &self.fleet, log)? {
+            None => Ok((0, None)),
+            Some(begun) => {
+                feeds[0].go_on_with(Box::new(Stopping::new(begun.batches, &self.stop)));
+                Ok((begun.left, Some(begun.run)))
+            }
         }
     }
 
@@ -326,13 +355,16 @@ impl<'a> Trainer<'a> {
     fn feeds(&mut self) -> Result<Vec<Feed>> {
         let agree = feed::agree(&self.fleet, self.rings.as_ref(), self.topology, &self.stop);
         let batches = self.data.open(self.position.epoch, self.threads.0)?;
-        let mut feeds = Vec::new();
+        let (mut feeds, slots) = (Vec::new(), &self.model.slots);
         for (batches, taken) in batches.into_iter().zip(&self.position.taken) {
-            let batches: Box<dyn Batches> = match &agree {
-                Some(agree) => Box::new(Agreed::new(batches, &self.model.slots, Arc::clone(agree))),
+            let mut batches: Box<dyn Batches> = match &agree {
+                Some(agree) => Box::new(Agreed::new(batches, slots, Arc::clone(agree))),
                 None => Box::new(Stopping::new(batches, &self.stop)),
             };
-            feeds.push(Feed::new(batches, *taken, &self.waited)?);
+            batches.skip(*taken)?;
+            let log = &self.options.log;
+            let batches = gpubox::with_rows(&self.fleet, &self.data, batches, slots, true, log)?;
+            feeds.push(Feed::new(batches, *taken, &self.waited));
         }
         Ok(feeds)
     }
@@ -369,10 +401,18 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains up to so many batches on each thread.
-    fn portion(&mut self, feeds: &[Feed], each: u64, last: &mut Vec<f64>) -> Result<()> {
+    fn portion(
+        &mut self,
+        feeds: &[Feed],
+        run: Option<&PassRun>,
+        each: u64,
+        last: &mut Vec<f64>,
+    ) -> Result<()> {
         let names = self.shown_names();
         let fetches = self.fetches();
-        let program = of_portion(self.fleet.main_program()?, self.position.portions);
+        let program = run.and_then(|run| run.program.as_ref());
+        let program = program.map_or_else(|| self.fleet.main_program(), Ok)?;
+        let program = of_portion(program, self.position.portions);
         let scope = self.executor.scope().clone();
         let before: u64 = self.position.taken.iter().sum();
         let show = Show {
@@ -396,12 +436,14 @@ impl<'a> Trainer<'a> {
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
         };
         let interrupt = || self.stop.is_urgent();
+        let warn = |text: &str| self.options.log.warn_once(text);
         let training = Training {
             fetches: &fetches,
             split: self.threads.1,
             check_finite: self.options.check_finite,
             device: self.executor.device().cloned(),
             on_memory: self.options.on_memory.clone(),
+            warn: Some(&warn),
             remote: self.fleet.worker().map(|worker| Arc::clone(worker) as _),
             collective: self.rings.as_ref().map(|rings| Arc::clone(rings) as _),
             interrupt: Some(&interrupt),

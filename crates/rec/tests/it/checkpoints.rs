@@ -97,6 +97,20 @@ fn resume_after_a_mistaken_start_goes_on_from_what_was_there() {
     assert_eq!(numbered(&folder(&setup)).len(), 2);
 }
 
+#[test]
+fn batches_that_were_shared_out_in_another_way_are_not_skipped() {
+    let setup = Setup::new(3, 200, &format!("{KEYS}  thread_num: 2\n  parallel: batch\n"));
+    setup.start(&[], false).finish();
+    let end = numbered(&folder(&setup)).pop().unwrap();
+    setup.edit("parallel: batch", "parallel: threads");
+    // Between epochs nobody has taken any.
+    let text = said(setup.start(&[], true));
+    assert!(text.contains("goes on from checkpoint"), "{text}");
+    fs::remove_dir_all(end).unwrap();
+    let error = error_of(setup.start(&[], true));
+    assert!(error.contains("(batches trained at a time: 1, in this run 2)"), "{error}");
+}
+
 /// What a warning says, and the damage that it is about.
 type Damage = (&'static str, fn(&Path));
 

@@ -1,5 +1,7 @@
 //! GPUBox from YAML, on CPUs: with a server of its own or another's, in parts, after a kill, in days.
 
+mod stream;
+
 use bireme_engine::random::Philox;
 
 use crate::job::{Setup, comparable};
@@ -107,11 +109,4 @@ fn days_are_trained_pass_by_pass_while_the_next_is_brought() {
     for path in ["20190731/1", "20190731/delta_2", "20190801/base", "20190802/0"] {
         assert!(own.folder().join("models").join(path).is_dir(), "{path}");
     }
-}
-
-#[test]
-fn data_that_is_read_while_it_is_trained_is_refused() {
-    let setup = Setup::new(1, 20, KEYS);
-    let error = setup.start(&[], false).until(|line| line.starts_with("error: ")).unwrap();
-    assert!(error.contains("`runner.reader_type` must be `InmemoryDataset` in GPUBox"), "{error}");
 }

