@@ -25,13 +25,28 @@ struct Layer {
     dw: Vec<f32>,
 }
 
+/// Widths of a model's layers, and whether the gradient of the first one's input is wanted: embeddings need it, images
+/// do not.
+fn layers_of(model: Model) -> (&'static [usize], bool) {
+    match model {
+        Model::CtrDnn => (&CTR_DNN_WIDTHS, true),
+        Model::MnistMlp => (&MNIST_WIDTHS, false),
+    }
+}
+
 impl Floor {
+    /// Floating-point operations of the products of one step.
+    pub(super) fn operations(model: Model, batch: usize) -> f64 {
+        let (widths, first_needs_dx) = layers_of(model);
+        let layers = widths.windows(2).enumerate().map(|(i, layer)| {
+            let products = if i > 0 || first_needs_dx { 3 } else { 2 };
+            2 * products * batch * layer[0] * layer[1]
+        });
+        layers.sum::<usize>() as f64
+    }
+
     pub(super) fn new(model: Model, batch: usize, threads: usize) -> Floor {
-        // The embeddings need the gradient of the first layer's input; images do not.
-        let (widths, first_needs_dx) = match model {
-            Model::CtrDnn => (&CTR_DNN_WIDTHS[..], true),
-            Model::MnistMlp => (&MNIST_WIDTHS[..], false),
-        };
+        let (widths, first_needs_dx) = layers_of(model);
         let rows = batch / threads;
         let part = || {
             let layers = widths.windows(2).enumerate();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bireme_data::Batch;
+use bireme_engine::amp::{Amp, MixedPrecision};
 use bireme_engine::graph::Graph;
 use bireme_engine::initializer::Initializer;
 use bireme_engine::layers::{Act, Fc, Label};
@@ -28,6 +29,16 @@ const ROWS: usize = 1_000_001;
 const LEARNING_RATE: f32 = 1e-3;
 const SEED: u64 = 1;
 
+/// How a step trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Plain,
+    /// Lets other threads train the same parameters.
+    Shared,
+    /// Products round their factors to `bfloat16`.
+    Half,
+}
+
 /// A prepared step and batches for it.
 pub(super) struct Workload {
     step: Step,
@@ -36,11 +47,12 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    /// The step of a case; one that is `shared` lets other threads train the same parameters.
-    pub(super) fn new(case: &Case, shared: bool) -> Result<Workload> {
-        let executor = Executor::new(Place::Cpu)?.threads(case.threads).hogwild(shared);
+    /// The step of a case.
+    pub(super) fn new(case: &Case, kind: Kind) -> Result<Workload> {
+        let executor = Executor::new(Place::Cpu)?.threads(case.threads);
+        let executor = executor.hogwild(kind == Kind::Shared);
         match case.model {
-            Model::CtrDnn => ctr_dnn(case.batch, executor),
+            Model::CtrDnn => ctr_dnn(case.batch, executor, kind == Kind::Half),
             Model::MnistMlp => mnist_mlp(case.batch, executor),
         }
     }
@@ -62,11 +74,15 @@ impl Workload {
     }
 }
 
-fn ctr_dnn(batch: usize, executor: Executor) -> Result<Workload> {
+fn ctr_dnn(batch: usize, executor: Executor, half: bool) -> Result<Workload> {
     let dnn = zoo::find("dnn").context("the zoo has the model `dnn`")?;
     let model = (dnn.build)(&mut Hyper::default())?;
     model.graph.set_random_seed(SEED);
-    Adam::new(LEARNING_RATE).lazy_mode(true).minimize(&model.loss)?;
+    let adam = Adam::new(LEARNING_RATE).lazy_mode(true);
+    match half {
+        true => MixedPrecision::new(adam, Amp::new(DType::BF16)?).minimize(&model.loss)?,
+        false => adam.minimize(&model.loss)?,
+    };
     let samples = Source::new(SEED, ROWS)?.samples(0..(BATCHES * batch) as u64);
     let batches = (0..BATCHES).map(|at| {
         let mut tensors = Batch::of(&model.slots);

@@ -1,6 +1,7 @@
 //! `bireme bench`: measurements that can be repeated.
 
 mod gpu;
+mod scale;
 mod zoo;
 
 use std::ffi::OsString;
@@ -13,7 +14,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::{Host, Outcome, positive_real};
-use crate::bench::{CASES, Case, Eager as EagerFigures, Measured, measure_add, peak_mib};
+use crate::bench::{
+    CASES, Case, Eager as EagerFigures, Measured, Shape, Speeds, measure_add, peak_mib,
+};
 use crate::bench::{collective, data, launch, ps};
 use crate::units::grouped;
 
@@ -32,6 +35,7 @@ enum What {
     Ps(Ps),
     Collective(Collective),
     Launch(Launch),
+    Scale(scale::Args),
     Zoo(zoo::Args),
     Data(Data),
     #[command(hide = true)]
@@ -42,18 +46,27 @@ enum What {
 ///
 /// The floor of a step is the time of its matrix products alone, in the same process on buffers of
 /// the same sizes. Steps and floor alternate in rounds, and the best round of each counts; `ratio`
-/// is floor time over step time. `…_shared` is a step that shares its parameters with other training
-/// threads, without locks; its floor is the same step alone. `peak_mib`, with `--json`, is the most
+/// is floor time over step time. The peak is what a loop of multiply-adds in the widest vectors reaches
+/// on all threads of the case (`peak_gflops`); `products_peak_ratio` is the part of it that the products
+/// alone run at, and `peak_ratio` what the whole step does. `…_shared` is a step that shares its parameters with other training
+/// threads, without locks; its floor is the same step alone. `…_bf16` is a step whose products round their factors to
+/// bfloat16; its floor is the same step in 32 bits, so that `ratio` is how much faster it is (its
+/// `peak_ratio` is to that of 32 bits, too). `peak_mib`, with `--json`, is the most
 /// memory that the process has held up to the end of the case: measure one case at a time to compare
 /// it. Measure on an idle machine.
+///
+/// `--case products` shows the products of these steps one by one, on one thread: forward, of the
+/// weight's gradient and of the input's, by rows x columns x terms. The kernel that is used, every
+/// kernel that this processor has and the matrix library take turns; `ratio` is ours over the
+/// library's, `peak_ratio` the part of the peak. The time is that for all of them together.
 #[derive(Debug, clap::Args)]
 struct Engine {
     /// Print one JSON object for each case
     #[arg(long)]
     json: bool,
-    /// Measure only this case; may be given several times [default: all]
+    /// Measure only this case; may be given several times [default: all steps]
     #[arg(long = "case", value_name = "NAME", value_parser = case())]
-    cases: Vec<&'static Case>,
+    cases: Vec<EngineCase>,
     /// Time to measure each case for
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     seconds: f32,
@@ -171,6 +184,18 @@ struct Data {
     seconds: f32,
 }
 
+/// The name of [`EngineCase::Products`].
+const PRODUCTS: &str = "products";
+
+/// What `bench engine` measures.
+#[derive(Clone, Copy, Debug)]
+enum EngineCase {
+    /// A step.
+    Step(&'static Case),
+    /// The products of steps, one by one.
+    Products,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
     match &args.what {
@@ -180,6 +205,7 @@ pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
         What::Ps(args) => run_ps(args),
         What::Collective(args) => run_collective(args),
         What::Launch(args) => run_launch(args, host),
+        What::Scale(args) => scale::run(args, host),
         What::Zoo(args) => zoo::run(args),
         What::Data(args) => run_data(args),
         What::CollectiveRank(args) => collective::serve(args).map(|()| Outcome::Done),
@@ -329,34 +355,60 @@ fn run_eager(args: &Eager) -> Result<Outcome> {
 }
 
 fn run_engine(args: &Engine) -> Result<Outcome> {
-    let cases = if args.cases.is_empty() { CASES.iter().collect() } else { args.cases.clone() };
+    let cases = match args.cases.as_slice() {
+        [] => CASES.iter().map(EngineCase::Step).collect(),
+        chosen => chosen.to_vec(),
+    };
     let mut out = io::stdout().lock();
-    if !args.json {
-        line(&mut out, ["case", "samples/s", "step ms", "floor ms", "ratio"].map(str::to_owned))?;
-    }
+    let mut has_heading = args.json;
     for case in cases {
+        let EngineCase::Step(case) = case else {
+            show_products(&mut out, args)?;
+            has_heading = args.json;
+            continue;
+        };
+        if !std::mem::replace(&mut has_heading, true) {
+            line(&mut out, HEADING.map(str::to_owned))?;
+        }
         let measured = case.measure(args.seconds.into())?;
         if args.json {
             writeln!(out, "{}", to_json(case, &measured))?;
             out.flush()?;
             continue;
         }
+        let part = |part: f64| format!("{part:.3}");
         let cells = [
             case.name.to_owned(),
             grouped(measured.samples_per_second(case) as u64),
             format!("{:.3}", measured.step_s * 1e3),
             format!("{:.3}", measured.floor_s * 1e3),
-            format!("{:.3}", measured.ratio()),
+            part(measured.ratio()),
+            format!("{:.0}", measured.peak_gflops()),
+            measured.products_peak_ratio().map_or(String::new(), part),
+            part(measured.peak_ratio()),
         ];
         line(&mut out, cells)?;
     }
     Ok(Outcome::Done)
 }
 
+const HEADING: [&str; 8] = [
+    "case",
+    "samples/s",
+    "step ms",
+    "floor ms",
+    "ratio",
+    "peak GFLOP/s",
+    "products of peak",
+    "step of peak",
+];
+
 /// Prints one line of the table at once: a case takes long enough to wonder about the others.
-fn line(out: &mut impl Write, [case, speed, step, floor, ratio]: [String; 5]) -> io::Result<()> {
+fn line(out: &mut impl Write, cells: [String; 8]) -> io::Result<()> {
     let widest = CASES.iter().map(|case| case.name.len()).max().unwrap_or(0);
-    writeln!(out, "{case:<widest$}  {speed:>11}  {step:>9}  {floor:>9}  {ratio:>6}")?;
+    let [case, speed, step, floor, ratio, peak, products, part] = cells;
+    write!(out, "{case:<widest$}  {speed:>11}  {step:>9}  {floor:>9}  {ratio:>6}")?;
+    writeln!(out, "  {peak:>12}  {products:>16}  {part:>12}")?;
     out.flush()
 }
 
@@ -368,14 +420,60 @@ fn to_json(case: &Case, measured: &Measured) -> serde_json::Value {
         "ratio": measured.ratio(),
         "step_ms": measured.step_s * 1e3,
         "floor_ms": measured.floor_s * 1e3,
+        "peak_gflops": measured.peak_gflops(),
+        "products_peak_ratio": measured.products_peak_ratio(),
+        "peak_ratio": measured.peak_ratio(),
         "peak_mib": peak_mib(),
     })
 }
 
+/// Measures and prints the products of steps.
+fn show_products(out: &mut impl Write, args: &Engine) -> Result<()> {
+    let shapes = Shape::all();
+    let seconds = f64::from(args.seconds) / shapes.len() as f64;
+    let widest = shapes.iter().map(|shape| shape.name().len()).max().unwrap_or(0);
+    if !args.json {
+        let heading = ["GFLOP/s", "of peak", "library", "ratio"];
+        let [speed, part, library, ratio] = heading;
+        writeln!(
+            out,
+            "{:<widest$}  {speed:>8}  {part:>7}  {library:>8}  {ratio:>5}  kernels",
+            "product"
+        )?;
+    }
+    for shape in shapes {
+        let name = shape.name();
+        let Speeds { ours, library, peak, kernels } = shape.measure(seconds)?;
+        let (part, ratio) = (ours / peak, ours / library);
+        if args.json {
+            let mut line = json!({ "case": name, "value": ours / 1e9, "unit": "GFLOP/s", "ratio": ratio,
+                "library": library / 1e9, "peak_gflops": peak / 1e9, "peak_ratio": part });
+            for (kernel, speed) in kernels {
+                line[kernel] = (speed / 1e9).into();
+            }
+            writeln!(out, "{line}")?;
+        } else {
+            let kernels: Vec<String> =
+                kernels.iter().map(|(name, speed)| format!("{name} {:.1}", speed / 1e9)).collect();
+            let (ours, library, kernels) = (ours / 1e9, library / 1e9, kernels.join(", "));
+            writeln!(
+                out,
+                "{name:<widest$}  {ours:>8.1}  {part:>7.2}  {library:>8.1}  {ratio:>5.2}  {kernels}"
+            )?;
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
+
 /// Parses the name of a case.
-fn case() -> impl TypedValueParser<Value = &'static Case> {
-    let known = PossibleValuesParser::new(CASES.iter().map(|case| case.name));
-    known.map(|name| CASES.iter().find(|case| case.name == name).expect("the name is possible"))
+fn case() -> impl TypedValueParser<Value = EngineCase> {
+    let names = CASES.iter().map(|case| case.name).chain([PRODUCTS]);
+    let known = PossibleValuesParser::new(names);
+    known.map(|name| match CASES.iter().find(|case| case.name == name) {
+        Some(case) => EngineCase::Step(case),
+        None => EngineCase::Products,
+    })
 }
 
 /// Parses the name of a case of the parsers.

@@ -87,6 +87,11 @@ pub(crate) struct Args {
     /// trainers then share the GPUs [default: cpu, or as `runner.use_gpu` of the YAML file says]
     #[arg(long, value_name = "DEVICE", value_parser = device::parse)]
     device: Option<Choice>,
+    /// What matrix products multiply: bf16 is faster on GPUs and on processors with AVX512-BF16 or
+    /// AMX; parameters, sums and everything else stay in 32 bits [default: float32, or as
+    /// `runner.precision` of the YAML file says]
+    #[arg(long, value_enum)]
+    precision: Option<Precision>,
     /// Stop at the first op that produces NaN or infinity, and name it
     #[arg(long)]
     check_finite: bool,
@@ -100,9 +105,32 @@ pub(crate) struct Args {
 enum Parallel {
     /// Each step's batch is split over the threads: the same result every time
     Batch,
-    /// Each thread trains on batches of its own and updates the shared parameters at once:
-    /// not repeatable to the bit
+    /// Several batches are trained at a time, four at most, each by as many of the threads, which
+    /// update the shared parameters at once: not repeatable to the bit
     Threads,
+}
+
+/// What matrix products multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Precision {
+    /// Numbers of 32 bits
+    Float32,
+    /// Factors rounded to bfloat16
+    Bf16,
+}
+
+impl Precision {
+    fn name(self) -> &'static str {
+        match self {
+            Precision::Float32 => "float32",
+            Precision::Bf16 => "bf16",
+        }
+    }
+
+    /// The setting of a configuration.
+    fn option(self) -> String {
+        format!("runner.precision={}", self.name())
+    }
 }
 
 /// How trainers keep time with each other.
@@ -134,6 +162,7 @@ pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
     let Some(config) = &args.config else { return demo::run(args, host) };
     let mut source = args.source.clone();
     source.options.extend(args.seed.map(|seed| format!("runner.seed={seed}")));
+    source.options.extend(args.precision.map(Precision::option));
     let training = yaml::Training {
         config,
         source: &source,

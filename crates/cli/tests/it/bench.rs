@@ -16,7 +16,30 @@ fn one_case_prints_one_json_object() {
     if cfg!(target_os = "linux") {
         assert!(line["peak_mib"].as_f64().unwrap() > 1.0, "{line}");
     }
-    assert!(line["value"].as_f64().unwrap() > 0.0 && line["ratio"].as_f64().unwrap() > 0.0);
+    for figure in ["value", "ratio", "peak_gflops", "products_peak_ratio", "peak_ratio"] {
+        assert!(line[figure].as_f64().unwrap() > 0.0, "{line}");
+    }
+}
+
+#[test]
+fn products_are_shown_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["bench", "engine", "--json", "--case", "products", "--seconds", "0.5"];
+    let ran = bireme(folder.path(), &args, "");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let lines = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let of = |name: &str| lines.iter().find(|line| line["case"] == name).unwrap();
+    for name in [
+        "product_forward_2048x512x247",
+        "product_weight_247x512x128",
+        "product_input_2048x429x512",
+        "product_weight_784x128x64",
+    ] {
+        for figure in ["value", "library", "ratio", "peak_gflops", "peak_ratio"] {
+            assert!(of(name)[figure].as_f64().unwrap() > 0.0, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -43,6 +43,22 @@ fn threads_that_share_parameters_train_too() {
 }
 
 #[test]
+fn precision_changes_products_where_the_processor_has_faster_ones() {
+    let train = |precision: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let args = ["train", "--samples", "2000", "--rows", "500", "--local", "--quiet"];
+        let args = [&args[..], &["--precision", precision]].concat();
+        let ran = bireme(folder.path(), &args, "");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        fs::read(folder.path().join("bireme-demo/model.pdiparams")).unwrap()
+    };
+    let (whole, half) = (train("float32"), train("bf16"));
+    // Parameters are of 32 bits in both.
+    assert_eq!(whole.len(), half.len());
+    assert_eq!(whole != half, bireme_engine::gemm::half_kernel().is_some());
+}
+
+#[test]
 fn inspect_shows_each_view() {
     let folder = tempfile::tempdir().unwrap();
     train_small(folder.path());

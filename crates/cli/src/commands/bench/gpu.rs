@@ -27,9 +27,11 @@ use crate::commands::Outcome;
 /// them. `ratio` is to random rows of 64 bytes that are read by number in the same run.
 ///
 /// `box_…` trains the CTR-DNN in GPUBox: passes of 50 million samples over 10.5 million keys, of which one in 20 is new
-/// in each pass and comes from a table in this process while the pass before is trained; batches come from the host's
-/// memory. `ratio` is to `ctr_…` of the same batch and precision in the same run; seconds are those of a pass, `flush_s`
-/// that of giving all records back once.
+/// in each pass and comes from a table in this process while the pass before is trained. `samples` feeds the keys of
+/// shuffled samples in the host's memory, assembled ahead in page-locked memory, as passes are trained that come once;
+/// `rows` their row numbers, which are looked up once, as in further epochs; `keys` a few batches from ordinary memory
+/// again and again. `ratio` is to `ctr_…` of the same batch and precision in the same run; seconds are those of a pass,
+/// `flush_s` that of giving all records back once.
 ///
 /// `auc_…` trains the CTR-DNN on samples of a hidden model, on the card and with 32 bits on the host, and compares.
 #[derive(Debug, clap::Args)]

@@ -22,7 +22,7 @@ use bireme_rec::zoo::criteo::{Part, Source, Truth};
 use bireme_rec::{Config, Error, Log};
 
 use super::super::{Host, Outcome, available_cores, yaml};
-use super::{Args, Parallel};
+use super::{Args, Parallel, Precision};
 use crate::device::{self, Choice};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -139,6 +139,7 @@ fn configuration(args: &Args, trainers: usize, threads: usize) -> Result<Config>
         format!("hyper_parameters.optimizer.learning_rate={rate}"),
         format!("hyper_parameters.sparse_feature_number={}", args.rows),
     ];
+    options.extend(args.precision.map(Precision::option));
     if args.parallel == Parallel::Threads {
         options.push("runner.parallel=threads".to_owned());
     }
@@ -227,6 +228,8 @@ fn for_members(args: &Args, workers: usize) -> Vec<OsString> {
     {
         words.extend(is_set.then(|| flag.into()));
     }
+    let precision = args.precision.map(|precision| format!("--precision={}", precision.name()));
+    words.extend(precision.map(OsString::from));
     // Which card a trainer takes is the launcher's choice.
     words.extend(is_on_card(args).then(|| "--device=gpu".into()));
     words

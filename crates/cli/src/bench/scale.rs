@@ -1,0 +1,166 @@
+//! How training grows with the processors: whole trainings of the demo, as `bireme train` runs them, on one thread and on
+//! many, alone and with servers. Their speed is that of their own event logs; how well they learned is what they print.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use bireme_rec::run::Event;
+
+/// Trainings of each case; the quickest counts.
+const ROUNDS: usize = 2;
+/// Samples of a step of one trainer, where there are servers.
+const BATCH_OF_TRAINER: usize = 512;
+/// From so many trainers on there are two servers.
+const MANY: usize = 8;
+
+/// How a training is spread over threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Each batch of so many samples is split.
+    Batch(usize),
+    /// Each thread has batches of so many samples for itself.
+    Threads(usize),
+    /// Trainers of one thread each, in this mode.
+    Servers(&'static str),
+}
+
+/// One line of the table for each number of threads.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    way: Way,
+}
+
+/// Every case, in the order of reports.
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "local_b2048", way: Way::Batch(2048) },
+    Case { name: "local_b8192", way: Way::Batch(8192) },
+    Case { name: "threads_b2048", way: Way::Threads(2048) },
+    Case { name: "sync", way: Way::Servers("sync") },
+    Case { name: "async", way: Way::Servers("async") },
+    Case { name: "geo", way: Way::Servers("geo") },
+];
+
+/// What a training was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figure {
+    pub(crate) samples_per_second: f64,
+    /// Of this speed over that of so many times one thread alone.
+    pub(crate) ratio: f64,
+    /// On samples that were held out.
+    pub(crate) auc: f64,
+    /// The part of the time in which training threads waited for their data.
+    pub(crate) reader: f64,
+    pub(crate) servers: usize,
+}
+
+/// Trainings that were run.
+pub(crate) struct Run {
+    /// `bireme`, in words.
+    bireme: Vec<OsString>,
+    samples: usize,
+    /// Of one thread alone, by the size of its batches.
+    alone: BTreeMap<usize, f64>,
+}
+
+impl Run {
+    pub(crate) fn new(bireme: Vec<OsString>, samples: usize) -> Run {
+        Run { bireme, samples, alone: BTreeMap::new() }
+    }
+
+    /// Trains with so many threads, or trainers.
+    ///
+    /// # Errors
+    /// When a training fails.
+    pub(crate) fn measure(&mut self, case: &Case, threads: usize) -> Result<Figure> {
+        let batch = match case.way {
+            Way::Batch(batch) | Way::Threads(batch) => batch,
+            Way::Servers(_) => BATCH_OF_TRAINER,
+        };
+        let alone = match self.alone.get(&batch) {
+            Some(alone) => *alone,
+            None => {
+                let alone = self.best(Way::Batch(batch), 1)?.samples_per_second;
+                *self.alone.entry(batch).or_insert(alone)
+            }
+        };
+        let mut figure = self.best(case.way, threads)?;
+        figure.ratio = figure.samples_per_second / (alone * threads as f64);
+        Ok(figure)
+    }
+
+    fn best(&self, way: Way, threads: usize) -> Result<Figure> {
+        let mut best = self.train(way, threads)?;
+        for _ in 1..ROUNDS {
+            let next = self.train(way, threads)?;
+            if next.samples_per_second > best.samples_per_second {
+                best = next;
+            }
+        }
+        Ok(best)
+    }
+
+    fn train(&self, way: Way, threads: usize) -> Result<Figure> {
+        let folder = tempfile::tempdir().context("cannot make a folder for the models")?;
+        let servers = if threads < MANY { 1 } else { 2 };
+        let mut flags = vec![
+            ("--samples", self.samples.to_string()),
+            ("--threads", threads.to_string()),
+            ("--output", folder.path().to_string_lossy().into_owned()),
+        ];
+        flags.extend(match way {
+            Way::Batch(batch) => vec![("--batch-size", batch.to_string())],
+            Way::Threads(batch) => {
+                vec![("--batch-size", batch.to_string()), ("--parallel", "threads".to_owned())]
+            }
+            Way::Servers(mode) => vec![
+                ("--batch-size", (BATCH_OF_TRAINER * threads).to_string()),
+                ("--workers", threads.to_string()),
+                ("--servers", servers.to_string()),
+                ("--mode", mode.to_owned()),
+            ],
+        });
+        let (program, words) = self.bireme.split_first().context("a command has a word")?;
+        let mut command = Command::new(program);
+        command.args(words).args(["train", "--quiet"]);
+        if !matches!(way, Way::Servers(_)) {
+            command.arg("--local");
+        }
+        command.args(flags.iter().flat_map(|(flag, value)| [*flag, value.as_str()]));
+        let done = command.stdin(Stdio::null()).output().context("cannot start a training")?;
+        let said = String::from_utf8_lossy(&done.stdout);
+        let why = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.success(), "`{command:?}` failed:\n{why}");
+        let auc = said.lines().find_map(|line| line.strip_prefix("AUC")?.split_whitespace().next());
+        let auc = auc.and_then(|auc| auc.parse().ok()).context("the training printed no AUC")?;
+        let (samples_per_second, reader) = speed(&folder.path().join("run"))?;
+        let servers = if matches!(way, Way::Servers(_)) { servers } else { 0 };
+        Ok(Figure { samples_per_second, ratio: f64::NAN, auc, reader, servers })
+    }
+}
+
+/// Samples a second of all trainers together, by their event logs, and the part of the time in which they waited for
+/// data.
+fn speed(logs: &Path) -> Result<(f64, f64)> {
+    let (mut samples, mut seconds, mut waited, mut steps) = (0, 0.0, 0.0, 0.0);
+    for entry in std::fs::read_dir(logs).context("the training left no event log")? {
+        for line in std::fs::read_to_string(entry?.path())?.lines() {
+            match serde_json::from_str(line) {
+                Ok(Event::Epoch { samples: more, seconds: took, .. }) => {
+                    samples += more;
+                    seconds = f64::max(seconds, took);
+                }
+                Ok(Event::Step { reader_seconds, seconds, .. }) => {
+                    waited += reader_seconds;
+                    steps += seconds;
+                }
+                _ => {}
+            }
+        }
+    }
+    ensure!(samples > 0 && seconds > 0.0, "the event log says of no epoch");
+    Ok((samples as f64 / seconds, if steps > 0.0 { waited / steps } else { 0.0 }))
+}
