@@ -447,7 +447,14 @@ class Transpiler:
         micro_batches: int,
         sync_mode: bool,
     ) -> None: ...
-    def transpile_gpubox(self, main: Program, startup: Program, pservers: list[str]) -> None: ...
+    def transpile_gpubox(
+        self,
+        trainer_id: int,
+        main: Program,
+        startup: Program,
+        pservers: list[str],
+        trainers: int,
+    ) -> None: ...
     def whole_program(self) -> Program: ...
     def transpile_collective(
         self,

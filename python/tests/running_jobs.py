@@ -29,6 +29,24 @@ def free_ports(count):
     return [held.getsockname()[1] for held in sockets]
 
 
+def free_ports_in_a_row(count):
+    """The first of so many ports, one after the other, as `free_ports` has them."""
+    for _ in range(100):
+        first = free_ports(1)[0]
+        others = [socket.socket() for _ in range(1, count)]
+        try:
+            for port, held in enumerate(others, first + 1):
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                held.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            for held in others:
+                held.close()
+            continue
+        HELD.extend(others)
+        return first
+    raise OSError(f"there are no {count} free ports in a row")
+
+
 class Job:
     """Running processes by name; those that still run at the end of the `with` are killed."""
 

@@ -50,6 +50,15 @@ def test_every_call_does_on_cards_what_numpy_says(tmp_path):
         assert output.count("is right") == 7, output
 
 
+# Not by NCCL: an emulated card works only while its process calls the driver. A rank that waits on the host for one
+# whose card waits for its card would wait for ever. `calls_on_cards` of the testkit has such ranks in one process.
+@pytest.mark.parametrize(("ranks", "road"), [(2, "host"), (4, "host")])
+def test_every_call_does_the_same_from_card_to_card(tmp_path, ranks, road):
+    cards = {"JOB_DEVICE": "gpu:RANK", "BIREME_EMULATED_CARDS": "4", "BIREME_COLLECTIVE": road}
+    for output in run_well(tmp_path, "collective_calls.py", ranks, {**on_cards(), **cards}):
+        assert output.count("is right") == 7, output
+
+
 def test_nccl_that_cannot_be_is_an_error_on_every_rank(tmp_path):
     options = {"JOB_HOW": "fleet", "JOB_OUT": f"{tmp_path}/", "BIREME_COLLECTIVE": "nccl"}
     ended, outputs = run_ranks(tmp_path, "static_ranks.py", 2, {**options, **on_cards()})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from running_cards import emulator
 from running_fleetrun import Fleetrun, run_fleetrun
-from running_jobs import SCRIPTS, free_ports, losses
+from running_jobs import SCRIPTS, free_ports, free_ports_in_a_row, losses
 from test_dataset_jobs import SAMPLES
 
 SCRIPT = SCRIPTS / "cards_ctr.py"
@@ -88,7 +88,7 @@ def test_more_processes_than_gpus_share_them(tmp_path, alone):
 
 
 def test_a_list_of_machines(tmp_path, alone):
-    port = free_ports(1)[0]
+    port = free_ports_in_a_row(2)
     arguments = ("--ips=127.0.0.1", "--gpus=0,1", f"--start_port={port}", SCRIPT)
     job = fleetrun_where_all_are_visible(tmp_path, *arguments)
     assert [gpu for gpu, _ in trained(job, 2, alone)] == ["0", "1"]

@@ -167,7 +167,14 @@ pub(crate) fn find_packages(py: Python<'_>) -> PyResult<()> {
 
 /// Warns of tables that stay on the host.
 pub(crate) fn say_at_home(plan: &MemoryPlan) {
-    let Some(text) = plan.says_at_home().and_then(|text| CString::new(text).ok()) else { return };
+    if let Some(text) = plan.says_at_home() {
+        warn(&text);
+    }
+}
+
+/// Warns where Python shows warnings, from any thread.
+pub(crate) fn warn(text: &str) {
+    let Ok(text) = CString::new(text) else { return };
     Python::attach(|py| {
         // A filter that makes warnings errors has its way where the step ends.
         if let Err(raised) = PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1) {

@@ -104,7 +104,13 @@ impl Executor {
         let mut worker = lock(&self.worker);
         if !worker.as_ref().is_some_and(|worker| Arc::ptr_eq(worker, &wanted)) {
             engine.connect(Some(Arc::clone(&wanted) as Arc<dyn Remote>));
-            *worker = Some(wanted);
+            *worker = Some(Arc::clone(&wanted));
+        }
+        drop(worker);
+        if gpubox::is_trainer(&copy)
+            && let Some(rings) = ranks::of_trainers(&wanted)?
+        {
+            self.join_rings(engine, rings)?;
         }
         if let Some(seen) = lock(&self.seen).get_mut(&program.handle.id()) {
             seen.is_connected = true;
@@ -173,15 +179,20 @@ impl Executor {
         scope: &bireme_engine::Scope,
     ) -> EngineResult<()> {
         let copy = program.handle.read(Clone::clone);
-        let wanted = ranks::rings_for(&copy, scope)?;
+        self.join_rings(engine, ranks::rings_for(&copy, scope)?)?;
+        if let Some(seen) = lock(&self.seen).get_mut(&program.handle.id()) {
+            seen.is_connected = true;
+        }
+        Ok(())
+    }
+
+    /// Has the engine ask these ranks, which agree on how their cards exchange.
+    fn join_rings(&self, engine: &mut Engine, wanted: Arc<Rings>) -> EngineResult<()> {
         wanted.agree(self.card.as_ref(), jobs::environment()?.rpc.road)?;
         let mut rings = lock(&self.rings);
         if !rings.as_ref().is_some_and(|rings| Arc::ptr_eq(rings, &wanted)) {
             engine.join(Some(Arc::clone(&wanted) as Arc<dyn Collective>));
             *rings = Some(wanted);
-        }
-        if let Some(seen) = lock(&self.seen).get_mut(&program.handle.id()) {
-            seen.is_connected = true;
         }
         Ok(())
     }
@@ -206,7 +217,11 @@ impl Executor {
             }
         }
         let worker = lock(&self.worker).clone().filter(|_| matches!(seen.kind, Kind::Trainer));
-        let rings = lock(&self.rings).clone().filter(|_| matches!(seen.kind, Kind::Rank));
+        let has_ranks = match seen.kind {
+            Kind::Trainer => program.handle.read(gpubox::is_trainer),
+            _ => matches!(seen.kind, Kind::Rank),
+        };
+        let rings = lock(&self.rings).clone().filter(|_| has_ranks);
         Ok((worker, rings))
     }
 
@@ -312,6 +327,15 @@ pub(crate) fn take_raised(py: Python<'_>) -> Option<PyErr> {
         STOP.store(false, Ordering::Relaxed);
     }
     Some(raised)
+}
+
+/// How many threads go over a dataset, and over how many each splits its batches.
+fn division(program: &ir::Program, threads: usize, infer: bool) -> (usize, usize) {
+    // What learns nothing has no gradients that grow old.
+    match infer && !is_in_step(program) {
+        true => divide(&program.clone_for_test(), threads, false),
+        false => divide(program, threads, false),
+    }
 }
 
 /// How the steps of a program, which wait for those of other trainers, come to the same number;
@@ -516,7 +540,7 @@ impl Executor {
             let (threads, split) = match &self.card {
                 // A card trains one batch after the other, with all of itself.
                 Some(_) => (1, self.threads),
-                None => divide(&copy, told.threads, false),
+                None => division(&copy, told.threads, told.infer),
             };
             let mut training = Training::new(&copy, &scope, data.slots());
             training.fetches = &told.fetches;
@@ -524,6 +548,7 @@ impl Executor {
             training.split = split;
             training.device.clone_from(&self.card);
             training.on_memory = self.card.as_ref().map(|_| Arc::new(card::say_at_home) as _);
+            training.warn = Some(&card::warn);
             training.infer = told.infer;
             training.check_finite = self.checks_finite();
             training.sequence = Some(program.handle.sequence());

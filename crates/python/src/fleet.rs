@@ -8,6 +8,7 @@ use bireme_engine::remote::{Piece, Remote, RowSpread, TableRef};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Error, Executor, Place};
 use bireme_fleet::environment::CommunicatorFlags;
+use bireme_fleet::gpubox::Passes;
 use bireme_fleet::ps::message::Format;
 use bireme_fleet::ps::worker::Worker;
 use bireme_fleet::{Mode, Tuning};
@@ -85,10 +86,19 @@ impl Fleet {
 
     /// Servers may have other rows now than a GPUBox trainer that holds some.
     fn refresh_passes(&self, py: Python<'_>) -> PyResult<()> {
+        self.with_passes(py, Passes::refresh)
+    }
+
+    /// Does something with the passes of a GPUBox trainer; nothing for others.
+    fn with_passes(
+        &self,
+        py: Python<'_>,
+        act: fn(&mut Passes) -> bireme_fleet::Result<()>,
+    ) -> PyResult<()> {
         let Some(passes) = jobs::passes_of(&self.worker()?) else { return Ok(()) };
         enter(py, || {
             let mut passes = passes.lock().unwrap_or_else(PoisonError::into_inner);
-            passes.refresh().map_err(jobs::to_engine)
+            act(&mut passes).map_err(jobs::to_engine)
         })
     }
 
@@ -222,6 +232,9 @@ impl Fleet {
             other => return Err(PyValueError::new_err(format!("no format `{other}`"))),
         };
         self.ask(py, |worker| worker.save(dirname, table.as_deref(), mode, format))?;
+        if mode != 0 {
+            self.with_passes(py, Passes::reload)?;
+        }
         // Of one table, or of what changed, a job cannot go on.
         if table.is_none() && mode == 0 {
             jobs::saved(dirname);
@@ -339,15 +352,16 @@ impl Fleet {
         let ids = ids.to_vec()?;
         let mut rows = vec![0.0f32; ids.len() * reference.width];
         let worker = self.worker()?;
-        match program.as_ref().and_then(|program| gpubox::record_width(program, table)) {
+        match program.as_ref().and_then(|program| gpubox::table_of(program, table)) {
             // Rows that nobody has trained are not made for being looked at.
-            Some(width) => self.ask(py, |worker| {
+            Some(table) => self.ask(py, |worker| {
+                let width = table.record_width();
                 let keys: Vec<u64> = ids.iter().map(|id| *id as u64).collect();
                 let mut records = vec![0.0; keys.len() * width];
                 worker.pull_records(&reference, width, &keys, &mut records)?;
                 let records = records.chunks_exact(width);
                 for (row, record) in rows.chunks_exact_mut(reference.width).zip(records) {
-                    row.copy_from_slice(&record[..row.len()]);
+                    table.pull(record, row);
                 }
                 Ok(())
             })?,

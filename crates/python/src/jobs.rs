@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use bireme_data::KeyedPart;
+use bireme_data::{Contents, KeyedPart};
 use bireme_engine::device::Device;
 use bireme_engine::{Error, Result, Scope};
 use bireme_fleet::collective::is_collective;
@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 
 use crate::card;
 use crate::executor::signalled;
+use crate::{gpubox, ranks};
 
 /// What a program needs of other processes.
 #[derive(Clone, Copy)]
@@ -69,7 +70,7 @@ struct Link {
     /// What a GPUBox trainer holds.
     passes: Option<Arc<Mutex<Passes>>>,
     /// The parts of a pass that was begun and is not trained yet.
-    parts: Option<Vec<KeyedPart>>,
+    parts: Option<(Vec<KeyedPart>, Contents)>,
 }
 
 #[derive(Default)]
@@ -192,7 +193,12 @@ pub(crate) fn passes_for(
         return Ok(Some(passes));
     }
     let budget = environment()?.gpubox_memory;
-    let made = Passes::open(program, worker, scope, card, budget).map_err(to_engine)?;
+    let group = match gpubox::is_trainer(program) {
+        true => ranks::of_trainers(worker)?.map(|rings| rings.group(0)),
+        false => None,
+    };
+    let made = Passes::open(program, worker, scope, card, budget, group.as_ref());
+    let made = made.map_err(to_engine)?;
     let made = made.map(|passes| Arc::new(Mutex::new(passes)));
     let mut jobs = jobs();
     let links = &mut jobs.get_or_insert_default().links;
@@ -202,17 +208,17 @@ pub(crate) fn passes_for(
     Ok(made)
 }
 
-/// Remembers the parts of a pass that was begun.
-pub(crate) fn keep_parts(worker: &Arc<Worker>, parts: Vec<KeyedPart>) {
+/// Remembers the parts of a pass that was begun, and what the dataset held then.
+pub(crate) fn keep_parts(worker: &Arc<Worker>, parts: Vec<KeyedPart>, of: Contents) {
     let mut jobs = jobs();
     let links = &mut jobs.get_or_insert_default().links;
     if let Some(link) = links.iter_mut().find(|link| Arc::ptr_eq(&link.worker, worker)) {
-        link.parts = Some(parts);
+        link.parts = Some((parts, of));
     }
 }
 
 /// The parts of a pass that was begun, once.
-pub(crate) fn take_parts(worker: &Arc<Worker>) -> Option<Vec<KeyedPart>> {
+pub(crate) fn take_parts(worker: &Arc<Worker>) -> Option<(Vec<KeyedPart>, Contents)> {
     let mut jobs = jobs();
     let links = &mut jobs.get_or_insert_default().links;
     links.iter_mut().find(|link| Arc::ptr_eq(&link.worker, worker))?.parts.take()

@@ -7,6 +7,7 @@ use bireme_engine::{Error, Result, Scope};
 use bireme_fleet::collective::{Ranks, Rings, connect_group, connect_ranks, ranks_of};
 use bireme_fleet::comm::Interrupt;
 use bireme_fleet::group::Group;
+use bireme_fleet::ps::worker::Worker;
 use bireme_ir::Program;
 
 use crate::executor::signalled;
@@ -43,6 +44,25 @@ pub(crate) fn rings(given: Option<&Ranks>) -> Result<Arc<Rings>> {
     let rings = Arc::new(Rings::new(group));
     *known() = Some(Arc::clone(&rings));
     Ok(rings)
+}
+
+/// The trainers of a GPUBox job, which have servers and exchange rows among themselves; `None` where
+/// there is one.
+pub(crate) fn of_trainers(worker: &Worker) -> Result<Option<Arc<Rings>>> {
+    let config = worker.config();
+    if config.trainers < 2 {
+        return Ok(None);
+    }
+    let endpoints = jobs::environment()?.trainer_endpoints;
+    if endpoints.len() != config.trainers as usize {
+        return Err(Error::remote(format!(
+            "the {} trainers of this GPUBox job exchange rows, and `PADDLE_TRAINER_ENDPOINTS` names {}: \
+             start them with `fleetrun`, or name all of them",
+            config.trainers,
+            endpoints.len()
+        )));
+    }
+    rings(Some(&Ranks { rank: config.trainer as usize, endpoints })).map(Some)
 }
 
 /// A group of ranks that is not that of the job.
@@ -85,9 +105,13 @@ pub(crate) fn rings_for(program: &Program, scope: &Scope) -> Result<Arc<Rings>> 
     Ok(rings)
 }
 
-/// Lets go of the other ranks; a second call does nothing.
+/// Leaves the other ranks, whatever objects of a script still hold; a second call does nothing.
 pub(crate) fn leave() {
-    drop(known().take());
+    // Not under the lock: a slow link may take a while.
+    let rings = known().take();
+    if let Some(rings) = rings {
+        rings.group(0).leave();
+    }
 }
 
 /// Tells the other ranks that this process ends with an error.

@@ -96,18 +96,21 @@ impl Transpiler {
         Ok(())
     }
 
-    /// The programs of a GPUBox job: one trainer that holds the rows of a pass, and servers with the
-    /// tables.
+    /// The programs of a GPUBox job: trainers that hold the rows of a pass, and servers with the tables.
     fn transpile_gpubox(
         &self,
         py: Python<'_>,
+        trainer_id: usize,
         main: &Bound<'_, Program>,
         startup: &Bound<'_, Program>,
         pservers: Vec<String>,
+        trainers: usize,
     ) -> PyResult<()> {
         let main = main.get().handle.read(Clone::clone);
         let startup = startup.get().handle.read(Clone::clone);
-        let split = py.detach(|| self.inner.transpile_gpubox(&main, &startup, &pservers));
+        let split = py.detach(|| {
+            self.inner.transpile_gpubox((trainer_id, trainers), &main, &startup, &pservers)
+        });
         let split = split.map_err(invalid)?;
         *self.split.lock().unwrap_or_else(PoisonError::into_inner) = Some(split);
         Ok(())

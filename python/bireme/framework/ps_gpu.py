@@ -14,7 +14,8 @@ class PSGPU:
 
     A pass is what the last `InMemoryDataset` that was loaded holds: `begin_pass` brings the rows of
     its keys onto the card, `end_pass` gives the servers what was trained. Which slots are keys, and
-    how wide rows are, the program says; `set_slot_vector` is compared with it.
+    how wide rows are, the program says; `set_slot_vector` is compared with it. A `QueueDataset` has
+    no passes: its keys are given rows as it is trained, and `end_pass` gives the servers the rest.
 
     >>> import bireme as paddle
     >>> passes = paddle.framework.core.PSGPU()
@@ -45,8 +46,8 @@ class PSGPU:
         devices = [int(device) for device in devices]
         if len(devices) != 1:
             raise NotImplementedError(
-                f"GPUBox trains on one card in this version, and {len(devices)} are named"
-                f" ({devices}): set `FLAGS_selected_gpus` to one of them"
+                f"a worker of GPUBox trains on one card, and {len(devices)} are named ({devices}):"
+                " start a worker for each card (`fleetrun --worker_num`)"
             )
         self._device = devices[0]
 
@@ -59,6 +60,7 @@ class PSGPU:
         if loaded is None:
             raise RuntimeError(
                 "there is no data for a pass: call `load_into_memory` of an `InMemoryDataset` before"
+                " (a `QueueDataset` is trained without passes)"
             )
         runtime = fleet._job._runtime_handle()
         self._check_slots(runtime.main)

@@ -1,7 +1,8 @@
 """Trains the `StaticModel` of a folder in GPUBox: `tools/static_gpubox_trainer.py`.
 
 One process is the server, another the worker, as `tools/run_gpubox.sh` starts them. The samples of an
-epoch are a pass: its rows are brought onto the card, trained there, and given back.
+epoch are a pass: its rows are brought onto the card, trained there, and given back. With
+`runner.reader_type: QueueDataset` they are a stream, whose rows come and go as it is read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from .config import arguments, load, table
 from .log import logger
-from .servers import Trainer
+from .servers import _DATASETS, Trainer
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -41,6 +42,11 @@ class BoxTrainer(Trainer):
             raise ValueError(
                 "`runner.sync_mode` must be gpubox: use tools/static_ps_trainer.py else"
             )
+        if self.config.get("runner.reader_type") not in _DATASETS:
+            raise ValueError(
+                f"`runner.reader_type` must be one of {', '.join(_DATASETS)} in GPUBox, whose keys are"
+                " given rows by a dataset"
+            )
         logger.info("Run Worker Begin")
         place = paddle.CUDAPlace(0) if self.config.get("runner.use_gpu") else paddle.CPUPlace()
         self.executor = paddle.static.Executor(place)
@@ -59,6 +65,10 @@ class BoxTrainer(Trainer):
         self.passes.finalize()
 
     def _dataset_epoch(self, epoch: int) -> None:
+        if self.config.get("runner.reader_type") == "QueueDataset":
+            super()._dataset_epoch(epoch)
+            self.passes.end_pass()
+            return
         begun = time.time()
         self.reader.load_into_memory()
         print(f"self.reader.load_into_memory cost :{time.time() - begun} seconds", flush=True)

@@ -91,6 +91,7 @@ class Executor:
         """Trains on all samples of a dataset, in threads that need no Python.
 
         `thread` training threads share the parameters; 0 means as many as the dataset has readers.
+        Four batches at most are trained at a time, and more threads split them.
         Where trainers keep step with others (sync mode, collective jobs) one thread trains, and
         splits its batches over so many; all end with the one that has the fewest batches. What `fetch_list` names is printed under the names of
         `fetch_info` every `print_period` batches of the first thread. `debug` prints how long

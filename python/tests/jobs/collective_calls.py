@@ -8,7 +8,9 @@ import paddle
 import paddle.distributed as dist
 from paddle.framework.pickles import UnsafePickleError
 
-paddle.set_device(os.environ.get("JOB_DEVICE", "cpu"))
+# A card that all ranks share, or one for each.
+RANK = os.environ.get("PADDLE_TRAINER_ID", "0")
+paddle.set_device(os.environ.get("JOB_DEVICE", "cpu").replace("RANK", RANK))
 TYPES = ["float32", "float64", "int32", "int64", "uint8", "int8", "int16", "bool", "float16"]
 
 

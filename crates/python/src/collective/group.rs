@@ -26,7 +26,7 @@ use crate::{jobs, ranks};
 #[pyclass(frozen, module = "bireme._core")]
 pub(crate) struct ProcessGroup {
     pub(super) group: Group,
-    /// The rings of the job, for the group of all its processes.
+    /// What its cards have agreed on; for the group of all processes of the job these are the job's.
     rings: Option<Arc<Rings>>,
 }
 
@@ -232,7 +232,11 @@ impl ProcessGroup {
             self.check_rank("ranks", *rank)?;
         }
         let made = enter(py, || self.group.subgroup(&ranks).map_err(remote))?;
-        Ok(made.map(ProcessGroup::new))
+        // Its ranks agree for themselves how their cards exchange, when one of them first has a tensor there.
+        Ok(made.map(|group| {
+            let rings = Some(Arc::new(Rings::new(group.clone())));
+            ProcessGroup { group, rings }
+        }))
     }
 
     /// The tensor becomes the reduction of those of all ranks.
@@ -266,7 +270,12 @@ impl ProcessGroup {
         sync: bool,
     ) -> PyResult<Task> {
         self.check_rank("dst", root)?;
-        let (tensor, op) = (tensor.inner.clone(), reduction(op)?);
+        let (tensor, op, own) = (tensor.inner.clone(), reduction(op)?, self.group.rank());
+        if let Some(cards) = self.on_cards(py, &tensor)?
+            && enter(py, || cards.reduce(&tensor, op, root, own))?
+        {
+            return Ok(Task::done());
+        }
         self.call(py, sync, move |group, memory| {
             change(&tensor, memory, |tensor| tensors::reduce(group, tensor, op, root))
         })

@@ -98,12 +98,12 @@ class Runtime:
         servers, workers = list(identity.server_endpoints), identity.worker_num
         index = 0 if identity.role == Role.SERVER else identity.index
         if self._settings.get("gpubox"):
-            if workers > 1 or identity.heter_stages:
+            if identity.heter_stages:
                 raise ValueError(
-                    "`use_ps_gpu` is for one worker, which drives the card, without heter workers:"
-                    f" this job has {workers} workers"
+                    "`use_ps_gpu` has workers that drive cards, and no heter workers: leave out"
+                    " `--heter_worker_num`"
                 )
-            transpiler.transpile_gpubox(main, startup, servers)
+            transpiler.transpile_gpubox(index, main, startup, servers, workers)
             return
         if not identity.heter_stages:
             transpiler.transpile(index, main, startup, servers, workers, sync)
