@@ -178,6 +178,8 @@ fn batches_of_other_sizes_train_too() {
     let mut batches = ctr_batches(3, BATCH);
     batches.extend(ctr_batches(1, 6));
     batches.extend(ctr_batches(1, BATCH));
+    // All ranks have more: those whose cards exchange agree anew.
+    batches.extend(ctr_batches(2, 2 * BATCH));
     let (expected, _) = local::train(&model, &batches).unwrap();
     for road in ROADS {
         let ranks = Ranks::on_cards(cards.clone(), road);
@@ -237,6 +239,14 @@ fn every_exchange_does_what_it_says() {
         assert_eq!(got(&out), [2.0, 20.0]);
         exchange.broadcast(own.address(), out.address(), of(2), 1).unwrap();
         assert_eq!(got(&out), [2.0, 20.0]);
+        exchange.reduce(own.address(), out.address(), of(2), Reduction::Sum, 2).unwrap();
+        let expected = if rank == 2 { [6.0, 60.0] } else { [2.0, 20.0] };
+        assert_eq!(got(&out), expected);
+        let parts: Vec<f32> = (0..6).map(|at| 100.0 * number + at as f32).collect();
+        let parts = upload(&parts);
+        exchange.scatter(parts.address(), out.address(), of(2), 1).unwrap();
+        let first = 200.0 + 2.0 * rank as f32;
+        assert_eq!(got(&out), [first, first + 1.0]);
         let all = upload(&[0.0; 6]);
         exchange.all_gather(own.address(), all.address(), of(2)).unwrap();
         assert_eq!(got(&all), [1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);

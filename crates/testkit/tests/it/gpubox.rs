@@ -1,26 +1,30 @@
 //! GPUBox against sync training with servers on CPUs: weights, accumulators and what is saved.
 
+mod stream;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bireme_comm::{Memory, Settings};
+use bireme_data::KeyedPart;
 use bireme_engine::device::Device;
 use bireme_engine::optimizer::{Adagrad, Adam, AdamW, Ftrl, Momentum, Optimizer, Sgd};
 use bireme_engine::remote::{RowSpread, TableRef};
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Executor, Place};
 use bireme_fleet::{Environment, Fleet, RoleMaker, SaveMode, Strategy};
+use bireme_ir::Attr;
 use bireme_testkit::cluster::Cluster;
 use bireme_testkit::models::{Batch, Model, Table, ctr_batches, ctr_dnn};
 use bireme_testkit::{Params, difference};
 
 const TOLERANCE: f32 = 1e-5;
-const WIDTH: usize = 4;
-const ROWS: u64 = 200;
+pub(super) const WIDTH: usize = 4;
+pub(super) const ROWS: u64 = 200;
 
 /// The emulated card, or `None` on a machine that cannot have one.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn card() -> Option<Arc<dyn Device>> {
+pub(crate) fn card() -> Option<Arc<dyn Device>> {
     let Some(dir) = bireme_emulator::DIR else {
         eprintln!("skipped: there is no emulated card, for want of a C++ compiler");
         return None;
@@ -31,13 +35,13 @@ fn card() -> Option<Arc<dyn Device>> {
 
 /// What a training leaves: parameters, and whole records of the table.
 #[derive(Debug, PartialEq)]
-struct Left {
-    params: Params,
-    records: Vec<f32>,
+pub(crate) struct Left {
+    pub(crate) params: Params,
+    pub(crate) records: Vec<f32>,
 }
 
 impl Left {
-    fn close(&self, other: &Left) {
+    pub(super) fn close(&self, other: &Left) {
         let apart = difference(&self.params, &other.params);
         let by_name = self.params.iter().map(|(name, mine)| {
             let pairs = mine.iter().zip(&other.params[name]);
@@ -52,7 +56,7 @@ impl Left {
     }
 }
 
-fn reference(endpoints: &[String]) -> TableRef {
+pub(super) fn reference(endpoints: &[String]) -> TableRef {
     TableRef {
         name: "emb".to_owned(),
         width: WIDTH,
@@ -64,7 +68,7 @@ fn reference(endpoints: &[String]) -> TableRef {
 }
 
 /// One trainer and two servers on CPUs, in sync.
-fn on_servers(model: &Model, batches: &[Batch], record: usize) -> Left {
+pub(super) fn on_servers(model: &Model, batches: &[Batch], record: usize) -> Left {
     let records = Arc::new(Mutex::new(Vec::new()));
     let (kept, steps) = (Arc::clone(&records), batches.len());
     let cluster = Cluster::new(1, 2).after_step(move |done| {
@@ -84,13 +88,17 @@ fn on_servers(model: &Model, batches: &[Batch], record: usize) -> Left {
 }
 
 /// A GPUBox job in this process.
-struct Job {
-    fleet: Fleet,
-    executor: Executor,
+pub(crate) struct Job {
+    pub(crate) fleet: Fleet,
+    pub(crate) executor: Executor,
 }
 
 impl Job {
-    fn start(model: &Model, device: Option<&Arc<dyn Device>>, budget: Option<usize>) -> Job {
+    pub(crate) fn start(
+        model: &Model,
+        device: Option<&Arc<dyn Device>>,
+        budget: Option<usize>,
+    ) -> Job {
         let variables = budget.map(|bytes| ("BIREME_GPUBOX_MEMORY", bytes.to_string()));
         let environment =
             Environment::of(variables.iter().map(|(name, value)| (*name, value.as_str())));
@@ -105,9 +113,9 @@ impl Job {
     }
 
     /// Trains some batches as one pass, while the next is made ready.
-    fn pass(&mut self, model: &Model, batches: &[Batch], next: Option<&[Batch]>) {
+    pub(super) fn pass(&mut self, model: &Model, batches: &[Batch], next: Option<&[Batch]>) {
         let mut passes = self.fleet.passes().unwrap();
-        passes.begin(&[keys(batches)], ids(batches)).unwrap();
+        passes.begin(&part(batches)).unwrap();
         let ahead = next.map(|next| (passes.ahead(), keys(next)));
         let thread =
             ahead.map(|(ahead, keys)| std::thread::spawn(move || ahead.prepare(vec![keys])));
@@ -125,7 +133,7 @@ impl Job {
     }
 
     /// What the servers have.
-    fn left(&self, model: &Model, record: usize) -> Left {
+    pub(crate) fn left(&self, model: &Model, record: usize) -> Left {
         self.fleet.flush().unwrap();
         let worker = self.fleet.worker().unwrap();
         let keys: Vec<u64> = (0..ROWS).collect();
@@ -153,12 +161,13 @@ fn keys(batches: &[Batch]) -> Vec<u64> {
     keys
 }
 
-fn ids(batches: &[Batch]) -> u64 {
-    batches.iter().map(|batch| 3 * batch[1].rows() as u64).sum()
+fn part(batches: &[Batch]) -> KeyedPart {
+    let ids = batches.iter().map(|batch| 3 * batch[1].rows() as u64).sum();
+    KeyedPart { batches: batches.len() as u64, ids, keys: vec![keys(batches)], most: Vec::new() }
 }
 
 /// Trains all batches in passes of so many.
-fn in_passes(
+pub(super) fn in_passes(
     model: &Model,
     batches: &[Batch],
     per_pass: usize,
@@ -268,10 +277,12 @@ fn what_cannot_be_trained_so_is_refused() {
     let model = ctr_dnn(Table::Keyed, &Momentum::new(0.1, 0.9)).unwrap();
     let error = refused(&model, &Strategy::gpubox());
     assert!(error.contains("table `emb`: `momentum` changes rows"), "{error}");
-    let model = ctr_dnn(Table::Keyed, &Adam::new(0.1)).unwrap();
-    let ctr = r#"{"accessor_class": "CtrCommonAccessor", "fea_dim": 4, "embedx_dim": 1}"#;
-    let error = refused(&model, &Strategy::gpubox().table("emb", ctr));
-    assert!(error.contains("shows and clicks"), "{error}");
+    let mut model = ctr_dnn(Table::Keyed, &Adam::new(0.1)).unwrap();
+    let lookup = model.main.global_mut().ops.iter_mut().find(|op| op.kind.starts_with("lookup"));
+    let entry = Attr::String("count_filter_entry:3".to_owned());
+    lookup.unwrap().attrs.insert("entry".to_owned(), entry);
+    let error = refused(&model, &Strategy::gpubox());
+    assert!(error.contains("entry `count_filter_entry:3` and with ``: give all"), "{error}");
 }
 
 #[test]
@@ -279,7 +290,8 @@ fn a_key_that_the_pass_does_not_have_is_named() {
     let model = ctr_dnn(Table::Keyed, &Sgd::new(0.1)).unwrap();
     let batches = ctr_batches(2, 8);
     let job = Job::start(&model, None, None);
-    job.fleet.passes().unwrap().begin(&[vec![7]], 1).unwrap();
+    let part = KeyedPart { batches: 2, ids: 1, keys: vec![vec![7]], most: Vec::new() };
+    job.fleet.passes().unwrap().begin(&part).unwrap();
     let program = job.fleet.main_program().unwrap();
     let feeds: Vec<&str> = model.feeds.iter().map(String::as_str).collect();
     let mut step = job.executor.prepare(program, &feeds, &[&model.loss]).unwrap();
