@@ -27,6 +27,7 @@ mod parquet;
 mod peers;
 mod process;
 mod pytest;
+mod races;
 mod submit;
 mod test;
 mod tidy;
@@ -68,6 +69,8 @@ With what a machine may not have
                            cargo-fuzz
   miri [TEST...]           run the tests of the engine's unsafe code in Miri, which finds races and
                            bad pointers; fails without a nightly compiler with `miri`
+  races [TEST...]          run the tests of cards on an emulated card that looks for accesses of kernels
+                           that nothing orders; needs a C++ compiler, takes minutes
   parquet                  lint and test what only the feature `parquet` compiles
   browser                  look at the page of `bireme report` in Chromium; says so where there is
                            none (BROWSER names another)
@@ -133,6 +136,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         "miri" => miri::run(rest),
         "mpi" => mpi::run(rest),
         "netns" => netns::run(rest),
+        "races" => races::run(rest),
         "parquet" => takes_nothing(command, rest).and_then(|()| parquet::run()),
         "fuzz" => fuzz::run(rest),
         "browser" => takes_nothing(command, rest).and_then(|()| browser::run()),
@@ -214,6 +218,7 @@ mod tests {
             "miri",
             "fuzz",
             "parquet",
+            "races",
             "browser",
             "submit",
         ];

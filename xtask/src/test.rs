@@ -16,6 +16,7 @@ const LEFT_OUT: &[(&str, &str, &str, &str)] = &[
     ("tools/interop/run.py", "exchange with real Paddle", "downloads it", "cargo xtask interop"),
     ("crates/cli", "speed", "needs an idle machine", "cargo xtask bench"),
     ("tools/netns", "jobs on several machines", "need root", "cargo xtask netns"),
+    ("crates/emulator", "races of kernels", "take minutes", "cargo xtask races"),
     ("crates/data", "Parquet files", "need many packages", "cargo xtask parquet"),
     ("fuzz", "long fuzz runs", "need a nightly compiler", "cargo xtask fuzz"),
 ];
