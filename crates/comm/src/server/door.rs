@@ -118,6 +118,8 @@ fn greet(state: &State, connection: &Arc<Connection>) -> Result<(Arc<Session>, H
         Err((Refusal::Full, format!("all {} connections are taken", settings.max_connections)))
     };
     let welcomed = joined.and_then(|session| {
+        // Before the client hears that it is welcome: from now on it is told why if the server ends.
+        state.strangers.remove(connection);
         let welcome = Welcome {
             incarnation: state.incarnation,
             me: state.identity,

@@ -17,6 +17,8 @@ use crate::{Error, Result};
 
 /// Asked of the system for each Unix socket, which grants what its limits allow; TCP tunes itself.
 const SOCKET_BUFFER: usize = 4 << 20;
+/// Ports that are passed by where any will do, because somebody has the Unix socket of that name.
+const MOST_PASSED_BY: usize = 16;
 
 /// Connections that may wait to be taken; the system may allow fewer.
 const BACKLOG: i32 = 4096;
@@ -62,30 +64,44 @@ impl Network {
 impl Transport for Network {
     fn listen(&self, endpoint: &str) -> Result<Bound> {
         let fail = |source| Error::Io { what: format!("cannot listen on `{endpoint}`"), source };
-        // The TCP socket reserves the port even where only the Unix socket is used.
-        let tcp = TcpListener::bind(&*resolve(endpoint)?).map_err(fail)?;
-        deepen(&tcp);
-        let address = tcp.local_addr().map_err(fail)?;
-        let mut listeners: Vec<Box<dyn Listener>> = Vec::new();
-        if self.path != Path::Tcp {
-            let name = UnixAddress::from_abstract_name(unix_name(address)).map_err(fail)?;
-            match UnixListener::bind_addr(&name) {
-                Ok(unix) => {
-                    deepen(&unix);
-                    listeners.push(Box::new(unix));
+        let any_port = endpoint.ends_with(":0");
+        // Held until a port is found, so that the system does not choose it again.
+        let mut passed_by = Vec::new();
+        loop {
+            // The TCP socket reserves the port even where only the Unix socket is used.
+            let tcp = TcpListener::bind(&*resolve(endpoint)?).map_err(fail)?;
+            deepen(&tcp);
+            let address = tcp.local_addr().map_err(fail)?;
+            let mut listeners: Vec<Box<dyn Listener>> = Vec::new();
+            if self.path != Path::Tcp {
+                let name = UnixAddress::from_abstract_name(unix_name(address)).map_err(fail)?;
+                match UnixListener::bind_addr(&name) {
+                    Ok(unix) => {
+                        deepen(&unix);
+                        listeners.push(Box::new(unix));
+                    }
+                    // A server that is ending has given up the port, but not yet the name.
+                    Err(error)
+                        if any_port
+                            && error.kind() == ErrorKind::AddrInUse
+                            && passed_by.len() < MOST_PASSED_BY =>
+                    {
+                        passed_by.push(tcp);
+                        continue;
+                    }
+                    Err(source) if self.path == Path::Unix => return Err(fail(source)),
+                    Err(error) => tracing::warn!(
+                        "no Unix socket for `{address}` ({error}): peers on this host will use TCP"
+                    ),
                 }
-                Err(source) if self.path == Path::Unix => return Err(fail(source)),
-                Err(error) => tracing::warn!(
-                    "no Unix socket for `{address}` ({error}): peers on this host will use TCP"
-                ),
             }
+            if self.path == Path::Unix {
+                listeners.push(Box::new(Reserved(tcp)));
+            } else {
+                listeners.push(Box::new(tcp));
+            }
+            return Ok(Bound { endpoint: real_endpoint(endpoint, address), listeners });
         }
-        if self.path == Path::Unix {
-            listeners.push(Box::new(Reserved(tcp)));
-        } else {
-            listeners.push(Box::new(tcp));
-        }
-        Ok(Bound { endpoint: real_endpoint(endpoint, address), listeners })
     }
 
     fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Box<dyn Stream>> {

@@ -575,7 +575,10 @@ fn a_server_that_ends_says_why() {
         Arc::new(Memory::new(0)),
     ];
     // The thread of heartbeats looks soon, or long after somebody asks for something.
-    for (transport, soon) in transports.iter().flat_map(|each| [(each, true), (each, false)]) {
+    let cases = transports.iter().enumerate();
+    for (case, transport, soon) in
+        cases.flat_map(|(at, each)| [(at, each, true), (at, each, false)])
+    {
         let heartbeat = Duration::from_millis(if soon { 20 } else { 5000 });
         let settings = Settings { heartbeat, ..hasty() };
         let (me, it) = (Identity::trainer(1), Identity::server(0));
@@ -591,7 +594,8 @@ fn a_server_that_ends_says_why() {
             other => panic!("{other}"),
         };
         assert!(of.starts_with("server 0 ("), "{of}");
-        assert_eq!(problem, "trainer 7 is lost, while waiting for the next");
+        let way = ["TCP", "Unix sockets", "memory"][case];
+        assert_eq!(problem, "trainer 7 is lost, while waiting for the next", "{way}, {soon}");
     }
 }
 
