@@ -8,7 +8,7 @@ use bireme_ir::{DType, Program, Var};
 use crate::collective::Collective;
 use crate::device::{Device, DeviceTensor, MemoryPlan, OnMemory};
 use crate::graph::ProgramHandle;
-use crate::plan::{FeedShape, Plan, Question, Way, shape_of};
+use crate::plan::{FeedShape, Plan, Question, StepTimes, Way, shape_of};
 use crate::remote::Remote;
 use crate::tensor::{Dims, Tensor};
 use crate::{Draws, Error, Place, Result, Scope};
@@ -31,6 +31,7 @@ pub struct Executor {
     device: Option<Arc<dyn Device>>,
     on_memory: Option<OnMemory>,
     draws: Option<Draws>,
+    timed: bool,
     kept: Vec<Kept>,
 }
 
@@ -104,6 +105,7 @@ impl Executor {
             device: None,
             on_memory: None,
             draws: None,
+            timed: false,
             kept: Vec::new(),
         })
     }
@@ -203,6 +205,13 @@ impl Executor {
     /// Lets prepared steps go on with the random numbers of others; without it, each starts anew.
     pub fn draws(mut self, draws: Draws) -> Executor {
         self.draws = Some(draws);
+        self.kept.clear();
+        self
+    }
+
+    /// Adds up where the time of prepared steps goes ([`Step::times`]), which costs them a little.
+    pub fn timed(mut self, timed: bool) -> Executor {
+        self.timed = timed;
         self.kept.clear();
         self
     }
@@ -367,6 +376,9 @@ impl Executor {
         if let Some(draws) = &self.draws {
             plan.draw_from(draws.clone());
         }
+        if self.timed {
+            plan.time();
+        }
         let declared = |name: &&str| program.global().var(name).cloned().expect("checked above");
         Ok(Step {
             plan,
@@ -456,6 +468,11 @@ impl Step {
     /// Declarations of the feeds, in their order.
     pub fn feeds(&self) -> &[Var] {
         &self.feeds
+    }
+
+    /// Where the time of its runs on the host went, if its executor was [`Executor::timed`].
+    pub fn times(&self) -> Option<StepTimes> {
+        self.plan.times()
     }
 
     /// A copy of a persistable variable as this step sees it; private ones can be read only here.

@@ -11,7 +11,7 @@ use bireme_engine::layers::{Act, Fc, Label};
 use bireme_engine::optimizer::{Adam, Optimizer};
 use bireme_engine::random::Philox;
 use bireme_engine::tensor::Tensor;
-use bireme_engine::{Executor, Place, Step, layers};
+use bireme_engine::{Executor, Place, Step, StepTimes, layers};
 use bireme_ir::{DType, Program};
 use bireme_rec::zoo::criteo::{DENSE, SLOTS, Source};
 use bireme_rec::zoo::{self, Hyper};
@@ -37,6 +37,8 @@ pub(super) enum Kind {
     Shared,
     /// Products round their factors to `bfloat16`.
     Half,
+    /// As plain, and says where its time goes.
+    Timed,
 }
 
 /// A prepared step and batches for it.
@@ -50,7 +52,7 @@ impl Workload {
     /// The step of a case.
     pub(super) fn new(case: &Case, kind: Kind) -> Result<Workload> {
         let executor = Executor::new(Place::Cpu)?.threads(case.threads);
-        let executor = executor.hogwild(kind == Kind::Shared);
+        let executor = executor.hogwild(kind == Kind::Shared).timed(kind == Kind::Timed);
         match case.model {
             Model::CtrDnn => ctr_dnn(case.batch, executor, kind == Kind::Half),
             Model::MnistMlp => mnist_mlp(case.batch, executor),
@@ -64,6 +66,11 @@ impl Workload {
             self.next = (self.next + 1) % self.batches.len();
             Ok(self.step.run(&feeds)?)
         })
+    }
+
+    /// Where the time of a [`Kind::Timed`] one went so far.
+    pub(super) fn times(&self) -> StepTimes {
+        self.step.times().unwrap_or_default()
     }
 
     /// Fails when the training that was measured has diverged.

@@ -22,8 +22,11 @@ use std::time::{Duration, Instant};
 
 pub(crate) use parts::{Parts, blocks, each_block};
 
-/// Looks at something before a thread lets others run: some tens of microseconds.
+/// Looks at something before a thread lets others run: some hundreds of microseconds, as long as a step may need only one
+/// thread.
 const SPINS: u32 = if cfg!(miri) { 10 } else { 20_000 };
+/// The same after work that nothing follows at once.
+const FEW_SPINS: u32 = if cfg!(miri) { 10 } else { 500 };
 
 /// Waits of this length are for other processes: a short sleep between two looks adds nothing to them that anybody
 /// notices, and leaves the core to others.
@@ -36,6 +39,8 @@ const SLOTS: usize = 64;
 thread_local! {
     /// How many threads may take part in what this thread does, itself included.
     static HANDS: Cell<usize> = const { Cell::new(1) };
+    /// How long threads that took part look for more work.
+    static LINGER: Cell<u32> = const { Cell::new(SPINS) };
 }
 
 /// What is posted now: a bit for each slot that has work with tasks left.
@@ -63,6 +68,8 @@ struct Work<'a> {
     next: AtomicUsize,
     /// What [`hands`] says in each task.
     hands: usize,
+    /// How often who helped looks for more.
+    linger: u32,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -83,9 +90,9 @@ pub(crate) fn with_hands<R>(hands: usize, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Runs `work` as [`with_hands`] does, with threads for it: those that are there for others who do so at the same time
-/// are not counted.
-pub(crate) fn with_threads<R>(hands: usize, work: impl FnOnce() -> R) -> R {
+/// Runs `work`, which `hands` threads may take part in, the caller included; threads are started for it: those that are
+/// there for others who do so at the same time are not counted.
+pub fn with_threads<R>(hands: usize, work: impl FnOnce() -> R) -> R {
     struct Wanted(usize);
     impl Drop for Wanted {
         fn drop(&mut self) {
@@ -99,9 +106,21 @@ pub(crate) fn with_threads<R>(hands: usize, work: impl FnOnce() -> R) -> R {
     with_hands(hands, work)
 }
 
-/// Runs `task` with each number below `tasks` once, and returns when all are done. A panic of any of them comes to
-/// the caller.
-pub(crate) fn share_out(tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+/// As [`with_threads`], but threads that helped sleep soon: others want the processors when it is done.
+pub fn with_brief_help<R>(hands: usize, work: impl FnOnce() -> R) -> R {
+    struct Before(u32);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            LINGER.set(self.0);
+        }
+    }
+    let _before = Before(LINGER.replace(FEW_SPINS));
+    with_threads(hands, work)
+}
+
+/// Runs `task` with each number below `tasks` once, with the threads that may take part ([`with_threads`]), and returns
+/// when all are done. A panic of any of them comes to the caller.
+pub fn share_out(tasks: usize, task: &(dyn Fn(usize) + Sync)) {
     share_out_asking(tasks, task, &|| ());
 }
 
@@ -112,7 +131,14 @@ pub(crate) fn share_out_asking(tasks: usize, task: &(dyn Fn(usize) + Sync), idle
     let Some(slot) = slot else {
         return (0..tasks).for_each(task);
     };
-    let work = Work { task, tasks, next: AtomicUsize::new(0), hands, panic: Mutex::new(None) };
+    let work = Work {
+        task,
+        tasks,
+        next: AtomicUsize::new(0),
+        hands,
+        linger: LINGER.get(),
+        panic: Mutex::new(None),
+    };
     let posted = Posted::new(slot, seats, &work);
     threads::wake(seats);
     // Others may still work when a task of the caller panics: it goes on only when they have left.
@@ -192,27 +218,27 @@ impl Slot {
             && self.visitors.load(Ordering::Relaxed) < self.seats.load(Ordering::Relaxed)
     }
 
-    /// Takes part in what lies here, if there is a seat; whether there was something to do.
-    fn help(&self, number: usize) -> bool {
+    /// Takes part in what lies here, if there is a seat; if there was something to do, how often to look for more.
+    fn help(&self, number: usize) -> Option<u32> {
         if !self.is_inviting() {
-            return false;
+            return None;
         }
         // Who comes in is counted first and looks then; the caller takes the work away first and then looks who is in.
         let others = self.visitors.fetch_add(1, Ordering::SeqCst);
         let work = self.work.load(Ordering::SeqCst);
-        let mut found = false;
+        let mut linger = None;
         // SAFETY: it was there after this thread was counted, so its caller waits until the count is taken back.
         if let Some(work) = unsafe { work.as_ref() }
             && others < self.seats.load(Ordering::Relaxed)
         {
             let help = || with_hands(work.hands, || work.take_all(self, number));
             match threads::busy(|| catch_unwind(AssertUnwindSafe(help))) {
-                Ok(any) => found = any,
+                Ok(found) => linger = found.then_some(work.linger),
                 Err(panic) => *lock(&work.panic) = Some(panic),
             }
         }
         self.visitors.fetch_sub(1, Ordering::SeqCst);
-        found
+        linger
     }
 }
 
@@ -241,9 +267,9 @@ fn open() -> impl Iterator<Item = usize> {
     })
 }
 
-/// Helps wherever something is posted; whether there was something to do.
-fn help() -> bool {
-    open().any(|number| BOARD[number].help(number))
+/// Helps wherever something is posted; if there was something to do, how often to look for more.
+fn help() -> Option<u32> {
+    open().find_map(|number| BOARD[number].help(number))
 }
 
 /// Spins, then lets other threads run, then sleeps between two looks.

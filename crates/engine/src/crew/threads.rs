@@ -2,7 +2,7 @@
 //! are short, and then sleep; a sleeping thread costs nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::Thread;
 
 use super::{BOARD, OPEN, SPINS, TAKEN, help, lock, open};
@@ -17,8 +17,14 @@ struct Started {
 
 static STARTED: Mutex<Started> = Mutex::new(Started { threads: 0, wanted: 0, process: 0 });
 
+/// A thread that sleeps until it is called.
+struct Sleeper {
+    thread: Thread,
+    is_called: Arc<AtomicBool>,
+}
+
 /// Those that sleep, the one that fell asleep last at the end.
-static ASLEEP: Mutex<Vec<Thread>> = Mutex::new(Vec::new());
+static ASLEEP: Mutex<Vec<Sleeper>> = Mutex::new(Vec::new());
 /// How many they are, for a look without the lock.
 static SLEEPERS: AtomicUsize = AtomicUsize::new(0);
 /// Those that are awake and look for work.
@@ -63,6 +69,7 @@ fn forget() {
     }
     SLEEPERS.store(0, Ordering::SeqCst);
     LOOKING.store(0, Ordering::SeqCst);
+    TO_WAKE.store(0, Ordering::SeqCst);
     OPEN.store(0, Ordering::SeqCst);
     TAKEN.store(0, Ordering::SeqCst);
     for slot in &BOARD {
@@ -71,31 +78,52 @@ fn forget() {
     }
 }
 
-/// Wakes threads until so many look for work, if there are so many.
+/// Threads that are to be woken, by those that were.
+static TO_WAKE: AtomicUsize = AtomicUsize::new(0);
+/// How many threads one wakes at a time: a call of the system for each.
+const AT_ONCE: usize = 2;
+
+/// Wakes threads until so many look for work, if there are so many: a few, who wake the others, for who asks has work to do.
 pub(super) fn wake(count: usize) {
     if SLEEPERS.load(Ordering::SeqCst) == 0 {
         return;
     }
-    let mut count = count.saturating_sub(LOOKING.load(Ordering::SeqCst));
-    if count == 0 {
-        return;
+    let count = count.saturating_sub(LOOKING.load(Ordering::SeqCst));
+    if count > 0 {
+        TO_WAKE.fetch_max(count, Ordering::SeqCst);
+        wake_some();
     }
-    let mut asleep = lock(&ASLEEP);
-    while let (true, Some(thread)) = (count > 0, asleep.pop()) {
-        SLEEPERS.fetch_sub(1, Ordering::SeqCst);
-        thread.unpark();
-        count -= 1;
+}
+
+/// Wakes a few of those that are to be woken.
+fn wake_some() {
+    for _ in 0..AT_ONCE {
+        let less = |left: usize| left.checked_sub(1);
+        if TO_WAKE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_err() {
+            return;
+        }
+        let next = lock(&ASLEEP).pop();
+        match next {
+            Some(sleeper) => {
+                SLEEPERS.fetch_sub(1, Ordering::SeqCst);
+                sleeper.is_called.store(true, Ordering::Release);
+                sleeper.thread.unpark();
+            }
+            None => return TO_WAKE.store(0, Ordering::SeqCst),
+        }
     }
 }
 
 fn serve() {
+    let mut linger = SPINS;
     loop {
         LOOKING.fetch_add(1, Ordering::SeqCst);
-        let mut spins = 0;
-        while spins < SPINS {
-            match help() {
-                true => spins = 0,
-                false => spins += 1,
+        wake_some();
+        let mut left = linger;
+        while left > 0 {
+            left -= 1;
+            if let Some(more) = help() {
+                (linger, left) = (more, more);
             }
             std::hint::spin_loop();
         }
@@ -114,11 +142,10 @@ pub(super) fn busy<R>(work: impl FnOnce() -> R) -> R {
 
 /// Sleeps until it is woken, unless something was posted meanwhile.
 fn sleep() {
-    let me = std::thread::current();
-    let id = me.id();
+    let is_called = Arc::new(AtomicBool::new(false));
     {
         let mut asleep = lock(&ASLEEP);
-        asleep.push(me);
+        asleep.push(Sleeper { thread: std::thread::current(), is_called: Arc::clone(&is_called) });
         // Who posts looks for sleepers afterwards: either sees this one, or this one sees what was posted.
         SLEEPERS.fetch_add(1, Ordering::SeqCst);
         if open().any(|number| BOARD[number].is_inviting()) {
@@ -127,7 +154,7 @@ fn sleep() {
             return;
         }
     }
-    while lock(&ASLEEP).iter().any(|thread| thread.id() == id) {
+    while !is_called.load(Ordering::Acquire) {
         std::thread::park();
     }
 }

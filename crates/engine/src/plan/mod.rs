@@ -2,11 +2,12 @@
 //! batch. A step in steady state allocates nothing, looks nothing up, and takes locks only for its
 //! turn on the scope.
 
-#![expect(unsafe_code, reason = "threads run the calls of a layout side by side")]
+#![expect(unsafe_code, reason = "feeds and fetches are bound to the memory of layouts")]
 
 mod ahead;
 mod beside;
 mod card;
+mod clock;
 mod flatten;
 mod frame;
 mod fuse;
@@ -19,35 +20,33 @@ mod lines;
 mod memory;
 mod overlap;
 mod place;
+mod running;
 mod select;
 mod stage;
 mod versions;
 mod wide;
 
 use std::collections::{HashMap, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::ThreadId;
+use std::sync::Arc;
 
 use bireme_ir::Program;
 
 pub(crate) use card::shape_of;
+pub use clock::StepTimes;
 pub(crate) use interrupt::Question;
 
 use crate::collective::{Collective, Link};
-use crate::crew;
 use crate::device::{Device, OnMemory};
 use crate::plan::card::CardLayout;
-use crate::plan::frame::Call;
+use crate::plan::clock::Clock;
 use crate::plan::interrupt::Interrupt;
 pub(crate) use crate::plan::layout::FeedShape;
-use crate::plan::layout::{Layout, Merge, Source};
+use crate::plan::layout::{Layout, Source};
+use crate::plan::running::{RunningStep, run_layout};
 use crate::plan::select::{Selection, VarId};
 use crate::remote::Remote;
 use crate::scope::{Cell, Scope, Turn};
-use crate::tensor::{SelectedRows, Tensor};
+use crate::tensor::Tensor;
 use crate::value::Value;
 use crate::{Draws, Error, Result};
 
@@ -79,6 +78,7 @@ pub(crate) struct Plan {
     /// Steps that have drawn random numbers, of this plan and of others of its program.
     draws: Draws,
     interrupt: Option<Interrupt>,
+    clock: Option<Clock>,
 }
 
 // SAFETY: a plan's pointers lead into its own frames and into cells that it keeps alive; it moves
@@ -164,6 +164,7 @@ impl Plan {
             steps: 0,
             draws: Draws::default(),
             interrupt: None,
+            clock: None,
         })
     }
 
@@ -190,6 +191,16 @@ impl Plan {
     /// Asks `question` between ops, now and then; a step ends when the answer is yes.
     pub(crate) fn ask_between_ops(&mut self, question: Question) {
         self.interrupt = Some(Interrupt::new(question));
+    }
+
+    /// Adds up where the time of steps on the host goes.
+    pub(crate) fn time(&mut self) {
+        self.clock = Some(Clock::default());
+    }
+
+    /// Where it went, if that was asked for.
+    pub(crate) fn times(&self) -> Option<StepTimes> {
+        self.clock.as_ref().map(Clock::times)
     }
 
     /// Goes on with the random numbers of other plans.
@@ -244,6 +255,7 @@ impl Plan {
             self.draws.next(),
             self.check_finite.then_some(self.steps),
             self.interrupt.as_ref(),
+            self.clock.as_ref(),
         );
         run_layout(layout, &step, threads);
         if let Some((_, error)) = step.error.into_inner().expect("a step's error is stored whole") {
@@ -380,193 +392,4 @@ fn bind_feeds(layout: &mut Layout, feeds: &[&Tensor]) {
             }
         }
     }
-}
-
-/// What the threads of one step share.
-struct RunningStep<'a> {
-    selection: &'a Selection,
-    /// The number by which random ops choose their stream.
-    draw: u64,
-    /// Where every output is checked: the number of this step, for messages.
-    check: Option<u64>,
-    /// Asked by the thread that asked for the step: the signals of this process come to it.
-    interrupt: Option<&'a Interrupt>,
-    caller: ThreadId,
-    /// Set with the first error; nothing more is run then.
-    failed: AtomicBool,
-    /// The error of the earliest op that failed.
-    error: Mutex<Option<(usize, Error)>>,
-}
-
-impl<'a> RunningStep<'a> {
-    fn new(
-        selection: &'a Selection,
-        draw: u64,
-        check: Option<u64>,
-        interrupt: Option<&'a Interrupt>,
-    ) -> RunningStep<'a> {
-        let (failed, error) = (AtomicBool::new(false), Mutex::new(None));
-        let caller = std::thread::current().id();
-        RunningStep { selection, draw, check, interrupt, caller, failed, error }
-    }
-
-    fn run(&self, call: &mut Call) {
-        let (op, selected) = (call.op, &self.selection.ops[call.op]);
-        self.guard(op, || {
-            self.ask()?;
-            call.run(selected, self.draw, self.check)
-        });
-    }
-
-    /// Called while a thread waits for others, of whose ops one may wait for other processes.
-    fn idle(&self) {
-        self.guard(usize::MAX, || self.ask());
-    }
-
-    fn ask(&self) -> Result<()> {
-        match self.interrupt {
-            Some(interrupt)
-                if std::thread::current().id() == self.caller && interrupt.is_wanted() =>
-            {
-                Err(Error::Interrupted)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn merge(&self, pieces: &Merge) {
-        self.guard(usize::MAX, || {
-            merge(pieces);
-            Ok(())
-        });
-    }
-
-    /// Runs a part of the step unless another has failed. A panic counts as a failure, so that it
-    /// is told with the name of the op.
-    fn guard(&self, op: usize, part: impl FnOnce() -> Result<()>) {
-        if self.failed.load(Ordering::Relaxed) {
-            return;
-        }
-        let outcome = catch_unwind(AssertUnwindSafe(part)).unwrap_or_else(|panic| {
-            let error = Error::caught(panic);
-            Err(match self.selection.ops.get(op) {
-                Some(selected) => error.in_op(&selected.op),
-                None => error,
-            })
-        });
-        if let Err(error) = outcome {
-            self.fail(op, error);
-        }
-    }
-
-    fn fail(&self, op: usize, error: Error) {
-        let mut first = self.error.lock().expect("a step's error is stored whole");
-        if first.as_ref().is_none_or(|(other, _)| op < *other) {
-            *first = Some((op, error));
-        }
-        self.failed.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A layout that the threads of one step share.
-struct Shared<'a>(&'a Layout);
-
-// SAFETY: threads reach a layout's ops by `Calls::claim`, each op by one thread at a time; what ops
-// and merges point to is touched by one thread at a time too, or only read.
-unsafe impl Sync for Shared<'_> {}
-
-/// Runs a step with the help of up to `threads` threads. Stages follow one another; within one, shares
-/// of the batch, sums and ops of a level are taken by whoever is free.
-fn run_layout(layout: &mut Layout, step: &RunningStep<'_>, threads: usize) {
-    crew::with_threads(threads, || {
-        for call in layout.before.iter_mut() {
-            step.run(call);
-        }
-        let shared = Shared(layout);
-        let idle = || step.idle();
-        // Shares are cut for all threads: nothing within one is worth cutting again.
-        let share = |at: usize| {
-            let calls = &shared.get().split[at];
-            // SAFETY: a share, with its list of ops, is one task.
-            crew::with_hands(1, || {
-                (0..calls.len()).for_each(|i| step.run(unsafe { calls.claim(i) }))
-            });
-        };
-        crew::share_out_asking(shared.get().split.len(), &share, &idle);
-        let merge = |at: usize| step.merge(&shared.get().merges[at]);
-        crew::share_out_asking(shared.get().merges.len(), &merge, &idle);
-        for level in 0..shared.get().after.len() {
-            // SAFETY: of a level, each op is one task.
-            let op = |at: usize| step.run(unsafe { shared.get().after[level].claim(at) });
-            crew::share_out_asking(shared.get().after[level].len(), &op, &idle);
-        }
-    });
-}
-
-impl Shared<'_> {
-    fn get(&self) -> &Layout {
-        self.0
-    }
-}
-
-/// Adds the pieces of all shares into the first, in the order of the shares.
-fn merge(merge: &Merge) {
-    let (first, others) = merge.pieces.split_first().expect("a merge has pieces");
-    match &merge.range {
-        Some(range) => {
-            for other in others {
-                // SAFETY: the pieces are distinct values, and of the first each range is merged by one
-                // task; nobody changes their shapes or addresses meanwhile.
-                unsafe {
-                    let (sum, piece) = (first.as_ref().tensor(), other.as_ref().tensor());
-                    let (Ok(sum), Ok(piece)) = (sum, piece) else {
-                        unreachable!("pieces of one variable are of one kind")
-                    };
-                    add(sum, piece, range.clone());
-                }
-            }
-        }
-        None => {
-            let pieces = Pieces(others);
-            // SAFETY: pieces without a range are merged by one task as a whole.
-            let Value::Rows(sum) = (unsafe { &mut *first.as_ptr() }) else { return };
-            sum.append_all(others.len(), |at| pieces.rows(at));
-        }
-    }
-}
-
-/// Selected rows of several shares, which nobody changes now.
-struct Pieces<'a>(&'a [NonNull<Value>]);
-
-// SAFETY: they are only read.
-unsafe impl Sync for Pieces<'_> {}
-
-impl<'a> Pieces<'a> {
-    fn rows(&self, at: usize) -> &'a SelectedRows {
-        // SAFETY: the frames that they lie in are alive as long as the layout, and only read now.
-        let piece = unsafe { self.0[at].as_ref() };
-        piece.rows().expect("pieces of one variable are of one kind")
-    }
-}
-
-/// Adds a range of `piece` to that of `sum`.
-///
-/// # Safety
-/// Nobody else touches this range of `sum`.
-unsafe fn add(sum: &Tensor, piece: &Tensor, range: std::ops::Range<usize>) {
-    assert!(range.end <= sum.numel(), "a range lies inside its piece");
-    crate::dispatch!(sum.dtype(), T in [f32, f64, i64, i32, half::f16, half::bf16] => {
-        let Ok(piece) = piece.as_slice::<T>() else {
-            unreachable!("pieces of one variable have one type")
-        };
-        // SAFETY: the range lies inside, the elements are of this type, and nobody else touches
-        // them; a slice of all of `sum` would overlap those of other tasks.
-        let sum = unsafe {
-            let start = sum.start().cast::<T>().add(range.start);
-            std::slice::from_raw_parts_mut(start.as_ptr(), range.len())
-        };
-        for (sum, piece) in sum.iter_mut().zip(&piece[range]) {
-            *sum += *piece;
-        }
-    }, else => unreachable!("only numbers are summed"))
 }

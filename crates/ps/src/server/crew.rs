@@ -1,12 +1,14 @@
-//! Threads of a server that share one piece of work: the update at a barrier, for which all trainers
-//! wait.
+//! One piece of work of a server on several threads: the update at a barrier, for which all trainers wait.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bireme_engine::crew;
 
 use crate::{Error, Result};
 
-/// Elements that are worth a thread: it takes about as long to start one as to update them.
-const WORTH: usize = 1 << 16;
+/// Elements that are worth a thread: it takes about as long to wake one as to update them.
+const WORTH: usize = 1 << 15;
 /// Threads at most.
 const MOST: usize = 16;
 
@@ -27,44 +29,42 @@ impl Crew {
         (elements / WORTH).clamp(1, self.threads)
     }
 
-    /// Runs `count` tasks, which are independent and touch so many `elements` together; the first
-    /// error counts.
+    /// Runs `count` tasks, which are independent and touch so many `elements` together; the error of the first of
+    /// them counts.
     pub(super) fn share(
         &self,
         count: usize,
         elements: usize,
         task: impl Fn(usize) -> Result<()> + Sync,
     ) -> Result<()> {
-        let threads = self.worth(elements).min(count);
-        let next = AtomicUsize::new(0);
-        let work = || {
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                if at >= count {
-                    return Ok(());
+        let failed: Mutex<Option<(usize, Error)>> = Mutex::default();
+        let run = |at: usize| {
+            let panicked = |_| Err(Error::Request("an update panicked".to_owned()));
+            let done = catch_unwind(AssertUnwindSafe(|| task(at))).unwrap_or_else(panicked);
+            if let Err(error) = done {
+                let mut first = lock(&failed);
+                if first.as_ref().is_none_or(|(other, _)| at < *other) {
+                    *first = Some((at, error));
                 }
-                task(at)?;
             }
         };
-        if threads < 2 {
-            return work();
+        // Trainers want the processors as soon as the update is done.
+        crew::with_brief_help(self.worth(elements), || crew::share_out(count, &run));
+        match lock(&failed).take() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
         }
-        std::thread::scope(|scope| {
-            // A thread that cannot be started leaves its tasks to the others.
-            let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-            let others: Vec<_> = (1..threads).filter_map(start).collect();
-            let mine = work();
-            let ended = others.into_iter().map(|other| {
-                let panicked = |_| Err(Error::Request("an update panicked".to_owned()));
-                other.join().unwrap_or_else(panicked)
-            });
-            ended.fold(mine, |first, other| first.and(other))
-        })
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -78,13 +78,15 @@ mod tests {
         crew.share(done.len(), usize::MAX, count).unwrap();
         assert!(done.iter().all(|count| count.load(Ordering::Relaxed) == 1));
         let refuse = |at: usize| match at {
-            7 => Err(Error::Request("seven".to_owned())),
+            7 | 60 => Err(Error::Request(format!("task {at}"))),
             _ => Ok(()),
         };
         for elements in [0, usize::MAX] {
             let error = crew.share(done.len(), elements, refuse).unwrap_err();
-            assert!(error.to_string().contains("seven"), "{error}");
+            assert!(error.to_string().contains("task 7"), "{error}");
         }
+        let error = crew.share(9, usize::MAX, |at| panic!("task {at}")).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
         crew.share(0, usize::MAX, refuse).unwrap();
         assert_eq!((crew.worth(0), crew.worth(3 * WORTH), crew.worth(usize::MAX)), (1, 3, 4));
     }

@@ -6,19 +6,23 @@ use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
-use crate::bench::scale::{CASES, Case, Figure, Run};
+use crate::bench::scale::{CASES, Case, Figure, Parts, Run};
 use crate::commands::{Host, Outcome, available_cores, up_to};
 use crate::units::grouped;
 
 /// Measure how training grows with threads, trainers and servers
 ///
-/// Every figure is a training of the demo (a CTR-DNN with Adam), as `bireme train` runs it: samples a second by its own
-/// event log, from files' worth of samples that are generated on the way, and the AUC on samples that were held out.
-/// `local_b…` splits each batch over the threads, `threads_b…` gives each thread batches of its own; `sync`, `async` and
-/// `geo` have as many trainers as threads, of one thread and 512 samples a step each, and one server, or two from 8 trainers
-/// on, which need processors, too. `ratio` is the speed over that of so many times one thread alone with the same batch, in
-/// the same run; `reader` is the part of the time in which training waited for data. Of two trainings the quicker counts.
-/// Measure on an idle machine.
+/// `step_b…` are steps of the demo's CTR-DNN with Adam, split over the threads, with batches that were made beforehand; one
+/// thread and many take turns, and the median of their ratios counts. `ceiling` is what the ratio of arithmetic alone is:
+/// processors may share a core, and slow down when all have work. Below, where a step's milliseconds go, and which part of
+/// the time of shares (forward and backward) threads work on them.
+///
+/// The other figures are trainings of the demo, as `bireme train` runs it: samples a second by its own event log, from files'
+/// worth of samples that are generated on the way, and the AUC on samples that were held out. `local_b…` splits each batch over
+/// the threads, `threads_b…` gives each thread batches of its own; `sync`, `async` and `geo` have as many trainers as threads,
+/// of one thread and 512 samples a step each, and one server, or two from 8 trainers on, which need processors, too. `ratio` is
+/// the speed over that of so many times one thread alone with the same batch, in the same run; `reader` is the part of the time
+/// in which training waited for data. Of two trainings the quicker counts. Measure on an idle machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print one JSON object for each line
@@ -44,8 +48,8 @@ pub(crate) fn run(args: &Args, host: &Host) -> Result<Outcome> {
     if !args.json {
         writeln!(
             out,
-            "{:<14}  {:>7}  {:>7}  {:>11}  {:>5}  {:>6}  {:>6}",
-            "case", "threads", "servers", "samples/s", "ratio", "AUC", "reader"
+            "{:<14}  {:>7}  {:>7}  {:>11}  {:>5}  {:>7}  {:>6}  {:>6}",
+            "case", "threads", "servers", "samples/s", "ratio", "ceiling", "AUC", "reader"
         )?;
         out.flush()?;
     }
@@ -74,26 +78,47 @@ fn doublings() -> Vec<usize> {
 }
 
 fn as_json(case: &Case, threads: usize, figure: &Figure) -> String {
-    json!({
+    let mut line = json!({
         "case": format!("{}_t{threads}", case.name),
         "value": figure.samples_per_second,
         "unit": "samples/s",
         "ratio": figure.ratio,
-        "auc": figure.auc,
-        "reader": figure.reader,
         "threads": threads,
         "servers": figure.servers,
-    })
-    .to_string()
+    });
+    let more = [("ceiling", figure.ceiling), ("auc", figure.auc), ("reader", figure.reader)];
+    for (name, value) in more {
+        if let Some(value) = value {
+            line[name] = value.into();
+        }
+    }
+    if let Some(Parts { before, shares, at_work, sums, after }) = figure.parts {
+        line["parts_ms"] =
+            json!({ "before": before, "shares": shares, "sums": sums, "after": after });
+        line["at_work"] = at_work.into();
+    }
+    line.to_string()
 }
 
 fn as_text(case: &Case, threads: usize, figure: &Figure) -> String {
-    let Figure { samples_per_second, ratio, auc, reader, servers } = *figure;
+    let Figure { samples_per_second, ratio, ceiling, auc, reader, servers, parts } = *figure;
     let speed = grouped(samples_per_second as u64);
-    format!(
-        "{:<14}  {threads:>7}  {servers:>7}  {speed:>11}  {ratio:>5.2}  {auc:>6.4}  {reader:>6.2}",
+    let cell = |value: Option<f64>, digits: usize| {
+        value.map_or(String::new(), |value| format!("{value:.digits$}"))
+    };
+    let (ceiling, auc, reader) = (cell(ceiling, 2), cell(auc, 4), cell(reader, 2));
+    let line = format!(
+        "{:<14}  {threads:>7}  {servers:>7}  {speed:>11}  {ratio:>5.2}  {ceiling:>7}  {auc:>6}  {reader:>6}",
         case.name
-    )
+    );
+    let mut text = line.trim_end().to_owned();
+    if let Some(Parts { before, shares, at_work, sums, after }) = parts {
+        text += &format!(
+            "\n    before {before:.2} ms, shares {shares:.2} ms (at work {at_work:.2}), sums {sums:.2} ms, \
+             after {after:.2} ms"
+        );
+    }
+    text
 }
 
 /// Parses the name of a case.

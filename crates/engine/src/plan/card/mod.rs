@@ -353,6 +353,7 @@ impl Plan {
             self.draws.next(),
             self.check_finite.then_some(self.steps),
             self.interrupt.as_ref(),
+            None,
         );
         let layout = &mut self.on_card[last];
         // A host op that panics, for want of memory, is an error here as it is on the host.

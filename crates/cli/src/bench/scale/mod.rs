@@ -1,7 +1,11 @@
-//! How training grows with the processors: whole trainings of the demo, as `bireme train` runs them, on one thread and on
-//! many, alone and with servers. Their speed is that of their own event logs; how well they learned is what they print.
+//! How training grows with the processors: steps of the engine alone, and whole trainings of the demo as `bireme train` runs
+//! them, on one thread and on many, alone and with servers. The speed of trainings is that of their own event logs; how well
+//! they learned is what they print.
+
+mod steps;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,12 +13,24 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use bireme_rec::run::Event;
 
+pub(crate) use self::steps::Parts;
+use self::steps::Steps;
+
 /// Trainings of each case; the quickest counts.
 const ROUNDS: usize = 2;
 /// Samples of a step of one trainer, where there are servers.
 const BATCH_OF_TRAINER: usize = 512;
 /// From so many trainers on there are two servers.
 const MANY: usize = 8;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// Steps, each of which splits a batch of so many samples over the threads.
+    Steps(usize),
+    /// A whole training.
+    Training(Way),
+}
 
 /// How a training is spread over threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +47,19 @@ enum Way {
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    way: Way,
+    what: What,
 }
 
 /// Every case, in the order of reports.
 pub(crate) const CASES: &[Case] = &[
-    Case { name: "local_b2048", way: Way::Batch(2048) },
-    Case { name: "local_b8192", way: Way::Batch(8192) },
-    Case { name: "threads_b2048", way: Way::Threads(2048) },
-    Case { name: "sync", way: Way::Servers("sync") },
-    Case { name: "async", way: Way::Servers("async") },
-    Case { name: "geo", way: Way::Servers("geo") },
+    Case { name: "step_b2048", what: What::Steps(2048) },
+    Case { name: "step_b8192", what: What::Steps(8192) },
+    Case { name: "local_b2048", what: What::Training(Way::Batch(2048)) },
+    Case { name: "local_b8192", what: What::Training(Way::Batch(8192)) },
+    Case { name: "threads_b2048", what: What::Training(Way::Threads(2048)) },
+    Case { name: "sync", what: What::Training(Way::Servers("sync")) },
+    Case { name: "async", what: What::Training(Way::Servers("async")) },
+    Case { name: "geo", what: What::Training(Way::Servers("geo")) },
 ];
 
 /// What a training was.
@@ -50,10 +68,14 @@ pub(crate) struct Figure {
     pub(crate) samples_per_second: f64,
     /// Of this speed over that of so many times one thread alone.
     pub(crate) ratio: f64,
+    /// What `ratio` would be for work that needs nothing but arithmetic: processors may share a core, and slow down when all
+    /// have work.
+    pub(crate) ceiling: Option<f64>,
+    pub(crate) parts: Option<Parts>,
     /// On samples that were held out.
-    pub(crate) auc: f64,
+    pub(crate) auc: Option<f64>,
     /// The part of the time in which training threads waited for their data.
-    pub(crate) reader: f64,
+    pub(crate) reader: Option<f64>,
     pub(crate) servers: usize,
 }
 
@@ -64,19 +86,31 @@ pub(crate) struct Run {
     samples: usize,
     /// Of one thread alone, by the size of its batches.
     alone: BTreeMap<usize, f64>,
+    /// Steps, by the size of their batches.
+    steps: BTreeMap<usize, Steps>,
 }
 
 impl Run {
     pub(crate) fn new(bireme: Vec<OsString>, samples: usize) -> Run {
-        Run { bireme, samples, alone: BTreeMap::new() }
+        Run { bireme, samples, alone: BTreeMap::new(), steps: BTreeMap::new() }
     }
 
-    /// Trains with so many threads, or trainers.
+    /// Measures with so many threads, or trainers.
     ///
     /// # Errors
-    /// When a training fails.
+    /// When a step or a training fails.
     pub(crate) fn measure(&mut self, case: &Case, threads: usize) -> Result<Figure> {
-        let batch = match case.way {
+        let way = match case.what {
+            What::Training(way) => way,
+            What::Steps(batch) => {
+                let steps = match self.steps.entry(batch) {
+                    Entry::Occupied(steps) => steps.into_mut(),
+                    Entry::Vacant(none) => none.insert(Steps::new(batch)?),
+                };
+                return steps.measure(threads);
+            }
+        };
+        let batch = match way {
             Way::Batch(batch) | Way::Threads(batch) => batch,
             Way::Servers(_) => BATCH_OF_TRAINER,
         };
@@ -87,7 +121,7 @@ impl Run {
                 *self.alone.entry(batch).or_insert(alone)
             }
         };
-        let mut figure = self.best(case.way, threads)?;
+        let mut figure = self.best(way, threads)?;
         figure.ratio = figure.samples_per_second / (alone * threads as f64);
         Ok(figure)
     }
@@ -138,7 +172,15 @@ impl Run {
         let auc = auc.and_then(|auc| auc.parse().ok()).context("the training printed no AUC")?;
         let (samples_per_second, reader) = speed(&folder.path().join("run"))?;
         let servers = if matches!(way, Way::Servers(_)) { servers } else { 0 };
-        Ok(Figure { samples_per_second, ratio: f64::NAN, auc, reader, servers })
+        Ok(Figure {
+            samples_per_second,
+            ratio: f64::NAN,
+            ceiling: None,
+            parts: None,
+            auc: Some(auc),
+            reader: Some(reader),
+            servers,
+        })
     }
 }
 
