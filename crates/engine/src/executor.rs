@@ -352,6 +352,7 @@ impl Executor {
         let way = Way {
             check_finite: self.check_finite,
             on_card: self.device.is_some(),
+            threads: self.threads,
             collective: self.collective.as_deref(),
         };
         let mut plan = Plan::new(program, feeds, fetches, scope, private, way)?;

@@ -30,7 +30,7 @@ pub use {
 };
 
 pub use bireme_ps::Mode;
-pub use bireme_ps::worker::Reduce;
+pub use bireme_ps::worker::{Reduce, Times, Worker};
 
 pub use collective::connect_group;
 pub use environment::Environment;

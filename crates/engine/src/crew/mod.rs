@@ -39,6 +39,9 @@ const SLOTS: usize = 64;
 thread_local! {
     /// How many threads may take part in what this thread does, itself included.
     static HANDS: Cell<usize> = const { Cell::new(1) };
+    /// Of how many threads those that have nothing to do may help with large parts of what this thread does; [`hands`]
+    /// does not count them.
+    static SPARE: Cell<usize> = const { Cell::new(1) };
     /// How long threads that took part look for more work.
     static LINGER: Cell<u32> = const { Cell::new(SPINS) };
 }
@@ -88,6 +91,27 @@ pub(crate) fn with_hands<R>(hands: usize, work: impl FnOnce() -> R) -> R {
     }
     let _before = Before(HANDS.replace(hands.max(1)));
     work()
+}
+
+/// How many threads may take part in a large part of what this thread does, itself included: [`hands`], or, where it works
+/// on a part that is its own ([`with_spare_hands`]), also those that have nothing to do now.
+pub(crate) fn hands_now() -> usize {
+    match SPARE.get() {
+        0 | 1 => hands(),
+        most => hands().max((1 + threads::looking()).min(most)),
+    }
+}
+
+/// Runs `work` on this thread alone; of `most` threads, those that have nothing left to do may help with large parts of it.
+pub(crate) fn with_spare_hands<R>(most: usize, work: impl FnOnce() -> R) -> R {
+    struct Before(usize);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            SPARE.set(self.0);
+        }
+    }
+    let _before = Before(SPARE.replace(most));
+    with_hands(1, work)
 }
 
 /// Runs `work`, which `hands` threads may take part in, the caller included; threads are started for it: those that are

@@ -49,6 +49,11 @@ pub(super) fn want(threads: usize) -> usize {
     threads
 }
 
+/// How many threads look for work now.
+pub(super) fn looking() -> usize {
+    LOOKING.load(Ordering::Relaxed)
+}
+
 /// Takes back what was asked for; the threads stay for others.
 pub(super) fn unwant(threads: usize) {
     let mut started = lock(&STARTED);

@@ -32,6 +32,13 @@ impl Buffer {
         self.0.as_ptr().cast()
     }
 
+    /// All of them.
+    #[expect(unsafe_code, reason = "cache lines are floats")]
+    pub(super) fn as_slice(&self) -> &[f32] {
+        // SAFETY: lines are arrays of floats, without gaps between them.
+        unsafe { std::slice::from_raw_parts(self.words(), self.len()) }
+    }
+
     /// The words that fit.
     pub(super) fn len(&self) -> usize {
         self.0.len() * Line::LEN
@@ -45,12 +52,21 @@ pub(super) struct Buffers {
     pub(super) rhs: Buffer,
 }
 
+thread_local! {
+    static BUFFERS: RefCell<Buffers> = const { RefCell::new(Buffers::NONE) };
+    static SHARED: RefCell<Buffers> = const { RefCell::new(Buffers::NONE) };
+}
+
+impl Buffers {
+    const NONE: Buffers = Buffers { lhs: Buffer(Vec::new()), rhs: Buffer(Vec::new()) };
+}
+
 /// Calls `f` with the buffers of this thread.
 pub(super) fn with<R>(f: impl FnOnce(&mut Buffers) -> R) -> R {
-    thread_local! {
-        static BUFFERS: RefCell<Buffers> = const {
-            RefCell::new(Buffers { lhs: Buffer(Vec::new()), rhs: Buffer(Vec::new()) })
-        };
-    }
     BUFFERS.with_borrow_mut(f)
+}
+
+/// Calls `f` with buffers of this thread for what threads that help it use, too.
+pub(super) fn with_shared<R>(f: impl FnOnce(&mut Buffers) -> R) -> R {
+    SHARED.with_borrow_mut(f)
 }

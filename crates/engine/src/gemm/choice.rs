@@ -2,7 +2,6 @@
 
 use super::Product;
 use super::areas;
-use super::blocks::Rhs;
 use super::kernel::Kernel;
 
 /// Miri has no vectors, other architectures no kernels.
@@ -44,8 +43,7 @@ impl Kernel {
         if product.is_done() {
             return;
         }
-        let rhs = Rhs::Plain(product.rhs);
         // SAFETY: the processor has the instructions, and a product's slices have the sizes of their matrices.
-        unsafe { areas::run(self, product, &rhs) }
+        unsafe { areas::run(self, product) }
     }
 }

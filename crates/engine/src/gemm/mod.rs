@@ -19,14 +19,16 @@ mod half;
 mod kernel;
 mod library;
 mod packed;
+mod packing;
 
 #[cfg(test)]
 mod tests;
 
+pub use areas::Packing;
 pub use choice::{half_kernel, kernels};
 pub use kernel::Kernel;
 pub use library::multiply as multiply_by_library;
-pub use packed::{PackedRhs, gemm_packed};
+pub use packed::{pack, packed_len};
 
 /// How a matrix lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub struct Product<'a, T> {
     out: &'a mut [T],
     add: bool,
     half: bool,
+    /// Whether `rhs` was packed before.
+    packed: bool,
     lhs: Side<'a, T>,
     rhs: Side<'a, T>,
 }
@@ -74,7 +78,25 @@ impl<'a, T: Matrix> Product<'a, T> {
         );
         let lhs = Side { data: lhs, order: lhs_order };
         let rhs = Side { data: rhs, order: rhs_order };
-        Product { m, n, k, out, add: false, half: false, lhs, rhs }
+        Product { m, n, k, out, add: false, half: false, packed: false, lhs, rhs }
+    }
+
+    /// `out = lhs * rhs` with a right operand that was [packed](pack), with the same `half`.
+    ///
+    /// # Panics
+    /// As [`Product::new`].
+    pub fn packed(
+        [m, n, k]: [usize; 3],
+        out: &'a mut [T],
+        (lhs, lhs_order): (&'a [T], Order),
+        rhs: &'a [T],
+        half: bool,
+    ) -> Product<'a, T> {
+        let long_enough = packed_len([k, n], half).is_some_and(|len| len <= rhs.len());
+        assert!(long_enough && holds(out, m, n) && holds(lhs, m, k), "matrices have their sizes");
+        let (lhs, rhs) =
+            (Side { data: lhs, order: lhs_order }, Side { data: rhs, order: Order::Plain });
+        Product { m, n, k, out, add: false, half, packed: true, lhs, rhs }
     }
 
     /// `out += lhs * rhs`.

@@ -180,17 +180,19 @@ proptest! {
         let [m, n, k] = case.sizes;
         let mut expected = filled.before.clone();
         f32::multiply(case.product(&filled, &mut expected));
-        let mut packed = PackedRhs::default();
-        packed.pack(k, n, &filled.rhs[filled.offset..], case.orders[1]);
+        let Some(len) = packed_len([k, n], false) else { return Ok(()) };
+        let mut packed = vec![f32::NAN; len];
+        let rhs = (&filled.rhs[filled.offset..], case.orders[1]);
+        pack(&[None, Some(Packing::new([k, n], rhs, false, &mut packed))]);
         // Two parts, as two workers compute them.
         let first = (m as f64 * split) as usize;
         let (lhs, mut out) = (&filled.lhs[filled.offset..], vec![f32::NAN; m * n]);
         let (upper, lower) = out.split_at_mut(first * n);
-        gemm_packed(first, upper, &lhs[..first * k], Order::Plain, &packed);
-        gemm_packed(m - first, lower, &lhs[first * k..], Order::Plain, &packed);
-        if kernels().iter().any(|kernel| kernel.is_here()) {
-            prop_assert_eq!(bits(&out), bits(&expected[filled.offset..]));
+        for (rows, out, lhs) in [(first, upper, &lhs[..first * k]), (m - first, lower, &lhs[first * k..])] {
+            let lhs = (lhs, Order::Plain);
+            f32::multiply(Product::packed([rows, n, k], out, lhs, &packed, false));
         }
+        prop_assert_eq!(bits(&out), bits(&expected[filled.offset..]));
     }
 }
 
@@ -204,15 +206,4 @@ fn an_empty_sum_is_zero_or_what_was_there() {
         kernel.multiply(Product::new([2, 2, 0], &mut out, none, none));
         assert_eq!(out, [0.0; 4]);
     }
-}
-
-#[test]
-fn packed_memory_is_used_again() {
-    let rhs: Vec<f32> = (0..600).map(|i| i as f32).collect();
-    let mut packed = PackedRhs::default();
-    packed.pack(20, 30, &rhs, Order::Plain);
-    packed.pack(2, 3, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], Order::Plain);
-    let mut out = [0.0; 3];
-    gemm_packed(1, &mut out, &[1.0, 10.0], Order::Plain, &packed);
-    assert_eq!(out, [41.0, 52.0, 63.0]);
 }

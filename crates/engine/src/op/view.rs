@@ -75,8 +75,13 @@ impl<'a> OpView<'a> {
         let handles = Handles::new();
         let kernel = (self.def.kernel)(&OpView { handles: Some(&handles), ..*self })?;
         handles.check()?;
-        let rounds = self.op.attrs.contains_key(ROUND_FACTORS);
+        let rounds = self.rounds_factors();
         Ok(if self.def.any_width { kernel } else { widened(kernel, rounds) })
+    }
+
+    /// Whether its products may round their factors to 16 bits.
+    pub(crate) fn rounds_factors(&self) -> bool {
+        self.op.attrs.contains_key(ROUND_FACTORS)
     }
 
     /// Who answers this op.

@@ -25,7 +25,7 @@ mod conv;
 mod create;
 mod elementwise;
 mod embedding;
-mod fused;
+pub(crate) mod fused;
 mod index;
 mod loss;
 mod math;

@@ -14,6 +14,7 @@ use crate::collective::Link;
 use crate::op::{Infer, Meta, Share, Spread, meta_of, shape_like};
 use crate::plan::beside::{Beside, Sharing};
 use crate::plan::frame::{Call, Frame, Shapes};
+use crate::plan::many;
 use crate::plan::memory::{Need, pack};
 use crate::plan::select::{SelectedOp, Selection, VarId};
 use crate::plan::stage::{self, Stage, Stages};
@@ -135,7 +136,8 @@ impl Layout {
             let selection = source.selection;
             let stages =
                 stage::assign(&selection.ops, &metas, &persistable, &selection.feeds, batch);
-            (stages, shares(batch, share_count(batch, source.threads)))
+            let count = share_count(batch, source.threads, stages.summed(&metas));
+            (stages, shares(batch, count))
         } else {
             (Stages::single(source.selection.ops.len()), vec![Share::WHOLE])
         };
@@ -211,14 +213,22 @@ pub(crate) fn common_rows(shapes: &[FeedShape]) -> usize {
     if shapes.iter().all(|shape| rows(shape) == Some(first)) { first } else { 0 }
 }
 
-/// How many shares a batch is cut into: one for each thread, or two where they are still large, so that a thread which
-/// has its processor for a part of the time only takes fewer of them than others. Each share has its own sums of
-/// gradients, which must be added up, and packs all weights: more of them would cost more than they are worth.
-fn share_count(batch: usize, threads: usize) -> usize {
-    /// Rows of a share from which on packing the weights costs next to nothing.
+/// How many shares a batch is cut into, each of which has sums of so many elements that must be added up. Some for each
+/// thread, for processors are not equally fast, and some have other work: a thread takes as many as it can.
+fn share_count(batch: usize, threads: usize, summed: usize) -> usize {
+    /// Elements whose sums cost next to nothing.
+    const FEW: usize = 1 << 15;
+    /// Rows of a share from which on its own sums, and weights that it may pack, cost next to nothing.
     const LARGE: usize = 256;
-    let twice = threads * 2;
-    if batch / twice >= LARGE { twice } else { threads }
+    /// Rows that products need to be quick: some tiles of them.
+    const ROWS: usize = 40;
+    /// Shares for each thread, at most.
+    const EACH: usize = 4;
+    let each = match threads >= many::LEAST && summed <= FEW {
+        true => (batch / threads / ROWS).clamp(1, EACH),
+        false => (batch / threads / LARGE).clamp(1, 2),
+    };
+    threads * each
 }
 
 /// The batch in parts that differ by one row at most.

@@ -17,6 +17,7 @@ mod interrupt;
 mod late;
 mod layout;
 mod lines;
+mod many;
 mod memory;
 mod overlap;
 mod place;
@@ -92,6 +93,8 @@ pub(crate) struct Way<'a> {
     pub(crate) check_finite: bool,
     /// Whether there is a card.
     pub(crate) on_card: bool,
+    /// How many threads may take part in a step.
+    pub(crate) threads: usize,
     /// The other ranks, if there are some.
     pub(crate) collective: Option<&'a dyn Collective>,
 }
@@ -110,7 +113,7 @@ impl Plan {
         private: &[&str],
         way: Way<'_>,
     ) -> Result<Plan> {
-        let Way { check_finite, on_card, collective } = way;
+        let Way { check_finite, on_card, threads, collective } = way;
         crate::catalog::check(program, feeds)?;
         let mut selection = Selection::new(program, feeds, fetches)?;
         selection.drop_unneeded();
@@ -128,6 +131,9 @@ impl Plan {
         // A fused op can hide what a check is meant to find, and is not the user's.
         if !check_finite {
             fuse::fuse(&mut selection);
+            if !on_card && threads >= many::LEAST {
+                many::for_many(&mut selection);
+            }
         }
         selection.finish()?;
         let own = Scope::new();

@@ -135,12 +135,12 @@ pub(super) fn run_layout(layout: &mut Layout, step: &RunningStep<'_>, threads: u
         }
         let shared = Shared(layout);
         let idle = || step.idle();
-        // Shares are cut for all threads: nothing within one is worth cutting again.
+        // Shares are cut for all threads: within one, work is cut only for those that have none left.
         let share = |at: usize| {
             let calls = &shared.get().split[at];
             // SAFETY: a share, with its list of ops, is one task.
             let all = || (0..calls.len()).for_each(|i| step.run(unsafe { calls.claim(i) }));
-            timed(clock, Part::OnShares, || crew::with_hands(1, all));
+            timed(clock, Part::OnShares, || crew::with_spare_hands(threads, all));
         };
         timed(clock, Part::Shares, || {
             crew::share_out_asking(shared.get().split.len(), &share, &idle);

@@ -6,6 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use bireme_ir::VarKind;
+
 use crate::op::{Meta, SplitView, Spread};
 use crate::plan::select::{SelectedOp, VarId};
 
@@ -33,6 +35,14 @@ impl Stages {
     /// Everything at once, on one thread.
     pub(crate) fn single(ops: usize) -> Stages {
         Stages { ops: vec![Stage::Before; ops], spreads: HashMap::new() }
+    }
+
+    /// Elements of the dense values that are sums over shares.
+    pub(crate) fn summed(&self, metas: &[Option<Meta>]) -> usize {
+        let partial = self.spreads.iter().filter(|(_, spread)| **spread == Spread::Partial);
+        let dense = partial.filter_map(|(var, _)| metas[*var].as_ref());
+        let dense = dense.filter(|meta| meta.kind == VarKind::LodTensor);
+        dense.filter_map(Meta::numel).sum::<i64>() as usize
     }
 
     /// The spread of a variable.

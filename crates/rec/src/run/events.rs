@@ -9,11 +9,32 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use bireme_fleet::{Fleet, clock};
+use bireme_fleet::{Fleet, Times, clock};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, Node};
 use crate::{Error, Result};
+
+/// Seconds that a trainer's steps were with servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WithServers {
+    /// Getting rows and parameters.
+    pub pull: f64,
+    /// Handing gradients over.
+    pub push: f64,
+    /// Waiting for other trainers.
+    pub wait: f64,
+    /// Waiting for servers to apply gradients.
+    pub update: f64,
+}
+
+impl WithServers {
+    pub(super) fn of(spent: Times) -> WithServers {
+        let Times { pull, push, wait, server } = spent;
+        let [pull, push, wait, update] = [pull, push, wait, server].map(|t| t.as_secs_f64());
+        WithServers { pull, push, wait, update }
+    }
+}
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +75,9 @@ pub enum Event {
         seconds: f64,
         /// Of these, seconds that threads waited for data.
         reader_seconds: f64,
+        /// Of these, seconds that steps were with servers, of a job that has some.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        servers: Option<WithServers>,
         /// Samples a second.
         samples_per_second: f64,
     },

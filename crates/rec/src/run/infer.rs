@@ -104,7 +104,8 @@ fn evaluate(
         on_step: None,
         before: (0, 0),
         waited: &waited,
-        since: Mutex::new(Since::now(&waited)),
+        worker: None,
+        since: Mutex::new(Since::now(&waited, None)),
     };
     let hook = |progress: &bireme_data::Progress<'_>| {
         show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))
@@ -142,13 +143,8 @@ fn evaluate(
     let seconds = started.elapsed().as_secs_f64();
     let shown = metric_text(&names[1..], &values[1..]);
     log.info(&format!("epoch: {epoch} done, {shown}epoch time: {seconds:.2} s"));
-    Ok(Evaluation {
-        epoch,
-        loss: values[0],
-        metrics: names.into_iter().zip(values).skip(1).collect(),
-        samples: summary.samples,
-        seconds,
-    })
+    let metrics = names.into_iter().zip(values.iter().copied()).skip(1).collect();
+    Ok(Evaluation { epoch, loss: values[0], metrics, samples: summary.samples, seconds })
 }
 
 /// What is shown, the loss first: names, and the variables that hold the values.

@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use checkpoint::last as last_checkpoint;
 pub use description::{Description, LineSlot, Lines};
-pub use events::Event;
+pub use events::{Event, WithServers};
 pub use infer::{Evaluation, infer};
 pub use metrics::{auc, auc_of};
 

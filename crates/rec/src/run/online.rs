@@ -373,6 +373,8 @@ impl<'a> Stream<'a> {
         let names = ["cost".to_owned()];
         let fetches = [self.model.loss.name().to_owned()];
         let waited = Arc::default();
+        let (worker, device) = (self.fleet.worker(), self.executor.device());
+        let worker = worker.map(|worker| &**worker);
         let show = Show {
             style: Style::Executor,
             epoch: pass,
@@ -384,11 +386,11 @@ impl<'a> Stream<'a> {
             on_step: None,
             before: (0, self.batches),
             waited: &waited,
-            since: Mutex::new(Since::now(&waited)),
+            worker,
+            since: Mutex::new(Since::now(&waited, worker)),
         };
         let reporter = self.fleet.reporter();
-        let (worker, device) = (self.fleet.worker(), self.executor.device());
-        let spent = || Spent::of(worker.map(|worker| &**worker), device.map(|device| &**device));
+        let spent = || Spent::of(worker, device.map(|device| &**device));
         let hook = |progress: &bireme_data::Progress<'_>| {
             reporter.steps(1, Some(progress.data.rows() as u64), spent);
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))

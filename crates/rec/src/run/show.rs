@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bireme_data::Progress;
-use bireme_fleet::clock;
+use bireme_fleet::{Times, Worker, clock};
 
-use super::events::{self, Event, Events};
+use super::events::{self, Event, Events, WithServers};
 use super::{OnStep, Step};
 use crate::log::{cpp_float, numpy_f32, numpy_f64};
 use crate::{Log, Result};
@@ -39,6 +39,8 @@ pub(super) struct Show<'a> {
     /// Batches of this epoch, and of the run, before this portion.
     pub(super) before: (u64, u64),
     pub(super) waited: &'a Arc<AtomicU64>,
+    /// The way to the servers, if there are some.
+    pub(super) worker: Option<&'a Worker>,
     pub(super) since: Mutex<Since>,
 }
 
@@ -46,6 +48,7 @@ pub(super) struct Show<'a> {
 pub(super) struct Since {
     started: Instant,
     waited: u64,
+    with_servers: Times,
     samples: u64,
     loss: f64,
     losses: u64,
@@ -56,10 +59,11 @@ pub(super) struct Since {
 }
 
 impl Since {
-    pub(super) fn now(waited: &AtomicU64) -> Since {
+    pub(super) fn now(waited: &AtomicU64, worker: Option<&Worker>) -> Since {
         Since {
             started: Instant::now(),
             waited: waited.load(Ordering::Relaxed),
+            with_servers: worker.map(Worker::times).unwrap_or_default(),
             samples: 0,
             loss: 0.0,
             losses: 0,
@@ -110,6 +114,7 @@ impl Show<'_> {
             }
             Style::Executor => self.log.plain(&self.executor_line(number, values)),
         }
+        let spent = self.worker.map(|worker| worker.times());
         if let Some(events) = self.events {
             let finite = |value: f64| Some(value).filter(|value| value.is_finite());
             let metrics = self.names.iter().zip(values).skip(1);
@@ -123,10 +128,12 @@ impl Show<'_> {
                 samples: since.samples,
                 seconds,
                 reader_seconds: reader,
+                servers: spent.map(|spent| WithServers::of(spent.since(&since.with_servers))),
                 samples_per_second: since.samples as f64 / seconds.max(1e-9),
             })?;
         }
         (since.started, since.waited) = (Instant::now(), waited);
+        since.with_servers = spent.unwrap_or_default();
         (since.samples, since.loss, since.losses) = (0, 0.0, 0);
         Ok(())
     }

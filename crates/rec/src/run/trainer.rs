@@ -415,6 +415,8 @@ impl<'a> Trainer<'a> {
         let program = of_portion(program, self.position.portions);
         let scope = self.executor.scope().clone();
         let before: u64 = self.position.taken.iter().sum();
+        let (worker, device) = (self.fleet.worker(), self.executor.device());
+        let worker = worker.map(|worker| &**worker);
         let show = Show {
             style: if self.data.is_loader() { Style::Loop } else { Style::Executor },
             epoch: self.position.epoch,
@@ -426,11 +428,11 @@ impl<'a> Trainer<'a> {
             on_step: self.options.on_step.as_ref(),
             before: (before, self.position.batches),
             waited: &self.waited,
-            since: Mutex::new(Since::now(&self.waited)),
+            worker,
+            since: Mutex::new(Since::now(&self.waited, worker)),
         };
         let reporter = self.fleet.reporter();
-        let (worker, device) = (self.fleet.worker(), self.executor.device());
-        let spent = || Spent::of(worker.map(|worker| &**worker), device.map(|device| &**device));
+        let spent = || Spent::of(worker, device.map(|device| &**device));
         let hook = |progress: &bireme_data::Progress<'_>| {
             reporter.steps(1, Some(progress.data.rows() as u64), spent);
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))

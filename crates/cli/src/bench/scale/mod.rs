@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use bireme_rec::run::Event;
+use bireme_rec::run::{Event, WithServers};
 
 pub(crate) use self::steps::Parts;
 use self::steps::Steps;
@@ -76,6 +76,8 @@ pub(crate) struct Figure {
     pub(crate) auc: Option<f64>,
     /// The part of the time in which training threads waited for their data.
     pub(crate) reader: Option<f64>,
+    /// The parts of the time that trainers spent with servers.
+    pub(crate) with_servers: Option<WithServers>,
     pub(crate) servers: usize,
 }
 
@@ -170,7 +172,7 @@ impl Run {
         ensure!(done.status.success(), "`{command:?}` failed:\n{why}");
         let auc = said.lines().find_map(|line| line.strip_prefix("AUC")?.split_whitespace().next());
         let auc = auc.and_then(|auc| auc.parse().ok()).context("the training printed no AUC")?;
-        let (samples_per_second, reader) = speed(&folder.path().join("run"))?;
+        let Speed { samples_per_second, reader, with_servers } = speed(&folder.path().join("run"))?;
         let servers = if matches!(way, Way::Servers(_)) { servers } else { 0 };
         Ok(Figure {
             samples_per_second,
@@ -179,15 +181,23 @@ impl Run {
             parts: None,
             auc: Some(auc),
             reader: Some(reader),
+            with_servers,
             servers,
         })
     }
 }
 
-/// Samples a second of all trainers together, by their event logs, and the part of the time in which they waited for
-/// data.
-fn speed(logs: &Path) -> Result<(f64, f64)> {
+/// What event logs say of a training.
+struct Speed {
+    /// Of all trainers together.
+    samples_per_second: f64,
+    reader: f64,
+    with_servers: Option<WithServers>,
+}
+
+fn speed(logs: &Path) -> Result<Speed> {
     let (mut samples, mut seconds, mut waited, mut steps) = (0, 0.0, 0.0, 0.0);
+    let mut spent: Option<WithServers> = None;
     for entry in std::fs::read_dir(logs).context("the training left no event log")? {
         for line in std::fs::read_to_string(entry?.path())?.lines() {
             match serde_json::from_str(line) {
@@ -195,14 +205,28 @@ fn speed(logs: &Path) -> Result<(f64, f64)> {
                     samples += more;
                     seconds = f64::max(seconds, took);
                 }
-                Ok(Event::Step { reader_seconds, seconds, .. }) => {
+                Ok(Event::Step { reader_seconds, seconds, servers, .. }) => {
                     waited += reader_seconds;
                     steps += seconds;
+                    if let Some(more) = servers {
+                        let sum = spent.get_or_insert_default();
+                        sum.pull += more.pull;
+                        sum.push += more.push;
+                        sum.wait += more.wait;
+                        sum.update += more.update;
+                    }
                 }
                 _ => {}
             }
         }
     }
     ensure!(samples > 0 && seconds > 0.0, "the event log says of no epoch");
-    Ok((samples as f64 / seconds, if steps > 0.0 { waited / steps } else { 0.0 }))
+    let part = |spent: f64| if steps > 0.0 { spent / steps } else { 0.0 };
+    let with_servers = spent.map(|spent| WithServers {
+        pull: part(spent.pull),
+        push: part(spent.push),
+        wait: part(spent.wait),
+        update: part(spent.update),
+    });
+    Ok(Speed { samples_per_second: samples as f64 / seconds, reader: part(waited), with_servers })
 }

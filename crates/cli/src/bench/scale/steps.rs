@@ -53,6 +53,7 @@ impl Steps {
             parts: Some(parts),
             auc: None,
             reader: None,
+            with_servers: None,
             servers: 0,
         })
     }

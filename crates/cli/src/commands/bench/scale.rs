@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use bireme_rec::run::WithServers;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
@@ -22,7 +23,8 @@ use crate::units::grouped;
 /// the threads, `threads_b…` gives each thread batches of its own; `sync`, `async` and `geo` have as many trainers as threads,
 /// of one thread and 512 samples a step each, and one server, or two from 8 trainers on, which need processors, too. `ratio` is
 /// the speed over that of so many times one thread alone with the same batch, in the same run; `reader` is the part of the time
-/// in which training waited for data. Of two trainings the quicker counts. Measure on an idle machine.
+/// in which training waited for data, and below are the parts of a trainer's time that go to servers. Of two trainings the
+/// quicker counts. Measure on an idle machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print one JSON object for each line
@@ -97,11 +99,15 @@ fn as_json(case: &Case, threads: usize, figure: &Figure) -> String {
             json!({ "before": before, "shares": shares, "sums": sums, "after": after });
         line["at_work"] = at_work.into();
     }
+    if let Some(WithServers { pull, push, wait, update }) = figure.with_servers {
+        line["with_servers"] =
+            json!({ "pull": pull, "push": push, "wait": wait, "update": update });
+    }
     line.to_string()
 }
 
 fn as_text(case: &Case, threads: usize, figure: &Figure) -> String {
-    let Figure { samples_per_second, ratio, ceiling, auc, reader, servers, parts } = *figure;
+    let Figure { samples_per_second, ratio, ceiling, auc, reader, servers, .. } = *figure;
     let speed = grouped(samples_per_second as u64);
     let cell = |value: Option<f64>, digits: usize| {
         value.map_or(String::new(), |value| format!("{value:.digits$}"))
@@ -112,10 +118,15 @@ fn as_text(case: &Case, threads: usize, figure: &Figure) -> String {
         case.name
     );
     let mut text = line.trim_end().to_owned();
-    if let Some(Parts { before, shares, at_work, sums, after }) = parts {
+    if let Some(Parts { before, shares, at_work, sums, after }) = figure.parts {
         text += &format!(
             "\n    before {before:.2} ms, shares {shares:.2} ms (at work {at_work:.2}), sums {sums:.2} ms, \
              after {after:.2} ms"
+        );
+    }
+    if let Some(WithServers { pull, push, wait, update }) = figure.with_servers {
+        text += &format!(
+            "\n    of a trainer's time: pull {pull:.2}, push {push:.2}, waiting for trainers {wait:.2}, for updates {update:.2}"
         );
     }
     text

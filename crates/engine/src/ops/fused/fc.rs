@@ -7,7 +7,8 @@ use crate::gemm::{Matrix, Order, Product};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
-    .inputs(&[Slot::one("X"), Slot::one("W"), Slot::one("Bias")])
+    // With `Packed`, `W` as `pack_weights` leaves it.
+    .inputs(&[Slot::one("X"), Slot::one("W"), Slot::one("Bias"), Slot::maybe("Packed")])
     .outputs(&[Slot::one("Out")])
     // The type of `Out`, where it is another one than that of `X`.
     .attrs(&[attr::int("x_num_col_dims", 1), attr::str("act", ""), attr::int("out_dtype", -1)])
@@ -22,8 +23,16 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
         Slot::maybe("Bias"),
         Slot::maybe("Out"),
         Slot::one("Out@GRAD"),
+        // `W` transposed, as `pack_weights` leaves it.
+        Slot::maybe("Packed"),
     ])
-    .outputs(&[Slot::maybe("X@GRAD"), Slot::maybe("W@GRAD"), Slot::maybe("Bias@GRAD")])
+    // `Z@GRAD` is the gradient before the activation, for who computes that of the weight elsewhere.
+    .outputs(&[
+        Slot::maybe("X@GRAD"),
+        Slot::maybe("W@GRAD"),
+        Slot::maybe("Bias@GRAD"),
+        Slot::maybe("Z@GRAD"),
+    ])
     // The type of the gradients of weight and bias, where it is another one than theirs; and the activation that made
     // `X`, where the gradient of `X` is taken through it at once: `relu`, or none.
     .attrs(&[
@@ -34,6 +43,14 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
     ])
     .infer(infer_grad)
     .split(SplitRule::Batch { rows: &["X", "Out", "Out@GRAD"], partial: &["W@GRAD", "Bias@GRAD"] });
+
+pub(super) const WEIGHT_GRAD: OpDef = OpDef::new("fused_fc_weight_grad", weight_grad_kernel)
+    .inputs(&[Slot::one("X"), Slot::one("W"), Slot::one("Z@GRAD")])
+    .outputs(&[Slot::one("W@GRAD")])
+    .attrs(&[attr::int("x_num_col_dims", 1), attr::int("param_grad_dtype", -1)])
+    .infer(infer_weight_grad)
+    // By all threads at once: pieces of shares would have to be added up.
+    .split(SplitRule::Whole);
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, w) = (cx.input("X")?, cx.input("W")?);
@@ -56,12 +73,21 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 }
 
 fn infer_grad(cx: &mut Infer<'_>) -> Result<()> {
-    cx.like(&[("X@GRAD", "X"), ("W@GRAD", "W"), ("Bias@GRAD", "Bias")])?;
+    cx.like(&[("X@GRAD", "X"), ("Z@GRAD", "Out@GRAD")])?;
+    infer_param_grads(cx, &[("W@GRAD", "W"), ("Bias@GRAD", "Bias")])
+}
+
+fn infer_weight_grad(cx: &mut Infer<'_>) -> Result<()> {
+    infer_param_grads(cx, &[("W@GRAD", "W")])
+}
+
+fn infer_param_grads(cx: &mut Infer<'_>, gradients: &[(&str, &str)]) -> Result<()> {
+    cx.like(gradients)?;
     if cx.op().i64("param_grad_dtype")? < 0 {
         return Ok(());
     }
     let dtype = cx.op().dtype("param_grad_dtype")?;
-    for (gradient, of) in [("W@GRAD", "W"), ("Bias@GRAD", "Bias")] {
+    for (gradient, of) in gradients {
         if let Some(meta) = cx.maybe_input(of).map(|meta| meta.with_dtype(dtype)) {
             cx.set(gradient, meta);
         }
@@ -93,6 +119,7 @@ impl Act {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, w, bias, mut out) =
         (op.input("X")?, op.input("W")?, op.input("Bias")?, op.output("Out")?);
+    let packed = op.maybe_input("Packed");
     let columns_from = op.i64("x_num_col_dims")? as usize;
     let act = Act::of(op)?;
     Ok(Box::new(move |run| {
@@ -101,8 +128,11 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
         if bias.len() != n {
             return Err(Error::kernel(format!("{} biases for {n} columns", bias.len())));
         }
-        let (x, w) = ((run.get(x)?, Order::Plain), (run.get(w)?, Order::Plain));
-        f32::multiply(Product::new([m, n, k], out, x, w).half(run.rounds_factors));
+        let (x, half) = ((run.get(x)?, Order::Plain), run.rounds_factors);
+        f32::multiply(match packed {
+            Some(packed) => Product::packed([m, n, k], out, x, run.get(packed)?, half),
+            None => Product::new([m, n, k], out, x, (run.get(w)?, Order::Plain)).half(half),
+        });
         match act {
             Act::None => add_bias(out, bias, |z| z),
             Act::Relu => add_bias(out, bias, |z| z.max(0.0)),
@@ -130,20 +160,37 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, w, dout) = (op.input("X")?, op.input("W")?, op.input("Out@GRAD")?);
     let out = op.maybe_input("Out");
     let (mut dx, mut dw) = (op.maybe_output("X@GRAD"), op.maybe_output("W@GRAD"));
-    let mut dbias = op.maybe_output("Bias@GRAD");
+    let (mut dbias, mut z) = (op.maybe_output("Bias@GRAD"), op.maybe_output("Z@GRAD"));
+    let packed = op.maybe_input("Packed");
     let columns_from = op.i64("x_num_col_dims")? as usize;
     let (act, through_relu) = (Act::of(op)?, op.string("x_act")? == "relu");
     let mut scratch = Scratch::default();
     Ok(Box::new(move |run| {
         let ((m, k), n) = (run.dims(x)?.matrix(columns_from), run.dims(w)?[1]);
-        let dz = scratch.through_activation(run, act, out, dout, n)?;
+        let (dout, out) = (run.get::<f32>(dout)?, out.filter(|_| act != Act::None));
+        scratch.bias.clear();
+        scratch.bias.resize(n, 0.0);
+        let dz: &[f32] = match out {
+            Some(out) => {
+                let dz = match &mut z {
+                    Some(z) => run.set::<f32>(z)?,
+                    None => {
+                        scratch.dz.resize(dout.len(), 0.0);
+                        &mut scratch.dz
+                    }
+                };
+                through_activation(act, (run.get(out)?, dout), dz, &mut scratch.bias);
+                dz
+            }
+            // It passes unchanged, and is not copied.
+            None => {
+                sum_rows(dout, &mut scratch.bias);
+                dout
+            }
+        };
         if let Some(dbias) = &mut dbias {
             run.set::<f32>(dbias)?.copy_from_slice(&scratch.bias);
         }
-        let dz = match dz {
-            Some(()) => &scratch.dz,
-            None => run.get::<f32>(dout)?,
-        };
         if let Some(dw) = &mut dw {
             let (x, dz) = ((run.get(x)?, Order::Transposed), (dz, Order::Plain));
             let product = Product::new([k, n, m], run.set(dw)?, x, dz);
@@ -151,8 +198,13 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         }
         if let Some(dx) = &mut dx {
             let (dx, x) = (run.set(dx)?, run.get::<f32>(x)?);
-            let (dz, w) = ((dz, Order::Plain), (run.get(w)?, Order::Transposed));
-            f32::multiply(Product::new([m, k, n], dx, dz, w).half(run.rounds_factors));
+            let (dz, half) = ((dz, Order::Plain), run.rounds_factors);
+            f32::multiply(match packed {
+                Some(packed) => Product::packed([m, k, n], dx, dz, run.get(packed)?, half),
+                None => {
+                    Product::new([m, k, n], dx, dz, (run.get(w)?, Order::Transposed)).half(half)
+                }
+            });
             if through_relu {
                 mask(dx, x);
             }
@@ -170,36 +222,28 @@ struct Scratch {
     bias: Vec<f32>,
 }
 
-impl Scratch {
-    /// Fills the bias gradient, and `dz` when there is an activation (without one, the gradient
-    /// passes unchanged and is not copied).
-    fn through_activation(
-        &mut self,
-        run: &Run<'_>,
-        act: Act,
-        out: Option<In>,
-        dout: In,
-        n: usize,
-    ) -> Result<Option<()>> {
-        let dout = run.get::<f32>(dout)?;
-        self.bias.clear();
-        self.bias.resize(n, 0.0);
-        let Some(out) = out.filter(|_| act != Act::None) else {
-            sum_rows(dout, &mut self.bias);
-            return Ok(None);
-        };
-        let out = run.get::<f32>(out)?;
-        self.dz.resize(dout.len(), 0.0);
-        let (dz, bias) = (&mut self.dz, &mut self.bias);
-        match act {
-            Act::None | Act::Relu => {
-                derive(out, dout, dz, bias, |y, g| if y > 0.0 { g } else { 0.0 });
-            }
-            Act::Sigmoid => derive(out, dout, dz, bias, |y, g| g * y * (1.0 - y)),
-            Act::Tanh => derive(out, dout, dz, bias, |y, g| g * (1.0 - y * y)),
+/// Fills the gradient before an activation, and that of the bias.
+fn through_activation(act: Act, (out, dout): (&[f32], &[f32]), dz: &mut [f32], bias: &mut [f32]) {
+    match act {
+        Act::None | Act::Relu => {
+            derive(out, dout, dz, bias, |y, g| if y > 0.0 { g } else { 0.0 });
         }
-        Ok(Some(()))
+        Act::Sigmoid => derive(out, dout, dz, bias, |y, g| g * y * (1.0 - y)),
+        Act::Tanh => derive(out, dout, dz, bias, |y, g| g * (1.0 - y * y)),
     }
+}
+
+fn weight_grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (x, dz, mut dw) = (op.input("X")?, op.input("Z@GRAD")?, op.output("W@GRAD")?);
+    let columns_from = op.i64("x_num_col_dims")? as usize;
+    Ok(Box::new(move |run| {
+        let (m, k) = run.dims(x)?.matrix(columns_from);
+        let (_, n) = run.dims(dz)?.matrix(columns_from);
+        let (x, dz) = ((run.get(x)?, Order::Transposed), (run.get(dz)?, Order::Plain));
+        let product = Product::new([k, n, m], run.set(&mut dw)?, x, dz);
+        f32::multiply(product.half(run.rounds_factors));
+        Ok(())
+    }))
 }
 
 /// Takes a gradient through the relu whose outputs are `x`.

@@ -5,7 +5,16 @@ use crate::op::OpDef;
 
 mod embedding_concat;
 mod fc;
+mod pack_weights;
 
 /// The definitions of this family.
-pub(super) const DEFS: &[OpDef] =
-    &[fc::DEF, fc::GRAD, embedding_concat::DEF, embedding_concat::GRAD];
+pub(super) const DEFS: &[OpDef] = &[
+    fc::DEF,
+    fc::GRAD,
+    fc::WEIGHT_GRAD,
+    pack_weights::DEF,
+    embedding_concat::DEF,
+    embedding_concat::GRAD,
+];
+
+pub(crate) use pack_weights::is_for as packs_weight;
