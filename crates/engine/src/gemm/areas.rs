@@ -223,15 +223,17 @@ impl TileRows<'_> {
     }
 }
 
-/// How many areas lie below and beside each other, at most so many: the largest is as square as may be, for each reads its
-/// rows and columns from far away.
+/// How many areas lie below and beside each other, at most so many: those of which the largest takes least, to compute and to
+/// read its rows and columns from far away.
 fn grid(kernel: &Kernel, [m, n]: [usize; 2], tasks: usize) -> (usize, usize) {
+    /// Multiply-adds in the time that reading one number from far away takes.
+    const READ: usize = 16;
     let (tiles, panels) = (m.div_ceil(kernel.rows).max(1), n.div_ceil(kernel.panel()).max(1));
     let down = |across: usize| (tasks / across).clamp(1, tiles);
     let largest = |across: usize| {
         let (rows, columns) = (tiles.div_ceil(down(across)), panels.div_ceil(across));
         let (rows, columns) = (rows * kernel.rows, columns * kernel.panel());
-        (rows * columns, rows + columns)
+        rows * columns + READ * (rows + columns)
     };
     let across = (1..=tasks.min(panels)).min_by_key(|across| largest(*across)).unwrap_or(1);
     (down(across), across)
