@@ -120,7 +120,7 @@ impl Packed {
         let some = |turned: bool| self.made.iter().filter(move |made| made.1 == turned);
         let weights = |turned: bool| some(turned).map(|made| made.0).collect::<Vec<_>>();
         let outs: Vec<VarId> = some(false).chain(some(true)).map(|made| made.2).collect();
-        let mut op = Op::new("pack_weights").role(layer.op.op_role());
+        let mut op = Op::new("fused_pack_weights").role(layer.op.op_role());
         if self.rounds {
             op = op.attr(ROUND_FACTORS, true);
         }
@@ -203,8 +203,8 @@ mod tests {
         crate::plan::fuse::fuse(&mut selection);
         for_many(&mut selection);
         let count = |kind: &str| selection.ops.iter().filter(|op| op.op.kind == kind).count();
-        assert_eq!(count("pack_weights"), 1);
-        let pack = selection.ops.iter().find(|op| op.op.kind == "pack_weights").unwrap();
+        assert_eq!(count("fused_pack_weights"), 1);
+        let pack = selection.ops.iter().find(|op| op.op.kind == "fused_pack_weights").unwrap();
         assert_eq!(pack.outputs.len(), 3, "two forward; the first layer's input has no gradient");
         assert_eq!((count("fused_fc_weight_grad"), count("fused_fc_grad")), (3, 3));
         let grads = selection.ops.iter().filter(|op| op.op.kind == "fused_fc_grad");

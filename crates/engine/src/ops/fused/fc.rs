@@ -7,7 +7,7 @@ use crate::gemm::{Matrix, Order, Product};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("fused_fc", kernel)
-    // With `Packed`, `W` as `pack_weights` leaves it.
+    // With `Packed`, `W` as `fused_pack_weights` leaves it.
     .inputs(&[Slot::one("X"), Slot::one("W"), Slot::one("Bias"), Slot::maybe("Packed")])
     .outputs(&[Slot::one("Out")])
     // The type of `Out`, where it is another one than that of `X`.
@@ -23,7 +23,7 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
         Slot::maybe("Bias"),
         Slot::maybe("Out"),
         Slot::one("Out@GRAD"),
-        // `W` transposed, as `pack_weights` leaves it.
+        // `W` transposed, as `fused_pack_weights` leaves it.
         Slot::maybe("Packed"),
     ])
     // `Z@GRAD` is the gradient before the activation, for who computes that of the weight elsewhere.

@@ -1,9 +1,9 @@
-//! `pack_weights`: weights as products read them, packed once for all shares of a batch (`gemm::pack`).
+//! `fused_pack_weights`: weights as products read them, packed once for all shares of a batch (`gemm::pack`).
 
 use crate::gemm::{self, Order, Packing};
 use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::new("pack_weights", kernel)
+pub(super) const DEF: OpDef = OpDef::new("fused_pack_weights", kernel)
     .inputs(&[Slot::many("W"), Slot::many("Transposed")])
     // Those of `W`, then those of `Transposed`.
     .outputs(&[Slot::many("Out")])
