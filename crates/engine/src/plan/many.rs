@@ -213,6 +213,22 @@ mod tests {
     }
 
     #[test]
+    fn many_threads_predict_what_one_predicts() {
+        let graph = Graph::new();
+        graph.set_random_seed(5);
+        let x = layers::data(&graph, "x", [COLUMNS as i64], DType::F32);
+        let out = layers::fc(&layers::fc(&x, 80, Act::Relu).unwrap(), 72, Act::Tanh).unwrap();
+        let values: Vec<f32> = (0..333 * COLUMNS).map(|at| (at * 31 % 101) as f32 * 0.01).collect();
+        let x = Tensor::from_slice([333, COLUMNS], &values).unwrap();
+        let predict = |threads: usize| {
+            let mut executor = Executor::new(Place::Cpu).unwrap().threads(threads);
+            executor.run(&graph.startup(), &[], &[]).unwrap();
+            executor.run(&graph.main(), &[("x", &x)], &[out.name()]).unwrap()[0].to_f64_vec()
+        };
+        assert_eq!(predict(1), predict(LEAST), "no weight is read transposed");
+    }
+
+    #[test]
     fn many_threads_learn_what_one_learns() {
         let batch = 333;
         let numbers = |count: usize| -> Vec<f32> {

@@ -4,7 +4,8 @@ use crate::gemm::{self, Order, Packing};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::new("fused_pack_weights", kernel)
-    .inputs(&[Slot::many("W"), Slot::many("Transposed")])
+    // A program that only predicts reads none transposed.
+    .inputs(&[Slot::any("W"), Slot::any("Transposed")])
     // Those of `W`, then those of `Transposed`.
     .outputs(&[Slot::many("Out")])
     .infer(infer);
