@@ -9,6 +9,7 @@
     reason = "work on the stack of the caller is lent to the threads that help it"
 )]
 
+mod claims;
 mod parts;
 mod threads;
 
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use claims::Claims;
 pub(crate) use parts::{Parts, blocks, each_block};
 
 /// Looks at something before a thread lets others run: some hundreds of microseconds, as long as a step may need only one
@@ -44,6 +46,8 @@ thread_local! {
     static SPARE: Cell<usize> = const { Cell::new(1) };
     /// How long threads that took part look for more work.
     static LINGER: Cell<u32> = const { Cell::new(SPINS) };
+    /// Which of the worker threads this is, from 1; 0 for others.
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What is posted now: a bit for each slot that has work with tasks left.
@@ -66,9 +70,7 @@ struct Slot {
 /// Tasks, on the stack of who posts them.
 struct Work<'a> {
     task: &'a (dyn Fn(usize) + Sync),
-    tasks: usize,
-    /// The next task to take.
-    next: AtomicUsize,
+    claims: Claims,
     /// What [`hands`] says in each task.
     hands: usize,
     /// How often who helped looks for more.
@@ -150,19 +152,22 @@ pub fn share_out(tasks: usize, task: &(dyn Fn(usize) + Sync)) {
 
 /// [`share_out`]; the caller calls `idle` now and then while it waits for others.
 pub(crate) fn share_out_asking(tasks: usize, task: &(dyn Fn(usize) + Sync), idle: &dyn Fn()) {
+    post(tasks, Claims::in_order(tasks), task, idle);
+}
+
+/// [`share_out_asking`] for tasks that come again with the same memory: each thread begins with those that it had last
+/// time, whose memory is in its caches, and helps others then.
+pub(crate) fn share_out_near(tasks: usize, task: &(dyn Fn(usize) + Sync), idle: &dyn Fn()) {
+    post(tasks, Claims::near(tasks), task, idle);
+}
+
+fn post(tasks: usize, claims: Claims, task: &(dyn Fn(usize) + Sync), idle: &dyn Fn()) {
     let (hands, seats) = (hands(), hands().min(tasks).saturating_sub(1));
     let slot = if seats > 0 { take_slot() } else { None };
     let Some(slot) = slot else {
         return (0..tasks).for_each(task);
     };
-    let work = Work {
-        task,
-        tasks,
-        next: AtomicUsize::new(0),
-        hands,
-        linger: LINGER.get(),
-        panic: Mutex::new(None),
-    };
+    let work = Work { task, claims, hands, linger: LINGER.get(), panic: Mutex::new(None) };
     let posted = Posted::new(slot, seats, &work);
     threads::wake(seats);
     // Others may still work when a task of the caller panics: it goes on only when they have left.
@@ -178,16 +183,14 @@ pub(crate) fn share_out_asking(tasks: usize, task: &(dyn Fn(usize) + Sync), idle
 impl Work<'_> {
     /// Takes tasks until there are none; who finds none closes the slot. Whether there was one.
     fn take_all(&self, slot: &Slot, number: usize) -> bool {
-        let mut found = false;
-        loop {
-            let task = self.next.fetch_add(1, Ordering::Relaxed);
-            if task >= self.tasks {
-                slot.close(number);
-                return found;
-            }
+        let (mut found, mut near) = (false, NUMBER.get());
+        while let Some(task) = self.claims.take(near) {
             found = true;
+            near = task + self.hands;
             (self.task)(task);
         }
+        slot.close(number);
+        found
     }
 }
 

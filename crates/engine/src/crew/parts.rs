@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::{hands, share_out};
+use super::{hands, share_out_near};
 
 /// A slice of which tasks on several threads take parts that do not overlap.
 pub(crate) struct Parts<'a, T> {
@@ -52,6 +52,6 @@ pub(crate) fn each_block(len: usize, blocks: usize, work: impl Fn(Range<usize>) 
     let start = |block: usize| len * block / blocks;
     match blocks {
         0 | 1 => work(0..len),
-        _ => share_out(blocks, &|block| work(start(block)..start(block + 1))),
+        _ => share_out_near(blocks, &|block| work(start(block)..start(block + 1)), &|| ()),
     }
 }

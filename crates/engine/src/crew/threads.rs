@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::Thread;
 
-use super::{BOARD, OPEN, SPINS, TAKEN, help, lock, open};
+use super::{BOARD, NUMBER, OPEN, SPINS, TAKEN, help, lock, open};
 
 /// Threads that were started, and by which process: a forked one has the list of its parent, but none of the threads.
 struct Started {
@@ -39,9 +39,10 @@ pub(super) fn want(threads: usize) -> usize {
     }
     started.wanted += threads;
     while started.threads < started.wanted && !IS_LOST.load(Ordering::SeqCst) {
-        let name = format!("bireme-worker-{}", started.threads + 1);
+        let number = started.threads + 1;
+        let thread = std::thread::Builder::new().name(format!("bireme-worker-{number}"));
         // Whoever asks can do all of it alone.
-        if std::thread::Builder::new().name(name).spawn(serve).is_err() {
+        if thread.spawn(move || serve(number)).is_err() {
             break;
         }
         started.threads += 1;
@@ -119,7 +120,8 @@ fn wake_some() {
     }
 }
 
-fn serve() {
+fn serve(number: usize) {
+    NUMBER.set(number);
     let mut linger = SPINS;
     loop {
         LOOKING.fetch_add(1, Ordering::SeqCst);

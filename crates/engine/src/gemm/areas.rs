@@ -11,13 +11,14 @@ use super::kernel::Kernel;
 use super::packing::{self, PackedRows};
 use super::{Order, Product, Side};
 use crate::crew;
+use crate::prefetch::prefetch_to_write;
 
 /// Multiplications that are worth a task: some tens of microseconds.
 const LEAST: usize = 1 << 21;
 /// Areas for each thread, so that none waits long for the last.
 const EACH: usize = 3;
 /// Words to pack that are worth a task.
-const WORDS: usize = 1 << 15;
+const WORDS: usize = 1 << 14;
 
 /// Computes a product with a kernel of this processor, by all threads that may take part.
 ///
@@ -63,7 +64,7 @@ pub(super) unsafe fn run(kernel: &Kernel, product: Product<'_, f32>) {
                 blocks::run(kernel, &product, (&lhs, &rhs), (out, area), buffers);
             });
         };
-        crew::share_out(down * across, &compute);
+        crew::share_out_near(down * across, &compute, &|| ());
     };
     crew::with_hands(hands, || buffer::with_shared(run));
 }
@@ -89,7 +90,7 @@ impl std::fmt::Debug for Packing<'_> {
 pub(super) unsafe fn pack_each(kernel: &Kernel, all: &[Option<Packing<'_>>]) {
     let all = || all.iter().flatten();
     let tasks = all().map(|one| one.panels(kernel).count()).sum();
-    crew::share_out(tasks, &|task| {
+    let pack = |task: usize| {
         let mut task = task;
         for one in all() {
             let panels = one.panels(kernel);
@@ -99,7 +100,8 @@ pub(super) unsafe fn pack_each(kernel: &Kernel, all: &[Option<Packing<'_>>]) {
                 None => return unsafe { panels.pack(task, one.to) },
             }
         }
-    });
+    };
+    crew::share_out_near(tasks, &pack, &|| ());
 }
 
 impl<'a> Packing<'a> {
@@ -179,6 +181,8 @@ impl Panels<'_> {
         // SAFETY: the caller's promise; every task has a place of its own.
         unsafe {
             let to = to.0.add(packing::columns_at(kernel, [k, n], at, terms));
+            // In the step before, every thread has read what was there.
+            prefetch_to_write(to, packing::columns_words(kernel, columns.len, terms));
             packing::pack_columns(kernel, rhs, [k, n], (columns, terms), to);
         }
     }

@@ -123,6 +123,8 @@ unsafe impl Sync for Shared<'_> {}
 pub(super) fn run_layout(layout: &mut Layout, step: &RunningStep<'_>, threads: usize) {
     let clock = step.clock;
     let is_split = layout.split.iter().any(|share| share.len() > 0);
+    // Others may run all ops of a small step before the caller comes to one, and only the caller asks.
+    step.idle();
     crew::with_threads(threads, || {
         for call in layout.before.iter_mut() {
             // Without shares all ops are in this list.
@@ -143,11 +145,11 @@ pub(super) fn run_layout(layout: &mut Layout, step: &RunningStep<'_>, threads: u
             timed(clock, Part::OnShares, || crew::with_spare_hands(threads, all));
         };
         timed(clock, Part::Shares, || {
-            crew::share_out_asking(shared.get().split.len(), &share, &idle);
+            crew::share_out_near(shared.get().split.len(), &share, &idle);
         });
         let merge = |at: usize| step.merge(&shared.get().merges[at]);
         timed(clock, Part::Sums, || {
-            crew::share_out_asking(shared.get().merges.len(), &merge, &idle);
+            crew::share_out_near(shared.get().merges.len(), &merge, &idle);
         });
         timed(clock, Part::After, || {
             for level in 0..shared.get().after.len() {
