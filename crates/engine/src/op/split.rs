@@ -52,6 +52,8 @@ pub struct SplitView<'a> {
     pub outputs: &'a [Meta],
     /// Rows of the batch.
     pub batch: usize,
+    /// How many shares it is cut into.
+    pub shares: usize,
 }
 
 impl SplitView<'_> {

@@ -21,8 +21,8 @@ const LEAST: usize = 4096;
 /// Ranges for each thread: rows that are named often make some ranges take longer.
 const EACH: usize = 4;
 
-/// Rows that are looked at to find ranges with equally many.
-const SAMPLES: usize = 2048;
+/// Rows that are looked at, for each range, to find ranges with equally many.
+const SAMPLES: usize = 16;
 
 /// How a table is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl<T: Real> RowRanges<T> {
                 self.starts.extend((0..ranges).map(|range| (height * range / ranges) as i64));
             }
             Cut::ByUse => {
-                let step = rows.len().div_ceil(SAMPLES);
+                let step = rows.len().div_ceil(SAMPLES * ranges);
                 self.sample.clear();
                 self.sample.extend(rows.iter().step_by(step).copied());
                 self.sample.sort_unstable();

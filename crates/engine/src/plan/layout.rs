@@ -133,11 +133,11 @@ impl Layout {
             let count = source.selection.vars.len();
             let persistable: Vec<bool> =
                 (0..count).map(|v| source.cells.contains_key(&v)).collect();
-            let selection = source.selection;
+            let (selection, shares) = (source.selection, shares(batch, source.threads));
+            let rows = (batch, shares.len());
             let stages =
-                stage::assign(&selection.ops, &metas, &persistable, &selection.feeds, batch);
-            let count = share_count(batch, source.threads, stages.summed(&metas));
-            (stages, shares(batch, count))
+                stage::assign(&selection.ops, &metas, &persistable, &selection.feeds, rows);
+            (stages, shares)
         } else {
             (Stages::single(source.selection.ops.len()), vec![Share::WHOLE])
         };
@@ -213,29 +213,20 @@ pub(crate) fn common_rows(shapes: &[FeedShape]) -> usize {
     if shapes.iter().all(|shape| rows(shape) == Some(first)) { first } else { 0 }
 }
 
-/// How many shares a batch is cut into, each of which has sums of so many elements that must be added up. Some for each
-/// thread, for processors are not equally fast, and some have other work: a thread takes as many as it can.
-fn share_count(batch: usize, threads: usize, summed: usize) -> usize {
-    /// Elements whose sums cost next to nothing.
-    const FEW: usize = 1 << 15;
-    /// Rows of a share from which on its own sums, and weights that it may pack, cost next to nothing.
-    const LARGE: usize = 256;
-    /// Rows that products need to be quick: some tiles of them.
-    const ROWS: usize = 40;
-    /// Shares for each thread, at most.
-    const EACH: usize = 4;
-    let each = match threads >= many::LEAST && summed <= FEW {
-        true => (batch / threads / ROWS).clamp(1, EACH),
-        false => (batch / threads / LARGE).clamp(1, 2),
+/// Cuts a batch into shares: one for each thread, and of large batches a smaller one more, which threads take that are
+/// done with theirs. Processors are not equally fast, and some have other work; but every share has sums of its own that
+/// must be added up, and reads all weights, so that there are no more than pay.
+fn shares(batch: usize, threads: usize) -> Vec<Share> {
+    // Rows for each thread; few threads seldom wait long for one another.
+    let large = if threads >= many::LEAST { 192 } else { 512 };
+    let first = if batch / threads >= large { batch * 3 / 4 } else { batch };
+    let cut = |begin: usize, end: usize| {
+        let start = move |at: usize| begin + (end - begin) * at / threads;
+        let share =
+            move |at| Share { first: start(at), rows: start(at + 1) - start(at), total: batch };
+        (0..threads).map(share).filter(|share| share.rows > 0)
     };
-    threads * each
-}
-
-/// The batch in parts that differ by one row at most.
-fn shares(batch: usize, count: usize) -> Vec<Share> {
-    let start = |at: usize| batch * at / count;
-    let share = |at| Share { first: start(at), rows: start(at + 1) - start(at), total: batch };
-    (0..count).map(share).collect()
+    cut(0, first).chain(cut(first, batch)).collect()
 }
 
 struct Builder<'a> {
@@ -501,8 +492,8 @@ impl Builder<'_> {
     }
 
     fn merges(&self, main: &Frame, workers: &[Frame], homes: &[Home]) -> Vec<Merge> {
-        /// Elements that one worker sums in one go: half of a first-level cache.
-        const CHUNK: usize = 1 << 14;
+        /// Elements that one worker sums in one go: a half of a first-level cache.
+        const CHUNK: usize = 1 << 13;
         let mut merges = Vec::new();
         for (var, _) in homes.iter().enumerate().filter(|(_, home)| **home == Home::Summed) {
             let others = workers[1..].iter().map(|frame| frame.at(var));
@@ -535,4 +526,27 @@ pub(super) fn shapes_of<'m>(op: &SelectedOp, meta: impl Fn(VarId) -> Option<&'m 
 fn dims_of(meta: Option<&Meta>) -> Dims {
     let dims = meta.map(|meta| meta.dims.iter().map(|dim| *dim as usize).collect::<Vec<_>>());
     Dims::new(&dims.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_a_batch_once_and_small_ones_come_last() {
+        for (batch, threads, count) in
+            [(5, 2, 2), (2048, 16, 16), (2049, 8, 16), (8191, 16, 32), (511, 2, 2), (1024, 2, 4)]
+        {
+            let shares = shares(batch, threads);
+            assert_eq!(shares.len(), count, "{batch} rows, {threads} threads");
+            let mut next = 0;
+            for share in &shares {
+                assert_eq!((share.first, share.total), (next, batch));
+                next += share.rows;
+            }
+            assert_eq!(next, batch);
+            let smallest = shares.iter().map(|share| share.rows).min();
+            assert!(shares.last().map(|share| share.rows) <= smallest.map(|rows| rows + 1));
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Prepares a step for many threads: shares of few rows, which threads take one after the other as they come free.
 //!
-//! A share of few rows must not pack weights for itself, nor have sums of their size: weights are packed once, before the
-//! batch is split, and gradients of weights are products of the whole batch, which all threads compute by areas.
+//! A share of few rows must not pack weights for itself: they are packed once, before the batch is split. Gradients of
+//! weights are ops of their own: of large weights, of which no share should have a sum, they are products of the whole
+//! batch, which all threads compute by areas.
 
 use std::collections::HashSet;
 
@@ -172,9 +173,11 @@ mod tests {
     use super::*;
     use crate::graph::Graph;
     use crate::layers::{self, Act};
+    use crate::op::{Meta, SplitView, Spread};
     use crate::optimizer::{Optimizer, Sgd};
     use crate::tensor::Tensor;
     use crate::{Executor, Place, gemm};
+    use bireme_ir::VarKind;
 
     const COLUMNS: usize = 96;
 
@@ -210,6 +213,31 @@ mod tests {
         let grads = selection.ops.iter().filter(|op| op.op.kind == "fused_fc_grad");
         assert!(grads.clone().all(|op| op.output("W@GRAD").is_none()));
         assert_eq!(grads.filter(|op| op.output("Z@GRAD").is_some()).count(), 2);
+    }
+
+    #[test]
+    fn gradients_of_weights_are_summed_where_rows_are_many() {
+        let (graph, loss) = model();
+        let mut selection = Selection::new(&graph.main(), &["x", "y"], &[&loss]).unwrap();
+        crate::plan::versions::separate(&mut selection);
+        crate::plan::fuse::fuse(&mut selection);
+        for_many(&mut selection);
+        let grad = selection.ops.iter().find(|op| op.op.kind == "fused_fc_weight_grad").unwrap();
+        let spread = |rows: i64, shares: usize| {
+            let meta = |dims: [i64; 2]| {
+                let (kind, dims) = (VarKind::LodTensor, dims.to_vec());
+                Meta { kind, dtype: DType::F32, dims, lod_level: 0 }
+            };
+            let (x, w, dz) = (meta([rows, 96]), meta([96, 80]), meta([rows, 80]));
+            let (inputs, outputs) = ([x, w.clone(), dz], [w]);
+            let spreads = [Spread::Rows, Spread::Whole, Spread::Rows];
+            let (op, batch) = (grad.view(), rows as usize);
+            let (inputs, outputs) = (&inputs[..], &outputs[..]);
+            let view = SplitView { op: &op, spreads: &spreads, inputs, outputs, batch, shares };
+            op.def.split.apply(&view)
+        };
+        assert_eq!(spread(4096, 16), Some(vec![Spread::Partial]));
+        assert_eq!(spread(32, 16), None);
     }
 
     #[test]

@@ -6,8 +6,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bireme_ir::VarKind;
-
 use crate::op::{Meta, SplitView, Spread};
 use crate::plan::select::{SelectedOp, VarId};
 
@@ -37,27 +35,19 @@ impl Stages {
         Stages { ops: vec![Stage::Before; ops], spreads: HashMap::new() }
     }
 
-    /// Elements of the dense values that are sums over shares.
-    pub(crate) fn summed(&self, metas: &[Option<Meta>]) -> usize {
-        let partial = self.spreads.iter().filter(|(_, spread)| **spread == Spread::Partial);
-        let dense = partial.filter_map(|(var, _)| metas[*var].as_ref());
-        let dense = dense.filter(|meta| meta.kind == VarKind::LodTensor);
-        dense.filter_map(Meta::numel).sum::<i64>() as usize
-    }
-
     /// The spread of a variable.
     pub(crate) fn spread(&self, var: VarId) -> Spread {
         self.spreads.get(&var).copied().unwrap_or(Spread::Whole)
     }
 }
 
-/// Assigns the ops of a step with `batch` rows in each of `feeds`.
+/// Assigns the ops of a step with `batch` rows in each of `feeds`, which is cut into so many shares.
 pub(crate) fn assign(
     ops: &[SelectedOp],
     metas: &[Option<Meta>],
     persistable: &[bool],
     feeds: &[VarId],
-    batch: usize,
+    (batch, shares): (usize, usize),
 ) -> Stages {
     let mut hazards = Hazards::default();
     let mut stages = Stages {
@@ -72,7 +62,7 @@ pub(crate) fn assign(
             let stage = (!hazards.overtakes(selected)).then_some(Stage::Before);
             (stage, None)
         } else {
-            let outputs = split_outputs(selected, &spreads, metas, batch)
+            let outputs = split_outputs(selected, &spreads, metas, (batch, shares))
                 .filter(|_| !selected.outputs.iter().any(|var| persistable[*var]))
                 .filter(|_| !hazards.overtakes(selected));
             (outputs.as_ref().map(|_| Stage::Split), outputs)
@@ -91,14 +81,14 @@ fn split_outputs(
     selected: &SelectedOp,
     spreads: &[Spread],
     metas: &[Option<Meta>],
-    batch: usize,
+    (batch, shares): (usize, usize),
 ) -> Option<Vec<Spread>> {
     let known = |vars: &[VarId]| -> Option<Vec<Meta>> {
         vars.iter().map(|var| metas[*var].clone().filter(Meta::is_static)).collect()
     };
     let (inputs, outputs) = (known(&selected.inputs)?, known(&selected.outputs)?);
     let op = selected.view();
-    let view = SplitView { op: &op, spreads, inputs: &inputs, outputs: &outputs, batch };
+    let view = SplitView { op: &op, spreads, inputs: &inputs, outputs: &outputs, batch, shares };
     op.def.split.apply(&view)
 }
 

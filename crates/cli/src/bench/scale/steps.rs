@@ -83,8 +83,8 @@ fn parts(after: &StepTimes, before: &StepTimes, threads: usize) -> Parts {
     Parts {
         before: part(|times| times.before),
         shares,
-        // On one thread nobody waits, and nothing is a share.
-        at_work: if on_shares > 0.0 { on_shares / shares / threads as f64 } else { 1.0 },
+        // On one thread nobody waits, and the only share is empty.
+        at_work: if threads > 1 { on_shares / shares / threads as f64 } else { 1.0 },
         sums: part(|times| times.sums),
         after: part(|times| times.after),
     }

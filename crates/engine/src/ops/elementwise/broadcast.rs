@@ -190,8 +190,14 @@ mod tests {
         let op = OpView::new(op).unwrap();
         let inputs: Vec<Meta> = shapes.iter().map(|dims| Meta::new(DType::F32, *dims)).collect();
         let outputs = Infer::run(&op, &inputs).unwrap();
-        let view =
-            SplitView { op: &op, spreads: given, inputs: &inputs, outputs: &outputs, batch: 4 };
+        let view = SplitView {
+            op: &op,
+            spreads: given,
+            inputs: &inputs,
+            outputs: &outputs,
+            batch: 4,
+            shares: 2,
+        };
         rule.apply(&view)
     }
 

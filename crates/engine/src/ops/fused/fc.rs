@@ -49,8 +49,19 @@ pub(super) const WEIGHT_GRAD: OpDef = OpDef::new("fused_fc_weight_grad", weight_
     .outputs(&[Slot::one("W@GRAD")])
     .attrs(&[attr::int("x_num_col_dims", 1), attr::int("param_grad_dtype", -1)])
     .infer(infer_weight_grad)
-    // By all threads at once: pieces of shares would have to be added up.
-    .split(SplitRule::Whole);
+    .split(SplitRule::Fn(split_weight_grad));
+
+/// Shares read rows that they have just written, but each makes a sum as large as the weight, and these must be added up;
+/// a product of the whole batch has areas of the result as tasks, each of which reads its rows and columns from far away.
+fn split_weight_grad(view: &SplitView<'_>) -> Option<Vec<Spread>> {
+    /// How often rows and columns are packed, written and read in a product of the whole batch.
+    const READS: usize = 4;
+    let size = |slot: &str| usize::try_from(view.meta(slot)?.numel()?).ok();
+    let far = READS * (size("X")? + size("Z@GRAD")?);
+    let pays = size("W")? * view.shares <= far;
+    let rule = SplitRule::Batch { rows: &["X", "Z@GRAD"], partial: &["W@GRAD"] };
+    if pays { rule.apply(view) } else { None }
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, w) = (cx.input("X")?, cx.input("W")?);

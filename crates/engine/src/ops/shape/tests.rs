@@ -77,7 +77,14 @@ fn row_wise() -> Vec<Op> {
 fn spreads(op: &Op, inputs: &[Meta], outputs: &[Meta], batch: usize) -> Option<Vec<Spread>> {
     let view = OpView::new(op).unwrap();
     let rows = vec![Spread::Rows; inputs.len()];
-    view.def.split.apply(&SplitView { op: &view, spreads: &rows, inputs, outputs, batch })
+    view.def.split.apply(&SplitView {
+        op: &view,
+        spreads: &rows,
+        inputs,
+        outputs,
+        batch,
+        shares: 2,
+    })
 }
 
 #[test]
