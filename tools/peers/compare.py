@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Bireme beside real Paddle and PyTorch on the same work, alternating in one run.
 
-usage: compare.py [--rounds N] [--peers DIR] [--only ctr|ctr2|mnist] [--json]
+usage: compare.py [--rounds N] [--peers DIR] [--only ctr|ctr2|bf16|mnist] [--json]
 
 DIR (or $BIREME_PEERS) holds the peers' scripts: paddle_ctr.py, paddle_mnist.py, torch_bench.py,
 which print their epochs as `EVT {json}` lines. Their virtual environments and data are expected
 under $PEERS_HOME (default ~/.cache/bireme-peers); a peer that is not there is named and left out.
 $BIREME_BIN is our executable; `cargo xtask peers` sets it.
 All contenders train the same model with the same batch size on data of the same kind: 26 slots
-drawn from Criteo's cardinalities, about 100,000 samples in memory. Only speed and memory are
-compared here. Machines are noisy: each round runs every contender once, and the best counts.
+drawn from Criteo's cardinalities, about 100,000 samples in memory; batches of 512, of 2,048 where
+bfloat16 is tried. Only speed and memory are compared here. Machines are noisy: each round runs every
+contender once, and the best counts.
 """
 import argparse
 import json
@@ -20,8 +21,17 @@ import sys
 import tempfile
 
 HOME = pathlib.Path(os.environ.get("PEERS_HOME", "~/.cache/bireme-peers")).expanduser()
+
+
+def widest_kernels():
+    """For MKL_DEBUG_CPU_TYPE: the AVX-512 kernels of Paddle's bundled MKL where the processor has these
+    instructions, and those for AVX2 elsewhere."""
+    info = pathlib.Path("/proc/cpuinfo")
+    return "7" if info.exists() and "avx512f" in info.read_text() else "5"
+
+
 # Paddle's bundled MKL falls back to slow kernels on AMD unless told otherwise.
-FAIR = {"MKL_DEBUG_CPU_TYPE": "5"}
+FAIR = {"MKL_DEBUG_CPU_TYPE": os.environ.get("MKL_DEBUG_CPU_TYPE") or widest_kernels()}
 
 
 def measured(command, environment):
@@ -64,6 +74,7 @@ def contenders(folder):
     """Work -> [(who, how to run it)]; ours first."""
     paddle, torch = (HOME / name / "bin/python" for name in ("paddle", "torch"))
     ctr = ("paddle_ctr.py", "--bs", 512, "--samples", 100000, "--epochs", 2)
+    large = ("paddle_ctr.py", "--bs", 2048, "--samples", 100000, "--epochs", 2)
     torch_ctr = ("torch_bench.py", "--model", "ctr", "--bs", 512, "--samples", 50000, "--epochs", 2)
     work = {
         "ctr": [
@@ -75,6 +86,11 @@ def contenders(folder):
         "ctr2": [
             ("bireme, 2 threads", ours("ctr_dnn_b512_t2")),
             ("paddle, 2 threads", peer(folder, paddle, 1, *ctr, "--feed", "inmem", "--reader", "cat", "--threads", 2)),
+        ],
+        "bf16": [
+            ("bireme bf16, 2 threads", ours("ctr_dnn_b2048_t2_bf16")),
+            ("bireme, 2 threads", ours("ctr_dnn_b2048_t2")),
+            ("paddle, 2 threads", peer(folder, paddle, 1, *large, "--feed", "inmem", "--reader", "cat", "--threads", 2)),
         ],
         "mnist": [
             ("bireme", ours("mnist_mlp_b64_t1")),
@@ -92,7 +108,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--peers", default=os.environ.get("BIREME_PEERS"), help="folder of the peers' scripts (default $BIREME_PEERS)")
-    parser.add_argument("--only", choices=["ctr", "ctr2", "mnist"])
+    parser.add_argument("--only", choices=["ctr", "ctr2", "bf16", "mnist"])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if not options.peers:
