@@ -20,6 +20,9 @@ use self::steps::Steps;
 const ROUNDS: usize = 2;
 /// Samples of a step of one trainer, where there are servers.
 const BATCH_OF_TRAINER: usize = 512;
+/// Steps that each trainer with servers makes at least: fewer say more of how a job begins than of how it goes on, and its
+/// event log tells where time went after each hundred.
+const FEWEST_STEPS: usize = 250;
 /// From so many trainers on there are two servers.
 const MANY: usize = 8;
 
@@ -142,8 +145,12 @@ impl Run {
     fn train(&self, way: Way, threads: usize) -> Result<Figure> {
         let folder = tempfile::tempdir().context("cannot make a folder for the models")?;
         let servers = if threads < MANY { 1 } else { 2 };
+        let samples = match way {
+            Way::Servers(_) => self.samples.max(FEWEST_STEPS * BATCH_OF_TRAINER * threads),
+            Way::Batch(_) | Way::Threads(_) => self.samples,
+        };
         let mut flags = vec![
-            ("--samples", self.samples.to_string()),
+            ("--samples", samples.to_string()),
             ("--threads", threads.to_string()),
             ("--output", folder.path().to_string_lossy().into_owned()),
         ];

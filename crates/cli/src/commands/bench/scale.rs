@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Numbers of threads, or trainers [default: 1, 2, 4 and so on up to all processors]
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', value_parser = up_to::<256>)]
     threads: Vec<usize>,
-    /// Samples of a training
+    /// Samples of a training; with servers at least so many that each trainer makes 250 steps
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = up_to::<1_000_000_000>)]
     samples: usize,
 }
