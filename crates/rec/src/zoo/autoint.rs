@@ -5,7 +5,7 @@ use bireme_engine::layers;
 
 use super::clicks::{Clicks, Sizes};
 use super::interaction::Attention;
-use super::perceptron::{linear, perceptron};
+use super::perceptron::{BATCH_NORM, Hidden, linear};
 use super::{Entry, Hyper, Model, data};
 use crate::Result;
 
@@ -25,7 +25,12 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let sizes = Sizes { rows: ("feature_number", 1_000_001), width: ("embedding_dim", 16) };
     let clicks = Clicks::read(hyper, sizes)?;
     clicks.check_fields(hyper, clicks.fields())?;
-    let hidden = hyper.get_sizes("fc_sizes", &[])?;
+    let sizes_of_hidden = hyper.get_sizes("fc_sizes", &[])?;
+    let hidden = Hidden::read(&sizes_of_hidden, hyper, BATCH_NORM, 0.0)?;
+    if sizes_of_hidden.is_empty() && hidden.is_regularised() {
+        let problem = "is empty, and `use_bn` and `dropout_rate` are about these layers";
+        return Err(hyper.refuse("fc_sizes", problem));
+    }
     let wide = hyper.get_bool("use_wide", true)?;
     let attention = hyper.get_sizes("attn_layer_sizes", &[64, 64, 64])?;
     let heads = hyper.get_size("head_num", 2)?;
@@ -47,8 +52,8 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
         let weights = clicks.linear(Initializer::normal(0.0, 0.001).into(), &initial)?;
         logit = layers::elementwise_add(&logit, &weights)?;
     }
-    if !hidden.is_empty() {
-        let deep = perceptron(&layers::flatten(&fields, 1, 2)?, &hidden, 1)?;
+    if !sizes_of_hidden.is_empty() {
+        let deep = hidden.then_linear(&layers::flatten(&fields, 1, 2)?, 1)?;
         logit = layers::elementwise_add(&logit, &deep)?;
     }
     clicks.finish_logit(&logit)

@@ -22,10 +22,10 @@ pub(super) const ENTRY: Entry = Entry {
 
 fn build(hyper: &mut Hyper) -> Result<Model> {
     let clicks = Clicks::read(hyper, Sizes::default())?.padded();
-    let hidden = hyper.get_sizes("fc_sizes", &[512, 256, 128])?;
+    let sizes = hyper.get_sizes("fc_sizes", &[512, 256, 128])?;
     let crosses = hyper.get_size("cross_num", 2)?;
     let l2 = hyper.get_f32("l2_reg_cross", 5e-5)?;
-    let batch_norm = hyper.get_bool("dnn_use_bn", false)?;
+    let hidden = Hidden::read(&sizes, hyper, "dnn_use_bn", 0.0)?;
     let initial = factor_initial(clicks.width);
     let slots = clicks.embed(clicks.width, initial.clone().into())?;
     let slots = layers::reshape(&slots, &[-1, (clicks.ids.len() * clicks.width) as i32])?;
@@ -34,7 +34,7 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     for _ in 0..crosses {
         crossed = cross(&inputs, &crossed, &initial, l2)?;
     }
-    let deep = Hidden::new(&hidden).batch_norm(batch_norm).apply(&inputs)?;
+    let deep = hidden.apply(&inputs)?;
     let logit = linear(&layers::concat(&[&deep, &crossed], 1)?, 1)?;
     clicks.finish_logit(&logit)
 }

@@ -24,15 +24,14 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let sizes =
         Sizes { rows: ("sparse_feature_number", 1_100_001), width: ("sparse_feature_dim", 40) };
     let clicks = Clicks::read(hyper, sizes)?.padded();
-    let hidden = hyper.get_sizes("fc_sizes", &[768, 768])?;
+    let widths = hyper.get_sizes("fc_sizes", &[768, 768])?;
     let crosses = hyper.get_size("cross_num", 2)?;
     let stacked = hyper.get_bool("is_Stacked", true)?;
     let mixture = hyper.get_bool("use_low_rank_mixture", true)?;
     let rank = hyper.get_size("low_rank", 256)?;
     let experts = hyper.get_size("num_experts", 4)?;
     let l2 = hyper.get_f32("l2_reg_cross", 3e-5)?;
-    let batch_norm = hyper.get_bool("dnn_use_bn", false)?;
-    let dropout = hyper.get_f32("dropout_rate", 0.5)?;
+    let deep = Hidden::read(&widths, hyper, "dnn_use_bn", 0.5)?;
 
     let slots = clicks.embed(clicks.width, factor_initial(clicks.width).into())?;
     let slots = layers::reshape(&slots, &[-1, (clicks.ids.len() * clicks.width) as i32])?;
@@ -44,7 +43,6 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
         let layer = |x: Result<_>, _| cross_full(&inputs, &x?, l2);
         (0..crosses).fold(Ok(inputs.clone()), layer)?
     };
-    let deep = Hidden::new(&hidden).batch_norm(batch_norm).dropout(dropout);
     let top = if stacked {
         deep.apply(&crossed)?
     } else {

@@ -5,7 +5,7 @@ use bireme_engine::initializer::Initializer;
 use bireme_engine::layers::{self, Auc, ParamAttr};
 
 use super::clicks::{Clicks, Sizes};
-use super::perceptron::perceptron;
+use super::perceptron::{BATCH_NORM, Hidden};
 use super::{Entry, Hyper, Model, data, heads};
 use crate::Result;
 
@@ -23,12 +23,13 @@ pub(super) const ENTRY: Entry = Entry {
 
 fn build(hyper: &mut Hyper) -> Result<Model> {
     let clicks = Clicks::named(hyper, Sizes::default(), "")?;
-    let hidden = hyper.get_sizes("fc_sizes", &[512, 256, 128, 32])?;
+    let sizes = hyper.get_sizes("fc_sizes", &[512, 256, 128, 32])?;
+    let hidden = Hidden::read(&sizes, hyper, BATCH_NORM, 0.0)?;
     let table = ParamAttr::named("SparseFeatFactors").init(Initializer::uniform(-0.05, 0.05));
     let mut inputs = clicks.embed_each(table)?;
     inputs.push(clicks.dense.clone());
     let inputs = layers::concat(&inputs.iter().collect::<Vec<_>>(), 1)?;
-    let logits = perceptron(&inputs, &hidden, 2)?;
+    let logits = hidden.then_linear(&inputs, 2)?;
     let options = Auc { num_thresholds: 4096, slide_steps: 20, ..Auc::default() };
     let head = heads::classes(&logits, &clicks.label, &options)?;
     let loss = layers::mean(&head.losses)?;

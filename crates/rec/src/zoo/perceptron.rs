@@ -8,6 +8,12 @@ use bireme_engine::layers::{self, Act, Linear, ParamAttr};
 use super::Hyper;
 use crate::Result;
 
+/// The share of a layer's outputs that training drops.
+const DROPOUT: &str = "dropout_rate";
+
+/// Whether layers are normalised over the batch, in models whose configurations do not call it otherwise.
+pub(super) const BATCH_NORM: &str = "use_bn";
+
 /// Hidden layers: linear, activation, then perhaps normalisation and dropout.
 #[derive(Clone, Debug)]
 pub(super) struct Hidden<'a> {
@@ -23,6 +29,23 @@ impl<'a> Hidden<'a> {
         Hidden { sizes, act: Act::Relu, batch_norm: false, dropout: 0.0 }
     }
 
+    /// The same as the hyper parameters `batch_norm` and `dropout_rate` say, the second with this
+    /// default.
+    pub(super) fn read(
+        sizes: &'a [usize],
+        hyper: &mut Hyper,
+        batch_norm: &str,
+        dropout: f32,
+    ) -> Result<Hidden<'a>> {
+        let batch_norm = hyper.get_bool(batch_norm, false)?;
+        let dropout = hyper.get_f32(DROPOUT, dropout)?;
+        if !(0.0..1.0).contains(&dropout) {
+            let problem = format!("must be at least 0 and below 1, not {dropout}");
+            return Err(hyper.refuse(DROPOUT, problem));
+        }
+        Ok(Hidden { batch_norm, dropout, ..Hidden::new(sizes) })
+    }
+
     /// Sets the activation.
     pub(super) fn act(mut self, act: Act) -> Hidden<'a> {
         self.act = act;
@@ -35,10 +58,9 @@ impl<'a> Hidden<'a> {
         self
     }
 
-    /// Drops outputs with this probability while training.
-    pub(super) fn dropout(mut self, probability: f32) -> Hidden<'a> {
-        self.dropout = probability;
-        self
+    /// Whether layers do more than compute.
+    pub(super) fn is_regularised(&self) -> bool {
+        self.batch_norm || self.dropout > 0.0
     }
 
     /// Appends the layers.
@@ -55,11 +77,16 @@ impl<'a> Hidden<'a> {
         }
         Ok(hidden)
     }
+
+    /// Appends the layers, then a linear one with so many outputs.
+    pub(super) fn then_linear(&self, x: &Variable, outputs: usize) -> Result<Variable> {
+        linear(&self.apply(x)?, outputs)
+    }
 }
 
 /// Hidden layers of these sizes with a relu each, then a linear one with so many outputs.
 pub(super) fn perceptron(x: &Variable, hidden: &[usize], outputs: usize) -> Result<Variable> {
-    linear(&Hidden::new(hidden).apply(x)?, outputs)
+    Hidden::new(hidden).then_linear(x, outputs)
 }
 
 /// A linear layer over the last dimension.

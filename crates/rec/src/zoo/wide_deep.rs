@@ -4,7 +4,7 @@ use bireme_engine::initializer::Initializer;
 use bireme_engine::layers::{self, ParamAttr};
 
 use super::clicks::{Clicks, Sizes};
-use super::perceptron::{linear_with, perceptron};
+use super::perceptron::{BATCH_NORM, Hidden, linear_with};
 use super::{Entry, Hyper, Model, data};
 use crate::Result;
 
@@ -22,7 +22,8 @@ pub(super) const ENTRY: Entry = Entry {
 
 fn build(hyper: &mut Hyper) -> Result<Model> {
     let clicks = Clicks::read(hyper, Sizes::default())?;
-    let hidden = hyper.get_sizes("fc_sizes", &[512, 256, 128, 32])?;
+    let sizes = hyper.get_sizes("fc_sizes", &[512, 256, 128, 32])?;
+    let hidden = Hidden::read(&sizes, hyper, BATCH_NORM, 0.0)?;
     let spread = 1.0 / (clicks.dense_width() as f32).sqrt();
     let initial = Initializer::truncated_normal(0.0, spread);
     let wide = linear_with(&clicks.dense, 1, initial, Initializer::Constant(0.0))?;
@@ -30,6 +31,6 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let mut inputs = clicks.embed_each(table)?;
     inputs.push(clicks.dense.clone());
     let inputs = layers::concat(&inputs.iter().collect::<Vec<_>>(), 1)?;
-    let deep = perceptron(&inputs, &hidden, 1)?;
+    let deep = hidden.then_linear(&inputs, 1)?;
     clicks.finish_logit(&layers::elementwise_add(&wide, &deep)?)
 }

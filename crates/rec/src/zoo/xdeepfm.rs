@@ -4,7 +4,7 @@ use bireme_engine::layers;
 
 use super::clicks::{Clicks, Sizes, factor_initial};
 use super::interaction::compressed;
-use super::perceptron::{linear, perceptron};
+use super::perceptron::{BATCH_NORM, Hidden, linear};
 use super::{Entry, Hyper, Model, data};
 use crate::Result;
 
@@ -22,7 +22,8 @@ pub(super) const ENTRY: Entry = Entry {
 
 fn build(hyper: &mut Hyper) -> Result<Model> {
     let clicks = Clicks::read(hyper, Sizes::default())?.padded();
-    let hidden = hyper.get_sizes("layer_sizes_dnn", &[512, 256, 128])?;
+    let sizes = hyper.get_sizes("layer_sizes_dnn", &[512, 256, 128])?;
+    let hidden = Hidden::read(&sizes, hyper, BATCH_NORM, 0.0)?;
     let vectors = hyper.get_sizes("layer_sizes_cin", &[128, 32])?;
     let initial = factor_initial(clicks.width);
     let weights = clicks.linear(initial.clone().into(), &initial)?;
@@ -30,6 +31,6 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let fields = clicks.embed_fields(clicks.width, initial.clone().into(), &initial)?;
     let explicit = linear(&compressed(&fields, &vectors)?, 1)?;
     let flat = (clicks.fields() * clicks.width) as i32;
-    let deep = perceptron(&layers::reshape(&fields, &[-1, flat])?, &hidden, 1)?;
+    let deep = hidden.then_linear(&layers::reshape(&fields, &[-1, flat])?, 1)?;
     clicks.finish_logit(&layers::sum(&[&weights, &explicit, &deep])?)
 }
