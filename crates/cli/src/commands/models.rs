@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use bireme_engine::io::{ModelFiles, find_model};
 use bireme_fleet::ps::checkpoint::is_checkpoint;
+use bireme_rec::run::Best;
 
 /// Folders that advice names, at most.
 const MOST: usize = 8;
@@ -14,8 +15,8 @@ const MOST: usize = 8;
 /// also what training goes on from.
 const INFERENCE: &str = "rec_inference";
 
-/// The model for prediction that a folder of a training means: that of its last epoch. Any other path
-/// is as it was.
+/// The model for prediction that a folder of a training means: that of its best epoch, where validation
+/// has named one, else of its last. Any other path is as it was.
 pub(super) fn newest(path: &Path) -> PathBuf {
     let of_epoch = |folder: &Path| {
         let prefix = folder.join(INFERENCE);
@@ -24,7 +25,9 @@ pub(super) fn newest(path: &Path) -> PathBuf {
     let number = |folder: &PathBuf| -> Option<u64> { folder.file_name()?.to_str()?.parse().ok() };
     let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let epochs = entries.filter_map(|folder| Some((number(&folder)?, of_epoch(&folder)?)));
-    of_epoch(path).or_else(|| Some(epochs.max()?.1)).unwrap_or_else(|| path.to_owned())
+    let best = Best::read(path).ok().flatten();
+    let best = best.and_then(|best| of_epoch(&path.join(best.epoch.to_string())));
+    of_epoch(path).or(best).or_else(|| Some(epochs.max()?.1)).unwrap_or_else(|| path.to_owned())
 }
 
 /// The files of the model at a path.
@@ -76,6 +79,9 @@ mod tests {
             fs::write(folder.path().join(epoch).join("rec_inference.pdmodel"), "p").unwrap();
         }
         assert_eq!(newest(folder.path()), folder.path().join("10/rec_inference"));
+        let best = r#"{"epoch": 9, "metric": "auc", "value": "0.75"}"#;
+        fs::write(folder.path().join("best"), best).unwrap();
+        assert_eq!(newest(folder.path()), folder.path().join("9/rec_inference"));
         assert_eq!(newest(&folder.path().join("9")), folder.path().join("9/rec_inference"));
         let error = find(&folder.path().join("run")).unwrap_err().to_string();
         assert!(!error.contains("name a folder"), "{error}");

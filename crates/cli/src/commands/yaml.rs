@@ -90,6 +90,9 @@ pub(crate) fn train(training: &Training<'_>, host: &Host) -> Result<Outcome> {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", result(epoch.epoch, epoch.loss, &epoch.metrics))?;
         writeln!(out, "model   {}", epoch.model.display())?;
+        if let Some(best) = outcome.best {
+            writeln!(out, "best    epoch {}: valid {} {:.6}", best.epoch, best.metric, best.value)?;
+        }
         writeln!(out, "curves  bireme report {}", run.display())?;
     }
     Ok(Outcome::Done)
@@ -172,7 +175,8 @@ fn cluster(training: &Training<'_>, host: &Host) -> Result<Outcome> {
 ///
 /// Loads the models of the epochs `runner.infer_start_epoch` up to, and without,
 /// `runner.infer_end_epoch` from `runner.infer_load_path`, and computes their metrics on
-/// `runner.test_data_dir`.
+/// `runner.test_data_dir`. Without these keys, tries the epoch that validation found the best, if there
+/// was one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InferArgs {
     /// The YAML file

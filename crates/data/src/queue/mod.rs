@@ -46,7 +46,7 @@ pub struct QueueSettings {
 pub struct Shuffle {
     /// Decides the order.
     pub seed: u64,
-    /// So many samples are read before they are shuffled; memory grows with it.
+    /// So many samples are read before they are shuffled; memory grows with it. 0 to shuffle files alone.
     pub window: usize,
 }
 

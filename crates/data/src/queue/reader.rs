@@ -117,7 +117,7 @@ impl Work {
             let more = self.fill(&mut samples, target, &mut open)?;
             order.clear();
             order.extend(0..samples.len());
-            if let Some(how) = self.shuffle {
+            if let Some(how) = self.shuffle.filter(|how| how.window > 0) {
                 let stream = self.epoch << 32 | block & 0xffff_ffff;
                 let purpose = format!("samples of reader {}", self.reader);
                 shuffle(&mut order, how.seed, &purpose, stream);

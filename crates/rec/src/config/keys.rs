@@ -1,6 +1,8 @@
 //! Every key of a configuration: its type, its default, what it does. `docs/yaml.md` is made from
 //! this table.
 
+mod optimizer;
+
 use super::{Value, hyper};
 
 /// What may stand at a key.
@@ -14,6 +16,8 @@ pub enum Kind {
     Integer,
     /// A number.
     Number,
+    /// A list of numbers.
+    Numbers,
     /// A text; a number is taken as its digits.
     Text,
     /// A list of texts, or one text.
@@ -58,6 +62,7 @@ impl Kind {
             Kind::Count => "a whole number of at least 0",
             Kind::Integer => "a whole number",
             Kind::Number => "a number",
+            Kind::Numbers => "a list of numbers",
             Kind::Text => "a text",
             Kind::Texts => "a list of texts",
             Kind::Any => "a value",
@@ -71,6 +76,7 @@ impl Kind {
             Kind::Count => "count",
             Kind::Integer => "integer",
             Kind::Number => "number",
+            Kind::Numbers => "list of numbers",
             Kind::Text => "text",
             Kind::Texts => "list of texts",
             Kind::Any => "any",
@@ -85,6 +91,7 @@ impl Kind {
             Kind::Count => hyper::as_usize(value).is_some(),
             Kind::Integer => matches!(value, Value::Int(_)),
             Kind::Number => hyper::as_f64(value).is_some(),
+            Kind::Numbers => hyper::list(value, hyper::as_f64).is_some(),
             Kind::Text => hyper::as_text(value).is_some(),
             Kind::Texts => {
                 hyper::as_text(value).is_some() || hyper::list(value, hyper::as_text).is_some()
@@ -115,8 +122,13 @@ use Kind::{Count, Integer, Number, Switch, Text, Texts};
 const NO_DEVICE: &str = "this version trains on CPUs and NVIDIA GPUs";
 const NO_HDFS: &str = "this version reads local files: mount or copy the data";
 
-/// The table, in the order of the reference page.
-pub const KEYS: &[Key] = &[
+/// All keys, in the order of the reference page.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().chain(optimizer::KEYS)
+}
+
+/// All but those of the optimizer.
+const KEYS: &[Key] = &[
     key("model", Text, "", "Ours: the zoo model; without it, the name of the folder of the file."),
     key(
         "workspace",
@@ -133,6 +145,12 @@ pub const KEYS: &[Key] = &[
     // Data.
     key("runner.train_data_dir", Text, "", "Folder, file or pattern of the training data."),
     key("runner.test_data_dir", Text, "", "Folder, file or pattern of the data of `infer`."),
+    key(
+        "runner.valid_data_dir",
+        Text,
+        "",
+        "Ours: folder, file or pattern of data that is not trained on; after each epoch the model is tried on it, by all trainers together.",
+    ),
     key("runner.train_batch_size", Count, "1", "Samples in a step of one trainer."),
     key(
         "runner.infer_batch_size",
@@ -147,6 +165,18 @@ pub const KEYS: &[Key] = &[
         "`QueueDataset`, `InmemoryDataset`, `DataLoader` or `RecDataset`; the default is `QueueDataset` with servers and `DataLoader` without.",
     ),
     key("runner.infer_reader_type", Text, "", "The same for `infer`."),
+    key(
+        "runner.shuffle",
+        Text,
+        "",
+        "Ours: `none`; `files`, another order of the files every epoch; `buffer`, and of as many samples as `shuffle_buffer` says; `memory`, of all samples, which are read once and held in memory, and spread over the trainers where there are several. `runner.seed` decides the order. By default `memory` for `InmemoryDataset` (but with `gpubox`) and `none` for the other readers.",
+    ),
+    key(
+        "runner.shuffle_buffer",
+        Count,
+        "65536",
+        "Ours: with `shuffle: buffer`, samples that each reading thread mixes.",
+    ),
     key(
         "runner.pipe_command",
         Text,
@@ -249,12 +279,7 @@ pub const KEYS: &[Key] = &[
     // Training.
     key("runner.epochs", Count, "1", "Times to go through the data."),
     key("runner.print_interval", Count, "100", "Batches between two lines of the log."),
-    key(
-        "runner.seed",
-        Count,
-        "12345",
-        "Seed of the initial values, of dropout and of the shuffles of a stream.",
-    ),
+    key("runner.seed", Count, "12345", "Seed of the initial values, of dropout and of shuffles."),
     key(
         "runner.thread_num",
         Count,
@@ -285,6 +310,36 @@ pub const KEYS: &[Key] = &[
         Switch,
         "False",
         "Whether ranks that a launcher started train together without servers.",
+    ),
+    key(
+        "runner.early_stop.metric",
+        Text,
+        "",
+        "Ours: what says which epoch is the best on `valid_data_dir`: `loss`, or a metric that is computed; the model's first by default. `best` in `model_save_path` names the epoch.",
+    ),
+    key(
+        "runner.early_stop.patience",
+        Count,
+        "3",
+        "Ours: where a key of `early_stop` is set, epochs without a better one after which training ends.",
+    ),
+    key(
+        "runner.early_stop.min_delta",
+        Number,
+        "0.0",
+        "Ours: by how much an epoch must be better to count as better.",
+    ),
+    key(
+        "runner.metrics",
+        Texts,
+        "",
+        "Ours: metrics beside the model's own, in training, validation and `infer`: `logloss`, `accuracy`, `rmse`, `mae`, `pcoc` (predicted clicks over clicks); and, in validation and `infer`, of groups of samples: `gauc` (the AUC of each group, weighted by samples), `hr@10`, `ndcg@10`.",
+    ),
+    key(
+        "runner.metric_group",
+        Text,
+        "",
+        "Ours: the slot whose values make the groups of `gauc`, `hr@k` and `ndcg@k`: a user, a session.",
     ),
     key(
         "runner.use_auc",
@@ -458,7 +513,12 @@ pub const KEYS: &[Key] = &[
     ),
     // Inference.
     key("runner.infer_load_path", Text, "output_model", "Folder of the models that `infer` tries."),
-    key("runner.infer_start_epoch", Count, "0", "The first epoch of `infer`."),
+    key(
+        "runner.infer_start_epoch",
+        Count,
+        "0",
+        "The first epoch of `infer`. Where neither this nor the next key is set and training has named a best epoch, that one is tried.",
+    ),
     key("runner.infer_end_epoch", Count, "1", "The epoch before which `infer` ends."),
     // Streaming.
     key(
@@ -547,32 +607,11 @@ pub const KEYS: &[Key] = &[
         ),
         "it always is",
     ),
-    // The optimizer.
     key(
-        "hyper_parameters.optimizer.class",
-        Text,
-        "Adam",
-        "The optimizer: `SGD`, `Momentum`, `Adagrad`, `Adam`, `AdamW`, `Adamax`, `Adadelta`, `RMSProp`, `Ftrl`, `Lamb` or `DecayedAdagrad`, in any case.",
-    ),
-    key("hyper_parameters.optimizer.learning_rate", Number, "0.001", "Its learning rate."),
-    key(
-        "hyper_parameters.optimizer.strategy",
+        "tune.metric",
         Text,
         "",
-        "With servers: `sync`, `async` or `geo`, where `runner.sync_mode` is not set.",
-    ),
-    key(
-        "hyper_parameters.optimizer.lazy_mode",
-        Switch,
-        "True",
-        "Ours: whether Adam leaves rows alone that a batch does not look up.",
-    ),
-    key("hyper_parameters.optimizer.momentum", Number, "0.9", "Ours: of `Momentum`."),
-    key(
-        "hyper_parameters.optimizer.weight_decay",
-        Number,
-        "0.01",
-        "Ours: of `AdamW`, the share of a parameter that decays in a step, times the learning rate.",
+        "Ours: by which metric of the validation `bireme tune` compares trials; that of `early_stop` by default.",
     ),
     warned(
         key(
@@ -587,7 +626,7 @@ pub const KEYS: &[Key] = &[
 
 /// The key of this name.
 pub fn find(name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.name == name)
+    all().find(|key| key.name == name)
 }
 
 /// The reference page.
@@ -601,15 +640,18 @@ pub fn reference() -> String {
          An unknown key after `-o` is an error.\n\
          Other keys of `hyper_parameters` belong to the model: [models.md](models.md).\n",
     );
-    for (title, prefix) in
-        [("Top level", ""), ("`runner`", "runner."), ("`hyper_parameters`", "hyper_parameters.")]
-    {
+    for (title, prefix) in [
+        ("Top level", ""),
+        ("`runner`", "runner."),
+        ("`hyper_parameters`", "hyper_parameters."),
+        ("`tune`", "tune."),
+    ] {
         let inside = |key: &&Key| match prefix {
             "" => !key.name.contains('.'),
             _ => key.name.starts_with(prefix),
         };
         text += &format!("\n## {title}\n\n| key | type | default | meaning |\n|---|---|---|---|\n");
-        for key in KEYS.iter().filter(inside) {
+        for key in all().filter(inside) {
             let default = match key.default {
                 "" => String::new(),
                 default => format!("`{default}`"),
@@ -630,6 +672,10 @@ pub fn reference() -> String {
             );
         }
     }
+    text += "\nThe other keys of `tune` are keys of the configuration with the range of each: \
+        `hyper_parameters.optimizer.learning_rate: {log: [1e-4, 1e-2]}`, `{uniform: [0.0, 0.5]}`, \
+        `{int: [4, 16]}`, or `{choice: [[64, 32], [128, 64]]}`; [training.md](training.md#searching) \
+        says how they are tried.\n";
     text + "\n## `table_parameters`\n\n\
         Settings of the accessor of a table, by the table's name: `table_parameters.embedding.accessor.embedx_dim`.\n\
         They are handed to the servers as they are written; what is not written of an accessor is as Paddle fills it in (no row is admitted late or forgotten).\n\
@@ -643,7 +689,7 @@ mod tests {
 
     #[test]
     fn defaults_have_their_types() {
-        for key in KEYS {
+        for key in all() {
             assert!(key.kind.fits(&resolve(key.default)), "{}", key.name);
             assert!(key.help.ends_with('.'), "{}", key.name);
         }

@@ -22,7 +22,7 @@ pub(crate) use value::python_float;
 pub use value::{Node, Place, Value};
 
 use crate::{Error, Result};
-use keys::{KEYS, Kind, Support};
+use keys::{Kind, Support};
 
 /// Keys and values in the order of a file.
 pub type Keys = Vec<(String, Node)>;
@@ -38,7 +38,10 @@ pub fn parse_keys(path: &Path, text: &str) -> Result<(Keys, Vec<String>)> {
 }
 
 /// Groups whose keys are the model's or the table's own.
-const OPEN: [&str; 2] = ["hyper_parameters.", "table_parameters."];
+const OPEN: [&str; 3] = ["hyper_parameters.", "table_parameters.", "tune."];
+
+/// Keys of the optimizer, which no model has.
+const OPTIMIZER: &str = "hyper_parameters.optimizer.";
 
 /// A checked configuration: flat keys (`runner.epochs`) with their values.
 #[derive(Clone, Debug)]
@@ -142,6 +145,11 @@ impl Config {
         self.value(key, hyper::as_f64).unwrap_or_default()
     }
 
+    /// The value of a list of numbers; none where it is not set.
+    pub fn numbers(&self, key: &str) -> Vec<f64> {
+        self.value(key, |value| hyper::list(value, hyper::as_f64)).unwrap_or_default()
+    }
+
     /// The value of a switch, or its default.
     pub fn switch(&self, key: &str) -> bool {
         self.value(key, hyper::as_bool).unwrap_or_default()
@@ -204,7 +212,8 @@ impl Config {
         let mut unused = Vec::new();
         for (name, node) in &self.values {
             let Some(key) = keys::find(name) else {
-                if !OPEN.iter().any(|prefix| name.starts_with(prefix)) {
+                let is_open = OPEN.iter().any(|prefix| name.starts_with(prefix));
+                if !is_open || name.starts_with(OPTIMIZER) {
                     self.warnings.push(unknown(name, &node.place));
                 }
                 continue;
@@ -255,12 +264,6 @@ fn wrong_type(name: &str, kind: Kind, node: &Node) -> Error {
 
 /// The warning about a key that nobody knows.
 fn unknown(name: &str, place: &Place) -> String {
-    if name.starts_with("runner.valid") {
-        return format!(
-            "{place}: `{name}` is not a key of PaddleRec and is ignored: `bireme infer` evaluates \
-             models on `runner.test_data_dir`, after training"
-        );
-    }
     let near = nearest(name).map_or_else(
         || ": it is ignored".to_owned(),
         |near| format!(" and is ignored: did you mean `{near}`?"),
@@ -274,11 +277,11 @@ fn nearest(name: &str) -> Option<String> {
         name.rsplit_once('.').unwrap_or(("", name))
     }
     let (group, own) = split(name);
-    let of_group = KEYS.iter().map(|key| split(key.name)).filter(|key| key.0 == group);
+    let of_group = keys::all().map(|key| split(key.name)).filter(|key| key.0 == group);
     match ir::nearest(own, of_group.map(|key| key.1)).into_iter().next() {
         Some(near) if group.is_empty() => Some(near),
         Some(near) => Some(format!("{group}.{near}")),
-        None => ir::nearest(name, KEYS.iter().map(|key| key.name)).into_iter().next(),
+        None => ir::nearest(name, keys::all().map(|key| key.name)).into_iter().next(),
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn apply(config: &mut Config, option: &str) -> Result<()> {
             _ => return Err(expected(kind)),
         },
         Kind::Text => Value::Text(text.to_owned()),
-        Kind::Texts | Kind::Any => yaml(config, text).map_err(wrong)?,
+        Kind::Numbers | Kind::Texts | Kind::Any => yaml(config, text).map_err(wrong)?,
     };
     config.values.insert(key.to_owned(), Node { value, place });
     Ok(())

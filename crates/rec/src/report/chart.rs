@@ -13,14 +13,18 @@ const BOTTOM: f64 = 30.0;
 /// More points than this cannot be told apart.
 const MAX_POINTS: usize = 1500;
 
+/// Lines of so many points or fewer show each of them.
+const MARKED: usize = 60;
+
 /// A line of a chart.
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A chart with its title and legend as HTML; nothing when it would be empty.
-pub(super) fn chart(title: &str, lines: &[Line]) -> String {
+/// A chart over units (batches, epochs) with its title and legend as HTML; nothing when it would be
+/// empty.
+pub(crate) fn chart(title: &str, unit: &str, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|line| &line.points);
     if points().next().is_none() {
         return String::new();
@@ -56,26 +60,19 @@ pub(super) fn chart(title: &str, lines: &[Line]) -> String {
     }
     let _ = write!(
         svg,
-        r#"<text x="{:.1}" y="{:.1}" text-anchor="end">batch</text>"#,
+        r#"<text x="{:.1}" y="{:.1}" text-anchor="end">{unit}</text>"#,
         LEFT - 6.0,
         HEIGHT - 10.0
     );
     let mut legend = String::new();
     for (index, line) in lines.iter().enumerate() {
-        let place = |(x, y): &(f64, f64)| format!("{:.1},{:.1}", at_x(*x), at_y(*y));
-        let places: Vec<String> = thin(&line.points).iter().map(place).collect();
+        svg += &drawn(line, index % 8, at_x, at_y);
         let name = escape(&line.name);
-        let _ = write!(
-            svg,
-            r#"<polyline class="c{}" points="{}"><title>{name}</title></polyline>"#,
-            index % 8,
-            places.join(" ")
-        );
         let last = line.points.last().map_or_else(String::new, |(_, y)| number(*y));
         let _ = write!(legend, r#"<span class="c{}">{name} <b>{last}</b></span> "#, index % 8);
     }
     format!(
-        r#"<section class="chart" data-x="{},{}" data-y="{},{}"><h2>{}</h2><p class="legend">{legend}</p><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}">{svg}<line class="cursor" x1="0" x2="0" y1="{TOP}" y2="{}"/></svg><p class="at"></p></section>"#,
+        r#"<section class="chart" data-unit="{unit}" data-x="{},{}" data-y="{},{}"><h2>{}</h2><p class="legend">{legend}</p><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}">{svg}<line class="cursor" x1="0" x2="0" y1="{TOP}" y2="{}"/></svg><p class="at"></p></section>"#,
         x.0,
         x.1,
         y.0,
@@ -84,6 +81,27 @@ pub(super) fn chart(title: &str, lines: &[Line]) -> String {
         escape(title),
         HEIGHT - BOTTOM
     )
+}
+
+/// A line in one of the colours, with a mark on each point where there are few: one alone is no line.
+fn drawn(
+    line: &Line,
+    color: usize,
+    at_x: impl Fn(f64) -> f64,
+    at_y: impl Fn(f64) -> f64,
+) -> String {
+    let place = |(x, y): &(f64, f64)| format!("{:.1},{:.1}", at_x(*x), at_y(*y));
+    let places: Vec<String> = thin(&line.points).iter().map(place).collect();
+    let mut svg = format!(
+        r#"<polyline class="c{color}" points="{}"><title>{}</title></polyline>"#,
+        places.join(" "),
+        escape(&line.name)
+    );
+    for (x, y) in line.points.iter().filter(|_| line.points.len() <= MARKED) {
+        let (x, y) = (at_x(*x), at_y(*y));
+        let _ = write!(svg, r#"<circle class="c{color}" cx="{x:.1}" cy="{y:.1}" r="2.5"/>"#);
+    }
+    svg
 }
 
 /// Points that stand for all: a mean of each stretch.
@@ -145,7 +163,7 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// Text that is no markup.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -182,6 +200,6 @@ mod tests {
     fn a_long_line_is_thinned() {
         let points: Vec<_> = (0..10_000).map(|i| (f64::from(i), 1.0)).collect();
         assert!(thin(&points).len() <= MAX_POINTS);
-        assert_eq!(chart("empty", &[]), "");
+        assert_eq!(chart("empty", "batch", &[]), "");
     }
 }

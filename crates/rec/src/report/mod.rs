@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+pub(crate) use chart::{Line, chart, escape};
+pub(crate) use page::html;
 pub use page::page;
 
-use crate::run::Event;
+use crate::run::{Event, INFER};
 use crate::{Error, Result};
 
 /// What the trainers of a run have logged.
@@ -17,6 +19,8 @@ use crate::{Error, Result};
 pub struct Run {
     /// One for each trainer, in the order of their numbers.
     pub trainers: Vec<Trained>,
+    /// What `infer` has said of its models, the last of each epoch.
+    pub tested: BTreeMap<u64, BTreeMap<String, f64>>,
 }
 
 /// What one trainer has logged, without what was trained again after a crash.
@@ -69,7 +73,23 @@ pub fn read(folder: &Path) -> Result<Run> {
         return Err(Error::file(folder, problem));
     }
     run.trainers.sort_by_key(|trained| trained.trainer);
+    run.tested = tested(folder)?;
     Ok(run)
+}
+
+/// What `infer` has logged in the folder of a run.
+fn tested(folder: &Path) -> Result<BTreeMap<u64, BTreeMap<String, f64>>> {
+    let path = folder.join(INFER);
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        text => text.map_err(|error| Error::file(&path, error))?,
+    };
+    let events = trained(&path, &text)?.events.into_iter();
+    let of_epoch = |event| match event {
+        Event::Infer { epoch, metrics, .. } => Some((epoch, metrics)),
+        _ => None,
+    };
+    Ok(events.filter_map(of_epoch).collect())
 }
 
 fn trained(path: &Path, text: &str) -> Result<Trained> {
@@ -110,8 +130,11 @@ fn position(event: &Event) -> u64 {
         Event::Start { batch, .. }
         | Event::Step { batch, .. }
         | Event::Epoch { batch, .. }
+        | Event::Valid { batch, .. }
         | Event::Save { batch, .. }
         | Event::End { batch, .. } => *batch,
+        // It has trained nothing.
+        Event::Infer { .. } => 0,
     }
 }
 

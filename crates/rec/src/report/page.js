@@ -18,7 +18,7 @@ for (const chart of document.querySelectorAll(".chart")) {
       return line.name + ": " + value.toPrecision(5);
     });
     const batch = Math.round(x0 + ((x - left) / (right - left)) * (x1 - x0));
-    at.textContent = "batch " + batch + " · " + values.join(" · ");
+    at.textContent = chart.dataset.unit + " " + batch + " · " + values.join(" · ");
     cursor.setAttribute("x1", x);
     cursor.setAttribute("x2", x);
     cursor.style.visibility = "visible";

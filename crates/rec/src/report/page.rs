@@ -1,6 +1,6 @@
 //! The page of a run: one file, nothing from a network, readable by day and by night.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::chart::{Line, chart, escape, number};
@@ -9,6 +9,9 @@ use crate::run::Event;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+
+/// What curves are drawn over.
+const BATCH: &str = "batch";
 
 /// The page.
 pub fn page(run: &Run) -> String {
@@ -20,24 +23,25 @@ pub fn page(run: &Run) -> String {
     let title = format!("{} · {} · {trainers}", first.model, first.mode);
     let mut body = format!("<h1>{}</h1>", escape(&title));
     body += &summary(run);
-    body += &chart(
-        "Loss",
-        &lines(run, |event| match event {
-            Event::Step { batch, loss: Some(loss), .. } => Some((*batch as f64, *loss)),
-            _ => None,
-        }),
-    );
+    let mut loss = lines(run, |event| match event {
+        Event::Step { batch, loss: Some(loss), .. } => Some((*batch as f64, *loss)),
+        _ => None,
+    });
+    loss.extend(tried(run, "loss"));
+    body += &chart("Loss", BATCH, &loss);
     for metric in metric_names(run) {
-        let points = lines(run, |event| match event {
+        let mut points = lines(run, |event| match event {
             Event::Step { batch, metrics, .. } => {
                 metrics.get(&metric).map(|value| (*batch as f64, *value))
             }
             _ => None,
         });
-        body += &chart(&metric.to_uppercase(), &points);
+        points.extend(tried(run, &metric));
+        body += &chart(&metric.to_uppercase(), BATCH, &points);
     }
     body += &chart(
         "Samples a second",
+        BATCH,
         &lines(run, |event| match event {
             Event::Step { batch, samples_per_second, .. } => {
                 Some((*batch as f64, *samples_per_second))
@@ -47,6 +51,7 @@ pub fn page(run: &Run) -> String {
     );
     body += &chart(
         "Waiting for data, % of the time",
+        BATCH,
         &lines(run, |event| match event {
             Event::Step { batch, seconds, reader_seconds, .. } if *seconds > 0.0 => {
                 Some((*batch as f64, 100.0 * reader_seconds / seconds))
@@ -56,21 +61,48 @@ pub fn page(run: &Run) -> String {
     );
     body += &epochs(&first);
     body += &configuration(&first);
+    html(&title, &body)
+}
+
+/// A page around a body, with the style and script of charts.
+pub(crate) fn html(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\"/>\n<title>{}</title>\n<style>\n{STYLE}</style>\n\
          </head>\n<body>\n<main>{body}</main>\n<script>\n//<![CDATA[\n{SCRIPT}//]]>\n</script>\n</body>\n</html>\n",
-        escape(&title)
+        escape(title)
     )
 }
 
 fn metric_names(run: &Run) -> BTreeSet<String> {
     let events = run.trainers.iter().flat_map(|trained| &trained.events);
-    let steps = events.filter_map(|event| match event {
-        Event::Step { metrics, .. } => Some(metrics.keys().cloned()),
+    let shown = events.filter_map(|event| match event {
+        Event::Step { metrics, .. } | Event::Valid { metrics, .. } => Some(metrics.keys()),
         _ => None,
     });
-    steps.flatten().collect()
+    let tested = run.tested.values().map(BTreeMap::keys);
+    // The loss has a chart of its own.
+    shown.chain(tested).flatten().filter(|name| *name != "loss").cloned().collect()
+}
+
+/// A metric on data that is not trained on: after each epoch, and by `infer`.
+fn tried(run: &Run, metric: &str) -> Vec<Line> {
+    let Some(first) = run.trainers.first() else { return Vec::new() };
+    let valid = first.events.iter().filter_map(|event| match event {
+        Event::Valid { batch, metrics, .. } => Some((*batch as f64, *metrics.get(metric)?)),
+        _ => None,
+    });
+    let batch_of = |wanted: u64| {
+        first.events.iter().find_map(|event| match event {
+            Event::Epoch { epoch, batch, .. } if *epoch == wanted => Some(*batch as f64),
+            _ => None,
+        })
+    };
+    let tested = run.tested.iter();
+    let test = tested.filter_map(|(epoch, values)| Some((batch_of(*epoch)?, *values.get(metric)?)));
+    let line = |name: &str, points: Vec<(f64, f64)>| Line { name: name.to_owned(), points };
+    let both = [line("validation", valid.collect()), line("infer", test.collect())];
+    both.into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
 fn lines(run: &Run, point: impl Fn(&Event) -> Option<(f64, f64)>) -> Vec<Line> {
@@ -121,23 +153,40 @@ fn trained_so_far(trained: &Trained) -> (u64, f64) {
 
 fn epochs(trained: &Trained) -> String {
     let mut rows = String::new();
+    let text = |metrics: &BTreeMap<String, f64>| {
+        let one = |(name, value): (&String, &f64)| format!("{} {value:.6}", escape(name));
+        metrics.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let valid: BTreeMap<u64, &BTreeMap<String, f64>> =
+        trained.events.iter().filter_map(valid).collect();
+    let cell = |values: Option<String>| match valid.is_empty() {
+        true => String::new(),
+        false => format!("<td>{}</td>", values.unwrap_or_default()),
+    };
     for event in &trained.events {
         let Event::Epoch { epoch, metrics, samples, seconds, .. } = event else { continue };
-        let metrics: Vec<String> =
-            metrics.iter().map(|(name, value)| format!("{} {value:.6}", escape(name))).collect();
         let _ = write!(
             rows,
-            "<tr><td>{epoch}</td><td>{}</td><td>{samples}</td><td>{seconds:.2}</td></tr>",
-            metrics.join(", ")
+            "<tr><td>{epoch}</td><td>{}</td>{}<td>{samples}</td><td>{seconds:.2}</td></tr>",
+            text(metrics),
+            cell(valid.get(epoch).map(|metrics| text(metrics)))
         );
     }
+    let head = if valid.is_empty() { "" } else { "<th>validation</th>" };
     match rows.is_empty() {
         true => String::new(),
         false => format!(
-            "<h2>Epochs</h2><table id=\"epochs\"><thead><tr><th>epoch</th><th>all trainers</th>\
+            "<h2>Epochs</h2><table id=\"epochs\"><thead><tr><th>epoch</th><th>all trainers</th>{head}\
              <th>samples of trainer {}</th><th>seconds</th></tr></thead><tbody>{rows}</tbody></table>",
             trained.trainer
         ),
+    }
+}
+
+fn valid(event: &Event) -> Option<(u64, &BTreeMap<String, f64>)> {
+    match event {
+        Event::Valid { epoch, metrics, .. } => Some((*epoch, metrics)),
+        _ => None,
     }
 }
 
@@ -187,7 +236,8 @@ mod tests {
     fn the_page_has_the_curves_and_is_well_formed() {
         let log =
             [start(0).replace("3\"", "<3> & \\\"x\\\"\""), step(2, 0.7), step(4, 0.6)].join("\n");
-        let run = Run { trainers: vec![trained(Path::new("log"), &log).unwrap()] };
+        let run =
+            Run { trainers: vec![trained(Path::new("log"), &log).unwrap()], ..Run::default() };
         let page = page(&run);
         check_well_formed(&page);
         for text in [

@@ -47,8 +47,25 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub(super) fn new(folder: PathBuf, log: Log) -> Checkpoints {
-        Checkpoints { folder, first: 0, log }
+    /// Those of a configuration's run.
+    pub(super) fn of_run(config: &Config, log: &Log) -> Checkpoints {
+        let folder = super::trainer::folder(config, "runner.checkpoint_path", "checkpoints");
+        Checkpoints { folder, first: 0, log: log.clone() }
+    }
+
+    /// Where a run that `goes_on` does so: at the last checkpoint, or, unless the user `resumes`, at
+    /// that of the job that a launcher has started again, not of one before it.
+    ///
+    /// # Errors
+    /// As [`Checkpoints::last`].
+    pub(super) fn of(
+        &mut self,
+        fleet: &Fleet,
+        setup: &Setup,
+        goes_on: bool,
+        resumes: bool,
+    ) -> Result<Option<(PathBuf, State)>> {
+        if goes_on { self.last(fleet, setup, !resumes) } else { Ok(None) }
     }
 
     /// The last complete one that is not damaged, as trainer 0 sees it; all trainers ask together.
@@ -56,7 +73,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// When it cannot be read, all of them are damaged, or it was made by another training.
-    pub(super) fn last(
+    fn last(
         &mut self,
         fleet: &Fleet,
         setup: &Setup,
@@ -359,8 +376,7 @@ pub fn last(config: &Config) -> Option<PathBuf> {
         let done = Path::new(&config.text("runner.model_save_path")).join(super::online::DONE);
         return done.is_file().then_some(done);
     }
-    let folder = super::trainer::folder(config, "runner.checkpoint_path", "checkpoints");
-    let checkpoints = Checkpoints::new(folder, Log::silent());
+    let checkpoints = Checkpoints::of_run(config, &Log::silent());
     let mut numbers = checkpoints.complete().ok()?;
     numbers.retain(|number| *number >= checkpoints.begun());
     Some(checkpoints.folder.join(name(numbers.pop()?)))

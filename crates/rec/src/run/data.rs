@@ -15,6 +15,7 @@ use bireme_fleet::gpubox::Passes;
 use bireme_fleet::{Fleet, Reduce};
 
 use super::pipe;
+use super::shuffle::Order;
 use crate::config::Config;
 use crate::log::Log;
 use crate::zoo::Model;
@@ -41,6 +42,8 @@ pub(super) struct Data {
     batch_size: usize,
     readers: usize,
     drop_last: bool,
+    /// In what order samples come.
+    order: Order,
     memory: Option<MemoryDataset>,
     /// Whom readers ask for the next file, if the trainers share them.
     share: Option<Arc<dyn FileShare>>,
@@ -57,6 +60,7 @@ pub(super) type Interrupt = Option<Arc<dyn Fn() -> bool + Send + Sync>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Train,
+    Valid,
     Infer,
 }
 
@@ -64,6 +68,7 @@ impl Purpose {
     fn folder_key(self) -> &'static str {
         match self {
             Purpose::Train => "runner.train_data_dir",
+            Purpose::Valid => "runner.valid_data_dir",
             Purpose::Infer => "runner.test_data_dir",
         }
     }
@@ -138,7 +143,7 @@ impl Data {
             named: Arc::clone(&reading.named),
             share: reading.lines,
             // A test file may lack what the training had: that is only said.
-            partial: reading.partial || reading.purpose == Purpose::Infer,
+            partial: reading.partial || reading.purpose != Purpose::Train,
             ..Source::new(files, format)
         };
         let ahead = match reading.partial {
@@ -163,7 +168,7 @@ impl Data {
         let config = reading.config;
         let kind = kind(reading)?;
         let batch_size = match (reading.purpose, config.count("runner.infer_batch_size")) {
-            (Purpose::Infer, size) if size > 0 => size,
+            (Purpose::Valid | Purpose::Infer, size) if size > 0 => size,
             _ => config.count("runner.train_batch_size"),
         };
         if batch_size == 0 {
@@ -174,11 +179,16 @@ impl Data {
             (_, 0) => reading.threads,
             (_, workers) => workers,
         };
+        let order = match reading.purpose {
+            Purpose::Train => Order::of(config, kind == Kind::Memory)?,
+            Purpose::Valid | Purpose::Infer => Order::AsRead,
+        };
         Ok(Data {
             kind,
             input,
             files: None,
             slots: reading.model.slots.clone(),
+            order,
             batch_size,
             readers: readers.max(1),
             // A last short batch of an evaluation counts too.
@@ -196,7 +206,9 @@ impl Data {
     /// # Errors
     /// As [`Data::new`].
     pub(super) fn of_pass(reading: &Reading<'_>, files: Vec<PathBuf>) -> Result<Data> {
-        Ok(Data { kind: Kind::Memory, drop_last: false, ..Data::new(reading, files)? })
+        // Its samples are mixed with those of the other trainers, see `shuffle`.
+        let data = Data::new(reading, files)?;
+        Ok(Data { kind: Kind::Memory, order: Order::AsRead, drop_last: false, ..data })
     }
 
     /// Begins to read everything into memory, with some threads.
@@ -252,9 +264,19 @@ impl Data {
         (self.kind, self.drop_last) = (Kind::Memory, false);
     }
 
+    /// Leaves samples in the order of their files.
+    pub(super) fn keep_order(&mut self) {
+        self.order = Order::AsRead;
+    }
+
+    /// In what order samples come.
+    pub(super) fn order(&self) -> Order {
+        self.order
+    }
+
     /// Whether samples are held in memory.
     pub(super) fn is_memory(&self) -> bool {
-        self.kind == Kind::Memory
+        self.kind == Kind::Memory || self.order.needs_memory()
     }
 
     /// The samples that are held in memory.
@@ -274,7 +296,7 @@ impl Data {
 
     /// Whether files are read while training.
     pub(super) fn is_queue(&self) -> bool {
-        self.kind == Kind::Queue
+        self.kind == Kind::Queue && !self.is_memory()
     }
 
     /// Has readers ask for the next file.
@@ -330,29 +352,52 @@ impl Data {
     /// # Errors
     /// When the files cannot be read.
     pub(super) fn open(&mut self, epoch: u64, threads: usize) -> Result<Vec<Box<dyn Batches>>> {
-        let input = Arc::clone(&self.input);
-        if self.kind == Kind::Memory {
-            let memory = match &mut self.memory {
-                Some(memory) => memory,
-                none => {
-                    let mut settings = MemorySettings::new(input, self.slots.clone());
-                    settings.batch_size = self.batch_size;
-                    let mut memory = MemoryDataset::new(settings)?;
-                    memory.preload(self.readers)?;
-                    let interrupt = || self.interrupt.as_ref().is_some_and(|asked| asked());
-                    memory.wait_unless(&interrupt)?;
-                    none.insert(memory)
-                }
-            };
+        if self.is_memory() {
+            self.load()?;
+        }
+        let order = self.order;
+        if let Some(memory) = &mut self.memory {
+            order.bring_into(memory, epoch);
             return Ok(memory.open(threads)?);
         }
-        let mut settings = QueueSettings::new(input, self.slots.clone());
+        let mut settings = QueueSettings::new(Arc::clone(&self.input), self.slots.clone());
         settings.batch_size = self.batch_size;
         settings.readers = self.readers;
         settings.drop_last = self.drop_last;
         settings.epoch = epoch;
         settings.share = self.share.clone();
+        settings.shuffle = order.of_readers();
         Ok(QueueDataset::new(settings)?.open(threads)?)
+    }
+
+    /// Reads everything into memory, unless it is there; whether it was not.
+    fn load(&mut self) -> Result<bool> {
+        if self.memory.is_some() {
+            return Ok(false);
+        }
+        let mut settings = MemorySettings::new(Arc::clone(&self.input), self.slots.clone());
+        (settings.batch_size, settings.drop_last) = (self.batch_size, self.drop_last);
+        let mut memory = MemoryDataset::new(settings)?;
+        memory.preload(self.readers)?;
+        let interrupt = || self.interrupt.as_ref().is_some_and(|asked| asked());
+        memory.wait_unless(&interrupt)?;
+        self.memory = Some(memory);
+        Ok(true)
+    }
+
+    /// Reads what is to be shuffled in memory, and spreads it over the trainers, each of which has a
+    /// part of the data; all of them call it together, before the first batch. The seed and the files
+    /// decide who gets which sample, so a run that resumes has the same.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or another trainer is lost.
+    pub(super) fn spread(&mut self, fleet: &Fleet) -> Result<()> {
+        let Order::Shuffled { seed, .. } = self.order else { return Ok(()) };
+        if self.is_memory() && self.load()? && fleet.worker_num() > 1 {
+            let memory = self.memory.as_mut().expect("it was loaded a line ago");
+            memory.global_shuffle(&fleet.peers()?, seed)?;
+        }
+        Ok(())
     }
 
     /// How many samples the files have, which are read once more for it.
@@ -361,7 +406,7 @@ impl Data {
     /// When the files cannot be read.
     pub(super) fn count_samples(&mut self, epoch: u64) -> Result<usize> {
         // Those that make no whole batch count, and so do files that were handed out already.
-        (self.drop_last, self.share) = (false, None);
+        (self.drop_last, self.share, self.memory) = (false, None, None);
         let (mut samples, mut batch) = (0, Batch::of(&self.slots));
         for mut batches in self.open(epoch, 1)? {
             while batches.next(&mut batch)? {
@@ -421,7 +466,7 @@ pub(super) fn unnamed(input: &Files, fleet: &Fleet) -> Result<Option<Unnamed>> {
 
 fn kind(reading: &Reading<'_>) -> Result<Kind> {
     let key = match reading.purpose {
-        Purpose::Infer if reading.config.has("runner.infer_reader_type") => {
+        Purpose::Valid | Purpose::Infer if reading.config.has("runner.infer_reader_type") => {
             "runner.infer_reader_type"
         }
         _ => "runner.reader_type",

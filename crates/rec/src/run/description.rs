@@ -103,9 +103,11 @@ impl Description {
     ///
     /// # Errors
     /// When its name is another, or a parameter is missing or has another shape. Returns the hyper
-    /// parameters that differ all the same, in words.
+    /// parameters and slots that differ all the same, in words.
     pub(super) fn check_fits(&self, here: &Description, folder: &Path) -> Result<Option<String>> {
-        let hyper = differences("hyper parameter", &self.hyper_parameters, &here.hyper_parameters);
+        let mut hyper =
+            differences("hyper parameter", &self.hyper_parameters, &here.hyper_parameters);
+        hyper.extend(self.lines.differences(&here.lines));
         let mut all = Vec::new();
         if self.model != here.model {
             all.push(format!("model {} there, {} here", self.model, here.model));
@@ -150,6 +152,19 @@ impl Lines {
             Format::Criteo(options) => lines.hash_space = options.hash_space,
         }
         Ok(lines)
+    }
+
+    /// Slots that lines of the same format call otherwise, in words: the model would be fed what it was
+    /// not trained on.
+    fn differences(&self, here: &Lines) -> Vec<String> {
+        if self.format != here.format {
+            return Vec::new();
+        }
+        let tokens = |lines: &Lines| -> BTreeMap<String, String> {
+            let token = |slot: &LineSlot| (slot.name.clone(), slot.token.clone());
+            lines.slots.iter().map(token).collect()
+        };
+        differences("slot", &tokens(self), &tokens(here))
     }
 
     /// The slots that lines hold; of those with names only the ones that `wanted` names, so that

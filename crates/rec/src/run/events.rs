@@ -15,6 +15,15 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, Node};
 use crate::{Error, Result};
 
+/// The log of `infer`, in the folder of a run.
+pub(crate) const INFER: &str = "infer.jsonl";
+
+/// Metrics as JSON has them: without those that are no numbers.
+pub(super) fn finite(metrics: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let is_finite = |(_, value): &(&String, &f64)| value.is_finite();
+    metrics.iter().filter(is_finite).map(|(name, value)| (name.clone(), *value)).collect()
+}
+
 /// Seconds that a trainer's steps were with servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WithServers {
@@ -96,6 +105,34 @@ pub enum Event {
         /// How long it took.
         seconds: f64,
     },
+    /// The model was tried on the validation data.
+    Valid {
+        /// Seconds since 1970.
+        time: f64,
+        /// The epoch.
+        epoch: u64,
+        /// Batches of this trainer since the beginning of the run.
+        batch: u64,
+        /// Loss and metrics over all trainers, by name.
+        metrics: BTreeMap<String, f64>,
+        /// Samples of all trainers.
+        samples: u64,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// `infer` tried the model of an epoch on the test data.
+    Infer {
+        /// Seconds since 1970.
+        time: f64,
+        /// The epoch.
+        epoch: u64,
+        /// Loss and metrics, by name.
+        metrics: BTreeMap<String, f64>,
+        /// Samples.
+        samples: u64,
+        /// How long it took.
+        seconds: f64,
+    },
     /// A checkpoint or a model was written.
     Save {
         /// Seconds since 1970.
@@ -146,6 +183,31 @@ impl Events {
             file.write_all(b"\n").map_err(failed)?;
         }
         Ok(Events { path, file })
+    }
+
+    /// The log of `infer` in the folder of a run, which is continued.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn of_infer(folder: &Path) -> Result<Events> {
+        let path = folder.join(INFER);
+        let failed = |error| Error::file(&path, format!("cannot write the event log: {error}"));
+        let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+        Ok(Events { path, file })
+    }
+
+    /// Forgets what `infer` has said of a training before this one.
+    ///
+    /// # Errors
+    /// When its log cannot be removed.
+    pub(super) fn forget_infer(&self) -> Result<()> {
+        let path = self.folder().join(INFER);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::file(path, format!("cannot remove it: {error}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes an event.

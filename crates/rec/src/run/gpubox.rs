@@ -9,21 +9,39 @@ use bireme_fleet::Fleet;
 use bireme_fleet::gpubox::{PassRun, StreamReport};
 
 use super::data::Data;
+use super::shuffle::Order;
 use super::topology::Topology;
 use crate::config::Config;
 use crate::{Log, Result};
 
 const READER: &str = "runner.reader_type";
+const SHUFFLE: &str = "runner.shuffle";
 
 /// Between two lines about a stream.
 const TELL: Duration = Duration::from_secs(60);
 
 /// Has the data of GPUBox held in memory, where the configuration does not want it read while it is
 /// trained.
-pub(super) fn choose_reader(config: &Config, topology: Topology, data: &mut Data) {
-    if topology.is_gpubox() && !config.has(READER) {
+///
+/// # Errors
+/// When it is to be shuffled there.
+pub(super) fn choose_reader(config: &Config, topology: Topology, data: &mut Data) -> Result<()> {
+    if !topology.is_gpubox() {
+        return Ok(());
+    }
+    if !config.has(READER) {
         data.hold_in_memory();
     }
+    if data.is_memory() && config.has(SHUFFLE) && data.order() != Order::AsRead {
+        let problem = "cannot be used with `sync_mode: gpubox` on samples in memory: which batches a \
+                       pass has is decided once. Set it to none, or `runner.reader_type` to \
+                       QueueDataset and it to buffer";
+        return Err(config.refuse(SHUFFLE, problem));
+    }
+    if data.is_memory() {
+        data.keep_order();
+    }
+    Ok(())
 }
 
 /// Whether the passes of a day are read while they are trained.

@@ -6,7 +6,7 @@ use bireme_engine::tensor::Tensor;
 use bireme_fleet::{Fleet, Reduce};
 
 use crate::Result;
-use crate::zoo::Metric;
+use crate::zoo::{Metric, Model};
 
 /// Where the counts of all batches are among those of an AUC.
 const ALL: [usize; 2] = [2, 3];
@@ -33,6 +33,28 @@ fn counts(metric: &Metric, scope: &Scope) -> Result<Option<[Vec<f64>; 2]>> {
     let read =
         |at: usize| -> Result<Vec<f64>> { Ok(scope.get(metric.counts[at].name())?.to_f64_vec()) };
     Ok(Some([read(ALL[0])?, read(ALL[1])?]))
+}
+
+/// The names of a model's metrics.
+pub(super) fn names(model: &Model) -> Vec<String> {
+    model.metrics.iter().map(|metric| metric.name.clone()).collect()
+}
+
+/// The counts of metrics as they are, by name; they begin anew.
+pub(super) fn take(metrics: &[Metric], scope: &Scope) -> Result<Vec<(String, Tensor)>> {
+    let mut kept = Vec::new();
+    for metric in metrics {
+        for counts in &metric.counts {
+            kept.push((counts.name().to_owned(), scope.get(counts.name())?));
+        }
+        reset(metric, scope)?;
+    }
+    Ok(kept)
+}
+
+/// Brings counts back to what they were.
+pub(super) fn put_back(kept: Vec<(String, Tensor)>, scope: &Scope) -> DataResult<()> {
+    kept.into_iter().try_for_each(|(name, counts)| Ok(scope.try_set(&name, &counts)?))
 }
 
 /// Zeroes the counts of a metric.

@@ -4,6 +4,7 @@
 //! process is comes from the environment of a launcher; what it has done goes to the log, to the
 //! event log of the run, and to the caller.
 
+mod best;
 pub mod calendar;
 mod checkpoint;
 mod data;
@@ -20,10 +21,13 @@ mod optimizer;
 mod own_data;
 mod pipe;
 mod save;
+mod scores;
 mod show;
+mod shuffle;
 mod stop;
 mod topology;
 mod trainer;
+mod validation;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,8 +41,10 @@ use bireme_engine::{DType, Executor, Place, ir};
 use bireme_fleet::{Environment, Fleet};
 use serde::{Deserialize, Serialize};
 
+pub use best::Best;
 pub use checkpoint::last as last_checkpoint;
 pub use description::{Description, LineSlot, Lines};
+pub(crate) use events::INFER;
 pub use events::{Event, WithServers};
 pub use infer::{Evaluation, infer};
 pub use metrics::{auc, auc_of};
@@ -165,6 +171,9 @@ pub struct Epoch {
     /// Metrics over all trainers, by name.
     #[serde(with = "exact::map")]
     pub metrics: BTreeMap<String, f64>,
+    /// Loss and metrics of the validation, by name; none without one.
+    #[serde(default, with = "exact::map")]
+    pub valid: BTreeMap<String, f64>,
     /// Samples of this trainer.
     pub samples: u64,
     /// How long it took.
@@ -178,6 +187,8 @@ pub struct Epoch {
 pub struct Outcome {
     /// One for each epoch; none for a server.
     pub epochs: Vec<Epoch>,
+    /// The best epoch on the validation data; none without one.
+    pub best: Option<Best>,
     /// The folder of the event log, for `bireme report`; none for a server.
     pub run: Option<PathBuf>,
 }
@@ -225,7 +236,7 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
             );
         }
     }
-    let optimizer = optimizer::with_amp(config, amp)?;
+    let optimizer = optimizer::with_amp(config, topology, amp)?;
     fleet.minimize(&model.loss, &*optimizer, &topology.strategy(config)?)?;
     if fleet.is_server() {
         serve(&mut fleet, config, options, &description)?;
@@ -258,20 +269,34 @@ pub fn is_gpubox_trainer(config: &Config, environment: &Environment) -> bool {
 /// When there is none of that name, or a hyper parameter does not fit it.
 pub fn build(config: &Config, log: &Log) -> Result<(Model, Description)> {
     let name = model_name(config);
-    let Some(entry) = zoo::find(&name) else {
-        let names: Vec<&str> = zoo::entries().iter().map(|entry| entry.name).collect();
-        return Err(Error::Settings(format!(
-            "{}: there is no model `{name}`: set `model` to one of {}",
-            config.path().display(),
-            names.join(", ")
-        )));
-    };
+    let entry = zoo::named(&name)
+        .map_err(|error| Error::Settings(format!("{}: {error}", config.path().display())))?;
     let mut hyper = config.hyper();
     let model = (entry.build)(&mut hyper)?;
     model.graph.set_random_seed(config.count("runner.seed") as u64);
     warn_unasked(&hyper, entry.name, log);
     let description = Description::of(entry.name, &hyper, &model);
     Ok((model, description))
+}
+
+/// The metric by which trials of a configuration with validation data are compared, and whether more
+/// of it is better.
+///
+/// # Errors
+/// When it does not exist, or tells nothing by its size.
+pub(crate) fn metric_of_search(config: &Config) -> Result<(String, bool)> {
+    let (model, description) = build(config, &Log::silent())?;
+    let wanted = scores::Wanted::of(config, zoo::named(&description.model)?, &model)?;
+    let names = [metrics::names(&model), wanted.names()].concat();
+    best::metric_of_search(config, &names)
+}
+
+/// Looks for mistakes in what a configuration says about its optimizer.
+///
+/// # Errors
+/// When there are some.
+pub(crate) fn check_optimizer(config: &Config) -> Result<()> {
+    optimizer::of(config).map(drop)
 }
 
 /// The name that the file gives its model, or that of its folder.
@@ -288,7 +313,8 @@ fn model_name(config: &Config) -> String {
 /// Hyper parameters that the model never asked for.
 fn warn_unasked(hyper: &Hyper, model: &str, log: &Log) {
     for (key, place) in hyper.unasked() {
-        if keys::find(&format!("hyper_parameters.{key}")).is_some() {
+        let is_of_optimizer = key.starts_with("optimizer.");
+        if is_of_optimizer || keys::find(&format!("hyper_parameters.{key}")).is_some() {
             continue;
         }
         let near = ir::did_you_mean(&ir::nearest(key, hyper.asked()));

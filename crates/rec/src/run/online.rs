@@ -24,6 +24,7 @@ use super::data::{self, Data, Purpose, Reading};
 use super::events::{self, Event, Events};
 use super::feed::{self, Feed};
 use super::gpubox::Parts;
+use super::scores::Wanted;
 use super::show::{Show, Since, Style};
 use super::stop::Stop;
 use super::topology::Topology;
@@ -78,6 +79,7 @@ impl<'a> Stream<'a> {
         mut fleet: Fleet,
     ) -> Result<Stream<'a>> {
         days(config)?;
+        check_keys(config, topology)?;
         options.log.info("Run Worker Begin");
         let threads = config.count("runner.train_thread_num");
         too_many_threads(threads).iter().for_each(|warning| options.log.warn(warning));
@@ -145,7 +147,7 @@ impl<'a> Stream<'a> {
         self.fleet.stop_worker()?;
         self.write(&Event::End { time: events::now(), batch: self.batches })?;
         self.options.log.info("Run Success, Exit.");
-        Ok(Outcome { epochs, run: Some(self.run) })
+        Ok(Outcome { epochs, best: None, run: Some(self.run) })
     }
 
     /// Opens the event log, of a run that begins anew or goes on from what was saved at a path.
@@ -353,7 +355,8 @@ impl<'a> Stream<'a> {
             samples,
             seconds: train,
         })?;
-        Ok(Epoch { epoch: pass as u64, loss, metrics, samples, seconds, model })
+        let (epoch, valid) = (pass as u64, BTreeMap::new());
+        Ok(Epoch { epoch, loss, metrics, valid, samples, seconds, model })
     }
 
     /// Goes through the data once; what was done, and the mean loss. Steps of the pass with this
@@ -370,24 +373,20 @@ impl<'a> Stream<'a> {
             true => (1, self.config.count("runner.infer_thread_num").max(1)),
             false => self.threads,
         };
-        let names = ["cost".to_owned()];
+        let only_loss = vec!["cost".to_owned()];
         let fetches = [self.model.loss.name().to_owned()];
-        let waited = Arc::default();
+        let (waited, log) = (Arc::default(), &self.options.log);
         let (worker, device) = (self.fleet.worker(), self.executor.device());
         let worker = worker.map(|worker| &**worker);
         let show = Show {
-            style: Style::Executor,
-            epoch: pass,
             logged_epoch: number.unwrap_or(pass),
-            names: &names,
+            names: only_loss,
             print_interval: self.config.count("runner.print_interval").max(1) as u64,
-            log: &self.options.log,
             events: number.and(self.events.as_ref()),
-            on_step: None,
             before: (0, self.batches),
-            waited: &waited,
             worker,
             since: Mutex::new(Since::now(&waited, worker)),
+            ..Show::new(Style::Executor, pass, &self.model, &Wanted::default(), log, &waited)
         };
         let reporter = self.fleet.reporter();
         let spent = || Spent::of(worker, device.map(|device| &**device));
@@ -415,7 +414,7 @@ impl<'a> Stream<'a> {
             ..Training::new(&program, &scope, &self.model.slots)
         };
         let summary = self.train_parts(&training, &feeds, data, parts)?;
-        let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (since, _) = show.into_parts();
         Ok((summary, since.total_loss / summary.batches.max(1) as f64))
     }
 
@@ -575,6 +574,28 @@ fn days(config: &Config) -> Result<(Day, Day)> {
             "runner.end_day",
             format!("is {last}, before `runner.start_day`, {first}: there is no day to train"),
         )),
+    }
+}
+
+/// Refuses what is of epochs alone, and another order of samples than that of passes, which are
+/// shuffled among all trainers.
+fn check_keys(config: &Config, topology: Topology) -> Result<()> {
+    for key in ["runner.valid_data_dir", "runner.metrics", "runner.early_stop.patience"] {
+        if config.has(key) {
+            let problem =
+                "is of epochs: a stream tries its model on every pass before it is trained";
+            return Err(config.refuse(key, problem));
+        }
+    }
+    let key = "runner.shuffle";
+    let is_read_while_trained = gpubox::streams_days(config, topology);
+    match config.text(key).as_str() {
+        "" | "memory" if !is_read_while_trained => Ok(()),
+        "" | "none" | "files" | "buffer" if is_read_while_trained => Ok(()),
+        other => {
+            let problem = format!("is `{other}`, but a stream shuffles its passes: leave it out");
+            Err(config.refuse(key, problem))
+        }
     }
 }
 

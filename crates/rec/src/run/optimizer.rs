@@ -1,11 +1,16 @@
 //! The optimizer that a configuration names.
 
+mod options;
+mod schedule;
+
 use bireme_engine::DType;
 use bireme_engine::amp::{Amp, Level, LossScaling, MixedPrecision, rewrite};
 use bireme_engine::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, DecayedAdagrad, Ftrl, Lamb, Momentum, Optimizer,
     RmsProp, Sgd,
 };
+
+use options::Options;
 
 use super::topology::Topology;
 use crate::Result;
@@ -14,50 +19,88 @@ use crate::zoo::Model;
 
 const CLASS: &str = "hyper_parameters.optimizer.class";
 const RATE: &str = "hyper_parameters.optimizer.learning_rate";
-const DECAY: &str = "hyper_parameters.optimizer.weight_decay";
+/// The weight decay of AdamW, as Paddle's.
+const DECAY_OF_ADAMW: f32 = 0.01;
 
 /// The name of a configuration's optimizer, however it is written.
 pub(super) fn name(config: &Config) -> String {
     config.text(CLASS).to_ascii_lowercase().replace('_', "")
 }
 
+/// An optimizer with those of its options that are set, and with what every optimizer has.
+macro_rules! with_options {
+    ($optimizer:expr, $of:expr, $get:ident [$($key:ident),*] $(, switch [$($switch:ident),*])?) => {{
+        let mut optimizer = $optimizer;
+        $(if let Some(value) = $of.0.$get(stringify!($key)) {
+            optimizer = optimizer.$key(value);
+        })*
+        $($(if let Some(value) = $of.0.switch(stringify!($switch)) {
+            optimizer = optimizer.$switch(value);
+        })*)?
+        if let Some(penalty) = $of.1 {
+            optimizer = optimizer.regularization(penalty);
+        }
+        if let Some(clip) = $of.2 {
+            optimizer = optimizer.grad_clip(clip);
+        }
+        Box::new(optimizer)
+    }};
+}
+
 /// The optimizer of a configuration.
 ///
 /// # Errors
-/// When there is none of that name, or the learning rate is no number to learn with.
+/// When there is none of that name, or one of its keys is no number to learn with, or not of this
+/// optimizer.
 pub(super) fn of(config: &Config) -> Result<Box<dyn Optimizer>> {
     let rate = config.number(RATE) as f32;
     if !(rate.is_finite() && rate > 0.0) {
         return Err(config.refuse(RATE, format!("must be above 0, not {rate}")));
     }
-    let momentum = config.number("hyper_parameters.optimizer.momentum") as f32;
-    let lazy = config.switch("hyper_parameters.optimizer.lazy_mode");
-    let decay = config.number(DECAY) as f32;
-    if !(decay.is_finite() && decay >= 0.0) {
-        return Err(config.refuse(DECAY, format!("must be at least 0, not {decay}")));
-    }
-    let class = config.text(CLASS);
-    if config.has(DECAY) && !class.eq_ignore_ascii_case("adamw") {
-        return Err(config.refuse(DECAY, format!("is of AdamW, and the optimizer is {class}")));
-    }
-    Ok(match class.to_ascii_lowercase().as_str() {
-        "sgd" => Box::new(Sgd::new(rate)),
-        "momentum" => Box::new(Momentum::new(rate, momentum)),
-        "adagrad" => Box::new(Adagrad::new(rate)),
-        "adam" => Box::new(Adam::new(rate).lazy_mode(lazy)),
-        "adamw" => Box::new(AdamW::new(rate).lazy_mode(lazy).weight_decay(decay)),
-        "adamax" => Box::new(Adamax::new(rate)),
-        "adadelta" => Box::new(Adadelta::new(rate)),
-        "rmsprop" => Box::new(RmsProp::new(rate)),
-        "ftrl" => Box::new(Ftrl::new(rate)),
-        "lamb" => Box::new(Lamb::new(rate)),
-        "decayedadagrad" | "decayed_adagrad" => Box::new(DecayedAdagrad::new(rate)),
+    let rate = schedule::learning_rate(config, rate)?;
+    let class = name(config);
+    let options = Options::of(config, &class)?;
+    let with = (&options, options.penalty(&class)?, options.clip()?);
+    let decay = options.number("weight_decay").unwrap_or(DECAY_OF_ADAMW);
+    let lazy = options.switch("lazy_mode").unwrap_or(true);
+    Ok(match class.as_str() {
+        "sgd" => with_options!(Sgd::new(rate), with, number []),
+        "momentum" => {
+            let momentum = options.number("momentum").unwrap_or(0.9);
+            with_options!(Momentum::new(rate, momentum), with, number [], switch [use_nesterov])
+        }
+        "adagrad" => {
+            with_options!(Adagrad::new(rate), with, number [epsilon, initial_accumulator_value])
+        }
+        "adam" => {
+            let adam = Adam::new(rate).lazy_mode(lazy);
+            with_options!(adam, with, number [beta1, beta2, epsilon])
+        }
+        "adamw" => {
+            let adamw = AdamW::new(rate).lazy_mode(lazy).weight_decay(decay);
+            with_options!(adamw, with, number [beta1, beta2, epsilon])
+        }
+        "adamax" => with_options!(Adamax::new(rate), with, number [beta1, beta2, epsilon]),
+        "adadelta" => with_options!(Adadelta::new(rate), with, number [rho, epsilon]),
+        "rmsprop" => {
+            let rms = RmsProp::new(rate);
+            with_options!(rms, with, number [rho, epsilon, momentum], switch [centered])
+        }
+        "ftrl" => with_options!(Ftrl::new(rate), with, number [l1, l2, lr_power]),
+        "lamb" => {
+            let lamb = Lamb::new(rate);
+            with_options!(lamb, with, number [beta1, beta2, epsilon, lamb_weight_decay])
+        }
+        "decayedadagrad" => {
+            with_options!(DecayedAdagrad::new(rate), with, number [decay, epsilon])
+        }
         _ => {
             return Err(config.refuse(
                 CLASS,
                 format!(
-                    "is `{class}`, which is no optimizer: use SGD, Momentum, Adagrad, Adam, AdamW, \
-                     Adamax, Adadelta, RMSProp, Ftrl, Lamb or DecayedAdagrad"
+                    "is `{}`, which is no optimizer: use SGD, Momentum, Adagrad, Adam, AdamW, \
+                     Adamax, Adadelta, RMSProp, Ftrl, Lamb or DecayedAdagrad",
+                    config.text(CLASS)
                 ),
             ));
         }
@@ -152,8 +195,17 @@ pub(super) fn narrow(config: &Config, model: &Model) -> Result<()> {
 /// The optimizer of a configuration, with mixed precision where it asks for that.
 ///
 /// # Errors
-/// As [`of`].
-pub(super) fn with_amp(config: &Config, amp: Option<Amp>) -> Result<Box<dyn Optimizer>> {
+/// As [`of`], and when servers cannot clip gradients.
+pub(super) fn with_amp(
+    config: &Config,
+    topology: Topology,
+    amp: Option<Amp>,
+) -> Result<Box<dyn Optimizer>> {
+    if topology.has_servers() && config.has(options::CLIP) {
+        let problem = "clips gradients, and with servers those of tables are pushed row by row, as \
+                       they are: train without servers, or leave it out";
+        return Err(config.refuse(options::CLIP, problem));
+    }
     let optimizer = of(config)?;
     Ok(match amp {
         Some(amp) => Box::new(MixedPrecision::new(optimizer, amp)),

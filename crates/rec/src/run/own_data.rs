@@ -118,7 +118,7 @@ fn check_sharing(config: &Config, topology: Topology, data: &Data) -> Result<()>
     }
     if !data.is_queue() {
         let problem = "needs files that are read while training: set `runner.reader_type` to \
-                       QueueDataset";
+                       QueueDataset, and `runner.shuffle` not to memory";
         return Err(config.refuse(SHARE_FILES, problem));
     }
     if config.count("runner.checkpoint_interval") > 0 {

@@ -9,8 +9,10 @@ use bireme_data::Progress;
 use bireme_fleet::{Times, Worker, clock};
 
 use super::events::{self, Event, Events, WithServers};
+use super::scores::{Tally, Wanted};
 use super::{OnStep, Step};
 use crate::log::{cpp_float, numpy_f32, numpy_f64};
+use crate::zoo::Model;
 use crate::{Log, Result};
 
 /// Whose lines are shown.
@@ -30,8 +32,10 @@ pub(super) struct Show<'a> {
     pub(super) epoch: u64,
     /// Its number in events, where lines have another.
     pub(super) logged_epoch: u64,
-    /// `cost` and the names of the metrics, as they are fetched.
-    pub(super) names: &'a [String],
+    /// `cost` and the names of the model's metrics, as they are fetched.
+    pub(super) names: Vec<String>,
+    /// The names of what is counted besides.
+    pub(super) counted: Vec<String>,
     pub(super) print_interval: u64,
     pub(super) log: &'a Log,
     pub(super) events: Option<&'a Mutex<Events>>,
@@ -42,6 +46,8 @@ pub(super) struct Show<'a> {
     /// The way to the servers, if there are some.
     pub(super) worker: Option<&'a Worker>,
     pub(super) since: Mutex<Since>,
+    /// Counts of metrics that are computed from predictions, which are fetched last.
+    pub(super) tally: Option<Mutex<Tally>>,
 }
 
 /// What happened since the last line.
@@ -73,13 +79,52 @@ impl Since {
     }
 }
 
-impl Show<'_> {
+impl<'a> Show<'a> {
+    /// What is shown of a model and of what is wanted besides, in the log alone and without counts.
+    pub(super) fn new(
+        style: Style,
+        epoch: u64,
+        model: &Model,
+        wanted: &Wanted,
+        log: &'a Log,
+        waited: &'a Arc<AtomicU64>,
+    ) -> Show<'a> {
+        let metrics = model.metrics.iter().map(|metric| metric.name.clone());
+        Show {
+            style,
+            epoch,
+            logged_epoch: epoch,
+            names: ["cost".to_owned()].into_iter().chain(metrics).collect(),
+            counted: wanted.names(),
+            print_interval: 1,
+            log,
+            events: None,
+            on_step: None,
+            before: (0, 0),
+            waited,
+            worker: None,
+            since: Mutex::new(Since::now(waited, None)),
+            tally: None,
+        }
+    }
+
+    /// What happened since the last line, and the counts.
+    pub(super) fn into_parts(self) -> (Since, Option<Tally>) {
+        let tally =
+            self.tally.map(|tally| tally.into_inner().unwrap_or_else(PoisonError::into_inner));
+        (self.since.into_inner().unwrap_or_else(PoisonError::into_inner), tally)
+    }
+
     /// Counts a step, and shows it when it is time.
     pub(super) fn step(&self, progress: &Progress<'_>) -> Result<()> {
         let values: Vec<f64> = (0..self.names.len())
             .map(|fetch| progress.fetched(fetch).to_f64_vec().first().copied().unwrap_or(f64::NAN))
             .collect();
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tally) = self.tally.as_ref().filter(|_| !self.counted.is_empty()) {
+            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            tally.add(progress.data, progress.fetched(self.names.len()))?;
+        }
         let samples = progress.data.rows() as u64;
         if let Some(tell) = self.on_step {
             tell(&Step {
@@ -98,10 +143,19 @@ impl Show<'_> {
             Style::Executor => number.is_multiple_of(self.print_interval),
         };
         if is_time {
-            self.show(&mut since, number, progress.batches, &values)?;
+            let counted = self
+                .tally
+                .as_ref()
+                .map(|tally| tally.lock().unwrap_or_else(PoisonError::into_inner).values());
+            let shown = [&values[..], &counted.unwrap_or_default()].concat();
+            self.show(&mut since, number, progress.batches, &shown)?;
         }
         since.last = values;
         Ok(())
+    }
+
+    fn all_names(&self) -> impl Iterator<Item = &String> {
+        self.names.iter().chain(&self.counted)
     }
 
     fn show(&self, since: &mut Since, number: u64, batches: u64, values: &[f64]) -> Result<()> {
@@ -117,7 +171,7 @@ impl Show<'_> {
         let spent = self.worker.map(|worker| worker.times());
         if let Some(events) = self.events {
             let finite = |value: f64| Some(value).filter(|value| value.is_finite());
-            let metrics = self.names.iter().zip(values).skip(1);
+            let metrics = self.all_names().zip(values).skip(1);
             let metrics = metrics.filter_map(|(name, value)| Some((name.clone(), finite(*value)?)));
             events.lock().unwrap_or_else(PoisonError::into_inner).write(&Event::Step {
                 time: events::now(),
@@ -147,7 +201,8 @@ impl Show<'_> {
         seconds: f64,
     ) -> String {
         let interval = self.print_interval as f64;
-        let metrics = metric_text(self.names, values);
+        let names: Vec<String> = self.all_names().cloned().collect();
+        let metrics = metric_text(&names, values);
         let rate = samples as f64 / (seconds + 0.0001);
         let ips = match self.style {
             Style::Infer => format!("{rate:.2}"),
@@ -165,7 +220,7 @@ impl Show<'_> {
 
     fn executor_line(&self, number: u64, values: &[f64]) -> String {
         let mut line = format!("time: [{}], batch: [{number}]", clock::now().0);
-        for (name, value) in self.names.iter().zip(values) {
+        for (name, value) in self.all_names().zip(values) {
             line += &format!(", Epoch {} Var {name}[1]:[{}]", self.epoch, cpp_float(*value));
         }
         line

@@ -4,10 +4,11 @@
 //! portion ends depends on counts of batches only, so that a run which goes on from a checkpoint
 //! trains the same portions as one that was never stopped.
 
-use std::collections::BTreeMap;
+mod ended;
+
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bireme_data::train::too_many_threads;
@@ -18,6 +19,7 @@ use bireme_fleet::collective::Rings;
 use bireme_fleet::gpubox::PassRun;
 use bireme_fleet::{Fleet, Reduce, Spent};
 
+use super::best::{self, Best, Judge};
 use super::checkpoint::{Checkpoints, Position, Setup};
 use super::data::{self, Data};
 use super::events::{self, Event, Events};
@@ -25,14 +27,16 @@ use super::explain;
 use super::feed::{self, Feed};
 use super::gpubox::Parts;
 use super::own_data::{self, Counted};
-use super::show::{Show, Since, Style, metric_text};
+use super::scores::{Tally, Wanted};
+use super::show::{Show, Since, Style};
 use super::stop::{self, Stop, Stopping};
 use super::topology::Topology;
+use super::validation::{self, Validation};
 use super::{
     Description, Epoch, Lines, Options, Outcome, Step, gpubox, metrics, optimizer, save, threads_on,
 };
 use crate::config::{Config, python_float};
-use crate::zoo::Model;
+use crate::zoo::{self, Model};
 use crate::{Error, Result};
 
 /// A trainer that is connected and has its data.
@@ -60,6 +64,12 @@ pub(super) struct Trainer<'a> {
     stop: Stop,
     /// What a GPUBox trainer does in passes.
     parts: Option<Parts>,
+    /// Metrics beside the model's own.
+    wanted: Wanted,
+    /// What the model is tried on after each epoch.
+    validation: Option<Validation>,
+    /// What says which epoch is the best.
+    judge: Option<Judge>,
 }
 
 impl<'a> Trainer<'a> {
@@ -78,15 +88,18 @@ impl<'a> Trainer<'a> {
     ) -> Result<Trainer<'a>> {
         header(config, topology, options);
         let names = save::Names::of(config, &model, &options.log);
+        let wanted = Wanted::of(config, zoo::named(&description.model)?, &model)?;
         let threads = config.count("runner.thread_num");
         too_many_threads(threads).iter().for_each(|warning| options.log.warn(warning));
         let (card, repeatable) = (options.card(config)?, splits_batches(config)?);
         let threads = threads_on(card.as_ref(), fleet.main_program()?, threads, repeatable);
         let mut data = own_data::of_trainer(config, options, topology, &model, &fleet, threads)?;
-        gpubox::choose_reader(config, topology, &mut data);
+        gpubox::choose_reader(config, topology, &mut data)?;
         let counted = Counted::of(config, topology, &data, options)?;
         let format = data.source().map_or(&model.format, |files| &files.source().format);
         description.lines = Lines::of(format, &model.slots)?;
+        let (validation, judge) =
+            ended::tried(config, options, topology, (&model, &wanted), &fleet)?;
         let setup = setup(config, topology, &fleet, threads, &data, &description);
         let executor = options.executor(config)?;
         // Trainers meet at checkpoints, so one that failed cannot join the others in the middle.
@@ -96,15 +109,11 @@ impl<'a> Trainer<'a> {
         if own_data::shares_files(config, topology) {
             data.share(fleet.file_share()?);
         }
+        data.spread(&fleet)?;
         let parts = Parts::of(&fleet, &mut data, &options.log)?;
-        let checkpoints = folder(config, "runner.checkpoint_path", "checkpoints");
-        let mut checkpoints = Checkpoints::new(checkpoints, options.log.clone());
+        let mut checkpoints = Checkpoints::of_run(config, &options.log);
+        let last = checkpoints.of(&fleet, &setup, goes_on, options.resume)?;
         let run = folder(config, "runner.run_path", "run");
-        let last = match goes_on {
-            // A job that a launcher has started again means itself, not one before it.
-            true => checkpoints.last(&fleet, &setup, !options.resume)?,
-            false => None,
-        };
         let events = Events::open(&run, fleet.worker_index(), last.is_some())?;
         let mut trainer = Trainer {
             config,
@@ -126,6 +135,9 @@ impl<'a> Trainer<'a> {
             counted,
             stop: Stop::new(options.interrupt.clone()),
             parts,
+            wanted,
+            validation,
+            judge,
         };
         match last {
             Some((folder, state)) => trainer.resume(&folder, state.trainers)?,
@@ -146,6 +158,10 @@ impl<'a> Trainer<'a> {
             self.options.log.warn("there is no checkpoint to go on from: training begins anew");
         }
         let number = self.checkpoints.begin(&self.fleet)?;
+        if self.fleet.is_first_worker() {
+            best::forget(&self.models())?;
+            self.lock_events().forget_infer()?;
+        }
         if self.fleet.server_num() == 0
             && let Some(folder) = save::warm_start(self.config)?
         {
@@ -208,16 +224,40 @@ impl<'a> Trainer<'a> {
             self.say_nothing_is_left(epochs);
         }
         while self.position.epoch < epochs {
+            if let Some(why) = self.is_over_early() {
+                self.options.log.info(&why);
+                break;
+            }
             self.epoch()?;
         }
+        self.say_best();
         self.data.report_bad_lines(&self.options.log);
         // The other ranks see that this one has gone when the last handle is dropped.
         self.rings = None;
         self.fleet.stop_worker()?;
         self.write(Event::End { time: events::now(), batch: self.position.batches })?;
         self.finish()?;
-        let run = self.events.lock().unwrap_or_else(PoisonError::into_inner).folder().to_owned();
-        Ok(Outcome { epochs: self.position.epochs, run: Some(run) })
+        let run = self.lock_events().folder().to_owned();
+        let Position { epochs, best, .. } = self.position;
+        Ok(Outcome { epochs, best, run: Some(run) })
+    }
+
+    /// Why no further epoch is trained, if that is so.
+    fn is_over_early(&self) -> Option<String> {
+        let (judge, best) = (self.judge.as_ref()?, self.position.best.as_ref()?);
+        judge.is_over(Some(best), self.position.epoch).then(|| judge.why(best))
+    }
+
+    fn say_best(&self) {
+        if let Some(Best { epoch, metric, value }) = &self.position.best {
+            let text = format!("the best epoch is {epoch}: valid {metric} {value:.6}");
+            self.options.log.info(&text);
+        }
+    }
+
+    /// The folder of the models.
+    fn models(&self) -> PathBuf {
+        PathBuf::from(self.config.text("runner.model_save_path"))
     }
 
     /// A run that trains nothing says why.
@@ -287,7 +327,8 @@ impl<'a> Trainer<'a> {
         if self.all(self.position.samples == 0)? {
             return Err(self.no_batch());
         }
-        self.end_epoch(&last)?;
+        let Some(valid) = self.validate()? else { return self.stop_early() };
+        self.end_epoch(&last, valid)?;
         // What was trained is saved by now: it may have taken hours.
         self.check_named()
     }
@@ -408,7 +449,6 @@ impl<'a> Trainer<'a> {
         each: u64,
         last: &mut Vec<f64>,
     ) -> Result<()> {
-        let names = self.shown_names();
         let fetches = self.fetches();
         let program = run.and_then(|run| run.program.as_ref());
         let program = program.map_or_else(|| self.fleet.main_program(), Ok)?;
@@ -417,19 +457,19 @@ impl<'a> Trainer<'a> {
         let before: u64 = self.position.taken.iter().sum();
         let (worker, device) = (self.fleet.worker(), self.executor.device());
         let worker = worker.map(|worker| &**worker);
+        let style = if self.data.is_loader() { Style::Loop } else { Style::Executor };
+        let (epoch, log) = (self.position.epoch, &self.options.log);
+        let wanted = self.wanted.of_training();
+        let tally = Tally::new(&wanted, self.position.sums.clone());
         let show = Show {
-            style: if self.data.is_loader() { Style::Loop } else { Style::Executor },
-            epoch: self.position.epoch,
-            logged_epoch: self.position.epoch,
-            names: &names,
             print_interval: self.config.count("runner.print_interval").max(1) as u64,
-            log: &self.options.log,
             events: Some(&self.events),
             on_step: self.options.on_step.as_ref(),
             before: (before, self.position.batches),
-            waited: &self.waited,
             worker,
             since: Mutex::new(Since::now(&self.waited, worker)),
+            tally: Some(tally.into()),
+            ..Show::new(style, epoch, &self.model, &wanted, log, &self.waited)
         };
         let reporter = self.fleet.reporter();
         let spent = || Spent::of(worker, device.map(|device| &**device));
@@ -455,7 +495,7 @@ impl<'a> Trainer<'a> {
         let portions = feeds.iter().map(|feed| feed.portion(each)).collect();
         let summary = bireme_data::train(&training, portions)
             .map_err(|error| explain::with_line(self.data.source(), error.into()))?;
-        let since = show.since.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (since, tally) = show.into_parts();
         if !since.last.is_empty() {
             *last = since.last;
         }
@@ -463,6 +503,7 @@ impl<'a> Trainer<'a> {
             passes.trained(summary.batches);
         }
         let position = &mut self.position;
+        position.sums = tally.map_or_else(Vec::new, |tally| tally.sums().to_vec());
         position.loss += since.total_loss;
         position.losses += summary.batches;
         position.samples += summary.samples;
@@ -473,109 +514,12 @@ impl<'a> Trainer<'a> {
     }
 
     fn shown_names(&self) -> Vec<String> {
-        let metrics = self.model.metrics.iter().map(|metric| metric.name.clone());
-        ["cost".to_owned()].into_iter().chain(metrics).collect()
+        let counted = self.wanted.of_training().names();
+        [vec!["cost".to_owned()], metrics::names(&self.model), counted].concat()
     }
 
     fn fetches(&self) -> Vec<String> {
-        let metrics = self.model.metrics.iter().map(|metric| metric.variable.name().to_owned());
-        [self.model.loss.name().to_owned()].into_iter().chain(metrics).collect()
-    }
-
-    /// Shows and saves what came out of an epoch.
-    fn end_epoch(&mut self, last: &[f64]) -> Result<()> {
-        let epoch = self.position.epoch;
-        let global = self.global_metrics(last)?;
-        self.show_epoch(&global, last);
-        let every = self.config.count("runner.save_epochs") as u64;
-        let is_last = epoch + 1 == self.config.count("runner.epochs") as u64;
-        let is_time = is_last || every > 0 && (epoch + 1).is_multiple_of(every);
-        let model = if is_time { self.save_model(every > 0)? } else { PathBuf::new() };
-        let position = &mut self.position;
-        let loss = position.loss / position.losses.max(1) as f64;
-        let (samples, seconds) = (position.samples, position.seconds);
-        let metrics = global;
-        position.epochs.push(Epoch {
-            epoch,
-            loss,
-            metrics: metrics.clone(),
-            samples,
-            seconds,
-            model,
-        });
-        (position.loss, position.losses, position.samples, position.seconds) = (0.0, 0, 0, 0.0);
-        position.epoch += 1;
-        position.taken = vec![0; self.threads.0];
-        let batch = position.batches;
-        self.write(Event::Epoch { time: events::now(), epoch, batch, metrics, samples, seconds })?;
-        if is_time && every > 0 { self.checkpoint() } else { Ok(()) }
-    }
-
-    /// Saves the model of this epoch; with `whole`, training can begin from it too.
-    fn save_model(&self, whole: bool) -> Result<PathBuf> {
-        let saving = Instant::now();
-        let Trainer { fleet, names, config, .. } = self;
-        let scope = self.executor.scope();
-        let model = save::model(fleet, scope, names, config, self.position.epoch, whole)?;
-        if fleet.is_first_worker() {
-            self.description.write(&model)?;
-        }
-        self.saved("model", model.clone(), saving)?;
-        if !self.topology.has_servers() && fleet.is_first_worker() {
-            self.options.log.info(&format!("Already save model in {}", model.display()));
-        }
-        Ok(model)
-    }
-
-    /// Metrics over all trainers; those that begin anew each epoch are zeroed.
-    fn global_metrics(&self, last: &[f64]) -> Result<BTreeMap<String, f64>> {
-        let scope = self.executor.scope();
-        let begin_anew = match self.config.switch("runner.use_auc") {
-            true => self.config.count("runner.auc_num"),
-            false => 0,
-        };
-        let mut values = BTreeMap::new();
-        for (at, metric) in self.model.metrics.iter().enumerate() {
-            let of_batch = last.get(at + 1).copied().unwrap_or(f64::NAN);
-            let value = metrics::global(metric, scope, &self.fleet)?.unwrap_or(of_batch);
-            values.insert(metric.name.clone(), value);
-            if at < begin_anew {
-                metrics::reset(metric, scope)?;
-            }
-        }
-        Ok(values)
-    }
-
-    /// What the last batch had, with the metrics of the whole epoch.
-    fn with_global(&self, global: &BTreeMap<String, f64>, last: &[f64]) -> Vec<f64> {
-        let loss = last.first().copied().unwrap_or(f64::NAN);
-        let names = self.model.metrics.iter().map(|metric| &metric.name);
-        let metrics = names.map(|name| global.get(name).copied().unwrap_or(f64::NAN));
-        [loss].into_iter().chain(metrics).collect()
-    }
-
-    fn show_epoch(&self, global: &BTreeMap<String, f64>, last: &[f64]) {
-        let Position { epoch, seconds, samples, .. } = self.position;
-        let log = &self.options.log;
-        if !self.topology.has_servers() {
-            let metrics = match self.data.is_loader() {
-                true => metric_text(&self.shown_names(), &self.with_global(global, last)),
-                false => String::new(),
-            };
-            log.info(&format!("epoch: {epoch} done, {metrics}epoch time: {seconds:.2} s"));
-            return;
-        }
-        let speed = python_float(self.counted.speed(samples, seconds));
-        let unit = self.counted.unit;
-        let time = python_float(seconds);
-        let auc = self.model.metrics.first().and_then(|metric| global.get(&metric.name));
-        log.info(&match auc.filter(|_| self.config.switch("runner.use_auc")) {
-            Some(auc) => format!(
-                "Epoch: {epoch}, using time: {time} second, ips: {speed} {unit}/sec. auc: {}",
-                python_float(*auc)
-            ),
-            None => format!("Epoch: {epoch}, using time {time} second, ips {speed} {unit}/sec."),
-        });
+        validation::fetches(&self.model, &self.wanted.of_training())
     }
 
     fn checkpoint(&mut self) -> Result<()> {
@@ -597,7 +541,11 @@ impl<'a> Trainer<'a> {
     }
 
     fn write(&self, event: Event) -> Result<()> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).write(&event)
+        self.lock_events().write(&event)
+    }
+
+    fn lock_events(&self) -> MutexGuard<'_, Events> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last lines of `static_ps_trainer.py`, and its file of results.
@@ -657,6 +605,7 @@ fn setup(
         optimizer: optimizer::name(config),
         parameters: description.parameters.clone(),
         hyper_parameters: description.hyper_parameters.clone(),
+        shuffle: data.order().to_string(),
     }
 }
 

@@ -38,8 +38,8 @@ use std::io::{self, Write};
 use bireme_data::Slot;
 use bireme_engine::graph::{Graph, Variable};
 
-use crate::Result;
 pub use crate::config::{Hyper, Value};
+use crate::{Error, Result};
 pub use bireme_data::parse::Format;
 pub use data::criteo;
 pub use trial::{Outcome, Trial};
@@ -124,6 +124,20 @@ static ENTRIES: &[Entry] = &[
 /// All models, sorted by name.
 pub fn entries() -> &'static [Entry] {
     ENTRIES
+}
+
+/// The model of a name that is known to exist.
+///
+/// # Errors
+/// When it does not.
+pub(crate) fn named(name: &str) -> Result<&'static Entry> {
+    find(name).ok_or_else(|| {
+        let names: Vec<&str> = entries().iter().map(|entry| entry.name).collect();
+        Error::Settings(format!(
+            "there is no model `{name}`: set `model` to one of {}",
+            names.join(", ")
+        ))
+    })
 }
 
 /// The model of this name.

@@ -12,7 +12,7 @@ const KEYS: &str = "  epochs: 2\n  train_batch_size: 20\n  print_interval: 1\n  
 
 fn setup(files: u64, rows: usize, keys: &str) -> Setup {
     let setup = Setup::new(files, rows, keys);
-    setup.edit("reader_type: QueueDataset", "reader_type: InmemoryDataset");
+    setup.edit("reader_type: QueueDataset", "reader_type: InmemoryDataset\n  shuffle: none");
     setup
 }
 

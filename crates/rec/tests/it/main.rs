@@ -9,6 +9,7 @@ mod job;
 mod messages;
 mod modes;
 mod online;
+mod quality;
 mod readers;
 mod resume;
 mod warm;

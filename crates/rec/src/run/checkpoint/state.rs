@@ -7,7 +7,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::sums::{self, FileSum};
-use crate::run::{Epoch, exact};
+use crate::run::scores::Sums;
+use crate::run::{Best, Epoch, exact};
 use crate::{Error, Result};
 
 /// Differences that an error names; a model of another shape has many.
@@ -42,6 +43,13 @@ pub(in crate::run) struct Setup {
     /// The hyper parameters of the model; none in checkpoints that do not know them.
     #[serde(default)]
     pub(in crate::run) hyper_parameters: BTreeMap<String, String>,
+    /// In what order samples come; checkpoints that do not say it are of runs that shuffled nothing.
+    #[serde(default = "not_shuffled")]
+    pub(in crate::run) shuffle: String,
+}
+
+fn not_shuffled() -> String {
+    "none".to_owned()
 }
 
 /// What one trainer has done.
@@ -66,6 +74,12 @@ pub(in crate::run) struct Position {
     pub(in crate::run) losses: u64,
     /// Seconds spent on this epoch.
     pub(in crate::run) seconds: f64,
+    /// Sums of this epoch's metrics, of each thing that the model predicts.
+    #[serde(default)]
+    pub(in crate::run) sums: Vec<Sums>,
+    /// The best of the epochs before.
+    #[serde(default)]
+    pub(in crate::run) best: Option<Best>,
     /// What came out of the epochs before.
     pub(in crate::run) epochs: Vec<Epoch>,
 }
@@ -126,6 +140,7 @@ impl Setup {
         compare("threads", self.threads.to_string(), here.threads.to_string());
         compare("batch size", self.batch_size.to_string(), here.batch_size.to_string());
         compare("seed", self.seed.to_string(), here.seed.to_string());
+        compare("shuffle", self.shuffle.clone(), here.shuffle.clone());
         compare_all("parameter", &self.parameters, &here.parameters, &mut compare);
         if !self.hyper_parameters.is_empty() {
             let (then, now) = (&self.hyper_parameters, &here.hyper_parameters);
@@ -171,6 +186,7 @@ mod tests {
             optimizer: "adam".to_owned(),
             parameters: [("w".to_owned(), "float32 [4, 2]".to_owned())].into(),
             hyper_parameters: [("act".to_owned(), "relu".to_owned())].into(),
+            shuffle: not_shuffled(),
         }
     }
 

@@ -1,0 +1,203 @@
+//! The keys of `hyper_parameters.optimizer`, by the names of Paddle's classes.
+
+use super::Kind::{Count, Number, Numbers, Switch, Text};
+use super::{Key, key};
+
+/// The table, in the order of the reference page.
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "hyper_parameters.optimizer.class",
+        Text,
+        "Adam",
+        "The optimizer: `SGD`, `Momentum`, `Adagrad`, `Adam`, `AdamW`, `Adamax`, `Adadelta`, `RMSProp`, `Ftrl`, `Lamb` or `DecayedAdagrad`, in any case.",
+    ),
+    key("hyper_parameters.optimizer.learning_rate", Number, "0.001", "Its learning rate."),
+    key(
+        "hyper_parameters.optimizer.strategy",
+        Text,
+        "",
+        "With servers: `sync`, `async` or `geo`, where `runner.sync_mode` is not set.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lazy_mode",
+        Switch,
+        "True",
+        "Ours: whether Adam leaves rows alone that a batch does not look up.",
+    ),
+    key(
+        "hyper_parameters.optimizer.beta1",
+        Number,
+        "",
+        "Ours: of Adam, AdamW, Adamax and Lamb; 0.9 by default.",
+    ),
+    key(
+        "hyper_parameters.optimizer.beta2",
+        Number,
+        "",
+        "Ours: of Adam, AdamW, Adamax and Lamb; 0.999 by default.",
+    ),
+    key(
+        "hyper_parameters.optimizer.epsilon",
+        Number,
+        "",
+        "Ours: of all but SGD, Momentum and Ftrl; 1e-8 by default (Adam, AdamW, Adamax) or 1e-6.",
+    ),
+    key(
+        "hyper_parameters.optimizer.rho",
+        Number,
+        "",
+        "Ours: of Adadelta and RMSProp; 0.95 by default.",
+    ),
+    key(
+        "hyper_parameters.optimizer.decay",
+        Number,
+        "",
+        "Ours: of DecayedAdagrad; 0.95 by default.",
+    ),
+    key(
+        "hyper_parameters.optimizer.momentum",
+        Number,
+        "",
+        "Ours: of Momentum, 0.9 by default, and of RMSProp, 0 by default.",
+    ),
+    key("hyper_parameters.optimizer.use_nesterov", Switch, "", "Ours: of Momentum."),
+    key("hyper_parameters.optimizer.centered", Switch, "", "Ours: of RMSProp."),
+    key(
+        "hyper_parameters.optimizer.initial_accumulator_value",
+        Number,
+        "",
+        "Ours: of Adagrad; 0 by default.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lamb_weight_decay",
+        Number,
+        "",
+        "Ours: of Lamb; 0.01 by default.",
+    ),
+    key("hyper_parameters.optimizer.l1", Number, "", "Ours: of Ftrl; 0 by default."),
+    key("hyper_parameters.optimizer.l2", Number, "", "Ours: of Ftrl; 0 by default."),
+    key("hyper_parameters.optimizer.lr_power", Number, "", "Ours: of Ftrl; -0.5 by default."),
+    key(
+        "hyper_parameters.optimizer.weight_decay",
+        Number,
+        "",
+        "Ours: of AdamW, the share of a parameter that decays in a step, times the learning rate; 0.01 by default. Of the others, as in Paddle, short for `regularizer: {class: L2Decay, coeff: …}`.",
+    ),
+    key(
+        "hyper_parameters.optimizer.regularizer.class",
+        Text,
+        "",
+        "Ours: `L2Decay` or `L1Decay`, a penalty on all parameters that have none of their own. The gradient of a table becomes dense by it: all its rows are changed in every step.",
+    ),
+    key("hyper_parameters.optimizer.regularizer.coeff", Number, "0.0", "Ours: its weight."),
+    key(
+        "hyper_parameters.optimizer.grad_clip.class",
+        Text,
+        "",
+        "Ours: `ClipGradByValue`, `ClipGradByNorm` (of each gradient) or `ClipGradByGlobalNorm` (of all together).",
+    ),
+    key("hyper_parameters.optimizer.grad_clip.clip_norm", Number, "1.0", "Ours: the largest norm."),
+    key(
+        "hyper_parameters.optimizer.grad_clip.max",
+        Number,
+        "1.0",
+        "Ours: of `ClipGradByValue`, the largest value.",
+    ),
+    key(
+        "hyper_parameters.optimizer.grad_clip.min",
+        Number,
+        "",
+        "Ours: the smallest; `-max` by default.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.class",
+        Text,
+        "",
+        "Ours: how the learning rate changes, by steps of training: `StepDecay` (`step_size`, `gamma`), `MultiStepDecay` (`milestones`, `gamma`), `ExponentialDecay`, `NaturalExpDecay` and `InverseTimeDecay` (`gamma`, and in how many steps: `decay_steps`, `staircase`), `PolynomialDecay` (`decay_steps`, `end_lr`, `power`, `cycle`), `PiecewiseDecay` (`boundaries`, `values`), `CosineAnnealingDecay` (`T_max`) or `NoamDecay` (`d_model`, `warmup_steps`).",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.step_size",
+        Count,
+        "",
+        "Ours: steps between two falls of the rate.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.gamma",
+        Number,
+        "0.1",
+        "Ours: what is left of the rate, or how fast it falls.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.milestones",
+        Numbers,
+        "",
+        "Ours: steps at which the rate falls.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.decay_steps",
+        Count,
+        "1",
+        "Ours: the unit of time, in steps; of `PolynomialDecay` the whole time.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.staircase",
+        Switch,
+        "False",
+        "Ours: whether the rate falls once every `decay_steps`, not a little every step.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.end_lr",
+        Number,
+        "0.0001",
+        "Ours: the rate at the end.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.power",
+        Number,
+        "1.0",
+        "Ours: the shape of the fall; 1 is a straight line.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.cycle",
+        Switch,
+        "False",
+        "Ours: whether it starts again at the end.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.boundaries",
+        Numbers,
+        "",
+        "Ours: steps at which the rate becomes another.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.values",
+        Numbers,
+        "",
+        "Ours: the rates between, one more; `learning_rate` is not used.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.T_max",
+        Count,
+        "",
+        "Ours: steps until the rate is 0; half a wave of a cosine.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.d_model",
+        Number,
+        "",
+        "Ours: the width of the model.",
+    ),
+    key(
+        "hyper_parameters.optimizer.lr_scheduler.warmup_steps",
+        Count,
+        "",
+        "Ours: of `NoamDecay`, steps in which the rate rises.",
+    ),
+    key(
+        "hyper_parameters.optimizer.warmup.warmup_steps",
+        Count,
+        "0",
+        "Ours: steps in which the rate rises from `start_lr` to `learning_rate`, before the schedule begins (`LinearWarmup`).",
+    ),
+    key("hyper_parameters.optimizer.warmup.start_lr", Number, "0.0", "Ours: the rate at first."),
+];
