@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from . import (
         amp,
         base,
+        callbacks,
         dataset,
         device,
         distributed,
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     )
     from ._core import ResourceExhaustedError
     from .distributed import DataParallel
-    from .hapi import flops, summary
+    from .hapi import Model, flops, summary
 
 install_finder()
 __getattr__ = missing_names(__name__, LAZY)

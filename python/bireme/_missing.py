@@ -21,7 +21,6 @@ _PACKAGE = __name__.partition(".")[0]
 
 # What became of names that users still write, where spelling alone would not find it.
 _RENAMED = {
-    "paddle.Model": "paddle.nn.Layer",
     "paddle.elementwise_add": "paddle.add",
     "paddle.elementwise_sub": "paddle.subtract",
     "paddle.elementwise_mul": "paddle.multiply",

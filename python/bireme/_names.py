@@ -7,6 +7,7 @@ import sys
 _SUBPACKAGES = (
     "amp",
     "base",
+    "callbacks",
     "dataset",
     "device",
     "distributed",
@@ -35,6 +36,7 @@ _SUBPACKAGES = (
 LAZY = {
     **{name: f"bireme.{name}" for name in _SUBPACKAGES},
     "DataParallel": "bireme.distributed:DataParallel",
+    "Model": "bireme.hapi:Model",
     "flops": "bireme.hapi:flops",
     "summary": "bireme.hapi:summary",
     "ResourceExhaustedError": "bireme._core:ResourceExhaustedError",

@@ -1,5 +1,6 @@
 """Data parallel training among real processes equals one process with all the data."""
 
+import json
 import os
 import signal
 
@@ -175,3 +176,21 @@ def test_losses_fall(tmp_path):
     )
     for output in outputs:
         assert len(losses(output)) == 6
+
+
+def test_models_are_fitted_by_ranks_together(tmp_path):
+    results = []
+    for count in (1, 2):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        outputs = run_well(folder, "model_fit.py", count)
+        found = [line for output in outputs for line in output.splitlines() if "RESULT" in line]
+        assert len(found) == count
+        results += [json.loads(line.split("RESULT", 1)[1]) for line in found]
+        # Only the first rank prints; samples that fill up the shares do not count.
+        shown = [output.count("Eval samples: 5") for output in outputs]
+        assert shown == [1] + [0] * (count - 1)
+    alone, *together = results
+    for one in together:
+        assert one["acc"] == alone["acc"]
+        np.testing.assert_allclose(one["weights"], alone["weights"], rtol=1e-3, atol=1e-5)
