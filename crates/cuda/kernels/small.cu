@@ -160,7 +160,8 @@ struct SmallGrad {
   uint32_t rows, k, n, x_pitch, dx_pitch;
   /// Blocks of the gradient of `X`, which come first.
   uint32_t dx_blocks;
-  int32_t act;
+  /// The activation, and the one that made `X`.
+  int32_t act, x_act;
 };
 
 template <typename Tile>
@@ -183,7 +184,9 @@ INLINE void small_fc_grad(const E* x, const E* w, const E* out, const E* dout, E
     row += threadIdx.x / Tile::COLUMNS;
     column += threadIdx.x % Tile::COLUMNS;
     bool is_own = threadIdx.x < Tile::ROWS * Tile::COLUMNS;
-    if (is_own && row < by.rows && column < by.k) dx[(size_t)row * by.dx_pitch + column] = Store<E>::of(sum);
+    if (!is_own || row >= by.rows || column >= by.k) return;
+    if (by.x_act) sum = fc_slope((float)load(x[(size_t)row * by.x_pitch + column]), sum, by.x_act);
+    dx[(size_t)row * by.dx_pitch + column] = Store<E>::of(sum);
     return;
   }
   // The bias is the weight of a last input that is always one.

@@ -41,6 +41,12 @@ const LINES: &str = "BIREME_CUDA_LINES";
 /// The variable that says whether recorded kernels may start early; `0` for no.
 const EARLY_LAUNCH: &str = "BIREME_CUDA_EARLY_LAUNCH";
 
+/// The variable that says up to how many rows products of ours take gradients through the relu below; `0` for none.
+const RELU_ROWS: &str = "BIREME_CUDA_RELU_ROWS";
+
+/// Where nobody says it: with more rows the library's product with a pass behind it is as fast.
+const USUAL_RELU_ROWS: usize = 4096;
+
 /// One card, opened.
 pub(crate) struct Cuda {
     own: Weak<Cuda>,
@@ -53,6 +59,8 @@ pub(crate) struct Cuda {
     products: OnceLock<Products>,
     /// Whether rows that are updated together should lie together.
     has_lines: bool,
+    /// Rows up to which products take gradients through the relu below.
+    relu_rows: usize,
     /// Whether recorded kernels may start while those before them still run.
     starts_early: bool,
     /// Streams on which work is recorded.
@@ -118,6 +126,7 @@ impl Cuda {
             flights: Flights::default(),
             products: OnceLock::new(),
             has_lines: is_on(LINES),
+            relu_rows: relu_rows(),
             starts_early: is_on(EARLY_LAUNCH),
             lanes: Mutex::default(),
             profiles: Mutex::default(),
@@ -481,6 +490,10 @@ impl Device for Cuda {
         if self.has_lines { lower::lines(op) } else { &[] }
     }
 
+    fn rows_through_relu(&self) -> usize {
+        self.relu_rows
+    }
+
     fn takes_lines(&self, op: &str) -> &'static [&'static str] {
         lower::takes_lines(op)
     }
@@ -613,6 +626,12 @@ impl Drop for Cuda {
 /// Whether a switch of the environment is on, which it is unless somebody turned it off.
 fn is_on(variable: &str) -> bool {
     std::env::var_os(variable).is_none_or(|value| value != "0")
+}
+
+/// Rows up to which products take gradients through the relu below.
+pub(crate) fn relu_rows() -> usize {
+    let given = std::env::var(RELU_ROWS).ok().and_then(|rows| rows.parse().ok());
+    given.unwrap_or(USUAL_RELU_ROWS)
 }
 
 /// The emulated card finds accesses outside of a block by the driver's blocks: there each is one.

@@ -10,6 +10,7 @@ use bireme_engine::op::OpView;
 use bireme_engine::{Error, Place, Result};
 use bireme_ir::DType;
 
+use crate::device::relu_rows;
 use crate::lower::{self, Lowered};
 
 /// A card that is not there.
@@ -89,6 +90,10 @@ impl Device for Paper {
 
     fn lines(&self, op: &str) -> &'static [&'static str] {
         lower::lines(op)
+    }
+
+    fn rows_through_relu(&self) -> usize {
+        relu_rows()
     }
 
     fn takes_lines(&self, op: &str) -> &'static [&'static str] {

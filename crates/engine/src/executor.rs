@@ -351,7 +351,7 @@ impl Executor {
     ) -> Result<Step> {
         let way = Way {
             check_finite: self.check_finite,
-            on_card: self.device.is_some(),
+            device: self.device.as_deref(),
             threads: self.threads,
             collective: self.collective.as_deref(),
         };

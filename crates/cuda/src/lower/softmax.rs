@@ -20,6 +20,9 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("softmax_with_cross_entropy_grad", with_cross_entropy_grad),
 ];
 
+/// Samples that are enough for a card if each has one thread.
+const MANY_SAMPLES: usize = 1 << 14;
+
 /// Samples whose classes are `len` elements, `step` apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Samples {
@@ -52,8 +55,9 @@ impl Samples {
     fn team(self) -> usize {
         match self.len {
             _ if self.step > 1 => 1,
-            0..=16 => 1,
-            17..=1024 => 32,
+            // A thread for each is least work, but takes its time over one.
+            0..=16 if self.count >= MANY_SAMPLES => 1,
+            0..=1024 => 32,
             _ => 256,
         }
     }

@@ -45,4 +45,5 @@ mod reduce;
 mod runs;
 mod selected_rows;
 mod shape;
+mod slopes;
 mod table;

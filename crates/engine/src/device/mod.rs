@@ -416,6 +416,12 @@ pub trait Device: Send + Sync + fmt::Debug {
         &[]
     }
 
+    /// Rows up to which products of 16-bit floats take the gradient of an input through the relu that made it, with less
+    /// work than who reads it next would have; none where that is never so.
+    fn rows_through_relu(&self) -> usize {
+        0
+    }
+
     /// Slots of an op type in which a matrix may lie in lines with others.
     fn takes_lines(&self, _op: &str) -> &'static [&'static str] {
         &[]

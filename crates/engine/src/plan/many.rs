@@ -203,7 +203,7 @@ mod tests {
         let (graph, loss) = model();
         let mut selection = Selection::new(&graph.main(), &["x", "y"], &[&loss]).unwrap();
         crate::plan::versions::separate(&mut selection);
-        crate::plan::fuse::fuse(&mut selection);
+        crate::plan::fuse::fuse(&mut selection, None);
         for_many(&mut selection);
         let count = |kind: &str| selection.ops.iter().filter(|op| op.op.kind == kind).count();
         assert_eq!(count("fused_pack_weights"), 1);
@@ -220,7 +220,7 @@ mod tests {
         let (graph, loss) = model();
         let mut selection = Selection::new(&graph.main(), &["x", "y"], &[&loss]).unwrap();
         crate::plan::versions::separate(&mut selection);
-        crate::plan::fuse::fuse(&mut selection);
+        crate::plan::fuse::fuse(&mut selection, None);
         for_many(&mut selection);
         let grad = selection.ops.iter().find(|op| op.op.kind == "fused_fc_weight_grad").unwrap();
         let spread = |rows: i64, shares: usize| {

@@ -91,8 +91,8 @@ unsafe impl Send for Plan {}
 pub(crate) struct Way<'a> {
     /// Whether every output is checked for NaN.
     pub(crate) check_finite: bool,
-    /// Whether there is a card.
-    pub(crate) on_card: bool,
+    /// The card, if there is one.
+    pub(crate) device: Option<&'a dyn Device>,
     /// How many threads may take part in a step.
     pub(crate) threads: usize,
     /// The other ranks, if there are some.
@@ -113,7 +113,8 @@ impl Plan {
         private: &[&str],
         way: Way<'_>,
     ) -> Result<Plan> {
-        let Way { check_finite, on_card, threads, collective } = way;
+        let Way { check_finite, device, threads, collective } = way;
+        let on_card = device.is_some();
         crate::catalog::check(program, feeds)?;
         let mut selection = Selection::new(program, feeds, fetches)?;
         selection.drop_unneeded();
@@ -130,7 +131,7 @@ impl Plan {
         }
         // A fused op can hide what a check is meant to find, and is not the user's.
         if !check_finite {
-            fuse::fuse(&mut selection);
+            fuse::fuse(&mut selection, device);
             if !on_card && threads >= many::LEAST {
                 many::for_many(&mut selection);
             }

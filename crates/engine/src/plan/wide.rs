@@ -165,7 +165,7 @@ mod tests {
         let mut selection = selected(&graph, &[&loss]);
         assert!(!has_narrow(&selection));
         assert!(selection.ops.iter().all(|op| op.op.kind != "cast"));
-        fuse(&mut selection);
+        fuse(&mut selection, None);
         for op in &selection.ops {
             let is_layer = op.op.kind.starts_with("fused_fc");
             assert_eq!(op.op.attrs.contains_key(ROUND_FACTORS), is_layer, "{}", op.op.kind);

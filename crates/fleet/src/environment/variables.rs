@@ -179,6 +179,8 @@ variables! {
             "0: no kernel of a step that is recorded on a card starts before the one ahead of it has ended; for measurements.";
         CUDA_LINES = "BIREME_CUDA_LINES", "1",
             "0: tables on a card lie apart from the state of their optimizers, instead of side by side with it, row by row; for measurements.";
+        CUDA_RELU_ROWS = "BIREME_CUDA_RELU_ROWS", "4096",
+            "Rows of a batch up to which products of 16-bit floats on a card take gradients through the relu of the layer below, and a logit is one with the layer below it; 0: each has a kernel of its own. For measurements.";
         CUDA_PROFILE = "BIREME_CUDA_PROFILE", "",
             "1: prints how long each piece of a step that is recorded on a card takes by itself.";
         ALLOW_TF32 = "FLAGS_allow_tf32", "0",

@@ -46,7 +46,8 @@ impl Run {
 /// The part of the step that a piece belongs to, by its op and by what it does.
 pub(super) fn part_of(piece: &Piece) -> &'static str {
     const OPTIMIZERS: [&str; 3] = ["adagrad", "adam", "sgd"];
-    const PRODUCTS: [&str; 5] = ["fused_fc", "mul", "matmul", "matmul_v2", "elementwise_add"];
+    const PRODUCTS: [&str; 6] =
+        ["fused_fc", "fused_logit", "mul", "matmul", "matmul_v2", "elementwise_add"];
     let is_grad = piece.op.ends_with("_grad");
     let op = piece.op.trim_end_matches("_grad");
     let kernel = match &piece.work {
@@ -67,7 +68,9 @@ pub(super) fn part_of(piece: &Piece) -> &'static str {
                 "lookup"
             }
         }
-        _ if op.contains("cross_entropy") || op == "mean" => "loss",
+        _ if op.contains("cross_entropy") || op == "fused_softmax_loss" || op == "mean" => "loss",
+        // Products of our own with what comes behind them.
+        _ if kernel.contains("_slopes_") => "dx",
         PieceWork::Product { transposed: [true, _], .. } if is_grad => "dw",
         PieceWork::Product { .. } if is_grad => "dx",
         _ if PRODUCTS.contains(&op) => {
@@ -99,6 +102,9 @@ mod tests {
         assert_eq!(part("fused_fc_grad", product([true, false])), "dw");
         assert_eq!(part("fused_fc_grad", product([false, true])), "dx");
         assert_eq!(part("sigmoid_cross_entropy_with_logits_grad", kernel("loss")), "loss");
+        assert_eq!(part("fused_fc_grad", kernel("fc_slopes_bf16")), "dx");
+        assert_eq!(part("fused_logit_grad", kernel("logit_slopes_bf16")), "dx");
+        assert_eq!(part("fused_logit", kernel("logit_bf16")), "forward");
         assert_eq!(part("fused_fc_grad", kernel("mask")), "other_gradients");
         assert_eq!(part("reshape2", PieceWork::Copy(8)), "other");
     }

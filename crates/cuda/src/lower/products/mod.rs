@@ -4,8 +4,10 @@ pub(super) mod columns;
 mod dot;
 mod einsum;
 mod fc;
+mod logit;
 mod matmul;
 pub(super) mod multiply;
+mod slopes;
 mod small;
 mod stacks;
 
@@ -23,6 +25,8 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("einsum_grad", einsum::backward),
     ("fused_fc", fc::forward),
     ("fused_fc_grad", fc::backward),
+    ("fused_logit", logit::forward),
+    ("fused_logit_grad", logit::backward),
     ("matmul", matmul::forward),
     ("matmul_grad", matmul::backward),
     ("matmul_v2", matmul::forward),

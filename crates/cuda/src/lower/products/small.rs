@@ -108,14 +108,16 @@ struct SmallGrad {
     dx_pitch: u32,
     dx_blocks: u32,
     act: i32,
+    x_act: i32,
 }
 
-/// Adds the whole gradient of a small `fc` to the work; `sizes` are those of its product, `[m, n, k]`.
+/// Adds the whole gradient of a small `fc` to the work; `sizes` are those of its product, `[m, n, k]`, and `acts` its
+/// activation and the one that made `X`.
 pub(super) fn fc_grad(
     l: &mut Lowering<'_>,
     grad: &FcGrad<'_>,
     [m, n, k]: [usize; 3],
-    act: i32,
+    [act, x_act]: [i32; 2],
 ) -> Outcome {
     let tile = if n <= 128 { MIDDLE } else { DEEP };
     let count = |[beside, below]: [u32; 2]| beside * below;
@@ -130,6 +132,7 @@ pub(super) fn fc_grad(
         dx_pitch: grad.dx.map_or(0, |dx| dx.pitch as u32),
         dx_blocks,
         act,
+        x_act,
     };
     let name = format!("small_fc_grad_{}_{}", tile.name, grad.x.suffix()?);
     let launch = l.kernel(name, [dx_blocks + dw_blocks, 1, 1], THREADS);

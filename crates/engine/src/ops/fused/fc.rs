@@ -34,12 +34,15 @@ pub(super) const GRAD: OpDef = OpDef::new("fused_fc_grad", grad_kernel)
         Slot::maybe("Z@GRAD"),
     ])
     // The type of the gradients of weight and bias, where it is another one than theirs; and the activation that made
-    // `X`, where the gradient of `X` is taken through it at once: `relu`, or none.
+    // `X`, where the gradient of `X` is taken through it at once: `relu`, or none. `x_act_rows` is up to how many rows it
+    // is, 0 for any number; up to `taken_rows` rows the gradient of `Out` has been taken through `act` by who made it.
     .attrs(&[
         attr::int("x_num_col_dims", 1),
         attr::str("act", ""),
         attr::int("param_grad_dtype", -1),
         attr::str("x_act", ""),
+        attr::int("x_act_rows", 0),
+        attr::int("taken_rows", 0),
     ])
     .infer(infer_grad)
     .split(SplitRule::Batch { rows: &["X", "Out", "Out@GRAD"], partial: &["W@GRAD", "Bias@GRAD"] });
@@ -92,7 +95,7 @@ fn infer_weight_grad(cx: &mut Infer<'_>) -> Result<()> {
     infer_param_grads(cx, &[("W@GRAD", "W")])
 }
 
-fn infer_param_grads(cx: &mut Infer<'_>, gradients: &[(&str, &str)]) -> Result<()> {
+pub(super) fn infer_param_grads(cx: &mut Infer<'_>, gradients: &[(&str, &str)]) -> Result<()> {
     cx.like(gradients)?;
     if cx.op().i64("param_grad_dtype")? < 0 {
         return Ok(());
@@ -154,7 +157,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     }))
 }
 
-fn add_bias(out: &mut [f32], bias: &[f32], act: impl Fn(f32) -> f32) {
+pub(super) fn add_bias(out: &mut [f32], bias: &[f32], act: impl Fn(f32) -> f32) {
     vectorized(
         #[inline(always)]
         || {
@@ -174,11 +177,12 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (mut dbias, mut z) = (op.maybe_output("Bias@GRAD"), op.maybe_output("Z@GRAD"));
     let packed = op.maybe_input("Packed");
     let columns_from = op.i64("x_num_col_dims")? as usize;
-    let (act, through_relu) = (Act::of(op)?, op.string("x_act")? == "relu");
+    let (act, through) = (Act::of(op)?, Through::of(op)?);
     let mut scratch = Scratch::default();
     Ok(Box::new(move |run| {
         let ((m, k), n) = (run.dims(x)?.matrix(columns_from), run.dims(w)?[1]);
-        let (dout, out) = (run.get::<f32>(dout)?, out.filter(|_| act != Act::None));
+        let out = out.filter(|_| act != Act::None && !through.is_taken(m));
+        let dout = run.get::<f32>(dout)?;
         scratch.bias.clear();
         scratch.bias.resize(n, 0.0);
         let dz: &[f32] = match out {
@@ -216,12 +220,38 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
                     Product::new([m, k, n], dx, dz, (run.get(w)?, Order::Transposed)).half(half)
                 }
             });
-            if through_relu {
+            if through.takes(m) {
                 mask(dx, x);
             }
         }
         Ok(())
     }))
+}
+
+/// Between which layers a gradient is taken through a relu by who makes it, instead of by who reads it.
+#[derive(Clone, Copy)]
+pub(super) struct Through {
+    /// Up to how many rows the gradient of `X` is, if at all; 0 for any number.
+    x_rows: Option<usize>,
+    /// Up to how many rows the gradient of `Out` has been.
+    taken_rows: usize,
+}
+
+impl Through {
+    pub(super) fn of(op: &OpView<'_>) -> Result<Through> {
+        let rows = |attr| Ok::<_, Error>(usize::try_from(op.i64(attr)?).unwrap_or(0));
+        let x_rows = rows("x_act_rows")?;
+        let x_rows = (op.string("x_act")? == "relu").then_some(x_rows);
+        Ok(Through { x_rows, taken_rows: rows("taken_rows")? })
+    }
+
+    pub(super) fn takes(self, rows: usize) -> bool {
+        self.x_rows.is_some_and(|most| most == 0 || rows <= most)
+    }
+
+    fn is_taken(self, rows: usize) -> bool {
+        rows <= self.taken_rows
+    }
 }
 
 /// Memory kept from step to step.
@@ -258,7 +288,7 @@ fn weight_grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 /// Takes a gradient through the relu whose outputs are `x`.
-fn mask(dx: &mut [f32], x: &[f32]) {
+pub(super) fn mask(dx: &mut [f32], x: &[f32]) {
     vectorized(
         #[inline(always)]
         || {
@@ -269,7 +299,7 @@ fn mask(dx: &mut [f32], x: &[f32]) {
     );
 }
 
-fn sum_rows(dout: &[f32], bias: &mut [f32]) {
+pub(super) fn sum_rows(dout: &[f32], bias: &mut [f32]) {
     vectorized(
         #[inline(always)]
         || {

@@ -5,6 +5,7 @@ use crate::op::OpDef;
 
 mod embedding_concat;
 mod fc;
+mod logit;
 mod pack_weights;
 
 /// The definitions of this family.
@@ -12,6 +13,8 @@ pub(super) const DEFS: &[OpDef] = &[
     fc::DEF,
     fc::GRAD,
     fc::WEIGHT_GRAD,
+    logit::DEF,
+    logit::GRAD,
     pack_weights::DEF,
     embedding_concat::DEF,
     embedding_concat::GRAD,

@@ -5,23 +5,30 @@
 
 mod embedding;
 mod fc;
+mod logit;
 mod pattern;
 mod slope;
 
 use bireme_ir::OpRole;
 
 use self::pattern::{Edits, Uses};
+use crate::device::Device;
 use crate::plan::select::{SelectedOp, Selection};
 
-/// Replaces every known pattern.
-pub(crate) fn fuse(selection: &mut Selection) {
+/// Replaces every known pattern, of a step that runs on `device` if there is one.
+pub(crate) fn fuse(selection: &mut Selection, device: Option<&dyn Device>) {
     // A fused op has no guard, so it must not take guarded ones in; those of an optimizer have no
     // pattern.
     let in_condition = |op: &SelectedOp| op.guarded && op.op.op_role().base() != OpRole::OPTIMIZE;
     if selection.ops.iter().any(in_condition) {
         return;
     }
-    for pass in [embedding::fuse, fc::fuse, slope::fuse] {
+    let rows = device.map_or(0, Device::rows_through_relu);
+    let slopes = |uses: &Uses<'_>, edits: &mut Edits| slope::fuse(uses, edits, rows);
+    let logits = |uses: &Uses<'_>, edits: &mut Edits| logit::fuse(uses, edits, rows);
+    let passes: [&dyn Fn(&Uses<'_>, &mut Edits); 4] =
+        [&embedding::fuse, &fc::fuse, &slopes, &logits];
+    for pass in passes {
         let mut edits = Edits::default();
         pass(&Uses::new(selection), &mut edits);
         selection.ops = edits.apply(std::mem::take(&mut selection.ops));
@@ -62,7 +69,7 @@ mod tests {
 
     fn kinds(graph: &Graph, fetches: &[&str]) -> Vec<String> {
         let mut selection = Selection::new(&graph.main(), &[], fetches).unwrap();
-        fuse(&mut selection);
+        fuse(&mut selection, None);
         selection.ops.into_iter().map(|op| op.op.kind).collect()
     }
 
@@ -116,7 +123,7 @@ mod tests {
     #[test]
     fn a_single_column_takes_its_gradient_through_the_relu_below() {
         let mut selection = Selection::new(&click_model().main(), &[], &[]).unwrap();
-        fuse(&mut selection);
+        fuse(&mut selection, None);
         let grads = selection.ops.iter().filter(|op| op.op.kind == "fused_fc_grad");
         let acts = grads.map(|op| {
             let act = |name: &str| op.view().string(name).unwrap();
@@ -124,6 +131,39 @@ mod tests {
         });
         let acts: Vec<_> = acts.collect();
         assert_eq!(acts, [(String::new(), "relu".into(), 0), (String::new(), String::new(), 0)]);
+    }
+
+    #[test]
+    fn wider_layers_do_so_up_to_as_many_rows_as_a_card_says() {
+        let graph = Graph::new();
+        let x = layers::data(&graph, "x", [8], DType::F32);
+        let narrow = layers::fc(&layers::fc(&x, 16, Act::Relu).unwrap(), 12, Act::Relu).unwrap();
+        let top = layers::fc(&layers::fc(&narrow, 24, Act::Relu).unwrap(), 8, Act::Relu).unwrap();
+        let loss = layers::mean(&layers::linear(&top, 1).unwrap()).unwrap();
+        let amp = Amp::new(DType::BF16).unwrap();
+        MixedPrecision::new(Sgd::new(0.1), amp).minimize(&loss).unwrap();
+        let mut selection = Selection::new(&graph.main(), &[], &[]).unwrap();
+        fuse(&mut selection, None);
+        let mut edits = Edits::default();
+        slope::fuse(&Uses::new(&selection), &mut edits, 100);
+        selection.ops = edits.apply(std::mem::take(&mut selection.ops));
+        let grads = selection.ops.iter().filter(|op| op.op.kind == "fused_fc_grad").map(|op| {
+            let (act, rows) =
+                (op.view().string("act").unwrap(), |name| op.view().i64(name).unwrap());
+            (act, op.view().string("x_act").unwrap(), rows("x_act_rows"), rows("taken_rows"))
+        });
+        // From the logit down: a layer of 12 columns does not fill the rows that tensor cores take.
+        let expected = [("", "relu", 0, 0), ("", "relu", 100, 0), ("relu", "", 0, 100)];
+        let expected = expected.into_iter().chain([("relu", "", 0, 0), ("relu", "", 0, 0)]);
+        let owned = expected
+            .map(|(act, x_act, limit, taken)| (act.to_owned(), x_act.to_owned(), limit, taken));
+        assert_eq!(grads.collect::<Vec<_>>(), owned.collect::<Vec<_>>());
+        let mut edits = Edits::default();
+        logit::fuse(&Uses::new(&selection), &mut edits, 100);
+        let kinds: Vec<_> = edits.apply(selection.ops).into_iter().map(|op| op.op.kind).collect();
+        let count = |kind: &str| kinds.iter().filter(|own| *own == kind).count();
+        let fused = ["fused_logit", "fused_logit_grad", "fused_fc", "fused_fc_grad"].map(count);
+        assert_eq!(fused, [1, 1, 3, 3], "{kinds:?}");
     }
 
     #[test]
