@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     # For editors: `paddle.nn.` should offer what is there. `_names` fetches them when it runs.
     from . import (
         amp,
+        autograd,
         base,
         callbacks,
         dataset,

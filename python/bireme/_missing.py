@@ -21,6 +21,12 @@ _PACKAGE = __name__.partition(".")[0]
 
 # What became of names that users still write, where spelling alone would not find it.
 _RENAMED = {
+    "paddle.cat": "paddle.concat",
+    "paddle.nn.ModuleList": "paddle.nn.LayerList",
+    "paddle.nn.ModuleDict": "paddle.nn.LayerDict",
+    "paddle.nn.Module": "paddle.nn.Layer",
+    "paddle.nn.Parameter": "paddle.create_parameter",
+    "paddle.optim": "paddle.optimizer",
     "paddle.elementwise_add": "paddle.add",
     "paddle.elementwise_sub": "paddle.subtract",
     "paddle.elementwise_mul": "paddle.multiply",
@@ -46,8 +52,13 @@ _RENAMED = {
     "paddle.static.nn.cond": "paddle.where",
 }
 
-# Methods of tensors that other libraries call by other names.
+# Methods that other libraries call by other names.
 _METHODS = {
+    "zero_grad": "clear_grad",
+    "load_state_dict": "set_state_dict",
+    "named_modules": "named_sublayers",
+    "modules": "sublayers",
+    "register_forward_hook": "register_forward_post_hook",
     "div": "divide",
     "double": "astype",
     "expand_dims": "unsqueeze",

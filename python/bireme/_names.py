@@ -6,6 +6,7 @@ import sys
 
 _SUBPACKAGES = (
     "amp",
+    "autograd",
     "base",
     "callbacks",
     "dataset",

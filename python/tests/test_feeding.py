@@ -170,3 +170,19 @@ def test_an_exception_in_a_generator_is_raised_with_its_traceback():
     with pytest.raises(TypeError, match="field 0 of a batch is no regular array"):
         list(ragged)
     assert not [t for t in threading.enumerate() if t.name == "bireme-reader" and not t.daemon]
+
+
+def test_a_list_of_numbers_is_a_column(static):
+    import bireme as paddle
+
+    with paddle.static.program_guard(paddle.static.Program()):
+        label = paddle.static.data("label", [-1, 1], "float32")
+        rows = paddle.static.data("rows", [-1, 2], "float32")
+        outputs = [label * 2, rows.sum()]
+        run = paddle.static.Executor().run
+        for fed in (np.arange(3, dtype="float32"), [0, 1, 2]):
+            feed = {"label": fed, "rows": np.ones([3, 2], "float32")}
+            doubled, _ = run(feed=feed, fetch_list=outputs)
+            assert doubled.tolist() == [[0.0], [2.0], [4.0]]
+        with pytest.raises(ValueError, match="feed `rows`"):
+            run(feed={"label": fed, "rows": np.ones([3], "float32")}, fetch_list=outputs)

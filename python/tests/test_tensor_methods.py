@@ -200,3 +200,47 @@ def test_gradients_of_copies_can_be_given_to_the_original() -> None:
     assert model.weight.grad.tolist() == model.weight._grad_ivar().tolist() == [[2.0], [2.0]]
     paddle.optimizer.SGD(0.5, parameters=model.parameters()).step()
     assert model.weight.tolist() == [[0.0], [0.0]]
+
+
+def test_what_is_above_zero_is_true():
+    # As in Paddle, where NaN and what is below zero are false.
+    assert [bool(paddle.to_tensor([x])) for x in (2.0, 0.0, -1.0, float("nan"))] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert bool(paddle.to_tensor(True))
+    assert any([paddle.to_tensor([0.0]), paddle.to_tensor([1.0])])
+    assert not all([paddle.to_tensor([0.0]), paddle.to_tensor([1.0])])
+    with pytest.raises(TypeError, match=r"only a tensor of one element can be true or false"):
+        bool(paddle.ones([2]))
+
+
+def test_numbers_are_formatted():
+    loss = paddle.to_tensor([1.23456])
+    assert f"{loss:.3f}" == "1.235"
+    assert f"{paddle.to_tensor(7):4d}" == "   7"
+    assert f"{loss}" == str(loss)
+    with pytest.raises(TypeError, match="can be formatted as a number"):
+        f"{paddle.ones([2]):.3f}"
+
+
+def test_functions_of_numpy_take_tensors():
+    x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert np.sum(x) == 10.0
+    assert np.mean(x, axis=0).tolist() == [2.0, 3.0]
+    assert np.concatenate([x, np.ones([1, 2], "float32")]).shape == (3, 2)
+    assert isinstance(np.max(x), np.floating)
+
+
+def test_names_of_other_libraries_are_answered():
+    sgd = paddle.optimizer.SGD(0.1, parameters=[paddle.create_parameter([1], "float32")])
+    with pytest.raises(AttributeError, match="nearest: `SGD.clear_grad`"):
+        sgd.zero_grad()
+    with pytest.raises(AttributeError, match="nearest: `paddle.concat`"):
+        paddle.cat  # noqa: B018
+    with pytest.raises(AttributeError, match="nearest: `paddle.nn.LayerList`"):
+        paddle.nn.ModuleList  # noqa: B018
+    with pytest.raises(AttributeError, match="nearest: `Linear.set_state_dict`"):
+        paddle.nn.Linear(1, 1).load_state_dict({})

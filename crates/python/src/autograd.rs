@@ -1,7 +1,10 @@
 //! Gradients of eager tensors.
 
-use bireme_engine::eager::{EagerTensor, Form, HostValue};
+use std::sync::Arc;
+
+use bireme_engine::eager::{CustomGradient, EagerTensor, Form, HostValue};
 use bireme_engine::ir::Attr;
+use bireme_engine::tensor::Dims;
 use bireme_engine::{DType, Error, Value};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,15 +29,17 @@ pub(crate) fn backward(
     enter(py, || session().backward(&roots, retain_graph))
 }
 
-/// The gradients of `outputs` with respect to `inputs`; changes no tensor's own gradient.
+/// The gradients of `outputs` with respect to `inputs`; changes no tensor's own gradient. With `create_graph` they have
+/// gradients themselves.
 #[pyfunction]
-#[pyo3(signature = (outputs, inputs, grad_outputs=None, retain_graph=false, allow_unused=false, no_grad_vars=None))]
+#[pyo3(signature = (outputs, inputs, grad_outputs=None, retain_graph=false, create_graph=false, allow_unused=false, no_grad_vars=None))]
 pub(crate) fn grad(
     py: Python<'_>,
     outputs: Vec<PyRef<'_, Tensor>>,
     inputs: Vec<PyRef<'_, Tensor>>,
     grad_outputs: Option<Vec<Option<PyRef<'_, Tensor>>>>,
     retain_graph: bool,
+    create_graph: bool,
     allow_unused: bool,
     no_grad_vars: Option<Vec<PyRef<'_, Tensor>>>,
 ) -> PyResult<Vec<Option<Tensor>>> {
@@ -45,7 +50,7 @@ pub(crate) fn grad(
     }
     let roots = roots(&outputs, grad_outputs.as_deref())?;
     let wanted: Vec<EagerTensor> = inputs.iter().map(|input| input.inner.clone()).collect();
-    let found = enter(py, || session().gradients(&roots, &wanted, retain_graph))?;
+    let found = enter(py, || session().gradients(&roots, &wanted, retain_graph, create_graph))?;
     if let Some(at) = found.iter().position(Option::is_none).filter(|_| !allow_unused) {
         return Err(PyValueError::new_err(format!(
             "input {at} has no part in the outputs, or stops gradients: pass `allow_unused=True` \
@@ -53,6 +58,64 @@ pub(crate) fn grad(
         )));
     }
     Ok(found.into_iter().map(|grad| grad.map(|inner| Tensor { inner })).collect())
+}
+
+/// Puts a function of Python on the tape: it made `outputs` of `inputs`, and `backward`, called with the gradients of the
+/// outputs, gives a list of those of the inputs. Returns the outputs with that past.
+#[pyfunction]
+pub(crate) fn record_custom(
+    inputs: Vec<PyRef<'_, Tensor>>,
+    outputs: Vec<PyRef<'_, Tensor>>,
+    backward: Py<PyAny>,
+) -> Vec<Tensor> {
+    let inner = |tensors: &[PyRef<'_, Tensor>]| -> Vec<EagerTensor> {
+        tensors.iter().map(|tensor| tensor.inner.clone()).collect()
+    };
+    let (inputs, outputs) = (inner(&inputs), inner(&outputs));
+    let shapes = inputs.iter().map(EagerTensor::shape).collect();
+    let gradient = Arc::new(PythonGradient { backward, shapes });
+    let made = session().record_custom("PyLayer", &inputs, &outputs, gradient);
+    made.into_iter().map(|inner| Tensor { inner }).collect()
+}
+
+/// A gradient that a function of Python computes.
+struct PythonGradient {
+    backward: Py<PyAny>,
+    /// Types and shapes of the inputs.
+    shapes: Vec<(DType, Dims)>,
+}
+
+impl CustomGradient for PythonGradient {
+    fn gradients(
+        &self,
+        outputs: Vec<Option<EagerTensor>>,
+    ) -> bireme_engine::Result<Vec<Option<EagerTensor>>> {
+        let wrap = |grad: Option<EagerTensor>| grad.map(|inner| Tensor { inner });
+        let given: Vec<Option<Tensor>> = outputs.into_iter().map(wrap).collect();
+        let found = Python::attach(|py| {
+            let result = self.backward.call1(py, (given,));
+            let found = result.and_then(|result| {
+                let found: Vec<Option<PyRef<'_, Tensor>>> = result.extract(py)?;
+                Ok(found.iter().map(|grad| grad.as_ref().map(|g| g.inner.clone())).collect())
+            });
+            found.map_err(|error: PyErr| {
+                let problem = format!("`backward` of a `PyLayer` failed: {error}");
+                error.restore(py);
+                Error::kernel(problem)
+            })
+        });
+        let found: Vec<Option<EagerTensor>> = found?;
+        for (at, (grad, shape)) in found.iter().zip(&self.shapes).enumerate() {
+            if let Some(theirs) = grad.as_ref().map(EagerTensor::shape).filter(|s| s != shape) {
+                return Err(Error::kernel(format!(
+                    "`backward` of a `PyLayer` gave a {} of shape {} as gradient {at}, where the \
+                     input is a {} of shape {}",
+                    theirs.0, theirs.1, shape.0, shape.1
+                )));
+            }
+        }
+        Ok(found)
+    }
 }
 
 fn roots(

@@ -63,7 +63,7 @@ mod _core {
     #[pymodule_export]
     use crate::amp::{AutoCastState, amp_lists, auto_cast_state, get_auto_cast, set_auto_cast};
     #[pymodule_export]
-    use crate::autograd::{backward, grad};
+    use crate::autograd::{backward, grad, record_custom};
     #[pymodule_export]
     use crate::backward::{append_backward, gradients};
     #[pymodule_export]

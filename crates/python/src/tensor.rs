@@ -430,9 +430,24 @@ impl Tensor {
         first.ok_or_else(|| PyTypeError::new_err("a tensor of rank 0 has no length"))
     }
 
+    /// What is above zero is true, as in Paddle: neither negative numbers nor NaN are.
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
         self.one_element("true or false")?;
-        self.item(py, &PyTuple::empty(py))?.is_truthy()
+        self.item(py, &PyTuple::empty(py))?.gt(0)
+    }
+
+    /// A tensor of one element takes the format of a number; Paddle refuses every format.
+    fn __format__<'py>(
+        slf: &Bound<'py, Self>,
+        py: Python<'py>,
+        spec: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if spec.is_empty() {
+            return Ok(slf.str()?.into_any());
+        }
+        let this = slf.get();
+        this.one_element("formatted as a number")?;
+        this.item(py, &PyTuple::empty(py))?.call_method1("__format__", (spec,))
     }
 
     fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

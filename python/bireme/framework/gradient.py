@@ -128,15 +128,17 @@ def grad(
 ) -> list[Any]:
     """The gradients of outputs by inputs, without touching anybody's `.grad`.
 
-    Gradients of gradients (`create_graph`) are not available.
+    With `create_graph` they have gradients themselves, for penalties on gradients and steps that are
+    differentiated: as often as is wanted, through the ops that docs/ops.md marks with `twice`.
 
     >>> import bireme as paddle
     >>> x = paddle.to_tensor([3.0], stop_gradient=False)
     >>> paddle.grad(x * x, x)[0].tolist()
     [6.0]
+    >>> (slope,) = paddle.grad(x**3, x, create_graph=True)
+    >>> paddle.grad(slope, x)[0].tolist()
+    [18.0]
     """
-    if create_graph:
-        raise NotImplementedError("`create_graph`: gradients of gradients are not available")
     if not only_inputs:
         raise NotImplementedError("`only_inputs` must be True, as in Paddle")
     outputs = _as_list(outputs)
@@ -147,7 +149,13 @@ def grad(
         )
     no_grad_vars = [] if no_grad_vars is None else _as_list(no_grad_vars)
     return _core.grad(
-        outputs, _as_list(inputs), grad_outputs, bool(retain_graph), allow_unused, no_grad_vars
+        outputs,
+        _as_list(inputs),
+        grad_outputs,
+        bool(retain_graph),
+        bool(create_graph),
+        allow_unused,
+        no_grad_vars,
     )
 
 

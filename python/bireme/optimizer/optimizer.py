@@ -7,11 +7,12 @@ keeps the accumulators and updates, in both modes; here is only what users may a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import _core
+from .._missing import missing_attribute
 from ..nn.clip import ClipGradBase
 from ..nn.parameter import regularizer_spec
 from .lr_base import LRScheduler
@@ -68,6 +69,10 @@ class Optimizer:
         self._amp: dict[str, Any] | None = None
         self._parameter_list = _parameter_list(parameters)
         self._groups = self._make_groups()
+
+    if not TYPE_CHECKING:
+        # Names of other libraries are answered with ours.
+        __getattr__ = missing_attribute
 
     def __reduce__(self) -> Any:
         raise TypeError(

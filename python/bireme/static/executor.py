@@ -528,8 +528,22 @@ def _fed_value(program: Program, name: str, value: Any) -> Any:
         # Lists carry no element type: they take the declared one.
         block = program.global_block()
         dtype = block.var(name).dtype.name if block.has_var(name) else None
-        return np.array(value, dtype)
+        value = np.array(value, dtype)
+    if isinstance(value, np.ndarray) and value.ndim == 1 and _is_column(program, name):
+        return value.reshape(-1, 1)
     return value
+
+
+def _is_column(program: Program, name: str) -> bool:
+    """Whether a variable is a column of numbers: labels come as a list of them, too.
+
+    Paddle takes those, and goes on with another shape than the program was built for.
+    """
+    block = program.global_block()
+    if not block.has_var(name):
+        return False
+    shape = block.var(name).shape
+    return len(shape) == 2 and shape[1] == 1
 
 
 def _set_learning_rate(program: Program, scope: Scope | None) -> None:

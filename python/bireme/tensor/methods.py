@@ -278,6 +278,7 @@ def attach() -> None:
     eager.__str__ = tensor_repr
     eager.__deepcopy__ = copying.deep_copy
     eager.__reduce__ = copying.reduce
+    eager.__array_function__ = numpy_function
     eager.copy_ = copy_
     eager.value = value
     eager.register_hook = register_hook
@@ -292,6 +293,28 @@ def attach() -> None:
         setattr(static, f"__{name}__", _unary(name))
     for name in _BINARY.split():
         setattr(static, f"__{name}__", _binary(name))
+
+
+def numpy_function(
+    x: Any, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Functions of numpy (`np.sum`) take tensors as arrays, and return arrays.
+
+    Without this numpy would call our method of that name, with arguments of its own.
+    """
+    return function(*_as_arrays(args), **_as_arrays(kwargs))
+
+
+def _as_arrays(value: Any) -> Any:
+    if isinstance(value, _core.Tensor):
+        return np.asarray(value)
+    if isinstance(value, dict):
+        return {key: _as_arrays(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        # A named tuple cannot be made of a list.
+        made = [_as_arrays(one) for one in value]
+        return tuple(made) if isinstance(value, tuple) else made
+    return value
 
 
 def _missing_in_programs(x: Any, name: str) -> Any:

@@ -177,7 +177,7 @@ fn gradients_twice_hooks_and_sums() {
         }));
         eager.session.backward(&[(loss.clone(), None)], true).unwrap();
         eager.session.backward(&[(loss.clone(), Some(loss.clone()))], true).unwrap();
-        let inner = eager.session.gradients(&[(loss, None)], &[square], false).unwrap();
+        let inner = eager.session.gradients(&[(loss, None)], &[square], false, false).unwrap();
         let seen = seen.lock().unwrap().clone();
         (numbers(&w.grad().unwrap()), seen, numbers(inner[0].as_ref().unwrap()))
     };

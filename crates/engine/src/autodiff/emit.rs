@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use bireme_ir::{Block, Op, OpRole, grad_name};
 
+use super::formula;
 use super::path::Path;
-use crate::op::OpView;
+use crate::op::{GradRule, OpView};
 use crate::{Error, Result, ops};
 
 /// The gradient ops of one backward pass, under construction.
@@ -78,8 +79,8 @@ impl<'a> Emitter<'a> {
         for index in &self.path.ops {
             let forward = &self.block.ops[*index];
             let view = OpView::new(forward).map_err(|error| error.in_op(forward))?;
-            let ops = view.def.grad.ops(&view).map_err(|error| error.in_op(forward))?;
-            self.check_all_read(forward, &ops)?;
+            let ops = self.rule(&view).map_err(|error| error.in_op(forward))?;
+            let ops = self.with_side_gradients(&view, ops)?;
             let targets: Targets = forward
                 .input_vars()
                 .map(|var| (grad_name(var), self.path.wanted.contains(var)))
@@ -95,18 +96,35 @@ impl<'a> Emitter<'a> {
         Ok(())
     }
 
-    /// Refuses an op that the loss depends on through an output whose gradient its rule does not
-    /// read: a part of the gradient would vanish.
-    fn check_all_read(&self, forward: &Op, rule: &[Op]) -> Result<()> {
-        for (slot, vars) in &forward.outputs {
-            for var in vars.iter().filter(|var| self.path.wanted.contains(*var)) {
-                let grad = grad_name(var);
-                if self.grads.contains_key(&grad) && is_unread(rule, &grad) {
-                    return Err(no_gradient_through(&forward.kind, slot, var).in_op(forward));
-                }
-            }
+    /// The gradient ops of an op.
+    fn rule(&self, view: &OpView<'_>) -> Result<Vec<Op>> {
+        match view.def.grad {
+            GradRule::Formula(written) => formula::gradient_ops(self.block, view, written),
+            rule => rule.ops(view),
         }
-        Ok(())
+    }
+
+    /// The gradient ops with those of outputs that the rule does not read but the loss depends on. Where the op has
+    /// none for them it is refused: a part of the gradient would vanish.
+    fn with_side_gradients(&self, view: &OpView<'_>, mut rule: Vec<Op>) -> Result<Vec<Op>> {
+        let forward = view.op;
+        let known = |var: &String| self.grads.contains_key(&grad_name(var));
+        let unread = forward.outputs.iter().find_map(|(slot, vars)| {
+            let wanted = vars.iter().filter(|var| self.path.wanted.contains(*var));
+            let mut lost = wanted.filter(|var| known(var) && is_unread(&rule, &grad_name(var)));
+            lost.next().map(|var| (slot, var))
+        });
+        let Some((slot, var)) = unread else { return Ok(rule) };
+        let refused = || no_gradient_through(&forward.kind, slot, var).in_op(forward);
+        let side = view.def.side_grad.ok_or_else(refused)?(view).map_err(|e| e.in_op(forward))?;
+        if is_unread(&side, &grad_name(var)) {
+            return Err(refused());
+        }
+        // What is linear in gradients that nobody computed is zero.
+        let counts = |op: &Op| forward.output_vars().any(|out| known(out) && reads(op, out));
+        rule.retain(counts);
+        rule.extend(side);
+        Ok(rule)
     }
 
     /// Sums what is still in pieces. Returns the ops, and for each gradient the name it ended with.
@@ -250,6 +268,11 @@ impl<'a> Emitter<'a> {
 /// an output.
 pub(crate) fn is_unread(rule: &[Op], grad: &str) -> bool {
     !rule.is_empty() && !rule.iter().any(|op| op.input_vars().any(|var| var == grad))
+}
+
+fn reads(op: &Op, output: &str) -> bool {
+    let grad = grad_name(output);
+    op.input_vars().any(|var| *var == grad)
 }
 
 /// The error of a gradient that arrives at an output which has none.

@@ -6,6 +6,7 @@
 //! differentiated. A program is changed wholly or, on an error, not at all.
 
 mod emit;
+mod formula;
 mod path;
 
 #[cfg(test)]
@@ -21,6 +22,7 @@ use crate::{Error, Result};
 use emit::Emitter;
 pub(crate) use emit::{is_unread, no_gradient_through};
 use path::{Path, Roots};
+pub(crate) use path::{is_gradient, no_gradient_of};
 
 /// Appends the gradients of `loss` with respect to `parameters` (or all trainable ones) to the
 /// graph's main program, and returns each parameter with its gradient.

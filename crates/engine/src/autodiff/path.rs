@@ -111,12 +111,13 @@ fn needs_gradient<'b>(
 /// Whether the op's outputs do not change smoothly with its inputs, so that gradients end there.
 fn is_constant(op: &Op) -> bool {
     let ruleless = ops::find(&op.kind).is_ok_and(|def| matches!(def.grad, GradRule::None));
-    ruleless && !is_gradient(op)
+    ruleless && !is_gradient(&op.kind)
 }
 
-/// Gradient ops are smooth, but have no rule of their own.
-fn is_gradient(op: &Op) -> bool {
-    op.kind.ends_with("_grad")
+/// Gradient ops are smooth, also those that have no rule of their own.
+pub(crate) fn is_gradient(kind: &str) -> bool {
+    // Paddle has `cross_entropy_grad2`, too.
+    kind.contains("_grad")
 }
 
 fn check_gradient(op: &Op) -> Result<()> {
@@ -124,10 +125,16 @@ fn check_gradient(op: &Op) -> Result<()> {
     if !matches!(def.grad, GradRule::None) {
         return Ok(());
     }
-    let problem = format!(
-        "the gradient of `{}` is not defined, but the loss depends on it; stop the gradient at one \
-         of its outputs if that is meant",
-        op.kind
-    );
-    Err(Error::kernel(problem).in_op(op))
+    Err(no_gradient_of(&op.kind).in_op(op))
+}
+
+/// The error of a loss that depends on an op without a gradient.
+pub(crate) fn no_gradient_of(kind: &str) -> Error {
+    let problem = match kind.split_once("_grad") {
+        Some((forward, _)) => format!(
+            "there is no gradient of a gradient for op `{forward}`, but the loss depends on it"
+        ),
+        None => format!("the gradient of `{kind}` is not defined, but the loss depends on it"),
+    };
+    Error::kernel(format!("{problem}; stop the gradient at one of its outputs if that is meant"))
 }

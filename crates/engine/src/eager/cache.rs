@@ -112,6 +112,26 @@ impl OpCache {
     }
 }
 
+/// An op with its variables named by position, as those of a form are.
+pub(super) fn by_position(def: &OpDef, op: &Op) -> Op {
+    let mut named = Op::new(def.name);
+    let mut next = 0;
+    for slot in def.signature.inputs {
+        let count = op.inputs_of(slot.name).len();
+        named = named.input(slot.name, (next..next + count).map(input_name));
+        next += count;
+    }
+    next = 0;
+    for slot in def.signature.outputs {
+        let count = op.outputs_of(slot.name).len();
+        named = named.output(slot.name, (next..next + count).map(output_name));
+        next += count;
+    }
+    named.inputs.retain(|_, vars| !vars.is_empty());
+    named.outputs.retain(|_, vars| !vars.is_empty());
+    Op { attrs: op.attrs.clone(), ..named }
+}
+
 /// The name of a flat input.
 pub(super) fn input_name(position: usize) -> String {
     format!("i{position}")

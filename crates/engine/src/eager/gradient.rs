@@ -1,12 +1,13 @@
 //! The gradient of one op in one form, from the same rules that differentiate a program.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bireme_ir::{Op, Program, Var};
 
-use super::cache::{input_name, output_name};
+use super::Prepared;
+use super::cache::{Ready, by_position, input_name, output_name};
 use super::routine::Routine;
-use crate::op::{Meta, OpView};
+use crate::op::{GradRule, Meta, OpDef, OpView};
 use crate::{Result, autodiff};
 
 /// The gradients of one prepared op, by which inputs want one.
@@ -26,6 +27,18 @@ pub(super) struct Gradient {
     pub(super) saves_output: Vec<bool>,
     /// The slot of each output whose gradient the rule does not read; one that arrives is an error.
     pub(super) unread: Vec<Option<&'static str>>,
+    /// What to do with those that arrive there nevertheless: gradients of single outputs.
+    pub(super) sides: Vec<(usize, Arc<Gradient>)>,
+    /// The routine as ops of their own, which can be put on the tape; made when first needed.
+    steps: OnceLock<Vec<Step>>,
+}
+
+/// One op of a routine, with the places of its variables.
+pub(super) struct Step {
+    pub(super) def: &'static OpDef,
+    pub(super) ready: Ready,
+    pub(super) inputs: Box<[usize]>,
+    pub(super) outputs: Box<[usize]>,
 }
 
 /// A value that a gradient reads.
@@ -75,19 +88,61 @@ impl Gradient {
         self.sources.iter().any(|(_, source)| is_it(source))
     }
 
+    /// The gradient of a single output.
+    pub(super) fn side(&self, output: usize) -> Option<&Arc<Gradient>> {
+        self.sides.iter().find(|(at, _)| *at == output).map(|(_, gradient)| gradient)
+    }
+
+    /// The routine as ops that can be put on the tape.
+    ///
+    /// # Errors
+    /// When an op cannot be prepared.
+    pub(super) fn steps(&self) -> Result<&[Step]> {
+        if let Some(steps) = self.steps.get() {
+            return Ok(steps);
+        }
+        let step = |call: &super::routine::Call| {
+            let def = OpView::new(call.op.op())?.def;
+            let forward = Prepared::new(by_position(def, call.op.op()), call.op.seed())?;
+            let ready = Ready { forward, gradients: Gradients::default() };
+            Ok(Step { def, ready, inputs: call.inputs.clone(), outputs: call.outputs.clone() })
+        };
+        let steps = self.routine.calls().iter().map(step).collect::<Result<Vec<_>>>()?;
+        Ok(self.steps.get_or_init(|| steps))
+    }
+
     fn new(op: &Op, wanted: &[bool], inputs: &[Meta], outputs: &[Meta]) -> Result<Gradient> {
+        let (is_unread, unread) = unread(op, outputs)?;
+        let read = |at: &usize| outputs[*at].dtype.is_float() && !is_unread[*at];
+        let targets: Vec<usize> = (0..outputs.len()).filter(read).collect();
+        let mut gradient = Gradient::of(op, wanted, inputs, outputs, &targets)?;
+        if OpView::new(op)?.def.side_grad.is_some() {
+            for at in (0..outputs.len()).filter(|at| unread[*at].is_some()) {
+                let side = Gradient::of(op, wanted, inputs, outputs, &[at])?;
+                gradient.save_also(&side);
+                gradient.sides.push((at, Arc::new(side)));
+            }
+        }
+        Ok(Gradient { unread, ..gradient })
+    }
+
+    /// The gradients by the inputs that `wanted` marks, of the outputs `targets` alone.
+    fn of(
+        op: &Op,
+        wanted: &[bool],
+        inputs: &[Meta],
+        outputs: &[Meta],
+        targets: &[usize],
+    ) -> Result<Gradient> {
         let mut program = Program::default();
         let block = program.global_mut();
         for (position, meta) in inputs.iter().enumerate() {
             block.add_var(declared(input_name(position), meta));
         }
-        let (is_unread, unread) = unread(op, outputs)?;
-        let mut targets = Vec::new();
         for (position, meta) in outputs.iter().enumerate() {
             block.add_var(declared(output_name(position), meta));
-            if meta.dtype.is_float() && !is_unread[position] {
+            if targets.contains(&position) {
                 block.add_var(declared(grad_name(position), meta));
-                targets.push(position);
             }
         }
         let mut located = op.clone();
@@ -108,10 +163,18 @@ impl Gradient {
         let results = asked.iter().zip(found);
         let results = results.filter_map(|(at, name)| Some((*at, routine.find(&name?)?))).collect();
         let view = OpView::new(op)?;
-        Ok(Gradient {
-            unread,
-            ..Gradient::reading(routine, results, view, inputs.len(), outputs.len())
-        })
+        Ok(Gradient::reading(routine, results, view, inputs.len(), outputs.len()))
+    }
+
+    /// Keeps what another gradient of the same op reads.
+    fn save_also(&mut self, other: &Gradient) {
+        let pairs = [
+            (&mut self.saves_input, &other.saves_input),
+            (&mut self.saves_output, &other.saves_output),
+        ];
+        for (mine, theirs) in pairs {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine |= theirs);
+        }
     }
 
     fn reading(
@@ -134,7 +197,8 @@ impl Gradient {
         for at in 0..outputs {
             look(grad_name(at), Source::OutputGrad(at));
         }
-        Gradient { routine, sources, results, saves_input, saves_output, unread: Vec::new() }
+        let (unread, sides, steps) = (Vec::new(), Vec::new(), OnceLock::new());
+        Gradient { routine, sources, results, saves_input, saves_output, unread, sides, steps }
     }
 }
 
@@ -143,6 +207,9 @@ impl Gradient {
 /// takes no part in gradients.
 fn unread(op: &Op, outputs: &[Meta]) -> Result<(Vec<bool>, Vec<Option<&'static str>>)> {
     let view = OpView::new(op)?;
+    if matches!(view.def.grad, GradRule::Formula(_)) {
+        return Ok((vec![false; outputs.len()], vec![None; outputs.len()]));
+    }
     let rule = view.def.grad.ops(&view)?;
     let slots = view.def.signature.outputs.iter();
     let flat =

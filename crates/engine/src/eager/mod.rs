@@ -38,4 +38,5 @@ pub use optimizer::EagerOptimizer;
 pub use prepared::Prepared;
 pub use routine::{Lent, Routine};
 pub use session::Session;
+pub use tape::CustomGradient;
 pub use tensor::{EagerTensor, Hook};

@@ -74,6 +74,11 @@ impl Routine {
         self.places.get(name).copied()
     }
 
+    /// The ops in their order.
+    pub(super) fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
     /// Names and places.
     pub fn places(&self) -> impl Iterator<Item = (&String, usize)> {
         self.places.iter().map(|(name, place)| (name, *place))

@@ -11,14 +11,14 @@ use super::cache::Ready;
 use super::card::EagerCard;
 use super::held::Held;
 use super::prepared::unwritten;
-use super::tape::{Edge, Node, Saved};
+use super::tape::{Backward, CustomGradient, Edge, Node, Saved, Traced};
 use super::{EagerTensor, Form, OpCache, Prepared};
 use crate::device::{Device, Operand};
 use crate::finite::{NotFinite, not_finite};
-use crate::op::GradRule;
+use crate::op::{GradRule, OpDef, Slot};
 use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Error, Result, autodiff};
 
 thread_local! {
     /// Whether ops of this thread are put on the tape: a thread that only evaluates must not stop
@@ -48,13 +48,6 @@ pub struct Session {
 
 /// Single ones that are kept.
 const MAX_ONES: usize = 16;
-
-/// An input as an op sees it.
-struct Input {
-    held: Arc<Held>,
-    /// Where its gradient goes, if it wants one.
-    edge: Option<Edge>,
-}
 
 impl Default for Session {
     fn default() -> Session {
@@ -188,24 +181,58 @@ impl Session {
         let inputs = cast.as_deref().unwrap_or(inputs);
         let ready = cache.get(form, self.seed())?;
         let differentiable = self.is_grad_enabled() && !matches!(cache.def().grad, GradRule::None);
-        let inputs: Vec<Input> = inputs.iter().map(|tensor| look(tensor, differentiable)).collect();
-        let (op, step) = (cache.def(), self.next_step());
+        let inputs = inputs.iter().map(|tensor| Traced::of(tensor, differentiable)).collect();
+        self.execute(cache.def(), &ready, inputs)
+    }
+
+    /// Runs a prepared op, and puts it on the tape if one of its inputs wants a gradient.
+    pub(super) fn execute(
+        &self,
+        op: &'static OpDef,
+        ready: &Ready,
+        inputs: Vec<Traced>,
+    ) -> Result<Vec<EagerTensor>> {
+        let step = self.next_step();
         let home = match inputs.as_slice() {
             [] => self.current(),
             inputs => inputs.iter().find_map(|input| input.held.home().cloned()),
         };
-        let outputs = run(&ready.forward, &inputs, form.outputs.iter().sum(), step, home)?;
+        let written = &ready.forward.op().outputs;
+        let count = written.values().map(Vec::len).sum();
+        let outputs = run(&ready.forward, &inputs, count, step, home)?;
         if self.checks_finite() {
-            let slots = op.signature.outputs.iter().zip(form.outputs);
-            let names = slots.flat_map(|(slot, count)| std::iter::repeat_n(slot.name, *count));
+            let slots = op.signature.outputs.iter();
+            let named = |slot: &Slot| written.get(slot.name).map_or(0, Vec::len);
+            let names = slots.flat_map(|slot| std::iter::repeat_n(slot.name, named(slot)));
             for (value, name) in outputs.iter().zip(names) {
                 self.check_finite(op.name, value, step, || name.to_owned())?;
             }
         }
-        if !inputs.iter().any(|input| input.edge.is_some()) {
+        // What does not change smoothly has no past; a gradient op has one, also if it has no gradient itself.
+        let constant = matches!(op.grad, GradRule::None) && !autodiff::is_gradient(op.name);
+        if constant || !inputs.iter().any(|input| input.edge.is_some()) {
             return Ok(outputs.into_iter().map(EagerTensor::from_held).collect());
         }
-        self.record(cache.def().name, &ready, inputs, outputs)
+        self.record(op, ready, inputs, outputs)
+    }
+
+    /// Puts something on the tape that is no op: it made `outputs` of `inputs`, and `gradient` is its gradient. Returns
+    /// the outputs with that past; nothing changes where no input wants a gradient.
+    pub fn record_custom(
+        &self,
+        kind: &'static str,
+        inputs: &[EagerTensor],
+        outputs: &[EagerTensor],
+        gradient: Arc<dyn CustomGradient>,
+    ) -> Vec<EagerTensor> {
+        let recording = self.is_grad_enabled();
+        let edges: Vec<_> = inputs.iter().map(|one| Traced::of(one, recording).edge).collect();
+        if edges.iter().all(Option::is_none) {
+            return outputs.to_vec();
+        }
+        let held: Vec<Arc<Held>> = outputs.iter().map(EagerTensor::held).collect();
+        let saved = Saved { inputs: Vec::new(), outputs: Vec::new() };
+        self.note(kind, Backward::Custom(gradient), edges, held, saved)
     }
 
     /// The first value of a parameter: what `op`, an initialiser without inputs, gives its output.
@@ -230,11 +257,16 @@ impl Session {
     /// Puts an op that has run on the tape.
     fn record(
         &self,
-        kind: &'static str,
+        op: &'static OpDef,
         ready: &Ready,
-        inputs: Vec<Input>,
+        inputs: Vec<Traced>,
         outputs: Vec<Arc<Held>>,
     ) -> Result<Vec<EagerTensor>> {
+        let edges = || inputs.iter().map(|input| input.edge.clone()).collect();
+        if matches!(op.grad, GradRule::None) {
+            let nothing = Saved { inputs: Vec::new(), outputs: Vec::new() };
+            return Ok(self.note(op.name, Backward::Missing, edges(), outputs, nothing));
+        }
         let wanted: Vec<bool> = inputs.iter().map(|input| input.edge.is_some()).collect();
         let gradient = match ready.gradients.find(&wanted) {
             Some(gradient) => gradient,
@@ -253,40 +285,36 @@ impl Session {
                 .collect(),
             outputs: outputs.iter().zip(&gradient.saves_output).map(|(o, k)| kept(o, k)).collect(),
         };
-        let node = Arc::new(Node::new(
-            kind,
-            self.nodes.fetch_add(1, Ordering::Relaxed),
-            gradient,
-            inputs.into_iter().map(|input| input.edge).collect(),
-            outputs.iter().map(|held| held.shape()).collect(),
-            saved,
-        ));
+        let edges = inputs.into_iter().map(|input| input.edge).collect();
+        Ok(self.note(op.name, Backward::Rule(gradient), edges, outputs, saved))
+    }
+
+    /// Makes a node of the tape, and its outputs tensors.
+    fn note(
+        &self,
+        kind: &'static str,
+        backward: Backward,
+        edges: Vec<Option<Edge>>,
+        outputs: Vec<Arc<Held>>,
+        saved: Saved,
+    ) -> Vec<EagerTensor> {
+        let number = self.nodes.fetch_add(1, Ordering::Relaxed);
+        let shapes = outputs.iter().map(|held| held.shape()).collect();
+        let node = Arc::new(Node::new(kind, number, backward, edges, shapes, saved));
         let tensor = |(at, value)| {
             // An output that does not depend on what wants gradients, a mask, or state has none. One
             // whose gradient the op does not read is followed, so that it does not vanish unseen.
-            let gradient = &node.gradient;
-            let differentiable = gradient.reads_output_grad(at) || gradient.unread[at].is_some();
-            let origin = differentiable.then(|| (Arc::clone(&node), at));
-            EagerTensor::with(value, !differentiable, origin)
+            let origin = node.follows(at).then(|| (Arc::clone(&node), at));
+            EagerTensor::with(value, origin.is_none(), origin)
         };
-        Ok(outputs.into_iter().enumerate().map(tensor).collect())
+        outputs.into_iter().enumerate().map(tensor).collect()
     }
-}
-
-fn look(tensor: &EagerTensor, differentiable: bool) -> Input {
-    let state = tensor.lock();
-    let wants = differentiable && !state.stop_gradient && state.held.shape().0.is_float();
-    let edge = wants.then(|| match &state.origin {
-        Some((node, output)) => Edge::Output(Arc::clone(node), *output),
-        None => Edge::Leaf(tensor.clone()),
-    });
-    Input { held: Arc::clone(&state.held), edge }
 }
 
 /// Runs an op where `home` says; what the card has no kernel for, on the host.
 fn run(
     op: &Prepared,
-    inputs: &[Input],
+    inputs: &[Traced],
     outputs: usize,
     step: u64,
     home: Option<Arc<EagerCard>>,
@@ -313,7 +341,7 @@ fn run(
 /// Runs an op on a card; nothing when the card has no kernel for it.
 fn run_on_card(
     op: &Prepared,
-    inputs: &[Input],
+    inputs: &[Traced],
     step: u64,
     card: &Arc<EagerCard>,
 ) -> Result<Option<Vec<Arc<Held>>>> {

@@ -8,6 +8,7 @@ use bireme_ir::DType;
 use super::gradient::Gradient;
 use super::held::Held;
 use super::tensor::{EagerTensor, Hook, WeakTensor};
+use crate::Result;
 use crate::tensor::Dims;
 
 /// One op that was run.
@@ -16,7 +17,7 @@ pub(super) struct Node {
     pub(super) kind: &'static str,
     /// Nodes are numbered in the order they ran, so the reverse is an order for gradients.
     pub(super) number: u64,
-    pub(super) gradient: Arc<Gradient>,
+    pub(super) backward: Backward,
     /// Where each input's gradient goes; `None` when it wants none.
     pub(super) edges: Vec<Option<Edge>>,
     /// Type and shape of each output, for gradients that nobody gave.
@@ -25,6 +26,63 @@ pub(super) struct Node {
     watches: Mutex<Vec<(usize, Watch)>>,
     /// Values that the gradient reads; gone after a backward pass that does not retain them.
     saved: Mutex<Option<Saved>>,
+}
+
+/// How the gradients of an op's inputs are computed.
+pub(super) enum Backward {
+    /// By its rule.
+    Rule(Arc<Gradient>),
+    /// By somebody else.
+    Custom(Arc<dyn CustomGradient>),
+    /// Not at all: a gradient op that has no gradient itself.
+    Missing,
+}
+
+/// The gradient of something that is no op: of a function in another language.
+pub trait CustomGradient: Send + Sync {
+    /// The gradients of the inputs, from those of the outputs; nothing where one has none.
+    ///
+    /// # Errors
+    /// When it cannot be computed; the pass ends.
+    fn gradients(&self, outputs: Vec<Option<EagerTensor>>) -> Result<Vec<Option<EagerTensor>>>;
+}
+
+/// A value, and how it was computed as far as gradients know.
+#[derive(Clone)]
+pub(super) struct Traced {
+    pub(super) held: Arc<Held>,
+    /// Where its gradient goes, if it wants one.
+    pub(super) edge: Option<Edge>,
+}
+
+impl Traced {
+    /// A value without a past.
+    pub(super) fn plain(held: Arc<Held>) -> Traced {
+        Traced { held, edge: None }
+    }
+
+    /// A tensor as it is now; without its past unless that counts.
+    pub(super) fn of(tensor: &EagerTensor, differentiable: bool) -> Traced {
+        let state = tensor.lock();
+        let wants = differentiable && !state.stop_gradient && state.held.shape().0.is_float();
+        let edge = wants.then(|| match &state.origin {
+            Some((node, output)) => Edge::Output(Arc::clone(node), *output),
+            None => Edge::Leaf(tensor.clone()),
+        });
+        Traced { held: Arc::clone(&state.held), edge }
+    }
+
+    /// A tensor with this value and past.
+    pub(super) fn tensor(&self) -> EagerTensor {
+        match &self.edge {
+            None => EagerTensor::from_held(Arc::clone(&self.held)),
+            Some(Edge::Leaf(leaf)) => leaf.clone(),
+            Some(Edge::Output(node, at)) => {
+                let origin = Some((Arc::clone(node), *at));
+                EagerTensor::with(Arc::clone(&self.held), false, origin)
+            }
+        }
+    }
 }
 
 /// Somebody who wants to see a gradient when it is whole. Kept with the node, not the tensor: the
@@ -57,13 +115,13 @@ impl Node {
     pub(super) fn new(
         kind: &'static str,
         number: u64,
-        gradient: Arc<Gradient>,
+        backward: Backward,
         edges: Vec<Option<Edge>>,
         outputs: Vec<(DType, Dims)>,
         saved: Saved,
     ) -> Node {
         let (watches, saved) = (Mutex::default(), Mutex::new(Some(saved)));
-        Node { kind, number, gradient, edges, outputs, watches, saved }
+        Node { kind, number, backward, edges, outputs, watches, saved }
     }
 
     /// Lets somebody see the gradient of an output.
@@ -88,6 +146,16 @@ impl Node {
 
     fn watches(&self) -> MutexGuard<'_, Vec<(usize, Watch)>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether gradients that arrive at this output go on from here, or are refused.
+    pub(super) fn follows(&self, output: usize) -> bool {
+        match &self.backward {
+            Backward::Rule(gradient) => {
+                gradient.reads_output_grad(output) || gradient.unread[output].is_some()
+            }
+            Backward::Custom(_) | Backward::Missing => self.outputs[output].0.is_float(),
+        }
     }
 
     pub(super) fn saved(&self, retain: bool) -> Option<Saved> {

@@ -68,7 +68,7 @@ fn gradients_of_inner_tensors_leave_the_leaves_alone() {
     let w = parameter("w", &[2], &[3.0, 4.0]);
     let h = binary(&session, "elementwise_mul", &w, &w);
     let y = binary(&session, "elementwise_mul", &h, &h);
-    let found = session.gradients(&[(y, None)], &[h.clone(), w.clone()], false).unwrap();
+    let found = session.gradients(&[(y, None)], &[h.clone(), w.clone()], false, false).unwrap();
     assert_eq!(values(found[0].as_ref().unwrap()), [18.0, 32.0]);
     assert_eq!(values(found[1].as_ref().unwrap()), [108.0, 256.0]);
     assert!(w.grad().is_none());
@@ -200,10 +200,10 @@ fn gradients_leave_the_rest_of_the_tape_alone() {
     w.add_hook(Arc::new(|_| panic!("nobody asked for this gradient")));
     let h = binary(&session, "elementwise_mul", &w, &w);
     let y = binary(&session, "elementwise_mul", &h, &h);
-    let found = session.gradients(&[(y, None)], std::slice::from_ref(&h), false).unwrap();
+    let found = session.gradients(&[(y, None)], std::slice::from_ref(&h), false, false).unwrap();
     assert_eq!(values(found[0].as_ref().unwrap()), [8.0]);
     // The op that computed `h` was not differentiated, so its tape is still there.
-    let found = session.gradients(&[(h, None)], &[tensor(&[1], &[0.0])], false).unwrap();
+    let found = session.gradients(&[(h, None)], &[tensor(&[1], &[0.0])], false, false).unwrap();
     assert!(found[0].is_none());
 }
 

@@ -6,7 +6,7 @@
 
 use bireme_ir::{AttrDefault, AttrKind, AttrSpec, Signature, Slot};
 
-use super::{GradRule, Gradient, Infer, Kernel, OpView, SplitRule};
+use super::{GradOps, GradRule, Gradient, Infer, Kernel, OpView, SplitRule};
 use crate::Result;
 
 /// Everything the engine knows about one op type.
@@ -20,6 +20,8 @@ pub struct OpDef {
     pub infer: InferRule,
     /// Which op computes its gradient.
     pub grad: GradRule,
+    /// Gradient ops for outputs whose gradients `grad` does not read.
+    pub side_grad: Option<GradOps>,
     /// How it behaves when a batch is split over workers.
     pub split: SplitRule,
     /// Output slots that may be the same variable as an input slot: `(input, output)`.
@@ -61,6 +63,7 @@ impl OpDef {
             signature: Signature { inputs: &[], outputs: &[], attrs: &[] },
             infer: InferRule::Like(&[]),
             grad: GradRule::None,
+            side_grad: None,
             split: SplitRule::Whole,
             inplace: &[],
             shared: &[],
@@ -111,6 +114,13 @@ impl OpDef {
     /// Sets a gradient op whose definition follows from this one.
     pub const fn gradient(mut self, gradient: Gradient) -> OpDef {
         self.grad = GradRule::Follows(gradient);
+        self
+    }
+
+    /// Adds gradient ops for outputs whose gradients the rule does not read; they are used where the loss depends on
+    /// such an output.
+    pub const fn side_gradient(mut self, rule: GradOps) -> OpDef {
+        self.side_grad = Some(rule);
         self
     }
 

@@ -2,8 +2,11 @@
 
 use bireme_ir::{GRAD_SUFFIX, Op};
 
-use super::{Gradient, OpView};
-use crate::Result;
+use super::{Formula, Gradient, OpView};
+use crate::{Error, Result};
+
+/// Computes the gradient ops of an op, with full input and output slots.
+pub type GradOps = fn(&OpView<'_>) -> Result<Vec<Op>>;
 
 /// Which ops compute the gradient of an op.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +21,9 @@ pub enum GradRule {
     Follows(Gradient),
     /// Something else: the ops, with full input and output slots. Output gradients of inputs that
     /// need none are dropped afterwards.
-    Fn(fn(&OpView<'_>) -> Result<Vec<Op>>),
+    Fn(GradOps),
+    /// The gradient of what the op computes, written as other ops.
+    Formula(fn(&mut Formula<'_>) -> Result<()>),
 }
 
 impl GradRule {
@@ -28,20 +33,22 @@ impl GradRule {
             GradRule::None => false,
             GradRule::Op(reads) => reads.contains(&slot),
             GradRule::Follows(gradient) => gradient.slots_read().contains(&slot),
-            GradRule::Fn(_) => true,
+            GradRule::Fn(_) | GradRule::Formula(_) => true,
         }
     }
 
-    /// The gradient ops of `view`, as if every input needed a gradient.
+    /// The gradient ops of `view`, as if every input needed a gradient. Those of a formula depend on
+    /// shapes, which autodiff knows.
     ///
     /// # Errors
-    /// When a computed rule refuses the op.
+    /// When a computed rule refuses the op, and for a formula.
     pub fn ops(&self, view: &OpView<'_>) -> Result<Vec<Op>> {
         match self {
             GradRule::None => Ok(Vec::new()),
             GradRule::Op(reads) => Ok(vec![default_op(view, reads)?]),
             GradRule::Follows(gradient) => Ok(vec![default_op(view, gradient.slots_read())?]),
             GradRule::Fn(rule) => rule(view),
+            GradRule::Formula(_) => Err(Error::kernel("has a gradient by a formula alone")),
         }
     }
 }

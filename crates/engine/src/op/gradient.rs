@@ -3,7 +3,7 @@
 
 use bireme_ir::{GRAD_SUFFIX, Signature, Slot};
 
-use super::{Infer, InferRule, Kernel, OpDef, OpView, SplitRule};
+use super::{Formula, GradOps, GradRule, Infer, InferRule, Kernel, OpDef, OpView, SplitRule};
 use crate::Result;
 
 /// The op `<type>_grad`, given by its kernel and by how it differs from what is usual.
@@ -26,7 +26,17 @@ pub struct Gradient {
     split: Option<SplitRule>,
     lod_from: Option<&'static str>,
     shared: &'static [&'static str],
+    /// The gradient of this op itself, for gradients of gradients.
+    second: Second,
     kernel: fn(&OpView<'_>) -> Result<Kernel>,
+}
+
+/// The gradient of a gradient op.
+#[derive(Clone, Copy, Debug)]
+enum Second {
+    None,
+    Ops(GradOps),
+    Formula(fn(&mut Formula<'_>) -> Result<()>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +62,7 @@ impl Gradient {
             split: None,
             lod_from: None,
             shared: none,
+            second: Second::None,
             kernel,
         }
     }
@@ -110,6 +121,18 @@ impl Gradient {
         self
     }
 
+    /// Sets the ops that compute the gradient of this op; `op::second` has the usual ones.
+    pub const fn second(mut self, rule: GradOps) -> Gradient {
+        self.second = Second::Ops(rule);
+        self
+    }
+
+    /// Says what this op computes in terms of other ops, from which its own gradient follows.
+    pub const fn formula(mut self, formula: fn(&mut Formula<'_>) -> Result<()>) -> Gradient {
+        self.second = Second::Formula(formula);
+        self
+    }
+
     /// The forward slots that a gradient op of ours is given.
     pub(super) fn slots_read(&self) -> &'static [&'static str] {
         self.reads
@@ -151,6 +174,11 @@ impl Gradient {
             split: self.split.unwrap_or_else(|| self.split_after(forward)),
             lod_from: self.lod_from,
             shared: self.shared,
+            grad: match self.second {
+                Second::None => GradRule::None,
+                Second::Ops(rule) => GradRule::Fn(rule),
+                Second::Formula(formula) => GradRule::Formula(formula),
+            },
             ..OpDef::new(with_suffix(forward.name, "_grad"), self.kernel)
         }
     }

@@ -2,6 +2,7 @@
 
 mod def;
 mod floats;
+mod formula;
 mod grad;
 mod gradient;
 mod halves;
@@ -9,12 +10,14 @@ mod handles;
 mod infer;
 mod once;
 mod run;
+pub(crate) mod second;
 mod split;
 mod view;
 
 pub use def::{InferRule, OpDef, attr};
 pub(crate) use floats::{float_kernel, not_float};
-pub use grad::{GradRule, default_op};
+pub use formula::Formula;
+pub use grad::{GradOps, GradRule, default_op};
 pub use gradient::Gradient;
 pub(crate) use halves::{ROUND_FACTORS, is_half};
 pub use handles::{In, InOut, Out};

@@ -80,7 +80,7 @@ fn hooks_and_inner_gradients() {
         Ok(None)
     }));
     let loss = eager.unary("mean", &eager.binary("elementwise_add", &h, &w));
-    let found = eager.session.gradients(&[(loss, None)], &[w.clone(), h], false).unwrap();
+    let found = eager.session.gradients(&[(loss, None)], &[w.clone(), h], false, false).unwrap();
     assert_eq!(*seen.lock().unwrap(), [(Place::Cuda(0), vec![0.5, 0.5])]);
     assert_eq!(numbers(found[1].as_ref().unwrap()), [0.5, 0.5]);
     let expected: Vec<f64> = numbers(&w).iter().map(|w| w + 0.5).collect();

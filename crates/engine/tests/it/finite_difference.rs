@@ -86,7 +86,7 @@ fn elements(value: &Value) -> std::result::Result<Vec<f64>, String> {
 }
 
 /// An op told to make single-precision numbers makes double-precision ones.
-fn double_op(mut op: Op) -> Op {
+pub(crate) fn double_op(mut op: Op) -> Op {
     for (name, attr) in &mut op.attrs {
         if name.ends_with("dtype") && *attr == Attr::Int(DType::F32.code()) {
             *attr = Attr::Int(DType::F64.code());
@@ -95,11 +95,11 @@ fn double_op(mut op: Op) -> Op {
     op
 }
 
-fn doubled(values: Values) -> Values {
+pub(crate) fn doubled(values: Values) -> Values {
     values.into_iter().map(|(name, value)| (name, double(value))).collect()
 }
 
-fn double(value: Value) -> Value {
+pub(crate) fn double(value: Value) -> Value {
     match value {
         Value::Tensor(tensor) => Value::Tensor(double_tensor(tensor)),
         Value::Rows(mut rows) => {

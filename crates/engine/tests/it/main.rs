@@ -13,6 +13,7 @@ mod coverage;
 mod eager_card;
 #[expect(dead_code, reason = "tests of real cards use the rest")]
 mod eager_models;
+mod eager_second;
 mod finite_difference;
 mod golden;
 mod hogwild;
@@ -20,5 +21,6 @@ mod interrupt;
 mod plan;
 mod runs;
 mod saved_model;
+mod second_gradient;
 mod split;
 mod training;

@@ -16,6 +16,7 @@ Every op of the engine, with Paddle's names: written from the definitions, not b
 Attributes show their defaults; one without must be given, or may be absent (`?`).
 *rows* says that a step split over threads runs the op on each thread's rows (where its inputs allow it); other ops run once on the whole batch.
 *card* says that the op runs on a GPU, of the types and attributes that its kernels there know, and its gradient op too unless it says `forward`; the host runs the others inside the same step.
+*gradient* says `twice` where the gradient has a gradient, too; a loss that depends on the gradient of another op's gradient is refused.
 Gradient ops (`…_grad`) follow the same rules and are left out, as are the ops that the plan puts in (`fused_…`).
 
 | op | inputs | outputs | attributes | gradient | rows | card |
@@ -37,20 +38,29 @@ fn the_reference_of_ops_is_current() {
             .iter()
             .map(|spec| format!("{}{}", spec.name, default(spec.default)))
             .collect();
-        let gradient = if matches!(def.grad, GradRule::None) { "" } else { "yes" };
         let rows = if matches!(def.split, SplitRule::Whole) { "" } else { "yes" };
         let row = [
             format!("`{}`", def.name),
             slots(def.signature.inputs),
             slots(def.signature.outputs),
             attrs.join(", "),
-            gradient.to_owned(),
+            gradient(def).to_owned(),
             rows.to_owned(),
             card(def, &on_card).to_owned(),
         ];
         writeln!(page, "| {} |", row.join(" | ")).unwrap();
     }
     expect_file!["../../../../docs/ops.md"].assert_eq(&page);
+}
+
+/// Whether an op has a gradient, and that one, too. Rules without an op of their own are written in ops that have.
+fn gradient(def: &OpDef) -> &'static str {
+    let own = ops::find(&format!("{}_grad", def.name));
+    match def.grad {
+        GradRule::None => "",
+        _ if own.is_ok_and(|own| matches!(own.grad, GradRule::None)) => "yes",
+        _ => "twice",
+    }
 }
 
 /// Where an op and its gradient op, if it has one of its own, run.

@@ -10,10 +10,13 @@ pub(super) const DEF: OpDef = unary::def("brelu", |op| {
     unary::map!(op, |x, T| cut(x, low as T, high as T))
 })
 .attrs(ATTRS)
-.gradient(unary::from_x(|op| {
-    let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);
-    unary::map_grad!(op, "X", |x, d, T| slope(x, d, low as T, high as T))
-}));
+.gradient(
+    unary::from_x(|op| {
+        let (low, high) = (op.f64("t_min")?, op.f64("t_max")?);
+        unary::map_grad!(op, "X", |x, d, T| slope(x, d, low as T, high as T))
+    })
+    .second(second::self_adjoint),
+);
 
 #[inline(always)]
 fn cut<T: Real>(x: T, low: T, high: T) -> T {

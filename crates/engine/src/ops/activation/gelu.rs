@@ -5,7 +5,7 @@ use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = unary::def("gelu", kernel)
     .attrs(&[attr::bool("approximate", false)])
-    .gradient(unary::from_x(grad_kernel));
+    .gradient(unary::from_x(grad_kernel).formula(formula));
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     if op.bool("approximate")? {
@@ -21,6 +21,38 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
     } else {
         unary::map_grad!(op, "X", |x, dout, T| exact_slope(x, dout))
     }
+}
+
+/// The gradient as other ops.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    if f.op().bool("approximate")? {
+        return unary::formula(f, "X", approximate_formula);
+    }
+    unary::formula(f, "X", |f, x| {
+        let inner = f.affine(x, std::f64::consts::FRAC_1_SQRT_2, 0.0);
+        let erf = f.unary("erf", &inner);
+        let phi = f.affine(&erf, 0.5, 0.5);
+        let square = f.mul(x, x);
+        let exponent = f.affine(&square, -0.5, 0.0);
+        let exp = f.unary("exp", &exponent);
+        let density = f.affine(&exp, INV_SQRT_TAU, 0.0);
+        let product = f.mul(x, &density);
+        f.add(&phi, &product)
+    })
+}
+
+fn approximate_formula(f: &mut Formula<'_>, x: &str) -> String {
+    let square = f.mul(x, x);
+    let factor = f.affine(&square, SQRT_2_OVER_PI * CUBIC, SQRT_2_OVER_PI);
+    let inner = f.mul(x, &factor);
+    let tanh = f.unary("tanh", &inner);
+    let tanh_square = f.mul(&tanh, &tanh);
+    let rest = f.affine(&tanh_square, -1.0, 1.0);
+    let inner_slope = f.affine(&square, 3.0 * SQRT_2_OVER_PI * CUBIC, SQRT_2_OVER_PI);
+    let slope = f.mul(&rest, &inner_slope);
+    let slope = f.mul(x, &slope);
+    let sum = f.add(&tanh, &slope);
+    f.affine(&sum, 0.5, 0.5)
 }
 
 #[inline(always)]

@@ -8,10 +8,13 @@ pub(super) const DEF: OpDef = unary::def("hard_sigmoid", |op| {
     unary::map!(op, |x, T| value(x, slope as T, offset as T))
 })
 .attrs(&[attr::float("slope", 0.2), attr::float("offset", 0.5)])
-.gradient(unary::from_out(|op| {
-    let slope = op.f64("slope")?;
-    unary::map_grad!(op, "Out", |out, dout, T| inside(out, dout * slope as T))
-}));
+.gradient(
+    unary::from_out(|op| {
+        let slope = op.f64("slope")?;
+        unary::map_grad!(op, "Out", |out, dout, T| inside(out, dout * slope as T))
+    })
+    .second(second::self_adjoint),
+);
 
 #[inline(always)]
 fn value<T: Real>(x: T, slope: T, offset: T) -> T {

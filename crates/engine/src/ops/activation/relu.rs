@@ -3,8 +3,10 @@
 use super::unary;
 use crate::ops::prelude::*;
 
-pub(super) const DEF: OpDef = unary::def("relu", |op| unary::map!(op, |x, T| value(x)))
-    .gradient(unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| slope(out, dout))));
+pub(super) const DEF: OpDef = unary::def("relu", |op| unary::map!(op, |x, T| value(x))).gradient(
+    unary::from_out(|op| unary::map_grad!(op, "Out", |out, dout, T| slope(out, dout)))
+        .second(second::self_adjoint),
+);
 
 #[inline(always)]
 fn value<T: Real>(x: T) -> T {

@@ -8,10 +8,13 @@ pub(super) const DEF: OpDef = unary::def("relu6", |op| {
     unary::map!(op, |x, T| value(x, top as T))
 })
 .attrs(&[attr::float("threshold", 6.0)])
-.gradient(unary::from_out(|op| {
-    let top = op.f64("threshold")?;
-    unary::map_grad!(op, "Out", |out, d, T| slope(out, d, top as T))
-}));
+.gradient(
+    unary::from_out(|op| {
+        let top = op.f64("threshold")?;
+        unary::map_grad!(op, "Out", |out, d, T| slope(out, d, top as T))
+    })
+    .second(second::self_adjoint),
+);
 
 #[inline(always)]
 fn value<T: Real>(x: T, top: T) -> T {

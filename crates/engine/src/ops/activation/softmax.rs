@@ -13,7 +13,30 @@ const fn def<S: Softmax>(name: &'static str) -> OpDef {
         .like(&[("Out", "X")])
         .lod_from("X")
         .split(SplitRule::Fn(split))
-        .gradient(Gradient::new(&["X"], grad_kernel::<S>).reads(&["Out"]).like("Out"))
+        .gradient(
+            Gradient::new(&["X"], grad_kernel::<S>)
+                .reads(&["Out"])
+                .like("Out")
+                .formula(formula::<S>),
+        )
+}
+
+/// The gradient as other ops.
+fn formula<S: Softmax>(f: &mut Formula<'_>) -> Result<()> {
+    let (out, dout) = (f.input("Out")?, f.input("Out@GRAD")?);
+    let axis = f.op().i64("axis")? as i32;
+    let dx = if S::LOGARITHM {
+        let (exp, sum) = (f.unary("exp", &out), f.sum(&dout, &[axis], true));
+        let share = f.mul(&exp, &sum);
+        f.sub(&dout, &share)
+    } else {
+        let product = f.mul(&out, &dout);
+        let sum = f.sum(&product, &[axis], true);
+        let rest = f.sub(&dout, &sum);
+        f.mul(&out, &rest)
+    };
+    f.give("X@GRAD", &dx);
+    Ok(())
 }
 
 /// Rows are independent unless they are what the sum is over.

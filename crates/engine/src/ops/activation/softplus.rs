@@ -9,10 +9,30 @@ pub(super) const DEF: OpDef = unary::def("softplus", |op| {
     unary::map!(op, |x, T| value(x, beta as T, top as T))
 })
 .attrs(&[attr::float("beta", 1.0), attr::float("threshold", 20.0)])
-.gradient(unary::from_x(|op| {
-    let (beta, top) = (op.f64("beta")?, op.f64("threshold")?);
-    unary::map_grad!(op, "X", |x, dout, T| slope(x, dout, beta as T, top as T))
-}));
+.gradient(
+    unary::from_x(|op| {
+        let (beta, top) = (op.f64("beta")?, op.f64("threshold")?);
+        unary::map_grad!(op, "X", |x, dout, T| slope(x, dout, beta as T, top as T))
+    })
+    .formula(formula),
+);
+
+/// The gradient as other ops: beyond the threshold it is 1, where a sigmoid all but is.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    let (beta, threshold) = (f.op().f64("beta")?, f.op().f64("threshold")?);
+    if threshold < 15.0 {
+        return Err(Error::kernel(format!(
+            "there is no gradient of a gradient for `softplus` with a threshold below 15, such as \
+             {threshold}"
+        )));
+    }
+    let (x, dout) = (f.input("X")?, f.input("Out@GRAD")?);
+    let inner = f.affine(&x, beta, 0.0);
+    let sigmoid = f.unary("sigmoid", &inner);
+    let dx = f.mul(&dout, &sigmoid);
+    f.give("X@GRAD", &dx);
+    Ok(())
+}
 
 #[inline(always)]
 fn value<T: Real>(x: T, beta: T, top: T) -> T {

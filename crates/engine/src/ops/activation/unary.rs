@@ -25,6 +25,19 @@ pub(in crate::ops) const fn from_out(kernel: fn(&OpView<'_>) -> Result<Kernel>) 
     Gradient::new(&["X"], kernel).reads(&["Out"]).like("Out")
 }
 
+/// The formula of a gradient: `Out@GRAD` times a function of the value in `slot`, the slope.
+pub(in crate::ops) fn formula(
+    f: &mut Formula<'_>,
+    slot: &str,
+    slope: fn(&mut Formula<'_>, &str) -> String,
+) -> Result<()> {
+    let (value, dout) = (f.input(slot)?, f.input("Out@GRAD")?);
+    let slope = slope(f, &value);
+    let dx = f.mul(&dout, &slope);
+    f.give("X@GRAD", &dx);
+    Ok(())
+}
+
 /// A kernel `Out = f(X)`, written over `T` for both float types: `map!(op, |x, T| f(x))`.
 macro_rules! map {
     ($op:expr, |$x:ident, $T:ident| $f:expr) => {{

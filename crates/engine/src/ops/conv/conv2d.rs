@@ -29,7 +29,11 @@ const fn def(name: &'static str) -> OpDef {
         .attrs(ATTRS)
         .infer(infer)
         .split(SplitRule::batch(&["Input"]))
-        .gradient(Gradient::new(&["Input", "Filter"], grad_kernel).reads(&["Input", "Filter"]))
+        .gradient(
+            Gradient::new(&["Input", "Filter"], grad_kernel)
+                .reads(&["Input", "Filter"])
+                .second(second::product),
+        )
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {

@@ -4,7 +4,7 @@ use super::binary::{self, Binary, Partials};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_add", binary::kernel::<Add>)
-    .gradient(binary::gradient::<Add>())
+    .gradient(binary::gradient::<Add>().second(second::linear))
     .split(SplitRule::Fn(binary::split_linear));
 
 struct Add;

@@ -4,7 +4,7 @@ use super::binary::{self, Binary, Partials};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_mul", binary::kernel::<Mul>)
-    .gradient(binary::gradient::<Mul>())
+    .gradient(binary::gradient::<Mul>().second(second::product))
     .split(SplitRule::Fn(binary::split_scaling));
 
 struct Mul;

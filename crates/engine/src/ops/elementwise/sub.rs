@@ -4,7 +4,7 @@ use super::binary::{self, Binary, Partials};
 use crate::ops::prelude::*;
 
 pub(super) const DEF: OpDef = binary::def("elementwise_sub", binary::kernel::<Sub>)
-    .gradient(binary::gradient::<Sub>())
+    .gradient(binary::gradient::<Sub>().second(second::linear))
     .split(SplitRule::Fn(binary::split_linear));
 
 struct Sub;

@@ -45,8 +45,19 @@ const fn definition(name: &'static str) -> OpDef {
             Gradient::new(&["W"], grad_kernel)
                 .reads(&["W", "Ids"])
                 .shared(&["W"])
+                .second(second)
                 .infer(infer_grad),
         )
+}
+
+/// The gradient of a dense gradient is a lookup, too.
+fn second(view: &OpView<'_>) -> Result<Vec<bireme_ir::Op>> {
+    if view.bool("is_sparse")? {
+        return Err(Error::kernel(
+            "there is no gradient of a gradient for an embedding with `sparse=True`",
+        ));
+    }
+    second::linear(view)
 }
 
 fn infer_v1(cx: &mut Infer<'_>) -> Result<()> {

@@ -9,7 +9,11 @@ pub(super) const WHERE: OpDef = OpDef::new("where", kernel)
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::RowWise)
-    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["Condition", "X", "Y"]));
+    .gradient(
+        Gradient::new(&["X", "Y"], grad_kernel)
+            .reads(&["Condition", "X", "Y"])
+            .second(second::linear),
+    );
 
 pub(super) const WHERE_INDEX: OpDef = OpDef::new("where_index", index_kernel)
     .inputs(&[Slot::one("Condition")])

@@ -19,6 +19,7 @@ pub(super) const DEF: OpDef = OpDef::new("gather", |op| kernel(op, "axis", op.ma
     .gradient(
         Gradient::new(&["X"], |op| grad_kernel(op, "axis", op.maybe_input("Axis")))
             .reads(&["X", "Index", "Axis"])
+            .second(second::linear)
             .split(SplitRule::Fn(|view| split_grad(view, "axis"))),
     );
 
@@ -31,6 +32,7 @@ pub(super) const SELECT: OpDef = OpDef::new("index_select", |op| kernel(op, "dim
     .gradient(
         Gradient::new(&["X"], |op| grad_kernel(op, "dim", None))
             .reads(&["X", "Index"])
+            .second(second::linear)
             .split(SplitRule::Fn(|view| split_grad(view, "dim"))),
     );
 

@@ -10,7 +10,7 @@ pub(super) const DEF: OpDef = OpDef::new("gather_nd", kernel)
     .inputs(&[Slot::one("X"), Slot::one("Index")])
     .outputs(&[Slot::one("Out")])
     .infer(infer)
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Index"]));
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Index"]).second(second::linear));
 
 /// `Index` without its last dimension, then the dimensions of `X` that it does not name.
 fn shape(x: &[i64], index: &[i64]) -> Result<Vec<i64>> {

@@ -9,7 +9,7 @@ pub(super) const DEF: OpDef = OpDef::new("index_sample", kernel)
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::RowWise)
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Index"]));
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Index"]).second(second::linear));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, index) = (cx.input("X")?, cx.input("Index")?);

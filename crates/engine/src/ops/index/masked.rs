@@ -12,7 +12,7 @@ pub(super) const DEF: OpDef = OpDef::new("masked_select", kernel)
         cx.set("Y", out);
         Ok(())
     })
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Mask"]));
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Mask"]).second(second::linear));
 
 /// The mask in the shape of `X`, repeated along dimensions that it lacks.
 struct Mask {

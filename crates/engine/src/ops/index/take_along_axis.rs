@@ -11,7 +11,9 @@ pub(super) const DEF: OpDef = OpDef::new("take_along_axis", kernel)
     .attrs(&[attr::required("Axis", AttrKind::Int)])
     .infer(infer)
     .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["Input"], grad_kernel).reads(&["Input", "Index"]));
+    .gradient(
+        Gradient::new(&["Input"], grad_kernel).reads(&["Input", "Index"]).second(second::linear),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (input, index) = (cx.input("Input")?, cx.input("Index")?);

@@ -11,7 +11,8 @@ pub(super) const DEF: OpDef =
         .split(SplitRule::Fn(split))
         .gradient(
             Gradient::new(&["X"], |op| kernel(op, op.input("Out@GRAD")?, op.output("X@GRAD")?))
-                .infer(|cx| infer(cx, "Out@GRAD", "X@GRAD")),
+                .infer(|cx| infer(cx, "Out@GRAD", "X@GRAD"))
+                .second(second::linear),
         );
 
 fn infer(cx: &mut Infer<'_>, from: &str, to: &str) -> Result<()> {

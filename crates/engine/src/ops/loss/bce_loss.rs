@@ -11,7 +11,21 @@ pub(super) const DEF: OpDef = OpDef::new("bce_loss", kernel)
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::RowWise)
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Label"]));
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Label"]).formula(formula));
+
+/// The gradient as other ops: `dout * (x - label) / (x * (1 - x))`.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    let (x, label, dout) = (f.input("X")?, f.input("Label")?, f.input("Out@GRAD")?);
+    let rest = f.affine(&x, -1.0, 1.0);
+    let product = f.mul(&x, &rest);
+    let least = f.filled_like(&x, 1e-12);
+    let below = f.binary("elementwise_max", &product, &least);
+    let miss = f.sub(&x, &label);
+    let slope = f.div(&miss, &below);
+    let dx = f.mul(&dout, &slope);
+    f.give("X@GRAD", &dx);
+    Ok(())
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     pairwise::same_shape(cx, "X", "Label")?;

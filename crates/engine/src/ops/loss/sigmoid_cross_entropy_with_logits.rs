@@ -11,7 +11,29 @@ pub(super) const DEF: OpDef = OpDef::new("sigmoid_cross_entropy_with_logits", ke
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Label", "pos_weight"]));
+    .gradient(
+        Gradient::new(&["X"], grad_kernel).reads(&["X", "Label", "pos_weight"]).formula(formula),
+    );
+
+/// The gradient as other ops: `dout * (sigmoid(x) - label)`.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    let config = Config::of(f.op())?;
+    if config.normalize || f.has("pos_weight") {
+        return Err(Error::kernel(
+            "there is no gradient of a gradient for `sigmoid_cross_entropy_with_logits` with \
+             `normalize` or `pos_weight`",
+        ));
+    }
+    let (x, label, dout) = (f.input("X")?, f.input("Label")?, f.input("Out@GRAD")?);
+    let ignored = f.filled_like(&label, config.ignore as f32);
+    let counts = f.mask("not_equal", &label, &ignored, &x)?;
+    let sigmoid = f.unary("sigmoid", &x);
+    let miss = f.sub(&sigmoid, &label);
+    let slope = f.mul(&miss, &counts);
+    let dx = f.mul(&dout, &slope);
+    f.give("X@GRAD", &dx);
+    Ok(())
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     same_shape(cx, "X", "Label")?;

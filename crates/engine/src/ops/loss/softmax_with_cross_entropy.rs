@@ -3,6 +3,8 @@
 //!
 //! The loss is exact where Paddle's CPU kernel saturates (a logit 64 below the greatest).
 
+use bireme_ir::{Op, grad_name};
+
 use super::labels::{Labels, minus_ln};
 use crate::ops::prelude::*;
 
@@ -25,8 +27,55 @@ pub(super) const DEF: OpDef = OpDef::new("softmax_with_cross_entropy", kernel)
         Gradient::new(&["Logits"], grad_kernel)
             .reads(&["Label", "Softmax"])
             .from(&["Loss"])
-            .like("Softmax"),
-    );
+            .like("Softmax")
+            .formula(formula),
+    )
+    .side_gradient(softmax_gradient);
+
+/// The gradient of a loss that depends on `Softmax`: that of the op `softmax`.
+fn softmax_gradient(view: &OpView<'_>) -> Result<Vec<Op>> {
+    let grad = |vars: &[String]| vars.iter().map(|var| grad_name(var)).collect::<Vec<_>>();
+    let softmax = view.op.outputs_of("Softmax");
+    let dlogits = grad(view.op.inputs_of("Logits"));
+    if !view.bool("use_softmax")? {
+        let copy = Op::new("assign").input("X", grad(softmax)).output("Out", dlogits);
+        return Ok(vec![copy]);
+    }
+    let op = Op::new("softmax_grad")
+        .input("Out", softmax.to_vec())
+        .input("Out@GRAD", grad(softmax))
+        .output("X@GRAD", dlogits)
+        .attr("axis", view.attr("axis")?);
+    Ok(vec![op])
+}
+
+/// The gradient as other ops: `dloss * (softmax - target)`, 0 where a label is ignored. What the labels say is taken
+/// from the gradient op itself, which is linear in `softmax`.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    if !f.op().bool("use_softmax")? {
+        return Err(Error::kernel(
+            "there is no gradient of a gradient for a cross entropy of probabilities \
+             (`use_softmax=False`)",
+        ));
+    }
+    let (softmax, label, dloss) = (f.input("Softmax")?, f.input("Label")?, f.input("Loss@GRAD")?);
+    let attrs = f.attrs();
+    let weight = f.filled_like(&dloss, 1.0);
+    let mut slope_at = |value: f32| {
+        let at = f.filled_like(&softmax, value);
+        let inputs = [("Label", label.as_str()), ("Softmax", &at), ("Loss@GRAD", &weight)];
+        let slope = f.apply_to(f.kind(), &inputs, &attrs, "Logits@GRAD");
+        f.constant(&slope);
+        slope
+    };
+    let (at_zero, at_one) = (slope_at(0.0), slope_at(1.0));
+    let counts = f.sub(&at_one, &at_zero);
+    let counted = f.mul(&softmax, &counts);
+    let slope = f.add(&counted, &at_zero);
+    let dlogits = f.mul(&slope, &dloss);
+    f.give("Logits@GRAD", &dlogits);
+    Ok(())
+}
 
 /// The attributes.
 #[derive(Clone, Copy)]

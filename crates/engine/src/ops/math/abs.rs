@@ -5,8 +5,10 @@ use bireme_ir::Op;
 use crate::ops::activation::unary;
 use crate::ops::prelude::*;
 
-pub(super) const ABS: OpDef = unary::def("abs", abs)
-    .gradient(unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| dout * Real::sign(x))));
+pub(super) const ABS: OpDef = unary::def("abs", abs).gradient(
+    unary::from_x(|op| unary::map_grad!(op, "X", |x, dout, T| dout * Real::sign(x)))
+        .second(second::self_adjoint),
+);
 
 pub(super) const SIGN: OpDef =
     unary::def("sign", |op| unary::map!(op, |x, T| Real::sign(x))).grad(GradRule::Fn(zero));

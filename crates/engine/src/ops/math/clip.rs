@@ -18,6 +18,7 @@ pub(super) const DEF: OpDef = OpDef::new("clip", kernel)
     .gradient(
         Gradient::new(&["X"], grad_kernel)
             .reads(&["X", "Min", "Max"])
+            .second(second::self_adjoint)
             .split(SplitRule::Fn(|view| split(view, view.spread("Out@GRAD") == Spread::Rows))),
     );
 

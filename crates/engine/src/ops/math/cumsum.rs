@@ -17,7 +17,11 @@ pub(super) const DEF: OpDef = OpDef::new("cumsum", |op| kernel(op, "X", "Out", f
     .infer(infer)
     .split(SplitRule::Fn(split))
     // An element counts in all later sums, so its gradient is the running sum from the other end.
-    .gradient(Gradient::new(&["X"], |op| kernel(op, "Out@GRAD", "X@GRAD", true)).reads(&["X"]));
+    .gradient(
+        Gradient::new(&["X"], |op| kernel(op, "Out@GRAD", "X@GRAD", true))
+            .reads(&["X"])
+            .second(second::linear),
+    );
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

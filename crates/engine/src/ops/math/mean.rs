@@ -8,7 +8,7 @@ pub(super) const DEF: OpDef = OpDef::new("mean", kernel)
     .infer(infer)
     // Each worker's mean counts for its share of the batch; the shares add up.
     .split(SplitRule::Batch { rows: &["X"], partial: &["Out"] })
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]));
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]).second(second::linear));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = cx.input("X")?.with_dims([]);

@@ -9,7 +9,7 @@ pub(super) const DEF: OpDef = OpDef::new("bmm", kernel)
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::batch(&["X", "Y"]))
-    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]));
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]).second(second::product));
 
 const PLAIN: Transposes = Transposes { x: false, y: false };
 

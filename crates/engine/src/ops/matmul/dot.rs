@@ -7,7 +7,7 @@ pub(super) const DEF: OpDef = OpDef::new("dot", kernel)
     .outputs(&[Slot::one("Out")])
     .infer(infer)
     .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]));
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]).second(second::product));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, y) = (cx.input("X")?, cx.input("Y")?);

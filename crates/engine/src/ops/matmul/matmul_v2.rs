@@ -24,6 +24,7 @@ const fn def(name: &'static str, attrs: &'static [AttrSpec]) -> OpDef {
         .gradient(
             Gradient::new(&["X", "Y"], grad_kernel)
                 .reads(&["X", "Y"])
+                .second(second::product)
                 .split(SplitRule::Fn(split_grad)),
         )
 }

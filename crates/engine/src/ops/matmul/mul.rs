@@ -10,7 +10,7 @@ pub(super) const DEF: OpDef = OpDef::new("mul", kernel)
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::batch(&["X"]))
-    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]));
+    .gradient(Gradient::new(&["X", "Y"], grad_kernel).reads(&["X", "Y"]).second(second::product));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let (x, y) = (cx.input("X")?, cx.input("Y")?);

@@ -4,6 +4,8 @@
 //! `SavedVariance` holds `1 / sqrt(variance + epsilon)`, and the running variance is the biased
 //! one, both as Paddle's CPU kernel has them.
 
+use bireme_ir::Attr;
+
 use super::channels::{Channels, Coefficients};
 use crate::ops::prelude::*;
 use crate::ops::shape::given::first_number;
@@ -50,8 +52,60 @@ pub(super) const DEF: OpDef = OpDef::new("batch_norm", kernel)
                 "SavedVariance",
                 "ReserveSpace",
             ])
-            .optional(&["MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace"]),
+            .optional(&["MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace"])
+            .formula(formula),
     );
+
+/// The gradient as other ops, with the batch's statistics computed anew: a gradient does not reach them otherwise.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    let config = Config::of(f.op())?;
+    let (x, dy, rank) = (f.input("X")?, f.input("Y@GRAD")?, f.rank("X")?);
+    let channels = if channels_last(f.op(), rank)? { rank - 1 } else { 1 };
+    let axes: Vec<i32> = (0..rank).filter(|at| *at != channels).map(|at| at as i32).collect();
+    let along = [("axis", Attr::Int(channels as i32))];
+    let by_channel = |f: &mut Formula<'_>, kind: &str, x: &str, y: &str| {
+        f.apply(kind, &[("X", x), ("Y", y)], &along)
+    };
+    let mean = match config.global {
+        true => f.input("MeanOut")?,
+        false => f.reduce("reduce_mean", &x, &axes, false),
+    };
+    let centred = by_channel(f, "elementwise_sub", &x, &mean);
+    let variance = if config.global {
+        f.input("VarianceOut")?
+    } else {
+        let square = f.mul(&centred, &centred);
+        f.reduce("reduce_mean", &square, &axes, false)
+    };
+    let variance = f.affine(&variance, 1.0, config.epsilon);
+    let inverse = f.unary("rsqrt", &variance);
+    let normal = by_channel(f, "elementwise_mul", &centred, &inverse);
+    let product = f.mul(&dy, &normal);
+    if f.wants("X@GRAD") {
+        let mut given = dy.clone();
+        if f.has("Scale") {
+            let scale = f.input("Scale")?;
+            given = by_channel(f, "elementwise_mul", &dy, &scale);
+        }
+        if !config.global {
+            let share = f.mul(&given, &normal);
+            let share = f.reduce("reduce_mean", &share, &axes, false);
+            let share = by_channel(f, "elementwise_mul", &normal, &share);
+            let mean = f.reduce("reduce_mean", &given, &axes, false);
+            let rest = by_channel(f, "elementwise_sub", &given, &mean);
+            given = f.sub(&rest, &share);
+        }
+        let dx = by_channel(f, "elementwise_mul", &given, &inverse);
+        f.give("X@GRAD", &dx);
+    }
+    for (gradient, value) in [("Scale@GRAD", &product), ("Bias@GRAD", &dy)] {
+        if f.wants(gradient) {
+            let sum = f.sum(value, &axes, false);
+            f.give(gradient, &sum);
+        }
+    }
+    Ok(())
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

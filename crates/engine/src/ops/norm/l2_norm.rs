@@ -17,7 +17,25 @@ pub(super) const DEF: OpDef = OpDef::new("norm", kernel)
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Norm"]));
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Norm"]).formula(formula));
+
+/// The gradient as other ops, with the norm computed anew: a gradient does not reach it otherwise.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    let (x, dout) = (f.input("X")?, f.input("Out@GRAD")?);
+    let (axis, epsilon) = (f.op().i64("axis")? as i32, f.op().f64("epsilon")?);
+    let square = f.mul(&x, &x);
+    let sum = f.sum(&square, &[axis], true);
+    let sum = f.affine(&sum, 1.0, epsilon);
+    let inverse = f.unary("rsqrt", &sum);
+    let out = f.mul(&x, &inverse);
+    let along = f.mul(&out, &dout);
+    let along = f.sum(&along, &[axis], true);
+    let share = f.mul(&out, &along);
+    let rest = f.sub(&dout, &share);
+    let dx = f.mul(&rest, &inverse);
+    f.give("X@GRAD", &dx);
+    Ok(())
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

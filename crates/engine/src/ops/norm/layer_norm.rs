@@ -13,8 +13,52 @@ pub(super) const DEF: OpDef = OpDef::new("layer_norm", kernel)
     .split(SplitRule::batch(&["X"]))
     .gradient(
         Gradient::new(&["X", "Scale", "Bias"], grad_kernel)
-            .reads(&["X", "Scale", "Bias", "Mean", "Variance"]),
+            .reads(&["X", "Scale", "Bias", "Mean", "Variance"])
+            .formula(formula),
     );
+
+/// The gradient as other ops, on rows as a matrix.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    let (x, dy, epsilon) = (f.input("X")?, f.input("Y@GRAD")?, f.op().f64("epsilon")?);
+    let axis = [("axis", f.op().attr("begin_norm_axis")?)];
+    let rows = f.apply("flatten", &[("X", &x)], &axis);
+    let dy = f.apply("flatten", &[("X", &dy)], &axis);
+    let mean = f.reduce("reduce_mean", &rows, &[1], true);
+    let centred = f.sub(&rows, &mean);
+    let square = f.mul(&centred, &centred);
+    let variance = f.reduce("reduce_mean", &square, &[1], true);
+    let variance = f.affine(&variance, 1.0, epsilon);
+    let inverse = f.unary("rsqrt", &variance);
+    let normal = f.mul(&centred, &inverse);
+    let product = f.mul(&dy, &normal);
+    if f.wants("X@GRAD") {
+        let mut given = dy.clone();
+        if f.has("Scale") {
+            let scale = f.input("Scale")?;
+            given = f.mul(&dy, &scale);
+        }
+        let along = f.mul(&given, &normal);
+        let along = f.reduce("reduce_mean", &along, &[1], true);
+        let share = f.mul(&normal, &along);
+        let mean = f.reduce("reduce_mean", &given, &[1], true);
+        let rest = f.sub(&given, &mean);
+        let rest = f.sub(&rest, &share);
+        let rest = f.mul(&rest, &inverse);
+        let dx = f.apply_to("reshape_grad", &[("X", &x), ("Out@GRAD", &rest)], &[], "X@GRAD");
+        f.give("X@GRAD", &dx);
+    }
+    for (slot, value) in [("Scale", &product), ("Bias", &dy)] {
+        let gradient = format!("{slot}@GRAD");
+        if f.wants(&gradient) {
+            let like = f.input(slot)?;
+            let sum = f.sum(value, &[0], false);
+            let inputs = [("X", like.as_str()), ("Out@GRAD", &sum)];
+            let sum = f.apply_to("reshape_grad", &inputs, &[], "X@GRAD");
+            f.give(&gradient, &sum);
+        }
+    }
+    Ok(())
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

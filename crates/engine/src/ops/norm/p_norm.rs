@@ -3,6 +3,8 @@
 //! Order 0 counts what is not zero; infinity and its negative are the largest and the smallest
 //! distance from zero.
 
+use bireme_ir::Attr;
+
 use crate::ops::prelude::*;
 
 const ATTRS: &[AttrSpec] = &[
@@ -19,7 +21,35 @@ pub(super) const DEF: OpDef = OpDef::new("p_norm", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]));
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]).formula(formula));
+
+/// The gradient as other ops: `dout * sign(x) * (|x| / out) ^ (order - 1)`.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    let Norm { order, axis, all, .. } = Norm::of(f.op())?;
+    if !order.is_finite() || order == 0.0 {
+        return Err(Error::kernel(format!(
+            "there is no gradient of a gradient for `p_norm` of order {order}"
+        )));
+    }
+    let (x, out, dout) = (f.input("X")?, f.input("Out")?, f.input("Out@GRAD")?);
+    let axes = [
+        ("dim", Attr::Ints(vec![axis as i32])),
+        ("keep_dim", f.op().attr("keepdim")?),
+        ("reduce_all", Attr::Bool(all)),
+    ];
+    let (out, dout) = (f.spread(&x, &out, &axes), f.spread(&x, &dout, &axes));
+    let slope = if order == 2.0 {
+        f.div(&x, &out)
+    } else {
+        let (sign, size) = (f.unary("sign", &x), f.unary("abs", &x));
+        let ratio = f.div(&size, &out);
+        let power = f.pow(&ratio, order - 1.0);
+        f.mul(&sign, &power)
+    };
+    let dx = f.mul(&dout, &slope);
+    f.give("X@GRAD", &dx);
+    Ok(())
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

@@ -10,7 +10,13 @@ pub(super) const DEF: OpDef = OpDef::new("squared_l2_norm", kernel)
     .infer(infer)
     // Squares of rows add up; squares of pieces of a sum do not.
     .split(SplitRule::Batch { rows: &["X"], partial: &["Out"] })
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]));
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]).formula(|f| {
+        let (x, dout) = (f.input("X")?, f.input("Out@GRAD")?);
+        let product = f.mul(&x, &dout);
+        let dx = f.affine(&product, 2.0, 0.0);
+        f.give("X@GRAD", &dx);
+        Ok(())
+    }));
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let out = Meta::new(cx.input("X")?.dtype, [1]);

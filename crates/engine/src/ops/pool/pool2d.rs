@@ -1,5 +1,7 @@
 //! `pool2d`: the maximum or the mean of each window.
 
+use bireme_ir::{Op, Slots, grad_name};
+
 use super::windows::{Config, Windows, infer};
 use crate::ops::prelude::*;
 
@@ -22,7 +24,57 @@ pub(super) const DEF: OpDef = OpDef::new("pool2d", kernel)
     .attrs(ATTRS)
     .infer(infer)
     .split(SplitRule::RowWise)
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]));
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]).second(second_gradient));
+
+/// The gradient of the gradient. Of a mean it is the mean itself; of a maximum it takes what lies where the maximum
+/// was, as a mean of windows in which all else is zero, which windows must not share.
+fn second_gradient(view: &OpView<'_>) -> Result<Vec<Op>> {
+    if Kind::of(view)? == Kind::Mean {
+        return second::linear(view);
+    }
+    let config = Config::of(view)?;
+    if !config.is_apart() {
+        return Err(Error::kernel(
+            "there is no gradient of a gradient for a maximum over windows that overlap, are adaptive or are cut off \
+             (`ceil_mode`)",
+        ));
+    }
+    let one = |slots: &Slots, slot: &str| slots.get(slot).and_then(|vars| vars.first()).cloned();
+    let missing = || Error::kernel("a slot of `pool2d_grad` is empty");
+    let (x, out) = (one(&view.op.inputs, "X"), one(&view.op.inputs, "Out"));
+    let (dout, dx) = (one(&view.op.inputs, "Out@GRAD"), one(&view.op.outputs, "X@GRAD"));
+    let (x, out) = (x.ok_or_else(missing)?, out.ok_or_else(missing)?);
+    let (dout, dx) = (dout.ok_or_else(missing)?, dx.ok_or_else(missing)?);
+    let ddx = grad_name(&dx);
+    let named = |what: &str| format!("{dx}@SECOND@{what}");
+    let (ones, chosen, taken, mean) =
+        (named("ones"), named("chosen"), named("taken"), named("mean"));
+    let with_attrs = |op: Op| Op { attrs: view.op.attrs.clone(), ..op };
+    Ok(vec![
+        Op::new("fill_any_like")
+            .input("X", [out.as_str()])
+            .output("Out", [ones.as_str()])
+            .attr("value", 1.0f32),
+        with_attrs(Op::new("pool2d_grad"))
+            .input("X", [x])
+            .input("Out", [out])
+            .input("Out@GRAD", [ones])
+            .output("X@GRAD", [chosen.as_str()]),
+        Op::new("elementwise_mul")
+            .input("X", [ddx])
+            .input("Y", [chosen])
+            .output("Out", [taken.as_str()]),
+        with_attrs(Op::new("pool2d"))
+            .input("X", [taken])
+            .output("Out", [mean.as_str()])
+            .attr("pooling_type", "avg")
+            .attr("exclusive", false),
+        Op::new("scale")
+            .input("X", [mean])
+            .output("Out", [grad_name(&dout)])
+            .attr("scale", config.window_size() as f32),
+    ])
+}
 
 /// What becomes of a window.
 #[derive(Clone, Copy, PartialEq)]

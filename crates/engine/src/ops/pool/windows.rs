@@ -57,6 +57,18 @@ impl Config {
         })
     }
 
+    /// Whether no element lies in two windows, and all windows are of one size.
+    pub(super) fn is_apart(&self) -> bool {
+        let apart = self.window.iter().zip(&self.strides).all(|(window, stride)| window <= stride);
+        let whole = !matches!(self.padding, Padding::Same) && !self.ceil;
+        apart && whole && !self.global && !self.adaptive
+    }
+
+    /// The elements of a window.
+    pub(super) fn window_size(&self) -> i64 {
+        self.window.iter().product()
+    }
+
     fn spatial(&self) -> [usize; 2] {
         if self.last { [1, 2] } else { [2, 3] }
     }

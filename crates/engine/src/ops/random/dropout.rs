@@ -26,6 +26,7 @@ pub(super) const DEF: OpDef = OpDef::new("dropout", kernel)
             .reads(&["Mask"])
             .optional(&["Mask"])
             .like("Out@GRAD")
+            .second(second::self_adjoint)
             .split(SplitRule::RowWise),
     );
 

@@ -10,8 +10,24 @@ const ATTRS: &[AttrSpec] =
 pub(super) const DEF: OpDef = axes::def("logsumexp", kernel)
     .attrs(ATTRS)
     .infer(infer)
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]))
+    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "Out"]).formula(formula))
     .split(SplitRule::Fn(split));
+
+/// The gradient as other ops: `dout * exp(x - out)`.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    let (x, out, dout) = (f.input("X")?, f.input("Out")?, f.input("Out@GRAD")?);
+    let axes = [
+        ("dim", f.op().attr("axis")?),
+        ("keep_dim", f.op().attr("keepdim")?),
+        ("reduce_all", f.op().attr("reduce_all")?),
+    ];
+    let (out, dout) = (f.spread(&x, &out, &axes), f.spread(&x, &dout, &axes));
+    let exponent = f.sub(&x, &out);
+    let share = f.unary("exp", &exponent);
+    let dx = f.mul(&dout, &share);
+    f.give("X@GRAD", &dx);
+    Ok(())
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let x = cx.input("X")?;

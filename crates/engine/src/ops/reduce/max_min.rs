@@ -4,10 +4,23 @@
 use super::axes::{self, Axes};
 use crate::ops::prelude::*;
 
-pub(super) const MAX: OpDef =
-    axes::def("reduce_max", |op| kernel(op, true)).gradient(axes::gradient_from_both(grad_kernel));
-pub(super) const MIN: OpDef =
-    axes::def("reduce_min", |op| kernel(op, false)).gradient(axes::gradient_from_both(grad_kernel));
+pub(super) const MAX: OpDef = axes::def("reduce_max", |op| kernel(op, true))
+    .gradient(axes::gradient_from_both(grad_kernel).formula(formula));
+pub(super) const MIN: OpDef = axes::def("reduce_min", |op| kernel(op, false))
+    .gradient(axes::gradient_from_both(grad_kernel).formula(formula));
+
+/// The gradient as other ops: where an element is the result does not change smoothly.
+fn formula(f: &mut Formula<'_>) -> Result<()> {
+    let (x, out, dout) = (f.input("X")?, f.input("Out")?, f.input("Out@GRAD")?);
+    let (attrs, ones) = (f.attrs(), f.filled_like(&dout, 1.0));
+    let inputs = [("X", x.as_str()), ("Out", &out), ("Out@GRAD", &ones)];
+    let chosen = f.apply_to(f.kind(), &inputs, &attrs, "X@GRAD");
+    f.constant(&chosen);
+    let spread = f.spread(&x, &dout, &attrs);
+    let dx = f.mul(&spread, &chosen);
+    f.give("X@GRAD", &dx);
+    Ok(())
+}
 
 #[inline(always)]
 fn larger<T: Number>(a: T, b: T) -> T {

@@ -4,11 +4,11 @@ use super::axes::{self, Axes};
 use crate::ops::prelude::*;
 
 pub(super) const SUM: OpDef = axes::def("reduce_sum", sum)
-    .gradient(axes::gradient(|op| grad_kernel(op, Weight::One)))
+    .gradient(axes::gradient(|op| grad_kernel(op, Weight::One)).second(second::linear))
     .split(SplitRule::Fn(axes::split_sum));
 
 pub(super) const MEAN: OpDef = axes::def("reduce_mean", mean)
-    .gradient(axes::gradient(|op| grad_kernel(op, Weight::Mean)))
+    .gradient(axes::gradient(|op| grad_kernel(op, Weight::Mean)).second(second::linear))
     .split(SplitRule::Fn(axes::split_sum));
 
 /// What one element counts in the result.

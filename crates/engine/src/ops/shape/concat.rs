@@ -11,7 +11,9 @@ pub(super) const DEF: OpDef = OpDef::new("concat", kernel)
     .attrs(&[attr::int("axis", 0)])
     .infer(infer)
     .split(SplitRule::Fn(|view| split_inside(view, "X")))
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&["X", "AxisTensor"]));
+    .gradient(
+        Gradient::new(&["X"], grad_kernel).reads(&["X", "AxisTensor"]).second(second::linear),
+    );
 
 /// Row by row, unless attribute `axis`, counted in slot `slot`, is the batch itself.
 pub(super) fn split_inside(view: &SplitView<'_>, slot: &str) -> Option<Vec<Spread>> {

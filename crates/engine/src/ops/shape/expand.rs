@@ -17,6 +17,7 @@ pub(super) const DEF: OpDef = OpDef::new("expand_v2", |op| kernel(op, Given::sha
     .gradient(
         Gradient::new(&["X"], grad_kernel)
             .reads(&["X", "Shape", "expand_shapes_tensor"])
+            .second(second::repeated)
             .split(SplitRule::Fn(split_grad)),
     );
 
@@ -28,7 +29,12 @@ pub(super) const AS: OpDef = OpDef::new("expand_as_v2", |op| {
 .attrs(&[attr::ints("target_shape", &[])])
 .infer(infer_as)
 .split(SplitRule::Fn(|view| split(view, "target_shape")))
-.gradient(Gradient::new(&["X"], grad_kernel).reads(&["X"]).split(SplitRule::Fn(split_grad)));
+.gradient(
+    Gradient::new(&["X"], grad_kernel)
+        .reads(&["X"])
+        .second(second::repeated)
+        .split(SplitRule::Fn(split_grad)),
+);
 
 impl Given {
     fn shape(op: &OpView<'_>) -> Result<Given> {

@@ -10,11 +10,14 @@ use crate::ops::prelude::*;
 pub(super) const BY_SHAPE: Gradient = Gradient::new(&["X"], grad_kernel)
     .reads(&["XShape"])
     .infer(infer_grad)
+    .second(second::relabelled)
     .split(SplitRule::Fn(split_grad));
 
 /// The gradient of an older op, which reads `X` for its shape.
-pub(super) const BY_X: Gradient =
-    Gradient::new(&["X"], grad_kernel).reads(&["X"]).split(SplitRule::Fn(split_grad));
+pub(super) const BY_X: Gradient = Gradient::new(&["X"], grad_kernel)
+    .reads(&["X"])
+    .second(second::relabelled)
+    .split(SplitRule::Fn(split_grad));
 use crate::ops::shape::dims::{keep_lod, ranked, signed, sized};
 use crate::ops::shape::given::Given;
 

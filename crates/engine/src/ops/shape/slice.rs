@@ -28,7 +28,7 @@ pub(super) const DEF: OpDef = OpDef::new("slice", kernel)
     ])
     .infer(infer)
     .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["Input"], grad_kernel).reads(&[
+    .gradient(Gradient::new(&["Input"], grad_kernel).second(second::linear).reads(&[
         "Input",
         "StartsTensor",
         "EndsTensor",
@@ -57,7 +57,7 @@ pub(super) const STRIDED: OpDef = OpDef::new("strided_slice", kernel)
     ])
     .infer(infer)
     .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["Input"], grad_kernel).reads(&[
+    .gradient(Gradient::new(&["Input"], grad_kernel).second(second::linear).reads(&[
         "Input",
         "StartsTensor",
         "EndsTensor",

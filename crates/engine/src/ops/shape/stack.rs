@@ -20,6 +20,7 @@ pub(super) const STACK: OpDef =
             })
             .reads(&["X"])
             .optional(&["X"])
+            .second(second::linear)
             .infer(|cx| infer_cut(cx, "Y@GRAD", "X@GRAD"))
             .split(SplitRule::Fn(|view| split_inside(view, view.meta("Y@GRAD")?.rank()))),
         );

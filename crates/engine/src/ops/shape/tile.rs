@@ -12,7 +12,7 @@ pub(super) const DEF: OpDef = OpDef::new("tile", kernel)
     .attrs(&[attr::ints("repeat_times", &[])])
     .infer(infer)
     .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&[
+    .gradient(Gradient::new(&["X"], grad_kernel).second(second::linear).reads(&[
         "X",
         "RepeatTimes",
         "repeat_times_tensor",
@@ -24,7 +24,7 @@ pub(super) const EXPAND: OpDef = OpDef::new("expand", kernel)
     .attrs(&[attr::ints("expand_times", &[])])
     .infer(infer)
     .split(SplitRule::Fn(split))
-    .gradient(Gradient::new(&["X"], grad_kernel).reads(&[
+    .gradient(Gradient::new(&["X"], grad_kernel).second(second::linear).reads(&[
         "X",
         "ExpandTimes",
         "expand_times_tensor",

@@ -14,6 +14,7 @@ pub(super) const DEF: OpDef = OpDef::new("transpose2", kernel)
     .gradient(
         Gradient::new(&["X"], grad_kernel)
             .reads(&["XShape"])
+            .second(second::linear)
             .infer(relabel::infer_grad)
             .split(SplitRule::Fn(|view| split(view, "Out@GRAD"))),
     );
@@ -28,6 +29,7 @@ pub(super) const OLD: OpDef = OpDef::new("transpose", kernel)
         Gradient::new(&["X"], grad_kernel)
             .reads(&["X"])
             .accepts(&["Out"])
+            .second(second::linear)
             .split(SplitRule::Fn(|view| split(view, "Out@GRAD"))),
     );
 

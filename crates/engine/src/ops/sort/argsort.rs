@@ -17,7 +17,9 @@ pub(super) const DEF: OpDef = OpDef::new("argsort", kernel)
     })
     .lod_from("X")
     .split(SplitRule::Fn(lanes::split))
-    .gradient(Gradient::new(&["X"], lanes::grad_kernel).reads(&["X", "Indices"]));
+    .gradient(
+        Gradient::new(&["X"], lanes::grad_kernel).reads(&["X", "Indices"]).second(lanes::second),
+    );
 
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (x, mut out, mut indices) = (op.input("X")?, op.output("Out")?, op.output("Indices")?);

@@ -5,6 +5,8 @@
 
 use std::cmp::Ordering;
 
+use bireme_ir::{Attr, Op, grad_name};
+
 use crate::ops::prelude::*;
 use crate::ops::shape::dims::axis_in;
 
@@ -29,6 +31,18 @@ impl Lanes {
         let inner = self.inner;
         (0..self.outer * inner).map(move |lane| lane / inner * len * inner + lane % inner)
     }
+}
+
+/// The gradient of the gradient of sorted or chosen elements: those at `Indices`.
+pub(super) fn second(view: &OpView<'_>) -> Result<Vec<Op>> {
+    let axis = view.maybe_attr("axis").unwrap_or(Attr::Int(-1));
+    let grads = |vars: &[String]| vars.iter().map(|var| grad_name(var)).collect::<Vec<_>>();
+    let op = Op::new("take_along_axis")
+        .input("Input", grads(view.op.outputs_of("X@GRAD")))
+        .input("Index", view.op.inputs_of("Indices").to_vec())
+        .output("Result", grads(view.op.inputs_of("Out@GRAD")))
+        .attr("Axis", axis);
+    Ok(vec![op])
 }
 
 /// Not-a-number is the largest.

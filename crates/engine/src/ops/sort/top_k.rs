@@ -16,7 +16,12 @@ pub(super) const DEF: OpDef = OpDef::new("top_k_v2", kernel)
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::Fn(lanes::split))
-    .gradient(Gradient::new(&["X"], lanes::grad_kernel).reads(&["X", "Indices"]).accepts(&["K"]));
+    .gradient(
+        Gradient::new(&["X"], lanes::grad_kernel)
+            .reads(&["X", "Indices"])
+            .second(lanes::second)
+            .accepts(&["K"]),
+    );
 
 pub(super) const OLD: OpDef = OpDef::new("top_k", kernel)
     .inputs(&[Slot::one("X"), Slot::maybe("K")])
@@ -25,7 +30,9 @@ pub(super) const OLD: OpDef = OpDef::new("top_k", kernel)
     .infer(infer)
     .lod_from("X")
     .split(SplitRule::Fn(lanes::split))
-    .gradient(Gradient::new(&["X"], lanes::grad_kernel).reads(&["X", "Indices"]));
+    .gradient(
+        Gradient::new(&["X"], lanes::grad_kernel).reads(&["X", "Indices"]).second(lanes::second),
+    );
 
 /// What the older op has no attributes for.
 fn options(op: &OpView<'_>) -> Result<(i64, bool)> {
