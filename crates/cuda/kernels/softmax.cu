@@ -134,9 +134,11 @@ template <typename T> struct Cost {
   INLINE T of(int64_t at) const { return from_logits ? log_sum - x[at] : minus_log(x[at]); }
 };
 
+/// With `dx`, also the gradient of logits where that of each loss is `d`; their samples have labels.
 template <typename T, int SIZE>
-INLINE void softmax_loss(const T* logits, Labels labels, T* softmax, T* loss, int64_t rows, int64_t len,
-                         int64_t step, int32_t use_softmax) {
+INLINE void softmax_loss(const T* logits, Labels labels, T* softmax, T* loss, T* dx, double d_, int64_t rows,
+                         int64_t len, int64_t step, int32_t use_softmax) {
+  T d = (T)d_;
   typedef typename TeamOf<SIZE>::type Members;
   FOR_EACH_ROW(Members, row, rows) {
     int64_t start = sample_start(row, len, step);
@@ -160,6 +162,12 @@ INLINE void softmax_loss(const T* logits, Labels labels, T* softmax, T* loss, in
       if (found >= 0) mean = cost.of(found * step);
     }
     if (Members::rank() == 0) loss[row] = mean;
+    if (!dx) continue;
+    int64_t found = labels.class_of(row, len);
+    ROLLED for (int64_t i = Members::rank(); i < len; i += SIZE) {
+      T slope = found < 0 ? T(0) : softmax[start + i * step] * d;
+      dx[start + i * step] = found == i ? slope - d : slope;
+    }
   }
 }
 
@@ -185,12 +193,12 @@ INLINE void softmax_loss_grad(const T* ys, Labels labels, const T* ds, T* dx, in
 }  // own
 
 #define LOSS_KERNEL(SIZE, T, suffix)                                                                       \
-  KERNEL softmax_loss_##SIZE##_##suffix(const T* logits, const void* labels, T* softmax, T* loss,          \
-                                        int64_t rows, int64_t len, int64_t step, int32_t use_softmax,      \
+  KERNEL softmax_loss_##SIZE##_##suffix(const T* logits, const void* labels, T* softmax, T* loss, T* dx,   \
+                                        double d, int64_t rows, int64_t len, int64_t step, int32_t use_softmax,      \
                                         int32_t label_size, int64_t ignore, Complaint* complaints,         \
                                         uint32_t op) { IN_TURN;                                            \
     Labels given = {labels, label_size, ignore, complaints, op};                                           \
-    softmax_loss<T, SIZE>(logits, given, softmax, loss, rows, len, step, use_softmax);                     \
+    softmax_loss<T, SIZE>(logits, given, softmax, loss, dx, d, rows, len, step, use_softmax);              \
   }                                                                                                        \
   EXPORT(softmax_loss_##SIZE##_##suffix)
 #define LOSS_KERNELS(T, suffix)                                                                            \

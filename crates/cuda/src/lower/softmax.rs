@@ -12,6 +12,7 @@ pub(super) const OPS: &[(&str, Lower)] = &[
     ("cross_entropy_grad", cross_entropy_grad),
     ("cross_entropy2", cross_entropy2),
     ("cross_entropy_grad2", cross_entropy2_grad),
+    ("fused_softmax_loss", fused_loss),
     ("log_softmax", softmax),
     ("log_softmax_grad", softmax_grad),
     ("softmax", softmax),
@@ -142,25 +143,47 @@ fn with_cross_entropy(l: &mut Lowering<'_>) -> Outcome {
     if !use_softmax {
         l.copy(logits.at, softmax.at, logits.bytes());
     }
-    forward(l, &logits, axis, use_softmax.then_some(&softmax), &loss)
+    forward(l, &logits, axis, use_softmax.then_some(&softmax), &loss, None)
+}
+
+/// The same with the gradient of a mean of losses that is minimized.
+fn fused_loss(l: &mut Lowering<'_>) -> Outcome {
+    let logits = l.input("Logits")?.dense()?;
+    let (softmax, loss, dx) = (l.output("Softmax")?, l.output("Loss")?, l.output("Logits@GRAD")?);
+    let each = l.op.f64("mean_grad")? / loss.numel().max(1) as f64;
+    let axis = l.op.i64("axis")?;
+    forward(l, &logits, axis, Some(&softmax), &loss, Some((&dx, each)))
 }
 
 /// Probabilities take the same way as logits, without a softmax.
 fn cross_entropy(l: &mut Lowering<'_>) -> Outcome {
     let (x, y) = (l.input("X")?.dense()?, l.output("Y")?);
-    forward(l, &x, -1, None, &y)
+    forward(l, &x, -1, None, &y, None)
 }
 
-/// The loss of `x`: of its softmax, which is kept, or of probabilities.
-fn forward(l: &mut Lowering<'_>, x: &Var, axis: i64, softmax: Option<&Var>, loss: &Var) -> Outcome {
+/// The loss of `x`: of its softmax, which is kept, or of probabilities. With `slope` also the gradient of `x`, where that of
+/// each loss is a number.
+fn forward(
+    l: &mut Lowering<'_>,
+    x: &Var,
+    axis: i64,
+    softmax: Option<&Var>,
+    loss: &Var,
+    slope: Option<(&Var, f64)>,
+) -> Outcome {
     let samples = classes(x, axis)?;
     let labels = Labels::of(l, samples, x.dtype)?;
+    if slope.is_some() && labels.size == 0 {
+        return host();
+    }
     // A class that is looked up is the work of one thread.
     let looks_up = softmax.is_none() && labels.size > 0;
     let team = if looks_up { 1 } else { samples.team() };
     let name = format!("softmax_loss_{team}_{}", x.suffix()?);
     let launch = l.kernel(name, samples.blocks(team), 256).var(x).at(labels.at).maybe(softmax);
-    let launch = launch.var(loss).size(samples.count).size(samples.len).size(samples.step);
+    let launch = launch.var(loss).maybe(slope.map(|(dx, _)| dx));
+    let launch = launch.value(slope.map_or(0.0, |(_, each)| each));
+    let launch = launch.size(samples.count).size(samples.len).size(samples.step);
     let launch = launch.value(i32::from(softmax.is_some())).value(labels.size);
     launch.value(labels.ignore).complaint().launch();
     Ok(())

@@ -1,8 +1,10 @@
 //! Losses and softmax: short, long and strided rows, labels of both kinds, what is wrong with them.
 
 use bireme_engine::tensor::Tensor;
-use bireme_ir::DType;
+use bireme_ir::{DType, Op};
 
+use crate::beside_host::{check, named};
+use crate::draws::Draws;
 use crate::nets::net;
 
 /// Shapes and the axis of their classes.
@@ -46,6 +48,25 @@ fn cross_entropy_of_softmax() {
                 with().attr("ignore_index", 1i32).whole("Label", &labels, dims[at]).check();
                 with().attr("soft_label", true).real("Label", dims, 0.0, 1.0).check();
             }
+        }
+    }
+}
+
+#[test]
+fn a_loss_and_its_gradient_at_once() {
+    for dtype in [DType::F32, DType::F64] {
+        // The last has a thread for each sample.
+        for (dims, axis) in SHAPES.into_iter().chain([(&[17_000, 3][..], -1)]) {
+            let at = if axis < 0 { dims.len() - 1 } else { axis as usize };
+            let mut labels = dims.to_vec();
+            labels[at] = 1;
+            let mut draws = Draws(4);
+            let logits = draws.tensor(dtype, dims, -3.0, 3.0);
+            let given = named(&[("x", logits), ("label", draws.whole(&labels, dims[at]))]);
+            let op = Op::new("fused_softmax_loss").input("Logits", ["x"]).input("Label", ["label"]);
+            let op = op.output("Softmax", ["y"]).output("Loss", ["loss"]);
+            let op = op.output("Logits@GRAD", ["dx"]).attr("axis", axis).attr("mean_grad", 3.0f32);
+            check(&op.attr("ignore_index", 1i32), &given);
         }
     }
 }

@@ -24,6 +24,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("fused_embedding_concat", "put in by the plan, like `fused_fc`"),
     ("fused_fc_weight_grad", "put in by the plan, like `fused_fc`"),
     ("fused_logit", "put in by the plan, like `fused_fc`"),
+    ("fused_softmax_loss", "put in by the plan, like `fused_fc`"),
     ("fused_pack_weights", "put in by the plan, like `fused_fc`"),
     ("gaussian_random", "random: our generator is not Paddle's"),
     ("truncated_gaussian_random", "random: our generator is not Paddle's"),

@@ -26,6 +26,7 @@ pub(super) const DEFS: &[OpDef] = &[
     log_loss::DEF,
     sigmoid_cross_entropy_with_logits::DEF,
     softmax_with_cross_entropy::DEF,
+    softmax_with_cross_entropy::FUSED,
     smooth_l1_loss::DEF,
     label_smooth::DEF,
 ];

@@ -77,6 +77,22 @@ fn formula(f: &mut Formula<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The loss with what its gradient would make of the mean over all samples, whose own gradient is `mean_grad`: where that is
+/// known beforehand, a card needs no second op.
+pub(super) const FUSED: OpDef = OpDef::new("fused_softmax_loss", fused_kernel)
+    .inputs(&[Slot::one("Logits"), Slot::one("Label")])
+    .outputs(&[Slot::one("Softmax"), Slot::one("Loss"), Slot::one("Logits@GRAD")])
+    .attrs(&[
+        attr::bool("soft_label", false),
+        attr::int("ignore_index", -100),
+        attr::int("axis", -1),
+        attr::float("mean_grad", 1.0),
+    ])
+    .infer(|cx| {
+        infer(cx)?;
+        cx.like(&[("Logits@GRAD", "Logits")])
+    });
+
 /// The attributes.
 #[derive(Clone, Copy)]
 struct Config {
@@ -285,31 +301,58 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
         let dlogits = run.set::<T>(&mut dlogits)?;
         let target = Target::<T>::of(label, &config, softmax.len(), dloss.len())?;
         if config.use_softmax {
-            slope_of_logits(softmax, dloss, &target, classes, dlogits)?;
+            slope_of_logits(softmax, dloss.iter().copied(), &target, classes, dlogits)?;
         } else {
             slope_of_probabilities(softmax, dloss, &target, classes, dlogits)?;
         }
     })
 }
 
+fn fused_kernel(op: &OpView<'_>) -> Result<Kernel> {
+    let (logits, label) = (op.input("Logits")?, op.input("Label")?);
+    let (mut softmax, mut loss) = (op.output("Softmax")?, op.output("Loss")?);
+    let (mut dlogits, mean_grad) = (op.output("Logits@GRAD")?, op.f64("mean_grad")?);
+    let config = Config {
+        soft_label: op.bool("soft_label")?,
+        use_softmax: true,
+        ignore: op.i64("ignore_index")?,
+        axis: op.i64("axis")?,
+    };
+    float_kernel!(op, "Logits", |run, T| {
+        let label = run.tensor(label)?;
+        let classes = config.classes(run.dims(logits)?)?;
+        let logits = run.get::<T>(logits)?;
+        let (softmax, loss) = (run.set::<T>(&mut softmax)?, run.set::<T>(&mut loss)?);
+        let target = Target::<T>::of(label, &config, logits.len(), loss.len())?;
+        normalize(logits, softmax, classes, loss);
+        for (sample, loss) in loss.iter_mut().enumerate() {
+            let ln_sum = *loss;
+            *loss = target.mean(classes, sample, |at| ln_sum - logits[at])?;
+        }
+        let each = T::from_f64(mean_grad / loss.len() as f64 * run.share.fraction());
+        let dloss = std::iter::repeat_n(each, loss.len());
+        slope_of_logits(softmax, dloss, &target, classes, run.set::<T>(&mut dlogits)?)?;
+    })
+}
+
 /// `(softmax - target) * dloss`.
 fn slope_of_logits<T: Real>(
     softmax: &[T],
-    dloss: &[T],
+    dloss: impl Iterator<Item = T>,
     target: &Target<'_, T>,
     classes: Classes,
     dlogits: &mut [T],
 ) -> Result<()> {
-    for (sample, dloss) in dloss.iter().enumerate() {
+    for (sample, dloss) in dloss.enumerate() {
         match target {
             Target::Soft(label) => {
                 for at in classes.of(sample) {
-                    dlogits[at] = *dloss * (softmax[at] - label[at]);
+                    dlogits[at] = dloss * (softmax[at] - label[at]);
                 }
             }
             Target::Hard(labels, ignore) => {
                 let class = labels.class(sample, classes.classes, *ignore)?;
-                let factor = if class.is_some() { *dloss } else { T::ZERO };
+                let factor = if class.is_some() { dloss } else { T::ZERO };
                 if classes.step == 1 {
                     let row = classes.start(sample)..classes.start(sample) + classes.classes;
                     for (dlogit, softmax) in dlogits[row.clone()].iter_mut().zip(&softmax[row]) {
@@ -319,7 +362,7 @@ fn slope_of_logits<T: Real>(
                     classes.of(sample).for_each(|at| dlogits[at] = softmax[at] * factor);
                 }
                 if let Some(class) = class {
-                    dlogits[classes.start(sample) + class * classes.step] -= *dloss;
+                    dlogits[classes.start(sample) + class * classes.step] -= dloss;
                 }
             }
         }

@@ -6,6 +6,7 @@
 mod embedding;
 mod fc;
 mod logit;
+mod loss;
 mod pattern;
 mod slope;
 
@@ -26,8 +27,13 @@ pub(crate) fn fuse(selection: &mut Selection, device: Option<&dyn Device>) {
     let rows = device.map_or(0, Device::rows_through_relu);
     let slopes = |uses: &Uses<'_>, edits: &mut Edits| slope::fuse(uses, edits, rows);
     let logits = |uses: &Uses<'_>, edits: &mut Edits| logit::fuse(uses, edits, rows);
-    let passes: [&dyn Fn(&Uses<'_>, &mut Edits); 4] =
-        [&embedding::fuse, &fc::fuse, &slopes, &logits];
+    let losses = |uses: &Uses<'_>, edits: &mut Edits| {
+        if device.is_some() {
+            loss::fuse(uses, edits);
+        }
+    };
+    let passes: [&dyn Fn(&Uses<'_>, &mut Edits); 5] =
+        [&embedding::fuse, &fc::fuse, &slopes, &logits, &losses];
     for pass in passes {
         let mut edits = Edits::default();
         pass(&Uses::new(selection), &mut edits);
@@ -164,6 +170,31 @@ mod tests {
         let count = |kind: &str| kinds.iter().filter(|own| *own == kind).count();
         let fused = ["fused_logit", "fused_logit_grad", "fused_fc", "fused_fc_grad"].map(count);
         assert_eq!(fused, [1, 1, 3, 3], "{kinds:?}");
+    }
+
+    #[test]
+    fn a_loss_whose_mean_is_minimized_takes_its_gradient_in() {
+        let graph = Graph::new();
+        let x = layers::data(&graph, "x", [8], DType::F32);
+        let label = layers::data(&graph, "y", [1], DType::I64);
+        let logits = layers::linear(&x, 3).unwrap();
+        let hard = layers::Label::Hard;
+        let (losses, _) = layers::softmax_with_cross_entropy(&logits, &label, hard).unwrap();
+        let loss = layers::mean(&losses).unwrap();
+        append_backward(&loss, None, &[]).unwrap();
+        let kinds = |fetches: &[&str]| {
+            let mut selection = Selection::new(&graph.main(), &[], fetches).unwrap();
+            fuse(&mut selection, None);
+            let mut edits = Edits::default();
+            loss::fuse(&Uses::new(&selection), &mut edits);
+            let ops = edits.apply(selection.ops).into_iter();
+            ops.map(|op| op.op.kind).collect::<Vec<_>>()
+        };
+        let expected = ["fused_fc", "fused_softmax_loss", "mean", "fused_fc_grad"];
+        assert_eq!(kinds(&[loss.name()]), expected);
+        // Who wants to see the gradient of each loss gets it.
+        let grad = bireme_ir::grad_name(losses.name());
+        assert!(kinds(&[&grad]).contains(&"mean_grad".to_owned()));
     }
 
     #[test]
