@@ -47,8 +47,6 @@ _RENAMED = {
     "paddle.fluid.io.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.layers.py_reader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.layers.cond": "paddle.where",
-    "paddle.fluid.layers.dynamic_gru": "paddle.nn.GRU",
-    "paddle.fluid.layers.dynamic_lstm": "paddle.nn.LSTM",
     "paddle.static.nn.cond": "paddle.where",
 }
 

@@ -12,7 +12,7 @@ pub struct Ops;
 impl Catalog for Ops {
     fn signature(&self, kind: &str) -> Option<Signature> {
         // Fused ops are the plan's own and trust it; a program may not name them.
-        ops::find(kind).ok().filter(|_| !kind.starts_with("fused_")).map(|def| def.signature)
+        ops::find(kind).ok().filter(|_| !ops::is_planned(kind)).map(|def| def.signature)
     }
 
     fn kinds(&self) -> Vec<&'static str> {

@@ -36,6 +36,9 @@ pub(crate) enum Binary {
     And,
     Or,
     Xor,
+    BitAnd,
+    BitOr,
+    BitXor,
     Eq,
     Ne,
     Lt,
@@ -66,6 +69,9 @@ impl Binary {
             Binary::And => "logical_and",
             Binary::Or => "logical_or",
             Binary::Xor => "logical_xor",
+            Binary::BitAnd => "bitwise_and",
+            Binary::BitOr => "bitwise_or",
+            Binary::BitXor => "bitwise_xor",
             Binary::Eq => "equal",
             Binary::Ne => "not_equal",
             Binary::Lt => "less_than",
@@ -76,9 +82,20 @@ impl Binary {
     }
 
     fn cache(self) -> &'static OpCache {
-        static CACHES: [std::sync::OnceLock<&'static OpCache>; 17] =
-            [const { std::sync::OnceLock::new() }; 17];
+        static CACHES: [std::sync::OnceLock<&'static OpCache>; 20] =
+            [const { std::sync::OnceLock::new() }; 20];
         CACHES[self as usize].get_or_init(|| cache(self.kind()))
+    }
+
+    /// What the operator means for elements of type `dtype`: of integers it takes every bit.
+    fn on(self, dtype: DType) -> Binary {
+        match self {
+            _ if dtype.is_float() || dtype == DType::Bool => self,
+            Binary::And => Binary::BitAnd,
+            Binary::Or => Binary::BitOr,
+            Binary::Xor => Binary::BitXor,
+            other => other,
+        }
     }
 
     fn compares(self) -> bool {
@@ -168,13 +185,14 @@ pub(crate) fn compare<'py>(
 /// An operator of one operand.
 pub(crate) fn unary<'py>(op: Unary, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let call = match op {
-        Unary::Not => Call::new(cache("logical_not")),
+        Unary::Not => match dtype(value)? {
+            DType::Bool => Call::new(cache("logical_not")),
+            integer if !integer.is_float() => Call::new(cache("bitwise_not")),
+            _ => return Err(PyTypeError::new_err("`~` takes a tensor of integers or bool")),
+        },
         Unary::Neg => Call::new(cache("scale")).attr("scale", -1.0f32),
         Unary::Abs => Call::new(cache("abs")),
     };
-    if op == Unary::Not && dtype(value)? != DType::Bool {
-        return Err(PyTypeError::new_err("`~` takes a tensor of bool"));
-    }
     call.input(value)?.run(value.py())
 }
 
@@ -191,7 +209,7 @@ pub(crate) fn binary<'py>(
         let (x, y) = (&x.get().inner, &y.get().inner);
         let same = x.dtype() == y.dtype();
         if same && (op != Binary::Div || x.dtype().is_float()) && !reflected {
-            return eager(py, op, x, y);
+            return eager(py, op.on(x.dtype()), x, y);
         }
     }
     if !is_operand(other) && !is_array_like(other) && !array::is_number(other) {
@@ -210,7 +228,7 @@ pub(crate) fn binary<'py>(
     }
     let other = convert(&operand, other, common)?;
     let (left, right) = if reflected { (other, operand) } else { (operand, other) };
-    Call::new(op.cache()).input(&left)?.input(&right)?.run(py)
+    Call::new(op.on(common).cache()).input(&left)?.input(&right)?.run(py)
 }
 
 fn eager<'py>(

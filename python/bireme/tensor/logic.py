@@ -8,13 +8,11 @@ from .._names import set_public_names
 from .arguments import TENSORS, Tensor, as_tensor, check_no_output, ops, real, require_tensor
 
 
-def _truth(x: Tensor) -> Tensor:
+def _are_truths(x: Tensor, y: Tensor) -> bool:
+    """Of truth values there is one bit, for which `logical_…` has a kernel on every device."""
     require_tensor(x, "x")
-    if x.dtype != "bool":
-        raise NotImplementedError(
-            f"bits of `{x.dtype.name}` have no kernel: bitwise functions take truth values only"
-        )
-    return x
+    require_tensor(y, "y")
+    return x.dtype == "bool"
 
 
 def equal(x: Tensor, y: Any, name: str | None = None) -> Any:
@@ -82,13 +80,13 @@ def logical_and(x: Tensor, y: Tensor, out: Any = None, name: str | None = None) 
 
 
 def bitwise_and(x: Tensor, y: Tensor, out: Any = None, name: str | None = None) -> Any:
-    """`and` of each pair of bits; of truth values where there are only these.
+    """`and` of each pair of bits, of integers or truth values.
 
-    >>> paddle.bitwise_and(paddle.to_tensor([True, True]), paddle.to_tensor([True, False])).tolist()
-    [True, False]
+    >>> paddle.bitwise_and(paddle.to_tensor([6, -1]), paddle.to_tensor([3, 5])).tolist()
+    [2, 5]
     """
     check_no_output(out, "bitwise_and")
-    return ops.logical_and(_truth(x), _truth(y))
+    return ops.logical_and(x, y) if _are_truths(x, y) else ops.bitwise_and(x, y)
 
 
 def logical_or(x: Tensor, y: Tensor, out: Any = None, name: str | None = None) -> Any:
@@ -102,13 +100,13 @@ def logical_or(x: Tensor, y: Tensor, out: Any = None, name: str | None = None) -
 
 
 def bitwise_or(x: Tensor, y: Tensor, out: Any = None, name: str | None = None) -> Any:
-    """`or` of each pair of bits; of truth values where there are only these.
+    """`or` of each pair of bits, of integers or truth values.
 
-    >>> paddle.bitwise_or(paddle.to_tensor([True, True]), paddle.to_tensor([True, False])).tolist()
-    [True, True]
+    >>> paddle.bitwise_or(paddle.to_tensor([6, 8]), paddle.to_tensor([3, 1])).tolist()
+    [7, 9]
     """
     check_no_output(out, "bitwise_or")
-    return ops.logical_or(_truth(x), _truth(y))
+    return ops.logical_or(x, y) if _are_truths(x, y) else ops.bitwise_or(x, y)
 
 
 def logical_xor(x: Tensor, y: Tensor, out: Any = None, name: str | None = None) -> Any:
@@ -122,13 +120,13 @@ def logical_xor(x: Tensor, y: Tensor, out: Any = None, name: str | None = None) 
 
 
 def bitwise_xor(x: Tensor, y: Tensor, out: Any = None, name: str | None = None) -> Any:
-    """`xor` of each pair of bits; of truth values where there are only these.
+    """`xor` of each pair of bits, of integers or truth values.
 
-    >>> paddle.bitwise_xor(paddle.to_tensor([True, True]), paddle.to_tensor([True, False])).tolist()
-    [False, True]
+    >>> paddle.bitwise_xor(paddle.to_tensor([6, 8]), paddle.to_tensor([3, 8])).tolist()
+    [5, 0]
     """
     check_no_output(out, "bitwise_xor")
-    return ops.logical_xor(_truth(x), _truth(y))
+    return ops.logical_xor(x, y) if _are_truths(x, y) else ops.bitwise_xor(x, y)
 
 
 def logical_not(x: Tensor, out: Any = None, name: str | None = None) -> Any:
@@ -142,13 +140,14 @@ def logical_not(x: Tensor, out: Any = None, name: str | None = None) -> Any:
 
 
 def bitwise_not(x: Tensor, out: Any = None, name: str | None = None) -> Any:
-    """Each bit turned over; truth values where there are only these.
+    """Each bit turned over, of integers or truth values.
 
-    >>> paddle.bitwise_not(paddle.to_tensor([True, False])).tolist()
-    [False, True]
+    >>> paddle.bitwise_not(paddle.to_tensor([0, 6])).tolist()
+    [-1, -7]
     """
     check_no_output(out, "bitwise_not")
-    return ops.logical_not(_truth(x))
+    require_tensor(x, "x")
+    return ops.logical_not(x) if x.dtype == "bool" else ops.bitwise_not(x)
 
 
 def equal_all(x: Tensor, y: Tensor, name: str | None = None) -> Any:

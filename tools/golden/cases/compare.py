@@ -19,4 +19,12 @@ CASES = [
     Case("logical_not", {"X": i64(4, high=2)}),
     *(Case(op, {"X": values([[1.0, NAN], [INF, -INF]])}) for op in ["isnan_v2", "isinf_v2", "isfinite_v2"]),
     *(Case(op, {"X": i64(3)}) for op in ["isnan_v2", "isinf_v2", "isfinite_v2"]),
+
+    *(Case(f"bitwise_{how}", {"X": i64(2, 3, low=-9, high=9), "Y": i64(3, low=-9, high=9)})
+      for how in ("and", "or", "xor")),
+    *(Case(f"bitwise_{how}", {"X": boolean(4), "Y": boolean(4)}) for how in ("and", "or", "xor")),
+    Case("bitwise_and", {"X": values([200, 7], "uint8"), "Y": values([77, 3], "uint8")}),
+    Case("bitwise_not", {"X": i32(2, 3, low=-9, high=9)}),
+    Case("bitwise_not", {"X": boolean(4)}),
+    Case("bitwise_not", {"X": values([200, 7], "uint8")}),
 ]

@@ -19,4 +19,8 @@ CASES = [
     Case("lookup_table", {"W": f32(10, 4), "Ids": COLUMN}, {"padding_idx": 0}, grad=["W"]),
     Case("lookup_table", {"W": f32(10, 4), "Ids": i64(5, 1, lod=[[0, 2, 5]])},
          {"is_sparse": True}, grad=["W"]),
+
+    Case("hash", {"X": i64(3, 2, low=0, high=1 << 40, lod=[[0, 1, 3]])},
+         {"num_hash": 3, "mod_by": 1000}),
+    Case("hash", {"X": i32(2, 9, low=-100, high=100)}, {"num_hash": 1, "mod_by": 1 << 20}),
 ]

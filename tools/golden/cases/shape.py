@@ -164,4 +164,9 @@ CASES = [
          {"paddings": [], "mode": "reflect"}),
     Case("meshgrid", {"X": [f32(3), f32(2)]}, outputs=[("Out", 2)]),
     Case("meshgrid", {"X": [f64(2), f64(3), f64(1)]}, outputs=[("Out", 3)]),
+
+    Case("partial_concat", {"X": [f32(2, 4), f32(2, 4)]}, {"start_index": 1, "length": 2}),
+    Case("partial_concat", {"X": [f32(3, 4), f32(3, 4), f32(3, 4)]}, {"start_index": -2}),
+    Case("partial_sum", {"X": [f32(2, 4), f32(2, 4)]}, {"start_index": 1, "length": 2}),
+    Case("partial_sum", {"X": [f32(3, 4), f32(3, 4), f32(3, 4)]}, {"start_index": 2, "length": -1}),
 ]

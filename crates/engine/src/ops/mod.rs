@@ -44,6 +44,7 @@ mod shape;
 mod sort;
 #[cfg(test)]
 mod testing;
+mod tree;
 
 pub(crate) use remote::table_of as remote_table;
 
@@ -75,6 +76,7 @@ const FAMILIES: &[&[OpDef]] = &[
     sequence::DEFS,
     shape::DEFS,
     sort::DEFS,
+    tree::DEFS,
 ];
 
 /// Every definition, family by family; one that follows from another stands after it.
@@ -105,6 +107,11 @@ pub fn find(kind: &str) -> Result<&'static OpDef> {
         let alike = did_you_mean(&nearest(kind, table.keys().copied()));
         Error::kernel(format!("there is no op `{kind}`{alike}"))
     })
+}
+
+/// Whether op type `kind` is one of those that plans put in, which no program may name.
+pub fn is_planned(kind: &str) -> bool {
+    fused::DEFS.iter().any(|def| def.name == kind)
 }
 
 #[cfg(test)]

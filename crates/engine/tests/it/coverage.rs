@@ -96,6 +96,14 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("pass_dense", REMOTE),
     ("gradient_merge", "ours; see `ops/collective/tests.rs`"),
     ("conditional_block", "holds ops; see `ops/collective/tests.rs`"),
+    ("batch_fc", "a kernel for cards only in Paddle 2.6; see `ops/matmul/batch_fc.rs`"),
+    (
+        "fused_seqpool_cvm",
+        "a kernel for cards only in Paddle 2.6; see `ops/sequence/fused_seqpool_cvm.rs`",
+    ),
+    ("filter_by_instag", "of older programs, no longer in Paddle 2.6"),
+    ("sample_logits", "of older programs, no longer in Paddle 2.6"),
+    ("rank_attention", "a kernel for cards only in Paddle 2.6; see `ops/matmul/rank_attention.rs`"),
     ("split_byref", "no kernel in Paddle 2.6; a part of trainers' programs"),
     ("split_selected_rows", "no kernel in Paddle 2.6; a part of trainers' programs"),
 ];

@@ -7,6 +7,8 @@ from typing import Any
 
 from ... import _core
 from ..._names import set_public_names
+from ...nn.functional import hsigmoid_loss as _hsigmoid_loss
+from ...static.nn.parameters import LayerNames as _LayerNames
 from ...tensor.arguments import require_tensor as _require_tensor
 
 Variable = Any
@@ -220,6 +222,94 @@ def label_smooth(
         return _ops.scale(label, scale=1.0 - epsilon, bias=epsilon / label.shape[-1])
     kept = _ops.scale(label, scale=1.0 - epsilon)
     return _ops.elementwise_add(kept, _ops.scale(prior_dist, scale=epsilon))
+
+
+def hsigmoid(
+    input: Variable,
+    label: Variable,
+    num_classes: int,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+    path_table: Variable | None = None,
+    path_code: Variable | None = None,
+    is_custom: bool = False,
+    is_sparse: bool = False,
+) -> Variable:
+    """The cost of finding a class by the decisions on its way through a binary tree.
+
+    With `is_custom` the ways are given with each batch, and `num_classes` is how many nodes decide.
+
+    >>> x = paddle.fluid.layers.data("x", [3])
+    >>> label = paddle.fluid.layers.data("label", [1], dtype="int64")
+    >>> paddle.fluid.layers.hsigmoid(x, label, 6).shape
+    (-1, 1)
+    """
+    if is_custom != (path_table is not None) or is_custom != (path_code is not None):
+        raise ValueError("`path_table` and `path_code` belong to `is_custom`, which needs both")
+    layer = _LayerNames("hierarchical_sigmoid", name)
+    nodes = num_classes if is_custom else num_classes - 1
+    weight = layer.weight(param_attr, [nodes, input.shape[1]], input.dtype)
+    bias = layer.bias(bias_attr, [nodes, 1], input.dtype)
+    return _hsigmoid_loss(
+        input,
+        label,
+        num_classes,
+        weight,
+        bias,
+        path_table,
+        path_code,
+        # As in Paddle: of a complete tree most rows are near the root, and in every batch.
+        is_sparse and is_custom,
+    )
+
+
+def sampled_softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    num_samples: int,
+    num_true: int = 1,
+    remove_accidental_hits: bool = True,
+    use_customized_samples: bool = False,
+    customized_samples: Variable | None = None,
+    customized_probabilities: Variable | None = None,
+    seed: int = 0,
+) -> Variable:
+    """The cross entropy over the classes in `label` and `num_samples` others drawn at random.
+
+    Small numbers are drawn more often. With `use_customized_samples` the classes of each row, those
+    of its label first, and how probable they were are given.
+
+    >>> logits = paddle.fluid.layers.data("logits", [100])
+    >>> label = paddle.fluid.layers.data("label", [1], dtype="int64")
+    >>> paddle.fluid.layers.sampled_softmax_with_cross_entropy(logits, label, 10).shape
+    (-1, 1)
+    """
+    given: list[Any] = [None, None]
+    into: dict[str, Any] = {}
+    if use_customized_samples:
+        given = [customized_samples, customized_probabilities]
+        if None in given:
+            raise ValueError(
+                "`use_customized_samples` needs `customized_samples` and `customized_probabilities`"
+            )
+        into = {"Samples": customized_samples, "Probabilities": customized_probabilities}
+    _, _, taken, places = _ops.sample_logits(
+        logits,
+        label,
+        *given,
+        num_samples=num_samples,
+        remove_accidental_hits=remove_accidental_hits,
+        use_customized_samples=use_customized_samples,
+        seed=seed,
+        _outputs=("Samples", "Probabilities", "SampledLogits", "SampledLabels"),
+        _into=into,
+    )
+    # The classes of the label are the first ones of each row.
+    target = _ops.one_hot_v2(places, depth=num_true + num_samples, dtype="float32")
+    target = _ops.reduce_sum(target, dim=[1])
+    _, loss = _ops.softmax_with_cross_entropy(taken, target, soft_label=True)
+    return loss / num_true
 
 
 set_public_names(__name__)

@@ -14,6 +14,7 @@ from ...static.nn import (
     conv2d,
     data_norm,
     layer_norm,
+    nce,
 )
 from ...static.nn import fc as _fc
 from ...static.nn import prelu as _prelu
@@ -33,7 +34,9 @@ __all__ = [
     "dropout",
     "embedding",
     "fc",
+    "hash",
     "layer_norm",
+    "nce",
     "one_hot",
     "pool2d",
     "prelu",
@@ -123,6 +126,16 @@ def dropout(
         dropout_implementation=dropout_implementation,
         _outputs=("Out",),
     )
+
+
+def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = None) -> Variable:
+    """Each row of integers as `num_hash` numbers below `hash_size`.
+
+    >>> ids = paddle.to_tensor([[1, 2], [1, 2], [3, 4]])
+    >>> paddle.fluid.layers.hash(ids, 1000, num_hash=4).shape
+    [3, 4, 1]
+    """
+    return _ops.hash(input, num_hash=num_hash, mod_by=hash_size)
 
 
 def pool2d(

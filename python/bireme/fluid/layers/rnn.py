@@ -1,7 +1,7 @@
-"""One step of recurrent layers, under their 1.x signatures.
+"""Recurrent layers under their 1.x signatures: over sequences of different lengths, and one step.
 
-Layers that loop over sequences inside a program (`dynamic_gru`, `dynamic_lstm`, `StaticRNN`) are
-missing: call a step for each position, or use `paddle.nn.GRU` and `paddle.nn.LSTM`.
+Layers that hold a loop of the user's own (`StaticRNN`, `DynamicRNN`) are missing: call a step for
+each position.
 """
 
 from __future__ import annotations
@@ -17,7 +17,90 @@ Variable = Any
 _ops = _core.ops
 _GATES = ("identity", "sigmoid", "tanh", "relu")
 
-__all__ = ["gru_unit", "lstm_unit"]
+__all__ = ["dynamic_gru", "dynamic_lstm", "gru_unit", "lstm_unit"]
+
+
+def dynamic_gru(
+    input: Variable,
+    size: int,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    is_reverse: bool = False,
+    gate_activation: str = "sigmoid",
+    candidate_activation: str = "tanh",
+    h_0: Variable | None = None,
+    origin_mode: bool = False,
+) -> Variable:
+    """The states of a gated recurrent unit of `size` cells over each sequence.
+
+    `input` is already multiplied by its weights (an `fc` of `3 * size`); `h_0` has a first state
+    for each sequence, or else they are zeros.
+
+    >>> x = paddle.fluid.layers.data("x", [12], lod_level=1)
+    >>> paddle.fluid.layers.dynamic_gru(x, 4).shape
+    (-1, 4)
+    """
+    layer = LayerNames("gru")
+    weight = layer.weight(param_attr, [size, 3 * size], input.dtype)
+    bias = layer.bias(bias_attr, [1, 3 * size], input.dtype)
+    made = _ops.gru(
+        input,
+        h_0,
+        weight,
+        bias,
+        activation=_named("candidate_activation", candidate_activation),
+        gate_activation=_named("gate_activation", gate_activation),
+        is_reverse=is_reverse,
+        origin_mode=origin_mode,
+        _outputs=("BatchGate", "BatchResetHiddenPrev", "BatchHidden", "Hidden"),
+    )
+    return made[-1]
+
+
+def dynamic_lstm(
+    input: Variable,
+    size: int,
+    h_0: Variable | None = None,
+    c_0: Variable | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_peepholes: bool = True,
+    is_reverse: bool = False,
+    gate_activation: str = "sigmoid",
+    cell_activation: str = "tanh",
+    candidate_activation: str = "tanh",
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """The hidden and cell states of a long short-term memory of `size // 4` cells.
+
+    `input` is already multiplied by its weights (an `fc` of `size`); `h_0` and `c_0` have first
+    states for each sequence, or else they are zeros.
+
+    >>> x = paddle.fluid.layers.data("x", [16], lod_level=1)
+    >>> [state.shape for state in paddle.fluid.layers.dynamic_lstm(x, 16)]
+    [(-1, 4), (-1, 4)]
+    """
+    if bias_attr is False:
+        raise ValueError("`dynamic_lstm` has a bias: `bias_attr` cannot be False")
+    cells = _part(size, 4)
+    layer = LayerNames("lstm", name)
+    weight = layer.weight(param_attr, [cells, 4 * cells], dtype)
+    bias = layer.bias(bias_attr, [1, (7 if use_peepholes else 4) * cells], dtype)
+    hidden, cell, _, _ = _ops.lstm(
+        input,
+        h_0,
+        c_0,
+        weight,
+        bias,
+        use_peepholes=use_peepholes,
+        is_reverse=is_reverse,
+        gate_activation=_named("gate_activation", gate_activation),
+        cell_activation=_named("cell_activation", cell_activation),
+        candidate_activation=_named("candidate_activation", candidate_activation),
+        _outputs=("Hidden", "Cell", "BatchGate", "BatchCellPreAct"),
+    )
+    return hidden, cell
 
 
 def gru_unit(
@@ -87,6 +170,10 @@ def _part(size: int, parts: int) -> int:
 
 
 def _gate(argument: str, name: str) -> int:
+    return _GATES.index(_named(argument, name))
+
+
+def _named(argument: str, name: str) -> str:
     if name not in _GATES:
         raise ValueError(f"`{argument}` must be one of {', '.join(_GATES)}, not {name!r}")
-    return _GATES.index(name)
+    return name

@@ -327,4 +327,42 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
     return loss
 
 
+def hsigmoid_loss(
+    input: Tensor,
+    label: Tensor,
+    num_classes: int,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    path_table: Tensor | None = None,
+    path_code: Tensor | None = None,
+    is_sparse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """The cost of finding a class by the decisions on its way through a binary tree.
+
+    Without `path_table` and `path_code` the tree is a complete one with `num_classes` leaves; they
+    give for each row the nodes on its way, and which side it takes there, a negative node ending
+    it. A row of `weight`, and an element of `bias`, belongs to each node. As in Paddle, a way that
+    is shorter than the longest costs `ln(2)` for each decision that it lacks.
+
+    >>> x, label = paddle.ones([2, 3]), paddle.to_tensor([[0], [3]])
+    >>> loss = paddle.nn.functional.hsigmoid_loss(x, label, 4, paddle.zeros([3, 3]))
+    >>> [round(each, 4) for each in loss.flatten().tolist()]
+    [1.3863, 1.3863]
+    """
+    if num_classes < 2:
+        raise ValueError(f"`num_classes` must be 2 or more, not {num_classes}")
+    return ops.hierarchical_sigmoid(
+        input,
+        weight,
+        label,
+        path_table,
+        path_code,
+        bias,
+        num_classes=num_classes,
+        is_sparse=is_sparse,
+        _outputs=("Out", "PreOut"),
+    )[0]
+
+
 set_public_names(__name__, but="reduced")

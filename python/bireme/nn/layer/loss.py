@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..._names import set_public_names
+from ...tensor.arguments import Tensor
 from .. import functional as F
 from .function_layer import FunctionLayer
+from .layers import Layer
 
 
 class _Loss(FunctionLayer):
@@ -136,6 +140,66 @@ class TripletMarginLoss(_Loss, of=F.triplet_margin_loss, takes="input positive n
     >>> round(paddle.nn.TripletMarginLoss()(x, near, far).item(), 4)
     0.5
     """
+
+
+class HSigmoidLoss(Layer):
+    """The cost of finding a class by the decisions on its way through a binary tree.
+
+    With `is_custom` the ways are given with each batch, and `num_classes` is how many nodes decide;
+    otherwise the tree is a complete one with `num_classes` leaves.
+
+    >>> loss = paddle.nn.HSigmoidLoss(3, 4)
+    >>> loss(paddle.ones([2, 3]), paddle.to_tensor([[0], [3]])).shape
+    [2, 1]
+    """
+
+    def __init__(
+        self,
+        feature_size: int,
+        num_classes: int,
+        weight_attr: Any = None,
+        bias_attr: Any = None,
+        is_custom: bool = False,
+        is_sparse: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        if num_classes < 2 and not is_custom:
+            raise ValueError(f"`num_classes` must be 2 or more, not {num_classes}")
+        if is_sparse and not is_custom:
+            raise ValueError("`is_sparse` needs ways of your own: set `is_custom`")
+        nodes = num_classes if is_custom else num_classes - 1
+        self._feature_size = feature_size
+        self._num_classes = num_classes
+        self._is_custom = is_custom
+        self._is_sparse = is_sparse
+        self.weight = self.create_parameter([nodes, feature_size], weight_attr)
+        self.bias = self.create_parameter([nodes, 1], bias_attr, is_bias=True)
+
+    def forward(
+        self,
+        input: Tensor,
+        label: Tensor,
+        path_table: Tensor | None = None,
+        path_code: Tensor | None = None,
+    ) -> Tensor:
+        if self._is_custom and (path_table is None or path_code is None):
+            raise ValueError("`path_table` and `path_code` must be given, as `is_custom` says")
+        if not self._is_custom and (path_table is not None or path_code is not None):
+            raise ValueError("`path_table` and `path_code` need `is_custom`")
+        return F.hsigmoid_loss(
+            input,
+            label,
+            self._num_classes,
+            self.weight,
+            self.bias,
+            path_table,
+            path_code,
+            self._is_sparse,
+        )
+
+    def extra_repr(self) -> str:
+        return f"feature_size={self._feature_size}, num_classes={self._num_classes}"
 
 
 set_public_names(__name__)

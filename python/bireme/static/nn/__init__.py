@@ -7,6 +7,7 @@ one block of ops that the engine knows. Write loops over steps in Python, and ch
 from ..._missing import missing_names
 from ..._names import set_public_names
 from .common import *
+from .loss import *
 from .norm import *
 from .sequence_lod import *
 

@@ -1,7 +1,9 @@
-//! Comparisons, logic, and tests of single elements; their results are truth values.
+//! Comparisons, logic, and tests of single elements, whose results are truth values; and logic of
+//! all bits of integers.
 
 use crate::op::OpDef;
 
+mod bitwise;
 mod finite;
 mod logical;
 mod relation;
@@ -18,6 +20,10 @@ pub(super) const DEFS: &[OpDef] = &[
     logical::OR,
     logical::XOR,
     logical::NOT,
+    bitwise::AND,
+    bitwise::OR,
+    bitwise::XOR,
+    bitwise::NOT,
     finite::ISNAN_V2,
     finite::ISINF_V2,
     finite::ISFINITE_V2,

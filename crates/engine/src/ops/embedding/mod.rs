@@ -1,8 +1,9 @@
-//! Embeddings: rows of a table by id, and the gradient of the rows that were read.
+//! Embeddings: rows of a table by id, the gradient of the rows that were read, and ids by hash.
 
 use crate::op::OpDef;
 
 mod find_rows;
+mod hash;
 mod lookup;
 mod spread_rows;
 mod table;
@@ -14,4 +15,5 @@ pub use spread_rows::{global_row, owner};
 pub(crate) use table::Id;
 
 /// The definitions of this family.
-pub(super) const DEFS: &[OpDef] = &[find_rows::DEF, lookup::V1, lookup::V2, spread_rows::DEF];
+pub(super) const DEFS: &[OpDef] =
+    &[find_rows::DEF, hash::DEF, lookup::V1, lookup::V2, spread_rows::DEF];

@@ -2,6 +2,7 @@
 
 use crate::op::OpDef;
 
+mod batch_fc;
 mod bmm;
 mod cos_sim;
 mod dot;
@@ -9,9 +10,11 @@ pub mod einsum;
 mod matmul_v2;
 mod mul;
 mod product;
+mod rank_attention;
 
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
+    batch_fc::DEF,
     bmm::DEF,
     dot::DEF,
     einsum::DEF,
@@ -20,4 +23,5 @@ pub(super) const DEFS: &[OpDef] = &[
     matmul_v2::V2,
     mul::DEF,
     cos_sim::DEF,
+    rank_attention::DEF,
 ];

@@ -40,7 +40,7 @@ fn shape(op: &OpView<'_>) -> Result<Given> {
 }
 
 /// A number below `bound` from 64 random bits: the upper half of their product.
-pub(super) fn below(bits: u64, bound: u64) -> u64 {
+pub(in crate::ops) fn below(bits: u64, bound: u64) -> u64 {
     ((u128::from(bits) * u128::from(bound)) >> 64) as u64
 }
 

@@ -12,6 +12,9 @@ mod multinomial;
 mod reals;
 mod shuffle_batch;
 
+pub(super) use draw::Draw;
+pub(super) use integers::below;
+
 /// The definitions of this family.
 pub(super) const DEFS: &[OpDef] = &[
     dropout::DEF,

@@ -31,6 +31,24 @@ impl Activation {
         })
     }
 
+    /// The activation that attribute `attr` of `op` names.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn named(op: &OpView<'_>, attr: &str) -> Result<Activation> {
+        Ok(match op.string(attr)?.as_str() {
+            "identity" => Activation::Identity,
+            "sigmoid" => Activation::Sigmoid,
+            "tanh" => Activation::Tanh,
+            "relu" => Activation::Relu,
+            other => {
+                return Err(Error::kernel(format!(
+                    "attribute `{attr}` must be identity, sigmoid, tanh or relu, not `{other}`"
+                )));
+            }
+        })
+    }
+
     /// Activates every value.
     pub(super) fn apply<T: Real>(self, values: &mut [T]) {
         vectorized(

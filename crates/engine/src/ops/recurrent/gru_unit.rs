@@ -64,11 +64,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<()> {
 
 /// What the attributes say.
 #[derive(Clone, Copy)]
-struct Unit {
-    activation: Activation,
-    gate: Activation,
+pub(super) struct Unit {
+    pub(super) activation: Activation,
+    pub(super) gate: Activation,
     /// Which of the two ways to mix candidate and last state.
-    origin: bool,
+    pub(super) origin: bool,
 }
 
 impl Unit {
@@ -124,7 +124,7 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
 }
 
 /// Takes the first two thirds and the last third of every row apart, and adds the bias.
-fn split_columns<T: Real>(
+pub(super) fn split_columns<T: Real>(
     rows: &[T],
     bias: Option<&[T]>,
     gates: &mut [T],
@@ -143,7 +143,7 @@ fn split_columns<T: Real>(
 }
 
 /// The reverse of [`split_columns`].
-fn join_columns<T: Real>(gates: &[T], candidate: &[T], rows: &mut [T], hidden: usize) {
+pub(super) fn join_columns<T: Real>(gates: &[T], candidate: &[T], rows: &mut [T], hidden: usize) {
     let sources = gates.chunks_exact(2 * hidden).zip(candidate.chunks_exact(hidden));
     for (row, (gates, candidate)) in rows.chunks_exact_mut(3 * hidden).zip(sources) {
         row[..2 * hidden].copy_from_slice(gates);
@@ -153,7 +153,7 @@ fn join_columns<T: Real>(gates: &[T], candidate: &[T], rows: &mut [T], hidden: u
 
 impl Unit {
     #[expect(clippy::too_many_arguments, reason = "what a step reads and writes")]
-    fn forward<T: Matrix + Real>(
+    pub(super) fn forward<T: Matrix + Real>(
         &self,
         [rows, hidden]: [usize; 2],
         last: &[T],
@@ -191,13 +191,13 @@ impl Unit {
 }
 
 /// What the gradient reads.
-struct Reads<'a, T> {
-    hidden: usize,
-    last: &'a [T],
-    weight: &'a [T],
-    gates: &'a [T],
-    reset_last: &'a [T],
-    dout: &'a [T],
+pub(super) struct Reads<'a, T> {
+    pub(super) hidden: usize,
+    pub(super) last: &'a [T],
+    pub(super) weight: &'a [T],
+    pub(super) gates: &'a [T],
+    pub(super) reset_last: &'a [T],
+    pub(super) dout: &'a [T],
 }
 
 fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
@@ -243,7 +243,7 @@ fn grad_kernel(op: &OpView<'_>) -> Result<Kernel> {
 
 impl Unit {
     /// The gradients of gates and candidate before activation, and of the last state.
-    fn backward<T: Matrix + Real>(
+    pub(super) fn backward<T: Matrix + Real>(
         &self,
         rows: usize,
         reads: &Reads<'_, T>,
@@ -282,7 +282,7 @@ impl Unit {
     }
 }
 
-fn weight_grad<T: Matrix + Real>(
+pub(super) fn weight_grad<T: Matrix + Real>(
     rows: usize,
     reads: &Reads<'_, T>,
     dgates: &[T],
@@ -296,7 +296,7 @@ fn weight_grad<T: Matrix + Real>(
     gemm(hidden, hidden, rows, of_candidate, reads.reset_last, turned, dcandidate, plain);
 }
 
-fn sum_rows<T: Real>(rows: &[T], sums: &mut [T]) {
+pub(super) fn sum_rows<T: Real>(rows: &[T], sums: &mut [T]) {
     sums.fill(T::ZERO);
     if !sums.is_empty() {
         for row in rows.chunks_exact(sums.len()) {

@@ -127,7 +127,7 @@ fn joined(run: &Run<'_>, inputs: &[In], axis: usize) -> Result<Dims> {
 }
 
 /// The outputs of slot `slot` with the positions they belong to, without those nobody wants.
-pub(super) fn wanted_outputs(op: &OpView<'_>, slot: &str) -> Vec<Option<Out>> {
+pub(in crate::ops) fn wanted_outputs(op: &OpView<'_>, slot: &str) -> Vec<Option<Out>> {
     let names = op.op.outputs_of(slot);
     let wanted = |(out, name): (Out, &String)| (name != bireme_ir::EMPTY_VAR).then_some(out);
     op.outputs(slot).into_iter().zip(names).map(wanted).collect()

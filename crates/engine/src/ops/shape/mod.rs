@@ -3,7 +3,7 @@
 use crate::op::OpDef;
 
 mod blocks;
-mod concat;
+pub(in crate::ops) mod concat;
 pub(in crate::ops) mod dims;
 mod expand;
 mod flatten;
@@ -11,6 +11,7 @@ mod flip;
 pub(in crate::ops) mod given;
 mod meshgrid;
 mod pad;
+mod partial;
 mod relabel;
 mod relocate;
 mod reshape;
@@ -57,6 +58,8 @@ pub(super) const DEFS: &[OpDef] = &[
     pad::PAD,
     pad::PAD2D,
     pad::PAD3D,
+    partial::CONCAT,
+    partial::SUM,
     meshgrid::DEF,
     meshgrid::GRAD,
     set_value::DEF,
