@@ -17,6 +17,7 @@ use crate::edit::Edit;
 use crate::plan::Plan;
 use crate::sparse::{Table, is_keyed, is_lookup, padding};
 use crate::{Error, Result, server};
+use ranks::Exchanged;
 use records::{Kind, Rows};
 
 /// Ops through which ids go as they are: keys stay keys.
@@ -112,22 +113,8 @@ impl Build<'_> {
             |problem: String| Error::Program(format!("table `{}`: {problem}", table.name));
         let lookups: Vec<&Op> = table.lookups.iter().map(|index| &ops[*index]).collect();
         let kind = Kind::of(&lookups).map_err(problem)?;
-        if self.ranks() > 1 {
-            kind.is_plain_among_ranks().map_err(problem)?;
-        }
         let padded = padding(lookups[0]);
-        let states = match (update, &kind) {
-            (Some(update), Kind::Plain | Kind::Entry(_)) => {
-                state_slots(update.op()).map_err(problem)?
-            }
-            (None, Kind::Accessor(..)) => {
-                let why = "its accessor counts what is trained, and the program does not train it";
-                return Err(problem(why.to_owned()));
-            }
-            _ => &[],
-        };
-        let states: Vec<String> =
-            states.iter().flat_map(|slot| update_inputs(update, slot)).collect();
+        let states = states_of(&kind, update).map_err(problem)?;
         let index = format!("{}@KEYS", table.name);
         let mut feeds = BTreeSet::new();
         let found = self.find(table, &kind, &index, padded);
@@ -137,9 +124,14 @@ impl Build<'_> {
             }
         }
         self.by_rows(table, &kind, &found, padded);
-        let room = match self.ranks() {
-            1 => None,
-            _ => Some(self.exchange(table, &found, update)?),
+        let is_update = |op: &Op| op.outputs_of("ParamOut") == [table.name.as_str()];
+        let at = ops.iter().position(is_update);
+        let (room, counts) = match self.ranks() {
+            1 => (None, at.and_then(|at| self.count(table, &kind, &found, at))),
+            _ => {
+                let Exchanged { room, counts } = self.exchange(table, &kind, &found, update)?;
+                (Some(room), counts)
+            }
         };
         let mut described = plan
             .remote(Op::new("pass_table"))
@@ -151,15 +143,14 @@ impl Build<'_> {
             .attr("endpoints", plan.endpoints.clone())
             .attr("shard_num", plan.config.shard_num)
             .attr("padding_idx", padded);
-        let is_update = |op: &Op| op.outputs_of("ParamOut") == [table.name.as_str()];
-        let at = ops.iter().position(is_update);
         if let (Kind::Accessor(accessor, entry), Some(update), Some(at)) = (&kind, update, at) {
-            described = self.accessor(table, (accessor, entry), update, (&found, at), described);
+            let counted = (counts.clone(), at);
+            described = self.accessor(table, (accessor, entry), update, counted, described);
         } else if let Some(update) = update {
             described = self.update(update, described);
         }
         if let Kind::Entry(entry) = &kind {
-            described = self.entry(table, entry, &found, at, described);
+            described = self.entry(table, entry, counts, at, described);
         }
         self.rows.insert(table.name.clone());
         self.rows.extend(states);
@@ -226,6 +217,8 @@ impl Build<'_> {
         padded: i64,
     ) -> BTreeMap<String, Rows> {
         let ops = &self.plan.program.global().ops;
+        // Several ranks ask each other for all rows; whoever has one knows whether it is admitted.
+        let kind = if self.ranks() > 1 { &Kind::Plain } else { kind };
         let mut found = BTreeMap::new();
         // As few ops as possible: one for all ids that are there when the first is looked up.
         let mut by_place: BTreeMap<usize, Vec<String>> = BTreeMap::new();
@@ -239,7 +232,8 @@ impl Build<'_> {
                 let is_ready = self.ranks() > 1 || ready <= table.lookups[0];
                 let place = if is_ready { table.lookups[0] } else { *at };
                 by_place.entry(place).or_default().push(ids.clone());
-                found.insert(ids.clone(), Rows::of(ids, &table.name, kind));
+                let rows = format!("{ids}@ROWS@{}", table.name);
+                found.insert(ids.clone(), Rows::of(rows, kind));
             }
         }
         for (place, ids) in by_place {
@@ -287,6 +281,19 @@ impl Build<'_> {
             .attr("fingerprint", self.plan.fingerprint());
         self.descriptions.push(op);
     }
+}
+
+/// The accumulators of a table's rows.
+fn states_of(kind: &Kind, update: Option<&Update>) -> std::result::Result<Vec<String>, String> {
+    let slots = match (update, kind) {
+        (Some(update), Kind::Plain | Kind::Entry(_)) => state_slots(update.op())?,
+        (None, Kind::Accessor(..)) => {
+            let why = "its accessor counts what is trained, and the program does not train it";
+            return Err(why.to_owned());
+        }
+        _ => &[],
+    };
+    Ok(slots.iter().flat_map(|slot| update_inputs(update, slot)).collect())
 }
 
 /// The slots of an update's state, in the order in which a server's record has them.

@@ -1,11 +1,12 @@
 //! GPUBox as a process of a job: the trainer's passes, and, where nobody serves the tables, a server
-//! inside the trainer's own process.
+//! inside the process of trainer 0. One that is alone reaches it through memory, several over the network.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use bireme_comm::{Memory, Settings};
+use bireme_comm::{Bound, Memory, Settings, Stream, Transport};
 use bireme_engine::Executor;
 use bireme_engine::tensor::Tensor;
 use bireme_ir::{Attr, Op, Program, Var};
@@ -14,18 +15,21 @@ use bireme_ps::worker::Worker;
 
 use super::Fleet;
 use super::save::text;
-use super::server::Initial;
+use super::server::{Initial, listen_at, listens_at};
 use crate::gpubox::Passes;
+use crate::settings::{check_guarded, folders};
 use crate::{Error, Result, Role, RoleMaker, UserDefined};
 
-/// What the server inside a trainer's process is called; nobody else can reach it.
+/// What the server inside a trainer's process is called where nobody else can reach it.
 const ENDPOINT: &str = "127.0.0.1:6174";
 
-/// The server of a job that has no other process.
+/// The server of a job that has no process for it.
 #[derive(Default)]
 pub(super) struct Embedded {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<bireme_ps::Result<()>>>,
+    /// Where other trainers reach it.
+    endpoint: String,
 }
 
 impl Drop for Embedded {
@@ -45,19 +49,15 @@ impl Fleet {
         Some(passes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Checks that this process can be one of a GPUBox job; without servers it becomes its own.
+    /// Checks that this process can be one of a GPUBox job; without servers, trainer 0 becomes one, too.
     pub(super) fn prepare_gpubox(&mut self) -> Result<()> {
         let (workers, endpoints) = (self.role.worker_num(), self.role.worker_endpoints().len());
         let has_servers = !self.role.server_endpoints().is_empty();
-        let problem = if workers > 1 && !has_servers {
-            "with several trainers needs a server, which has the tables: start one (`--server_num=1`)"
-        } else if workers > 1 && self.is_worker() && endpoints != workers as usize {
+        let problem = if workers > 1 && self.is_worker() && endpoints != workers as usize {
             "with several trainers must know where each is, for they exchange rows: name all of them \
              (`--workers`, or `PADDLE_TRAINER_ENDPOINTS`)"
         } else if self.role.heter_worker_num() > 0 {
             "has no heter workers: leave them out (`--heter_worker_num`)"
-        } else if self.role.is_collective() {
-            "is no collective training: start the script without `is_collective`"
         } else {
             if !has_servers {
                 self.embed()?;
@@ -73,20 +73,49 @@ impl Fleet {
     }
 
     fn embed(&mut self) -> Result<()> {
+        let (index, workers) = (self.role.index(), self.role.worker_num());
+        let worker_endpoints = self.role.worker_endpoints().to_vec();
+        // Among several, the server has the name of the process that it is in.
+        let first = worker_endpoints.first().filter(|_| workers > 1).cloned();
+        if first.is_none() {
+            self.transport = Arc::new(Memory::new(0));
+            self.settings =
+                Settings { interrupt: self.settings.interrupt.clone(), ..Settings::default() };
+            self.is_on_network = false;
+        }
         self.role = RoleMaker::user_defined(UserDefined {
-            current_id: 0,
+            current_id: i64::from(index),
             role: Role::Worker,
-            worker_num: Some(1),
-            server_endpoints: vec![ENDPOINT.to_owned()],
-            worker_endpoints: Vec::new(),
+            worker_num: Some(i64::from(workers)),
+            worker_endpoints: if first.is_some() { worker_endpoints } else { Vec::new() },
+            server_endpoints: vec![first.unwrap_or_else(|| ENDPOINT.to_owned())],
             heter_stages: Vec::new(),
         })?;
-        self.transport = Arc::new(Memory::new(0));
-        self.settings =
-            Settings { interrupt: self.settings.interrupt.clone(), ..Settings::default() };
-        self.is_on_network = false;
-        self.embedded = Some(Embedded::default());
+        if index == 0 {
+            self.embedded = Some(Embedded::default());
+        }
         Ok(())
+    }
+
+    /// Whether the server is in the process of trainer 0, and others reach it there.
+    fn has_server_in_trainer_0(&self) -> bool {
+        let trainers = self.role.worker_endpoints();
+        trainers.len() > 1 && self.role.server_endpoints() == &trainers[..1]
+    }
+
+    /// What carries bytes to the servers. One in the process of trainer 0 listens at a port that was free,
+    /// which the trainers are told here, all of them together.
+    pub(super) fn way_to_servers(&mut self) -> Result<Arc<dyn Transport>> {
+        let transport = Arc::clone(&self.transport);
+        if !self.has_server_in_trainer_0() {
+            return Ok(transport);
+        }
+        let Some(rings) = self.join()? else { return Ok(transport) };
+        let own = self.embedded.as_ref().map_or("", |embedded| &embedded.endpoint);
+        let told = rings.group(0).all_gather_varied(own.as_bytes())?;
+        let endpoint = told.first().map(|told| String::from_utf8_lossy(told).into_owned());
+        let name = self.role.server_endpoints()[0].clone();
+        Ok(Arc::new(Found { transport, name, endpoint: endpoint.unwrap_or_default() }))
     }
 
     /// Whether a server runs inside this process.
@@ -105,7 +134,9 @@ impl Fleet {
     /// What a server of this process runs first.
     pub(super) fn server_startup(&self) -> Result<Program> {
         match (&self.embedded, &self.job()?.transpiled) {
-            (Some(_), Some(transpiled)) => Ok(transpiled.startup_program(ENDPOINT)?),
+            (Some(_), Some(transpiled)) => {
+                Ok(transpiled.startup_program(&self.role.server_endpoints()[0])?)
+            }
             _ => Ok(self.startup_program()?.clone()),
         }
     }
@@ -118,15 +149,11 @@ impl Fleet {
         if self.initial.is_none() {
             self.init_server(None)?;
         }
-        let Some(Initial { scope, checkpoint }) = self.initial.take() else { return Ok(()) };
-        let Some(transpiled) = &self.job()?.transpiled else { return Ok(()) };
-        let program = transpiled.pserver_program(ENDPOINT)?;
-        let checkpoint = checkpoint.as_deref().map(text).transpose()?;
-        let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
-        let folders = Folders::default();
-        let server =
-            PsServer::start_from(&program, &scope, checkpoint, &[], folders, transport, settings)?;
+        let Some(initial) = self.initial.take() else { return Ok(()) };
+        let server = self.start_embedded(&initial)?;
+        let endpoint = self.endpoint_of(&server);
         let Some(embedded) = &mut self.embedded else { return Ok(()) };
+        embedded.endpoint = endpoint;
         let stop = Arc::clone(&embedded.stop);
         let serve = move || server.run(&|| stop.load(Ordering::Relaxed));
         let thread = std::thread::Builder::new().name("server".to_owned()).spawn(serve);
@@ -134,6 +161,34 @@ impl Fleet {
             Error::Config(format!("cannot start the thread that holds the tables: {error}"))
         })?);
         Ok(())
+    }
+
+    fn start_embedded(&self, Initial { scope, checkpoint }: &Initial) -> Result<PsServer> {
+        let transpiled = self.job()?.transpiled.as_ref();
+        let transpiled = transpiled.ok_or_else(|| {
+            Error::Config("the program was not split, and has no tables to serve".to_owned())
+        })?;
+        let mut program = transpiled.pserver_program(&self.role.server_endpoints()[0])?;
+        let folders = match self.has_server_in_trainer_0() {
+            false => Folders::default(),
+            true => {
+                listen_at(&mut program, |endpoint| format!("{}:0", host_of(endpoint)));
+                self.listen_as_told(&mut program)?;
+                folders(&self.settings, &self.environment, checkpoint.as_deref())
+            }
+        };
+        if self.is_on_network {
+            check_guarded(listens_at(&program), &self.settings, &self.environment)?;
+        }
+        let checkpoint = checkpoint.as_deref().map(text).transpose()?;
+        let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
+        Ok(PsServer::start_from(&program, scope, checkpoint, &[], folders, transport, settings)?)
+    }
+
+    /// Where others reach a server of this process: at its port, by the name that they know this host by.
+    fn endpoint_of(&self, server: &PsServer) -> String {
+        let port = server.endpoint().rsplit_once(':').map_or("", |(_, port)| port);
+        format!("{}:{port}", host_of(&self.role.server_endpoints()[0]))
     }
 
     /// Waits for the end of the server inside this process, which its trainer has told to.
@@ -204,5 +259,36 @@ impl Fleet {
 
     pub(super) fn refresh_passes(&self) -> Result<()> {
         self.passes().map_or(Ok(()), |mut passes| passes.refresh())
+    }
+}
+
+fn host_of(endpoint: &str) -> &str {
+    endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host)
+}
+
+/// A transport that knows where the process called `name` listens.
+struct Found {
+    transport: Arc<dyn Transport>,
+    name: String,
+    endpoint: String,
+}
+
+impl Found {
+    fn place_of<'a>(&'a self, name: &'a str) -> &'a str {
+        if name == self.name { &self.endpoint } else { name }
+    }
+}
+
+impl Transport for Found {
+    fn listen(&self, endpoint: &str) -> bireme_comm::Result<Bound> {
+        self.transport.listen(endpoint)
+    }
+
+    fn connect(&self, name: &str, timeout: Duration) -> bireme_comm::Result<Box<dyn Stream>> {
+        self.transport.connect(self.place_of(name), timeout)
+    }
+
+    fn connect_tcp(&self, name: &str, timeout: Duration) -> bireme_comm::Result<Box<dyn Stream>> {
+        self.transport.connect_tcp(self.place_of(name), timeout)
     }
 }

@@ -58,7 +58,7 @@ pub struct Fleet {
     initial: Option<server::Initial>,
     /// The passes of a GPUBox trainer.
     passes: Option<Arc<Mutex<Passes>>>,
-    /// The server in this process, of a GPUBox job without others.
+    /// The server in this process, of a GPUBox job that has none of its own.
     embedded: Option<gpubox::Embedded>,
 }
 

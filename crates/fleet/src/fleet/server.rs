@@ -80,11 +80,7 @@ impl Fleet {
             Error::Config("this server has no parameters: call `init_server` before".to_owned())
         })?;
         let mut program = self.main_program()?.clone();
-        match (&self.bind, &self.environment.rpc.bind) {
-            (Some(address), _) => listen_at(&mut program, |_| address.clone()),
-            (None, Some(host)) => bind_to(&mut program, host)?,
-            (None, None) => {}
-        }
+        self.listen_as_told(&mut program)?;
         let Initial { scope, checkpoint } = initial;
         let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
         if self.is_on_network {
@@ -96,6 +92,16 @@ impl Fleet {
         let reporter = &self.reporter;
         let around = Around { transport, settings, from, folders, is_managed, reporter };
         serve(&program, &scope, around, interrupt, on_listening)
+    }
+
+    /// Has a server's program listen where this process was told to, if it was.
+    pub(super) fn listen_as_told(&self, program: &mut Program) -> Result<()> {
+        match (&self.bind, &self.environment.rpc.bind) {
+            (Some(address), _) => listen_at(program, |_| address.clone()),
+            (None, Some(host)) => bind_to(program, host)?,
+            (None, None) => {}
+        }
+        Ok(())
     }
 }
 
@@ -259,7 +265,7 @@ fn bind_to(program: &mut Program, address: &str) -> Result<()> {
 }
 
 /// Changes where a server program listens.
-fn listen_at(program: &mut Program, change: impl Fn(&str) -> String) {
+pub(super) fn listen_at(program: &mut Program, change: impl Fn(&str) -> String) {
     for op in &mut program.global_mut().ops {
         if op.kind == "listen_and_serv" {
             let old = match op.attrs.get("endpoint") {

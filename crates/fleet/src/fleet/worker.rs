@@ -72,6 +72,7 @@ impl Fleet {
             return Ok(Some(Arc::clone(&connected.worker)));
         }
         self.serve_embedded()?;
+        let transport = self.way_to_servers()?;
         let job = self.job()?;
         let Some(transpiled) = &job.transpiled else { return Ok(None) };
         let strategy = &job.strategy;
@@ -92,8 +93,7 @@ impl Fleet {
             staleness: strategy.bound(),
             program: transpiled.fingerprint(),
         };
-        let (transport, settings) = (Arc::clone(&self.transport), self.settings.clone());
-        let worker = Worker::connect(config, transport, settings)?;
+        let worker = Worker::connect(config, transport, self.settings.clone())?;
         self.worker = Some(Connected { worker: Arc::clone(&worker), scope: scope.clone() });
         Ok(Some(worker))
     }

@@ -314,7 +314,7 @@ impl Passes {
     fn share_rows(&mut self, at: usize, asked: &ranks::Asked, most: u64) -> Result<()> {
         let Some(ranks) = &self.ranks else { return Ok(()) };
         let (table, rows, scope) = (&self.plan.tables[at], &self.tables[at], self.executor.scope());
-        let index = ranks.answer(asked, rows.index(), rows.capacity())?;
+        let index = ranks.answer(asked, rows.index(), rows.capacity(), 0)?;
         scope.take_over([(table.index.as_str(), index.tensor().clone())])?;
         let room = ranks::room_for(ranks.most(most)?, self.rooms[at]);
         if let (Some(name), true) = (&table.room, room != self.rooms[at]) {
@@ -373,31 +373,32 @@ impl Passes {
     }
 
     /// Training over data that is read meanwhile: the rows of a pass, if there are any, are given back,
-    /// and those of an earlier stream stay.
+    /// and those of an earlier stream stay. All trainers make this call together.
     ///
     /// # Errors
-    /// When several trainers hold rows together, a server is lost, or rows of the stream were lost.
+    /// When a server or another trainer is lost, or rows of the stream were lost.
     pub fn stream(&mut self) -> Result<Stream> {
-        if self.ranks() > 1 {
-            return Err(Error::Config(
-                "data that is read while it is trained has one GPUBox trainer, and there are several: \
-                 hold it in memory (`InMemoryDataset`), or start one (`--worker_num=1`)"
-                    .to_owned(),
-            ));
+        if self.ranks.is_some() {
+            self.shared.settle();
+            self.follow_others()?;
         }
         let shared = match &self.stream {
             Some(shared) => shared,
             None => {
                 self.flush()?;
                 self.shared.forget();
-                self.tables.iter_mut().for_each(|table| *table = Resident::default());
+                let is_part = self.ranks.is_some();
+                self.tables.iter_mut().for_each(|table| *table = Resident::new(is_part));
+                self.rooms.fill(0);
+                let ranks = self.ranks.as_ref().map(Ranks::beside).transpose()?;
                 let executor = match self.executor.device() {
                     Some(device) => Executor::on(Arc::clone(device)),
                     None => Executor::new(Place::Cpu)?,
                 };
                 let executor = executor.with_scope(self.executor.scope().clone());
                 let (plan, worker) = (&self.plan, &self.worker);
-                self.stream.insert(stream::Shared::new(plan, worker, executor, self.budget)?)
+                let made = stream::Shared::new(plan, worker, executor, self.budget, ranks)?;
+                self.stream.insert(made)
             }
         };
         shared.stream(self.step)

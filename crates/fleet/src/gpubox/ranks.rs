@@ -32,6 +32,11 @@ impl Asked {
         own.dedup();
         own
     }
+
+    /// The most keys that this rank asks of one.
+    pub(super) fn most(&self) -> u64 {
+        self.mine.iter().map(Vec::len).max().unwrap_or(0) as u64
+    }
 }
 
 impl Ranks {
@@ -41,6 +46,11 @@ impl Ranks {
         let group = group.subgroup(&all)?;
         let none = || Error::Config("this process is no rank of its own group".to_owned());
         Ok(Ranks { group: group.ok_or_else(none)? })
+    }
+
+    /// The same ranks, talking apart from these; all of them make this call together.
+    pub(super) fn beside(&self) -> Result<Ranks> {
+        Ranks::apart(&self.group)
     }
 
     pub(super) fn size(&self) -> usize {
@@ -62,8 +72,14 @@ impl Ranks {
     }
 
     /// Tells the others the rows of what they asked for, and returns the rows of what this rank did: among
-    /// all, where each rank has `rows`.
-    pub(super) fn answer(&self, asked: &Asked, own: &PassIndex, rows: usize) -> Result<PassIndex> {
+    /// all, where each rank has `rows`; in an index with room for `room` keys, or more if it needs that.
+    pub(super) fn answer(
+        &self,
+        asked: &Asked,
+        own: &PassIndex,
+        rows: usize,
+        room: usize,
+    ) -> Result<PassIndex> {
         let row = |key: &u64| {
             let row = own.row(*key).and_then(|row| u32::try_from(row).ok());
             row.ok_or_else(|| Error::Config(format!("key {key} was asked for and has no row")))
@@ -72,7 +88,8 @@ impl Ranks {
         let told = told.collect::<Result<Vec<Vec<u32>>>>()?;
         let lists: Vec<&[u8]> = told.iter().map(|rows| bytemuck::cast_slice(rows)).collect();
         let heard = self.group.all_to_all_varied(&lists)?;
-        let mut index = PassIndex::with_room(asked.mine.iter().map(Vec::len).sum());
+        let mut index =
+            PassIndex::with_room(asked.mine.iter().map(Vec::len).sum::<usize>().max(room));
         for (rank, (keys, list)) in asked.mine.iter().zip(&heard).enumerate() {
             let found = numbers::<u32>(list)?;
             if found.len() != keys.len() {
@@ -97,6 +114,11 @@ impl Ranks {
     /// The smallest of a number over all ranks.
     pub(super) fn least(&self, number: u64) -> Result<u64> {
         self.reduced(number, Reduce::Min)
+    }
+
+    /// Makes each of some numbers the largest that a rank has there.
+    pub(super) fn most_of_each(&self, numbers: &mut [i64]) -> Result<()> {
+        Ok(self.group.all_reduce(numbers, Reduce::Max)?)
     }
 
     fn reduced(&self, number: u64, how: Reduce) -> Result<u64> {

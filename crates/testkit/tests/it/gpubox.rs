@@ -1,6 +1,6 @@
 //! GPUBox against sync training with servers on CPUs: weights, accumulators and what is saved.
 
-mod stream;
+pub(crate) mod stream;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

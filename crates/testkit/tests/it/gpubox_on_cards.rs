@@ -1,5 +1,8 @@
 //! GPUBox on several cards, each with a part of the rows, against sync training with as many trainers on CPUs.
 
+mod records;
+mod streams;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -88,6 +91,8 @@ fn on_servers(model: &Model, batches: &[Batch], trainers: usize, record: usize) 
 #[derive(Clone)]
 struct Job {
     size: usize,
+    /// Where there are none, the first trainer has the tables.
+    servers: usize,
     cards: Vec<Arc<dyn Device>>,
     road: Road,
     budget: Option<usize>,
@@ -99,18 +104,23 @@ struct Job {
     load: Option<PathBuf>,
     /// The rank that dies, and the batch before which it does.
     dies: Option<(usize, usize)>,
-    /// Whether data would be read while it is trained.
+    /// Whether data is read while it is trained: what would be a pass is a call of training then.
     streams: bool,
     /// Whether the last pass is trained twice: before the second time one trainer has the servers load what was
     /// saved after the first pass, as scripts do, and tells no other.
     repeats: bool,
+    /// What every rank does after a pass, by its number from 1.
+    after_pass: Option<AfterPass>,
 }
+
+type AfterPass = Arc<dyn Fn(&Fleet, &Executor, usize) -> Result<()> + Send + Sync>;
 
 impl Job {
     fn new(size: usize, record: usize) -> Job {
         let (cards, road) = (Vec::new(), Road::Auto);
         Job {
             size,
+            servers: SERVERS,
             cards,
             road,
             budget: None,
@@ -121,19 +131,25 @@ impl Job {
             dies: None,
             streams: false,
             repeats: false,
+            after_pass: None,
         }
     }
 
     fn role(&self, role: Role, id: usize) -> RoleMaker {
-        let endpoints = |host: usize, count: usize| {
+        let endpoints = |host: usize, count: usize| -> Vec<String> {
             (1..=count).map(|number| format!("10.0.{host}.{number}:6170")).collect()
         };
+        let (server_endpoints, worker_endpoints) =
+            (endpoints(1, self.servers), endpoints(2, self.size));
+        if server_endpoints.is_empty() {
+            return RoleMaker::user_defined_collective(id as i64, worker_endpoints).unwrap();
+        }
         RoleMaker::user_defined(UserDefined {
             current_id: id as i64,
             role,
             worker_num: Some(self.size as i64),
-            server_endpoints: endpoints(1, SERVERS),
-            worker_endpoints: endpoints(2, self.size),
+            server_endpoints,
+            worker_endpoints,
             heter_stages: Vec::new(),
         })
         .unwrap()
@@ -172,7 +188,7 @@ impl Job {
             anyhow::Ok(fleet)
         };
         std::thread::scope(|scope| {
-            for id in 0..SERVERS {
+            for id in 0..self.servers {
                 let fleet = &fleet;
                 scope.spawn(move || {
                     let mut fleet = fleet(Role::Server, id).unwrap();
@@ -205,9 +221,6 @@ impl Job {
             None => Executor::new(Place::Cpu)?,
         };
         let executor = fleet.init_worker(executor)?;
-        if self.streams {
-            fleet.passes().context("it is a trainer's")?.stream()?;
-        }
         let passes: Vec<&[Batch]> = batches.chunks(self.per_pass).collect();
         let mut first = 0;
         if let Some(folder) = &self.load {
@@ -218,6 +231,9 @@ impl Job {
             self.pass(&fleet, &executor, rank, model, (at, batches), passes.get(at + 1).copied())?;
             if let (Some(folder), 0) = (&self.save, at) {
                 save(&fleet, &executor, folder)?;
+            }
+            if let Some(after) = &self.after_pass {
+                after(&fleet, &executor, at + 1)?;
             }
         }
         if let (true, Some(folder), Some(last)) = (self.repeats, &self.save, passes.last()) {
@@ -259,6 +275,9 @@ impl Job {
         (number, batches): (usize, &[Batch]),
         next: Option<&[Batch]>,
     ) -> Result<()> {
+        if self.streams {
+            return streams::train(fleet, executor, model, batches);
+        }
         let mut passes = fleet.passes().context("it is a trainer's")?;
         passes.begin(&part(batches, self.size))?;
         let ahead = next.map(|next| (passes.ahead(), part(next, self.size).keys));
@@ -360,24 +379,6 @@ fn two_runs_on_cards_have_the_same_bits() {
 }
 
 #[test]
-fn several_trainers_have_no_streams() {
-    let model = ctr_dnn(Table::Keyed, &Sgd::new(0.2)).unwrap();
-    let job = Job { streams: true, ..Job::new(2, WIDTH) };
-    let ended = job.train_each(&model, &[Vec::new(), Vec::new()]);
-    let errors: Vec<String> =
-        ended.into_iter().map(|ended| format!("{:#}", ended.unwrap_err())).collect();
-    let says_why = |error: &String| {
-        error.contains("has one GPUBox trainer, and there are several")
-            && error.contains("`InMemoryDataset`")
-            && error.contains("`--worker_num=1`")
-    };
-    // Who is slower to begin may hear first that the other has ended.
-    assert!(errors.iter().any(says_why), "{errors:?}");
-    let heard = |error: &String| error.contains("is lost: it ended with an error");
-    assert!(errors.iter().all(|error| says_why(error) || heard(error)), "{errors:?}");
-}
-
-#[test]
 fn rows_that_do_not_fit_leave_and_come_back() {
     let adam = Adam::new(0.01);
     let model = ctr_dnn(Table::Keyed, &adam).unwrap();
@@ -406,6 +407,48 @@ fn a_rank_that_dies_ends_the_others_with_its_name_and_a_saved_pass_goes_on() {
     assert!(error.contains("rank 1") || error.contains("10.0.2.2:6170"), "{error}");
     let again = Job { load: Some(saved), ..job };
     assert_eq!(again.train(&model, &batches), expected, "it goes on from its first pass");
+}
+
+#[test]
+fn ranks_whose_first_has_the_tables_equal_sync_training() {
+    let adam = Adam::new(0.01).epsilon(1e-3);
+    let model = ctr_dnn(Table::Keyed, &adam).unwrap();
+    let batches = ctr_batches(7, BATCH);
+    for size in [1, 2, 4] {
+        let expected = on_servers(&model, &batches, size, 3 * WIDTH);
+        let job = Job { servers: 0, ..Job::new(size, 3 * WIDTH) };
+        let left = job.train(&model, &batches);
+        left.close(&expected, &format!("{size} ranks"));
+        let with_servers = Job::new(size, 3 * WIDTH).train(&model, &batches);
+        assert_eq!(left, with_servers, "where the tables are changes nothing");
+    }
+    let Some(cards) = cards(2) else { return };
+    let expected = on_servers(&model, &batches, 2, 3 * WIDTH);
+    let job = Job { servers: 0, cards, road: Road::Nccl, ..Job::new(2, 3 * WIDTH) };
+    job.train(&model, &batches).close(&expected, "two cards");
+}
+
+#[test]
+fn without_servers_a_rank_that_dies_ends_the_others_and_a_saved_pass_goes_on() {
+    let adam = Adam::new(0.01);
+    let model = ctr_dnn(Table::Keyed, &adam).unwrap();
+    let batches = ctr_batches(6, BATCH);
+    let job = Job { servers: 0, ..Job::new(2, 3 * WIDTH) };
+    let expected = job.train(&model, &batches);
+    let shares: Vec<Vec<Batch>> =
+        (0..2).map(|rank| batches.iter().map(|batch| share(batch, rank, 2)).collect()).collect();
+    // With the first, the tables are gone, too.
+    for dying in 0..2 {
+        let folder = tempfile::tempdir().unwrap();
+        let saved = folder.path().join("first");
+        let dies = Job { save: Some(saved.clone()), dies: Some((dying, 4)), ..job.clone() };
+        let ended = dies.train_each(&model, &shares);
+        let error = format!("{:#}", ended[1 - dying].as_ref().unwrap_err());
+        let names = [format!("rank {dying}"), format!("10.0.2.{}:6170", dying + 1)];
+        assert!(names.iter().any(|name| error.contains(name)), "{error}");
+        let again = Job { load: Some(saved), ..job.clone() };
+        assert_eq!(again.train(&model, &batches), expected, "it goes on from its first pass");
+    }
 }
 
 #[test]

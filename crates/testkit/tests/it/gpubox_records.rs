@@ -12,11 +12,14 @@ use bireme_ps::worker::Worker;
 use bireme_testkit::cluster::Cluster;
 use bireme_testkit::models::{Batch, Model, Table, ctr_batches, ctr_dnn};
 
-use super::gpubox::{Job, Left, ROWS, card, in_passes, on_servers, reference};
+use super::gpubox::{Job, ROWS, card, in_passes, on_servers, reference};
 
 /// A model whose table has an entry and an accessor, either of which may be empty.
-fn model(optimizer: &dyn Optimizer, entry: &str, accessor: &str) -> Model {
-    let mut model = ctr_dnn(Table::Keyed, optimizer).unwrap();
+pub(super) fn model(optimizer: &dyn Optimizer, entry: &str, accessor: &str) -> Model {
+    with_records(ctr_dnn(Table::Keyed, optimizer).unwrap(), entry, accessor)
+}
+
+pub(super) fn with_records(mut model: Model, entry: &str, accessor: &str) -> Model {
     let of_table = |op: &&mut Op| op.kind.starts_with("lookup_table");
     for op in model.main.global_mut().ops.iter_mut().filter(of_table) {
         op.attrs.insert("entry".to_owned(), Attr::String(entry.to_owned()));
@@ -26,7 +29,7 @@ fn model(optimizer: &dyn Optimizer, entry: &str, accessor: &str) -> Model {
 }
 
 /// Settings of an accessor with these rules, whose rows have their long part after some shows.
-fn accessor(class: &str, embed: &str, embedx: &str) -> String {
+pub(super) fn accessor(class: &str, embed: &str, embedx: &str) -> String {
     format!(
         r#"{{"accessor_class": "{class}", "embedx_threshold": 0.25,
             "ctr_accessor_param": {{"zero_init": false, "show_click_decay_rate": 0.5,
@@ -48,10 +51,10 @@ fn family(rule: &str) -> &str {
     }
 }
 
-const SHOW_CLICK: &str = "show_click_entry:label:label";
+pub(super) const SHOW_CLICK: &str = "show_click_entry:label:label";
 
 /// All kinds of tables: a name for messages, and the model.
-fn kinds() -> Vec<(String, Model)> {
+pub(super) fn kinds() -> Vec<(String, Model)> {
     let (adagrad, sgd) = (Adagrad::new(0.1).initial_accumulator_value(0.1), Sgd::new(0.2));
     // Adam divides a gradient by its size: of one that is nearly nothing, rounding decides the sign.
     let adam = Adam::new(0.01).epsilon(1e-3);
@@ -82,11 +85,23 @@ fn kinds() -> Vec<(String, Model)> {
 }
 
 /// Numbers of a record as it is lent.
-fn lent_width(model: &Model) -> usize {
+pub(super) fn lent_width(model: &Model) -> usize {
     let mut job = Job::start(model, None, None);
     let width = job.fleet.passes().unwrap().plan().tables[0].record_width();
     job.fleet.stop_worker().unwrap();
     width
+}
+
+pub(super) fn same_records(given: &[f32], expected: &[f32], width: usize, name: &str) {
+    let first = given.iter().zip(expected).position(|(a, b)| {
+        // Counters and marks are whole numbers, and exact.
+        (a - b).abs() > 1e-5 || (b.fract() == 0.0 && *b != 0.0 && a != b && b.abs() >= 1.0)
+    });
+    let place = first.map(|at| {
+        let record = |all: &[f32]| all[at / width * width..][..width].to_vec();
+        (at / width, at % width, record(given), record(expected))
+    });
+    assert!(place.is_none(), "{name}: key, column, records: {place:?}");
 }
 
 fn equal_sync_training(device: Option<&Arc<dyn Device>>) {
@@ -95,15 +110,7 @@ fn equal_sync_training(device: Option<&Arc<dyn Device>>) {
         let width = lent_width(&model);
         let expected = on_servers(&model, &batches, width);
         let given = in_passes(&model, &batches, 3, width, device, None);
-        let first = given.records.iter().zip(&expected.records).position(|(a, b)| {
-            // Counters and marks are whole numbers, and exact.
-            (a - b).abs() > 1e-5 || (b.fract() == 0.0 && *b != 0.0 && a != b && b.abs() >= 1.0)
-        });
-        let place = first.map(|at| {
-            let record = |left: &Left| left.records[at / width * width..][..width].to_vec();
-            (at / width, at % width, record(&given), record(&expected))
-        });
-        assert!(place.is_none(), "{name}: key, column, records: {place:?}");
+        same_records(&given.records, &expected.records, width, &name);
         given.close(&expected);
         assert_eq!(given, in_passes(&model, &batches, 3, width, device, None), "{name}: bits");
     }
@@ -121,7 +128,7 @@ fn every_kind_of_record_is_trained_on_an_emulated_card() {
 }
 
 /// What is done to the tables between passes of three steps.
-fn between(worker: &Worker, pass: usize, folder: &str) -> anyhow::Result<()> {
+pub(super) fn between(worker: &Worker, pass: usize, folder: &str) -> anyhow::Result<()> {
     let format = bireme_ps::message::Format::Native;
     match pass {
         1 => worker.save(&format!("{folder}/base"), None, SaveMode::Base.code(), format)?,
@@ -135,7 +142,7 @@ fn between(worker: &Worker, pass: usize, folder: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn records(worker: &Worker, width: usize) -> anyhow::Result<(u64, Vec<f32>)> {
+pub(super) fn records(worker: &Worker, width: usize) -> anyhow::Result<(u64, Vec<f32>)> {
     let keys: Vec<u64> = (0..ROWS).collect();
     let mut all = vec![0.0; keys.len() * width];
     let table: TableRef = reference(&worker.config().endpoints);
@@ -144,7 +151,7 @@ fn records(worker: &Worker, width: usize) -> anyhow::Result<(u64, Vec<f32>)> {
     Ok((rows, all))
 }
 
-fn close(a: &(u64, Vec<f32>), b: &(u64, Vec<f32>), what: &str) {
+pub(super) fn close(a: &(u64, Vec<f32>), b: &(u64, Vec<f32>), what: &str) {
     assert_eq!(a.0, b.0, "{what}: rows");
     let apart = a.1.iter().zip(&b.1).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(apart <= 1e-5 && a.1.len() == b.1.len(), "{what}: {apart:e} apart");
@@ -188,19 +195,24 @@ fn saves_deltas_and_days_are_those_of_sync_training() {
         close(&given, &seen.lock().unwrap()[pass], &format!("after pass {}", pass + 1));
     }
     job.fleet.stop_worker().unwrap();
-    let loaded = |folder: &str| {
-        let mut job = Job::start(&model, None, None);
+    same_saves(&model, &batches[..3], [&on_cpu, &in_box]);
+}
+
+/// What was saved in two folders is the same, and so is what is trained from it.
+pub(super) fn same_saves(model: &Model, batches: &[Batch], folders: [&str; 2]) {
+    let width = lent_width(model);
+    let [(a, a_trained), (b, b_trained)] = folders.map(|folder| {
+        let mut job = Job::start(model, None, None);
         let path = |name: &str| std::path::Path::new(folder).join(name);
         job.fleet.load_model(&path("base"), SaveMode::Full).unwrap();
         job.fleet.load_model(&path("delta"), SaveMode::Delta).unwrap();
         let left = records(job.fleet.worker().unwrap(), width).unwrap();
-        job.pass(&model, &batches[..3], None);
+        job.pass(model, batches, None);
         job.fleet.flush().unwrap();
         let trained = records(job.fleet.worker().unwrap(), width).unwrap();
         job.fleet.stop_worker().unwrap();
         (left, trained)
-    };
-    let ((a, a_trained), (b, b_trained)) = (loaded(&on_cpu), loaded(&in_box));
+    });
     close(&b, &a, "base and delta");
     close(&b_trained, &a_trained, "trained from them");
 }

@@ -4,14 +4,15 @@
 //! `alltoall`; the program's own lookups read what came. Gradients go the other way: added up by row, sent to
 //! the rank that has it, and applied there by the program's own update. Dense gradients are averaged. What
 //! servers do with gradients of several trainers in sync is done here, at the same place: after clipping,
-//! before regularisation, as the mean over trainers.
+//! before regularisation, as the mean over trainers. Shows and clicks go the way of gradients, and are
+//! added up: who has a row admits and counts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bireme_ir::{DType, Op, OpRole, Var, VarKind};
 
 use super::Build;
-use super::records::Rows;
+use super::records::{self, Kind, Rows};
 use crate::analysis::Update;
 use crate::collective::reduced;
 use crate::sparse::Table;
@@ -19,6 +20,19 @@ use crate::{Error, Result};
 
 /// The ring of all ranks.
 const RING: i32 = 0;
+
+/// What the names of variables end in that are about the rows that a batch reads, and where they are not the
+/// same, about those that it trains.
+const READ: &str = "";
+const PUSHED: &str = "@PUSHED";
+
+/// What is exchanged of a table.
+pub(super) struct Exchanged {
+    /// The variable that says how many rows fit that one rank asks of another.
+    pub(super) room: String,
+    /// The variable with the shows and clicks of the rows that all ranks push, where they are counted.
+    pub(super) counts: Option<String>,
+}
 
 impl Build<'_> {
     /// How many ranks train together.
@@ -53,59 +67,105 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Has the rows of a table come from the ranks that have them; `found` are the variables with the rows of
-    /// its ids. Returns the variable that says how many fit.
+    /// Has the rows of a table come from the ranks that have them, and what is trained go back to them;
+    /// `found` are the variables with the rows of its ids.
     pub(super) fn exchange(
         &mut self,
         table: &Table,
+        kind: &Kind,
         found: &BTreeMap<String, Rows>,
         update: Option<&Update>,
-    ) -> Result<String> {
+    ) -> Result<Exchanged> {
         let name = |what: &str| format!("{}@{what}", table.name);
-        let [room, wanted, asked, given, fetched] =
-            ["ROOM", "WANTED", "ASKED", "GIVEN", "FETCHED"].map(name);
-        let first = table.lookups[0];
-        let rows: Vec<&str> = found.values().map(|rows| rows.all.as_str()).collect();
-        let places: Vec<String> = rows.iter().map(|rows| place_of(rows)).collect();
-        let spread = Op::new("spread_rows")
-            .input("Rows", rows.clone())
-            .input("W", [table.name.as_str()])
-            .input("Room", [room.as_str()])
-            .output("Places", &places)
-            .output("Wanted", [wanted.as_str()])
-            .attr("ranks", self.ranks() as i32);
+        let [room, given, fetched] = ["ROOM", "GIVEN", "FETCHED"].map(name);
+        let mut has_room = Var::tensor(room.as_str(), DType::I32, [1]);
+        has_room.persistable = true;
+        self.vars.push(has_room);
+        let (first, rows) = (table.lookups[0], found.values().collect::<Vec<&Rows>>());
+        let mut asked = vec![self.ask(table, kind, &rows, READ)];
+        let of_grads = self.rows_of_grads(table, found);
+        // Owners take what they are asked for to be trained.
+        let all_are_trained = of_grads.len() == rows.len() || update.is_none();
+        if !all_are_trained {
+            asked.push(self.ask(table, kind, &of_grads, PUSHED));
+        }
+        if let Some(op) = records::admit(table, kind, &asked.iter().collect::<Vec<&Rows>>()) {
+            self.edit.before(first, op);
+        }
         let look_up = Op::new("lookup_table_v2")
             .input("W", [table.name.as_str()])
-            .input("Ids", [asked.as_str()])
+            .input("Ids", [asked[0].read.as_str()])
             .output("Out", [given.as_str()])
             .attr("is_sparse", true)
             .attr("padding_idx", 0i64);
-        let forward = [spread, all_to_all(&wanted, &asked), look_up, all_to_all(&given, &fetched)];
-        forward.into_iter().for_each(|op| self.edit.before(first, op.role(OpRole::FORWARD)));
-        for at in table.lookups.iter().chain(&table.grads) {
+        for op in [look_up, all_to_all(&given, &fetched)] {
+            self.edit.before(first, op.role(OpRole::FORWARD));
+        }
+        let pushed = if all_are_trained { READ } else { PUSHED };
+        let of_lookups = table.lookups.iter().map(|at| (at, READ));
+        for (at, which) in of_lookups.chain(table.grads.iter().map(|at| (at, pushed))) {
             let op = self.edit.op_mut(*at);
             op.inputs.insert("W".to_owned(), vec![fetched.clone()]);
             for ids in op.inputs.get_mut("Ids").into_iter().flatten() {
-                *ids = place_of(ids);
+                *ids = place_of(ids, which);
             }
         }
+        let width = self.plan.program.global().var(&table.name).map_or(-1, |var| var.shape[1]);
+        let values = [&given, &fetched];
+        self.vars.extend(values.map(|name| Var::tensor(name.as_str(), DType::F32, [-1, width])));
+        let mut counts = None;
+        if let (Some(update), Some(asked)) = (update, asked.last()) {
+            self.give_back(table, update, [&asked.trained, &fetched], width)?;
+            let place = |ids: &String| Some(place_of(&found.get(ids)?.all, pushed));
+            counts = self.count_of_ranks(table, kind, update, (place, &asked.all, &fetched))?;
+        }
+        Ok(Exchanged { room, counts })
+    }
+
+    /// Asks the ranks that have them for some rows, each once; returns what others ask of this one.
+    fn ask(&mut self, table: &Table, kind: &Kind, rows: &[&Rows], which: &str) -> Rows {
+        let name = |what: &str| format!("{}@{what}{which}", table.name);
+        let [wanted, asked, numbers] = ["WANTED", "ASKED", "ASKED@ROWS"].map(name);
+        let places: Vec<String> = rows.iter().map(|rows| place_of(&rows.all, which)).collect();
+        let spread = Op::new("spread_rows")
+            .input("Rows", rows.iter().map(|rows| rows.all.as_str()))
+            .input("W", [table.name.as_str()])
+            .input("Room", [format!("{}@ROOM", table.name)])
+            .output("Places", &places)
+            .output("Wanted", [wanted.as_str()])
+            .attr("ranks", self.ranks() as i32);
+        let mut ops = vec![spread, all_to_all(&wanted, &asked)];
         for (rows, place) in rows.iter().zip(&places) {
-            let like = self.vars.iter().find(|var| var.name == *rows);
-            let mut var = like.cloned().unwrap_or_else(|| Var::tensor(*rows, DType::I64, [-1]));
+            let like = self.vars.iter().find(|var| var.name == rows.all);
+            let mut var = like.cloned().unwrap_or_else(|| Var::tensor(place, DType::I64, [-1]));
             var.name.clone_from(place);
             self.vars.push(var);
         }
-        let width = self.plan.program.global().var(&table.name).map_or(-1, |var| var.shape[1]);
-        let mut has_room = Var::tensor(room.as_str(), DType::I32, [1]);
-        has_room.persistable = true;
-        let numbers = [&wanted, &asked].map(|name| Var::tensor(name.as_str(), DType::I32, [-1]));
-        let values =
-            [&given, &fetched].map(|name| Var::tensor(name.as_str(), DType::F32, [-1, width]));
-        self.vars.extend([has_room].into_iter().chain(numbers).chain(values));
-        if let Some(update) = update {
-            self.give_back(table, update, [&asked, &fetched], width)?;
-        }
-        Ok(room)
+        self.vars.extend([wanted, asked.clone()].map(|name| Var::tensor(name, DType::I32, [-1])));
+        let rows = match kind {
+            Kind::Plain => Rows::of(asked, kind),
+            Kind::Entry(_) | Kind::Accessor(..) => {
+                let cast = Op::new("cast").input("X", [asked]).output("Out", [numbers.as_str()]);
+                ops.push(
+                    cast.attr("in_dtype", DType::I32.code()).attr("out_dtype", DType::I64.code()),
+                );
+                let rows = Rows::of(numbers, kind);
+                let names = rows.names().into_iter();
+                self.vars.extend(names.map(|name| Var::tensor(name, DType::I64, [-1])));
+                rows
+            }
+        };
+        let first = table.lookups[0];
+        ops.into_iter().for_each(|op| self.edit.before(first, op.role(OpRole::FORWARD)));
+        rows
+    }
+
+    /// The rows of ids whose lookups are trained.
+    fn rows_of_grads<'a>(&self, table: &Table, found: &'a BTreeMap<String, Rows>) -> Vec<&'a Rows> {
+        let ops = &self.plan.program.global().ops;
+        let grads = || table.grads.iter().flat_map(|grad| ops[*grad].inputs_of("Ids"));
+        let trained = found.iter().filter(|(ids, _)| grads().any(|own| own == *ids));
+        trained.map(|(_, rows)| rows).collect()
     }
 
     /// Sends the gradient of a table's rows to the ranks that have them.
@@ -154,6 +214,50 @@ impl Build<'_> {
         Ok(())
     }
 
+    /// Sends the shows and clicks of the rows that this rank's samples push to the ranks that have these
+    /// rows. Returns the variable with those that all ranks push, of the rows in variable `asked`, unless
+    /// nothing is counted; `place` says where the rows of some ids stand in variable `fetched`.
+    fn count_of_ranks(
+        &mut self,
+        table: &Table,
+        kind: &Kind,
+        update: &Update,
+        (place, asked, fetched): (impl Fn(&String) -> Option<String>, &str, &str),
+    ) -> Result<Option<String>> {
+        let Some(local) = self.counted(table, kind, place, fetched) else { return Ok(None) };
+        let name = |what: &str| format!("{}@COUNTS@{what}", table.name);
+        let [none, summed, sent, shows, clicks, own] =
+            ["NONE", "FETCHED", "GIVEN", "SHOWS", "CLICKS", "OWN"].map(name);
+        let (mut ops, mut given) = (Vec::new(), None);
+        // Otherwise each row that is pushed counts one show, by however many ranks it is.
+        if self.counts_are_given(table) {
+            let zeros = Op::new("fill_constant_batch_size_like")
+                .input("Input", [fetched])
+                .output("Out", [none.as_str()])
+                .attr("shape", vec![-1, 2]);
+            let sum = Op::new("sum").input("X", [&none, &local.out]);
+            let split = Op::new("split").input("X", [sent.as_str()]).attr("axis", 1);
+            ops = local.ops;
+            ops.extend([
+                zeros,
+                sum.output("Out", [summed.as_str()]),
+                all_to_all(&summed, &sent),
+                split.attr("num", 2).output("Out", [&shows, &clicks]),
+            ]);
+            self.vars.extend(local.vars);
+            let pairs = [none, summed, sent].map(|name| Var::tensor(name, DType::F32, [-1, 2]));
+            let single = [&shows, &clicks].map(|name| Var::tensor(name, DType::F32, [-1, 1]));
+            self.vars.extend(pairs.into_iter().chain(single));
+            given = Some([shows, clicks]);
+        }
+        let count = records::counts_of_rows(&[asked.to_owned()], &table.name, given, &own);
+        ops.push(count.attr("padding_idx", 0i64));
+        let at = self.first_use(&update.grad.name)?;
+        ops.into_iter().for_each(|op| self.edit.before(at, op.role(OpRole::BACKWARD)));
+        self.vars.push(records::counts_var(own.clone()));
+        Ok(Some(own))
+    }
+
     /// Averages the gradients of parameters that are no tables.
     pub(super) fn average_dense(&mut self) -> Result<()> {
         let plan = self.plan;
@@ -196,9 +300,10 @@ impl Build<'_> {
     }
 }
 
-/// The variable with the places of the rows in variable `rows`.
-fn place_of(rows: &str) -> String {
-    format!("{rows}@PLACES")
+/// The variable with the places of the rows in variable `rows`, among those that are asked for to be read,
+/// or to be trained.
+fn place_of(rows: &str, which: &str) -> String {
+    format!("{rows}@PLACES{which}")
 }
 
 fn all_to_all(from: &str, to: &str) -> Op {

@@ -52,20 +52,31 @@ impl Kind {
         })
     }
 
-    /// Refuses what trainers that hold rows together cannot do: they exchange weights and gradients, and
-    /// not what is counted of each other's samples.
-    pub(super) fn is_plain_among_ranks(&self) -> Result<(), String> {
-        let what = match self {
-            Kind::Plain => return Ok(()),
-            Kind::Entry(entry) => format!("admits keys by entry `{entry}`"),
-            Kind::Accessor(..) => "has an accessor".to_owned(),
-        };
-        Err(format!(
-            "it {what}, and GPUBox counts the samples of one trainer alone: start one \
-             (`--worker_num=1`), or leave the {} out",
-            if matches!(self, Kind::Entry(_)) { "entry" } else { "accessor (`table_parameters`)" }
-        ))
+    /// What a push counts.
+    fn counting(&self) -> Counting {
+        match self {
+            Kind::Entry(entry) if counts(entry) => Counting::Always,
+            Kind::Accessor(..) => Counting::Given,
+            Kind::Plain | Kind::Entry(_) => Counting::Nothing,
+        }
     }
+}
+
+/// Which rows of a push have shows and clicks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counting {
+    Nothing,
+    /// Those whose lookups name variables that count.
+    Given,
+    /// All; a row without such a lookup counts one show.
+    Always,
+}
+
+/// The ops that count the rows of a push, the last of which writes `out`.
+pub(super) struct Counted {
+    pub(super) ops: Vec<Op>,
+    pub(super) vars: Vec<Var>,
+    pub(super) out: String,
 }
 
 fn entry_of(lookup: &Op) -> String {
@@ -81,8 +92,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn of(ids: &str, table: &str, kind: &Kind) -> Rows {
-        let all = format!("{ids}@ROWS@{table}");
+    /// What of the rows in variable `all` is read and trained.
+    pub(super) fn of(all: String, kind: &Kind) -> Rows {
         let (read, trained) = match kind {
             Kind::Plain | Kind::Accessor(..) => (all.clone(), all.clone()),
             Kind::Entry(entry) if counts(entry) => {
@@ -137,7 +148,7 @@ impl Build<'_> {
         &mut self,
         table: &Table,
         entry: &str,
-        found: &BTreeMap<String, Rows>,
+        counts: Option<String>,
         at: Option<usize>,
         described: Op,
     ) -> Op {
@@ -148,11 +159,10 @@ impl Build<'_> {
             _ => 1,
         };
         self.vars.push(variable(name.clone(), columns));
-        if let (Some(at), true) = (at, counts(entry)) {
-            let counts = self.counts(table, found, at, true);
+        if let (Some(at), Some(counts)) = (at, counts) {
             let op = Op::new("count_rows")
                 .input("Entry", [name.as_str()])
-                .input("Counts", counts)
+                .input("Counts", [counts])
                 .output("EntryOut", [name.as_str()])
                 .attr("entry", entry)
                 .role(OpRole::OPTIMIZE);
@@ -167,17 +177,18 @@ impl Build<'_> {
         table: &Table,
         (accessor, entry): (&str, &str),
         update: &Update,
-        (found, at): (&BTreeMap<String, Rows>, usize),
+        (counts, at): (Option<String>, usize),
         described: Op,
     ) -> Op {
         let records = format!("{}@RECORD", table.name);
         self.vars.push(variable(records.clone(), -1));
-        let counts = self.counts(table, found, at, false);
         let rule = update.op();
+        // The gradient of all ranks, where there are several.
+        let grad = self.edit.op_mut(at).inputs_of("Grad").to_vec();
         let mut op = Op::new("update_records")
             .input("Param", [table.name.as_str()])
             .input("Record", [records.as_str()])
-            .input("Grad", rule.inputs_of("Grad"))
+            .input("Grad", grad)
             .input("Counts", counts)
             .output("ParamOut", [table.name.as_str()])
             .output("RecordOut", [records.as_str()])
@@ -199,59 +210,91 @@ impl Build<'_> {
     }
 
     /// Puts in, after op `at`, what gives the shows and clicks of the rows that are pushed; their
-    /// variable. None where no lookup counts any, unless `always`.
-    fn counts(
+    /// variable, unless nothing is counted.
+    pub(super) fn count(
         &mut self,
         table: &Table,
+        kind: &Kind,
         found: &BTreeMap<String, Rows>,
         at: usize,
-        always: bool,
     ) -> Option<String> {
+        let rows = |ids: &String| found.get(ids).map(|rows| rows.all.clone());
+        let Counted { ops, vars, out } = self.counted(table, kind, rows, &table.name)?;
+        ops.into_iter().for_each(|op| self.edit.after(at, op.role(OpRole::OPTIMIZE)));
+        self.vars.extend(vars);
+        Some(out)
+    }
+
+    /// What gives the shows and clicks of the rows that this trainer's samples push: rows of a tensor
+    /// as tall as variable `tall`, where `rows` says which variable has those of some ids.
+    pub(super) fn counted(
+        &self,
+        table: &Table,
+        kind: &Kind,
+        rows: impl Fn(&String) -> Option<String>,
+        tall: &str,
+    ) -> Option<Counted> {
+        let always = match kind.counting() {
+            Counting::Nothing => return None,
+            counting => counting == Counting::Always,
+        };
         let ops = &self.plan.program.global().ops;
-        let mut by_counters: BTreeMap<Option<[String; 2]>, Vec<&str>> = BTreeMap::new();
+        let mut by_counters: BTreeMap<Option<[String; 2]>, Vec<String>> = BTreeMap::new();
         for grad in &table.grads {
-            let rows = ops[*grad].inputs_of("Ids").iter().filter_map(|ids| found.get(ids));
-            let rows = rows.map(|rows| rows.all.as_str());
+            let rows = ops[*grad].inputs_of("Ids").iter().filter_map(&rows);
             by_counters.entry(counters(&ops[*grad])).or_default().extend(rows);
         }
         // Beside others that count, a lookup without counters counts nothing.
-        let counted = by_counters.keys().any(Option::is_some);
-        if by_counters.is_empty() || !counted && !always {
+        let are_given = self.counts_are_given(table);
+        if by_counters.is_empty() || !are_given && !always {
             return None;
         }
-        let mut parts = Vec::new();
+        if are_given {
+            by_counters.remove(&None);
+        }
+        let padding = if padding(&ops[table.lookups[0]]) == -1 { -1i64 } else { 0 };
+        let (mut made, mut parts) = (Vec::new(), Vec::new());
         for (counters, rows) in by_counters {
-            if counters.is_none() && counted {
-                continue;
-            }
             let out = format!("{}@COUNTS@{}", table.name, parts.len());
-            let mut op = Op::new("counts_of_rows")
-                .input("Rows", rows)
-                .input("W", [table.name.as_str()])
-                .output("Out", [out.as_str()])
-                .attr("padding_idx", if padding(&ops[table.lookups[0]]) == -1 { -1i64 } else { 0 })
-                .role(OpRole::OPTIMIZE);
-            if let Some([show, click]) = counters {
-                op = op.input("Shows", [show]).input("Clicks", [click]);
-            }
-            self.edit.after(at, op);
+            made.push(counts_of_rows(&rows, tall, counters, &out).attr("padding_idx", padding));
             parts.push(out);
         }
-        let whole = match parts.as_slice() {
+        let out = match parts.as_slice() {
             [one] => one.clone(),
             _ => {
                 let whole = format!("{}@COUNTS", table.name);
-                let op = Op::new("sum").input("X", &parts).output("Out", [whole.as_str()]);
-                self.edit.after(at, op.role(OpRole::OPTIMIZE));
+                made.push(Op::new("sum").input("X", &parts).output("Out", [whole.as_str()]));
                 parts.push(whole.clone());
                 whole
             }
         };
-        for name in parts {
-            let mut var = Var::tensor(name, DType::F32, [-1, 2]);
-            (var.kind, var.stop_gradient) = (VarKind::SelectedRows, true);
-            self.vars.push(var);
-        }
-        Some(whole)
+        Some(Counted { ops: made, vars: parts.into_iter().map(counts_var).collect(), out })
     }
+
+    /// Whether variables say what the samples of a table count.
+    pub(super) fn counts_are_given(&self, table: &Table) -> bool {
+        let ops = &self.plan.program.global().ops;
+        table.grads.iter().any(|grad| counters(&ops[*grad]).is_some())
+    }
+}
+
+/// The op that gives the counts of rows of variable `tall`, but for its padding.
+pub(super) fn counts_of_rows(
+    rows: &[String],
+    tall: &str,
+    counters: Option<[String; 2]>,
+    out: &str,
+) -> Op {
+    let op = Op::new("counts_of_rows").input("Rows", rows).input("W", [tall]).output("Out", [out]);
+    match counters {
+        Some([show, click]) => op.input("Shows", [show]).input("Clicks", [click]),
+        None => op,
+    }
+}
+
+/// A variable with counts of rows.
+pub(super) fn counts_var(name: String) -> Var {
+    let mut var = Var::tensor(name, DType::F32, [-1, 2]);
+    (var.kind, var.stop_gradient) = (VarKind::SelectedRows, true);
+    var
 }

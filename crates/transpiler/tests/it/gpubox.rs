@@ -46,32 +46,42 @@ fn several_trainers_are_fed_keys() {
     assert!(by_rows(of_rank(&model, 0, 2).trainer_program(), &[]).is_none());
 }
 
-#[test]
-fn what_one_trainer_counts_is_refused_for_several() {
-    let accessor = r#"{"accessor_class": "CtrCommonAccessor"}"#;
-    let cases = [
-        ("entry", "count_filter_entry:3", "entry `count_filter_entry:3`", "leave the entry out"),
-        (
-            "entry_config",
-            accessor,
-            "has an accessor",
-            "leave the accessor (`table_parameters`) out",
-        ),
-    ];
-    for (attr, value, what, remedy) in cases {
-        let mut model = ctr(TableKind::Keyed, &Adagrad::new(0.1));
-        let ops = model.main.global_mut().ops.iter_mut();
-        for op in ops.filter(|op| op.kind.starts_with("lookup_table")) {
-            op.attrs.insert(attr.to_owned(), Attr::String(value.to_owned()));
-        }
-        of_rank(&model, 0, 1);
-        let transpiler = Transpiler::new(Config::new()).unwrap();
-        let split = transpiler.transpile_gpubox((0, 2), &model.main, &model.startup, &servers(1));
-        let error = split.map(drop).unwrap_err().to_string();
-        for part in ["table `table`", what, "`--worker_num=1`", remedy] {
-            assert!(error.contains(part), "{error}");
-        }
+/// The model with an entry and an accessor, either of which may be empty.
+fn counted(entry: &str, accessor: &str) -> Model {
+    let mut model = ctr(TableKind::Keyed, &Adagrad::new(0.1));
+    let ops = model.main.global_mut().ops.iter_mut();
+    for op in ops.filter(|op| op.kind.starts_with("lookup_table")) {
+        op.attrs.insert("entry".to_owned(), Attr::String(entry.to_owned()));
+        op.attrs.insert("entry_config".to_owned(), Attr::String(accessor.to_owned()));
     }
+    model
+}
+
+/// Shows and clicks go to the trainer that has the row, as gradients do; the rest it knows itself.
+#[test]
+fn who_has_a_row_admits_and_counts_it() {
+    let accessor = r#"{"accessor_class": "CtrCommonAccessor"}"#;
+    let shows = "show_click_entry:label:label";
+    for (entry, accessor, calls) in [
+        ("count_filter_entry:3", "", 3),
+        ("probability_entry:0.5", "", 3),
+        ("", accessor, 3),
+        (shows, "", 4),
+        (shows, accessor, 4),
+    ] {
+        let split = of_rank(&counted(entry, accessor), 0, 2);
+        check(split.trainer_program());
+        let kinds = kinds(split.trainer_program(), 0);
+        let exchanges = kinds.iter().filter(|kind| **kind == "alltoall").count();
+        assert_eq!(exchanges, calls, "{entry} {accessor}");
+        let asked = kinds.iter().position(|kind| *kind == "alltoall").unwrap();
+        let admits = kinds.iter().position(|kind| *kind == "admit_rows");
+        let admits_itself = !entry.is_empty() && accessor.is_empty();
+        assert_eq!(admits.is_some_and(|admits| admits > asked), admits_itself, "{kinds:?}");
+    }
+    let split = of_rank(&counted(shows, accessor), 1, 2);
+    let program = split.trainer_program().to_string();
+    expect_file!["golden/gpubox_records_of_two.txt"].assert_eq(&program);
 }
 
 /// What ids are made of comes first, wherever the model makes them.

@@ -222,7 +222,7 @@ impl Reader {
     fn read(mut self, spares: &Receiver<Batch>, send: &SyncSender<Result<Ready>>) {
         // What was decided must be carried out, also where somebody interrupts the training.
         Interrupt::ignore_on_this_thread();
-        while !self.stop.load(Ordering::Relaxed) {
+        loop {
             let batch = spares.try_recv().unwrap_or_else(|_| Batch::of(&self.slots));
             let Some(ready) = self.next(batch).transpose() else { return };
             let is_over = ready.is_err();
@@ -233,7 +233,13 @@ impl Reader {
     }
 
     fn next(&mut self, mut batch: Batch) -> Result<Option<Ready>> {
-        if !self.batches.next(&mut batch)? {
+        let more = match self.stop.load(Ordering::Relaxed) {
+            true => Ok(false),
+            false => self.batches.next(&mut batch),
+        };
+        // Other trainers are told, also by one that cannot read on.
+        let all_have = self.shared.all_have(matches!(more, Ok(true))).map_err(to_data);
+        if !more? || !all_have? {
             return Ok(None);
         }
         let tables = self.shared.prepare(&batch, &self.places).map_err(to_data)?;

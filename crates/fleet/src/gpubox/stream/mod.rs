@@ -5,6 +5,9 @@
 //! out between two steps ([`moves`]): records that leave are read, others take their rows. A third
 //! thread gives the servers what has left ([`leaving`]). A batch is trained exactly as if all rows lay
 //! here; where they lie, and for how long, changes nothing in what comes out.
+//!
+//! Of several trainers each has the rows of the keys that it owns. What they decide for a batch, they decide
+//! together ([`together`]), as far ahead as each reads.
 
 mod batches;
 mod capacity;
@@ -12,6 +15,7 @@ mod leaving;
 mod moves;
 mod report;
 mod rows;
+mod together;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,6 +26,7 @@ use bireme_engine::device::Device;
 use bireme_ps::worker::Worker;
 
 use super::plan::PassPlan;
+use super::ranks::Ranks;
 use crate::environment::variables;
 use crate::{Error, Result};
 use batches::Streamed;
@@ -30,6 +35,7 @@ use leaving::{Block, Leaving};
 use moves::{Moves, Put};
 pub use report::StreamReport;
 use rows::{Change, Rows};
+use together::{Shown, Together};
 
 /// Is told what a stream was so far.
 pub type Tell = Arc<dyn Fn(&StreamReport) + Send + Sync>;
@@ -78,6 +84,8 @@ pub(super) struct Shared {
     device: Option<Arc<dyn Device>>,
     /// Bytes that rows may take.
     budget: Option<usize>,
+    /// The trainers that have other rows.
+    together: Option<Together>,
     planned: Mutex<Planned>,
     mover: Mutex<Mover>,
     leaving: Leaving,
@@ -92,6 +100,8 @@ pub(super) struct Shared {
 /// What was decided, for all batches that were read.
 struct Planned {
     tables: Vec<Rows>,
+    /// With several trainers: where the steps of this one find the rows of its own samples.
+    shown: Vec<Shown>,
     /// The number of the last batch.
     batch: u64,
 }
@@ -125,16 +135,26 @@ impl Shared {
         worker: &Arc<Worker>,
         executor: Executor,
         budget: Option<usize>,
+        ranks: Option<Ranks>,
     ) -> Result<Arc<Shared>> {
+        let (together, budget) = match ranks {
+            Some(ranks) => {
+                let budget = together::least_budget(&ranks, budget)?;
+                (Some(Together::new(ranks)), budget)
+            }
+            None => (None, budget),
+        };
         let moves = plan.tables.iter().map(|table| Moves::new(table, &executor));
         let tables = moves.collect::<Result<Vec<Moves>>>()?;
         let rows = plan.tables.iter().map(|_| Rows::default()).collect();
+        let shown = plan.tables.iter().map(|_| Shown::default()).collect();
         Ok(Arc::new(Shared {
             plan: Arc::clone(plan),
             worker: Arc::clone(worker),
             device: executor.device().cloned(),
             budget,
-            planned: Mutex::new(Planned { tables: rows, batch: 0 }),
+            together,
+            planned: Mutex::new(Planned { tables: rows, shown, batch: 0 }),
             mover: Mutex::new(Mover { executor, tables, step: 0, is_running: false }),
             leaving: Leaving::default(),
             pending: Mutex::default(),
@@ -205,19 +225,23 @@ impl Shared {
         arriving
     }
 
+    /// Whether all trainers have another batch, where there are several.
+    fn all_have(&self, mine: bool) -> Result<bool> {
+        self.together.as_ref().map_or(Ok(mine), |together| together.all_have(mine))
+    }
+
     fn decide(&self, batch: &Batch, places: &[Vec<usize>]) -> Result<Vec<Change>> {
-        let tensors = batch.tensors();
+        let (mut keys, ids) = self.keys_of(batch, places)?;
+        let asked = match &self.together {
+            Some(together) => Some(together.ask(&mut keys)?),
+            None => None,
+        };
         let mut planned = lock(&self.planned);
-        let Planned { tables, batch: number } = &mut *planned;
+        let Planned { tables, shown, batch: number } = &mut *planned;
         *number += 1;
-        let (mut named, mut needs, mut ids) = (Vec::new(), Vec::new(), 0);
-        for ((table, rows), places) in self.plan.tables.iter().zip(&mut *tables).zip(places) {
-            let padding = table.reference.padding;
-            let slots = places.iter().map(|at| tensors[*at].as_slice::<i64>());
-            let slots = slots.collect::<bireme_engine::Result<Vec<&[i64]>>>()?;
-            ids += slots.iter().map(|slot| slot.len() as u64).sum::<u64>();
-            let keys = slots.iter().copied().flatten().filter(|id| Some(**id) != padding);
-            let of_batch = rows.name(keys.map(|id| *id as u64), *number);
+        let (mut named, mut needs) = (Vec::new(), Vec::new());
+        for ((table, rows), keys) in self.plan.tables.iter().zip(&mut *tables).zip(keys) {
+            let of_batch = rows.name(keys.into_iter(), *number);
             let new = of_batch.new.len();
             needs.push(Need {
                 capacity: rows.capacity(),
@@ -228,23 +252,52 @@ impl Shared {
             });
             named.push(of_batch);
         }
-        let sizes = capacities(&needs, self.budget).map_err(|alone| {
-            Error::Config(format!(
-                "the rows of a single batch take {alone} bytes, and {} may be used: use smaller batches, or \
-                 give them more memory (`{}`)",
-                self.budget.unwrap_or(0),
-                variables::GPUBOX_MEMORY.name
-            ))
-        })?;
+        let own = needs.clone();
+        let agreed = match (&self.together, &asked) {
+            (Some(together), Some(asked)) => together.agree(&mut needs, asked)?,
+            _ => Vec::new(),
+        };
+        let sizes = capacities(&needs, self.budget).map_err(|alone| self.too_large(alone))?;
         let placed = tables.iter_mut().zip(named).zip(sizes);
-        let changes: Vec<Change> =
+        let mut changes: Vec<Change> =
             placed.map(|((rows, named), size)| rows.place(named, *number, size)).collect();
+        if let (Some(together), Some(asked)) = (&self.together, &asked) {
+            for (at, change) in changes.iter_mut().enumerate() {
+                together.show(&asked[at], &tables[at], agreed[at], &mut shown[at], change)?;
+            }
+        }
         let mut report = lock(&self.report);
         report.ids += ids;
-        report.unique += needs.iter().map(|need| need.named as u64).sum::<u64>();
-        report.new += needs.iter().map(|need| need.new as u64).sum::<u64>();
+        report.unique += own.iter().map(|need| need.named as u64).sum::<u64>();
+        report.new += own.iter().map(|need| need.new as u64).sum::<u64>();
         report.evicted += changes.iter().map(|change| change.leaving.len() as u64).sum::<u64>();
         Ok(changes)
+    }
+
+    /// The keys of each table in a batch, and how many ids it has.
+    fn keys_of(&self, batch: &Batch, places: &[Vec<usize>]) -> Result<(Vec<Vec<u64>>, u64)> {
+        let (tensors, mut all, mut ids) = (batch.tensors(), Vec::new(), 0);
+        for (table, places) in self.plan.tables.iter().zip(places) {
+            let padding = table.reference.padding;
+            let mut keys = Vec::new();
+            for at in places {
+                let slot = tensors[*at].as_slice::<i64>()?;
+                ids += slot.len() as u64;
+                let own = slot.iter().filter(|id| Some(**id) != padding);
+                keys.extend(own.map(|id| *id as u64));
+            }
+            all.push(keys);
+        }
+        Ok((all, ids))
+    }
+
+    fn too_large(&self, alone: usize) -> Error {
+        Error::Config(format!(
+            "the rows of a single batch take {alone} bytes, and {} may be used: use smaller batches, or \
+             give them more memory (`{}`)",
+            self.budget.unwrap_or(0),
+            variables::GPUBOX_MEMORY.name
+        ))
     }
 
     /// Finds the records of keys that get rows: here, or at the servers.

@@ -120,6 +120,9 @@ impl Moves {
         if let Some(index) = &change.index {
             scope.take_over([(table.index.as_str(), index.clone())])?;
         }
+        if let (Some(name), Some(room)) = (&table.room, change.room) {
+            scope.take_over([(name.as_str(), Tensor::zeros(DType::I32, [room as usize]))])?;
+        }
         for (slots, words) in change.slots.chunks(AT_ONCE).zip(change.words.chunks(2 * AT_ONCE)) {
             self.write_index(slots, words)?;
         }

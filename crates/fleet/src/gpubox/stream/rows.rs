@@ -55,6 +55,8 @@ pub(super) struct Change {
     pub(super) index: Option<Tensor>,
     pub(super) slots: Vec<i64>,
     pub(super) words: Vec<i64>,
+    /// With several trainers: how many rows one may ask of another, where that is another number.
+    pub(super) room: Option<u64>,
     /// The rows of the batch.
     pub(super) named: Vec<u32>,
 }
@@ -78,6 +80,11 @@ impl Rows {
     /// Rows of the variables; 0 before there are any.
     pub(super) fn capacity(&self) -> usize {
         if self.places.len() == 1 { 0 } else { self.places.len() }
+    }
+
+    /// Which key has which row.
+    pub(super) fn index(&self) -> &PassIndex {
+        &self.index
     }
 
     /// How many keys have rows.

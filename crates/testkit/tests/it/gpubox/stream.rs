@@ -15,19 +15,19 @@ fn memory(rows: usize, variables: usize) -> usize {
     rows * (variables * WIDTH * 4 + 64)
 }
 
-fn slots(model: &Model) -> Vec<Slot> {
+pub(crate) fn slots(model: &Model) -> Vec<Slot> {
     let global = model.main.global();
     model.feeds.iter().map(|name| Slot::of_var(global.var(name).unwrap()).unwrap()).collect()
 }
 
 /// Batches as a dataset hands them out.
-struct Given {
+pub(crate) struct Given {
     slots: Vec<Slot>,
     left: VecDeque<Batch>,
 }
 
 impl Given {
-    fn all(model: &Model, batches: &[Batch]) -> Box<dyn Batches> {
+    pub(crate) fn all(model: &Model, batches: &[Batch]) -> Box<dyn Batches> {
         Box::new(Given { slots: slots(model), left: batches.iter().cloned().collect() })
     }
 }
