@@ -106,7 +106,6 @@ impl fmt::Display for Format {
                 Layout::Csv(_) => "csv",
                 Layout::LibSvm => "libsvm",
                 Layout::LibFfm => "libffm",
-                Layout::Parquet => "parquet",
             },
         })
     }

@@ -144,6 +144,14 @@ impl Parser {
         self.lines(text, first_line, path, bad, out).map(drop)
     }
 
+    /// Whether a line holds no sample, by itself: a comment.
+    pub fn skips(&self, line: &[u8]) -> bool {
+        match &self.by_format {
+            ByFormat::Table(parser) => parser.skip(line, 0).is_some(),
+            _ => false,
+        }
+    }
+
     /// As [`Parser::block`]; returns the number of the line that comes next.
     pub(crate) fn lines(
         &mut self,

@@ -64,6 +64,23 @@ impl Wanted {
         wanted
     }
 
+    /// One column, for no use in particular.
+    pub(super) fn of_column(name: &str) -> Wanted {
+        let column = Column { name: name.to_owned(), repeats: false, uses: 0..1 };
+        Wanted { columns: vec![column], uses: vec![Use::Label] }
+    }
+
+    /// These columns, each as the feature with its place.
+    pub(super) fn of_columns(names: &[String]) -> Wanted {
+        let column = |(at, name): (usize, &String)| Column {
+            name: name.clone(),
+            repeats: false,
+            uses: at..at + 1,
+        };
+        let columns = names.iter().enumerate().map(column).collect();
+        Wanted { columns, uses: (0..names.len()).map(Use::Feature).collect() }
+    }
+
     /// What a column is for.
     #[inline(always)]
     pub(super) fn uses(&self, column: usize) -> &[Use] {

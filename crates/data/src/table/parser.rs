@@ -19,8 +19,6 @@ pub(crate) struct TableParser {
 enum Rows {
     Csv(csv::Rows),
     Pairs(pairs::Rows),
-    /// Cells come from elsewhere.
-    Columns(Wanted),
 }
 
 #[derive(Clone, Debug)]
@@ -66,7 +64,7 @@ impl TableParser {
     pub(crate) fn begin(&mut self, text: &[u8]) -> std::result::Result<(usize, u64), String> {
         match &mut self.rows {
             Rows::Csv(rows) => rows.begin(text),
-            Rows::Pairs(_) | Rows::Columns(_) => Ok((0, 0)),
+            Rows::Pairs(_) => Ok((0, 0)),
         }
     }
 
@@ -75,7 +73,7 @@ impl TableParser {
     pub(crate) fn skip(&self, text: &[u8], at: usize) -> Option<usize> {
         match &self.rows {
             Rows::Csv(rows) => rows.skip(text, at),
-            Rows::Pairs(_) | Rows::Columns(_) => None,
+            Rows::Pairs(_) => None,
         }
     }
 
@@ -105,7 +103,6 @@ impl Rows {
             }
             Layout::LibSvm => Rows::Pairs(pairs::Rows::new(settings, wanted, false)),
             Layout::LibFfm => Rows::Pairs(pairs::Rows::new(settings, wanted, true)),
-            Layout::Parquet => Rows::Columns(wanted),
         })
     }
 
@@ -119,7 +116,6 @@ impl Rows {
         match self {
             Rows::Csv(rows) => rows.each(text, at, to),
             Rows::Pairs(rows) => rows.each(text, at, to),
-            Rows::Columns(_) => Err("it is a line of text, and must be a Parquet file".to_owned()),
         }
     }
 }

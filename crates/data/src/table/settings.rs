@@ -33,8 +33,6 @@ pub enum Layout {
     LibSvm,
     /// `LABEL FIELD:INDEX:VALUE ...`: a field is the name of a column, its indices are words.
     LibFfm,
-    /// A Parquet file, by the names of its columns.
-    Parquet,
 }
 
 /// Choices of [`Layout::Csv`].

@@ -37,8 +37,15 @@ pub fn parse_keys(path: &Path, text: &str) -> Result<(Keys, Vec<String>)> {
     Ok((root, warnings))
 }
 
-/// Groups whose keys are the model's or the table's own.
-const OPEN: [&str; 2] = ["hyper_parameters.", "table_parameters."];
+/// Groups whose keys are the model's, the table's or the data's own.
+const OPEN: [&str; 6] = [
+    "hyper_parameters.",
+    "table_parameters.",
+    "data.sparse.",
+    "data.dense.",
+    "data.multi.",
+    "data.bins.",
+];
 
 /// A checked configuration: flat keys (`runner.epochs`) with their values.
 #[derive(Clone, Debug)]

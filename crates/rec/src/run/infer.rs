@@ -12,7 +12,7 @@ use bireme_engine::{Executor, Place, Scope};
 use super::data::{self, Data, Purpose, Reading};
 use super::feed::Feed;
 use super::show::{Show, Since, Style, metric_text};
-use super::{Description, Options, build, metrics, optimizer, save};
+use super::{Description, Options, build_on, columns, metrics, optimizer, save};
 use crate::config::Config;
 use crate::zoo::{Metric, Model};
 use crate::{Error, Log, Result};
@@ -39,7 +39,8 @@ pub struct Evaluation {
 pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
     config.warnings().iter().for_each(|warning| options.log.warn(warning));
     options.log.plain(&config.table());
-    let (model, description) = build(config, &options.log)?;
+    let table = columns::for_infer(config)?;
+    let (model, description) = build_on(config, table.as_ref(), &options.log)?;
     optimizer::narrow(config, &model)?;
     let count = |key| config.count(key) as u64;
     let epochs = count("runner.infer_start_epoch")..count("runner.infer_end_epoch");

@@ -29,7 +29,8 @@ use super::show::{Show, Since, Style, metric_text};
 use super::stop::{self, Stop, Stopping};
 use super::topology::Topology;
 use super::{
-    Description, Epoch, Lines, Options, Outcome, Step, gpubox, metrics, optimizer, save, threads_on,
+    Description, Epoch, Lines, Options, Outcome, Step, columns, gpubox, metrics, optimizer, save,
+    threads_on,
 };
 use crate::config::{Config, python_float};
 use crate::zoo::Model;
@@ -519,6 +520,7 @@ impl<'a> Trainer<'a> {
         let model = save::model(fleet, scope, names, config, self.position.epoch, whole)?;
         if fleet.is_first_worker() {
             self.description.write(&model)?;
+            columns::write(&self.model.format, &model)?;
         }
         self.saved("model", model.clone(), saving)?;
         if !self.topology.has_servers() && fleet.is_first_worker() {
