@@ -16,6 +16,7 @@ mod queue;
 mod samples;
 mod slot;
 pub mod source;
+pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod train;

@@ -1,11 +1,13 @@
 //! How lines are written, and what can be chosen about it.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::table::{Layout, Table};
 use crate::{Error, Result, Slot};
 
 /// How a line holds a sample.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Format {
     /// For each slot in order a count and as many values: `3 1926 8 17 1 1`.
     MultiSlot(MultiSlotOptions),
@@ -13,6 +15,8 @@ pub enum Format {
     SlotValue(SlotValueOptions),
     /// Criteo's raw lines: a label, 13 numbers and 26 words, with tabs between them.
     Criteo(CriteoOptions),
+    /// Tables of columns.
+    Table(TableOptions),
 }
 
 /// Choices of [`Format::MultiSlot`].
@@ -46,6 +50,16 @@ pub struct CriteoOptions {
     pub hash_space: u64,
 }
 
+/// Choices of [`Format::Table`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableOptions {
+    /// What the columns become.
+    pub table: Arc<Table>,
+    /// What of a row goes into each slot, in the order of the slots: `@label`, `@weight`, `@dense`,
+    /// and `@ids0` and so on; empty where those are the slots' names.
+    pub tokens: Vec<String>,
+}
+
 impl Default for CriteoOptions {
     fn default() -> CriteoOptions {
         CriteoOptions { tokens: Vec::new(), hash_space: 1_000_001 }
@@ -72,6 +86,7 @@ impl Format {
             Format::MultiSlot(_) => names(&[], slots),
             Format::SlotValue(options) => names(&options.tokens, slots),
             Format::Criteo(options) => names(&options.tokens, slots),
+            Format::Table(options) => names(&options.tokens, slots),
         }
     }
 
@@ -87,6 +102,11 @@ impl fmt::Display for Format {
             Format::MultiSlot(_) => "multislot",
             Format::SlotValue(_) => "slot_value",
             Format::Criteo(_) => "criteo",
+            Format::Table(options) => match options.table.learned().settings.layout {
+                Layout::Csv(_) => "csv",
+                Layout::LibSvm => "libsvm",
+                Layout::LibFfm => "libffm",
+            },
         })
     }
 }

@@ -50,6 +50,7 @@ impl Format {
             match self {
                 Format::Criteo(_) => return Ok(criteo_slots()),
                 Format::SlotValue(_) => slot_value(line, &mut seen),
+                Format::Table(_) => return Err("a table has columns, not slots".to_owned()),
                 Format::MultiSlot(_) => {
                     let slots = multi_slot(line).unwrap_or_default().into_iter().enumerate();
                     slots.for_each(|(at, values)| see(&mut seen, &format!("slot{at}"), &values));

@@ -21,7 +21,7 @@ mod write;
 use std::path::Path;
 
 pub use self::bad_lines::{BadLine, BadLines};
-pub use self::format::{CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
+pub use self::format::{CriteoOptions, Format, MultiSlotOptions, SlotValueOptions, TableOptions};
 pub use self::guess::criteo_slots;
 pub use self::named::Named;
 pub use self::write::LineWriter;
@@ -31,6 +31,7 @@ use self::multi_slot::MultiSlot;
 pub(crate) use self::named::Met;
 use self::plain_lines::LANES;
 use self::slot_value::SlotValue;
+use crate::table::TableParser;
 use crate::{Result, Samples, Slot};
 
 /// Turns lines of one format into samples of given slots.
@@ -63,6 +64,7 @@ enum ByFormat {
     MultiSlot(MultiSlot),
     SlotValue(SlotValue),
     Criteo(Box<Criteo>),
+    Table(Box<TableParser>),
 }
 
 impl Parser {
@@ -75,8 +77,38 @@ impl Parser {
             Format::MultiSlot(options) => ByFormat::MultiSlot(MultiSlot::new(*options, slots)),
             Format::SlotValue(options) => ByFormat::SlotValue(SlotValue::new(options, slots)?),
             Format::Criteo(options) => ByFormat::Criteo(Box::new(Criteo::new(options, slots)?)),
+            Format::Table(options) => {
+                let names = format.names(slots)?;
+                let parser = TableParser::new(&options.table, slots, &names)?;
+                ByFormat::Table(Box::new(parser))
+            }
         };
         Ok(Parser { by_format, counts: Vec::new() })
+    }
+
+    /// A parser of lines of a table, which learns and makes samples without any slot.
+    pub(crate) fn learning(parser: TableParser) -> Parser {
+        Parser { by_format: ByFormat::Table(Box::new(parser)), counts: Vec::new() }
+    }
+
+    /// The parser of a table.
+    pub(crate) fn into_table(self) -> Option<TableParser> {
+        match self.by_format {
+            ByFormat::Table(parser) => Some(*parser),
+            _ => None,
+        }
+    }
+
+    /// Reads what stands before the samples of a file, from its first whole lines; returns where the
+    /// samples start, and how many lines it was. Files of most formats have nothing there.
+    ///
+    /// # Errors
+    /// When a header lacks a column.
+    pub fn begin(&mut self, text: &[u8]) -> std::result::Result<(usize, u64), String> {
+        match &mut self.by_format {
+            ByFormat::Table(parser) => parser.begin(text),
+            _ => Ok((0, 0)),
+        }
     }
 
     /// Appends the sample of one line, with or without its line end, to `out`, which has the slots
@@ -112,6 +144,14 @@ impl Parser {
         self.lines(text, first_line, path, bad, out).map(drop)
     }
 
+    /// Whether a line holds no sample, by itself: a comment.
+    pub fn skips(&self, line: &[u8]) -> bool {
+        match &self.by_format {
+            ByFormat::Table(parser) => parser.skip(line, 0).is_some(),
+            _ => false,
+        }
+    }
+
     /// As [`Parser::block`]; returns the number of the line that comes next.
     pub(crate) fn lines(
         &mut self,
@@ -123,6 +163,12 @@ impl Parser {
     ) -> Result<u64> {
         let (mut at, mut number, mut unusual) = (0, first_line, 0);
         while at < text.len() {
+            if let ByFormat::Table(parser) = &self.by_format
+                && let Some(next) = parser.skip(text, at)
+            {
+                (at, number) = (next, number + 1);
+                continue;
+            }
             if unusual < UNUSUAL_LINES {
                 let before = out.len();
                 at = plain_lines::append(&self.by_format, text, at, &mut self.counts, out);
@@ -173,12 +219,13 @@ impl Parser {
             ByFormat::MultiSlot(parser) => parser.sample(text, at, out),
             ByFormat::SlotValue(parser) => parser.sample(text, at, out),
             ByFormat::Criteo(parser) => parser.sample(text, at, out),
+            ByFormat::Table(parser) => parser.sample(text, at, out),
         }
     }
 }
 
 /// The line that starts at `at`, without its end.
-fn line_at(text: &[u8], at: usize) -> &[u8] {
+pub(crate) fn line_at(text: &[u8], at: usize) -> &[u8] {
     let rest = text.get(at..).unwrap_or_default();
     &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())]
 }
@@ -203,7 +250,7 @@ fn token_at(text: &[u8], at: usize) -> &[u8] {
 }
 
 /// Bytes of a file in backticks, as [`plain`] shows them, and short.
-fn shown(bytes: &[u8]) -> String {
+pub(crate) fn shown(bytes: &[u8]) -> String {
     const MOST: usize = 60;
     let text = plain(&bytes[..bytes.len().min(4 * MOST)]);
     match text.char_indices().nth(MOST) {

@@ -78,7 +78,7 @@ impl WithSimd for Reading<'_> {
                     parser.plain_lines(text, &lines, columns, counts)
                 }
                 ByFormat::Criteo(parser) => parser.plain_lines(text, &lines, columns),
-                ByFormat::MultiSlot(_) | ByFormat::SlotValue(_) => None,
+                ByFormat::MultiSlot(_) | ByFormat::SlotValue(_) | ByFormat::Table(_) => None,
             };
             if read.is_none() {
                 out.drop_unfinished();

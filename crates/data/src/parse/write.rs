@@ -30,6 +30,12 @@ impl LineWriter {
                 let names = names(&options.tokens, slots)?;
                 Some(names.into_iter().map(|name| name + ":").collect())
             }
+            Format::Table(_) => {
+                return Err(Error::Settings(format!(
+                    "samples cannot become lines of {format}: ids are not the words that they stand \
+                     for; write `slot_value` or `multislot`"
+                )));
+            }
             Format::Criteo(_) => {
                 return Err(Error::Settings(
                     "samples cannot become Criteo's raw lines: ids are hashes of words, which \

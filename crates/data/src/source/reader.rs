@@ -12,6 +12,7 @@ use super::parquet_file::Table;
 use super::pipe::{self, Pipe};
 use super::{LineShare, Source};
 use crate::parse::{BadLines, Named, Parser};
+use crate::table::{Learner, Settings, TableParser};
 use crate::{Error, Result, Samples, Slot};
 
 /// Bytes that are read and parsed at once: enough to be worth a call, and few enough for the cache.
@@ -92,8 +93,32 @@ impl Reader {
             }
             text => text,
         };
-        Ok(Reader {
-            path: path.clone(),
+        Ok(Reader::new(source, path, from, parser))
+    }
+
+    /// Opens a file of a source, to learn about the columns of its table.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or the settings do not fit together.
+    pub(crate) fn learning(source: &Source, file: usize, settings: &Settings) -> Result<Reader> {
+        let path = &source.files[file];
+        let parser = Parser::learning(TableParser::learning(settings)?);
+        let from = Text::open(path, source.pipe_command.as_deref(), &Arc::default())?;
+        Ok(Reader::new(source, path, from, parser))
+    }
+
+    /// What was learned about the columns of a table.
+    ///
+    /// # Errors
+    /// When it was opened for samples.
+    pub(crate) fn into_facts(self) -> Result<Learner> {
+        let learner = self.parser.into_table().and_then(TableParser::into_facts);
+        learner.ok_or_else(|| Error::Settings("a reader of samples learns nothing".into()))
+    }
+
+    fn new(source: &Source, path: &Path, from: Text, parser: Parser) -> Reader {
+        Reader {
+            path: path.to_owned(),
             from,
             parser,
             bad_lines: Arc::clone(&source.bad_lines),
@@ -103,7 +128,7 @@ impl Reader {
             held: 0,
             line: 1,
             ended: false,
-        })
+        }
     }
 
     /// Appends samples until `out` holds at least `at_least_rows` or the file has ended; returns
@@ -144,7 +169,18 @@ impl Reader {
         let (path, bad) = (&self.path, &self.bad_lines);
         let lines = &text[..whole];
         let lines = match self.line {
-            1 => lines.strip_prefix(BYTE_ORDER_MARK).unwrap_or(lines),
+            1 => {
+                let lines = lines.strip_prefix(BYTE_ORDER_MARK).unwrap_or(lines);
+                // Whose lines these are does not matter: every process needs the names of columns.
+                let began = self.parser.begin(lines);
+                let (start, count) = began.map_err(|problem| Error::Line {
+                    path: path.clone(),
+                    line: 1,
+                    problem,
+                })?;
+                self.line += count;
+                &lines[start..]
+            }
             _ => lines,
         };
         self.line = match self.share {

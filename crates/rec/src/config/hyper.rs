@@ -15,6 +15,8 @@ const PREFIX: &str = "hyper_parameters.";
 #[derive(Clone, Debug, Default)]
 pub struct Hyper {
     values: BTreeMap<String, Node>,
+    /// What follows from the data, where the configuration says nothing.
+    followed: BTreeMap<String, Node>,
     /// What was asked for, whether it was there or not, with what it is by default.
     asked: BTreeMap<String, String>,
 }
@@ -25,14 +27,66 @@ impl Hyper {
         let values = keys
             .into_iter()
             .filter_map(|(key, node)| Some((key.strip_prefix(PREFIX)?.to_owned(), node.clone())));
-        Hyper { values: values.collect(), asked: BTreeMap::new() }
+        Hyper { values: values.collect(), ..Hyper::default() }
     }
 
     /// These values: for programs and tests.
     pub fn of<'a>(values: impl IntoIterator<Item = (&'a str, Value)>) -> Hyper {
         let node = |value| Node { value, place: Place::Program };
         let values = values.into_iter().map(|(key, value)| (key.to_owned(), node(value)));
-        Hyper { values: values.collect(), asked: BTreeMap::new() }
+        Hyper { values: values.collect(), ..Hyper::default() }
+    }
+
+    /// Has the data say what a count is.
+    ///
+    /// # Errors
+    /// When the configuration says another.
+    pub(crate) fn follow(&mut self, key: &str, count: i64) -> Result<()> {
+        self.follow_if(key, Value::Int(count), |here| *here == Value::Int(count))
+    }
+
+    /// Has the data say what a count is at least.
+    ///
+    /// # Errors
+    /// When the configuration says less.
+    pub(crate) fn follow_at_least(&mut self, key: &str, count: i64) -> Result<()> {
+        let is_enough = |here: &Value| matches!(here, Value::Int(here) if *here >= count);
+        self.follow_if(key, Value::Int(count), is_enough)
+    }
+
+    /// Has the data say what a list of counts is.
+    ///
+    /// # Errors
+    /// When the configuration says another.
+    pub(crate) fn follow_list(&mut self, key: &str, counts: &[i64]) -> Result<()> {
+        let node = |count: &i64| Node { value: Value::Int(*count), place: Place::Program };
+        let list = Value::List(counts.iter().map(node).collect());
+        let text = list.to_string();
+        self.follow_if(key, list, |here| here.to_string() == text)
+    }
+
+    /// Has the data say what a switch is.
+    ///
+    /// # Errors
+    /// When the configuration says another.
+    pub(crate) fn follow_switch(&mut self, key: &str, value: bool) -> Result<()> {
+        self.follow_if(key, Value::Bool(value), |here| *here == Value::Bool(value))
+    }
+
+    fn follow_if(&mut self, key: &str, value: Value, fits: impl Fn(&Value) -> bool) -> Result<()> {
+        let here = self.values.get(key).map(|node| &node.value);
+        match here.filter(|here| **here != Value::Null) {
+            Some(here) if !fits(here) => {
+                let problem =
+                    format!("is {here}, and the columns of `data` make it {value}: leave it out");
+                Err(self.refuse(key, problem))
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.followed.insert(key.to_owned(), Node { value, place: Place::Program });
+                Ok(())
+            }
+        }
     }
 
     /// Keys that are there and were never asked for, with their places.
@@ -54,8 +108,7 @@ impl Hyper {
     /// Keys that were asked for, with what they are: as it stands there, or by default.
     pub(crate) fn in_use(&self) -> BTreeMap<String, String> {
         let value = |(key, default): (&String, &String)| {
-            let here = self.values.get(key).map(|node| &node.value);
-            let text = match here.filter(|value| **value != Value::Null) {
+            let text = match self.value(key).map(|node| &node.value) {
                 Some(value) => value.to_string(),
                 // Written as a configuration would have it.
                 None => resolve(default.trim_matches('"')).to_string(),
@@ -70,7 +123,13 @@ impl Hyper {
         if !self.asked.contains_key(key) {
             self.asked.insert(key.to_owned(), String::new());
         }
-        self.values.get(key).filter(|node| node.value != Value::Null)
+        self.value(key)
+    }
+
+    /// What stands there, or follows from the data.
+    fn value(&self, key: &str) -> Option<&Node> {
+        let here = self.values.get(key).filter(|node| node.value != Value::Null);
+        here.or_else(|| self.followed.get(key))
     }
 
     /// A count or size: a whole number of at least 0.

@@ -37,8 +37,16 @@ pub fn parse_keys(path: &Path, text: &str) -> Result<(Keys, Vec<String>)> {
     Ok((root, warnings))
 }
 
-/// Groups whose keys are the model's or the table's own.
-const OPEN: [&str; 3] = ["hyper_parameters.", "table_parameters.", "tune."];
+/// Groups whose keys are the model's, the table's, the data's or the search's own.
+const OPEN: [&str; 7] = [
+    "hyper_parameters.",
+    "table_parameters.",
+    "tune.",
+    "data.sparse.",
+    "data.dense.",
+    "data.multi.",
+    "data.bins.",
+];
 
 /// Keys of the optimizer, which no model has.
 const OPTIMIZER: &str = "hyper_parameters.optimizer.";

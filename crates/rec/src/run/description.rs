@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use bireme_data::parse::{CriteoOptions, Format, MultiSlotOptions, SlotValueOptions};
+use bireme_data::parse::{CriteoOptions, Format, MultiSlotOptions, SlotValueOptions, TableOptions};
+use bireme_data::table::{Learned, Table};
 use bireme_data::{Kind, Slot};
 use bireme_engine::io;
 use bireme_engine::ir::Program;
 use serde::{Deserialize, Serialize};
 
+use super::columns;
 use crate::zoo::{Hyper, Model};
 use crate::{Error, Result};
 
@@ -35,7 +38,8 @@ pub struct Description {
 /// How lines are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lines {
-    /// `multislot`, `slot_value` or `criteo`.
+    /// `multislot`, `slot_value` or `criteo`, or how files of columns are written, which `data.json`
+    /// beside this file describes.
     pub format: String,
     /// What they hold, in this order.
     pub slots: Vec<LineSlot>,
@@ -150,6 +154,8 @@ impl Lines {
             }
             Format::SlotValue(options) => lines.padding = options.padding,
             Format::Criteo(options) => lines.hash_space = options.hash_space,
+            // What its columns become is in a file of its own.
+            Format::Table(_) => {}
         }
         Ok(lines)
     }
@@ -205,7 +211,24 @@ impl Lines {
                 };
                 Format::Criteo(CriteoOptions { tokens: tokens(&format), hash_space })
             }
+            // Never guessed: `Lines::table` is asked first.
+            format @ Format::Table(_) => format,
         })
+    }
+
+    /// The format of files of columns that a model in this folder was trained on; none where it was
+    /// trained on other lines.
+    ///
+    /// # Errors
+    /// When what the training wrote there cannot be read.
+    pub fn table(&self, folder: &Path, wanted: &[String]) -> Result<Option<Format>> {
+        if !["csv", "libsvm", "libffm"].contains(&self.format.as_str()) {
+            return Ok(None);
+        }
+        let table = Arc::new(Table::new(Learned::read(&folder.join(columns::NAME))?)?);
+        let tokens = self.slots.iter().filter(|slot| wanted.contains(&slot.name));
+        let tokens = tokens.map(|slot| slot.token.clone()).collect();
+        Ok(Some(Format::Table(TableOptions { table, tokens })))
     }
 
     fn kept(&self, format: &Format, wanted: &[String]) -> impl Iterator<Item = &LineSlot> {

@@ -15,7 +15,9 @@ use super::events::{self, Event, Events};
 use super::feed::Feed;
 use super::scores::{LOSS, Tally, Wanted};
 use super::show::{Show, Style, metric_text};
-use super::{Best, Description, Lines, Options, build, metrics, optimizer, save, validation};
+use super::{
+    Best, Description, Lines, Options, build_on, columns, metrics, optimizer, save, validation,
+};
 use crate::config::Config;
 use crate::zoo::{self, Model};
 use crate::{Error, Log, Result};
@@ -42,7 +44,8 @@ pub struct Evaluation {
 pub fn infer(config: &Config, options: &Options) -> Result<Vec<Evaluation>> {
     config.warnings().iter().for_each(|warning| options.log.warn(warning));
     options.log.plain(&config.table());
-    let (model, mut description) = build(config, &options.log)?;
+    let table = columns::for_infer(config)?;
+    let (model, mut description) = build_on(config, table.as_ref(), &options.log)?;
     optimizer::narrow(config, &model)?;
     let epochs = epochs(config, &options.log)?;
     let wanted = Wanted::of(config, zoo::named(&description.model)?, &model)?;

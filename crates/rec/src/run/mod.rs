@@ -7,6 +7,7 @@
 mod best;
 pub mod calendar;
 mod checkpoint;
+pub mod columns;
 mod data;
 mod description;
 mod events;
@@ -34,6 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bireme_data::Input;
+use bireme_data::table::Table;
 use bireme_data::train::divide;
 use bireme_engine::device::{Device, OnMemory};
 use bireme_engine::gemm::half_kernel;
@@ -213,8 +215,9 @@ pub fn train(config: &Config, environment: &Environment, options: &Options) -> R
     if !environment.is_server() {
         options.card(config)?;
     }
-    let (model, description) = build(config, log)?;
     let goes_on = options.resume || environment.launcher.restarts > 0;
+    let table = columns::for_training(config, options, goes_on)?;
+    let (model, description) = build_on(config, table.as_ref(), log)?;
     let mut environment = environment.clone();
     // After a restart the trainers have the servers load the checkpoint that all of them go on from;
     // servers that loaded a later one, which is not complete, would begin with its values.
@@ -268,11 +271,26 @@ pub fn is_gpubox_trainer(config: &Config, environment: &Environment) -> bool {
 /// # Errors
 /// When there is none of that name, or a hyper parameter does not fit it.
 pub fn build(config: &Config, log: &Log) -> Result<(Model, Description)> {
+    build_on(config, None, log)
+}
+
+/// The same for what columns of files become.
+fn build_on(
+    config: &Config,
+    table: Option<&Arc<Table>>,
+    log: &Log,
+) -> Result<(Model, Description)> {
     let name = model_name(config);
     let entry = zoo::named(&name)
         .map_err(|error| Error::Settings(format!("{}: {error}", config.path().display())))?;
     let mut hyper = config.hyper();
-    let model = (entry.build)(&mut hyper)?;
+    if let Some(table) = table {
+        columns::follow(table, &mut hyper)?;
+    }
+    let mut model = (entry.build)(&mut hyper)?;
+    if let Some(table) = table {
+        model.format = columns::format(table, &hyper, entry.name, &model)?;
+    }
     model.graph.set_random_seed(config.count("runner.seed") as u64);
     warn_unasked(&hyper, entry.name, log);
     let description = Description::of(entry.name, &hyper, &model);

@@ -28,8 +28,8 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let hidden = Hidden::read(&sizes, hyper, "dnn_use_bn", 0.0)?;
     let initial = factor_initial(clicks.width);
     let slots = clicks.embed(clicks.width, initial.clone().into())?;
-    let slots = layers::reshape(&slots, &[-1, (clicks.ids.len() * clicks.width) as i32])?;
-    let inputs = layers::concat(&[&slots, &clicks.dense], 1)?;
+    let slots = layers::reshape(&slots, &[-1, (clicks.slots() * clicks.width) as i32])?;
+    let inputs = clicks.with_dense(vec![slots])?;
     let mut crossed = inputs.clone();
     for _ in 0..crosses {
         crossed = cross(&inputs, &crossed, &initial, l2)?;

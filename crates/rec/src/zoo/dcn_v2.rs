@@ -34,9 +34,14 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let deep = Hidden::read(&widths, hyper, "dnn_use_bn", 0.5)?;
 
     let slots = clicks.embed(clicks.width, factor_initial(clicks.width).into())?;
-    let slots = layers::reshape(&slots, &[-1, (clicks.ids.len() * clicks.width) as i32])?;
-    let dense = Linear::new((clicks.dense_width() * clicks.width) as i64).apply(&clicks.dense)?;
-    let inputs = layers::concat(&[&slots, &dense], 1)?;
+    let slots = layers::reshape(&slots, &[-1, (clicks.slots() * clicks.width) as i32])?;
+    let inputs = match &clicks.dense {
+        None => slots,
+        Some(dense) => {
+            let dense = Linear::new((clicks.dense_width() * clicks.width) as i64).apply(dense)?;
+            layers::concat(&[&slots, &dense], 1)?
+        }
+    };
     let crossed = if mixture {
         cross_mixture(&inputs, crosses, experts, rank, l2)?
     } else {

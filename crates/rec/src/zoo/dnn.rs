@@ -2,7 +2,7 @@
 //! a perceptron on top.
 
 use bireme_engine::initializer::Initializer;
-use bireme_engine::layers::{self, Auc, ParamAttr};
+use bireme_engine::layers::{Auc, ParamAttr};
 
 use super::clicks::{Clicks, Sizes};
 use super::perceptron::{BATCH_NORM, Hidden};
@@ -26,12 +26,10 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let sizes = hyper.get_sizes("fc_sizes", &[512, 256, 128, 32])?;
     let hidden = Hidden::read(&sizes, hyper, BATCH_NORM, 0.0)?;
     let table = ParamAttr::named("SparseFeatFactors").init(Initializer::uniform(-0.05, 0.05));
-    let mut inputs = clicks.embed_each(table)?;
-    inputs.push(clicks.dense.clone());
-    let inputs = layers::concat(&inputs.iter().collect::<Vec<_>>(), 1)?;
+    let inputs = clicks.with_dense(clicks.embed_each(table)?)?;
     let logits = hidden.then_linear(&inputs, 2)?;
     let options = Auc { num_thresholds: 4096, slide_steps: 20, ..Auc::default() };
     let head = heads::classes(&logits, &clicks.label, &options)?;
-    let loss = layers::mean(&head.losses)?;
+    let loss = clicks.mean(&head.losses)?;
     Ok(clicks.finish(loss, head.prediction, head.auc))
 }

@@ -29,12 +29,12 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let zero = Initializer::Constant(0.0);
     let weights = clicks.embed(1, ParamAttr::from(zero.clone()))?;
     let ids = layers::reduce_sum(&weights, &[1], false)?;
-    let logit = layers::elementwise_add(&ids, &clicks.dense_linear(&zero)?)?;
+    let logit = clicks.add_dense_linear(&ids, &zero)?;
     let logit = layers::elementwise_add(&logit, &clicks.bias()?)?;
     let head = heads::click(&logit, &clicks.label)?;
     // PaddleRec sums the losses of a batch. The penalty is L1 on the weights that the batch looked
     // up: on all of them, every step would touch the whole table.
-    let loss = layers::reduce_sum(&head.losses, &[], false)?;
+    let loss = layers::reduce_sum(&clicks.weighted(&head.losses)?, &[], false)?;
     let size = layers::reduce_sum(&layers::abs(&weights)?, &[], false)?;
     let loss = layers::elementwise_add(&loss, &layers::scale(&size, penalty, 0.0)?)?;
     Ok(clicks.finish(loss, head.prediction, head.auc))

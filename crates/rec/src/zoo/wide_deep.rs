@@ -24,13 +24,17 @@ fn build(hyper: &mut Hyper) -> Result<Model> {
     let clicks = Clicks::read(hyper, Sizes::default())?;
     let sizes = hyper.get_sizes("fc_sizes", &[512, 256, 128, 32])?;
     let hidden = Hidden::read(&sizes, hyper, BATCH_NORM, 0.0)?;
-    let spread = 1.0 / (clicks.dense_width() as f32).sqrt();
-    let initial = Initializer::truncated_normal(0.0, spread);
-    let wide = linear_with(&clicks.dense, 1, initial, Initializer::Constant(0.0))?;
+    let zero = Initializer::Constant(0.0);
+    let wide = match &clicks.dense {
+        Some(dense) => {
+            let spread = 1.0 / (clicks.dense_width() as f32).sqrt();
+            linear_with(dense, 1, Initializer::truncated_normal(0.0, spread), zero)?
+        }
+        // Without dense features the linear part is that of the ids, as in the paper.
+        None => clicks.linear(zero.clone().into(), &zero)?,
+    };
     let table = ParamAttr::named("SparseFeatFactors").init(Initializer::uniform(-0.05, 0.05));
-    let mut inputs = clicks.embed_each(table)?;
-    inputs.push(clicks.dense.clone());
-    let inputs = layers::concat(&inputs.iter().collect::<Vec<_>>(), 1)?;
+    let inputs = clicks.with_dense(clicks.embed_each(table)?)?;
     let deep = hidden.then_linear(&inputs, 1)?;
     clicks.finish_logit(&layers::elementwise_add(&wide, &deep)?)
 }

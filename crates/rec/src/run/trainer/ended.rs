@@ -16,7 +16,7 @@ use crate::run::scores::{Tally, Wanted};
 use crate::run::show::metric_text;
 use crate::run::topology::Topology;
 use crate::run::validation::{self, Validated, Validation};
-use crate::run::{Epoch, Options, metrics, save};
+use crate::run::{Epoch, Options, columns, metrics, save};
 use crate::zoo::Model;
 
 /// What the model is tried on after each epoch, and what says which is the best.
@@ -128,6 +128,7 @@ impl Trainer<'_> {
         let model = save::model(fleet, scope, names, config, self.position.epoch, whole)?;
         if fleet.is_first_worker() {
             self.description.write(&model)?;
+            columns::write(&self.model.format, &model)?;
         }
         self.saved("model", model.clone(), saving)?;
         if !self.topology.has_servers() && fleet.is_first_worker() {
