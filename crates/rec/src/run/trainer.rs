@@ -33,8 +33,7 @@ use super::stop::{self, Stop, Stopping};
 use super::topology::Topology;
 use super::validation::{self, Validation};
 use super::{
-    Description, Epoch, Lines, Options, Outcome, Step, columns, gpubox, metrics, optimizer, save,
-    threads_on,
+    Description, Epoch, Lines, Options, Outcome, Step, gpubox, metrics, optimizer, save, threads_on,
 };
 use crate::config::{Config, python_float};
 use crate::zoo::{self, Model};
