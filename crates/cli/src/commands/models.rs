@@ -14,8 +14,11 @@ const MOST: usize = 8;
 /// also what training goes on from.
 const INFERENCE: &str = "rec_inference";
 
-/// The model for prediction that a folder of a training means: that of its last epoch. Any other path
-/// is as it was.
+/// The file in the folder of a training that names its best epoch, where it has validated them.
+const BEST: &str = "best";
+
+/// The model for prediction that a folder of a training means: that of its best epoch, or of its last
+/// one where none is named. Any other path is as it was.
 pub(super) fn newest(path: &Path) -> PathBuf {
     let of_epoch = |folder: &Path| {
         let prefix = folder.join(INFERENCE);
@@ -24,7 +27,15 @@ pub(super) fn newest(path: &Path) -> PathBuf {
     let number = |folder: &PathBuf| -> Option<u64> { folder.file_name()?.to_str()?.parse().ok() };
     let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let epochs = entries.filter_map(|folder| Some((number(&folder)?, of_epoch(&folder)?)));
-    of_epoch(path).or_else(|| Some(epochs.max()?.1)).unwrap_or_else(|| path.to_owned())
+    let best = || of_epoch(&path.join(best_epoch(path)?.to_string()));
+    let last = || Some(epochs.max()?.1);
+    of_epoch(path).or_else(best).or_else(last).unwrap_or_else(|| path.to_owned())
+}
+
+/// The epoch that a training has named.
+fn best_epoch(folder: &Path) -> Option<u64> {
+    let text = fs::read(folder.join(BEST)).ok()?;
+    serde_json::from_slice::<serde_json::Value>(&text).ok()?.get("epoch")?.as_u64()
 }
 
 /// The files of the model at a path.
@@ -76,6 +87,8 @@ mod tests {
             fs::write(folder.path().join(epoch).join("rec_inference.pdmodel"), "p").unwrap();
         }
         assert_eq!(newest(folder.path()), folder.path().join("10/rec_inference"));
+        fs::write(folder.path().join(BEST), r#"{"epoch": 9, "metric": "auc"}"#).unwrap();
+        assert_eq!(newest(folder.path()), folder.path().join("9/rec_inference"));
         assert_eq!(newest(&folder.path().join("9")), folder.path().join("9/rec_inference"));
         let error = find(&folder.path().join("run")).unwrap_err().to_string();
         assert!(!error.contains("name a folder"), "{error}");

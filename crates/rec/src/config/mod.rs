@@ -22,7 +22,7 @@ pub(crate) use value::python_float;
 pub use value::{Node, Place, Value};
 
 use crate::{Error, Result};
-use keys::{KEYS, Kind, Support};
+use keys::{Kind, Support};
 
 /// Keys and values in the order of a file.
 pub type Keys = Vec<(String, Node)>;
@@ -281,11 +281,11 @@ fn nearest(name: &str) -> Option<String> {
         name.rsplit_once('.').unwrap_or(("", name))
     }
     let (group, own) = split(name);
-    let of_group = KEYS.iter().map(|key| split(key.name)).filter(|key| key.0 == group);
+    let of_group = keys::all().map(|key| split(key.name)).filter(|key| key.0 == group);
     match ir::nearest(own, of_group.map(|key| key.1)).into_iter().next() {
         Some(near) if group.is_empty() => Some(near),
         Some(near) => Some(format!("{group}.{near}")),
-        None => ir::nearest(name, KEYS.iter().map(|key| key.name)).into_iter().next(),
+        None => ir::nearest(name, keys::all().map(|key| key.name)).into_iter().next(),
     }
 }
 
