@@ -1,10 +1,11 @@
-//! `bireme predict`: rows in on stdin, predictions out on stdout.
+//! `bireme predict`: rows in from files or stdin, predictions out on stdout.
 
 use std::collections::HashSet;
-use std::io::{self, BufRead, BufWriter, Read, Write};
-use std::path::PathBuf;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use bireme_data::source::open;
 use bireme_engine::io::load_inference_model;
 use bireme_engine::tensor::Tensor;
 use bireme_engine::{Scope, Step};
@@ -13,25 +14,37 @@ use bireme_rec::run::Description;
 
 use super::{MAX_THREADS, Outcome, available_cores, models, up_to};
 use crate::device::{self, Choice};
-use crate::rows::{Format, MAX_ROWS, Rows, Trained};
+use crate::rows::{Format, Id, MAX_ROWS, Rows, Trained};
 use crate::terminal;
 
 /// The longest line. What is longer is no row.
 const MAX_LINE: u64 = 1 << 26;
 /// How some editors of Windows begin a file.
-const BYTE_ORDER_MARK: char = '\u{feff}';
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Run a saved model on rows from stdin
+/// Run a saved model on rows from files or stdin
 ///
 /// Reads one row a line and writes one JSON object a line, with the values of every output. A model
 /// that `bireme train -m` saved takes the lines that it was trained on, with labels or, where slots
-/// have names, without; every model takes JSON objects. Blank lines are skipped. A line that cannot be used ends the command with its number and the reason; predictions of the lines
+/// or columns have names, without; every model takes JSON objects. Blank lines are skipped. A line that cannot be used ends the command with its number and the reason; predictions of the lines
 /// before it have been written by then.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A folder of a model, of which the one of the last epoch is taken where there are several, or
-    /// the path of a `.pdmodel` file with or without its ending
+    /// A folder of a model, of which the one of the best epoch, else of the last, is taken where
+    /// there are several, or the path of a `.pdmodel` file with or without its ending
     model: PathBuf,
+    /// Files of rows, plain or compressed with gzip or zstd [default: stdin]
+    #[arg(value_name = "FILES")]
+    files: Vec<PathBuf>,
+    /// What names a row, to be printed in front of its prediction: a column, a slot or a field
+    #[arg(long, value_name = "NAME")]
+    id: Option<String>,
+    /// Print JSON objects, which is the default
+    #[arg(long, conflicts_with = "tsv")]
+    json: bool,
+    /// Print values with tabs between them, and no names
+    #[arg(long)]
+    tsv: bool,
     /// How lines are written [default: what the first line looks like]
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -55,10 +68,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     let files = models::find(&path)?;
     let model = load_inference_model(&path, &scope)?;
-    let description = match files.program.parent() {
-        Some(folder) => Description::read(folder)?,
-        None => None,
-    };
+    let folder = files.program.parent().unwrap_or(Path::new("")).to_owned();
+    let description = Description::read(&folder)?.map(|description| (description, folder));
     let rows = Rows::new(&model.program, &model.feeds)?;
     let batch_size = rows.fixed().unwrap_or(args.batch_size);
     let threads = args.threads.unwrap_or_else(available_cores);
@@ -72,9 +83,26 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if fetches.iter().collect::<HashSet<_>>().len() < fetches.len() {
         fetches = model.fetches;
     }
-    let waiting = Waiting { rows, trained: None, description, feeds: model.feeds };
-    let mut predictor = Predictor { step, fetches, waiting, lines: Vec::new(), batch_size, out };
-    let read = read_lines(io::stdin().lock(), args.format, &mut predictor);
+    let fields = args.id.clone().map(Id::Field);
+    let id = args.id.clone();
+    let waiting = Waiting { rows, trained: None, description, feeds: model.feeds, id, fields };
+    let (lines, ids, file) = (Vec::new(), Vec::new(), String::new());
+    let has_names = args.json || !args.tsv;
+    let mut predictor =
+        Predictor { step, fetches, waiting, lines, ids, file, has_names, batch_size, out };
+    let mut read = || -> Result<()> {
+        let mut format = args.format;
+        if args.files.is_empty() {
+            return read_lines("stdin", io::stdin().lock(), &mut format, &mut predictor);
+        }
+        for path in &args.files {
+            let name = path.display().to_string();
+            let input = open(path).with_context(|| format!("cannot read `{name}`"))?;
+            read_lines(&name, BufReader::new(input), &mut format, &mut predictor)?;
+        }
+        Ok(())
+    };
+    let read = read();
     // Whatever ended the input, the rows before it are good; should one of them fail, its line
     // comes first.
     predictor.finish()?;
@@ -83,13 +111,15 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 
 /// Hands over every line that is not blank.
 fn read_lines<W: Write>(
+    file: &str,
     mut input: impl BufRead,
-    mut format: Option<Format>,
+    format: &mut Option<Format>,
     predictor: &mut Predictor<W>,
 ) -> Result<()> {
+    predictor.begin_file(file)?;
     let mut bytes = Vec::new();
     for number in 1.. {
-        let place = || format!("stdin, line {number}");
+        let place = || format!("{file}, line {number}");
         bytes.clear();
         // Not more than that: a file without lines would fill the memory.
         let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes);
@@ -100,21 +130,32 @@ fn read_lines<W: Write>(
             }
             _ => {}
         }
-        let line = std::str::from_utf8(&bytes).context("not UTF-8 text").with_context(place)?;
-        let line = if number == 1 { line.trim_start_matches(BYTE_ORDER_MARK) } else { line };
-        // A tab at an end of a line of Criteo's is a word that is missing.
-        let line = line.trim_matches([' ', '\r', '\n']);
-        if line.trim().is_empty() {
+        let line = match number {
+            1 => bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes),
+            _ => &bytes,
+        };
+        let line = without_ends(line);
+        if line.trim_ascii().is_empty() {
             continue;
         }
         let format = *format.get_or_insert_with(|| Format::guess(line));
-        predictor.waiting.push(line, format).with_context(place)?;
+        let Some(id) = predictor.waiting.push(line, format).with_context(place)? else { continue };
         predictor.lines.push(number);
+        predictor.ids.push(id);
         if predictor.waiting.len() == predictor.batch_size {
             predictor.finish()?;
         }
     }
     Ok(())
+}
+
+/// A line without its end and without spaces around it. A tab at an end of a line of Criteo's is a word
+/// that is missing.
+fn without_ends(mut line: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' ' | b'\r' | b'\n'] = line {
+        line = rest;
+    }
+    line
 }
 
 fn as_strs(names: &[String]) -> Vec<&str> {
@@ -137,20 +178,47 @@ struct Waiting {
     rows: Rows,
     /// Of the lines that the model was trained on, once there was one.
     trained: Option<Trained>,
-    description: Option<Description>,
+    /// What the model was trained on, and where it lies.
+    description: Option<(Description, PathBuf)>,
     feeds: Vec<String>,
+    /// What names a row, and the same as a field of JSON objects.
+    id: Option<String>,
+    fields: Option<Id>,
 }
 
 impl Waiting {
-    fn push(&mut self, line: &str, format: Format) -> Result<()> {
+    /// Adds the row of a line; returns its name, if it is asked for. `None` for a line without a row.
+    fn push(&mut self, line: &[u8], format: Format) -> Result<Option<Option<String>>> {
         let trained = match (&mut self.trained, format, &self.description) {
             (Some(trained), ..) => trained,
-            (none, Format::Slot, Some(description)) => {
-                none.insert(Trained::new(&description.lines, line, &self.feeds)?)
+            (none, Format::Slot, Some((description, folder))) => {
+                let lines = (&description.lines, folder.as_path());
+                none.insert(Trained::new(lines, line, &self.feeds, self.id.as_deref())?)
             }
-            _ => return self.rows.push(line, format),
+            _ => return self.push_fed(line, format).map(Some),
         };
-        trained.push(line)
+        if trained.skips(line)? {
+            return Ok(None);
+        }
+        let id = trained.id(line)?;
+        trained.push(line)?;
+        Ok(Some(id))
+    }
+
+    /// Adds the row of a line that names the feeds of the model.
+    fn push_fed(&mut self, line: &[u8], format: Format) -> Result<Option<String>> {
+        let line = std::str::from_utf8(line).context("not UTF-8 text")?;
+        match (&mut self.fields, format) {
+            (Some(id), Format::Json) => {
+                let name = id.of(line.as_bytes())?;
+                self.rows.push(&id.without(line)?, format)?;
+                Ok(Some(name))
+            }
+            (Some(_), Format::Slot) => {
+                bail!("this model was not trained from YAML: `--id` names a field of JSON objects")
+            }
+            (None, _) => self.rows.push(line, format).map(|()| None),
+        }
     }
 
     fn len(&self) -> usize {
@@ -181,17 +249,32 @@ struct Predictor<W> {
     step: Step,
     fetches: Vec<String>,
     waiting: Waiting,
-    /// The line that each of them came from.
+    /// The line that each of them came from, and what names it.
     lines: Vec<usize>,
+    ids: Vec<Option<String>>,
+    /// The file that they are from.
+    file: String,
+    /// Whether what is printed has names: JSON objects.
+    has_names: bool,
     batch_size: usize,
     out: W,
 }
 
 impl<W: Write> Predictor<W> {
+    /// Begins with another file.
+    fn begin_file(&mut self, file: &str) -> Result<()> {
+        self.finish()?;
+        file.clone_into(&mut self.file);
+        if let Some(trained) = &mut self.waiting.trained {
+            trained.begin_file();
+        }
+        Ok(())
+    }
+
     /// Predicts the rows that wait; none are left, even after an error.
     fn finish(&mut self) -> Result<()> {
-        let lines = std::mem::take(&mut self.lines);
-        let predicted = self.predict(&lines);
+        let (lines, ids) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.ids));
+        let predicted = self.predict(&lines, &ids);
         self.waiting.clear();
         // A batch is complete for whoever reads our output, even if the next one takes its time.
         let flushed = self.out.flush();
@@ -199,20 +282,20 @@ impl<W: Write> Predictor<W> {
         Ok(flushed?)
     }
 
-    fn predict(&mut self, lines: &[usize]) -> Result<()> {
+    fn predict(&mut self, lines: &[usize], ids: &[Option<String>]) -> Result<()> {
         let (&[first, ..], &[.., last]) = (lines, lines) else { return Ok(()) };
         if self.waiting.run(&mut self.step, None).is_ok() {
-            let place = || format!("stdin, lines {first} to {last}");
+            let place = || format!("{}, lines {first} to {last}", self.file);
             self.check_outputs(lines.len()).with_context(place)?;
-            return self.write(lines.len());
+            return self.write(ids);
         }
         // One row spoils a whole batch: alone, the others still give their predictions, and the
         // error is about the right line.
         for (row, line) in lines.iter().enumerate() {
             let alone = self.waiting.run(&mut self.step, Some(row));
             let checked = alone.and_then(|()| self.check_outputs(1));
-            checked.with_context(|| format!("stdin, line {line}"))?;
-            self.write(1)?;
+            checked.with_context(|| format!("{}, line {line}", self.file))?;
+            self.write(&ids[row..=row])?;
         }
         Ok(())
     }
@@ -230,13 +313,27 @@ impl<W: Write> Predictor<W> {
         Ok(())
     }
 
-    /// Writes the first `rows` rows of what was computed.
-    fn write(&mut self, rows: usize) -> Result<()> {
-        for row in 0..rows {
-            for (index, name) in self.fetches.iter().enumerate() {
-                let open = if index == 0 { "{" } else { "," };
-                let values = row_text(self.step.fetched(index), row)?;
-                write!(self.out, "{open}{}:{values}", serde_json::to_string(name)?)?;
+    /// Writes the first rows of what was computed, which have these names.
+    fn write(&mut self, ids: &[Option<String>]) -> Result<()> {
+        for (row, id) in ids.iter().enumerate() {
+            let values = (0..self.fetches.len()).map(|at| row_texts(self.step.fetched(at), row));
+            let values = values.collect::<Result<Vec<_>>>()?;
+            if !self.has_names {
+                let id = id.iter().map(|id| id.replace(['\t', '\n'], " "));
+                let cells: Vec<String> = id.chain(values.into_iter().flatten()).collect();
+                writeln!(self.out, "{}", cells.join("\t"))?;
+                continue;
+            }
+            let id = id.as_ref().map(serde_json::to_string).transpose()?;
+            let mut open = "{";
+            if let Some(id) = id {
+                write!(self.out, "{{\"id\":{id}")?;
+                open = ",";
+            }
+            for (name, values) in self.fetches.iter().zip(values) {
+                let name = serde_json::to_string(name)?;
+                write!(self.out, "{open}{name}:[{}]", values.join(","))?;
+                open = ",";
             }
             writeln!(self.out, "}}")?;
         }
@@ -244,8 +341,8 @@ impl<W: Write> Predictor<W> {
     }
 }
 
-/// One row of `tensor` as a JSON list.
-fn row_text(tensor: &Tensor, row: usize) -> Result<String> {
+/// One row of `tensor`, as JSON writes its values.
+fn row_texts(tensor: &Tensor, row: usize) -> Result<Vec<String>> {
     let width = tensor.numel() / tensor.rows();
     let range = row * width..(row + 1) * width;
     let texts: Vec<String> = match tensor.dtype() {
@@ -260,5 +357,5 @@ fn row_text(tensor: &Tensor, row: usize) -> Result<String> {
             tensor.to_f64_vec()[range].iter().map(number).collect()
         }
     };
-    Ok(format!("[{}]", texts.join(",")))
+    Ok(texts)
 }

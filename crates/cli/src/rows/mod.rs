@@ -3,6 +3,7 @@
 //! A line becomes one row in every feed or an error that says what is wrong with it; a bad line
 //! leaves the rows before it as they were.
 
+mod id;
 mod json;
 mod slot;
 mod trained;
@@ -11,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bireme_engine::tensor::{Element, MAX_RANK, Tensor};
 use bireme_ir::{DType, Program, Var};
 
+pub(crate) use id::Id;
 pub(crate) use trained::Trained;
 
 /// The most rows that one batch may have, whether a flag or the model asks for them.
@@ -30,8 +32,8 @@ pub(crate) enum Format {
 
 impl Format {
     /// The format that a first line looks like.
-    pub(crate) fn guess(line: &str) -> Format {
-        if line.trim_start().starts_with('{') { Format::Json } else { Format::Slot }
+    pub(crate) fn guess(line: &[u8]) -> Format {
+        if line.trim_ascii_start().starts_with(b"{") { Format::Json } else { Format::Slot }
     }
 }
 

@@ -18,7 +18,7 @@ fn rows() -> Rows {
 #[track_caller]
 fn refused(line: &str, reason: &str) {
     let mut rows = rows();
-    let format = Format::guess(line);
+    let format = Format::guess(line.as_bytes());
     rows.push("1:5 dense_feature:1 dense_feature:2 history:3", Format::Slot).unwrap();
     let error = format!("{:#}", rows.push(line, format).unwrap_err());
     assert!(error.contains(reason), "{error}");
@@ -78,8 +78,8 @@ fn a_fixed_batch_is_made_up_with_the_last_row() {
 
 #[test]
 fn the_format_is_guessed_from_the_first_character() {
-    assert_eq!(Format::guess(" {\"x\": 1}"), Format::Json);
-    assert_eq!(Format::guess("click:0"), Format::Slot);
+    assert_eq!(Format::guess(b" {\"x\": 1}"), Format::Json);
+    assert_eq!(Format::guess(b"click:0"), Format::Slot);
 }
 
 fn declared(dtype: DType, shape: &[i64]) -> Result<Rows> {
@@ -111,7 +111,7 @@ fn shapes_that_no_tensor_has_are_refused() {
 fn integers_that_do_not_fit_are_refused() {
     let push = |dtype, line: &str| {
         let mut rows = declared(dtype, &[-1, 1]).unwrap();
-        let pushed = rows.push(line, Format::guess(line));
+        let pushed = rows.push(line, Format::guess(line.as_bytes()));
         pushed.map(|()| rows.tensors().unwrap()).map_err(|error| format!("{error:#}"))
     };
     let refused = |dtype, line, reason| assert_eq!(push(dtype, line).unwrap_err(), reason);

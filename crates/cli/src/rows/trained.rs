@@ -1,11 +1,16 @@
 //! The lines that a model was trained on, as rows of its feeds: parsed as training parses them, so
 //! that a line means the same to both.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
-use bireme_data::parse::Parser;
+use bireme_data::parse::{Format, Parser};
+use bireme_data::table::{Header, Layout};
 use bireme_data::{Batch, Samples, Slot};
 use bireme_engine::Step;
 use bireme_rec::run::Lines;
+
+use super::id::Id;
 
 /// Rows that have been read and not been run yet.
 pub(crate) struct Trained {
@@ -15,15 +20,27 @@ pub(crate) struct Trained {
     batch: Batch,
     /// The slot of each feed.
     feeds: Vec<usize>,
+    /// Whether every file begins with the names of its columns, and those of this one are known.
+    header: Option<bool>,
+    /// What names the samples.
+    id: Option<Id>,
 }
 
 impl Trained {
-    /// No rows yet, of lines like `first`.
+    /// No rows yet, of lines like `first`, for a model in this folder; `id` names samples.
     ///
     /// # Errors
     /// When the lines cannot be what the model was trained on.
-    pub(crate) fn new(lines: &Lines, first: &str, feeds: &[String]) -> Result<Trained> {
-        let format = lines.format(first.as_bytes(), feeds).map_err(anyhow::Error::msg)?;
+    pub(crate) fn new(
+        (lines, folder): (&Lines, &Path),
+        first: &[u8],
+        feeds: &[String],
+        id: Option<&str>,
+    ) -> Result<Trained> {
+        let format = match lines.table(folder, feeds)? {
+            Some(format) => format,
+            None => lines.format(first, feeds).map_err(anyhow::Error::msg)?,
+        };
         let slots = lines.slots(&format, feeds);
         let place = |feed: &String| slots.iter().position(|slot| slot.name == *feed);
         let places: Option<Vec<usize>> = feeds.iter().map(place).collect();
@@ -36,15 +53,49 @@ impl Trained {
         };
         let parser = Parser::new(&format, &slots)?;
         let (samples, batch) = (Samples::of(&slots), Batch::of(&slots));
-        Ok(Trained { parser, slots, samples, batch, feeds: places })
+        let header = has_header(&format).then_some(false);
+        let id = id.map(|column| Id::of_lines(&format, column)).transpose()?;
+        Ok(Trained { parser, slots, samples, batch, feeds: places, header, id })
+    }
+
+    /// Another file begins.
+    pub(crate) fn begin_file(&mut self) {
+        self.header = self.header.map(|_| false);
+    }
+
+    /// Whether a line holds no row: it is a comment, or the names of the columns.
+    ///
+    /// # Errors
+    /// When a column is missing.
+    pub(crate) fn skips(&mut self, line: &[u8]) -> Result<bool> {
+        if self.parser.skips(line) {
+            return Ok(true);
+        }
+        if self.header != Some(false) {
+            return Ok(false);
+        }
+        self.parser.begin(line).map_err(anyhow::Error::msg)?;
+        if let Some(id) = &mut self.id {
+            id.begin(line)?;
+        }
+        self.header = Some(true);
+        Ok(true)
+    }
+
+    /// What names the sample of a line.
+    ///
+    /// # Errors
+    /// When the line has nothing for it.
+    pub(crate) fn id(&mut self, line: &[u8]) -> Result<Option<String>> {
+        self.id.as_mut().map(|id| id.of(line)).transpose()
     }
 
     /// Adds the row that `line` holds.
     ///
     /// # Errors
     /// What is wrong with it; the rows are then as before.
-    pub(crate) fn push(&mut self, line: &str) -> Result<()> {
-        self.parser.line(line.as_bytes(), &mut self.samples).map_err(anyhow::Error::msg)
+    pub(crate) fn push(&mut self, line: &[u8]) -> Result<()> {
+        self.parser.line(line, &mut self.samples).map_err(anyhow::Error::msg)
     }
 
     /// The number of rows.
@@ -68,4 +119,11 @@ impl Trained {
         let fed: Vec<_> = self.feeds.iter().map(|&slot| tensors[slot]).collect();
         Ok(step.run(&fed)?)
     }
+}
+
+/// Whether the first line of a file names its columns.
+fn has_header(format: &Format) -> bool {
+    let Format::Table(options) = format else { return false };
+    let layout = &options.table.learned().settings.layout;
+    matches!(layout, Layout::Csv(csv) if csv.header == Header::Line)
 }

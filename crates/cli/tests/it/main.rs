@@ -8,6 +8,7 @@ mod card;
 mod checkpoint;
 #[cfg(target_os = "linux")]
 mod cluster;
+mod columns;
 mod data;
 #[cfg(target_os = "linux")]
 mod launcher;

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::parse::{BadLines, Format, Parser, TableOptions};
 use crate::source::{LineShare, Reader, Source};
@@ -316,4 +318,39 @@ fn bad_lines_may_be_passed_over() {
     parser.block(&text[start..], 2, Path::new("a"), &bad, &mut samples).unwrap();
     assert_eq!((samples.len(), bad.count()), (2, 1));
     assert_eq!(bad.first()[0].line, 3);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_samples_or_bad_lines(
+        bytes in prop::collection::vec(prop::sample::select(&b"01ax,|:.\"# -\t\r\n\xff"[..]), 0..200),
+    ) {
+        let features = || {
+            let list = Rule::List('|', Words::Hash);
+            vec![("1", Rule::Word(Words::Hash)), ("2", list), ("0", number(Scale::None))]
+        };
+        let names = ["click", "1", "2", "0"].map(str::to_owned).to_vec();
+        for layout in [csv(Header::Line), csv(Header::Names(names)), Layout::LibSvm, Layout::LibFfm] {
+            let learned = Learned::without_data(settings(layout, features()));
+            let (slots, tokens) = slots_of(&learned.settings);
+            let table = Arc::new(Table::new(learned).unwrap());
+            let format = Format::Table(TableOptions { table, tokens });
+            let mut parser = Parser::new(&format, &slots).unwrap();
+            let text = [b"click,1,2,0\n", &bytes[..]].concat();
+            let (start, _) = parser.begin(&text).unwrap_or_default();
+            let (bad, mut samples) = (BadLines::tolerate(u64::MAX), Samples::of(&slots));
+            parser.block(&text[start..], 1, Path::new("a"), &bad, &mut samples).unwrap();
+            // A line alone gives what it gives among others.
+            let mut single = Samples::of(&slots);
+            for line in text[start..].split(|&byte| byte == b'\n') {
+                if !line.trim_ascii().is_empty() && !parser.skips(line) {
+                    parser.line(line, &mut single).ok();
+                }
+            }
+            prop_assert_eq!(&single, &samples);
+        }
+        if let Ok(guessed) = guess(&bytes) {
+            guessed.profiles(&bytes).ok();
+        }
+    }
 }

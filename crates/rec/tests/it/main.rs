@@ -4,6 +4,7 @@
 
 mod browser;
 mod checkpoints;
+mod columns;
 mod gpubox;
 mod job;
 mod messages;

@@ -3,11 +3,16 @@
 mod text;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bireme_data::Samples;
 use bireme_data::parse::{BadLines, Format, Parser, criteo_slots};
+use bireme_data::table::{
+    Csv, Feature, Fill, Header, Label, Layout, Learned, Number, Rule, Scale, Settings, Table, Words,
+};
+use bireme_rec::run::columns;
 
 /// Samples of each text.
 const ROWS: usize = 20_000;
@@ -20,6 +25,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "parse_slot_value", what: What::SlotValue },
     Case { name: "parse_multislot", what: What::MultiSlot },
     Case { name: "parse_criteo", what: What::Criteo },
+    Case { name: "parse_csv", what: What::Csv },
 ];
 
 /// One line of the table.
@@ -34,6 +40,7 @@ enum What {
     SlotValue,
     MultiSlot,
     Criteo,
+    Csv,
 }
 
 /// Seconds for the whole text.
@@ -71,6 +78,7 @@ impl Case {
             What::SlotValue => (Format::slot_value(), text::slot_value(ROWS)),
             What::MultiSlot => (Format::multi_slot(), text::multi_slot(ROWS)),
             What::Criteo => (Format::criteo(), text::criteo(ROWS)),
+            What::Csv => (csv()?, text::csv(ROWS)),
         };
         let slots = criteo_slots();
         let mut parser = Parser::new(&format, &slots)?;
@@ -101,6 +109,25 @@ impl Case {
             best.iter().fold((0.0, 0.0), |sum, best| (sum.0 + best.0, sum.1 + best.1));
         Ok(Figure { bytes: text.len(), parse_s, floor_s })
     }
+}
+
+/// 40 columns by their numbers: a label, 13 numbers, and 26 words that are hashed.
+fn csv() -> Result<Format> {
+    let number = Number { scale: Scale::None, fill: Fill::Value(0.0) };
+    let numbers = (2..=14).map(|column| (column, Rule::Number(number)));
+    let words = (15..=40).map(|column| (column, Rule::Word(Words::Hash)));
+    let feature = |(column, rule): (usize, Rule)| Feature { column: column.to_string(), rule };
+    let (separator, quote, header, comment) = (',', Some('"'), Header::Numbers, None);
+    let settings = Settings {
+        layout: Layout::Csv(Csv { separator, quote, header, comment }),
+        label: Label { column: "1".to_owned(), positive: Vec::new(), negative: Vec::new() },
+        weight: None,
+        features: numbers.chain(words).map(feature).collect(),
+        missing: Vec::new(),
+        hash_buckets: 1_000_000,
+    };
+    let table = Arc::new(Table::new(Learned::without_data(settings))?);
+    Ok(columns::slots(&table).1)
 }
 
 /// Whole lines of about the size of a block.

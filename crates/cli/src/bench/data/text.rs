@@ -56,6 +56,20 @@ pub(super) fn criteo(rows: usize) -> Vec<u8> {
     })
 }
 
+/// A label, numbers with six digits behind the point and words of eight characters, with commas.
+pub(super) fn csv(rows: usize) -> Vec<u8> {
+    let mut random = Random(1);
+    lines(rows, |line| {
+        put(line, format_args!("{}", random.below(2)));
+        for _ in 0..NUMBERS {
+            put(line, format_args!(",{}", random.number()));
+        }
+        for _ in 0..WORDS {
+            put(line, format_args!(",{:08x}", random.below(1 << 32)));
+        }
+    })
+}
+
 fn lines(rows: usize, mut line: impl FnMut(&mut Vec<u8>)) -> Vec<u8> {
     let mut text = Vec::new();
     for _ in 0..rows {

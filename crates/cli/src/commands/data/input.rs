@@ -7,6 +7,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use bireme_data::parse::{BadLines, CriteoOptions, Format, criteo_slots};
 use bireme_data::source::{Source, expand, preview};
 use bireme_data::{Kind, Slot};
+use bireme_rec::run::columns;
+use bireme_rec::{Config, Log};
 
 use crate::terminal::say;
 use crate::units::{grouped, plural};
@@ -20,6 +22,10 @@ pub(super) struct Input {
     /// for which `--format` and `--slots` must be said
     #[arg(required = true, value_name = "FILES")]
     files: Vec<PathBuf>,
+    /// A configuration whose group `data` describes the columns of the files
+    #[arg(long = "config_yaml", alias = "config-yaml", short = 'm', value_name = "FILE",
+          conflicts_with_all = ["format", "slots", "pipe_command"])]
+    config: Option<PathBuf>,
     /// How lines are written [default: what the first lines look like]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Name>,
@@ -83,6 +89,9 @@ impl Input {
             false => path.clone(),
         };
         let files = expand(&self.files.iter().map(named).collect::<Vec<_>>())?;
+        if let Some(config) = &self.config {
+            return self.of_columns(config, files);
+        }
         let command = self.pipe_command.as_deref();
         let first = files.first().context("there are no files")?;
         let known = match self.format {
@@ -118,6 +127,20 @@ impl Input {
         };
         let mut source = Source::new(files, format);
         source.pipe_command = self.pipe_command.clone();
+        source.bad_lines = Arc::new(BadLines::tolerate(self.skip_bad_lines));
+        Ok(Data { source, slots })
+    }
+}
+
+impl Input {
+    /// Files of columns, as a configuration describes them.
+    fn of_columns(&self, config: &Path, files: Vec<PathBuf>) -> Result<Data> {
+        let name = config.display().to_string();
+        let config = Config::load(config, &[])?;
+        let table = columns::table(&config, &files, &Log::stderr())?
+            .with_context(|| format!("`{name}` has no group `data`, which describes columns"))?;
+        let (slots, format) = columns::slots(&table);
+        let mut source = Source::new(files, format);
         source.bad_lines = Arc::new(BadLines::tolerate(self.skip_bad_lines));
         Ok(Data { source, slots })
     }

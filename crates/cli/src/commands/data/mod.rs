@@ -3,8 +3,10 @@
 mod convert;
 mod distinct;
 mod generate;
+mod guess;
 mod head;
 mod input;
+mod lines;
 mod stat;
 
 use anyhow::Result;
@@ -12,7 +14,7 @@ use clap::Subcommand;
 
 use super::Outcome;
 
-/// Look at training data, convert and generate it
+/// Look at training data, convert, split and generate it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -22,8 +24,12 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Head(head::Args),
+    #[command(visible_alias = "stats")]
     Stat(stat::Args),
     Convert(convert::Args),
+    Split(lines::SplitArgs),
+    Shuffle(lines::ShuffleArgs),
+    Guess(guess::Args),
     Generate(generate::Args),
 }
 
@@ -33,6 +39,9 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         What::Head(args) => head::run(args),
         What::Stat(args) => stat::run(args),
         What::Convert(args) => convert::run(args),
+        What::Split(args) => lines::split(args),
+        What::Shuffle(args) => lines::shuffle(args),
+        What::Guess(args) => guess::run(args),
         What::Generate(args) => generate::run(args),
     }
 }
