@@ -11,6 +11,7 @@ mod predict;
 mod report;
 mod submit;
 mod train;
+mod tune;
 mod yaml;
 
 use std::ffi::OsString;
@@ -41,6 +42,7 @@ enum Command {
     Predict(predict::Args),
     Infer(yaml::InferArgs),
     Report(report::Args),
+    Tune(tune::Args),
     Data(data::Args),
     Bench(bench::Args),
     Submit(Box<submit::Args>),
@@ -133,6 +135,7 @@ fn execute(command: Command, host: &Host) -> anyhow::Result<Outcome> {
         Command::Predict(args) => predict::run(&args),
         Command::Infer(args) => yaml::infer(&args),
         Command::Report(args) => report::run(&args),
+        Command::Tune(args) => tune::run(&args, host),
         Command::Data(args) => data::run(&args),
         Command::Bench(args) => bench::run(&args, host),
         Command::Submit(args) => submit::run(&args),

@@ -15,6 +15,8 @@ mod launcher;
 mod story;
 mod submit;
 #[cfg(target_os = "linux")]
+mod tune;
+#[cfg(target_os = "linux")]
 mod yaml;
 mod zoo;
 

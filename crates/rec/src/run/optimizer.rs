@@ -195,7 +195,7 @@ pub(super) fn narrow(config: &Config, model: &Model) -> Result<()> {
 /// The optimizer of a configuration, with mixed precision where it asks for that.
 ///
 /// # Errors
-/// As [`of`], and when servers cannot clip gradients.
+/// As [`of`], and when servers cannot clip gradients or penalise parameters.
 pub(super) fn with_amp(
     config: &Config,
     topology: Topology,
@@ -205,6 +205,17 @@ pub(super) fn with_amp(
         let problem = "clips gradients, and with servers those of tables are pushed row by row, as \
                        they are: train without servers, or leave it out";
         return Err(config.refuse(options::CLIP, problem));
+    }
+    let distributed = "hyper_parameters.distributed_embedding";
+    if topology.has_servers()
+        && config.count(distributed) == 1
+        && let Some(key) = options::penalty_key(config)
+    {
+        let problem = format!(
+            "is a penalty, and rows of keyed tables (`{distributed}`) are changed by the rule of the \
+             optimizer alone: leave it out"
+        );
+        return Err(config.refuse(key, problem));
     }
     let optimizer = of(config)?;
     Ok(match amp {

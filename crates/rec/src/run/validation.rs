@@ -144,7 +144,7 @@ impl Validation {
             // Its lines are nobody's: what it says comes at its end.
             print_interval: u64::MAX,
             tally: Some(Tally::new(&self.wanted, Vec::new()).into()),
-            ..Show::new(Style::Infer, epoch, model, &self.wanted, &options.log, &waited)
+            ..Show::new(Style::Executor, epoch, model, &self.wanted, &options.log, &waited)
         };
         let hook = |progress: &bireme_data::Progress<'_>| {
             show.step(progress).map_err(|error| bireme_data::Error::Settings(error.to_string()))

@@ -12,13 +12,13 @@ const KEYS: &str = "  epochs: 2\n  train_batch_size: 20\n  print_interval: 1\n  
 
 fn setup(files: u64, rows: usize, keys: &str) -> Setup {
     let setup = Setup::new(files, rows, keys);
-    setup.edit("reader_type: QueueDataset", "reader_type: InmemoryDataset\n  shuffle: none");
+    setup.edit("reader_type: QueueDataset", "reader_type: InmemoryDataset");
     setup
 }
 
-/// The same job trained in sync, by one trainer.
+/// The same job trained in sync, by one trainer, in the order that GPUBox keeps.
 fn in_sync(files: u64, rows: usize) -> Setup {
-    setup(files, rows, &KEYS.replace("gpubox", "sync"))
+    setup(files, rows, &(KEYS.replace("gpubox", "sync") + "  shuffle: none\n"))
 }
 
 #[test]

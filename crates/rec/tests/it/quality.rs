@@ -164,3 +164,78 @@ fn trainers_validate_together_in_every_mode() {
         assert!(difference < bound, "{mode}: {evaluation:?} {last:?}");
     }
 }
+
+/// Settings of the optimizer that change what is learned.
+const SETTINGS: &str = "class: Adam\n    weight_decay: 0.001\n    epsilon: 0.001\n    \
+                        lr_scheduler: {class: ExponentialDecay, gamma: 0.9, decay_steps: 5}\n    \
+                        warmup: {warmup_steps: 4}";
+
+#[test]
+fn servers_have_the_same_penalty_and_schedule_as_training_alone() {
+    let keys = "  epochs: 2\n  train_batch_size: 20\n  sync_mode: sync\n";
+    let plain = Setup::new(2, 200, keys).start(&[], false).finish();
+    let setup = |settings: &str| {
+        let setup = Setup::new(2, 200, keys);
+        setup.edit("class: Adam", settings);
+        setup
+    };
+    let alone = setup(SETTINGS).start(&[], false).finish();
+    let with_server = setup(SETTINGS).run_cluster(1, false);
+    for ((alone, with_server), plain) in alone.iter().zip(&with_server).zip(&plain) {
+        assert!((alone.loss - with_server.loss).abs() < 1e-5, "{alone:?} {with_server:?}");
+        assert!((alone.loss - plain.loss).abs() > 1e-3, "{alone:?} {plain:?}");
+    }
+    // Rows that are pushed as they come are neither clipped nor all of them penalised.
+    let refused = |settings: &str, more: &str, words: &str| {
+        let setup = setup(settings);
+        setup.edit("  sparse_feature_dim: 4\n", &format!("  sparse_feature_dim: 4\n{more}"));
+        // A server refuses it as well; here it is a trainer without one.
+        let trainer = [
+            ("TRAINING_ROLE", "TRAINER".to_owned()),
+            ("PADDLE_TRAINERS_NUM", "1".to_owned()),
+            ("PADDLE_TRAINER_ID", "0".to_owned()),
+            ("PADDLE_PSERVERS_IP_PORT_LIST", "127.0.0.1:1".to_owned()),
+        ];
+        let mut process = setup.start(&trainer, false);
+        let line = process.until(|line| line.starts_with("error: ")).unwrap();
+        assert!(line.contains(words), "{line}");
+    };
+    let clip = "class: Adam\n    grad_clip: {class: ClipGradByGlobalNorm, clip_norm: 1.0}";
+    refused(
+        clip,
+        "",
+        "`hyper_parameters.optimizer.grad_clip.class` clips gradients, and with servers",
+    );
+    refused(SETTINGS, "  distributed_embedding: 1\n", "`hyper_parameters.optimizer.weight_decay`");
+}
+
+#[test]
+fn clipping_holds_training_back() {
+    let keys = "  epochs: 1\n  train_batch_size: 20\n";
+    let loss = |settings: &str| {
+        let setup = Setup::new(1, 400, keys);
+        setup.edit("class: Adam", settings);
+        setup.start(&[], false).finish()[0].loss
+    };
+    let free = loss("class: SGD");
+    let clipped =
+        loss("class: SGD\n    grad_clip: {class: ClipGradByGlobalNorm, clip_norm: 1.0e-6}");
+    let loose = loss("class: SGD\n    grad_clip: {class: ClipGradByGlobalNorm, clip_norm: 1000}");
+    assert!(clipped > free && (loose - free).abs() < 1e-6, "{free} {clipped} {loose}");
+}
+
+#[test]
+fn a_model_with_dropout_and_norms_is_validated_as_it_predicts() {
+    let keys = "  epochs: 2\n  train_batch_size: 50\n  metrics: [logloss]\n";
+    let setup = validated(1, 600, keys);
+    setup.edit(
+        "  fc_sizes: [16, 8]\n",
+        "  fc_sizes: [16, 8]\n  dropout_rate: 0.2\n  use_bn: True\n",
+    );
+    let epochs = setup.start(&[], false).finish();
+    let test = [format!("runner.test_data_dir={}", setup.folder().join("valid").display())];
+    let config = Config::load(&setup.config(), &test).unwrap();
+    let best = infer(&config, &options()).unwrap().remove(0);
+    let valid = &epochs[best.epoch as usize].valid;
+    assert!((best.metrics["logloss"] - valid["logloss"]).abs() < 1e-9, "{best:?} {valid:?}");
+}

@@ -43,6 +43,12 @@ const OWN: &[(&str, &[&str])] = &[
 /// Keys that are shares: at least 0, and below 1.
 const SHARES: [&str; 5] = ["beta1", "beta2", "rho", "decay", "momentum"];
 
+/// The key of the penalty on parameters, where a configuration has one.
+pub(super) fn penalty_key(config: &Config) -> Option<&'static str> {
+    let is_decay = config.has(DECAY) && !config.text(CLASS).eq_ignore_ascii_case("adamw");
+    if config.has(PENALTY) { Some(PENALTY) } else { is_decay.then_some(DECAY) }
+}
+
 /// What a configuration says about its optimizer.
 pub(super) struct Options<'a> {
     config: &'a Config,
