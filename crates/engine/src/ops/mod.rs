@@ -18,6 +18,7 @@ use crate::{Error, Result};
 
 mod activation;
 mod amp;
+mod array;
 pub(crate) mod collective;
 mod compare;
 mod control;
@@ -51,6 +52,7 @@ pub(crate) use remote::table_of as remote_table;
 const FAMILIES: &[&[OpDef]] = &[
     activation::DEFS,
     amp::DEFS,
+    array::DEFS,
     collective::DEFS,
     compare::DEFS,
     control::DEFS,

@@ -37,7 +37,9 @@ fn the_reference_of_ops_is_current() {
             .iter()
             .map(|spec| format!("{}{}", spec.name, default(spec.default)))
             .collect();
-        let gradient = if matches!(def.grad, GradRule::None) { "" } else { "yes" };
+        let of_block = def.flow.is_some_and(|flow| flow.gradient.is_some());
+        let has_gradient = of_block || !matches!(def.grad, GradRule::None);
+        let gradient = if has_gradient { "yes" } else { "" };
         let rows = if matches!(def.split, SplitRule::Whole) { "" } else { "yes" };
         let row = [
             format!("`{}`", def.name),
