@@ -41,10 +41,8 @@ _RENAMED = {
     "paddle.fluid.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.io.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.layers.py_reader": "paddle.io.DataLoader.from_generator",
-    "paddle.fluid.layers.cond": "paddle.where",
     "paddle.fluid.layers.dynamic_gru": "paddle.nn.GRU",
     "paddle.fluid.layers.dynamic_lstm": "paddle.nn.LSTM",
-    "paddle.static.nn.cond": "paddle.where",
 }
 
 # Methods of tensors that other libraries call by other names.
