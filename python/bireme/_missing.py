@@ -46,8 +46,6 @@ _RENAMED = {
     "paddle.fluid.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.io.PyReader": "paddle.io.DataLoader.from_generator",
     "paddle.fluid.layers.py_reader": "paddle.io.DataLoader.from_generator",
-    "paddle.fluid.layers.cond": "paddle.where",
-    "paddle.static.nn.cond": "paddle.where",
 }
 
 # Methods that other libraries call by other names.

@@ -45,6 +45,10 @@ pub fn name_all_inputs(program: &mut Program) {
 
 fn infer<'v>(op: &Op, find: &dyn Fn(&str) -> Option<&'v Var>) -> Result<Vec<Var>> {
     let view = OpView::new(op)?;
+    // What a block makes of its variables is found when it is laid out.
+    if view.def.flow.is_some() {
+        return Ok(Vec::new());
+    }
     let mut inputs = Vec::new();
     for name in view.flat_inputs() {
         let var = find(name).ok_or_else(|| {
@@ -66,7 +70,7 @@ fn infer<'v>(op: &Op, find: &dyn Fn(&str) -> Option<&'v Var>) -> Result<Vec<Var>
 }
 
 fn declaration(name: &str, meta: Meta) -> Var {
-    let mut var = Var::tensor(name, meta.dtype, meta.dims);
+    let mut var = Var::tensor(name, meta.dtype, meta.declared_dims());
     (var.kind, var.lod_level) = (meta.kind, meta.lod_level);
     var
 }

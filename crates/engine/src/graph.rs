@@ -6,11 +6,12 @@
 mod handle;
 mod names;
 
+use std::collections::HashMap;
 use std::panic::Location;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bireme_ir::{DType, Op, OpRole, Program, Var};
+use bireme_ir::{Block, DType, EMPTY_VAR, Op, OpRole, Program, Var};
 
 pub use handle::ProgramHandle;
 pub use names::Names;
@@ -239,27 +240,78 @@ impl Variable {
 ///
 /// # Errors
 /// When there is no such op, an input is not declared, or the inputs do not fit.
-pub fn infer_into(block: &mut bireme_ir::Block, op: &Op) -> Result<()> {
+pub fn infer_into(block: &mut Block, op: &Op) -> Result<()> {
+    infer_among(block, &|_| None, op)
+}
+
+/// Declares the outputs of `op` in block `idx` of `program`, as [`infer_into`]; what is declared in a block around it
+/// stays there.
+///
+/// # Errors
+/// As there.
+pub fn infer_into_block(program: &mut Program, idx: usize, op: &Op) -> Result<()> {
+    if idx == 0 {
+        return infer_into(program.global_mut(), op);
+    }
+    let parent = program.blocks[idx].parent.unwrap_or(0);
+    let mut block = std::mem::replace(&mut program.blocks[idx], Block::new(idx, Some(parent)));
+    let mut outer: HashMap<String, Var> = HashMap::new();
+    for name in op.input_vars().chain(op.output_vars()) {
+        if let Some(var) = program.find_var(parent, name) {
+            outer.insert(name.clone(), var.clone());
+        }
+    }
+    let inferred = infer_among(&mut block, &|name| outer.get(name).cloned(), op);
+    program.blocks[idx] = block;
+    inferred
+}
+
+/// As [`infer_into`], where `around` finds what blocks around `block` declare.
+pub(crate) fn infer_among(
+    block: &mut Block,
+    around: &dyn Fn(&str) -> Option<Var>,
+    op: &Op,
+) -> Result<()> {
     let in_op = |error: Error| error.in_op(op);
     let view = OpView::new(op).map_err(in_op)?;
     let mut inputs = Vec::new();
     for name in view.flat_inputs() {
-        let var = block.var(name).ok_or_else(|| {
+        let var = block.var(name).cloned().or_else(|| around(name)).ok_or_else(|| {
             in_op(Error::kernel(format!("input `{name}` is not declared in the program")))
         })?;
-        inputs.push(Meta::of(var));
+        inputs.push(Meta::of(&var));
+    }
+    if view.def.flow.is_some_and(|flow| flow.gradient.is_some()) {
+        return declared_before(&view, block, around).map_err(in_op);
     }
     let outputs = Infer::run(&view, &inputs).map_err(in_op)?;
     for (name, meta) in view.flat_outputs().zip(outputs) {
+        if name == EMPTY_VAR || (block.var(name).is_none() && around(name).is_some()) {
+            continue;
+        }
         let var =
             block.vars.entry(name.clone()).or_insert_with(|| Var::tensor(name, meta.dtype, []));
         // A parameter's declaration is the user's; an op that updates it does not change it.
         if !var.persistable {
-            (var.kind, var.dtype, var.shape) = (meta.kind, meta.dtype, meta.dims);
+            (var.kind, var.dtype, var.shape) = (meta.kind, meta.dtype, meta.declared_dims());
             var.lod_level = meta.lod_level;
         }
     }
     Ok(())
+}
+
+/// What an op writes by running a block has no shape rule: who makes the block declares it.
+fn declared_before(
+    view: &OpView<'_>,
+    block: &Block,
+    around: &dyn Fn(&str) -> Option<Var>,
+) -> Result<()> {
+    match view.flat_outputs().find(|name| block.var(name).is_none() && around(name).is_none()) {
+        None => Ok(()),
+        Some(name) => Err(Error::kernel(format!(
+            "output `{name}` must be declared before: its shape is what the block makes of it"
+        ))),
+    }
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ pub mod eager;
 mod error;
 mod executor;
 pub mod finite;
+pub mod flow;
 pub mod gemm;
 pub mod graph;
 pub mod initializer;

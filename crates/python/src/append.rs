@@ -1,7 +1,7 @@
 //! Appends an op to a program: what `_core.ops.<type>` does when an input is a static variable.
 
-use bireme_engine::graph::infer_into;
-use bireme_engine::ir::{Attr, Block, Op, Param, Var};
+use bireme_engine::graph::infer_into_block;
+use bireme_engine::ir::{self, Attr, Block, Op, Param, Var};
 use bireme_engine::op::OpDef;
 use bireme_engine::tensor::Tensor;
 use pyo3::exceptions::PyValueError;
@@ -64,8 +64,12 @@ pub(crate) fn append_op(py: Python<'_>, append: Append<'_, '_>) -> PyResult<Vec<
     let program = program.bind(py);
     register(py, program.get(), &append)?;
     let names = context::names(py)?;
-    let taken =
-        |name: &str| program.get().handle.read(|program| program.global().var(name).is_some());
+    let at = program.get().current();
+    // In no block: one may be written from another, and their gradients lie side by side.
+    let taken = |name: &str| {
+        let declares = |block: &Block| block.var(name).is_some();
+        program.get().handle.read(|program| program.blocks.iter().any(declares))
+    };
     // A generator that was switched starts again at 0, where the program may have names already.
     let fresh = |prefix: &str| loop {
         let name = names.unique(prefix);
@@ -98,23 +102,36 @@ pub(crate) fn append_op(py: Python<'_>, append: Append<'_, '_>) -> PyResult<Vec<
     context::mark_device(&mut op);
     op.site = site(py);
     let appended = program.get().handle.edit(|program| {
-        let block = program.global_mut();
-        infer_into(block, &op)?;
-        stop_gradients(block, &op);
-        block.ops.push(op);
+        infer_into_block(program, at, &op)?;
+        stop_gradients(program, at, &op);
+        program.blocks[at].ops.push(op);
         Ok(())
     });
     appended.map_err(to_py)?;
-    Ok(made.into_iter().map(|name| Variable::new(program, 0, name)).collect())
+    Ok(made.into_iter().map(|name| Variable::new(program, at, name)).collect())
 }
 
-/// Gradients stop at the outputs of an op when they stop at all its inputs, as in Paddle.
-pub(crate) fn stop_gradients(block: &mut Block, op: &Op) {
-    let stops = op.input_vars().all(|name| block.var(name).is_none_or(|var| var.stop_gradient));
+/// Gradients stop at the outputs of an op of block `at` when they stop at all its inputs, as in Paddle. A variable of a
+/// block around it passes gradients as soon as something is written to it that does.
+pub(crate) fn stop_gradients(program: &mut ir::Program, at: usize, op: &Op) {
+    let stopped = |name: &String| program.find_var(at, name).is_none_or(|var| var.stop_gradient);
+    let stops = op.input_vars().all(stopped);
     for name in op.output_vars() {
         let read = op.input_vars().any(|input| input == name);
-        if let Some(var) = block.vars.get_mut(name).filter(|var| !var.persistable && !read) {
-            var.stop_gradient = stops;
+        if let Some(var) = program.blocks[at].vars.get_mut(name) {
+            if var.kind == ir::VarKind::LodTensorArray {
+                // Gradients go to whatever else is written into it.
+                var.stop_gradient &= stops;
+            } else if !var.persistable && !read {
+                var.stop_gradient = stops;
+            }
+        } else if !stops {
+            let declares = |block: &&mut Block| block.var(name).is_some();
+            if let Some(block) = program.blocks[..at].iter_mut().rev().find(declares)
+                && let Some(var) = block.vars.get_mut(name).filter(|var| !var.persistable)
+            {
+                var.stop_gradient = false;
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `Block`: the variables and ops of one block of a program.
 
 use bireme_engine::DType;
-use bireme_engine::graph::infer_into;
+use bireme_engine::graph::infer_into_block;
 use bireme_engine::ir::{self, Op, Slots, Var};
-use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use pyo3::{PyTraverseError, PyVisit};
@@ -102,6 +102,12 @@ impl Block {
         (0..count).map(|index| Operator::new(self.program.bind(py), self.idx, index)).collect()
     }
 
+    /// The variables of blocks around it that it reads before it writes them, and those that it writes.
+    fn _outside(&self) -> PyResult<(Vec<String>, Vec<String>)> {
+        let find = |program: &ir::Program| bireme_engine::flow::outside(program, self.idx);
+        self.program.get().handle.read(find).map_err(to_py)
+    }
+
     /// The parameters in the order they were created.
     fn all_parameters(&self, py: Python<'_>) -> Vec<Variable> {
         let names = self.names(Var::is_parameter);
@@ -160,10 +166,6 @@ impl Block {
         outputs: Option<&Bound<'_, PyDict>>,
         attrs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Operator> {
-        if self.idx != 0 {
-            let text = "ops can be appended to the global block only";
-            return Err(PyNotImplementedError::new_err(text));
-        }
         let mut op = Op::new(r#type);
         (op.inputs, op.outputs) = (slots(inputs)?, slots(outputs)?);
         let declared = bireme_engine::ops::find(r#type).map_err(to_py)?.signature.attrs;
@@ -177,11 +179,11 @@ impl Block {
         context::mark_device(&mut op);
         op.site = site(py);
         let appended = self.program.get().handle.edit(|program| {
-            let block = program.global_mut();
-            infer_into(block, &op)?;
-            stop_gradients(block, &op);
-            block.ops.push(op);
-            Ok(block.ops.len() - 1)
+            infer_into_block(program, self.idx, &op)?;
+            stop_gradients(program, self.idx, &op);
+            let ops = &mut program.blocks[self.idx].ops;
+            ops.push(op);
+            Ok(ops.len() - 1)
         });
         Ok(Operator::new(self.program.bind(py), self.idx, appended.map_err(to_py)?))
     }

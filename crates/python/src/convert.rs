@@ -70,6 +70,7 @@ pub(crate) fn attr_of(
                 },
             }
         }
+        Some(AttrKind::Block) => Attr::Block(value.extract()?),
         _ => natural(value)?,
     };
     let Some(kind) = kind else { return Ok(narrow(attr)) };

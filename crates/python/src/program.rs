@@ -27,13 +27,15 @@ pub(crate) struct Program {
     pub(crate) handle: ProgramHandle,
     /// Variables that were declared as data; programs themselves do not say.
     data: Mutex<HashSet<String>>,
+    /// The blocks that are being built, the innermost last; the first block when there are none.
+    building: Mutex<Vec<usize>>,
 }
 
 impl Program {
     pub(crate) fn of(program: ir::Program) -> Program {
         let checked = program.list_vars().filter(|var| var.need_check_feed);
         let data = Mutex::new(checked.map(|var| var.name.clone()).collect());
-        Program { handle: ProgramHandle::new(program), data }
+        Program { handle: ProgramHandle::new(program), data, building: Mutex::default() }
     }
 
     /// A program made from this one; what is data here is data there.
@@ -42,6 +44,12 @@ impl Program {
         let mine = self.data.lock().unwrap_or_else(PoisonError::into_inner).clone();
         derived.data.lock().unwrap_or_else(PoisonError::into_inner).extend(mine);
         derived
+    }
+
+    /// The number of the block that ops are appended to.
+    pub(crate) fn current(&self) -> usize {
+        let building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        building.last().copied().unwrap_or(0)
     }
 
     pub(crate) fn mark_data(&self, name: &str) {
@@ -88,7 +96,32 @@ impl Program {
 
     /// The block that ops are appended to.
     fn current_block(slf: &Bound<'_, Program>) -> Block {
-        Block::new(slf, 0)
+        Block::new(slf, slf.get().current())
+    }
+
+    /// Adds a block inside of the current one, and makes it the current one.
+    fn _create_block(slf: &Bound<'_, Program>) -> Block {
+        let program = slf.get();
+        let parent = program.current();
+        let idx = program.handle.edit(|inner| inner.append_block(parent).idx);
+        program.building.lock().unwrap_or_else(PoisonError::into_inner).push(idx);
+        Block::new(slf, idx)
+    }
+
+    /// Makes block `idx` the current one.
+    fn _enter_block(&self, idx: usize) -> PyResult<()> {
+        if idx >= self.num_blocks() {
+            return Err(pyo3::exceptions::PyIndexError::new_err(format!(
+                "there is no block {idx}"
+            )));
+        }
+        self.building.lock().unwrap_or_else(PoisonError::into_inner).push(idx);
+        Ok(())
+    }
+
+    /// Makes the block around the current one the current one again.
+    fn _rollback(&self) {
+        self.building.lock().unwrap_or_else(PoisonError::into_inner).pop();
     }
 
     #[getter]

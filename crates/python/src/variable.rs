@@ -79,6 +79,11 @@ impl Variable {
         PyTuple::new(py, self.read(|var| var.shape.clone())?)
     }
 
+    /// Leaves dimensions open: what a loop writes into it may have another size each time.
+    fn _set_shape(&self, shape: Vec<i64>) -> PyResult<()> {
+        self.edit(|var| var.shape = shape)
+    }
+
     #[getter]
     fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         dtype_object(py, self.read(|var| var.dtype)?)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from .. import _core
@@ -65,9 +66,13 @@ def disable_signal_handler() -> None:
 
 
 def _refuse_truth(variable: Any) -> bool:
+    frame = sys._getframe(1)
+    place = f"{frame.f_code.co_filename}, line {frame.f_lineno}"
     raise _core.InvalidArgumentError(
-        f"variable `{variable.name}` has no value while a program is built, so `if`, `while` and "
-        "`and` cannot look at it: choose between results with `paddle.where`"
+        f"{place}: variable `{variable.name}` has no value while a program is built, so `if`, "
+        "`while` and `and` cannot look at it: choose between results with `paddle.where` or "
+        "`paddle.static.nn.cond`, and loop with `paddle.static.nn.while_loop`; `paddle.jit` rewrites "
+        "`if`, `for` and `while` where nothing leaves them (`break`, `continue`, a `return` in between)"
     )
 
 

@@ -1,16 +1,19 @@
 """Layers and functions as programs: `to_static` marks them, `save` writes them, `load` runs them.
 
-A program is made by calling the function once with variables in the place of tensors. Python code
-that looks at values (`if x.sum() > 0`) cannot be written down that way, and is an error.
+A program is made by calling the function once with variables in the place of tensors. `if`, `for` and
+`while` over tensors (`if x.sum() > 0`) are rewritten before (`rewrite.py`), and become ops that run blocks;
+what cannot be written down that way is an error that names the line.
 """
 
 from __future__ import annotations
 
 import os
+import types
 from collections.abc import Callable
 from typing import Any
 
 from .._missing import missing_names
+from .rewrite import leave, untouched_modules
 from .static_function import StaticFunction, trace_for_saving
 from .translated_layer import TranslatedLayer, load
 
@@ -57,22 +60,27 @@ def to_static(
 
 
 def not_to_static(func: Callable[..., Any] | None = None) -> Any:
-    """Marks a function that must not be changed by `to_static`, which changes none: it is returned.
+    """Marks a function whose control flow `to_static` leaves as it is.
 
     >>> import bireme as paddle
-    >>> paddle.jit.not_to_static(len) is len
-    True
+    >>> @paddle.jit.not_to_static
+    ... def plain(x):
+    ...     return x
+    >>> plain(3)
+    3
     """
-    return not_to_static if func is None else func
+    if func is None:
+        return not_to_static
+    return leave(func) if isinstance(func, types.FunctionType) else func
 
 
 def ignore_module(modules: list[Any]) -> None:
-    """Names modules that `to_static` must not change; it changes none, so nothing is to do.
+    """Names modules whose functions `to_static` leaves as they are.
 
     >>> import bireme as paddle
-    >>> paddle.jit.ignore_module([]) is None
-    True
+    >>> paddle.jit.ignore_module([])
     """
+    untouched_modules.update(module.__name__ for module in modules)
 
 
 def enable_to_static(enable_to_static_bool: bool) -> None:

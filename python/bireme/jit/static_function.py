@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import _core
 from ..static import InputSpec
+from .rewrite import rewritten
 
 __all__ = ["StaticFunction", "Trace", "trace_for_saving"]
 
@@ -113,11 +114,34 @@ def trace(function: Any, input_spec: Any, layer: Any = None) -> Trace:
         names = _argument_names(marked.function)
         inputs = [_declare(s, n, feeds) for s, n in zip(specs, names, strict=False)]
         # The layer is called, and not its method, so that its hooks are written down too.
-        results = (layer or marked.function)(*inputs)
+        with _rewritten_layers(owner):
+            results = (layer or rewritten(marked.function))(*inputs)
     fetches = list(_variables(results))
     if not fetches:
         raise ValueError(f"`{marked.__name__}` returns nothing that depends on its inputs")
     return Trace(program, scope, feeds, fetches, _state(owner))
+
+
+@contextmanager
+def _rewritten_layers(owner: Any) -> Iterator[None]:
+    """Meanwhile the layers of a layer run with their control flow rewritten."""
+    from ..nn import Layer
+
+    layers = owner.sublayers(include_self=True) if isinstance(owner, Layer) else []
+    # The package's own layers have none.
+    layers = [layer for layer in layers if not type(layer).__module__.startswith("bireme.")]
+    before = {id(layer): layer.__dict__.get("forward") for layer in layers}
+    try:
+        for layer in layers:
+            forward = layer.forward
+            plain = forward.function if isinstance(forward, StaticFunction) else forward
+            layer.__dict__["forward"] = rewritten(plain)
+        yield
+    finally:
+        for layer in layers:
+            layer.__dict__.pop("forward", None)
+            if before[id(layer)] is not None:
+                layer.__dict__["forward"] = before[id(layer)]
 
 
 @contextmanager

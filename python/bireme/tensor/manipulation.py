@@ -24,6 +24,7 @@ from .arguments import (
     sequence_of,
     shape_slots,
 )
+from .array import check_array
 
 
 def cast(x: Tensor, dtype: Any) -> Any:
@@ -528,6 +529,29 @@ def _dot_axes(x: Tensor, y: Tensor, axes: Any) -> tuple[list[int], list[int]]:
     else:
         left = right = axes
     return [normal_axis(a, x.ndim) for a in left], [normal_axis(a, y.ndim) for a in right]
+
+
+def tensor_array_to_tensor(
+    input: Any, axis: int = 1, use_stack: bool = False, name: str | None = None
+) -> tuple[Any, Any]:
+    """The tensors of an array as one, side by side along `axis` or stacked, and the size of each.
+
+    >>> both, sizes = paddle.tensor.manipulation.tensor_array_to_tensor(
+    ...     [paddle.ones([1, 2]), paddle.ones([1, 3])])
+    >>> both.shape, sizes.tolist()
+    ([1, 5], [2, 3])
+    """
+    if isinstance(input, list):
+        from .creation import to_tensor
+
+        joined = stack(input, axis) if use_stack else concat(input, axis)
+        sizes = [1 if use_stack else item.shape[axis] for item in input]
+        return joined, to_tensor(sizes, "int32")
+    check_array("tensor_array_to_tensor", input)
+    both: tuple[Any, Any] = ops.tensor_array_to_tensor(
+        input, axis=axis, use_stack=use_stack, _outputs=["Out", "OutIndex"]
+    )
+    return both
 
 
 set_public_names(__name__)

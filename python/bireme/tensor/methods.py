@@ -33,7 +33,7 @@ from .to_string import tensor_repr
 _METHOD_MODULES = (math, ops, manipulation, logic, linalg, search, stat, scattering, attribute)
 
 #: Functions of these modules that do not make sense as methods.
-_NOT_METHODS = {"shape", "scatter_nd", "multi_dot"}
+_NOT_METHODS = {"shape", "scatter_nd", "multi_dot", "tensor_array_to_tensor"}
 
 _CREATION_METHODS = ("clone", "diag", "diagflat", "tril", "triu")
 _RANDOM_METHODS = ("bernoulli", "multinomial")

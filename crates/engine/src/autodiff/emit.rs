@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bireme_ir::{Block, Op, OpRole, grad_name};
+use bireme_ir::{Block, Op, OpRole, Program, grad_name};
 
+use super::flat::Flat;
 use super::formula;
 use super::path::Path;
 use crate::op::{GradRule, OpView};
@@ -11,8 +12,16 @@ use crate::{Error, Result, ops};
 
 /// The gradient ops of one backward pass, under construction.
 pub(super) struct Emitter<'a> {
-    block: &'a Block,
-    path: &'a Path,
+    pub(super) program: &'a Program,
+    /// The block of it that is differentiated, each variable written once.
+    pub(super) block: &'a Block,
+    /// Which op of the program each op of it is.
+    pub(super) places: &'a [usize],
+    pub(super) path: &'a Path,
+    /// Variables at which gradients stop.
+    pub(super) no_grad: HashSet<String>,
+    /// Blocks of gradients, to follow those of the program.
+    pub(super) made: Vec<Block>,
     ops: Vec<Op>,
     /// By Paddle's name of the gradient, `x@GRAD`.
     grads: HashMap<String, Grad>,
@@ -23,7 +32,7 @@ pub(super) struct Emitter<'a> {
 }
 
 /// The gradients that an op's rule can compute, and whether each is wanted.
-type Targets = HashMap<String, bool>;
+pub(super) type Targets = HashMap<String, bool>;
 
 /// What has been computed of one gradient.
 #[derive(Default)]
@@ -43,10 +52,19 @@ struct Part {
 }
 
 impl<'a> Emitter<'a> {
-    pub(super) fn new(block: &'a Block, path: &'a Path) -> Emitter<'a> {
+    pub(super) fn new(
+        program: &'a Program,
+        flat: &'a Flat,
+        path: &'a Path,
+        no_grad: HashSet<String>,
+    ) -> Emitter<'a> {
         Emitter {
-            block,
+            program,
+            block: &flat.block,
+            places: &flat.single.places,
             path,
+            no_grad,
+            made: Vec::new(),
             ops: Vec::new(),
             grads: HashMap::new(),
             order: Vec::new(),
@@ -79,6 +97,10 @@ impl<'a> Emitter<'a> {
         for index in &self.path.ops {
             let forward = &self.block.ops[*index];
             let view = OpView::new(forward).map_err(|error| error.in_op(forward))?;
+            if let Some(flow) = view.def.flow {
+                self.push_block(*index, flow).map_err(|error| error.in_op(forward))?;
+                continue;
+            }
             let ops = self.rule(&view).map_err(|error| error.in_op(forward))?;
             let ops = self.with_side_gradients(&view, ops)?;
             let targets: Targets = forward
@@ -127,12 +149,18 @@ impl<'a> Emitter<'a> {
         Ok(rule)
     }
 
-    /// Sums what is still in pieces. Returns the ops, and for each gradient the name it ended with.
-    pub(super) fn finish(mut self) -> (Vec<Op>, HashMap<String, String>) {
+    /// Keeps gradients from taking the name `name`.
+    pub(super) fn reserve(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
+    }
+
+    /// Sums what is still in pieces. Returns the ops, for each gradient the name it ended with, and the
+    /// blocks that the ops run.
+    pub(super) fn finish(mut self) -> (Vec<Op>, HashMap<String, String>, Vec<Block>) {
         let order = std::mem::take(&mut self.order);
         let finals = order.into_iter().filter_map(|key| Some((key.clone(), self.whole(&key)?)));
         let finals: HashMap<String, String> = finals.collect();
-        (self.ops, finals)
+        (self.ops, finals, self.made)
     }
 
     /// Lets `op` read each output gradient of `forward` under its final name; one that nobody
@@ -171,7 +199,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Appends `op`; its outputs in `targets` become contributions.
-    fn push(&mut self, op: Op, targets: &Targets) {
+    pub(super) fn push(&mut self, op: Op, targets: &Targets) {
         let index = self.ops.len();
         let places: Vec<(String, usize)> = op
             .outputs
@@ -226,7 +254,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The gradient `key` in one piece: sums its contributions when there are several.
-    fn whole(&mut self, key: &str) -> Option<String> {
+    pub(super) fn whole(&mut self, key: &str) -> Option<String> {
         let grad = self.grads.get(key)?;
         if let [only] = grad.parts.as_slice() {
             return Some(only.name.clone());
@@ -286,7 +314,7 @@ pub(crate) fn no_gradient_through(kind: &str, slot: &str, var: &str) -> Error {
 }
 
 /// Gradients are computed where the forward op runs.
-fn on_device_of(op: Op, forward: &Op) -> Op {
+pub(super) fn on_device_of(op: Op, forward: &Op) -> Op {
     match forward.attrs.get("op_device") {
         Some(device) => op.attr("op_device", device.clone()),
         None => op,

@@ -5,7 +5,9 @@
 //! nobody reads it. Only ops on a path from something that needs a gradient to a target are
 //! differentiated. A program is changed wholly or, on an error, not at all.
 
+mod blocks;
 mod emit;
+mod flat;
 mod formula;
 mod path;
 
@@ -19,8 +21,10 @@ use bireme_ir::{Attr, Block, DType, Op, OpRole, Program, Var, grad_name};
 use crate::graph::{Variable, infer_into};
 use crate::{Error, Result};
 
+use blocks::set_kinds;
 use emit::Emitter;
 pub(crate) use emit::{is_unread, no_gradient_through};
+use flat::Flat;
 use path::{Path, Roots};
 pub(crate) use path::{is_gradient, no_gradient_of};
 
@@ -83,8 +87,7 @@ pub fn append_backward_to(
     parameters: Option<&[&str]>,
     no_grad: &[&str],
 ) -> Result<Vec<(String, String)>> {
-    let block = program.global_mut();
-    let loss_var = declared(block, loss)?;
+    let loss_var = declared(program.global(), loss)?;
     if loss_var.shape.iter().any(|dim| *dim != 1) {
         return Err(Error::kernel(format!(
             "loss `{loss}` has shape {:?}: a loss is a single number, as `mean` makes one",
@@ -97,11 +100,16 @@ pub fn append_backward_to(
         .attr("dtype", loss_var.dtype.code())
         .attr("value", 1.0f32)
         .role(OpRole(OpRole::BACKWARD.0 | OpRole::LOSS.0));
-    let path = Path::find(block, &[loss], Roots::Leaves, &no_grad.iter().copied().collect())?;
-    let mut emitter = Emitter::new(block, &path);
-    emitter.start(loss, fill);
+    let flat = Flat::global(program)?;
+    let stopped = all_names(&flat, no_grad);
+    let no_grad = stopped.iter().map(String::as_str).collect();
+    let end = flat.single.at_end(loss);
+    let path = Path::find(&flat.block, &[end], Roots::Leaves, &no_grad)?;
+    let mut emitter = Emitter::new(program, &flat, &path, stopped.clone());
+    emitter.start(end, fill);
     emitter.run()?;
-    let (mut ops, finals) = emitter.finish();
+    let (mut ops, finals, blocks) = emitter.finish();
+    let block = program.global();
     let grad_of = |name: &str| finals.get(&grad_name(name)).cloned();
     let trained: Vec<(String, String)> = block
         .parameters()
@@ -110,7 +118,8 @@ pub fn append_backward_to(
         .collect();
     check_reached(loss, parameters, &trained)?;
     name_parameters(&mut ops, &trained);
-    append(block, ops)?;
+    append(program, &flat, ops, blocks)?;
+    let block = program.global_mut();
     // The schedule and the transpilers find the loss by this mark.
     if let Some(op) = block.ops.iter_mut().rev().find(|op| op.output_vars().any(|out| out == loss))
     {
@@ -131,7 +140,7 @@ pub fn gradients_in(
     target_gradients: Option<&[Option<&str>]>,
     no_grad: &[&str],
 ) -> Result<Vec<Option<String>>> {
-    let block = program.global_mut();
+    let block = program.global();
     if let Some(weights) = target_gradients.filter(|weights| weights.len() != targets.len()) {
         return Err(Error::kernel(format!(
             "{} targets, but {} target gradients: give one for each, or none",
@@ -143,24 +152,28 @@ pub fn gradients_in(
         declared(block, name)?;
     }
     let roots = Roots::Vars(inputs.iter().copied().collect());
-    let path = Path::find(block, targets, roots, &no_grad.iter().copied().collect())?;
-    let mut emitter = Emitter::new(block, &path);
-    for (index, target) in targets.iter().enumerate() {
-        if !path.wanted.contains(*target) {
+    let flat = Flat::global(program)?;
+    let stopped = all_names(&flat, no_grad);
+    let no_grad = stopped.iter().map(String::as_str).collect();
+    let ends: Vec<&str> = targets.iter().map(|target| flat.single.at_end(target)).collect();
+    let path = Path::find(&flat.block, &ends, roots, &no_grad)?;
+    let mut emitter = Emitter::new(program, &flat, &path, stopped.clone());
+    for (index, (end, target)) in ends.iter().zip(targets).enumerate() {
+        if !path.wanted.contains(*end) {
             continue;
         }
         let dtype = declared(block, target)?.dtype;
         match target_gradients.and_then(|weights| weights[index]) {
             Some(weight) => {
                 same_shape(block, target, weight)?;
-                emitter.start_with(target, weight);
+                emitter.start_with(end, weight);
             }
-            None => emitter.start(target, ones_like(target, dtype)),
+            None => emitter.start(end, ones_like(end, dtype)),
         }
     }
     emitter.run()?;
-    let (ops, finals) = emitter.finish();
-    append(block, ops)?;
+    let (ops, finals, blocks) = emitter.finish();
+    append(program, &flat, ops, blocks)?;
     Ok(inputs.iter().map(|name| finals.get(&grad_name(name)).cloned()).collect())
 }
 
@@ -221,15 +234,40 @@ fn name_parameters(ops: &mut [Op], trained: &[(String, String)]) {
     }
 }
 
-fn append(block: &mut Block, ops: Vec<Op>) -> Result<()> {
+/// All that variables listed by the program's names are called while each is written once.
+fn all_names(flat: &Flat, listed: &[&str]) -> HashSet<String> {
+    let of = |(name, original): (&String, &String)| {
+        listed.contains(&original.as_str()).then(|| name.clone())
+    };
+    let renamed = flat.single.original.iter().filter_map(of);
+    listed.iter().map(|name| (*name).to_owned()).chain(renamed).collect()
+}
+
+/// Appends the ops of a backward pass and the blocks that they run, and has the forward pass copy what they read of
+/// variables that are written over. On an error the program is as it was.
+fn append(program: &mut Program, flat: &Flat, mut ops: Vec<Op>, blocks: Vec<Block>) -> Result<()> {
+    let copies = flat.restore(&mut ops);
+    let first = program.blocks.len();
+    let block = program.global_mut();
     let (vars_before, ops_before) = (block.vars.len(), block.ops.len());
-    for op in ops {
-        if let Err(error) = infer_into(block, &op) {
+    for op in copies.iter().map(|(_, op)| op).chain(&ops) {
+        if let Err(error) = infer_into(block, op) {
             block.vars.truncate(vars_before);
             block.ops.truncate(ops_before);
             return Err(error);
         }
-        block.ops.push(op);
+        set_kinds(block, op, &blocks, first);
+    }
+    block.ops.extend(ops);
+    // Last first, so that places stay what they are.
+    let mut copies = copies;
+    copies.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    for (at, op) in copies {
+        let role = block.ops[at].op_role();
+        block.ops.insert(at, op.role(role));
+    }
+    for block in blocks {
+        program.blocks.push(block);
     }
     Ok(())
 }

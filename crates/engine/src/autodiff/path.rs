@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bireme_ir::{Block, Op, VarKind};
 
-use crate::op::GradRule;
+use crate::op::{GradRule, OpDef};
 use crate::{Error, Result, ops};
 
 /// Where gradients are wanted.
@@ -71,14 +71,14 @@ fn writes_parameter(block: &Block, op: &Op, outputs: &[&String]) -> bool {
 }
 
 /// Variables that depend smoothly on a root.
-fn needs_gradient<'b>(
+pub(super) fn needs_gradient<'b>(
     block: &'b Block,
     roots: &Roots<'_>,
     no_grad: &HashSet<&str>,
 ) -> HashSet<&'b str> {
     let open = |name: &str| {
         block.var(name).is_some_and(|var| {
-            let tensor = matches!(var.kind, VarKind::LodTensor | VarKind::SelectedRows);
+            let tensor = var.kind.is_tensor() || var.kind == VarKind::LodTensorArray;
             let trainable = var.param.as_ref().is_none_or(|param| param.trainable);
             tensor && var.dtype.is_float() && trainable && !var.stop_gradient
         }) && !no_grad.contains(name)
@@ -110,7 +110,7 @@ fn needs_gradient<'b>(
 
 /// Whether the op's outputs do not change smoothly with its inputs, so that gradients end there.
 fn is_constant(op: &Op) -> bool {
-    let ruleless = ops::find(&op.kind).is_ok_and(|def| matches!(def.grad, GradRule::None));
+    let ruleless = ops::find(&op.kind).is_ok_and(|def| !has_rule(def));
     ruleless && !is_gradient(&op.kind)
 }
 
@@ -120,9 +120,14 @@ pub(crate) fn is_gradient(kind: &str) -> bool {
     kind.contains("_grad")
 }
 
+/// Whether gradients go through ops of a kind.
+fn has_rule(def: &OpDef) -> bool {
+    !matches!(def.grad, GradRule::None) || def.flow.is_some_and(|flow| flow.gradient.is_some())
+}
+
 fn check_gradient(op: &Op) -> Result<()> {
     let def = ops::find(&op.kind).map_err(|error| error.in_op(op))?;
-    if !matches!(def.grad, GradRule::None) {
+    if has_rule(def) {
         return Ok(());
     }
     Err(no_gradient_of(&op.kind).in_op(op))

@@ -40,8 +40,28 @@ pub struct OpDef {
     /// Whether it keeps its turn among the other ordered ops of a program: other ranks run the same
     /// ones and expect them so.
     pub ordered: bool,
+    /// Whether its kernel gives its outputs their shapes, which its rule knows only roughly: inputs that it does not
+    /// look at may have no value.
+    pub sizes_itself: bool,
+    /// Which of its slots mean what, for an op that runs a block of the program.
+    pub flow: Option<&'static Flow>,
     /// Prepares the kernel: reads attributes and slots once, returns what runs each step.
     pub kernel: fn(&OpView<'_>) -> Result<Kernel>,
+}
+
+/// The slots of an op that runs the block in its attribute `sub_block`.
+#[derive(Debug)]
+pub struct Flow {
+    /// What says whether the block runs.
+    pub condition: &'static str,
+    /// Variables around the block that it reads.
+    pub reads: &'static str,
+    /// What its gradient needs of each run of the block.
+    pub saved: &'static str,
+    /// Whether the block runs again as long as the condition holds.
+    pub repeats: bool,
+    /// The op of its gradient; none for that op itself.
+    pub gradient: Option<&'static str>,
 }
 
 /// How output shapes follow from input shapes.
@@ -71,6 +91,8 @@ impl OpDef {
             any_width: false,
             side_effect: false,
             ordered: false,
+            sizes_itself: false,
+            flow: None,
             kernel,
         }
     }
@@ -166,6 +188,18 @@ impl OpDef {
     /// Marks an op whose kernel takes elements of any width, 16-bit floats among them.
     pub const fn any_width(mut self) -> OpDef {
         self.any_width = true;
+        self
+    }
+
+    /// Marks an op whose kernel gives its outputs their shapes.
+    pub const fn sizes_itself(mut self) -> OpDef {
+        self.sizes_itself = true;
+        self
+    }
+
+    /// Marks an op that runs a block of the program.
+    pub const fn runs_block(mut self, flow: &'static Flow) -> OpDef {
+        self.flow = Some(flow);
         self
     }
 

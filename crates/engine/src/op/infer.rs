@@ -31,6 +31,10 @@ impl Meta {
 
     /// What a declaration says.
     pub fn of(var: &Var) -> Meta {
+        // A declaration cannot tell items without dimensions from unknown ones.
+        if var.kind == VarKind::LodTensorArray && var.shape.is_empty() {
+            return Meta::unwritten_list(var.dtype);
+        }
         // Paddle 1.x multiplies unknown dimensions; any negative product is as unknown as -1.
         let dims = var.shape.iter().map(|dim| (*dim).max(-1)).collect();
         Meta { kind: var.kind, dtype: var.dtype, dims, lod_level: var.lod_level }
@@ -43,6 +47,9 @@ impl Meta {
     /// When it cannot; the text continues a sentence about the variable.
     pub(crate) fn check_size(&self) -> std::result::Result<(), String> {
         let dims = &self.dims;
+        if self.is_unwritten_list() {
+            return Ok(());
+        }
         if self.rank() > MAX_RANK {
             return Err(format!("has {} dimensions, which is more than {MAX_RANK}", self.rank()));
         }
@@ -56,6 +63,26 @@ impl Meta {
         }
     }
 
+    /// A tensor array that nothing was written to: the shape of its items is open, to the number of dimensions.
+    pub(crate) fn unwritten_list(dtype: DType) -> Meta {
+        Meta { kind: VarKind::LodTensorArray, ..Meta::new(dtype, [UNWRITTEN]) }
+    }
+
+    /// Whether nothing is known of its items.
+    pub(crate) fn is_unwritten_list(&self) -> bool {
+        self.dims == [UNWRITTEN]
+    }
+
+    /// The dimensions as a declaration gives them: none for an array that nothing was written to.
+    pub(crate) fn declared_dims(&self) -> Vec<i64> {
+        if self.is_unwritten_list() { Vec::new() } else { self.dims.clone() }
+    }
+
+    /// A tensor array of items like this.
+    pub(crate) fn into_item(self) -> Meta {
+        Meta { kind: VarKind::LodTensorArray, ..self }
+    }
+
     /// The same with other dimensions.
     pub fn with_dims(&self, dims: impl Into<Vec<i64>>) -> Meta {
         Meta { dims: dims.into(), ..self.clone() }
@@ -64,6 +91,14 @@ impl Meta {
     /// The same with another element type.
     pub fn with_dtype(&self, dtype: DType) -> Meta {
         Meta { dtype, ..self.clone() }
+    }
+
+    /// Kind and type, for messages.
+    fn describe(&self) -> String {
+        match self.kind {
+            VarKind::LodTensor => self.dtype.to_string(),
+            kind => format!("{} of {}", kind.name(), self.dtype),
+        }
     }
 
     /// The number of dimensions.
@@ -95,6 +130,9 @@ impl Meta {
         }
     }
 }
+
+/// The only dimension of an array that nothing was written to.
+const UNWRITTEN: i64 = i64::MIN;
 
 /// One application of a shape rule.
 pub struct Infer<'a> {
@@ -187,6 +225,32 @@ impl<'a> Infer<'a> {
         }
         Ok(())
     }
+}
+
+/// What is known of a value that is like one of the two: dimensions in which they differ are unknown.
+///
+/// # Errors
+/// When they are of different kinds or types, or have different numbers of dimensions.
+pub(crate) fn join(a: &Meta, b: &Meta) -> Result<Meta> {
+    if a.kind != b.kind || a.dtype != b.dtype {
+        let (a, b) = (a.describe(), b.describe());
+        return Err(Error::kernel(format!("it is {a} in one case, and {b} in another")));
+    }
+    if a.is_unwritten_list() {
+        return Ok(b.clone());
+    }
+    if b.is_unwritten_list() {
+        return Ok(a.clone());
+    }
+    if a.rank() != b.rank() {
+        let (a, b) = (&a.dims, &b.dims);
+        return Err(Error::kernel(format!(
+            "it has the shape {a:?} in one case, and {b:?} in another: the number of dimensions \
+             must be one"
+        )));
+    }
+    let dims = a.dims.iter().zip(&b.dims).map(|(a, b)| if a == b { *a } else { -1 });
+    Ok(Meta { lod_level: a.lod_level.max(b.lod_level), ..a.with_dims(dims.collect::<Vec<_>>()) })
 }
 
 /// The two dimensions as one; unknown gives way to known.

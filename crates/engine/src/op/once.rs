@@ -8,12 +8,17 @@ use std::ptr::NonNull;
 use bireme_ir::{Op, VarKind};
 
 use super::{Infer, Meta, OpView, Run, Share};
-use crate::tensor::{Dims, SelectedRows, Tensor};
+use crate::tensor::{Dims, List, SelectedRows, Tensor};
 use crate::value::Value;
 use crate::{Error, Result};
 
 /// The meta of a value: all its dimensions are known.
 pub fn meta_of(value: &Value) -> Meta {
+    if let Value::Tensor(tensor) = value
+        && let Some(list) = tensor.list()
+    {
+        return list.meta(tensor.dtype());
+    }
     let (kind, tensor, rows) = match value {
         Value::Tensor(tensor) => (VarKind::LodTensor, tensor, None),
         Value::Rows(rows) => (VarKind::SelectedRows, &rows.value, Some(rows.height)),
@@ -32,6 +37,10 @@ pub fn shape_like(value: &mut Value, meta: &Meta) {
         if value.rows().is_none() {
             *value = Value::Rows(SelectedRows::empty(meta.dtype));
         }
+        return;
+    }
+    if !meta.kind.is_tensor() {
+        *value = Tensor::of_list(meta.dtype, List::empty(meta.kind)).into();
         return;
     }
     let dims: Vec<usize> = meta.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();

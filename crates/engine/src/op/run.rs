@@ -101,6 +101,11 @@ impl<'a> Run<'a> {
         Run { inputs, outputs, share, step, rounds_factors: false, lifetime: PhantomData }
     }
 
+    /// The variables of the call, inputs and outputs in flat order; for ops that run blocks, which hand them on.
+    pub(crate) fn places(&self) -> (&'a [NonNull<Value>], &'a [NonNull<Value>]) {
+        (self.inputs, self.outputs)
+    }
+
     /// The call with products that round their factors, or not.
     pub(super) fn rounding(self, rounds_factors: bool) -> Run<'a> {
         Run { rounds_factors, ..self }

@@ -18,6 +18,7 @@ use crate::{Error, Result};
 
 mod activation;
 mod amp;
+mod array;
 pub(crate) mod collective;
 mod compare;
 mod control;
@@ -52,6 +53,7 @@ pub(crate) use remote::table_of as remote_table;
 const FAMILIES: &[&[OpDef]] = &[
     activation::DEFS,
     amp::DEFS,
+    array::DEFS,
     collective::DEFS,
     compare::DEFS,
     control::DEFS,

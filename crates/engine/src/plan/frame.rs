@@ -15,7 +15,7 @@ use crate::plan::layout::Source;
 use crate::plan::select::SelectedOp;
 use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Error, Result, flow};
 
 /// Values at fixed addresses. Held by a pointer, for a `Box` claims what it owns for itself
 /// whenever it is moved, and the addresses handed out before would be void.
@@ -77,11 +77,15 @@ impl Call {
         shapes: Shapes,
         copies: Copies,
     ) -> Result<Call> {
-        let Source { selection, seed, remote, link, held, .. } = *source;
+        let Source { selection, seed, remote, link, held, flow, .. } = *source;
         let versions: Vec<u32> =
             selected.outputs.iter().map(|var| selection.vars[*var].version).collect();
         let view = OpView { seed, remote, link, held, versions: &versions, ..selected.view() };
-        let kernel = view.kernel().map_err(|error| error.in_op(&selected.op))?;
+        let kernel = match selected.def.flow {
+            Some(of) => flow::kernel(flow, &view, of),
+            None => view.kernel(),
+        };
+        let kernel = kernel.map_err(|error| error.in_op(&selected.op))?;
         let lod_input = view
             .def
             .lod_from
@@ -161,6 +165,7 @@ impl Call {
         for (output, var) in self.outputs.iter().zip(selected.view().flat_outputs()) {
             // SAFETY: as in `shape_outputs`.
             let tensor = match unsafe { output.as_ref() } {
+                Value::Tensor(tensor) if tensor.list().is_some() => continue,
                 Value::Tensor(tensor) => tensor,
                 Value::Rows(rows) => &rows.value,
             };

@@ -1,4 +1,4 @@
-//! Conditions: the ops of a `conditional_block` stand where it stands, each with the condition as its
+//! Conditions that hand nothing on: the ops of the `conditional_block` stand where it stands, each with the condition as its
 //! *guard*. A guarded op runs in the steps in which its guard is true.
 
 use std::collections::HashMap;
@@ -28,21 +28,12 @@ pub(super) fn condition<'a>(program: &'a Program, op: &'a Op) -> Result<Conditio
     };
     let block = block.and_then(|block| program.blocks.get(block));
     let block = block.ok_or_else(|| Error::kernel("has no block"))?;
-    check_condition(program, op, guard)?;
-    if block.ops.iter().any(|inner| inner.kind == "conditional_block") {
-        return Err(Error::kernel("a condition inside a condition is not in this version"));
-    }
+    check_condition(program, guard)?;
     Ok(Condition { guard, block })
 }
 
 /// A condition is one truth value.
-fn check_condition(program: &Program, op: &Op, condition: &str) -> Result<()> {
-    if op.attrs.get("is_scalar_condition") == Some(&Attr::Bool(false)) {
-        return Err(Error::kernel(
-            "`is_scalar_condition` False (run when no condition is empty) is not in this version: \
-             compare, and give the one bool that comes out",
-        ));
-    }
+fn check_condition(program: &Program, condition: &str) -> Result<()> {
     match program.global().var(condition) {
         Some(var) if var.dtype != DType::Bool => Err(Error::kernel(format!(
             "condition `{condition}` must be bool, not {}: compare it with something first",
@@ -163,9 +154,5 @@ mod tests {
         let one = Tensor::from_slice([1], &[1f32]).unwrap();
         let error = run(&float, &one, &["w"]).unwrap_err().to_string();
         assert!(error.contains("must be bool, not float32"), "{error}");
-        let mut empty = program(DType::Bool, vec![scale("x", "w")], Vec::new(), Vec::new());
-        empty.global_mut().ops[0].attrs.insert("is_scalar_condition".into(), Attr::Bool(false));
-        let error = run(&empty, &truth(1), &["w"]).unwrap_err().to_string();
-        assert!(error.contains("`is_scalar_condition` False"), "{error}");
     }
 }

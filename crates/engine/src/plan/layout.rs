@@ -22,7 +22,7 @@ use crate::remote::{Held, Remote};
 use crate::scope::Cell;
 use crate::tensor::{Buffer, Dims, Tensor};
 use crate::value::Value;
-use crate::{Error, Result};
+use crate::{Error, Result, flow};
 
 /// What makes two batches alike enough to share a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +116,8 @@ pub(crate) struct Source<'a> {
     pub(crate) seed: u64,
     pub(crate) remote: Option<&'a Arc<dyn Remote>>,
     pub(crate) link: Option<&'a Arc<Link>>,
+    /// What blocks inside of the program run with.
+    pub(crate) flow: &'a flow::Context,
     /// What a `recv` op keeps of its last run, where its outputs are still there in the next.
     pub(crate) held: Option<&'a Arc<Held>>,
 }
@@ -185,8 +187,11 @@ pub(super) fn infer_from(
     for selected in &selection.ops {
         let known = |var: &VarId| metas[*var].clone().ok_or_else(|| no_value(source, *var));
         let inputs = selected.inputs.iter().map(known).collect::<Result<Vec<_>>>()?;
-        let outputs =
-            Infer::run(&selected.view(), &inputs).map_err(|error| error.in_op(&selected.op))?;
+        let outputs = match selected.def.flow {
+            Some(of) => flow::infer(&source.flow.program, &selected.op, selected.def, of, &inputs),
+            None => Infer::run(&selected.view(), &inputs),
+        };
+        let outputs = outputs.map_err(|error| error.in_op(&selected.op))?;
         for (var, meta) in selected.outputs.iter().zip(outputs) {
             if !selected.inputs.contains(var) {
                 metas[*var] = Some(meta);
@@ -520,7 +525,10 @@ pub(super) fn shapes_of<'m>(op: &SelectedOp, meta: impl Fn(VarId) -> Option<&'m 
         meta(*var).is_none_or(|meta| meta.kind == VarKind::LodTensor && !meta.is_static())
     };
     let ragged = |var: &VarId| meta(*var).is_some_and(|meta| meta.lod_level > 0);
-    Shapes { dynamic: op.outputs.iter().any(open), ragged: op.inputs.iter().any(ragged) }
+    // What a block writes has the shape that the block gives it.
+    let sized = op.def.flow.is_some() || op.def.sizes_itself;
+    let dynamic = !sized && op.outputs.iter().any(open);
+    Shapes { dynamic, ragged: op.inputs.iter().any(ragged) }
 }
 
 fn dims_of(meta: Option<&Meta>) -> Dims {

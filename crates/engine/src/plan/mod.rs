@@ -49,7 +49,7 @@ use crate::remote::Remote;
 use crate::scope::{Cell, Scope, Turn};
 use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::{Draws, Error, Result};
+use crate::{Draws, Error, Result, flow};
 
 /// Layouts kept at a time: a full batch, the last batch of an epoch, a few more.
 const MAX_LAYOUTS: usize = 8;
@@ -64,9 +64,8 @@ pub(crate) struct Plan {
     cells: HashMap<VarId, Arc<Cell>>,
     /// Variables that steps beside this plan's may change; none for a plan whose steps are alone.
     shared: HashSet<VarId>,
-    seed: u64,
-    remote: Option<Arc<dyn Remote>>,
-    link: Option<Arc<Link>>,
+    /// What blocks inside of the program run with; with it who answers ops that ask others.
+    flow: flow::Context,
     check_finite: bool,
     layouts: Vec<Layout>,
     device: Option<Arc<dyn Device>>,
@@ -116,6 +115,7 @@ impl Plan {
         let Way { check_finite, device, threads, collective } = way;
         let on_card = device.is_some();
         crate::catalog::check(program, feeds)?;
+        flow::check_blocks(program)?;
         let mut selection = Selection::new(program, feeds, fetches)?;
         selection.drop_unneeded();
         inline::check_reads(&selection)?;
@@ -138,20 +138,14 @@ impl Plan {
         }
         selection.finish()?;
         let own = Scope::new();
-        let (mut cells, mut privately) = (HashMap::new(), HashSet::new());
-        for (id, var) in selection.vars.iter().enumerate() {
-            if var.persists() && !selection.feeds.contains(&id) {
-                let private = private.contains(&var.name.as_str());
-                if private {
-                    privately.insert(id);
-                    if let Ok(value) = scope.get(&var.name) {
-                        own.set(&var.name, &value);
-                    }
-                }
-                cells.insert(id, if private { &own } else { scope }.cell(&var.name));
-            }
-        }
-        let seed = program.random_seed;
+        let (cells, privately) = cells_of(&selection, scope, &own, private);
+        let flow = flow::Context {
+            program: program.clone(),
+            seed: program.random_seed,
+            remote: None,
+            link: None,
+            question: None,
+        };
         let scope = scope.clone();
         Ok(Plan {
             selection,
@@ -160,9 +154,7 @@ impl Plan {
             private: privately,
             cells,
             shared: HashSet::new(),
-            seed,
-            remote: None,
-            link: None,
+            flow,
             check_finite,
             layouts: Vec::new(),
             device: None,
@@ -177,12 +169,12 @@ impl Plan {
 
     /// Who answers ops that ask other processes.
     pub(crate) fn connect(&mut self, remote: Arc<dyn Remote>) {
-        self.remote = Some(remote);
+        self.flow.remote = Some(remote);
     }
 
     /// Who answers ops that ask other ranks.
     pub(crate) fn join(&mut self, collective: Arc<dyn Collective>) {
-        self.link = Some(Arc::new(Link::new(collective)));
+        self.flow.link = Some(Arc::new(Link::new(collective)));
     }
 
     /// Runs what it can on a card.
@@ -197,6 +189,7 @@ impl Plan {
 
     /// Asks `question` between ops, now and then; a step ends when the answer is yes.
     pub(crate) fn ask_between_ops(&mut self, question: Question) {
+        self.flow.question = Some(Arc::clone(&question));
         self.interrupt = Some(Interrupt::new(question));
     }
 
@@ -334,9 +327,10 @@ impl Plan {
             cells: &self.cells,
             shared: &self.shared,
             threads,
-            seed: self.seed,
-            remote: self.remote.as_ref(),
-            link: self.link.as_ref(),
+            seed: self.flow.seed,
+            remote: self.flow.remote.as_ref(),
+            link: self.flow.link.as_ref(),
+            flow: &self.flow,
             held: None,
         }
     }
@@ -351,6 +345,29 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// The cells of persistable variables; those named in `private` are in `own`, with a copy of what they hold in `scope`.
+fn cells_of(
+    selection: &Selection,
+    scope: &Scope,
+    own: &Scope,
+    private: &[&str],
+) -> (HashMap<VarId, Arc<Cell>>, HashSet<VarId>) {
+    let (mut cells, mut privately) = (HashMap::new(), HashSet::new());
+    for (id, var) in selection.vars.iter().enumerate() {
+        if var.persists() && !selection.feeds.contains(&id) {
+            let private = private.contains(&var.name.as_str());
+            if private {
+                privately.insert(id);
+                if let Ok(value) = scope.get(&var.name) {
+                    own.set(&var.name, &value);
+                }
+            }
+            cells.insert(id, if private { own } else { scope }.cell(&var.name));
+        }
+    }
+    (cells, privately)
 }
 
 /// Every feed and fetch must be part of the program.

@@ -129,6 +129,7 @@ impl Places {
         let is_alone = op.def.side_effect && !op.def.ordered;
         let has_nobody = op.def.ordered && by.link.is_none();
         if op.guarded
+            || op.def.flow.is_some()
             || is_alone
             || has_nobody
             || op.inputs.iter().chain(&op.outputs).any(is_at_home)
@@ -233,7 +234,7 @@ fn views_what_stays(selection: &Selection, op: &SelectedOp, output: &DeviceMeta)
 
 /// Whether a card can hold the value: its size is known, and no sequences lie in it.
 fn is_fixed(meta: &DeviceMeta) -> bool {
-    meta.meta.is_static() && meta.meta.lod_level == 0
+    meta.meta.kind.is_tensor() && meta.meta.is_static() && meta.meta.lod_level == 0
 }
 
 /// Who has a value as it is now.

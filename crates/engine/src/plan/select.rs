@@ -1,14 +1,15 @@
 //! The ops of a step in the plan's own form: every value is a number, and each op says which it reads
 //! and which it writes. Passes rewrite numbers; names are kept for messages.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use bireme_ir::{EMPTY_VAR, Op, Program, Slot, Slots, Var};
 
-use crate::Result;
 use crate::op::{OpDef, OpView};
 use crate::plan::inline;
+use crate::{Error, Result, flow};
 
 /// A value, by its position in [`Selection::vars`].
 pub(crate) type VarId = usize;
@@ -45,6 +46,8 @@ pub(crate) struct SelectedOp {
     pub(crate) outputs: Vec<VarId>,
     /// Whether it stands inside a condition.
     pub(crate) guarded: bool,
+    /// Whether it runs a block in which something must run even if nobody uses what it writes.
+    pub(crate) has_effect: bool,
 }
 
 impl PlanVar {
@@ -109,23 +112,28 @@ fn span(table: &[Slot], slots: &Slots, name: &str) -> Range<usize> {
 }
 
 impl Selection {
-    /// All ops of `program`: those of a condition stand where it stands. `feed` and `fetch` ops are
-    /// left out, for the executor does their work.
+    /// All ops of `program`, completed: those of a condition that hands nothing on stand where it stands.
+    /// `feed` and `fetch` ops are left out, for the executor does their work.
     ///
     /// # Errors
     /// When an op does not exist, or a condition holds what cannot run inside one.
     pub(crate) fn new(program: &Program, feeds: &[&str], fetches: &[&str]) -> Result<Selection> {
         let mut numbers = Numbers { program, by_name: HashMap::new(), vars: Vec::new() };
+        let feeds_named: HashSet<&str> = feeds.iter().copied().collect();
         let feeds = feeds.iter().map(|name| numbers.of(name)).collect();
         let mut ops = Vec::new();
+        let mut known = Known::new(program, &feeds_named);
         for op in &program.global().ops {
-            if op.kind == "conditional_block" {
+            if flow::is_empty_handed(program, op) {
                 let found = inline::condition(program, op).map_err(|error| error.in_op(op))?;
                 for inner in &found.block.ops {
-                    ops.extend(numbers.op(inner, Some(found.guard))?);
+                    known.written.extend(inner.output_vars().map(String::as_str));
+                    ops.extend(numbers.op(Cow::Borrowed(inner), Some(found.guard))?);
                 }
             } else {
-                ops.extend(numbers.op(op, None)?);
+                for op in known.complete(op)? {
+                    ops.extend(numbers.op(op, None)?);
+                }
             }
         }
         let fetches = fetches.iter().map(|name| numbers.of(name)).collect();
@@ -138,7 +146,7 @@ impl Selection {
         let mut needed = Vec::with_capacity(self.ops.len());
         for op in std::mem::take(&mut self.ops).into_iter().rev() {
             let used = |var: &VarId| wanted.contains(var) || self.vars[*var].persists();
-            if op.outputs.iter().any(used) || op.def.side_effect {
+            if op.outputs.iter().any(used) || op.def.side_effect || op.has_effect {
                 wanted.extend(&op.inputs);
                 needed.push(op);
             }
@@ -204,38 +212,79 @@ impl Selection {
         op.site.clone_from(&site.op.site);
         let (inputs, outputs) =
             (flat(def.signature.inputs, inputs), flat(def.signature.outputs, outputs));
-        SelectedOp { op, def, inputs, outputs, guarded: false }
+        SelectedOp { op, def, inputs, outputs, guarded: false, has_effect: false }
     }
 }
 
 /// Gives every variable of a program a number.
 struct Numbers<'a> {
     program: &'a Program,
-    by_name: HashMap<&'a str, VarId>,
+    by_name: HashMap<String, VarId>,
     vars: Vec<PlanVar>,
 }
 
 impl<'a> Numbers<'a> {
-    fn of(&mut self, name: &'a str) -> VarId {
+    fn of(&mut self, name: &str) -> VarId {
         // Not a variable but the lack of one: each place is on its own.
         if let Some(id) = self.by_name.get(name).filter(|_| name != EMPTY_VAR) {
             return *id;
         }
         let declared = self.program.global().var(name).cloned();
         self.vars.push(PlanVar { name: name.to_owned(), declared, version: 0 });
-        self.by_name.insert(name, self.vars.len() - 1);
+        self.by_name.insert(name.to_owned(), self.vars.len() - 1);
         self.vars.len() - 1
     }
 
-    fn op(&mut self, op: &'a Op, guard: Option<&'a str>) -> Result<Option<SelectedOp>> {
+    fn op(&mut self, op: Cow<'_, Op>, guard: Option<&str>) -> Result<Option<SelectedOp>> {
         if matches!(op.kind.as_str(), "feed" | "fetch") {
             return Ok(None);
         }
-        let view = OpView::new(op).map_err(|error| error.in_op(op))?;
+        let view = OpView::new(&op).map_err(|error| error.in_op(&op))?;
         let inputs = view.flat_inputs().map(String::as_str).chain(guard);
         let inputs = inputs.map(|name| self.of(name)).collect();
         let outputs = view.flat_outputs().map(|name| self.of(name)).collect();
-        let (op, guarded) = (op.clone(), guard.is_some());
-        Ok(Some(SelectedOp { op, def: view.def, inputs, outputs, guarded }))
+        let (def, guarded) = (view.def, guard.is_some());
+        let has_effect = def.flow.is_some() && flow::has_effect(self.program, &op);
+        let op = op.into_owned();
+        Ok(Some(SelectedOp { op, def, inputs, outputs, guarded, has_effect }))
+    }
+}
+
+/// Which variables have a value by then.
+struct Known<'a> {
+    program: &'a Program,
+    feeds: &'a HashSet<&'a str>,
+    written: HashSet<&'a str>,
+    /// Whether the program has ops that run blocks, or write arrays: no others need to be completed.
+    needed: bool,
+}
+
+impl<'a> Known<'a> {
+    fn new(program: &'a Program, feeds: &'a HashSet<&'a str>) -> Known<'a> {
+        let incomplete = |op: &Op| {
+            let of_arrays = matches!(op.kind.as_str(), "write_to_array" | "lod_array_length");
+            of_arrays || flow::flow_of(&op.kind).is_some()
+        };
+        let needed = program.global().ops.iter().any(incomplete);
+        Known { program, feeds, written: HashSet::new(), needed }
+    }
+
+    /// The op, completed, after those that make the arrays which it lacks.
+    fn complete(&mut self, op: &'a Op) -> Result<Vec<Cow<'a, Op>>> {
+        if !self.needed {
+            return Ok(vec![Cow::Borrowed(op)]);
+        }
+        let persists =
+            |name: &str| self.program.global().var(name).is_some_and(|var| var.persistable);
+        let has_value =
+            |name: &str| self.written.contains(name) || self.feeds.contains(name) || persists(name);
+        let in_op = |error: Error| error.in_op(op);
+        let mut ops = flow::empty_arrays(self.program, 0, op, &has_value).map_err(in_op)?;
+        let arrays: Vec<&str> = ops.iter().flat_map(Op::output_vars).map(String::as_str).collect();
+        let known = |name: &str| has_value(name) || arrays.contains(&name);
+        let complete = flow::complete(self.program, op, &known).map_err(in_op)?;
+        ops.push(complete);
+        self.written.extend(op.output_vars().map(String::as_str));
+        Ok(ops.into_iter().map(Cow::Owned).collect())
     }
 }

@@ -6,6 +6,7 @@
 mod buffer;
 mod dims;
 mod element;
+mod list;
 mod selected_rows;
 mod shared;
 
@@ -15,10 +16,13 @@ mod tests;
 pub use buffer::{ALIGN, Buffer};
 pub use dims::{Dims, MAX_RANK};
 pub use element::Element;
+pub use list::List;
+pub(crate) use list::not_a_list;
 pub use selected_rows::SelectedRows;
 pub use shared::{Elements, Shared};
 
 use std::panic::resume_unwind;
+use std::sync::Arc;
 
 use bireme_ir::DType;
 
@@ -35,6 +39,8 @@ pub struct Tensor {
     dims: Dims,
     lod: Lod,
     buffer: Buffer,
+    /// What it holds in place of elements, if it is a list.
+    list: Option<Arc<List>>,
 }
 
 impl Tensor {
@@ -46,7 +52,7 @@ impl Tensor {
     pub fn zeros(dtype: DType, dims: impl Into<Dims>) -> Tensor {
         let dims = dims.into();
         let buffer = Buffer::zeroed(bytes_of(dtype, dims));
-        Tensor { dtype, dims, lod: Lod::new(), buffer }
+        Tensor { dtype, dims, lod: Lod::new(), buffer, list: None }
     }
 
     /// A tensor with no elements; what a variable holds before it is first written.
@@ -81,7 +87,7 @@ impl Tensor {
     /// When the buffer is too small.
     pub(crate) fn window(dtype: DType, dims: Dims, buffer: Buffer) -> Tensor {
         assert!(bytes_of(dtype, dims) <= buffer.bytes(), "a window holds its tensor");
-        Tensor { dtype, dims, lod: Lod::new(), buffer }
+        Tensor { dtype, dims, lod: Lod::new(), buffer, list: None }
     }
 
     /// A tensor in memory that somebody else keeps.
@@ -103,7 +109,7 @@ impl Tensor {
         check_size(dtype, dims)?;
         // SAFETY: as the caller promises.
         let buffer = unsafe { Buffer::foreign(start, bytes_of(dtype, dims)) };
-        Ok(Tensor { dtype, dims, lod: Lod::new(), buffer })
+        Ok(Tensor { dtype, dims, lod: Lod::new(), buffer, list: None })
     }
 
     /// The page-locked memory that it lies in, from its first byte on, if it does.
@@ -309,6 +315,7 @@ impl Tensor {
         }
         self.dtype = dtype;
         self.dims = dims;
+        self.list = None;
     }
 
     /// Changes the number of rows; rows that stay keep their values. Memory grows by half at
@@ -325,6 +332,7 @@ impl Tensor {
                 dims: self.dims,
                 lod: std::mem::take(&mut self.lod),
                 buffer: Buffer::zeroed(bytes.max(self.buffer.bytes() * 3 / 2)),
+                list: None,
             };
             grown.as_mut_bytes().copy_from_slice(self.as_bytes());
             *self = grown;
@@ -350,6 +358,10 @@ impl Tensor {
     pub fn copy_from(&mut self, other: &Tensor) {
         self.resize(other.dtype, other.dims);
         self.set_lod(&other.lod);
+        if let Some(list) = &other.list {
+            self.list = Some(Arc::clone(list));
+            return;
+        }
         match (self.is_shared(), other.is_shared()) {
             (false, false) => self.as_mut_bytes().copy_from_slice(other.as_bytes()),
             (true, true) => self.copy_from(&other.clone()),
@@ -382,7 +394,7 @@ impl Tensor {
         let (dtype, dims) = (self.dtype, self.dims);
         // SAFETY: the caller's promise.
         let buffer = unsafe { Buffer::shared(self.buffer.start(), bytes_of(dtype, dims)) };
-        Tensor { dtype, dims, lod: Lod::new(), buffer }
+        Tensor { dtype, dims, lod: Lod::new(), buffer, list: None }
     }
 
     /// A window onto rows `first .. first + rows` of this tensor's memory.
@@ -400,7 +412,13 @@ impl Tensor {
         let buffer = unsafe {
             Buffer::foreign(self.buffer.start().add(first * row_bytes), rows * row_bytes)
         };
-        Tensor { dtype: self.dtype, dims: self.dims.with_rows(rows), lod: Lod::new(), buffer }
+        Tensor {
+            dtype: self.dtype,
+            dims: self.dims.with_rows(rows),
+            lod: Lod::new(),
+            buffer,
+            list: None,
+        }
     }
 
     /// The elements as real numbers, whatever they are stored as.
@@ -419,9 +437,12 @@ impl Tensor {
         unreachable!("every dtype has a Rust type")
     }
 
-    /// That no other thread may write the elements.
+    /// That it has elements, which no other thread may write.
     #[inline]
     fn check_own(&self) -> Result<()> {
+        if self.list.is_some() {
+            return Err(list::not_elements());
+        }
         if self.is_shared() {
             let problem = "an op that was not made for it meets memory that training threads share";
             return Err(Error::kernel(problem));
@@ -477,6 +498,9 @@ impl PartialEq for Tensor {
         self.dtype == other.dtype
             && self.dims == other.dims
             && self.lod == other.lod
-            && self.as_bytes() == other.as_bytes()
+            && match (&self.list, &other.list) {
+                (None, None) => self.as_bytes() == other.as_bytes(),
+                (one, other) => one == other,
+            }
     }
 }

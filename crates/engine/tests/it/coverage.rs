@@ -13,6 +13,10 @@ const REMOTE: &str = "talks to parameter servers, or describes one";
 /// Why the ops of collective jobs have no golden cases.
 const RANKS: &str = "talks to the other ranks of a job; see `ops/collective/tests.rs`";
 
+/// Why ops of control flow and arrays have no golden cases.
+const BLOCKS: &str =
+    "of programs with blocks or arrays; see `flow/tests.rs` and `test_control_flow.py`";
+
 /// Ops that golden cases cannot show, and why. They have tests of their own.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("assert", "has no outputs"),
@@ -95,7 +99,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("pass_table", REMOTE),
     ("pass_dense", REMOTE),
     ("gradient_merge", "ours; see `ops/collective/tests.rs`"),
-    ("conditional_block", "holds ops; see `ops/collective/tests.rs`"),
     ("batch_fc", "a kernel for cards only in Paddle 2.6; see `ops/matmul/batch_fc.rs`"),
     (
         "fused_seqpool_cvm",
@@ -104,6 +107,15 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("filter_by_instag", "of older programs, no longer in Paddle 2.6"),
     ("sample_logits", "of older programs, no longer in Paddle 2.6"),
     ("rank_attention", "a kernel for cards only in Paddle 2.6; see `ops/matmul/rank_attention.rs`"),
+    ("conditional_block", BLOCKS),
+    ("while", BLOCKS),
+    ("select_input", BLOCKS),
+    ("select_output", BLOCKS),
+    ("write_to_array", BLOCKS),
+    ("read_from_array", BLOCKS),
+    ("lod_array_length", BLOCKS),
+    ("empty_array", BLOCKS),
+    ("tensor_array_to_tensor", BLOCKS),
     ("split_byref", "no kernel in Paddle 2.6; a part of trainers' programs"),
     ("split_selected_rows", "no kernel in Paddle 2.6; a part of trainers' programs"),
 ];

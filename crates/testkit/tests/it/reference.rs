@@ -57,6 +57,7 @@ fn the_reference_of_ops_is_current() {
 fn gradient(def: &OpDef) -> &'static str {
     let own = ops::find(&format!("{}_grad", def.name));
     match def.grad {
+        GradRule::None if def.flow.is_some_and(|flow| flow.gradient.is_some()) => "yes",
         GradRule::None => "",
         _ if own.is_ok_and(|own| matches!(own.grad, GradRule::None)) => "yes",
         _ => "twice",

@@ -1,11 +1,12 @@
 """`fluid.layers`: what programs of Paddle 1.x are built of.
 
 Names that 2.x kept are the same functions; the others have their 1.x signatures. Readers inside
-programs (`py_reader`), control flow and detection layers are missing.
+programs (`py_reader`), `IfElse`, `DynamicRNN` and detection layers are missing.
 """
 
 from ..._missing import missing_names
 from . import (
+    blocks,
     control_flow,
     elementwise,
     io,
@@ -20,6 +21,7 @@ from . import (
     sequence_lod,
     tensor,
 )
+from .blocks import *
 from .control_flow import *
 from .elementwise import *
 from .io import *
@@ -35,6 +37,7 @@ from .sequence_lod import *
 from .tensor import *
 
 _PARTS = (
+    blocks,
     control_flow,
     elementwise,
     io,

@@ -1,8 +1,4 @@
-"""Comparisons, logic and counters.
-
-Blocks that run or repeat inside a program (`While`, `cond`, `Switch`, `StaticRNN`, arrays) are
-missing: a program is one block of ops. Loop over steps in Python instead.
-"""
+"""Comparisons, logic, counters and arrays; conditions and loops are 2.x's."""
 
 from __future__ import annotations
 
@@ -10,13 +6,22 @@ from typing import Any
 
 from ... import _core
 from ...static.backward import Print
+from ...static.nn.control_flow import case, cond, switch_case, while_loop
+from ...tensor.array import array_length, array_read, array_write, create_array
+from ...tensor.manipulation import tensor_array_to_tensor
 
 Variable = Any
 _ops = _core.ops
 
 __all__ = [
     "Print",
+    "array_length",
+    "array_read",
+    "array_write",
     "autoincreased_step_counter",
+    "case",
+    "cond",
+    "create_array",
     "equal",
     "greater_equal",
     "greater_than",
@@ -32,6 +37,9 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "not_equal",
+    "switch_case",
+    "tensor_array_to_tensor",
+    "while_loop",
 ]
 
 

@@ -3,9 +3,13 @@
 //! Selected rows are concatenated when there is nothing else (whoever uses them adds equal ones
 //! up), and added into the dense sum when there is.
 
+use std::sync::Arc;
+
 use bireme_ir::{Op, VarKind};
 
+use crate::op::join;
 use crate::ops::prelude::*;
+use crate::tensor::not_a_list;
 
 pub(super) const DEF: OpDef = OpDef::new("sum", kernel)
     .inputs(&[Slot::many("X")])
@@ -18,6 +22,11 @@ pub(super) const DEF: OpDef = OpDef::new("sum", kernel)
 fn infer(cx: &mut Infer<'_>) -> Result<()> {
     let inputs = cx.inputs("X");
     let first = *inputs.first().ok_or_else(|| Error::kernel("input slot `X` is empty"))?;
+    if first.kind == VarKind::LodTensorArray {
+        let all = inputs.iter().try_fold(first.clone(), |all, one| join(&all, one))?;
+        cx.set("Out", all);
+        return Ok(());
+    }
     let dense = inputs.iter().find(|meta| meta.kind == VarKind::LodTensor);
     let mut out = dense.map_or_else(|| first.clone(), |dense| (*dense).clone());
     for meta in &inputs {
@@ -61,6 +70,9 @@ fn split(view: &SplitView<'_>) -> Option<Vec<Spread>> {
 fn kernel(op: &OpView<'_>) -> Result<Kernel> {
     let (inputs, mut out) = (op.inputs("X"), op.output("Out")?);
     Ok(Box::new(move |run| {
+        if run.value(inputs[0]).tensor().is_ok_and(|first| first.list().is_some()) {
+            return add_lists(run, &inputs, run.out(&mut out)?);
+        }
         if inputs.iter().all(|input| run.value(*input).rows().is_some()) {
             let rows = inputs.iter().filter_map(|input| run.value(*input).rows());
             let first = run.value(inputs[0]).rows().ok_or(Error::NotDense)?;
@@ -69,6 +81,36 @@ fn kernel(op: &OpView<'_>) -> Result<Kernel> {
             add_dense(run, &inputs, run.out(&mut out)?)
         }
     }))
+}
+
+/// Adds arrays item by item; where only one has an item, it is the sum.
+fn add_lists(run: &Run<'_>, inputs: &[In], out: &mut Tensor) -> Result<()> {
+    let mut sum = run.tensor(inputs[0])?.clone();
+    for input in &inputs[1..] {
+        let more = run.tensor(*input)?.list().ok_or_else(not_a_list)?;
+        for (at, item) in more.items.iter().enumerate() {
+            let Some(item) = item else { continue };
+            let list = sum.list_mut()?;
+            let added = match list.items.get(at).and_then(Option::as_deref) {
+                None => Arc::clone(item),
+                Some(known) => Arc::new(added(known.tensor()?, item.tensor()?)?.into()),
+            };
+            list.set(at, added);
+        }
+    }
+    out.copy_from(&sum);
+    Ok(())
+}
+
+fn added(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let mut sum = a.clone();
+    if a.dims() != b.dims() || a.dtype() != b.dtype() {
+        return Err(Error::kernel(format!("cannot add items {} and {}", a.dims(), b.dims())));
+    }
+    dispatch!(a.dtype(), T in [f32, f64, i32, i64] => {
+        add_to::<T>(sum.as_mut_slice()?, b.as_slice()?)
+    }, else => Err(Error::kernel(format!("cannot add {} elements", a.dtype()))))?;
+    Ok(sum)
 }
 
 fn concatenate<'a>(

@@ -369,7 +369,7 @@ impl Plan {
         if self.check_finite {
             device.synchronize()?;
         }
-        if let Some(link) = &self.link {
+        if let Some(link) = &self.flow.link {
             link.check_cards()?;
         }
         match layout.complaints.take()? {
